@@ -19,7 +19,7 @@ tsan:
 	    echo "tsan: no nightly toolchain: rustup toolchain install nightly --profile minimal"; \
 	    exit 1; }
 	$(TSAN_CARGO) -p mx-sys --test progress --test helper --test endpoint
-	$(TSAN_CARGO) -p mx-sys --lib -- ports::local
+	$(TSAN_CARGO) -p mx-port-local --lib
 	$(TSAN_CARGO) -p bmi-mx --test races --test faults_instance
 	$(TSAN_CARGO) -p myriexpress --test races
 	$(TSAN_CARGO) -p myriexpress --lib -- process

@@ -397,7 +397,7 @@ impl From<ResolveError> for Box<Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mx_sys::ports::rdm::RdmError;
+    use mx_sys::RdmError;
 
     #[test]
     fn transfer_codes_are_those_of_the_c_method() {

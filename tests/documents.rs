@@ -2,9 +2,9 @@
 
 use bmi_mx::config::{self, Config};
 use bmi_mx::peer::state::{MOVES, Move};
+use mx_port_fabric::card::{ADDRESS_MAX, Answer, Card, PROVIDER_MAX, Refusal};
+use mx_port_local::moves as links;
 use mx_proto::moves;
-use mx_sys::ports::local::moves as links;
-use mx_sys::ports::rdm::card::{ADDRESS_MAX, Answer, Card, PROVIDER_MAX, Refusal};
 use mx_sys::settings::{self, MX_ROWS, PEERS_FILE, Settings};
 use mx_sys::tunable::Tunable;
 
@@ -96,10 +96,7 @@ fn the_moves_of_peers_and_operations_are_those_in_the_code() {
     let row = |m: &moves::Move| format!("| {} | {} | {} |\n", m.from, m.to, m.when);
     check_moves("mx-proto/src/moves.rs", moves::MOVES.iter().map(row));
     let row = |m: &links::Move| format!("| {} | {} | {} |\n", m.from, m.to, m.when);
-    check_moves(
-        "mx-sys/src/ports/local/moves.rs",
-        links::MOVES.iter().map(row),
-    );
+    check_moves("ports/local/src/moves.rs", links::MOVES.iter().map(row));
 }
 
 /// The drawing of a section of `docs/states.md`.
@@ -144,7 +141,7 @@ fn drawn_states_exist_and_existing_ones_are_drawn() {
         ),
         (
             "A link over a fabric",
-            "mx-sys/src/ports/rdm/links/link.rs",
+            "ports/rdm/src/links/link.rs",
             "State",
             &["Bye", "Reset"],
         ),
@@ -195,9 +192,9 @@ fn files_that_the_states_are_drawn_from_exist() {
     }
     // The lane and the read have no enum of their own: these decide where they are.
     for (file, word) in [
-        ("mx-sys/src/ports/rdm/lane/one.rs", "fn is_warm"),
-        ("mx-sys/src/ports/rdm/lane.rs", "enum Cause"),
-        ("mx-sys/src/ports/rdm/remote.rs", "enum RemoteOp"),
+        ("ports/rdm/src/lane/one.rs", "fn is_warm"),
+        ("ports/rdm/src/lane.rs", "enum Cause"),
+        ("ports/rdm/src/remote.rs", "enum RemoteOp"),
     ] {
         assert!(text_of(file).contains(word), "{file}: {word}");
     }
@@ -251,13 +248,13 @@ fn cards_are_documented_as_they_travel() {
 #[test]
 fn kinds_of_frames_are_documented_as_they_travel() {
     let text = text_of("docs/wire-format.md");
-    let frames = numbered("mx-sys/src/ports/rdm/frame.rs");
+    let frames = numbered("ports/rdm/src/frame.rs");
     assert!(!frames.is_empty());
     for (name, number) in frames {
         let row = format!("\n| {number} | {name}");
         assert!(text.contains(&row), "docs/wire-format.md: {row}");
     }
-    let remote = numbered("mx-sys/src/ports/rdm/remote_frame.rs");
+    let remote = numbered("ports/rdm/src/remote_frame.rs");
     assert!(!remote.is_empty());
     for (name, number) in remote {
         let name = name.replace('_', "").to_lowercase();

@@ -1,8 +1,9 @@
 //! Which part may use which.
 //!
 //! ```text
-//!   crates        bmi-mx ------+-> mx-sys -> mx-proto <- mx-sim        Cargo.toml
-//!                 myriexpress -'     `---> libfabric-sys <- libfabric-fake
+//!   crates        bmi-mx ------+-> mx-sys -> ports/* --> mx-proto <- mx-sim        Cargo.toml
+//!                 myriexpress -'                `------> libfabric-sys <- libfabric-fake
+//!   ports         local, tcp -> base    rdm, dgram -> base, fabric    none on another, none on mx-sys
 //!   in bmi-mx and myriexpress
 //!                 a module uses its group and those above      crate:: paths, lib.rs
 //!   mx-proto      no unsafe, no socket, clock, thread, C       std paths
@@ -160,19 +161,49 @@ fn section(manifest: &str, name: &str) -> Vec<String> {
 
 #[test]
 fn crates_depend_one_way() {
-    const OURS: [&str; 7] = [
+    const OURS: [&str; 13] = [
         "bmi-mx",
         "myriexpress",
         "mx-sys",
+        "mx-port-base",
+        "mx-port-dgram",
+        "mx-port-fabric",
+        "mx-port-local",
+        "mx-port-rdm",
+        "mx-port-tcp",
         "mx-sim",
         "mx-proto",
         "libfabric-sys",
         "libfabric-fake",
     ];
-    let allowed: [(&str, &[&str]); 14] = [
+    const FABRIC: [&str; 4] = [
+        "mx-port-base",
+        "mx-port-fabric",
+        "mx-proto",
+        "libfabric-sys",
+    ];
+    let allowed: [(&str, &[&str]); 20] = [
         (".", &["mx-sys", "mx-proto"]),
         ("myriexpress", &["mx-sys", "mx-proto"]),
-        ("mx-sys", &["mx-proto", "libfabric-sys"]),
+        // Of libfabric it knows only that the ports over it do.
+        (
+            "mx-sys",
+            &[
+                "mx-proto",
+                "mx-port-base",
+                "mx-port-dgram",
+                "mx-port-fabric",
+                "mx-port-local",
+                "mx-port-rdm",
+                "mx-port-tcp",
+            ],
+        ),
+        ("ports/base", &["mx-proto"]),
+        ("ports/fabric", &["mx-proto", "libfabric-sys"]),
+        ("ports/local", &["mx-port-base", "mx-proto"]),
+        ("ports/tcp", &["mx-port-base", "mx-proto"]),
+        ("ports/rdm", &FABRIC),
+        ("ports/dgram", &FABRIC),
         ("libfabric-sys", &[]),
         // Nothing that is shipped depends on it.
         ("libfabric-fake", &["libfabric-sys"]),
@@ -186,8 +217,11 @@ fn crates_depend_one_way() {
         ("tools/bmi_host", &[]),
         // Pure books and programs, and a binary that drives the ops table as a host does.
         ("tools/bmi_mx_torture", &["bmi_host", "mx-sim"]),
-        ("tools/mx_fabrics", &["mx-sys", "libfabric-sys"]),
-        ("tools/mx_tools", &["mx-sys", "mx-proto", "libfabric-sys"]),
+        ("tools/mx_fabrics", &["mx-port-rdm", "libfabric-sys"]),
+        (
+            "tools/mx_tools",
+            &["mx-sys", "mx-port-rdm", "mx-proto", "libfabric-sys"],
+        ),
         // The header generator knows only text.
         ("tools/gen_header", &[]),
     ];
@@ -196,6 +230,22 @@ fn crates_depend_one_way() {
         for name in section(&manifest, "dependencies") {
             let fine = !OURS.contains(&name.as_str()) || allowed.contains(&name.as_str());
             assert!(fine, "{directory} depends on {name}");
+        }
+    }
+    for entry in fs::read_dir(root().join("ports")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let directory = format!("ports/{name}");
+        assert!(allowed.iter().any(|(known, _)| *known == directory));
+    }
+}
+
+#[test]
+fn a_ports_tests_need_no_other_port_and_no_shim() {
+    for entry in fs::read_dir(root().join("ports")).unwrap() {
+        let manifest = entry.unwrap().path().join("Cargo.toml");
+        for name in section(&read(&manifest), "dev-dependencies") {
+            let fine = ["libfabric-fake", "mx-sim"].contains(&name.as_str());
+            assert!(fine, "{} tests with {name}", manifest.display());
         }
     }
 }

@@ -60,8 +60,8 @@ step - "bindings, loading" rust -p libfabric-sys --lib --test loading --test pro
 step - "the fake provider" rust -p libfabric-fake
 step - "made-up hardware" rust -p mx-sys --test endpoint fabrics::
 # These go over the provider that is chosen, or over all there are.
-step - "the port's own tests" rust -p mx-sys --lib ports::rdm
-step "${usable[0]:--}" "endpoints" rust -p mx-sys --test endpoint --test rdm \
+step - "the port's own tests" rust -p mx-port-rdm --lib
+step "${usable[0]:--}" "endpoints" rust -p mx-sys -p mx-port-rdm --test endpoint --test rdm \
     --test without_fabric
 
 for provider in "${usable[@]}"; do

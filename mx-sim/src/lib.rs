@@ -33,6 +33,7 @@ pub mod node;
 pub mod port;
 pub mod profile;
 pub mod queue;
+pub mod recorder;
 pub mod rng;
 pub mod scenario;
 pub mod seeds;

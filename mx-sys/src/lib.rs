@@ -8,46 +8,39 @@
 //!   |   one lock, blocking wait, helper thread                  |
 //!   |   +-- mx_proto::Endpoint<HostPorts, UserMemory, Clock> --+ |
 //!   |   |  user_memory   clock   nic                           | |
-//!   |   |  ports: loopback | local | tcp | rdm | dgram         | |
+//!   |   |  route: loopback | local | tcp | rdm | dgram         | |
 //!   |   +------------------------------------------------------+ |
 //!   +-----------------------------------------------------------+
 //! ```
 //!
-//! Protocol lives in `mx-proto`, which is pure; what C programs see lives above. Here are the
-//! sockets, the shared memory, the clock, the threads and the application's pointers.
+//! Protocol lives in `mx-proto`, which is pure; what C programs see lives above; sockets and shared memory
+//! are in the ports' crates (`ports/`). Here are the choice among them, the addresses, the settings, the
+//! threads and the application's pointers.
 
 pub mod arguments;
-pub mod clock;
-mod descriptors;
-pub mod endpoint_port;
-pub mod eventfd;
 pub mod fork;
-pub mod interfaces;
 pub mod linger;
 mod literal;
 pub mod nic;
 pub mod peers_file;
 pub mod places;
-pub mod ports;
 pub mod progress;
 pub mod published;
-mod random;
-pub mod regions;
-pub mod reserve;
-mod sealed;
+pub mod route;
 pub mod secret_file;
 pub mod settings;
 pub mod tunable;
 pub mod user_memory;
 
-pub use clock::MonotonicClock;
-pub use endpoint_port::{EndpointRange, PortMap};
 pub use fork::ForkMark;
 pub use linger::{Lingering, linger};
-pub use ports::dgram::DgramOptions;
-pub use ports::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
-pub use ports::open::{EndpointChoice, OpenError, OpenOptions};
-pub use ports::rdm::RdmOptions;
+pub use mx_port_base::clock::{self, MonotonicClock};
+pub use mx_port_base::endpoint_port::{EndpointRange, PortMap};
+pub use mx_port_base::{eventfd, interfaces, regions, reserve};
+pub use mx_port_dgram::DgramOptions;
+pub use mx_port_rdm::{RdmError, RdmOptions, hardware};
 pub use progress::{Guard, Helper, Interest, Progress, Shared, Tuning};
+pub use route::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
+pub use route::open::{EndpointChoice, OpenError, OpenOptions};
 pub use settings::{PortChoice, Settings};
 pub use user_memory::{MallocBuffer, SegmentError, UserMemory};

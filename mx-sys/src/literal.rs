@@ -8,7 +8,7 @@
 //!
 //! Knows nothing of: names, NIC ids.
 
-use crate::interfaces::is_link_local;
+use mx_port_base::interfaces::is_link_local;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// Why a text in the form of an address is none.

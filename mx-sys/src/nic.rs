@@ -16,7 +16,6 @@
 //! Knows nothing of: endpoints, sockets.
 
 mod error;
-mod id;
 mod lookup;
 mod mx_name;
 mod table;
@@ -24,9 +23,10 @@ mod table;
 pub use error::ResolveError;
 pub use mx_name::{MX_NAME_MAX, mx_name, resolve_mx_name};
 
-use crate::interfaces::Board;
 use crate::literal;
 use lookup::Known;
+use mx_port_base::interfaces::Board;
+use mx_port_base::nic_id as id;
 use mx_proto::NicId;
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -246,7 +246,7 @@ pub fn machine_name() -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interfaces::Interfaces;
+    use mx_port_base::interfaces::Interfaces;
 
     fn local(host: &str) -> NicId {
         let resolved = resolve(host, None).unwrap();

@@ -13,17 +13,17 @@
 //! endpoint.
 //! Knows nothing of: what a knob turns.
 
-use crate::endpoint_port::{self, PortMap};
-use crate::ports::dgram::faults::{self, FaultPlan};
-use crate::ports::dgram::{BackendChoice, DgramOptions};
-use crate::ports::host::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
-use crate::ports::local::LocalOptions;
-use crate::ports::open::{EndpointChoice, OpenOptions};
-use crate::ports::origin;
-use crate::ports::rdm::{RdmOptions, Wait};
 use crate::progress::Tuning;
-use crate::reserve;
+use crate::route::host::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
+use crate::route::open::{EndpointChoice, OpenOptions};
+use crate::route::proof;
 use crate::tunable::{self, Access, Form, G, K, Kind, M, Refused, Tunable, millis, of_millis};
+use mx_port_base::endpoint_port::{self, PortMap};
+use mx_port_base::reserve;
+use mx_port_dgram::faults::{self, FaultPlan};
+use mx_port_dgram::{BackendChoice, DgramOptions};
+use mx_port_local::LocalOptions;
+use mx_port_rdm::{RdmOptions, Wait};
 use mx_proto::Route;
 use mx_proto::reliability::ReliableConfig;
 use std::path::{Path, PathBuf};
@@ -434,7 +434,7 @@ impl Default for Settings {
             port: PortChoice::Auto,
             port_base: endpoint_port::DEFAULT_PORT_BASE,
             endpoint: mx_proto::Config {
-                name_of: origin::name_of,
+                name_of: proof::name_of,
                 supply: reserve::SUPPLY,
                 ..mx_proto::Config::default()
             },

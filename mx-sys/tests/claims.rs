@@ -1,6 +1,7 @@
 //! What the ports of an endpoint say about who somebody claims to be, on a machine that gets another
 //! address meanwhile. In a network namespace of its own, where that may be had; as root.
 
+#[path = "../../ports/tcp/tests/tcp_common/mod.rs"]
 mod tcp_common;
 
 use mx_proto::origin::{Claim, Proof};

@@ -17,11 +17,11 @@
 
 mod node;
 
+use mx_port_dgram::BackendChoice;
 use mx_proto::{
     Completion, Config, Down, DownReason, EndpointId, Identity, MatchBits, MatchMask, NicId,
     PartnerId, Received, SessionId, Status, Target,
 };
-use mx_sys::ports::dgram::BackendChoice;
 use mx_sys::{EndpointChoice, MallocBuffer, OpenOptions, ROUTE_DGRAM, UserMemory};
 use node::{LONG, Node, NotConnected, pattern, pending};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -10,6 +10,7 @@
 //! Without the test harness, because the program must be able to start itself.
 
 mod node;
+#[path = "../../ports/local/tests/signal/mod.rs"]
 mod signal;
 
 use mx_proto::port::ConnectError;

@@ -8,14 +8,16 @@
 //!
 //! Without the test harness: a test takes all descriptors of its process.
 
+#[path = "../../ports/local/tests/common/mod.rs"]
 mod local_common;
 mod node;
+#[path = "../../ports/local/tests/signal/mod.rs"]
 mod signal;
 
 use local_common::{Event, Node as PortNode};
+use mx_port_local::LocalOptions;
 use mx_proto::port::{ConnectError, LinkDown};
 use mx_proto::{Config, EndpointId, LinkId, NicId, Route, Status, Target};
-use mx_sys::ports::local::LocalOptions;
 use mx_sys::{EndpointChoice, MonotonicClock, OpenOptions, ROUTE_TCP};
 use node::{LONG, Node, NotConnected};
 use std::fs::File;

@@ -12,12 +12,13 @@
 
 mod node;
 mod peer;
+#[path = "../../ports/local/tests/signal/mod.rs"]
 mod signal;
 
 use mx_proto::port::LinkDown;
 use mx_proto::{Config, Down, DownReason, PartnerId, Posted, Received, Status};
 use mx_sim::Cancelled;
-use mx_sys::ports::rdm::RdmError;
+use mx_sys::RdmError;
 use mx_sys::{EndpointChoice, OpenError};
 use node::{LONG, Node};
 use peer::{FROM_PEER, LARGE, NOWHERE, Peer, TO_PEER, options};

@@ -9,13 +9,13 @@ use node::Node;
 /// Alone in its file: other tests of a process could load it.
 #[test]
 fn libfabric_is_not_loaded_for_the_other_ports() {
-    if !mx_sys::ports::rdm::hardware::adapters().is_empty() {
+    if !mx_sys::hardware::adapters().is_empty() {
         println!("this machine has an adapter, which Route::AUTO uses: only the other routes");
     }
     for route in [Route::AUTO, ROUTE_LOCAL, ROUTE_TCP] {
         let mut options = mx_sys::OpenOptions::new(mx_sys::EndpointChoice::Any);
         options.policy = route;
-        if route == Route::AUTO && !mx_sys::ports::rdm::hardware::adapters().is_empty() {
+        if route == Route::AUTO && !mx_sys::hardware::adapters().is_empty() {
             continue;
         }
         let open = |options| Node::open(options, mx_proto::Config::default(), true).unwrap();

@@ -1,7 +1,7 @@
 //! `mx-sys`'s way of waiting, in every order in which threads can meet.
 //!
 //! ```text
-//!   ../src/progress/*, eventfd, clock, fork       as they are
+//!   progress, fork; ports/base: eventfd, clock      as they are
 //!        |  parking_lot::{Mutex, Condvar}   libc::{ppoll, read, write, clock_gettime, ..}
 //!        v                                  v
 //!   locks of loom's                    kernel: real eventfds; who sleeps, sleeps in loom
@@ -24,9 +24,9 @@ extern crate self as libc;
 extern crate self as mx_sys;
 extern crate self as parking_lot;
 
-#[path = "../../src/clock.rs"]
+#[path = "../../../ports/base/src/clock.rs"]
 pub mod clock;
-#[path = "../../src/eventfd.rs"]
+#[path = "../../../ports/base/src/eventfd.rs"]
 pub mod eventfd;
 #[path = "../../src/fork.rs"]
 pub mod fork;

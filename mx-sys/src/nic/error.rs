@@ -8,7 +8,7 @@
 //!
 //! Knows nothing of: codes; the libraries above have their own.
 
-use crate::interfaces::Interfaces;
+use mx_port_base::interfaces::Interfaces;
 use std::fmt;
 
 /// Why a host has not been found.

@@ -11,10 +11,10 @@
 
 use super::{KnownPeer, ResolveError, id};
 use crate::fork::ForkLock;
-use crate::interfaces::{Interfaces, is_link_local};
 use crate::literal::plain_v4;
 use crate::peers_file::{Peers, PeersFile};
 use crate::settings;
+use mx_port_base::interfaces::{Interfaces, is_link_local};
 use mx_proto::NicId;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};

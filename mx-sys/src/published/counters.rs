@@ -14,11 +14,11 @@
 //! Cost: [`values`] copies words; no allocation, no system call.
 
 use super::method::MethodGauges;
-use crate::ports::host::HostPorts;
-use crate::ports::local::{LocalPort, LocalStats};
-use crate::ports::rdm::{RdmPort, RdmStats};
-use crate::ports::tcp::TcpStats;
 use crate::progress::WaitStats;
+use crate::route::host::HostPorts;
+use mx_port_local::{LocalPort, LocalStats};
+use mx_port_rdm::{RdmPort, RdmStats};
+use mx_port_tcp::TcpStats;
 use mx_proto::flow::FlowStats;
 use mx_proto::port::Port;
 use mx_proto::reliability::ReliableStats;

@@ -15,7 +15,7 @@
 
 use super::layout::{LEN, LINK};
 use super::page::{Bytes, Page, sequence};
-use crate::sealed;
+use mx_port_base::sealed;
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};

@@ -14,7 +14,7 @@ use super::counters::{COUNT, Sample, labels, values};
 use super::layout::{self, COUNTERS_MAX, word};
 use super::method::{METHOD_COUNT, method_labels, method_values};
 use crate::progress::WaitStats;
-use crate::sealed::Region;
+use mx_port_base::sealed::Region;
 use mx_proto::Identity;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -61,7 +61,7 @@ impl Publisher {
     }
 
     /// Whether it is time for [`Publisher::publish`] after the poll of that number
-    /// ([`HostPorts::turn`](crate::ports::host::HostPorts::turn)), if that has looked at everything.
+    /// ([`HostPorts::turn`](crate::route::host::HostPorts::turn)), if that has looked at everything.
     pub fn is_due(turn: u32) -> bool {
         turn % EVERY == 0
     }

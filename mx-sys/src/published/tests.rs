@@ -3,9 +3,9 @@
 use super::layout::{LEN, NAME};
 use super::publisher::Published;
 use super::*;
-use crate::ports::local::LocalStats;
-use crate::ports::rdm::RdmStats;
-use crate::sealed::Region;
+use mx_port_base::sealed::Region;
+use mx_port_local::LocalStats;
+use mx_port_rdm::RdmStats;
 use mx_proto::reliability::ReliableStats;
 use mx_proto::{EndpointId, Identity, NicId, SessionId, Stats};
 use std::sync::atomic::{AtomicBool, Ordering};

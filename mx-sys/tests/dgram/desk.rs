@@ -8,8 +8,8 @@ use crate::dgram_common::{
 use crate::node::traffic::{exchange, stream};
 use crate::node::{LONG, Node, pattern};
 use libfabric_fake::{Fake, Shape};
+use mx_port_dgram::BackendChoice;
 use mx_proto::{Config, PartnerId, Route, Status};
-use mx_sys::ports::dgram::BackendChoice;
 use mx_sys::{EndpointChoice, OpenOptions, ROUTE_DGRAM, ROUTE_TCP};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};

@@ -5,8 +5,8 @@ use crate::dgram_common::{
 };
 use crate::node::traffic::{exchange, stream};
 use crate::node::{Node, pattern};
+use mx_port_dgram::faults::FaultPlan;
 use mx_proto::{Config, PartnerId, Route, Status};
-use mx_sys::ports::dgram::faults::FaultPlan;
 use mx_sys::{EndpointChoice, OpenOptions, ROUTE_DGRAM, ROUTE_TCP};
 use std::net::{IpAddr, Ipv4Addr};
 

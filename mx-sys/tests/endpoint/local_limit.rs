@@ -2,8 +2,8 @@
 //! and nobody notices.
 
 use crate::node::{Node, NotConnected, pattern};
+use mx_port_local::{LocalOptions, LocalStats};
 use mx_proto::{Config, Route, Status};
-use mx_sys::ports::local::{LocalOptions, LocalStats};
 use mx_sys::{EndpointChoice, OpenOptions, ROUTE_LOCAL};
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Whole endpoints, and how they choose among their ports.
 
-#[path = "../ear/mod.rs"]
+#[path = "../../../ports/local/tests/ear/mod.rs"]
 mod ear;
 #[path = "../node/mod.rs"]
 mod node;

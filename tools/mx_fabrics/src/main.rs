@@ -3,7 +3,7 @@
 //! ```text
 //!   mx_fabrics [--json | --markdown | --usable]
 //!
-//!   libfabric-sys: the library     mx-sys: survey, adapters
+//!   libfabric-sys: the library     mx-port-rdm: survey, adapters
 //!              `------------------.-----------'
 //!                               Row  (names for libfabric's numbers: `names`)
 //!                                 |
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Owns: the command line.
-//! Knows nothing of: which provider is good for what; that is `mx_sys::ports::rdm`'s.
+//! Knows nothing of: which provider is good for what; that is `mx_port_rdm`'s.
 
 mod names;
 mod print;
@@ -19,7 +19,7 @@ mod row;
 
 use lexopt::prelude::Long;
 use libfabric_sys::Library;
-use mx_sys::ports::rdm::{hardware, survey};
+use mx_port_rdm::{hardware, survey};
 use row::{Machine, Row};
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
 //! One provider, in words.
 //!
 //! ```text
-//!   Finding (mx-sys: numbers)  +  has it a descriptor?  -->  Row (strings, for every style)
+//!   Finding (mx-port-rdm: numbers)  +  has it a descriptor?  -->  Row (strings, for every style)
 //! ```
 //!
 //! Owns: the words for what was found.
@@ -9,7 +9,7 @@
 
 use crate::names;
 use libfabric_sys::Library;
-use mx_sys::ports::rdm::{Finding, Verdict};
+use mx_port_rdm::{Finding, Verdict, has_descriptor};
 
 /// What all rows have in common.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Row {
             Verdict::Refused(why) => ("refused", why.clone()),
         };
         let paths = finding.paths.as_ref().and_then(|paths| {
-            let descriptor = finding.has_descriptor(library);
+            let descriptor = has_descriptor(&finding.provider, library);
             if let Err(why) = &descriptor {
                 (verdict, reason) = ("broken", why.clone());
             }

@@ -13,10 +13,10 @@ use crate::endpoints::{self, Endpoint, nic_text};
 use crate::json::Json;
 use crate::text::{aligned, printable};
 use libfabric_sys::Library;
+use mx_port_rdm::{Verdict, hardware, survey};
 use mx_proto::NicId;
 use mx_sys::Settings;
 use mx_sys::nic::{self, KnownPeer};
-use mx_sys::ports::rdm::{Verdict, hardware, survey};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 

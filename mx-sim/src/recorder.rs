@@ -1,0 +1,127 @@
+//! A [`Sink`] for tests: writes down what it is told.
+
+use mx_proto::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, LinkDown, Place, Sink};
+use mx_proto::{LinkId, Source};
+
+/// One call of a sink's.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Seen {
+    /// `on_up`: link, cookie.
+    Up(LinkId, u64),
+    /// `on_down`: link, cookie, reason.
+    Down(LinkId, u64, LinkDown),
+    /// `on_packet`.
+    Packet {
+        /// On which link.
+        link: LinkId,
+        /// What the link is bound to.
+        cookie: u64,
+        /// Its header.
+        header: HeaderBytes,
+        /// What came behind that.
+        body: Vec<u8>,
+    },
+    /// The end of a body that was placed.
+    Placed {
+        /// On which link.
+        link: LinkId,
+        /// What the link is bound to.
+        cookie: u64,
+        /// Its header.
+        header: HeaderBytes,
+    },
+    /// `on_writable`: link, cookie.
+    Writable(LinkId, u64),
+    /// `on_released`: link, cookie, what.
+    Released(LinkId, u64, u64),
+    /// `on_remote_read`: link, cookie, which, whether it succeeded.
+    RemoteRead(LinkId, u64, u64, bool),
+}
+
+impl Seen {
+    /// A packet with a [`header_of`].
+    pub fn packet(link: LinkId, cookie: u64, tag: u8, body: &[u8]) -> Self {
+        Self::Packet {
+            link,
+            cookie,
+            header: header_of(tag, body.len()),
+            body: body.to_vec(),
+        }
+    }
+}
+
+/// A header of no kind, with a body's length where ports look for it.
+pub fn header_of(tag: u8, body_len: usize) -> HeaderBytes {
+    let mut header = [tag; HEADER_LEN];
+    header[BODY_LEN_AT..BODY_LEN_AT + 4].copy_from_slice(&(body_len as u32).to_le_bytes());
+    header
+}
+
+/// What was seen, and where the next bodies belong (from offset 2 on).
+#[derive(Default)]
+pub struct Recorder {
+    /// All calls since the last [`take`](Self::take).
+    pub seen: Vec<Seen>,
+    /// Where they belong.
+    pub place: Option<Vec<u8>>,
+}
+
+impl Recorder {
+    /// What was seen since the last time.
+    pub fn take(&mut self) -> Vec<Seen> {
+        std::mem::take(&mut self.seen)
+    }
+}
+
+impl Sink<Vec<u8>> for Recorder {
+    fn on_up(&mut self, link: LinkId, cookie: u64) {
+        self.seen.push(Seen::Up(link, cookie));
+    }
+
+    fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
+        self.seen.push(Seen::Down(link, cookie, reason));
+    }
+
+    fn on_packet<B: Source + ?Sized>(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        header: &HeaderBytes,
+        body: &B,
+    ) {
+        self.seen.push(Seen::Packet {
+            link,
+            cookie,
+            header: *header,
+            body: body.to_vec(),
+        });
+    }
+
+    fn place(&mut self, _: LinkId, _: u64, _: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
+        self.place
+            .as_mut()
+            .map(|memory| Place { memory, offset: 2 })
+    }
+
+    fn on_placed(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) {
+        self.seen.push(Seen::Placed {
+            link,
+            cookie,
+            header: *header,
+        });
+    }
+
+    fn on_writable(&mut self, link: LinkId, cookie: u64) {
+        self.seen.push(Seen::Writable(link, cookie));
+    }
+
+    fn on_released(&mut self, link: LinkId, cookie: u64, token: u64) {
+        self.seen.push(Seen::Released(link, cookie, token));
+    }
+
+    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: mx_proto::port::RemoteUse) {}
+
+    fn on_remote_read(&mut self, link: LinkId, cookie: u64, token: u64, ok: bool) {
+        self.seen.push(Seen::RemoteRead(link, cookie, token, ok));
+    }
+}

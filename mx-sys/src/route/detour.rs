@@ -1,0 +1,334 @@
+//! The dgram port as one of a host's: opened when it is needed, polled as often as it is worth, and
+//! left for TCP by links to peers that do not have it.
+//!
+//! ```text
+//!   connect --> open yet? --> link --+-- up
+//!                              |     `-- nobody there, no answer --> Elsewhere(tcp)
+//!                              |         unless the address says /dgram
+//!                              `-- is its address known? no: the locator asks, and brings a card
+//!
+//!   resting           while there is no session: strangers may knock, so a look is worth it
+//!                     only now and then
+//! ```
+//!
+//! A peer that opened no dgram port is found by nobody over UDP, just as one that is not there at
+//! all; TCP tells which of the two it is.
+//!
+//! Owns: the port, once it is open, and which links are on their way up.
+//! Knows nothing of: the other ports.
+
+use super::host::ROUTE_TCP;
+use super::locator::{Cards, Locator, Peer};
+use super::owner::DGRAM;
+use super::relay::{Relay, Watch};
+use mx_port_base::nest::Nest;
+use mx_port_dgram::fabric::FabricDatagrams;
+use mx_port_dgram::{self as dgram, Backend, DgramPort};
+use mx_port_fabric::card::{Card, Refusal};
+use mx_proto::port::{Close, ConnectError, LinkDown, Port, Sink};
+use mx_proto::told::Told;
+use mx_proto::{Clock, Instant, LinkId, Memory, Target};
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+
+/// Opens the port, or says in the log why it cannot be had.
+pub(super) type Later = Box<dyn FnOnce() -> Option<DgramPort> + Send>;
+
+/// The port and what is known of its links.
+#[derive(Default)]
+pub(super) struct Dgram {
+    port: Option<DgramPort>,
+    /// It was opened with the endpoint: it carries what may take any route.
+    pub(super) offered: bool,
+    later: Option<Later>,
+    /// There was nothing to do at the last look, and no session.
+    resting: bool,
+    /// The name of what carries its datagrams.
+    provider: String,
+    attempts: HashMap<LinkId, Attempt>,
+    told: Told<Peer>,
+}
+
+/// A link on its way up.
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    target: Target,
+    /// No other port will do.
+    strict: bool,
+}
+
+impl std::fmt::Debug for Dgram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dgram")
+            .field("open", &self.port.is_some())
+            .field("offered", &self.offered)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Dgram {
+    /// One that is open, or will be for the first address that asks for it.
+    pub(super) fn new(port: Option<DgramPort>, later: Option<Later>) -> Self {
+        Self {
+            offered: port.is_some(),
+            provider: port.as_ref().map_or_else(String::new, provider),
+            port,
+            later,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn port(&self) -> Option<&DgramPort> {
+        self.port.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn port_mut(&mut self) -> Option<&mut DgramPort> {
+        self.port.as_mut()
+    }
+
+    /// Links there are, those that linger included.
+    pub(super) fn link_count(&self) -> usize {
+        self.port.as_ref().map_or(0, DgramPort::sessions)
+    }
+
+    /// From now on, whoever sleeps does so on this nest.
+    pub(super) fn wake_through(&mut self, nest: &Nest, member: u8) -> io::Result<()> {
+        match &mut self.port {
+            Some(port) => dgram::wake_through(port, nest, member),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts a link. `strict`: this port and no other will do.
+    pub(super) fn connect<M: Memory>(
+        &mut self,
+        target: Target,
+        strict: bool,
+        (nest, member): (&Nest, u8),
+        clock: &dyn Clock,
+    ) -> Result<LinkId, ConnectError> {
+        if self.port.is_none()
+            && let Some(open) = self.later.take()
+        {
+            self.port = open();
+            self.provider = self.port.as_ref().map_or_else(String::new, provider);
+            if let Err(error) = self.wake_through(nest, member) {
+                log::error!("dgram: cannot wait for its descriptors: {error}");
+                self.port = None;
+            }
+        }
+        let Some(port) = &mut self.port else {
+            log::debug!("{target:?}: the dgram port is not open");
+            return Err(ConnectError::NoRoute);
+        };
+        let link = Port::<M>::connect(port, target, clock)?;
+        self.attempts.insert(link, Attempt { target, strict });
+        self.resting = false;
+        Ok(link)
+    }
+
+    /// The peers of its links have to be looked for.
+    pub(super) fn asks(&self) -> bool {
+        self.fabric().is_some_and(FabricDatagrams::asks)
+    }
+
+    /// Where the locator gets its cards, if the port is open.
+    #[inline]
+    pub(super) fn cards(&mut self) -> Option<&mut Self> {
+        self.port.is_some().then_some(self)
+    }
+
+    /// The endpoint closes a link.
+    pub(super) fn close<M: Memory>(&mut self, link: LinkId, how: Close) {
+        if !self.attempts.is_empty() {
+            self.attempts.remove(&link);
+        }
+        if let Some(port) = &mut self.port {
+            Port::<M>::close(port, link, how);
+        }
+    }
+
+    /// There is nothing to do but for strangers who may knock.
+    pub(super) fn is_resting(&self) -> bool {
+        self.resting
+    }
+
+    pub(super) fn poll<M: Memory, S: Sink<M>>(
+        &mut self,
+        (clock, budget): (&dyn Clock, usize),
+        locator: &mut Locator,
+        sink: &mut S,
+    ) -> bool {
+        let Some(port) = &mut self.port else {
+            return false;
+        };
+        let mut sink = Relay {
+            sink,
+            owner: DGRAM,
+            watch: Detour {
+                attempts: &mut self.attempts,
+                told: &mut self.told,
+                locator,
+                ours: &self.provider,
+            },
+        };
+        let some = Port::<M>::poll(port, clock, budget, &mut sink);
+        self.resting = !some && port.sessions() == 0 && Port::<M>::deadline(port).is_none();
+        some
+    }
+
+    pub(super) fn deadline<M: Memory>(&self) -> Option<Instant> {
+        self.port.as_ref().and_then(Port::<M>::deadline)
+    }
+
+    pub(super) fn arm<M: Memory>(&mut self) -> bool {
+        self.port.as_mut().is_none_or(Port::<M>::arm)
+    }
+
+    pub(super) fn disarm<M: Memory>(&mut self) {
+        if let Some(port) = &mut self.port {
+            Port::<M>::disarm(port);
+        }
+    }
+}
+
+impl Dgram {
+    fn fabric(&self) -> Option<&FabricDatagrams> {
+        match self.port.as_ref()?.datagrams().inner() {
+            Backend::Fabric(fabric) => Some(fabric),
+            Backend::Udp(_) => None,
+        }
+    }
+
+    /// The service, and whom a link of it is to lead to.
+    fn called(&mut self, link: LinkId) -> Option<(&mut FabricDatagrams, Target)> {
+        let Attempt { target, .. } = *self.attempts.get(&link)?;
+        let backend = self.port.as_mut()?.datagrams_mut().inner_mut();
+        self.resting = false;
+        match backend {
+            Backend::Fabric(fabric) => Some((fabric, target)),
+            Backend::Udp(_) => None,
+        }
+    }
+}
+
+/// What carries its datagrams, as it stands in a card: the kernel's are another `udp` than libfabric's.
+fn provider(port: &DgramPort) -> String {
+    match port.datagrams().inner() {
+        Backend::Fabric(fabric) => fabric.provider().to_owned(),
+        Backend::Udp(_) => KERNEL.to_owned(),
+    }
+}
+
+const KERNEL: &str = "kernel-udp";
+
+/// Cards say where the command endpoint is. What belongs to a link is the reliability layer's own
+/// business, and a stranger who asks leaves nothing here.
+impl Cards for Dgram {
+    fn provider(&self) -> &str {
+        &self.provider
+    }
+
+    fn card(&self, _link: LinkId) -> Option<Card> {
+        let fabric = self.fabric()?;
+        Some(Card {
+            provider: self.provider.clone(),
+            format: fabric.address_format(),
+            address: fabric.command_name().to_vec(),
+            incarnation: 0,
+            link: 0,
+            cookie: 0,
+        })
+    }
+
+    fn answer(
+        &mut self,
+        theirs: &Card,
+        _from: SocketAddr,
+        _clock: &dyn Clock,
+    ) -> Result<Card, Refusal> {
+        if theirs.provider != self.provider {
+            return Err(Refusal::Provider);
+        }
+        let ours = self.card(LinkId::new(0, 0)).ok_or(Refusal::NoPort)?;
+        match theirs.format == ours.format {
+            true => Ok(ours),
+            false => Err(Refusal::Format),
+        }
+    }
+
+    fn greet(&mut self, link: LinkId, theirs: &Card, _from: SocketAddr, _clock: &dyn Clock) {
+        let Some((fabric, target)) = self.called(link) else {
+            return;
+        };
+        if theirs.format != fabric.address_format() {
+            fabric.nowhere(target);
+        } else if !fabric.found(target, &theirs.address) {
+            log::debug!("{target:?}: its address is none of {}", theirs.provider);
+        }
+    }
+
+    fn give_up(&mut self, link: LinkId, _reason: LinkDown) {
+        if let Some((fabric, target)) = self.called(link) {
+            fabric.nowhere(target);
+        }
+    }
+}
+
+/// Watches the port: attempts end here.
+struct Detour<'a> {
+    attempts: &'a mut HashMap<LinkId, Attempt>,
+    told: &'a mut Told<Peer>,
+    locator: &'a mut Locator,
+    /// Our provider.
+    ours: &'a str,
+}
+
+impl Detour<'_> {
+    /// What to tell the endpoint of a link that is down.
+    #[cold]
+    fn turn(&mut self, link: LinkId, reason: LinkDown) -> LinkDown {
+        let Some(Attempt { target, strict }) = self.attempts.remove(&link) else {
+            return reason;
+        };
+        let unheard = matches!(
+            reason,
+            LinkDown::Refused | LinkDown::Unreachable | LinkDown::TimedOut
+        );
+        let end = match unheard {
+            true => LinkDown::Elsewhere(ROUTE_TCP),
+            false => reason,
+        };
+        // It says more, if it has looked for the peer.
+        if let Some(end) = self.locator.settle(self.ours, link, Some(end)) {
+            return end;
+        }
+        if strict || !unheard {
+            return reason;
+        }
+        let peer = Peer::of(target);
+        if self.told.is_news(peer) {
+            log::info!("{peer}: over dgram {reason}: trying tcp");
+        }
+        end
+    }
+}
+
+impl Watch for Detour<'_> {
+    fn on_up(&mut self, link: LinkId) -> bool {
+        if !self.attempts.is_empty() {
+            self.attempts.remove(&link);
+            self.locator.settle(self.ours, link, None);
+        }
+        true
+    }
+
+    fn on_down(&mut self, link: LinkId, reason: LinkDown) -> Option<LinkDown> {
+        Some(match self.attempts.is_empty() {
+            true => reason,
+            false => self.turn(link, reason),
+        })
+    }
+}

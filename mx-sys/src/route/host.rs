@@ -1,0 +1,892 @@
+//! All ports of a host behind one.
+//!
+//! ```text
+//!   target                        route
+//!     this very endpoint  ------> loopback
+//!     this host           ------> local   --Refused--> tcp
+//!     elsewhere           ------> rdm, if that is open --Elsewhere--> tcp
+//!     asked for, or all   ------> dgram                --Elsewhere--> tcp
+//!
+//!   control nest {local, tcp}    data nest {loopback, local, tcp, dgram, rdm's while it is armed}
+//!   a link's name says whose it is (`owner`)
+//! ```
+//!
+//! A link over rdm begins with a question over TCP (`locator`), which the endpoint does not see, and
+//! so does one over datagrams where addresses do not follow from host and number.
+//!
+//! A port without a link is *quiet*: it is not polled, so that TCP costs a process that only uses
+//! shared memory nothing. It is looked at again when its control descriptor is readable, which
+//! somebody who sleeps on it says ([`HostPorts::note_control`]) and which polls find out about
+//! within a few milliseconds. The rdm port may have something to do without a link, which arming
+//! it tells.
+//!
+//! Owns: the ports.
+//! Knows nothing of: what the ports do.
+
+use super::detour::Dgram;
+pub use super::locator::{Cards, Fabric};
+use mx_port_dgram::{AnyAddress, DgramPort};
+use mx_port_local::LocalPort;
+
+use super::locator::Locators;
+use super::loopback::LoopbackPort;
+use super::open::{BOARD, is_oneself};
+use super::owner::{DGRAM, LOCAL, LOOPBACK, Owner, RDM, TCP, outer, owner};
+use super::proof::{self, prove};
+use super::relay::Relay;
+use super::scout::{Scout, Settling};
+use crate::nic;
+use mx_port_base::endpoint_port::PortMap;
+use mx_port_base::nest::Nest;
+use mx_port_base::origin::Origin;
+use mx_port_base::random;
+use mx_port_rdm::RdmPort;
+use mx_port_tcp::TcpPort;
+use mx_proto::origin::{Address, Claim, Proof, Source};
+use mx_proto::port::{
+    Body, Close, ConnectError, HeaderBytes, Limits, PACKET_LEAST, Port, RemoteKey, RemoteRead,
+    SendError, Sent, Sink, WakeDescriptors,
+};
+use mx_proto::secret::{Binding, Secret};
+use mx_proto::{Clock, Config, Identity, Instant, Key, LinkId, Memory, Route, Target};
+use std::time::Duration;
+use std::{fmt, io};
+
+/// Shared memory, or nothing.
+pub const ROUTE_LOCAL: Route = Route(1);
+/// TCP, also on this host.
+pub const ROUTE_TCP: Route = Route(2);
+
+/// libfabric, also on this host.
+pub const ROUTE_RDM: Route = Route(3);
+
+/// Datagrams, also on this host.
+pub const ROUTE_DGRAM: Route = Route(4);
+
+/// Members of the nests.
+const MEMBER_LOCAL: u8 = 0;
+const MEMBER_TCP: u8 = 1;
+const MEMBER_LOOPBACK: u8 = 2;
+const MEMBER_DGRAM: u8 = 3;
+
+/// Every so many polls look at everything, and not only at links through shared memory that were active
+/// lately: at other ports, which cost system calls, and what is quiet. Where there are no such links every
+/// poll does so, and then every so many look at what is worth less than that.
+const ROUND: u32 = 16;
+
+/// Time between two looks at quiet ports' control descriptors: the first and the longest. It
+/// doubles while there is nothing to see. Long against the cost of the system call, short against a
+/// connection being made; whoever sleeps on them does not wait for it.
+const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
+
+/// The ports of one endpoint. `R` is the one over libfabric, or what stands for it in a test.
+#[derive(Debug)]
+pub struct HostPorts<R = RdmPort> {
+    own: Identity,
+    policy: Route,
+    map: PortMap,
+    loopback: LoopbackPort,
+    /// `None` where Unix sockets cannot be had.
+    local: Option<LocalPort>,
+    tcp: TcpPort,
+    rdm: Rdm<R>,
+    dgram: Dgram,
+    locators: Locators,
+    secret: Option<Secret>,
+    local_quiet: bool,
+    tcp_quiet: bool,
+    rdm_quiet: bool,
+    /// The next poll looks at the control descriptors.
+    look: bool,
+    /// Polls so far. Whoever sleeps begins with one that is a round.
+    turn: u32,
+    next_look: Instant,
+    look_every: Duration,
+    /// All ports that are not quiet are armed ...
+    armed: bool,
+    /// ... and more has been done with them since than sending through shared memory.
+    touched: bool,
+    control: Nest,
+    data: Nest,
+}
+
+/// The port over libfabric.
+pub(super) struct Rdm<R> {
+    pub(super) port: Option<R>,
+    /// It was opened with the endpoint: it carries what may take any route.
+    pub(super) offered: bool,
+    /// Opens it for the first address that asks for it, when it is not open yet.
+    pub(super) later: Option<Later<R>>,
+    /// The name of its provider.
+    provider: String,
+}
+
+/// Opens a port, or says in the log why it cannot be had.
+pub(super) type Later<R> = Box<dyn FnOnce() -> Option<R> + Send>;
+
+impl<R: Fabric> Rdm<R> {
+    pub(super) fn new(port: Option<R>, later: Option<Later<R>>) -> Self {
+        let provider = port.as_ref().map_or("", R::provider).to_owned();
+        Self {
+            offered: port.is_some(),
+            port,
+            later,
+            provider,
+        }
+    }
+}
+
+impl<R> fmt::Debug for Rdm<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rdm")
+            .field("open", &self.port.is_some())
+            .field("offered", &self.offered)
+            .field("provider", &self.provider)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What links of a port that is not there can carry: nothing in particular.
+const NO_LIMITS: Limits = Limits {
+    packet_max: PACKET_LEAST,
+    data_max: 4 << 10,
+    pull_block: 4 << 10,
+    remote_read: false,
+};
+
+impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
+    /// Puts opened ports together; [`HostPorts::open`] opens them.
+    pub(super) fn new(
+        own: Identity,
+        policy: Route,
+        map: PortMap,
+        local: Option<LocalPort>,
+        tcp: TcpPort,
+        mut rdm: Rdm<R>,
+        mut dgram: Dgram,
+    ) -> io::Result<Self> {
+        let loopback = LoopbackPort::new()?;
+        let (control, data) = (Nest::new()?, Nest::new()?);
+        let add = |member, fds: WakeDescriptors| {
+            control.add(member, fds.control)?;
+            data.add(member, fds.data)
+        };
+        if let Some(local) = &local {
+            add(MEMBER_LOCAL, local.descriptors())?;
+        }
+        // The descriptors are the same whatever memory the port works with.
+        add(MEMBER_TCP, Port::<Vec<u8>>::descriptors(&tcp))?;
+        add(MEMBER_LOOPBACK, Port::<Vec<u8>>::descriptors(&loopback))?;
+        if let Some(rdm) = &mut rdm.port {
+            rdm.wake_through(data.as_fd())?;
+        }
+        dgram.wake_through(&data, MEMBER_DGRAM)?;
+        Ok(Self {
+            own,
+            policy,
+            map,
+            loopback,
+            local,
+            tcp,
+            rdm,
+            dgram,
+            locators: Locators::default(),
+            secret: None,
+            local_quiet: true,
+            tcp_quiet: true,
+            rdm_quiet: true,
+            look: true,
+            turn: 0,
+            next_look: Instant(0),
+            look_every: LOOK_EVERY.0,
+            armed: false,
+            touched: false,
+            control,
+            data,
+        })
+    }
+
+    /// From now on peers have to know this.
+    pub(super) fn keep(&mut self, secret: Secret) -> io::Result<()> {
+        self.locators.rdm.guard(secret.clone(), random::key()?);
+        self.locators.dgram.guard(secret.clone(), random::key()?);
+        self.secret = Some(secret);
+        Ok(())
+    }
+
+    /// These settings for the endpoint on these ports: with a key of its own, and with what its peers have to
+    /// know. Fails when the kernel has no random numbers.
+    pub fn endpoint_config(&self, settings: &Config) -> io::Result<Config> {
+        Ok(Config {
+            key: Key(random::key()?),
+            secret: self.secret.clone(),
+            ..settings.clone()
+        })
+    }
+
+    /// Who this endpoint is.
+    pub fn identity(&self) -> Identity {
+        self.own
+    }
+
+    /// The control descriptor is readable: the next poll sees to it.
+    pub fn note_control(&mut self) {
+        self.look = true;
+    }
+
+    /// How many polls there have been; a little more, as some numbers are left out.
+    #[inline]
+    pub fn turn(&self) -> u32 {
+        self.turn
+    }
+
+    /// The port over shared memory, where there is one.
+    pub fn local(&self) -> Option<&LocalPort> {
+        self.local.as_ref()
+    }
+
+    /// The port over TCP.
+    pub fn tcp(&self) -> &TcpPort {
+        &self.tcp
+    }
+
+    /// The TCP port peers find this endpoint at.
+    pub fn tcp_port(&self) -> u16 {
+        self.tcp.local_port()
+    }
+
+    /// The port over libfabric, when it is open.
+    pub fn rdm(&self) -> Option<&R> {
+        self.rdm.port.as_ref()
+    }
+
+    /// The port over datagrams, when it is open.
+    pub fn dgram(&self) -> Option<&DgramPort> {
+        self.dgram.port()
+    }
+
+    /// Links of all ports at the moment that others have an end of.
+    pub fn link_count(&self) -> usize {
+        let local = self.local.as_ref().map_or(0, LocalPort::link_count);
+        let rdm = self.rdm.port.as_ref().map_or(0, R::link_count);
+        local + self.tcp.link_count() + rdm + self.dgram.link_count()
+    }
+
+    /// The largest message that goes with its data over whichever port is open.
+    pub fn packet_max(&self) -> usize {
+        // A port's links all carry the same.
+        let link = LinkId::new(0, 0);
+        let all = [
+            self.local.as_ref().map(LocalPort::limits),
+            Some(Port::<Vec<u8>>::limits(&self.tcp, link)),
+            Some(Port::<Vec<u8>>::limits(&self.loopback, link)),
+            self.rdm.port.as_ref().map(|rdm| rdm.limits(link)),
+            self.dgram
+                .port()
+                .map(|dgram| Port::<Vec<u8>>::limits(dgram, link)),
+        ];
+        let all = all.into_iter().flatten().map(|limits| limits.packet_max);
+        all.min().unwrap_or(NO_LIMITS.packet_max)
+    }
+
+    /// [`Port::send`] of whatever has not a link of the local port.
+    #[inline(never)]
+    fn send_elsewhere<M: Memory>(
+        &mut self,
+        link: LinkId,
+        header: &HeaderBytes,
+        body: Body<'_, M>,
+    ) -> Result<Sent, SendError>
+    where
+        R: Port<M>,
+    {
+        match (owner(link), &mut self.rdm.port) {
+            (Owner::Tcp(link), _) => {
+                self.touched = true;
+                self.tcp.send(link, header, body)
+            }
+            (Owner::Rdm(link), Some(rdm)) => {
+                self.touched = true;
+                rdm.send(link, header, body)
+            }
+            (Owner::Dgram(link), _) => {
+                self.touched = true;
+                let dgram = self.dgram.port_mut().ok_or(SendError::Down)?;
+                dgram.send(link, header, body)
+            }
+            (Owner::Loopback(link), _) => self.loopback.send(link, header, body),
+            _ => Err(SendError::Down),
+        }
+    }
+
+    /// Starts a link over shared memory. `strict`: that and nothing else is asked for.
+    fn connect_local(
+        &mut self,
+        target: Target,
+        strict: bool,
+        clock: &dyn Clock,
+    ) -> Result<LinkId, ConnectError> {
+        let local = self.local.as_mut().ok_or(ConnectError::NoRoute)?;
+        let link = match strict {
+            true => local.connect_to(BOARD, target.endpoint.0, clock)?,
+            false => local.connect_or(BOARD, target.endpoint.0, ROUTE_TCP, clock)?,
+        };
+        self.local_quiet = false;
+        Ok(outer(link, LOCAL))
+    }
+
+    fn connect_tcp<M: Memory>(
+        &mut self,
+        target: Target,
+        clock: &dyn Clock,
+    ) -> Result<LinkId, ConnectError> {
+        let link = Port::<M>::connect(&mut self.tcp, target, clock)?;
+        self.tcp_quiet = false;
+        Ok(outer(link, TCP))
+    }
+
+    /// Starts a link over libfabric. `strict`: that and nothing else is asked for.
+    fn connect_rdm<M: Memory>(
+        &mut self,
+        target: Target,
+        strict: bool,
+        clock: &dyn Clock,
+    ) -> Result<LinkId, ConnectError>
+    where
+        R: Port<M>,
+    {
+        if self.rdm.port.is_none()
+            && let Some(open) = self.rdm.later.take()
+        {
+            self.open_late(open);
+        }
+        let Some(rdm) = &mut self.rdm.port else {
+            log::debug!("{target:?}: the rdm port is not open");
+            return Err(ConnectError::NoRoute);
+        };
+        let link = rdm.reserve(clock, (!strict).then_some(ROUTE_TCP))?;
+        let (locator, tcp) = (&mut self.locators.rdm, &mut self.tcp);
+        if let Err(error) = locator.search::<M>(link, (target, strict), tcp, clock) {
+            Port::<M>::close(rdm, link, Close::Now);
+            return Err(error);
+        }
+        (self.rdm_quiet, self.tcp_quiet) = (false, false);
+        Ok(outer(link, RDM))
+    }
+
+    /// Starts a link over datagrams. `strict`: that and nothing else is asked for.
+    fn connect_dgram<M: Memory>(
+        &mut self,
+        target: Target,
+        strict: bool,
+        clock: &dyn Clock,
+    ) -> Result<LinkId, ConnectError> {
+        let nest = (&self.data, MEMBER_DGRAM);
+        let link = self.dgram.connect::<M>(target, strict, nest, clock)?;
+        if self.dgram.asks() {
+            let (locator, tcp) = (&mut self.locators.dgram, &mut self.tcp);
+            if let Err(error) = locator.search::<M>(link, (target, strict), tcp, clock) {
+                self.dgram.close::<M>(link, Close::Now);
+                return Err(error);
+            }
+            self.tcp_quiet = false;
+        }
+        Ok(outer(link, DGRAM))
+    }
+
+    #[cold]
+    fn open_late(&mut self, open: Later<R>) {
+        let Some(mut port) = open() else { return };
+        match port.wake_through(self.data.as_fd()) {
+            Ok(()) => {
+                port.provider().clone_into(&mut self.rdm.provider);
+                self.rdm.port = Some(port);
+            }
+            Err(error) => log::error!("rdm: cannot wait for its descriptors: {error}"),
+        }
+    }
+
+    fn poll_rdm<M: Memory, S: Sink<M>>(
+        &mut self,
+        clock: &dyn Clock,
+        budget: usize,
+        sink: &mut S,
+    ) -> bool
+    where
+        R: Port<M>,
+    {
+        let Some(rdm) = &mut self.rdm.port else {
+            self.rdm_quiet = true;
+            return false;
+        };
+        let watch = Settling {
+            locator: &mut self.locators.rdm,
+            ours: &self.rdm.provider,
+        };
+        let mut sink = Relay {
+            sink,
+            owner: RDM,
+            watch,
+        };
+        let some = Port::<M>::poll(rdm, clock, budget, &mut sink);
+        self.rdm_quiet = !some && rdm.link_count() == 0 && Port::<M>::deadline(rdm).is_none();
+        some
+    }
+
+    fn arm_rdm<M: Memory>(&mut self) -> bool
+    where
+        R: Port<M>,
+    {
+        let ready = self.rdm.port.as_mut().is_none_or(Port::<M>::arm);
+        // The next poll takes in what there is.
+        self.rdm_quiet &= ready;
+        ready
+    }
+
+    fn poll_tcp<M: Memory, S: Sink<M>>(
+        &mut self,
+        clock: &dyn Clock,
+        budget: usize,
+        sink: &mut S,
+    ) -> bool {
+        let mut relay = Relay {
+            sink,
+            owner: TCP,
+            watch: Scout(&mut self.locators),
+        };
+        let mut some = self.tcp.poll(clock, budget, &mut relay);
+        let ports = (self.rdm.port.as_mut(), &mut self.tcp);
+        if self.locators.rdm.run::<M, R, S>(ports, clock, sink) {
+            some = true;
+            self.rdm_quiet = false;
+        }
+        let ports = (self.dgram.cards(), &mut self.tcp);
+        some |= self.locators.dgram.run::<M, _, S>(ports, clock, sink);
+        self.tcp_quiet =
+            !some && self.tcp.link_count() == 0 && Port::<M>::deadline(&self.tcp).is_none();
+        some
+    }
+
+    /// Where a link comes from, or leads to.
+    fn origin(&self, link: LinkId) -> Origin {
+        match owner(link) {
+            Owner::Loopback(_) => Origin::Oneself,
+            Owner::Tcp(link) => self.tcp.origin(link),
+            Owner::Local(link) => match &self.local {
+                Some(local) => local.origin(link),
+                None => Origin::Unknown,
+            },
+            Owner::Dgram(link) => {
+                let address = self.dgram.port().and_then(|dgram| dgram.address(link));
+                address.map_or(Origin::Unknown, AnyAddress::origin)
+            }
+            // What a fabric calls an address proves nothing about an interface.
+            Owner::Rdm(link) => {
+                let address = self.rdm.port.as_ref().and_then(|rdm| rdm.address(link));
+                address.map_or(Origin::Unknown, Origin::Address)
+            }
+            Owner::Nobody => Origin::Unknown,
+        }
+    }
+
+    fn poll_loopback<M: Memory, S: Sink<M>>(
+        &mut self,
+        clock: &dyn Clock,
+        budget: usize,
+        sink: &mut S,
+    ) -> bool {
+        let mut relay = Relay {
+            sink,
+            owner: LOOPBACK,
+            watch: (),
+        };
+        self.loopback.poll(clock, budget, &mut relay)
+    }
+
+    /// Polls that are not an everyday matter: looking at what is quiet.
+    #[cold]
+    fn look_around(&mut self, clock: &dyn Clock) {
+        let now = clock.now();
+        if !self.look && now < self.next_look {
+            return;
+        }
+        self.look = false;
+        let readable = self.control.readable();
+        self.look_every = match readable {
+            0 => (self.look_every * 2).min(LOOK_EVERY.1),
+            _ => LOOK_EVERY.0,
+        };
+        self.next_look = now.after(self.look_every);
+        if readable & (1 << MEMBER_LOCAL) != 0
+            && let Some(local) = &mut self.local
+        {
+            local.note_control();
+            self.local_quiet = false;
+        }
+        if readable & (1 << MEMBER_TCP) != 0 {
+            self.tcp.note_control();
+            self.tcp_quiet = false;
+        }
+    }
+}
+
+impl HostPorts {
+    /// The name of the port that carries `link`, for people.
+    pub fn port_name(link: LinkId) -> &'static str {
+        match owner(link) {
+            Owner::Local(_) => "local",
+            Owner::Tcp(_) => "tcp",
+            Owner::Loopback(_) => "loopback",
+            Owner::Rdm(_) => "rdm",
+            Owner::Dgram(_) => "dgram",
+            Owner::Nobody => "no port",
+        }
+    }
+}
+
+impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
+    #[inline]
+    fn limits(&self, link: LinkId) -> Limits {
+        match (owner(link), &self.local, &self.rdm.port) {
+            (Owner::Local(_), Some(local), _) => local.limits(),
+            (Owner::Tcp(link), ..) => Port::<M>::limits(&self.tcp, link),
+            (Owner::Loopback(link), ..) => Port::<M>::limits(&self.loopback, link),
+            (Owner::Rdm(link), _, Some(rdm)) => Port::<M>::limits(rdm, link),
+            (Owner::Dgram(link), ..) => match self.dgram.port() {
+                Some(dgram) => Port::<M>::limits(dgram, link),
+                None => NO_LIMITS,
+            },
+            _ => NO_LIMITS,
+        }
+    }
+
+    fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+        self.touched = true;
+        let Ok(tcp_port) = self.map.port(target.endpoint) else {
+            return Err(ConnectError::BadEndpoint);
+        };
+        if is_oneself(&self.own, target.nic, target.endpoint) {
+            let link = Port::<M>::connect(&mut self.loopback, target, clock)?;
+            return Ok(outer(link, LOOPBACK));
+        }
+        let strict = target.route != Route::AUTO;
+        let route = if strict { target.route } else { self.policy };
+        let here = nic::is_local(target.nic);
+        match route {
+            Route::AUTO if here => match self.connect_local(target, false, clock) {
+                // Nobody there, as far as can be seen, or no memory left.
+                Err(ConnectError::NoRoute | ConnectError::Refused | ConnectError::NoResources) => {
+                    self.connect_tcp::<M>(target, clock)
+                }
+                other => other,
+            },
+            ROUTE_RDM if strict => self.connect_rdm::<M>(target, true, clock),
+            ROUTE_DGRAM => match self.connect_dgram::<M>(target, strict, clock) {
+                // It has as many links as it can have, or does not lead there.
+                Err(ConnectError::NoResources | ConnectError::NoRoute) if !strict => {
+                    self.connect_tcp::<M>(target, clock)
+                }
+                other => other,
+            },
+            Route::AUTO | ROUTE_RDM if self.rdm.offered => {
+                match self.connect_rdm::<M>(target, false, clock) {
+                    // It has as many links as it can have, or has broken down.
+                    Err(ConnectError::NoResources | ConnectError::NoRoute) => {
+                        self.connect_tcp::<M>(target, clock)
+                    }
+                    other => other,
+                }
+            }
+            Route::AUTO | ROUTE_TCP => self.connect_tcp::<M>(target, clock),
+            ROUTE_LOCAL if here => self.connect_local(target, true, clock),
+            _ if nic::socket_addresses(target.nic, tcp_port).is_empty() => {
+                Err(ConnectError::UnknownNic)
+            }
+            _ => Err(ConnectError::NoRoute),
+        }
+    }
+
+    fn bind(&mut self, link: LinkId, cookie: u64) {
+        match (owner(link), &mut self.local, &mut self.rdm.port) {
+            (Owner::Local(link), Some(local), _) => local.bind(link, cookie),
+            (Owner::Tcp(link), ..) => Port::<M>::bind(&mut self.tcp, link, cookie),
+            (Owner::Loopback(link), ..) => Port::<M>::bind(&mut self.loopback, link, cookie),
+            (Owner::Rdm(link), _, Some(rdm)) => Port::<M>::bind(rdm, link, cookie),
+            (Owner::Dgram(link), ..) => {
+                if let Some(dgram) = self.dgram.port_mut() {
+                    Port::<M>::bind(dgram, link, cookie);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn proof(&self, link: LinkId, claim: &Claim) -> Proof {
+        let user_has = |user: u32| {
+            let endpoint = claim.endpoint.0;
+            self.local
+                .as_ref()
+                .is_some_and(|it| it.user_has(user, endpoint))
+        };
+        prove(self.origin(link), &self.own, claim, user_has)
+    }
+
+    fn has_address(&self, address: Address) -> bool {
+        nic::has(proof::ip_of(address))
+    }
+
+    /// Of a process on this machine the kernel knows whose endpoint it speaks for. An address is that of
+    /// all processes there; but each endpoint has a TCP port of its own.
+    fn asks_at(&self, link: LinkId, claim: &Claim) -> Option<Target> {
+        let machine = matches!(owner(link), Owner::Tcp(_) | Owner::Rdm(_) | Owner::Dgram(_));
+        machine.then_some(Target {
+            nic: claim.nic,
+            endpoint: claim.endpoint,
+            route: ROUTE_TCP,
+        })
+    }
+
+    fn source(&self, link: LinkId) -> Source {
+        self.origin(link).source()
+    }
+
+    fn binding(&self, link: LinkId) -> Binding {
+        match (owner(link), &self.rdm.port, self.dgram.port()) {
+            (Owner::Rdm(link), Some(rdm), _) => Port::<M>::binding(rdm, link),
+            (Owner::Dgram(link), _, Some(dgram)) => Port::<M>::binding(dgram, link),
+            _ => [0; 2],
+        }
+    }
+
+    #[inline(always)]
+    fn send(
+        &mut self,
+        link: LinkId,
+        header: &HeaderBytes,
+        body: Body<'_, M>,
+    ) -> Result<Sent, SendError> {
+        if let (Owner::Local(link), Some(local)) = (owner(link), &mut self.local) {
+            let sent = local.send(link, header, &body);
+            self.touched |= sent != Ok(Sent::Whole);
+            return sent;
+        }
+        self.send_elsewhere(link, header, body)
+    }
+
+    fn has_room(&mut self, link: LinkId) -> bool {
+        match (owner(link), &mut self.local) {
+            (Owner::Local(link), Some(local)) => Port::<M>::has_room(local, link),
+            _ => false,
+        }
+    }
+
+    fn resume(
+        &mut self,
+        link: LinkId,
+        memory: &M,
+        offset: usize,
+        len: usize,
+    ) -> Result<Sent, SendError> {
+        self.touched = true;
+        match (owner(link), &mut self.local, &mut self.rdm.port) {
+            (Owner::Local(link), Some(local), _) => {
+                Port::<M>::resume(local, link, memory, offset, len)
+            }
+            (Owner::Tcp(link), ..) => self.tcp.resume(link, memory, offset, len),
+            (Owner::Loopback(link), ..) => self.loopback.resume(link, memory, offset, len),
+            (Owner::Rdm(link), _, Some(rdm)) => rdm.resume(link, memory, offset, len),
+            _ => Err(SendError::Down),
+        }
+    }
+
+    fn detach(&mut self, link: LinkId, memory: &M, offset: usize, len: usize) {
+        self.touched = true;
+        match (owner(link), &mut self.local, &mut self.rdm.port) {
+            (Owner::Local(link), Some(local), _) => local.detach(link, memory, offset, len),
+            (Owner::Tcp(link), ..) => self.tcp.detach(link, memory, offset, len),
+            (Owner::Loopback(link), ..) => self.loopback.detach(link, memory, offset, len),
+            (Owner::Rdm(link), _, Some(rdm)) => rdm.detach(link, memory, offset, len),
+            _ => {}
+        }
+    }
+
+    fn recall(&mut self, link: LinkId, token: u64) {
+        self.touched = true;
+        match (owner(link), &mut self.local, &mut self.rdm.port) {
+            (Owner::Local(link), Some(local), _) => Port::<M>::recall(local, link, token),
+            (Owner::Tcp(link), ..) => Port::<M>::recall(&mut self.tcp, link, token),
+            (Owner::Loopback(link), ..) => Port::<M>::recall(&mut self.loopback, link, token),
+            (Owner::Rdm(link), _, Some(rdm)) => Port::<M>::recall(rdm, link, token),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn poll_active<S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> Option<bool> {
+        self.touched = true;
+        self.turn = self.turn.wrapping_add(1);
+        let local = self.local.as_mut().filter(|local| local.is_active())?;
+        if self.turn % ROUND == 0 || self.look || !self.loopback.is_idle() {
+            return None;
+        }
+        Some(local.poll_active(budget, sink))
+    }
+
+    #[inline(never)]
+    fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+        let round = self.turn % ROUND == 0;
+        if self.look || (round && (self.tcp_quiet || self.local_quiet)) {
+            self.look_around(clock);
+        }
+        let mut any = false;
+        if !self.loopback.is_idle() {
+            any |= self.poll_loopback(clock, budget, sink);
+        }
+        if !self.local_quiet
+            && let Some(local) = &mut self.local
+        {
+            let some = local.poll(self.turn, clock, budget, sink);
+            any |= some;
+            self.local_quiet = !some && local.link_count() == 0 && local.deadline().is_none();
+        }
+        if !self.rdm_quiet {
+            any |= self.poll_rdm(clock, budget, sink);
+        }
+        if round || !(any || self.dgram.is_resting()) {
+            let locator = &mut self.locators.dgram;
+            any |= self.dgram.poll::<M, S>((clock, budget), locator, sink);
+        }
+        if !self.tcp_quiet && (round || !any) {
+            any |= self.poll_tcp(clock, budget, sink);
+        }
+        any
+    }
+
+    fn close(&mut self, link: LinkId, how: Close) {
+        self.touched = true;
+        match (owner(link), &mut self.local, &mut self.rdm.port) {
+            (Owner::Local(link), Some(local), _) => local.close(link, how),
+            (Owner::Tcp(link), ..) => Port::<M>::close(&mut self.tcp, link, how),
+            (Owner::Loopback(link), ..) => Port::<M>::close(&mut self.loopback, link, how),
+            (Owner::Rdm(link), _, Some(rdm)) => {
+                self.locators.rdm.forget::<M>(link, &mut self.tcp);
+                Port::<M>::close(rdm, link, how);
+            }
+            (Owner::Dgram(link), ..) => {
+                self.locators.dgram.forget::<M>(link, &mut self.tcp);
+                self.dgram.close::<M>(link, how);
+            }
+            _ => {}
+        }
+    }
+
+    fn expose(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
+        self.touched = true;
+        // The others let nobody read memory.
+        match (owner(link), &mut self.rdm.port) {
+            (Owner::Rdm(link), Some(rdm)) => rdm.expose(link, memory, token),
+            _ => None,
+        }
+    }
+
+    fn conceal(&mut self, link: LinkId, key: RemoteKey) {
+        self.touched = true;
+        if let (Owner::Rdm(link), Some(rdm)) = (owner(link), &mut self.rdm.port) {
+            Port::<M>::conceal(rdm, link, key);
+        }
+    }
+
+    fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
+        self.touched = true;
+        match (owner(link), &mut self.rdm.port) {
+            (Owner::Rdm(link), Some(rdm)) => rdm.read_remote(link, read),
+            _ => Err(SendError::Down),
+        }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let all = [
+            self.local.as_ref().and_then(LocalPort::deadline),
+            Port::<M>::deadline(&self.tcp),
+            self.rdm.port.as_ref().and_then(Port::<M>::deadline),
+            self.dgram.deadline::<M>(),
+            self.locators.deadline(),
+        ];
+        all.into_iter().flatten().min()
+    }
+
+    /// Of datagrams nobody hears but who sends some.
+    fn watch(&mut self, link: LinkId, wanted: bool) {
+        if let (Owner::Dgram(link), Some(dgram)) = (owner(link), self.dgram.port_mut()) {
+            self.touched = true;
+            Port::<M>::watch(dgram, link, wanted);
+        }
+    }
+
+    /// Only over datagrams something comes long before a packet of it is whole.
+    fn heard_at(&self, link: LinkId) -> Option<Instant> {
+        match owner(link) {
+            Owner::Dgram(link) => Port::<M>::heard_at(self.dgram.port()?, link),
+            _ => None,
+        }
+    }
+
+    /// Only fabrics and datagrams have nobody but the peers to tell who is there.
+    fn keep_alive_due(&self) -> Option<Instant> {
+        let rdm = self.rdm.port.as_ref().and_then(Port::<M>::keep_alive_due);
+        let dgram = self.dgram.port().and_then(Port::<M>::keep_alive_due);
+        [rdm, dgram].into_iter().flatten().min()
+    }
+
+    fn keep_alive(&mut self, clock: &dyn Clock) {
+        if let Some(rdm) = &mut self.rdm.port {
+            Port::<M>::keep_alive(rdm, clock);
+        }
+        if let Some(dgram) = self.dgram.port_mut() {
+            Port::<M>::keep_alive(dgram, clock);
+        }
+    }
+
+    fn arm(&mut self) -> bool {
+        self.turn |= ROUND - 1;
+        // Who sleeps is relied on to stay armed while others post; arming again costs system calls,
+        // and a packet that shared memory took whole changes nothing about it.
+        if self.armed && !self.touched && !self.look {
+            return true;
+        }
+        // Quiet ports have no link, and control descriptors need no arming. Over a fabric something
+        // may come all the same, for a link that is gone; its descriptor would stay readable.
+        let ready = !self.look
+            && Port::<M>::arm(&mut self.loopback)
+            && (self.tcp_quiet || Port::<M>::arm(&mut self.tcp))
+            && (self.local_quiet || self.local.as_mut().is_none_or(LocalPort::arm))
+            && self.arm_rdm::<M>()
+            && self.dgram.arm::<M>();
+        if !ready {
+            Port::<M>::disarm(self);
+        }
+        (self.armed, self.touched) = (ready, false);
+        ready
+    }
+
+    fn disarm(&mut self) {
+        self.turn |= ROUND - 1;
+        self.armed = false;
+        Port::<M>::disarm(&mut self.loopback);
+        Port::<M>::disarm(&mut self.tcp);
+        if let Some(local) = &mut self.local {
+            local.disarm();
+        }
+        if let Some(rdm) = &mut self.rdm.port {
+            Port::<M>::disarm(rdm);
+        }
+        self.dgram.disarm::<M>();
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        WakeDescriptors {
+            control: Some(self.control.raw()),
+            data: Some(self.data.raw()),
+        }
+    }
+}

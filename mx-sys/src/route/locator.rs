@@ -1,0 +1,617 @@
+//! "Who are you on the fabric?": asked over TCP before a link over libfabric can begin.
+//!
+//! ```text
+//!   asker                                         answerer
+//!   a link is reserved
+//!   a TCP link is made ------------------------->
+//!   LOCATE, our card --------------------------->  its locator, not its endpoint
+//!                                                  rdm: a link is made there; dgram: nothing
+//!   the link greets <------- ANSWER, its card ---
+//!   the TCP link ends                              the TCP link ends
+//!
+//!   no card, or no answer in 5 s: the link goes down, Elsewhere(tcp)
+//! ```
+//!
+//! Where there is a site's secret, cards are for those who know it:
+//!
+//! ```text
+//!   HAIL --------------------------------------->
+//!        <------------------------------ NONCE     its own; it keeps nothing for it
+//!   LOCATE, our nonce, proof, our card --------->  nothing is made before the proof is right
+//!        <------------------ proof, its card ---   nothing is greeted before that one is
+//! ```
+//!
+//! There is one for each port that needs one: `rdm`, and `dgram` where addresses of its provider do
+//! not follow from host and number.
+//!
+//! A peer of an older version takes the question for a violation and closes the link, which is an
+//! answer too. Whoever asks is a stranger and stays one: its TCP link is closed with the answer,
+//! and what it makes the fabric's port reserve is bounded there.
+//!
+//! With each card goes the address at the other end of the TCP link: what the network knows of the
+//! peer, and all that it knows.
+//!
+//! Owns: which TCP links are the locator's, and what links wait for.
+//! Knows nothing of: libfabric, how a card is made or used ([`Cards`] does).
+
+mod guard;
+mod packet;
+mod ports;
+mod trouble;
+
+pub(super) use packet::{For, What, recognise};
+pub use ports::{Cards, Fabric};
+pub(super) use trouble::Peer;
+
+use super::host::ROUTE_TCP;
+use super::owner::{TCP, outer};
+use guard::{Guard, Proven};
+use mx_port_base::origin::Origin;
+use mx_port_fabric::card::{ANSWER_MAX, Answer, CARD_MAX, Card, Refusal};
+use mx_port_tcp::TcpPort;
+use mx_proto::port::{Close, ConnectError, HeaderBytes, LinkDown, Port, SendError, Sink};
+use mx_proto::secret::{Nonce, PROOF_LEN, Secret};
+use mx_proto::told::Told;
+use mx_proto::{Clock, Instant, LinkId, Memory, Source, Target};
+use packet::{bytes_of, send};
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use trouble::{Line, Trouble};
+
+/// What a stranger sends first fits what TCP takes from one.
+const _: () = assert!(mx_port_tcp::STRANGER_MAX > CARD_MAX);
+
+/// How long a peer may take to say who it is, once it has accepted our connection: its process has
+/// to poll once for it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What is to be done when the TCP port's poll is over.
+#[derive(Debug)]
+enum Errand {
+    /// The link can carry the question.
+    Ask(LinkId),
+    /// A stranger wants a nonce.
+    Welcome(LinkId),
+    /// A stranger asks. `None`: it cannot be understood.
+    Reply(LinkId, Option<Vec<u8>>),
+    /// We are answered. `None`: it cannot be understood.
+    Take(LinkId, Option<Answer>),
+    /// The link went down before there was an answer.
+    Lost(LinkId, LinkDown),
+}
+
+/// A TCP link that finds somebody.
+#[derive(Debug)]
+struct Asking {
+    /// The link that waits for it.
+    link: LinkId,
+    progress: Progress,
+    /// What the one who is asked wants proven.
+    nonce: Option<Nonce>,
+    /// What has been proven to it.
+    proven: Option<Proven>,
+    /// Its address, once it has been asked.
+    peer: Option<SocketAddr>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Progress {
+    Dialling,
+    Hailed,
+    Asked,
+    Answered,
+}
+
+/// A link on its way up.
+#[derive(Debug)]
+struct Attempt {
+    target: Target,
+    /// The address asks for this port: no other one will do.
+    strict: bool,
+    tcp: LinkId,
+    /// Why it will not get there, and the peer's provider.
+    trouble: Option<(Trouble, String)>,
+    /// What the link was given up with, which its port may not be able to say.
+    reason: Option<LinkDown>,
+}
+
+/// Finds peers, and is found.
+#[derive(Debug)]
+pub(super) struct Locator {
+    of: For,
+    /// By the TCP link.
+    asking: HashMap<LinkId, Asking>,
+    /// By the link that waits.
+    attempts: HashMap<LinkId, Attempt>,
+    /// When to stop waiting for an answer, in order. Some may have come.
+    deadlines: VecDeque<(Instant, LinkId)>,
+    errands: Vec<Errand>,
+    told: Told<(Peer, Trouble)>,
+    /// Who may ask; `None`: everybody.
+    guard: Option<Guard>,
+    /// Who was found not to know the secret.
+    suspects: Told<IpAddr>,
+}
+
+impl Locator {
+    pub(super) fn new(of: For) -> Self {
+        Self {
+            of,
+            asking: HashMap::new(),
+            attempts: HashMap::new(),
+            deadlines: VecDeque::new(),
+            errands: Vec::new(),
+            told: Told::default(),
+            guard: None,
+            suspects: Told::default(),
+        }
+    }
+
+    /// From now on who asks and who answers has to know the secret. Nonces follow from the key.
+    pub(super) fn guard(&mut self, secret: Secret, key: [u8; 16]) {
+        self.guard = Some(Guard::new(self.of, secret, key));
+    }
+
+    /// Begins the search for who a link leads to; an error leaves the link to who has reserved it.
+    /// `strict`: no other port will do.
+    pub(super) fn search<M: Memory>(
+        &mut self,
+        link: LinkId,
+        (target, strict): (Target, bool),
+        tcp: &mut TcpPort,
+        clock: &dyn Clock,
+    ) -> Result<(), ConnectError> {
+        let carrier = Port::<M>::connect(tcp, target, clock)?;
+        let asking = Asking {
+            link,
+            progress: Progress::Dialling,
+            nonce: None,
+            proven: None,
+            peer: None,
+        };
+        let attempt = Attempt {
+            target,
+            strict,
+            tcp: carrier,
+            trouble: None,
+            reason: None,
+        };
+        self.asking.insert(carrier, asking);
+        self.attempts.insert(link, attempt);
+        Ok(())
+    }
+
+    /// The endpoint has closed a link.
+    pub(super) fn forget<M: Memory>(&mut self, link: LinkId, tcp: &mut TcpPort) {
+        if let Some(attempt) = self.attempts.remove(&link)
+            && self.asking.remove(&attempt.tcp).is_some()
+        {
+            Port::<M>::close(tcp, attempt.tcp, Close::Now);
+        }
+    }
+
+    /// When [`Locator::run`] wants to be called although nothing arrives.
+    fn deadline(&self) -> Option<Instant> {
+        self.deadlines.front().map(|(deadline, _)| *deadline)
+    }
+
+    /// Does what the last poll of the TCP port, or time, has left to do. Returns true when there
+    /// was anything.
+    #[inline]
+    pub(super) fn run<M: Memory, R: Cards, S: Sink<M>>(
+        &mut self,
+        (port, tcp): (Option<&mut R>, &mut TcpPort),
+        clock: &dyn Clock,
+        sink: &mut S,
+    ) -> bool {
+        let idle = self.errands.is_empty() && self.deadlines.is_empty();
+        !idle && self.work::<M, R, S>((port, tcp), clock, sink)
+    }
+
+    #[cold]
+    fn work<M: Memory, R: Cards, S: Sink<M>>(
+        &mut self,
+        (mut port, tcp): (Option<&mut R>, &mut TcpPort),
+        clock: &dyn Clock,
+        sink: &mut S,
+    ) -> bool {
+        let errands = std::mem::take(&mut self.errands);
+        let mut did = !errands.is_empty();
+        for errand in errands {
+            match (errand, port.as_deref_mut()) {
+                (Errand::Welcome(link), port) => {
+                    self.welcome::<M, R>(port, tcp, link);
+                    tell_of_end(tcp, link, sink);
+                }
+                (Errand::Reply(link, bytes), port) => {
+                    self.reply::<M, R>(port, tcp, link, bytes, clock);
+                    tell_of_end(tcp, link, sink);
+                }
+                (Errand::Ask(link), Some(port)) => self.ask::<M, R>(port, tcp, link, clock),
+                (Errand::Take(link, answer), Some(port)) => {
+                    Port::<M>::close(tcp, link, Close::Now);
+                    self.take(port, link, answer, clock);
+                }
+                (Errand::Lost(link, reason), Some(port)) => self.lost(port, link, reason),
+                // Only who has a port over a fabric asks.
+                (_, None) => {}
+            }
+        }
+        let now = clock.now();
+        while let Some(&(at, link)) = self.deadlines.front() {
+            if now < at && self.asking.contains_key(&link) {
+                break;
+            }
+            self.deadlines.pop_front();
+            if let (Some(asking), Some(port)) = (self.asking.remove(&link), port.as_deref_mut()) {
+                did = true;
+                Port::<M>::close(tcp, link, Close::Now);
+                self.fail(port, asking.link, Trouble::Silent, String::new());
+            }
+        }
+        did
+    }
+
+    /// Sends our card, or asks what is to be proven with it.
+    fn ask<M: Memory, R: Cards>(
+        &mut self,
+        port: &mut R,
+        tcp: &mut TcpPort,
+        link: LinkId,
+        clock: &dyn Clock,
+    ) {
+        let Some(asking) = self.asking.get_mut(&link) else {
+            return;
+        };
+        let (what, begins) = match (asking.progress, &self.guard, asking.nonce) {
+            (Progress::Dialling, None, _) => (What::Question(self.of), true),
+            (Progress::Dialling, Some(_), _) => (What::Hail(self.of), true),
+            (Progress::Hailed, Some(_), Some(_)) => (What::Question(self.of), false),
+            _ => return,
+        };
+        let Some(card) = port.card(asking.link) else {
+            self.asking.remove(&link);
+            Port::<M>::close(tcp, link, Close::Now);
+            return;
+        };
+        let (bytes, proven) = match (&mut self.guard, what, asking.nonce) {
+            (Some(guard), What::Question(_), Some(theirs)) => {
+                let (bytes, proven) = guard.question(&card.emit(), theirs);
+                (bytes, Some(proven))
+            }
+            (_, What::Hail(_), _) => (Vec::new(), None),
+            _ => (card.emit(), None),
+        };
+        match send::<M>(tcp, link, what, &bytes) {
+            Ok(_) => {
+                asking.proven = proven;
+                asking.peer = address_of(tcp, link);
+                asking.progress = match what {
+                    What::Hail(_) => Progress::Hailed,
+                    _ => Progress::Asked,
+                };
+                if begins {
+                    self.deadlines
+                        .push_back((clock.now().after(PATIENCE), link));
+                }
+            }
+            // It says when there is room, or that it is down.
+            Err(SendError::WouldBlock | SendError::Down) => {}
+        }
+    }
+
+    /// The TCP link is one of those that find somebody.
+    #[inline]
+    fn is_asking(&self, link: LinkId) -> bool {
+        !self.asking.is_empty() && self.asking.contains_key(&link)
+    }
+
+    /// A stranger has asked on this TCP link and will be answered.
+    #[inline]
+    fn is_answering(&self, link: LinkId) -> bool {
+        let of_link = |errand: &Errand| matches!(errand, Errand::Reply(to, _) if *to == link);
+        !self.errands.is_empty() && self.errands.iter().any(of_link)
+    }
+
+    /// A link of the locator's can carry something.
+    pub(super) fn on_room(&mut self, link: LinkId) {
+        self.errands.push(Errand::Ask(link));
+    }
+
+    /// A link of the locator's is down.
+    pub(super) fn on_down(&mut self, link: LinkId, reason: LinkDown) {
+        self.errands.push(Errand::Lost(link, reason));
+    }
+
+    /// A packet has come on a link of the locator's.
+    #[cold]
+    pub(super) fn on_answer<B: Source + ?Sized>(
+        &mut self,
+        link: LinkId,
+        header: &HeaderBytes,
+        body: &B,
+    ) {
+        let Some(asking) = self.asking.get_mut(&link) else {
+            return;
+        };
+        if asking.progress == Progress::Answered {
+            return;
+        }
+        let what = recognise(header);
+        if what == Some((What::Nonce, true))
+            && asking.progress == Progress::Hailed
+            && asking.nonce.is_none()
+            && let Some(nonce) = bytes_of(body, size_of::<Nonce>())
+            && let Ok(nonce) = Nonce::try_from(nonce)
+        {
+            asking.nonce = Some(nonce);
+            return self.errands.push(Errand::Ask(link));
+        }
+        asking.progress = Progress::Answered;
+        let bytes = match what {
+            Some((What::Answer, true)) => bytes_of(body, PROOF_LEN + ANSWER_MAX),
+            _ => None,
+        };
+        let answer = bytes.and_then(|bytes| match &self.guard {
+            Some(guard) => guard.answered(asking.proven.as_ref(), &bytes),
+            None => Answer::parse(&bytes),
+        });
+        self.errands.push(Errand::Take(link, answer));
+    }
+
+    /// A stranger has asked; `known`: in our version.
+    #[cold]
+    pub(super) fn on_question<B: Source + ?Sized>(&mut self, link: LinkId, known: bool, body: &B) {
+        let bytes = bytes_of(body, guard::BEFORE_CARD + CARD_MAX).filter(|_| known);
+        self.errands.push(Errand::Reply(link, bytes));
+    }
+
+    /// A stranger has a secret.
+    #[cold]
+    pub(super) fn on_hail(&mut self, link: LinkId) {
+        self.errands.push(Errand::Welcome(link));
+    }
+
+    /// Says what is to be proven.
+    fn welcome<M: Memory, R: Cards>(&self, port: Option<&mut R>, tcp: &mut TcpPort, link: LinkId) {
+        let Some(guard) = &self.guard else {
+            let provider = port.map_or("", |port| port.provider());
+            let answer = none(Refusal::NoSecret, provider);
+            return answer_and_close::<M>(tcp, link, &answer.emit());
+        };
+        if send::<M>(tcp, link, What::Nonce, &guard.nonce_for(link)).is_err() {
+            Port::<M>::close(tcp, link, Close::Now);
+        }
+    }
+
+    /// Answers a stranger, whose link ends with it.
+    fn reply<M: Memory, R: Cards>(
+        &mut self,
+        port: Option<&mut R>,
+        tcp: &mut TcpPort,
+        link: LinkId,
+        bytes: Option<Vec<u8>>,
+        clock: &dyn Clock,
+    ) {
+        // Who has gone hears no answer.
+        let Some(from) = address_of(tcp, link) else {
+            return;
+        };
+        let Some(guard) = &self.guard else {
+            let card = bytes.and_then(|bytes| Card::parse(&bytes));
+            let answer = answer_to(port, card, from, clock);
+            log::debug!("link {link:?} asks for the fabric: {answer:?}");
+            return answer_and_close::<M>(tcp, link, &answer.emit());
+        };
+        let question = bytes.and_then(|bytes| guard.asked(link, &bytes));
+        let Some((card, proven)) = question else {
+            let who = from.ip();
+            if self.suspects.is_news(who) {
+                log::warn!(
+                    "{who} asks for the {} port and does not know our secret: refused; \
+                     MX_SECRET_FILE has to hold the same on all machines",
+                    self.of
+                );
+            }
+            let provider = port.map_or("", |port| port.provider());
+            let answer = none(Refusal::Secret, provider);
+            return answer_and_close::<M>(tcp, link, &answer.emit());
+        };
+        let answer = answer_to(port, Card::parse(&card), from, clock);
+        log::debug!("link {link:?} asks for the fabric: {answer:?}");
+        answer_and_close::<M>(tcp, link, &guard.answer(&proven, &answer.emit()));
+    }
+
+    fn take<R: Cards>(
+        &mut self,
+        port: &mut R,
+        carrier: LinkId,
+        answer: Option<Answer>,
+        clock: &dyn Clock,
+    ) {
+        let Some(Asking { link, peer, .. }) = self.asking.remove(&carrier) else {
+            return;
+        };
+        match (answer, peer) {
+            (Some(Answer::Card(card)), Some(peer)) if card.provider == port.provider() => {
+                port.greet(link, &card, peer, clock);
+            }
+            (Some(Answer::Card(card)), Some(_)) => {
+                let trouble = Trouble::Refused(Refusal::Provider);
+                self.fail(port, link, trouble, card.provider);
+            }
+            (Some(Answer::None { why, provider }), _) => {
+                self.fail(port, link, Trouble::Refused(why), provider);
+            }
+            // A card from whom nobody has asked is none.
+            (None | Some(Answer::Card(_)), _) => {
+                self.fail(port, link, Trouble::Puzzled, String::new());
+            }
+        }
+    }
+
+    fn lost<R: Cards>(&mut self, port: &mut R, carrier: LinkId, reason: LinkDown) {
+        let Some(Asking { link, progress, .. }) = self.asking.remove(&carrier) else {
+            return;
+        };
+        match progress {
+            // Nobody is there, by whatever way.
+            Progress::Dialling => self.give_up(port, link, reason),
+            // The answer is dealt with.
+            Progress::Answered => {}
+            Progress::Hailed | Progress::Asked => {
+                self.fail(port, link, Trouble::Puzzled, String::new())
+            }
+        }
+    }
+
+    fn fail<R: Cards>(&mut self, port: &mut R, link: LinkId, trouble: Trouble, theirs: String) {
+        if let Some(attempt) = self.attempts.get_mut(&link) {
+            attempt.trouble = Some((trouble, theirs));
+        }
+        self.give_up(port, link, LinkDown::Elsewhere(ROUTE_TCP));
+    }
+
+    fn give_up<R: Cards>(&mut self, port: &mut R, link: LinkId, reason: LinkDown) {
+        if let Some(attempt) = self.attempts.get_mut(&link) {
+            attempt.reason = Some(reason);
+        }
+        port.give_up(link, reason);
+    }
+
+    /// A link is up or down: how an attempt has ended, and what to tell the endpoint. `None`: it is
+    /// up, or was not looked for.
+    pub(super) fn settle(
+        &mut self,
+        ours: &str,
+        link: LinkId,
+        end: Option<LinkDown>,
+    ) -> Option<LinkDown> {
+        let attempt = self.attempts.remove(&link)?;
+        let end = attempt.reason.or(end)?;
+        let LinkDown::Elsewhere(route) = end else {
+            return Some(end);
+        };
+        let peer = Peer::of(attempt.target);
+        let (trouble, theirs) = attempt.trouble.unwrap_or((Trouble::Unheard, String::new()));
+        // Each way of failing once for each peer.
+        if self.told.is_news((peer, trouble)) {
+            let line = Line {
+                peer,
+                of: self.of,
+                ours,
+                theirs: &theirs,
+                trouble,
+            };
+            let of = self.of;
+            match attempt.strict {
+                true => log::warn!("{line}; its address says /{of}, so there is no connection"),
+                false => log::warn!("{line}: falling back to tcp"),
+            }
+        }
+        Some(match attempt.strict {
+            true => LinkDown::Unreachable,
+            false => LinkDown::Elsewhere(route),
+        })
+    }
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct Locators {
+    pub(super) rdm: Locator,
+    pub(super) dgram: Locator,
+}
+
+impl Default for Locators {
+    fn default() -> Self {
+        Self {
+            rdm: Locator::new(For::Rdm),
+            dgram: Locator::new(For::Dgram),
+        }
+    }
+}
+
+impl Locators {
+    /// The one that finds somebody by this TCP link.
+    #[inline]
+    pub(super) fn asking(&mut self, link: LinkId) -> Option<&mut Locator> {
+        let all = [&mut self.rdm, &mut self.dgram];
+        all.into_iter().find(|locator| locator.is_asking(link))
+    }
+
+    /// The one that answers such questions.
+    pub(super) fn answering(&mut self, question: For) -> &mut Locator {
+        match question {
+            For::Rdm => &mut self.rdm,
+            For::Dgram => &mut self.dgram,
+        }
+    }
+
+    /// A stranger has asked on this TCP link and will be answered.
+    #[inline]
+    pub(super) fn is_answering(&self, link: LinkId) -> bool {
+        self.rdm.is_answering(link) || self.dgram.is_answering(link)
+    }
+
+    /// The first of their deadlines.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let all = [self.rdm.deadline(), self.dgram.deadline()];
+        all.into_iter().flatten().min()
+    }
+}
+
+fn none(why: Refusal, provider: &str) -> Answer {
+    Answer::None {
+        why,
+        provider: provider.to_owned(),
+    }
+}
+
+fn answer_to<R: Cards>(
+    port: Option<&mut R>,
+    card: Option<Card>,
+    from: SocketAddr,
+    clock: &dyn Clock,
+) -> Answer {
+    match (port, card) {
+        (None, _) => none(Refusal::NoPort, ""),
+        (Some(port), None) => none(Refusal::NotUnderstood, port.provider()),
+        (Some(port), Some(card)) => match port.answer(&card, from, clock) {
+            Ok(card) => Answer::Card(card),
+            Err(why) => none(why, port.provider()),
+        },
+    }
+}
+
+fn address_of(tcp: &TcpPort, link: LinkId) -> Option<SocketAddr> {
+    match tcp.origin(link) {
+        Origin::Address(address) => Some(address),
+        _ => None,
+    }
+}
+
+/// The endpoint hears that a stranger's link has been closed: what came on it before the question may
+/// have been an introduction, which must not wait any longer.
+fn tell_of_end<M: Memory, S: Sink<M>>(tcp: &TcpPort, link: LinkId, sink: &mut S) {
+    if address_of(tcp, link).is_none() {
+        sink.on_down(outer(link, TCP), 0, LinkDown::Closed);
+    }
+}
+
+/// Into an empty socket buffer, from which the kernel delivers it. Whoever has filled the buffer
+/// before, or sends on after its question, may miss the answer.
+fn answer_and_close<M: Memory>(tcp: &mut TcpPort, link: LinkId, bytes: &[u8]) {
+    if send::<M>(tcp, link, What::Answer, bytes).is_err() {
+        log::debug!("link {link:?}: no room for the answer");
+    }
+    Port::<M>::close(tcp, link, Close::Now);
+}
+
+/// A question with a proof of knowing the secret, to who has never said that nonce.
+#[cfg(test)]
+pub(super) fn question_for_tests(secret: Secret, card: &[u8]) -> Vec<u8> {
+    let mut guard = Guard::new(For::Rdm, secret, [9; 16]);
+    guard.question(card, [3; 16]).0
+}

@@ -1,0 +1,550 @@
+//! The port to oneself: a queue inside the endpoint.
+//!
+//! ```text
+//!            link A (connect)                link B (its other end)
+//!   send(A) ---.                                      .--- send(B)
+//!              v                                      v
+//!        [ Up A | packet to B | packet to A | Down B ]   one queue, in order
+//!              |
+//!            poll --> Sink
+//! ```
+//!
+//! Both ends of a link belong to the same endpoint, as if it were talking to a stranger: the other
+//! end begins with its first packet. Bodies are copied into buffers that are used again.
+//!
+//! Owns: the packets under way, at most about [`LINK_BYTES`] for each direction of a link.
+//! Knows nothing of: addresses; every target is oneself.
+//! Cost: no system call, and no allocation once the buffers have grown.
+
+use mx_port_base::eventfd::EventFd;
+use mx_proto::port::{
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
+    WakeDescriptors,
+};
+use mx_proto::{Clock, LinkId, Memory, Target};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Bodies under way in one direction of a link at which it takes no more.
+pub const LINK_BYTES: usize = 1 << 20;
+
+/// Packets under way in one direction of a link at which it takes no more.
+const LINK_PACKETS: usize = 4096;
+
+const LIMITS: Limits = Limits {
+    packet_max: 32 << 10,
+    data_max: 256 << 10,
+    pull_block: 1 << 20,
+    remote_read: false,
+};
+
+/// Buffers kept for the next packets, and how large they may be to be kept.
+const SPARE_BUFFERS: usize = 64;
+const SPARE_BYTES: usize = 256 << 10;
+
+/// An endpoint's links to itself.
+#[derive(Debug)]
+pub struct LoopbackPort {
+    ends: Vec<End>,
+    free: Vec<u32>,
+    queue: VecDeque<Event>,
+    spare: Vec<Vec<u8>>,
+    /// Somebody may sleep; the next event rings the bell.
+    armed: bool,
+    /// The bell has been rung and not silenced since.
+    rung: bool,
+    bell: EventFd,
+}
+
+/// One end of a link.
+#[derive(Debug)]
+struct End {
+    generation: u32,
+    open: bool,
+    /// The other one. It may be gone already.
+    other: LinkId,
+    cookie: u64,
+    /// The endpoint knows of it.
+    known: bool,
+    /// What is under way from here.
+    bytes: usize,
+    packets: usize,
+    /// Somebody was told to wait.
+    blocked: bool,
+}
+
+#[derive(Debug)]
+enum Event {
+    Up(LinkId),
+    Packet {
+        from: LinkId,
+        to: LinkId,
+        header: HeaderBytes,
+        body: Vec<u8>,
+    },
+    Writable(LinkId),
+    Down(LinkId),
+}
+
+impl LoopbackPort {
+    /// No links yet. Fails when there is no descriptor left for its bell.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            ends: Vec::new(),
+            free: Vec::new(),
+            queue: VecDeque::new(),
+            spare: Vec::new(),
+            armed: false,
+            rung: false,
+            bell: EventFd::new()?,
+        })
+    }
+
+    /// True when nothing is under way, so that polling is useless.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    fn end(&self, link: LinkId) -> Option<&End> {
+        let end = self.ends.get(link.index() as usize)?;
+        (end.open && end.generation == link.generation()).then_some(end)
+    }
+
+    fn end_mut(&mut self, link: LinkId) -> Option<&mut End> {
+        let end = self.ends.get_mut(link.index() as usize)?;
+        (end.open && end.generation == link.generation()).then_some(end)
+    }
+
+    fn open_end(&mut self) -> LinkId {
+        let index = self.free.pop().unwrap_or(self.ends.len() as u32);
+        let end = End {
+            generation: 0,
+            open: true,
+            other: LinkId::new(0, 0),
+            cookie: 0,
+            known: false,
+            bytes: 0,
+            packets: 0,
+            blocked: false,
+        };
+        match self.ends.get_mut(index as usize) {
+            Some(old) => {
+                let generation = old.generation;
+                *old = End { generation, ..end };
+                LinkId::new(index, generation)
+            }
+            None => {
+                self.ends.push(end);
+                LinkId::new(index, 0)
+            }
+        }
+    }
+
+    /// Forgets one end; its name is not used again.
+    fn close_end(&mut self, link: LinkId) {
+        if let Some(end) = self.end_mut(link) {
+            end.open = false;
+            end.generation = end.generation.wrapping_add(1);
+            self.free.push(link.index());
+        }
+    }
+
+    fn push(&mut self, event: Event) {
+        self.queue.push_back(event);
+        if self.armed {
+            // Whoever sleeps polls when it wakes, so one ring does for all that follows.
+            self.armed = false;
+            self.rung = true;
+            self.bell.ring();
+        }
+    }
+
+    fn recycle(&mut self, mut body: Vec<u8>) {
+        if self.spare.len() < SPARE_BUFFERS && (1..=SPARE_BYTES).contains(&body.capacity()) {
+            body.clear();
+            self.spare.push(body);
+        }
+    }
+
+    /// A packet has left the queue: its sender has room again.
+    fn landed(&mut self, from: LinkId, bytes: usize) {
+        let Some(end) = self.end_mut(from) else {
+            return;
+        };
+        end.bytes -= bytes;
+        end.packets -= 1;
+        if end.blocked && end.bytes <= LINK_BYTES / 2 && end.packets <= LINK_PACKETS / 2 {
+            end.blocked = false;
+            self.push(Event::Writable(from));
+        }
+    }
+
+    fn deliver<M: Memory, S: Sink<M>>(
+        &mut self,
+        to: LinkId,
+        header: &HeaderBytes,
+        body: &[u8],
+        sink: &mut S,
+    ) {
+        let Some(end) = self.end_mut(to) else {
+            return;
+        };
+        end.known = true;
+        let cookie = end.cookie;
+        if body.len() <= LIMITS.packet_max {
+            sink.on_packet(to, cookie, header, body);
+        } else if let Some(place) = sink.place(to, cookie, header) {
+            place.memory.fill(place.offset, body.len(), body, 0);
+            sink.on_placed(to, cookie, header);
+        }
+    }
+}
+
+impl<M: Memory> Port<M> for LoopbackPort {
+    fn limits(&self, _link: LinkId) -> Limits {
+        LIMITS
+    }
+
+    fn connect(&mut self, _target: Target, _clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+        let near = self.open_end();
+        let far = self.open_end();
+        if let Some(end) = self.end_mut(near) {
+            end.other = far;
+            end.known = true;
+        }
+        if let Some(end) = self.end_mut(far) {
+            end.other = near;
+        }
+        self.push(Event::Up(near));
+        Ok(near)
+    }
+
+    fn bind(&mut self, link: LinkId, cookie: u64) {
+        if let Some(end) = self.end_mut(link) {
+            end.cookie = cookie;
+        }
+    }
+
+    fn send(
+        &mut self,
+        link: LinkId,
+        header: &HeaderBytes,
+        body: Body<'_, M>,
+    ) -> Result<Sent, SendError> {
+        let to = self.end(link).ok_or(SendError::Down)?.other;
+        if self.end(to).is_none() {
+            return Err(SendError::Down);
+        }
+        // Looked up again because it changes; it cannot be missing.
+        let end = self.end_mut(link).ok_or(SendError::Down)?;
+        if end.bytes >= LINK_BYTES || end.packets >= LINK_PACKETS {
+            end.blocked = true;
+            return Err(SendError::WouldBlock);
+        }
+        end.bytes += body.len();
+        end.packets += 1;
+        let mut bytes = match body.is_empty() {
+            true => Vec::new(),
+            false => self.spare.pop().unwrap_or_default(),
+        };
+        match body {
+            Body::Bytes(piece) => bytes.extend_from_slice(piece),
+            Body::Memory {
+                memory,
+                offset,
+                len,
+            } => {
+                bytes.reserve(len);
+                memory.visit(offset, len, |piece| bytes.extend_from_slice(piece));
+                bytes.resize(len, 0);
+            }
+        }
+        self.push(Event::Packet {
+            from: link,
+            to,
+            header: *header,
+            body: bytes,
+        });
+        Ok(Sent::Whole)
+    }
+
+    fn resume(
+        &mut self,
+        _link: LinkId,
+        _memory: &M,
+        _offset: usize,
+        _len: usize,
+    ) -> Result<Sent, SendError> {
+        // Never called: `send` takes packets whole.
+        Err(SendError::Down)
+    }
+
+    fn detach(&mut self, _link: LinkId, _memory: &M, _offset: usize, _len: usize) {}
+
+    fn poll<S: Sink<M>>(&mut self, _clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+        let mut some = false;
+        for _ in 0..budget.max(1) {
+            let Some(event) = self.queue.pop_front() else {
+                break;
+            };
+            some = true;
+            match event {
+                Event::Up(link) => {
+                    if let Some(end) = self.end(link) {
+                        sink.on_up(link, end.cookie);
+                    }
+                }
+                Event::Packet {
+                    from,
+                    to,
+                    header,
+                    body,
+                } => {
+                    self.deliver(to, &header, &body, sink);
+                    self.landed(from, body.len());
+                    self.recycle(body);
+                }
+                Event::Writable(link) => {
+                    if let Some(end) = self.end(link) {
+                        sink.on_writable(link, end.cookie);
+                    }
+                }
+                Event::Down(link) => {
+                    if let Some(end) = self.end(link) {
+                        let (known, cookie) = (end.known, end.cookie);
+                        self.close_end(link);
+                        if known {
+                            sink.on_down(link, cookie, LinkDown::Closed);
+                        }
+                    }
+                }
+            }
+        }
+        some
+    }
+
+    fn close(&mut self, link: LinkId, how: Close) {
+        let Some(end) = self.end(link) else {
+            return;
+        };
+        let other = end.other;
+        if how == Close::Now {
+            self.queue
+                .retain(|event| !matches!(event, Event::Packet { from, .. } if *from == link));
+        }
+        self.close_end(link);
+        self.push(Event::Down(other));
+    }
+
+    fn arm(&mut self) -> bool {
+        if !self.queue.is_empty() {
+            return false;
+        }
+        <Self as Port<M>>::disarm(self);
+        self.armed = true;
+        true
+    }
+
+    fn disarm(&mut self) {
+        self.armed = false;
+        if std::mem::take(&mut self.rung) {
+            self.bell.silence();
+        }
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        WakeDescriptors {
+            control: None,
+            data: Some(self.bell.as_raw_fd()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mx_port_base::clock::MonotonicClock;
+    use mx_proto::{EndpointId, NicId, Route};
+    use mx_sim::recorder::{Recorder, Seen, header_of};
+
+    type Buffer = Vec<u8>;
+
+    fn connected() -> (LoopbackPort, Recorder, LinkId) {
+        let mut port = LoopbackPort::new().unwrap();
+        let mut sink = Recorder::default();
+        let link = connect(&mut port);
+        poll(&mut port, &mut sink);
+        assert_eq!(sink.take(), [Seen::Up(link, 0)]);
+        (port, sink, link)
+    }
+
+    fn connect(port: &mut LoopbackPort) -> LinkId {
+        let target = Target {
+            nic: NicId(1),
+            endpoint: EndpointId(2),
+            route: Route::AUTO,
+        };
+        Port::<Buffer>::connect(port, target, &MonotonicClock).unwrap()
+    }
+
+    fn poll(port: &mut LoopbackPort, sink: &mut Recorder) -> bool {
+        port.poll(&MonotonicClock, 10_000, sink)
+    }
+
+    fn send(
+        port: &mut LoopbackPort,
+        link: LinkId,
+        tag: u8,
+        body: &[u8],
+    ) -> Result<Sent, SendError> {
+        Port::<Buffer>::send(port, link, &header_of(tag, body.len()), Body::Bytes(body))
+    }
+
+    fn bind(port: &mut LoopbackPort, link: LinkId, cookie: u64) {
+        Port::<Buffer>::bind(port, link, cookie);
+    }
+
+    #[test]
+    fn packets_arrive_whole_and_in_order_at_the_other_end_and_answers_come_back() {
+        let (mut port, mut sink, near) = connected();
+        bind(&mut port, near, 7);
+        for tag in 0..100 {
+            assert_eq!(send(&mut port, near, tag, &[tag; 9]), Ok(Sent::Whole));
+        }
+        assert!(poll(&mut port, &mut sink));
+        let seen = sink.take();
+        let Seen::Packet {
+            link: far,
+            cookie: 0,
+            ..
+        } = seen[0]
+        else {
+            panic!("{seen:?}");
+        };
+        assert_ne!(far, near);
+        for (tag, seen) in seen.iter().enumerate() {
+            assert_eq!(*seen, Seen::packet(far, 0, tag as u8, &[tag as u8; 9]));
+        }
+        bind(&mut port, far, 8);
+        send(&mut port, far, 1, b"back").unwrap();
+        send(&mut port, near, 2, b"").unwrap();
+        poll(&mut port, &mut sink);
+        assert_eq!(
+            sink.take(),
+            [
+                Seen::packet(near, 7, 1, b"back"),
+                Seen::packet(far, 8, 2, b"")
+            ]
+        );
+        assert!(!poll(&mut port, &mut sink));
+    }
+
+    #[test]
+    fn large_bodies_go_where_the_sink_says_or_nowhere() {
+        let (mut port, mut sink, near) = connected();
+        let body: Vec<u8> = (0..200_000u32).map(|i| i as u8).collect();
+        let memory = Body::Memory {
+            memory: &body,
+            offset: 1,
+            len: body.len() - 1,
+        };
+        port.send(near, &header_of(1, body.len() - 1), memory)
+            .unwrap();
+        sink.place = Some(vec![0; body.len() + 1]);
+        poll(&mut port, &mut sink);
+        assert!(matches!(sink.take()[..], [Seen::Placed { .. }]));
+        let placed = sink.place.take().unwrap();
+        assert_eq!(placed[..2], [0, 0]);
+        assert_eq!(placed[2..], body[1..]);
+        let memory = Body::Memory {
+            memory: &body,
+            offset: 0,
+            len: body.len(),
+        };
+        port.send(near, &header_of(1, body.len()), memory).unwrap();
+        poll(&mut port, &mut sink);
+        assert_eq!(sink.take(), []);
+    }
+
+    #[test]
+    fn a_full_link_says_so_and_says_when_there_is_room_again() {
+        let (mut port, mut sink, near) = connected();
+        let body = vec![1; 32 << 10];
+        let mut sent = 0;
+        while send(&mut port, near, 0, &body) == Ok(Sent::Whole) {
+            sent += 1;
+        }
+        assert_eq!(sent, LINK_BYTES / body.len());
+        assert_eq!(send(&mut port, near, 0, b""), Err(SendError::WouldBlock));
+        poll(&mut port, &mut sink);
+        let seen = sink.take();
+        assert_eq!(seen.len(), sent + 1);
+        assert_eq!(seen[sent], Seen::Writable(near, 0));
+        assert_eq!(send(&mut port, near, 0, &body), Ok(Sent::Whole));
+    }
+
+    #[test]
+    fn closing_in_order_delivers_what_was_sent_and_then_ends_the_other_side_once() {
+        let (mut port, mut sink, near) = connected();
+        send(&mut port, near, 1, b"last").unwrap();
+        Port::<Buffer>::close(&mut port, near, Close::Flush);
+        assert_eq!(send(&mut port, near, 1, b"no"), Err(SendError::Down));
+        poll(&mut port, &mut sink);
+        let seen = sink.take();
+        let [
+            Seen::Packet { link: far, .. },
+            Seen::Down(down, 0, LinkDown::Closed),
+        ] = seen[..]
+        else {
+            panic!("{seen:?}");
+        };
+        assert_eq!(far, down);
+        assert_eq!(send(&mut port, far, 1, b"no"), Err(SendError::Down));
+        let again = connect(&mut port);
+        assert_ne!(again, near);
+        assert_ne!(again, far);
+    }
+
+    #[test]
+    fn closing_at_once_drops_what_was_sent() {
+        let (mut port, mut sink, near) = connected();
+        send(&mut port, near, 1, b"lost").unwrap();
+        Port::<Buffer>::close(&mut port, near, Close::Now);
+        poll(&mut port, &mut sink);
+        assert_eq!(sink.take(), []);
+        Port::<Buffer>::close(&mut port, near, Close::Now);
+        assert!(!poll(&mut port, &mut sink));
+    }
+
+    #[test]
+    fn an_armed_port_rings_for_what_comes_and_refuses_to_arm_while_there_is_something() {
+        let (mut port, mut sink, near) = connected();
+        let readable = |port: &LoopbackPort| {
+            let fd = Port::<Buffer>::descriptors(port).data.unwrap();
+            let mut poll = libc::pollfd {
+                fd,
+                events: libc::POLLIN,
+                revents: 0,
+            };
+            // SAFETY: one pollfd, valid for writing.
+            unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+        };
+        send(&mut port, near, 0, b"x").unwrap();
+        assert!(!Port::<Buffer>::arm(&mut port));
+        assert!(!readable(&port));
+        poll(&mut port, &mut sink);
+        assert!(Port::<Buffer>::arm(&mut port));
+        assert!(!readable(&port));
+        send(&mut port, near, 0, b"x").unwrap();
+        assert!(readable(&port));
+        Port::<Buffer>::disarm(&mut port);
+        assert!(!readable(&port));
+        poll(&mut port, &mut sink);
+        assert!(Port::<Buffer>::arm(&mut port));
+        Port::<Buffer>::disarm(&mut port);
+        send(&mut port, near, 0, b"x").unwrap();
+        assert!(!readable(&port));
+    }
+}

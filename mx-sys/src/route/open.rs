@@ -1,0 +1,622 @@
+//! Opening an endpoint on this host: its number is claimed on every port.
+//!
+//! ```text
+//!   Exact(3)   Unix name "..-3"  and  TCP port base+3     both, or "endpoint 3 is in use"
+//!   Any        TCP port of the kernel's choice, and the Unix name of that number
+//!   Lowest     Exact(0), Exact(1), ... Exact(1023), the first that is free; then Any
+//! ```
+//!
+//! Endpoint numbers are per host: two boards of one host do not have an endpoint 3 each. The board
+//! only says under which NIC id the endpoint goes.
+//!
+//! ```text
+//!   policy      rdm port
+//!     rdm         opened, or the endpoint is not
+//!     auto        opened where there is an adapter (`hardware`), as far as that goes
+//!     the others  opened for the first address that asks for it
+//! ```
+//!
+//! Without shared memory, `auto` is `rdm` where that port is opened, and `tcp` where it is not, but
+//! the Unix name is claimed all the same and peers may come through it.
+//!
+//! Nothing of libfabric is loaded before.
+//!
+//! Knows nothing of: links.
+
+use super::detour::Dgram;
+use super::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, Rdm};
+use crate::nic::{self, ResolveError};
+use crate::secret_file::{self, SecretError};
+use mx_port_base::Resolver;
+use mx_port_base::endpoint_port::{EndpointRange, PortMap, SMALL_IDS};
+use mx_port_base::random;
+use mx_port_dgram::{self as dgram, DgramError, DgramOptions, DgramPort, Hosts};
+use mx_port_local::{LocalOptions, LocalPort};
+use mx_port_rdm::{RdmError, RdmOptions, RdmPort, hardware};
+use mx_port_tcp::{TcpOptions, TcpPort};
+use mx_proto::port::ConnectError;
+use mx_proto::reliability::ReliableConfig;
+use mx_proto::{EndpointId, Identity, NicId, Route, SessionId};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Which endpoint to open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EndpointChoice {
+    /// This one.
+    Exact(EndpointId),
+    /// One that is free.
+    Any,
+    /// The lowest below [`SMALL_IDS`] that is free; where none is, as [`Any`](Self::Any).
+    Lowest,
+}
+
+/// How to open an endpoint.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// The interface it goes under; the first unless one is named.
+    pub board: Option<u32>,
+    /// Its number.
+    pub endpoint: EndpointChoice,
+    /// Which port carries the traffic to targets that do not ask for one ([`Route::AUTO`]: shared
+    /// memory on this host; to others libfabric when that is open, else TCP).
+    pub policy: Route,
+    /// [`Route::AUTO`] takes shared memory on this host; otherwise this host is one like others.
+    pub shared_memory: bool,
+    /// How the port over shared memory is opened.
+    pub local: LocalOptions,
+    /// Percent, 1 to 100, of what others leave that one source may have: of links, and of shared
+    /// memory.
+    pub source_share: u8,
+    /// Endpoint numbers and TCP ports.
+    pub ports: PortMap,
+    /// The only address TCP listens on, instead of all of them.
+    pub tcp_bind: Option<IpAddr>,
+    /// The file with the secret that peers have to know.
+    pub secret_file: Option<PathBuf>,
+    /// How long the kernel may hear nothing from a TCP peer's host.
+    pub tcp_keepalive: Duration,
+    /// Bytes of parts of packets that all TCP links together keep.
+    pub tcp_kept_bytes: usize,
+    /// The port over libfabric has to be there, whatever the policy.
+    pub rdm_required: bool,
+    /// How it is opened.
+    pub rdm: RdmOptions,
+    /// The port over datagrams has to be there, whatever the policy.
+    pub dgram_required: bool,
+    /// How it is opened.
+    pub dgram: DgramOptions,
+}
+
+impl OpenOptions {
+    /// The usual: first interface, ports chosen by target, listening everywhere.
+    pub fn new(endpoint: EndpointChoice) -> Self {
+        Self {
+            board: None,
+            endpoint,
+            policy: Route::AUTO,
+            shared_memory: true,
+            local: LocalOptions::default(),
+            source_share: 50,
+            ports: PortMap::default(),
+            tcp_bind: None,
+            secret_file: None,
+            tcp_keepalive: Duration::from_secs(20),
+            tcp_kept_bytes: 2 << 20,
+            rdm_required: false,
+            rdm: RdmOptions::default(),
+            dgram_required: false,
+            dgram: DgramOptions::default(),
+        }
+    }
+}
+
+/// Why an endpoint could not be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// There is no such interface.
+    Board(ResolveError),
+    /// There can be no such endpoint.
+    Endpoint(EndpointRange),
+    /// Somebody has it.
+    InUse {
+        /// Its number.
+        endpoint: EndpointId,
+        /// Its TCP port, and its UDP port where it has one.
+        port: u16,
+    },
+    /// No endpoint is free.
+    NoneFree,
+    /// The kernel refuses to let us listen.
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// The port over libfabric was asked for and cannot be had.
+    Rdm(RdmError),
+    /// The port over datagrams was asked for and cannot be had.
+    Dgram(DgramError),
+    /// There is to be a secret, and it cannot be used.
+    Secret(SecretError),
+    /// Descriptors, memory or random numbers cannot be had.
+    System(io::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Board(error) => error.fmt(f),
+            Self::Endpoint(error) => error.fmt(f),
+            Self::InUse { endpoint, port } => {
+                write!(f, "endpoint {} is in use (port {port})", endpoint.0)
+            }
+            Self::NoneFree => f.write_str("no endpoint is free"),
+            Self::Listen { address, error } => write!(f, "cannot listen on {address}: {error}"),
+            Self::Rdm(error) => write!(f, "no rdm port: {error}"),
+            Self::Dgram(error) => write!(f, "no dgram port: {error}"),
+            Self::Secret(error) => error.fmt(f),
+            Self::System(error) => write!(f, "cannot open an endpoint: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// How often another number is drawn when the kernel's is taken on the other port.
+const DRAWS: u32 = 64;
+
+impl HostPorts {
+    /// Opens an endpoint on all ports of this host, in a session of its own.
+    pub fn open(options: OpenOptions) -> Result<(Self, Identity), OpenError> {
+        let secret = options.secret_file.as_deref().map(secret_file::read);
+        let secret = secret.transpose().map_err(OpenError::Secret)?;
+        let nic = nic::own_nic(options.board).map_err(OpenError::Board)?;
+        let claim = match options.endpoint {
+            EndpointChoice::Exact(endpoint) => claim(&options, endpoint)?,
+            EndpointChoice::Any => claim_any(&options)?,
+            EndpointChoice::Lowest => claim_lowest(&options, SMALL_IDS)?,
+        };
+        let Claim {
+            endpoint,
+            local,
+            tcp,
+            dgram,
+        } = claim;
+        let local = shared_memory(&options, endpoint, local)?;
+        let dgram = match dgram {
+            Some(port) => Dgram::new(Some(port), None),
+            None => dgram_later(&options, tcp.local_port()),
+        };
+        let rdm = RdmOptions {
+            bind: options.rdm.bind.or_else(|| bind_address(&options, nic)),
+            source_share: options.source_share,
+            ..options.rdm
+        };
+        let rdm = open_rdm(options.policy, options.rdm_required, rdm)?;
+        let policy = match options.policy {
+            Route::AUTO if !options.shared_memory && rdm.offered => ROUTE_RDM,
+            Route::AUTO if !options.shared_memory => ROUTE_TCP,
+            policy => policy,
+        };
+        let session = random::nonzero().map_err(OpenError::System)?;
+        let own = Identity {
+            nic,
+            endpoint,
+            session: SessionId(session),
+        };
+        let ports = Self::new(own, policy, options.ports, local, tcp, rdm, dgram);
+        let mut ports = ports.map_err(OpenError::System)?;
+        if let Some(secret) = secret {
+            ports.keep(secret).map_err(OpenError::System)?;
+        }
+        Ok((ports, own))
+    }
+}
+
+/// The only address providers with IP addresses may use: that of the interface asked for. Where
+/// none is, they choose, because not all of them can use all interfaces.
+fn bind_address(options: &OpenOptions, nic: NicId) -> Option<IpAddr> {
+    let of_board = || nic::socket_addresses(nic, 0).last().map(SocketAddr::ip);
+    options
+        .tcp_bind
+        .or_else(|| options.board.and_then(|_| of_board()))
+}
+
+/// The port over libfabric: at once, later or not at all.
+fn open_rdm(policy: Route, required: bool, options: RdmOptions) -> Result<Rdm<RdmPort>, OpenError> {
+    if required || policy == ROUTE_RDM {
+        let port = RdmPort::open(options).map_err(OpenError::Rdm)?;
+        log::info!("rdm port over {}", port.provider());
+        return Ok(Rdm::new(Some(port), None));
+    }
+    let adapters = match policy {
+        Route::AUTO => hardware::adapters(),
+        _ => Vec::new(),
+    };
+    if !adapters.is_empty() {
+        let options = RdmOptions {
+            hardware_only: true,
+            ..options.clone()
+        };
+        match RdmPort::open(options) {
+            Ok(port) => {
+                let (provider, adapters) = (port.provider(), adapters.join(", "));
+                log::info!("rdm port over {provider} ({adapters})");
+                return Ok(Rdm::new(Some(port), None));
+            }
+            Err(error) => {
+                let adapters = adapters.join(", ");
+                log::warn!("{adapters} not used, tcp is: no rdm port: {error}");
+            }
+        }
+    }
+    let later = move || match RdmPort::open(options) {
+        Ok(port) => {
+            log::info!(
+                "rdm port over {}, for an address with /rdm",
+                port.provider()
+            );
+            Some(port)
+        }
+        Err(error) => {
+            log::error!("no rdm port, which an address with /rdm needs: {error}");
+            None
+        }
+    };
+    Ok(Rdm::new(None, Some(Box::new(later))))
+}
+
+/// The port over datagrams, opened for the first address that asks for it. Whoever is to find us
+/// over it has it opened with the endpoint, so another number than the endpoint's does as well.
+fn dgram_later(options: &OpenOptions, number: u16) -> Dgram {
+    let ports = options.ports;
+    let options = dgram_options(options);
+    let later = move || {
+        let opened = match dgram::open(&options, number, resolver(ports), HOSTS) {
+            Err(DgramError::InUse(_)) => dgram::open(&options, 0, resolver(ports), HOSTS),
+            other => other,
+        };
+        match opened {
+            Ok(port) => {
+                let backend = port.datagrams().inner().name();
+                log::info!("dgram port over {backend}, for an address with /dgram");
+                Some(port)
+            }
+            Err(error) => {
+                log::error!("no dgram port, which an address with /dgram needs: {error}");
+                None
+            }
+        }
+    };
+    Dgram::new(None, Some(Box::new(later)))
+}
+
+fn dgram_options(options: &OpenOptions) -> DgramOptions {
+    DgramOptions {
+        bind: options.dgram.bind.or(options.tcp_bind),
+        ports: options.ports,
+        reliable: ReliableConfig {
+            source_share: options.source_share,
+            ..options.dgram.reliable
+        },
+        ..options.dgram.clone()
+    }
+}
+
+/// A number, and what was claimed for it.
+struct Claim {
+    endpoint: EndpointId,
+    /// May be missing where Unix sockets cannot be had at all.
+    local: io::Result<LocalPort>,
+    tcp: TcpPort,
+    /// Only where it is to be opened with the endpoint.
+    dgram: Option<DgramPort>,
+}
+
+fn claim(options: &OpenOptions, endpoint: EndpointId) -> Result<Claim, OpenError> {
+    let port = options.ports.port(endpoint).map_err(OpenError::Endpoint)?;
+    // The Unix name first: of two servers one gets neither.
+    let local = claim_name(options, endpoint, port)?;
+    let tcp = listen(options, port)
+        .map_err(|(address, error)| refused(endpoint, port, address, error))?;
+    let dgram = claim_dgram(options, endpoint, port)?;
+    Ok(Claim {
+        endpoint,
+        local,
+        tcp,
+        dgram,
+    })
+}
+
+fn claim_any(options: &OpenOptions) -> Result<Claim, OpenError> {
+    for _ in 0..DRAWS {
+        let tcp =
+            listen(options, 0).map_err(|(address, error)| OpenError::Listen { address, error })?;
+        let port = tcp.local_port();
+        let Some(endpoint) = options.ports.endpoint(port) else {
+            continue;
+        };
+        let claimed = claim_name(options, endpoint, port).and_then(|local| {
+            let dgram = claim_dgram(options, endpoint, port)?;
+            Ok((local, dgram))
+        });
+        match claimed {
+            Ok((local, dgram)) => {
+                return Ok(Claim {
+                    endpoint,
+                    local,
+                    tcp,
+                    dgram,
+                });
+            }
+            Err(OpenError::InUse { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(OpenError::NoneFree)
+}
+
+/// The lowest free number below `end`, or any. One that is taken costs a system call or a few.
+fn claim_lowest(options: &OpenOptions, end: u32) -> Result<Claim, OpenError> {
+    for id in 0..end {
+        match claim(options, EndpointId(id)) {
+            Err(OpenError::InUse { .. }) => {}
+            other => return other,
+        }
+    }
+    claim_any(options)
+}
+
+/// Only a name that somebody has is an error of this endpoint.
+fn claim_name(
+    options: &OpenOptions,
+    endpoint: EndpointId,
+    port: u16,
+) -> Result<io::Result<LocalPort>, OpenError> {
+    let local = LocalOptions {
+        share: options.source_share,
+        ..options.local
+    };
+    match LocalPort::with_options(options.ports.base(), BOARD, endpoint.0, local) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            Err(OpenError::InUse { endpoint, port })
+        }
+        other => Ok(other),
+    }
+}
+
+/// The port over datagrams, where it is to be there from the beginning.
+fn claim_dgram(
+    options: &OpenOptions,
+    endpoint: EndpointId,
+    port: u16,
+) -> Result<Option<DgramPort>, OpenError> {
+    if !options.dgram_required && options.policy != ROUTE_DGRAM {
+        return Ok(None);
+    }
+    let opened = dgram::open(
+        &dgram_options(options),
+        port,
+        resolver(options.ports),
+        HOSTS,
+    );
+    match opened {
+        Ok(dgram) => {
+            log::info!("dgram port over {}", dgram.datagrams().inner().name());
+            Ok(Some(dgram))
+        }
+        Err(DgramError::InUse(_)) => Err(OpenError::InUse { endpoint, port }),
+        Err(error) => Err(OpenError::Dgram(error)),
+    }
+}
+
+/// The port over shared memory. Without it TCP carries everything, unless it must not.
+fn shared_memory(
+    options: &OpenOptions,
+    endpoint: EndpointId,
+    local: io::Result<LocalPort>,
+) -> Result<Option<LocalPort>, OpenError> {
+    match local {
+        Ok(local) => Ok(Some(local)),
+        Err(error) if options.policy == ROUTE_LOCAL => Err(OpenError::System(error)),
+        Err(error) => {
+            log::warn!(
+                "endpoint {}: no shared memory, only TCP: {error}",
+                endpoint.0
+            );
+            Ok(None)
+        }
+    }
+}
+
+/// What local ports take for the board, because endpoint numbers are per host.
+pub(super) const BOARD: u32 = 0;
+
+fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, (SocketAddr, io::Error)> {
+    let everywhere = [
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    ];
+    let here = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
+    let addresses: &[IpAddr] = match &options.tcp_bind {
+        Some(only) => std::slice::from_ref(only),
+        // The number is claimed all the same, but nobody from outside is let in.
+        None if options.policy == ROUTE_LOCAL => &here,
+        None => &everywhere,
+    };
+    let listen: Vec<SocketAddr> = addresses
+        .iter()
+        .map(|ip| SocketAddr::new(*ip, port))
+        .collect();
+    let first = listen[0];
+    let tcp = TcpOptions {
+        dead_after: options.tcp_keepalive,
+        kept_bytes: options.tcp_kept_bytes,
+        source_share: options.source_share,
+        ..TcpOptions::new(listen, resolver(options.ports))
+    };
+    TcpPort::open(tcp).map_err(|error| (first, error))
+}
+
+/// What a port may ask about hosts.
+const HOSTS: Hosts = Hosts {
+    addresses: nic::socket_addresses,
+    is_here: nic::has,
+};
+
+/// Where a target listens.
+fn resolver(ports: PortMap) -> Resolver {
+    Box::new(move |target| {
+        let port = ports
+            .port(target.endpoint)
+            .map_err(|_| ConnectError::BadEndpoint)?;
+        let addresses = nic::socket_addresses(target.nic, port);
+        match addresses.is_empty() {
+            true => Err(ConnectError::UnknownNic),
+            false => Ok(addresses.into_iter().collect()),
+        }
+    })
+}
+
+fn refused(endpoint: EndpointId, port: u16, address: SocketAddr, error: io::Error) -> OpenError {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => OpenError::InUse { endpoint, port },
+        _ => OpenError::Listen { address, error },
+    }
+}
+
+/// `nic` is this host's and `endpoint` is `own`: the target is the endpoint itself.
+pub(super) fn is_oneself(own: &Identity, nic: NicId, endpoint: EndpointId) -> bool {
+    endpoint == own.endpoint && (nic == own.nic || nic::is_local(nic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, UdpSocket};
+    use std::sync::atomic::{AtomicU16, Ordering};
+
+    /// Options with a block of numbers that no other test has.
+    fn lowest() -> OpenOptions {
+        static NEXT: AtomicU16 = AtomicU16::new(0);
+        let nth = NEXT.fetch_add(1, Ordering::Relaxed);
+        let base = 1024 + std::process::id() as u16 % 20_000 + 1024 * nth;
+        OpenOptions {
+            tcp_bind: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            ports: PortMap::new(base).unwrap(),
+            ..OpenOptions::new(EndpointChoice::Lowest)
+        }
+    }
+
+    fn open(options: &OpenOptions) -> (HostPorts, u32) {
+        let (ports, identity) = HostPorts::open(options.clone()).unwrap();
+        (ports, identity.endpoint.0)
+    }
+
+    fn has_secret(ports: &HostPorts) -> bool {
+        let config = ports.endpoint_config(&mx_proto::Config::default());
+        config.unwrap().secret.is_some()
+    }
+
+    #[test]
+    fn a_secret_that_cannot_be_used_opens_nothing_and_one_that_can_is_kept() {
+        use std::io::Write;
+        use std::os::unix::fs::OpenOptionsExt;
+        let name = format!("mx_open_secret_{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let options = OpenOptions {
+            secret_file: Some(path.clone()),
+            ..lowest()
+        };
+        let refused = HostPorts::open(options.clone());
+        assert!(matches!(refused, Err(OpenError::Secret(_))));
+        let mut file = std::fs::OpenOptions::new();
+        let file = file.write(true).create_new(true).mode(0o600).open(&path);
+        file.unwrap().write_all(b"0123456789abcdef").unwrap();
+        let kept = HostPorts::open(options).map(|(ports, _)| has_secret(&ports));
+        std::fs::remove_file(&path).unwrap();
+        assert!(kept.unwrap());
+        assert!(!has_secret(&open(&lowest()).0));
+    }
+
+    /// Whether every number from `from` to before `to` is somebody's.
+    fn all_taken(options: &OpenOptions, mut numbers: std::ops::Range<u32>) -> bool {
+        numbers.all(|id| {
+            let taken = claim(options, EndpointId(id));
+            matches!(taken, Err(OpenError::InUse { .. }))
+        })
+    }
+
+    #[test]
+    fn lowest_numbers_are_given_out_in_order_and_again_when_they_are_free() {
+        let options = lowest();
+        let (_a, first) = open(&options);
+        let (b, second) = open(&options);
+        let (_c, third) = open(&options);
+        assert!(first < second && second < third);
+        // Other programs' ports may lie in the block.
+        assert!(all_taken(&options, 0..third));
+        drop(b);
+        assert_eq!(open(&options).1, second);
+    }
+
+    #[test]
+    fn a_number_of_which_anything_is_in_use_is_passed_over() {
+        let options = lowest();
+        let base = options.ports.base();
+        let _name = LocalPort::open(base, BOARD, 0).unwrap();
+        // Where this fails, somebody else listens there.
+        let _port = TcpListener::bind((Ipv4Addr::LOCALHOST, base + 1));
+        let (_held, third) = open(&options);
+        assert!(third >= 2 && all_taken(&options, 0..third));
+    }
+
+    #[test]
+    fn where_no_low_number_is_free_any_is_taken() {
+        let options = lowest();
+        let _names = [0, 1].map(|id| LocalPort::open(options.ports.base(), BOARD, id).unwrap());
+        let claim = claim_lowest(&options, 2).unwrap();
+        assert!(claim.endpoint.0 >= 2 && claim.local.is_ok() && claim.dgram.is_none());
+        let port = options.ports.port(claim.endpoint);
+        assert_eq!(port, Ok(claim.tcp.local_port()));
+        let other = claim_lowest(&options, 0).unwrap();
+        assert_ne!(other.endpoint, claim.endpoint);
+    }
+
+    #[test]
+    fn a_number_whose_udp_port_is_taken_is_passed_over_by_who_wants_it() {
+        let mut options = lowest();
+        let base = options.ports.base();
+        let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, base)).unwrap();
+        assert_eq!(claim_lowest(&options, 1).unwrap().endpoint, EndpointId(0));
+        options.policy = ROUTE_DGRAM;
+        let refused = claim(&options, EndpointId(0)).err().unwrap();
+        assert!(matches!(refused, OpenError::InUse { port, .. } if port == base));
+        let second = claim_lowest(&options, 3).unwrap();
+        assert!(second.endpoint.0 > 0 && second.dgram.is_some());
+        drop(taken);
+        assert_eq!(claim_lowest(&options, 1).unwrap().endpoint, EndpointId(0));
+        let any = claim_any(&options).unwrap();
+        let bound = UdpSocket::bind((Ipv4Addr::LOCALHOST, any.tcp.local_port()));
+        assert_eq!(bound.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn another_reason_than_being_in_use_ends_the_search() {
+        let mut options = lowest();
+        // Reserved for documentation: nobody's own.
+        let foreign = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+        options.tcp_bind = Some(foreign);
+        let error = HostPorts::open(options.clone()).unwrap_err();
+        let first = SocketAddr::new(foreign, options.ports.base());
+        assert!(
+            matches!(&error, OpenError::Listen { address, .. } if *address == first),
+            "{error}"
+        );
+    }
+}

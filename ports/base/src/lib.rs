@@ -1,0 +1,33 @@
+//! What all ports share, and nothing that only one of them needs.
+//!
+//! ```text
+//!   where links come from     origin  nic_id  strangers
+//!   what threads sleep on     nest  eventfd
+//!   numbers of endpoints      endpoint_port
+//!   the machine               clock  descriptors  interfaces  random
+//!   memory                    sealed (between processes)  regions (of memalloc)  reserve (kept back)
+//! ```
+//!
+//! Knows nothing of: any port.
+
+pub mod clock;
+pub mod descriptors;
+pub mod endpoint_port;
+pub mod eventfd;
+pub mod interfaces;
+pub mod nest;
+pub mod nic_id;
+pub mod origin;
+pub mod random;
+pub mod regions;
+pub mod reserve;
+pub mod sealed;
+pub mod strangers;
+
+use mx_proto::Target;
+use mx_proto::port::ConnectError;
+use smallvec::SmallVec;
+use std::net::SocketAddr;
+
+/// Finds the addresses of a target, best first.
+pub type Resolver = Box<dyn Fn(Target) -> Result<SmallVec<[SocketAddr; 2]>, ConnectError> + Send>;

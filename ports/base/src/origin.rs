@@ -1,0 +1,73 @@
+//! Where a link comes from, and whose share it counts against.
+//!
+//! Knows nothing of: links, what an origin proves.
+
+use crate::nic_id;
+use mx_proto::origin::Source;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Where a link comes from, or leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// This very endpoint.
+    Oneself,
+    /// A process on this machine, of the user whom the kernel names.
+    User(u32),
+    /// An address, of this machine or another.
+    Address(SocketAddr),
+    /// The port cannot tell.
+    Unknown,
+}
+
+impl Origin {
+    /// Whose share it counts against.
+    pub fn source(self) -> Source {
+        match self {
+            Self::Oneself | Self::Unknown => Source::TRUSTED,
+            // SAFETY: plain system call.
+            Self::User(uid) if uid == 0 || uid == unsafe { libc::geteuid() } => Source::TRUSTED,
+            Self::User(uid) => Source(u64::from(uid) | USER),
+            Self::Address(address) => match address.ip().to_canonical() {
+                v4 @ IpAddr::V4(_) => Source(nic_id::of_address(v4).0),
+                IpAddr::V6(Ipv6Addr::LOCALHOST) => {
+                    Source(nic_id::of_address(Ipv4Addr::LOCALHOST.into()).0)
+                }
+                // Whoever has one address of a network has, as a rule, all 2^64 of it. So the machines of
+                // one such network have one share together.
+                IpAddr::V6(v6) => Source((v6.to_bits() >> 64) as u64),
+            },
+        }
+    }
+}
+
+/// In front of a user's number. No network of IPv6 begins like that (0000::/8 is reserved), no id of an IPv4
+/// interface either.
+pub const USER: u64 = 1 << 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Origin {
+        Origin::Address(text.parse().unwrap())
+    }
+
+    #[test]
+    fn users_and_addresses_have_shares_and_those_who_could_harm_us_anyway_none() {
+        // SAFETY: plain system call.
+        let me = Origin::User(unsafe { libc::geteuid() });
+        assert_eq!(me.source(), Source::TRUSTED);
+        assert_eq!(Origin::User(0).source(), Source::TRUSTED);
+        assert_eq!(Origin::Oneself.source(), Source::TRUSTED);
+        let (a, b) = (Origin::User(70_001).source(), Origin::User(70_002).source());
+        assert!(a != b && a != Source::TRUSTED && a == Origin::User(70_001).source());
+        let one = address("192.0.2.7:1").source();
+        assert_eq!(one, address("192.0.2.7:2").source());
+        assert_eq!(one, address("[::ffff:192.0.2.7]:2").source());
+        assert!(one != address("192.0.2.8:1").source() && one != a);
+        let net = address("[2001:db8:0:1::5]:1").source();
+        assert_eq!(net, address("[2001:db8:0:1:ffff::9]:2").source());
+        assert_ne!(net, address("[2001:db8:0:2::5]:1").source());
+        assert_ne!(net, Source::TRUSTED);
+    }
+}

@@ -1,0 +1,359 @@
+//! Memory that is kept back for when there is none.
+//!
+//! ```text
+//!   alloc ---> System has some ----------------------------------------> fine
+//!                `- none: give a piece back to System, ask again, ... -> fine, and the level falls
+//!
+//!   kept back:  [ FLOOR ][ what tables may grow to: claims ]      pieces, mapped, not touched
+//!   level:       Dire when half a floor is missing of all that, Short until three quarters of one are there again
+//! ```
+//!
+//! The libraries refuse what is new as long as anything is missing (`mx_proto::supply`), and whoever
+//! asks for the level tries to get it back first. So what is kept back has to last for what is under way,
+//! and nothing in between has to be able to fail.
+//!
+//! [`Reserve`] is the allocator of the two shared libraries alone: programs and tests have their own, and for
+//! them the level is always ample.
+//!
+//! Owns: the pieces. Knows nothing of: what memory is for.
+//! Cost: nothing while there is memory, but the address space; no page of it is ever written.
+
+use crate::clock::MonotonicClock;
+use env_logger::{Builder, Target};
+use log::{LevelFilter, Log, Record};
+use mx_proto::supply::{Level, Supply};
+use mx_proto::{Clock, Instant};
+use parking_lot::{Condvar, Mutex};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// The reserve of this library as endpoints see it.
+pub const SUPPLY: Supply = Supply {
+    level,
+    claim,
+    release,
+};
+
+/// Bytes of a piece.
+const PIECE: usize = 64 << 10;
+/// What is kept back at least: for what one poll takes in, and for the tables that no claim covers.
+const FLOOR: usize = 8 << 20;
+/// Pieces at most. Claims beyond a GiB are granted and not kept back.
+const PIECES: usize = (1 << 30) / PIECE;
+
+/// What is kept back; null where there is none. The lowest bit is set of those that were mapped, the
+/// others are `System`'s.
+static KEPT: [AtomicPtr<u8>; PIECES] = [const { AtomicPtr::new(ptr::null_mut()) }; PIECES];
+/// How many there are.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Bytes claimed.
+static CLAIMED: AtomicUsize = AtomicUsize::new(0);
+/// Between [`fill`] and [`empty`].
+static ON: AtomicBool = AtomicBool::new(false);
+/// Something is missing.
+static SPENT: AtomicBool = AtomicBool::new(false);
+/// A thread is getting it back.
+static RECOVERING: AtomicBool = AtomicBool::new(false);
+/// When a person was last told.
+static TOLD: AtomicU64 = AtomicU64::new(0);
+
+/// `System`, and what is kept back when that has no more.
+#[derive(Debug)]
+pub struct Reserve;
+
+// SAFETY: all memory is `System`'s, and goes back there.
+unsafe impl GlobalAlloc for Reserve {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's.
+        let alloc = || unsafe { System.alloc(layout) };
+        let memory = alloc();
+        match memory.is_null() {
+            false => memory,
+            true => spend(layout.size(), alloc),
+        }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's.
+        let alloc = || unsafe { System.alloc_zeroed(layout) };
+        let memory = alloc();
+        match memory.is_null() {
+            false => memory,
+            true => spend(layout.size(), alloc),
+        }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller's; after a failure `memory` is what it was.
+        let realloc = || unsafe { System.realloc(memory, layout, size) };
+        let moved = realloc();
+        match moved.is_null() {
+            false => moved,
+            true => spend(size.saturating_sub(layout.size()), realloc),
+        }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+/// Gives pieces back until there is memory for `size` bytes more. Null: not even then.
+#[cold]
+fn spend(size: usize, again: impl Fn() -> *mut u8) -> *mut u8 {
+    SPENT.store(ON.load(Ordering::Relaxed), Ordering::Relaxed);
+    // Nobody is to use up everything in vain.
+    if size > COUNT.load(Ordering::Relaxed) * PIECE {
+        return ptr::null_mut();
+    }
+    for slot in KEPT.iter().rev() {
+        if give_back(slot) {
+            let memory = again();
+            if !memory.is_null() {
+                return memory;
+            }
+        }
+    }
+    ptr::null_mut()
+}
+
+/// Has the calling thread take now what it gets from the C library when it first waits for a lock, and when
+/// it first writes to the log: if there is no memory for that then, the C library ends the process.
+pub fn prepare_thread() {
+    let lock = Mutex::new(());
+    Condvar::new().wait_for(&mut lock.lock(), Duration::ZERO);
+    let nowhere = Builder::new()
+        .filter_level(LevelFilter::Error)
+        .target(Target::Pipe(Box::new(io::sink())))
+        .build();
+    nowhere.log(&Record::builder().level(log::Level::Error).build());
+}
+
+/// Begins to keep memory back. Only for a library whose allocator is [`Reserve`].
+pub fn fill() {
+    ON.store(true, Ordering::Relaxed);
+    // In a child of fork the thread that did so may not be there.
+    RECOVERING.store(false, Ordering::Relaxed);
+    if !top_up() {
+        SPENT.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Gives everything back.
+pub fn empty() {
+    ON.store(false, Ordering::Relaxed);
+    SPENT.store(false, Ordering::Relaxed);
+    for slot in &KEPT {
+        give_back(slot);
+    }
+}
+
+/// How much is left. Whoever asks gets back what is missing, if there is memory again.
+pub fn level() -> Level {
+    match SPENT.load(Ordering::Relaxed) {
+        false => Level::Ample,
+        true => recover(),
+    }
+}
+
+#[cold]
+fn recover() -> Level {
+    // One thread at a time: what it leaves to the C library is not for the others to take.
+    if RECOVERING.swap(true, Ordering::Acquire) {
+        return by_missing();
+    }
+    let level = recover_alone();
+    RECOVERING.store(false, Ordering::Release);
+    level
+}
+
+fn recover_alone() -> Level {
+    if top_up() {
+        if SPENT.swap(false, Ordering::Relaxed) {
+            tell("there is memory again");
+        }
+        return Level::Ample;
+    }
+    tell("memory has run out: nothing new is taken on");
+    by_missing()
+}
+
+/// The level while something is missing.
+fn by_missing() -> Level {
+    match missing() > FLOOR / 2 {
+        true => Level::Dire,
+        false => Level::Short,
+    }
+}
+
+/// Says so, but not often: at the limit it changes all the time.
+fn tell(what: &str) {
+    let now = MonotonicClock.now().0.max(1);
+    let told = TOLD.load(Ordering::Relaxed);
+    let often = told != 0 && Instant(now).since(Instant(told)) < TELL_EVERY;
+    if often || TOLD.swap(now, Ordering::Relaxed) != told {
+        return;
+    }
+    // A piece for the C library: this thread may not be prepared. Not each time somebody asks for the
+    // level, or whoever asks would use up everything.
+    // SAFETY: the size is not 0.
+    let some = unsafe { Reserve.alloc(SOME) };
+    if !some.is_null() {
+        // SAFETY: from right above.
+        unsafe { Reserve.dealloc(some, SOME) };
+        log::warn!("{what}");
+    }
+}
+
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
+/// Keeps `bytes` more back. There must be as much again as is claimed then: tables that have grown once
+/// keep what they have got, and after that everything has to be kept back anew.
+fn claim(bytes: usize) -> bool {
+    let all = CLAIMED.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    let granted = !ON.load(Ordering::Relaxed) || (alone() && top_up() && can_map(all));
+    if !granted {
+        release(bytes);
+    }
+    granted
+}
+
+/// No other thread is getting back what is missing.
+fn alone() -> bool {
+    !SPENT.load(Ordering::Relaxed) || !RECOVERING.load(Ordering::Acquire)
+}
+
+fn release(bytes: usize) {
+    CLAIMED.fetch_sub(bytes, Ordering::Relaxed);
+    for slot in KEPT.iter().rev() {
+        if COUNT.load(Ordering::Relaxed) <= wanted() {
+            break;
+        }
+        give_back(slot);
+    }
+}
+
+/// Pieces that are to be kept back.
+fn wanted() -> usize {
+    let bytes = FLOOR.saturating_add(CLAIMED.load(Ordering::Relaxed));
+    bytes.div_ceil(PIECE).min(PIECES)
+}
+
+/// Bytes that are missing of those.
+fn missing() -> usize {
+    wanted().saturating_sub(COUNT.load(Ordering::Relaxed)) * PIECE
+}
+
+/// Gets what is missing. False: too little of it. (Where memory has come back in small pieces, the last
+/// ones may not come at all.)
+fn top_up() -> bool {
+    // SAFETY: the size is not 0.
+    let some = unsafe { System.alloc(SOME) };
+    if some.is_null() {
+        return false;
+    }
+    for slot in &KEPT[..wanted()] {
+        if missing() == 0 || (slot.load(Ordering::Relaxed).is_null() && !keep(slot)) {
+            break;
+        }
+    }
+    // SAFETY: from right above.
+    unsafe { System.dealloc(some, SOME) };
+    missing() <= FLOOR / 4
+}
+
+/// Puts a piece into an empty slot. False: there is none to be had.
+fn keep(slot: &AtomicPtr<u8>) -> bool {
+    let mapped = map(PIECE);
+    let piece = match mapped.is_null() {
+        false => mapped.map_addr(|address| address | MAPPED),
+        // What was freed need not be the kernel's again.
+        // SAFETY: the size is not 0.
+        true => unsafe { System.alloc(LAYOUT) },
+    };
+    if piece.is_null() {
+        return false;
+    }
+    let nothing = ptr::null_mut();
+    // Before: whoever takes it out counts, too.
+    COUNT.fetch_add(1, Ordering::Relaxed);
+    let kept = slot.compare_exchange(nothing, piece, Ordering::AcqRel, Ordering::Relaxed);
+    if kept.is_err() {
+        // Another thread has put one there.
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+        free(piece);
+    }
+    true
+}
+
+/// Gives the piece of a slot back. False: there is none.
+fn give_back(slot: &AtomicPtr<u8>) -> bool {
+    if slot.load(Ordering::Relaxed).is_null() {
+        return false;
+    }
+    let piece = slot.swap(ptr::null_mut(), Ordering::AcqRel);
+    if piece.is_null() {
+        return false;
+    }
+    COUNT.fetch_sub(1, Ordering::Relaxed);
+    free(piece);
+    true
+}
+
+fn free(piece: *mut u8) {
+    if piece.addr() & MAPPED == 0 {
+        // SAFETY: it came from there, with this layout.
+        unsafe { System.dealloc(piece, LAYOUT) };
+    } else {
+        unmap(piece.map_addr(|address| address & !MAPPED), PIECE);
+    }
+}
+
+/// Could so many bytes be mapped?
+fn can_map(bytes: usize) -> bool {
+    let memory = map(bytes);
+    if !memory.is_null() {
+        unmap(memory, bytes);
+    }
+    !memory.is_null()
+}
+
+/// Memory of the kernel's, not through the allocator, which learns from what is freed. Null: none.
+fn map(bytes: usize) -> *mut u8 {
+    // SAFETY: new memory wherever there is room for it.
+    let memory = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    match memory == libc::MAP_FAILED {
+        true => ptr::null_mut(),
+        false => memory.cast(),
+    }
+}
+
+fn unmap(memory: *mut u8, bytes: usize) {
+    // SAFETY: it was mapped with this size, and nobody uses it.
+    unsafe { libc::munmap(memory.cast(), bytes) };
+}
+
+/// What is left to the C library, which wants some now and then: where it gets none, it may end the
+/// process.
+const SOME: Layout = Layout::new::<[u64; 2 << 10]>();
+
+/// Set in the address of a piece that was mapped.
+const MAPPED: usize = 1;
+const LAYOUT: Layout = Layout::new::<[u64; PIECE / 8]>();

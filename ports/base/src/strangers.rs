@@ -1,0 +1,206 @@
+//! Links that others began and that the endpoint has not bound: they are cheap and short.
+//!
+//! ```text
+//!   accept --> [ oldest | ... | newest ] -- bound ----------------------> counts as its source's share
+//!                                       |-- its time is over -----------> dropped
+//!                                       `-- its place is needed --------> dropped: the oldest one of the
+//!                                                                         source that has the most
+//! ```
+//!
+//! Owns: their order and how many each source has. A link that is a stranger no more is recognised
+//! by its owner and left out when its turn comes.
+//! Knows nothing of: ports, sockets, bytes.
+//! Cost: a queue entry a stranger; evicting one reads the queue until it is found.
+
+use mx_proto::origin::Source;
+use mx_proto::port::LATE;
+use mx_proto::{Instant, LinkId};
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+/// One that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    id: LinkId,
+    source: Source,
+    until: Instant,
+    /// The round in which it came.
+    round: u32,
+}
+
+/// All strangers of a port.
+#[derive(Debug)]
+pub struct Strangers {
+    /// How long each may take until it is bound.
+    within: Duration,
+    queue: VecDeque<Waiting>,
+    by_source: HashMap<Source, usize>,
+    count: usize,
+    round: u32,
+    /// When the port last looked whose time is over, and from when it did not look late.
+    looked: Instant,
+    looking: Instant,
+}
+
+impl Strangers {
+    /// Nobody yet. Each is to be bound `within` so long.
+    pub fn new(within: Duration) -> Self {
+        Self {
+            within,
+            queue: VecDeque::new(),
+            by_source: HashMap::new(),
+            count: 0,
+            round: 0,
+            looked: Instant(0),
+            looking: Instant(0),
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The port looks at its links again: whoever has come before has had a turn.
+    pub fn next_round(&mut self) {
+        self.round = self.round.wrapping_add(1);
+    }
+
+    /// Somebody has come.
+    pub fn add(&mut self, id: LinkId, source: Source, now: Instant) {
+        if self.count == 0 {
+            (self.looked, self.looking) = (now, now);
+        }
+        self.count += 1;
+        *self.by_source.entry(source).or_default() += 1;
+        self.queue.push_back(Waiting {
+            id,
+            source,
+            until: now.after(self.within),
+            round: self.round,
+        });
+    }
+
+    /// One of this source is a stranger no more. `is_one` says who still is.
+    pub fn leave(&mut self, source: Source, is_one: impl Fn(LinkId) -> bool) {
+        self.count = self.count.saturating_sub(1);
+        if let Some(of_source) = self.by_source.get_mut(&source) {
+            *of_source -= 1;
+            if *of_source == 0 {
+                self.by_source.remove(&source);
+            }
+        }
+        while self.queue.front().is_some_and(|first| !is_one(first.id)) {
+            self.queue.pop_front();
+        }
+        // Those behind an old one do not pile up while it waits.
+        if self.queue.len() > 2 * self.count + 64 {
+            self.queue.retain(|waiting| is_one(waiting.id));
+        }
+        if self.queue.capacity() > 4 * self.queue.len() + 256 {
+            self.queue.shrink_to(2 * self.queue.len());
+            self.by_source.shrink_to(2 * self.by_source.len());
+        }
+    }
+
+    /// When the oldest one's time is over.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.queue.front().map(|first| first.until)
+    }
+
+    /// The oldest one, when its time is over. If the port looks late they have one more look: what
+    /// introduces them may lie there unread.
+    pub fn due(&mut self, now: Instant) -> Option<LinkId> {
+        if now != self.looked {
+            let late = now.since(self.looked) > LATE;
+            self.looking = if late { self.looked } else { now };
+            self.looked = now;
+        }
+        let first = self.queue.front()?;
+        (first.until <= self.looking).then_some(first.id)
+    }
+
+    /// Whose place is given to another one: the oldest of the source that has the most, one that has
+    /// been silent first. Nobody who came in this round: it has had no turn. `said` tells of a
+    /// stranger whether it has said anything; `None`: it is none any more.
+    pub fn victim(&self, said: impl Fn(LinkId) -> Option<bool>) -> Option<LinkId> {
+        let most = self.by_source.values().copied().max()?;
+        let mut spoke = None;
+        for waiting in &self.queue {
+            if waiting.round == self.round || self.by_source.get(&waiting.source) != Some(&most) {
+                continue;
+            }
+            match said(waiting.id) {
+                Some(false) => return Some(waiting.id),
+                Some(true) => spoke = spoke.or(Some(waiting.id)),
+                None => {}
+            }
+        }
+        spoke
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(index: u32) -> LinkId {
+        LinkId::new(index, 0)
+    }
+
+    fn strangers() -> Strangers {
+        Strangers::new(Duration::from_nanos(5))
+    }
+
+    #[test]
+    fn the_oldest_of_the_greediest_source_makes_room_and_a_silent_one_first() {
+        let mut strangers = strangers();
+        strangers.add(id(0), Source(7), Instant(1));
+        for index in 1..4 {
+            strangers.add(id(index), Source(9), Instant(2));
+        }
+        assert_eq!(strangers.victim(|_| Some(false)), None, "no turn yet");
+        strangers.next_round();
+        assert_eq!(strangers.victim(|_| Some(false)), Some(id(1)));
+        assert_eq!(strangers.victim(|at| Some(at == id(1))), Some(id(2)));
+        assert_eq!(strangers.victim(|_| Some(true)), Some(id(1)));
+        assert_eq!(strangers.due(Instant(5)), None);
+        assert_eq!(strangers.due(Instant(6)), Some(id(0)));
+        for index in 1..4 {
+            strangers.leave(Source(9), |at| at == id(0) || at.index() > index);
+        }
+        assert_eq!((strangers.len(), strangers.queue.len()), (1, 4));
+        strangers.leave(Source(7), |_| false);
+        assert_eq!((strangers.len(), strangers.deadline()), (0, None));
+        assert!(strangers.by_source.is_empty());
+    }
+
+    #[test]
+    fn who_looks_late_gives_one_more_look() {
+        let mut strangers = strangers();
+        strangers.add(id(0), Source(1), Instant(0));
+        let late = Instant(0).after(LATE + Duration::from_nanos(1));
+        assert_eq!(strangers.due(late), None);
+        assert_eq!(strangers.due(late), None, "the same look");
+        assert_eq!(strangers.due(late.after(LATE)), Some(id(0)));
+        strangers.leave(Source(1), |_| false);
+        // As long as there is nobody, nobody need look.
+        strangers.add(id(1), Source(1), Instant(0).after(9 * LATE));
+        assert_eq!(
+            strangers.due(Instant(5).after(9 * LATE)),
+            Some(id(1)),
+            "that was in time"
+        );
+    }
+
+    #[test]
+    fn who_comes_and_is_let_in_leaves_nothing_behind_an_old_one() {
+        let mut strangers = strangers();
+        strangers.add(id(0), Source(1), Instant(5));
+        for index in 1..10_000 {
+            strangers.add(id(index), Source(2), Instant(5));
+            strangers.leave(Source(2), |at| at == id(0));
+        }
+        assert!(strangers.queue.len() < 100 && strangers.len() == 1);
+    }
+}

@@ -1,0 +1,116 @@
+//! The reserve, in a process of its own whose address space is limited.
+//!
+//! ```text
+//!   fill        limit        everything is taken, then more ---> from the reserve, and the level falls
+//!                            given back ----------------------> Ample again
+//!   claims      granted while there is twice as much as is claimed, and refused beyond it
+//! ```
+
+#![allow(clippy::print_stdout, reason = "a program, as far as its user sees")]
+
+use mx_port_base::reserve::{self, Reserve, SUPPLY};
+use mx_proto::supply::Level;
+use std::hint::black_box;
+
+#[global_allocator]
+static ALLOCATOR: Reserve = Reserve;
+
+const MIB: usize = 1 << 20;
+
+fn main() {
+    assert_eq!(reserve::level(), Level::Ample, "nothing is kept back yet");
+    assert!((SUPPLY.claim)(1 << 60), "and nobody looks at claims");
+    (SUPPLY.release)(1 << 60);
+    reserve::fill();
+    limit(40 * MIB);
+    assert_eq!(reserve::level(), Level::Ample);
+
+    // Small pieces and large ones go on when there is no memory any more.
+    let taken = take_all();
+    let small: Vec<Box<[u8; 100]>> = (0..1000).map(|n| Box::new([n as u8; 100])).collect();
+    let mut large: Vec<Vec<u8>> = Vec::new();
+    for level in [Level::Short, Level::Dire] {
+        while reserve::level() < level {
+            assert!(large.len() < 10, "it is used up by what is taken from it");
+            large.push(black_box(vec![7; 600_000]));
+        }
+        assert_eq!(reserve::level(), level);
+    }
+    large.push(black_box(vec![8; 600_000]));
+    assert!(!SUPPLY.is_ample() && SUPPLY.is_dire());
+    // What does not fit at all costs nothing.
+    assert!(Vec::<u8>::new().try_reserve_exact(1 << 40).is_err());
+    assert!(
+        small
+            .iter()
+            .enumerate()
+            .all(|(n, piece)| **piece == [n as u8; 100])
+    );
+    drop((small, large));
+    give_back(taken);
+    assert_eq!(reserve::level(), Level::Ample, "there is memory again");
+
+    // A claim is kept back, and as much again has to be there.
+    assert!((SUPPLY.claim)(8 * MIB));
+    assert!(!(SUPPLY.claim)(20 * MIB));
+    assert_eq!(
+        reserve::level(),
+        Level::Ample,
+        "what is refused is not kept back"
+    );
+    let taken = take_all();
+    let grown: Vec<u8> = black_box(vec![9; 8 * MIB]);
+    assert_ne!(reserve::level(), Level::Ample);
+    drop(grown);
+    give_back(taken);
+    (SUPPLY.release)(8 * MIB);
+    assert_eq!(reserve::level(), Level::Ample);
+    reserve::empty();
+    assert_eq!(reserve::level(), Level::Ample);
+    println!("test reserve ... ok");
+}
+
+/// From now on this process may use so much more.
+fn limit(more: usize) {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = pages.split(' ').next().unwrap().parse().unwrap();
+    // SAFETY: plain system calls on a structure of our own.
+    unsafe {
+        let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
+        let mut limit = std::mem::zeroed::<libc::rlimit>();
+        assert_eq!(libc::getrlimit(libc::RLIMIT_AS, &raw mut limit), 0);
+        limit.rlim_cur = (pages * page + more) as libc::rlim_t;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const limit), 0);
+    }
+}
+
+/// All memory that the C library has, in a list.
+fn take_all() -> *mut *mut u8 {
+    let mut taken: *mut *mut u8 = std::ptr::null_mut();
+    let mut size = MIB;
+    while size >= 64 {
+        // SAFETY: a piece of so many bytes, of which the first hold the address of the one before.
+        unsafe {
+            let piece = libc::malloc(size).cast::<*mut u8>();
+            match piece.is_null() {
+                true => size /= 4,
+                false => {
+                    piece.write(taken.cast());
+                    taken = piece;
+                }
+            }
+        }
+    }
+    taken
+}
+
+fn give_back(mut taken: *mut *mut u8) {
+    while !taken.is_null() {
+        // SAFETY: as `take_all` left it.
+        unsafe {
+            let before = taken.read();
+            libc::free(taken.cast());
+            taken = before.cast();
+        }
+    }
+}

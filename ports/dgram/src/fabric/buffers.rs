@@ -1,0 +1,102 @@
+//! Memory the provider sends from and receives into.
+//!
+//! ```text
+//!   memory     [ prefix | frame ][ prefix | frame ] ...     one registration for all, if the
+//!   contexts   [ 64 bytes ][ 64 bytes ] ...                 provider wants one
+//!                  ^ what an operation is known by, and the provider may scribble into
+//! ```
+//!
+//! Owns: the memory and its registration. Both must outlive the endpoint's operations.
+//! Knows nothing of: which of them are with the provider.
+
+use libc::c_void;
+use libfabric_sys::abi::{FI_RECV, FI_SEND, fi_context2};
+use mx_port_fabric::{Domain, Ep, FabricError, Mr};
+use std::cell::UnsafeCell;
+use std::ptr;
+
+/// A row of buffers of one size.
+pub(super) struct Buffers {
+    /// Ends before the memory goes.
+    registration: Option<Mr>,
+    memory: Box<[u8]>,
+    contexts: Box<[Room]>,
+    size: usize,
+}
+
+/// What the provider may scribble into.
+#[repr(C)]
+struct Room(UnsafeCell<fi_context2>);
+
+/// Buffers begin at multiples of this: a cache line, so that no two share one.
+const ALIGN: usize = 64;
+
+// SAFETY: contexts and memory are touched by the provider and by whoever has the endpoint, which
+// one thread at a time has.
+unsafe impl Send for Buffers {}
+
+impl Buffers {
+    /// `count` buffers of `size` bytes, registered for use with `ep` if the provider wants that.
+    pub(super) fn new(
+        (domain, ep): (&Domain, &Ep),
+        count: usize,
+        size: usize,
+        register: bool,
+    ) -> Result<Self, FabricError> {
+        let size = size.next_multiple_of(ALIGN);
+        let mut memory = vec![0_u8; size * count].into_boxed_slice();
+        let registration = match register {
+            // SAFETY: the registration goes before the memory, by the order of the fields.
+            true => Some(unsafe {
+                let (start, len) = (memory.as_mut_ptr(), memory.len());
+                domain.register(start, len, FI_SEND | FI_RECV, Some(ep))
+            }?),
+            false => None,
+        };
+        let rooms = (0..count).map(|_| Room(UnsafeCell::new(fi_context2::EMPTY)));
+        Ok(Self {
+            registration,
+            memory,
+            contexts: rooms.collect(),
+            size,
+        })
+    }
+
+    /// Gives up the registration; the memory stays.
+    pub(super) fn close_registration(&mut self) {
+        self.registration = None;
+    }
+
+    /// Bytes of one.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// One of them.
+    #[inline]
+    pub(super) fn bytes(&mut self, number: u32) -> &mut [u8] {
+        let at = number as usize * self.size;
+        self.memory.get_mut(at..at + self.size).unwrap_or(&mut [])
+    }
+
+    /// What the provider wants to see with it.
+    pub(super) fn desc(&self) -> *mut c_void {
+        self.registration.as_ref().map_or(ptr::null_mut(), Mr::desc)
+    }
+
+    /// What an operation on it is known by.
+    #[inline]
+    pub(super) fn context(&self, number: u32) -> *mut c_void {
+        let room = self.contexts.get(number as usize);
+        room.map_or(ptr::null_mut(), |room| room.0.get().cast())
+    }
+
+    /// Which one a context belongs to; `None`: it is none of ours.
+    #[inline]
+    pub(super) fn number(&self, context: *mut c_void) -> Option<u32> {
+        let offset = context.addr().checked_sub(self.contexts.as_ptr().addr())?;
+        let index = offset / size_of::<Room>();
+        let ours = offset % size_of::<Room>() == 0 && index < self.contexts.len();
+        ours.then_some(index as u32)
+    }
+}

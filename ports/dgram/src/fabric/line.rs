@@ -1,0 +1,399 @@
+//! One channel: an endpoint, the buffers it receives into and those it sends from.
+//!
+//! ```text
+//!   send   inject: copied by the provider, no completion        up to inject_max
+//!          buffers: free --> waiting --fi_send--> sending --completion--> free
+//!
+//!   take   owed --fi_recv--> posted --completion--> arrived --handed out--> owed
+//! ```
+//!
+//! A train is taken whole or not at all. What of it the provider does not take at once waits here,
+//! in its buffers, and goes with the next poll.
+//!
+//! A provider's word is not believed: a completion counts only for a buffer it has, and only as
+//! many bytes as fit there.
+//!
+//! Owns: endpoint and buffers.
+//! Knows nothing of: who the peers are, but by the numbers of their places.
+
+use super::FabricStats;
+use super::buffers::Buffers;
+use super::choice::Plan;
+use super::frame::{Frame, header};
+use super::name::FabricAddress;
+use super::peers::Peers;
+use libc::c_void;
+use mx_port_fabric::RdmError;
+use mx_port_fabric::{CqEvent, Domain, Ep, FabricError, Role};
+use mx_proto::reliability::{DatagramError, Train};
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+
+/// How many buffers a channel has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Depth {
+    pub receive: usize,
+    pub send: usize,
+}
+
+/// An open channel. To be closed before it is dropped, and the domain between the two.
+pub(super) struct Line {
+    /// `None` once it was closed.
+    ep: Option<Ep>,
+    buffers: Buffers,
+    /// Numbers up to here receive, the others send.
+    receives: u32,
+    with: Vec<With>,
+    /// Receive buffers the provider does not have.
+    owed: Vec<u32>,
+    free: Vec<u32>,
+    waiting: VecDeque<Waiting>,
+    /// Received and not handed out: the buffer, and how many bytes it holds.
+    arrived: VecDeque<(u32, usize)>,
+    events: Vec<CqEvent>,
+    name: FabricAddress,
+    header: Vec<u8>,
+    prefix: usize,
+    inject_max: usize,
+    /// `FI_MORE` means something here.
+    batches: bool,
+    scratch: Vec<u8>,
+}
+
+/// Who has a buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum With {
+    Us,
+    /// The provider, to receive.
+    Receive,
+    /// The provider, to send to the peer with this place.
+    Send(u32),
+}
+
+/// A filled buffer the provider has not taken.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    number: u32,
+    len: usize,
+    peer: u32,
+}
+
+/// What comes out of giving the provider what waits.
+enum Flushed {
+    All,
+    /// It takes no more now.
+    Busy,
+}
+
+impl Line {
+    /// Opens a channel at a port, for providers that have any. Nothing is posted before the first
+    /// [`Line::push`].
+    pub(super) fn open(
+        domain: &Domain,
+        plan: &Plan,
+        port: Option<u16>,
+        depth: Depth,
+    ) -> Result<Self, RdmError> {
+        let terms = &plan.terms;
+        let entries = depth.receive + depth.send;
+        let ep = domain.endpoint(Role::Own { port, entries })?;
+        let name = FabricAddress::new(ep.address()).ok_or_else(|| RdmError::Unfit {
+            provider: terms.provider.clone(),
+            why: format!("its address has {} bytes", ep.address().len()),
+        })?;
+        let size = terms.prefix + terms.frame_max;
+        let buffers = Buffers::new((domain, &ep), entries, size, plan.register)?;
+        let receives = depth.receive as u32;
+        Ok(Self {
+            ep: Some(ep),
+            buffers,
+            receives,
+            with: vec![With::Us; entries],
+            owed: (0..receives).rev().collect(),
+            free: (receives..entries as u32).rev().collect(),
+            waiting: VecDeque::new(),
+            arrived: VecDeque::new(),
+            events: Vec::new(),
+            name,
+            header: header(&name),
+            prefix: terms.prefix,
+            inject_max: terms.inject_max,
+            batches: plan.train_max > 1,
+            scratch: vec![0; terms.prefix + terms.inject_max],
+        })
+    }
+
+    /// Where it is.
+    pub(super) fn name(&self) -> &FabricAddress {
+        &self.name
+    }
+
+    /// Receive buffers.
+    pub(super) fn receives(&self) -> usize {
+        self.receives as usize
+    }
+
+    /// The descriptor that becomes readable when something has happened.
+    pub(super) fn wait_fd(&self) -> Option<RawFd> {
+        self.ep.as_ref()?.wait_fd()
+    }
+
+    /// Everything that can be done has been done, and something else wakes us: the descriptor, or
+    /// whoever looks again where there is none.
+    pub(super) fn may_sleep(&self) -> bool {
+        let idle = self.arrived.is_empty() && self.waiting.is_empty();
+        let fd = self.wait_fd().is_some();
+        // `fi_trywait` may find that there is no descriptor any more; whoever arms looks.
+        idle && (!fd || self.ep.as_ref().is_some_and(Ep::may_sleep))
+    }
+
+    /// Ends all operations and the registration. The memory stays: what would not close now may
+    /// still have it, until the domain has closed too.
+    pub(super) fn close(&mut self) {
+        if let Some(Err(code)) = self.ep.take().map(Ep::close) {
+            log::debug!("dgram: the endpoint does not close at once (error {code})");
+        }
+        self.buffers.close_registration();
+    }
+
+    /// Sends a train to the peer who has that place.
+    pub(super) fn send(
+        &mut self,
+        (peers, peer): (&mut Peers, u32),
+        train: Train<'_>,
+        stats: &mut FabricStats,
+    ) -> Result<(), DatagramError> {
+        let count = train.bytes.len().div_ceil(train.segment.max(1));
+        let single = count == 1 && self.waiting.is_empty();
+        if single && self.header.len() + train.bytes.len() <= self.inject_max {
+            return self.inject(peers.address(peer), train.bytes, stats);
+        }
+        if self.free.len() < count || !self.waiting.is_empty() {
+            self.collect(peers, count, stats);
+            self.flush(peers, stats);
+        }
+        if self.free.len() < count || !self.waiting.is_empty() {
+            return Err(DatagramError::WouldBlock);
+        }
+        for datagram in train.bytes.chunks(train.segment.max(1)) {
+            // There are as many, as has just been seen.
+            let Some(number) = self.free.pop() else { break };
+            let frame = self.buffers.bytes(number);
+            let Some(len) = write(frame, self.prefix, &self.header, datagram) else {
+                self.free.push(number);
+                continue;
+            };
+            self.waiting.push_back(Waiting { number, len, peer });
+            peers.begun(peer);
+        }
+        let failed = stats.send_errors;
+        let whole = self.waiting.len();
+        match self.flush(peers, stats) {
+            // Nothing of it has been taken: it is as if it had never been here.
+            Flushed::Busy if self.waiting.len() == whole => {
+                for Waiting { number, peer, .. } in self.waiting.drain(..) {
+                    self.free.push(number);
+                    peers.ended(peer);
+                }
+                Err(DatagramError::WouldBlock)
+            }
+            _ if count == 1 && stats.send_errors > failed => Err(DatagramError::Unreachable),
+            _ => Ok(()),
+        }
+    }
+
+    fn inject(
+        &mut self,
+        address: u64,
+        datagram: &[u8],
+        stats: &mut FabricStats,
+    ) -> Result<(), DatagramError> {
+        let len = write(&mut self.scratch, self.prefix, &self.header, datagram);
+        let (Some(len), Some(ep)) = (len, &self.ep) else {
+            return Err(DatagramError::Unreachable);
+        };
+        match ep.inject(&self.scratch[..len], address) {
+            Ok(()) => {
+                stats.sent += 1;
+                stats.injected += 1;
+                Ok(())
+            }
+            Err(libc::EAGAIN) => Err(DatagramError::WouldBlock),
+            Err(code) => {
+                stats.send_errors += 1;
+                log::trace!("dgram: fi_inject of {len} bytes: error {code}");
+                Err(DatagramError::Unreachable)
+            }
+        }
+    }
+
+    /// Gives the provider what waits, as far as it takes it.
+    fn flush(&mut self, peers: &mut Peers, stats: &mut FabricStats) -> Flushed {
+        let Some(ep) = &self.ep else {
+            return Flushed::Busy;
+        };
+        while let Some(&Waiting { number, len, peer }) = self.waiting.front() {
+            let more = self.batches && self.waiting.len() > 1;
+            let start = self.buffers.bytes(number).as_ptr();
+            let desc = self.buffers.desc();
+            let context = self.buffers.context(number);
+            let to = peers.address(peer);
+            let sent = match more {
+                // SAFETY: the buffer is not touched before the completion, and outlives the
+                // endpoint, and so does its context.
+                true => unsafe { ep.send_more(start, len, desc, to, context) },
+                // SAFETY: as above.
+                false => unsafe { ep.send(start, len, desc, to, context) },
+            };
+            match sent {
+                Ok(()) => {
+                    self.with[number as usize] = With::Send(peer);
+                    stats.sent += 1;
+                }
+                Err(libc::EAGAIN) => return Flushed::Busy,
+                // It does not know the flag, and sends without it.
+                Err(code) if more && is_about_flags(code) => {
+                    log::debug!("dgram: FI_MORE is not known (error {code})");
+                    self.batches = false;
+                    continue;
+                }
+                Err(code) => {
+                    stats.send_errors += 1;
+                    log::trace!("dgram: fi_send of {len} bytes: error {code}");
+                    self.free.push(number);
+                    peers.ended(peer);
+                }
+            }
+            self.waiting.pop_front();
+        }
+        Flushed::All
+    }
+
+    /// Gives the provider every receive buffer it does not have.
+    fn post(&mut self) -> Result<(), i32> {
+        let Some(ep) = &self.ep else { return Ok(()) };
+        let (size, desc) = (self.buffers.size(), self.buffers.desc());
+        while let Some(&number) = self.owed.last() {
+            let start = self.buffers.bytes(number).as_mut_ptr();
+            let context = self.buffers.context(number);
+            // SAFETY: the buffer is not touched before the completion, and outlives the endpoint,
+            // and so does its context.
+            match unsafe { ep.receive(start, size, desc, false, context) } {
+                Ok(()) => self.with[number as usize] = With::Receive,
+                Err(libc::EAGAIN) => break,
+                Err(code) => return Err(code),
+            }
+            self.owed.pop();
+        }
+        Ok(())
+    }
+
+    /// Does what can be done without anything arriving: sends what waits, posts what is owed.
+    pub(super) fn push(
+        &mut self,
+        domain: &Domain,
+        peers: &mut Peers,
+        stats: &mut FabricStats,
+    ) -> Result<(), FabricError> {
+        if !self.waiting.is_empty() {
+            self.flush(peers, stats);
+        }
+        match self.owed.is_empty() {
+            true => Ok(()),
+            false => self.post().map_err(|code| domain.error("fi_recv", code)),
+        }
+    }
+
+    /// Takes up to `most` completions out of the queue. Returns how many there were; an error means
+    /// that the queue is broken, which the next poll finds again.
+    fn collect(&mut self, peers: &mut Peers, most: usize, stats: &mut FabricStats) -> usize {
+        self.read(peers, most, stats).unwrap_or(0)
+    }
+
+    /// As [`Line::collect`], and tells of an error.
+    pub(super) fn read(
+        &mut self,
+        peers: &mut Peers,
+        most: usize,
+        stats: &mut FabricStats,
+    ) -> Result<usize, FabricError> {
+        let Some(ep) = &self.ep else { return Ok(0) };
+        let mut events = std::mem::take(&mut self.events);
+        let read = ep.events(&mut events, most);
+        for event in events.drain(..) {
+            self.ended(event, peers, stats);
+        }
+        self.events = events;
+        read
+    }
+
+    /// An operation is over.
+    fn ended(&mut self, event: CqEvent, peers: &mut Peers, stats: &mut FabricStats) {
+        let (context, len): (*mut c_void, Option<usize>) = match event {
+            CqEvent::Done { context, len, .. } => (context, Some(len)),
+            CqEvent::Failed { context, .. } => (context, None),
+        };
+        // Failed injections have no context; neither do some packets of providers' own.
+        let with = self
+            .buffers
+            .number(context)
+            .and_then(|number| Some((number, self.with.get_mut(number as usize)?)));
+        let Some((number, with)) = with else {
+            stats.strays += 1;
+            return;
+        };
+        match (std::mem::replace(with, With::Us), len) {
+            (With::Us, _) => stats.strays += 1,
+            (With::Receive, Some(len)) if len <= self.buffers.size() => {
+                self.arrived.push_back((number, len));
+            }
+            (With::Receive, _) => {
+                stats.receive_errors += 1;
+                self.owed.push(number);
+            }
+            (With::Send(peer), done) => {
+                stats.send_errors += u64::from(done.is_none());
+                self.free.push(number);
+                peers.ended(peer);
+            }
+        }
+    }
+
+    /// Hands out what was received first: the sender's name as it stands there, and the datagram.
+    /// `None` when nothing is left of what [`Line::read`] took out.
+    pub(super) fn hand_out<T>(
+        &mut self,
+        stats: &mut FabricStats,
+        receive: impl FnOnce(&[u8], &[u8]) -> T,
+    ) -> Option<T> {
+        while let Some((number, len)) = self.arrived.pop_front() {
+            self.owed.push(number);
+            let frame = self.buffers.bytes(number).get(self.prefix..len);
+            match Frame::parse(frame.unwrap_or(&[])) {
+                Frame::Datagram(name, datagram) => {
+                    stats.received += 1;
+                    return Some(receive(name, datagram));
+                }
+                Frame::Foreign => stats.foreign += 1,
+                Frame::Damaged => stats.damaged += 1,
+            }
+        }
+        None
+    }
+}
+
+/// Puts a frame together; `None` if there is no room for it.
+fn write(to: &mut [u8], prefix: usize, header: &[u8], datagram: &[u8]) -> Option<usize> {
+    let body = prefix + header.len();
+    let len = body + datagram.len();
+    let frame = to.get_mut(..len)?;
+    frame[prefix..body].copy_from_slice(header);
+    frame[body..].copy_from_slice(datagram);
+    Some(len)
+}
+
+/// What providers answer to a flag they do not know.
+fn is_about_flags(code: i32) -> bool {
+    use libfabric_sys::abi::{FI_EBADFLAGS, FI_EINVAL, FI_ENOSYS, FI_EOPNOTSUPP};
+    matches!(code, FI_EBADFLAGS | FI_EINVAL | FI_ENOSYS | FI_EOPNOTSUPP)
+}

@@ -1,0 +1,479 @@
+//! The datagram service over libfabric's `FI_EP_DGRAM` endpoints.
+//!
+//! ```text
+//!   Reliable<FabricDatagrams>
+//!       |  DatagramPort                     service.rs
+//!   FabricDatagrams --- choice   which provider, and its limits
+//!       |           `-- Open     one domain:
+//!       |                peers     names --> places in the address vector
+//!       |                command   line: endpoint at the number's port, queue, buffers
+//!       |                data      line: endpoint anywhere, queue, buffers
+//!       v
+//!   ports/fabric --> libfabric-sys --> libfabric.so.1, or the fake of the tests
+//! ```
+//!
+//! **How a peer is found.** Where a provider's addresses are those of IP (`udp`, `usnic`), the command
+//! endpoint is bound to the port of the endpoint's number, as kernel UDP's socket would be, so that
+//! host and number make its name; the data endpoint's name is told by the peer itself. Where a provider
+//! has addresses of its own (`verbs` and `efa`: numbers of queue pairs, drawn when an endpoint
+//! opens), the peer is asked ([`desk`]).
+//!
+//! **Who sent a datagram** stands in it ([`frame`]); both sides have to use this service, not kernel
+//! UDP at one end. Whoever sends something else is counted, and named in the log once.
+//!
+//! A domain whose queue has broken is opened anew at the same ports; names stay what they were, and
+//! what was under way is lost, as datagrams are.
+//!
+//! Owns: the domain, and when it is opened anew.
+//! Knows nothing of: what is in the datagrams.
+
+mod buffers;
+mod choice;
+mod desk;
+mod frame;
+mod line;
+mod name;
+mod peers;
+mod pulse;
+mod service;
+
+#[cfg(test)]
+mod fake_tests;
+#[cfg(test)]
+mod reliable_tests;
+#[cfg(test)]
+mod tests;
+
+pub use name::FabricAddress;
+
+use choice::{Choice, Plan};
+use desk::Desk;
+use libfabric_sys::Library;
+use line::{Depth, Line};
+use mx_port_base::clock::MonotonicClock;
+use mx_port_base::endpoint_port::PortMap;
+use mx_port_base::nest::Nest;
+use mx_port_fabric::RdmError;
+use mx_port_fabric::{Domain, FabricError, Wait};
+use mx_proto::reliability::{Capacity, Channel, DATA_NAME_MAX};
+use mx_proto::{Clock, Instant, NicId, Target};
+use peers::Peers;
+use pulse::Pulse;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::{BorrowedFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How to open the service.
+#[derive(Clone, Debug)]
+pub struct FabricOptions {
+    /// The address of this host to be at. `None`: the first that other hosts can reach.
+    pub bind: Option<IpAddr>,
+    /// The port of the command endpoint; 0: any.
+    pub port: u16,
+    /// This provider, by its exact name, and no other.
+    pub provider: Option<String>,
+    /// Which ports peers' endpoints have.
+    pub ports: PortMap,
+    /// Where an interface's host can be reached at a port, best first.
+    pub addresses: fn(NicId, u16) -> Vec<SocketAddr>,
+    /// Peers are asked where they are also where host and number say it.
+    pub ask: bool,
+    /// How threads wait when nothing happens.
+    pub wait: Wait,
+    /// The library, instead of the one that is installed.
+    pub library: Option<Library>,
+}
+
+impl Default for FabricOptions {
+    fn default() -> Self {
+        Self {
+            bind: None,
+            port: 0,
+            provider: None,
+            ports: PortMap::default(),
+            addresses: |_, port| vec![(Ipv4Addr::LOCALHOST, port).into()],
+            ask: false,
+            wait: Wait::Fd,
+            library: None,
+        }
+    }
+}
+
+/// What has been counted.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FabricStats {
+    /// Datagrams the provider has taken.
+    pub sent: u64,
+    /// Those of them that it copied at once.
+    pub injected: u64,
+    /// Datagrams it would not take, or took and could not send.
+    pub send_errors: u64,
+    /// Datagrams received.
+    pub received: u64,
+    /// Receives that failed.
+    pub receive_errors: u64,
+    /// What came in and was not sent by a service like this one.
+    pub foreign: u64,
+    /// What came in damaged.
+    pub damaged: u64,
+    /// Completions of operations the provider does not have.
+    pub strays: u64,
+    /// Times all has been opened anew.
+    pub reopened: u64,
+}
+
+/// An open service.
+pub struct FabricDatagrams {
+    library: Arc<Library>,
+    choice: Choice,
+    ports: PortMap,
+    addresses: fn(NicId, u16) -> Vec<SocketAddr>,
+    /// Names do not follow from targets.
+    asks: bool,
+    desk: Desk,
+    /// `None` while it is broken.
+    open: Option<Open>,
+    retry_at: Instant,
+    /// Our own: command and data.
+    names: [FabricAddress; 2],
+    receive_buffer: usize,
+    nest: Nest,
+    pulse: Pulse,
+    /// Descriptors in the nest.
+    watched: Vec<RawFd>,
+    told_foreign: bool,
+    stats: FabricStats,
+}
+
+/// One opened domain and what lives and dies with it.
+struct Open {
+    peers: Peers,
+    /// Closed before the memory of the lines goes.
+    domain: Domain,
+    command: Line,
+    data: Line,
+}
+
+// The name of the data endpoint has to fit where it travels.
+const _: () = assert!(name::NAME_MAX <= DATA_NAME_MAX);
+
+/// Memory of the data channel's receive buffers at most: what arrives between two polls that are
+/// a millisecond apart, at 25 Gbit/s.
+const RECEIVE_BYTES: usize = 4 << 20;
+
+/// Receive buffers of the data channel at most: `udp` has room for a thousand.
+const RECEIVES: usize = 1024;
+
+/// Receive buffers of the command channel: what is sent there is small, and acknowledges many.
+const COMMAND_RECEIVES: usize = 256;
+
+/// Send buffers of the data channel, and of the command channel.
+const SENDS: usize = 256;
+const COMMAND_SENDS: usize = 64;
+
+/// After a breakdown, time until it is opened again, and between two tries of that.
+const RETRY_OPEN: Duration = Duration::from_secs(1);
+
+/// What its descriptors are called in a nest.
+const MEMBER: u8 = 3;
+
+impl FabricDatagrams {
+    /// Loads libfabric, chooses a provider and opens it.
+    ///
+    /// # Errors
+    ///
+    /// There is no libfabric, no such provider, or it cannot be used; the error says what there is.
+    pub fn open(options: FabricOptions) -> Result<Self, RdmError> {
+        let library = Arc::new(match &options.library {
+            Some(library) => library.clone(),
+            None => Library::get()?.clone(),
+        });
+        let mut choice = Choice::make(&library, options.provider.as_deref(), options.bind)?;
+        choice.plan.terms.wait = options.wait;
+        let asks = options.ask || !choice::is_of_ip(choice.plan.terms.address_format);
+        let port = match asks {
+            // Any does for who is asked, and nobody else may have taken the number.
+            true => 0,
+            false => options.port,
+        };
+        let open = Open::new(&library, &choice, [port, 0])?;
+        let names = open.names();
+        for name in &names {
+            if choice.plan.datagram_max(name) < choice::DATAGRAM_MIN {
+                let provider = choice.plan.terms.provider.clone();
+                let why = "its messages are too short".to_owned();
+                return Err(RdmError::Unfit { provider, why });
+            }
+        }
+        let receive_buffer = match choice.plan.software {
+            true => socket_buffer(),
+            false => open.data.receives() * choice.plan.datagram_max(&names[1]),
+        };
+        Ok(Self {
+            library,
+            choice,
+            ports: options.ports,
+            addresses: options.addresses,
+            asks,
+            desk: Desk::default(),
+            open: Some(open),
+            retry_at: Instant(0),
+            names,
+            receive_buffer,
+            nest: Nest::new().map_err(RdmError::System)?,
+            pulse: Pulse::new().map_err(RdmError::System)?,
+            watched: Vec::new(),
+            told_foreign: false,
+            stats: FabricStats::default(),
+        })
+    }
+
+    /// The provider's exact name.
+    pub fn provider(&self) -> &str {
+        &self.choice.plan.terms.provider
+    }
+
+    /// The port of the command endpoint; `None` where addresses have none.
+    pub fn port(&self) -> Option<u16> {
+        self.names[0].port()
+    }
+
+    /// Where one of our endpoints is.
+    pub fn address(&self, channel: Channel) -> FabricAddress {
+        match channel {
+            Channel::Command => self.names[0],
+            Channel::Data => self.names[1],
+        }
+    }
+
+    /// Whether peers have to be asked where they are, with an answer for [`FabricDatagrams::found`].
+    pub fn asks(&self) -> bool {
+        self.asks
+    }
+
+    /// libfabric's number for the form of its addresses.
+    pub fn address_format(&self) -> u32 {
+        self.plan().terms.address_format
+    }
+
+    /// What peers have to know to call us: the bytes that `fi_getname` gives, all of them.
+    pub fn command_name(&self) -> &[u8] {
+        self.names[0].bytes()
+    }
+
+    /// The target says that this is its [`FabricDatagrams::command_name`]. False when it cannot be,
+    /// on our fabric; then nobody is there.
+    pub fn found(&mut self, target: Target, name: &[u8]) -> bool {
+        let ours = &self.names[0];
+        let whole = name.len() == ours.bytes().len();
+        match FabricAddress::read(name, self.address_format(), ours).filter(|_| whole) {
+            Some(name) => {
+                self.desk.found(target, name);
+                true
+            }
+            None => {
+                self.desk.nowhere(target);
+                false
+            }
+        }
+    }
+
+    /// The target is not on our fabric.
+    pub fn nowhere(&mut self, target: Target) {
+        self.desk.nowhere(target);
+    }
+
+    /// What has been counted.
+    pub fn stats(&self) -> FabricStats {
+        self.stats
+    }
+
+    /// From now on, whoever sleeps does so on this epoll instance. The descriptors go straight
+    /// into it: providers nest their own, and the kernel allows five levels.
+    pub fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
+        self.watch_nothing();
+        self.nest = Nest::of(epoll)?;
+        Ok(())
+    }
+
+    fn plan(&self) -> &Plan {
+        &self.choice.plan
+    }
+
+    fn capacity_of(&self, channel: Channel) -> Capacity {
+        let plan = self.plan();
+        let datagram_max = plan.datagram_max(&self.address(channel));
+        Capacity {
+            datagram_max,
+            train_max: plan.train_max,
+            train_bytes: plan.train_max * datagram_max,
+        }
+    }
+
+    fn now() -> Instant {
+        MonotonicClock.now()
+    }
+
+    /// The domain is of no use any more.
+    fn broke(&mut self, error: &FabricError) {
+        log::warn!(
+            "dgram: {} has broken down ({error}); it is opened again in {RETRY_OPEN:?}",
+            self.provider()
+        );
+        self.watch_nothing();
+        self.open = None;
+        self.retry_at = Self::now().after(RETRY_OPEN);
+    }
+
+    /// Opens it again if it is broken and that is due. True when it is open.
+    fn is_open(&mut self) -> bool {
+        if self.open.is_some() {
+            return true;
+        }
+        let now = Self::now();
+        if now < self.retry_at {
+            return false;
+        }
+        self.retry_at = now.after(RETRY_OPEN);
+        let ports = self.names.map(|name| name.port().unwrap_or(0));
+        match Open::new(&self.library, &self.choice, ports) {
+            Ok(open) => {
+                log::info!("dgram: {} is open again", self.provider());
+                self.names = open.names();
+                self.open = Some(open);
+                self.stats.reopened += 1;
+                true
+            }
+            Err(error) => {
+                log::debug!("dgram: {} does not open again: {error}", self.provider());
+                false
+            }
+        }
+    }
+
+    /// What there is to sleep on becomes the nest's. False when something of it will not.
+    fn watch(&mut self, fds: &[RawFd]) -> bool {
+        if self.watched == fds {
+            return true;
+        }
+        self.watch_nothing();
+        for &fd in fds {
+            if let Err(error) = self.nest.add(MEMBER, Some(fd)) {
+                log::warn!("dgram: cannot sleep on a descriptor of libfabric's: {error}");
+                return false;
+            }
+            self.watched.push(fd);
+        }
+        true
+    }
+
+    fn watch_nothing(&mut self) {
+        for fd in std::mem::take(&mut self.watched) {
+            self.nest.remove(fd);
+        }
+    }
+}
+
+impl Open {
+    /// Opens both endpoints, at these ports where endpoints have any.
+    fn new(library: &Arc<Library>, choice: &Choice, ports: [u16; 2]) -> Result<Self, RdmError> {
+        let plan = &choice.plan;
+        let domain = Domain::open(Arc::clone(library), &choice.info, plan.terms.clone())?;
+        let [command, data] = ports;
+        let command = Line::open(&domain, plan, Some(command), depth(plan, true))?;
+        let data = Line::open(&domain, plan, Some(data), depth(plan, false));
+        let data = match data {
+            Ok(data) => data,
+            Err(error) => {
+                close(domain, [command]);
+                return Err(error);
+            }
+        };
+        let mut open = Self {
+            peers: Peers::default(),
+            domain,
+            command,
+            data,
+        };
+        for channel in [Channel::Command, Channel::Data] {
+            let Self {
+                peers,
+                domain,
+                command,
+                data,
+            } = &mut open;
+            let line = match channel {
+                Channel::Command => command,
+                Channel::Data => data,
+            };
+            line.push(domain, peers, &mut FabricStats::default())?;
+        }
+        Ok(open)
+    }
+
+    fn names(&self) -> [FabricAddress; 2] {
+        [*self.command.name(), *self.data.name()]
+    }
+
+    fn line(&mut self, channel: Channel) -> &mut Line {
+        match channel {
+            Channel::Command => &mut self.command,
+            Channel::Data => &mut self.data,
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // The domain follows, and then the memory, by the order of the members.
+        self.command.close();
+        self.data.close();
+    }
+}
+
+/// Closes lines, their domain, and then lets go of their memory.
+fn close<const N: usize>(domain: Domain, mut lines: [Line; N]) {
+    for line in &mut lines {
+        line.close();
+    }
+    drop(domain);
+}
+
+/// How many buffers a channel gets.
+fn depth(plan: &Plan, command: bool) -> Depth {
+    let terms = &plan.terms;
+    let size = terms.prefix + terms.frame_max;
+    let (receives, sends) = match command {
+        true => (
+            COMMAND_RECEIVES.min(RECEIVE_BYTES / 4 / size),
+            COMMAND_SENDS,
+        ),
+        false => (RECEIVES.min(RECEIVE_BYTES / size), SENDS),
+    };
+    Depth {
+        receive: receives.clamp(1, terms.rx_depth),
+        send: sends.clamp(1, terms.tx_depth),
+    }
+}
+
+/// Bytes of datagrams the kernel keeps for a socket of `udp`, which has no other buffer: the usual
+/// limit, of which half goes into the kernel's own accounting.
+fn socket_buffer() -> usize {
+    let text = fs::read_to_string("/proc/sys/net/core/rmem_default");
+    let bytes = text.ok().and_then(|text| text.trim().parse::<usize>().ok());
+    bytes.unwrap_or(212_992) / 2
+}
+
+impl fmt::Debug for FabricDatagrams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FabricDatagrams")
+            .field("provider", &self.provider())
+            .field("names", &self.names)
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}

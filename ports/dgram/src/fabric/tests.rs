@@ -1,0 +1,281 @@
+//! The service over the `udp` provider of the libfabric that is installed, on 127.0.0.1.
+//!
+//! Another one: `MX_LIBFABRIC=/path/libfabric.so.1`.
+
+use super::*;
+use mx_proto::port::ConnectError;
+use mx_proto::reliability::{DatagramError, DatagramPort, Incoming, Train};
+use mx_proto::{EndpointId, Route, Target};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn options() -> FabricOptions {
+    FabricOptions {
+        bind: Some(Ipv4Addr::LOCALHOST.into()),
+        provider: Some("udp".into()),
+        ..FabricOptions::default()
+    }
+}
+
+fn open() -> FabricDatagrams {
+    match FabricDatagrams::open(options()) {
+        Ok(service) => service,
+        Err(error) => panic!("these tests need libfabric with its udp provider: {error}"),
+    }
+}
+
+type Datagram = (Channel, FabricAddress, Vec<u8>);
+
+fn poll(service: &mut FabricDatagrams, budget: usize) -> Vec<Datagram> {
+    let mut got = Vec::new();
+    service.poll(budget, |incoming| match incoming {
+        Incoming::Datagrams {
+            channel,
+            from,
+            bytes,
+            segment,
+        } => {
+            for datagram in bytes.chunks(segment) {
+                got.push((channel, from, datagram.to_vec()));
+            }
+        }
+        other => panic!("{other:?}"),
+    });
+    got
+}
+
+/// Polls until there are `count` datagrams.
+fn wait(service: &mut FabricDatagrams, count: usize) -> Vec<Datagram> {
+    let until = std::time::Instant::now() + PATIENCE;
+    let mut got = Vec::new();
+    while got.len() < count {
+        assert!(
+            std::time::Instant::now() < until,
+            "{} of {count}",
+            got.len()
+        );
+        got.extend(poll(service, 64));
+    }
+    got
+}
+
+fn send(service: &mut FabricDatagrams, channel: Channel, to: FabricAddress, bytes: &[u8]) {
+    let until = std::time::Instant::now() + PATIENCE;
+    while let Err(error) = service.send(channel, to, Train::single(bytes)) {
+        assert_eq!(error, DatagramError::WouldBlock);
+        assert!(std::time::Instant::now() < until, "no room");
+        poll(service, 0);
+    }
+}
+
+#[test]
+fn both_channels_carry_datagrams_of_all_sizes_to_strangers_and_back() {
+    let (mut a, mut b) = (open(), open());
+    assert_eq!(a.provider(), "udp");
+    for channel in [Channel::Command, Channel::Data] {
+        let most = a.capacity(channel).datagram_max;
+        assert!((1400..=1472).contains(&most), "{most}");
+        assert_eq!(a.capacity(channel).train_max, 1);
+        for len in [1, 64, 768, most] {
+            let bytes: Vec<u8> = (0..len).map(|at| (at * 7 + len) as u8).collect();
+            let to = b.address(channel);
+            send(&mut a, channel, to, &bytes);
+            let from = a.address(channel);
+            assert_eq!(wait(&mut b, 1), [(channel, from, bytes.clone())]);
+            send(&mut b, channel, from, &bytes);
+            assert_eq!(wait(&mut a, 1), [(channel, to, bytes)]);
+        }
+        let to = b.address(channel);
+        let long = vec![0; most + 1];
+        let refused = a.send(channel, to, Train::single(&long));
+        assert_eq!(refused, Err(DatagramError::TooLarge(most)));
+    }
+    let stats = a.stats();
+    assert_eq!((stats.sent, stats.received, stats.strays), (8, 8, 0));
+    assert_eq!((stats.foreign, stats.damaged, stats.send_errors), (0, 0, 0));
+}
+
+#[test]
+fn the_command_channel_is_polled_first_and_the_budget_kept() {
+    let (mut a, mut b) = (open(), open());
+    for number in 0..8_u8 {
+        let to = b.address(Channel::Data);
+        send(&mut a, Channel::Data, to, &[number; 100]);
+    }
+    let to = b.address(Channel::Command);
+    send(&mut a, Channel::Command, to, b"first");
+    let first = poll(&mut b, 4);
+    assert_eq!(first[0].0, Channel::Command);
+    assert_eq!(first.len(), 4);
+    let rest = wait(&mut b, 5);
+    assert_eq!(rest.len(), 5);
+    assert!(rest.iter().all(|(channel, ..)| *channel == Channel::Data));
+}
+
+#[test]
+fn a_peer_is_found_by_host_and_number() {
+    let mut server = open();
+    let port = server.port().unwrap();
+    let mut client = open();
+    let nic = NicId(1);
+    let target = |endpoint| Target {
+        nic,
+        endpoint: EndpointId(endpoint),
+        route: Route::default(),
+    };
+    let endpoint = PortMap::default().endpoint(port).unwrap();
+    let to = client.resolve(target(endpoint.0)).unwrap();
+    assert_eq!(to, server.address(Channel::Command));
+    send(&mut client, Channel::Command, to, b"hello");
+    assert_eq!(wait(&mut server, 1)[0].2, b"hello");
+    let beyond = client.resolve(target(70_000));
+    assert_eq!(beyond, Err(ConnectError::BadEndpoint));
+    // The same port once more, now by choice, and it is free again when the service is gone.
+    drop(server);
+    let again = FabricDatagrams::open(FabricOptions { port, ..options() });
+    let again = again.unwrap();
+    assert_eq!(again.port(), Some(port));
+    let taken = FabricDatagrams::open(FabricOptions { port, ..options() });
+    let error = taken.unwrap_err().to_string();
+    assert!(error.contains("(98)"), "{error}");
+}
+
+#[test]
+fn a_data_channel_is_where_its_command_channel_is() {
+    let (mut a, b) = (open(), open());
+    let command = b.address(Channel::Command);
+    let told = b.data_name().to_vec();
+    let data = a.data_address(command, &told);
+    assert_eq!(data, Some(b.address(Channel::Data)));
+    // A name that sends us elsewhere leads to the same host all the same.
+    let mut elsewhere = told.clone();
+    elsewhere[4..8].copy_from_slice(&[10, 1, 2, 3]);
+    assert_eq!(a.data_address(command, &elsewhere), data);
+    for bad in [&[][..], &[0; 16], &told[..3], &[7; 40]] {
+        assert_eq!(a.data_address(command, bad), None, "{bad:?}");
+    }
+    assert!(a.is_safe(command));
+    let other = command.elsewhere(SocketAddr::from(([10, 1, 2, 3], 9)));
+    assert!(!a.is_safe(other.unwrap()));
+}
+
+#[test]
+fn what_does_not_come_from_a_service_like_this_is_counted_and_dropped() {
+    let mut service = open();
+    let port = service.port().unwrap();
+    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let own = frame::header(&service.address(Channel::Data));
+    let mut damaged = own.clone();
+    damaged[9] ^= 1;
+    let packets: [&[u8]; 6] = [b"", b"mR", &[0xff; 1472], &own, &damaged, &own[..11]];
+    for packet in packets {
+        stranger
+            .send_to(packet, (Ipv4Addr::LOCALHOST, port))
+            .unwrap();
+    }
+    let mut good = own.clone();
+    good.extend_from_slice(b"end");
+    stranger
+        .send_to(&good, (Ipv4Addr::LOCALHOST, port))
+        .unwrap();
+    let got = wait(&mut service, 1);
+    // Anybody can say who he is: it is the layer above that asks for proof.
+    let from = service.address(Channel::Data);
+    assert_eq!(got, [(Channel::Command, from, b"end".to_vec())]);
+    let stats = service.stats();
+    assert_eq!((stats.foreign, stats.damaged), (2, 4));
+    assert_eq!((stats.received, stats.strays), (1, 0));
+}
+
+#[test]
+fn thousands_of_peers_share_the_places_there_are() {
+    let mut service = open();
+    let mut server = open();
+    let somebody = server.address(Channel::Command);
+    for number in 0..3 * peers::MOST as u32 {
+        let [_, high, middle, low] = number.to_be_bytes();
+        let place = SocketAddr::from(([127, 1 + high, middle, low.max(1)], 9));
+        let name = somebody.elsewhere(place).unwrap();
+        // Whether it arrives is no matter, nor whether the kernel finds a way.
+        let _ = service.send(Channel::Data, name, Train::single(b"x"));
+    }
+    let open = service.open.as_ref().unwrap();
+    assert_eq!(open.peers.len(), peers::MOST);
+    send(&mut service, Channel::Command, somebody, b"still");
+    assert_eq!(wait(&mut server, 1)[0].2, b"still");
+}
+
+fn readable(service: &FabricDatagrams, timeout_ms: i32) -> bool {
+    let mut poll = libc::pollfd {
+        fd: service.descriptors().data.unwrap(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one entry.
+    unsafe { libc::poll(&raw mut poll, 1, timeout_ms) == 1 }
+}
+
+#[test]
+fn a_sleeper_is_woken_by_either_channel() {
+    for how in [Wait::Fd, Wait::Poll] {
+        let mut a = open();
+        let mut b = FabricDatagrams::open(FabricOptions {
+            wait: how,
+            ..options()
+        });
+        let b = b.as_mut().unwrap();
+        for channel in [Channel::Command, Channel::Data, Channel::Command] {
+            let until = std::time::Instant::now() + PATIENCE;
+            while !b.arm() {
+                assert!(std::time::Instant::now() < until, "never idle");
+                b.disarm();
+                poll(b, 64);
+            }
+            if how == Wait::Fd {
+                assert!(!readable(b, 20), "woken for nothing");
+            }
+            let to = b.address(channel);
+            send(&mut a, channel, to, b"wake");
+            assert!(readable(b, 10_000), "{how:?}: slept through {channel:?}");
+            b.disarm();
+            assert_eq!(wait(b, 1)[0].0, channel);
+        }
+    }
+}
+
+#[test]
+fn what_has_come_already_keeps_one_from_sleeping() {
+    let (mut a, mut b) = (open(), open());
+    let to = b.address(Channel::Data);
+    send(&mut a, Channel::Data, to, b"here");
+    let until = std::time::Instant::now() + PATIENCE;
+    // `udp` looks at its sockets when it is asked: either one must not sleep, or one is woken.
+    let slept = b.arm();
+    assert!(!slept || readable(&b, 10_000));
+    b.disarm();
+    assert_eq!(wait(&mut b, 1).len(), 1);
+    assert!(std::time::Instant::now() < until);
+}
+
+#[test]
+fn providers_that_are_not_there_or_never_used_are_named() {
+    let with = |provider: &str| {
+        let opened = FabricDatagrams::open(FabricOptions {
+            provider: Some(provider.into()),
+            ..options()
+        });
+        opened.unwrap_err().to_string()
+    };
+    let error = with("nonesuch");
+    assert!(error.contains("nonesuch at 127.0.0.1"), "{error}");
+    assert!(error.contains("udp: usable"), "{error}");
+    assert!(with("sockets").contains("deprecated"));
+    let nowhere = FabricDatagrams::open(FabricOptions {
+        bind: Some(Ipv4Addr::new(192, 0, 2, 99).into()),
+        ..options()
+    });
+    let error = nowhere.unwrap_err().to_string();
+    assert!(error.contains("not an address of this host"), "{error}");
+}

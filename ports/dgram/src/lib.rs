@@ -1,0 +1,106 @@
+//! Packets over datagrams that get lost: the reliability layer over whatever carries datagrams.
+//!
+//! ```text
+//!   Reliable            mx_proto::reliability: order, resends, windows
+//!      |
+//!   Faulty              faults: loss on purpose, when MX_DGRAM_FAULTS asks for it
+//!      |
+//!   Backend             which one, decided once
+//!      +-- udp          kernel sockets, everywhere
+//!      `-- fabric       libfabric, where it has datagrams
+//! ```
+//!
+//! Owns: the choice.
+//! Knows nothing of: links, packets.
+
+mod backend;
+pub mod fabric;
+pub mod faults;
+mod options;
+pub mod udp;
+
+pub use backend::{AnyAddress, Backend};
+pub use options::{BackendChoice, DgramError, DgramOptions, Hosts};
+
+use fabric::{FabricDatagrams, FabricOptions};
+use faults::Faulty;
+use mx_port_base::Resolver;
+use mx_port_base::nest::Nest;
+use mx_port_base::random;
+use mx_proto::reliability::{DatagramPort, Reliable};
+use std::io;
+use std::net::IpAddr;
+use udp::{UdpDatagrams, UdpOptions};
+
+/// The port.
+pub type DgramPort = Reliable<Faulty<Backend>>;
+
+/// Opens the port with the command channel at `number`; 0: wherever.
+pub fn open(
+    options: &DgramOptions,
+    number: u16,
+    resolver: Resolver,
+    hosts: Hosts,
+) -> Result<DgramPort, DgramError> {
+    let backend = match options.backend {
+        BackendChoice::Udp => open_udp(options, number, resolver, hosts.is_here)?,
+        BackendChoice::Fabric => open_fabric(options, number, hosts)?,
+        BackendChoice::Auto => match open_udp(options, number, resolver, hosts.is_here) {
+            Err(DgramError::Udp(error)) => {
+                log::info!("no UDP sockets ({error}): trying libfabric");
+                open_fabric(options, number, hosts).map_err(|_| DgramError::Udp(error))?
+            }
+            other => other?,
+        },
+    };
+    if let Some(plan) = options.faults {
+        log::warn!("datagrams get lost on purpose: {plan:?}");
+    }
+    let datagrams = Faulty::new(backend, options.faults);
+    let key = random::key().map_err(DgramError::Udp)?;
+    Ok(Reliable::new(datagrams, options.reliable, key))
+}
+
+fn open_udp(
+    options: &DgramOptions,
+    number: u16,
+    resolver: Resolver,
+    is_here: fn(IpAddr) -> bool,
+) -> Result<Backend, DgramError> {
+    let udp = UdpOptions {
+        bind: options.bind,
+        port: number,
+        resolver,
+        is_here,
+        receive_buffer: options.receive_buffer,
+    };
+    match UdpDatagrams::open(udp) {
+        Ok(udp) => Ok(Backend::Udp(udp)),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(DgramError::InUse(number)),
+        Err(error) => Err(DgramError::Udp(error)),
+    }
+}
+
+fn open_fabric(options: &DgramOptions, number: u16, hosts: Hosts) -> Result<Backend, DgramError> {
+    let fabric = FabricOptions {
+        bind: options.bind,
+        port: number,
+        provider: options.provider.clone(),
+        ports: options.ports,
+        addresses: hosts.addresses,
+        ask: options.ask,
+        wait: options.wait,
+        library: options.library.clone(),
+    };
+    let fabric = FabricDatagrams::open(fabric).map_err(DgramError::Fabric)?;
+    Ok(Backend::Fabric(Box::new(fabric)))
+}
+
+/// From now on, whoever sleeps does so on this nest.
+pub fn wake_through(port: &mut DgramPort, nest: &Nest, member: u8) -> io::Result<()> {
+    match port.datagrams_mut().inner_mut() {
+        Backend::Udp(udp) => nest.add(member, udp.descriptors().data),
+        // Its own descriptors are nested deep already.
+        Backend::Fabric(fabric) => fabric.wake_through(nest.as_fd()),
+    }
+}

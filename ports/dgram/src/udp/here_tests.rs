@@ -1,0 +1,114 @@
+//! Whoever speaks to one of several addresses is answered from that one, on every socket.
+
+use super::*;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant as Wall};
+
+/// Reaching it means that something hangs.
+const LONG: Duration = Duration::from_secs(20);
+
+/// The kernel's own choice towards the loopback is 127.0.0.1.
+const SPOKEN_TO: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+fn open(tells: bool) -> UdpDatagrams {
+    let options = UdpOptions {
+        bind: None,
+        port: 0,
+        resolver: Box::new(|_| Err(ConnectError::NoRoute)),
+        is_here: |address| address.is_loopback(),
+        receive_buffer: 1 << 20,
+    };
+    UdpDatagrams::open_telling(options, tells).unwrap()
+}
+
+fn peer() -> UdpSocket {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket.set_read_timeout(Some(LONG)).unwrap();
+    socket
+}
+
+/// Says something to a channel of `udp`; how it is known there.
+fn speak(udp: &mut UdpDatagrams, peer: &UdpSocket, channel: Channel) -> Address {
+    let port = udp.socket(channel).port();
+    peer.send_to(b"hello", (SPOKEN_TO, port)).unwrap();
+    let (begin, mut heard) = (Wall::now(), None);
+    while heard.is_none() {
+        assert!(begin.elapsed() < LONG);
+        udp.poll(64, |incoming| match incoming {
+            Incoming::Datagrams { from, bytes, .. } if bytes == b"hello" => heard = Some(from),
+            other => panic!("{other:?}"),
+        });
+    }
+    heard.unwrap()
+}
+
+fn answer(udp: &mut UdpDatagrams, channel: Channel, to: Address, segment: usize, express: bool) {
+    let train = Train {
+        bytes: b"answer, answer",
+        segment,
+        may_fragment: false,
+        express,
+    };
+    udp.send(channel, to, train).unwrap();
+}
+
+fn source(peer: &UdpSocket) -> SocketAddr {
+    peer.recv_from(&mut [0; 100]).unwrap().1
+}
+
+#[test]
+fn answers_come_from_the_address_that_was_spoken_to() {
+    let (mut udp, peer) = (open(true), peer());
+    for channel in [Channel::Command, Channel::Data] {
+        let expected = SocketAddr::from((SPOKEN_TO, udp.socket(channel).port()));
+        // More than one, so that every way of looking into the socket is used.
+        for _ in 0..2 * STREAK {
+            let from = speak(&mut udp, &peer, channel);
+            assert_eq!(from, Address::new(peer.local_addr().unwrap()));
+            answer(&mut udp, channel, from, 100, false);
+            assert_eq!(source(&peer), expected);
+            answer(&mut udp, channel, from, 7, false);
+            assert_eq!([source(&peer), source(&peer)], [expected; 2]);
+        }
+    }
+}
+
+#[test]
+fn an_address_that_is_known_from_elsewhere_is_answered_from_where_the_way_begins() {
+    let (mut udp, peer) = (open(true), peer());
+    speak(&mut udp, &peer, Channel::Command);
+    let called = Address::new(peer.local_addr().unwrap());
+    answer(&mut udp, Channel::Command, called, 100, false);
+    assert_eq!(source(&peer).ip(), Ipv4Addr::LOCALHOST);
+}
+
+#[test]
+fn where_there_is_no_choice_nothing_is_told() {
+    let (mut udp, peer) = (open(false), peer());
+    let from = speak(&mut udp, &peer, Channel::Command);
+    assert_eq!(from.here(), here::Here::default());
+    answer(&mut udp, Channel::Command, from, 100, false);
+    assert_eq!(source(&peer).ip(), Ipv4Addr::LOCALHOST);
+}
+
+#[test]
+fn the_express_socket_sends_from_there_too_and_not_for_the_next_peer() {
+    let (mut udp, hot, next) = (open(true), peer(), peer());
+    let called = Address::new(next.local_addr().unwrap());
+    let spoken = speak(&mut udp, &hot, Channel::Command);
+    let command = udp.command.port();
+    for (peer, to, from) in [
+        (&hot, spoken, SPOKEN_TO),
+        (&next, called, Ipv4Addr::LOCALHOST),
+        (&hot, spoken, SPOKEN_TO),
+    ] {
+        let sources: Vec<_> = (0..100)
+            .map(|_| {
+                answer(&mut udp, Channel::Command, to, 100, true);
+                source(peer)
+            })
+            .collect();
+        assert!(sources.iter().all(|source| source.ip() == from));
+        assert!(sources.iter().any(|source| source.port() != command));
+    }
+}

@@ -1,0 +1,527 @@
+//! Datagrams over kernel UDP: two sockets, trains through GSO, batches through GRO.
+//!
+//! ```text
+//!   command socket   the endpoint's number, as its TCP port     every poll, first
+//!   express socket   sends tiny ones to the peer of the hour
+//!   data socket      a number of the kernel's choice            every poll while anything comes,
+//!                                                               every 8th otherwise
+//!
+//!   data name:  'U' and that number      the peer adds it to the address it knows us by
+//! ```
+//!
+//! The command socket is a queue of its own in the kernel, so that acknowledgements neither wait
+//! behind a window of data nor get lost with it. Looking into an empty socket costs a system call,
+//! which an exchange of tiny messages must not pay twice.
+//!
+//! Owns: both sockets, the buffers datagrams are received into.
+//! Knows nothing of: what is in them; which of them belong together.
+//! Cost: a tiny datagram is one `sendto` here and one `recvfrom` there; a train of 64 KiB one
+//! system call on either side. No allocation.
+
+mod address;
+mod control;
+mod express;
+mod here;
+mod socket;
+mod sys;
+
+pub use address::Address;
+
+use control::Failure;
+use express::Express;
+use here::Spoken;
+use mx_port_base::Resolver;
+use mx_port_base::clock::MonotonicClock;
+use mx_port_base::interfaces::Interfaces;
+use mx_port_base::nest::Nest;
+use mx_proto::port::{ConnectError, WakeDescriptors};
+use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, Incoming, Train};
+use mx_proto::{Clock, Instant, Target};
+use quinn_udp::RecvMeta;
+use smallvec::SmallVec;
+use socket::{Opening, Socket};
+use std::fmt;
+use std::io::{self, IoSliceMut};
+use std::net::IpAddr;
+
+/// Largest datagram on the command channel: an acknowledgement with all its words, a tiny fragment,
+/// and whatever there is before the data channel is known to work.
+const COMMAND_MAX: usize = 2048;
+
+/// Largest UDP payload over IPv4. Over IPv6 the kernel says what is too large.
+const DATA_MAX: usize = 65_507;
+
+/// Most bytes of a train: what fits behind the headers of IPv6, so that no address is special.
+const TRAIN_BYTES: usize = 65_535 - 48;
+
+/// Datagrams in a train where the kernel does not send trains: a compromise between calls from
+/// above and what is lost when the socket is full in the middle.
+const TRAIN_WITHOUT_GSO: usize = 8;
+
+/// Buffers of one look. Those for data hold what GRO makes of a train; four of them fit a
+/// second-level cache.
+const COMMAND_BATCH: usize = 16;
+const DATA_BATCH: usize = 4;
+const DATA_ROOM: usize = 64 << 10;
+
+/// Looks in a row that found something, after which the next one asks for many at once. That costs
+/// more than asking for one.
+const STREAK: u32 = 2;
+
+/// Looks at the command socket in a poll while something came of late.
+const LOOKS: u32 = 4;
+
+/// Looks that found nothing, after which the data socket is looked at less often ...
+const ACTIVE_LOOKS: u32 = 64;
+/// ... namely every so many polls: a few microseconds.
+const DATA_EVERY: u32 = 8;
+
+/// Bytes of acknowledgements that may wait: those of a thousand peers.
+const COMMAND_BUFFER: usize = 1 << 20;
+
+/// What a data name begins with.
+const NAME_TAG: u8 = b'U';
+const NAME_LEN: usize = 3;
+
+const MEMBER_COMMAND: u8 = 0;
+const MEMBER_DATA: u8 = 1;
+
+/// How the service is opened.
+pub struct UdpOptions {
+    /// The only address of this host to use, instead of all of them.
+    pub bind: Option<IpAddr>,
+    /// The number of the command socket; 0: the kernel's choice.
+    pub port: u16,
+    /// Finds the addresses of a target.
+    pub resolver: Resolver,
+    /// True when packets to the address do not leave this machine.
+    pub is_here: fn(IpAddr) -> bool,
+    /// Bytes of data the kernel is asked to keep until they are taken in.
+    pub receive_buffer: usize,
+}
+
+impl fmt::Debug for UdpOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UdpOptions")
+            .field("bind", &self.bind)
+            .field("port", &self.port)
+            .field("receive_buffer", &self.receive_buffer)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Two UDP sockets.
+pub struct UdpDatagrams {
+    command: Socket,
+    data: Socket,
+    name: [u8; NAME_LEN],
+    /// It has one address of this host only.
+    bound: Option<IpAddr>,
+    resolver: Resolver,
+    is_here: fn(IpAddr) -> bool,
+    express: Express,
+    spoken: Spoken,
+    nest: Nest,
+    look: Look,
+    small: Box<[u8]>,
+    large: Box<[u8]>,
+    metas: Box<[RecvMeta]>,
+}
+
+/// Which sockets to look at.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    polls: u32,
+    /// Looks at the command socket in a row that found something.
+    streak: u32,
+    /// Polls of the command socket in a row that found nothing.
+    quiet: u32,
+    /// Looks at the data socket in a row that found nothing.
+    idle: u32,
+    /// Somebody slept: the next poll looks everywhere.
+    everywhere: bool,
+}
+
+impl UdpDatagrams {
+    /// Opens both sockets. Fails with `AddrInUse` when somebody has the number.
+    pub fn open(options: UdpOptions) -> io::Result<Self> {
+        let tells = options.bind.is_none() && here::has_choice(&Interfaces::now());
+        Self::open_telling(options, tells)
+    }
+
+    /// `tells`: peers are answered from the address they speak to, whatever the way there begins with.
+    fn open_telling(options: UdpOptions, tells: bool) -> io::Result<Self> {
+        let opening = Opening {
+            ip: options.bind,
+            port: options.port,
+            receive_buffer: COMMAND_BUFFER,
+            together: false,
+            tells,
+        };
+        let command = Socket::open(opening)?;
+        let data = Socket::open(Opening {
+            port: 0,
+            receive_buffer: options.receive_buffer,
+            together: true,
+            ..opening
+        })?;
+        if data.receive_buffer() < options.receive_buffer {
+            log::info!(
+                "udp: the kernel gives {} of {} bytes of receive buffer (net.core.rmem_max)",
+                data.receive_buffer(),
+                options.receive_buffer
+            );
+        }
+        let [low, high] = data.port().to_le_bytes();
+        let nest = Nest::new()?;
+        nest.add(MEMBER_COMMAND, Some(command.raw()))?;
+        nest.add(MEMBER_DATA, Some(data.raw()))?;
+        Ok(Self {
+            command,
+            data,
+            name: [NAME_TAG, low, high],
+            bound: options.bind.filter(|ip| !ip.is_unspecified()),
+            resolver: options.resolver,
+            is_here: options.is_here,
+            express: Express::new(options.bind.filter(|ip| !ip.is_unspecified())),
+            spoken: Spoken::default(),
+            nest,
+            look: Look {
+                polls: 0,
+                streak: 0,
+                quiet: ACTIVE_LOOKS,
+                idle: ACTIVE_LOOKS,
+                everywhere: true,
+            },
+            small: vec![0; COMMAND_BATCH * COMMAND_MAX].into_boxed_slice(),
+            large: vec![0; DATA_BATCH * DATA_ROOM].into_boxed_slice(),
+            metas: vec![RecvMeta::default(); COMMAND_BATCH].into_boxed_slice(),
+        })
+    }
+
+    /// The number of the command socket.
+    pub fn local_port(&self) -> u16 {
+        self.command.port()
+    }
+
+    fn socket(&mut self, channel: Channel) -> &mut Socket {
+        match channel {
+            Channel::Command => &mut self.command,
+            Channel::Data => &mut self.data,
+        }
+    }
+
+    fn reaches(&self, address: Address) -> bool {
+        match self.bound {
+            Some(bound) => bound.is_ipv4() == address.ip().is_ipv4(),
+            None => self.command.carries_both() || address.ip().is_ipv4(),
+        }
+    }
+
+    /// Tells what came back instead of answers.
+    #[cold]
+    fn tell(&mut self, receive: &mut impl FnMut(Incoming<'_, Address>)) {
+        for socket in [&mut self.command, &mut self.data] {
+            while let Some(failure) = socket.next_failure() {
+                if let Some(incoming) = told(failure) {
+                    receive(incoming);
+                }
+            }
+        }
+    }
+
+    /// One datagram of the command channel. While there is an exchange it is worth looking again at
+    /// once: what a poll costs beside that is more.
+    #[inline]
+    fn look_for_one(&mut self) -> Option<(Address, usize)> {
+        let looks = match self.look.quiet {
+            ..ACTIVE_LOOKS => LOOKS,
+            _ => 1,
+        };
+        let (from, len, at) =
+            (0..looks).find_map(|_| self.command.receive_one(&mut self.small[..COMMAND_MAX]))?;
+        Some((from.spoken_to(self.spoken.note(at)), len))
+    }
+
+    /// At most about `room` datagrams of the command channel. Returns how many there were.
+    #[inline]
+    fn poll_command(
+        &mut self,
+        room: usize,
+        receive: &mut impl FnMut(Incoming<'_, Address>),
+    ) -> usize {
+        let channel = Channel::Command;
+        if self.look.streak < STREAK {
+            let Some((from, len)) = self.look_for_one() else {
+                self.look.streak = 0;
+                self.look.quiet = self.look.quiet.saturating_add(1);
+                return 0;
+            };
+            self.look.streak += 1;
+            self.look.quiet = 0;
+            hand_out(channel, from, &self.small[..len], len, receive);
+            return 1;
+        }
+        let mut count = 0;
+        while count < room {
+            let batch = (room - count).min(COMMAND_BATCH);
+            let got = receive_batch(
+                (&mut self.command, &mut self.spoken),
+                (&mut self.small, COMMAND_MAX),
+                &mut self.metas[..batch],
+                |from, bytes, segment| hand_out(channel, from, bytes, segment, receive),
+            );
+            count += got;
+            if got < batch {
+                break;
+            }
+        }
+        if count == 0 {
+            self.look.streak = 0;
+        }
+        count
+    }
+
+    /// At most about `room` datagrams of the data channel. Returns how many buffers they filled, and
+    /// whether nothing is left.
+    #[inline]
+    fn poll_data(
+        &mut self,
+        room: usize,
+        receive: &mut impl FnMut(Incoming<'_, Address>),
+    ) -> (usize, bool) {
+        let (mut datagrams, mut buffers, mut empty) = (0, 0, false);
+        while datagrams < room {
+            let batch = (room - datagrams).min(DATA_BATCH);
+            let got = receive_batch(
+                (&mut self.data, &mut self.spoken),
+                (&mut self.large, DATA_ROOM),
+                &mut self.metas[..batch],
+                |from, bytes, segment| {
+                    datagrams += bytes.len().div_ceil(segment.max(1));
+                    hand_out(Channel::Data, from, bytes, segment, receive);
+                },
+            );
+            buffers += got;
+            if got < batch {
+                empty = true;
+                break;
+            }
+        }
+        self.look.idle = match buffers {
+            0 => self.look.idle.saturating_add(1),
+            _ => 0,
+        };
+        (buffers, empty)
+    }
+}
+
+/// One look into a socket. Returns how many of the buffers, each of `size` bytes, were filled.
+#[inline]
+fn receive_batch(
+    (socket, spoken): (&mut Socket, &mut Spoken),
+    (buffers, size): (&mut [u8], usize),
+    metas: &mut [RecvMeta],
+    mut each: impl FnMut(Address, &[u8], usize),
+) -> usize {
+    let mut slices: SmallVec<[IoSliceMut<'_>; COMMAND_BATCH]> = buffers
+        .chunks_exact_mut(size)
+        .take(metas.len())
+        .map(IoSliceMut::new)
+        .collect();
+    let count = socket.receive(&mut slices, metas);
+    for (slice, meta) in slices.iter().zip(metas.iter()).take(count) {
+        if let Some(bytes) = slice.get(..meta.len) {
+            let from = Address::new(meta.addr);
+            let at = meta.dst_ip.map(|ip| ip.to_canonical());
+            each(from.spoken_to(spoken.note(at)), bytes, meta.stride);
+        }
+    }
+    count
+}
+
+#[inline]
+fn hand_out(
+    channel: Channel,
+    from: Address,
+    bytes: &[u8],
+    segment: usize,
+    receive: &mut impl FnMut(Incoming<'_, Address>),
+) {
+    if bytes.is_empty() {
+        return;
+    }
+    receive(Incoming::Datagrams {
+        channel,
+        from,
+        bytes,
+        segment: segment.max(1),
+    });
+}
+
+/// What a failure is to those above. Other troubles pass, and look like loss until they do.
+fn told(failure: Failure) -> Option<Incoming<'static, Address>> {
+    let Failure { to, quote, .. } = failure;
+    match failure.errno {
+        libc::ECONNREFUSED => Some(Incoming::Refused { to, quote }),
+        libc::EMSGSIZE => {
+            let most = (failure.mtu as usize).checked_sub(to.headers())?;
+            Some(Incoming::TooLarge { to, most, quote })
+        }
+        errno => {
+            log::debug!("udp: {to:?}: {}", io::Error::from_raw_os_error(errno));
+            None
+        }
+    }
+}
+
+impl DatagramPort for UdpDatagrams {
+    type Address = Address;
+
+    fn resolve(&self, target: Target) -> Result<Address, ConnectError> {
+        let found = (self.resolver)(target)?;
+        let mut reachable = found
+            .into_iter()
+            .map(Address::new)
+            .filter(|address| self.reaches(*address));
+        let first = reachable.next().ok_or(ConnectError::NoRoute)?;
+        // This host's are the loopback and then the interface's own. Who has only the latter
+        // expects others to have only that, too.
+        Ok(match self.bound {
+            Some(bound) if !bound.is_loopback() => reachable.last().unwrap_or(first),
+            _ => first,
+        })
+    }
+
+    fn same_host(one: Address, other: Address) -> bool {
+        one.with_port(0) == other.with_port(0)
+    }
+
+    fn data_name(&self) -> &[u8] {
+        &self.name
+    }
+
+    fn data_address(&mut self, command: Address, name: &[u8]) -> Option<Address> {
+        match *name {
+            [NAME_TAG, low, high] => match u16::from_le_bytes([low, high]) {
+                0 => None,
+                port => Some(command.with_port(port)),
+            },
+            _ => None,
+        }
+    }
+
+    fn is_safe(&self, address: Address) -> bool {
+        (self.is_here)(address.ip())
+    }
+
+    fn refuses_at_once(&self, address: Address) -> bool {
+        (self.is_here)(address.ip())
+    }
+
+    fn capacity(&self, channel: Channel) -> Capacity {
+        let (datagram_max, socket) = match channel {
+            Channel::Command => (COMMAND_MAX, &self.command),
+            Channel::Data => (DATA_MAX, &self.data),
+        };
+        Capacity {
+            datagram_max,
+            // What the kernel takes may become less later; trains are then taken apart here.
+            train_max: socket.train_max().max(TRAIN_WITHOUT_GSO),
+            train_bytes: TRAIN_BYTES,
+        }
+    }
+
+    fn receive_buffer(&self) -> usize {
+        self.data.receive_buffer()
+    }
+
+    #[inline]
+    fn now(&self) -> Instant {
+        MonotonicClock.now()
+    }
+
+    #[inline]
+    fn send(
+        &mut self,
+        channel: Channel,
+        to: Address,
+        train: Train<'_>,
+    ) -> Result<(), DatagramError> {
+        debug_assert!(train.segment > 0);
+        let most = match channel {
+            Channel::Command => COMMAND_MAX,
+            Channel::Data => DATA_MAX,
+        };
+        let largest = train.segment.min(train.bytes.len());
+        if largest > most {
+            return Err(DatagramError::TooLarge(most));
+        }
+        debug_assert!(train.bytes.len() <= TRAIN_BYTES.max(largest));
+        let source = self.spoken.address(to.here());
+        if train.express && self.express.send(to, source, train.bytes) {
+            return Ok(());
+        }
+        self.socket(channel).send(to, source, train)
+    }
+
+    #[inline]
+    fn poll(&mut self, budget: usize, mut receive: impl FnMut(Incoming<'_, Address>)) -> bool {
+        self.look.polls = self.look.polls.wrapping_add(1);
+        let everywhere = std::mem::take(&mut self.look.everywhere);
+        // A flood on one of them leaves something for the other.
+        let share = (budget / 4).max(1);
+        let mut any = self.poll_command(budget.saturating_sub(share).max(1), &mut receive) > 0;
+        if everywhere || self.look.idle < ACTIVE_LOOKS || self.look.polls % DATA_EVERY == 0 {
+            any |= self.poll_data(share.max(budget / 2), &mut receive).0 > 0;
+        }
+        if everywhere && !any {
+            // Something woke us, perhaps one of these.
+            self.command.take_failures();
+            self.data.take_failures();
+        }
+        if self.command.has_failures() || self.data.has_failures() {
+            self.tell(&mut receive);
+            any = true;
+        }
+        any
+    }
+
+    fn drain_data(
+        &mut self,
+        budget: usize,
+        mut receive: impl FnMut(Incoming<'_, Address>),
+    ) -> bool {
+        let (_, empty) = self.poll_data(budget.max(1), &mut receive);
+        empty
+    }
+
+    fn arm(&mut self) -> bool {
+        // Sockets are readable by themselves while anything is there.
+        self.look.everywhere = true;
+        !self.command.has_failures() && !self.data.has_failures()
+    }
+
+    fn disarm(&mut self) {}
+
+    fn descriptors(&self) -> WakeDescriptors {
+        WakeDescriptors {
+            control: None,
+            data: Some(self.nest.raw()),
+        }
+    }
+}
+
+impl fmt::Debug for UdpDatagrams {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UdpDatagrams")
+            .field("command", &self.command.port())
+            .field("data", &self.data.port())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod here_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,442 @@
+use super::*;
+use mx_proto::reliability::Quote;
+use mx_proto::{EndpointId, NicId, Route};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant as Wall};
+
+/// Reaching it means that something hangs.
+const LONG: Duration = Duration::from_secs(20);
+
+const HOSTS: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::LOCALHOST),
+    IpAddr::V6(Ipv6Addr::LOCALHOST),
+];
+
+fn is_here(address: IpAddr) -> bool {
+    Interfaces::now().has(address)
+}
+
+/// One that knows a single address, and what has come to it.
+struct Side {
+    udp: UdpDatagrams,
+    got: Vec<(Channel, Address, Vec<u8>)>,
+    /// Datagrams in each piece that was handed out.
+    pieces: Vec<usize>,
+    refused: Vec<(Address, Option<Quote>)>,
+    too_large: Vec<(Address, usize)>,
+}
+
+impl Side {
+    fn new(bind: Option<IpAddr>) -> Self {
+        let options = UdpOptions {
+            bind,
+            port: 0,
+            resolver: Box::new(|_| Err(ConnectError::NoRoute)),
+            is_here,
+            receive_buffer: 4 << 20,
+        };
+        Self {
+            udp: UdpDatagrams::open(options).unwrap(),
+            got: Vec::new(),
+            pieces: Vec::new(),
+            refused: Vec::new(),
+            too_large: Vec::new(),
+        }
+    }
+
+    fn at(&self, host: IpAddr, channel: Channel) -> Address {
+        let port = match channel {
+            Channel::Command => self.udp.command.port(),
+            Channel::Data => self.udp.data.port(),
+        };
+        Address::new(SocketAddr::new(host, port))
+    }
+
+    fn poll(&mut self) -> bool {
+        let (got, pieces) = (&mut self.got, &mut self.pieces);
+        let (refused, too_large) = (&mut self.refused, &mut self.too_large);
+        self.udp.poll(64, |incoming| match incoming {
+            Incoming::Datagrams {
+                channel,
+                from,
+                bytes,
+                segment,
+            } => {
+                let each = bytes.chunks(segment);
+                pieces.push(each.len());
+                got.extend(each.map(|bytes| (channel, from, bytes.to_vec())));
+            }
+            Incoming::Refused { to, quote } => refused.push((to, quote)),
+            Incoming::TooLarge { to, most, .. } => too_large.push((to, most)),
+            Incoming::Found { at, .. } | Incoming::NotFound { at } => {
+                panic!("nobody looked for {at:?}")
+            }
+        })
+    }
+
+    /// Polls until `ready`.
+    fn until(&mut self, mut ready: impl FnMut(&Self) -> bool) {
+        let begin = Wall::now();
+        while !ready(self) {
+            assert!(begin.elapsed() < LONG, "{} datagrams", self.got.len());
+            self.poll();
+        }
+    }
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 31 + at / 251) as u8).collect()
+}
+
+fn train(bytes: &[u8], segment: usize) -> Train<'_> {
+    Train {
+        bytes,
+        segment,
+        may_fragment: false,
+        express: false,
+    }
+}
+
+#[test]
+fn trains_of_all_shapes_arrive_there_and_back_on_both_channels_of_both_families() {
+    let shapes = [
+        (1, 1),
+        (100, 100),
+        (100, 1000),
+        (768, 64),
+        (1200, 1200),
+        (2048, 2048),
+        (12_000, 1200),
+        (12_001, 1200),
+        (11_999, 1200),
+        (76_800 / 2, 600),
+        (60_000, 1452),
+    ];
+    let large = [
+        (9000, 9000),
+        (61_440, 8192),
+        (61_441, 20_000),
+        (65_487, 65_487),
+    ];
+    for host in HOSTS {
+        let mut sides = [Side::new(None), Side::new(Some(host))];
+        for channel in [Channel::Command, Channel::Data] {
+            let large = large.iter().filter(|_| channel == Channel::Data);
+            for &(len, segment) in shapes.iter().chain(large) {
+                for from in [0, 1] {
+                    let to = sides[1 - from].at(host, channel);
+                    let bytes = pattern(len);
+                    let source = sides[from].at(host, channel);
+                    sides[from]
+                        .udp
+                        .send(channel, to, train(&bytes, segment))
+                        .unwrap();
+                    let side = &mut sides[1 - from];
+                    let count = len.div_ceil(segment);
+                    side.until(|side| side.got.len() >= count);
+                    let expected: Vec<_> = bytes
+                        .chunks(segment)
+                        .map(|bytes| (channel, source, bytes.to_vec()))
+                        .collect();
+                    assert!(
+                        std::mem::take(&mut side.got) == expected,
+                        "{len} by {segment}"
+                    );
+                }
+            }
+        }
+        assert!(
+            sides
+                .iter()
+                .all(|side| side.refused.is_empty() && side.too_large.is_empty())
+        );
+    }
+}
+
+#[test]
+fn a_train_on_the_data_channel_arrives_in_one_piece() {
+    let (mut a, mut b) = (Side::new(None), Side::new(None));
+    let bytes = pattern(44_800);
+    let to = b.at(HOSTS[0], Channel::Data);
+    assert_eq!(a.udp.data.train_max(), 64, "this kernel knows GSO");
+    a.udp.send(Channel::Data, to, train(&bytes, 1400)).unwrap();
+    b.until(|b| b.got.len() == 32);
+    assert_eq!(b.pieces, [32]);
+    // Back again, from where it came.
+    let back = b.got[0].1;
+    assert_eq!(back, a.at(HOSTS[0], Channel::Data));
+    b.udp
+        .send(Channel::Data, back, train(&bytes, 1400))
+        .unwrap();
+    a.until(|a| a.got.len() == 32);
+}
+
+#[test]
+fn a_socket_for_both_families_knows_an_ipv4_peer_under_its_ipv4_address() {
+    let (mut both, v4) = (Side::new(None), UdpSocket::bind((HOSTS[0], 0)).unwrap());
+    let port = both.udp.local_port();
+    v4.send_to(b"hello", (HOSTS[0], port)).unwrap();
+    both.until(|both| !both.got.is_empty());
+    let from = Address::new(v4.local_addr().unwrap());
+    assert_eq!(both.got[0], (Channel::Command, from, b"hello".to_vec()));
+}
+
+/// What the beginning of a datagram of the layer above is, in the session `from`.
+fn datagram_of(from: u64) -> Vec<u8> {
+    let mut bytes = pattern(1000);
+    bytes[..4].copy_from_slice(b"mR\x02\x03");
+    bytes[16..24].copy_from_slice(&from.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn nobody_there_is_told_for_whom_it_is_true_and_harms_nobody_else() {
+    for host in HOSTS {
+        let (mut a, mut b) = (Side::new(None), Side::new(None));
+        let (gone, gone_data) = {
+            let gone = Side::new(None);
+            (
+                gone.at(host, Channel::Command),
+                gone.at(host, Channel::Data),
+            )
+        };
+        let long = datagram_of(0x1122_3344_5566_7788);
+        let quote = Quote::read(&long);
+        assert!(quote.is_some());
+        for (channel, to, bytes, quote) in [
+            (Channel::Command, gone, &b"anybody?"[..], None),
+            (Channel::Data, gone_data, b"anybody?", None),
+            (Channel::Command, gone, &long, quote),
+            (Channel::Data, gone_data, &long, quote),
+        ] {
+            a.udp.send(channel, to, Train::single(bytes)).unwrap();
+            // The answer is there already, and is told at the next call, whatever that is about.
+            let there = b.at(host, channel);
+            a.udp.send(channel, there, Train::single(b"hello")).unwrap();
+            a.udp
+                .send(channel, there, train(&pattern(4000), 1000))
+                .unwrap();
+            b.until(|b| b.got.len() == 5);
+            b.got.clear();
+            a.until(|a| !a.refused.is_empty());
+            assert_eq!(std::mem::take(&mut a.refused), [(to, quote)]);
+        }
+    }
+}
+
+#[test]
+fn who_slept_hears_of_a_refusal_although_nothing_else_comes() {
+    let mut a = Side::new(None);
+    let gone = Side::new(None).at(HOSTS[0], Channel::Command);
+    assert!(a.udp.arm());
+    a.udp
+        .send(Channel::Command, gone, Train::single(b"?"))
+        .unwrap();
+    let nest = a.udp.nest.readable();
+    assert_eq!(nest, 1 << MEMBER_COMMAND);
+    a.until(|a| a.refused == [(gone, None)]);
+    assert_eq!(a.udp.nest.readable(), 0);
+    assert!(a.udp.arm() && !a.poll());
+}
+
+#[test]
+fn what_no_interface_takes_is_too_large_and_says_what_is_not() {
+    let (mut a, mut b) = (Side::new(None), Side::new(None));
+    let bytes = pattern(65_507);
+    for host in HOSTS {
+        let to = b.at(host, Channel::Data);
+        let most = sys::link_mtu(to).unwrap() - to.headers();
+        let sent = a.udp.send(Channel::Data, to, Train::single(&bytes));
+        match most < bytes.len() {
+            true => assert_eq!(sent, Err(DatagramError::TooLarge(most))),
+            false => assert_eq!(sent, Ok(())),
+        }
+        // It is told once, and the socket goes on.
+        assert_eq!(a.udp.nest.readable(), 0);
+        a.udp
+            .send(Channel::Data, to, train(&bytes[..3000], 1000))
+            .unwrap();
+        let count = 3 + usize::from(sent.is_ok());
+        b.until(|b| b.got.len() == count);
+        b.got.clear();
+        assert!(!a.poll());
+    }
+    let to = b.at(HOSTS[0], Channel::Command);
+    let sent = a.udp.send(Channel::Command, to, Train::single(&bytes));
+    assert_eq!(sent, Err(DatagramError::TooLarge(COMMAND_MAX)));
+}
+
+#[test]
+fn what_may_be_cut_and_what_may_not_take_turns() {
+    for host in HOSTS {
+        let (mut a, mut b) = (Side::new(None), Side::new(None));
+        let bytes = pattern(60_000);
+        let to = b.at(host, Channel::Data);
+        for may_fragment in [true, false, true, true, false] {
+            let train = Train {
+                may_fragment,
+                ..train(&bytes, 30_000)
+            };
+            a.udp.send(Channel::Data, to, train).unwrap();
+            assert_eq!(a.udp.data.train_max(), 64);
+            b.until(|b| b.got.len() == 2);
+            assert!(
+                b.got
+                    .drain(..)
+                    .flat_map(|got| got.2)
+                    .eq(bytes.iter().copied())
+            );
+        }
+    }
+}
+
+#[test]
+fn more_than_the_buffer_holds_is_lost_and_the_rest_is_whole() {
+    let (mut a, mut b) = (Side::new(None), Side::new(None));
+    let to = b.at(HOSTS[0], Channel::Data);
+    let bytes = pattern(64_000);
+    let buffer = b.udp.receive_buffer();
+    let trains = 4 * buffer / bytes.len();
+    for _ in 0..trains {
+        a.udp.send(Channel::Data, to, train(&bytes, 1000)).unwrap();
+    }
+    let mut kept = 0;
+    while b.poll() {
+        kept += b.got.drain(..).map(|got| got.2.len()).sum::<usize>();
+    }
+    assert!(
+        kept < trains * bytes.len(),
+        "{kept} of {}",
+        trains * bytes.len()
+    );
+    assert!(kept >= buffer / 2, "{kept} of a buffer of {buffer}");
+    // And then everything arrives again.
+    a.udp
+        .send(Channel::Data, to, Train::single(b"after"))
+        .unwrap();
+    b.until(|b| !b.got.is_empty());
+}
+
+#[test]
+fn a_flood_on_one_channel_does_not_keep_the_other_from_being_heard() {
+    let (mut a, mut b) = (Side::new(None), Side::new(None));
+    for (flood, other) in [
+        (Channel::Command, Channel::Data),
+        (Channel::Data, Channel::Command),
+    ] {
+        let to = b.at(HOSTS[0], flood);
+        for _ in 0..200 {
+            a.udp.send(flood, to, Train::single(&[1; 50])).unwrap();
+        }
+        let to = b.at(HOSTS[0], other);
+        a.udp.send(other, to, Train::single(b"here")).unwrap();
+        let mut polls = 0;
+        while !b.got.iter().any(|got| got.0 == other) {
+            assert!(polls <= DATA_EVERY, "{polls}");
+            assert!(b.poll());
+            polls += 1;
+        }
+        b.until(|b| b.got.len() == 201);
+        b.got.clear();
+    }
+}
+
+#[test]
+fn the_data_channel_is_seldom_looked_at_when_quiet_and_at_once_when_that_is_asked_for() {
+    let (mut a, mut b) = (Side::new(None), Side::new(None));
+    let to = b.at(HOSTS[0], Channel::Data);
+    b.poll();
+    while b.udp.look.idle < ACTIVE_LOOKS || b.udp.look.polls % DATA_EVERY != 0 {
+        b.poll();
+    }
+    for _ in 0..20 {
+        a.udp.send(Channel::Data, to, Train::single(b"x")).unwrap();
+    }
+    assert!(!b.poll(), "this one leaves it out");
+    let mut came = 0;
+    let mut drain = |budget| b.udp.drain_data(budget, |_| came += 1);
+    assert!(!drain(16), "there are four more");
+    assert!(drain(16) && drain(16));
+    assert_eq!(came, 20);
+}
+
+#[test]
+fn a_number_has_one_owner_and_the_data_channel_a_name_of_its_own() {
+    let a = Side::new(None);
+    let options = |port| UdpOptions {
+        bind: None,
+        port,
+        resolver: Box::new(|_| Err(ConnectError::NoRoute)),
+        is_here,
+        receive_buffer: 1 << 16,
+    };
+    let taken = UdpDatagrams::open(options(a.udp.local_port())).unwrap_err();
+    assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+    let mut b = UdpDatagrams::open(options(0)).unwrap();
+    assert!(b.receive_buffer() >= 1 << 16);
+    let command = a.at(HOSTS[0], Channel::Command);
+    let data = b.data_address(command, a.udp.data_name());
+    assert_eq!(data, Some(a.at(HOSTS[0], Channel::Data)));
+    for name in [&b""[..], b"U", b"U1", b"U\0\0", b"X12", b"U123"] {
+        assert_eq!(b.data_address(command, name), None, "{name:?}");
+    }
+}
+
+#[test]
+fn targets_become_addresses_this_service_reaches() {
+    let of = |bind: Option<&str>, found: &[&str]| {
+        let found: Vec<SocketAddr> = found.iter().map(|text| text.parse().unwrap()).collect();
+        let resolver = move |_| match found.is_empty() {
+            true => Err(ConnectError::UnknownNic),
+            false => Ok(found.iter().copied().collect()),
+        };
+        let options = UdpOptions {
+            bind: bind.map(|bind| bind.parse().unwrap()),
+            port: 0,
+            resolver: Box::new(resolver),
+            is_here,
+            receive_buffer: 1 << 16,
+        };
+        let mut udp = UdpDatagrams::open(UdpOptions {
+            bind: None,
+            ..options
+        })
+        .unwrap();
+        // Not every machine has the address to be bound to.
+        udp.bound = bind.map(|bind| bind.parse().unwrap());
+        udp.resolve(Target {
+            nic: NicId(1),
+            endpoint: EndpointId(2),
+            route: Route::AUTO,
+        })
+    };
+    let at = |text: &str| Ok(Address::new(text.parse().unwrap()));
+    assert_eq!(of(None, &["127.0.0.1:5", "10.0.0.1:5"]), at("127.0.0.1:5"));
+    assert_eq!(
+        of(Some("127.0.0.1"), &["127.0.0.1:5", "10.0.0.1:5"]),
+        at("127.0.0.1:5")
+    );
+    assert_eq!(
+        of(Some("10.0.0.2"), &["127.0.0.1:5", "10.0.0.1:5"]),
+        at("10.0.0.1:5")
+    );
+    assert_eq!(of(None, &["[2001:db8::1]:5"]), at("[2001:db8::1]:5"));
+    assert_eq!(
+        of(Some("10.0.0.2"), &["[2001:db8::1]:5"]),
+        Err(ConnectError::NoRoute)
+    );
+    assert_eq!(of(None, &[]), Err(ConnectError::UnknownNic));
+}
+
+#[test]
+fn what_is_addressed_to_this_host_is_safe() {
+    let a = Side::new(None);
+    assert!(a.udp.is_safe(a.at(HOSTS[0], Channel::Data)));
+    for board in Interfaces::now().boards() {
+        assert!(a.udp.is_safe(Address::new(board.socket_address())));
+    }
+    // Reserved for documentation: nobody's own.
+    for address in ["192.0.2.1:1", "[2001:db8::1]:1"] {
+        assert!(!a.udp.is_safe(Address::new(address.parse().unwrap())));
+    }
+}

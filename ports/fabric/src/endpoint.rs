@@ -1,0 +1,510 @@
+//! Endpoints: the one that all links share, and the lanes of single peers.
+//!
+//! ```text
+//!   receive  ---------.                          fi_cq: Done | Failed, with the context
+//!   send ------------- > outstanding  ---------> one for each, unless the endpoint
+//!   tagged_*, read ---'                          is closed first
+//!   inject                                       none
+//! ```
+//!
+//! A post gives 0, `FI_EAGAIN` (read the queue, try again), or an error that means what was posted
+//! will never be. Closing an endpoint gives back all memory outstanding on it. A lane's events go
+//! with it; what the shared endpoint left in the domain's queue may still come out.
+//!
+//! Owns: one `fid_ep` each, and its address.
+//! Knows nothing of: who the peers are.
+
+use super::queue::Queue;
+use super::{CqEvent, Desc, Domain, FabricError, Handle, Parts, check, opened};
+use libc::{c_void, iovec};
+use libfabric_sys::abi::{
+    FI_ADDR_UNSPEC, FI_COMPLETION, FI_E2BIG, FI_EBUSY, FI_EINVAL, FI_EMSGSIZE, FI_ENOCQ, FI_ENOSYS,
+    FI_EOTHER, FI_ETOOSMALL, FI_MORE, FI_MULTI_RECV, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV,
+    FI_RECV, FI_RMA, FI_TAGGED, FI_TRANSMIT, fi_msg, fid, fid_ep,
+};
+use libfabric_sys::calls::{
+    fi_cancel, fi_enable, fi_endpoint, fi_ep_bind, fi_getname, fi_inject, fi_read, fi_recv,
+    fi_recvmsg, fi_send, fi_sendmsg, fi_setopt, fi_trecv, fi_tsend, fi_tsendv,
+};
+use libfabric_sys::{Info, InfoList};
+use std::fmt;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+
+/// What an endpoint is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// All links share it.
+    Main,
+    /// For the large messages of one peer: opened and closed often, few operations at a time.
+    Lane,
+    /// As good as the shared one, with a queue of its own.
+    Own {
+        /// Where it is to be, for providers with IP addresses; 0 or `None`: anywhere.
+        port: Option<u16>,
+        /// Operations that can be outstanding, in both directions together.
+        entries: usize,
+    },
+}
+
+/// An enabled endpoint. Dropping it closes it, unless registrations are bound to it: then the last
+/// of them does.
+pub struct Ep {
+    pub(super) parts: Rc<EpParts>,
+}
+
+/// What an endpoint consists of.
+pub(super) struct EpParts {
+    /// `None` once it was closed, which is when all of this goes.
+    handle: Option<Handle<fid_ep>>,
+    /// The same.
+    raw: *mut fid_ep,
+    /// A lane's own, closed after it; `None` for the shared endpoint, whose the domain has.
+    queue: Option<Queue>,
+    address: Vec<u8>,
+    /// What it was opened for: the provider need not have the tables of anything else.
+    caps: u64,
+    iov_limit: usize,
+    /// Bytes that can be injected, the prefix counted.
+    inject_limit: usize,
+    domain: Rc<Parts>,
+}
+
+// SAFETY: as for `Domain`.
+unsafe impl Send for Ep {}
+
+impl Domain {
+    /// Opens an endpoint that knows this domain's addresses, ready for use. Only the shared one
+    /// has no queue of its own.
+    pub fn endpoint(&self, role: Role) -> Result<Ep, FabricError> {
+        let parts = &self.parts;
+        let original = parts.info.first();
+        let original = original.ok_or_else(|| self.error("fi_endpoint", FI_EINVAL))?;
+        let copy: InfoList;
+        let info = match role {
+            Role::Main => original,
+            Role::Lane | Role::Own { .. } => {
+                let copied = parts.info.keep(original);
+                copy = copied.map_err(|code| self.error("fi_dupinfo", code))?;
+                let info = copy.first();
+                let info = info.ok_or_else(|| self.error("fi_dupinfo", FI_EOTHER))?;
+                match role {
+                    Role::Own { port, .. } => set_port(info, port.unwrap_or(0)),
+                    Role::Main | Role::Lane => make_small(info),
+                }
+                info
+            }
+        };
+        let queue = match role {
+            Role::Main => None,
+            Role::Lane => Some(LANE_ENTRIES),
+            Role::Own { entries, .. } => Some(entries),
+        };
+        let queue = queue.map(|entries| {
+            let queue = Queue::open(&parts.fabric, &parts.domain, entries, &self.terms);
+            queue.map_err(|code| self.error("fi_cq_open", code))
+        });
+        let queue = queue.transpose()?;
+        let cq = queue.as_ref().or(parts.queue.as_ref());
+        let cq = cq.ok_or_else(|| self.error("fi_ep_bind", FI_ENOCQ))?.fid();
+        // Opened after its queue, so that it is closed first when something fails below.
+        let handle = opened("endpoint", |out| {
+            // SAFETY: an open domain, an info of the same library, an output.
+            unsafe {
+                fi_endpoint(
+                    parts.domain.as_ptr(),
+                    info.as_ptr(),
+                    out,
+                    std::ptr::null_mut(),
+                )
+            }
+        });
+        let handle = handle.map_err(|code| self.error("fi_endpoint", code))?;
+        let ep = handle.as_ptr();
+        let step = |what, result| check(result as isize).map_err(|code| self.error(what, code));
+        // SAFETY: an open endpoint, and a queue of its domain.
+        let result = unsafe { fi_ep_bind(ep, cq, FI_TRANSMIT | FI_RECV) };
+        step("fi_ep_bind", result)?;
+        // SAFETY: an open endpoint, and an address vector of its domain.
+        let result = unsafe { fi_ep_bind(ep, parts.av.fid(), 0) };
+        step("fi_ep_bind", result)?;
+        if role == Role::Main && self.terms.multi_recv {
+            self.set_least_room(&handle)?;
+        }
+        // SAFETY: an open endpoint with all it needs.
+        step("fi_enable", unsafe { fi_enable(ep) })?;
+        if let Some(queue) = &queue {
+            queue.bound(&parts.fabric);
+        }
+        let address = name(&handle).map_err(|code| self.error("fi_getname", code))?;
+        Ok(Ep {
+            parts: Rc::new(EpParts {
+                raw: ep,
+                queue,
+                handle: Some(handle),
+                address,
+                caps: info.caps(),
+                iov_limit: self.terms.iov_limit,
+                inject_limit: self.terms.prefix + self.terms.inject_max,
+                domain: Rc::clone(parts),
+            }),
+        })
+    }
+
+    /// A multi-receive buffer is given back when less than a whole slot is left of it: a frame
+    /// never meets one that is too short.
+    fn set_least_room(&self, handle: &Handle<fid_ep>) -> Result<(), FabricError> {
+        let least: usize = self.terms.prefix + self.terms.frame_max;
+        // SAFETY: an open endpoint, and a value of the type that this option has.
+        let result = unsafe {
+            fi_setopt(
+                handle.as_ptr(),
+                FI_OPT_ENDPOINT,
+                FI_OPT_MIN_MULTI_RECV,
+                (&raw const least).cast(),
+                size_of_val(&least),
+            )
+        };
+        check(result as isize).map_err(|code| self.error("fi_setopt", code))
+    }
+}
+
+impl Ep {
+    /// Where it is, in the address format of the terms.
+    pub fn address(&self) -> &[u8] {
+        &self.parts.address
+    }
+
+    /// Appends up to `max` events to `out`, and says how many. An error means that the queue is
+    /// broken, and with it this endpoint. A lane makes progress only when this is called.
+    ///
+    /// For the shared endpoint this is [`Domain::read`], and so with the next two.
+    pub fn events(&self, out: &mut Vec<CqEvent>, max: usize) -> Result<usize, FabricError> {
+        match self.queue() {
+            Some(queue) => queue.read(&self.parts.domain.library, out, max),
+            None => Ok(0),
+        }
+    }
+
+    /// The descriptor that becomes readable when there may be events; `None` when there is none, or
+    /// when it has stopped working. Closed with the endpoint.
+    pub fn wait_fd(&self) -> Option<RawFd> {
+        self.queue()?.wait_fd()
+    }
+
+    /// Whether one may sleep on [`Ep::wait_fd`] now. If not, there is something to read, or no
+    /// descriptor.
+    pub fn may_sleep(&self) -> bool {
+        let domain = &self.parts.domain;
+        let queue = self.queue();
+        queue.is_some_and(|queue| queue.may_sleep(&domain.fabric, &domain.library))
+    }
+
+    /// Its own, or the one it was bound to for want of one.
+    fn queue(&self) -> Option<&Queue> {
+        let parts = &self.parts;
+        parts.queue.as_ref().or(parts.domain.queue.as_ref())
+    }
+
+    /// Closes it now and gives back all memory outstanding on it; the error, positive, when the
+    /// provider will not, or `FI_EBUSY` when registrations are bound to it.
+    pub fn close(self) -> Result<(), i32> {
+        let mut parts = Rc::try_unwrap(self.parts).map_err(|_| FI_EBUSY)?;
+        parts.close()
+    }
+
+    /// Posts a receive buffer, for one message or for as many as fit. The prefix is counted in
+    /// `len`.
+    ///
+    /// # Safety
+    ///
+    /// The memory is ours alone until the completion that gives it back was read, or the endpoint
+    /// closed. So is what `context` points to, where the provider wants context bytes.
+    pub unsafe fn receive(
+        &self,
+        start: *mut u8,
+        len: usize,
+        desc: Desc,
+        multi: bool,
+        context: *mut c_void,
+    ) -> Result<(), i32> {
+        let ep = self.parts.raw;
+        if !multi {
+            // SAFETY: an open endpoint; the rest is the caller's word.
+            let result = unsafe { fi_recv(ep, start.cast(), len, desc, FI_ADDR_UNSPEC, context) };
+            return check(result);
+        }
+        let (segment, mut desc) = (segment(start, len), desc);
+        let msg = message(&segment, &mut desc, FI_ADDR_UNSPEC, context);
+        // SAFETY: an open endpoint, a message whose arrays live until the call returns.
+        check(unsafe { fi_recvmsg(ep, &raw const msg, FI_MULTI_RECV) })
+    }
+
+    /// Sends a copy of `bytes`, prefix first, if the frame is no longer than the
+    /// terms' `inject_max`. There is no completion.
+    pub fn inject(&self, bytes: &[u8], to: u64) -> Result<(), i32> {
+        // Some providers only assert it.
+        if bytes.len() > self.parts.inject_limit {
+            return Err(FI_EMSGSIZE);
+        }
+        let ep = self.parts.raw;
+        // SAFETY: an open endpoint, and bytes that are read before the call returns.
+        check(unsafe { fi_inject(ep, bytes.as_ptr().cast(), bytes.len(), to) })
+    }
+
+    /// Sends a buffer, prefix first.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Ep::receive`]; the memory may be read, not written, meanwhile.
+    pub unsafe fn send(
+        &self,
+        start: *const u8,
+        len: usize,
+        desc: Desc,
+        to: u64,
+        context: *mut c_void,
+    ) -> Result<(), i32> {
+        let ep = self.parts.raw;
+        // SAFETY: an open endpoint; the rest is the caller's word.
+        check(unsafe { fi_send(ep, start.cast(), len, desc, to, context) })
+    }
+
+    /// As [`Ep::send`], and more follows at once: the provider may wait for that before it tells
+    /// the card. The last send before a pause must be an [`Ep::send`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`Ep::send`].
+    pub unsafe fn send_more(
+        &self,
+        start: *const u8,
+        len: usize,
+        desc: Desc,
+        to: u64,
+        context: *mut c_void,
+    ) -> Result<(), i32> {
+        let (segment, mut desc) = (segment(start, len), desc);
+        let msg = message(&segment, &mut desc, to, context);
+        // SAFETY: an open endpoint, a message whose arrays live until the call returns; the rest is
+        // the caller's word.
+        check(unsafe { fi_sendmsg(self.parts.raw, &raw const msg, FI_COMPLETION | FI_MORE) })
+    }
+
+    /// Posts a buffer for the message with this tag, from anybody or, where the provider can
+    /// direct receives, from `from`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Ep::receive`].
+    pub unsafe fn tagged_receive(
+        &self,
+        start: *mut u8,
+        len: usize,
+        desc: Desc,
+        from: u64,
+        tag: u64,
+        context: *mut c_void,
+    ) -> Result<(), i32> {
+        self.needs(FI_TAGGED)?;
+        let ep = self.parts.raw;
+        // SAFETY: an open endpoint with tagged messages; the rest is the caller's word.
+        check(unsafe { fi_trecv(ep, start.cast(), len, desc, from, tag, 0, context) })
+    }
+
+    /// Sends segments as one message with a tag. `desc` is null, or has one entry a segment;
+    /// segments and descriptors are read before the call returns.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Ep::send`]; and `desc` is as long as said.
+    pub unsafe fn tagged_send(
+        &self,
+        iov: &[iovec],
+        desc: *mut Desc,
+        to: u64,
+        tag: u64,
+        context: *mut c_void,
+    ) -> Result<(), i32> {
+        self.needs(FI_TAGGED)?;
+        if iov.len() > self.parts.iov_limit {
+            return Err(FI_E2BIG);
+        }
+        let ep = self.parts.raw;
+        let result = if let [segment] = iov {
+            let desc = if desc.is_null() {
+                std::ptr::null_mut()
+            } else {
+                // SAFETY: one segment, so at least one descriptor.
+                unsafe { *desc }
+            };
+            let (start, len) = (segment.iov_base, segment.iov_len);
+            // SAFETY: an open endpoint with tagged messages; the rest is the caller's word.
+            unsafe { fi_tsend(ep, start, len, desc, to, tag, context) }
+        } else {
+            // SAFETY: as above.
+            unsafe { fi_tsendv(ep, iov.as_ptr(), desc, iov.len(), to, tag, context) }
+        };
+        check(result)
+    }
+
+    /// Reads from the peer's registered memory.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Ep::receive`].
+    #[expect(clippy::too_many_arguments, reason = "as many as fi_read has")]
+    pub unsafe fn read(
+        &self,
+        start: *mut u8,
+        len: usize,
+        desc: Desc,
+        from: u64,
+        remote: u64,
+        key: u64,
+        context: *mut c_void,
+    ) -> Result<(), i32> {
+        self.needs(FI_RMA)?;
+        let ep = self.parts.raw;
+        // SAFETY: an open endpoint with remote memory; the rest is the caller's word.
+        check(unsafe { fi_read(ep, start.cast(), len, desc, from, remote, key, context) })
+    }
+
+    /// Asks for an operation to be given up. It ends as it would otherwise, perhaps with
+    /// `FI_ECANCELED`; sends mostly do not.
+    pub fn cancel(&self, context: *mut c_void) {
+        // SAFETY: an open endpoint; the context is only compared.
+        let result = unsafe { fi_cancel(self.parts.raw, context) };
+        if let Err(code) = check(result) {
+            log::debug!("fabric: fi_cancel of {context:?}: error {code}");
+        }
+    }
+
+    /// A provider may have allocated no more of an endpoint than it was asked for.
+    fn needs(&self, capability: u64) -> Result<(), i32> {
+        if self.parts.caps & capability == 0 {
+            return Err(FI_ENOSYS);
+        }
+        Ok(())
+    }
+}
+
+impl EpParts {
+    /// The endpoint as every object.
+    pub(super) fn fid(&self) -> *mut fid {
+        self.raw.cast()
+    }
+
+    fn close(&mut self) -> Result<(), i32> {
+        let Some(handle) = self.handle.take() else {
+            return Ok(());
+        };
+        // Registrations that would not be closed may be bound to it.
+        self.domain.retry_stuck();
+        let result = self.domain.close(handle);
+        if let Some(queue) = self.queue.take() {
+            // Where the endpoint is stuck, so is this, and it is tried again after it.
+            let closed = self.domain.close(queue.into_handle());
+            return result.and(closed);
+        }
+        result
+    }
+}
+
+impl Drop for EpParts {
+    fn drop(&mut self) {
+        if let Err(code) = self.close() {
+            log::warn!("fabric: the endpoint cannot be closed (error {code})");
+        }
+    }
+}
+
+impl fmt::Debug for Ep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ep({:?})", self.parts.raw)
+    }
+}
+
+/// Asks for short queues in an info of our own.
+fn make_small(info: Info<'_>) {
+    let (tx, rx) = (info.tx_attr(), info.rx_attr());
+    if !tx.is_null() {
+        // SAFETY: the attributes of an info that nobody else has.
+        let size = unsafe { &mut (*tx).size };
+        *size = LANE_DEPTH.min(*size);
+    }
+    if !rx.is_null() {
+        // SAFETY: as above.
+        let size = unsafe { &mut (*rx).size };
+        *size = LANE_DEPTH.min(*size);
+    }
+}
+
+/// Chooses the port in the socket address of an info of our own; other addresses have none.
+fn set_port(info: Info<'_>, port: u16) {
+    let family = info.src_addr().first_chunk().copied();
+    let family = family.map(u16::from_ne_bytes).map(i32::from);
+    if !matches!(family, Some(libc::AF_INET | libc::AF_INET6)) || info.src_addr().len() < 4 {
+        return;
+    }
+    // SAFETY: an entry of a list of ours.
+    let start = unsafe { (*info.as_ptr()).src_addr }.cast::<u8>();
+    // SAFETY: an address of at least four bytes, whose third and fourth these are.
+    unsafe { start.add(2).cast::<[u8; 2]>().write(port.to_be_bytes()) };
+}
+
+/// Bytes as one segment; who takes it in knows whether it may be written to.
+pub(super) fn segment(start: *const u8, len: usize) -> iovec {
+    iovec {
+        iov_base: start.cast_mut().cast(),
+        iov_len: len,
+    }
+}
+
+/// A message of one segment. It points to both, and is good as long as they are.
+fn message(segment: &iovec, desc: &mut Desc, addr: u64, context: *mut c_void) -> fi_msg {
+    fi_msg {
+        msg_iov: segment,
+        desc,
+        iov_count: 1,
+        addr,
+        context,
+        data: 0,
+    }
+}
+
+/// The address of an endpoint.
+fn name(handle: &Handle<fid_ep>) -> Result<Vec<u8>, i32> {
+    let mut address = vec![0; ADDRESS_USUAL];
+    for _ in 0..2 {
+        let mut len = address.len();
+        // SAFETY: an open endpoint, and room for `len` bytes.
+        let result =
+            unsafe { fi_getname(handle.as_ptr(), address.as_mut_ptr().cast(), &raw mut len) };
+        match check(result as isize) {
+            Ok(()) if len > 0 && len <= address.len() => {
+                address.truncate(len);
+                return Ok(address);
+            }
+            Err(FI_ETOOSMALL) if len > address.len() && len <= ADDRESS_MOST => {
+                address.resize(len, 0);
+            }
+            Ok(()) => return Err(FI_EOTHER),
+            Err(code) => return Err(code),
+        }
+    }
+    Err(FI_ETOOSMALL)
+}
+
+/// Operations outstanding on a lane: a window of pieces, and no more; `ofi_rxm` and `tcp` allocate
+/// for as many as are asked for.
+const LANE_DEPTH: usize = 64;
+
+/// Entries of a lane's queue: what it can have outstanding, in both directions, and as much again.
+const LANE_ENTRIES: usize = 4 * LANE_DEPTH;
+
+/// Enough for every fabric's addresses but the file names of `shm`.
+const ADDRESS_USUAL: usize = 256;
+
+/// No fabric's addresses are longer by far.
+const ADDRESS_MOST: usize = 4096;

@@ -1,0 +1,241 @@
+//! Why the port cannot be opened.
+//!
+//! ```text
+//!   load --------> NoLibrary
+//!   choose ------> NoProvider, Refused, Unfit
+//!   open --------> Open { what, code, hint }, System
+//! ```
+//!
+//! Every message names what was asked for, what was found, and what to do.
+//!
+//! Owns: the words.
+//! Knows nothing of: who reads them.
+
+use super::{Finding, Verdict};
+use crate::{FabricError, REGISTER};
+use libfabric_sys::LoadError;
+use std::fmt;
+use std::io;
+
+/// Why the port cannot be opened. Other ports are not affected.
+#[derive(Debug)]
+pub enum RdmError {
+    /// There is no libfabric, or none of use.
+    NoLibrary(LoadError),
+    /// There is no provider as it was asked for.
+    NoProvider {
+        /// What was asked for.
+        asked: String,
+        /// What there is.
+        found: Vec<Finding>,
+    },
+    /// The provider asked for is one that is never used.
+    Refused {
+        /// Its name.
+        provider: String,
+        /// The reason.
+        why: String,
+    },
+    /// The provider asked for offers nothing that can be used.
+    Unfit {
+        /// Its name.
+        provider: String,
+        /// The reason.
+        why: String,
+    },
+    /// The provider will not be opened.
+    Open {
+        /// The call that failed.
+        what: &'static str,
+        /// libfabric's number for the reason.
+        code: i32,
+        /// libfabric's words for it.
+        text: String,
+        /// What to do about it, if we know.
+        hint: Option<String>,
+    },
+    /// Descriptors, memory or random numbers cannot be had.
+    System(io::Error),
+}
+
+impl RdmError {
+    /// The system refuses something.
+    pub fn system(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+impl From<LoadError> for RdmError {
+    fn from(error: LoadError) -> Self {
+        Self::NoLibrary(error)
+    }
+}
+
+impl From<FabricError> for RdmError {
+    fn from(error: FabricError) -> Self {
+        let hint = hint(&error);
+        let FabricError { what, code, text } = error;
+        Self::Open {
+            what,
+            code,
+            text,
+            hint,
+        }
+    }
+}
+
+impl fmt::Display for RdmError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoLibrary(error) => error.fmt(f),
+            Self::NoProvider { asked, found } => no_provider(f, asked, found),
+            Self::Refused { provider, why } => {
+                write!(
+                    f,
+                    "provider {provider} is not used: {why}; unset MX_PROVIDER"
+                )
+            }
+            Self::Unfit { provider, why } => write!(
+                f,
+                "provider {provider} cannot be used: {why}; set MX_PROVIDER to another or unset it"
+            ),
+            Self::Open {
+                what, code, text, ..
+            } => {
+                write!(f, "cannot open the fabric: {what}: {text} ({code})")?;
+                match self.hint() {
+                    Some(hint) => write!(f, "; {hint}"),
+                    None => Ok(()),
+                }
+            }
+            Self::System(error) => write!(f, "cannot open the fabric: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for RdmError {}
+
+impl RdmError {
+    fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Open { hint, .. } => hint.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+fn no_provider(f: &mut fmt::Formatter<'_>, asked: &str, found: &[Finding]) -> fmt::Result {
+    write!(f, "no libfabric provider as asked for ({asked}); found ")?;
+    if found.is_empty() {
+        return f.write_str("none at all; install the provider of the card, or another libfabric");
+    }
+    for (index, finding) in found.iter().enumerate() {
+        let between = if index == 0 { "" } else { "; " };
+        write!(f, "{between}{finding}")?;
+    }
+    let usable: Vec<&str> = found
+        .iter()
+        .filter(|finding| !matches!(finding.verdict, Verdict::Refused(_)))
+        .map(|finding| finding.provider.as_str())
+        .collect();
+    if usable.is_empty() {
+        f.write_str("; install the provider of the card, or another libfabric")
+    } else {
+        write!(f, "; MX_PROVIDER can be {}", usable.join(" or "))
+    }
+}
+
+/// What to do about a failed call, if it is known.
+fn hint(error: &FabricError) -> Option<String> {
+    let memory = matches!(error.code, libc::ENOMEM | libc::EPERM | libc::EAGAIN);
+    (error.what == REGISTER && memory).then(|| {
+        format!(
+            "memory may be locked up to {} (RLIMIT_MEMLOCK): raise it with ulimit -l or in \
+             limits.conf",
+            memlock()
+        )
+    })
+}
+
+/// The limit of locked memory, to be read by people.
+fn memlock() -> String {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: an output of the right type.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
+    match limit.rlim_cur {
+        _ if result != 0 => "an unknown amount".to_owned(),
+        libc::RLIM_INFINITY => "any amount".to_owned(),
+        bytes => format!("{} KiB", bytes / 1024),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(provider: &str, verdict: Verdict, plan: &str) -> Finding {
+        Finding {
+            provider: provider.into(),
+            version: (117, 0),
+            verdict,
+            plan: plan.into(),
+            offer: Default::default(),
+            paths: None,
+        }
+    }
+
+    #[test]
+    fn a_missing_provider_names_what_was_asked_found_and_can_be_done() {
+        let error = RdmError::NoProvider {
+            asked: "cxi".into(),
+            found: vec![
+                finding("shm", Verdict::Refused("it hangs".into()), ""),
+                finding("tcp;ofi_rxm", Verdict::Chosen, "inject up to 64"),
+            ],
+        };
+        assert_eq!(
+            error.to_string(),
+            "no libfabric provider as asked for (cxi); found shm: refused, it hangs; tcp;ofi_rxm: \
+             chosen, inject up to 64; MX_PROVIDER can be tcp;ofi_rxm"
+        );
+    }
+
+    #[test]
+    fn without_any_provider_there_is_something_to_install() {
+        let error = RdmError::NoProvider {
+            asked: "fabric hardware".into(),
+            found: Vec::new(),
+        };
+        assert_eq!(
+            error.to_string(),
+            "no libfabric provider as asked for (fabric hardware); found none at all; install the \
+             provider of the card, or another libfabric"
+        );
+    }
+
+    #[test]
+    fn a_registration_without_memory_names_the_limit() {
+        let failed = |what, code| {
+            RdmError::from(FabricError {
+                what,
+                code,
+                text: "Cannot allocate memory".into(),
+            })
+            .to_string()
+        };
+        let text = failed(REGISTER, libc::ENOMEM);
+        assert!(text.starts_with(
+            "cannot open the fabric: fi_mr_reg: Cannot allocate memory (12); memory may be locked"
+        ));
+        assert!(text.contains(&memlock()) && text.contains("RLIMIT_MEMLOCK"));
+        assert!(failed(REGISTER, libc::EPERM).contains("RLIMIT_MEMLOCK"));
+        assert_eq!(
+            failed("fi_domain", libc::ENOMEM),
+            "cannot open the fabric: fi_domain: Cannot allocate memory (12)"
+        );
+        assert!(!failed(REGISTER, libc::EINVAL).contains("RLIMIT_MEMLOCK"));
+    }
+}

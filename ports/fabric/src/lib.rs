@@ -1,0 +1,368 @@
+//! Open libfabric objects, closed by themselves and in the right order.
+//!
+//! ```text
+//!   Mr --> [Ep] -----------> Domain's parts           closed from left to right,
+//!          main --------.    av, queue,               whatever is dropped first
+//!          lane, queue --`-> domain, fabric
+//!
+//!   endpoint.rs   Ep: post, inject, cancel            fid_ep
+//!   region.rs     Mr: keys, descriptors               fid_mr
+//!   queue.rs      completions and errors              fid_cq
+//!   addresses.rs  peers                               fid_av
+//!   terms.rs      what they are opened and used on
+//!   places.rs     where on the network that is
+//! ```
+//!
+//! Used by `rdm`, whose links share one endpoint and have lanes, and by `dgram`, which has two
+//! endpoints with a queue each.
+//!
+//! Owns: fabric, domain, completion queue and address vector; opening everything else from them.
+//! Knows nothing of: frames, links, what a context means, how a provider is chosen.
+//!
+//! Domains are opened for `FI_THREAD_DOMAIN`: one thread at a time in all the objects of a domain.
+//! They may go from thread to thread, but only together; the port keeps them under its one lock.
+//! Whatever a provider says (counts, lengths, error codes of either sign) is checked here, and a
+//! close that fails is logged.
+
+mod addresses;
+pub mod card;
+mod endpoint;
+mod error;
+mod finding;
+mod places;
+mod queue;
+mod region;
+mod terms;
+
+pub use addresses::is_address;
+pub use endpoint::{Ep, Role};
+pub use error::RdmError;
+pub use finding::{Finding, Offered, Paths, Verdict};
+pub use places::{Place, is_of_this_host, place, source};
+pub use queue::CqEvent;
+pub use region::{Mr, REGISTER};
+pub use terms::Wait;
+pub use terms::{Entries, Terms, modern_mr_mode};
+
+use queue::Queue;
+
+use libc::{c_int, c_void};
+use libfabric_sys::abi::{
+    FI_AV_MAP, FI_AV_TABLE, FI_AV_UNSPEC, FI_EINVAL, FI_EOTHER, fi_av_attr, fid, fid_av,
+    fid_domain, fid_fabric,
+};
+use libfabric_sys::calls::{fi_av_open, fi_close, fi_domain};
+use libfabric_sys::{InfoList, Library};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::os::fd::RawFd;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::sync::{Arc, Once};
+use std::time::{Duration, Instant};
+
+/// A domain with a completion queue and an address vector.
+pub struct Domain {
+    parts: Rc<Parts>,
+    terms: Terms,
+    /// The next key to ask for, where keys are ours to choose.
+    next_key: Cell<u64>,
+}
+
+/// What endpoints and registrations need to stay open for as long as they are. The order of the
+/// members is the order in which they are closed.
+struct Parts {
+    av: Handle<fid_av>,
+    /// Of the shared endpoint, where there is one.
+    queue: Option<Queue>,
+    domain: Handle<fid_domain>,
+    fabric: Handle<fid_fabric>,
+    /// What all of it was opened for: one entry.
+    info: InfoList,
+    library: Arc<Library>,
+    /// What would not be closed when it was to be: tried again before the rest is.
+    stuck: RefCell<Vec<Handle<fid>>>,
+}
+
+// SAFETY: libfabric's objects belong to no thread, and one thread at a time uses all objects of a
+// domain: see the module's documentation. So too the counts of `Rc`.
+unsafe impl Send for Domain {}
+
+impl Domain {
+    /// Opens the first offer of `offers` on these terms.
+    pub fn open(
+        library: Arc<Library>,
+        offers: &InfoList,
+        mut terms: Terms,
+    ) -> Result<Self, FabricError> {
+        let fail = |what, code| FabricError::new(&library, what, code);
+        let first = offers.first();
+        let first = first.ok_or_else(|| fail("fi_getinfo", FI_EINVAL))?;
+        let info = offers.keep(first);
+        let info = info.map_err(|code| fail("fi_dupinfo", code))?;
+        let raw = info.first().ok_or_else(|| fail("fi_dupinfo", FI_EOTHER))?;
+
+        let fabric = library.fabric(raw);
+        let fabric = fabric.map_err(|code| fail("fi_fabric", code))?;
+        let fabric = Handle::new(FABRIC, fabric);
+        let domain = opened(DOMAIN, |out| {
+            // SAFETY: an open fabric, an info of the same library, an output.
+            unsafe { fi_domain(fabric.as_ptr(), raw.as_ptr(), out, std::ptr::null_mut()) }
+        });
+        let domain = domain.map_err(|code| fail("fi_domain", code))?;
+        let queue = match terms.shared_queue {
+            true => {
+                let queue = Queue::open(&fabric, &domain, queue::entries(&terms), &terms);
+                let queue = queue.map_err(|code| fail("fi_cq_open", code))?;
+                if queue.wait_fd().is_none() {
+                    terms.wait = Wait::Poll;
+                }
+                Some(queue)
+            }
+            false => None,
+        };
+        let av = open_av(&domain, raw.av_type()).map_err(|code| fail("fi_av_open", code))?;
+        Ok(Self {
+            parts: Rc::new(Parts {
+                av,
+                queue,
+                domain,
+                fabric,
+                info,
+                library,
+                stuck: RefCell::new(Vec::new()),
+            }),
+            terms,
+            next_key: Cell::new(1),
+        })
+    }
+
+    /// What it was opened on; [`Terms::wait`] as it turned out for the shared queue.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// Appends up to `max` events of the shared endpoint to `out`, and says how many. An error means
+    /// that the queue is broken, and with it all that was opened from this domain.
+    pub fn read(&self, out: &mut Vec<CqEvent>, max: usize) -> Result<usize, FabricError> {
+        match &self.parts.queue {
+            Some(queue) => queue.read(&self.parts.library, out, max),
+            None => Ok(0),
+        }
+    }
+
+    /// The descriptor that becomes readable when there may be events; `None` when there is none, or
+    /// when it has stopped working.
+    pub fn wait_fd(&self) -> Option<RawFd> {
+        self.parts.queue.as_ref()?.wait_fd()
+    }
+
+    /// Whether one may sleep on [`Domain::wait_fd`] now. If not, there is something to read, or no
+    /// descriptor.
+    pub fn may_sleep(&self) -> bool {
+        let parts = &self.parts;
+        let queue = parts.queue.as_ref();
+        queue.is_some_and(|queue| queue.may_sleep(&parts.fabric, &parts.library))
+    }
+
+    /// The error of `what`, in libfabric's words.
+    pub fn error(&self, what: &'static str, code: i32) -> FabricError {
+        FabricError::new(&self.parts.library, what, code)
+    }
+}
+
+impl fmt::Debug for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Domain")
+            .field("provider", &self.terms.provider)
+            .field("wait_fd", &self.wait_fd())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An open object of libfabric's, of any kind.
+struct Handle<T> {
+    what: &'static str,
+    raw: NonNull<T>,
+}
+
+/// Objects that others live in. Those of ours have been closed before; what keeps them open then is
+/// the provider's own. They are closed once and not tried again: 1.17's `ofi_rxm` has given back part
+/// of its domain when it finds that it cannot close it.
+const DOMAIN: &str = "domain";
+const FABRIC: &str = "fabric";
+
+impl<T> Handle<T> {
+    fn new(what: &'static str, raw: NonNull<T>) -> Self {
+        Self { what, raw }
+    }
+
+    fn as_ptr(&self) -> *mut T {
+        self.raw.as_ptr()
+    }
+
+    /// Every object begins with its `fid`.
+    fn fid(&self) -> *mut fid {
+        self.raw.as_ptr().cast()
+    }
+
+    /// Closes it, or gives it back with the error.
+    fn close(self) -> Result<(), (Self, i32)> {
+        // Not dropped: closed once more only if this fails.
+        let this = ManuallyDrop::new(self);
+        // SAFETY: an open object, not used again when this succeeds.
+        let result = check(unsafe { fi_close(this.fid()) } as isize);
+        result.map_err(|code| (Self::new(this.what, this.raw), code))
+    }
+
+    /// The same object as one of no particular kind.
+    fn plain(self) -> Handle<fid> {
+        let this = ManuallyDrop::new(self);
+        Handle::new(this.what, this.raw.cast())
+    }
+}
+
+impl<T> Drop for Handle<T> {
+    fn drop(&mut self) {
+        // SAFETY: an open object, and the last use of it.
+        let result = check(unsafe { fi_close(self.fid()) } as isize);
+        let Err(code) = result else { return };
+        match self.what {
+            what @ (DOMAIN | FABRIC) if code == libc::EBUSY => note_kept(what),
+            what => log::warn!("fabric: the {what} cannot be closed (error {code})"),
+        }
+    }
+}
+
+/// A provider keeps a domain or a fabric. Nobody can do anything about it, so it is said once.
+fn note_kept(what: &str) {
+    static SAID: Once = Once::new();
+    SAID.call_once(|| {
+        log::info!(
+            "fabric: the {what} cannot be closed and stays until the process ends: the provider has \
+             something of its own open in it, such as the registrations of large messages that were \
+             cut short (ofi_rxm of 1.17 does that)"
+        );
+    });
+    log::debug!("fabric: the {what} cannot be closed: the provider keeps it");
+}
+
+impl Parts {
+    /// Closes an endpoint, its queue or a registration; one that will not is kept for later.
+    fn close<T>(&self, handle: Handle<T>) -> Result<(), i32> {
+        handle.close().map_err(|(handle, code)| {
+            self.stuck.borrow_mut().push(handle.plain());
+            code
+        })
+    }
+
+    /// Tries to close what would not be closed before, in that order.
+    fn retry_stuck(&self) {
+        for handle in self.stuck.take() {
+            // It is pushed again if it is still stuck.
+            let _ = self.close(handle);
+        }
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        // Endpoints that kept registrations busy are gone by now. What is still busy may be so until
+        // the provider has handled what has arrived.
+        let until = Instant::now() + LAST_PATIENCE;
+        let mut events = Vec::new();
+        self.retry_stuck();
+        while !self.stuck.get_mut().is_empty() && Instant::now() < until {
+            events.clear();
+            if let Some(queue) = &self.queue {
+                let _ = queue.read(&self.library, &mut events, LAST_EVENTS);
+            }
+            self.retry_stuck();
+        }
+        // The last time.
+        drop(self.stuck.take());
+    }
+}
+
+/// How long a provider may refuse to close what belongs to a domain before that is closed all the
+/// same. A breakdown waits for it, and callers wait for the breakdown.
+const LAST_PATIENCE: Duration = Duration::from_millis(100);
+
+/// Events taken from the queue at a time meanwhile.
+const LAST_EVENTS: usize = 64;
+
+/// What `open` puts into its argument.
+fn opened<T>(
+    what: &'static str,
+    open: impl FnOnce(*mut *mut T) -> c_int,
+) -> Result<Handle<T>, i32> {
+    let mut raw = std::ptr::null_mut();
+    check(open(&raw mut raw) as isize)?;
+    NonNull::new(raw)
+        .map(|raw| Handle::new(what, raw))
+        .ok_or(FI_EOTHER)
+}
+
+/// What a call returned: 0, or an error of either sign.
+fn check(result: isize) -> Result<(), i32> {
+    match result {
+        0 => Ok(()),
+        code => Err(positive(code)),
+    }
+}
+
+/// The errno in what a call returned.
+fn positive(code: isize) -> i32 {
+    i32::try_from(code.unsigned_abs()).unwrap_or(FI_EOTHER)
+}
+
+fn open_av(domain: &Handle<fid_domain>, offered: u32) -> Result<Handle<fid_av>, i32> {
+    let open = |kind| {
+        let mut attr = fi_av_attr {
+            r#type: kind,
+            ..fi_av_attr::EMPTY
+        };
+        opened("address vector", |out| {
+            // SAFETY: an open domain, attributes for the time of the call, an output.
+            unsafe { fi_av_open(domain.as_ptr(), &raw mut attr, out, std::ptr::null_mut()) }
+        })
+    };
+    // A table is what later versions are left with.
+    let kind = if offered == FI_AV_MAP {
+        FI_AV_MAP
+    } else {
+        FI_AV_TABLE
+    };
+    open(kind).or_else(|_| open(FI_AV_UNSPEC))
+}
+
+/// A `desc` argument: null where there is none to give.
+type Desc = *mut c_void;
+
+/// A call of libfabric's that failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FabricError {
+    /// Which call.
+    pub what: &'static str,
+    /// `FI_E*`, positive.
+    pub code: i32,
+    /// libfabric's words for it.
+    pub text: String,
+}
+
+impl FabricError {
+    /// With the library's words for `code`.
+    pub fn new(library: &Library, what: &'static str, code: i32) -> Self {
+        let text = library.strerror(code);
+        Self { what, code, text }
+    }
+}
+
+impl fmt::Display for FabricError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({})", self.what, self.text, self.code)
+    }
+}
+
+impl std::error::Error for FabricError {}

@@ -1,0 +1,60 @@
+//! Where on the network an endpoint would be.
+//!
+//! ```text
+//!   src_addr of an offer --source--> IpAddr --place--> Network < NetworkV6 < Loopback < LinkLocal
+//! ```
+//!
+//! Owns: reading socket addresses, and which of several most peers can reach.
+//! Knows nothing of: providers.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+
+/// Where an endpoint would be, the one most peers can reach first. IPv4 before IPv6 so that both
+/// sides choose the same where they have both.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Place {
+    /// Not an IP address, or a public or private one of IPv4.
+    Network,
+    /// One of IPv6.
+    NetworkV6,
+    /// This host only.
+    Loopback,
+    /// One link only, and useless without the name of an interface.
+    LinkLocal,
+}
+
+/// Whether something could listen at `address`.
+pub fn is_of_this_host(address: IpAddr) -> bool {
+    match UdpSocket::bind((address, 0)) {
+        Ok(_) => true,
+        Err(error) => error.kind() != io::ErrorKind::AddrNotAvailable,
+    }
+}
+
+/// Where that is.
+pub fn place(address: IpAddr) -> Place {
+    match address {
+        _ if address.is_loopback() => Place::Loopback,
+        IpAddr::V4(v4) if v4.is_link_local() => Place::LinkLocal,
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => Place::LinkLocal,
+        IpAddr::V4(_) => Place::Network,
+        IpAddr::V6(_) => Place::NetworkV6,
+    }
+}
+
+/// The IP address in a socket address; `None` for anything else.
+pub fn source(bytes: &[u8]) -> Option<IpAddr> {
+    let family = i32::from(u16::from_ne_bytes(*bytes.first_chunk()?));
+    match family {
+        libc::AF_INET if bytes.len() == size_of::<libc::sockaddr_in>() => {
+            let octets: [u8; 4] = *bytes.get(4..)?.first_chunk()?;
+            Some(Ipv4Addr::from(octets).into())
+        }
+        libc::AF_INET6 if bytes.len() == size_of::<libc::sockaddr_in6>() => {
+            let octets: [u8; 16] = *bytes.get(8..)?.first_chunk()?;
+            Some(Ipv6Addr::from(octets).into())
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,222 @@
+//! Registrations of memory.
+//!
+//! ```text
+//!   register(start, len) --> desc ----------------> our sends, receives and reads
+//!                            key, remote_base ----> the peer's reads
+//!
+//!   drop or close: the card no longer reaches the memory
+//! ```
+//!
+//! Owns: one `fid_mr` each; the keys, where they are ours to choose.
+//! Knows nothing of: what is worth registering, and for how long.
+
+use super::endpoint::EpParts;
+use super::{Desc, Domain, Ep, FabricError, Handle, Parts, check, opened};
+use libfabric_sys::abi::{FI_EINVAL, FI_ENOKEY, FI_KEY_NOTAVAIL, fid_mr};
+use libfabric_sys::calls::{fi_mr_bind, fi_mr_desc, fi_mr_enable, fi_mr_key, fi_mr_reg};
+use std::fmt;
+use std::rc::Rc;
+
+/// Registered memory. Dropping it ends the registration.
+pub struct Mr {
+    /// `None` once it was closed, which is when all of this goes.
+    handle: Option<Handle<fid_mr>>,
+    key: u64,
+    desc: Desc,
+    start: usize,
+    virt_addr: bool,
+    domain: Rc<Parts>,
+    /// What it is bound to, closed after it.
+    _endpoint: Option<Rc<EpParts>>,
+}
+
+// SAFETY: as for `Domain`.
+unsafe impl Send for Mr {}
+
+impl Domain {
+    /// Registers memory for `access` (`FI_SEND | FI_RECV | FI_READ | FI_REMOTE_READ ...`). With
+    /// the terms' `mr_endpoint`, it is for use with `ep`, which then must be given.
+    ///
+    /// # Safety
+    ///
+    /// The memory is valid until the registration has ended.
+    pub unsafe fn register(
+        &self,
+        start: *mut u8,
+        len: usize,
+        access: u64,
+        ep: Option<&Ep>,
+    ) -> Result<Mr, FabricError> {
+        let handle = if self.terms.mr_prov_key {
+            // SAFETY: the caller's word.
+            unsafe { self.register_with(start, len, access, 0) }
+        } else {
+            // SAFETY: the caller's word.
+            unsafe { self.register_with_own_key(start, len, access) }
+        };
+        let handle = handle.map_err(|code| self.error(REGISTER, code))?;
+        let endpoint = if self.terms.mr_endpoint {
+            let ep = ep.ok_or_else(|| self.error("fi_mr_bind", FI_EINVAL))?;
+            // SAFETY: an open registration and an open endpoint of one domain.
+            let result = unsafe { fi_mr_bind(handle.as_ptr(), ep.parts.fid(), 0) };
+            check(result as isize).map_err(|code| self.error("fi_mr_bind", code))?;
+            // SAFETY: a registration that is bound.
+            let result = unsafe { fi_mr_enable(handle.as_ptr()) };
+            check(result as isize).map_err(|code| self.error("fi_mr_enable", code))?;
+            Some(Rc::clone(&ep.parts))
+        } else {
+            None
+        };
+        // SAFETY: an open registration; the key is known once it is enabled.
+        let key = unsafe { fi_mr_key(handle.as_ptr()) };
+        if key == FI_KEY_NOTAVAIL {
+            return Err(self.error("fi_mr_key", FI_ENOKEY));
+        }
+        // SAFETY: an open registration.
+        let desc = unsafe { fi_mr_desc(handle.as_ptr()) };
+        Ok(Mr {
+            handle: Some(handle),
+            key,
+            desc,
+            start: start.addr(),
+            virt_addr: self.terms.virt_addr,
+            domain: Rc::clone(&self.parts),
+            _endpoint: endpoint,
+        })
+    }
+
+    /// Registers under a key that nothing else has at the moment.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Domain::register`].
+    unsafe fn register_with_own_key(
+        &self,
+        start: *mut u8,
+        len: usize,
+        access: u64,
+    ) -> Result<Handle<fid_mr>, i32> {
+        let mut refused = FI_ENOKEY;
+        for _ in 0..KEY_ATTEMPTS {
+            let key = self.next_key.get();
+            self.next_key.set(key_after(key, self.terms.mr_key_bytes));
+            // SAFETY: the caller's word.
+            match unsafe { self.register_with(start, len, access, key) } {
+                // Taken: the counter has come round to one that is still in use.
+                Err(FI_ENOKEY) => refused = FI_ENOKEY,
+                other => return other,
+            }
+        }
+        Err(refused)
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Domain::register`].
+    unsafe fn register_with(
+        &self,
+        start: *mut u8,
+        len: usize,
+        access: u64,
+        key: u64,
+    ) -> Result<Handle<fid_mr>, i32> {
+        opened("registration", |out| {
+            // SAFETY: an open domain, an output; memory by the caller's word.
+            unsafe {
+                fi_mr_reg(
+                    self.parts.domain.as_ptr(),
+                    start.cast(),
+                    len,
+                    access,
+                    0,
+                    key,
+                    0,
+                    out,
+                    std::ptr::null_mut(),
+                )
+            }
+        })
+    }
+}
+
+impl Mr {
+    /// What the peer reads it by.
+    pub fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// What goes with the memory into our own operations.
+    pub fn desc(&self) -> Desc {
+        self.desc
+    }
+
+    /// What a peer calls the byte at `start`, an address within the registration.
+    pub fn remote_base(&self, start: *const u8) -> u64 {
+        let address = start.addr();
+        if self.virt_addr {
+            address as u64
+        } else {
+            address.wrapping_sub(self.start) as u64
+        }
+    }
+
+    /// Ends it now. When the provider will not, because it is busy with it, the registration comes
+    /// back with the error, positive: the card may still reach the memory.
+    pub fn close(mut self) -> Result<(), (Self, i32)> {
+        let Some(handle) = self.handle.take() else {
+            return Ok(());
+        };
+        handle.close().map_err(|(handle, code)| {
+            self.handle = Some(handle);
+            (self, code)
+        })
+    }
+}
+
+impl Drop for Mr {
+    fn drop(&mut self) {
+        // One that will not be closed is tried again when an endpoint or the domain is.
+        if let Some(handle) = self.handle.take()
+            && let Err(code) = self.domain.close(handle)
+        {
+            log::warn!("fabric: the registration cannot be closed (error {code})");
+        }
+    }
+}
+
+impl fmt::Debug for Mr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mr({:#x}, key {:#x})", self.start, self.key)
+    }
+}
+
+/// The key after `key` among those of `bytes` bytes. Never 0, which some providers take for none.
+fn key_after(key: u64, bytes: usize) -> u64 {
+    let bits = bytes.clamp(1, 8) as u32 * 8;
+    let last = u64::MAX >> (u64::BITS - bits);
+    // All ones in 8 bytes is `FI_KEY_NOTAVAIL`.
+    if key >= last - 1 { 1 } else { key + 1 }
+}
+
+/// The call that registers, as it stands in errors.
+pub const REGISTER: &str = "fi_mr_reg";
+
+/// Keys in use that are met in a row before giving up; registrations come and go in about the
+/// order of their keys.
+const KEY_ATTEMPTS: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_go_round_within_their_bytes() {
+        assert_eq!(key_after(1, 1), 2);
+        assert_eq!(key_after(253, 1), 254);
+        assert_eq!(key_after(254, 1), 1);
+        assert_eq!(key_after(u64::from(u32::MAX) - 1, 4), 1);
+        assert_eq!(key_after(u64::from(u32::MAX), 8), 1 << 32);
+        assert_eq!(key_after(u64::MAX - 2, 8), u64::MAX - 1);
+        assert_eq!(key_after(u64::MAX - 1, 8), 1);
+    }
+}

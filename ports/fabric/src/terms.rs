@@ -1,0 +1,91 @@
+//! What a provider's objects are opened and used on.
+//!
+//! ```text
+//!   rdm's Plan ------.
+//!                     >-- Terms --> Domain, Ep, Queue, Mr
+//!   dgram's Choice --'
+//! ```
+//!
+//! Owns: the words, and the reading of old registration modes.
+//! Knows nothing of: what is sent, and why these terms.
+
+use libfabric_sys::abi::{
+    FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED, FI_MR_ALLOCATED, FI_MR_BASIC, FI_MR_PROV_KEY,
+    FI_MR_SCALABLE, FI_MR_VIRT_ADDR, fi_cq_format,
+};
+use std::ffi::c_int;
+
+/// What a domain and all that is opened from it may rely on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Terms {
+    /// The provider, layers joined by `;`.
+    pub provider: String,
+    /// The shape of addresses: `FI_SOCKADDR_IN` and the like.
+    pub address_format: u32,
+    /// There is an endpoint that uses the domain's own queue.
+    pub shared_queue: bool,
+    /// What queues tell of a completion.
+    pub entries: Entries,
+    /// How to wait for completions. Known when the queue is open: until then, what is wished for.
+    pub wait: Wait,
+    /// Bytes that stand before the frame in every buffer sent or received.
+    pub prefix: usize,
+    /// The longest frame `Ep::inject` takes, the prefix not counted.
+    pub inject_max: usize,
+    /// The longest frame, prefix not counted.
+    pub frame_max: usize,
+    /// One posted buffer of the shared endpoint takes many messages.
+    pub multi_recv: bool,
+    /// Registrations belong to an endpoint.
+    pub mr_endpoint: bool,
+    /// The provider chooses the keys of registrations.
+    pub mr_prov_key: bool,
+    /// Bytes of a key that we choose.
+    pub mr_key_bytes: usize,
+    /// Remote addresses are the peer's virtual ones.
+    pub virt_addr: bool,
+    /// Segments of one send.
+    pub iov_limit: usize,
+    /// Sends that can be outstanding on an endpoint.
+    pub tx_depth: usize,
+    /// Receives that can be outstanding on an endpoint.
+    pub rx_depth: usize,
+}
+
+/// What a queue tells of a completion.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Entries {
+    /// All there is.
+    Tagged,
+    /// Which operation, and how many bytes: all that `usnic` has.
+    Plain,
+}
+
+impl Entries {
+    /// As `fi_cq_open` takes it.
+    pub(super) fn number(self) -> fi_cq_format {
+        match self {
+            Self::Tagged => FI_CQ_FORMAT_TAGGED,
+            Self::Plain => FI_CQ_FORMAT_MSG,
+        }
+    }
+}
+
+/// How to wait for completions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// The completion queue has a descriptor to sleep on.
+    Fd,
+    /// It has none: look again after a while.
+    Poll,
+}
+
+/// `mr_mode` in the bits that replaced `FI_MR_BASIC` and `FI_MR_SCALABLE` with version 1.5.
+pub fn modern_mr_mode(mr_mode: c_int) -> c_int {
+    let mut modern = mr_mode & !(FI_MR_BASIC | FI_MR_SCALABLE);
+    // With both, the provider leaves the choice to its user: the one that asks for less.
+    if mr_mode & FI_MR_BASIC != 0 && mr_mode & FI_MR_SCALABLE == 0 {
+        modern |= FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+    }
+    modern
+}

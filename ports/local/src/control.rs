@@ -1,0 +1,563 @@
+//! Links coming and going: everything a poll does that needs the kernel.
+//!
+//! ```text
+//!   listener --accept--> Accepted --Hello--> check, map --Welcome--> Up
+//!   connect: socket, memfd, Hello --> Greeting --Welcome--> Up, on_up
+//!   hang-up: drain the ring, on_down        timers: silent strangers, full backlogs, idle links
+//! ```
+//!
+//! Nothing here is on the path of a packet.
+//!
+//! Owns: the transitions between the states of a link.
+//! Knows nothing of: rings.
+
+use super::epoll::{BATCH, Interest};
+use super::handshake::{Hello, MESSAGE_LEN, Traits, Welcome, Word};
+use super::layout::Geometry;
+use super::link::{Dialing, Entry, Link, Memory, State};
+use super::socket::{Name, Received, Socket, is_exhaustion, is_transient};
+use super::{LocalPort, barrier};
+use mx_port_base::origin::Origin;
+use mx_port_base::reserve;
+use mx_port_base::sealed::{Region, Unfit};
+use mx_proto::origin::Source;
+use mx_proto::port::{ConnectError, LinkDown, Sink};
+use mx_proto::{Clock, Instant, LinkId, Memory as Bytes, Route};
+use std::io;
+use std::time::Duration;
+
+/// The listener's token in the control set; links have theirs, which is never this.
+pub(super) const LISTENER: u64 = u64::MAX;
+
+impl LocalPort {
+    /// Looks at all descriptors, and at the rings again when one of them rang.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn poll_descriptors<M: Bytes, S: Sink<M>>(
+        &mut self,
+        clock: &dyn Clock,
+        budget: usize,
+        sink: &mut S,
+    ) -> bool {
+        let mut any = false;
+        // Also those of links that every poll looks at: a peer may ask one of them to sleep.
+        self.slept = false;
+        if self.take_bells() {
+            any = self.poll_hot(budget, sink, true);
+        }
+        self.poll_control(clock, sink) | any
+    }
+
+    /// Takes in what the control descriptors say, and what is due.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn poll_control<M: Bytes, S: Sink<M>>(
+        &mut self,
+        clock: &dyn Clock,
+        sink: &mut S,
+    ) -> bool {
+        self.strangers.next_round();
+        let ready = self.control.ready();
+        // A full batch: there may be more.
+        self.control_wanted = ready.len() == BATCH;
+        let mut any = !ready.is_empty();
+        for token in ready {
+            if token == LISTENER {
+                self.accept_some(clock);
+            } else {
+                self.handle_socket(LinkId::from_word(token), sink);
+            }
+        }
+        if !self.timed.is_empty() || self.accept_again.is_some() || self.strangers.len() > 0 {
+            any |= self.handle_timers(clock, sink);
+        }
+        self.tend(clock);
+        any | self.bury(sink)
+    }
+
+    /// Takes in wake-ups and makes those links hot. Returns true when there were any; the caller
+    /// then looks at the rings.
+    pub(super) fn take_bells(&mut self) -> bool {
+        let mut any = false;
+        // Bounded: peers that ring without end must not hold us here.
+        for _ in 0..=self.links.len() / BATCH {
+            let ready = self.data.ready();
+            any |= !ready.is_empty();
+            for token in &ready {
+                let id = LinkId::from_word(*token);
+                self.hear(id);
+                self.attend(id);
+            }
+            if ready.len() < BATCH {
+                break;
+            }
+        }
+        if any && self.armed {
+            // One thread polls while another one sleeps: what has rung must ring for that one, too.
+            // Whoever called looks at the rings next, that is, after the barrier.
+            self.set_hot_asleep(true);
+            barrier::heavy();
+        }
+        any
+    }
+
+    /// See [`LocalPort::connect_to`] and [`LocalPort::connect_or`].
+    pub(super) fn start_connect(
+        &mut self,
+        board: u32,
+        endpoint: u32,
+        instead: Option<Route>,
+        clock: &dyn Clock,
+    ) -> Result<LinkId, ConnectError> {
+        if self.links.is_full() {
+            return Err(ConnectError::NoResources);
+        }
+        let Some(geometry) = self.choose_for_new(Source::TRUSTED) else {
+            self.stats.turned_away += 1;
+            return Err(ConnectError::NoResources);
+        };
+        let socket = Socket::new().map_err(|_| ConnectError::NoResources)?;
+        let state = match socket.connect(Name {
+            board,
+            endpoint,
+            ..self.name
+        }) {
+            Ok(()) => {
+                let memory = greet(&socket, geometry, self.traits());
+                State::Greeting(memory.map_err(|error| connect_error(&error))?)
+            }
+            Err(error) if is_transient(&error) => {
+                let pause = FIRST_PAUSE;
+                let next_try = clock.now().after(pause);
+                State::Dialing(Dialing {
+                    board,
+                    endpoint,
+                    next_try,
+                    pause,
+                })
+            }
+            Err(error) => return Err(connect_error(&error)),
+        };
+        let dialing = matches!(state, State::Dialing(_));
+        let bytes = state.bytes();
+        let entry = Entry {
+            instead,
+            user: socket.user(),
+            ..Entry::new(socket, state, true)
+        };
+        let id = self.links.insert(entry).ok_or(ConnectError::NoResources)?;
+        self.places.take(Source::TRUSTED, 1);
+        self.budget.change(Source::TRUSTED, 0, bytes);
+        if dialing {
+            self.timed.push(id);
+        } else if self.watch_handshake(id).is_err() {
+            self.remove(id);
+            return Err(ConnectError::NoResources);
+        }
+        Ok(id)
+    }
+
+    /// What we say about ourselves.
+    fn traits(&self) -> Traits {
+        Traits {
+            asymmetric: barrier::is_asymmetric(),
+            sleeps: self.budget.sleeps(),
+        }
+    }
+
+    fn accept_some(&mut self, clock: &dyn Clock) {
+        for _ in 0..ACCEPTS {
+            if !reserve::SUPPLY.is_ample() {
+                return self.accept_later(clock.now());
+            }
+            match self.listener.accept() {
+                Ok(socket) => {
+                    self.accept_one(socket, clock);
+                    self.starved = false;
+                }
+                Err(error) if is_exhaustion(&error) && self.make_room() => {}
+                Err(error) if is_exhaustion(&error) => {
+                    // The connection stays in the backlog, so the set would report it for ever.
+                    self.warn_of_starving(&error);
+                    return self.accept_later(clock.now());
+                }
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn accept_later(&mut self, now: Instant) {
+        self.listen_for(Interest::Nothing);
+        self.accept_again = Some(now.after(ACCEPT_PAUSE));
+    }
+
+    /// Descriptors have run out. Says so once, until there are some again.
+    pub(super) fn warn_of_starving(&mut self, what: &dyn std::fmt::Display) {
+        if !std::mem::replace(&mut self.starved, true) {
+            log::warn!(
+                "{:?}: {what}: peers wait or come over tcp until there are descriptors again \
+                 (RLIMIT_NOFILE)",
+                self.name
+            );
+        }
+    }
+
+    fn accept_one(&mut self, socket: Socket, clock: &dyn Clock) {
+        // Strangers who say nothing must not keep others out.
+        if self.links.is_full() && !self.evict(&"others need its place") {
+            self.stats.refused += 1;
+            log::debug!("{:?}: link limit reached, connection refused", self.name);
+            // It comes another way, if it can.
+            let _ = socket.send(&Word::Later.encode(), None);
+            return;
+        }
+        let user = socket.user();
+        let source = Origin::User(user).source();
+        if source != Source::TRUSTED && !self.places.may_take(source, 1) {
+            self.stats.refused += 1;
+            self.stats.over_share += 1;
+            log::debug!("{:?}: user {user} has its share of links", self.name);
+            let _ = socket.send(&Word::Later.encode(), None);
+            return;
+        }
+        let now = clock.now();
+        let entry = Entry {
+            user,
+            source,
+            stranger: true,
+            ..Entry::new(socket, State::Accepted, false)
+        };
+        // There is a place, see above.
+        if let Some(id) = self.links.insert(entry) {
+            self.places.take(source, 1);
+            self.strangers.add(id, source, now);
+            if let Err(error) = self.watch_handshake(id) {
+                self.refuse(id, &error);
+            }
+        }
+    }
+
+    /// Something happened on a link's socket other than a wake-up.
+    fn handle_socket<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
+        let Some(entry) = self.links.get(id) else {
+            return;
+        };
+        match &entry.state {
+            State::Dialing(_) | State::Changing => {}
+            State::Accepted => self.handle_hello(id),
+            State::Greeting(_) => self.handle_welcome(id, sink),
+            State::Up(_) | State::Asking(_) | State::Asleep | State::Wanted | State::Waking(_) => {
+                // What it has said before.
+                self.hear(id);
+                self.attend(id);
+            }
+        }
+    }
+
+    /// The stranger on an accepted connection has said something.
+    fn handle_hello(&mut self, id: LinkId) {
+        let mut message = [0; MESSAGE_LEN];
+        let Some(entry) = self.links.get(id) else {
+            return;
+        };
+        let source = entry.source;
+        let Some(socket) = &entry.socket else { return };
+        let (len, fd) = match socket.receive(&mut message) {
+            Ok(Received::Nothing) => return,
+            Ok(Received::HangUp) => return self.refuse(id, &"hang-up"),
+            Ok(Received::Message(len, fd)) => (len, fd),
+            Ok(Received::CutOff(_)) => {
+                self.warn_of_starving(&"a peer's memory cannot be taken");
+                return self.turn_away(id);
+            }
+            Err(error) => return self.refuse(id, &error),
+        };
+        let hello = match Hello::decode(message.get(..len).unwrap_or(&[])) {
+            Ok(hello) => hello,
+            Err(bad) => return self.refuse(id, &bad),
+        };
+        let Some(fd) = fd else {
+            return self.refuse(id, &"no shared memory in it");
+        };
+        let (geometry, peer) = (hello.geometry, hello.traits);
+        let both_sleep = peer.sleeps && self.budget.sleeps();
+        // More than we would propose ourselves is too much.
+        if !both_sleep && !self.has_for_sleepless(geometry.total()) {
+            return self.turn_away(id);
+        }
+        let asleep = match self.choose_for_new(source) {
+            Some(own) if geometry.total() <= own.total() => false,
+            Some(_) if both_sleep => true,
+            Some(_) if self.budget.has(source, geometry.total()) => false,
+            other => {
+                self.stats.over_share += u64::from(other.is_none() && self.budget.has_any());
+                return self.turn_away(id);
+            }
+        };
+        let region = match Region::adopt(&fd, geometry.total()) {
+            Ok(region) => region,
+            Err(Unfit::Map(error)) => {
+                log::debug!(
+                    "{:?}: a peer's memory cannot be mapped: error {error}",
+                    self.name
+                );
+                return self.turn_away(id);
+            }
+            Err(unfit) => return self.refuse(id, &unfit),
+        };
+        let traits = self.traits();
+        let welcome = Welcome { traits, asleep };
+        let said = match self.links.get(id).and_then(|entry| entry.socket.as_ref()) {
+            Some(socket) => socket.send(&welcome.encode(), None),
+            None => return,
+        };
+        if let Err(error) = said {
+            return self.refuse(id, &error);
+        }
+        let memory = Memory { region, geometry };
+        let up = self.bring_up(id, peer, |_| match asleep {
+            true => State::Asleep,
+            false => State::Up(Link::new(memory, 1, peer.asymmetric)),
+        });
+        match up {
+            Ok(()) => self.stats.accepted += 1,
+            Err(error) => return self.refuse(id, &error),
+        }
+        if asleep {
+            self.want(id);
+        }
+    }
+
+    /// Whether a link that never sleeps may have so much: where others do, half of the memory is theirs.
+    fn has_for_sleepless(&self, bytes: usize) -> bool {
+        if !self.budget.sleeps() {
+            return true;
+        }
+        let sleepless = self.links.values().filter(|entry| !entry.peer.sleeps);
+        let held: usize = sleepless.map(|entry| entry.state.bytes()).sum();
+        self.budget.has_half(held + bytes)
+    }
+
+    /// There is no memory for a new link, or none that it may have.
+    fn turn_away(&mut self, id: LinkId) {
+        self.stats.turned_away += 1;
+        if let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) {
+            // If this is lost, the peer takes it for a refusal.
+            let _ = socket.send(&Word::Later.encode(), None);
+        }
+        self.refuse(id, &"no memory left for links");
+    }
+
+    /// The acceptor has answered.
+    fn handle_welcome<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
+        let mut message = [0; MESSAGE_LEN];
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
+        let Some(socket) = &entry.socket else { return };
+        let heard = match socket.receive(&mut message) {
+            // It has gone without reading our Hello; what it said before comes now.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                socket.receive(&mut message)
+            }
+            heard => heard,
+        };
+        let (len, fd) = match heard {
+            Ok(Received::Nothing) => return,
+            Ok(Received::Message(len, fd)) => (len, fd),
+            // A Welcome brings none.
+            Ok(Received::CutOff(_)) => return self.end(id, LinkDown::Protocol, sink),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return self.end(id, LinkDown::Protocol, sink);
+            }
+            Ok(Received::HangUp) | Err(_) => {
+                let reason = entry.dropped();
+                return self.end(id, reason, sink);
+            }
+        };
+        let message = message.get(..len).unwrap_or(&[]);
+        if fd.is_none() && Word::decode(message) == Ok(Word::Later) {
+            return self.end_without_room(id, sink);
+        }
+        let sleeps = self.budget.sleeps();
+        let welcome = match Welcome::decode(message) {
+            Ok(welcome) if fd.is_none() && (sleeps || !welcome.asleep) => welcome,
+            Ok(_) => return self.end(id, LinkDown::Protocol, sink),
+            Err(bad) => {
+                log::debug!("{:?}: {id:?} answered: {bad}", self.name);
+                return self.end(id, LinkDown::Protocol, sink);
+            }
+        };
+        let peer = welcome.traits;
+        let cookie = entry.cookie;
+        let up = self.bring_up(id, peer, |state| match state {
+            State::Greeting(memory) if !welcome.asleep => {
+                State::Up(Link::new(memory, 0, peer.asymmetric))
+            }
+            _ => State::Asleep,
+        });
+        if up.is_err() {
+            return self.end(id, LinkDown::Reset, sink);
+        }
+        self.stats.initiated += 1;
+        sink.on_up(id, cookie);
+        if let Some(entry) = self.links.get_mut(id)
+            && let State::Up(_) = entry.state
+            && std::mem::take(&mut entry.blocked)
+        {
+            sink.on_writable(id, cookie);
+        }
+    }
+
+    /// There is no memory, or no descriptor, for a new link of ours, here or at the peer's.
+    fn end_without_room<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
+        if let Some(entry) = self.links.get(id) {
+            let reason = entry.no_room();
+            self.stats.turned_away += 1;
+            self.end(id, reason, sink);
+        }
+    }
+
+    /// The handshake is over.
+    fn bring_up(
+        &mut self,
+        id: LinkId,
+        peer: Traits,
+        next: impl FnOnce(State) -> State,
+    ) -> io::Result<()> {
+        self.timed.retain(|other| *other != id);
+        self.turn(id, next);
+        let Some(entry) = self.links.get_mut(id) else {
+            return Ok(());
+        };
+        entry.peer = peer;
+        if let Some(socket) = &entry.socket {
+            self.control
+                .modify(socket.raw(), id.to_word(), Interest::HangUp)?;
+            self.data
+                .add(socket.raw(), id.to_word(), Interest::Readable)?;
+        }
+        if let State::Up(_) = entry.state {
+            self.go_hot(id);
+        } else {
+            self.chill(id);
+        }
+        Ok(())
+    }
+
+    fn handle_timers<M: Bytes, S: Sink<M>>(&mut self, clock: &dyn Clock, sink: &mut S) -> bool {
+        let now = clock.now();
+        let mut any = false;
+        if self.accept_again.is_some_and(|at| at <= now) {
+            self.accept_again = None;
+            self.listen_for(Interest::Readable);
+            any = true;
+        }
+        let due = |id: &LinkId| match self.links.get(*id).map(|entry| &entry.state) {
+            Some(State::Dialing(dialing)) => dialing.next_try <= now,
+            _ => false,
+        };
+        let due: smallvec::SmallVec<[LinkId; 8]> = self.timed.iter().copied().filter(due).collect();
+        for id in due {
+            any = true;
+            if let Some(State::Dialing(dialing)) = self.links.get(id).map(|entry| &entry.state) {
+                let dialing = *dialing;
+                self.dial_again(id, dialing, clock, sink);
+            }
+        }
+        any | self.drop_strangers(now)
+    }
+
+    fn dial_again<M: Bytes, S: Sink<M>>(
+        &mut self,
+        id: LinkId,
+        mut dialing: Dialing,
+        clock: &dyn Clock,
+        sink: &mut S,
+    ) {
+        let name = Name {
+            board: dialing.board,
+            endpoint: dialing.endpoint,
+            ..self.name
+        };
+        let (geometry, traits) = (self.choose_for_new(Source::TRUSTED), self.traits());
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
+        let Some(socket) = &entry.socket else { return };
+        let Some(geometry) = geometry else {
+            return self.end_without_room(id, sink);
+        };
+        match socket
+            .connect(name)
+            .and_then(|()| greet(socket, geometry, traits))
+        {
+            Ok(memory) => {
+                entry.user = socket.user();
+                self.turn(id, |_| State::Greeting(memory));
+                self.timed.retain(|other| *other != id);
+                if self.watch_handshake(id).is_err() {
+                    self.end_without_room(id, sink);
+                }
+            }
+            Err(error) if is_transient(&error) => {
+                dialing.pause = (dialing.pause * 2).min(LAST_PAUSE);
+                dialing.next_try = clock.now().after(dialing.pause);
+                entry.state = State::Dialing(dialing);
+            }
+            Err(error) if is_exhaustion(&error) => self.end_without_room(id, sink),
+            Err(_) => self.end(id, LinkDown::Refused, sink),
+        }
+    }
+
+    /// Drops a connection that never became a link.
+    pub(super) fn refuse(&mut self, id: LinkId, why: &dyn std::fmt::Display) {
+        if self.remove(id).is_some() {
+            self.stats.refused += 1;
+            log::debug!("{:?}: connection dropped: {why}", self.name);
+        }
+    }
+
+    fn watch_handshake(&self, id: LinkId) -> io::Result<()> {
+        match self.links.get(id).and_then(|entry| entry.socket.as_ref()) {
+            Some(socket) => self
+                .control
+                .add(socket.raw(), id.to_word(), Interest::Readable),
+            None => Ok(()),
+        }
+    }
+
+    fn listen_for(&self, interest: Interest) {
+        if let Err(error) = self.control.modify(self.listener.raw(), LISTENER, interest) {
+            log::error!(
+                "{:?}: cannot watch the listening socket: {error}",
+                self.name
+            );
+        }
+    }
+}
+
+/// Makes the shared memory of a new link and hands it over.
+fn greet(socket: &Socket, geometry: Geometry, traits: Traits) -> io::Result<Memory> {
+    let (memory, fd) = Memory::make(geometry)?;
+    socket.send(&Hello { geometry, traits }.encode(), Some(&fd))?;
+    Ok(memory)
+}
+
+fn connect_error(error: &io::Error) -> ConnectError {
+    if is_exhaustion(error) {
+        ConnectError::NoResources
+    } else {
+        ConnectError::Refused
+    }
+}
+
+/// Connections accepted in one go.
+const ACCEPTS: usize = 32;
+
+/// How long nothing is accepted after descriptors ran out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Pauses between attempts to get into a full backlog; they double.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LAST_PAUSE: Duration = Duration::from_millis(50);

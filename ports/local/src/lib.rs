@@ -1,0 +1,545 @@
+//! The port between processes of one host: shared memory.
+//!
+//! ```text
+//!   process A                                                process B
+//!   LocalPort                                                LocalPort
+//!     |  producer ==> [ cells | data ]  ring 0   ==> consumer  |
+//!     |  consumer <== [ cells | data ]  ring 1   <== producer  |
+//!     `------ Unix socket: handshake, wake-ups, hang-up -------'
+//! ```
+//!
+//! Packets go through memory that both processes have mapped; nothing enters the kernel
+//! while both sides poll. The Unix socket beside it brings the memory over, wakes a side that
+//! sleeps, and hangs up when the other side is gone.
+//!
+//! A few links that were active lately are *hot*: every poll looks at them. The others are *cold*:
+//! they stay prepared for sleeping, so that their next packet rings the bell, and polls look at the
+//! bells of all of them together now and then. So neither a poll nor going to sleep costs more with
+//! a thousand idle clients.
+//!
+//! A link that is idle for long *sleeps*: both sides give the memory back, and only the socket stays.
+//! The next send hands over new memory (`waking`).
+//!
+//! Owns: the listening name of one endpoint, and all its links.
+//! Knows nothing of: partners, packets' contents, other ports.
+
+mod barrier;
+mod budget;
+mod calling;
+mod control;
+mod epoll;
+mod handshake;
+mod hot;
+mod layout;
+mod link;
+mod lives;
+pub mod moves;
+mod rest;
+mod ring;
+mod slumber;
+mod socket;
+mod strangers;
+mod table;
+#[cfg(test)]
+mod tests;
+mod waking;
+
+use budget::Budget;
+use epoll::{Epoll, Interest};
+use layout::BODY_MAX;
+use link::{Entry, State};
+use mx_port_base::strangers::Strangers;
+use mx_proto::port::{
+    BOUND_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent,
+    Sink, WakeDescriptors,
+};
+use mx_proto::shares::Shares;
+use mx_proto::{Clock, Instant, LinkId, Memory, Route, Target};
+use ring::PushError;
+use socket::{Name, Socket};
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+use table::Table;
+
+/// Carries packets between processes of this host.
+#[derive(Debug)]
+pub struct LocalPort {
+    name: Name,
+    listener: Socket,
+    /// Listener, handshakes, hang-ups.
+    control: Epoll,
+    /// Wake-ups.
+    data: Epoll,
+    links: Table<Entry>,
+    /// The places in it, by user.
+    places: Shares,
+    strangers: Strangers,
+    /// The links that every poll looks at; see the module's description.
+    hot: Vec<LinkId>,
+    /// Where in `hot` the next poll begins.
+    turn: usize,
+    /// How many links are past the handshake and not in `hot`.
+    cold: usize,
+    /// Handshakes that have a time limit or are to be tried again. May contain stale names.
+    timed: Vec<LinkId>,
+    /// The shared memory of all links.
+    budget: Budget,
+    /// Links with memory that may fall asleep, or are waking up, in any order.
+    awake: Vec<LinkId>,
+    /// When they are looked at next.
+    next_look: Option<Instant>,
+    /// Links that want memory, longest first. May contain stale names.
+    wanting: VecDeque<LinkId>,
+    /// Links that are to give their memory back to those, first called first. May contain stale
+    /// names.
+    called: Vec<LinkId>,
+    /// Links that are over, with nothing left to read; the next poll reports them.
+    doomed: Vec<(LinkId, LinkDown)>,
+    /// The administrator has been told that memory is short.
+    warned: bool,
+    /// The same of descriptors.
+    starved: bool,
+    /// When accepting is tried again after descriptors ran out.
+    accept_again: Option<Instant>,
+    /// The next poll looks at the control descriptors first.
+    control_wanted: bool,
+    /// The first poll that finds nothing looks at all descriptors: we have slept.
+    slept: bool,
+    armed: bool,
+    /// The process that opened the port.
+    owner: u32,
+    stats: LocalStats,
+}
+
+/// Numbers about a port's life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LocalStats {
+    /// Links that others started and that came up.
+    pub accepted: u64,
+    /// Links that this side started and that came up.
+    pub initiated: u64,
+    /// Connections dropped before they were links: nonsense, silence, or no slot left.
+    pub refused: u64,
+    /// Links cut off because of what the peer wrote into the shared memory, or said.
+    pub violations: u64,
+    /// Connections and links of a user that had its share.
+    pub over_share: u64,
+    /// Links that others began and that were not bound in time.
+    pub unbound: u64,
+    /// Links for which there was no memory, here or at the peer's.
+    pub turned_away: u64,
+    /// How often a link has fallen asleep.
+    pub slept: u64,
+    /// How often one has woken up.
+    pub woken: u64,
+    /// Links that sleep now.
+    pub asleep: u64,
+    /// Bytes of shared memory that are mapped now.
+    pub bytes: u64,
+}
+
+/// What can be set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LocalOptions {
+    /// Links, handshakes included. A further peer is refused.
+    pub max_links: usize,
+    /// Bytes of shared memory of all links together, as much as is mapped.
+    pub bytes: usize,
+    /// Percent, 1 to 100, of the places and of the memory that others leave, for the links that one
+    /// user began, unless it is ourselves or root.
+    pub share: u8,
+    /// How long a link is idle before it sleeps, while there is plenty of memory. `None`: no link
+    /// sleeps.
+    pub idle: Option<Duration>,
+}
+
+impl Default for LocalOptions {
+    fn default() -> Self {
+        Self {
+            max_links: 16 * 1024,
+            bytes: 256 << 20,
+            share: 50,
+            idle: Some(Duration::from_secs(30)),
+        }
+    }
+}
+
+impl LocalPort {
+    /// Opens endpoint `endpoint` of board `board`. `AddrInUse` when it is open already, in this
+    /// process or another one of this host.
+    pub fn open(port_base: u16, board: u32, endpoint: u32) -> io::Result<Self> {
+        Self::with_options(port_base, board, endpoint, LocalOptions::default())
+    }
+
+    /// [`LocalPort::open`] with other options.
+    pub fn with_options(
+        port_base: u16,
+        board: u32,
+        endpoint: u32,
+        options: LocalOptions,
+    ) -> io::Result<Self> {
+        let name = Name {
+            port_base,
+            board,
+            endpoint,
+        };
+        let listener = Socket::listen(name)?;
+        let control = Epoll::new()?;
+        control.add(listener.raw(), control::LISTENER, Interest::Readable)?;
+        // Now rather than with the first link: it can take a while.
+        barrier::is_asymmetric();
+        Ok(Self {
+            name,
+            listener,
+            control,
+            data: Epoll::new()?,
+            links: Table::new(options.max_links),
+            places: Shares::new(strangers::places(options.max_links), options.share),
+            strangers: Strangers::new(BOUND_WITHIN),
+            hot: Vec::new(),
+            turn: 0,
+            cold: 0,
+            timed: Vec::new(),
+            budget: Budget::new(options.bytes, options.share, options.idle),
+            awake: Vec::new(),
+            next_look: None,
+            wanting: VecDeque::new(),
+            called: Vec::new(),
+            doomed: Vec::new(),
+            warned: false,
+            starved: false,
+            accept_again: None,
+            control_wanted: false,
+            slept: false,
+            armed: false,
+            owner: std::process::id(),
+            stats: LocalStats::default(),
+        })
+    }
+
+    /// Starts a link to an endpoint of any board of this host. [`Port::connect`] takes our own
+    /// board. [`ConnectError::Refused`] when nobody listens there, as far as this network
+    /// namespace can see.
+    pub fn connect_to(
+        &mut self,
+        board: u32,
+        endpoint: u32,
+        clock: &dyn Clock,
+    ) -> Result<LinkId, ConnectError> {
+        self.start_connect(board, endpoint, None, clock)
+    }
+
+    /// The same, for a target that can also be reached over `instead`: where the peer has no memory
+    /// for the link, it goes down with [`LinkDown::Elsewhere`].
+    pub fn connect_or(
+        &mut self,
+        board: u32,
+        endpoint: u32,
+        instead: Route,
+        clock: &dyn Clock,
+    ) -> Result<LinkId, ConnectError> {
+        self.start_connect(board, endpoint, Some(instead), clock)
+    }
+
+    /// Makes the next poll look at the control descriptor; for whoever slept on it.
+    pub fn note_control(&mut self) {
+        self.control_wanted = true;
+    }
+
+    /// Numbers about the port's life.
+    pub fn stats(&self) -> LocalStats {
+        LocalStats {
+            bytes: self.budget.used() as u64,
+            ..self.stats
+        }
+    }
+
+    /// Links and handshakes there are now.
+    pub fn link_count(&self) -> usize {
+        self.links.len()
+    }
+
+    /// [`Port::limits`].
+    pub fn limits(&self) -> Limits {
+        Limits {
+            packet_max: BODY_MAX,
+            data_max: DATA_MAX,
+            pull_block: usize::MAX,
+            remote_read: false,
+        }
+    }
+
+    /// [`Port::bind`].
+    pub fn bind(&mut self, link: LinkId, cookie: u64) {
+        if let Some(entry) = self.links.get_mut(link) {
+            entry.cookie = cookie;
+            if cookie != 0 && std::mem::take(&mut entry.stranger) {
+                let source = entry.source;
+                self.unstrange(source);
+            }
+        }
+    }
+
+    /// [`Port::send`].
+    #[inline(always)]
+    pub fn send<M: Memory>(
+        &mut self,
+        link: LinkId,
+        header: &HeaderBytes,
+        body: &Body<'_, M>,
+    ) -> Result<Sent, SendError> {
+        let Some(entry) = self.links.get_mut(link) else {
+            return Err(SendError::Down);
+        };
+        let State::Up(up) = &mut entry.state else {
+            return self.send_resting(link, header, body);
+        };
+        match up.producer.push(header, body) {
+            Ok(false) if !entry.cold && entry.socket.is_some() => Ok(Sent::Whole),
+            outcome => self.after_push(link, outcome),
+        }
+    }
+
+    /// There are hot links, and it is known of nothing else that is to be looked at.
+    #[inline]
+    pub fn is_active(&self) -> bool {
+        !self.hot.is_empty() && !self.control_wanted && !self.slept
+    }
+
+    /// Takes packets from the hot links.
+    #[inline]
+    pub fn poll_active<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
+        self.any_hot_ready() && self.poll_hot(budget.max(1), sink, false)
+    }
+
+    /// [`Port::poll`], of all links. `turn`: the number of this poll. What costs system calls has its turn
+    /// now and then: with 0 everything has.
+    pub fn poll<M: Memory, S: Sink<M>>(
+        &mut self,
+        turn: u32,
+        clock: &dyn Clock,
+        budget: usize,
+        sink: &mut S,
+    ) -> bool {
+        let budget = budget.max(1);
+        let mut any = false;
+        if self.control_wanted {
+            any = self.poll_control(clock, sink);
+        }
+        any |= self.poll_hot(budget, sink, true);
+        let control_every = if any {
+            CONTROL_EVERY
+        } else {
+            CONTROL_EVERY_EMPTY
+        };
+        if turn % control_every == 0 || (self.slept && !any) {
+            return any | self.poll_descriptors(clock, budget, sink);
+        }
+        let listen_every = if any {
+            LISTEN_EVERY
+        } else {
+            LISTEN_EVERY_EMPTY
+        };
+        if self.cold != 0 && turn % listen_every == 0 && self.take_bells() {
+            any = true;
+            self.poll_hot(budget, sink, false);
+        }
+        any
+    }
+
+    /// [`Port::close`].
+    pub fn close(&mut self, link: LinkId, how: Close) {
+        let Some(entry) = self.remove(link) else {
+            return;
+        };
+        if how == Close::Flush {
+            entry.say_bye();
+        }
+        if let Some(socket) = &entry.socket {
+            socket.shut_down();
+        }
+    }
+
+    /// [`Port::deadline`].
+    pub fn deadline(&self) -> Option<Instant> {
+        let times = self
+            .timed
+            .iter()
+            .filter_map(|id| match &self.links.get(*id)?.state {
+                State::Dialing(dialing) => Some(dialing.next_try),
+                _ => None,
+            });
+        times
+            .chain(self.accept_again)
+            .chain(self.next_look)
+            .chain(self.strangers.deadline())
+            .min()
+    }
+
+    /// [`Port::descriptors`].
+    pub fn descriptors(&self) -> WakeDescriptors {
+        WakeDescriptors {
+            control: Some(self.control.raw()),
+            data: Some(self.data.raw()),
+        }
+    }
+
+    /// The rare ends of a `send`.
+    #[cold]
+    #[inline(never)]
+    fn after_push(
+        &mut self,
+        id: LinkId,
+        outcome: Result<bool, PushError>,
+    ) -> Result<Sent, SendError> {
+        // An answer is to be expected, or room.
+        self.warm(id);
+        let Some(entry) = self.links.get_mut(id) else {
+            return Err(SendError::Down);
+        };
+        let State::Up(link) = &mut entry.state else {
+            return Err(SendError::Down);
+        };
+        if entry.socket.is_none() || link.failed {
+            return Err(SendError::Down);
+        }
+        match outcome {
+            Ok(asleep) => {
+                if asleep {
+                    ring_bell(&entry.socket);
+                }
+                Ok(Sent::Whole)
+            }
+            Err(PushError::Full) => {
+                entry.blocked = true;
+                Err(SendError::WouldBlock)
+            }
+            Err(PushError::TooLong) => {
+                debug_assert!(false, "body longer than the port's limits");
+                link.failed = true;
+                Err(SendError::Down)
+            }
+            Err(PushError::Corrupt) => {
+                link.failed = true;
+                Err(SendError::Down)
+            }
+        }
+    }
+}
+
+/// Peers learn that this was on purpose. In a forked child nothing happens: the links are the
+/// parent's.
+impl Drop for LocalPort {
+    fn drop(&mut self) {
+        if self.owner != std::process::id() {
+            return;
+        }
+        for entry in self.links.values() {
+            entry.say_bye();
+            if let Some(socket) = &entry.socket {
+                socket.shut_down();
+            }
+        }
+    }
+}
+
+impl<M: Memory> Port<M> for LocalPort {
+    fn limits(&self, _link: LinkId) -> Limits {
+        self.limits()
+    }
+
+    fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+        self.connect_to(self.name.board, target.endpoint.0, clock)
+    }
+
+    fn bind(&mut self, link: LinkId, cookie: u64) {
+        self.bind(link, cookie);
+    }
+
+    #[inline]
+    fn send(
+        &mut self,
+        link: LinkId,
+        header: &HeaderBytes,
+        body: Body<'_, M>,
+    ) -> Result<Sent, SendError> {
+        self.send(link, header, &body)
+    }
+
+    fn has_room(&mut self, link: LinkId) -> bool {
+        let entry = self.links.get_mut(link);
+        entry.is_some_and(|entry| {
+            let room = entry.up().map(|up| up.producer.has_room());
+            entry.blocked &= room != Some(Ok(true));
+            !entry.blocked
+        })
+    }
+
+    /// Never called: this port takes packets whole.
+    fn resume(&mut self, _: LinkId, _: &M, _: usize, _: usize) -> Result<Sent, SendError> {
+        Err(SendError::Down)
+    }
+
+    /// Never called: this port takes packets whole.
+    fn detach(&mut self, _link: LinkId, _memory: &M, _offset: usize, _len: usize) {}
+
+    #[inline]
+    fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+        self.poll(0, clock, budget, sink)
+    }
+
+    fn close(&mut self, link: LinkId, how: Close) {
+        self.close(link, how);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.deadline()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.arm()
+    }
+
+    fn disarm(&mut self) {
+        self.disarm();
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        self.descriptors()
+    }
+}
+
+/// Wakes the peer.
+#[cold]
+fn ring_bell(socket: &Option<Socket>) {
+    if let Some(socket) = socket {
+        socket.ring();
+    }
+}
+
+/// Largest body of a data packet: one chunk of a large message. Smaller ones cost more per byte,
+/// larger ones keep the receiver waiting longer for the first.
+const DATA_MAX: usize = 32 * 1024;
+
+/// Every so many polls look at the control descriptors too, if they find nothing else ...
+const CONTROL_EVERY_EMPTY: u32 = 256;
+
+/// ... and every so many in any case, so that a port that is always busy still accepts.
+const CONTROL_EVERY: u32 = 1 << 16;
+
+/// This many links stay hot, however long they have been idle.
+const HOT_KEPT: usize = 16;
+
+/// Beyond those, a link cools down after this many polls of all links without a packet of it.
+const COOL_AFTER: u32 = 128;
+
+/// With this many hot links, a further one makes the idlest of them cool down.
+const HOT_MAX: usize = 32;
+
+/// Every so many polls look at the bells of cold links (one system call for all), if they find nothing
+/// else: often enough to answer a client within microseconds ...
+const LISTEN_EVERY_EMPTY: u32 = 16;
+
+/// ... and every so many in any case: what was found is worth more than what may be elsewhere.
+const LISTEN_EVERY: u32 = 64;

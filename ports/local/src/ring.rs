@@ -1,0 +1,924 @@
+//! One direction of a link: cells and a data area in shared memory, one producer, one consumer.
+//!
+//! ```text
+//!            tail (published by the consumer, in batches)      head (the producer's own)
+//!              |                                                 |
+//!   cells  ... [ packet | packet | packet |  ...                 ) empty ...
+//!                 |         `--- body up to 88 bytes inside
+//!                 `--- longer bodies, in the same order in the data area (offsets implied)
+//! ```
+//!
+//! A packet is published by storing its cell's flag word last; the flag carries the lap, so the
+//! consumer looks at its next cell and at nothing else. Consumers give space back in batches, and
+//! producers look at the tails only when the space they know of is used up.
+//!
+//! The other side is another process and may write anything anywhere at any time. So nothing that
+//! is read is used before it was checked, each word is read once, positions are the reader's own
+//! and never come from shared memory, and bytes are moved with raw copies, never borrowed. What a
+//! rogue can achieve is wrong bytes in its own packets, or [`Corrupt`].
+//!
+//! Owns: positions in one ring, the sleeping and waiting words.
+//! Knows nothing of: descriptors, handshakes, links.
+
+use super::barrier;
+use super::layout::{
+    BODY_MAX, CELL, CELL_TAIL_AT, CLOSED_AT, DATA_ALIGN, DATA_BATCH, DATA_TAIL_AT, Geometry,
+    HEADER_AT, INLINE_AT, INLINE_MAX, SLEEPING_AT, WAITING_AT,
+};
+use mx_port_base::sealed::Region;
+use mx_proto::memory::{Memory, Source};
+use mx_proto::port::{BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
+
+/// The peer wrote what no peer of ours writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Corrupt;
+
+/// Why a packet was not put into a ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum PushError {
+    /// No room.
+    Full,
+    /// Longer than [`BODY_MAX`].
+    TooLong,
+    /// The consumer's tails are impossible.
+    Corrupt,
+}
+
+/// The sending end.
+#[derive(Debug)]
+pub(super) struct Producer {
+    ring: Ring,
+    /// Next cell to fill.
+    head: u64,
+    /// Next byte of the data area to fill.
+    data_head: u64,
+    /// How far the consumer was when we last looked. `head - cell_tail` never exceeds the cells.
+    cell_tail: u64,
+    /// The same for the data area.
+    data_tail: u64,
+    /// Takes nothing for now. `cell_tail` is then as if all cells were full.
+    held: bool,
+}
+
+impl Producer {
+    /// The end of ring `ring` (0 or 1) of `region` that sends, at the beginning of its life.
+    /// `asymmetric`: see [`barrier`].
+    ///
+    /// # Safety
+    /// `region` is `geometry.total()` bytes long and outlives the value.
+    pub(super) unsafe fn new(
+        region: &Region,
+        geometry: Geometry,
+        ring: usize,
+        asymmetric: bool,
+    ) -> Self {
+        // SAFETY: the caller's promise.
+        let ring = unsafe { Ring::new(region, geometry, ring, asymmetric) };
+        Self {
+            ring,
+            head: 0,
+            data_head: 0,
+            cell_tail: 0,
+            data_tail: 0,
+            held: false,
+        }
+    }
+
+    /// Copies one packet into the ring and publishes it.
+    /// Returns true when the consumer sleeps and has to be woken.
+    #[inline(always)]
+    pub(super) fn push<M: Memory>(
+        &mut self,
+        header: &HeaderBytes,
+        body: &Body<'_, M>,
+    ) -> Result<bool, PushError> {
+        let len = body.len();
+        let in_cell = len <= INLINE_MAX;
+        let room = self.head.wrapping_sub(self.cell_tail) < self.ring.cells
+            && (in_cell || (len <= BODY_MAX && self.data_room() >= padded(len)));
+        if !room {
+            self.make_room(len)?;
+        }
+        let cell = self.ring.cell(self.head);
+        // SAFETY: a cell is 128 bytes, the header's 32 lie inside. No reference is made.
+        unsafe {
+            std::ptr::copy_nonoverlapping(header.as_ptr(), cell.add(HEADER_AT), HEADER_LEN);
+        }
+        if in_cell {
+            // SAFETY: the cell has INLINE_MAX bytes from INLINE_AT on.
+            let at = unsafe { cell.add(INLINE_AT) };
+            write_body(body, len, |done, piece| {
+                // SAFETY: `write_body` keeps `done + piece.len() <= len <= INLINE_MAX`.
+                unsafe { copy_small(piece.as_ptr(), at.add(done), piece.len()) };
+            });
+        } else {
+            let start = self.data_head;
+            let ring = &self.ring;
+            write_body(body, len, |done, piece| {
+                ring.copy_into_data(start.wrapping_add(done as u64), piece);
+            });
+            self.data_head = start.wrapping_add(padded(len));
+        }
+        self.ring
+            .flag(self.head)
+            .store(self.ring.flag_word(self.head, len), Ordering::Release);
+        self.head = self.head.wrapping_add(1);
+        barrier::light(self.ring.asymmetric);
+        Ok(self.ring.sleeping().load(Ordering::Relaxed) != 0 && self.ring.take_sleeping())
+    }
+
+    /// True when any packet would fit.
+    pub(super) fn has_room(&mut self) -> Result<bool, Corrupt> {
+        if self.held {
+            return Ok(false);
+        }
+        self.look_at_tails()?;
+        Ok(
+            self.head.wrapping_sub(self.cell_tail) <= self.ring.cells - self.ring.cells / 8
+                && self.data_room() >= padded(BODY_MAX),
+        )
+    }
+
+    /// Asks the consumer to wake us when it gives space back, or withdraws that.
+    /// A [`barrier::heavy`] and a look at [`Producer::has_room`] follow before sleeping.
+    pub(super) fn set_waiting(&self, waiting: bool) {
+        self.ring.waiting().store(waiting.into(), Ordering::Relaxed);
+    }
+
+    /// Takes nothing, as if the ring were full.
+    pub(super) fn hold(&mut self) {
+        self.held = true;
+        self.cell_tail = self.head.wrapping_sub(self.ring.cells);
+    }
+
+    /// Takes [`Producer::hold`] back. The next push looks at the tails.
+    pub(super) fn let_go(&mut self) {
+        self.held = false;
+    }
+
+    /// [`Producer::hold`] has been called and not taken back.
+    pub(super) fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// Packets pushed so far.
+    pub(super) fn sent(&self) -> u64 {
+        self.head
+    }
+
+    /// Says that nothing follows what was pushed so far.
+    pub(super) fn close(&self) {
+        self.ring.closed().store(1, Ordering::Release);
+    }
+
+    #[inline]
+    fn data_room(&self) -> u64 {
+        self.ring.data_len - self.data_head.wrapping_sub(self.data_tail)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make_room(&mut self, len: usize) -> Result<(), PushError> {
+        if len > BODY_MAX {
+            return Err(PushError::TooLong);
+        }
+        if self.held {
+            return Err(PushError::Full);
+        }
+        self.look_at_tails().map_err(|Corrupt| PushError::Corrupt)?;
+        let room = self.head.wrapping_sub(self.cell_tail) < self.ring.cells
+            && (len <= INLINE_MAX || self.data_room() >= padded(len));
+        if room { Ok(()) } else { Err(PushError::Full) }
+    }
+
+    /// Takes over the consumer's tails if they are possible: between where they were and what was
+    /// sent. So what is in the ring never seems to be more than the ring is long.
+    fn look_at_tails(&mut self) -> Result<(), Corrupt> {
+        let cell_tail = self.ring.cell_tail().load(Ordering::Acquire);
+        let data_tail = self.ring.data_tail().load(Ordering::Acquire);
+        if cell_tail.wrapping_sub(self.cell_tail) > self.head.wrapping_sub(self.cell_tail)
+            || data_tail.wrapping_sub(self.data_tail) > self.data_head.wrapping_sub(self.data_tail)
+        {
+            return Err(Corrupt);
+        }
+        self.cell_tail = cell_tail;
+        self.data_tail = data_tail;
+        Ok(())
+    }
+}
+
+/// The receiving end.
+#[derive(Debug)]
+pub(super) struct Consumer {
+    ring: Ring,
+    /// Next cell to look at.
+    tail: u64,
+    /// Where in the data area the next long body begins.
+    data_tail: u64,
+    /// Tails the producer has been told.
+    published: u64,
+    data_published: u64,
+    /// The producer is told nothing for now.
+    held: bool,
+}
+
+/// What lies in the next cell.
+#[derive(Debug)]
+pub(super) struct Packet {
+    /// Its header, copied out.
+    pub(super) header: HeaderBytes,
+    /// Its body, still in shared memory.
+    pub(super) body: SharedBody,
+}
+
+impl Consumer {
+    /// The end of ring `ring` (0 or 1) of `region` that receives, at the beginning of its life.
+    ///
+    /// # Safety
+    /// `region` is `geometry.total()` bytes long and outlives the value and every [`Packet`]
+    /// taken from it.
+    pub(super) unsafe fn new(
+        region: &Region,
+        geometry: Geometry,
+        ring: usize,
+        asymmetric: bool,
+    ) -> Self {
+        // SAFETY: the caller's promise.
+        let ring = unsafe { Ring::new(region, geometry, ring, asymmetric) };
+        Self {
+            ring,
+            tail: 0,
+            data_tail: 0,
+            published: 0,
+            data_published: 0,
+            held: false,
+        }
+    }
+
+    /// True when there is a next packet, or something that should not be there.
+    #[inline]
+    pub(super) fn is_ready(&self) -> bool {
+        let flag = self.ring.flag(self.tail).load(Ordering::Acquire);
+        flag as u32 != self.ring.tag(self.tail).wrapping_sub(1)
+    }
+
+    /// The next packet, if there is one. It stays in its place until [`Consumer::release`].
+    #[inline]
+    pub(super) fn peek(&self) -> Result<Option<Packet>, Corrupt> {
+        let flag = self.ring.flag(self.tail).load(Ordering::Acquire);
+        let tag = self.ring.tag(self.tail);
+        if flag as u32 != tag {
+            return if flag as u32 == tag.wrapping_sub(1) {
+                Ok(None)
+            } else {
+                Err(Corrupt)
+            };
+        }
+        let len = (flag >> 32) as usize;
+        let cell = self.ring.cell(self.tail);
+        // Volatile, so that the copy is one: an ordinary copy of bytes that "nobody changes" may be
+        // left out by the compiler, and what was checked would be read a second time.
+        // SAFETY: the 32 bytes lie inside the cell and are aligned to 8.
+        let words = unsafe {
+            cell.add(HEADER_AT)
+                .cast::<[u64; HEADER_LEN / 8]>()
+                .read_volatile()
+        };
+        let mut header: HeaderBytes = [0; HEADER_LEN];
+        for (bytes, word) in header.chunks_exact_mut(8).zip(words) {
+            bytes.copy_from_slice(&word.to_ne_bytes());
+        }
+        let [a, b, c, d] = [0, 1, 2, 3].map(|at| header[BODY_LEN_AT + at]);
+        if len > BODY_MAX || u32::from_le_bytes([a, b, c, d]) as usize != len {
+            return Err(Corrupt);
+        }
+        let body = if len <= INLINE_MAX {
+            // SAFETY: INLINE_AT is inside the cell.
+            let first = unsafe { cell.add(INLINE_AT) };
+            SharedBody {
+                first,
+                first_len: len,
+                second: first,
+                len,
+            }
+        } else {
+            self.ring.data_body(self.data_tail, len)
+        };
+        Ok(Some(Packet { header, body }))
+    }
+
+    /// Gives up the packet that [`Consumer::peek`] returned, whose body was `len` bytes long.
+    /// Returns true when the producer waits for room and has to be woken.
+    #[inline]
+    pub(super) fn release(&mut self, len: usize) -> bool {
+        self.tail = self.tail.wrapping_add(1);
+        if len > INLINE_MAX {
+            self.data_tail = self.data_tail.wrapping_add(padded(len));
+        }
+        if self.tail.wrapping_sub(self.published) >= self.ring.cells / 4
+            || self.data_tail.wrapping_sub(self.data_published) >= DATA_BATCH
+        {
+            return self.publish();
+        }
+        false
+    }
+
+    /// Gives no room back for what is released.
+    pub(super) fn hold(&mut self) {
+        self.held = true;
+    }
+
+    /// Takes [`Consumer::hold`] back. True when the producer waits for room and has to be woken.
+    pub(super) fn let_go(&mut self) -> bool {
+        std::mem::take(&mut self.held) && self.publish()
+    }
+
+    /// Says whether we sleep. After `true` come a [`barrier::heavy`] and a look at
+    /// [`Consumer::is_ready`] before sleeping.
+    pub(super) fn set_sleeping(&self, sleeping: bool) {
+        self.ring
+            .sleeping()
+            .store(sleeping.into(), Ordering::Relaxed);
+    }
+
+    /// True while the producer has not taken up what [`Consumer::set_sleeping`] said.
+    pub(super) fn is_sleeping(&self) -> bool {
+        self.ring.sleeping().load(Ordering::Relaxed) != 0
+    }
+
+    /// Packets released so far.
+    pub(super) fn taken(&self) -> u64 {
+        self.tail
+    }
+
+    /// True when the producer has said that nothing more follows.
+    pub(super) fn is_closed(&self) -> bool {
+        self.ring.closed().load(Ordering::Acquire) == 1
+    }
+
+    #[inline]
+    fn publish(&mut self) -> bool {
+        if self.held {
+            return false;
+        }
+        self.published = self.tail;
+        self.data_published = self.data_tail;
+        self.ring.cell_tail().store(self.tail, Ordering::Release);
+        self.ring
+            .data_tail()
+            .store(self.data_tail, Ordering::Release);
+        barrier::light(self.ring.asymmetric);
+        self.ring.waiting().load(Ordering::Relaxed) != 0
+            && self.ring.waiting().swap(0, Ordering::Relaxed) != 0
+    }
+}
+
+/// A body that lies in shared memory, in one piece or in two around the end of the data area.
+///
+/// The peer can change the bytes at any time, so they are only ever copied out.
+#[derive(Debug)]
+pub(super) struct SharedBody {
+    first: *const u8,
+    first_len: usize,
+    second: *const u8,
+    len: usize,
+}
+
+impl Source for SharedBody {
+    #[inline]
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    fn copy_to(&self, at: usize, into: &mut [u8]) {
+        let n = into.len().min(self.len.saturating_sub(at));
+        let into = into.as_mut_ptr();
+        let first = n.min(self.first_len.saturating_sub(at));
+        // SAFETY: `at + first <= first_len`, for which `first` is valid, or `first` is 0; `into` has `n`
+        // bytes.
+        unsafe { copy_small(self.first.wrapping_add(at), into, first) };
+        if first != n {
+            let from = at + first - self.first_len;
+            // SAFETY: `second` is valid for `len - first_len` bytes, of which these are the ones up
+            // to `at + n - first_len`; `into` has `n` bytes.
+            unsafe { copy_small(self.second.add(from), into.add(first), n - first) };
+        }
+        // The caller's copy is one, too: nothing may be read from where it came from again.
+        compiler_fence(Ordering::SeqCst);
+    }
+}
+
+/// Pointers to one ring, and arithmetic on positions. Positions count up for ever; they wrap.
+#[derive(Debug)]
+struct Ring {
+    head: *mut u8,
+    cell_base: *mut u8,
+    data_base: *mut u8,
+    /// A power of two.
+    cells: u64,
+    cell_shift: u32,
+    /// A power of two.
+    data_len: u64,
+    asymmetric: bool,
+}
+
+// SAFETY: the pointers lead into a mapping of the whole process; `Producer` and `Consumer` are
+// moved between threads, never shared.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// # Safety
+    /// `region` is `geometry.total()` bytes long and outlives the value.
+    unsafe fn new(region: &Region, geometry: Geometry, ring: usize, asymmetric: bool) -> Self {
+        debug_assert!(geometry.is_acceptable() && region.len() >= geometry.total() && ring < 2);
+        let base = region.base();
+        // SAFETY: all three offsets are below `geometry.total()`.
+        let (head, cell_base, data_base) = unsafe {
+            (
+                base.add(geometry.head_at(ring)),
+                base.add(geometry.cells_at(ring)),
+                base.add(geometry.data_at(ring)),
+            )
+        };
+        Self {
+            head,
+            cell_base,
+            data_base,
+            cells: geometry.cells.into(),
+            cell_shift: geometry.cells.trailing_zeros(),
+            data_len: geometry.data.into(),
+            asymmetric,
+        }
+    }
+
+    #[inline(always)]
+    fn cell(&self, position: u64) -> *mut u8 {
+        let index = (position & (self.cells - 1)) as usize;
+        // SAFETY: `index` is below the number of cells.
+        unsafe { self.cell_base.add(index * CELL) }
+    }
+
+    #[inline(always)]
+    fn flag(&self, position: u64) -> &AtomicU64 {
+        // SAFETY: the first 8 bytes of a cell, aligned to 128; atomics may be shared with others
+        // who write them, and the mapping outlives `self`.
+        unsafe { AtomicU64::from_ptr(self.cell(position).cast()) }
+    }
+
+    /// What the low half of a cell's flag says when the packet at `position` is in it. A cell not
+    /// yet written in this lap has one less: the lap before, or 0 in fresh memory.
+    #[inline(always)]
+    fn tag(&self, position: u64) -> u32 {
+        ((position >> self.cell_shift) as u32).wrapping_add(1)
+    }
+
+    #[inline(always)]
+    fn flag_word(&self, position: u64, len: usize) -> u64 {
+        (len as u64) << 32 | u64::from(self.tag(position))
+    }
+
+    #[inline]
+    fn copy_into_data(&self, position: u64, bytes: &[u8]) {
+        let at = (position & (self.data_len - 1)) as usize;
+        let first = bytes.len().min(self.data_len as usize - at);
+        // SAFETY: `at + first` is at most the data area's length, and the rest, at most BODY_MAX,
+        // fits in front of `at`. The source is a slice of the application's.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.data_base.add(at), first);
+            if first < bytes.len() {
+                std::ptr::copy_nonoverlapping(
+                    bytes.as_ptr().add(first),
+                    self.data_base,
+                    bytes.len() - first,
+                );
+            }
+        }
+    }
+
+    #[inline]
+    fn data_body(&self, position: u64, len: usize) -> SharedBody {
+        let at = (position & (self.data_len - 1)) as usize;
+        let first_len = len.min(self.data_len as usize - at);
+        // SAFETY: `at` is inside the data area.
+        let first = unsafe { self.data_base.add(at) };
+        SharedBody {
+            first,
+            first_len,
+            second: self.data_base,
+            len,
+        }
+    }
+
+    #[inline(always)]
+    fn cell_tail(&self) -> &AtomicU64 {
+        // SAFETY: inside the ring's head, aligned to 8; see `flag`.
+        unsafe { AtomicU64::from_ptr(self.head.add(CELL_TAIL_AT).cast()) }
+    }
+
+    #[inline(always)]
+    fn data_tail(&self) -> &AtomicU64 {
+        // SAFETY: inside the ring's head, aligned to 8; see `flag`.
+        unsafe { AtomicU64::from_ptr(self.head.add(DATA_TAIL_AT).cast()) }
+    }
+
+    #[inline(always)]
+    fn sleeping(&self) -> &AtomicU32 {
+        // SAFETY: inside the ring's head, aligned to 4; see `flag`.
+        unsafe { AtomicU32::from_ptr(self.head.add(SLEEPING_AT).cast()) }
+    }
+
+    #[inline(always)]
+    fn waiting(&self) -> &AtomicU32 {
+        // SAFETY: inside the ring's head, aligned to 4; see `flag`.
+        unsafe { AtomicU32::from_ptr(self.head.add(WAITING_AT).cast()) }
+    }
+
+    #[inline(always)]
+    fn closed(&self) -> &AtomicU32 {
+        // SAFETY: inside the ring's head, aligned to 4; see `flag`.
+        unsafe { AtomicU32::from_ptr(self.head.add(CLOSED_AT).cast()) }
+    }
+
+    /// One of possibly many packets gets to ring the bell of a sleeper.
+    #[cold]
+    fn take_sleeping(&self) -> bool {
+        self.sleeping().swap(0, Ordering::Relaxed) != 0
+    }
+}
+
+/// Lends the body's bytes piece by piece, never more than `len` in all.
+#[inline(always)]
+fn write_body<M: Memory>(body: &Body<'_, M>, len: usize, mut write: impl FnMut(usize, &[u8])) {
+    match body {
+        Body::Bytes(bytes) => write(0, bytes),
+        Body::Memory { memory, offset, .. } => {
+            let mut done = 0;
+            memory.visit(*offset, len, |piece| {
+                let n = piece.len().min(len - done);
+                write(done, &piece[..n]);
+                done += n;
+            });
+        }
+    }
+}
+
+/// Space a long body takes in the data area.
+#[inline(always)]
+fn padded(len: usize) -> u64 {
+    (len as u64).next_multiple_of(DATA_ALIGN)
+}
+
+/// `copy_nonoverlapping`, without the call for the lengths of small messages.
+///
+/// # Safety
+/// As `copy_nonoverlapping`.
+#[inline(always)]
+unsafe fn copy_small(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: every access lies within the first `len` bytes on both sides; unaligned accesses
+    // are used throughout. Loads come before stores, and the ranges do not overlap.
+    unsafe {
+        match len {
+            8..=16 => {
+                let a = from.cast::<u64>().read_unaligned();
+                let b = from.add(len - 8).cast::<u64>().read_unaligned();
+                to.cast::<u64>().write_unaligned(a);
+                to.add(len - 8).cast::<u64>().write_unaligned(b);
+            }
+            4..=7 => {
+                let a = from.cast::<u32>().read_unaligned();
+                let b = from.add(len - 4).cast::<u32>().read_unaligned();
+                to.cast::<u32>().write_unaligned(a);
+                to.add(len - 4).cast::<u32>().write_unaligned(b);
+            }
+            0 => {}
+            _ => std::ptr::copy_nonoverlapping(from, to, len),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: Geometry = Geometry::SMALLEST;
+
+    struct Pair {
+        producer: Producer,
+        consumer: Consumer,
+        _region: Region,
+    }
+
+    /// Both ends of a ring that has been in use for `cells` packets and `data` bytes of long bodies.
+    fn pair_at(cells: u64, data: u64) -> Pair {
+        let (region, _fd) = Region::create(c"test", SMALL.total()).unwrap();
+        // SAFETY: the region has the right length and is kept beside the ends.
+        let (mut producer, mut consumer) = unsafe {
+            (
+                Producer::new(&region, SMALL, 0, true),
+                Consumer::new(&region, SMALL, 0, true),
+            )
+        };
+        for ring in [&producer.ring, &consumer.ring] {
+            for back in 1..=ring.cells {
+                let position = cells.wrapping_sub(back);
+                ring.flag(position)
+                    .store(ring.flag_word(position, 0), Ordering::Relaxed);
+            }
+            ring.cell_tail().store(cells, Ordering::Relaxed);
+            ring.data_tail().store(data, Ordering::Relaxed);
+        }
+        (producer.head, producer.cell_tail) = (cells, cells);
+        (producer.data_head, producer.data_tail) = (data, data);
+        (consumer.tail, consumer.published) = (cells, cells);
+        (consumer.data_tail, consumer.data_published) = (data, data);
+        Pair {
+            producer,
+            consumer,
+            _region: region,
+        }
+    }
+
+    fn header(len: usize, word: u8) -> HeaderBytes {
+        let mut header = [word; HEADER_LEN];
+        header[BODY_LEN_AT..BODY_LEN_AT + 4].copy_from_slice(&(len as u32).to_le_bytes());
+        header
+    }
+
+    fn push(producer: &mut Producer, bytes: &[u8], word: u8) -> Result<bool, PushError> {
+        producer.push::<Vec<u8>>(&header(bytes.len(), word), &Body::Bytes(bytes))
+    }
+
+    fn pop(consumer: &mut Consumer) -> Option<(u8, Vec<u8>)> {
+        let packet = consumer.peek().unwrap()?;
+        let bytes = packet.body.to_vec();
+        consumer.release(bytes.len());
+        Some((packet.header[0], bytes))
+    }
+
+    fn pattern(len: usize, seed: usize) -> Vec<u8> {
+        (0..len).map(|at| (at * 31 + seed * 7) as u8).collect()
+    }
+
+    #[test]
+    fn every_length_around_the_limits_arrives_as_it_was() {
+        let mut pair = pair_at(0, 0);
+        let lengths = (0..=200).chain([1023, 1024, 4097, 32768, BODY_MAX - 1, BODY_MAX]);
+        for len in lengths {
+            let bytes = pattern(len, len);
+            assert_eq!(push(&mut pair.producer, &bytes, len as u8), Ok(false));
+            assert_eq!(
+                pop(&mut pair.consumer),
+                Some((len as u8, bytes)),
+                "{len} bytes"
+            );
+            assert_eq!(pop(&mut pair.consumer), None);
+        }
+        assert_eq!(
+            push(&mut pair.producer, &[0; BODY_MAX + 1], 0),
+            Err(PushError::TooLong)
+        );
+    }
+
+    #[test]
+    fn a_body_in_pieces_arrives_in_one() {
+        struct Pieces(Vec<Vec<u8>>);
+        impl Memory for Pieces {
+            fn len(&self) -> usize {
+                self.0.iter().map(Vec::len).sum()
+            }
+            fn visit(&self, offset: usize, len: usize, mut visitor: impl FnMut(&[u8])) {
+                let all = self.0.concat();
+                let wanted = &all[offset..offset + len];
+                wanted.chunks(7).for_each(&mut visitor);
+                // More than was asked for must not be written anywhere.
+                visitor(&[0xee; 64]);
+            }
+            fn visit_mut(&mut self, _: usize, _: usize, _: impl FnMut(&mut [u8])) {}
+        }
+        let mut pair = pair_at(0, 0);
+        let bytes = pattern(5000, 1);
+        let memory = Pieces(vec![bytes[..123].to_vec(), bytes[123..].to_vec()]);
+        for (offset, len) in [(0, 5000), (100, 50), (4990, 10), (3, 0)] {
+            let body = Body::Memory {
+                memory: &memory,
+                offset,
+                len,
+            };
+            pair.producer.push(&header(len, 1), &body).unwrap();
+            assert_eq!(
+                pop(&mut pair.consumer),
+                Some((1, bytes[offset..offset + len].to_vec()))
+            );
+        }
+    }
+
+    #[test]
+    fn all_positions_wrap() {
+        // The cells' position, the data position, and the lap number in the flags.
+        let laps = u64::from(u32::MAX) * u64::from(SMALL.cells);
+        for (cells, data) in [
+            (u64::MAX - 50, u64::MAX - 64 * 1024 + 1),
+            (laps - 40, 0),
+            (laps - 1, 128 * 1024 - 64),
+            (0, 128 * 1024 - 128),
+        ] {
+            let mut pair = pair_at(cells, data);
+            for round in 0..300 {
+                let bytes = pattern([5, 100, 9000, 0, 33000][round % 5], round);
+                assert_eq!(
+                    push(&mut pair.producer, &bytes, round as u8),
+                    Ok(false),
+                    "{round}"
+                );
+                assert!(pair.consumer.is_ready());
+                assert_eq!(
+                    pop(&mut pair.consumer),
+                    Some((round as u8, bytes)),
+                    "{round}"
+                );
+                assert!(!pair.consumer.is_ready());
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_ring_takes_nothing_until_a_batch_was_consumed() {
+        let mut pair = pair_at(u64::MAX - 10, 0);
+        let cells = SMALL.cells as usize;
+        for at in 0..cells {
+            assert_eq!(push(&mut pair.producer, &[at as u8], 0), Ok(false));
+        }
+        assert_eq!(push(&mut pair.producer, &[0], 0), Err(PushError::Full));
+        for at in 0..cells / 4 {
+            assert_eq!(
+                push(&mut pair.producer, &[0], 0),
+                Err(PushError::Full),
+                "{at} consumed"
+            );
+            assert_eq!(pop(&mut pair.consumer), Some((0, vec![at as u8])));
+        }
+        assert_eq!(pair.producer.has_room(), Ok(true));
+        assert_eq!(push(&mut pair.producer, &[99], 0), Ok(false));
+    }
+
+    #[test]
+    fn an_emptied_ring_always_has_room_for_any_packet() {
+        for batches in 0..40 {
+            let mut pair = pair_at(7, 64 * batches);
+            for round in 0..200 {
+                let len = [40, BODY_MAX, 17000, 89, 15000, 16384][round % 6];
+                push(&mut pair.producer, &pattern(len, round), 0).unwrap();
+                assert!(pop(&mut pair.consumer).is_some());
+                assert_eq!(pair.producer.has_room(), Ok(true));
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_data_area_takes_short_bodies_still() {
+        let mut pair = pair_at(0, 0);
+        let long = pattern(32 * 1024, 3);
+        for _ in 0..SMALL.data / (32 * 1024) {
+            assert_eq!(push(&mut pair.producer, &long, 0), Ok(false));
+        }
+        assert_eq!(push(&mut pair.producer, &long, 0), Err(PushError::Full));
+        assert_eq!(push(&mut pair.producer, &[1; INLINE_MAX], 0), Ok(false));
+        assert_eq!(pop(&mut pair.consumer), Some((0, long.clone())));
+        assert_eq!(push(&mut pair.producer, &long, 0), Ok(false));
+    }
+
+    #[test]
+    fn only_the_first_packet_after_falling_asleep_rings() {
+        let mut pair = pair_at(0, 0);
+        pair.consumer.set_sleeping(true);
+        assert_eq!(push(&mut pair.producer, &[1], 0), Ok(true));
+        assert_eq!(push(&mut pair.producer, &[2], 0), Ok(false));
+        pair.consumer.set_sleeping(true);
+        pair.consumer.set_sleeping(false);
+        assert_eq!(push(&mut pair.producer, &[3], 0), Ok(false));
+    }
+
+    #[test]
+    fn a_waiting_producer_is_rung_once_when_space_is_given_back() {
+        let mut pair = pair_at(0, 0);
+        for _ in 0..SMALL.cells {
+            push(&mut pair.producer, &[1], 0).unwrap();
+        }
+        pair.producer.set_waiting(true);
+        let rings: Vec<bool> = (0..SMALL.cells).map(|_| pair.consumer.release(1)).collect();
+        assert_eq!(rings.iter().filter(|rung| **rung).count(), 1);
+        assert_eq!(
+            rings.iter().position(|rung| *rung),
+            Some(SMALL.cells as usize / 4 - 1)
+        );
+    }
+
+    #[test]
+    fn impossible_tails_are_corrupt_and_possible_ones_are_not() {
+        for (cell_tail, data_tail, fine) in [
+            (10, 0, true),
+            (0, 0, true),
+            (11, 0, false),
+            (u64::MAX, 0, false),
+            (10u64.wrapping_sub(33), 0, false),
+            (10, 64, false),
+            (10, 0u64.wrapping_sub(SMALL.data as u64 + 64), false),
+            (u64::MAX / 2, u64::MAX / 2, false),
+        ] {
+            let mut pair = pair_at(0, 0);
+            for _ in 0..10 {
+                push(&mut pair.producer, &[1], 0).unwrap();
+            }
+            pair.producer
+                .ring
+                .cell_tail()
+                .store(cell_tail, Ordering::Relaxed);
+            pair.producer
+                .ring
+                .data_tail()
+                .store(data_tail, Ordering::Relaxed);
+            assert_eq!(
+                pair.producer.has_room().is_ok(),
+                fine,
+                "{cell_tail} {data_tail}"
+            );
+        }
+    }
+
+    #[test]
+    fn impossible_cells_are_corrupt() {
+        let cases: [(u64, u32, bool); 7] = [
+            (1, 0, true),
+            (0, 0, true),                    // nothing there yet
+            (2, 0, false),                   // a lap too far
+            (u64::from(u32::MAX), 0, false), // a lap behind
+            (1 | 5 << 32, 4, false),         // two opinions about the length
+            (1 | (BODY_MAX as u64) << 32, BODY_MAX as u32, true),
+            (1 | (BODY_MAX as u64 + 1) << 32, BODY_MAX as u32 + 1, false),
+        ];
+        for (flag, body_len, fine) in cases {
+            let pair = pair_at(0, 0);
+            let cell = pair.consumer.ring.cell(0);
+            // SAFETY: inside the cell.
+            unsafe {
+                let at = cell.add(HEADER_AT + BODY_LEN_AT).cast::<[u8; 4]>();
+                at.write_volatile(body_len.to_le_bytes());
+            }
+            pair.consumer.ring.flag(0).store(flag, Ordering::Relaxed);
+            assert_eq!(pair.consumer.peek().is_ok(), fine, "{flag:#x}");
+        }
+    }
+
+    #[test]
+    fn reading_outside_a_body_reads_nothing() {
+        let mut pair = pair_at(0, 128 * 1024 - 64);
+        let bytes = pattern(200, 9);
+        push(&mut pair.producer, &bytes, 0).unwrap();
+        let packet = pair.consumer.peek().unwrap().unwrap();
+        for at in [0, 1, 63, 64, 65, 199, 200, 201, usize::MAX] {
+            for len in [0, 1, 2, 5, 9, 63, 64, 65, 300] {
+                let mut into = vec![0xaa; len];
+                packet.body.copy_to(at, &mut into);
+                let mut expected = vec![0xaa; len];
+                Source::copy_to(&bytes[..], at, &mut expected);
+                assert_eq!(into, expected, "{len} bytes at {at}");
+            }
+        }
+    }
+
+    /// Both ends in one mapping, unlike those of a link, so that ThreadSanitizer sees them meet.
+    #[test]
+    fn two_threads_at_the_two_ends_get_every_packet_whole() {
+        const PACKETS: usize = 5_000;
+        const LENGTHS: [usize; 6] = [0, INLINE_MAX, INLINE_MAX + 1, 3_000, 33_000, BODY_MAX];
+        let Pair {
+            mut producer,
+            mut consumer,
+            _region,
+        } = pair_at(u64::MAX - 100, 0);
+        let bytes = |n: usize| pattern(LENGTHS[n * 7 % LENGTHS.len()], n);
+        std::thread::scope(|scope| {
+            let sending = scope.spawn(move || {
+                for n in 0..PACKETS {
+                    while let Err(error) = push(&mut producer, &bytes(n), n as u8) {
+                        assert_eq!(error, PushError::Full);
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            for n in 0..PACKETS {
+                let (word, got) = loop {
+                    match pop(&mut consumer) {
+                        Some(packet) => break packet,
+                        None => std::thread::yield_now(),
+                    }
+                };
+                assert_eq!(word, n as u8);
+                assert!(got == bytes(n), "packet {n}");
+            }
+            sending.join().unwrap();
+        });
+    }
+}

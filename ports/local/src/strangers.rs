@@ -1,0 +1,116 @@
+//! Links that others began and that the endpoint has not bound: they are cheap and short.
+//!
+//! ```text
+//!   accept --> Accepted --> Up, Asleep ...   --bind--> one of ours
+//!      `--- its time is over, its place --> down, whatever its state
+//!           is needed
+//! ```
+//!
+//! The user at the other end is the kernel's word (`SO_PEERCRED`). In a user namespace that does not
+//! know a user that is the overflow user, 65534: all of those have one share, and count as one where
+//! it is asked who owns an endpoint.
+//!
+//! Owns: how they go. Which, and when, is `ports::strangers`'.
+//! Knows nothing of: introductions.
+
+use super::LocalPort;
+use super::link::State;
+use super::socket::{Name, Socket};
+use mx_port_base::descriptors;
+use mx_port_base::origin::Origin;
+use mx_proto::origin::Source;
+use mx_proto::port::LinkDown;
+use mx_proto::{Instant, LinkId};
+
+impl LocalPort {
+    /// Where a link comes from, or leads to.
+    pub fn origin(&self, link: LinkId) -> Origin {
+        let entry = self.links.get(link);
+        entry.map_or(Origin::Unknown, |entry| Origin::User(entry.user))
+    }
+
+    /// `user` has this endpoint open, or may do what it likes here anyway. Whoever listens at its name
+    /// is asked for with a connection that hangs up at once; it takes that for a stranger who went.
+    /// One that cannot be asked now, because too many wait to be accepted there, proves nothing: else
+    /// whoever fills its backlog could speak for it.
+    pub fn user_has(&self, user: u32, endpoint: u32) -> bool {
+        if Origin::User(user).source() == Source::TRUSTED {
+            return true;
+        }
+        let name = Name {
+            endpoint,
+            ..self.name
+        };
+        let listens = Socket::new().and_then(|socket| {
+            socket.connect(name)?;
+            Ok(socket.user())
+        });
+        listens.is_ok_and(|listens| listens == user)
+    }
+
+    /// A link is a stranger no more, because it is bound or gone.
+    pub(super) fn unstrange(&mut self, source: Source) {
+        let links = &self.links;
+        self.strangers
+            .leave(source, |id| links.get(id).is_some_and(|it| it.stranger));
+    }
+
+    /// Ends those whose time is over.
+    pub(super) fn drop_strangers(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        while let Some(id) = self.strangers.due(now) {
+            any = true;
+            self.stats.unbound += 1;
+            self.send_away(id, &"it has not introduced itself");
+        }
+        any
+    }
+
+    /// A stranger makes room for somebody else. False: nobody can.
+    pub(super) fn evict(&mut self, why: &dyn std::fmt::Display) -> bool {
+        let links = &self.links;
+        let said = |id| {
+            let entry = links.get(id).filter(|entry| entry.stranger)?;
+            Some(!matches!(entry.state, State::Accepted))
+        };
+        let victim = self.strangers.victim(said);
+        if let Some(id) = victim {
+            self.send_away(id, why);
+        }
+        victim.is_some()
+    }
+
+    /// Descriptors have run out: two strangers go, for a connection and the memory that it brings.
+    pub(super) fn make_room(&mut self) -> bool {
+        let why = "others need its descriptor";
+        self.strangers.len() >= 2 && self.evict(&why) && self.evict(&why)
+    }
+
+    fn send_away(&mut self, id: LinkId, why: &dyn std::fmt::Display) {
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
+        if let State::Accepted = entry.state {
+            return self.refuse(id, why);
+        }
+        let (user, source) = (entry.user, entry.source);
+        if std::mem::take(&mut entry.stranger) {
+            self.unstrange(source);
+        }
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
+        log::debug!("{:?}: {id:?} of user {user} goes: {why}", self.name);
+        if let Some(socket) = entry.socket.take() {
+            self.control.remove(socket.raw());
+            self.data.remove(socket.raw());
+            socket.shut_down();
+        }
+        self.doom(id, LinkDown::TimedOut);
+    }
+}
+
+/// Places for links: each takes a descriptor.
+pub(super) fn places(max_links: usize) -> usize {
+    max_links.min(descriptors::most())
+}

@@ -1,0 +1,217 @@
+//! Links that fall asleep and wake up all the time, in any order of events.
+
+use super::limit;
+use super::slumber::{IDLE, meet, node_with, rest, room_for, stage};
+use super::{Event, Node, fresh_name};
+use crate::moves::{self, MOVES, Stage};
+use crate::socket::Socket;
+use mx_proto::LinkId;
+use mx_proto::port::SendError;
+use std::time::Duration;
+
+/// A generator whose numbers a seed decides.
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
+        (self.next() >> 16) % limit
+    }
+}
+
+/// One end of a link that is tried out, and what has gone through it.
+struct End {
+    link: LinkId,
+    sent: u64,
+    got: u64,
+    writable: bool,
+}
+
+impl End {
+    fn new(link: LinkId) -> Self {
+        Self {
+            link,
+            sent: 0,
+            got: 0,
+            writable: true,
+        }
+    }
+
+    fn send(&mut self, node: &mut Node, random: &mut Random) {
+        if !self.writable {
+            return;
+        }
+        for _ in 0..=random.below(3) {
+            let len = [8, 30, 100, 3000, 20_000][random.below(5) as usize];
+            let mut bytes = vec![self.sent as u8; len];
+            bytes[..8].copy_from_slice(&self.sent.to_le_bytes());
+            match node.send(self.link, &bytes) {
+                Ok(_) => self.sent += 1,
+                Err(SendError::WouldBlock) => {
+                    self.writable = false;
+                    return;
+                }
+                Err(SendError::Down) => panic!("down"),
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Packet(_, bytes) => {
+                assert_eq!(bytes[..8], self.got.to_le_bytes());
+                assert!(bytes[8..].iter().all(|byte| *byte == self.got as u8));
+                self.got += 1;
+            }
+            Event::Writable(_) => {
+                assert!(!self.writable, "said twice");
+                self.writable = true;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A hub, and nodes that each have a link to it.
+struct Star {
+    hub: Node,
+    /// Node, its end, the hub's end.
+    others: Vec<(Node, End, End)>,
+}
+
+impl Star {
+    fn new(pairs: usize, bytes: usize) -> Self {
+        let mut hub = node_with(bytes);
+        let mut others = Vec::new();
+        for _ in 0..pairs {
+            let mut node = node_with(bytes);
+            let (link, at_hub) = meet(&mut node, &mut hub);
+            // So that all of them get in.
+            rest(&mut [&mut node, &mut hub]);
+            others.push((node, End::new(link), End::new(at_hub)));
+        }
+        Self { hub, others }
+    }
+
+    /// Hands out what has arrived.
+    fn deliver(&mut self) {
+        for event in self.hub.take() {
+            let link = match &event {
+                Event::Packet(link, _) | Event::Writable(link) => *link,
+                other => panic!("{other:?}"),
+            };
+            let ends = self.others.iter_mut().map(|(_, _, end)| end);
+            let end = ends.into_iter().find(|end| end.link == link);
+            end.unwrap().take(event);
+        }
+        for (node, end, _) in &mut self.others {
+            for event in node.take() {
+                end.take(event);
+            }
+        }
+    }
+}
+
+/// Packets through links that fall asleep and wake up all the time, both ends doing one thing
+/// after another in an order that the seed decides. Returns how often a link has slept.
+fn try_out(seed: u64, pairs: usize, bytes: usize, steps: usize) -> u64 {
+    let mut random = Random(seed);
+    let mut star = Star::new(pairs, bytes);
+    for _ in 0..steps {
+        let at = random.below(pairs as u64) as usize;
+        let Star { hub, others } = &mut star;
+        let (node, own, there) = &mut others[at];
+        let (node, end) = match random.below(2) {
+            0 => (node, own),
+            _ => (hub, there),
+        };
+        match random.below(12) {
+            0 => end.send(node, &mut random),
+            1..=5 => node.clock.advance(IDLE / 2),
+            6 => {
+                if node.port.arm() {
+                    node.port.disarm();
+                }
+            }
+            7 => {
+                node.poll();
+            }
+            _ => {
+                node.poll_all();
+            }
+        }
+        star.deliver();
+        assert!(star.hub.port.stats().bytes <= bytes as u64, "seed {seed}");
+    }
+    for _ in 0..2_000 {
+        star.hub.settle();
+        star.hub.clock.advance(Duration::from_millis(20));
+        for (node, ..) in &mut star.others {
+            node.settle();
+            node.clock.advance(Duration::from_millis(20));
+        }
+        star.deliver();
+    }
+    for (_, own, there) in &star.others {
+        assert_eq!((own.sent, there.sent), (there.got, own.got), "seed {seed}");
+    }
+    star.hub.port.stats().slept
+}
+
+#[test]
+fn every_packet_arrives_once_and_in_order_through_thousands_of_sleeps() {
+    let mut slept = 0;
+    for seed in 1..=24 {
+        slept += try_out(seed, 1, room_for(1), 10_000);
+    }
+    assert!(slept >= 2_000, "{slept}");
+}
+
+#[test]
+fn and_when_memory_is_short() {
+    let mut slept = 0;
+    for seed in 100..=106 {
+        // Rings for about 12 of 20.
+        slept += try_out(seed, 20, 4 << 20, 30_000);
+    }
+    assert!(slept >= 1_000, "{slept}");
+}
+
+/// Every move of the table is made here, on one thread.
+#[test]
+fn every_move_of_the_table_is_made() {
+    drop(moves::met::take());
+    try_out(7, 1, room_for(1), 4_000);
+    try_out(100, 20, 4 << 20, 20_000);
+    limit::a_client_that_hands_over_too_much_gets_less();
+    limit::idle_links_make_room_for_those_that_want_memory();
+    limit::who_waits_for_memory_takes_what_the_peer_hands_over_as_soon_as_there_is_room();
+    // A full backlog.
+    let name = fresh_name();
+    let listener = Socket::listen(name).unwrap();
+    // SAFETY: plain system call on a descriptor the test owns.
+    assert_eq!(unsafe { libc::listen(listener.raw(), 0) }, 0);
+    let filler = Socket::new().unwrap();
+    filler.connect(name).unwrap();
+    let mut a = Node::new();
+    let dialled = a.port.connect_to(name.board, name.endpoint, &a.clock);
+    drop(listener.accept().unwrap());
+    a.clock.advance(Duration::from_millis(60));
+    a.settle();
+    assert_eq!(stage(&a, dialled.unwrap()), Stage::Greeting);
+    let met = moves::met::take();
+    for step in MOVES {
+        assert!(
+            met.contains(&(step.from, step.to)),
+            "{} -> {}",
+            step.from,
+            step.to
+        );
+    }
+}

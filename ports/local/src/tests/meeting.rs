@@ -1,0 +1,170 @@
+//! How two ports meet: who listens, who connects, and what comes between.
+
+use super::limit::TCP;
+use super::strangers::welcome;
+use super::{Event, Node, fresh_name, link_up, linked};
+use crate::LocalPort;
+use crate::handshake::{Hello, MESSAGE_LEN};
+use crate::link::State;
+use crate::socket::{Name, Received, Socket};
+use mx_proto::port::{Close, ConnectError, LinkDown, SendError, Sent};
+use std::time::Duration;
+
+#[test]
+fn packets_go_both_ways_in_order() {
+    let (mut a, ab, mut b, ba) = linked();
+    a.port.bind(ab, 11);
+    b.port.bind(ba, 22);
+    for round in 0..500u32 {
+        let bytes: Vec<u8> = (0..(round * 37) % 3000)
+            .map(|at| (at + round) as u8)
+            .collect();
+        assert_eq!(a.send(ab, &bytes), Ok(Sent::Whole));
+        assert_eq!(b.send(ba, &bytes), Ok(Sent::Whole));
+        assert!(a.poll() && b.poll());
+        assert_eq!(a.take(), [Event::Packet(ab, bytes.clone())]);
+        assert_eq!(b.take(), [Event::Packet(ba, bytes)]);
+    }
+    assert!(a.log.cookies[1..].iter().all(|cookie| *cookie == 11));
+    assert!(b.log.cookies[1..].iter().all(|cookie| *cookie == 22));
+}
+
+#[test]
+fn a_second_server_on_an_endpoint_is_told_so() {
+    let a = Node::new();
+    let Name {
+        port_base,
+        board,
+        endpoint,
+    } = a.name();
+    let error = LocalPort::open(port_base, board, endpoint).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse);
+    drop(a);
+    assert!(LocalPort::open(port_base, board, endpoint).is_ok());
+}
+
+#[test]
+fn where_nobody_listens_there_is_no_route() {
+    let mut a = Node::new();
+    let board = a.name().board;
+    let nobody = fresh_name().endpoint;
+    assert_eq!(
+        a.port.connect_to(board, nobody, &a.clock),
+        Err(ConnectError::Refused)
+    );
+    assert_eq!(a.port.link_count(), 0);
+}
+
+#[test]
+fn an_endpoint_can_talk_to_itself() {
+    let mut a = Node::new();
+    let endpoint = a.endpoint;
+    let board = a.name().board;
+    let out = a.port.connect_to(board, endpoint, &a.clock).unwrap();
+    a.settle();
+    assert_eq!(a.take(), [Event::Up(out)]);
+    a.send(out, b"me").unwrap();
+    a.poll();
+    assert_eq!(a.bodies(), [b"me"]);
+}
+
+#[test]
+fn sending_before_the_link_is_up_blocks_until_it_is() {
+    let (mut a, mut b) = (Node::new(), Node::new());
+    let link = a.connect(&b).unwrap();
+    assert_eq!(a.send(link, b"early"), Err(SendError::WouldBlock));
+    b.settle();
+    a.settle();
+    assert_eq!(a.take(), [Event::Up(link), Event::Writable(link)]);
+}
+
+/// A listener that takes one connection, which it has, and then none until it accepts.
+fn full_backlog() -> (Name, Socket, Socket) {
+    let name = fresh_name();
+    let listener = Socket::listen(name).unwrap();
+    // SAFETY: plain system call on a descriptor the test owns.
+    assert_eq!(unsafe { libc::listen(listener.raw(), 0) }, 0);
+    let filler = Socket::new().unwrap();
+    filler.connect(name).unwrap();
+    (name, listener, filler)
+}
+
+#[test]
+fn a_full_backlog_is_tried_again() {
+    let (name, listener, _filler) = full_backlog();
+    let mut a = Node::new();
+    let link = a
+        .port
+        .connect_to(name.board, name.endpoint, &a.clock)
+        .unwrap();
+    assert!(a.port.deadline().is_some());
+    for _ in 0..5 {
+        a.clock.advance(Duration::from_millis(60));
+        a.settle();
+        assert_eq!(a.take(), []);
+    }
+    drop(listener.accept().unwrap());
+    a.clock.advance(Duration::from_millis(60));
+    a.settle();
+    assert_eq!(a.port.deadline(), None);
+    let peer = listener.accept().unwrap();
+    let mut message = [0; MESSAGE_LEN];
+    let Received::Message(len, Some(_memory)) = peer.receive(&mut message).unwrap() else {
+        panic!("no hello");
+    };
+    assert!(Hello::decode(&message[..len]).is_ok());
+    peer.send(&welcome().encode(), None).unwrap();
+    a.settle();
+    assert_eq!(a.take(), [Event::Up(link)]);
+}
+
+#[test]
+fn a_backlog_that_closes_refuses() {
+    let (name, listener, _filler) = full_backlog();
+    let mut a = Node::new();
+    let waiting = a
+        .port
+        .connect_to(name.board, name.endpoint, &a.clock)
+        .unwrap();
+    drop(listener);
+    a.clock.advance(Duration::from_millis(60));
+    a.settle();
+    assert_eq!(a.take(), [Event::Down(waiting, LinkDown::Refused)]);
+}
+
+#[test]
+fn links_beyond_the_limit_are_refused_on_either_side() {
+    let (mut a, mut b) = (Node::with_limit(3), Node::with_limit(1));
+    let first = link_up(&mut a, &mut b);
+    let second = a.connect(&b).unwrap();
+    b.settle();
+    a.settle();
+    // It listens, after all.
+    assert_eq!(a.take(), [Event::Down(second, LinkDown::Unreachable)]);
+    let Name {
+        board, endpoint, ..
+    } = b.name();
+    let again = a.port.connect_or(board, endpoint, TCP, &a.clock).unwrap();
+    b.settle();
+    a.settle();
+    let elsewhere = LinkDown::Elsewhere(TCP);
+    assert_eq!(a.take(), [Event::Down(again, elsewhere)]);
+    assert_eq!((b.port.stats().accepted, b.port.stats().refused), (1, 2));
+    assert_eq!(b.connect(&a), Err(ConnectError::NoResources));
+    a.port.close(first, Close::Flush);
+    b.settle();
+    let third = a.connect(&b).unwrap();
+    b.settle();
+    a.settle();
+    assert_eq!(a.take(), [Event::Up(third)]);
+}
+
+#[test]
+fn links_of_a_port_are_really_up() {
+    let (a, ab, b, ba) = linked();
+    for (node, link) in [(&a, ab), (&b, ba)] {
+        let entry = node.port.links.get(link).unwrap();
+        assert!(matches!(entry.state, State::Up(_)));
+    }
+    assert_eq!((a.port.stats().initiated, b.port.stats().accepted), (1, 1));
+}

@@ -1,0 +1,213 @@
+//! Wake-ups of whoever waits: none too many, none lost.
+
+use super::{Event, Node, link_up, linked, readable};
+use crate::socket::Received;
+use crate::{COOL_AFTER, HOT_KEPT, HOT_MAX, LISTEN_EVERY_EMPTY};
+use mx_proto::LinkId;
+use mx_proto::port::{Close, SendError};
+
+#[test]
+fn arming_fails_while_something_is_there() {
+    let (mut a, ab, mut b, ba) = linked();
+    b.settle();
+    a.send(ab, b"there").unwrap();
+    assert!(!b.port.arm());
+    b.settle();
+    assert_eq!(b.take(), [Event::Packet(ba, b"there".to_vec())]);
+    assert!(b.port.arm());
+    b.port.note_control();
+    assert!(!b.port.arm());
+}
+
+#[test]
+fn a_packet_wakes_a_sleeper_once() {
+    let (mut a, ab, mut b, _) = linked();
+    b.settle();
+    assert!(b.port.arm());
+    assert!(!readable(b.port.descriptors().data));
+    for _ in 0..5 {
+        a.send(ab, b"x").unwrap();
+    }
+    assert!(readable(b.port.descriptors().data));
+    let bells = count_bells(&b);
+    assert_eq!(bells, 1);
+    b.port.disarm();
+    b.settle();
+    assert_eq!(b.bodies().len(), 5);
+    // Awake, nobody rings.
+    a.send(ab, b"y").unwrap();
+    assert!(!readable(b.port.descriptors().data));
+    b.settle();
+}
+
+/// Takes the wake-ups out of all sockets of a port, which has not noticed them yet.
+fn count_bells(node: &Node) -> usize {
+    let mut bells = 0;
+    for entry in node.port.links.values() {
+        let mut byte = [0; 8];
+        while let Ok(Received::Message(1, None)) = entry.socket.as_ref().unwrap().receive(&mut byte)
+        {
+            bells += 1;
+        }
+    }
+    bells
+}
+
+#[test]
+fn control_is_readable_for_coming_and_going_but_not_for_packets() {
+    let (mut a, mut b) = (Node::new(), Node::new());
+    let control = b.port.descriptors().control;
+    let ab = a.connect(&b).unwrap();
+    assert!(readable(control));
+    b.settle();
+    a.settle();
+    assert!(!readable(control));
+    assert!(b.port.arm());
+    a.send(ab, b"data").unwrap();
+    assert!(!readable(control) && readable(b.port.descriptors().data));
+    b.port.disarm();
+    b.settle();
+    a.port.close(ab, Close::Flush);
+    assert!(readable(control));
+    b.settle();
+    assert!(!readable(control));
+}
+
+#[test]
+fn no_wake_up_is_lost_between_two_threads() {
+    const ROUNDS: u32 = 20_000;
+    let (mut a, ab, mut b, ba) = linked();
+    b.settle();
+    a.settle();
+    let echo = std::thread::spawn(move || {
+        for _ in 0..ROUNDS {
+            let bytes = next_body(&mut b);
+            b.send(ba, &bytes).unwrap();
+        }
+        b
+    });
+    for round in 0..ROUNDS {
+        a.send(ab, &round.to_le_bytes()).unwrap();
+        assert_eq!(next_body(&mut a), round.to_le_bytes());
+    }
+    echo.join().unwrap();
+}
+
+/// Sleeps for the next packet at once, without polling more than it has to.
+fn next_body(node: &mut Node) -> Vec<u8> {
+    loop {
+        node.poll();
+        if let Some(bytes) = node.bodies().pop() {
+            return bytes;
+        }
+        if node.port.arm() {
+            let fds = node.port.descriptors();
+            let mut poll = [fds.control, fds.data].map(|fd| libc::pollfd {
+                fd: fd.unwrap(),
+                events: libc::POLLIN,
+                revents: 0,
+            });
+            // SAFETY: two valid elements.
+            let n = unsafe { libc::poll(poll.as_mut_ptr(), 2, 20_000) };
+            assert_ne!(n, 0, "slept for 20 seconds: a wake-up is lost");
+            node.port.disarm();
+        }
+    }
+}
+
+#[test]
+fn no_wake_up_for_room_is_lost_between_two_threads() {
+    const PACKETS: usize = 30_000;
+    let (mut a, ab, mut b, _) = linked();
+    b.settle();
+    a.settle();
+    let reader = std::thread::spawn(move || {
+        let mut got = 0;
+        while got < PACKETS {
+            if b.poll() {
+                got += b.bodies().len();
+            } else if b.port.arm() {
+                wait(&b);
+                b.port.disarm();
+            }
+        }
+        b
+    });
+    let mut sent = 0;
+    while sent < PACKETS {
+        match a.send(ab, &[1; 3000]) {
+            Ok(_) => sent += 1,
+            Err(SendError::Down) => panic!("down"),
+            Err(SendError::WouldBlock) => {
+                while a.take().is_empty() {
+                    if !a.poll() && a.port.arm() {
+                        wait(&a);
+                        a.port.disarm();
+                    }
+                }
+            }
+        }
+    }
+    reader.join().unwrap();
+}
+
+fn wait(node: &Node) {
+    let fd = node.port.descriptors().data.unwrap();
+    let mut poll = libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one valid element.
+    let n = unsafe { libc::poll(&raw mut poll, 1, 20_000) };
+    assert_ne!(n, 0, "slept for 20 seconds: a wake-up is lost");
+}
+
+#[test]
+fn a_bell_that_another_thread_took_rings_again_for_the_sleeper() {
+    // Few enough for nearly all to stay hot, and enough for some to be always cold.
+    for clients in [HOT_KEPT + 2, HOT_MAX + 8] {
+        bells_for_a_sleeper(clients);
+    }
+}
+
+fn bells_for_a_sleeper(clients: usize) {
+    let mut server = Node::new();
+    let mut clients: Vec<Node> = (0..clients).map(|_| Node::new()).collect();
+    let links: Vec<LinkId> = clients
+        .iter_mut()
+        .map(|client| link_up(client, &mut server))
+        .collect();
+    server.take();
+    for _ in 0..=COOL_AFTER {
+        server.poll();
+    }
+    for sleep in 0..3 {
+        server.settle();
+        while !server.port.arm() {
+            server.settle();
+        }
+        // The one who sleeps has not noticed yet; somebody else polls meanwhile, and more than once.
+        for round in 0..3u8 {
+            for (client, link) in clients.iter_mut().zip(&links) {
+                assert!(!readable(server.port.descriptors().data));
+                client.send(*link, &[round]).unwrap();
+                assert!(readable(server.port.descriptors().data), "sleep {sleep}");
+                while readable(server.port.descriptors().data) {
+                    server.poll();
+                }
+                while server.poll() {}
+                assert_eq!(server.bodies(), [[round]]);
+            }
+        }
+        server.port.disarm();
+        // Awake again: nobody is forgotten, hot or cold.
+        for (client, link) in clients.iter_mut().zip(&links) {
+            client.send(*link, b"x").unwrap();
+            for _ in 0..LISTEN_EVERY_EMPTY {
+                server.poll();
+            }
+            assert_eq!(server.bodies(), [b"x"]);
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! Peers that do not play by the rules.
+
+use super::limit::TCP;
+use super::{Event, Node, fresh_name, header, last_link, link_up, readable};
+use crate::handshake::{Hello, MESSAGE_LEN, Traits, Welcome};
+use crate::layout::{BODY_MAX, CELL, CELL_TAIL_AT, Geometry};
+use crate::socket::{Received, Socket};
+use mx_port_base::sealed::Region;
+use mx_proto::Instant;
+use mx_proto::port::{BODY_LEN_AT, LinkDown, SendError};
+use std::io::Read;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// A hand-made initiator.
+pub(super) struct Rogue {
+    pub(super) socket: Socket,
+    pub(super) region: Region,
+}
+
+pub(super) const GEOMETRY: Geometry = Geometry::STANDARD;
+
+pub(super) const TRAITS: Traits = Traits {
+    asymmetric: true,
+    sleeps: true,
+};
+
+pub(super) fn welcome() -> Welcome {
+    Welcome {
+        traits: TRAITS,
+        asleep: false,
+    }
+}
+
+impl Rogue {
+    pub(super) fn connect(to: &mut Node) -> Self {
+        let (region, fd) = Region::create(c"test", GEOMETRY.total()).unwrap();
+        let socket = Socket::new().unwrap();
+        socket.connect(to.name()).unwrap();
+        let hello = Hello {
+            geometry: GEOMETRY,
+            traits: TRAITS,
+        };
+        socket.send(&hello.encode(), Some(&fd)).unwrap();
+        to.settle();
+        let mut message = [0; MESSAGE_LEN];
+        assert!(matches!(
+            socket.receive(&mut message),
+            Ok(Received::Message(MESSAGE_LEN, None))
+        ));
+        Self { socket, region }
+    }
+
+    pub(super) fn write(&self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= self.region.len());
+        for (index, byte) in bytes.iter().enumerate() {
+            // SAFETY: inside the region, as just checked.
+            unsafe { self.region.base().add(at + index).write_volatile(*byte) };
+        }
+    }
+
+    /// Puts a packet with an empty body into cell `cell` of the first lap.
+    pub(super) fn write_packet(&self, cell: usize) {
+        let at = GEOMETRY.cells_at(0) + cell * CELL;
+        self.write(at + 8, &header(0));
+        self.write(at, &1u64.to_le_bytes());
+    }
+}
+
+#[test]
+fn nonsense_in_the_ring_ends_that_link_and_no_other() {
+    let mut server = Node::new();
+    let mut good = Node::new();
+    let link = link_up(&mut good, &mut server);
+    server.take();
+    for flag in [
+        2u64,
+        u64::MAX,
+        1 | 1 << 32,
+        1 | 0xffff_ffff << 32,
+        0xdead_beef,
+    ] {
+        let rogue = Rogue::connect(&mut server);
+        rogue.write_packet(0);
+        server.settle();
+        let from = server.first_link();
+        server.take();
+        rogue.write(GEOMETRY.cells_at(0) + CELL, &flag.to_le_bytes());
+        server.settle();
+        assert_eq!(
+            server.take(),
+            [Event::Down(from, LinkDown::Protocol)],
+            "{flag:#x}"
+        );
+        let mut message = [0; MESSAGE_LEN];
+        assert!(matches!(
+            rogue.socket.receive(&mut message),
+            Ok(Received::HangUp)
+        ));
+    }
+    assert_eq!(server.port.stats().violations, 5);
+    good.send(link, b"fine").unwrap();
+    server.settle();
+    assert_eq!(server.bodies(), [b"fine"]);
+}
+
+#[test]
+fn impossible_tails_end_the_link() {
+    let mut server = Node::new();
+    let rogue = Rogue::connect(&mut server);
+    rogue.write_packet(0);
+    server.settle();
+    let from = server.first_link();
+    server.take();
+    rogue.write(GEOMETRY.head_at(1) + CELL_TAIL_AT, &u64::MAX.to_le_bytes());
+    let outcome = (0..1000)
+        .map(|_| server.send(from, b"x"))
+        .find(Result::is_err);
+    assert_eq!(outcome, Some(Err(SendError::Down)));
+    server.settle();
+    assert_eq!(server.take(), [Event::Down(from, LinkDown::Protocol)]);
+}
+
+#[test]
+fn random_scribbling_never_hurts_more_than_its_own_link() {
+    let mut seed = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = move || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed
+    };
+    let mut server = Node::new();
+    let mut good = Node::new();
+    let link = link_up(&mut good, &mut server);
+    let answer_on = server.first_link();
+    let mut ended = 0;
+    for _ in 0..200 {
+        let rogue = Rogue::connect(&mut server);
+        rogue.write_packet(0);
+        server.settle();
+        let from = last_link(&server.take());
+        for _ in 0..50 {
+            // Mostly where it matters: the heads and the cells.
+            let span = if random() % 4 == 0 {
+                GEOMETRY.total()
+            } else {
+                GEOMETRY.data_at(0)
+            };
+            let at = (random() as usize % (span - 8)) & !7;
+            let value = match random() % 4 {
+                0 => random(),
+                1 => (random() % 4) | ((random() % 40_000) << 32),
+                2 => random() % 200,
+                _ => u64::MAX - random() % 200,
+            };
+            rogue.write(at, &value.to_le_bytes());
+            rogue.write_packet(random() as usize % 128);
+            rogue.socket.ring();
+            let _ = server.send(from, &[1; 300]);
+            if server.port.arm() {
+                server.port.disarm();
+            }
+            server.poll();
+        }
+        good.send(link, b"fine").unwrap();
+        server.settle();
+        assert!(
+            server
+                .take()
+                .contains(&Event::Packet(answer_on, b"fine".to_vec()))
+        );
+        drop(rogue);
+        server.settle();
+        ended += server
+            .take()
+            .iter()
+            .filter(|event| matches!(event, Event::Down(..)))
+            .count();
+    }
+    assert!(ended > 0);
+    // The last one's end may not have been seen yet.
+    for _ in 0..1000 {
+        if server.port.link_count() == 1 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        server.settle();
+    }
+    assert_eq!(server.port.link_count(), 1);
+}
+
+#[test]
+fn scribbling_while_we_read_is_no_worse() {
+    let mut server = Node::new();
+    for round in 0..30u64 {
+        let rogue = Rogue::connect(&mut server);
+        rogue.write_packet(0);
+        server.settle();
+        let from = server.first_link();
+        let scribbler = std::thread::spawn(move || {
+            let mut seed = round * 2 + 1;
+            for _ in 0..20_000 {
+                seed ^= seed << 13;
+                seed ^= seed >> 7;
+                seed ^= seed << 17;
+                // The flags, lengths and headers of a few cells, never quite as they should be.
+                let cell = (seed % 128) as usize;
+                let at = GEOMETRY.cells_at(0) + cell * CELL;
+                let len = seed >> 20 & 0xffff;
+                rogue.write(at + 8 + BODY_LEN_AT, &(len as u32).to_le_bytes());
+                rogue.write(at, &(1 | len << 32).to_le_bytes());
+            }
+        });
+        while !scribbler.is_finished() {
+            server.poll();
+            let _ = server.send(from, &[1; 1000]);
+            for event in server.take() {
+                if let Event::Packet(_, body) = event {
+                    assert!(body.len() <= BODY_MAX);
+                }
+            }
+        }
+        scribbler.join().unwrap();
+        server.settle();
+        assert_eq!(server.port.link_count(), 0);
+        server.take();
+    }
+}
+
+/// Sends `message` with descriptors as the first words of a stranger; returns the socket.
+fn say(to: &mut Node, message: &[u8], fd: Option<&OwnedFd>) -> Socket {
+    let socket = Socket::new().unwrap();
+    socket.connect(to.name()).unwrap();
+    socket.send(message, fd).unwrap();
+    to.settle();
+    socket
+}
+
+pub(super) fn sealed_memfd(len: usize) -> OwnedFd {
+    Region::create(c"test", len).unwrap().1
+}
+
+#[test]
+fn bad_handshakes_are_refused_and_their_descriptors_closed() {
+    let good = Hello {
+        geometry: GEOMETRY,
+        traits: TRAITS,
+    }
+    .encode();
+    let mut bad_magic = good;
+    bad_magic[0] ^= 1;
+    let mut bad_version = good;
+    bad_version[8] = 77;
+    let mut bad_cells = good;
+    bad_cells[16] = 3;
+    let long = [good.as_slice(), &[0]].concat();
+    let mut server = Node::new();
+    let cases: [(&str, &[u8]); 6] = [
+        ("magic", &bad_magic),
+        ("version", &bad_version),
+        ("cells", &bad_cells),
+        ("short", &good[..31]),
+        ("long", &long),
+        ("nonsense", b"GET / HTTP/1.1"),
+    ];
+    for (count, (what, message)) in cases.into_iter().enumerate() {
+        let fd = sealed_memfd(GEOMETRY.total());
+        let socket = say(&mut server, message, Some(&fd));
+        let mut answer = [0; MESSAGE_LEN];
+        assert!(
+            matches!(socket.receive(&mut answer), Ok(Received::HangUp)),
+            "{what}"
+        );
+        assert_eq!(server.port.stats().refused, count as u64 + 1, "{what}");
+        assert_eq!(server.port.link_count(), 0, "{what}");
+    }
+    // No memory at all, memory of another size, memory that is not sealed, no memory but a file.
+    let (pipe_read, pipe_write) = pipe();
+    let small = sealed_memfd(4096);
+    let file = OwnedFd::from(std::fs::File::open("/proc/self/exe").unwrap());
+    for fd in [None, Some(&small), Some(&pipe_write), Some(&file)] {
+        let socket = say(&mut server, &good, fd);
+        let mut answer = [0; MESSAGE_LEN];
+        assert!(matches!(socket.receive(&mut answer), Ok(Received::HangUp)));
+    }
+    drop(pipe_write);
+    assert_ended(pipe_read);
+    assert_eq!(server.port.stats().refused, 10);
+    assert_eq!(server.take(), []);
+}
+
+#[test]
+fn more_descriptors_than_expected_are_closed_and_refused() {
+    for count in [2usize, 5, 100] {
+        let mut server = Node::new();
+        let (pipe_read, pipe_write) = pipe();
+        let socket = Socket::new().unwrap();
+        socket.connect(server.name()).unwrap();
+        let good = Hello {
+            geometry: GEOMETRY,
+            traits: TRAITS,
+        }
+        .encode();
+        send_with_copies(&socket, &good, &pipe_write, count);
+        server.settle();
+        assert_eq!(server.port.stats().refused, 1);
+        drop(pipe_write);
+        assert_ended(pipe_read);
+    }
+}
+
+/// All copies of a pipe's other end are closed.
+pub(super) fn assert_ended(pipe_read: OwnedFd) {
+    let mut rest = Vec::new();
+    std::fs::File::from(pipe_read)
+        .read_to_end(&mut rest)
+        .unwrap();
+    assert_eq!(rest, b"");
+}
+
+pub(super) fn pipe() -> (OwnedFd, OwnedFd) {
+    let mut fds = [0; 2];
+    // SAFETY: room for two descriptors, which are fresh and owned by nobody else.
+    unsafe {
+        assert_eq!(libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC), 0);
+        (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1]))
+    }
+}
+
+fn send_with_copies(socket: &Socket, message: &[u8], fd: &OwnedFd, count: usize) {
+    use std::os::fd::AsRawFd;
+    let bytes = count * size_of::<i32>();
+    let mut control = vec![0u64; 128];
+    let mut iov = libc::iovec {
+        iov_base: message.as_ptr().cast_mut().cast(),
+        iov_len: message.len(),
+    };
+    // SAFETY: the header points to `iov` and `control`, which is large enough for 100 descriptors.
+    unsafe {
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_iov = &raw mut iov;
+        header.msg_iovlen = 1;
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = libc::CMSG_SPACE(bytes as u32) as _;
+        let cmsg = libc::CMSG_FIRSTHDR(&raw const header);
+        (*cmsg).cmsg_level = libc::SOL_SOCKET;
+        (*cmsg).cmsg_type = libc::SCM_RIGHTS;
+        (*cmsg).cmsg_len = libc::CMSG_LEN(bytes as u32) as _;
+        for at in 0..count {
+            let slot = libc::CMSG_DATA(cmsg).cast::<i32>().add(at);
+            slot.write_unaligned(fd.as_raw_fd());
+        }
+        let sent = libc::sendmsg(socket.raw(), &raw const header, 0);
+        assert_eq!(
+            sent,
+            message.len() as isize,
+            "{}",
+            std::io::Error::last_os_error()
+        );
+    }
+}
+
+#[test]
+fn a_silent_stranger_is_dropped_after_a_while() {
+    let mut server = Node::new();
+    let socket = Socket::new().unwrap();
+    socket.connect(server.name()).unwrap();
+    server.settle();
+    assert_eq!(server.port.link_count(), 1);
+    assert_eq!(server.port.deadline(), Some(Instant(5_000_000_000)));
+    server.clock.advance(Duration::from_millis(4999));
+    server.settle();
+    assert_eq!(server.port.link_count(), 1);
+    server.clock.advance(Duration::from_millis(1));
+    server.settle();
+    assert_eq!(
+        (server.port.link_count(), server.port.deadline()),
+        (0, None)
+    );
+    assert_eq!(server.port.stats().refused, 1);
+}
+
+#[test]
+fn many_silent_strangers_do_not_keep_others_out() {
+    let mut server = Node::with_limit(70);
+    let strangers: Vec<Socket> = (0..200)
+        .map(|_| {
+            let socket = Socket::new().unwrap();
+            socket.connect(server.name()).unwrap();
+            server.settle();
+            socket
+        })
+        .collect();
+    assert_eq!(server.port.link_count(), 70);
+    link_up(&mut Node::new(), &mut server);
+    assert_eq!(server.bodies(), [b"hello"]);
+    drop(strangers);
+    server.settle();
+}
+
+#[test]
+fn an_acceptor_that_answers_nonsense_is_a_protocol_violation() {
+    let answers: [(&[u8], LinkDown); 4] = [
+        (b"nonsense", LinkDown::Protocol),
+        (&[0; 32], LinkDown::Protocol),
+        (&[0; 100], LinkDown::Protocol),
+        (&[], LinkDown::Refused),
+    ];
+    for (answer, reason) in answers {
+        let name = fresh_name();
+        let listener = Socket::listen(name).unwrap();
+        let mut a = Node::new();
+        let link = a
+            .port
+            .connect_to(name.board, name.endpoint, &a.clock)
+            .unwrap();
+        let peer = listener.accept().unwrap();
+        let mut hello = [0; MESSAGE_LEN];
+        assert!(matches!(
+            peer.receive(&mut hello),
+            Ok(Received::Message(MESSAGE_LEN, Some(_)))
+        ));
+        if !answer.is_empty() {
+            peer.send(answer, None).unwrap();
+        }
+        drop(peer);
+        a.settle();
+        assert_eq!(a.take(), [Event::Down(link, reason)]);
+        assert_eq!(a.port.link_count(), 0);
+    }
+}
+
+#[test]
+fn who_is_dropped_without_a_word_tries_another_way_if_there_is_one() {
+    for is_read in [true, false] {
+        let name = fresh_name();
+        let listener = Socket::listen(name).unwrap();
+        let mut a = Node::new();
+        let link = a
+            .port
+            .connect_or(name.board, name.endpoint, TCP, &a.clock)
+            .unwrap();
+        let peer = listener.accept().unwrap();
+        if is_read {
+            peer.receive(&mut [0; MESSAGE_LEN]).unwrap();
+        }
+        drop(peer);
+        a.settle();
+        assert_eq!(a.take(), [Event::Down(link, LinkDown::Elsewhere(TCP))]);
+    }
+}
+
+#[test]
+fn a_peer_that_floods_the_bell_is_no_worse_than_noise() {
+    let mut server = Node::new();
+    let rogue = Rogue::connect(&mut server);
+    rogue.write_packet(0);
+    server.settle();
+    server.take();
+    for _ in 0..10_000 {
+        rogue.socket.ring();
+    }
+    for _ in 0..10_000 {
+        if server.port.arm() && !readable(server.port.descriptors().data) {
+            return;
+        }
+        server.port.disarm();
+        server.poll();
+    }
+    panic!("the bells never end");
+}

@@ -1,0 +1,169 @@
+//! Another user of this machine: what it can hold, and whom it can speak for.
+
+use super::{Event, Node, link_up};
+use crate::LocalOptions;
+use crate::socket::Socket;
+use mx_port_base::origin::Origin;
+use std::time::{Duration, Instant};
+
+/// Runs `what` as another user, in a process of its own that lives until the guard goes. `None`, and
+/// a line that says so: we may not.
+struct Other(i32);
+
+impl Other {
+    fn new(user: u32, what: impl FnOnce()) -> Option<Self> {
+        // SAFETY: plain system call.
+        if unsafe { libc::geteuid() } != 0 {
+            eprintln!("SKIPPED: only root can be another user");
+            return None;
+        }
+        // SAFETY: the child uses nothing that another thread may have left locked but the allocator,
+        // which the C library hands over whole, and ends without returning.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: plain system calls; so that it does not outlive the test, either.
+            unsafe {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                if libc::setuid(user) == 0 {
+                    what();
+                }
+                loop {
+                    libc::pause();
+                }
+            }
+        }
+        assert!(child > 0);
+        Some(Self(child))
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        // SAFETY: our child, which has not been waited for.
+        unsafe {
+            libc::kill(self.0, libc::SIGKILL);
+            libc::waitpid(self.0, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+/// Lets the server look until `done`, at most for 20 s.
+fn serve(server: &mut Node, mut done: impl FnMut(&mut Node) -> bool) -> Duration {
+    let began = Instant::now();
+    while !done(server) {
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "it takes too long"
+        );
+        server.settle();
+        std::thread::yield_now();
+    }
+    began.elapsed()
+}
+
+/// Keeps what a process has until it is killed.
+fn stay<T>(_kept: T) {
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn another_user_that_attaches_without_end_keeps_nobody_out() {
+    let options = LocalOptions {
+        bytes: 16 << 20,
+        max_links: 400,
+        ..LocalOptions::default()
+    };
+    let mut server = Node::with_options(options);
+    let name = server.name();
+    let attack = move || {
+        let mut rogue = Node::with_limit(2000);
+        for _ in 0..200 {
+            let board = name.board;
+            let _ = rogue.port.connect_to(board, name.endpoint, &rogue.clock);
+            rogue.clock.advance(Duration::from_millis(60));
+            rogue.settle();
+        }
+        // They stay, with what they hold.
+        loop {
+            rogue.settle();
+            std::thread::yield_now();
+        }
+    };
+    let Some(_attacker) = Other::new(65_533, attack) else {
+        return;
+    };
+    serve(&mut server, |it| it.port.stats().over_share > 0);
+    let held = server.port.stats().bytes;
+    assert!(held > 4 << 20 && held <= 8 << 20, "{held} bytes");
+    // Somebody else gets in, while they are still there.
+    let honest = move || {
+        let mut honest = Node::new();
+        let board = name.board;
+        let link = honest
+            .port
+            .connect_to(board, name.endpoint, &honest.clock)
+            .unwrap();
+        while !honest.log.events.contains(&Event::Up(link)) {
+            honest.settle();
+        }
+        honest.send(link, b"honest").unwrap();
+        stay(honest);
+    };
+    let _honest = Other::new(65_532, honest);
+    let took = serve(&mut server, |it| it.bodies() == [b"honest"]);
+    let left = server.port.stats().bytes;
+    eprintln!("another user held {held} bytes of 16 MiB; a third one got in after {took:?}");
+    assert!(left >= held);
+    // Nobody has introduced the others in time.
+    for _ in 0..2 {
+        server.clock.advance(Duration::from_millis(5001));
+        server.settle();
+    }
+    assert_eq!(server.port.link_count(), 1);
+    assert!(server.port.stats().unbound > 10);
+}
+
+#[test]
+fn a_user_speaks_for_the_endpoints_that_it_has_open_and_no_others() {
+    let server = Node::new();
+    let mine = Node::new();
+    let (of_mine, nobodys) = (mine.name().endpoint, 4_000_000_000);
+    assert!(!server.port.user_has(65_533, of_mine), "ours is not theirs");
+    assert!(!server.port.user_has(65_533, nobodys));
+    let theirs = super::fresh_name();
+    let listen = move || {
+        let listener = Socket::listen(theirs).unwrap();
+        stay(listener);
+    };
+    let Some(_other) = Other::new(65_533, listen) else {
+        return;
+    };
+    let began = Instant::now();
+    while !server.port.user_has(65_533, theirs.endpoint) {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::yield_now();
+    }
+    assert!(!server.port.user_has(65_532, theirs.endpoint));
+    // Root, and ourselves, may do anything here anyway.
+    assert!(server.port.user_has(0, theirs.endpoint));
+}
+
+#[test]
+fn who_is_asked_about_its_endpoint_is_not_disturbed() {
+    let (mut server, mut asked) = (Node::new(), Node::new());
+    let link = link_up(&mut server, &mut asked);
+    // SAFETY: plain system call.
+    let me = unsafe { libc::geteuid() };
+    assert_eq!(server.port.origin(link), Origin::User(me));
+    asked.take();
+    for _ in 0..10 {
+        assert!(!server.port.user_has(65_531, asked.name().endpoint));
+    }
+    asked.settle();
+    assert_eq!((asked.port.link_count(), asked.take()), (1, vec![]));
+    assert_eq!(server.send(link, b"on"), Ok(mx_proto::port::Sent::Whole));
+    asked.settle();
+    assert_eq!(asked.bodies(), [b"on"]);
+}

@@ -1,0 +1,332 @@
+//! One opened domain and everything that lives and dies with it.
+//!
+//! ```text
+//!   remote   registrations, lanes ----.
+//!   slots    memory + registrations --+--> main endpoint --> domain (queue, addresses) --> memory
+//!   receive  memory + registrations --'
+//!                                          closed from left to right, memory last
+//! ```
+//!
+//! A provider that has broken down, or keeps memory it must not keep, is answered by dropping all
+//! of this and opening it anew; the links go down over it.
+//!
+//! Owns: libfabric's objects and what they point to.
+//! Knows nothing of: links beyond their names, the endpoint.
+
+use super::addresses::Addresses;
+use super::frame::{FRAME_LEN, Frame, Kind};
+use super::links::{Link, Peer};
+use super::ops::{Op, Ops};
+use super::plan::Plan;
+use super::provider::Choice;
+use super::receive::Receive;
+use super::remote::{Outlet, Remote};
+use super::remote_frame::RemoteFrame;
+use super::rooms::Rooms;
+use super::slots::Slots;
+use libfabric_sys::Library;
+use mx_port_fabric::RdmError;
+use mx_port_fabric::card::Card;
+use mx_port_fabric::{CqEvent, Domain, Ep, FabricError, Role};
+use mx_proto::LinkId;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Everything opened. The order of the members is that in which they go: all memory that a provider
+/// may have been given, contexts included, comes after what was opened, also after what would not be
+/// closed at once.
+pub(super) struct Fabric {
+    pub(super) remote: Remote,
+    pub(super) main: Option<Ep>,
+    pub(super) domain: Domain,
+    pub(super) slots: Slots,
+    pub(super) receive: Receive,
+    pub(super) rooms: Rooms,
+    pub(super) ops: Ops,
+    pub(super) addresses: Addresses,
+    /// How messages go over it.
+    plan: Plan,
+    /// Frames about remote memory that wait for their link.
+    pub(super) out: VecDeque<(LinkId, RemoteFrame)>,
+    /// Events that were read out of turn; they come before what is in the queue.
+    pub(super) backlog: VecDeque<CqEvent>,
+    /// Links that have gone while the provider had slots of theirs: their address and how many.
+    orphans: HashMap<LinkId, (u64, u32)>,
+    /// They are too many.
+    clogged: bool,
+    /// What is to be injected is put together here.
+    scratch: Vec<u8>,
+}
+
+/// Why a frame did not go out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NotSent {
+    /// No room now.
+    Busy,
+    /// The provider will not send to that peer: its error number.
+    Failed(i32),
+}
+
+/// One small frame in so many takes a slot. What is injected has no completion, and `tcp` takes any
+/// number for a peer that does not read; a slot that does not come back is the end of that.
+const INJECT_RUN: u16 = 32;
+
+/// How a frame may be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Manner {
+    /// As fast as possible.
+    Fast,
+    /// So that we hear when it has left.
+    Tracked,
+}
+
+impl Fabric {
+    /// Opens what has been chosen.
+    pub(super) fn open(
+        library: &Arc<Library>,
+        choice: &Choice,
+        lanes_max: usize,
+    ) -> Result<Self, RdmError> {
+        let domain = Domain::open(Arc::clone(library), &choice.info, choice.plan.terms())?;
+        let main = domain.endpoint(Role::Main)?;
+        let plan = &choice.plan;
+        let receive = Receive::new(&domain, &main, plan)?;
+        let mut fabric = Self {
+            remote: Remote::new(plan, lanes_max),
+            slots: Slots::new(plan.prefix + plan.slot_bytes, plan.mr_local, plan.tx_depth),
+            receive,
+            rooms: Rooms::default(),
+            ops: Ops::new(),
+            addresses: Addresses::default(),
+            out: VecDeque::new(),
+            backlog: VecDeque::new(),
+            orphans: HashMap::new(),
+            clogged: false,
+            scratch: vec![0; plan.prefix + plan.inject_max],
+            main: Some(main),
+            domain,
+            plan: plan.clone(),
+        };
+        fabric
+            .post_buffers()
+            .map_err(|code| FabricError::new(library, "fi_recv", code))?;
+        Ok(fabric)
+    }
+
+    /// Gives the provider every receive buffer it does not have.
+    pub(super) fn post_buffers(&mut self) -> Result<(), i32> {
+        match &self.main {
+            Some(main) => self.receive.post(main, &mut self.ops),
+            None => Ok(()),
+        }
+    }
+
+    /// Whom a card describes. The address is given back by [`Fabric::forget`]. `None` when the
+    /// provider will not have it.
+    pub(super) fn peer_of(&mut self, card: &Card) -> Option<Peer> {
+        match self.addresses.take(&self.domain, &card.address) {
+            Ok(address) => Some(Peer::new(address, card)),
+            Err(error) => {
+                log::debug!("the address of a peer on {}: {error}", card.provider);
+                None
+            }
+        }
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The largest frame, its header included.
+    pub(super) fn frame_max(&self) -> usize {
+        self.plan().slot_bytes
+    }
+
+    /// Lends `remote` what it needs.
+    pub(super) fn remote(&mut self) -> Option<(&mut Remote, Outlet<'_>)> {
+        let outlet = Outlet {
+            domain: &self.domain,
+            main: self.main.as_ref()?,
+            ops: &mut self.ops,
+            rooms: &mut self.rooms,
+            out: &mut self.out,
+            backlog: &mut self.backlog,
+        };
+        Some((&mut self.remote, outlet))
+    }
+
+    /// Sends a frame to the peer of `link`: `len` bytes of body that `fill` writes.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        link: &mut Link,
+        kind: Kind,
+        manner: Manner,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), NotSent> {
+        let (Some(peer), Some(main)) = (link.peer, &self.main) else {
+            return Err(NotSent::Busy);
+        };
+        let number = link.sequence.number();
+        let plan = &self.plan;
+        let (prefix, total) = (plan.prefix, FRAME_LEN + len);
+        debug_assert!(total <= plan.slot_bytes, "a frame of {total} bytes");
+        let small = total <= plan.inject_max && manner == Manner::Fast;
+        if small && number % INJECT_RUN != INJECT_RUN - 1 {
+            return self.inject(link, kind, total, fill);
+        }
+        if link.slots >= self.slots.allowance() && manner == Manner::Fast {
+            return Err(NotSent::Busy);
+        }
+        let Some(slot) = self.slots.take(&self.domain, main, link.id) else {
+            return match small {
+                true => self.inject(link, kind, total, fill),
+                false => Err(NotSent::Busy),
+            };
+        };
+        let slot_number = slot.number;
+        let bytes = &mut slot.bytes[..prefix + total];
+        write(&mut bytes[prefix..], (kind, number), &peer, fill);
+        let context = self.ops.begin(Op::Send(slot_number));
+        // SAFETY: the slot's memory is not touched before the completion, and outlives the
+        // endpoint.
+        let sent = unsafe {
+            main.send(
+                bytes.as_ptr(),
+                bytes.len(),
+                slot.desc,
+                peer.address,
+                context,
+            )
+        };
+        if let Err(code) = sent {
+            self.ops.end(context);
+            self.slots.put(slot_number);
+            return Err(NotSent::of(code));
+        }
+        link.slots += 1;
+        link.sequence.sent();
+        Ok(())
+    }
+
+    /// Sends a frame that the provider copies at once, and never speaks of again.
+    #[inline]
+    fn inject(
+        &mut self,
+        link: &mut Link,
+        kind: Kind,
+        total: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), NotSent> {
+        let (Some(peer), Some(main)) = (link.peer, &self.main) else {
+            return Err(NotSent::Busy);
+        };
+        let prefix = self.plan.prefix;
+        let bytes = &mut self.scratch[..prefix + total];
+        let head = (kind, link.sequence.number());
+        write(&mut bytes[prefix..], head, &peer, fill);
+        main.inject(bytes, peer.address).map_err(NotSent::of)?;
+        link.sequence.sent();
+        Ok(())
+    }
+
+    /// A slot has come back whose link is gone.
+    pub(super) fn orphan_returned(&mut self, owner: LinkId) {
+        let Some((address, left)) = self.orphans.get_mut(&owner) else {
+            return;
+        };
+        *left -= 1;
+        if *left == 0 {
+            let address = *address;
+            self.orphans.remove(&owner);
+            self.addresses.give(&self.domain, address);
+        }
+        self.count_orphans();
+    }
+
+    /// A link has been taken out of the table: what it still has here is let go of. Its memory has
+    /// been given back by `remote` already.
+    pub(super) fn forget(&mut self, link: &Link) {
+        self.out.retain(|(of, _)| *of != link.id);
+        let Some(Peer { address, .. }) = link.peer else {
+            return;
+        };
+        if link.slots > 0 {
+            self.orphans.insert(link.id, (address, link.slots));
+            self.count_orphans();
+        } else {
+            self.addresses.give(&self.domain, address);
+        }
+    }
+
+    /// Dead peers' frames have taken up so much that the living suffer.
+    pub(super) fn is_clogged(&self) -> bool {
+        self.clogged
+    }
+
+    /// Slots with frames to peers that have gone.
+    pub(super) fn lost_slots(&self) -> usize {
+        let lost: u32 = self.orphans.values().map(|(_, slots)| slots).sum();
+        lost as usize
+    }
+
+    fn count_orphans(&mut self) {
+        let lost = self.lost_slots();
+        self.clogged = self.slots.lose(lost);
+    }
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        // Lanes and what is registered for peers.
+        self.remote = Remote::new(&self.plan, 0);
+        self.calm();
+        if !self.plan.mr_endpoint {
+            self.main = None;
+        }
+        // Where registrations belong to the endpoint, it does not close before them.
+        self.slots.close_registrations();
+        self.receive.close_registrations();
+        self.main = None;
+    }
+}
+
+impl Fabric {
+    /// Takes out what the queue holds: 1.17's rxm answers messages it finds there over connections
+    /// that closing the endpoint has just freed.
+    fn calm(&mut self) {
+        let mut events = Vec::new();
+        for _ in 0..CALM_READS {
+            events.clear();
+            if !matches!(self.domain.read(&mut events, CALM_READS), Ok(1..)) {
+                break;
+            }
+        }
+    }
+}
+
+/// Reads of the queue before it is closed, and events of each.
+const CALM_READS: usize = 64;
+
+impl NotSent {
+    fn of(code: i32) -> Self {
+        match code {
+            libc::EAGAIN => Self::Busy,
+            code => Self::Failed(code),
+        }
+    }
+}
+
+#[inline]
+fn write(bytes: &mut [u8], (kind, number): (Kind, u16), peer: &Peer, fill: impl FnOnce(&mut [u8])) {
+    let frame = Frame {
+        kind,
+        number,
+        link: peer.link,
+        cookie: peer.cookie,
+    };
+    let (head, body) = bytes.split_at_mut(FRAME_LEN);
+    head.copy_from_slice(&frame.emit());
+    fill(body);
+}

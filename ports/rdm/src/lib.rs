@@ -1,0 +1,520 @@
+//! The port over libfabric's reliable datagrams.
+//!
+//! ```text
+//!   HostPorts --- card, answer, greet (the locator's business)
+//!       |
+//!   RdmPort  --- links     who they lead to, keep-alive
+//!       |    --- frame     what goes in front of every packet
+//!       |    `-- fabric    one opened domain:
+//!       |            small    fi_inject                      (slots are not needed)
+//!       |            medium   slots, fi_send                 receive: multi-receive buffers
+//!       |            large    remote: RMA reads, or lanes    (plan says which)
+//!       v
+//!   libfabric-sys --- libfabric.so.1, or the fake of the tests
+//! ```
+//!
+//! libfabric moves frames into buffers we posted, and reads memory where that is real. Matching,
+//! flow control, cancellation and liveness are ours, because no provider we measured does them so
+//! that one can rely on it.
+//!
+//! The rule of this port: **what an application owns is given to the provider only where it can be
+//! had back**. It is copied, or it goes through `remote`: registered, which ends when the registration
+//! is closed, or over an endpoint for that peer alone, which can be closed.
+//!
+//! Owns: the links, and when everything is opened anew.
+//! Knows nothing of: TCP, how peers find each other, what is in the packets.
+
+mod addresses;
+mod cards;
+mod exposure;
+mod fabric;
+mod flow;
+mod frame;
+pub mod hardware;
+mod intake;
+mod lane;
+mod links;
+mod ops;
+mod pieces;
+mod plan;
+mod port;
+mod provider;
+mod receive;
+mod registration;
+mod remote;
+mod remote_frame;
+mod rma;
+mod rooms;
+mod sequence;
+mod slots;
+
+pub use mx_port_fabric::{Finding, Paths, RdmError, Verdict, Wait};
+pub use provider::{has_descriptor, survey};
+
+use fabric::{Fabric, Manner, NotSent};
+use frame::Kind;
+use libfabric_sys::Library;
+use links::{Alarm, Control, Links, Peer, State};
+use mx_port_base::nest::Nest;
+use mx_port_base::random;
+use mx_port_fabric::CqEvent;
+use mx_proto::port::LinkDown;
+use mx_proto::{Instant, LinkId};
+use provider::Choice;
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How to open the port.
+#[derive(Clone, Debug)]
+pub struct RdmOptions {
+    /// This provider, by its exact name, and no other.
+    pub provider: Option<String>,
+    /// Only providers of fabric hardware.
+    pub hardware_only: bool,
+    /// The address to bind to, for providers that have IP addresses.
+    pub bind: Option<IpAddr>,
+    /// A peer that has been silent for this long has gone.
+    pub keepalive: Duration,
+    /// How threads wait when nothing happens. [`Wait::Poll`] spares `tcp;ofi_rxm` a microsecond a
+    /// message, and costs whoever sleeps up to some milliseconds.
+    pub wait: Wait,
+    /// Lanes that may be open at the same time; 0: none.
+    pub lanes: usize,
+    /// How many percent of the links that others leave those from one source may have.
+    pub source_share: u8,
+    /// The library, instead of the one that is installed.
+    pub library: Option<Library>,
+}
+
+impl Default for RdmOptions {
+    fn default() -> Self {
+        Self {
+            provider: None,
+            hardware_only: false,
+            bind: None,
+            keepalive: Duration::from_secs(20),
+            wait: Wait::Fd,
+            lanes: 64,
+            source_share: 50,
+            library: None,
+        }
+    }
+}
+
+/// One endpoint's links over a fabric.
+pub struct RdmPort {
+    library: Arc<Library>,
+    choice: Choice,
+    lanes: usize,
+    /// `None` after a breakdown, until opening succeeds again.
+    fabric: Option<Fabric>,
+    links: Links,
+    /// Drawn when the fabric was opened.
+    incarnation: u64,
+    /// Ends of links that the endpoint has not been told of.
+    downs: Vec<(LinkId, u64, LinkDown)>,
+    /// Links whose provider could not be brought to send; taken out when nothing is borrowed.
+    broken: Vec<LinkId>,
+    /// Links that had no room, the one that has waited longest first.
+    blocked: VecDeque<LinkId>,
+    /// When the first of them may try again.
+    room_at: Instant,
+    /// What sleepers sleep on; it stays when the fabric is opened anew. Its member is in it only
+    /// while somebody may sleep: providers' descriptors are epoll instances over epoll instances,
+    /// and every level above them costs each arriving message about half a microsecond.
+    nest: Nest,
+    /// The members: the descriptors of the shared endpoint and of lanes at work.
+    armed: SmallVec<[RawFd; 4]>,
+    /// They could not be waited for: the port is looked at when its deadline says so.
+    deaf: bool,
+    now: Instant,
+    /// When it was last polled.
+    polled: Instant,
+    /// When peers last had a sign of life although it was not polled.
+    signed: Instant,
+    /// Something arrived last then.
+    busy: Instant,
+    /// Not opened anew before this.
+    retry_at: Instant,
+    stats: RdmStats,
+    /// Kept for their memory.
+    events: Vec<CqEvent>,
+    alarms: Vec<Alarm>,
+}
+
+/// What has been counted.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RdmStats {
+    /// Frames that fit no link: of an earlier life, or a stranger's.
+    pub stale: u64,
+    /// Frames that came before their turn.
+    pub early: u64,
+    /// What arrived and made no sense.
+    pub malformed: u64,
+    /// Completions of nothing we know.
+    pub strange: u64,
+    /// Times the fabric was opened anew.
+    pub renewals: u64,
+    /// Times a frame found no room.
+    pub blocked: u64,
+    /// Strangers whose place was given to another one.
+    pub evicted: u64,
+    /// Strangers that found no place, and had to come over TCP.
+    pub turned_away: u64,
+}
+
+/// While a link has no room, it is tried again after this time at the latest: not every provider
+/// says when there is some. A peer that has died may have none for as long as that is not noticed.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// And after this time at first: a fabric carries some frames of 16 KiB meanwhile.
+const RETRY_FIRST: Duration = Duration::from_micros(10);
+
+/// What its descriptors are called in a nest.
+const MEMBER_RDM: u8 = 3;
+
+/// After a breakdown, time between two tries to open the fabric again.
+const RETRY_OPEN: Duration = Duration::from_secs(5);
+
+impl RdmPort {
+    /// Loads libfabric, chooses a provider and opens it.
+    pub fn open(options: RdmOptions) -> Result<Self, RdmError> {
+        let library = Arc::new(match &options.library {
+            Some(library) => library.clone(),
+            None => Library::get()?.clone(),
+        });
+        let mut choice = Choice::make(&library, &options)?;
+        choice.plan.wait = options.wait;
+        let fabric = Fabric::open(&library, &choice, options.lanes)?;
+        let nest = Nest::new().map_err(RdmError::system)?;
+        Ok(Self {
+            library,
+            choice,
+            lanes: options.lanes,
+            fabric: Some(fabric),
+            links: Links::new(options.keepalive, options.source_share),
+            incarnation: random::nonzero().map_err(RdmError::system)?,
+            downs: Vec::new(),
+            broken: Vec::new(),
+            blocked: VecDeque::new(),
+            room_at: Instant(0),
+            nest,
+            armed: SmallVec::new(),
+            deaf: false,
+            now: Instant(0),
+            polled: Instant(0),
+            signed: Instant(0),
+            busy: Instant(0),
+            retry_at: Instant(0),
+            stats: RdmStats::default(),
+            events: Vec::new(),
+            alarms: Vec::new(),
+        })
+    }
+
+    /// The provider's exact name.
+    pub fn provider(&self) -> &str {
+        self.choice.provider()
+    }
+
+    /// Links, also those that are just coming or going.
+    pub fn link_count(&self) -> usize {
+        self.links.len()
+    }
+
+    /// What has been counted.
+    pub fn stats(&self) -> RdmStats {
+        self.stats
+    }
+
+    /// Send slots that the provider has and whose links are gone.
+    pub fn lost_slots(&self) -> usize {
+        self.fabric.as_ref().map_or(0, |fabric| fabric.lost_slots())
+    }
+
+    /// Makes the provider's descriptors wake whoever sleeps. False when they cannot, now or ever.
+    fn hold_on(&mut self, fds: SmallVec<[RawFd; 4]>) -> bool {
+        if self.armed == fds {
+            return true;
+        }
+        self.let_go();
+        self.armed = fds;
+        let nest = &self.nest;
+        let added = self
+            .armed
+            .iter()
+            .try_for_each(|fd| nest.add(MEMBER_RDM, Some(*fd)));
+        if let Err(error) = &added {
+            log::warn!(
+                "provider {}: polled from now on: {error}",
+                self.choice.provider()
+            );
+            self.deaf = true;
+            self.let_go();
+        }
+        !self.deaf
+    }
+
+    /// From now on, whoever sleeps does so on this epoll instance and not on one of the port's own.
+    pub fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
+        self.let_go();
+        self.nest = Nest::of(epoll)?;
+        Ok(())
+    }
+
+    /// What there is to sleep on, if anything.
+    fn wait_fd(&self) -> Option<RawFd> {
+        let fabric = self.fabric.as_ref().filter(|_| !self.deaf)?;
+        fabric.domain.wait_fd()
+    }
+
+    /// The opposite of [`RdmPort::hold_on`].
+    fn let_go(&mut self) {
+        for fd in std::mem::take(&mut self.armed) {
+            self.nest.remove(fd);
+        }
+    }
+
+    /// Opens the fabric again if it has broken down and that is due.
+    fn is_open(&mut self, now: Instant) -> bool {
+        if self.fabric.is_none() && now >= self.retry_at {
+            self.reopen(now);
+        }
+        self.fabric.is_some()
+    }
+
+    /// Ends a link from this side. If the peer is alive after all, it need not find out by itself.
+    fn fail(&mut self, id: LinkId, reason: LinkDown) {
+        let link = self.links.of(id);
+        let peer = link.filter(|link| link.state == State::Up);
+        let peer = peer.and_then(|link| link.peer);
+        if let (Some(fabric), Some(peer)) = (&mut self.fabric, &peer) {
+            fabric.addresses.keep(peer.address);
+        }
+        let renewals = self.stats.renewals;
+        self.end(id, reason);
+        // If everything is opened anew over it, the peer has been told with all others.
+        if let Some(peer) = peer
+            && self.stats.renewals == renewals
+        {
+            self.tell(peer);
+        }
+    }
+
+    /// Tells a peer that its link is no more. Its address is kept for that already.
+    fn tell(&mut self, peer: Peer) {
+        if self.fabric.is_none() {
+            return;
+        }
+        let rest = self.links.depart(peer, self.now);
+        self.queue_control(rest, Kind::Reset, &[]);
+        if !self.flush_control(rest) {
+            self.block(rest);
+        }
+    }
+
+    /// Ends a link of which the peer knows. The endpoint is told at the next opportunity, unless it
+    /// never heard of the link or has done with it.
+    fn end(&mut self, id: LinkId, reason: LinkDown) {
+        let Some(link) = self.links.of(id) else {
+            return;
+        };
+        let known = !matches!(link.state, State::Waiting | State::Closing { .. });
+        let word = link.word;
+        if self.drop_link(id) && known {
+            self.downs.push((id, word, reason));
+        }
+    }
+
+    /// Takes a link out: memory is given back, nothing of it is sent any more. False when it went
+    /// with all others while that was being done.
+    fn drop_link(&mut self, id: LinkId) -> bool {
+        self.with_remote(|remote, outlet| remote.on_link_down(outlet, id));
+        let Some(link) = self.links.take(id) else {
+            return false;
+        };
+        if let Some(fabric) = &mut self.fabric {
+            fabric.forget(&link);
+        }
+        true
+    }
+
+    /// Calls `remote`, and opens everything anew if that is the only way for it to get memory back.
+    fn with_remote<T>(
+        &mut self,
+        call: impl FnOnce(&mut remote::Remote, &mut remote::Outlet<'_>) -> T,
+    ) -> Option<T> {
+        let fabric = self.fabric.as_mut()?;
+        let (remote, mut outlet) = fabric.remote()?;
+        let result = call(remote, &mut outlet);
+        if remote.wants_renewal() {
+            log::warn!(
+                "provider {} does not give memory back: its endpoint is closed",
+                self.choice.provider()
+            );
+            self.renew();
+        }
+        Some(result)
+    }
+
+    /// Closes the fabric, which gives back everything a provider has, and opens it anew.
+    #[cold]
+    fn renew(&mut self) {
+        self.stats.renewals += 1;
+        self.let_go();
+        let peers = self.fabric.as_ref().map_or_else(Vec::new, |fabric| {
+            let address = |peer: &Peer| Some(fabric.addresses.bytes(peer.address)?.to_vec());
+            let peers = self.links.peers();
+            peers
+                .filter_map(|peer| Some((address(&peer)?, peer)))
+                .collect()
+        });
+        // Nobody must see a completion while the provider has the memory.
+        self.fabric = None;
+        for id in self.links.ids() {
+            self.end(id, LinkDown::Reset);
+        }
+        self.blocked.clear();
+        self.broken.clear();
+        self.reopen(self.now);
+        // What they send goes to an address that nobody has.
+        for (bytes, peer) in peers {
+            if let Some(fabric) = &mut self.fabric
+                && let Ok(address) = fabric.addresses.take(&fabric.domain, &bytes)
+            {
+                self.tell(Peer { address, ..peer });
+            }
+        }
+    }
+
+    #[cold]
+    fn reopen(&mut self, now: Instant) {
+        self.retry_at = now.after(RETRY_OPEN);
+        let opened = Fabric::open(&self.library, &self.choice, self.lanes).and_then(|fabric| {
+            self.incarnation = random::nonzero().map_err(RdmError::system)?;
+            Ok(fabric)
+        });
+        match opened {
+            Ok(fabric) => self.fabric = Some(fabric),
+            Err(error) => log::error!("provider {}: {error}", self.choice.provider()),
+        }
+    }
+
+    /// Sends a small frame, or queues it.
+    fn send_control(&mut self, id: LinkId, kind: Kind, body: &[u8]) {
+        let waits = self
+            .links
+            .of(id)
+            .is_some_and(|link| !link.control.is_empty());
+        let sent = match waits {
+            true => Err(NotSent::Busy),
+            false => self.send_now(id, kind, body, Manner::Fast),
+        };
+        if sent == Err(NotSent::Busy) {
+            self.queue_control(id, kind, body);
+            self.block(id);
+        }
+    }
+
+    fn queue_control(&mut self, id: LinkId, kind: Kind, body: &[u8]) {
+        let Some(link) = self.links.of_mut(id) else {
+            return;
+        };
+        // One answer is as good as many, to a peer that asks and does not read.
+        let once = !matches!(kind, Kind::Remote);
+        if !once || link.control.iter().all(|waiting| waiting.kind != kind) {
+            link.control.push_back(Control {
+                kind,
+                body: SmallVec::from_slice(body),
+            });
+        }
+    }
+
+    fn send_now(
+        &mut self,
+        id: LinkId,
+        kind: Kind,
+        body: &[u8],
+        manner: Manner,
+    ) -> Result<(), NotSent> {
+        let (Some(fabric), Some(link)) = (&mut self.fabric, self.links.of_mut(id)) else {
+            return Err(NotSent::Failed(libc::ENOTCONN));
+        };
+        let sent = fabric.send(link, kind, manner, body.len(), |out| {
+            out.copy_from_slice(body);
+        });
+        if sent.is_ok() {
+            link.pause = Duration::ZERO;
+        }
+        if let Err(NotSent::Failed(code)) = sent {
+            log::debug!(
+                "link {id:?}: {kind:?} not sent: {}",
+                self.library.strerror(code)
+            );
+            self.broken.push(id);
+        }
+        sent
+    }
+
+    /// A link waits for room.
+    fn block(&mut self, id: LinkId) {
+        self.stats.blocked += 1;
+        if let Some(link) = self.links.of_mut(id)
+            && !link.blocked
+        {
+            link.blocked = true;
+            link.pause = (link.pause * 2).clamp(RETRY_FIRST, RETRY);
+            link.retry_at = self.now.after(link.pause);
+            self.room_at = match self.blocked.is_empty() {
+                true => link.retry_at,
+                false => self.room_at.min(link.retry_at),
+            };
+            self.blocked.push_back(id);
+        }
+    }
+}
+
+impl std::fmt::Debug for RdmPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RdmPort")
+            .field("provider", &self.provider())
+            .field("links", &self.links.len())
+            .field("open", &self.fabric.is_some())
+            .field("lost", &self.lost_slots())
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    mod objects;
+
+    use super::*;
+    use libfabric_fake::{Fake, Shape};
+    use mx_port_base::clock::MonotonicClock;
+
+    #[test]
+    fn a_peer_that_asks_and_does_not_read_makes_one_answer_wait() {
+        let fake = Fake::new(Shape::tcp(), 1);
+        let options = RdmOptions {
+            library: Some(fake.library()),
+            ..RdmOptions::default()
+        };
+        let mut port = RdmPort::open(options).unwrap();
+        let id = port.reserve(&MonotonicClock, None).unwrap();
+        for _ in 0..1000 {
+            port.queue_control(id, Kind::Pong, &[]);
+            port.queue_control(id, Kind::HelloAck, &[]);
+        }
+        assert_eq!(port.links.of(id).unwrap().control.len(), 2);
+        port.queue_control(id, Kind::Remote, &[1]);
+        port.queue_control(id, Kind::Remote, &[1]);
+        assert_eq!(port.links.of(id).unwrap().control.len(), 4);
+    }
+}

@@ -1,0 +1,551 @@
+//! Links over the fabric: who they lead to, and how they live and end.
+//!
+//! ```text
+//!   reserve            peer's card            HelloAck
+//!  ---------> Locating ----------> Greeting ------------.
+//!                | no card            | no answer       v           Bye, silence, error
+//!                `---> down           `---> down        Up ----------------------------> down
+//!                                                       ^ |
+//!   answer (its card)            first frame            | | close
+//!  ------------------> Waiting -------------------------' `----> Closing ----> gone
+//!                         | silence                              what was accepted has left,
+//!                         `---> gone                             or a second is over
+//! ```
+//!
+//! A link that others began is a stranger's until the endpoint binds it, which it has to within 5 s of
+//! the answer (`strangers`). Till then nothing larger than an introduction is taken from it. Only bound
+//! ones count as their source's share of the places, and those we began as nobody's.
+//!
+//! Owns: the table of links, what each has waiting, when its peer was last heard.
+//! Knows nothing of: libfabric's objects, the endpoint, how frames are sent.
+//! Cost: a few hundred bytes a link; looking one up is O(1).
+
+mod link;
+
+pub(super) use link::{Control, Link, Peer, State};
+
+use super::frame::{Frame, Kind};
+use super::sequence::Sequence;
+use mx_port_base::origin::Origin;
+use mx_port_base::strangers::Strangers;
+use mx_proto::origin::Source;
+use mx_proto::port::{BOUND_WITHIN, LinkDown};
+use mx_proto::shares::Shares;
+use mx_proto::{Instant, LinkId, Route};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long the fabric may take to answer a Hello. rxm over TCP needs 130 ms on a busy host.
+const GREETING: Duration = Duration::from_secs(5);
+
+/// How long what was accepted has to leave a link that is being closed.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// How long the locator has. It has a time-out of its own; this one is for safety.
+const LOCATING: Duration = Duration::from_secs(60);
+
+/// Links of one port, those of strangers included. Half of them is more than the clients that one
+/// machine brings: 10 000.
+const LINKS_MAX: usize = 32 << 10;
+
+/// Strangers at a time. Each costs its asker a TCP connection and us a table entry; who comes on top of
+/// this has the place of another one.
+const STRANGERS_MAX: usize = 4096;
+
+/// Largest body of a frame that is taken from a stranger, in bytes; several times an introduction.
+const INTRODUCTION_MAX: usize = 256;
+
+/// Bytes of frames before their turn, on all links: what a few fast senders have on the way.
+const HELD_MAX: usize = 64 << 20;
+
+/// And on those of strangers, whose first frames hardly ever overtake each other.
+const HELD_STRANGE_MAX: usize = 1 << 20;
+
+/// What a frame means for its link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Heard {
+    /// The link carries packets.
+    Carries,
+    /// It does from now on, and the endpoint waits for that.
+    CameUp,
+    /// Nobody is interested any more.
+    Ignored,
+    /// Both sides have done with it.
+    Over,
+}
+
+/// Whether there is room for a stranger.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Room {
+    /// There is.
+    Free,
+    /// If this one goes.
+    Of(LinkId),
+    /// There is none.
+    None,
+}
+
+/// Something a clock tick found out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Alarm {
+    /// The peer is to be asked whether it is there.
+    Ping(LinkId),
+    /// It is over; the endpoint has to be told.
+    Down(LinkId, LinkDown),
+    /// It is over; nobody knows of it.
+    Gone(LinkId),
+}
+
+/// All links of a port.
+#[derive(Debug)]
+pub(super) struct Links {
+    slots: Vec<Option<Link>>,
+    free: Vec<u32>,
+    next_generation: u32,
+    /// Links that are not up and have to be looked at often.
+    young: Vec<LinkId>,
+    strangers: Strangers,
+    /// All other links.
+    places: Shares,
+    /// Bytes of frames that came before their turn, on all links, and on those of strangers.
+    held: usize,
+    held_strange: Shares,
+    keepalive: Duration,
+    next_look: Instant,
+    next_round: Instant,
+}
+
+/// Time between two looks at links that are not up.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+impl Links {
+    /// A peer that has been silent for `keepalive` has gone. One source may have `share` percent of what
+    /// others leave.
+    pub(super) fn new(keepalive: Duration, share: u8) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            next_generation: 1,
+            young: Vec::new(),
+            strangers: Strangers::new(BOUND_WITHIN),
+            places: Shares::new(LINKS_MAX, share),
+            held: 0,
+            held_strange: Shares::new(HELD_STRANGE_MAX, share),
+            keepalive,
+            next_look: Instant(0),
+            next_round: Instant(0),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(super) fn ids(&self) -> Vec<LinkId> {
+        self.slots.iter().flatten().map(|link| link.id).collect()
+    }
+
+    #[inline]
+    pub(super) fn of(&self, id: LinkId) -> Option<&Link> {
+        let link = self.slots.get(id.index() as usize)?.as_ref()?;
+        (link.id == id).then_some(link)
+    }
+
+    #[inline]
+    pub(super) fn of_mut(&mut self, id: LinkId) -> Option<&mut Link> {
+        let link = self.slots.get_mut(id.index() as usize)?.as_mut()?;
+        (link.id == id).then_some(link)
+    }
+
+    /// The link a frame is for. It has been heard.
+    #[inline]
+    pub(super) fn addressed(&mut self, index: u32, cookie: u64, now: Instant) -> Option<&mut Link> {
+        let link = self.slots.get_mut(index as usize)?.as_mut()?;
+        if link.cookie != cookie || link.peer.is_none() {
+            return None;
+        }
+        link.heard = now;
+        link.pinged = false;
+        Some(link)
+    }
+
+    /// There are as many links as there may be.
+    pub(super) fn is_full(&self) -> bool {
+        self.len() >= LINKS_MAX
+    }
+
+    /// A link whose peer is not known yet.
+    pub(super) fn reserve(&mut self, cookie: u64, detour: Option<Route>, now: Instant) -> LinkId {
+        let until = now.after(LOCATING);
+        self.places.take(Source::TRUSTED, 1);
+        self.add(State::Locating { until }, cookie, None, detour, now)
+    }
+
+    /// Whether somebody from there may have a link.
+    pub(super) fn room_for(&self, from: SocketAddr) -> Room {
+        if !self.places.may_take(source_of(from), 1) {
+            Room::None
+        } else if self.is_full() || self.strangers.len() >= STRANGERS_MAX {
+            self.victim().map_or(Room::None, Room::Of)
+        } else {
+            Room::Free
+        }
+    }
+
+    /// The stranger that makes room for another one.
+    fn victim(&self) -> Option<LinkId> {
+        self.strangers.victim(|id| {
+            let link = self.of(id).filter(|link| link.stranger)?;
+            Some(link.state != State::Waiting)
+        })
+    }
+
+    /// A link for somebody who has asked for our card, from there, when there is room.
+    pub(super) fn answer(
+        &mut self,
+        cookie: u64,
+        peer: Peer,
+        from: SocketAddr,
+        now: Instant,
+    ) -> LinkId {
+        let source = source_of(from);
+        let id = self.add(State::Waiting, cookie, Some(peer), None, now);
+        if let Some(link) = self.of_mut(id) {
+            (link.from, link.source) = (Some(from), source);
+            (link.called, link.stranger) = (true, true);
+        }
+        self.strangers.add(id, source, now);
+        id
+    }
+
+    /// The endpoint attaches a word to a link. False: its source has too many of them already.
+    pub(super) fn bind(&mut self, id: LinkId, word: u64) -> bool {
+        let Some(link) = self.of_mut(id) else {
+            return true;
+        };
+        link.word = word;
+        if word == 0 || !link.stranger {
+            return true;
+        }
+        link.stranger = false;
+        let (source, held) = (link.source, link.sequence.held_bytes());
+        self.held_strange.give_back(source, held);
+        self.leave_strangers(source);
+        let may = self.places.may_take(source, 1);
+        self.places.take(source, 1);
+        may
+    }
+
+    fn leave_strangers(&mut self, source: Source) {
+        let slots = &self.slots;
+        self.strangers.leave(source, |id| {
+            let link = slots.get(id.index() as usize).and_then(Option::as_ref);
+            link.is_some_and(|link| link.id == id && link.stranger)
+        });
+    }
+
+    /// Frames are looked for again: whoever has asked before has had a turn.
+    pub(super) fn next_round(&mut self) {
+        self.strangers.next_round();
+    }
+
+    /// A stranger whose time is over.
+    pub(super) fn overdue(&mut self, now: Instant) -> Option<Alarm> {
+        let id = self.strangers.due(now)?;
+        let silent = self.of(id).is_none_or(|link| link.state == State::Waiting);
+        Some(match silent {
+            true => Alarm::Gone(id),
+            false => Alarm::Down(id, LinkDown::TimedOut),
+        })
+    }
+
+    /// What is left of a link that is no more, until its peer has been told.
+    pub(super) fn depart(&mut self, peer: Peer, now: Instant) -> LinkId {
+        let until = now.after(CLOSING);
+        let state = State::Closing {
+            until,
+            answer: false,
+        };
+        self.places.take(Source::TRUSTED, 1);
+        self.add(state, peer.cookie, Some(peer), None, now)
+    }
+
+    /// Who believes that there is a link with us.
+    pub(super) fn peers(&self) -> impl Iterator<Item = Peer> {
+        let links = self.slots.iter().flatten();
+        links
+            .filter(|link| matches!(link.state, State::Up | State::Closing { .. }))
+            .filter_map(|link| link.peer)
+    }
+
+    fn add(
+        &mut self,
+        state: State,
+        cookie: u64,
+        peer: Option<Peer>,
+        detour: Option<Route>,
+        now: Instant,
+    ) -> LinkId {
+        let generation = self.next_generation;
+        self.next_generation = generation.checked_add(1).unwrap_or(1);
+        // More links than fit into 30 bits would not fit into memory.
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        let id = LinkId::new(index, generation);
+        self.slots[index as usize] = Some(Link {
+            id,
+            state,
+            cookie,
+            word: 0,
+            peer,
+            from: None,
+            called: false,
+            stranger: false,
+            source: Source::TRUSTED,
+            sequence: Sequence::default(),
+            slots: 0,
+            control: VecDeque::new(),
+            blocked: false,
+            wanted: false,
+            retry_at: now,
+            pause: Duration::ZERO,
+            heard: now,
+            pinged: false,
+            detour,
+        });
+        self.young.push(id);
+        id
+    }
+
+    /// The peer of a reserved link is known; it is to be greeted. False when the link is gone, or
+    /// was not waiting for that.
+    pub(super) fn greet(&mut self, id: LinkId, peer: Peer, from: SocketAddr, now: Instant) -> bool {
+        let Some(link) = self.of_mut(id) else {
+            return false;
+        };
+        if !matches!(link.state, State::Locating { .. }) {
+            return false;
+        }
+        (link.peer, link.from) = (Some(peer), Some(from));
+        link.heard = now;
+        link.state = State::Greeting {
+            until: now.after(GREETING),
+        };
+        true
+    }
+
+    /// A frame of that kind has come: what it means for its link.
+    #[inline]
+    pub(super) fn on_frame(&mut self, id: LinkId, kind: Kind) -> Heard {
+        let Some(link) = self.of_mut(id) else {
+            return Heard::Ignored;
+        };
+        match link.state {
+            State::Up => Heard::Carries,
+            State::Greeting { .. } => {
+                link.state = State::Up;
+                Heard::CameUp
+            }
+            State::Waiting => {
+                link.state = State::Up;
+                Heard::Carries
+            }
+            State::Closing { .. } if kind == Kind::Bye => Heard::Over,
+            State::Locating { .. } | State::Closing { .. } => Heard::Ignored,
+        }
+    }
+
+    /// Keeps a frame that came before its turn. False when it must not have been sent, or that is
+    /// one too many.
+    #[cold]
+    pub(super) fn hold(&mut self, id: LinkId, frame: &Frame, body: &[u8], now: Instant) -> bool {
+        let Some(link) = self.of_mut(id) else {
+            return true;
+        };
+        if !matches!(link.state, State::Up | State::Greeting { .. }) {
+            // Nothing follows a Hello that has not been answered, and nobody waits for more on a
+            // link that is being closed.
+            return matches!(link.state, State::Closing { .. });
+        }
+        let (before, strange) = (link.sequence.held_bytes(), link.stranger);
+        let few = link.sequence.hold(frame.number, frame.kind, body, now);
+        let (after, source) = (link.sequence.held_bytes(), link.source);
+        self.held = self.held - before + after;
+        let share = match strange {
+            true => {
+                self.held_strange.give_back(source, before);
+                let may = self.held_strange.may_take(source, after);
+                self.held_strange.take(source, after);
+                may
+            }
+            false => true,
+        };
+        few && share && self.held <= HELD_MAX
+    }
+
+    /// The next frame of a link if it came before its turn, which is now.
+    #[inline]
+    pub(super) fn next_held(&mut self, id: LinkId, now: Instant) -> Option<(Kind, Box<[u8]>)> {
+        if self.held == 0 {
+            return None;
+        }
+        let link = self.of_mut(id)?;
+        let before = link.sequence.held_bytes();
+        let next = link.sequence.next_held(now);
+        let less = before - link.sequence.held_bytes();
+        let (strange, source) = (link.stranger, link.source);
+        self.held -= less;
+        if strange {
+            self.held_strange.give_back(source, less);
+        }
+        next
+    }
+
+    /// The endpoint has done with a link, but not all it accepted has left.
+    pub(super) fn closing(&mut self, id: LinkId, now: Instant) {
+        let Some(link) = self.of_mut(id) else { return };
+        let until = now.after(CLOSING);
+        let state = State::Closing {
+            until,
+            answer: true,
+        };
+        link.state = state;
+        self.young.push(id);
+    }
+
+    /// Takes a link out.
+    pub(super) fn take(&mut self, id: LinkId) -> Option<Link> {
+        self.of(id)?;
+        let link = self.slots.get_mut(id.index() as usize)?.take()?;
+        self.free.push(id.index());
+        let held = link.sequence.held_bytes();
+        self.held -= held;
+        if link.stranger {
+            self.held_strange.give_back(link.source, held);
+            self.leave_strangers(link.source);
+        } else {
+            self.places.give_back(link.source, 1);
+        }
+        Some(link)
+    }
+
+    /// We have been away for so long that silence means little: it counts no more than
+    /// [`Links::patience`]. (Something, so that who is always away for long finds out too.)
+    pub(super) fn forgive(&mut self, away: Duration, now: Instant) {
+        let excused = away.saturating_sub(self.patience());
+        for link in self.slots.iter_mut().flatten() {
+            link.heard = link.heard.after(excused).min(now);
+        }
+    }
+
+    /// How long we may be away before silence means little.
+    pub(super) fn patience(&self) -> Duration {
+        self.keepalive / 8
+    }
+
+    /// How often a peer must hear of us while we do not listen.
+    pub(super) fn sign_every(&self) -> Duration {
+        self.keepalive / 4
+    }
+
+    /// When [`Links::tick`] wants to be called.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        if self.len() == 0 {
+            return None;
+        }
+        let look = (!self.young.is_empty()).then_some(self.next_look);
+        let all = [Some(self.next_round), look, self.strangers.deadline()];
+        all.into_iter().flatten().min()
+    }
+
+    /// Something may be due.
+    #[inline]
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.deadline().is_some_and(|deadline| now >= deadline)
+    }
+
+    /// Looks what time has done.
+    pub(super) fn tick(&mut self, now: Instant, alarms: &mut Vec<Alarm>) {
+        if now >= self.next_look {
+            self.next_look = now.after(LOOK_EVERY);
+            self.look(now, alarms);
+        }
+        if now >= self.next_round {
+            self.next_round = now.after(self.keepalive / 16);
+            if let Some(due) = self.round(now, alarms) {
+                // Whoever falls silent at the same time is found in the same round.
+                let due = due.max(now.after(LOOK_EVERY));
+                self.next_round = self.next_round.min(due);
+            }
+        }
+    }
+
+    fn look(&mut self, now: Instant, alarms: &mut Vec<Alarm>) {
+        let mut young = std::mem::take(&mut self.young);
+        young.retain(|id| {
+            let Some(link) = self.of(*id) else {
+                return false;
+            };
+            let (until, alarm) = match link.state {
+                State::Up | State::Waiting => return false,
+                State::Locating { until } => (until, Alarm::Down(*id, LinkDown::TimedOut)),
+                State::Greeting { until } => {
+                    let reason = link.detour.map_or(LinkDown::TimedOut, LinkDown::Elsewhere);
+                    (until, Alarm::Down(*id, reason))
+                }
+                State::Closing { until, answer }
+                    if answer || link.slots > 0 || !link.control.is_empty() =>
+                {
+                    (until, Alarm::Gone(*id))
+                }
+                State::Closing { .. } => (now, Alarm::Gone(*id)),
+            };
+            if now >= until {
+                alarms.push(alarm);
+            }
+            true
+        });
+        self.young.append(&mut young);
+    }
+
+    /// Looks at every link that is up, and says when the first of them may have something due.
+    fn round(&mut self, now: Instant, alarms: &mut Vec<Alarm>) -> Option<Instant> {
+        let mut next: Option<Instant> = None;
+        for link in self.slots.iter_mut().flatten() {
+            if link.state != State::Up {
+                continue;
+            }
+            let missing = link.sequence.missing_since();
+            let lost_at = missing.map(|since| since.after(self.keepalive / 4));
+            let (ping_at, dead_at) = (
+                link.heard.after(self.keepalive / 4),
+                link.heard.after(self.keepalive),
+            );
+            if lost_at.is_some_and(|at| at <= now) {
+                log::debug!("link {:?}: a frame has been lost", link.id);
+                alarms.push(Alarm::Down(link.id, LinkDown::Reset));
+            } else if dead_at <= now {
+                alarms.push(Alarm::Down(link.id, LinkDown::TimedOut));
+            } else {
+                if ping_at <= now && !link.pinged {
+                    link.pinged = true;
+                    alarms.push(Alarm::Ping(link.id));
+                }
+                let due = if link.pinged { dead_at } else { ping_at };
+                let due = lost_at.map_or(due, |lost| lost.min(due));
+                next = Some(next.map_or(due, |next| next.min(due)));
+            }
+        }
+        next
+    }
+}
+
+fn source_of(from: SocketAddr) -> Source {
+    Origin::Address(from).source()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! One link, and what it is doing.
+//!
+//! Knows nothing of: other links, time.
+
+use super::super::frame::Kind;
+use super::super::sequence::Sequence;
+use super::INTRODUCTION_MAX;
+use mx_port_fabric::card::Card;
+use mx_proto::origin::Source;
+use mx_proto::secret::Binding;
+use mx_proto::{Instant, LinkId, Route};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// One link.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) id: LinkId,
+    pub(crate) state: State,
+    /// What frames to us must carry.
+    pub(crate) cookie: u64,
+    /// The endpoint's word.
+    pub(crate) word: u64,
+    /// `None` only while locating.
+    pub(crate) peer: Option<Peer>,
+    /// Where its peer got our card. Frames with our cookie come from there, or from whom it told.
+    pub(crate) from: Option<SocketAddr>,
+    /// Others began it.
+    pub(super) called: bool,
+    /// And the endpoint has not bound it.
+    pub(super) stranger: bool,
+    /// Whose share of the places it counts as.
+    pub(super) source: Source,
+    /// The order of its frames.
+    pub(crate) sequence: Sequence,
+    /// Send slots with the provider.
+    pub(crate) slots: u32,
+    /// Small frames that wait to go out, before anything else.
+    pub(crate) control: VecDeque<Control>,
+    /// It stands in the port's queue of links that had no room.
+    pub(crate) blocked: bool,
+    /// The endpoint was refused room and has to be told when there is some.
+    pub(crate) wanted: bool,
+    /// Before that the provider is not asked for room again, unless something has happened ...
+    pub(crate) retry_at: Instant,
+    /// ... and how long that was the last time. Nothing, once it has had room.
+    pub(crate) pause: Duration,
+    pub(super) heard: Instant,
+    /// It has been asked whether it is there.
+    pub(super) pinged: bool,
+    /// Where to look for the peer when the fabric does not answer.
+    pub(super) detour: Option<Route>,
+}
+
+impl Link {
+    /// It takes a frame with such a body, now.
+    #[inline]
+    pub(crate) fn takes(&self, kind: Kind, body: usize) -> bool {
+        !self.stranger || (body <= INTRODUCTION_MAX && kind != Kind::Remote)
+    }
+
+    /// What both sides know of it and nobody else does: their cookies, that of who began it first.
+    pub(crate) fn binding(&self) -> Binding {
+        match (self.peer, self.called) {
+            (Some(peer), true) => [peer.cookie, self.cookie],
+            (Some(peer), false) => [self.cookie, peer.cookie],
+            (None, _) => [0; 2],
+        }
+    }
+}
+
+/// What a link is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// The peer's card is not known yet.
+    Locating {
+        /// Not longer than this.
+        until: Instant,
+    },
+    /// We have said Hello.
+    Greeting {
+        /// Not longer than this.
+        until: Instant,
+    },
+    /// The peer has our card.
+    Waiting,
+    /// It carries packets.
+    Up,
+    /// The endpoint has done with it; what it accepted is leaving.
+    Closing {
+        /// Not longer than this.
+        until: Instant,
+        /// The peer has to say that it knows. A connection that is closed with bytes in it that
+        /// nobody has read takes the Bye down with it, so they are taken in until then.
+        answer: bool,
+    },
+}
+
+/// The other side of a link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    /// Its address in the provider's address vector.
+    pub(crate) address: u64,
+    /// Its number for the link.
+    pub(crate) link: u32,
+    /// What frames to it must carry.
+    pub(crate) cookie: u64,
+}
+
+impl Peer {
+    pub(crate) fn new(address: u64, card: &Card) -> Self {
+        Self {
+            address,
+            link: card.link,
+            cookie: card.cookie,
+        }
+    }
+}
+
+/// A frame without a packet, waiting to be sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Control {
+    pub(crate) kind: Kind,
+    pub(crate) body: SmallVec<[u8; 64]>,
+}

@@ -1,0 +1,303 @@
+//! Which provider, and which of its offers.
+//!
+//! ```text
+//!   MX_PROVIDER, or each of the preferred ones (standing)
+//!        |  hints: exact name, RDM, ordered messages, one profile of capabilities
+//!        v
+//!   fi_getinfo --> offers --> Plan::of, source address --> best --> Choice
+//!        ENODATA: plainer profile, next provider                      |
+//!                                                                 Domain::open
+//!   survey: the same for every provider there is, with what came of it
+//! ```
+//!
+//! Two sides that chose differently learn it when they exchange cards; the name is part of them.
+//!
+//! Owns: hints, and the choice among offers.
+//! Knows nothing of: opening; peers.
+
+mod standing;
+mod survey;
+
+pub use survey::{has_descriptor, survey};
+
+use super::RdmOptions;
+use super::plan::{Large, MODES, MR_MODES, Offer, Plan, is_software};
+use libfabric_sys::abi::{
+    FI_ENODATA, FI_EP_RDM, FI_MSG, FI_MULTI_RECV, FI_ORDER_SAS, FI_PROGRESS_MANUAL, FI_READ,
+    FI_RECV, FI_REMOTE_READ, FI_RM_ENABLED, FI_RMA, FI_SEND, FI_SOURCE, FI_TAGGED,
+    FI_THREAD_DOMAIN,
+};
+use libfabric_sys::{Hints, Info, InfoList, Library};
+use mx_port_fabric::RdmError;
+use mx_port_fabric::{Place, is_of_this_host, place, source};
+use standing::{Standing, has_ip_addresses, preference};
+use std::ffi::CString;
+use std::net::IpAddr;
+
+/// A provider that was chosen: what it offers, and what is made of it.
+#[derive(Debug)]
+pub(crate) struct Choice {
+    /// One entry.
+    pub info: InfoList,
+    /// How messages go over it.
+    pub plan: Plan,
+}
+
+impl Choice {
+    /// Chooses as the options say. Without an address to bind to, a provider with IP addresses
+    /// gets the first that other hosts can reach, loopback only when there is nothing else.
+    pub(crate) fn make(library: &Library, options: &RdmOptions) -> Result<Self, RdmError> {
+        if let Some(name) = &options.provider {
+            return Self::forced(library, options, name);
+        }
+        for name in preference(options.hardware_only) {
+            match find(library, name, options.bind) {
+                Ok(choice) => return Ok(choice),
+                Err(Missing::Absent) => (),
+                Err(Missing::Unfit(why)) => log::info!("rdm: provider {name} is not used: {why}"),
+            }
+        }
+        let asked = match options.hardware_only {
+            true => "fabric hardware",
+            false => "any provider",
+        };
+        Err(RdmError::NoProvider {
+            asked: at(asked, options.bind),
+            found: survey::survey_at(library, options.bind),
+        })
+    }
+
+    /// The provider, layers joined by `;`.
+    pub(crate) fn provider(&self) -> &str {
+        &self.plan.provider
+    }
+
+    fn forced(library: &Library, options: &RdmOptions, name: &str) -> Result<Self, RdmError> {
+        let provider = name.to_owned();
+        if let Standing::Never(why) = Standing::of(name) {
+            let why = why.to_owned();
+            return Err(RdmError::Refused { provider, why });
+        }
+        if options.hardware_only && is_software(name) {
+            let why = "it is software, and only hardware is wanted".to_owned();
+            return Err(RdmError::Refused { provider, why });
+        }
+        find(library, name, options.bind).map_err(|missing| match missing {
+            Missing::Unfit(why) => RdmError::Unfit { provider, why },
+            Missing::Absent => RdmError::NoProvider {
+                asked: at(&provider, options.bind),
+                found: survey::survey_at(library, options.bind),
+            },
+        })
+    }
+}
+
+/// What was asked for, in words.
+fn at(asked: &str, bind: Option<IpAddr>) -> String {
+    match bind {
+        Some(address) => format!("{asked} at {address}"),
+        None => asked.to_owned(),
+    }
+}
+
+/// Why a provider cannot be had.
+#[derive(PartialEq, Eq, Debug)]
+enum Missing {
+    /// It offers nothing here.
+    Absent,
+    /// It does, but not what can be used.
+    Unfit(String),
+}
+
+/// The best offer of one provider.
+fn find(library: &Library, name: &str, bind: Option<IpAddr>) -> Result<Choice, Missing> {
+    let bind = bind.filter(|_| has_ip_addresses(name));
+    // Providers take any address here, and fail when an endpoint is enabled.
+    if let Some(address) = bind
+        && !is_of_this_host(address)
+    {
+        let why = format!("{address} is not an address of this host");
+        return Err(Missing::Unfit(why));
+    }
+    let mut missing = Missing::Absent;
+    for profile in profiles(name) {
+        let offers = match query(library, name, profile.caps, bind) {
+            Ok(offers) => offers,
+            Err(FI_ENODATA) => continue,
+            Err(code) => {
+                let text = library.strerror(code);
+                missing = Missing::Unfit(format!("fi_getinfo: {text} ({code})"));
+                continue;
+            }
+        };
+        match best(&offers, name, bind) {
+            // Capabilities that lead to nothing better are not asked for.
+            Ok((info, plan)) if plan.large != Large::Copied || profile.plain => {
+                return match offers.keep(info) {
+                    Ok(info) => Ok(Choice { info, plan }),
+                    Err(code) => Err(Missing::Unfit(library.strerror(code))),
+                };
+            }
+            Ok(_) => (),
+            Err(Some(why)) => missing = Missing::Unfit(why),
+            Err(None) => (),
+        }
+    }
+    if let (Missing::Absent, Some(address)) = (&missing, bind)
+        && query(library, name, FI_MSG, None).is_ok_and(|list| has(&list, name))
+    {
+        let why = format!("it has nothing at {address}, but elsewhere on this host");
+        return Err(Missing::Unfit(why));
+    }
+    Err(missing)
+}
+
+fn has(offers: &InfoList, name: &str) -> bool {
+    offers.iter().any(|info| info.provider() == name)
+}
+
+/// The best offer of a list, or why none will do; no reason when none is this provider's.
+fn best<'a>(
+    offers: &'a InfoList,
+    name: &str,
+    bind: Option<IpAddr>,
+) -> Result<(Info<'a>, Plan), Option<String>> {
+    let mut why = None;
+    let mut best: Option<(Rank, Info<'a>, Plan)> = None;
+    // A provider asked for by name may bring others that are layered over it.
+    for info in offers.iter().filter(|info| info.provider() == name) {
+        match judge(info, bind) {
+            // The provider's own order decides between equals.
+            Ok((rank, plan)) => {
+                if best.as_ref().is_none_or(|(other, ..)| rank < *other) {
+                    best = Some((rank, info, plan));
+                }
+            }
+            Err(reason) => {
+                why.get_or_insert(reason);
+            }
+        }
+    }
+    best.map(|(_, info, plan)| (info, plan)).ok_or(why)
+}
+
+/// What an offer is worth; the lower the better.
+type Rank = (LargeRank, Place);
+
+/// How large messages would go.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum LargeRank {
+    Direct,
+    Copied,
+}
+
+fn judge(info: Info<'_>, bind: Option<IpAddr>) -> Result<(Rank, Plan), String> {
+    let plan = Plan::of(&offer(info)).map_err(|unfit| unfit.to_string())?;
+    let source = source(info.src_addr());
+    if let (Some(wanted), Some(source)) = (bind, source)
+        && wanted != source
+    {
+        return Err(format!("it offers {source} instead of {wanted}"));
+    }
+    let place = match source {
+        // Its endpoints would not know their own address, which peers need.
+        Some(address) if address.is_unspecified() => {
+            return Err("it does not say at which address it is".to_owned());
+        }
+        None if has_ip_addresses(&plan.provider) && info.src_addr().is_empty() => {
+            return Err("it does not say at which address it is".to_owned());
+        }
+        Some(address) => place(address),
+        None => Place::Network,
+    };
+    let large = match plan.large {
+        Large::Copied => LargeRank::Copied,
+        Large::Rma { .. } | Large::Lanes => LargeRank::Direct,
+    };
+    Ok(((large, place), plan))
+}
+
+/// What an offer says, as far as plans go.
+fn offer(info: Info<'_>) -> Offer {
+    Offer {
+        release: info.library().version(),
+        provider: info.provider().into_owned(),
+        ep_type: info.ep_type(),
+        caps: info.caps(),
+        mode: info.mode(),
+        mr_mode: info.mr_mode(),
+        mr_key_bytes: info.mr_key_size(),
+        address_format: info.addr_format(),
+        address_len: info.src_addr().len(),
+        tx_order: info.tx_msg_order(),
+        rx_order: info.rx_msg_order(),
+        inject_size: info.inject_size(),
+        iov_limit: info.iov_limit(),
+        tx_size: info.tx_size(),
+        rx_size: info.rx_size(),
+        max_msg_size: info.max_msg_size(),
+        prefix_size: info.msg_prefix_size(),
+        mem_tag_format: info.mem_tag_format(),
+        resource_mgmt: info.resource_mgmt(),
+        ep_cnt: info.ep_cnt(),
+    }
+}
+
+/// A set of capabilities to ask for.
+#[derive(Clone, Copy)]
+struct Profile {
+    caps: u64,
+    /// It has no others to spare.
+    plain: bool,
+}
+
+/// What to ask a provider for, the best first. Only what will be used: providers shed work, and
+/// may not even have the tables, of what was not asked for.
+fn profiles(name: &str) -> [Profile; 3] {
+    let large = if is_software(name) {
+        FI_TAGGED
+    } else {
+        FI_RMA | FI_READ | FI_REMOTE_READ
+    };
+    let messages = FI_MSG | FI_SEND | FI_RECV;
+    [
+        (messages | FI_MULTI_RECV | large, false),
+        (messages | FI_MULTI_RECV, true),
+        (messages, true),
+    ]
+    .map(|(caps, plain)| Profile { caps, plain })
+}
+
+fn query(library: &Library, name: &str, caps: u64, bind: Option<IpAddr>) -> Result<InfoList, i32> {
+    let hints = hints(library, name, caps)?;
+    match bind.map(|address| CString::new(address.to_string())) {
+        Some(Ok(node)) => library.query(Some(&node), None, FI_SOURCE, Some(&hints)),
+        // An address has no zero byte in it.
+        Some(Err(_)) | None => library.query(None, None, 0, Some(&hints)),
+    }
+}
+
+fn hints(library: &Library, name: &str, caps: u64) -> Result<Hints, i32> {
+    let mut hints = library.hints()?;
+    hints
+        .set_caps(caps)
+        .set_mode(MODES)
+        .set_ep_type(FI_EP_RDM)
+        .set_msg_order(FI_ORDER_SAS)
+        // All calls are made under one lock.
+        .set_threading(FI_THREAD_DOMAIN)
+        // Progress of our own making is enough; a provider with threads may keep them.
+        .set_data_progress(FI_PROGRESS_MANUAL)
+        .set_resource_mgmt(FI_RM_ENABLED)
+        .set_mr_mode(MR_MODES);
+    match hints.set_provider(name) {
+        Ok(_) => Ok(hints),
+        // No provider has such a name.
+        Err(_) => Err(FI_ENODATA),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod catalogue;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! What is thought of a provider before it is asked anything.
+//!
+//! ```text
+//!   hardware   cxi, opx, efa, verbs;ofi_rxm, psm3       first that works
+//!   software   tcp, tcp;ofi_rxm                         if hardware is not insisted on
+//!   others     psm2, ucx, ...                           when asked for by name
+//!   never      shm, sockets, net, udp, *;ofi_rxd, ...   whoever asks; each with its reason
+//! ```
+//!
+//! Owns: the order of preference and the reasons.
+//! Knows nothing of: what is on this machine.
+
+use crate::plan::is_software;
+
+/// What is thought of a provider.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// Chosen without being asked for, the lower first.
+    Preferred(usize),
+    /// Only when it is asked for by name.
+    OnRequest,
+    /// Not at all, and why.
+    Never(&'static str),
+}
+
+impl Standing {
+    /// Of the provider with this exact name, layers joined by `;`.
+    pub(crate) fn of(name: &str) -> Self {
+        // The outermost layer is what is talked to, so its reason comes first.
+        for layer in name.rsplit(';') {
+            if let Some((_, why)) = NEVER.iter().find(|(refused, _)| *refused == layer) {
+                return Self::Never(why);
+            }
+            if layer.starts_with("ofi_hook") {
+                return Self::Never("it only watches other providers");
+            }
+        }
+        match PREFERENCE.iter().position(|preferred| *preferred == name) {
+            Some(rank) => Self::Preferred(rank),
+            None => Self::OnRequest,
+        }
+    }
+}
+
+/// The providers that are chosen without being asked for, best first.
+pub(crate) fn preference(hardware_only: bool) -> impl Iterator<Item = &'static str> {
+    PREFERENCE
+        .into_iter()
+        .filter(move |name| !(hardware_only && is_software(name)))
+}
+
+/// Whether a provider's addresses are those of IP, so that an address to bind to means something.
+pub(crate) fn has_ip_addresses(name: &str) -> bool {
+    let core = name.split(';').next().unwrap_or(name);
+    is_software(name) || core == "verbs"
+}
+
+/// A card's own provider comes before the ones that work with several makes: hfi1 cards appear
+/// under verbs too, and psm3 also goes over plain Ethernet. `tcp` before `tcp;ofi_rxm`, which is
+/// the same with a layer more.
+const PREFERENCE: [&str; 7] = [
+    "cxi",
+    "opx",
+    "efa",
+    "verbs;ofi_rxm",
+    "psm3",
+    "tcp",
+    "tcp;ofi_rxm",
+];
+
+/// Layers with which nothing is used, measured or by their own manual.
+const NEVER: [(&str, &str); 11] = [
+    (
+        "shm",
+        "a message longer than its receive hangs it, and it does not notice that a peer has died; \
+         peers on this host go over shared memory without it",
+    ),
+    (
+        "sm2",
+        "it has no descriptor to wait on and hangs on discarded messages; peers on this host go \
+         over shared memory without it",
+    ),
+    ("sockets", "it is deprecated and only there for development"),
+    (
+        "net",
+        "it stops after the first unmatched message, and 1.18 removed it; use tcp",
+    ),
+    ("udp", "it has no reliable messages"),
+    (
+        "ofi_rxd",
+        "it is unfinished by its own manual: it loses truncation errors and crashes when a peer \
+         restarts",
+    ),
+    (
+        "psm",
+        "its hardware has been out of support for years, and so has it",
+    ),
+    (
+        "ofi_mrail",
+        "it is experimental; bind one of its rails instead",
+    ),
+    (
+        "lnx",
+        "it is experimental; name one of the providers it joins instead",
+    ),
+    (
+        "linkx",
+        "it is experimental; name one of the providers it joins instead",
+    ),
+    ("rstream", "it has no messages"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hardware_comes_before_software_and_tcp_before_rxm() {
+        let all: Vec<_> = preference(false).collect();
+        let hardware: Vec<_> = preference(true).collect();
+        assert_eq!(all[..5], hardware);
+        assert_eq!(all[5..], ["tcp", "tcp;ofi_rxm"]);
+        for (rank, name) in all.into_iter().enumerate() {
+            assert_eq!(Standing::of(name), Standing::Preferred(rank));
+        }
+    }
+
+    #[test]
+    fn what_is_known_to_fail_is_refused_in_every_layer() {
+        for name in [
+            "shm",
+            "sm2",
+            "sockets",
+            "net",
+            "net;ofi_rxm",
+            "udp",
+            "udp;ofi_rxd",
+            "verbs;ofi_rxd",
+            "tcp;ofi_rxm;ofi_mrail",
+            "ofi_hook_perf",
+            "psm",
+            "lnx",
+        ] {
+            assert!(matches!(Standing::of(name), Standing::Never(_)), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_outermost_layer_gives_the_reason() {
+        let Standing::Never(why) = Standing::of("udp;ofi_rxd") else {
+            panic!("refused");
+        };
+        assert!(why.starts_with("it is unfinished"));
+    }
+
+    #[test]
+    fn names_count_exactly() {
+        for name in [
+            "psm2",
+            "ucx",
+            "verbs",
+            "TCP",
+            "tcp,ofi_rxm",
+            "tcp;ofi_rxm ",
+            "",
+        ] {
+            assert_eq!(Standing::of(name), Standing::OnRequest, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_bind_address_means_something_to_ip_only() {
+        for name in ["tcp", "tcp;ofi_rxm", "verbs;ofi_rxm"] {
+            assert!(has_ip_addresses(name), "{name}");
+        }
+        for name in ["cxi", "opx", "psm3", "efa", "psm2"] {
+            assert!(!has_ip_addresses(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Buffers that frames arrive in.
+//!
+//! ```text
+//!   multi-receive:  [ frame | frame | frame | ...... free ]   the provider fills one after the
+//!                                                             other and says when it is full
+//!   otherwise:      [ frame ]  [ frame ]  [ frame ]  ...      one receive each
+//! ```
+//!
+//! What arrives is copied out or handled before the buffer is posted again, and that happens in
+//! the same poll: nobody holds a buffer, so that the peers' credits and not this memory bound what
+//! may be on the way.
+//!
+//! Owns: the memory and its registrations. The memory must outlive the endpoint.
+//! Knows nothing of: frames.
+
+use super::ops::{Op, Ops};
+use super::plan::Plan;
+use libc::c_void;
+use mx_port_fabric::{Domain, Ep, FabricError, Mr};
+use std::ptr;
+
+/// Multi-receive buffers: while one is being used up, the next is there already.
+const MULTI: usize = 4;
+/// Bytes of each: sixteen frames of 16 KiB, or four thousand small messages.
+const MULTI_BYTES: usize = 256 << 10;
+/// Frames a multi-receive buffer holds at least, however large they are.
+const MULTI_FRAMES: usize = 4;
+
+/// Buffers of one frame each, where the provider knows nothing better.
+const SINGLE: usize = 128;
+
+/// The receive buffers of one port.
+pub(super) struct Receive {
+    registration: Option<Mr>,
+    memory: Box<[u8]>,
+    size: usize,
+    multi: bool,
+    /// Buffers the provider would not take back; tried again at every poll.
+    owed: Vec<u32>,
+}
+
+impl Receive {
+    /// Allocates the buffers; nothing is posted yet.
+    pub(super) fn new(domain: &Domain, main: &Ep, plan: &Plan) -> Result<Self, FabricError> {
+        let frame = plan.prefix + plan.slot_bytes;
+        let (size, count) = match plan.multi_recv {
+            true => (MULTI_BYTES.max(frame * MULTI_FRAMES), MULTI),
+            false => (frame, SINGLE),
+        };
+        let mut memory = vec![0u8; size * count].into_boxed_slice();
+        let registration = match plan.mr_local {
+            // SAFETY: the registration is closed before the memory goes: by the order of the
+            // fields, or by `close_registrations`.
+            true => Some(unsafe {
+                let access = libfabric_sys::abi::FI_RECV;
+                domain.register(memory.as_mut_ptr(), memory.len(), access, Some(main))
+            }?),
+            false => None,
+        };
+        Ok(Self {
+            registration,
+            memory,
+            size,
+            multi: plan.multi_recv,
+            owed: (0..count as u32).collect(),
+        })
+    }
+
+    /// Gives the provider every buffer it does not have, as far as it takes them now.
+    pub(super) fn post(&mut self, main: &Ep, ops: &mut Ops) -> Result<(), i32> {
+        let desc = self.desc();
+        while let Some(&number) = self.owed.last() {
+            let start = self.memory[number as usize * self.size..].as_mut_ptr();
+            let context = ops.begin(Op::Receive(number));
+            // SAFETY: the buffer is not looked at while the provider has it but where it has
+            // reported data, and outlives the endpoint.
+            let posted = unsafe { main.receive(start, self.size, desc, self.multi, context) };
+            if let Err(error) = posted {
+                ops.end(context);
+                return match error {
+                    libc::EAGAIN => Ok(()),
+                    error => Err(error),
+                };
+            }
+            self.owed.pop();
+        }
+        Ok(())
+    }
+
+    /// The provider has done with a buffer, which is to be posted again.
+    pub(super) fn returned(&mut self, number: u32) {
+        if !self.owed.contains(&number) {
+            self.owed.push(number);
+        }
+    }
+
+    /// A provider's buffer has to be posted.
+    #[inline]
+    pub(super) fn owes(&self) -> bool {
+        !self.owed.is_empty()
+    }
+
+    /// What has arrived in a buffer. `start` is where the provider says it lies, which counts only
+    /// for multi-receives. `None` when that is outside.
+    pub(super) fn arrived(&self, number: u32, start: *const c_void, len: usize) -> Option<&[u8]> {
+        let base = number as usize * self.size;
+        let offset = match self.multi {
+            true => start
+                .addr()
+                .checked_sub(self.memory.as_ptr().addr() + base)?,
+            false => 0,
+        };
+        let end = offset.checked_add(len)?;
+        if end > self.size {
+            return None;
+        }
+        self.memory.get(base + offset..base + end)
+    }
+
+    /// Gives up the registration; the memory stays.
+    pub(super) fn close_registrations(&mut self) {
+        self.registration = None;
+    }
+
+    fn desc(&self) -> *mut c_void {
+        self.registration.as_ref().map_or(ptr::null_mut(), Mr::desc)
+    }
+}

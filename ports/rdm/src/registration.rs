@@ -1,0 +1,311 @@
+//! Registrations for local use, of which some are kept.
+//!
+//! ```text
+//!   lease(start, len)
+//!     in a Region (memalloc)   --> kept: registered once, the Region's Arc held as long
+//!     anywhere else            --> registered for this lease alone
+//!   give_back(lease)           --> kept for the next one, or closed
+//!   tidy                       --> closes what is kept of regions that only we still hold
+//! ```
+//!
+//! Registering costs microseconds to milliseconds, so one would like to keep registrations. But a
+//! registration is of pages, not of addresses: when memory is unmapped and something else mapped
+//! there, a kept registration still leads to the old pages, and what the card writes is lost
+//! without a sign. Some libraries watch `munmap` and its like to forget in time; whatever they
+//! hook, there are ways around it (a static `mmap`, a `brk` from the allocator, `mremap`, another
+//! library's hooks). We keep registrations only of memory whose end we decide: what `memalloc` gave
+//! out, which stays mapped while its [`Region`] is held (see `regions`). Everything else is
+//! registered for one operation, during which its owner promises that it stays.
+//!
+//! Only access by this process's own operations is kept. What a peer may read is registered for
+//! that one message, so that nobody can read it when the message is complete.
+//!
+//! Owns: the kept registrations.
+//! Knows nothing of: what is done with the memory.
+//! Cost: a lease of kept memory is a search among at most [`KEPT_MAX`] entries.
+
+use libc::c_void;
+use libfabric_sys::abi::FI_READ;
+use mx_port_base::regions::{self, Region};
+use mx_port_fabric::{Domain, Ep, FabricError, Mr};
+use slab::Slab;
+use std::sync::Arc;
+
+/// Registrations of memory that our operations write to.
+pub(super) struct Registrations {
+    kept: Slab<Kept>,
+    /// What the provider did not close; tried again now and then.
+    stuck: Vec<(Mr, Arc<Region>)>,
+    /// The sum of their lengths.
+    bytes: usize,
+    limit: usize,
+    /// Grows with every lease.
+    turn: u64,
+    /// [`regions::released`] when it was last looked at.
+    seen: u64,
+    complained: bool,
+}
+
+struct Kept {
+    /// Stands first, so that it goes before the memory. `None` once it was revoked.
+    mr: Option<Mr>,
+    /// Keeps the memory mapped.
+    region: Arc<Region>,
+    leases: usize,
+    /// The turn in which it was leased last.
+    used: u64,
+}
+
+/// Registered memory.
+#[derive(Debug)]
+pub(super) enum Lease {
+    /// For this lease alone.
+    Own(Mr),
+    /// One that is kept, by number.
+    Kept(usize),
+}
+
+impl Registrations {
+    pub(super) fn new() -> Self {
+        Self::with_limit(bytes_max(memlock_limit()))
+    }
+
+    fn with_limit(limit: usize) -> Self {
+        Self {
+            kept: Slab::new(),
+            stuck: Vec::new(),
+            bytes: 0,
+            limit,
+            turn: 0,
+            seen: regions::released(),
+            complained: false,
+        }
+    }
+
+    /// Registers `len` bytes at `start`, to be written by operations of ours.
+    ///
+    /// # Safety
+    ///
+    /// The memory stays mapped until the lease is given back.
+    pub(super) unsafe fn lease(
+        &mut self,
+        domain: &Domain,
+        ep: &Ep,
+        start: *mut u8,
+        len: usize,
+    ) -> Result<Lease, FabricError> {
+        self.turn += 1;
+        if let Some(region) = regions::find(start, len)
+            && let Some(number) = self.keep(domain, ep, region)
+        {
+            return Ok(Lease::Kept(number));
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.register(domain, ep, start, len, FI_READ) }.map(Lease::Own)
+    }
+
+    /// What the provider wants to see with the memory.
+    pub(super) fn desc(&self, lease: &Lease) -> *mut c_void {
+        match lease {
+            Lease::Own(mr) => mr.desc(),
+            Lease::Kept(number) => self
+                .kept
+                .get(*number)
+                .and_then(|kept| kept.mr.as_ref())
+                .map_or(std::ptr::null_mut(), Mr::desc),
+        }
+    }
+
+    /// The memory is not needed any more, and the provider has no operation on it. An error brings
+    /// a registration that could not be closed.
+    pub(super) fn give_back(&mut self, lease: Lease) -> Result<(), (Mr, i32)> {
+        match lease {
+            Lease::Own(mr) => mr.close(),
+            Lease::Kept(number) => {
+                if let Some(kept) = self.kept.get_mut(number) {
+                    kept.leases -= 1;
+                    if kept.leases == 0 && kept.mr.is_none() {
+                        self.forget(number);
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Closes the registration although operations use it: the provider refuses them access from
+    /// here on. An error brings the registration that could not be closed.
+    pub(super) fn revoke(&mut self, lease: Lease) -> Result<(), (Mr, i32)> {
+        let kept = match &lease {
+            Lease::Own(_) => None,
+            Lease::Kept(number) => self.kept.get_mut(*number),
+        };
+        match kept.and_then(|kept| kept.mr.take()) {
+            Some(mr) => {
+                let closed = mr.close();
+                // There is no registration left in it to fail.
+                self.give_back(lease).and(closed)
+            }
+            None => self.give_back(lease),
+        }
+    }
+
+    /// Closes what is kept of memory that has been freed. Costs one look at a number when none has.
+    pub(super) fn tidy(&mut self) {
+        for (mr, region) in std::mem::take(&mut self.stuck) {
+            if let Err((mr, _)) = mr.close() {
+                self.stuck.push((mr, region));
+            }
+        }
+        let released = regions::released();
+        if released == self.seen {
+            return;
+        }
+        self.seen = released;
+        let orphans: Vec<usize> = self
+            .kept
+            .iter()
+            .filter(|(_, kept)| kept.leases == 0 && Arc::strong_count(&kept.region) == 1)
+            .map(|(number, _)| number)
+            .collect();
+        for number in orphans {
+            self.forget(number);
+        }
+        // One that is leased now is found by a later call.
+        if self
+            .kept
+            .iter()
+            .any(|(_, kept)| Arc::strong_count(&kept.region) == 1)
+        {
+            self.seen = self.seen.wrapping_sub(1);
+        }
+    }
+
+    /// Registers memory for one purpose. When there is no room, kept registrations make some.
+    ///
+    /// # Safety
+    ///
+    /// The memory stays mapped until the registration is closed.
+    pub(super) unsafe fn register(
+        &mut self,
+        domain: &Domain,
+        ep: &Ep,
+        start: *mut u8,
+        len: usize,
+        access: u64,
+    ) -> Result<Mr, FabricError> {
+        loop {
+            // SAFETY: the caller's promise.
+            match unsafe { domain.register(start, len, access, Some(ep)) } {
+                Ok(mr) => return Ok(mr),
+                Err(error) if is_shortage(error.code) && self.drop_oldest() => {}
+                Err(error) => {
+                    self.complain(len, &error);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// The number of the region's registration; `None` when it cannot be kept.
+    fn keep(&mut self, domain: &Domain, ep: &Ep, region: Arc<Region>) -> Option<usize> {
+        let known = self
+            .kept
+            .iter()
+            .find(|(_, kept)| kept.mr.is_some() && Arc::ptr_eq(&kept.region, &region))
+            .map(|(number, _)| number);
+        if let Some(number) = known {
+            let kept = &mut self.kept[number];
+            kept.leases += 1;
+            kept.used = self.turn;
+            return Some(number);
+        }
+        let len = region.len();
+        if len > self.limit {
+            return None;
+        }
+        while self.bytes + len > self.limit || self.kept.len() >= KEPT_MAX {
+            if !self.drop_oldest() {
+                return None;
+            }
+        }
+        // SAFETY: the region is held until the registration has been closed.
+        let mr = unsafe { self.register(domain, ep, region.start(), len, FI_READ) };
+        self.bytes += len;
+        Some(self.kept.insert(Kept {
+            region,
+            mr: Some(mr.inspect_err(|_| self.bytes -= len).ok()?),
+            leases: 1,
+            used: self.turn,
+        }))
+    }
+
+    /// Closes the one that has not been leased for the longest time. False when all are leased.
+    fn drop_oldest(&mut self) -> bool {
+        let oldest = self
+            .kept
+            .iter()
+            .filter(|(_, kept)| kept.leases == 0)
+            .min_by_key(|(_, kept)| kept.used)
+            .map(|(number, _)| number);
+        if let Some(number) = oldest {
+            self.forget(number);
+        }
+        oldest.is_some()
+    }
+
+    fn forget(&mut self, number: usize) {
+        let Kept { region, mr, .. } = self.kept.remove(number);
+        self.bytes -= region.len();
+        if let Some(Err((mr, code))) = mr.map(Mr::close) {
+            // Its pages stay while it is there, so another time is early enough.
+            log::debug!("rdm: a kept registration is not closed yet (error {code})");
+            self.stuck.push((mr, region));
+        }
+    }
+
+    fn complain(&mut self, len: usize, error: &FabricError) {
+        if self.complained {
+            return;
+        }
+        self.complained = true;
+        let limit = match memlock_limit() {
+            None => "not limited".to_owned(),
+            Some(bytes) => format!("{} KiB", bytes / 1024),
+        };
+        log::warn!(
+            "rdm: {len} bytes cannot be registered: {error}; such messages are copied. Locked \
+             memory (RLIMIT_MEMLOCK) is {limit}: raise it with `ulimit -l` or LimitMEMLOCK= if \
+             that is too little"
+        );
+    }
+}
+
+/// Would fewer registrations help?
+fn is_shortage(code: i32) -> bool {
+    matches!(
+        code,
+        libc::ENOMEM | libc::EAGAIN | libc::ENOSPC | libc::ENOBUFS | libc::EPERM
+    )
+}
+
+/// Bytes that may be locked; `None` when there is no limit.
+fn memlock_limit() -> Option<u64> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` can be written to.
+    let code = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
+    (code == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+/// How much is kept: half of what may be locked, the other half being for what is registered per
+/// operation, and no more than a gigabyte of pages nobody else can use.
+fn bytes_max(memlock: Option<u64>) -> usize {
+    let half = memlock.map_or(u64::MAX, |bytes| bytes / 2);
+    usize::try_from(half).unwrap_or(usize::MAX).min(1 << 30)
+}
+
+/// Registrations kept at a time. Cards have room for many thousands, a search for not so many.
+const KEPT_MAX: usize = 256;

@@ -1,0 +1,547 @@
+//! Large messages: the receiver fetches them from where they lie.
+//!
+//! ```text
+//!   sender's port                                     receiver's port
+//!   expose ---- RemoteKey, in the endpoint's offer ---> read
+//!      |                                                  |
+//!      |   Rma:    registered for remote reading     <--- fi_read, piece by piece
+//!      |   Lanes:  tagged sends from it  ---------------> tagged receives into place
+//!      v                                                  v
+//!   conceal                                            ReadDone, or recall
+//! ```
+//!
+//! Which of the two it is follows from the provider ([`Plan`]): real RMA, or lanes (see `lane`)
+//! on providers that are software anyway. Where neither goes, `expose` gives no key and `read`
+//! refuses, and the endpoint has the message sent through the port's own buffers. Refusing is
+//! always allowed, and a read that fails is repeated that way by the endpoint.
+//!
+//! Three calls give memory back: `conceal`, `recall` and `on_link_down`. When one of them returns,
+//! nobody touches the memory concerned any more, whatever the peer or the provider do. Where a
+//! provider cannot be brought to let go of it, [`Remote::wants_renewal`] says so at once, and the
+//! caller has to close endpoint and domain before it returns itself.
+//!
+//! Owns: which way is taken; reports not yet fetched.
+//! Knows nothing of: what the bytes mean, links (a name and an address are all it sees).
+
+use super::lane::Lanes;
+use super::ops::{Op, Ops};
+use super::plan::{Large, Plan};
+use super::remote_frame::RemoteFrame;
+use super::rma::Rma;
+use super::rooms::Rooms;
+use mx_port_fabric::{CqEvent, Domain, Ep, FabricError};
+use mx_proto::port::{RemoteKey, RemoteRead, SendError};
+use mx_proto::{Instant, LinkId, Memory};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+/// Reads and exposures of all links.
+pub(super) struct Remote {
+    way: Way,
+    news: News,
+}
+
+// SAFETY: pointers in it are to memory lent to the port, which one thread at a time may use,
+// whichever that is; they are only passed on.
+unsafe impl Send for Remote {}
+
+enum Way {
+    Rma(Rma),
+    Lanes(Lanes),
+    Neither,
+}
+
+/// What a call needs of the port.
+pub(super) struct Outlet<'a> {
+    pub(super) domain: &'a Domain,
+    /// The endpoint all links share.
+    pub(super) main: &'a Ep,
+    pub(super) ops: &'a mut Ops,
+    /// Memory for cards that cannot be kept from writing.
+    pub(super) rooms: &'a mut Rooms,
+    /// Frames to peers over the shared endpoint, in order.
+    pub(super) out: &'a mut VecDeque<(LinkId, RemoteFrame)>,
+    /// Events of other operations that were met while looking for our own; the port handles them
+    /// next, in this order, before it reads the queue again.
+    pub(super) backlog: &'a mut VecDeque<CqEvent>,
+}
+
+/// An operation given to the provider.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum RemoteOp {
+    /// On a lane; `lane` is its generation.
+    Lane {
+        link: LinkId,
+        lane: u32,
+        what: LaneOp,
+    },
+    /// One piece of a read by RMA.
+    Piece { piece: u32 },
+}
+
+/// What an operation on a lane is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LaneOp {
+    /// Waiting for the peer's first message.
+    Hear,
+    /// Our first message.
+    Say,
+    /// A piece of a read, coming in.
+    Receive { piece: u32 },
+    /// A piece of an exposure, going out.
+    Send { exposure: u64 },
+}
+
+/// What the port has to hear.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Report {
+    /// A read has ended; where not `ok`, nothing is known of what it wrote.
+    ReadDone { link: LinkId, token: u64, ok: bool },
+    /// The peer is reading what was exposed with this token.
+    Exposed { link: LinkId, token: u64 },
+    /// The read with this token gets on.
+    Reading { link: LinkId, token: u64 },
+}
+
+/// A completion: bytes moved, or the positive error number.
+pub(super) type Outcome = Result<usize, i32>;
+
+/// Reports, and completions met out of turn.
+#[derive(Default)]
+pub(super) struct News {
+    reports: VecDeque<Report>,
+    /// Taken from the queue while looking for something else; handled before the call ends.
+    met: VecDeque<(RemoteOp, Outcome)>,
+    /// The provider has memory it would not give back.
+    renewal: bool,
+}
+
+/// Where several pieces of memory lie.
+pub(super) type Segments = SmallVec<[(*mut u8, usize); 2]>;
+
+impl Remote {
+    /// At most `lanes_max` lanes are open at a time; 0 means none are ever used.
+    pub(super) fn new(plan: &Plan, lanes_max: usize) -> Self {
+        let way = match &plan.large {
+            Large::Rma { .. } => Way::Rma(Rma::new(plan)),
+            // What a lane is given is not registered, and has no room for a prefix.
+            Large::Lanes if lanes_max > 0 && !plan.mr_local && plan.prefix == 0 => {
+                Way::Lanes(Lanes::new(plan, lanes_max))
+            }
+            Large::Lanes | Large::Copied => Way::Neither,
+        };
+        Self {
+            way,
+            news: News::default(),
+        }
+    }
+
+    /// May [`Remote::read`] ever succeed?
+    pub(super) fn offers_reads(&self) -> bool {
+        !matches!(self.way, Way::Neither)
+    }
+
+    /// The provider did not give memory back that had to be: everything has to be closed and
+    /// opened anew, before the call that led to this returns to the endpoint.
+    pub(super) fn wants_renewal(&self) -> bool {
+        self.news.renewal
+    }
+
+    /// Lets the peer read `memory` until [`Remote::conceal`]. `None`: it cannot be read this way.
+    /// `token` comes back with [`Report::Exposed`].
+    pub(super) fn expose<M: Memory>(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        link: LinkId,
+        memory: &M,
+        token: u64,
+    ) -> Option<RemoteKey> {
+        if memory.len() < READ_MIN {
+            return None;
+        }
+        match &mut self.way {
+            Way::Rma(rma) => rma.expose(outlet, link, segments_of(memory), token),
+            Way::Lanes(lanes) => lanes.expose(link, segments_of(memory), token),
+            Way::Neither => None,
+        }
+    }
+
+    /// Ends an exposure: when this returns, nobody reads the memory.
+    pub(super) fn conceal(&mut self, outlet: &mut Outlet<'_>, link: LinkId, key: RemoteKey) {
+        match &mut self.way {
+            Way::Rma(rma) => rma.conceal(outlet, &mut self.news, link, key),
+            Way::Lanes(lanes) => lanes.conceal(outlet, &mut self.news, link, key),
+            Way::Neither => {}
+        }
+        self.settle(outlet);
+    }
+
+    /// Begins a read; [`Report::ReadDone`] follows. An error means that it does not go this way
+    /// now, and nothing has been begun.
+    pub(super) fn read<M: Memory>(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        link: LinkId,
+        read: RemoteRead<'_, M>,
+    ) -> Result<(), SendError> {
+        let RemoteRead {
+            key,
+            from,
+            memory,
+            at,
+            len,
+            token,
+        } = read;
+        if len < READ_MIN || at.checked_add(len).is_none_or(|end| end > memory.len()) {
+            return Err(SendError::Down);
+        }
+        let mut segments = Segments::new();
+        memory.visit_mut(at, len, |piece| {
+            segments.push((piece.as_mut_ptr(), piece.len()));
+        });
+        let wish = Wish {
+            key,
+            from: from as u64,
+            segments,
+            len,
+            token,
+        };
+        let begun = match &mut self.way {
+            Way::Rma(rma) => rma.read(outlet, &mut self.news, link, wish),
+            Way::Lanes(lanes) => lanes.read(outlet, &mut self.news, link, wish),
+            Way::Neither => Err(SendError::Down),
+        };
+        self.settle(outlet);
+        begun
+    }
+
+    /// Ends a read: when this returns, nobody writes to its memory, and no report of it follows.
+    pub(super) fn recall(&mut self, outlet: &mut Outlet<'_>, link: LinkId, token: u64) {
+        match &mut self.way {
+            Way::Rma(rma) => rma.recall(outlet, &mut self.news, link, token),
+            Way::Lanes(lanes) => lanes.recall(outlet, &mut self.news, link, token),
+            Way::Neither => {}
+        }
+        self.settle(outlet);
+        self.news.forget_read(link, token);
+    }
+
+    /// A frame of kind `Remote` arrived. Nothing in it is to be trusted.
+    pub(super) fn on_frame(&mut self, outlet: &mut Outlet<'_>, link: LinkId, body: &[u8]) {
+        let Some(frame) = RemoteFrame::parse(body) else {
+            log::debug!("link {link:?}: a malformed frame about remote memory");
+            return;
+        };
+        match &mut self.way {
+            Way::Rma(rma) => rma.on_frame(&mut self.news, link, &frame),
+            Way::Lanes(lanes) => lanes.on_frame(outlet, &mut self.news, link, &frame),
+            Way::Neither => {}
+        }
+        self.settle(outlet);
+    }
+
+    /// One of our operations has ended.
+    pub(super) fn on_event(&mut self, outlet: &mut Outlet<'_>, op: RemoteOp, outcome: Outcome) {
+        self.news.met.push_back((op, outcome));
+        self.settle(outlet);
+    }
+
+    /// A link can carry frames; `peer` is its address on the shared endpoint.
+    pub(super) fn on_link_up(&mut self, link: LinkId, peer: u64) {
+        match &mut self.way {
+            Way::Rma(rma) => rma.on_link_up(link, peer),
+            Way::Lanes(lanes) => lanes.on_link_up(link),
+            Way::Neither => {}
+        }
+    }
+
+    /// A link is gone: all memory of its reads and exposures is given back, without reports.
+    pub(super) fn on_link_down(&mut self, outlet: &mut Outlet<'_>, link: LinkId) {
+        match &mut self.way {
+            Way::Rma(rma) => rma.on_link_down(outlet, &mut self.news, link),
+            Way::Lanes(lanes) => lanes.on_link_down(outlet, &mut self.news, link),
+            Way::Neither => {}
+        }
+        self.settle(outlet);
+        self.news.forget_link(link);
+    }
+
+    /// Does what is due: lanes to look at and to open, what had no room, what has been idle for
+    /// long. True when something has happened.
+    pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, now: Instant) -> bool {
+        let any = match &mut self.way {
+            Way::Rma(rma) => {
+                rma.poll(outlet, &mut self.news, now);
+                false
+            }
+            Way::Lanes(lanes) => lanes.poll(outlet, &mut self.news, now),
+            Way::Neither => return false,
+        };
+        self.settle(outlet);
+        any
+    }
+
+    /// Adds what to sleep on beside the shared queue's descriptor; only to be trusted after
+    /// [`Remote::may_sleep`], and until the next call of anything else.
+    pub(super) fn wait_fds(&self, fds: &mut SmallVec<[RawFd; 4]>) {
+        if let Way::Lanes(lanes) = &self.way {
+            lanes.wait_fds(fds);
+        }
+    }
+
+    /// May one sleep on [`Remote::wait_fds`] now? If not, [`Remote::poll`] has something to do.
+    pub(super) fn may_sleep(&mut self) -> bool {
+        match &mut self.way {
+            Way::Lanes(lanes) => lanes.may_sleep(),
+            Way::Rma(_) | Way::Neither => true,
+        }
+    }
+
+    /// When [`Remote::poll`] wants to be called although nothing happens.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match &self.way {
+            Way::Rma(rma) => rma.deadline(),
+            Way::Lanes(lanes) => lanes.deadline(),
+            Way::Neither => None,
+        }
+    }
+
+    /// What happened, oldest first.
+    pub(super) fn next_report(&mut self) -> Option<Report> {
+        self.news.reports.pop_front()
+    }
+
+    /// Handles completions met on the way. Each operation ends once, so this does too.
+    fn settle(&mut self, outlet: &mut Outlet<'_>) {
+        while let Some((op, outcome)) = self.news.met.pop_front() {
+            match &mut self.way {
+                Way::Rma(rma) => rma.on_event(outlet, &mut self.news, op, outcome),
+                Way::Lanes(lanes) => lanes.on_event(outlet, &mut self.news, op, outcome),
+                Way::Neither => {}
+            }
+        }
+    }
+}
+
+/// One read as both ways take it.
+pub(super) struct Wish {
+    pub(super) key: RemoteKey,
+    /// First byte of the exposure to read.
+    pub(super) from: u64,
+    pub(super) segments: Segments,
+    /// Bytes in all segments together.
+    pub(super) len: usize,
+    pub(super) token: u64,
+}
+
+impl News {
+    pub(super) fn report(&mut self, report: Report) {
+        // One sign of life is as good as many.
+        let repeated = !matches!(report, Report::ReadDone { .. })
+            && self.reports.back().is_some_and(|last| *last == report);
+        if !repeated {
+            self.reports.push_back(report);
+        }
+    }
+
+    /// Takes what is in the shared queue; ours are kept here, others in the port's backlog.
+    /// Returns false when there was nothing.
+    pub(super) fn look(&mut self, outlet: &mut Outlet<'_>) -> bool {
+        let mut events = Vec::new();
+        if outlet.domain.read(&mut events, LOOK_EVENTS).is_err() {
+            // The port meets the same error with its next read and draws the consequence.
+            return false;
+        }
+        let any = !events.is_empty();
+        for event in events {
+            if !self.meet(outlet.ops, &event) {
+                outlet.backlog.push_back(event);
+            }
+        }
+        any
+    }
+
+    /// Takes what is in a lane's own queue, where there is nobody else's.
+    pub(super) fn look_at(&mut self, lane: &Ep, ops: &mut Ops) -> Result<bool, FabricError> {
+        let mut events = Vec::new();
+        lane.events(&mut events, LOOK_EVENTS)?;
+        for event in &events {
+            self.meet(ops, event);
+        }
+        Ok(!events.is_empty())
+    }
+
+    /// Keeps an event that is about an operation of ours.
+    fn meet(&mut self, ops: &mut Ops, event: &CqEvent) -> bool {
+        let (context, outcome) = match *event {
+            CqEvent::Done { context, len, .. } => (context, Ok(len)),
+            CqEvent::Failed { context, errno, .. } => (context, Err(errno)),
+        };
+        let Some(Op::Remote(op)) = ops.of(context) else {
+            return false;
+        };
+        ops.end(context);
+        self.met.push_back((op, outcome));
+        true
+    }
+
+    /// The next completion met on the way.
+    pub(super) fn next_met(&mut self) -> Option<(RemoteOp, Outcome)> {
+        self.met.pop_front()
+    }
+
+    /// The provider keeps memory that has to be given back now.
+    pub(super) fn demand_renewal(&mut self) {
+        self.renewal = true;
+    }
+
+    /// Somebody has found that already.
+    pub(super) fn renewal_is_due(&self) -> bool {
+        self.renewal
+    }
+
+    fn forget_read(&mut self, link: LinkId, token: u64) {
+        self.reports.retain(|report| {
+            !matches!(*report,
+                Report::ReadDone { link: l, token: t, .. } | Report::Reading { link: l, token: t }
+                    if (l, t) == (link, token))
+        });
+    }
+
+    pub(super) fn forget_exposure(&mut self, link: LinkId, token: u64) {
+        let gone = Report::Exposed { link, token };
+        self.reports.retain(|report| *report != gone);
+    }
+
+    fn forget_link(&mut self, link: LinkId) {
+        self.reports.retain(|report| {
+            let (Report::ReadDone { link: of, .. }
+            | Report::Exposed { link: of, .. }
+            | Report::Reading { link: of, .. }) = *report;
+            of != link
+        });
+    }
+}
+
+/// How often a call that gives memory back looks for the completions that would make harsher means
+/// unnecessary.
+pub(super) struct Patience {
+    /// None as long as nobody has had to look.
+    begun: Option<Duration>,
+    span: Duration,
+    looks: u32,
+}
+
+impl Patience {
+    pub(super) fn new() -> Self {
+        Self::of(PATIENCE)
+    }
+
+    /// For when nothing milder is left than to close the endpoint that all links share.
+    pub(super) fn last() -> Self {
+        Self::of(LAST_PATIENCE)
+    }
+
+    fn of(span: Duration) -> Self {
+        Self {
+            begun: None,
+            span,
+            looks: 0,
+        }
+    }
+
+    /// May one look again?
+    pub(super) fn again(&mut self) -> bool {
+        self.looks += 1;
+        let span = match self.looks < LOOKS_MIN {
+            true => LAST_PATIENCE,
+            false => self.span,
+        };
+        let now = worked();
+        now.saturating_sub(*self.begun.get_or_insert(now)) < span
+    }
+}
+
+/// What this thread has used of a processor. A process that was not scheduled for a while shall not
+/// lose a lane over it.
+fn worked() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: an output of the right type.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+fn segments_of<M: Memory>(memory: &M) -> Segments {
+    let mut segments = Segments::new();
+    memory.visit(0, memory.len(), |piece| {
+        segments.push((piece.as_ptr().cast_mut(), piece.len()));
+    });
+    segments
+}
+
+/// Less than this is copied: asking for a piece and telling of its end costs about as much as
+/// copying this many bytes twice.
+pub(super) const READ_MIN: usize = 32 * 1024;
+
+/// Where pieces come out shorter than this on average, copying them together is cheaper than an
+/// operation for each.
+pub(super) const PIECE_MIN: usize = 16 * 1024;
+
+/// Events taken from the queue at a time.
+const LOOK_EVENTS: usize = 64;
+
+/// A peer that says it is done has sent its transport's last word before, so it is there after a
+/// few looks, of about a microsecond each where nothing else has come.
+const LOOKS_MIN: u32 = 250;
+
+/// After so many looks, no more than this of a processor is spent on them: more find nothing either.
+const PATIENCE: Duration = Duration::from_micros(500);
+
+/// Nor so much on any number of them: nobody shall wait for a call that is not to block.
+const LAST_PATIENCE: Duration = Duration::from_millis(4);
+
+#[cfg(test)]
+impl Remote {
+    fn lanes(&self) -> &Lanes {
+        match &self.way {
+            Way::Lanes(lanes) => lanes,
+            Way::Rma(_) | Way::Neither => panic!("there are no lanes"),
+        }
+    }
+
+    fn is_warm(&self, link: LinkId) -> bool {
+        self.lanes().is_warm(link)
+    }
+
+    fn open_lanes(&self) -> usize {
+        self.lanes().open_lanes()
+    }
+
+    fn generation(&self, link: LinkId) -> Option<u32> {
+        self.lanes().generation(link)
+    }
+
+    fn exposures(&self) -> usize {
+        match &self.way {
+            Way::Lanes(lanes) => lanes.exposures(),
+            Way::Rma(rma) => rma.counts().2,
+            Way::Neither => 0,
+        }
+    }
+
+    fn reads(&self) -> usize {
+        match &self.way {
+            Way::Lanes(lanes) => lanes.reads(),
+            Way::Rma(rma) => rma.counts().0,
+            Way::Neither => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,305 @@
+//! One side of a test, and two of them with what goes between.
+
+use crate::RdmOptions;
+use crate::ops::{Op, Ops};
+use crate::provider::Choice;
+use crate::remote::{Outlet, Remote, Report};
+use crate::remote_frame::RemoteFrame;
+use crate::rooms::Rooms;
+use libfabric_sys::Library;
+use mx_port_fabric::{CqEvent, Domain, Ep, Role};
+use mx_proto::port::{RemoteKey, RemoteRead, SendError};
+use mx_proto::{Instant, LinkId, Memory};
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a port is to `Remote`.
+pub(super) struct Side {
+    pub(super) remote: Remote,
+    pub(super) main: Ep,
+    pub(super) out: VecDeque<(LinkId, RemoteFrame)>,
+    pub(super) backlog: VecDeque<CqEvent>,
+    pub(super) ops: Ops,
+    pub(super) reports: Vec<Report>,
+    pub(super) now: Instant,
+    pub(super) domain: Domain,
+    pub(super) rooms: Rooms,
+}
+
+impl Side {
+    pub(super) fn open(library: &Arc<Library>, choice: &Choice, lanes: usize) -> Self {
+        let domain = Domain::open(Arc::clone(library), &choice.info, choice.plan.terms()).unwrap();
+        let main = domain.endpoint(Role::Main).unwrap();
+        Self {
+            remote: Remote::new(&choice.plan, lanes),
+            main,
+            out: VecDeque::new(),
+            backlog: VecDeque::new(),
+            ops: Ops::new(),
+            reports: Vec::new(),
+            now: Instant(1),
+            domain,
+            rooms: Rooms::default(),
+        }
+    }
+
+    pub(super) fn with<T>(&mut self, call: impl FnOnce(&mut Remote, &mut Outlet<'_>) -> T) -> T {
+        let mut outlet = Outlet {
+            domain: &self.domain,
+            main: &self.main,
+            ops: &mut self.ops,
+            rooms: &mut self.rooms,
+            out: &mut self.out,
+            backlog: &mut self.backlog,
+        };
+        call(&mut self.remote, &mut outlet)
+    }
+
+    pub(super) fn try_expose<M: Memory>(
+        &mut self,
+        link: LinkId,
+        memory: &M,
+        token: u64,
+    ) -> Option<RemoteKey> {
+        self.with(|remote, outlet| remote.expose(outlet, link, memory, token))
+    }
+
+    pub(super) fn expose<M: Memory>(&mut self, link: LinkId, memory: &M, token: u64) -> RemoteKey {
+        self.with(|remote, outlet| remote.expose(outlet, link, memory, token))
+            .expect("it can be exposed")
+    }
+
+    pub(super) fn conceal(&mut self, link: LinkId, key: RemoteKey) {
+        self.with(|remote, outlet| remote.conceal(outlet, link, key));
+    }
+
+    pub(super) fn read<M: Memory>(
+        &mut self,
+        link: LinkId,
+        key: RemoteKey,
+        memory: &mut M,
+        token: u64,
+    ) -> Result<(), SendError> {
+        let len = memory.len();
+        let (from, at) = (0, 0);
+        let read = RemoteRead {
+            key,
+            from,
+            memory,
+            at,
+            len,
+            token,
+        };
+        self.with(|remote, outlet| remote.read(outlet, link, read))
+    }
+
+    pub(super) fn recall(&mut self, link: LinkId, token: u64) {
+        self.with(|remote, outlet| remote.recall(outlet, link, token));
+    }
+
+    pub(super) fn link_down(&mut self, link: LinkId) {
+        self.with(|remote, outlet| remote.on_link_down(outlet, link));
+    }
+
+    pub(super) fn frame(&mut self, link: LinkId, body: &[u8]) {
+        self.with(|remote, outlet| remote.on_frame(outlet, link, body));
+    }
+
+    /// What a port does when it is polled.
+    pub(super) fn poll(&mut self) {
+        let mut events: Vec<CqEvent> = self.backlog.drain(..).collect();
+        self.domain.read(&mut events, 64).unwrap();
+        for event in events {
+            let (context, outcome) = match event {
+                CqEvent::Done { context, len, .. } => (context, Ok(len)),
+                CqEvent::Failed { context, errno, .. } => (context, Err(errno)),
+            };
+            if let Some(Op::Remote(op)) = self.ops.end(context) {
+                self.with(|remote, outlet| remote.on_event(outlet, op, outcome));
+            }
+        }
+        let now = self.now;
+        self.with(|remote, outlet| remote.poll(outlet, now));
+        while let Some(report) = self.remote.next_report() {
+            self.reports.push(report);
+        }
+    }
+
+    /// How a read ended, if it has.
+    pub(super) fn ended(&self, link: LinkId, token: u64) -> Option<bool> {
+        self.reports.iter().find_map(|report| match *report {
+            Report::ReadDone {
+                link: of,
+                token: is,
+                ok,
+            } if (of, is) == (link, token) => Some(ok),
+            _ => None,
+        })
+    }
+}
+
+/// Two sides and the link between them, which has another name on each.
+pub(super) struct Pair {
+    pub(super) a: Side,
+    pub(super) b: Side,
+    /// What `a` and `b` call the link.
+    pub(super) at_a: LinkId,
+    pub(super) at_b: LinkId,
+    /// Frames go through. While not, they wait.
+    pub(super) a_to_b: bool,
+    pub(super) b_to_a: bool,
+    started: std::time::Instant,
+}
+
+impl Pair {
+    pub(super) fn new(mut a: Side, mut b: Side) -> Self {
+        let (at_a, at_b) = (LinkId::new(3, 1), LinkId::new(5, 2));
+        let b_from_a = a.domain.insert(b.main.address()).unwrap();
+        let a_from_b = b.domain.insert(a.main.address()).unwrap();
+        a.remote.on_link_up(at_a, b_from_a);
+        b.remote.on_link_up(at_b, a_from_b);
+        Self {
+            a,
+            b,
+            at_a,
+            at_b,
+            a_to_b: true,
+            b_to_a: true,
+            started: std::time::Instant::now(),
+        }
+    }
+
+    pub(super) fn step(&mut self) {
+        let elapsed = self.started.elapsed();
+        self.a.now = self.a.now.max(Instant(1).after(elapsed));
+        self.b.now = self.b.now.max(Instant(1).after(elapsed));
+        self.a.poll();
+        self.b.poll();
+        if self.a_to_b {
+            while let Some((_, frame)) = self.a.out.pop_front() {
+                self.b.frame(self.at_b, &frame.emit());
+            }
+        }
+        if self.b_to_a {
+            while let Some((_, frame)) = self.b.out.pop_front() {
+                self.a.frame(self.at_a, &frame.emit());
+            }
+        }
+    }
+
+    pub(super) fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while !done(self) {
+            assert!(std::time::Instant::now() < deadline, "{what}");
+            self.step();
+        }
+    }
+
+    /// Steps for a while, so that what must not happen has time to.
+    pub(super) fn linger(&mut self) {
+        let end = std::time::Instant::now() + Duration::from_millis(50);
+        while std::time::Instant::now() < end {
+            self.step();
+        }
+    }
+
+    /// `b` reads from `a` until a lane is there for it.
+    pub(super) fn warm_up(&mut self) {
+        let memory = pattern(1, &[1 << 20]);
+        let key = self.a.expose(self.at_a, &memory, 0);
+        let mut into = pattern(0, &[1 << 20]);
+        assert!(self.b.read(self.at_b, key, &mut into, 0).is_err());
+        self.a.conceal(self.at_a, key);
+        let (at_a, at_b) = (self.at_a, self.at_b);
+        self.until("the lane gets warm", |pair| {
+            pair.a.remote.is_warm(at_a) && pair.b.remote.is_warm(at_b)
+        });
+    }
+}
+
+/// Memory in several pieces.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Pieces(pub(super) Vec<Vec<u8>>);
+
+/// Pieces with bytes that differ everywhere.
+pub(super) fn pattern(seed: u8, lens: &[usize]) -> Pieces {
+    let mut state = u64::from(seed) << 32 | 0x9e37_79b9;
+    let mut byte = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 56) as u8
+    };
+    Pieces(
+        lens.iter()
+            .map(|len| (0..*len).map(|_| byte()).collect())
+            .collect(),
+    )
+}
+
+impl Pieces {
+    pub(super) fn joined(&self) -> Vec<u8> {
+        self.0.concat()
+    }
+}
+
+impl Memory for Pieces {
+    fn len(&self) -> usize {
+        self.0.iter().map(Vec::len).sum()
+    }
+
+    fn visit(&self, offset: usize, len: usize, mut visitor: impl FnMut(&[u8])) {
+        let (mut begin, end) = (0, offset.saturating_add(len));
+        for piece in &self.0 {
+            let (from, to) = (offset.max(begin), end.min(begin + piece.len()));
+            if from < to {
+                visitor(&piece[from - begin..to - begin]);
+            }
+            begin += piece.len();
+        }
+    }
+
+    fn visit_mut(&mut self, offset: usize, len: usize, mut visitor: impl FnMut(&mut [u8])) {
+        let (mut begin, end) = (0, offset.saturating_add(len));
+        for piece in &mut self.0 {
+            let (from, to) = (offset.max(begin), end.min(begin + piece.len()));
+            if from < to {
+                visitor(&mut piece[from - begin..to - begin]);
+            }
+            begin += piece.len();
+        }
+    }
+}
+
+/// A provider of the installed library, over 127.0.0.1; `None` when it has none of that name.
+pub(super) fn installed(provider: &str) -> Option<(Arc<Library>, Choice)> {
+    let library = match Library::get() {
+        Ok(library) => Arc::new(library.clone()),
+        Err(error) => panic!("these tests need a libfabric: {error}"),
+    };
+    let options = RdmOptions {
+        provider: Some(provider.to_owned()),
+        bind: Some(Ipv4Addr::LOCALHOST.into()),
+        ..RdmOptions::default()
+    };
+    let choice = Choice::make(&library, &options).ok()?;
+    Some((library, choice))
+}
+
+/// Two sides over each provider with lanes that is installed; at least one is.
+pub(super) fn pairs(lanes: usize) -> Vec<Pair> {
+    let pairs: Vec<Pair> = ["tcp", "tcp;ofi_rxm"]
+        .iter()
+        .filter_map(|provider| installed(provider))
+        .map(|(library, choice)| {
+            Pair::new(
+                Side::open(&library, &choice, lanes),
+                Side::open(&library, &choice, lanes),
+            )
+        })
+        .collect();
+    assert!(!pairs.is_empty(), "no provider goes over 127.0.0.1");
+    pairs
+}

@@ -1,0 +1,602 @@
+//! Large messages by RMA: the receiver's card reads the sender's memory.
+//!
+//! ```text
+//!   exposing side                              reading side
+//!   registered for remote reading
+//!   key --------------------------------------> pieces, each an fi_read into place
+//!        <======================================   at most WINDOW a link
+//!        <------------ Reading, every 2 s -------  (the card reads without a word)
+//!   closed                                     registered for local writing, if the plan wants it
+//! ```
+//!
+//! A registration that is closed cannot be read or written any more, whatever is still under way:
+//! that is how memory is given back here. Where reads need no local registration, the card reads into
+//! rooms of ours, and what has arrived there is copied. Where a provider does not close a registration,
+//! only closing the endpoint helps, and [`News::demand_renewal`] asks for it.
+//!
+//! Owns: registrations of exposures, reads and their pieces.
+//! Knows nothing of: lanes.
+
+use super::ops::Op;
+use super::pieces::Pieces;
+use super::plan::{Large, Plan};
+use super::registration::{Lease, Registrations};
+use super::remote::{News, Outcome, Outlet, PIECE_MIN, Patience, RemoteOp, Report, Segments, Wish};
+use super::remote_frame::RemoteFrame;
+use super::rooms;
+use libfabric_sys::abi::{FI_EAGAIN, FI_REMOTE_READ};
+use mx_port_fabric::Mr;
+use mx_proto::port::{RemoteKey, SendError};
+use mx_proto::{Instant, LinkId};
+use slab::Slab;
+use smallvec::SmallVec;
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+/// Reads and exposures of all links.
+pub(super) struct Rma {
+    /// By the key of its registration.
+    exposed: HashMap<u64, Exposed>,
+    registrations: Registrations,
+    links: HashMap<LinkId, Link>,
+    reads: Slab<Read>,
+    posted: Slab<Posted>,
+    /// Links that had no room.
+    blocked: VecDeque<LinkId>,
+    /// When peers are told next that they are being read.
+    chime: Option<Instant>,
+    /// Operations need their memory registered. Where they do not, they go into rooms.
+    local: bool,
+    /// Rooms that the provider may keep for links that are gone, before everything is opened anew.
+    lost_max: usize,
+    piece_max: usize,
+    /// As of the last poll.
+    now: Instant,
+}
+
+struct Link {
+    peer: u64,
+    /// Reads with pieces to post.
+    turn: VecDeque<usize>,
+    /// Pieces the provider has.
+    posted: usize,
+    /// In `blocked`.
+    blocked: bool,
+}
+
+struct Exposed {
+    link: LinkId,
+    address: u64,
+    token: u64,
+    mr: Mr,
+}
+
+struct Read {
+    link: LinkId,
+    token: u64,
+    key: RemoteKey,
+    /// Address of the first byte at the peer.
+    remote: u64,
+    pieces: Pieces,
+    /// One for each segment, or none at all.
+    leases: SmallVec<[Lease; 1]>,
+    posted: usize,
+    failed: bool,
+    /// Something came in since the peer was told last.
+    moved: bool,
+}
+
+struct Posted {
+    link: LinkId,
+    /// `None`: its memory has been taken from it.
+    read: Option<usize>,
+    landing: Option<Landing>,
+}
+
+/// Where a piece that comes into a room belongs.
+struct Landing {
+    room: u32,
+    start: *mut u8,
+    len: usize,
+}
+
+impl Rma {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let max_read = match plan.large {
+            Large::Rma { max_read, .. } => max_read,
+            Large::Lanes | Large::Copied => PIECE_MAX,
+        };
+        Self {
+            exposed: HashMap::new(),
+            registrations: Registrations::new(),
+            links: HashMap::new(),
+            reads: Slab::new(),
+            posted: Slab::new(),
+            blocked: VecDeque::new(),
+            chime: None,
+            local: plan.mr_local,
+            // They take up as much of its queue.
+            lost_max: rooms::MOST.min(plan.tx_depth) / 2,
+            piece_max: match plan.mr_local {
+                true => max_read.clamp(1, PIECE_MAX),
+                false => max_read.clamp(1, rooms::ROOM),
+            },
+            now: Instant::default(),
+        }
+    }
+
+    /// Only memory in one piece: a key names one registration.
+    pub(super) fn expose(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        link: LinkId,
+        segments: Segments,
+        token: u64,
+    ) -> Option<RemoteKey> {
+        let [(start, len)] = segments[..] else {
+            return None;
+        };
+        if !self.links.contains_key(&link) || self.exposed.len() >= EXPOSED_MAX {
+            return None;
+        }
+        // SAFETY: the caller of `Remote::expose` lends the memory until `conceal` has returned,
+        // which closes the registration, or has the endpoint closed if it cannot.
+        let mr = unsafe {
+            self.registrations
+                .register(outlet.domain, outlet.main, start, len, FI_REMOTE_READ)
+        };
+        let mr = mr.ok()?;
+        let (address, key) = (mr.remote_base(start), mr.key());
+        if self.exposed.contains_key(&key) {
+            log::warn!("rdm: the provider gave out registration key {key:#x} twice");
+            return None;
+        }
+        self.exposed.insert(
+            key,
+            Exposed {
+                link,
+                address,
+                token,
+                mr,
+            },
+        );
+        Some(RemoteKey { address, key })
+    }
+
+    pub(super) fn conceal(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        news: &mut News,
+        link: LinkId,
+        key: RemoteKey,
+    ) {
+        if self.of(link, key).is_some()
+            && let Some(Exposed { mr, token, .. }) = self.exposed.remove(&key.key)
+        {
+            news.forget_exposure(link, token);
+            finish(outlet, news, mr.close());
+        }
+    }
+
+    pub(super) fn read(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        news: &mut News,
+        link: LinkId,
+        wish: Wish,
+    ) -> Result<(), SendError> {
+        if !self.links.contains_key(&link) {
+            return Err(SendError::Down);
+        }
+        let remote = wish.key.address.checked_add(wish.from);
+        let remote = remote
+            .filter(|remote| remote.checked_add(wish.len as u64).is_some())
+            .ok_or(SendError::Down)?;
+        let pieces = Pieces::new(wish.segments.clone(), self.piece_max);
+        if wish.len / pieces.left().max(1) < PIECE_MIN {
+            return Err(SendError::Down);
+        }
+        let leases = self
+            .lease(outlet, news, &wish.segments)
+            .ok_or(SendError::Down)?;
+        let id = self.reads.insert(Read {
+            link,
+            token: wish.token,
+            key: wish.key,
+            remote,
+            pieces,
+            leases,
+            posted: 0,
+            failed: false,
+            moved: false,
+        });
+        if let Some(link) = self.links.get_mut(&link) {
+            link.turn.push_back(id);
+        }
+        let soon = self.now.after(CHIME);
+        self.chime.get_or_insert(soon);
+        self.post(outlet, news, link);
+        Ok(())
+    }
+
+    pub(super) fn recall(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        news: &mut News,
+        link: LinkId,
+        token: u64,
+    ) {
+        let found = self
+            .reads
+            .iter()
+            .find(|(_, read)| (read.link, read.token) == (link, token));
+        if let Some((id, _)) = found {
+            self.take_back(outlet, news, &[id]);
+        }
+    }
+
+    pub(super) fn on_link_up(&mut self, link: LinkId, peer: u64) {
+        self.links.entry(link).or_insert(Link {
+            peer,
+            turn: VecDeque::new(),
+            posted: 0,
+            blocked: false,
+        });
+    }
+
+    pub(super) fn on_link_down(&mut self, outlet: &mut Outlet<'_>, news: &mut News, link: LinkId) {
+        let reads: Vec<usize> = self
+            .reads
+            .iter()
+            .filter(|(_, read)| read.link == link)
+            .map(|(id, _)| id)
+            .collect();
+        self.take_back(outlet, news, &reads);
+        self.links.remove(&link);
+        if self.lost() > self.lost_max {
+            log::warn!("rdm: reads from dead peers fill the provider's queue");
+            news.demand_renewal();
+        }
+        let gone: Vec<Exposed> = self
+            .exposed
+            .extract_if(|_, exposed| exposed.link == link)
+            .map(|(_, exposed)| exposed)
+            .collect();
+        for exposed in gone {
+            finish(outlet, news, exposed.mr.close());
+        }
+    }
+
+    pub(super) fn on_frame(&mut self, news: &mut News, link: LinkId, frame: &RemoteFrame) {
+        if let RemoteFrame::Reading { address, key } = *frame
+            && let Some(exposed) = self.of(link, RemoteKey { address, key })
+        {
+            let token = exposed.token;
+            news.report(Report::Exposed { link, token });
+        }
+    }
+
+    pub(super) fn on_event(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        news: &mut News,
+        op: RemoteOp,
+        outcome: Outcome,
+    ) {
+        let RemoteOp::Piece { piece } = op else {
+            return;
+        };
+        let Some(posted) = self.posted.try_remove(piece as usize) else {
+            return;
+        };
+        if let Some(link) = self.links.get_mut(&posted.link) {
+            link.posted = link.posted.saturating_sub(1);
+        }
+        if let Some(Landing { room, start, len }) = posted.landing {
+            if posted.read.is_some() && outcome.is_ok() {
+                let bytes = outlet.rooms.bytes(room, len);
+                // SAFETY: the piece's memory is lent until its read has been reported or taken back;
+                // neither has happened, or `read` were none.
+                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
+            }
+            outlet.rooms.give(room);
+        }
+        if let Some(id) = posted.read
+            && let Some(read) = self.reads.get_mut(id)
+        {
+            read.posted -= 1;
+            match outcome {
+                Ok(_) => {
+                    read.moved = true;
+                    let (link, token) = (read.link, read.token);
+                    news.report(Report::Reading { link, token });
+                }
+                Err(errno) => {
+                    log::debug!("link {:?}: a read failed ({errno})", read.link);
+                    read.fail();
+                }
+            }
+            self.end_read(outlet, news, id);
+        }
+        self.post(outlet, news, posted.link);
+    }
+
+    pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, news: &mut News, now: Instant) {
+        self.now = now;
+        self.registrations.tidy();
+        for _ in 0..self.blocked.len() {
+            let Some(id) = self.blocked.pop_front() else {
+                break;
+            };
+            if let Some(link) = self.links.get_mut(&id) {
+                link.blocked = false;
+                self.post(outlet, news, id);
+            }
+        }
+        if self.chime.is_some_and(|chime| chime <= now) {
+            self.chime = (!self.reads.is_empty()).then(|| now.after(CHIME));
+            for (_, read) in &mut self.reads {
+                if std::mem::take(&mut read.moved) {
+                    let RemoteKey { address, key } = read.key;
+                    let reading = RemoteFrame::Reading { address, key };
+                    outlet.out.push_back((read.link, reading));
+                }
+            }
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        if self.blocked.is_empty() {
+            self.chime
+        } else {
+            Some(self.now.after(RETRY))
+        }
+    }
+
+    /// Reads and pieces under way, exposures.
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> (usize, usize, usize) {
+        (self.reads.len(), self.posted.len(), self.exposed.len())
+    }
+
+    /// Rooms that the provider has for links that are gone, and may keep for ever.
+    fn lost(&self) -> usize {
+        let lost = self.posted.iter().filter(|(_, posted)| {
+            posted.landing.is_some() && !self.links.contains_key(&posted.link)
+        });
+        lost.count()
+    }
+
+    /// Ends reads without a report.
+    fn take_back(&mut self, outlet: &mut Outlet<'_>, news: &mut News, ids: &[usize]) {
+        for id in ids {
+            if let Some(read) = self.reads.get_mut(*id) {
+                read.fail();
+            }
+            self.end_read(outlet, news, *id);
+        }
+        let mut patience = Patience::new();
+        while self.local && ids.iter().any(|id| self.reads.contains(*id)) {
+            news.look(outlet);
+            while let Some((op, outcome)) = news.next_met() {
+                self.on_event(outlet, news, op, outcome);
+            }
+            if !patience.again() {
+                break;
+            }
+        }
+        for id in ids {
+            let Some(mut read) = self.reads.try_remove(*id) else {
+                continue;
+            };
+            for (_, posted) in &mut self.posted {
+                posted.read.take_if(|of| *of == *id);
+            }
+            for lease in read.leases.drain(..) {
+                finish(outlet, news, self.registrations.revoke(lease));
+            }
+            if let Some(link) = self.links.get_mut(&read.link) {
+                link.turn.retain(|turn| turn != id);
+            }
+        }
+    }
+
+    /// Registers all segments, or none; `None` when that does not go.
+    fn lease(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        news: &mut News,
+        segments: &Segments,
+    ) -> Option<SmallVec<[Lease; 1]>> {
+        let mut leases = SmallVec::new();
+        if !self.local {
+            return Some(leases);
+        }
+        for &(start, len) in segments {
+            // SAFETY: the caller of `Remote::read` lends the memory until the read has been
+            // reported or taken back, and before that the leases are given back or revoked.
+            let lease = unsafe {
+                self.registrations
+                    .lease(outlet.domain, outlet.main, start, len)
+            };
+            match lease {
+                Ok(lease) => leases.push(lease),
+                Err(_) => {
+                    self.give_back(outlet, news, &mut leases);
+                    return None;
+                }
+            }
+        }
+        Some(leases)
+    }
+
+    fn give_back(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        news: &mut News,
+        leases: &mut SmallVec<[Lease; 1]>,
+    ) {
+        for lease in leases.drain(..) {
+            finish(outlet, news, self.registrations.give_back(lease));
+        }
+    }
+
+    /// Gives the provider as many pieces of a link's reads as it may have.
+    fn post(&mut self, outlet: &mut Outlet<'_>, news: &mut News, link: LinkId) {
+        while let Some(state) = self.links.get_mut(&link)
+            && state.posted < WINDOW
+            && let Some(&id) = state.turn.front()
+        {
+            let next = self.reads.get_mut(id);
+            let Some((read, piece)) = next.and_then(|read| {
+                let piece = read.pieces.peek()?;
+                Some((read, piece))
+            }) else {
+                state.turn.pop_front();
+                continue;
+            };
+            let desc = read
+                .leases
+                .get(piece.segment)
+                .map_or(std::ptr::null_mut(), |lease| self.registrations.desc(lease));
+            let landing = match self.local {
+                true => None,
+                false => match outlet.rooms.take() {
+                    None => return state.block(&mut self.blocked, link),
+                    room => room,
+                },
+            };
+            let start = landing.map_or(piece.start, |(_, start)| start);
+            let number = self.posted.vacant_key() as u32;
+            let op = Op::Remote(RemoteOp::Piece { piece: number });
+            let context = outlet.ops.begin(op);
+            // SAFETY: the memory is lent until the read is reported or taken back; before that
+            // this piece completes, or its registration or its endpoint is closed. A room outlives
+            // the endpoint, and is nobody else's until the completion.
+            let posted = unsafe {
+                outlet.main.read(
+                    start,
+                    piece.len,
+                    desc,
+                    state.peer,
+                    read.remote.wrapping_add(piece.offset as u64),
+                    read.key.key,
+                    context,
+                )
+            };
+            if posted.is_err() {
+                outlet.ops.end(context);
+                if let Some((room, _)) = landing {
+                    outlet.rooms.give(room);
+                }
+            }
+            match posted {
+                Ok(()) => {
+                    read.posted += 1;
+                    read.pieces.advance();
+                    state.posted += 1;
+                    state.turn.rotate_left(1);
+                    self.posted.insert(Posted {
+                        link,
+                        read: Some(id),
+                        landing: landing.map(|(room, _)| Landing {
+                            room,
+                            start: piece.start,
+                            len: piece.len,
+                        }),
+                    });
+                }
+                Err(FI_EAGAIN) => return state.block(&mut self.blocked, link),
+                Err(errno) => {
+                    log::debug!("link {link:?}: a read could not be posted ({errno})");
+                    read.fail();
+                    self.end_read(outlet, news, id);
+                }
+            }
+        }
+    }
+
+    /// Reports a read of which nothing is to come any more.
+    fn end_read(&mut self, outlet: &mut Outlet<'_>, news: &mut News, id: usize) {
+        let ended = self
+            .reads
+            .get(id)
+            .is_some_and(|read| read.posted == 0 && read.pieces.peek().is_none());
+        if !ended {
+            return;
+        }
+        let mut read = self.reads.remove(id);
+        self.give_back(outlet, news, &mut read.leases);
+        let Read {
+            link,
+            token,
+            failed,
+            ..
+        } = read;
+        if let Some(state) = self.links.get_mut(&link) {
+            // A later read may get its place, and must not find two turns.
+            state.turn.retain(|turn| *turn != id);
+        }
+        let ok = !failed;
+        news.report(Report::ReadDone { link, token, ok });
+    }
+
+    fn of(&self, link: LinkId, key: RemoteKey) -> Option<&Exposed> {
+        self.exposed
+            .get(&key.key)
+            .filter(|exposed| exposed.link == link && exposed.address == key.address)
+    }
+}
+
+impl Link {
+    /// There is no room for it now.
+    fn block(&mut self, blocked: &mut VecDeque<LinkId>, id: LinkId) {
+        if !self.blocked {
+            self.blocked = true;
+            blocked.push_back(id);
+        }
+    }
+}
+
+impl Read {
+    /// Nothing more is posted; what is under way ends by itself.
+    fn fail(&mut self) {
+        self.failed = true;
+        self.pieces.finish();
+    }
+}
+
+/// A registration has to be closed. Where the provider is still busy with it, that may change when
+/// it handles what has arrived.
+fn finish(outlet: &mut Outlet<'_>, news: &mut News, closed: Result<(), (Mr, i32)>) {
+    let mut closed = closed;
+    let mut patience = Patience::last();
+    while let Err((mr, code)) = closed {
+        if news.renewal_is_due() {
+            // That closes this one, too.
+            return;
+        }
+        news.look(outlet);
+        if !patience.again() {
+            log::warn!("rdm: a registration cannot be closed (error {code})");
+            return news.demand_renewal();
+        }
+        closed = mr.close();
+    }
+}
+
+/// The longest piece: a failure costs no more than this, and signs of life come often enough.
+const PIECE_MAX: usize = 4 << 20;
+
+/// Pieces of one link under way: enough for a card that carries a piece in 80 us to find the next
+/// one, and few enough that a silent peer does not fill the queue of the endpoint all share.
+const WINDOW: usize = 8;
+
+/// How often a peer is told that it is being read. Time-outs of requests are tens of seconds.
+const CHIME: Duration = Duration::from_secs(2);
+
+/// How soon to try again what the provider had no room for, if nothing completes before.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// Exposures of all links: cards have a limited number of registrations.
+const EXPOSED_MAX: usize = 16 * 1024;

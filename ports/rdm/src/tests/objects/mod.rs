@@ -1,0 +1,408 @@
+//! Objects of the libfabric that is installed, over 127.0.0.1.
+//!
+//! They need one: `apt-get install libfabric1`, or `MX_LIBFABRIC=/path/libfabric.so.1`. All
+//! software providers that the library has and that are chosen without asking are gone through.
+
+mod lanes;
+mod liar;
+
+use crate::RdmOptions;
+use crate::plan::Large;
+use crate::provider::Choice;
+use libfabric_sys::Library;
+use libfabric_sys::abi::{
+    FI_EAGAIN, FI_EINVAL, FI_MULTI_RECV, FI_RECV, FI_REMOTE_READ, FI_SEND, fi_context2,
+};
+use mx_port_fabric::{CqEvent, Domain, Ep, FabricError, Mr, REGISTER, Role, Wait};
+use std::cell::RefCell;
+use std::ffi::{c_int, c_void};
+use std::net::Ipv4Addr;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Contexts that any provider may scribble into.
+struct Contexts(Vec<fi_context2>);
+
+impl Contexts {
+    fn new(count: usize) -> Self {
+        Self(vec![fi_context2::EMPTY; count])
+    }
+
+    fn at(&mut self, index: usize) -> *mut c_void {
+        assert!(index < self.0.len());
+        self.0.as_mut_ptr().wrapping_add(index).cast()
+    }
+}
+
+/// One open domain and its shared endpoint.
+struct Side {
+    domain: Domain,
+    main: Ep,
+    events: RefCell<Vec<CqEvent>>,
+}
+
+impl Side {
+    fn open(library: &Arc<Library>, choice: &Choice) -> Self {
+        let domain = Domain::open(Arc::clone(library), &choice.info, choice.plan.terms()).unwrap();
+        let main = domain.endpoint(Role::Main).unwrap();
+        let events = RefCell::default();
+        Self {
+            domain,
+            main,
+            events,
+        }
+    }
+
+    fn lane(&self) -> Lane {
+        Lane {
+            ep: self.domain.endpoint(Role::Lane).unwrap(),
+            events: RefCell::default(),
+        }
+    }
+
+    fn poll(&self) {
+        let mut events = self.events.borrow_mut();
+        self.domain.read(&mut events, 64).unwrap();
+    }
+
+    fn take(&self, wanted: impl Fn(&CqEvent) -> bool) -> Option<CqEvent> {
+        self.poll();
+        take(&self.events, wanted)
+    }
+
+    fn take_context(&self, wanted: *mut c_void) -> Option<CqEvent> {
+        self.take(|event| context(event) == wanted)
+    }
+}
+
+/// A lane and what its queue has said.
+struct Lane {
+    ep: Ep,
+    events: RefCell<Vec<CqEvent>>,
+}
+
+impl Lane {
+    fn poll(&self) {
+        let mut events = self.events.borrow_mut();
+        self.ep.events(&mut events, 64).unwrap();
+    }
+
+    fn take_context(&self, wanted: *mut c_void) -> Option<CqEvent> {
+        self.poll();
+        take(&self.events, |event| context(event) == wanted)
+    }
+}
+
+fn take(events: &RefCell<Vec<CqEvent>>, wanted: impl Fn(&CqEvent) -> bool) -> Option<CqEvent> {
+    let mut events = events.borrow_mut();
+    let at = events.iter().position(wanted)?;
+    Some(events.remove(at))
+}
+
+fn context(event: &CqEvent) -> *mut c_void {
+    match event {
+        CqEvent::Done { context, .. } | CqEvent::Failed { context, .. } => *context,
+    }
+}
+
+fn is_done(event: &CqEvent) -> bool {
+    matches!(event, CqEvent::Done { .. })
+}
+
+/// Calls `attempt` until it gives something.
+fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(value) = attempt() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "{what}: nothing in 20 s");
+    }
+}
+
+/// Posts until there is room, reading the queues: connecting needs both sides.
+fn post(what: &str, poll: impl Fn(), mut attempt: impl FnMut() -> Result<(), i32>) {
+    until(what, || {
+        match attempt() {
+            Ok(()) => return Some(()),
+            Err(FI_EAGAIN) => (),
+            Err(code) => panic!("{what}: error {code}"),
+        }
+        poll();
+        None
+    });
+}
+
+/// Posts a multi-receive buffer.
+///
+/// # Safety
+///
+/// `room` and `context` outlive `side`.
+unsafe fn receive(side: &Side, room: &mut [u8], context: *mut c_void) {
+    let (start, len) = (room.as_mut_ptr(), room.len());
+    // SAFETY: the caller's word.
+    let posted = unsafe {
+        side.main
+            .receive(start, len, std::ptr::null_mut(), true, context)
+    };
+    posted.unwrap();
+}
+
+fn poll(a: &Side, b: &Side) {
+    a.poll();
+    b.poll();
+}
+
+fn installed() -> Arc<Library> {
+    match Library::get() {
+        Ok(library) => Arc::new(library.clone()),
+        Err(error) => panic!("these tests need a libfabric: {error}"),
+    }
+}
+
+fn choose(library: &Library, provider: &str) -> Option<Choice> {
+    let options = RdmOptions {
+        provider: Some(provider.to_owned()),
+        bind: Some(Ipv4Addr::LOCALHOST.into()),
+        ..RdmOptions::default()
+    };
+    Choice::make(library, &options).ok()
+}
+
+/// Runs `test` with each provider that can be had here, at least one.
+fn with_providers(test: impl Fn(&Arc<Library>, &Choice)) {
+    let library = installed();
+    let mut tried = Vec::new();
+    for provider in ["tcp", "tcp;ofi_rxm"] {
+        if let Some(choice) = choose(&library, provider) {
+            test(&library, &choice);
+            tried.push(provider);
+        }
+    }
+    assert!(
+        !tried.is_empty(),
+        "no provider of {library:?} goes over 127.0.0.1"
+    );
+    println!("{library:?}: {}", tried.join(", "));
+}
+
+/// Two domains that know each other: the sides, and what `a` calls `b` and `b` calls `a`.
+fn pair(library: &Arc<Library>, choice: &Choice) -> (Side, Side, u64, u64) {
+    let (a, b) = (Side::open(library, choice), Side::open(library, choice));
+    let to_b = a.domain.insert(b.main.address()).unwrap();
+    let to_a = b.domain.insert(a.main.address()).unwrap();
+    (a, b, to_b, to_a)
+}
+
+#[test]
+fn many_messages_share_one_receive_buffer() {
+    with_providers(|library, choice| {
+        let (a, b, to_b, _) = pair(library, choice);
+        let plan = choice.plan.clone();
+        let mut contexts = Contexts::new(2);
+        let mut room = vec![0_u8; 4 * (plan.prefix + plan.slot_bytes)];
+        let received = contexts.at(0);
+        // SAFETY: `room` and the context outlive `b`, which is dropped at the end of this block.
+        unsafe { receive(&b, &mut room, received) };
+        // Small ones by inject, then a whole slot by send.
+        for number in 0..10_u8 {
+            let frame = vec![number; plan.prefix + 40];
+            post("inject", || poll(&a, &b), || a.main.inject(&frame, to_b));
+        }
+        let slot = vec![0xab_u8; plan.prefix + plan.slot_bytes];
+        let send = contexts.at(1);
+        post(
+            "send",
+            || poll(&a, &b),
+            || {
+                // SAFETY: `slot` and the context outlive `a`.
+                unsafe {
+                    let (start, len) = (slot.as_ptr(), slot.len());
+                    a.main.send(start, len, std::ptr::null_mut(), to_b, send)
+                }
+            },
+        );
+        let mut at = Vec::new();
+        for expected in (0..10).map(Some).chain([None]) {
+            let event = until("receive", || {
+                a.poll();
+                b.take_context(received)
+            });
+            let CqEvent::Done { buf, len, .. } = event else {
+                panic!("{event:?}");
+            };
+            let offset = buf.addr() - room.as_ptr().addr();
+            let message = &room[offset..offset + len];
+            match expected {
+                Some(number) => assert_eq!(message, vec![number; plan.prefix + 40]),
+                None => assert_eq!(message[plan.prefix..], slot[plan.prefix..]),
+            }
+            at.push(offset);
+        }
+        assert!(at.is_sorted(), "in order, one behind the other: {at:?}");
+        let sent = until("sent", || a.take_context(send));
+        assert!(is_done(&sent), "{sent:?}");
+    });
+}
+
+#[test]
+fn a_receive_buffer_comes_back_when_no_whole_slot_fits_any_more() {
+    with_providers(|library, choice| {
+        let (a, b, to_b, _) = pair(library, choice);
+        let plan = choice.plan.clone();
+        let mut contexts = Contexts::new(1);
+        let frame = vec![7_u8; plan.prefix + plan.inject_max];
+        // A slot, and then three small frames and not four.
+        let mut room = vec![0_u8; plan.prefix + plan.slot_bytes + 3 * frame.len() - 1];
+        let context = contexts.at(0);
+        // SAFETY: `room` and the context outlive `b`.
+        unsafe { receive(&b, &mut room, context) };
+        let mut received = 0;
+        for number in 1..=3 {
+            post("inject", || poll(&a, &b), || a.main.inject(&frame, to_b));
+            let returned = until("receive", || {
+                a.poll();
+                match b.take_context(context)? {
+                    CqEvent::Done { flags, len, .. } => {
+                        // Some providers give the buffer back with an event of its own.
+                        received += usize::from(len != 0);
+                        (received == number).then_some(flags & FI_MULTI_RECV != 0)
+                    }
+                    event => panic!("{event:?}"),
+                }
+            });
+            if number < 3 {
+                assert!(!returned, "after {number} frames");
+            } else if !returned {
+                until("buffer", || {
+                    matches!(b.take_context(context)?, CqEvent::Done { flags, .. }
+                        if flags & FI_MULTI_RECV != 0)
+                    .then_some(())
+                });
+            }
+        }
+    });
+}
+
+/// Waits for the descriptor to become readable; whether it did.
+fn sleep(fd: RawFd, timeout_ms: c_int) -> bool {
+    let mut poll = libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: an array of one.
+    unsafe { libc::poll(&raw mut poll, 1, timeout_ms) == 1 }
+}
+
+#[test]
+fn one_sleeps_on_the_descriptor_until_a_message_comes() {
+    with_providers(|library, choice| {
+        let (a, b, to_b, to_a) = pair(library, choice);
+        let plan = choice.plan.clone();
+        let fd = b.domain.wait_fd().expect("software providers have one");
+        assert_eq!(b.domain.terms().wait, Wait::Fd);
+        let mut contexts = Contexts::new(2);
+        let mut rooms = [0, 1].map(|_| vec![0_u8; 4 * (plan.prefix + plan.slot_bytes)]);
+        for (index, side) in [&a, &b].into_iter().enumerate() {
+            let context = contexts.at(index);
+            // SAFETY: the rooms and contexts outlive both sides.
+            unsafe { receive(side, &mut rooms[index], context) };
+        }
+        let frame = vec![3_u8; plan.prefix + 32];
+        // Both directions are connected before anybody sleeps.
+        for direction in 0..2 {
+            let to = [to_b, to_a][direction];
+            post(
+                "inject",
+                || poll(&a, &b),
+                || [&a, &b][direction].main.inject(&frame, to),
+            );
+            until("receive", || match direction {
+                0 => {
+                    a.poll();
+                    b.take(is_done)
+                }
+                _ => {
+                    b.poll();
+                    a.take(is_done)
+                }
+            });
+        }
+        // It may have to be read a few times before it lies still; connections are being tidied.
+        until("rest", || {
+            b.poll();
+            (b.domain.may_sleep() && !sleep(fd, 20)).then_some(())
+        });
+        assert!(b.events.borrow().is_empty(), "{:?}", b.events);
+        post("inject", || a.poll(), || a.main.inject(&frame, to_b));
+        // Readable, perhaps without a completion at first.
+        until("wake-up", || {
+            a.poll();
+            if b.domain.may_sleep() {
+                assert!(sleep(fd, 5000), "{}: slept through it", plan.provider);
+            }
+            b.take(is_done)
+        });
+    });
+}
+
+#[test]
+fn addresses_that_cannot_be_are_refused() {
+    with_providers(|library, choice| {
+        let side = Side::open(library, choice);
+        let good = side.main.address().to_vec();
+        for bad in [&good[..0], &good[..4], &good[..good.len() - 1]] {
+            let error = side.domain.insert(bad).unwrap_err();
+            assert_eq!((error.what, error.code), ("fi_av_insert", FI_EINVAL));
+        }
+        let long = [good.clone(), vec![0; 300]].concat();
+        assert!(side.domain.insert(&long).is_err());
+        let mut other_family = good.clone();
+        other_family[..2].copy_from_slice(&(libc::AF_UNIX as u16).to_ne_bytes());
+        assert!(side.domain.insert(&other_family).is_err());
+        assert!(side.domain.insert(&good).is_ok());
+    });
+}
+
+#[test]
+fn registered_memory_has_a_key_and_goes_before_its_domain_or_after() {
+    with_providers(|library, choice| {
+        let side = Side::open(library, choice);
+        let mut memory = vec![0_u8; 1 << 16];
+        let access = FI_SEND | FI_RECV | FI_REMOTE_READ;
+        let mut register = |offset: usize| {
+            let start = memory[offset..].as_mut_ptr();
+            // SAFETY: `memory` outlives the registrations.
+            unsafe { side.domain.register(start, 4096, access, Some(&side.main)) }.unwrap()
+        };
+        let (first, second) = (register(0), register(4096));
+        assert_ne!(first.key(), second.key());
+        assert_eq!(first.remote_base(memory.as_ptr()), 0);
+        assert_eq!(first.remote_base(memory[7..].as_ptr()), 7);
+        assert!(first.close().is_ok());
+        let Side { domain, main, .. } = side;
+        drop(domain);
+        drop(main);
+        assert!(second.close().is_ok());
+    });
+}
+
+#[test]
+fn what_was_not_asked_for_is_not_called() {
+    with_providers(|library, choice| {
+        let side = Side::open(library, choice);
+        let mut byte = 0_u8;
+        let none = std::ptr::null_mut();
+        // SAFETY: refused before anything is touched.
+        let read = unsafe { side.main.read(&raw mut byte, 1, none, 0, 0, 0, none) };
+        assert_eq!(read, Err(libfabric_sys::abi::FI_ENOSYS));
+        let long = vec![0; choice.plan.prefix + choice.plan.inject_max + 1];
+        let injected = side.main.inject(&long, 0);
+        assert_eq!(injected, Err(libfabric_sys::abi::FI_EMSGSIZE));
+        // Nothing happens, and nothing breaks.
+        side.main.cancel(Contexts::new(1).at(0));
+        assert_eq!(side.domain.read(&mut Vec::new(), 16), Ok(0));
+    });
+}

@@ -1,0 +1,33 @@
+//! Providers this machine does not have, made up.
+
+use super::nodes::Nodes;
+use libfabric_fake::{Fake, Shape};
+use mx_port_rdm::RdmOptions;
+use mx_proto::Config;
+
+/// One of each kind.
+pub(crate) fn shapes() -> [Shape; 7] {
+    [
+        Shape::tcp(),
+        Shape::tcp_rxm(),
+        Shape::verbs_rxm(),
+        Shape::cxi(),
+        Shape::psm3(),
+        Shape::efa(),
+        Shape::odd(),
+    ]
+}
+
+/// Nodes over a fake provider.
+pub(crate) fn nodes(fake: &Fake, count: usize) -> Nodes {
+    nodes_with(fake, count, RdmOptions::default())
+}
+
+/// The same with other options.
+pub(crate) fn nodes_with(fake: &Fake, count: usize, options: RdmOptions) -> Nodes {
+    let options = RdmOptions {
+        library: Some(fake.library()),
+        ..options
+    };
+    Nodes::over(count, Config::default(), options).expect("the fake is always there")
+}

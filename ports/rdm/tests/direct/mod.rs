@@ -1,0 +1,158 @@
+//! An rdm port whose peers are found in a table instead of over TCP.
+//!
+//! ```text
+//!   connect(target) --> table --> the other RdmPort: answer(card) --> greet(its card)
+//! ```
+
+#![allow(dead_code, reason = "every test binary uses another part of it")]
+
+pub(crate) mod made_up;
+pub(crate) mod nodes;
+
+use mx_port_rdm::{RdmError, RdmOptions, RdmPort};
+use mx_proto::port::{
+    Body, Close, ConnectError, HeaderBytes, Limits, Port, RemoteKey, RemoteRead, SendError, Sent,
+    Sink, WakeDescriptors,
+};
+use mx_proto::{Clock, EndpointId, Instant, LinkId, Memory, Target};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::{Rc, Weak};
+
+/// All of them are on one machine.
+const FROM: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
+
+/// Who is where.
+#[derive(Clone, Default)]
+pub(crate) struct Directory(Rc<RefCell<HashMap<EndpointId, Weak<RefCell<RdmPort>>>>>);
+
+/// One port of the directory.
+pub(crate) struct DirectPort {
+    port: Rc<RefCell<RdmPort>>,
+    directory: Directory,
+}
+
+impl Directory {
+    /// Opens a port and lists it.
+    pub(crate) fn open(
+        &self,
+        endpoint: EndpointId,
+        options: RdmOptions,
+    ) -> Result<DirectPort, RdmError> {
+        let port = Rc::new(RefCell::new(RdmPort::open(options)?));
+        let listed = Rc::downgrade(&port);
+        self.0.borrow_mut().insert(endpoint, listed);
+        Ok(DirectPort {
+            port,
+            directory: self.clone(),
+        })
+    }
+}
+
+impl DirectPort {
+    /// The port itself.
+    pub(crate) fn rdm(&self) -> std::cell::Ref<'_, RdmPort> {
+        self.port.borrow()
+    }
+}
+
+impl<M: Memory> Port<M> for DirectPort {
+    fn limits(&self, link: LinkId) -> Limits {
+        Port::<M>::limits(&*self.port.borrow(), link)
+    }
+
+    fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+        let peer = self.directory.0.borrow().get(&target.endpoint).cloned();
+        let peer = peer.and_then(|peer| peer.upgrade());
+        let peer = peer.ok_or(ConnectError::Refused)?;
+        let mut port = self.port.borrow_mut();
+        let link = port.reserve(clock, None)?;
+        let ours = port.card(link).ok_or(ConnectError::NoResources)?;
+        let theirs = if Rc::ptr_eq(&self.port, &peer) {
+            port.answer(&ours, FROM, clock)
+        } else {
+            peer.borrow_mut().answer(&ours, FROM, clock)
+        };
+        match theirs {
+            Ok(theirs) => port.greet(link, &theirs, FROM, clock),
+            Err(_) => port.give_up(link, mx_proto::port::LinkDown::Unreachable),
+        }
+        Ok(link)
+    }
+
+    fn bind(&mut self, link: LinkId, cookie: u64) {
+        Port::<M>::bind(&mut *self.port.borrow_mut(), link, cookie);
+    }
+
+    fn send(
+        &mut self,
+        link: LinkId,
+        header: &HeaderBytes,
+        body: Body<'_, M>,
+    ) -> Result<Sent, SendError> {
+        self.port.borrow_mut().send(link, header, body)
+    }
+
+    fn resume(
+        &mut self,
+        link: LinkId,
+        memory: &M,
+        offset: usize,
+        len: usize,
+    ) -> Result<Sent, SendError> {
+        self.port.borrow_mut().resume(link, memory, offset, len)
+    }
+
+    fn detach(&mut self, link: LinkId, memory: &M, offset: usize, len: usize) {
+        self.port.borrow_mut().detach(link, memory, offset, len);
+    }
+
+    fn recall(&mut self, link: LinkId, token: u64) {
+        Port::<M>::recall(&mut *self.port.borrow_mut(), link, token);
+    }
+
+    fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+        self.port.borrow_mut().poll(clock, budget, sink)
+    }
+
+    fn close(&mut self, link: LinkId, how: Close) {
+        Port::<M>::close(&mut *self.port.borrow_mut(), link, how);
+    }
+
+    fn keep_alive_due(&self) -> Option<Instant> {
+        Port::<M>::keep_alive_due(&*self.port.borrow())
+    }
+
+    fn keep_alive(&mut self, clock: &dyn Clock) {
+        Port::<M>::keep_alive(&mut *self.port.borrow_mut(), clock);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        Port::<M>::deadline(&*self.port.borrow())
+    }
+
+    fn arm(&mut self) -> bool {
+        Port::<M>::arm(&mut *self.port.borrow_mut())
+    }
+
+    fn disarm(&mut self) {
+        Port::<M>::disarm(&mut *self.port.borrow_mut());
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        Port::<M>::descriptors(&*self.port.borrow())
+    }
+
+    fn expose(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
+        self.port.borrow_mut().expose(link, memory, token)
+    }
+
+    fn conceal(&mut self, link: LinkId, key: RemoteKey) {
+        Port::<M>::conceal(&mut *self.port.borrow_mut(), link, key);
+    }
+
+    fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
+        self.port.borrow_mut().read_remote(link, read)
+    }
+}

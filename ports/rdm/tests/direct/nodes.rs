@@ -1,0 +1,270 @@
+//! Endpoints over the rdm port, all in one thread, over whatever provider this machine has.
+
+use super::{DirectPort, Directory};
+use mx_port_base::clock::MonotonicClock;
+use mx_port_rdm::{RdmError, RdmOptions};
+use mx_proto::owner::Queue;
+use mx_proto::{
+    Completion, Config, Endpoint, EndpointId, Identity, MatchBits, MatchMask, Memory, NicId,
+    PartnerId, Posted, Received, RequestId, Route, SendMode, SessionId, Status, Target,
+};
+use mx_sim::{CallOff, Cancelled};
+use std::net::{IpAddr, Ipv4Addr};
+use std::slice;
+use std::time::{Duration, Instant};
+
+pub(crate) type Ends = Endpoint<DirectPort, MonotonicClock, Queue<Lent>>;
+
+const KEY: u32 = 0x6d78;
+/// Reaching it means that something hangs.
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+/// Loopback, whatever provider there is.
+pub(crate) fn options() -> RdmOptions {
+    RdmOptions {
+        bind: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        ..RdmOptions::default()
+    }
+}
+
+/// Some nodes, and what came out of each.
+pub(crate) struct Nodes {
+    directory: Directory,
+    options: RdmOptions,
+    pub(crate) ends: Vec<Option<Ends>>,
+    pub(crate) done: Vec<Vec<Completion>>,
+    config: Config,
+    sessions: u64,
+}
+
+impl Nodes {
+    /// `None`, and a line that says so, where there is no libfabric.
+    pub(crate) fn new(count: usize) -> Option<Self> {
+        Self::with(count, Config::default())
+    }
+
+    pub(crate) fn with(count: usize, config: Config) -> Option<Self> {
+        Self::over(count, config, options())
+    }
+
+    pub(crate) fn over(count: usize, config: Config, options: RdmOptions) -> Option<Self> {
+        let mut nodes = Self {
+            directory: Directory::default(),
+            options,
+            ends: Vec::new(),
+            done: Vec::new(),
+            config,
+            sessions: 100,
+        };
+        for _ in 0..count {
+            nodes.add()?;
+        }
+        Some(nodes)
+    }
+
+    /// One more node; its number.
+    pub(crate) fn add(&mut self) -> Option<usize> {
+        let number = self.ends.len();
+        let end = self.open(number)?;
+        self.ends.push(Some(end));
+        self.done.push(Vec::new());
+        Some(number)
+    }
+
+    fn open(&mut self, number: usize) -> Option<Ends> {
+        let endpoint = EndpointId(number as u32);
+        let port = match self.directory.open(endpoint, self.options.clone()) {
+            Ok(port) => port,
+            Err(RdmError::NoLibrary(why)) => {
+                eprintln!("NOT TESTED: {why}");
+                return None;
+            }
+            Err(other) => panic!("{other}"),
+        };
+        self.sessions += 1;
+        let identity = Identity {
+            nic: NicId(1),
+            endpoint,
+            session: SessionId(self.sessions),
+        };
+        let config = self.config.clone();
+        Some(Endpoint::new(
+            config,
+            identity,
+            KEY,
+            port,
+            MonotonicClock,
+            Queue::default(),
+        ))
+    }
+
+    /// The node is gone from one moment to the next, without a word.
+    pub(crate) fn kill(&mut self, node: usize) {
+        self.ends[node] = None;
+        self.done[node].clear();
+    }
+
+    /// A new life under the old name.
+    pub(crate) fn restart(&mut self, node: usize) {
+        self.ends[node] = None;
+        self.ends[node] = self.open(node);
+    }
+
+    pub(crate) fn end(&mut self, node: usize) -> &mut Ends {
+        self.ends[node].as_mut().expect("a node that lives")
+    }
+
+    pub(crate) fn turn(&mut self) {
+        for (end, done) in self.ends.iter_mut().zip(&mut self.done) {
+            let Some(end) = end else { continue };
+            end.progress();
+            while let Some(completion) = end.owner_mut().next_completion() {
+                done.push(completion);
+            }
+        }
+    }
+
+    /// Turns until `found` finds something.
+    pub(crate) fn until<T>(&mut self, mut found: impl FnMut(&mut Self) -> Option<T>) -> T {
+        let until = Instant::now() + LONG;
+        loop {
+            if let Some(found) = found(self) {
+                return found;
+            }
+            if Instant::now() >= until {
+                for end in self.ends.iter().flatten() {
+                    eprintln!("{:?} {:?}", end.port().rdm(), end.stats());
+                }
+                panic!("it hangs");
+            }
+            self.turn();
+        }
+    }
+
+    pub(crate) fn wait(&mut self, node: usize, context: u64) -> Completion {
+        self.until(|nodes| {
+            let done = &mut nodes.done[node];
+            let at = done.iter().position(|c| c.context == context)?;
+            Some(done.swap_remove(at))
+        })
+    }
+
+    pub(crate) fn connect(&mut self, from: usize, to: usize) -> PartnerId {
+        let done = self.try_connect(from, to);
+        assert_eq!(done.status, Status::Success);
+        done.partner
+    }
+
+    pub(crate) fn try_connect(&mut self, from: usize, to: usize) -> Completion {
+        let target = Target {
+            nic: NicId(1),
+            endpoint: EndpointId(to as u32),
+            route: Route::AUTO,
+        };
+        let context = u64::MAX;
+        let posted = self.end(from).connect(target, KEY, MatchBits(0), context);
+        posted.unwrap();
+        self.wait(from, context)
+    }
+
+    /// Sends. `None` when it is complete at once. The bytes must stay until it is complete.
+    pub(crate) fn send(
+        &mut self,
+        from: usize,
+        to: PartnerId,
+        bits: u64,
+        bytes: &[u8],
+        context: u64,
+    ) -> Option<RequestId> {
+        let memory = memory(bytes.as_ptr().cast_mut(), bytes.len());
+        let bits = MatchBits(bits);
+        let mode = SendMode::Standard;
+        match self.end(from).send(to, bits, memory, context, mode) {
+            Ok(Posted::Complete) => None,
+            Ok(Posted::Pending(id)) => Some(id),
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    /// Sends and waits for the end.
+    pub(crate) fn send_all(&mut self, from: usize, to: PartnerId, bits: u64, bytes: &[u8]) {
+        let context = u64::MAX - 1;
+        if self.send(from, to, bits, bytes, context).is_some() {
+            assert_eq!(self.wait(from, context).status, Status::Success);
+        }
+    }
+
+    /// Posts a receive. The bytes must stay until it is complete.
+    pub(crate) fn post(
+        &mut self,
+        at: usize,
+        bits: u64,
+        bytes: &mut [u8],
+        context: u64,
+    ) -> Option<RequestId> {
+        let memory = memory(bytes.as_mut_ptr(), bytes.len());
+        let bits = MatchBits(bits);
+        let posted = self.end(at).recv(bits, MatchMask::EXACT, memory, context);
+        match posted.unwrap() {
+            Received::Complete(done) => {
+                self.done[at].push(done.at_once(context));
+                None
+            }
+            Received::Pending(id) => Some(id),
+        }
+    }
+
+    /// Receives and waits for the message.
+    pub(crate) fn receive(&mut self, at: usize, bits: u64, bytes: &mut [u8]) -> Completion {
+        let context = u64::MAX - 2;
+        self.post(at, bits, bytes, context);
+        self.wait(at, context)
+    }
+
+    pub(crate) fn cancel(&mut self, at: usize, request: RequestId) -> Cancelled {
+        self.end(at).cancel(request)
+    }
+}
+
+/// A buffer of a test's, which keeps it until its operation is complete.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    start: *mut u8,
+    len: usize,
+}
+
+impl Lent {
+    /// What there is of `len` bytes from `offset` on.
+    fn part(&self, offset: usize, len: usize) -> (*mut u8, usize) {
+        let from = offset.min(self.len);
+        (self.start.wrapping_add(from), len.min(self.len - from))
+    }
+}
+
+impl Memory for Lent {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn visit(&self, offset: usize, len: usize, mut visitor: impl FnMut(&[u8])) {
+        let (start, len) = self.part(offset, len);
+        // SAFETY: within the buffer, which is there.
+        visitor(unsafe { slice::from_raw_parts(start, len) });
+    }
+
+    fn visit_mut(&mut self, offset: usize, len: usize, mut visitor: impl FnMut(&mut [u8])) {
+        let (start, len) = self.part(offset, len);
+        // SAFETY: as above, and nobody else uses a buffer that is received into.
+        visitor(unsafe { slice::from_raw_parts_mut(start, len) });
+    }
+}
+
+fn memory(start: *mut u8, len: usize) -> Lent {
+    Lent { start, len }
+}
+
+pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    (0..len as u64)
+        .map(|at| at.wrapping_mul(seed * 2 + 1).wrapping_add(at >> 8) as u8)
+        .collect()
+}

@@ -1,0 +1,388 @@
+//! A fabric that is made up, in virtual time, with something that goes wrong.
+//!
+//! ```text
+//!   Network --- Fake: one machine a node          chaos: cut, sever, unplug, overrun, refuse
+//!      |          |
+//!      |          `-- descriptors --> rouse(): who sleeps and has something wakes in a moment
+//!      |--- ports: who is there                   letters: what the locator carries over TCP
+//!      `--- lent: memory providers had; it is looked at again when it has come back
+//! ```
+//!
+//! Owns: what all ports of a run share.
+//! Knows nothing of: what the port does with its provider.
+
+use crate::port::SimRdm;
+use crate::weather::Weather;
+use libfabric_fake::{Call, Death, Fake, Faults, Machine};
+use libfabric_sys::abi::{FI_EIO, FI_ENOMEM};
+use mx_port_fabric::card::{Card, Refusal};
+use mx_port_rdm::RdmOptions;
+use mx_proto::port::LinkDown;
+use mx_proto::{Instant, LinkId};
+use mx_sim::scenario::{Network, Tally};
+use mx_sim::{Buffer, NodeId, Rng, World};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A handle; clones are the same network.
+#[derive(Clone)]
+pub(crate) struct FakeNetwork(Rc<RefCell<Inner>>);
+
+struct Inner {
+    world: World,
+    fake: Fake,
+    weather: Weather,
+    rng: Rng,
+    machines: BTreeMap<NodeId, Machine>,
+    ports: BTreeMap<NodeId, Listed>,
+    cuts: BTreeSet<(NodeId, NodeId)>,
+    lent: Vec<Lent>,
+    lives: u64,
+}
+
+/// A port that is open.
+struct Listed {
+    life: u64,
+    fd: i32,
+    /// It relies on its descriptor, and nobody has woken it since.
+    sleeps: bool,
+    letters: VecDeque<(Instant, Letter)>,
+}
+
+/// What the locator carries.
+pub(crate) enum Letter {
+    Locate {
+        from: (NodeId, u64),
+        link: LinkId,
+        card: Card,
+    },
+    Answer {
+        from: NodeId,
+        link: LinkId,
+        card: Result<Card, Refusal>,
+    },
+}
+
+/// Memory of an application that a provider was given.
+struct Lent {
+    buffer: Buffer,
+    /// Of its bytes when it came back.
+    sum: Option<u64>,
+}
+
+impl FakeNetwork {
+    pub(crate) fn new(world: &World, rng: &mut Rng) -> Self {
+        let weather = Weather::random(rng);
+        Self::with(world, rng, weather)
+    }
+
+    pub(crate) fn with(world: &World, rng: &mut Rng, weather: Weather) -> Self {
+        world.note(0, format!("{weather:?}"));
+        let fake = Fake::new(weather.shape.clone(), rng.bits());
+        fake.faults(|faults| *faults = weather.faults.clone());
+        Self(Rc::new(RefCell::new(Inner {
+            world: world.clone(),
+            fake,
+            weather,
+            rng: rng.fork(),
+            machines: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            cuts: BTreeSet::new(),
+            lent: Vec::new(),
+            lives: 0,
+        })))
+    }
+
+    pub(crate) fn world(&self) -> World {
+        self.0.borrow().world.clone()
+    }
+
+    pub(crate) fn fake(&self) -> Fake {
+        self.0.borrow().fake.clone()
+    }
+
+    fn machine(&self, node: NodeId) -> Machine {
+        let mut inner = self.0.borrow_mut();
+        let fake = inner.fake.clone();
+        let machine = || fake.machine(&[]);
+        inner.machines.entry(node).or_insert_with(machine).clone()
+    }
+
+    /// A port has been opened; the number of its life.
+    pub(crate) fn list(&self, node: NodeId, fd: i32) -> u64 {
+        let mut inner = self.0.borrow_mut();
+        inner.lives += 1;
+        let life = inner.lives;
+        let listed = Listed {
+            life,
+            fd,
+            sleeps: false,
+            letters: VecDeque::new(),
+        };
+        inner.ports.insert(node, listed);
+        life
+    }
+
+    pub(crate) fn unlist(&self, node: NodeId, life: u64) {
+        let mut inner = self.0.borrow_mut();
+        if inner.ports.get(&node).is_some_and(|it| it.life == life) {
+            inner.ports.remove(&node);
+        }
+    }
+
+    pub(crate) fn life_at(&self, node: NodeId) -> Option<u64> {
+        Some(self.0.borrow().ports.get(&node)?.life)
+    }
+
+    /// Sends a letter; it is lost on a cut way, or when the addressee has gone.
+    pub(crate) fn post(&self, from: NodeId, (to, life): (NodeId, u64), letter: Letter) {
+        let mut inner = self.0.borrow_mut();
+        if inner.cuts.contains(&(from.min(to), from.max(to))) {
+            return;
+        }
+        let due = inner.world.now().after(inner.rng.span(LETTER_MAX));
+        if let Some(listed) = inner.ports.get_mut(&to).filter(|it| it.life == life) {
+            listed.letters.push_back((due, letter));
+            inner.world.wake(due, to);
+        }
+    }
+
+    /// The oldest letter, if it has arrived.
+    pub(crate) fn letter(&self, node: NodeId) -> Option<Letter> {
+        let mut inner = self.0.borrow_mut();
+        let now = inner.world.now();
+        let letters = &mut inner.ports.get_mut(&node)?.letters;
+        letters.front().filter(|(due, _)| *due <= now)?;
+        letters.pop_front().map(|(_, letter)| letter)
+    }
+
+    pub(crate) fn next_letter(&self, node: NodeId) -> Option<Instant> {
+        let inner = self.0.borrow();
+        let listed = inner.ports.get(&node)?;
+        listed.letters.front().map(|(due, _)| *due)
+    }
+
+    /// The port sleeps on its descriptor from now on, or does not.
+    pub(crate) fn sleeps(&self, node: NodeId, sleeps: bool) {
+        if let Some(listed) = self.0.borrow_mut().ports.get_mut(&node) {
+            listed.sleeps = sleeps;
+        }
+    }
+
+    /// Wakes whoever sleeps and has something to do.
+    pub(crate) fn rouse(&self) {
+        let mut inner = self.0.borrow_mut();
+        let Inner {
+            world, ports, rng, ..
+        } = &mut *inner;
+        for (&node, listed) in ports.iter_mut() {
+            if listed.sleeps && is_readable(listed.fd) {
+                listed.sleeps = false;
+                world.wake_after(rng.span(WAKE_MAX), node);
+            }
+        }
+    }
+
+    /// A provider may be given this memory.
+    pub(crate) fn lend(&self, buffer: &Buffer) {
+        let lent = Lent {
+            buffer: buffer.share(),
+            sum: None,
+        };
+        self.0.borrow_mut().lent.push(lent);
+    }
+
+    /// Memory that came back since the last time must be nobody else's.
+    pub(crate) fn look_at_memory(&self) {
+        let mut inner = self.0.borrow_mut();
+        let Inner { fake, lent, .. } = &mut *inner;
+        for lent in lent.iter_mut() {
+            if lent.sum.is_none() && lent.buffer.is_back() {
+                let bytes = lent.buffer.look();
+                let holders = fake.holds(bytes.as_ptr(), bytes.len());
+                assert!(holders.is_empty(), "memory that came back: {holders:?}");
+                lent.sum = Some(sum(&bytes));
+            }
+        }
+    }
+
+    /// What must hold when all ports are closed.
+    pub(crate) fn check_end(&self) {
+        self.look_at_memory();
+        let inner = self.0.borrow();
+        for lent in &inner.lent {
+            let now = sum(&lent.buffer.look());
+            assert!(
+                lent.sum.is_none_or(|before| before == now),
+                "memory was written to after it had come back"
+            );
+        }
+        inner.fake.assert_clean();
+        assert_eq!(inner.fake.open_objects(), [] as [String; 0], "still open");
+        assert_eq!(inner.fake.lent(), 0, "operations nobody ended");
+    }
+
+    /// Whether memory lies in pieces, and whether messages are large.
+    pub(crate) fn habits(&self) -> (bool, bool) {
+        let weather = &self.0.borrow().weather;
+        (weather.pieces, weather.large)
+    }
+
+    /// Adds what was counted.
+    pub(crate) fn tally(&self, tally: &mut Tally) {
+        let stats = self.fake().stats();
+        let counted = [
+            ("fabric: sends", stats.sends),
+            ("fabric: injects", stats.injects),
+            ("fabric: reads", stats.remotes),
+            ("fabric: errors", stats.errors),
+            ("fabric: again", stats.again),
+            ("fabric: reordered", stats.reordered),
+        ];
+        for (what, count) in counted {
+            *tally.entry(what.into()).or_default() += count;
+        }
+        let lent = self.0.borrow().lent.len() as u64;
+        *tally.entry("lent".into()).or_default() += lent;
+    }
+
+    fn options(&self, node: NodeId) -> RdmOptions {
+        let machine = self.machine(node);
+        let weather = &self.0.borrow().weather;
+        RdmOptions {
+            provider: None,
+            hardware_only: false,
+            bind: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            keepalive: weather.keepalive,
+            lanes: weather.lanes,
+            library: Some(machine.library()),
+            ..RdmOptions::default()
+        }
+    }
+
+    fn both(&self, a: NodeId, b: NodeId) -> (Machine, Machine) {
+        (self.machine(a), self.machine(b))
+    }
+
+    fn note(&self, node: NodeId, text: String) {
+        self.0.borrow().world.note(node, text);
+    }
+}
+
+impl Network for FakeNetwork {
+    type Port = SimRdm;
+
+    fn open(&mut self, node: NodeId) -> SimRdm {
+        // What fails at the start is told to the caller and tested elsewhere.
+        let fake = self.fake();
+        let mut before = Faults::none();
+        fake.faults(|faults| std::mem::swap(faults, &mut before));
+        let port = SimRdm::open(self, node, self.options(node));
+        fake.faults(|faults| *faults = before);
+        port
+    }
+
+    fn cut(&self, a: NodeId, b: NodeId) {
+        let (one, other) = self.both(a, b);
+        self.0.borrow_mut().cuts.insert((a.min(b), a.max(b)));
+        self.fake().cut(&one, &other);
+    }
+
+    fn heal(&self, a: NodeId, b: NodeId) {
+        let (one, other) = self.both(a, b);
+        self.0.borrow_mut().cuts.remove(&(a.min(b), a.max(b)));
+        self.fake().heal(&one, &other);
+        self.rouse();
+    }
+
+    /// One of the many ways in which a fabric breaks.
+    fn reset(&self, a: NodeId, b: NodeId) {
+        let (one, other) = self.both(a, b);
+        let kind = self.0.borrow_mut().rng.below(5);
+        match kind {
+            0 | 1 => {
+                self.note(a, "severed".into());
+                self.fake().sever(&one, &other);
+            }
+            2 => {
+                self.note(a, "overrun".into());
+                one.overrun();
+            }
+            3 => {
+                let death = self.0.borrow_mut().rng.pick(&[
+                    Death::Again,
+                    Death::Vanish,
+                    Death::Fail(FI_EIO),
+                ]);
+                self.note(a, format!("unplugged: {death:?}"));
+                one.unplug(death);
+            }
+            _ => {
+                let call = self.0.borrow_mut().rng.pick(&[
+                    Call::Endpoint,
+                    Call::Domain,
+                    Call::MrReg,
+                    Call::AvInsert,
+                ]);
+                self.note(a, format!("refused from now on, or not: {call:?}"));
+                self.fake().faults(|faults| {
+                    if faults.refuse.remove(&call).is_none() {
+                        faults.refuse.insert(call, FI_ENOMEM);
+                    }
+                });
+            }
+        }
+        self.rouse();
+    }
+
+    fn power_off(&self, node: NodeId) {
+        self.machine(node).kill(Death::Vanish);
+        self.rouse();
+    }
+
+    fn calm(&self) {
+        let mut inner = self.0.borrow_mut();
+        let rough = inner.rng.chance(0.5);
+        inner.fake.faults(|faults| {
+            *faults = if rough {
+                Faults::rough()
+            } else {
+                Faults::none()
+            };
+        });
+    }
+}
+
+/// The locator takes a connection and a question.
+const LETTER_MAX: Duration = Duration::from_micros(500);
+
+/// The kernel wakes a sleeper within that.
+const WAKE_MAX: Duration = Duration::from_micros(30);
+
+/// Why a link goes whose peer cannot be asked.
+pub(crate) fn refused(refusal: Refusal) -> LinkDown {
+    match refusal {
+        Refusal::Full => LinkDown::Refused,
+        _ => LinkDown::Unreachable,
+    }
+}
+
+fn is_readable(fd: i32) -> bool {
+    let mut poll = libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one structure of ours; it does not wait.
+    let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
+    ready > 0
+}
+
+fn sum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| {
+        (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

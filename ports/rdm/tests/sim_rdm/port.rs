@@ -1,0 +1,225 @@
+//! The rdm port in virtual time, with the locator's part done by letters.
+//!
+//! ```text
+//!   poll:  letters --> answer, greet      disarm, RdmPort::poll, arm --> asleep, or look again
+//! ```
+//!
+//! Sleeping is real: who has armed its port is run when a descriptor becomes readable or a
+//! deadline is over, and otherwise not. So a wake-up that is missing stops the simulation.
+
+use crate::network::{FakeNetwork, Letter, refused};
+use mx_port_rdm::RdmOptions;
+use mx_port_rdm::RdmPort;
+use mx_proto::port::{
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, RemoteKey, RemoteRead,
+    SendError, Sent, Sink, WakeDescriptors,
+};
+use mx_proto::{Clock, Instant, LinkId, Target};
+use mx_sim::{Buffer, NodeId, World};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// What TCP would know of a node.
+fn address_of(node: NodeId) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, node as u8], 1))
+}
+
+pub(crate) struct SimRdm {
+    /// `None` only while it is dropped.
+    port: Option<Box<RdmPort>>,
+    network: FakeNetwork,
+    world: World,
+    node: NodeId,
+    life: u64,
+    /// Links whose peer has been asked, and how long it has to answer.
+    asked: Vec<(LinkId, Instant)>,
+    asleep: bool,
+    /// Polls in a row that were wanted and found nothing.
+    vain: u32,
+}
+
+impl SimRdm {
+    pub(crate) fn open(network: &FakeNetwork, node: NodeId, options: RdmOptions) -> Self {
+        let port = RdmPort::open(options).unwrap_or_else(|error| panic!("{error}"));
+        let data = Port::<Buffer>::descriptors(&port).data;
+        let life = network.list(node, data.unwrap_or(-1));
+        Self {
+            port: Some(Box::new(port)),
+            network: network.clone(),
+            world: network.world(),
+            node,
+            life,
+            asked: Vec::new(),
+            asleep: false,
+            vain: 0,
+        }
+    }
+
+    fn port(&mut self) -> &mut RdmPort {
+        self.port.as_mut().expect("it is open")
+    }
+
+    fn look(&self) -> &RdmPort {
+        self.port.as_ref().expect("it is open")
+    }
+
+    fn read_letters(&mut self, clock: &dyn Clock) -> bool {
+        let mut any = false;
+        while let Some(letter) = self.network.letter(self.node) {
+            any = true;
+            match letter {
+                Letter::Locate { from, link, card } => {
+                    let card = self.port().answer(&card, address_of(from.0), clock);
+                    let answer = Letter::Answer {
+                        from: self.node,
+                        link,
+                        card,
+                    };
+                    self.network.post(self.node, from, answer);
+                }
+                Letter::Answer { from, link, card } => {
+                    self.asked.retain(|(asked, _)| *asked != link);
+                    match card {
+                        Ok(card) => self.port().greet(link, &card, address_of(from), clock),
+                        Err(refusal) => self.port().give_up(link, refused(refusal)),
+                    }
+                }
+            }
+        }
+        let now = clock.now();
+        let late: Vec<LinkId> = (self.asked.extract_if(.., |(_, until)| *until <= now))
+            .map(|(link, _)| link)
+            .collect();
+        for link in late {
+            any = true;
+            self.port().give_up(link, LinkDown::TimedOut);
+        }
+        any
+    }
+}
+
+impl Port<Buffer> for SimRdm {
+    fn limits(&self, link: LinkId) -> Limits {
+        Port::<Buffer>::limits(self.look(), link)
+    }
+
+    fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+        let to = target.endpoint.0 as NodeId;
+        let life = self.network.life_at(to).ok_or(ConnectError::Refused)?;
+        let from = (self.node, self.life);
+        let link = self.port().reserve(clock, None)?;
+        let card = self.port().card(link).ok_or(ConnectError::NoResources)?;
+        self.asked.push((link, clock.now().after(LOCATE)));
+        let letter = Letter::Locate { from, link, card };
+        self.network.post(self.node, (to, life), letter);
+        Ok(link)
+    }
+
+    fn bind(&mut self, link: LinkId, cookie: u64) {
+        Port::<Buffer>::bind(self.port(), link, cookie);
+    }
+
+    fn send(
+        &mut self,
+        link: LinkId,
+        header: &HeaderBytes,
+        body: Body<'_, Buffer>,
+    ) -> Result<Sent, SendError> {
+        self.port().send(link, header, body)
+    }
+
+    fn resume(
+        &mut self,
+        link: LinkId,
+        memory: &Buffer,
+        offset: usize,
+        len: usize,
+    ) -> Result<Sent, SendError> {
+        self.port().resume(link, memory, offset, len)
+    }
+
+    fn detach(&mut self, link: LinkId, memory: &Buffer, offset: usize, len: usize) {
+        self.port().detach(link, memory, offset, len);
+    }
+
+    fn recall(&mut self, link: LinkId, token: u64) {
+        Port::<Buffer>::recall(self.port(), link, token);
+    }
+
+    fn poll<S: Sink<Buffer>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+        let mut any = self.read_letters(clock);
+        Port::<Buffer>::disarm(self.port());
+        any |= self.port().poll(clock, budget, sink);
+        self.asleep = !any && Port::<Buffer>::arm(self.port());
+        self.vain = if any || self.asleep { 0 } else { self.vain + 1 };
+        assert!(
+            self.vain < VAIN_MAX,
+            "it is polled for ever: {:?}",
+            self.look()
+        );
+        self.network.sleeps(self.node, self.asleep);
+        self.network.look_at_memory();
+        self.network.rouse();
+        any
+    }
+
+    fn close(&mut self, link: LinkId, how: Close) {
+        Port::<Buffer>::close(self.port(), link, how);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let again = (!self.asleep).then(|| self.world.now().after(LOOK));
+        let asked = self.asked.iter().map(|(_, until)| *until).min();
+        let port = Port::<Buffer>::deadline(self.look());
+        let letter = self.network.next_letter(self.node);
+        [again, asked, port, letter].into_iter().flatten().min()
+    }
+
+    fn arm(&mut self) -> bool {
+        Port::<Buffer>::arm(self.port())
+    }
+
+    fn disarm(&mut self) {
+        Port::<Buffer>::disarm(self.port());
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        Port::<Buffer>::descriptors(self.look())
+    }
+
+    fn expose(&mut self, link: LinkId, memory: &Buffer, token: u64) -> Option<RemoteKey> {
+        let key = self.port().expose(link, memory, token)?;
+        self.network.lend(memory);
+        Some(key)
+    }
+
+    fn conceal(&mut self, link: LinkId, key: RemoteKey) {
+        Port::<Buffer>::conceal(self.port(), link, key);
+    }
+
+    fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, Buffer>) -> Result<(), SendError> {
+        let memory = read.memory.share();
+        self.port().read_remote(link, read)?;
+        self.network.lend(&memory);
+        Ok(())
+    }
+}
+
+impl Drop for SimRdm {
+    fn drop(&mut self) {
+        self.port = None;
+        self.network.unlist(self.node, self.life);
+        if !std::thread::panicking() {
+            self.network.rouse();
+        }
+    }
+}
+
+/// The locator gives up after that.
+const LOCATE: Duration = Duration::from_secs(2);
+
+/// Time between two polls of one who may not sleep.
+const LOOK: Duration = Duration::from_micros(3);
+
+/// Nothing keeps a port from sleeping for so many polls.
+const VAIN_MAX: u32 = 100_000;

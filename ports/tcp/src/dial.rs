@@ -1,0 +1,570 @@
+//! Connections coming and going: listening, accepting, dialling.
+//!
+//! ```text
+//!   listeners --accept--> Greeting --preamble--> Open        strangers: 5 s, then dropped
+//!   resolver --addresses--> Dialling --connected--> Open     one address after the other
+//! ```
+//!
+//! Owns: how sockets are set up.
+//! Knows nothing of: packets.
+//! Options are set on listeners, from which accepted sockets inherit them without a system call.
+//! All sockets begin with `reno`, which on one host moves twice as much as a pacing algorithm;
+//! those that lead elsewhere go back to the system's default when their peer is known. (The other
+//! way round a socket that once paced would go on pacing.)
+
+use super::alarms::Alarm;
+use super::link::{Dial, Link, Phase};
+use super::options::is_worth_a_line;
+use super::watch::Heat;
+use super::{TcpPort, frame, reason, sys, watch};
+use mx_port_base::origin::Origin;
+use mx_port_base::reserve;
+use mx_proto::origin::Source;
+use mx_proto::port::{ConnectError, LinkDown, Sink};
+use mx_proto::{Clock, Instant, LinkId, Memory, Target};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// Connections the kernel keeps for us until we accept them: as many as it will (`somaxconn`), so
+/// that of thousands that come at once none has to try again.
+const BACKLOG: i32 = 1 << 16;
+
+/// Connections accepted in one poll from one listener, so that packets get their turn.
+const ACCEPTS: usize = 32;
+
+/// Most strangers at a time, where places do not end before. Each has some hundred bytes.
+const STRANGERS_MAX: usize = 8192;
+
+/// How long accepting rests when descriptors or memory have run out.
+const REST: Duration = Duration::from_millis(100);
+
+/// How often a port number is drawn that all addresses have free.
+const DRAWS: usize = 16;
+
+/// Index of the names under which listeners are watched; no link reaches it.
+const LISTENER_INDEX: u32 = u32::MAX;
+
+/// Longest time between two retransmissions or questions, in milliseconds (linux/tcp.h).
+const TCP_RTO_MAX_MS: i32 = 44;
+
+/// Congestion control: what sockets begin with, and what those to other hosts get.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Algorithms {
+    elsewhere: Option<sys::Algorithm>,
+}
+
+const SAME_HOST: sys::Algorithm = *b"reno\0\0\0\0\0\0\0\0\0\0\0\0";
+
+/// The word under which the listener number `at` is watched.
+pub(super) fn listener_word(at: usize) -> u64 {
+    LinkId::new(LISTENER_INDEX, at as u32).to_word()
+}
+
+/// Listens on all `addresses` with one port number, which is returned.
+pub(super) fn listen(
+    addresses: &[SocketAddr],
+    dead_after: Duration,
+) -> io::Result<(Vec<OwnedFd>, u16, Algorithms)> {
+    let any: SocketAddr = ([127, 0, 0, 1], 0).into();
+    let elsewhere = sys::socket(addresses.first().unwrap_or(&any))
+        .and_then(|probe| sys::algorithm(&probe))
+        .ok()
+        .filter(|name| *name != SAME_HOST);
+    let algorithms = Algorithms { elsewhere };
+    let mut tries = DRAWS;
+    loop {
+        tries -= 1;
+        match listen_once(addresses, dead_after) {
+            // The number drawn for the first address is taken on another one.
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse
+                    && tries > 0
+                    && addresses.len() > 1
+                    && addresses.iter().all(|address| address.port() == 0) => {}
+            other => return other.map(|(fds, port)| (fds, port, algorithms)),
+        }
+    }
+}
+
+fn listen_once(addresses: &[SocketAddr], dead_after: Duration) -> io::Result<(Vec<OwnedFd>, u16)> {
+    let mut listeners = Vec::new();
+    let mut port = 0;
+    let mut missing = None;
+    for address in addresses {
+        let mut address = *address;
+        if address.port() == 0 {
+            address.set_port(port);
+        }
+        let fd = match listener(&address, dead_after) {
+            Ok(fd) => fd,
+            // A host without IPv6 still has IPv4, and the other way round.
+            Err(error)
+                if error.raw_os_error() == Some(libc::EAFNOSUPPORT)
+                    || (address.ip().is_unspecified()
+                        && error.raw_os_error() == Some(libc::EADDRNOTAVAIL)) =>
+            {
+                log::debug!("tcp: not listening on {address}: {error}");
+                missing = Some(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        port = sys::local_address(&fd)?.port();
+        listeners.push(fd);
+    }
+    match missing {
+        Some(error) if listeners.is_empty() => Err(error),
+        _ => Ok((listeners, port)),
+    }
+}
+
+fn listener(address: &SocketAddr, dead_after: Duration) -> io::Result<OwnedFd> {
+    let fd = sys::socket(address)?;
+    prepare(&fd, dead_after)?;
+    if address.is_ipv6() {
+        sys::set_option(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+    }
+    sys::bind(&fd, address)?;
+    sys::listen(&fd, BACKLOG)?;
+    Ok(fd)
+}
+
+/// When the kernel asks a silent peer whether it is there; all in seconds, which is what it counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Questions {
+    first: i32,
+    every: i32,
+    count: i32,
+}
+
+impl Questions {
+    /// The last one has gone unanswered when `dead_after` is over; that is never less than two
+    /// seconds.
+    fn within(dead_after: Duration) -> Self {
+        let seconds = i32::try_from(dead_after.as_secs()).unwrap_or(i32::MAX);
+        // More than the kernel takes is not asked of it.
+        let seconds = seconds.clamp(2, 32_767);
+        let count = (seconds - 1).min(4);
+        let every = (seconds / 8).max(1);
+        Self {
+            first: seconds - count * every,
+            every,
+            count,
+        }
+    }
+}
+
+/// Options every socket of this port has.
+fn prepare(fd: &OwnedFd, dead_after: Duration) -> io::Result<()> {
+    // On dialled sockets too: otherwise one that was given a port number of somebody's listener
+    // would keep that listener from being opened.
+    sys::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    sys::set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+    sys::set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+    let questions = Questions::within(dead_after);
+    let tcp = libc::IPPROTO_TCP;
+    sys::set_option(fd, tcp, libc::TCP_KEEPIDLE, questions.first)?;
+    sys::set_option(fd, tcp, libc::TCP_KEEPINTVL, questions.every)?;
+    sys::set_option(fd, tcp, libc::TCP_KEEPCNT, questions.count)?;
+    // Questions to a peer with a closed window would otherwise be asked ever more rarely, so that
+    // its death goes unnoticed for minutes. Kernels before 6.15 do not know the option.
+    let most = i32::try_from((dead_after / 4).as_millis()).unwrap_or(i32::MAX);
+    let _ = sys::set_option(
+        fd,
+        libc::IPPROTO_TCP,
+        TCP_RTO_MAX_MS,
+        most.clamp(1000, 120_000),
+    );
+    // Not every kernel has or allows it; then the default has to do.
+    let _ = sys::set_algorithm(fd, &SAME_HOST);
+    Ok(())
+}
+
+impl TcpPort {
+    /// Starts a link to `target`.
+    pub(super) fn start_dialling(
+        &mut self,
+        target: Target,
+        now: Instant,
+    ) -> Result<LinkId, ConnectError> {
+        let mut rest = (self.resolver)(target)?;
+        if self.links.is_full() {
+            log::warn!(
+                "tcp: no link to {target:?}: there are {} already",
+                self.links.len()
+            );
+            return Err(ConnectError::NoResources);
+        }
+        rest.reverse();
+        let mut dial = Dial {
+            rest,
+            attempt: 0,
+            worst: None,
+        };
+        // The first socket, whether it begins to connect or not, belongs to the link.
+        let mut spare = None;
+        let begun = self.try_next(&mut dial, &mut spare)?;
+        let (fd, peer, failed) = match (begun, spare) {
+            (Some((fd, peer)), _) => (fd, peer, false),
+            (None, Some((fd, peer))) => (fd, peer, true),
+            (None, None) => return Err(ConnectError::NoRoute),
+        };
+        let (attempt, worst) = (dial.attempt, dial.worst);
+        self.places.take(Source::TRUSTED, 1);
+        let id = self
+            .links
+            .insert(Link::new(fd, peer, Phase::Dialling(Box::new(dial))));
+        self.watch.pending += 1;
+        self.watch.control_due = true;
+        if failed {
+            self.fallen
+                .push((id, worst.unwrap_or(LinkDown::Unreachable)));
+        } else {
+            self.watch_dialling(id);
+            self.alarms.set(
+                now.after(self.timing.dial_for),
+                Alarm::Dial { link: id, attempt },
+            );
+        }
+        Ok(id)
+    }
+
+    /// Begins to connect to the next address that lets itself be connected to. The last socket
+    /// with which that failed at once is left in `spare`.
+    fn try_next(
+        &self,
+        dial: &mut Dial,
+        spare: &mut Option<(OwnedFd, SocketAddr)>,
+    ) -> Result<Option<(OwnedFd, SocketAddr)>, ConnectError> {
+        while let Some(address) = dial.rest.pop() {
+            dial.attempt += 1;
+            let fd = match sys::socket(&address) {
+                Ok(fd) => fd,
+                Err(error) if is_shortage(&error) => {
+                    log::warn!("tcp: no socket to connect to {address}: {error}");
+                    return Err(ConnectError::NoResources);
+                }
+                Err(error) => {
+                    dial.worst = worse(dial.worst, reason(&error));
+                    continue;
+                }
+            };
+            let begun =
+                prepare(&fd, self.timing.dead_after).and_then(|()| sys::connect(&fd, &address));
+            match begun {
+                Ok(_) => return Ok(Some((fd, address))),
+                Err(error) => {
+                    log::debug!("tcp: {address}: {error}");
+                    dial.worst = worse(dial.worst, reason(&error));
+                    *spare = Some((fd, address));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn watch_dialling(&mut self, id: LinkId) {
+        let Some(link) = self.links.get(id) else {
+            return;
+        };
+        if let Err(error) = self.watch.control.add(&link.fd, sys::WRITE, id.to_word()) {
+            log::warn!("tcp: cannot watch the connection to {}: {error}", link.peer);
+            self.fallen.push((id, LinkDown::Unreachable));
+        }
+    }
+
+    /// An attempt to connect has ended, or has lasted too long (`outcome` is why).
+    pub(super) fn dialled<M: Memory, S: Sink<M>>(
+        &mut self,
+        id: LinkId,
+        outcome: Option<LinkDown>,
+        clock: &dyn Clock,
+        sink: &mut S,
+    ) {
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
+        let Phase::Dialling(dial) = &mut link.phase else {
+            return;
+        };
+        let failed = outcome.or_else(|| {
+            let error = sys::take_error(&link.fd).err()?;
+            log::debug!("tcp: {}: {error}", link.peer);
+            Some(reason(&error))
+        });
+        // On one host the kernel may connect a socket to itself when nobody listens.
+        let local = sys::local_address(&link.fd).ok();
+        let failed = failed.or_else(|| (local == Some(link.peer)).then_some(LinkDown::Refused));
+        let Some(failed) = failed else {
+            self.connected(id, sink);
+            return;
+        };
+        dial.worst = worse(dial.worst, failed);
+        let mut dial = Dial {
+            rest: std::mem::take(&mut dial.rest),
+            attempt: dial.attempt,
+            worst: dial.worst,
+        };
+        let worst = dial.worst.unwrap_or(failed);
+        match self.try_next(&mut dial, &mut None) {
+            Ok(Some((fd, peer))) => {
+                let attempt = dial.attempt;
+                if let Some(link) = self.links.get_mut(id) {
+                    self.watch.control.remove(&link.fd);
+                    link.fd = fd;
+                    link.peer = peer;
+                    link.phase = Phase::Dialling(Box::new(dial));
+                }
+                self.watch_dialling(id);
+                let at = clock.now().after(self.timing.dial_for);
+                self.alarms.set(at, Alarm::Dial { link: id, attempt });
+            }
+            Ok(None) => self.announce_down(id, dial.worst.unwrap_or(worst), sink),
+            Err(_) => self.announce_down(id, worst, sink),
+        }
+    }
+
+    fn connected<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
+        self.stats.connected += 1;
+        if !self.establish(id) {
+            self.announce_down(id, LinkDown::Unreachable, sink);
+            return;
+        }
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
+        log::debug!("tcp: connected to {}", link.peer);
+        let (cookie, waiting) = (link.cookie, std::mem::take(&mut link.waiting));
+        let greeted = link.tx.greet(&link.fd, &frame::preamble());
+        if link.tx.has_backlog() {
+            self.watch.block(id, link);
+        }
+        self.watch
+            .heat(id, &mut self.links, &mut self.pool, Heat::Expected);
+        sink.on_up(id, cookie);
+        if waiting {
+            sink.on_writable(id, cookie);
+        }
+        if let Err(error) = greeted {
+            self.sending_failed(id, &error);
+        }
+    }
+
+    /// A link that was being made carries packets from now on.
+    pub(super) fn establish(&mut self, id: LinkId) -> bool {
+        let Some(link) = self.links.get_mut(id) else {
+            return false;
+        };
+        self.watch.control.remove(&link.fd);
+        self.watch.pending -= 1;
+        link.phase = Phase::Open;
+        if let Some(elsewhere) = self.algorithms.elsewhere {
+            let local = sys::local_address(&link.fd).map(|address| address.ip());
+            if !is_same_host(link.peer.ip(), local.ok()) {
+                let _ = sys::set_algorithm(&link.fd, &elsewhere);
+            }
+        }
+        match self
+            .watch
+            .data
+            .add(&link.fd, watch::interest(link), id.to_word())
+        {
+            Ok(()) => true,
+            Err(error) => {
+                log::warn!("tcp: cannot watch the connection to {}: {error}", link.peer);
+                false
+            }
+        }
+    }
+
+    /// Accepts what waits at listener number `at`.
+    pub(super) fn accept_some<M: Memory, S: Sink<M>>(
+        &mut self,
+        at: usize,
+        clock: &dyn Clock,
+        sink: &mut S,
+    ) {
+        for _ in 0..ACCEPTS {
+            if !reserve::SUPPLY.is_ample() {
+                let error = io::Error::from_raw_os_error(libc::ENOMEM);
+                return self.rest_from_accepting(&error, clock.now());
+            }
+            let Some(listener) = self.listeners.get(at) else {
+                return;
+            };
+            let (fd, peer) = match sys::accept(listener) {
+                Ok(accepted) => accepted,
+                Err(error) if sys::would_block(&error) => return,
+                Err(error) if is_shortage(&error) && self.evict(sink) => continue,
+                Err(error) if is_shortage(&error) => {
+                    if self.strangers.len() > 0 {
+                        // They have come with this poll and get their turn first.
+                        self.watch.control_due = true;
+                        return;
+                    }
+                    self.rest_from_accepting(&error, clock.now());
+                    return;
+                }
+                // The connection was gone before it was accepted.
+                Err(error) => {
+                    log::debug!("tcp: accept: {error}");
+                    continue;
+                }
+            };
+            let source = Origin::Address(peer).source();
+            let crowded = self.links.is_full() || self.strangers.len() >= self.strangers_max();
+            let room = self.places.may_take(source, 1) && (!crowded || self.evict(sink));
+            if !room {
+                self.stats.turned_away += 1;
+                if is_worth_a_line(self.stats.turned_away) {
+                    let (have, count) = (self.links.len(), self.stats.turned_away);
+                    log::warn!("tcp: {peer} turned away: {have} links already ({count} so far)");
+                }
+                continue;
+            }
+            self.stats.accepted += 1;
+            let mut link = Link::new(fd, peer, Phase::Greeting);
+            (link.stranger, link.source) = (true, source);
+            if let Err(error) = link.tx.greet(&link.fd, &frame::preamble()) {
+                // It is gone already, but what it said before is still delivered.
+                link.failed = Some(reason(&error));
+            }
+            let id = self.links.insert(link);
+            self.watch.pending += 1;
+            self.strangers.add(id, source, clock.now());
+            let Some(link) = self.links.get_mut(id) else {
+                return;
+            };
+            if let Err(error) = self.watch.control.add(&link.fd, sys::READ, id.to_word()) {
+                log::warn!("tcp: cannot watch the connection from {peer}: {error}");
+                self.drop_link(id);
+                continue;
+            }
+            if link.tx.has_backlog() {
+                self.watch.block(id, link);
+            }
+            // The preamble, and often the first packet, is there already.
+            self.serve(id, ACCEPTS, sink);
+        }
+        self.watch.control_due = true;
+    }
+
+    /// Most strangers at a time: those that come before older ones have had a turn are not let in.
+    fn strangers_max(&self) -> usize {
+        (self.links.max() / 2).clamp(1, STRANGERS_MAX)
+    }
+
+    fn rest_from_accepting(&mut self, error: &io::Error, now: Instant) {
+        self.stats.starved += 1;
+        if is_worth_a_line(self.stats.starved) {
+            log::warn!(
+                "tcp: cannot accept: {error} ({} so far)",
+                self.stats.starved
+            );
+        }
+        // They stay readable, so watching them would make every sleep end at once.
+        for listener in &self.listeners {
+            self.watch.control.remove(listener);
+        }
+        if self.accepting {
+            self.accepting = false;
+            self.alarms.set(now.after(REST), Alarm::Accept);
+        }
+    }
+
+    /// The rest is over.
+    pub(super) fn accept_again(&mut self) {
+        self.accepting = true;
+        for (at, listener) in self.listeners.iter().enumerate() {
+            let _ = self
+                .watch
+                .control
+                .add(listener, sys::READ, listener_word(at));
+        }
+        self.watch.control_due = true;
+    }
+}
+
+/// The listener's number, when `id` stands for one.
+pub(super) fn as_listener(id: LinkId) -> Option<usize> {
+    (id.index() == LISTENER_INDEX).then_some(id.generation() as usize)
+}
+
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+    )
+}
+
+fn is_same_host(peer: IpAddr, local: Option<IpAddr>) -> bool {
+    peer.is_loopback() || local == Some(peer)
+}
+
+/// The reason that says more: somebody refused, nobody answered, there is no way.
+fn worse(known: Option<LinkDown>, new: LinkDown) -> Option<LinkDown> {
+    let weight = |reason: LinkDown| match reason {
+        LinkDown::Refused => 3,
+        LinkDown::TimedOut => 2,
+        LinkDown::Unreachable | LinkDown::Elsewhere(_) => 1,
+        LinkDown::Closed | LinkDown::Reset | LinkDown::Protocol => 4,
+    };
+    match known {
+        Some(known) if weight(known) >= weight(new) => Some(known),
+        _ => Some(new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_more_than_no_answer() {
+        assert_eq!(
+            worse(None, LinkDown::Unreachable),
+            Some(LinkDown::Unreachable)
+        );
+        assert_eq!(
+            worse(Some(LinkDown::TimedOut), LinkDown::Refused),
+            Some(LinkDown::Refused)
+        );
+        assert_eq!(
+            worse(Some(LinkDown::Refused), LinkDown::TimedOut),
+            Some(LinkDown::Refused)
+        );
+    }
+
+    #[test]
+    fn the_last_question_has_gone_unanswered_when_the_time_is_over() {
+        for seconds in [2, 3, 4, 5, 8, 9, 20, 60, 32_767] {
+            let asked = Questions::within(Duration::from_secs(seconds));
+            assert_eq!(
+                i64::from(asked.first + asked.every * asked.count),
+                seconds as i64
+            );
+            assert!(asked.first >= 1 && asked.every >= 1 && asked.count >= 1);
+        }
+        let shortest = Questions::within(Duration::from_secs(2));
+        assert_eq!(Questions::within(Duration::ZERO), shortest);
+        let longest = Questions::within(Duration::from_secs(32_767));
+        assert_eq!(Questions::within(Duration::from_secs(86_400)), longest);
+    }
+
+    #[test]
+    fn listeners_are_told_from_links() {
+        assert_eq!(as_listener(LinkId::from_word(listener_word(3))), Some(3));
+        assert_eq!(as_listener(LinkId::new(0, 3)), None);
+    }
+
+    #[test]
+    fn only_an_address_of_our_own_is_on_this_host() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert!(is_same_host(ip("127.0.0.9"), Some(ip("127.0.0.1"))));
+        assert!(is_same_host(ip("192.0.2.2"), Some(ip("192.0.2.2"))));
+        assert!(!is_same_host(ip("192.0.2.3"), Some(ip("192.0.2.2"))));
+        assert!(!is_same_host(ip("192.0.2.3"), None));
+    }
+}

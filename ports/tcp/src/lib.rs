@@ -1,0 +1,462 @@
+//! Packets over kernel TCP: one connection is one link, nothing ever blocks.
+//!
+//! ```text
+//!   Endpoint --connect--> dial ----> Table of Links <---- accept <-- listeners
+//!            --send-----> send (Tx) ---^   |   ^                        |
+//!            --poll-----> watch -----------'   |                  control epoll
+//!                         hot links: recv      |
+//!                         others: data epoll   receive (Rx) --> Sink, application memory
+//! ```
+//!
+//! The stream of each direction is `frame`'s: a preamble, then packets. `receive` reads large
+//! bodies straight into application memory, `send` writes them straight from it. `watch` knows
+//! which links to look at without asking the kernel each time; `alarms` keeps the few points in
+//! time at which something happens by itself.
+//!
+//! Owns: sockets, both epoll instances, the bytes in between.
+//! Knows nothing of: what packets mean, who a peer is, how names become addresses (the resolver
+//! does).
+//! Cost: a small packet is one `send` here and one successful `recv` there; an idle link costs no
+//! system call and less than 400 bytes.
+//!
+//! A peer that is silent is told from one that is only slow: `TCP_USER_TIMEOUT` would end the
+//! connection to a living process that does not read for that long (it counts time in a closed
+//! window), so this port asks the kernel instead, now and then, whether something it sent is
+//! unanswered and when the peer's last acknowledgement came in.
+//!
+//! All links together keep so many bytes of packets that are not whole yet, and no more: what is beyond
+//! that stays in the kernel until its packet is whole (`unread`).
+
+mod alarms;
+mod dial;
+mod frame;
+mod link;
+mod options;
+mod receive;
+mod send;
+mod staging;
+mod sys;
+mod unread;
+mod upkeep;
+mod watch;
+
+pub use options::{TcpOptions, TcpStats};
+pub use receive::STRANGER_MAX;
+
+use alarms::Alarms;
+use link::{Link, Phase, Table};
+use mx_port_base::Resolver;
+use mx_port_base::descriptors;
+use mx_port_base::origin::Origin;
+use mx_port_base::strangers::Strangers;
+use mx_proto::port::{
+    BOUND_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent,
+    Sink, WakeDescriptors,
+};
+use mx_proto::shares::Shares;
+use mx_proto::{Clock, Instant, LinkId, Memory, Target};
+use send::Refusal;
+use staging::Pool;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+use watch::Watch;
+
+/// Largest body that is collected and delivered whole. With its header it fits into a staging
+/// buffer.
+const PACKET_MAX: usize = 48 * 1024;
+
+/// Largest body of a data packet. Small packets wait behind at most this much, beside what the
+/// kernel holds.
+const DATA_MAX: usize = 1 << 20;
+
+/// How much of a large message is asked for at once: enough to keep a fast path busy for longer
+/// than asking takes.
+const PULL_BLOCK: usize = 4 << 20;
+
+/// A port over kernel TCP.
+pub struct TcpPort {
+    listeners: Vec<OwnedFd>,
+    local_port: u16,
+    resolver: Resolver,
+    timing: Timing,
+    links: Table,
+    strangers: Strangers,
+    /// Places of links that we began or the endpoint has bound.
+    places: Shares,
+    pool: Pool,
+    scratch: Box<[u8]>,
+    watch: Watch,
+    alarms: Alarms,
+    /// Attempts to connect that failed before they began: told in the next poll.
+    fallen: Vec<(LinkId, LinkDown)>,
+    /// Links that linger and have no alarm yet, because closing brings no clock.
+    closing: Vec<LinkId>,
+    /// Links with which something was sent since they were last looked after.
+    doubted: Vec<LinkId>,
+    /// The alarm for looking after links is set.
+    vitals_set: bool,
+    /// `closing` or `doubted` want a clock.
+    chores: bool,
+    /// Listeners are watched.
+    accepting: bool,
+    algorithms: dial::Algorithms,
+    stats: TcpStats,
+}
+
+/// The spans of [`TcpOptions`].
+#[derive(Clone, Copy, Debug)]
+struct Timing {
+    dead_after: Duration,
+    dial_for: Duration,
+    linger: Duration,
+}
+
+impl TcpPort {
+    /// Opens a port and listens. Fails with `AddrInUse` when another one listens there.
+    pub fn open(options: TcpOptions) -> io::Result<Self> {
+        let TcpOptions {
+            listen,
+            resolver,
+            max_links,
+            source_share,
+            dead_after,
+            dial_for,
+            kept_bytes,
+            linger,
+        } = options;
+        let timing = Timing {
+            dead_after,
+            dial_for,
+            linger,
+        };
+        let (listeners, local_port, algorithms) = dial::listen(&listen, dead_after)?;
+        let watch = Watch::new()?;
+        for (at, listener) in listeners.iter().enumerate() {
+            watch
+                .control
+                .add(listener, sys::READ, dial::listener_word(at))?;
+        }
+        let most = places(max_links, descriptors::most());
+        Ok(Self {
+            listeners,
+            local_port,
+            resolver,
+            timing,
+            links: Table::new(most),
+            strangers: Strangers::new(BOUND_WITHIN),
+            places: Shares::new(most, source_share),
+            pool: Pool::new(kept_bytes),
+            scratch: vec![0; send::SCRATCH].into_boxed_slice(),
+            watch,
+            alarms: Alarms::default(),
+            fallen: Vec::new(),
+            closing: Vec::new(),
+            doubted: Vec::new(),
+            vitals_set: false,
+            chores: false,
+            accepting: true,
+            algorithms,
+            stats: TcpStats::default(),
+        })
+    }
+
+    /// The port number all listeners have; 0 when there are none.
+    pub fn local_port(&self) -> u16 {
+        self.local_port
+    }
+
+    /// Makes the next poll look for links coming and going, because the control descriptor is
+    /// readable.
+    pub fn note_control(&mut self) {
+        self.watch.control_due = true;
+    }
+
+    /// The address at the other end of a link.
+    pub fn origin(&self, link: LinkId) -> Origin {
+        let link = self.links.get(link);
+        link.map_or(Origin::Unknown, |link| Origin::Address(link.peer))
+    }
+
+    /// Links at the moment, those under way and those lingering included.
+    pub fn link_count(&self) -> usize {
+        self.links.len()
+    }
+
+    /// What the port has met so far.
+    pub fn stats(&self) -> TcpStats {
+        TcpStats {
+            kept: self.pool.kept() as u64,
+            ..self.stats
+        }
+    }
+
+    /// Takes a link out of everything but the lists, which recognise its name as stale.
+    fn drop_link(&mut self, id: LinkId) -> Option<Box<Link>> {
+        let link = self.links.remove(id)?;
+        // Removed by hand: a child process may hold the same descriptor, and then closing ours
+        // does not end the watch.
+        match link.phase {
+            Phase::Dialling(_) | Phase::Greeting => {
+                self.watch.control.remove(&link.fd);
+                self.watch.pending -= 1;
+            }
+            Phase::Open | Phase::Lingering => self.watch.data.remove(&link.fd),
+        }
+        link.rx.forget(&mut self.pool);
+        if link.stranger {
+            self.unstrange(link.source);
+        } else {
+            self.places.give_back(link.source, 1);
+        }
+        if self.links.len() == 0 {
+            self.give_back_memory();
+        }
+        Some(link)
+    }
+
+    /// What follows from a refusal of the sending half.
+    #[cold]
+    fn refused(&mut self, id: LinkId, refusal: Refusal) -> SendError {
+        match refusal {
+            Refusal::Full => {
+                self.wait_for_room(id);
+                SendError::WouldBlock
+            }
+            Refusal::Failed(error) => {
+                self.sending_failed(id, &error);
+                SendError::Down
+            }
+        }
+    }
+
+    /// The endpoint wants to hear when there is room.
+    fn wait_for_room(&mut self, id: LinkId) {
+        if let Some(link) = self.links.get_mut(id) {
+            link.waiting = true;
+            self.watch.block(id, link);
+        }
+    }
+
+    /// A link can send nothing more; the next poll delivers what has arrived and takes it down.
+    fn sending_failed(&mut self, id: LinkId, error: &io::Error) {
+        if let Some(link) = self.links.get_mut(id) {
+            link.failed.get_or_insert_with(|| reason(error));
+            self.watch.queue(id, link);
+        }
+    }
+
+    /// The peer has to prove now and then that it is still there.
+    #[inline]
+    fn doubt(id: LinkId, link: &mut Link, doubted: &mut Vec<LinkId>, chores: &mut bool) {
+        if !link.doubted {
+            link.doubted = true;
+            doubted.push(id);
+            // Whether the alarm for it is set is seen to with a clock.
+            *chores = true;
+        }
+    }
+}
+
+impl<M: Memory> Port<M> for TcpPort {
+    fn limits(&self, _link: LinkId) -> Limits {
+        Limits {
+            packet_max: PACKET_MAX,
+            data_max: DATA_MAX,
+            pull_block: PULL_BLOCK,
+            remote_read: false,
+        }
+    }
+
+    fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+        self.start_dialling(target, clock.now())
+    }
+
+    fn bind(&mut self, id: LinkId, cookie: u64) {
+        if let Some(link) = self.links.get_mut(id) {
+            link.cookie = cookie;
+            if cookie == 0 || !std::mem::take(&mut link.stranger) {
+                return;
+            }
+            let source = link.source;
+            self.unstrange(source);
+            let may = self.places.may_take(source, 1);
+            self.places.take(source, 1);
+            if !may {
+                // It came in one crowd with others; the next poll says so.
+                self.fallen.push((id, LinkDown::Reset));
+            }
+        }
+    }
+
+    #[inline]
+    fn send(
+        &mut self,
+        id: LinkId,
+        header: &HeaderBytes,
+        body: Body<'_, M>,
+    ) -> Result<Sent, SendError> {
+        debug_assert_eq!(frame::body_len(header), body.len());
+        let link = self.links.get_mut(id).ok_or(SendError::Down)?;
+        match link.phase {
+            Phase::Open if link.failed.is_none() => {}
+            Phase::Dialling(_) => {
+                link.waiting = true;
+                return Err(SendError::WouldBlock);
+            }
+            _ => return Err(SendError::Down),
+        }
+        Self::doubt(id, link, &mut self.doubted, &mut self.chores);
+        match link.tx.packet(&link.fd, header, &body, &mut self.scratch) {
+            Ok(sent) => {
+                if link.tx.has_backlog() || sent != Sent::Whole {
+                    link.waiting |= sent != Sent::Whole;
+                    self.watch.block(id, link);
+                }
+                Ok(sent)
+            }
+            Err(refusal) => Err(self.refused(id, refusal)),
+        }
+    }
+
+    fn resume(
+        &mut self,
+        id: LinkId,
+        memory: &M,
+        offset: usize,
+        len: usize,
+    ) -> Result<Sent, SendError> {
+        let link = self.links.get_mut(id).ok_or(SendError::Down)?;
+        if link.failed.is_some() || !matches!(link.phase, Phase::Open) {
+            return Err(SendError::Down);
+        }
+        Self::doubt(id, link, &mut self.doubted, &mut self.chores);
+        match link
+            .tx
+            .more(&link.fd, memory, offset, len, &mut self.scratch)
+        {
+            Ok(Sent::Whole) => Ok(Sent::Whole),
+            Ok(sent) => {
+                self.wait_for_room(id);
+                Ok(sent)
+            }
+            Err(refusal) => Err(self.refused(id, refusal)),
+        }
+    }
+
+    fn detach(&mut self, id: LinkId, memory: &M, offset: usize, len: usize) {
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
+        link.tx.detach(memory, offset, len);
+        if link.tx.has_backlog() {
+            self.watch.block(id, link);
+        }
+    }
+
+    #[inline]
+    fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+        self.poll_links(clock, budget, sink)
+    }
+
+    fn close(&mut self, id: LinkId, how: Close) {
+        let Some(link) = self.links.get_mut(id) else {
+            return;
+        };
+        let orderly = how == Close::Flush
+            && link.failed.is_none()
+            && !link.tx.is_partial()
+            && matches!(link.phase, Phase::Open);
+        if !orderly {
+            self.drop_link(id);
+            return;
+        }
+        link.waiting = false;
+        link.phase = Phase::Lingering;
+        if link.rx.is_waiting() {
+            // What comes is thrown away.
+            link.rx.stop_waiting(&link.fd);
+            self.watch.watch_waiting(id, link);
+        }
+        if matches!(link.tx.flush(&link.fd), Ok(true)) {
+            sys::finish_sending(&link.fd);
+        } else {
+            self.watch.block(id, link);
+        }
+        self.closing.push(id);
+        self.chores = true;
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let times = [self.alarms.next(), self.strangers.deadline()];
+        times.into_iter().flatten().min()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.watch.look = true;
+        if self.chores || !self.fallen.is_empty() || self.watch.has_work() {
+            return false;
+        }
+        self.watch.prepare_to_sleep(&mut self.links, &mut self.pool)
+    }
+
+    fn disarm(&mut self) {}
+
+    fn descriptors(&self) -> WakeDescriptors {
+        WakeDescriptors {
+            control: Some(self.watch.control.descriptor()),
+            data: Some(self.watch.data.descriptor()),
+        }
+    }
+}
+
+/// Links that linger get no more polls. What they have sent reaches their peers all the same: the
+/// kernel goes on sending, unless something unread makes it reset the connection.
+impl Drop for TcpPort {
+    fn drop(&mut self) {
+        for (_, link) in self.links.iter_mut() {
+            if !matches!(link.phase, Phase::Lingering) {
+                continue;
+            }
+            if !matches!(link.tx.flush(&link.fd), Ok(true)) {
+                log::debug!("tcp: {}: closed before everything was sent", link.peer);
+            }
+            // The end of the stream or an error is what it ends with anyway.
+            let _ = link.rx.discard(&link.fd, &mut self.pool);
+        }
+    }
+}
+
+impl std::fmt::Debug for TcpPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TcpPort")
+            .field("local_port", &self.local_port)
+            .field("links", &self.links.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// How many links a process with so many descriptors may have: some are left for itself.
+fn places(wanted: usize, descriptors: usize) -> usize {
+    wanted.min(descriptors - (descriptors / 8).min(64)).max(1)
+}
+
+/// What an error of the kernel says about a link.
+fn reason(error: &io::Error) -> LinkDown {
+    match error.raw_os_error() {
+        Some(libc::ECONNREFUSED) => LinkDown::Refused,
+        Some(libc::ETIMEDOUT) => LinkDown::TimedOut,
+        Some(
+            libc::EHOSTUNREACH
+            | libc::ENETUNREACH
+            | libc::EHOSTDOWN
+            | libc::ENETDOWN
+            | libc::EADDRNOTAVAIL
+            | libc::EAFNOSUPPORT
+            | libc::EACCES
+            | libc::EPERM
+            | libc::EINVAL,
+        ) => LinkDown::Unreachable,
+        _ => LinkDown::Reset,
+    }
+}

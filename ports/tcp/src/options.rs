@@ -1,0 +1,104 @@
+//! What the owner of the port decides, and what the port counts.
+
+use mx_port_base::Resolver;
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// As many links as an endpoint has partners at most. Descriptors end long before, and the table of
+/// links grows with use.
+const MOST_LINKS: usize = 1 << 20;
+
+/// How a [`super::TcpPort`] is opened.
+pub struct TcpOptions {
+    /// Where to listen. Port 0 lets the kernel choose; then all addresses get the same one. Empty:
+    /// nobody can connect to this port.
+    pub listen: Vec<SocketAddr>,
+    /// Finds the addresses of a target.
+    pub resolver: Resolver,
+    /// Most links at a time, those under way included. A connection beyond it is turned away.
+    pub max_links: usize,
+    /// A silent peer is taken for dead after this time: its host is gone, or the way there. Not
+    /// below some seconds: a living kernel answers at most two questions a second.
+    pub dead_after: Duration,
+    /// How long one address may take to answer a connection attempt.
+    pub dial_for: Duration,
+    /// Percent of the places that others leave which one source's links may have.
+    pub source_share: u8,
+    /// Bytes of parts of packets that all links together keep. Above that they stay in the kernel until
+    /// their packets are whole.
+    pub kept_bytes: usize,
+    /// How long a link that was closed in order may go on delivering.
+    pub linger: Duration,
+}
+
+impl TcpOptions {
+    /// The usual values: links as long as there are descriptors, 20 s for dead hosts and for dialling, 1 s of
+    /// lingering.
+    pub fn new(listen: Vec<SocketAddr>, resolver: Resolver) -> Self {
+        Self {
+            listen,
+            resolver,
+            max_links: MOST_LINKS,
+            source_share: 50,
+            dead_after: Duration::from_secs(20),
+            dial_for: Duration::from_secs(20),
+            kept_bytes: 2 << 20,
+            linger: Duration::from_secs(1),
+        }
+    }
+}
+
+impl fmt::Debug for TcpOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TcpOptions")
+            .field("listen", &self.listen)
+            .field("max_links", &self.max_links)
+            .field("dead_after", &self.dead_after)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a port has met, and what it keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TcpStats {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections made.
+    pub connected: u64,
+    /// Peers whose first bytes were not ours.
+    pub strangers: u64,
+    /// Peers of another version of the framing.
+    pub other_versions: u64,
+    /// Strangers that the endpoint had not bound in time.
+    pub silent: u64,
+    /// Headers with an impossible body length.
+    pub bad_lengths: u64,
+    /// Connections turned away because there were too many, or too many of their source.
+    pub turned_away: u64,
+    /// Strangers dropped because their place was needed for another one.
+    pub evicted: u64,
+    /// Packets that had to be whole in the kernel before they were taken in.
+    pub awaited: u64,
+    /// Bytes of parts of packets that are kept now.
+    pub kept: u64,
+    /// Times that accepting stopped for lack of descriptors or memory.
+    pub starved: u64,
+}
+
+/// True for the counts worth a line: each of the first few, then fewer and fewer.
+pub(super) fn is_worth_a_line(count: u64) -> bool {
+    count <= 8 || count.is_power_of_two()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mx_proto::port::ConnectError;
+
+    #[test]
+    fn links_do_not_end_before_partners_do() {
+        let options = TcpOptions::new(Vec::new(), Box::new(|_| Err(ConnectError::NoRoute)));
+        assert!(options.max_links >= mx_proto::Config::default().max_partners);
+    }
+}

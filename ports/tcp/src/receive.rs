@@ -1,0 +1,552 @@
+//! The receiving half of a link: from bytes to packets and placed bodies.
+//!
+//! ```text
+//!                 staging                        Sink
+//!   socket -----> [ packet | packet | pa...] --> on_packet     whole in staging
+//!      |                              |
+//!      |                              `--------> place?        header there, body not
+//!      `--------> application memory <---------- Some: read straight into it, on_placed
+//!                                                None: collect it in staging, or drop it
+//! ```
+//!
+//! Where all links together keep as much as they may, staging only shows what is in the socket: a packet
+//! leaves that when it is delivered (`unread`).
+//!
+//! Owns: where in its stream a link is.
+//! Knows nothing of: epoll, other links.
+//! A header is read once, checked, and then used from the copy. How much is read at a packet's
+//! boundary adapts: little when large bodies come (what is staged of them is copied twice), up to
+//! a buffer when small packets come.
+
+use super::frame::{self, Greeting};
+use super::staging::{Kept, Pool, STAGING, Staging};
+use super::unread::{Awaited, Reading, Rest};
+use super::{PACKET_MAX, sys};
+use mx_port_base::reserve;
+use mx_proto::port::{HEADER_LEN, HeaderBytes, Place, Sink};
+use mx_proto::{LinkId, Memory};
+use std::os::fd::OwnedFd;
+use std::{fmt, io};
+
+/// Least that is read at a packet's boundary, and all that is read behind a placed body.
+const READ_MIN: usize = 4096;
+
+/// Most that is read into application memory by one call: a poll should not take longer than
+/// copying this.
+const READ_MAX: usize = 1 << 20;
+
+/// Bytes of large bodies after which other links get their turn.
+const TURN: usize = 2 << 20;
+
+/// Largest body of a packet on a link that the endpoint has not bound: a hello or a card, and what
+/// they may come to carry.
+pub const STRANGER_MAX: usize = 1024;
+const _: () = assert!(STRANGER_MAX + HEADER_LEN < READ_MIN);
+
+/// Pieces of application memory below this size are filled from staging.
+const PIECE_MIN: usize = 4096;
+
+/// Where a link is in its stream, and the bytes it could not use yet.
+#[derive(Debug)]
+pub(super) struct Rx {
+    state: State,
+    kept: Kept,
+    /// How much to read at the next boundary.
+    want: u32,
+    awaited: Awaited,
+    /// The last read within a body found nothing. The sink is not asked for the body's place again
+    /// before something is there: that it is asked says that the message goes on, and would keep a
+    /// peer that stopped in the middle of it alive for ever.
+    dry: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Before the preamble.
+    Greeting,
+    /// At the beginning of a packet, which may be staged in part.
+    Boundary,
+    /// Within a body that goes into application memory; `got` bytes of it are there.
+    Placing { header: HeaderBytes, got: u32 },
+    /// Within a body that nobody wants; so many bytes of it are to come.
+    Dropping { left: u32 },
+}
+
+impl Default for Rx {
+    fn default() -> Self {
+        Self {
+            state: State::Greeting,
+            kept: Kept::Nothing,
+            want: READ_MIN as u32,
+            awaited: Awaited::default(),
+            dry: false,
+        }
+    }
+}
+
+/// What is wrong with a stream.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Violation {
+    /// It does not begin with our preamble but with this.
+    Nonsense(Box<[u8]>),
+    /// It begins with the preamble of another version.
+    OtherVersion(u16),
+    /// A header announces a body of an impossible length.
+    BodyLength(usize),
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nonsense(bytes) => {
+                write!(f, "its first bytes are \"{}\"", bytes.escape_ascii())
+            }
+            Self::OtherVersion(version) => {
+                write!(f, "it speaks version {version}, not {}", frame::VERSION)
+            }
+            Self::BodyLength(len) => write!(f, "impossible body length {len}"),
+        }
+    }
+}
+
+/// Why a link cannot go on.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// The peer has finished, in the middle of a packet or not.
+    Finished { midway: bool },
+    /// The kernel says so.
+    Failed(io::Error),
+    /// The peer sent what no peer of ours sends.
+    Violated(Violation),
+}
+
+/// What one turn of a link brought.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    /// Packets delivered or placed.
+    pub(super) packets: usize,
+    /// Any byte came.
+    pub(super) bytes: bool,
+    /// The turn ended although there may be more.
+    pub(super) more: bool,
+}
+
+/// To whom a link's packets go.
+pub(super) struct Addressee<'a, S> {
+    pub(super) link: LinkId,
+    pub(super) cookie: u64,
+    /// The endpoint has not bound it yet.
+    pub(super) stranger: bool,
+    /// Set when the sink has heard of the link.
+    pub(super) known: &'a mut bool,
+    pub(super) sink: &'a mut S,
+}
+
+impl Rx {
+    /// True when the preamble has come.
+    pub(super) fn is_greeted(&self) -> bool {
+        !matches!(self.state, State::Greeting)
+    }
+
+    /// The link waits until all of a packet is in the kernel.
+    #[inline]
+    pub(super) fn is_waiting(&self) -> bool {
+        self.awaited.is_some()
+    }
+
+    /// Whatever comes is to be read.
+    pub(super) fn stop_waiting(&mut self, fd: &OwnedFd) {
+        // It fails when the connection is gone, which is reported anyway.
+        let _ = self.awaited.stop(fd);
+    }
+
+    /// The link ends.
+    pub(super) fn forget(&self, pool: &mut Pool) {
+        pool.forget(&self.kept);
+    }
+
+    /// The link is quiet: it does with less memory.
+    pub(super) fn cool(&mut self, pool: &mut Pool) {
+        pool.cool(&mut self.kept);
+    }
+
+    /// Reads and delivers at most about `quota` packets. `busy`: more is expected soon.
+    #[inline]
+    pub(super) fn turn<M: Memory, S: Sink<M>>(
+        &mut self,
+        fd: &OwnedFd,
+        pool: &mut Pool,
+        quota: usize,
+        busy: bool,
+        to: Addressee<'_, S>,
+    ) -> (Turn, Result<(), Broken>) {
+        let mut turn = Turn::default();
+        let (dire, stranger) = (reserve::SUPPLY.is_dire(), to.stranger);
+        // A stranger cannot leave much, and there are only so many.
+        let sparing = (pool.is_short() || dire) && !stranger;
+        if !sparing {
+            self.stop_waiting(fd);
+        } else if self.awaited.is_some() {
+            match self.awaited.look(fd) {
+                Ok(true) => {}
+                Ok(false) => return (turn, Ok(())),
+                Err(error) => return (turn, Err(Broken::Failed(error))),
+            }
+        }
+        let mut staging = pool.take(&mut self.kept);
+        let reading = Reading::new(sparing);
+        let mut result = self.run(fd, &mut staging, reading, quota, &mut turn, to);
+        if dire && stranger && result.is_ok() && staging.len() > 0 {
+            // There is no memory for the part of a packet.
+            let error = io::Error::from_raw_os_error(libc::ENOMEM);
+            result = Err(Broken::Failed(error));
+        }
+        self.kept = pool.give_back(staging, busy);
+        (turn, result)
+    }
+
+    /// Reads and forgets what comes. `Ok(())`: nothing more at the moment.
+    pub(super) fn discard(&mut self, fd: &OwnedFd, pool: &mut Pool) -> Result<(), Broken> {
+        let mut staging = pool.take(&mut self.kept);
+        staging.consume(staging.len());
+        let mut result = Ok(());
+        for _ in 0..TURN / STAGING {
+            match sys::recv(fd, staging.room(STAGING, STAGING)) {
+                Ok(0) => result = Err(Broken::Finished { midway: false }),
+                Ok(_) => continue,
+                Err(error) if sys::would_block(&error) => {}
+                Err(error) => result = Err(Broken::Failed(error)),
+            }
+            break;
+        }
+        self.kept = pool.give_back(staging, false);
+        result
+    }
+
+    #[inline]
+    fn run<M: Memory, S: Sink<M>>(
+        &mut self,
+        fd: &OwnedFd,
+        staging: &mut Staging,
+        mut reading: Reading,
+        quota: usize,
+        turn: &mut Turn,
+        mut to: Addressee<'_, S>,
+    ) -> Result<(), Broken> {
+        let mut drained = false;
+        let mut placed = 0;
+        loop {
+            // Everything that is staged first.
+            let missing = self.deliver(staging, quota, turn, &mut to)?;
+            if reading.shows() {
+                let whole = match missing {
+                    Some(Missing::Staged { whole, .. }) => Some(whole),
+                    _ => None,
+                };
+                let rest = reading.skip_delivered(fd, staging, whole, &mut self.awaited);
+                let rest = rest.map_err(Broken::Failed)?;
+                if rest != Rest::Nothing {
+                    turn.more = rest == Rest::Ready;
+                    return Ok(());
+                }
+            }
+            let Some(missing) = missing else {
+                turn.more = true;
+                return Ok(());
+            };
+            if drained {
+                return Ok(());
+            }
+            if turn.packets >= quota || placed >= TURN {
+                turn.more = true;
+                return Ok(());
+            }
+            let read = match missing {
+                Missing::Staged { whole, at_boundary } => {
+                    let want = if to.stranger {
+                        READ_MIN
+                    } else if at_boundary && !reading.sparing {
+                        self.want as usize
+                    } else {
+                        STAGING
+                    };
+                    let want = want.max(whole.saturating_sub(staging.len()));
+                    // What is only shown has to be all of a packet, however long that turns out to be.
+                    let fits = if reading.sparing { STAGING } else { whole };
+                    let room = staging.room(fits, want);
+                    let asked = room.len();
+                    let n = there(reading.recv(fd, room))?;
+                    staging.filled(n.unwrap_or(0));
+                    if at_boundary && n == Some(asked) && !to.stranger {
+                        self.want = (self.want * 2).min(STAGING as u32);
+                    }
+                    Read { n, asked }
+                }
+                Missing::Placed => {
+                    self.want = READ_MIN as u32;
+                    let ahead = if reading.sparing { 0 } else { READ_MIN };
+                    let Some(read) = self.read_placed(fd, staging, ahead, &mut to)? else {
+                        continue;
+                    };
+                    placed += read.n.unwrap_or(0);
+                    read
+                }
+            };
+            match read.n {
+                None => drained = true,
+                Some(0) => {
+                    let midway = staging.len() > 0 || !matches!(self.state, State::Boundary);
+                    return Err(Broken::Finished { midway });
+                }
+                Some(n) => {
+                    turn.bytes = true;
+                    // A short read has emptied the socket; asking again would cost a call.
+                    drained = n < read.asked;
+                }
+            }
+        }
+    }
+
+    /// Deals with what is staged. `None`: the quota ended first.
+    #[inline]
+    fn deliver<M: Memory, S: Sink<M>>(
+        &mut self,
+        staging: &mut Staging,
+        quota: usize,
+        turn: &mut Turn,
+        to: &mut Addressee<'_, S>,
+    ) -> Result<Option<Missing>, Broken> {
+        loop {
+            match &mut self.state {
+                State::Boundary => {
+                    let Some(header) = frame::header(staging.staged()) else {
+                        return Ok(Some(Missing::Staged {
+                            whole: HEADER_LEN,
+                            at_boundary: true,
+                        }));
+                    };
+                    let len = frame::body_len(&header);
+                    let whole = HEADER_LEN + len;
+                    if to.stranger && len > STRANGER_MAX {
+                        return Err(Broken::Violated(Violation::BodyLength(len)));
+                    }
+                    if len <= PACKET_MAX && whole <= staging.len() {
+                        if turn.packets >= quota {
+                            return Ok(None);
+                        }
+                        *to.known = true;
+                        let body = &staging.staged()[HEADER_LEN..whole];
+                        to.sink.on_packet(to.link, to.cookie, &header, body);
+                        turn.packets += 1;
+                        staging.consume(whole);
+                        continue;
+                    }
+                    if len > frame::BODY_MAX {
+                        return Err(Broken::Violated(Violation::BodyLength(len)));
+                    }
+                    if let Some(place) = place(to, &header, len) {
+                        let got = (staging.len() - HEADER_LEN).min(len);
+                        let body = &staging.staged()[HEADER_LEN..HEADER_LEN + got];
+                        place.memory.fill(place.offset, got, body, 0);
+                        staging.consume(HEADER_LEN + got);
+                        self.state = State::Placing {
+                            header,
+                            got: got as u32,
+                        };
+                    } else if len <= PACKET_MAX {
+                        return Ok(Some(Missing::Staged {
+                            whole,
+                            at_boundary: false,
+                        }));
+                    } else if !*to.known {
+                        // A stranger's first packet belongs to nobody's posted receive.
+                        return Err(Broken::Violated(Violation::BodyLength(len)));
+                    } else {
+                        staging.consume(HEADER_LEN);
+                        self.state = State::Dropping { left: len as u32 };
+                    }
+                }
+                State::Placing { header, got } => {
+                    let len = frame::body_len(header);
+                    let have = *got as usize;
+                    if have == len {
+                        to.sink.on_placed(to.link, to.cookie, header);
+                        turn.packets += 1;
+                        self.state = State::Boundary;
+                    } else if staging.len() == 0 {
+                        return Ok(Some(Missing::Placed));
+                    } else {
+                        let n = staging.len().min(len - have);
+                        if let Some(place) = place(to, header, len) {
+                            let bytes = &staging.staged()[..n];
+                            place.memory.fill(place.offset + have, n, bytes, 0);
+                            *got += n as u32;
+                        } else {
+                            self.state = State::Dropping {
+                                left: (len - have - n) as u32,
+                            };
+                        }
+                        staging.consume(n);
+                    }
+                }
+                State::Dropping { left } => {
+                    let n = staging.len().min(*left as usize);
+                    staging.consume(n);
+                    *left -= n as u32;
+                    if *left > 0 {
+                        return Ok(Some(Missing::Staged {
+                            whole: 1,
+                            at_boundary: false,
+                        }));
+                    }
+                    self.state = State::Boundary;
+                }
+                State::Greeting => match frame::judge(staging.staged()) {
+                    Greeting::Known => {
+                        staging.consume(frame::PREAMBLE_LEN);
+                        self.state = State::Boundary;
+                    }
+                    Greeting::Incomplete => {
+                        let whole = frame::PREAMBLE_LEN;
+                        return Ok(Some(Missing::Staged {
+                            whole,
+                            at_boundary: true,
+                        }));
+                    }
+                    Greeting::OtherVersion(version) => {
+                        return Err(Broken::Violated(Violation::OtherVersion(version)));
+                    }
+                    Greeting::Nonsense => {
+                        let shown = staging.len().min(16);
+                        let bytes = staging.staged()[..shown].into();
+                        return Err(Broken::Violated(Violation::Nonsense(bytes)));
+                    }
+                },
+            }
+        }
+    }
+
+    /// Reads into application memory, and up to `ahead` bytes of what follows the body into the empty
+    /// staging buffer. `None`: nobody wants the body any more.
+    #[inline]
+    fn read_placed<M: Memory, S: Sink<M>>(
+        &mut self,
+        fd: &OwnedFd,
+        staging: &mut Staging,
+        ahead: usize,
+        to: &mut Addressee<'_, S>,
+    ) -> Result<Option<Read>, Broken> {
+        let State::Placing { header, got } = &mut self.state else {
+            return Ok(None);
+        };
+        if self.dry && !sys::readable(fd) {
+            return Ok(Some(Read { n: None, asked: 0 }));
+        }
+        self.dry = false;
+        let len = frame::body_len(header);
+        let have = *got as usize;
+        let left = len - have;
+        let Some(place) = place(to, header, len) else {
+            self.state = State::Dropping { left: left as u32 };
+            return Ok(None);
+        };
+        let mut read = None;
+        let mut into = 0;
+        let mut stop = false;
+        // One piece a call: a piece is lent only for the time of its visit.
+        place.memory.visit_mut(place.offset + have, left, |piece| {
+            if stop || piece.is_empty() {
+                return;
+            }
+            let last = piece.len() >= left - into;
+            if piece.len() < PIECE_MIN && !last {
+                stop = true;
+                return;
+            }
+            let piece_len = piece.len();
+            let (asked, result) = if last && piece_len <= READ_MAX {
+                let ahead = staging.room(ahead, ahead);
+                (piece_len + ahead.len(), sys::recv_pair(fd, piece, ahead))
+            } else {
+                let n = piece_len.min(READ_MAX);
+                (n, sys::recv(fd, &mut piece[..n]))
+            };
+            let n = match result {
+                Ok(n) => n,
+                Err(error) => {
+                    stop = true;
+                    // What came before the error counts; it will come up again.
+                    if into == 0 {
+                        read = Some(Err(error));
+                    }
+                    return;
+                }
+            };
+            let sofar = into + n;
+            stop = n < asked || n < piece_len || sofar >= READ_MAX;
+            read = Some(Ok(Read {
+                n: Some(sofar),
+                asked: into + asked,
+            }));
+            let of_body = n.min(piece_len);
+            into += of_body;
+            staging.filled(n - of_body);
+        });
+        *got += into as u32;
+        match read {
+            Some(Ok(read)) => Ok(Some(read)),
+            Some(Err(error)) if sys::would_block(&error) => {
+                self.dry = true;
+                Ok(Some(Read { n: None, asked: 0 }))
+            }
+            Some(Err(error)) => Err(Broken::Failed(error)),
+            None => {
+                // A small piece comes next: it is filled from staging.
+                let room = staging.room(STAGING, left.min(4 * READ_MIN) + ahead);
+                let asked = room.len();
+                let n = there(sys::recv(fd, room))?;
+                staging.filled(n.unwrap_or(0));
+                Ok(Some(Read { n, asked }))
+            }
+        }
+    }
+}
+
+/// What has to be read before a link can go on.
+enum Missing {
+    /// Bytes in staging, until `whole` are there.
+    Staged { whole: usize, at_boundary: bool },
+    /// Bytes of a body that goes into application memory.
+    Placed,
+}
+
+/// What a read brought, and whether there was room for more.
+struct Read {
+    /// `None`: nothing was there. `Some(0)`: the peer has finished.
+    n: Option<usize>,
+    asked: usize,
+}
+
+/// What a call has read. `None`: nothing was there.
+fn there(read: io::Result<usize>) -> Result<Option<usize>, Broken> {
+    match read {
+        Ok(n) => Ok(Some(n)),
+        Err(error) if sys::would_block(&error) => Ok(None),
+        Err(error) => Err(Broken::Failed(error)),
+    }
+}
+
+/// Asks where a body belongs. A place it does not fit into is none.
+fn place<'a, M: Memory + 'a, S: Sink<M>>(
+    to: &'a mut Addressee<'_, S>,
+    header: &HeaderBytes,
+    len: usize,
+) -> Option<Place<'a, M>> {
+    let place = to.sink.place(to.link, to.cookie, header)?;
+    let room = place.memory.len().checked_sub(place.offset)?;
+    debug_assert!(
+        len <= room,
+        "a body of {len} bytes does not fit into {room}"
+    );
+    (len <= room).then_some(place)
+}

@@ -1,0 +1,412 @@
+//! Two ports in one process, polled in turn, and a sink that writes down what it is told.
+
+#![allow(dead_code, unreachable_pub)] // each test file uses its own part of this
+
+use mx_port_tcp::{TcpOptions, TcpPort};
+use mx_proto::port::{
+    BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, SendError, Sent, Sink,
+};
+use mx_proto::{Clock, EndpointId, Instant, LinkId, Memory, NicId, Route, Source, Target};
+use smallvec::SmallVec;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+/// A buffer in pieces.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pieces(pub Vec<Vec<u8>>);
+
+impl Pieces {
+    pub fn whole(bytes: Vec<u8>) -> Self {
+        Self(vec![bytes])
+    }
+
+    /// Zeros in pieces of these sizes.
+    pub fn zeros(sizes: &[usize]) -> Self {
+        Self(sizes.iter().map(|size| vec![0; *size]).collect())
+    }
+
+    /// `bytes` cut into pieces of these sizes, the last one as long as need be.
+    pub fn cut(bytes: &[u8], sizes: &[usize]) -> Self {
+        let mut rest = bytes;
+        let mut pieces = Vec::new();
+        for size in sizes {
+            let (piece, after) = rest.split_at((*size).min(rest.len()));
+            pieces.push(piece.to_vec());
+            rest = after;
+        }
+        pieces.push(rest.to_vec());
+        Self(pieces)
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.concat()
+    }
+}
+
+impl Memory for Pieces {
+    fn len(&self) -> usize {
+        self.0.iter().map(Vec::len).sum()
+    }
+
+    fn visit(&self, offset: usize, len: usize, mut visitor: impl FnMut(&[u8])) {
+        let (mut skip, mut left) = (offset, len);
+        for piece in &self.0 {
+            let from = skip.min(piece.len());
+            let n = left.min(piece.len() - from);
+            skip -= from;
+            left -= n;
+            if n > 0 {
+                visitor(&piece[from..from + n]);
+            }
+        }
+    }
+
+    fn visit_mut(&mut self, offset: usize, len: usize, mut visitor: impl FnMut(&mut [u8])) {
+        let (mut skip, mut left) = (offset, len);
+        for piece in &mut self.0 {
+            let from = skip.min(piece.len());
+            let n = left.min(piece.len() - from);
+            skip -= from;
+            left -= n;
+            if n > 0 {
+                visitor(&mut piece[from..from + n]);
+            }
+        }
+    }
+}
+
+/// Time that only moves when told.
+#[derive(Debug, Default)]
+pub struct Hand(Cell<u64>);
+
+impl Hand {
+    pub fn advance(&self, span: Duration) {
+        self.0.set(self.0.get() + span.as_nanos() as u64);
+    }
+}
+
+impl Clock for Hand {
+    fn now(&self) -> Instant {
+        Instant(self.0.get())
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    Up(LinkId, u64),
+    Down(LinkId, u64, LinkDown),
+    Packet(LinkId, u64, u64, Vec<u8>),
+    Placed(LinkId, u64, u64),
+    Writable(LinkId, u64),
+}
+
+/// Writes down what a port tells. A packet's tag is at 8 of its header.
+#[derive(Debug, Default)]
+pub struct Recorder {
+    pub events: Vec<Event>,
+    /// Where bodies with a tag belong.
+    pub posted: HashMap<u64, Pieces>,
+    /// How often a place was asked for.
+    pub asked: usize,
+    /// Answer with a place so often, then no more.
+    pub withdraw_after: Option<usize>,
+}
+
+impl Recorder {
+    pub fn packets(&self) -> Vec<(u64, Vec<u8>)> {
+        self.events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Packet(_, _, tag, body) => Some((*tag, body.clone())),
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub fn packet_count(&self) -> usize {
+        self.events
+            .iter()
+            .filter(|event| matches!(event, Event::Packet(..)))
+            .count()
+    }
+
+    pub fn downs(&self) -> Vec<LinkDown> {
+        self.events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Down(_, _, reason) => Some(*reason),
+                _ => None,
+            })
+            .collect()
+    }
+
+    pub fn is_up(&self, link: LinkId) -> bool {
+        self.events
+            .iter()
+            .any(|event| matches!(event, Event::Up(up, _) if *up == link))
+    }
+
+    pub fn is_placed(&self, tag: u64) -> bool {
+        self.events
+            .iter()
+            .any(|event| matches!(event, Event::Placed(_, _, placed) if *placed == tag))
+    }
+
+    pub fn writables(&self) -> usize {
+        self.events
+            .iter()
+            .filter(|event| matches!(event, Event::Writable(..)))
+            .count()
+    }
+
+    /// The link the first packet came over.
+    pub fn first_link(&self) -> LinkId {
+        self.events
+            .iter()
+            .find_map(|event| match event {
+                Event::Packet(link, ..) => Some(*link),
+                _ => None,
+            })
+            .expect("a packet has come")
+    }
+}
+
+impl Sink<Pieces> for Recorder {
+    fn on_up(&mut self, link: LinkId, cookie: u64) {
+        self.events.push(Event::Up(link, cookie));
+    }
+
+    fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
+        self.events.push(Event::Down(link, cookie, reason));
+    }
+
+    fn on_packet<B: Source + ?Sized>(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        header: &HeaderBytes,
+        body: &B,
+    ) {
+        self.events
+            .push(Event::Packet(link, cookie, tag_of(header), body.to_vec()));
+    }
+
+    fn place(
+        &mut self,
+        _link: LinkId,
+        _cookie: u64,
+        header: &HeaderBytes,
+    ) -> Option<Place<'_, Pieces>> {
+        let memory = self.posted.get_mut(&tag_of(header))?;
+        self.asked += 1;
+        if self.withdraw_after.is_some_and(|limit| self.asked > limit) {
+            return None;
+        }
+        Some(Place { memory, offset: 0 })
+    }
+
+    fn on_placed(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) {
+        self.events
+            .push(Event::Placed(link, cookie, tag_of(header)));
+    }
+
+    fn on_writable(&mut self, link: LinkId, cookie: u64) {
+        self.events.push(Event::Writable(link, cookie));
+    }
+
+    fn on_released(&mut self, _link: LinkId, _cookie: u64, _token: u64) {
+        panic!("this port holds nothing");
+    }
+
+    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: mx_proto::port::RemoteUse) {}
+
+    fn on_remote_read(&mut self, _link: LinkId, _cookie: u64, _token: u64, _ok: bool) {
+        panic!("this port reads nothing remotely");
+    }
+}
+
+/// A port with its sink and its time.
+#[derive(Debug)]
+pub struct Node {
+    pub port: TcpPort,
+    pub sink: Recorder,
+    pub clock: Hand,
+}
+
+impl Node {
+    /// Listens at `ip`. Targets are addresses on 127.0.0.1 (nic 4) or ::1 (nic 6), and the
+    /// endpoint is the port number.
+    pub fn open(ip: impl Into<std::net::IpAddr>) -> Self {
+        Self::with(options(&[SocketAddr::new(ip.into(), 0)]))
+    }
+
+    pub fn with(options: TcpOptions) -> Self {
+        Self {
+            port: TcpPort::open(options).expect("a port opens"),
+            sink: Recorder::default(),
+            clock: Hand::default(),
+        }
+    }
+
+    pub fn poll(&mut self) -> bool {
+        self.port.poll(&self.clock, 64, &mut self.sink)
+    }
+
+    /// Polls so that everything is looked at.
+    pub fn look(&mut self) {
+        let _ = Port::<Pieces>::arm(&mut self.port);
+        self.poll();
+        Port::<Pieces>::disarm(&mut self.port);
+    }
+
+    pub fn connect(&mut self, nic: u64, port: u16) -> LinkId {
+        Port::<Pieces>::connect(&mut self.port, target(nic, port), &self.clock).expect("it starts")
+    }
+
+    pub fn bind(&mut self, link: LinkId, cookie: u64) {
+        Port::<Pieces>::bind(&mut self.port, link, cookie);
+    }
+
+    pub fn send(&mut self, link: LinkId, tag: u64, body: &[u8]) -> Result<Sent, SendError> {
+        Port::<Pieces>::send(
+            &mut self.port,
+            link,
+            &header(tag, body.len()),
+            Body::Bytes(body),
+        )
+    }
+
+    pub fn send_memory(
+        &mut self,
+        link: LinkId,
+        tag: u64,
+        memory: &Pieces,
+    ) -> Result<Sent, SendError> {
+        let len = memory.len();
+        self.port.send(
+            link,
+            &header(tag, len),
+            Body::Memory {
+                memory,
+                offset: 0,
+                len,
+            },
+        )
+    }
+
+    pub fn close(&mut self, link: LinkId, how: mx_proto::port::Close) {
+        Port::<Pieces>::close(&mut self.port, link, how);
+    }
+}
+
+/// A link from `a` to `b` over which one packet (tag 0) has gone each way, as seen from both.
+pub fn linked(a: &mut Node, b: &mut Node, nic: u64) -> (LinkId, LinkId) {
+    let at_a = a.connect(nic, b.port.local_port());
+    a.bind(at_a, 11);
+    until(a, b, "the link is up", |a, _| a.sink.is_up(at_a));
+    a.send(at_a, 0, b"first").expect("it is sent");
+    until(a, b, "the first packet arrives", |_, b| {
+        b.sink.packet_count() == 1
+    });
+    let at_b = b.sink.first_link();
+    b.bind(at_b, 22);
+    b.send(at_b, 0, b"second").expect("it is sent");
+    until(a, b, "the answer arrives", |a, _| {
+        a.sink.packet_count() == 1
+    });
+    a.sink.events.clear();
+    b.sink.events.clear();
+    (at_a, at_b)
+}
+
+/// Polls both until `done`.
+pub fn until(
+    a: &mut Node,
+    b: &mut Node,
+    what: &str,
+    mut done: impl FnMut(&mut Node, &mut Node) -> bool,
+) {
+    let start = std::time::Instant::now();
+    while !done(a, b) {
+        a.poll();
+        b.poll();
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "not within 20 s: {what}"
+        );
+    }
+}
+
+/// Polls one until `done`.
+pub fn until_one(a: &mut Node, what: &str, mut done: impl FnMut(&mut Node) -> bool) {
+    let start = std::time::Instant::now();
+    while !done(a) {
+        a.poll();
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "not within 20 s: {what}"
+        );
+    }
+}
+
+pub fn options(listen: &[SocketAddr]) -> TcpOptions {
+    let resolver = |target: Target| {
+        let port = target.endpoint.0 as u16;
+        let four = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let six = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
+        let mut addresses = SmallVec::new();
+        match target.nic.0 {
+            4 => addresses.push(four),
+            6 => addresses.push(six),
+            46 => addresses.extend([four, six]),
+            _ => return Err(mx_proto::port::ConnectError::UnknownNic),
+        }
+        Ok(addresses)
+    };
+    TcpOptions::new(listen.to_vec(), Box::new(resolver))
+}
+
+pub fn target(nic: u64, port: u16) -> Target {
+    Target {
+        nic: NicId(nic),
+        endpoint: EndpointId(u32::from(port)),
+        route: Route::AUTO,
+    }
+}
+
+pub fn header(tag: u64, len: usize) -> HeaderBytes {
+    let mut bytes = [0xa5; HEADER_LEN];
+    bytes[BODY_LEN_AT..BODY_LEN_AT + 4].copy_from_slice(&(len as u32).to_le_bytes());
+    bytes[8..16].copy_from_slice(&tag.to_le_bytes());
+    bytes
+}
+
+pub fn tag_of(header: &HeaderBytes) -> u64 {
+    u64::from_le_bytes(header[8..16].try_into().expect("eight bytes"))
+}
+
+/// Bytes that differ from place to place.
+pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        })
+        .collect()
+}
+
+/// The preamble and the packets of a peer of ours, for peers made of bare sockets.
+pub fn preamble() -> Vec<u8> {
+    b"\x93MXTCP\x01\x00".to_vec()
+}
+
+pub fn frame(tag: u64, body: &[u8]) -> Vec<u8> {
+    let mut bytes = header(tag, body.len()).to_vec();
+    bytes.extend_from_slice(body);
+    bytes
+}
