@@ -19,8 +19,7 @@
 
 use super::host::ROUTE_TCP;
 use super::locator::{Cards, Locator, Peer};
-use super::owner::DGRAM;
-use super::relay::{Relay, Watch};
+use super::watch::{Relay, Watch};
 use mx_port_base::nest::Nest;
 use mx_port_dgram::fabric::FabricDatagrams;
 use mx_port_dgram::{self as dgram, Backend, DgramPort};
@@ -166,7 +165,6 @@ impl Dgram {
         };
         let mut sink = Relay {
             sink,
-            owner: DGRAM,
             watch: Detour {
                 attempts: &mut self.attempts,
                 told: &mut self.told,

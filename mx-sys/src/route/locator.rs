@@ -44,7 +44,6 @@ pub use ports::{Cards, Fabric};
 pub(super) use trouble::Peer;
 
 use super::host::ROUTE_TCP;
-use super::owner::{TCP, outer};
 use guard::{Guard, Proven};
 use mx_port_base::origin::Origin;
 use mx_port_fabric::card::{ANSWER_MAX, Answer, CARD_MAX, Card, Refusal};
@@ -596,7 +595,7 @@ fn address_of(tcp: &TcpPort, link: LinkId) -> Option<SocketAddr> {
 /// have been an introduction, which must not wait any longer.
 fn tell_of_end<M: Memory, S: Sink<M>>(tcp: &TcpPort, link: LinkId, sink: &mut S) {
     if address_of(tcp, link).is_none() {
-        sink.on_down(outer(link, TCP), 0, LinkDown::Closed);
+        sink.on_down(link, 0, LinkDown::Closed);
     }
 }
 

@@ -18,7 +18,5 @@ mod locator;
 mod locator_tests;
 pub mod loopback;
 pub mod open;
-mod owner;
 pub(crate) mod proof;
-mod relay;
-mod scout;
+mod watch;
