@@ -135,8 +135,8 @@ impl Dgram {
 
     /// Where the locator gets its cards, if the port is open.
     #[inline]
-    pub(super) fn cards(&mut self) -> Option<&mut Self> {
-        self.port.is_some().then_some(self)
+    pub(super) fn cards(&mut self) -> Option<&mut dyn Cards> {
+        self.port.is_some().then_some(self as _)
     }
 
     /// The endpoint closes a link.

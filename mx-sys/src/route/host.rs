@@ -28,7 +28,7 @@ pub use super::locator::{Cards, Fabric};
 use mx_port_dgram::{AnyAddress, DgramPort};
 use mx_port_local::LocalPort;
 
-use super::locator::Locators;
+use super::locator::{Askers, Locator};
 use super::loopback::LoopbackPort;
 use super::open::{BOARD, is_oneself};
 use super::proof::{self, prove};
@@ -90,7 +90,7 @@ pub struct HostPorts<R = RdmPort> {
     tcp: TcpPort,
     rdm: Rdm<R>,
     dgram: Dgram,
-    locators: Locators,
+    locator: Locator,
     secret: Option<Secret>,
     local_quiet: bool,
     tcp_quiet: bool,
@@ -189,7 +189,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             tcp,
             rdm,
             dgram,
-            locators: Locators::default(),
+            locator: Locator::default(),
             secret: None,
             local_quiet: true,
             tcp_quiet: true,
@@ -207,8 +207,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
 
     /// From now on peers have to know this.
     pub(super) fn keep(&mut self, secret: Secret) -> io::Result<()> {
-        self.locators.rdm.guard(secret.clone(), random::key()?);
-        self.locators.dgram.guard(secret.clone(), random::key()?);
+        self.locator.guard(secret.clone(), random::key()?);
         self.secret = Some(secret);
         Ok(())
     }
@@ -364,7 +363,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             return Err(ConnectError::NoRoute);
         };
         let link = rdm.reserve(clock, (!strict).then_some(ROUTE_TCP))?;
-        let (locator, tcp) = (&mut self.locators.rdm, &mut self.tcp);
+        let (locator, tcp) = (&mut self.locator, &mut self.tcp);
         if let Err(error) = locator.search::<M>(link, (target, strict), tcp, clock) {
             Port::<M>::close(rdm, link, Close::Now);
             return Err(error);
@@ -383,7 +382,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         let nest = (&self.data, MEMBER_DGRAM);
         let link = self.dgram.connect::<M>(target, strict, nest, clock)?;
         if self.dgram.asks() {
-            let (locator, tcp) = (&mut self.locators.dgram, &mut self.tcp);
+            let (locator, tcp) = (&mut self.locator, &mut self.tcp);
             if let Err(error) = locator.search::<M>(link, (target, strict), tcp, clock) {
                 self.dgram.close::<M>(link, Close::Now);
                 return Err(error);
@@ -419,7 +418,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             return false;
         };
         let watch = Settling {
-            locator: &mut self.locators.rdm,
+            locator: &mut self.locator,
             ours: &self.rdm.provider,
         };
         let mut sink = Relay { sink, watch };
@@ -446,16 +445,20 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     ) -> bool {
         let mut relay = Relay {
             sink,
-            watch: Scout(&mut self.locators),
+            watch: Scout(&mut self.locator),
         };
         let mut some = self.tcp.poll(clock, budget, &mut relay);
-        let ports = (self.rdm.port.as_mut(), &mut self.tcp);
-        if self.locators.rdm.run::<M, R, S>(ports, clock, sink) {
+        let ports = Askers {
+            rdm: self.rdm.port.as_mut().map(|rdm| rdm as _),
+            dgram: self.dgram.cards(),
+        };
+        if self
+            .locator
+            .run::<M, S>((ports, &mut self.tcp), clock, sink)
+        {
             some = true;
             self.rdm_quiet = false;
         }
-        let ports = (self.dgram.cards(), &mut self.tcp);
-        some |= self.locators.dgram.run::<M, _, S>(ports, clock, sink);
         self.tcp_quiet =
             !some && self.tcp.link_count() == 0 && Port::<M>::deadline(&self.tcp).is_none();
         some
@@ -740,7 +743,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             any |= self.poll_rdm(clock, budget, sink);
         }
         if round || !(any || self.dgram.is_resting()) {
-            let locator = &mut self.locators.dgram;
+            let locator = &mut self.locator;
             any |= self.dgram.poll::<M, S>((clock, budget), locator, sink);
         }
         if !self.tcp_quiet && (round || !any) {
@@ -756,11 +759,11 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             (TCP, ..) => Port::<M>::close(&mut self.tcp, link, how),
             (LOOPBACK, ..) => Port::<M>::close(&mut self.loopback, link, how),
             (RDM, _, Some(rdm)) => {
-                self.locators.rdm.forget::<M>(link, &mut self.tcp);
+                self.locator.forget::<M>(link, &mut self.tcp);
                 Port::<M>::close(rdm, link, how);
             }
             (DGRAM, ..) => {
-                self.locators.dgram.forget::<M>(link, &mut self.tcp);
+                self.locator.forget::<M>(link, &mut self.tcp);
                 self.dgram.close::<M>(link, how);
             }
             _ => {}
@@ -797,7 +800,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             Port::<M>::deadline(&self.tcp),
             self.rdm.port.as_ref().and_then(Port::<M>::deadline),
             self.dgram.deadline::<M>(),
-            self.locators.deadline(),
+            self.locator.deadline(),
         ];
         all.into_iter().flatten().min()
     }

@@ -10,7 +10,7 @@
 //! Owns: nothing.
 //! Knows nothing of: what the watch is for.
 
-use super::locator::{Locator, Locators, What, recognise};
+use super::locator::{Locator, What, recognise};
 use mx_proto::port::{HeaderBytes, LinkDown, Place, RemoteUse, Sink};
 use mx_proto::{LinkId, Memory, Source};
 
@@ -107,8 +107,8 @@ impl<M: Memory, S: Sink<M>, W: Watch> Sink<M> for Relay<'_, S, W> {
     }
 }
 
-/// Watches the TCP port: what belongs to a locator does not reach the endpoint.
-pub(super) struct Scout<'a>(pub(super) &'a mut Locators);
+/// Watches the TCP port: what belongs to the locator does not reach the endpoint.
+pub(super) struct Scout<'a>(pub(super) &'a mut Locator);
 
 impl Watch for Scout<'_> {
     fn on_up(&mut self, link: LinkId) -> bool {
@@ -116,13 +116,11 @@ impl Watch for Scout<'_> {
     }
 
     fn on_down(&mut self, link: LinkId, reason: LinkDown) -> Option<LinkDown> {
-        match self.0.asking(link) {
-            Some(locator) => {
-                locator.on_down(link, reason);
-                None
-            }
-            None => Some(reason),
+        if !self.0.is_asking(link) {
+            return Some(reason);
         }
+        self.0.on_down(link, reason);
+        None
     }
 
     fn on_stranger<B: Source + ?Sized>(
@@ -131,32 +129,27 @@ impl Watch for Scout<'_> {
         header: &HeaderBytes,
         body: &B,
     ) -> bool {
-        if let Some(locator) = self.0.asking(link) {
-            locator.on_answer(link, header, body);
+        if self.0.is_asking(link) {
+            self.0.on_answer(link, header, body);
             return false;
         }
         if self.0.is_answering(link) {
             return false;
         }
-        if let Some((What::Question(of), known)) = recognise(header) {
-            self.0.answering(of).on_question(link, known, body);
-            return false;
+        match recognise(header) {
+            Some((What::Question(of), known)) => self.0.on_question(of, link, known, body),
+            Some((What::Hail(of), true)) => self.0.on_hail(of, link),
+            _ => return true,
         }
-        if let Some((What::Hail(of), true)) = recognise(header) {
-            self.0.answering(of).on_hail(link);
-            return false;
-        }
-        true
+        false
     }
 
     fn on_writable(&mut self, link: LinkId) -> bool {
-        match self.0.asking(link) {
-            Some(locator) => {
-                locator.on_room(link);
-                false
-            }
-            None => true,
+        let asking = self.0.is_asking(link);
+        if asking {
+            self.0.on_room(link);
         }
+        !asking
     }
 }
 
