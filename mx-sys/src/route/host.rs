@@ -23,7 +23,7 @@
 //! Owns: the ports.
 //! Knows nothing of: what the ports do.
 
-use super::detour::Dgram;
+use super::dgram::Dgram;
 pub use super::locator::{Cards, Fabric};
 use mx_port_dgram::{AnyAddress, DgramPort};
 use mx_port_local::LocalPort;
@@ -380,15 +380,17 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         clock: &dyn Clock,
     ) -> Result<LinkId, ConnectError> {
         let nest = (&self.data, MEMBER_DGRAM);
-        let link = self.dgram.connect::<M>(target, strict, nest, clock)?;
-        if self.dgram.asks() {
-            let (locator, tcp) = (&mut self.locator, &mut self.tcp);
-            if let Err(error) = locator.search::<M>(link, (target, strict), tcp, clock) {
-                self.dgram.close::<M>(link, Close::Now);
-                return Err(error);
-            }
-            self.tcp_quiet = false;
+        let link = self.dgram.connect::<M>(target, nest, clock)?;
+        let (locator, tcp) = (&mut self.locator, &mut self.tcp);
+        if !self.dgram.asks() {
+            locator.expect(link, (target, strict));
+            return Ok(link);
         }
+        if let Err(error) = locator.search::<M>(link, (target, strict), tcp, clock) {
+            self.dgram.close::<M>(link, Close::Now);
+            return Err(error);
+        }
+        self.tcp_quiet = false;
         Ok(link)
     }
 

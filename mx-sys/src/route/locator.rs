@@ -108,7 +108,8 @@ struct Attempt {
     target: Target,
     /// The address asks for this port: no other one will do.
     strict: bool,
-    tcp: LinkId,
+    /// Where it is asked who the peer is; `None`: its address is known.
+    tcp: Option<LinkId>,
     /// Why it will not get there, and the peer's provider.
     trouble: Option<(Trouble, String)>,
     /// What the link was given up with, which its port may not be able to say.
@@ -154,16 +155,27 @@ impl Locator {
         self.guard = Some(Guard::new(secret, key));
     }
 
+    /// A link is on its way up to whom the port knows. `strict`: no other port will do.
+    pub(super) fn expect(&mut self, link: LinkId, (target, strict): (Target, bool)) {
+        let attempt = Attempt {
+            target,
+            strict,
+            tcp: None,
+            trouble: None,
+            reason: None,
+        };
+        self.attempts.insert(link, attempt);
+    }
+
     /// Begins the search for who a link leads to; an error leaves the link to who has reserved it.
-    /// `strict`: no other port will do.
     pub(super) fn search<M: Memory>(
         &mut self,
         link: LinkId,
-        (target, strict): (Target, bool),
+        target: (Target, bool),
         tcp: &mut TcpPort,
         clock: &dyn Clock,
     ) -> Result<(), ConnectError> {
-        let carrier = Port::<M>::connect(tcp, target, clock)?;
+        let carrier = Port::<M>::connect(tcp, target.0, clock)?;
         let asking = Asking {
             link,
             progress: Progress::Dialling,
@@ -171,24 +183,21 @@ impl Locator {
             proven: None,
             peer: None,
         };
-        let attempt = Attempt {
-            target,
-            strict,
-            tcp: carrier,
-            trouble: None,
-            reason: None,
-        };
         self.asking.insert(carrier, asking);
-        self.attempts.insert(link, attempt);
+        self.expect(link, target);
+        if let Some(attempt) = self.attempts.get_mut(&link) {
+            attempt.tcp = Some(carrier);
+        }
         Ok(())
     }
 
     /// The endpoint has closed a link.
     pub(super) fn forget<M: Memory>(&mut self, link: LinkId, tcp: &mut TcpPort) {
         if let Some(attempt) = self.attempts.remove(&link)
-            && self.asking.remove(&attempt.tcp).is_some()
+            && let Some(carrier) = attempt.tcp
+            && self.asking.remove(&carrier).is_some()
         {
-            Port::<M>::close(tcp, attempt.tcp, Close::Now);
+            Port::<M>::close(tcp, carrier, Close::Now);
         }
     }
 
@@ -439,12 +448,13 @@ impl Locator {
         let Some(Asking { link, peer, .. }) = self.asking.remove(&carrier) else {
             return;
         };
-        let Some(port) = ports.of(For::of(link)) else {
+        let (Some(port), Some(attempt)) = (ports.of(For::of(link)), self.attempts.get(&link))
+        else {
             return;
         };
         match (answer, peer) {
             (Some(Answer::Card(card)), Some(peer)) if card.provider == port.provider() => {
-                port.greet(link, &card, peer, clock);
+                port.greet((link, attempt.target), &card, peer, clock);
             }
             (Some(Answer::Card(card)), Some(_)) => {
                 let trouble = Trouble::Refused(Refusal::Provider);
@@ -483,16 +493,18 @@ impl Locator {
     }
 
     fn give_up(&mut self, ports: &mut Askers<'_>, link: LinkId, reason: LinkDown) {
-        if let Some(attempt) = self.attempts.get_mut(&link) {
+        if let (Some(port), Some(attempt)) = (ports.of(For::of(link)), self.attempts.get_mut(&link))
+        {
             attempt.reason = Some(reason);
-        }
-        if let Some(port) = ports.of(For::of(link)) {
-            port.give_up(link, reason);
+            port.give_up((link, attempt.target), reason);
         }
     }
 
     /// A link is up or down: how an attempt has ended, and what to tell the endpoint. `None`: it is
-    /// up, or was not looked for.
+    /// up, or was none.
+    ///
+    /// A peer that opened no dgram port is found by nobody over UDP, just as one that is not there at
+    /// all; TCP tells which of the two it is.
     pub(super) fn settle(
         &mut self,
         ours: &str,
@@ -500,11 +512,28 @@ impl Locator {
         end: Option<LinkDown>,
     ) -> Option<LinkDown> {
         let attempt = self.attempts.remove(&link)?;
-        let end = attempt.reason.or(end)?;
-        let LinkDown::Elsewhere(route) = end else {
-            return Some(end);
-        };
         let (peer, of) = (Peer::of(attempt.target), For::of(link));
+        let end = attempt.reason.or(end)?;
+        let unheard = attempt.reason.is_none()
+            && of == For::Dgram
+            && matches!(
+                end,
+                LinkDown::Refused | LinkDown::Unreachable | LinkDown::TimedOut
+            );
+        let route = match end {
+            LinkDown::Elsewhere(route) => route,
+            _ if unheard => ROUTE_TCP,
+            _ => return Some(end),
+        };
+        if attempt.tcp.is_none() {
+            if attempt.strict {
+                return Some(end);
+            }
+            if self.told.is_news((peer, of, Trouble::Unheard)) {
+                log::info!("{peer}: over {of} {end}: trying tcp");
+            }
+            return Some(LinkDown::Elsewhere(route));
+        }
         let (trouble, theirs) = attempt.trouble.unwrap_or((Trouble::Unheard, String::new()));
         // Each way of failing once for each peer.
         if self.told.is_news((peer, of, trouble)) {

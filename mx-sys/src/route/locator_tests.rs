@@ -1,6 +1,6 @@
 //! Two `HostPorts` in one process find each other over TCP, for a fabric that only exists here.
 
-use super::detour::Dgram;
+use super::dgram::Dgram;
 use super::host::{HostPorts, ROUTE_RDM, ROUTE_TCP, Rdm};
 use super::locator::{Cards, Fabric};
 use crate::nic;
@@ -91,13 +91,19 @@ impl Cards for Double {
         self.card(link).ok_or(Refusal::Failed)
     }
 
-    fn greet(&mut self, link: LinkId, theirs: &Card, from: SocketAddr, _: &dyn Clock) {
+    fn greet(
+        &mut self,
+        (link, _): (LinkId, Target),
+        theirs: &Card,
+        from: SocketAddr,
+        _: &dyn Clock,
+    ) {
         self.from.insert(link, from);
         self.greeted.push((link, theirs.clone()));
         self.ups.push(link);
     }
 
-    fn give_up(&mut self, link: LinkId, reason: LinkDown) {
+    fn give_up(&mut self, (link, _): (LinkId, Target), reason: LinkDown) {
         if self.open.contains(&link) {
             self.open.retain(|open| *open != link);
             self.downs.push((link, reason));

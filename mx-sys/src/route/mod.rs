@@ -11,7 +11,7 @@
 //! Each of them is an [`mx_proto::port::Port`] and a crate of its own (`ports/`), but the loopback, and
 //! knows nothing of the others.
 
-mod detour;
+mod dgram;
 pub mod host;
 mod locator;
 #[cfg(test)]

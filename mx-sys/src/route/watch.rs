@@ -4,7 +4,7 @@
 //!   port --> Relay ----> endpoint
 //!              |
 //!              `-- Watch               whoever has to know first, and may keep it to himself:
-//!                                      Scout, Settling or Detour
+//!                                      Scout or Settling
 //! ```
 //!
 //! Owns: nothing.
@@ -153,7 +153,7 @@ impl Watch for Scout<'_> {
     }
 }
 
-/// Watches the rdm port: attempts end here.
+/// Watches the rdm or the dgram port: attempts end here.
 pub(super) struct Settling<'a> {
     pub(super) locator: &'a mut Locator,
     /// Our provider.
