@@ -6,6 +6,7 @@
  * library's own declarations.
  */
 #include "support/bmi.h"
+#include "support/layout.h"
 
 #include <stdarg.h>
 #include <setjmp.h>
@@ -13,9 +14,6 @@
 #include <cmocka.h>
 #include <stdio.h>
 
-#define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type " has another size")
-#define AT(type, member, offset) \
-    _Static_assert(offsetof(type, member) == (offset), #type "." #member " is elsewhere")
 #define NUMBER(name, value) _Static_assert((name) == (value), #name " has another value")
 /* The member has exactly this type: a wrong signature is an error, not a cast. */
 #define SIGNATURE(entry, ...)                                                              \

@@ -17,11 +17,14 @@ PACKAGE_bmi_mx_standalone  := bmi-mx
 PACKAGE_myriexpress        := myriexpress
 FEATURES_bmi_mx_standalone := standalone
 
+# Where cargo builds it: two builds of one package in one place would undo each other every time.
+target_of = $(CARGO_TARGET)$(if $(FEATURES_$(1)),/$(FEATURES_$(1)))
+
 # lib$(1).so -> soname -> the file itself.
 soname   = lib$(1).so.$(SO_$(1))
 realname = lib$(1).so.$(if $(filter $(SO_$(1)).%,$(VERSION)),,$(SO_$(1)).)$(VERSION)
 
-# What `cargo build --profile tools` makes.
+# What `cargo build --profile tools` makes of the programs.
 TOOLS_TARGET := $(CARGO_TARGET)/tools
 
 # $(1) as cargo calls it.
@@ -29,16 +32,16 @@ built = lib$(subst -,_,$(PACKAGE_$(1)))
 
 # Copied only when it changed, so that what is linked against it is not linked again.
 define place_static
-$(CARGO) build --profile tools -p $(PACKAGE_$(1)) --lib --features "$(FEATURES_$(1))"
-@cmp -s $(TOOLS_TARGET)/$(built).a $(LIBDIR)/lib$(1).a || \
-    install -m 644 $(TOOLS_TARGET)/$(built).a $(LIBDIR)/lib$(1).a
+$(CARGO) build --profile tools -p $(PACKAGE_$(1)) --lib --features "$(FEATURES_$(1))" --target-dir $(target_of)
+@cmp -s $(target_of)/tools/$(built).a $(LIBDIR)/lib$(1).a || \
+    install -m 644 $(target_of)/tools/$(built).a $(LIBDIR)/lib$(1).a
 
 endef
 
 define place_shared
-$(CARGO) rustc --release -p $(PACKAGE_$(1)) --lib --crate-type cdylib --features "reserve $(FEATURES_$(1))"
-@cmp -s $(CARGO_TARGET)/release/$(built).so $(LIBDIR)/$(realname) || \
-    install -m 755 $(CARGO_TARGET)/release/$(built).so $(LIBDIR)/$(realname)
+$(CARGO) rustc --release -p $(PACKAGE_$(1)) --lib --crate-type cdylib --features "reserve $(FEATURES_$(1))" --target-dir $(target_of)
+@cmp -s $(target_of)/release/$(built).so $(LIBDIR)/$(realname) || \
+    install -m 755 $(target_of)/release/$(built).so $(LIBDIR)/$(realname)
 @ln -sfn $(realname) $(LIBDIR)/$(soname)
 @ln -sfn $(soname) $(LIBDIR)/lib$(1).so
 

@@ -454,8 +454,7 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
         }
     };
     // Only the stand-alone BMI may listen anywhere: it asks where that is.
-    let anywhere = cfg!(feature = "standalone") && endpoint().is_err();
-    if name.endpoint.is_none() && !anywhere {
+    if name.endpoint.is_none() && (cfg!(not(feature = "standalone")) || endpoint().is_ok()) {
         log::warn!("{name}: no endpoint number after the host");
         return None;
     }

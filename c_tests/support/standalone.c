@@ -2,17 +2,13 @@
 #define C_TESTS_OWN_TABLE
 #include "check.h"
 
+#include "layout.h"
 #include "standalone.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* BMI-HOST-ABI.md section 6.3, written out from the document by hand. */
-#define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), #type " has another size")
-#define AT(type, member, offset) \
-    _Static_assert(offsetof(type, member) == (offset), #type "." #member " is elsewhere")
-
 SIZE(struct bmi_method_ops, 176);
 AT(struct bmi_method_ops, method_name, 0);
 AT(struct bmi_method_ops, flags, 8);
