@@ -344,7 +344,7 @@ mod tests {
         }
         assert_eq!(provider("MX_PROVIDER=verbs;ofi_rxm,MX_PROVIDER=auto"), None);
         let (config, refused) = load(
-            &[("MX_PROVIDER", " psm3 "), ("MX_RDM_LANES", "4097")],
+            &[("MX_PROVIDER", " psm3 "), ("MX_RDM_WAIT", "never")],
             Some("MX_PORT=rdm;MX_RDM_KEEPALIVE_MS=5000"),
         );
         assert_eq!(config.mx.provider.as_deref(), Some("psm3"));
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(config.mx.rdm_keepalive, Duration::from_secs(5));
         assert_eq!(
             refused,
-            ["MX_RDM_LANES=\"4097\" ignored: not one of 0 to 4096"]
+            ["MX_RDM_WAIT=\"never\" ignored: not one of sleep, poll"]
         );
         let long = "x".repeat(NAME_MAX + 1);
         for bad in ["tcp ofi", "t\u{e9}", "a\nb", &long] {

@@ -10,7 +10,7 @@
  *
  * Over rdm connected TCP sockets are not counted: libfabric's tcp provider (1.17) forgets those
  * whose connection request it has accepted and not answered yet when it is closed, one for each
- * peer that was just about to connect or to open a lane. Listening ones are.
+ * peer that was just about to connect. Listening ones are.
  *
  * Owns: nothing of the system.
  * Knows nothing of: the library, but for the mappings it makes (memfd).

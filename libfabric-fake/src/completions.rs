@@ -19,6 +19,9 @@ use crate::queue::Queue;
 use crate::shape::Wait;
 use crate::state::State;
 
+/// What stands in members that mean nothing.
+const RUBBISH: u64 = 0xbad2_bad2_bad2_bad2;
+
 /// What a provider's own number for an error is more than libfabric's.
 const PROV_ERRNO: c_int = 5000;
 
@@ -51,16 +54,6 @@ pub(crate) unsafe extern "C" fn control(
 }
 
 pub(crate) unsafe extern "C" fn read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize {
-    // SAFETY: the same contract, without sources.
-    unsafe { readfrom(cq, buf, count, std::ptr::null_mut()) }
-}
-
-pub(crate) unsafe extern "C" fn readfrom(
-    cq: *mut fid_cq,
-    buf: *mut c_void,
-    count: usize,
-    src_addr: *mut fi_addr_t,
-) -> isize {
     let read = |state: &mut State, id: Id| {
         if let Err(error) = state.before_read(id) {
             return error;
@@ -80,17 +73,12 @@ pub(crate) unsafe extern "C" fn readfrom(
                 flags: entry.flags,
                 len: entry.len,
                 buf: entry.buf as *mut c_void,
-                data: entry.data,
-                tag: entry.tag,
+                data: RUBBISH,
+                tag: RUBBISH,
             };
             let to = buf.cast::<u8>().wrapping_add(taken * size);
             // SAFETY: `count` entries of the queue's format, each the beginning of this one.
             unsafe { std::ptr::copy_nonoverlapping((&raw const whole).cast::<u8>(), to, size) };
-            if !src_addr.is_null() {
-                let source = state.known_as(&entry);
-                // SAFETY: room for `count` sources, by the call's contract.
-                unsafe { src_addr.wrapping_add(taken).write(source) };
-            }
             taken += 1;
         }
         let failed = state.queues.get(&id).is_some_and(|queue| {
@@ -130,8 +118,8 @@ pub(crate) unsafe extern "C" fn readerr(
         out.flags = entry.flags;
         out.len = entry.len;
         out.buf = entry.buf as *mut c_void;
-        out.data = entry.data;
-        out.tag = entry.tag;
+        out.data = RUBBISH;
+        out.tag = RUBBISH;
         out.olen = olen;
         out.err = if negative { -error } else { error };
         out.prov_errno = PROV_ERRNO + error;
@@ -140,65 +128,6 @@ pub(crate) unsafe extern "C" fn readerr(
     };
     // SAFETY: an object of a fake.
     unsafe { enter(cq.cast(), FI_CLASS_CQ, "fi_cq_readerr", read) }
-}
-
-pub(crate) unsafe extern "C" fn sread(
-    cq: *mut fid_cq,
-    buf: *mut c_void,
-    count: usize,
-    _cond: *const c_void,
-    timeout: c_int,
-) -> isize {
-    // SAFETY: the same contract, without sources.
-    unsafe {
-        sreadfrom(
-            cq,
-            buf,
-            count,
-            std::ptr::null_mut(),
-            std::ptr::null(),
-            timeout,
-        )
-    }
-}
-
-/// Does not sleep: the fabric has no clock, and whoever would wake the caller may be its own
-/// thread. A time-out passes at once.
-pub(crate) unsafe extern "C" fn sreadfrom(
-    cq: *mut fid_cq,
-    buf: *mut c_void,
-    count: usize,
-    src_addr: *mut fi_addr_t,
-    _cond: *const c_void,
-    _timeout: c_int,
-) -> isize {
-    let allowed = |state: &mut State, id: Id| {
-        if state.queues.get(&id).is_some_and(|queue| queue.waits) {
-            return 0;
-        }
-        state.violation(format!(
-            "fi_cq_sread of completion queue {id}, without wait object"
-        ));
-        code(FI_EINVAL)
-    };
-    // SAFETY: an object of a fake.
-    let allowed = unsafe { enter(cq.cast(), FI_CLASS_CQ, "fi_cq_sread", allowed) };
-    if allowed != 0 {
-        return allowed;
-    }
-    // SAFETY: the same contract.
-    unsafe { readfrom(cq, buf, count, src_addr) }
-}
-
-pub(crate) unsafe extern "C" fn signal(cq: *mut fid_cq) -> c_int {
-    let signal = |state: &mut State, id: Id| {
-        if let Some(queue) = state.queues.get(&id) {
-            queue.wake();
-        }
-        0
-    };
-    // SAFETY: an object of a fake.
-    unsafe { enter(cq.cast(), FI_CLASS_CQ, "fi_cq_signal", signal) as c_int }
 }
 
 pub(crate) unsafe extern "C" fn strerror(

@@ -62,7 +62,7 @@ impl State {
                 break;
             };
             debug_assert!(matches!(message.body, MessageBody::Copied(_)));
-            match self.find_receive(ep, &message) {
+            match self.find_receive(ep) {
                 Some(serial) => self.begin_landing(ep, serial, message),
                 None => self.stats.lost += 1,
             }

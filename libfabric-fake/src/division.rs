@@ -89,13 +89,12 @@ impl State {
         }
         let death = Death::Fail(FI_ECONNRESET);
         for message in lost {
-            let tagged = message.tag.is_some();
             match message.sender {
                 Some(serial) => self.bereave(serial, death, false),
                 None if self.is_datagram(from) => self.stats.lost += 1,
                 None => {
                     self.one_less(from);
-                    self.send_to_nobody(from, death, None, true, tagged);
+                    self.send_to_nobody(from, death, None, true);
                 }
             }
         }

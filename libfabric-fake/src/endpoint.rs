@@ -35,20 +35,18 @@ pub(crate) struct Endpoint {
     pub(crate) caps: u64,
     pub(crate) tx_size: usize,
     pub(crate) rx_size: usize,
-    pub(crate) tx_flags: u64,
-    pub(crate) rx_flags: u64,
     pub(crate) address: Vec<u8>,
     pub(crate) enabled: bool,
     /// Killed: its calls do nothing any more.
     pub(crate) dead: bool,
-    pub(crate) transmit: Option<Bound>,
-    pub(crate) receive: Option<Bound>,
+    /// Its completion queues.
+    pub(crate) transmit: Option<Id>,
+    pub(crate) receive: Option<Id>,
     pub(crate) vector: Option<Id>,
     pub(crate) least_multi: usize,
 
     /// Receives nobody has sent for yet, in the order of posting.
     pub(crate) posted: VecDeque<u64>,
-    pub(crate) posted_tagged: VecDeque<u64>,
     /// Messages nobody has posted for yet, in the order of arrival, and how many of whom.
     pub(crate) arrived: VecDeque<Message>,
     pub(crate) arrived_from: BTreeMap<Id, usize>,
@@ -67,19 +65,13 @@ pub(crate) struct Endpoint {
     pub(crate) storm: u32,
 }
 
-/// A completion queue of an endpoint's.
-#[derive(Clone, Copy)]
-pub(crate) struct Bound {
-    pub(crate) queue: Id,
-    /// Completions only for operations that ask for them.
-    pub(crate) selective: bool,
-}
-
 impl State {
     pub(crate) fn endpoints_of(&self, queue: Id) -> Vec<Id> {
-        let bound = |b: &Option<Bound>| b.is_some_and(|bound| bound.queue == queue);
-        let uses =
-            |(id, ep): (&Id, &Endpoint)| (bound(&ep.transmit) || bound(&ep.receive)).then_some(*id);
+        let uses = |(id, ep): (&Id, &Endpoint)| {
+            [ep.transmit, ep.receive]
+                .contains(&Some(queue))
+                .then_some(*id)
+        };
         self.endpoints.iter().filter_map(uses).collect()
     }
 
@@ -88,7 +80,7 @@ impl State {
             return Vec::new();
         };
         let both = [ep.transmit, ep.receive];
-        let mut queues: Vec<Id> = both.iter().flatten().map(|bound| bound.queue).collect();
+        let mut queues: Vec<Id> = both.into_iter().flatten().collect();
         queues.dedup();
         queues
     }
@@ -151,11 +143,10 @@ pub(crate) unsafe extern "C" fn open(
         let (machine, offer) = (domain.machine, domain.offer);
         let shape = domain.shape.clone();
         // SAFETY: an info's attributes are null or valid; so below.
-        let tx = unsafe { info.tx_attr.as_ref() }.map(|tx| (tx.size, tx.op_flags, tx.inject_size));
+        let tx = unsafe { info.tx_attr.as_ref() }.map(|tx| (tx.size, tx.inject_size));
         // SAFETY: as above.
-        let rx = unsafe { info.rx_attr.as_ref() }.map(|rx| (rx.size, rx.op_flags));
-        let ((tx_size, tx_flags, inject), (rx_size, rx_flags)) =
-            (tx.unwrap_or_default(), rx.unwrap_or_default());
+        let rx = unsafe { info.rx_attr.as_ref() }.map_or(0, |rx| rx.size);
+        let ((tx_size, inject), rx_size) = (tx.unwrap_or_default(), rx);
         if tx_size > shape.tx_depth || rx_size > shape.rx_depth || inject > shape.inject {
             state.violation("fi_endpoint with more than was offered".to_owned());
             return code(FI_EINVAL);
@@ -196,8 +187,6 @@ pub(crate) unsafe extern "C" fn open(
                 },
                 tx_size: depth(tx_size, shape.tx_depth),
                 rx_size: depth(rx_size, shape.rx_depth),
-                tx_flags,
-                rx_flags,
                 address,
                 enabled: false,
                 dead: false,
@@ -207,7 +196,6 @@ pub(crate) unsafe extern "C" fn open(
                 least_multi: shape.min_multi_recv,
                 shape,
                 posted: VecDeque::new(),
-                posted_tagged: VecDeque::new(),
                 arrived: VecDeque::new(),
                 arrived_from: BTreeMap::new(),
                 look_again: false,
@@ -225,17 +213,6 @@ pub(crate) unsafe extern "C" fn open(
     };
     // SAFETY: an object of a fake.
     unsafe { enter(domain.cast(), FI_CLASS_DOMAIN, "fi_endpoint", open) as c_int }
-}
-
-pub(crate) unsafe extern "C" fn open2(
-    domain: *mut fid_domain,
-    info: *mut fi_info,
-    out: *mut *mut fid_ep,
-    _flags: u64,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: the same contract.
-    unsafe { open(domain, info, out, context) }
 }
 
 pub(crate) unsafe extern "C" fn bind(object: *mut fid, other: *mut fid, flags: u64) -> c_int {
@@ -258,15 +235,11 @@ pub(crate) unsafe extern "C" fn bind(object: *mut fid, other: *mut fid, flags: u
         }
         match class {
             FI_CLASS_CQ if flags & (FI_TRANSMIT | FI_RECV) != 0 => {
-                let bound = Some(Bound {
-                    queue: other,
-                    selective: flags & FI_SELECTIVE_COMPLETION != 0,
-                });
                 if flags & FI_TRANSMIT != 0 {
-                    ep.transmit = bound;
+                    ep.transmit = Some(other);
                 }
                 if flags & FI_RECV != 0 {
-                    ep.receive = bound;
+                    ep.receive = Some(other);
                 }
                 0
             }
@@ -374,29 +347,6 @@ pub(crate) unsafe extern "C" fn setopt(
     };
     // SAFETY: an object of a fake.
     unsafe { enter(object.cast(), FI_CLASS_EP, "fi_setopt", setopt) as c_int }
-}
-
-pub(crate) unsafe extern "C" fn getopt(
-    object: *mut fid,
-    level: c_int,
-    optname: c_int,
-    optval: *mut c_void,
-    optlen: *mut usize,
-) -> c_int {
-    let getopt = |state: &mut State, id: Id| {
-        let Some(ep) = state.endpoints.get(&id) else {
-            return code(FI_EINVAL);
-        };
-        if level != FI_OPT_ENDPOINT || optname != FI_OPT_MIN_MULTI_RECV {
-            return code(FI_ENOPROTOOPT);
-        }
-        let value = ep.least_multi.to_ne_bytes();
-        // SAFETY: room and its size, by the call's contract.
-        let fits = unsafe { give_address(&value, optval, optlen) };
-        if fits { 0 } else { code(FI_ETOOSMALL) }
-    };
-    // SAFETY: an object of a fake.
-    unsafe { enter(object.cast(), FI_CLASS_EP, "fi_getopt", getopt) as c_int }
 }
 
 pub(crate) unsafe extern "C" fn close(object: *mut fid) -> c_int {

@@ -125,17 +125,6 @@ pub(crate) unsafe extern "C" fn open_domain(
     unsafe { enter(fabric.cast(), FI_CLASS_FABRIC, "fi_domain", open) as c_int }
 }
 
-pub(crate) unsafe extern "C" fn open_domain2(
-    fabric: *mut fid_fabric,
-    info: *mut fi_info,
-    out: *mut *mut fid_domain,
-    _flags: u64,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: the same contract.
-    unsafe { open_domain(fabric, info, out, context) }
-}
-
 pub(crate) unsafe extern "C" fn close_domain(object: *mut fid) -> c_int {
     let close = |state: &mut State, id: Id| {
         let users = state.inhabitants(id);

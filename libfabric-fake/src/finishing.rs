@@ -4,7 +4,7 @@
 //!   send_done, read carried out --> Finish --(late, perhaps)--> completion queued
 //! ```
 //!
-//! Owns: completions of sends, reads and writes.
+//! Owns: completions of sends and reads.
 //! Knows nothing of: how they were carried out.
 
 use libc::c_int;
@@ -80,16 +80,14 @@ impl State {
         };
         operation.done = true;
         let flags = match operation.what {
-            What::Send { tagged: true } => FI_SEND | FI_TAGGED,
-            What::Remote { write: false } => FI_RMA | FI_READ,
-            What::Remote { write: true } => FI_RMA | FI_WRITE,
-            What::Send { tagged: false } | What::Receive(_) => FI_SEND | FI_MSG,
+            What::Read => FI_RMA | FI_READ,
+            What::Send | What::Receive(_) => FI_SEND | FI_MSG,
         };
         let rubbish = u64::from(shape.rubbish).wrapping_mul(0xbad1_bad1_bad1_bad1);
         let whole = failure.is_none() && total(&operation.spans) > 0;
         let intact = whole.then(|| {
             // A read's memory is final from here on, a send's has been since it was posted.
-            let read = matches!(operation.what, What::Remote { write: false });
+            let read = matches!(operation.what, What::Read);
             let sum = if read {
                 bytes::sum(&operation.spans)
             } else {
@@ -104,16 +102,13 @@ impl State {
             flags,
             len: rubbish as usize,
             buf: rubbish as usize,
-            data: rubbish,
-            tag: rubbish,
             failure: failure.map(|error| (error, 0)),
             source: None,
             intact,
         };
-        let report = operation.report || failure.is_some();
         match bound {
-            Some(bound) if report => self.push_entry(bound.queue, entry),
-            _ => self.end_operation(serial),
+            Some(queue) => self.push_entry(queue, entry),
+            None => self.end_operation(serial),
         }
     }
 

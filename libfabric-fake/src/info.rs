@@ -102,7 +102,7 @@ fn offer(shape: &Shape, wish: &Wish, mr_mode: c_int, source: Source) -> *mut fi_
         wish.tx_size
     };
     tx.iov_limit = shape.iov_limit;
-    tx.rma_iov_limit = shape.rma_iov_limit;
+    tx.rma_iov_limit = 1;
     // SAFETY: as above.
     let rx = unsafe { &mut *info.rx_attr };
     rx.caps = caps & !FI_SEND;
@@ -121,7 +121,6 @@ fn offer(shape: &Shape, wish: &Wish, mr_mode: c_int, source: Source) -> *mut fi_
     ep.protocol_version = 1;
     ep.max_msg_size = shape.max_msg;
     ep.msg_prefix_size = shape.prefix;
-    ep.mem_tag_format = shape.tag_format;
     ep.tx_ctx_cnt = 1;
     ep.rx_ctx_cnt = 1;
     // SAFETY: as above.
@@ -147,10 +146,10 @@ fn offer(shape: &Shape, wish: &Wish, mr_mode: c_int, source: Source) -> *mut fi_
     domain.mr_mode = mr_mode;
     domain.mr_key_size = shape.key_bytes;
     domain.cq_data_size = 8;
-    domain.cq_cnt = shape.ep_cnt;
-    domain.ep_cnt = shape.ep_cnt;
-    domain.tx_ctx_cnt = shape.ep_cnt;
-    domain.rx_ctx_cnt = shape.ep_cnt;
+    domain.cq_cnt = 128;
+    domain.ep_cnt = 128;
+    domain.tx_ctx_cnt = 128;
+    domain.rx_ctx_cnt = 128;
     domain.max_ep_tx_ctx = 1;
     domain.max_ep_rx_ctx = 1;
     domain.mr_iov_limit = 1;
@@ -330,7 +329,7 @@ mod tests {
     fn names(fake: &Fake, change: impl FnOnce(&mut libfabric_sys::Hints)) -> Vec<String> {
         let library = fake.library();
         let mut hints = library.hints().expect("memory");
-        hints.set_caps(FI_MSG | FI_TAGGED);
+        hints.set_caps(FI_MSG);
         hints.set_mode(u64::MAX).set_mr_mode(c_int::MAX);
         change(&mut hints);
         let found = library.query(None, None, 0, Some(&hints));

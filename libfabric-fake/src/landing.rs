@@ -132,7 +132,6 @@ impl State {
         };
         let canary = operation.canary.take();
         let (all, descs) = (operation.spans.clone(), operation.descs.clone());
-        let tagged = matches!(&operation.what, What::Receive(r) if r.tagged.is_some());
         if canary.is_some_and(|canary| !bytes::is_filled(canary, serial)) {
             self.violation(format!(
                 "a posted receive's memory was written to (endpoint {ep})"
@@ -173,13 +172,7 @@ impl State {
 
         let full = if failure.is_some() { 0 } else { shape.prefix };
         let start = spans.first().map_or(0, |span| span.start);
-        let (operation, release) = self.after_landing(&shape, serial);
-        let kind = if tagged { FI_TAGGED } else { FI_MSG };
-        let cq_data = if message.data.is_some() {
-            FI_REMOTE_CQ_DATA
-        } else {
-            0
-        };
+        let (context, release) = self.after_landing(&shape, serial);
         let with = if release == Some(Release::WithLast) {
             FI_MULTI_RECV
         } else {
@@ -193,20 +186,17 @@ impl State {
         let entry = Entry {
             ep,
             operation: Some((serial, !multi || with != 0)),
-            context: operation.0,
-            flags: FI_RECV | kind | cq_data | with,
+            context,
+            flags: FI_RECV | FI_MSG | with,
             len: len + full,
             buf: if multi { start } else { rubbish as usize },
-            data: message.data.unwrap_or(rubbish),
-            tag: message.tag.unwrap_or(rubbish),
             failure,
             source: Some(message.source.clone()),
             intact,
         };
-        let always = failure.is_some() || with != 0;
-        self.tell_receiver(ep, entry, operation.1 || always);
+        self.tell_receiver(ep, entry);
         if release == Some(Release::Separate) {
-            self.push_release(ep, serial, operation.0);
+            self.push_release(ep, serial, context);
         }
         if let Some(sender) = message.sender {
             self.send_done(sender);
@@ -218,24 +208,20 @@ impl State {
             .operations
             .get(&serial)
             .map(|operation| &operation.what);
-        matches!(what, Some(What::Receive(receive)) if receive.multi.is_some())
+        matches!(what, Some(What::Receive(Some(_))))
     }
 
-    /// Context and wish for completions of a receive, and how it comes back, if it does now.
-    pub(crate) fn after_landing(
-        &mut self,
-        shape: &Shape,
-        serial: u64,
-    ) -> ((usize, bool), Option<Release>) {
+    /// Context of a receive, and how it comes back, if it does now.
+    pub(crate) fn after_landing(&mut self, shape: &Shape, serial: u64) -> (usize, Option<Release>) {
         let either = self.rng.bits() & 1 == 0;
         let Some(operation) = self.operations.get_mut(&serial) else {
-            return ((0, false), None);
+            return (0, None);
         };
-        let told = (operation.context, operation.report);
-        let What::Receive(receive) = &mut operation.what else {
+        let told = operation.context;
+        let What::Receive(multi) = &mut operation.what else {
             return (told, None);
         };
-        let Some(multi) = &mut receive.multi else {
+        let Some(multi) = multi else {
             operation.done = true;
             return (told, None);
         };
@@ -252,14 +238,11 @@ impl State {
         (told, Some(release))
     }
 
-    pub(crate) fn tell_receiver(&mut self, ep: Id, entry: Entry, report: bool) {
-        let bound = self
-            .endpoints
-            .get(&ep)
-            .and_then(|endpoint| endpoint.receive);
-        match (bound, entry.operation) {
-            (Some(bound), _) if report => self.push_entry(bound.queue, entry),
-            (_, Some((serial, true))) => self.end_operation(serial),
+    pub(crate) fn tell_receiver(&mut self, ep: Id, entry: Entry) {
+        let queue = self.endpoints.get(&ep).and_then(|ep| ep.receive);
+        match (queue, entry.operation) {
+            (Some(queue), _) => self.push_entry(queue, entry),
+            (None, Some((serial, true))) => self.end_operation(serial),
             _ => {}
         }
     }
@@ -273,13 +256,11 @@ impl State {
             flags: FI_MULTI_RECV,
             len: 0,
             buf: 0,
-            data: 0,
-            tag: 0,
             failure: None,
             source: None,
             intact: None,
         };
-        self.tell_receiver(ep, entry, true);
+        self.tell_receiver(ep, entry);
     }
 
     /// An error out of nowhere, perhaps.

@@ -10,8 +10,8 @@
 //!   info       fi_getinfo and its kin             fabric    fabrics and domains
 //!   endpoint   endpoints                          vector    address vectors
 //!   memory     registrations                      queue     completion queues
-//!   messages, tagged, reads   posting, as C calls it; posting, remote   the rules of it
-//!   progress, matching, landing, finishing   how messages move; cancel, loss, division   how they do not
+//!   messages, reads   posting, as C calls it; posting, remote   the rules of it
+//!   progress, matching, landing, finishing   how messages move; returning, loss, division   how they do not
 //!   datagram   how those move that nobody waits for
 //!   checker    rules broken, counters             completions   reading queues, as C calls it
 //! ```
@@ -28,7 +28,6 @@
 #![allow(clippy::too_many_arguments)]
 
 mod bytes;
-mod cancel;
 mod checker;
 mod completions;
 mod datagram;
@@ -50,12 +49,12 @@ mod progress;
 mod queue;
 mod reads;
 mod remote;
+mod returning;
 mod rng;
 mod shape;
 mod slots;
 mod state;
 mod tables;
-mod tagged;
 mod vector;
 mod wish;
 

@@ -112,8 +112,7 @@ impl State {
     /// A multi-receive buffer does not wait for a message that will not come.
     pub(crate) fn strand(&mut self, ep: Id, serial: u64) {
         if let Some(operation) = self.operations.get_mut(&serial)
-            && let What::Receive(receive) = &mut operation.what
-            && let Some(multi) = &mut receive.multi
+            && let What::Receive(Some(multi)) = &mut operation.what
         {
             multi.landing -= 1;
             if multi.landing == 0 && multi.full {
@@ -131,7 +130,6 @@ impl State {
         death: Death,
         sender: Option<u64>,
         small: bool,
-        tagged: bool,
     ) {
         let Some(endpoint) = self.endpoints.get_mut(&ep) else {
             return;
@@ -143,22 +141,19 @@ impl State {
             }
             // Errors of injects are told as well, without a context.
             (None, Death::Fail(error)) => {
-                if let Some(bound) = endpoint.transmit {
-                    let kind = if tagged { FI_TAGGED } else { FI_MSG };
+                if let Some(queue) = endpoint.transmit {
                     let entry = Entry {
                         ep,
                         operation: None,
                         context: 0,
-                        flags: FI_SEND | kind,
+                        flags: FI_SEND | FI_MSG,
                         len: 0,
                         buf: 0,
-                        data: 0,
-                        tag: 0,
                         failure: Some((error, 0)),
                         source: None,
                         intact: None,
                     };
-                    self.push_entry(bound.queue, entry);
+                    self.push_entry(queue, entry);
                 }
             }
             (None, _) => {}

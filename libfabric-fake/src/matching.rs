@@ -1,8 +1,7 @@
 //! Which receive a message goes to.
 //!
 //! ```text
-//!   message (source, tag?) --> the oldest posted receive of its kind that fits
-//!                                same bits where `ignore` has none, and the source if directed
+//!   message --> the oldest posted receive
 //!   multi-receive buffer:  [ used | next message, aligned | ... ]  full below its minimum
 //! ```
 //!
@@ -11,22 +10,7 @@
 
 use crate::checker::{Span, total};
 use crate::objects::Id;
-use crate::state::{Message, Multi, Receive, State, What};
-
-impl Receive {
-    /// Whether a message may go here.
-    pub(crate) fn fits(&self, message: &Message) -> bool {
-        let tag = match (self.tagged, message.tag) {
-            (Some((tag, ignore)), Some(got)) => (tag ^ got) & !ignore == 0,
-            (None, None) => true,
-            _ => false,
-        };
-        tag && self
-            .from
-            .as_ref()
-            .is_none_or(|from| *from == message.source)
-    }
-}
+use crate::state::{Multi, State, What};
 
 impl Multi {
     /// Takes room for `need` bytes: where it begins, and how much there is.
@@ -41,19 +25,9 @@ impl Multi {
 }
 
 impl State {
-    /// The receive for a message, or none yet.
-    pub(crate) fn find_receive(&self, ep: Id, message: &Message) -> Option<u64> {
-        let endpoint = self.endpoints.get(&ep)?;
-        let posted = if message.tag.is_some() {
-            &endpoint.posted_tagged
-        } else {
-            &endpoint.posted
-        };
-        let fits = |serial: &&u64| {
-            let what = self.operations.get(serial).map(|operation| &operation.what);
-            matches!(what, Some(What::Receive(receive)) if receive.fits(message))
-        };
-        posted.iter().find(fits).copied()
+    /// The receive for the next message, or none yet.
+    pub(crate) fn find_receive(&self, ep: Id) -> Option<u64> {
+        self.endpoints.get(&ep)?.posted.front().copied()
     }
 
     /// The memory a message goes to, prefix included; takes the receive off the list when it has
@@ -69,9 +43,7 @@ impl State {
         };
         let room = total(&operation.spans);
         let (spans, gone) = match &mut operation.what {
-            What::Receive(Receive {
-                multi: Some(multi), ..
-            }) => {
+            What::Receive(Some(multi)) => {
                 let (start, got) = multi.cut(room, need, align);
                 multi.landing += 1;
                 // One segment, as posting saw to; and an address even for a message of no bytes.
@@ -82,7 +54,6 @@ impl State {
         };
         if gone {
             endpoint.posted.retain(|other| *other != serial);
-            endpoint.posted_tagged.retain(|other| *other != serial);
         }
         spans
     }
@@ -91,43 +62,6 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::MessageBody;
-
-    fn message(tag: Option<u64>, source: u8) -> Message {
-        Message {
-            from: 1,
-            source: vec![source],
-            tag,
-            data: None,
-            len: 0,
-            body: MessageBody::Copied(Vec::new()),
-            sender: None,
-        }
-    }
-
-    fn receive(tagged: Option<(u64, u64)>, from: Option<u8>) -> Receive {
-        Receive {
-            tagged,
-            from: from.map(|byte| vec![byte]),
-            multi: None,
-        }
-    }
-
-    #[test]
-    fn ignored_bits_need_not_match() {
-        let receive = receive(Some((0xab00, 0xff)), None);
-        assert!(receive.fits(&message(Some(0xab42), 1)));
-        assert!(!receive.fits(&message(Some(0xac42), 1)));
-        assert!(!receive.fits(&message(None, 1)));
-    }
-
-    #[test]
-    fn a_directed_receive_takes_from_its_peer_only() {
-        let receive = receive(None, Some(1));
-        assert!(receive.fits(&message(None, 1)));
-        assert!(!receive.fits(&message(None, 2)));
-        assert!(!receive.fits(&message(Some(0), 1)));
-    }
 
     #[test]
     fn a_multi_receive_buffer_is_full_below_its_minimum() {

@@ -11,7 +11,7 @@
 
 use std::ffi::c_void;
 
-use libc::{c_int, iovec};
+use libc::c_int;
 use libfabric_sys::abi::*;
 
 use crate::checker::Span;
@@ -282,65 +282,6 @@ pub(crate) unsafe extern "C" fn reg(
     };
     // SAFETY: an object of a fake.
     unsafe { enter(object.cast(), FI_CLASS_DOMAIN, "fi_mr_reg", reg) as c_int }
-}
-
-pub(crate) unsafe extern "C" fn regv(
-    object: *mut fid,
-    iov: *const iovec,
-    count: usize,
-    access: u64,
-    offset: u64,
-    requested_key: u64,
-    flags: u64,
-    out: *mut *mut fid_mr,
-    context: *mut c_void,
-) -> c_int {
-    if count != 1 || iov.is_null() {
-        // One segment a registration is what the offer says.
-        return -FI_EINVAL;
-    }
-    // SAFETY: one segment, by the call's contract.
-    let one = unsafe { iov.read() };
-    // SAFETY: the same contract.
-    unsafe {
-        reg(
-            object,
-            one.iov_base,
-            one.iov_len,
-            access,
-            offset,
-            requested_key,
-            flags,
-            out,
-            context,
-        )
-    }
-}
-
-pub(crate) unsafe extern "C" fn regattr(
-    object: *mut fid,
-    attr: *const fi_mr_attr,
-    flags: u64,
-    out: *mut *mut fid_mr,
-) -> c_int {
-    // SAFETY: attributes or null, by the call's contract.
-    let Some(attr) = (unsafe { attr.as_ref() }) else {
-        return -FI_EINVAL;
-    };
-    // SAFETY: the same contract.
-    unsafe {
-        regv(
-            object,
-            attr.mr_iov,
-            attr.iov_count,
-            attr.access,
-            attr.offset,
-            attr.requested_key,
-            flags,
-            out,
-            attr.context,
-        )
-    }
 }
 
 pub(crate) unsafe extern "C" fn bind(object: *mut fid, other: *mut fid, _flags: u64) -> c_int {

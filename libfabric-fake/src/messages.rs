@@ -1,10 +1,9 @@
-//! The calls that post messages, as C makes them. The tagged ones are in `tagged`, those of remote
-//! memory in `reads`.
+//! The calls that post messages, as C makes them. Those of remote memory are in `reads`.
 //!
 //! ```text
-//!   fi_send(ep, buf, len, ...)     \
-//!   fi_sendv(ep, iov, desc, n, ..)  }--> SendCall, ReceiveCall --> posting
-//!   fi_sendmsg(ep, msg, flags)     /
+//!   fi_send(ep, buf, len, ...)    \
+//!   fi_sendmsg(ep, msg, flags)     }--> SendCall, ReceiveCall --> posting
+//!   fi_inject(ep, buf, len, ...)  /
 //! ```
 //!
 //! Owns: turning argument lists into one form each.
@@ -25,15 +24,13 @@ const SEND_FLAGS: u64 = FI_COMPLETION
     | FI_INJECT
     | FI_MORE
     | FI_FENCE
-    | FI_REMOTE_CQ_DATA
     | FI_INJECT_COMPLETE
     | FI_TRANSMIT_COMPLETE
     | FI_DELIVERY_COMPLETE
     | FI_MATCH_COMPLETE;
 
 /// Flags a receive may have.
-const RECEIVE_FLAGS: u64 =
-    FI_COMPLETION | FI_MORE | FI_MULTI_RECV | FI_PEEK | FI_CLAIM | FI_DISCARD;
+const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MORE | FI_MULTI_RECV;
 
 /// Segments and their descriptors, in numbers.
 pub(crate) struct Segments {
@@ -115,7 +112,7 @@ pub(crate) unsafe extern "C" fn mrecv(
     buf: *mut c_void,
     len: usize,
     desc: *mut c_void,
-    src_addr: fi_addr_t,
+    _src_addr: fi_addr_t,
     context: *mut c_void,
 ) -> isize {
     let Segments { spans, descs } = Segments::one(buf, len, desc);
@@ -123,33 +120,6 @@ pub(crate) unsafe extern "C" fn mrecv(
         name: "fi_recv",
         spans,
         descs,
-        from: src_addr,
-        tag: None,
-        context: context as usize,
-        flags: None,
-    };
-    // SAFETY: an object of a fake.
-    unsafe { receive(ep, call) }
-}
-
-pub(crate) unsafe extern "C" fn mrecvv(
-    ep: *mut fid_ep,
-    iov: *const iovec,
-    desc: *mut *mut c_void,
-    count: usize,
-    src_addr: fi_addr_t,
-    context: *mut c_void,
-) -> isize {
-    let Segments { spans, descs } = {
-        // SAFETY: segments and descriptors, by the call's contract.
-        unsafe { Segments::several(iov, desc, count) }
-    };
-    let call = ReceiveCall {
-        name: "fi_recvv",
-        spans,
-        descs,
-        from: src_addr,
-        tag: None,
         context: context as usize,
         flags: None,
     };
@@ -170,8 +140,6 @@ pub(crate) unsafe extern "C" fn mrecvmsg(ep: *mut fid_ep, msg: *const fi_msg, fl
         name: "fi_recvmsg",
         spans,
         descs,
-        from: msg.addr,
-        tag: None,
         context: msg.context as usize,
         flags: Some(flags),
     };
@@ -193,35 +161,6 @@ pub(crate) unsafe extern "C" fn msend(
         spans,
         descs,
         to: dest_addr,
-        tag: None,
-        data: None,
-        context: context as usize,
-        flags: None,
-        silent: false,
-    };
-    // SAFETY: an object of a fake.
-    unsafe { send(ep, call) }
-}
-
-pub(crate) unsafe extern "C" fn msendv(
-    ep: *mut fid_ep,
-    iov: *const iovec,
-    desc: *mut *mut c_void,
-    count: usize,
-    dest_addr: fi_addr_t,
-    context: *mut c_void,
-) -> isize {
-    let Segments { spans, descs } = {
-        // SAFETY: segments and descriptors, by the call's contract.
-        unsafe { Segments::several(iov, desc, count) }
-    };
-    let call = SendCall {
-        name: "fi_sendv",
-        spans,
-        descs,
-        to: dest_addr,
-        tag: None,
-        data: None,
         context: context as usize,
         flags: None,
         silent: false,
@@ -244,8 +183,6 @@ pub(crate) unsafe extern "C" fn msendmsg(ep: *mut fid_ep, msg: *const fi_msg, fl
         spans,
         descs,
         to: msg.addr,
-        tag: None,
-        data: (flags & FI_REMOTE_CQ_DATA != 0).then_some(msg.data),
         context: msg.context as usize,
         flags: Some(flags),
         silent: false,
@@ -266,56 +203,6 @@ pub(crate) unsafe extern "C" fn minject(
         spans,
         descs,
         to: dest_addr,
-        tag: None,
-        data: None,
-        context: 0,
-        flags: None,
-        silent: true,
-    };
-    // SAFETY: an object of a fake.
-    unsafe { send(ep, call) }
-}
-
-pub(crate) unsafe extern "C" fn msenddata(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    desc: *mut c_void,
-    data: u64,
-    dest_addr: fi_addr_t,
-    context: *mut c_void,
-) -> isize {
-    let Segments { spans, descs } = Segments::one(buf, len, desc);
-    let call = SendCall {
-        name: "fi_senddata",
-        spans,
-        descs,
-        to: dest_addr,
-        tag: None,
-        data: Some(data),
-        context: context as usize,
-        flags: None,
-        silent: false,
-    };
-    // SAFETY: an object of a fake.
-    unsafe { send(ep, call) }
-}
-
-pub(crate) unsafe extern "C" fn minjectdata(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    data: u64,
-    dest_addr: fi_addr_t,
-) -> isize {
-    let Segments { spans, descs } = Segments::one(buf, len, std::ptr::null_mut());
-    let call = SendCall {
-        name: "fi_injectdata",
-        spans,
-        descs,
-        to: dest_addr,
-        tag: None,
-        data: Some(data),
         context: 0,
         flags: None,
         silent: true,

@@ -104,7 +104,7 @@ pub(crate) fn new(home: Weak<Shared>, id: Id, class: usize, context: *mut c_void
                 cm: (&raw const tables::CM).cast_mut(),
                 msg: (&raw const tables::MSG).cast_mut(),
                 rma: (&raw const tables::RMA).cast_mut(),
-                tagged: (&raw const tables::TAGGED).cast_mut(),
+                tagged: std::ptr::null_mut(),
                 atomic: std::ptr::null_mut(),
                 collective: std::ptr::null_mut(),
             },

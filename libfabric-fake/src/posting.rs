@@ -18,7 +18,7 @@ use crate::checker::{Span, skip, total};
 use crate::faults::{Call, Death};
 use crate::objects::{Id, code};
 use crate::shape::Shape;
-use crate::state::{Link, Message, MessageBody, Multi, Operation, Receive, State, What};
+use crate::state::{Link, Message, MessageBody, Multi, Operation, State, What};
 
 /// A send, however it was called.
 pub(crate) struct SendCall {
@@ -26,10 +26,8 @@ pub(crate) struct SendCall {
     pub(crate) spans: Vec<Span>,
     pub(crate) descs: Vec<usize>,
     pub(crate) to: u64,
-    pub(crate) tag: Option<u64>,
-    pub(crate) data: Option<u64>,
     pub(crate) context: usize,
-    /// Of `fi_sendmsg`; otherwise the endpoint's.
+    /// Of `fi_sendmsg`.
     pub(crate) flags: Option<u64>,
     /// `fi_inject`: no completion, no context.
     pub(crate) silent: bool,
@@ -40,8 +38,6 @@ pub(crate) struct ReceiveCall {
     pub(crate) name: &'static str,
     pub(crate) spans: Vec<Span>,
     pub(crate) descs: Vec<usize>,
-    pub(crate) from: u64,
-    pub(crate) tag: Option<(u64, u64)>,
     pub(crate) context: usize,
     pub(crate) flags: Option<u64>,
 }
@@ -214,20 +210,6 @@ impl State {
         }
     }
 
-    /// Whether a completion is wanted.
-    fn reports(&self, ep: Id, flags: Option<u64>, transmit: bool) -> bool {
-        let Some(endpoint) = self.endpoints.get(&ep) else {
-            return false;
-        };
-        let (bound, usual) = if transmit {
-            (endpoint.transmit, endpoint.tx_flags)
-        } else {
-            (endpoint.receive, endpoint.rx_flags)
-        };
-        let selective = bound.is_some_and(|bound| bound.selective);
-        !selective || flags.unwrap_or(usual) & FI_COMPLETION != 0
-    }
-
     /// Where an address of the endpoint's vector leads.
     pub(crate) fn route(&mut self, ep: Id, name: &str, to: u64) -> Result<Route, isize> {
         let Some(endpoint) = self.endpoints.get(&ep) else {
@@ -274,12 +256,7 @@ impl State {
         };
         let (caps, source) = (endpoint.caps, endpoint.address.clone());
         let full = endpoint.outstanding >= endpoint.tx_size;
-        let needed = if call.tag.is_some() {
-            FI_TAGGED
-        } else {
-            FI_MSG
-        };
-        if caps & needed == 0 {
+        if caps & FI_MSG == 0 {
             return Err(self.wrong(name, ep, "without the capability", FI_ENOSYS));
         }
         self.check_segments(ep, name, &call.spans, shape.iov_limit, shape.prefix)?;
@@ -305,13 +282,6 @@ impl State {
         if inject && len > shape.inject {
             return Err(self.wrong(name, ep, "an inject longer than inject_size", FI_EINVAL));
         }
-        let tag = match call.tag {
-            Some(tag) if tag & !shape.tag_mask() != 0 => {
-                self.wrong(name, ep, "a tag with bits the provider loses", FI_EINVAL);
-                Some(tag & shape.tag_mask())
-            }
-            tag => tag,
-        };
         if !inject {
             self.check_registered(ep, name, &call.spans, &call.descs, FI_SEND)?;
         }
@@ -319,8 +289,7 @@ impl State {
         if full || matches!(route, Route::Later | Route::Gone(Death::Again)) {
             return Err(self.again());
         }
-        let report = !call.silent && self.reports(ep, call.flags, true);
-        if report {
+        if !call.silent {
             self.check_context(ep, name, &shape, call.context)?;
         }
         self.check_overlap(ep, name, &call.spans, false);
@@ -343,15 +312,12 @@ impl State {
         let sender = (!call.silent).then(|| {
             let operation = Operation {
                 ep,
-                what: What::Send {
-                    tagged: tag.is_some(),
-                },
-                context: if report { call.context } else { 0 },
+                what: What::Send,
+                context: call.context,
                 scribbled: 0,
                 sum: bytes::sum(&body),
                 spans: if inject { Vec::new() } else { body },
                 descs: if inject { Vec::new() } else { call.descs },
-                report,
                 canary: None,
                 done: false,
             };
@@ -366,8 +332,6 @@ impl State {
             let message = Message {
                 from: ep,
                 source,
-                tag,
-                data: call.data,
                 len,
                 body: MessageBody::Copied(bytes),
                 sender,
@@ -384,8 +348,6 @@ impl State {
                 let message = Message {
                     from: ep,
                     source,
-                    tag,
-                    data: call.data,
                     len,
                     body: copied.map_or(MessageBody::Lent, MessageBody::Copied),
                     sender,
@@ -396,7 +358,7 @@ impl State {
                     .push_back(message);
                 self.nudge(peer);
             }
-            Route::Gone(death) => self.send_to_nobody(ep, death, sender, small, tag.is_some()),
+            Route::Gone(death) => self.send_to_nobody(ep, death, sender, small),
             Route::Later => {}
         }
         Ok(())
@@ -408,25 +370,16 @@ impl State {
         let Some(endpoint) = self.endpoints.get(&ep) else {
             return Err(code(FI_EINVAL));
         };
-        let (caps, vector, least) = (endpoint.caps, endpoint.vector, endpoint.least_multi);
-        let full = endpoint.posted.len() + endpoint.posted_tagged.len() >= endpoint.rx_size;
-        let flags = call.flags.unwrap_or(endpoint.rx_flags);
-        let needed = if call.tag.is_some() {
-            FI_TAGGED
-        } else {
-            FI_MSG
-        };
-        if caps & needed == 0 {
+        let (caps, least) = (endpoint.caps, endpoint.least_multi);
+        let full = endpoint.posted.len() >= endpoint.rx_size;
+        let flags = call.flags.unwrap_or(0);
+        if caps & FI_MSG == 0 {
             return Err(self.wrong(name, ep, "without the capability", FI_ENOSYS));
-        }
-        if flags & (FI_PEEK | FI_CLAIM | FI_DISCARD) != 0 {
-            // Providers differ too much for anybody to use these.
-            return Err(code(FI_ENOSYS));
         }
         self.check_segments(ep, name, &call.spans, shape.iov_limit, shape.prefix)?;
         self.check_registered(ep, name, &call.spans, &call.descs, FI_RECV)?;
         let multi = if flags & FI_MULTI_RECV != 0 {
-            if caps & FI_MULTI_RECV == 0 || call.spans.len() != 1 || call.tag.is_some() {
+            if caps & FI_MULTI_RECV == 0 || call.spans.len() != 1 {
                 return Err(self.wrong(name, ep, "multi-receive where there is none", FI_EINVAL));
             }
             if total(&call.spans) < least {
@@ -446,16 +399,6 @@ impl State {
         } else {
             None
         };
-        let from = if caps & FI_DIRECTED_RECV != 0 && call.from != FI_ADDR_UNSPEC {
-            let address = vector.and_then(|av| self.vectors.get(&av)?.lookup(call.from));
-            let Some(address) = address.map(<[u8]>::to_vec) else {
-                let text = format!("peer {:#x}, which is not in the address vector", call.from);
-                return Err(self.wrong(name, ep, &text, FI_EINVAL));
-            };
-            Some(address)
-        } else {
-            None
-        };
         if full {
             if shape.resource_mgmt == FI_RM_DISABLED {
                 self.wrong(name, ep, "more than there is room for", FI_EINVAL);
@@ -471,20 +414,13 @@ impl State {
             .first()
             .map(|span| span.first(CANARY))
             .filter(|span| span.len > 0);
-        let report = self.reports(ep, call.flags, false);
-        let tagged = call.tag.is_some();
         let operation = Operation {
             ep,
-            what: What::Receive(Receive {
-                tagged: call.tag,
-                from,
-                multi,
-            }),
+            what: What::Receive(multi),
             context: call.context,
             scribbled: 0,
             spans: call.spans,
             descs: call.descs,
-            report,
             sum: 0,
             canary,
             done: false,
@@ -494,12 +430,7 @@ impl State {
             bytes::fill(canary, serial);
         }
         if let Some(endpoint) = self.endpoints.get_mut(&ep) {
-            let posted = if tagged {
-                &mut endpoint.posted_tagged
-            } else {
-                &mut endpoint.posted
-            };
-            posted.push_back(serial);
+            endpoint.posted.push_back(serial);
             endpoint.look_again = true;
         }
         self.nudge(ep);

@@ -85,12 +85,11 @@ impl State {
             });
         let mut channels = self.channels.range((ep, 0)..=(ep, Id::MAX));
         let arrives = channels.any(|((_, from), queue)| {
-            queue.front().is_some_and(|message| {
-                self.is_up(ep, *from)
-                    && (endpoint.shape.ep_type == FI_EP_DGRAM
-                        || self.room_for(ep, *from)
-                        || self.find_receive(ep, message).is_some())
-            })
+            !queue.is_empty()
+                && self.is_up(ep, *from)
+                && (endpoint.shape.ep_type == FI_EP_DGRAM
+                    || self.room_for(ep, *from)
+                    || self.find_receive(ep).is_some())
         });
         busy || connects || arrives
     }
@@ -159,13 +158,11 @@ impl State {
         let message = Message {
             from: ep,
             source: Vec::new(),
-            tag: None,
-            data: None,
             len: 0,
             body: MessageBody::Copied(Vec::new()),
             sender: None,
         };
-        if let Some(serial) = self.find_receive(ep, &message) {
+        if let Some(serial) = self.find_receive(ep) {
             self.stats.empty += 1;
             self.begin_landing(ep, serial, message);
         }
@@ -181,7 +178,7 @@ impl State {
         }
         let waiting = std::mem::take(&mut endpoint.arrived);
         for message in waiting {
-            let receive = self.find_receive(ep, &message);
+            let receive = self.find_receive(ep);
             let Some(endpoint) = self.endpoints.get_mut(&ep) else {
                 return;
             };
@@ -210,10 +207,10 @@ impl State {
                 self.arrive_datagrams(ep, from);
             }
             while reliable && self.is_up(ep, from) && !self.rng.chance(self.faults.hold) {
-                let Some(message) = self.channels.get(&key).and_then(|queue| queue.front()) else {
+                if self.channels.get(&key).is_none_or(|queue| queue.is_empty()) {
                     break;
-                };
-                let receive = self.find_receive(ep, message);
+                }
+                let receive = self.find_receive(ep);
                 if receive.is_none() && !self.room_for(ep, from) {
                     self.stats.stalls += 1;
                     break;

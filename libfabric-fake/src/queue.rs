@@ -45,11 +45,9 @@ pub(crate) struct Entry {
     pub(crate) flags: u64,
     pub(crate) len: usize,
     pub(crate) buf: usize,
-    pub(crate) data: u64,
-    pub(crate) tag: u64,
     /// `err` and `olen`.
     pub(crate) failure: Option<(c_int, usize)>,
-    /// Who sent it, and as whom the user knows it.
+    /// Who sent it.
     pub(crate) source: Option<Vec<u8>>,
     /// Memory that must be unchanged until now.
     pub(crate) intact: Option<(Vec<Span>, u64)>,
@@ -199,16 +197,6 @@ impl State {
         }
         Some(entry)
     }
-
-    /// As whom the receiving endpoint knows the sender.
-    pub(crate) fn known_as(&self, entry: &Entry) -> u64 {
-        let known = || {
-            let ep = self.endpoints.get(&entry.ep)?;
-            let source = entry.source.as_ref().filter(|_| ep.caps & FI_SOURCE != 0)?;
-            self.vectors.get(&ep.vector?)?.find(source)
-        };
-        known().unwrap_or(FI_ADDR_NOTAVAIL)
-    }
 }
 
 impl Queue {
@@ -236,7 +224,6 @@ impl Queue {
         match self.format {
             FI_CQ_FORMAT_CONTEXT => size_of::<fi_cq_entry>(),
             FI_CQ_FORMAT_MSG => size_of::<fi_cq_msg_entry>(),
-            FI_CQ_FORMAT_DATA => size_of::<fi_cq_data_entry>(),
             _ => size_of::<fi_cq_tagged_entry>(),
         }
     }
@@ -345,8 +332,6 @@ mod tests {
             flags: 0,
             len: 0,
             buf: 0,
-            data: 0,
-            tag: 0,
             failure: None,
             source: source.map(|byte| vec![byte]),
             intact: None,

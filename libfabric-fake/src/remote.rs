@@ -1,7 +1,7 @@
-//! Reads and writes of remote memory.
+//! Reads of remote memory.
 //!
 //! ```text
-//!   post --> Remote { target, pieces } --> polls of who posted it --> access checked --> bytes
+//!   post --> Remote { target, key } -----> polls of who posted it --> access checked --> bytes
 //!                                                                        |
 //!                                    closed, wrong key, out of range: error, nothing is moved
 //! ```
@@ -20,24 +20,24 @@ use crate::objects::{Id, code};
 use crate::posting::Route;
 use crate::state::{Operation, State, What};
 
-/// One read or write under way.
+/// One read under way.
 pub(crate) struct Remote {
     serial: u64,
     pub(crate) target: Id,
-    pieces: Vec<fi_rma_iov>,
-    write: bool,
+    /// Address and key there.
+    remote: (u64, u64),
     wait: u32,
 }
 
-/// A read or write, however it was called.
+/// A read, as it was called.
 pub(crate) struct RemoteCall {
     pub(crate) name: &'static str,
     pub(crate) spans: Vec<Span>,
     pub(crate) descs: Vec<usize>,
     pub(crate) peer: u64,
-    pub(crate) pieces: Vec<fi_rma_iov>,
+    /// Address and key there.
+    pub(crate) remote: (u64, u64),
     pub(crate) context: usize,
-    pub(crate) write: bool,
 }
 
 impl State {
@@ -48,42 +48,29 @@ impl State {
             return Err(code(FI_EINVAL));
         };
         let full = endpoint.outstanding >= endpoint.tx_size;
-        let access = if call.write { FI_WRITE } else { FI_READ };
-        if endpoint.caps & (FI_RMA | access) != FI_RMA | access {
+        if endpoint.caps & (FI_RMA | FI_READ) != FI_RMA | FI_READ {
             return Err(self.wrong(name, ep, "without the capability", FI_ENOSYS));
         }
         self.check_segments(ep, name, &call.spans, shape.iov_limit, 0)?;
-        let there = call
-            .pieces
-            .iter()
-            .fold(0usize, |sum, piece| sum.saturating_add(piece.len));
-        if call.pieces.len() > shape.rma_iov_limit || there != total(&call.spans) {
-            return Err(self.wrong(name, ep, "pieces that do not fit the segments", FI_EINVAL));
-        }
-        if there > shape.max_msg {
+        if total(&call.spans) > shape.max_msg {
             return Err(self.wrong(name, ep, "more than max_msg_size", FI_EMSGSIZE));
         }
-        self.check_registered(ep, name, &call.spans, &call.descs, access)?;
+        self.check_registered(ep, name, &call.spans, &call.descs, FI_READ)?;
         let route = self.route(ep, name, call.peer)?;
         if full || matches!(route, Route::Later | Route::Gone(Death::Again)) {
             return Err(self.again());
         }
         self.check_context(ep, name, &shape, call.context)?;
-        self.check_overlap(ep, name, &call.spans, !call.write);
+        self.check_overlap(ep, name, &call.spans, true);
         self.stats.remotes += 1;
         let operation = Operation {
             ep,
-            what: What::Remote { write: call.write },
+            what: What::Read,
             context: call.context,
             scribbled: 0,
-            sum: if call.write {
-                bytes::sum(&call.spans)
-            } else {
-                0
-            },
+            sum: 0,
             spans: call.spans,
             descs: call.descs,
-            report: true,
             canary: None,
             done: false,
         };
@@ -95,8 +82,7 @@ impl State {
                 endpoint.remote.push(Remote {
                     serial,
                     target,
-                    pieces: call.pieces,
-                    write: call.write,
+                    remote: call.remote,
                     wait,
                 });
             }
@@ -137,53 +123,33 @@ impl State {
     /// Moves the bytes, or says why not.
     fn carry_out(&mut self, ep: Id, remote: &Remote) -> Option<i32> {
         let operation = self.operations.get(&remote.serial)?;
-        let (spans, descs, sum) = (
-            operation.spans.clone(),
-            operation.descs.clone(),
-            operation.sum,
-        );
-        let (here, there) = if remote.write {
-            (FI_WRITE, FI_REMOTE_WRITE)
-        } else {
-            (FI_READ, FI_REMOTE_READ)
-        };
-        let mut target = Vec::with_capacity(remote.pieces.len());
-        for piece in &remote.pieces {
-            match self.remote_access(remote.target, piece.addr, piece.len, piece.key, there) {
-                Ok(span) => target.push(span),
-                Err(Denied { error, wrong }) => {
-                    self.stats.denied += 1;
-                    if let Some(text) = wrong {
-                        self.violation(format!("endpoint {ep}: {text}"));
-                    }
-                    return Some(error);
+        let (spans, descs) = (operation.spans.clone(), operation.descs.clone());
+        let (addr, key) = remote.remote;
+        let access = self.remote_access(remote.target, addr, total(&spans), key, FI_REMOTE_READ);
+        let target = match access {
+            Ok(span) => span,
+            Err(Denied { error, wrong }) => {
+                self.stats.denied += 1;
+                if let Some(text) = wrong {
+                    self.violation(format!("endpoint {ep}: {text}"));
                 }
+                return Some(error);
             }
-        }
+        };
         let mut here_now = spans.iter().zip(&descs);
         if self.faults.revocable
-            && here_now.any(|(span, desc)| self.local_access(ep, *span, *desc, here).is_err())
+            && here_now.any(|(span, desc)| self.local_access(ep, *span, *desc, FI_READ).is_err())
         {
             self.stats.denied += 1;
             return Some(FI_EACCES);
         }
-        self.still_registered(ep, &spans, &descs, here);
-        if remote.write {
-            let bytes = bytes::gather(&spans);
-            if crate::checker::Sum::of(&bytes) != sum {
-                self.violation(format!(
-                    "a write's memory changed before it was sent (from {ep})"
-                ));
-            }
-            bytes::scatter(&target, &bytes);
-        } else {
-            bytes::scatter(&spans, &bytes::gather(&target));
-        }
+        self.still_registered(ep, &spans, &descs, FI_READ);
+        bytes::scatter(&spans, &bytes::gather(&[target]));
         self.stats.bytes += total(&spans) as u64;
         None
     }
 
-    /// Reads and writes of the memory of an endpoint that is gone.
+    /// Reads of the memory of an endpoint that is gone.
     pub(crate) fn lose_reads_of(&mut self, target: Id, death: Death) {
         let all: Vec<Id> = self.endpoints.keys().copied().collect();
         for ep in all {

@@ -85,8 +85,6 @@ pub struct Shape {
     pub inject: usize,
     /// Segments of a message.
     pub iov_limit: usize,
-    /// Segments of remote memory.
-    pub rma_iov_limit: usize,
     /// Sends and reads outstanding; `-FI_EAGAIN` beyond.
     pub tx_depth: usize,
     /// Receives posted; `-FI_EAGAIN` beyond.
@@ -101,12 +99,8 @@ pub struct Shape {
     pub multi_recv_release: Release,
     /// How to wait.
     pub wait: Wait,
-    /// The best number of endpoints, as `fi_getinfo` tells; more work.
-    pub ep_cnt: usize,
     /// Orders it keeps, of sends and receives.
     pub order: u64,
-    /// Bits of a tag it carries, as `mem_tag_format` tells them.
-    pub tag_format: u64,
     /// `FI_THREAD_*` it can do.
     pub threading: fi_threading,
     /// `FI_PROGRESS_*` it can do.
@@ -128,10 +122,6 @@ pub struct Shape {
     pub no_peer: Death,
     /// Closing an endpoint gives an `FI_ECANCELED` for everything outstanding.
     pub close_flush: bool,
-    /// What `fi_cancel` returns when there is nothing to cancel, 0 or positive error.
-    pub cancel_unknown: c_int,
-    /// Sends that nobody has begun to receive can be cancelled.
-    pub cancel_sends: bool,
     /// Completions of receives from one peer come in the order of sending. Otherwise messages
     /// longer than `eager` are overtaken by later ones; the manual promises the order of matching
     /// only, not of completions.
@@ -144,9 +134,9 @@ pub struct Shape {
     pub rubbish: bool,
 }
 
-const MESSAGES: u64 = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV | FI_MULTI_RECV | FI_SOURCE;
-const MEMORY: u64 = FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-const REACH: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM | FI_DIRECTED_RECV;
+const MESSAGES: u64 = FI_MSG | FI_SEND | FI_RECV | FI_MULTI_RECV | FI_SOURCE;
+const MEMORY: u64 = FI_RMA | FI_READ | FI_REMOTE_READ;
+const REACH: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
 
 impl Shape {
     /// The `tcp` of 2.x, with endpoints of type RDM of its own.
@@ -169,7 +159,6 @@ impl Shape {
             protocol: FI_PROTO_XNET,
             inject: 128,
             iov_limit: 4,
-            rma_iov_limit: 4,
             tx_depth: 256,
             rx_depth: 256,
             max_msg: usize::MAX,
@@ -177,9 +166,7 @@ impl Shape {
             multi_recv_align: 1,
             multi_recv_release: Release::Either,
             wait: Wait::Fd,
-            ep_cnt: 1 << 15,
             order: FI_ORDER_SAS,
-            tag_format: 0xaaaa_aaaa_aaaa_aaaa,
             threading: FI_THREAD_SAFE,
             progress: FI_PROGRESS_AUTO,
             delivery: Delivery::OnPoll,
@@ -190,8 +177,6 @@ impl Shape {
             peer_gone: Death::Again,
             no_peer: Death::Again,
             close_flush: true,
-            cancel_unknown: 0,
-            cancel_sends: false,
             receives_in_order: true,
             cq_size: 1024,
             cq_overruns: false,
@@ -241,7 +226,6 @@ impl Shape {
             takes_node: false,
             inject: 192,
             iov_limit: 1,
-            rma_iov_limit: 1,
             tx_depth: 256,
             rx_depth: 256,
             max_msg: 1 << 32,
@@ -252,7 +236,6 @@ impl Shape {
             multi_recv_release: Release::WithLast,
             peer_gone: Death::Fail(FI_EIO),
             no_peer: Death::Fail(FI_EIO),
-            ep_cnt: 128,
             ..Self::tcp()
         }
     }
@@ -269,7 +252,6 @@ impl Shape {
             takes_node: false,
             inject: 64,
             iov_limit: 1,
-            rma_iov_limit: 1,
             max_msg: 4_294_963_199,
             progress: FI_PROGRESS_MANUAL,
             wait: Wait::Refused,
@@ -278,7 +260,6 @@ impl Shape {
             eager: 8192,
             peer_gone: Death::Vanish,
             no_peer: Death::Vanish,
-            ep_cnt: 16,
             ..Self::tcp()
         }
     }
@@ -323,10 +304,8 @@ impl Shape {
             multi_recv_release: Release::Separate,
             wait: Wait::NoDescriptor,
             threading: FI_THREAD_DOMAIN,
-            tag_format: 0x5555_5555_5555_5555,
             eager: 256,
             receives_in_order: false,
-            cancel_unknown: FI_ENOENT,
             close_flush: false,
             ..Self::psm3()
         }
@@ -349,7 +328,6 @@ impl Shape {
             eager: usize::MAX,
             peer_gone: Death::Swallow,
             no_peer: Death::Swallow,
-            cancel_unknown: FI_ENOENT,
             ..Self::tcp()
         }
     }
@@ -413,12 +391,5 @@ impl Shape {
         } else {
             0
         }
-    }
-
-    /// The bits of a tag that arrive.
-    pub(crate) fn tag_mask(&self) -> u64 {
-        u64::MAX
-            .checked_shr(self.tag_format.leading_zeros())
-            .unwrap_or(0)
     }
 }

@@ -95,17 +95,12 @@ pub(crate) struct Domain {
 
 /// What a posted operation is.
 pub(crate) enum What {
-    Receive(Receive),
-    Send { tagged: bool },
-    Remote { write: bool },
+    Receive(Option<Multi>),
+    Send,
+    Read,
 }
 
-pub(crate) struct Receive {
-    pub(crate) tagged: Option<(u64, u64)>,
-    pub(crate) from: Option<Vec<u8>>,
-    pub(crate) multi: Option<Multi>,
-}
-
+/// A buffer for several messages.
 pub(crate) struct Multi {
     pub(crate) used: usize,
     pub(crate) least: usize,
@@ -123,7 +118,6 @@ pub(crate) struct Operation {
     pub(crate) scribbled: usize,
     pub(crate) spans: Vec<Span>,
     pub(crate) descs: Vec<usize>,
-    pub(crate) report: bool,
     /// Of a send's bytes, prefix not counted.
     pub(crate) sum: u64,
     /// A pattern in a posted receive that nobody but the provider may overwrite.
@@ -134,7 +128,7 @@ pub(crate) struct Operation {
 
 impl Operation {
     pub(crate) fn writes(&self) -> bool {
-        !matches!(self.what, What::Send { .. } | What::Remote { write: true })
+        !matches!(self.what, What::Send)
     }
 }
 
@@ -142,8 +136,6 @@ impl Operation {
 pub(crate) struct Message {
     pub(crate) from: Id,
     pub(crate) source: Vec<u8>,
-    pub(crate) tag: Option<u64>,
-    pub(crate) data: Option<u64>,
     /// Prefix not counted.
     pub(crate) len: usize,
     pub(crate) body: MessageBody,

@@ -3,13 +3,12 @@
 //! ```text
 //!   insert(address) -> fi_addr_t    the lowest free place, so that removed ones soon come again
 //!   lookup(fi_addr_t) -> address
-//!   find(address) -> fi_addr_t      for the source of a message
 //! ```
 //!
 //! Owns: places, how often each address was inserted, and the C calls.
 //! Knows nothing of: whether anybody lives at an address.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::c_void;
 
 use libc::c_int;
 use libfabric_sys::abi::*;
@@ -88,16 +87,6 @@ impl Vector {
     pub(crate) fn lookup(&self, handle: u64) -> Option<&[u8]> {
         let place = self.places.get(self.place(handle)?)?;
         place.as_ref().map(|(address, _)| address.as_slice())
-    }
-
-    pub(crate) fn find(&self, address: &[u8]) -> Option<u64> {
-        let is_it = |place: &Option<(Vec<u8>, usize)>| {
-            place.as_ref().is_some_and(|(known, _)| known == address)
-        };
-        self.places
-            .iter()
-            .position(is_it)
-            .map(|place| self.handle(place))
     }
 }
 
@@ -240,30 +229,6 @@ pub(crate) unsafe extern "C" fn remove(
     unsafe { enter(av.cast(), FI_CLASS_AV, "fi_av_remove", remove) as c_int }
 }
 
-pub(crate) unsafe extern "C" fn lookup(
-    av: *mut fid_av,
-    fi_addr: fi_addr_t,
-    addr: *mut c_void,
-    addrlen: *mut usize,
-) -> c_int {
-    let lookup = |state: &mut State, id: Id| {
-        let address = state
-            .vectors
-            .get(&id)
-            .and_then(|av| av.lookup(fi_addr))
-            .map(<[u8]>::to_vec);
-        let Some(address) = address else {
-            state.violation(format!("fi_av_lookup of {fi_addr:#x}, which is not in it"));
-            return code(FI_EINVAL);
-        };
-        // SAFETY: room and its size, by the call's contract.
-        unsafe { give_address(&address, addr, addrlen) };
-        0
-    };
-    // SAFETY: an object of a fake.
-    unsafe { enter(av.cast(), FI_CLASS_AV, "fi_av_lookup", lookup) as c_int }
-}
-
 /// Copies as much of an address as there is room, and tells its whole length. True when it fitted.
 ///
 /// # Safety
@@ -280,17 +245,6 @@ pub(crate) unsafe fn give_address(address: &[u8], to: *mut c_void, len: *mut usi
     unsafe { std::ptr::copy_nonoverlapping(address.as_ptr(), to.cast(), now) };
     *len = address.len();
     room >= address.len()
-}
-
-pub(crate) unsafe extern "C" fn straddr(
-    _av: *mut fid_av,
-    _addr: *const c_void,
-    buf: *mut c_char,
-    len: *mut usize,
-) -> *const c_char {
-    // SAFETY: room and its size, by the call's contract.
-    unsafe { give_address(b"fake\0", buf.cast(), len) };
-    buf
 }
 
 #[cfg(test)]
@@ -312,7 +266,6 @@ mod tests {
         assert_eq!(av.lookup(0), None);
         assert_eq!(av.insert(&[3]), 0);
         assert_eq!(av.lookup(0), Some(&[3][..]));
-        assert_eq!(av.find(&[2]), Some(1));
     }
 
     #[test]

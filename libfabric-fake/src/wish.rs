@@ -178,10 +178,10 @@ pub(crate) fn granted(wish: &Wish, shape: &Shape) -> u64 {
         return shape.caps;
     }
     let mut caps = wish.caps | (shape.caps & (FI_LOCAL_COMM | FI_REMOTE_COMM));
-    if caps & (FI_MSG | FI_TAGGED) != 0 && caps & (FI_SEND | FI_RECV) == 0 {
+    if caps & FI_MSG != 0 && caps & (FI_SEND | FI_RECV) == 0 {
         caps |= FI_SEND | FI_RECV;
     }
-    let remote = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+    let remote = FI_READ | FI_REMOTE_READ;
     if caps & FI_RMA != 0 && caps & remote == 0 {
         caps |= remote;
     }

@@ -54,8 +54,6 @@ pub struct Settings {
     pub rdm_keepalive: Duration,
     /// How threads that wait for a fabric do so.
     pub rdm_wait: Wait,
-    /// Peers at a time that get a lane of their own over a fabric without RDMA.
-    pub rdm_lanes: usize,
     /// What carries the dgram port's datagrams.
     pub dgram_backend: BackendChoice,
     /// Its reliability layer.
@@ -275,16 +273,6 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 },
             },
             Tunable {
-                name: "MX_RDM_LANES",
-                kind: Kind::Number(0, 4096),
-                about: "peers at a time to which large messages go uncopied over a provider \
-                        without RDMA",
-                access: Access::Number {
-                    set: |s, v| s.as_mut().rdm_lanes = v as usize,
-                    get: |s| s.as_ref().rdm_lanes as u64,
-                },
-            },
-            Tunable {
                 name: "MX_DGRAM_BACKEND",
                 kind: Kind::Choice(&["auto", "udp", "fabric"]),
                 about: "what carries the datagrams of the dgram port: the kernel's UDP or \
@@ -448,8 +436,6 @@ impl Default for Settings {
             provider: None,
             rdm_keepalive: Duration::from_secs(20),
             rdm_wait: Wait::Fd,
-            // As many peers as a busy process streams to at the same time; each costs descriptors.
-            rdm_lanes: 64,
             dgram_backend: BackendChoice::Auto,
             reliable: DgramOptions::default().reliable,
             dgram_buffer: DgramOptions::default().receive_buffer,
@@ -530,7 +516,6 @@ impl Settings {
                 provider: self.provider.clone(),
                 keepalive: self.rdm_keepalive,
                 wait: self.rdm_wait,
-                lanes: self.rdm_lanes,
                 ..RdmOptions::default()
             },
             dgram: DgramOptions {
@@ -711,7 +696,6 @@ mod tests {
             ("MX_LOCAL_BYTES", "8M"),
             ("MX_LOCAL_IDLE_MS", "0"),
             ("MX_RDM_WAIT", "poll"),
-            ("MX_RDM_LANES", "5"),
             ("MX_DGRAM_BACKEND", "fabric"),
             ("MX_DGRAM_MTU", "1472"),
             ("MX_DGRAM_WINDOW", "64"),
@@ -733,7 +717,7 @@ mod tests {
         assert_eq!(options.rdm.keepalive, Duration::from_secs(5));
         assert_eq!(options.tcp_keepalive, Duration::from_secs(3));
         assert_eq!((options.local.bytes, options.local.idle), (8 << 20, None));
-        assert_eq!((options.rdm.wait, options.rdm.lanes), (Wait::Poll, 5));
+        assert_eq!(options.rdm.wait, Wait::Poll);
         let dgram = &options.dgram;
         assert_eq!(
             (dgram.backend, dgram.receive_buffer),

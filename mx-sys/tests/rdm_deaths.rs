@@ -95,7 +95,7 @@ fn open() -> Result<Node, OpenError> {
     )
 }
 
-/// A node and a peer that have exchanged large messages, so that there is a lane if there can be one.
+/// A node and a peer that have exchanged large messages.
 fn pair(busy: bool) -> (Node, Peer, PartnerId) {
     let peer = Peer::start(None, KEEPALIVE, busy);
     let node = open().unwrap();

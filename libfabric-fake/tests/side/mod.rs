@@ -18,7 +18,7 @@ use libfabric_sys::abi::*;
 use libfabric_sys::calls::*;
 
 /// What a test asks for if it does not care.
-pub const CAPS: u64 = FI_MSG | FI_TAGGED | FI_RMA | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
+pub const CAPS: u64 = FI_MSG | FI_RMA | FI_MULTI_RECV;
 
 /// Asks for anything and can give everything.
 pub fn offers(machine: &Machine, caps: u64) -> Result<InfoList, i32> {
@@ -51,8 +51,6 @@ pub struct Event {
     pub flags: u64,
     pub len: usize,
     pub buf: usize,
-    pub tag: u64,
-    pub source: u64,
     pub error: i32,
     pub olen: usize,
 }
@@ -192,7 +190,7 @@ impl Side {
             prefix: self.prefix,
         };
         if self.mr_mode & FI_MR_LOCAL != 0 {
-            let mr = self.register(&mut lot.bytes, FI_SEND | FI_RECV | FI_READ | FI_WRITE);
+            let mr = self.register(&mut lot.bytes, FI_SEND | FI_RECV | FI_READ);
             // SAFETY: an open registration.
             lot.desc = unsafe { (*mr).mem_desc };
         }
@@ -213,12 +211,6 @@ impl Side {
         unsafe { fi_send(self.ep, bytes, lot.len, lot.desc, to, context) }
     }
 
-    pub fn tagged_send(&self, lot: &mut Lot, to: u64, tag: u64) -> isize {
-        let (bytes, context) = lot.raw();
-        // SAFETY: as above.
-        unsafe { fi_tsend(self.ep, bytes, lot.len, lot.desc, to, tag, context) }
-    }
-
     pub fn inject(&self, bytes: &[u8], to: u64) -> isize {
         // SAFETY: read before the call returns.
         unsafe { fi_inject(self.ep, bytes.as_ptr().cast(), bytes.len(), to) }
@@ -228,16 +220,6 @@ impl Side {
         let (bytes, context) = lot.raw();
         // SAFETY: as above.
         unsafe { fi_recv(self.ep, bytes, lot.len, lot.desc, FI_ADDR_UNSPEC, context) }
-    }
-
-    pub fn tagged_receive(&self, lot: &mut Lot, from: u64, tag: u64, ignore: u64) -> isize {
-        let (bytes, context) = lot.raw();
-        // SAFETY: as above.
-        unsafe {
-            fi_trecv(
-                self.ep, bytes, lot.len, lot.desc, from, tag, ignore, context,
-            )
-        }
     }
 
     pub fn multi_receive(&self, lot: &mut Lot) -> isize {
@@ -297,17 +279,14 @@ impl Side {
             data: 0,
             tag: 0,
         };
-        let mut source = 0;
         let to = (&raw mut entry).cast::<c_void>();
         // SAFETY: room for one.
-        match unsafe { fi_cq_readfrom(self.cq, to, 1, &raw mut source) } {
+        match unsafe { fi_cq_read(self.cq, to, 1) } {
             1 => Some(Event {
                 context: entry.op_context as usize,
                 flags: entry.flags,
                 len: entry.len,
                 buf: entry.buf as usize,
-                tag: entry.tag,
-                source,
                 error: 0,
                 olen: 0,
             }),
@@ -320,8 +299,6 @@ impl Side {
                     flags: failed.flags,
                     len: failed.len,
                     buf: failed.buf as usize,
-                    tag: failed.tag,
-                    source: FI_ADDR_NOTAVAIL,
                     error: failed.err,
                     olen: failed.olen,
                 })

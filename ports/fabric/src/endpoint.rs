@@ -1,15 +1,15 @@
-//! Endpoints: the one that all links share, and the lanes of single peers.
+//! Endpoints: one that all links share, or with a queue of their own.
 //!
 //! ```text
 //!   receive  ---------.                          fi_cq: Done | Failed, with the context
 //!   send ------------- > outstanding  ---------> one for each, unless the endpoint
-//!   tagged_*, read ---'                          is closed first
+//!   read -------------'                          is closed first
 //!   inject                                       none
 //! ```
 //!
 //! A post gives 0, `FI_EAGAIN` (read the queue, try again), or an error that means what was posted
-//! will never be. Closing an endpoint gives back all memory outstanding on it. A lane's events go
-//! with it; what the shared endpoint left in the domain's queue may still come out.
+//! will never be. Closing an endpoint gives back all memory outstanding on it. The events of its own
+//! queue go with it; what the shared endpoint left in the domain's may still come out.
 //!
 //! Owns: one `fid_ep` each, and its address.
 //! Knows nothing of: who the peers are.
@@ -18,13 +18,13 @@ use super::queue::Queue;
 use super::{CqEvent, Desc, Domain, FabricError, Handle, Parts, check, opened};
 use libc::{c_void, iovec};
 use libfabric_sys::abi::{
-    FI_ADDR_UNSPEC, FI_COMPLETION, FI_E2BIG, FI_EBUSY, FI_EINVAL, FI_EMSGSIZE, FI_ENOCQ, FI_ENOSYS,
+    FI_ADDR_UNSPEC, FI_COMPLETION, FI_EBUSY, FI_EINVAL, FI_EMSGSIZE, FI_ENOCQ, FI_ENOSYS,
     FI_EOTHER, FI_ETOOSMALL, FI_MORE, FI_MULTI_RECV, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV,
-    FI_RECV, FI_RMA, FI_TAGGED, FI_TRANSMIT, fi_msg, fid, fid_ep,
+    FI_RECV, FI_RMA, FI_TRANSMIT, fi_msg, fid, fid_ep,
 };
 use libfabric_sys::calls::{
-    fi_cancel, fi_enable, fi_endpoint, fi_ep_bind, fi_getname, fi_inject, fi_read, fi_recv,
-    fi_recvmsg, fi_send, fi_sendmsg, fi_setopt, fi_trecv, fi_tsend, fi_tsendv,
+    fi_enable, fi_endpoint, fi_ep_bind, fi_getname, fi_inject, fi_read, fi_recv, fi_recvmsg,
+    fi_send, fi_sendmsg, fi_setopt,
 };
 use libfabric_sys::{Info, InfoList};
 use std::fmt;
@@ -36,8 +36,6 @@ use std::rc::Rc;
 pub enum Role {
     /// All links share it.
     Main,
-    /// For the large messages of one peer: opened and closed often, few operations at a time.
-    Lane,
     /// As good as the shared one, with a queue of its own.
     Own {
         /// Where it is to be, for providers with IP addresses; 0 or `None`: anywhere.
@@ -59,12 +57,11 @@ pub(super) struct EpParts {
     handle: Option<Handle<fid_ep>>,
     /// The same.
     raw: *mut fid_ep,
-    /// A lane's own, closed after it; `None` for the shared endpoint, whose the domain has.
+    /// Its own, closed after it; `None` for the shared endpoint, whose the domain has.
     queue: Option<Queue>,
     address: Vec<u8>,
     /// What it was opened for: the provider need not have the tables of anything else.
     caps: u64,
-    iov_limit: usize,
     /// Bytes that can be injected, the prefix counted.
     inject_limit: usize,
     domain: Rc<Parts>,
@@ -83,21 +80,17 @@ impl Domain {
         let copy: InfoList;
         let info = match role {
             Role::Main => original,
-            Role::Lane | Role::Own { .. } => {
+            Role::Own { port, .. } => {
                 let copied = parts.info.keep(original);
                 copy = copied.map_err(|code| self.error("fi_dupinfo", code))?;
                 let info = copy.first();
                 let info = info.ok_or_else(|| self.error("fi_dupinfo", FI_EOTHER))?;
-                match role {
-                    Role::Own { port, .. } => set_port(info, port.unwrap_or(0)),
-                    Role::Main | Role::Lane => make_small(info),
-                }
+                set_port(info, port.unwrap_or(0));
                 info
             }
         };
         let queue = match role {
             Role::Main => None,
-            Role::Lane => Some(LANE_ENTRIES),
             Role::Own { entries, .. } => Some(entries),
         };
         let queue = queue.map(|entries| {
@@ -144,7 +137,6 @@ impl Domain {
                 handle: Some(handle),
                 address,
                 caps: info.caps(),
-                iov_limit: self.terms.iov_limit,
                 inject_limit: self.terms.prefix + self.terms.inject_max,
                 domain: Rc::clone(parts),
             }),
@@ -176,7 +168,7 @@ impl Ep {
     }
 
     /// Appends up to `max` events to `out`, and says how many. An error means that the queue is
-    /// broken, and with it this endpoint. A lane makes progress only when this is called.
+    /// broken, and with it this endpoint.
     ///
     /// For the shared endpoint this is [`Domain::read`], and so with the next two.
     pub fn events(&self, out: &mut Vec<CqEvent>, max: usize) -> Result<usize, FabricError> {
@@ -291,63 +283,6 @@ impl Ep {
         check(unsafe { fi_sendmsg(self.parts.raw, &raw const msg, FI_COMPLETION | FI_MORE) })
     }
 
-    /// Posts a buffer for the message with this tag, from anybody or, where the provider can
-    /// direct receives, from `from`.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Ep::receive`].
-    pub unsafe fn tagged_receive(
-        &self,
-        start: *mut u8,
-        len: usize,
-        desc: Desc,
-        from: u64,
-        tag: u64,
-        context: *mut c_void,
-    ) -> Result<(), i32> {
-        self.needs(FI_TAGGED)?;
-        let ep = self.parts.raw;
-        // SAFETY: an open endpoint with tagged messages; the rest is the caller's word.
-        check(unsafe { fi_trecv(ep, start.cast(), len, desc, from, tag, 0, context) })
-    }
-
-    /// Sends segments as one message with a tag. `desc` is null, or has one entry a segment;
-    /// segments and descriptors are read before the call returns.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Ep::send`]; and `desc` is as long as said.
-    pub unsafe fn tagged_send(
-        &self,
-        iov: &[iovec],
-        desc: *mut Desc,
-        to: u64,
-        tag: u64,
-        context: *mut c_void,
-    ) -> Result<(), i32> {
-        self.needs(FI_TAGGED)?;
-        if iov.len() > self.parts.iov_limit {
-            return Err(FI_E2BIG);
-        }
-        let ep = self.parts.raw;
-        let result = if let [segment] = iov {
-            let desc = if desc.is_null() {
-                std::ptr::null_mut()
-            } else {
-                // SAFETY: one segment, so at least one descriptor.
-                unsafe { *desc }
-            };
-            let (start, len) = (segment.iov_base, segment.iov_len);
-            // SAFETY: an open endpoint with tagged messages; the rest is the caller's word.
-            unsafe { fi_tsend(ep, start, len, desc, to, tag, context) }
-        } else {
-            // SAFETY: as above.
-            unsafe { fi_tsendv(ep, iov.as_ptr(), desc, iov.len(), to, tag, context) }
-        };
-        check(result)
-    }
-
     /// Reads from the peer's registered memory.
     ///
     /// # Safety
@@ -368,17 +303,6 @@ impl Ep {
         let ep = self.parts.raw;
         // SAFETY: an open endpoint with remote memory; the rest is the caller's word.
         check(unsafe { fi_read(ep, start.cast(), len, desc, from, remote, key, context) })
-    }
-
-    /// Asks for an operation to be given up. It ends as it would otherwise, perhaps with
-    /// `FI_ECANCELED`; sends mostly do not. The context is only compared.
-    #[allow(clippy::not_unsafe_ptr_arg_deref)]
-    pub fn cancel(&self, context: *mut c_void) {
-        // SAFETY: an open endpoint; the context is only compared.
-        let result = unsafe { fi_cancel(self.parts.raw, context) };
-        if let Err(code) = check(result) {
-            log::debug!("fabric: fi_cancel of {context:?}: error {code}");
-        }
     }
 
     /// A provider may have allocated no more of an endpoint than it was asked for.
@@ -423,21 +347,6 @@ impl Drop for EpParts {
 impl fmt::Debug for Ep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Ep({:?})", self.parts.raw)
-    }
-}
-
-/// Asks for short queues in an info of our own.
-fn make_small(info: Info<'_>) {
-    let (tx, rx) = (info.tx_attr(), info.rx_attr());
-    if !tx.is_null() {
-        // SAFETY: the attributes of an info that nobody else has.
-        let size = unsafe { &mut (*tx).size };
-        *size = LANE_DEPTH.min(*size);
-    }
-    if !rx.is_null() {
-        // SAFETY: as above.
-        let size = unsafe { &mut (*rx).size };
-        *size = LANE_DEPTH.min(*size);
     }
 }
 
@@ -496,13 +405,6 @@ fn name(handle: &Handle<fid_ep>) -> Result<Vec<u8>, i32> {
     }
     Err(FI_ETOOSMALL)
 }
-
-/// Operations outstanding on a lane: a window of pieces, and no more; `ofi_rxm` and `tcp` allocate
-/// for as many as are asked for.
-const LANE_DEPTH: usize = 64;
-
-/// Entries of a lane's queue: what it can have outstanding, in both directions, and as much again.
-const LANE_ENTRIES: usize = 4 * LANE_DEPTH;
 
 /// Enough for every fabric's addresses but the file names of `shm`.
 const ADDRESS_USUAL: usize = 256;

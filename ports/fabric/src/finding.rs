@@ -46,7 +46,7 @@ pub struct Offered {
 pub struct Paths {
     /// Frames up to this are injected; 0: none are.
     pub inject_max: usize,
-    /// Frames up to this are copied into a slot.
+    /// Bodies up to this are copied into a slot.
     pub slot_bytes: usize,
     /// How what is longer goes.
     pub large: String,

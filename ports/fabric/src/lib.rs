@@ -3,9 +3,9 @@
 //! ```text
 //!   Mr --> [Ep] -----------> Domain's parts           closed from left to right,
 //!          main --------.    av, queue,               whatever is dropped first
-//!          lane, queue --`-> domain, fabric
+//!          own, queue ---`-> domain, fabric
 //!
-//!   endpoint.rs   Ep: post, inject, cancel            fid_ep
+//!   endpoint.rs   Ep: post, inject                    fid_ep
 //!   region.rs     Mr: keys, descriptors               fid_mr
 //!   queue.rs      completions and errors              fid_cq
 //!   addresses.rs  peers                               fid_av
@@ -13,7 +13,7 @@
 //!   places.rs     where on the network that is
 //! ```
 //!
-//! Used by `rdm`, whose links share one endpoint and have lanes, and by `dgram`, which has two
+//! Used by `rdm`, whose links share one endpoint, and by `dgram`, which has two
 //! endpoints with a queue each.
 //!
 //! Owns: fabric, domain, completion queue and address vector; opening everything else from them.

@@ -7,8 +7,7 @@
 //!                 other       the queue is broken
 //! ```
 //!
-//! The shared endpoint has one, and every lane one of its own: a queue of `ofi_rxm` goes on asking
-//! endpoints that have been closed whether one may sleep, and has to go with them.
+//! The shared endpoint's is the domain's; others have one of their own, which goes with them.
 //!
 //! Owns: what counts as a completion, and what as the end of the queue.
 //! Knows nothing of: whose completions they are.
@@ -42,8 +41,6 @@ pub enum CqEvent {
         buf: *mut c_void,
         /// Bytes received, the prefix counted; means nothing for sends.
         len: usize,
-        /// The tag of a tagged message.
-        tag: u64,
     },
     /// It was not.
     Failed {
@@ -69,7 +66,6 @@ impl CqEvent {
             flags: entry.flags,
             buf: entry.buf,
             len: entry.len,
-            tag: entry.tag,
         }
     }
 
@@ -79,7 +75,6 @@ impl CqEvent {
             flags: entry.flags,
             buf: std::ptr::null_mut(),
             len: entry.len,
-            tag: 0,
         }
     }
 }

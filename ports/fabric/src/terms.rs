@@ -44,8 +44,6 @@ pub struct Terms {
     pub mr_key_bytes: usize,
     /// Remote addresses are the peer's virtual ones.
     pub virt_addr: bool,
-    /// Segments of one send.
-    pub iov_limit: usize,
     /// Sends that can be outstanding on an endpoint.
     pub tx_depth: usize,
     /// Receives that can be outstanding on an endpoint.

@@ -1,7 +1,7 @@
 //! One opened domain and everything that lives and dies with it.
 //!
 //! ```text
-//!   remote   registrations, lanes ----.
+//!   remote   registrations -----------.
 //!   slots    memory + registrations --+--> main endpoint --> domain (queue, addresses) --> memory
 //!   receive  memory + registrations --'
 //!                                          closed from left to right, memory last
@@ -19,9 +19,9 @@ use super::links::{Link, Peer};
 use super::ops::{Op, Ops};
 use super::plan::Plan;
 use super::provider::Choice;
+use super::reading::Reading;
 use super::receive::Receive;
 use super::remote::{Outlet, Remote};
-use super::remote_frame::RemoteFrame;
 use super::rooms::Rooms;
 use super::slots::Slots;
 use libfabric_sys::Library;
@@ -46,8 +46,8 @@ pub(super) struct Fabric {
     pub(super) addresses: Addresses,
     /// How messages go over it.
     plan: Plan,
-    /// Frames about remote memory that wait for their link.
-    pub(super) out: VecDeque<(LinkId, RemoteFrame)>,
+    /// Signs of life that wait for their link.
+    pub(super) out: VecDeque<(LinkId, Reading)>,
     /// Events that were read out of turn; they come before what is in the queue.
     pub(super) backlog: VecDeque<CqEvent>,
     /// Links that have gone while the provider had slots of theirs: their address and how many.
@@ -82,17 +82,13 @@ pub(super) enum Manner {
 
 impl Fabric {
     /// Opens what has been chosen.
-    pub(super) fn open(
-        library: &Arc<Library>,
-        choice: &Choice,
-        lanes_max: usize,
-    ) -> Result<Self, RdmError> {
+    pub(super) fn open(library: &Arc<Library>, choice: &Choice) -> Result<Self, RdmError> {
         let domain = Domain::open(Arc::clone(library), &choice.info, choice.plan.terms())?;
         let main = domain.endpoint(Role::Main)?;
         let plan = &choice.plan;
         let receive = Receive::new(&domain, &main, plan)?;
         let mut fabric = Self {
-            remote: Remote::new(plan, lanes_max),
+            remote: Remote::new(plan),
             slots: Slots::new(plan.prefix + plan.slot_bytes, plan.mr_local, plan.tx_depth),
             receive,
             rooms: Rooms::default(),
@@ -279,8 +275,8 @@ impl Fabric {
 
 impl Drop for Fabric {
     fn drop(&mut self) {
-        // Lanes and what is registered for peers.
-        self.remote = Remote::new(&self.plan, 0);
+        // What is registered for peers.
+        self.remote.close();
         self.calm();
         if !self.plan.mr_endpoint {
             self.main = None;

@@ -11,7 +11,7 @@
 //!  Hello     does this reach you?             HelloAck   it does
 //!  Ping      are you there?                   Pong       I am
 //!  Bye       the link is over
-//!  Remote    about memory read by the peer; `remote` knows more
+//!  Reading   the sender is still reading what was exposed (see `reading`)
 //! ```
 //!
 //! The cookie is drawn for each link, 64 bits from the kernel, and told only to its peer, over TCP: what
@@ -27,7 +27,7 @@ pub(super) const FRAME_LEN: usize = 16;
 
 /// The version of this layout. Sides with different ones do not get to know each other: the
 /// locator compares [`mx_port_fabric::card::VERSION`].
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// What a frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,8 +45,8 @@ pub(super) enum Kind {
     Pong = 5,
     /// The sender has closed the link.
     Bye = 6,
-    /// About remote reads.
-    Remote = 7,
+    /// A read by RMA goes on.
+    Reading = 7,
     /// The sender's end of the link is no more. Taken out of turn, for what was sent before it may
     /// never come.
     Reset = 8,
@@ -92,7 +92,7 @@ impl Frame {
             4 => Kind::Ping,
             5 => Kind::Pong,
             6 => Kind::Bye,
-            7 => Kind::Remote,
+            7 => Kind::Reading,
             8 => Kind::Reset,
             _ => return None,
         };
@@ -119,7 +119,7 @@ mod tests {
             Kind::Ping,
             Kind::Pong,
             Kind::Bye,
-            Kind::Remote,
+            Kind::Reading,
             Kind::Reset,
         ] {
             let frame = Frame {
@@ -145,7 +145,7 @@ mod tests {
         .emit();
         assert!(Frame::parse(&good).is_some());
         assert_eq!(Frame::parse(&good[..FRAME_LEN - 1]), None);
-        for (at, value) in [(0, 0), (0, 9), (1, 0), (1, 2)] {
+        for (at, value) in [(0, 0), (0, 9), (1, 1), (1, 3)] {
             let mut bad = good;
             bad[at] = value;
             assert_eq!(Frame::parse(&bad), None, "byte {at} = {value}");

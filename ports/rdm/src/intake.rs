@@ -17,6 +17,7 @@ use super::fabric::{Manner, NotSent};
 use super::frame::{Frame, Kind};
 use super::links::{Alarm, Heard, Link, State};
 use super::ops::Op;
+use super::reading::Reading;
 use super::remote::Report;
 use super::sequence::Turn;
 use libc::c_void;
@@ -28,13 +29,8 @@ use mx_proto::{Instant, LinkId, Memory};
 /// Events taken from the queue at a time.
 const BATCH: usize = 32;
 
-/// Frames that may wait on one link before `remote` keeps its own.
+/// Frames that may wait on one link before it gets no more signs of life.
 const CONTROL_MAX: usize = 64;
-
-/// Frames of `remote`'s that may wait before it is asked whose they are, and of one link: no peer of
-/// ours has so many of its own to be answered.
-const OUT_MAX: usize = 1024;
-const OUT_LINK_MAX: usize = 512;
 
 /// Links told in one poll that there may be room again.
 const UNBLOCKED: usize = 32;
@@ -64,8 +60,8 @@ impl RdmPort {
             self.keep_time();
         }
         self.post_buffers();
-        any |= self.with_remote(|remote, outlet| remote.poll(outlet, now)) == Some(true);
-        self.send_remote_frames();
+        self.with_remote(|remote, outlet| remote.poll(outlet, now));
+        self.send_readings();
         any |= self.report_remote(sink);
         if moved || now >= self.room_at {
             any |= self.unblock(moved, sink);
@@ -164,9 +160,9 @@ impl RdmPort {
                 }
             }
             Op::Send(slot) => self.handle_sent(slot, outcome.err()),
-            Op::Remote(op) => {
-                let outcome = outcome.map(|(_, len)| len);
-                self.with_remote(|remote, outlet| remote.on_event(outlet, op, outcome));
+            Op::Read(piece) => {
+                let outcome = outcome.map(|_| ());
+                self.with_remote(|remote, outlet| remote.on_event(outlet, piece, outcome));
             }
         }
     }
@@ -258,12 +254,10 @@ impl RdmPort {
         }
         match frame.kind {
             Kind::Packet => self.stats.malformed += u64::from(!deliver(id, word, body, sink)),
-            Kind::Remote => {
-                // Lent by a buffer of the fabric, which `remote` works with.
-                let body: smallvec::SmallVec<[u8; 64]> = body.into();
-                self.handle_remote(id, &body);
+            kind => {
+                let reading = Reading::parse(body);
+                self.handle_signal(id, kind, reading);
             }
-            kind => self.handle_signal(id, kind),
         }
         self.handle_held(id, word, sink);
     }
@@ -273,24 +267,23 @@ impl RdmPort {
         while let Some((kind, body)) = self.links.next_held(id, self.now) {
             match kind {
                 Kind::Packet => self.stats.malformed += u64::from(!deliver(id, word, &body, sink)),
-                Kind::Remote => self.handle_remote(id, &body),
-                kind => self.handle_signal(id, kind),
+                kind => self.handle_signal(id, kind, Reading::parse(&body)),
             }
         }
     }
 
-    fn handle_remote(&mut self, id: LinkId, body: &[u8]) {
-        self.with_remote(|remote, outlet| remote.on_frame(outlet, id, body));
-    }
-
-    /// A frame without a body.
-    fn handle_signal(&mut self, id: LinkId, kind: Kind) {
+    /// A frame without a packet; `reading` is its body, of the kind that has one.
+    fn handle_signal(&mut self, id: LinkId, kind: Kind, reading: Option<Reading>) {
         match kind {
+            Kind::Reading => match (reading, &mut self.fabric) {
+                (Some(reading), Some(fabric)) => fabric.remote.on_reading(id, reading),
+                _ => self.stats.malformed += 1,
+            },
             Kind::Hello => self.send_control(id, Kind::HelloAck, &[]),
             Kind::Ping => self.send_control(id, Kind::Pong, &[]),
             // It waits until it hears that we know.
             Kind::Bye => self.fail(id, LinkDown::Closed),
-            Kind::HelloAck | Kind::Pong | Kind::Packet | Kind::Remote | Kind::Reset => {}
+            Kind::HelloAck | Kind::Pong | Kind::Packet | Kind::Reset => {}
         }
     }
 
@@ -330,28 +323,12 @@ impl RdmPort {
         }
     }
 
-    /// Hands frames of `remote`'s to their links, as far as those have room: a peer that makes us
-    /// answer and does not read must not fill our memory.
-    fn send_remote_frames(&mut self) {
-        let waiting = self.fabric.as_ref().map_or(0, |fabric| fabric.out.len());
-        for _ in 0..waiting {
-            let Some(fabric) = &mut self.fabric else {
-                break;
-            };
-            let Some((id, frame)) = fabric.out.pop_front() else {
-                break;
-            };
+    /// Tells peers that they are being read. Where that waits already, more of it says nothing new.
+    fn send_readings(&mut self) {
+        while let Some((id, reading)) = self.fabric.as_mut().and_then(|f| f.out.pop_front()) {
             let full = |link: &Link| link.control.len() >= CONTROL_MAX;
-            if self.links.of(id).is_some_and(full) {
-                fabric.out.push_back((id, frame));
-                if fabric.out.len() > OUT_MAX
-                    && fabric.out.iter().filter(|(to, _)| *to == id).count() > OUT_LINK_MAX
-                {
-                    log::debug!("link {id:?}: it asks and does not read");
-                    self.fail(id, LinkDown::Reset);
-                }
-            } else {
-                self.send_control(id, Kind::Remote, &frame.emit());
+            if !self.links.of(id).is_some_and(full) {
+                self.send_control(id, Kind::Reading, &reading.emit());
             }
         }
     }

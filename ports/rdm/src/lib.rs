@@ -8,7 +8,7 @@
 //!       |    `-- fabric    one opened domain:
 //!       |            small    fi_inject                      (slots are not needed)
 //!       |            medium   slots, fi_send                 receive: multi-receive buffers
-//!       |            large    remote: RMA reads, or lanes    (plan says which)
+//!       |            large    remote: RMA reads, where they are real; else as medium
 //!       v
 //!   libfabric-sys --- libfabric.so.1, or the fake of the tests
 //! ```
@@ -19,30 +19,27 @@
 //!
 //! The rule of this port: **what an application owns is given to the provider only where it can be
 //! had back**. It is copied, or it goes through `remote`: registered, which ends when the registration
-//! is closed, or over an endpoint for that peer alone, which can be closed.
+//! is closed.
 //!
 //! Owns: the links, and when everything is opened anew.
 //! Knows nothing of: TCP, how peers find each other, what is in the packets.
 
 mod addresses;
 mod cards;
-mod exposure;
 mod fabric;
-mod flow;
 mod frame;
 pub mod hardware;
 mod intake;
-mod lane;
 mod links;
 mod ops;
 mod pieces;
 mod plan;
 mod port;
 mod provider;
+mod reading;
 mod receive;
 mod registration;
 mod remote;
-mod remote_frame;
 mod rma;
 mod rooms;
 mod sequence;
@@ -83,8 +80,6 @@ pub struct RdmOptions {
     /// How threads wait when nothing happens. [`Wait::Poll`] spares `tcp;ofi_rxm` a microsecond a
     /// message, and costs whoever sleeps up to some milliseconds.
     pub wait: Wait,
-    /// Lanes that may be open at the same time; 0: none.
-    pub lanes: usize,
     /// How many percent of the links that others leave those from one source may have.
     pub source_share: u8,
     /// The library, instead of the one that is installed.
@@ -99,7 +94,6 @@ impl Default for RdmOptions {
             bind: None,
             keepalive: Duration::from_secs(20),
             wait: Wait::Fd,
-            lanes: 64,
             source_share: 50,
             library: None,
         }
@@ -110,7 +104,6 @@ impl Default for RdmOptions {
 pub struct RdmPort {
     library: Arc<Library>,
     choice: Choice,
-    lanes: usize,
     /// `None` after a breakdown, until opening succeeds again.
     fabric: Option<Fabric>,
     links: Links,
@@ -128,8 +121,8 @@ pub struct RdmPort {
     /// while somebody may sleep: providers' descriptors are epoll instances over epoll instances,
     /// and every level above them costs each arriving message about half a microsecond.
     nest: Nest,
-    /// The members: the descriptors of the shared endpoint and of lanes at work.
-    armed: SmallVec<[RawFd; 4]>,
+    /// The member: the queue's descriptor.
+    armed: Option<RawFd>,
     /// They could not be waited for: the port is looked at when its deadline says so.
     deaf: bool,
     now: Instant,
@@ -172,7 +165,7 @@ pub struct RdmStats {
 /// says when there is some. A peer that has died may have none for as long as that is not noticed.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// And after this time at first: a fabric carries some frames of 16 KiB meanwhile.
+/// And after this time at first: a fabric carries a frame or two meanwhile.
 const RETRY_FIRST: Duration = Duration::from_micros(10);
 
 /// What its descriptors are called in a nest.
@@ -190,12 +183,11 @@ impl RdmPort {
         });
         let mut choice = Choice::make(&library, &options)?;
         choice.plan.wait = options.wait;
-        let fabric = Fabric::open(&library, &choice, options.lanes)?;
+        let fabric = Fabric::open(&library, &choice)?;
         let nest = Nest::new().map_err(RdmError::system)?;
         Ok(Self {
             library,
             choice,
-            lanes: options.lanes,
             fabric: Some(fabric),
             links: Links::new(options.keepalive, options.source_share),
             incarnation: random::nonzero().map_err(RdmError::system)?,
@@ -204,7 +196,7 @@ impl RdmPort {
             blocked: VecDeque::new(),
             room_at: Instant(0),
             nest,
-            armed: SmallVec::new(),
+            armed: None,
             deaf: false,
             now: Instant(0),
             polled: Instant(0),
@@ -237,19 +229,14 @@ impl RdmPort {
         self.fabric.as_ref().map_or(0, |fabric| fabric.lost_slots())
     }
 
-    /// Makes the provider's descriptors wake whoever sleeps. False when they cannot, now or ever.
-    fn hold_on(&mut self, fds: SmallVec<[RawFd; 4]>) -> bool {
-        if self.armed == fds {
+    /// Makes the provider's descriptor wake whoever sleeps. False when it cannot, now or ever.
+    fn hold_on(&mut self, fd: RawFd) -> bool {
+        if self.armed == Some(fd) {
             return true;
         }
         self.let_go();
-        self.armed = fds;
-        let nest = &self.nest;
-        let added = self
-            .armed
-            .iter()
-            .try_for_each(|fd| nest.add(MEMBER_RDM, Some(*fd)));
-        if let Err(error) = &added {
+        self.armed = Some(fd);
+        if let Err(error) = self.nest.add(MEMBER_RDM, Some(fd)) {
             log::warn!(
                 "provider {}: polled from now on: {error}",
                 self.choice.provider()
@@ -275,7 +262,7 @@ impl RdmPort {
 
     /// The opposite of [`RdmPort::hold_on`].
     fn let_go(&mut self) {
-        for fd in std::mem::take(&mut self.armed) {
+        if let Some(fd) = self.armed.take() {
             self.nest.remove(fd);
         }
     }
@@ -395,7 +382,7 @@ impl RdmPort {
     #[cold]
     fn reopen(&mut self, now: Instant) {
         self.retry_at = now.after(RETRY_OPEN);
-        let opened = Fabric::open(&self.library, &self.choice, self.lanes).and_then(|fabric| {
+        let opened = Fabric::open(&self.library, &self.choice).and_then(|fabric| {
             self.incarnation = random::nonzero().map_err(RdmError::system)?;
             Ok(fabric)
         });
@@ -426,7 +413,7 @@ impl RdmPort {
             return;
         };
         // One answer is as good as many, to a peer that asks and does not read.
-        let once = !matches!(kind, Kind::Remote);
+        let once = kind != Kind::Reading;
         if !once || link.control.iter().all(|waiting| waiting.kind != kind) {
             link.control.push_back(Control {
                 kind,
@@ -513,8 +500,8 @@ mod tests {
             port.queue_control(id, Kind::HelloAck, &[]);
         }
         assert_eq!(port.links.of(id).unwrap().control.len(), 2);
-        port.queue_control(id, Kind::Remote, &[1]);
-        port.queue_control(id, Kind::Remote, &[1]);
+        port.queue_control(id, Kind::Reading, &[1]);
+        port.queue_control(id, Kind::Reading, &[1]);
         assert_eq!(port.links.of(id).unwrap().control.len(), 4);
     }
 }

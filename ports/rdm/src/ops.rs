@@ -16,7 +16,6 @@
 //! Knows nothing of: what the operations do.
 //! Cost: a few comparisons an operation; memory grows with what is outstanding at once.
 
-use super::remote::RemoteOp;
 use libc::c_void;
 use libfabric_sys::abi::fi_context2;
 use std::cell::UnsafeCell;
@@ -28,8 +27,8 @@ pub(super) enum Op {
     Receive(u32),
     /// A send slot, by number.
     Send(u32),
-    /// Something of `remote`'s.
-    Remote(RemoteOp),
+    /// A piece of a read by RMA, by number.
+    Read(u32),
 }
 
 /// What the provider may scribble into.
@@ -89,18 +88,6 @@ impl Ops {
         self.ops[self.number(context)? as usize]
     }
 
-    /// Forgets the operations for which `gone` says so. Only after their endpoint has been closed
-    /// and everything it left in the completion queue has been taken out.
-    pub(super) fn abandon(&mut self, mut gone: impl FnMut(Op) -> bool) {
-        for (number, slot) in self.ops.iter_mut().enumerate() {
-            if slot.is_some_and(&mut gone) {
-                *slot = None;
-                // There were never more than fit into 32 bits.
-                self.free.push(number as u32);
-            }
-        }
-    }
-
     fn number(&self, context: *mut c_void) -> Option<u32> {
         let address = context.addr();
         self.chunks.iter().enumerate().find_map(|(chunk, rooms)| {
@@ -156,15 +143,5 @@ mod tests {
         assert_eq!(ops.end(context.wrapping_byte_add(1)), None);
         assert_eq!(ops.end(context.wrapping_byte_sub(4096 * 64)), None);
         assert_eq!(ops.end(context), Some(Op::Receive(0)));
-    }
-
-    #[test]
-    fn what_is_abandoned_is_free_again() {
-        let mut ops = Ops::new();
-        let lost = ops.begin(Op::Send(1));
-        let kept = ops.begin(Op::Receive(2));
-        ops.abandon(|op| matches!(op, Op::Send(_)));
-        assert_eq!(ops.end(lost), None);
-        assert_eq!(ops.end(kept), Some(Op::Receive(2)));
     }
 }

@@ -10,7 +10,6 @@ use mx_proto::port::{
 };
 use mx_proto::secret::Binding;
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
-use smallvec::SmallVec;
 use std::time::Duration;
 
 /// How much of a large message that is copied the receiver asks for at once.
@@ -214,12 +213,7 @@ impl<M: Memory> Port<M> for RdmPort {
             // It is looked at when the deadline says so.
             return true;
         };
-        if !fabric.domain.may_sleep() || !fabric.remote.may_sleep() {
-            return false;
-        }
-        let mut fds = SmallVec::from_slice(&[fd]);
-        fabric.remote.wait_fds(&mut fds);
-        self.hold_on(fds)
+        fabric.domain.may_sleep() && self.hold_on(fd)
     }
 
     fn disarm(&mut self) {

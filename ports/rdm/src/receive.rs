@@ -21,7 +21,7 @@ use std::ptr;
 
 /// Multi-receive buffers: while one is being used up, the next is there already.
 const MULTI: usize = 4;
-/// Bytes of each: sixteen frames of 16 KiB, or four thousand small messages.
+/// Bytes of each at least: eight frames of hardware, or four thousand small messages.
 const MULTI_BYTES: usize = 256 << 10;
 /// Frames a multi-receive buffer holds at least, however large they are.
 const MULTI_FRAMES: usize = 4;

@@ -4,54 +4,45 @@
 //!   sender's port                                     receiver's port
 //!   expose ---- RemoteKey, in the endpoint's offer ---> read
 //!      |                                                  |
-//!      |   Rma:    registered for remote reading     <--- fi_read, piece by piece
-//!      |   Lanes:  tagged sends from it  ---------------> tagged receives into place
+//!      |   registered for remote reading     <----------- fi_read, piece by piece
 //!      v                                                  v
 //!   conceal                                            ReadDone, or recall
 //! ```
 //!
-//! Which of the two it is follows from the provider ([`Plan`]): real RMA, or lanes (see `lane`)
-//! on providers that are software anyway. Where neither goes, `expose` gives no key and `read`
-//! refuses, and the endpoint has the message sent through the port's own buffers. Refusing is
-//! always allowed, and a read that fails is repeated that way by the endpoint.
+//! Only over providers with real RMA ([`Plan`]). Elsewhere `expose` gives no key and `read` refuses,
+//! and the endpoint has the message sent through the port's own buffers. Refusing is always allowed,
+//! and a read that fails is repeated that way by the endpoint.
 //!
 //! Three calls give memory back: `conceal`, `recall` and `on_link_down`. When one of them returns,
 //! nobody touches the memory concerned any more, whatever the peer or the provider do. Where a
 //! provider cannot be brought to let go of it, [`Remote::wants_renewal`] says so at once, and the
 //! caller has to close endpoint and domain before it returns itself.
 //!
-//! Owns: which way is taken; reports not yet fetched.
+//! Owns: whether it is done at all; reports not yet fetched.
 //! Knows nothing of: what the bytes mean, links (a name and an address are all it sees).
 
-use super::lane::Lanes;
 use super::ops::{Op, Ops};
-use super::plan::{Large, Plan};
-use super::remote_frame::RemoteFrame;
+use super::plan::Plan;
+use super::reading::Reading;
 use super::rma::Rma;
 use super::rooms::Rooms;
-use mx_port_fabric::{CqEvent, Domain, Ep, FabricError};
+use mx_port_fabric::{CqEvent, Domain, Ep};
 use mx_proto::port::{RemoteKey, RemoteRead, SendError};
 use mx_proto::{Instant, LinkId, Memory};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// Reads and exposures of all links.
 pub(super) struct Remote {
-    way: Way,
+    /// `None` where the provider has no real RMA.
+    rma: Option<Rma>,
     news: News,
 }
 
 // SAFETY: pointers in it are to memory lent to the port, which one thread at a time may use,
 // whichever that is; they are only passed on.
 unsafe impl Send for Remote {}
-
-enum Way {
-    Rma(Rma),
-    Lanes(Lanes),
-    Neither,
-}
 
 /// What a call needs of the port.
 pub(super) struct Outlet<'a> {
@@ -61,37 +52,11 @@ pub(super) struct Outlet<'a> {
     pub(super) ops: &'a mut Ops,
     /// Memory for cards that cannot be kept from writing.
     pub(super) rooms: &'a mut Rooms,
-    /// Frames to peers over the shared endpoint, in order.
-    pub(super) out: &'a mut VecDeque<(LinkId, RemoteFrame)>,
+    /// Signs of life for peers, in order.
+    pub(super) out: &'a mut VecDeque<(LinkId, Reading)>,
     /// Events of other operations that were met while looking for our own; the port handles them
     /// next, in this order, before it reads the queue again.
     pub(super) backlog: &'a mut VecDeque<CqEvent>,
-}
-
-/// An operation given to the provider.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum RemoteOp {
-    /// On a lane; `lane` is its generation.
-    Lane {
-        link: LinkId,
-        lane: u32,
-        what: LaneOp,
-    },
-    /// One piece of a read by RMA.
-    Piece { piece: u32 },
-}
-
-/// What an operation on a lane is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum LaneOp {
-    /// Waiting for the peer's first message.
-    Hear,
-    /// Our first message.
-    Say,
-    /// A piece of a read, coming in.
-    Receive { piece: u32 },
-    /// A piece of an exposure, going out.
-    Send { exposure: u64 },
 }
 
 /// What the port has to hear.
@@ -105,15 +70,16 @@ pub(super) enum Report {
     Reading { link: LinkId, token: u64 },
 }
 
-/// A completion: bytes moved, or the positive error number.
-pub(super) type Outcome = Result<usize, i32>;
+/// A completion: nothing, or the positive error number.
+pub(super) type Outcome = Result<(), i32>;
 
 /// Reports, and completions met out of turn.
 #[derive(Default)]
 pub(super) struct News {
     reports: VecDeque<Report>,
-    /// Taken from the queue while looking for something else; handled before the call ends.
-    met: VecDeque<(RemoteOp, Outcome)>,
+    /// Pieces whose end was taken from the queue while looking for something else; handled before the
+    /// call ends.
+    met: VecDeque<(u32, Outcome)>,
     /// The provider has memory it would not give back.
     renewal: bool,
 }
@@ -122,25 +88,21 @@ pub(super) struct News {
 pub(super) type Segments = SmallVec<[(*mut u8, usize); 2]>;
 
 impl Remote {
-    /// At most `lanes_max` lanes are open at a time; 0 means none are ever used.
-    pub(super) fn new(plan: &Plan, lanes_max: usize) -> Self {
-        let way = match &plan.large {
-            Large::Rma { .. } => Way::Rma(Rma::new(plan)),
-            // What a lane is given is not registered, and has no room for a prefix.
-            Large::Lanes if lanes_max > 0 && !plan.mr_local && plan.prefix == 0 => {
-                Way::Lanes(Lanes::new(plan, lanes_max))
-            }
-            Large::Lanes | Large::Copied => Way::Neither,
-        };
+    pub(super) fn new(plan: &Plan) -> Self {
         Self {
-            way,
+            rma: plan.rma.map(|reads| Rma::new(plan, reads)),
             news: News::default(),
         }
     }
 
+    /// Nothing is exposed or read any more.
+    pub(super) fn close(&mut self) {
+        self.rma = None;
+    }
+
     /// May [`Remote::read`] ever succeed?
     pub(super) fn offers_reads(&self) -> bool {
-        !matches!(self.way, Way::Neither)
+        self.rma.is_some()
     }
 
     /// The provider did not give memory back that had to be: everything has to be closed and
@@ -161,19 +123,14 @@ impl Remote {
         if memory.len() < READ_MIN {
             return None;
         }
-        match &mut self.way {
-            Way::Rma(rma) => rma.expose(outlet, link, segments_of(memory), token),
-            Way::Lanes(lanes) => lanes.expose(link, segments_of(memory), token),
-            Way::Neither => None,
-        }
+        let rma = self.rma.as_mut()?;
+        rma.expose(outlet, link, segments_of(memory), token)
     }
 
     /// Ends an exposure: when this returns, nobody reads the memory.
     pub(super) fn conceal(&mut self, outlet: &mut Outlet<'_>, link: LinkId, key: RemoteKey) {
-        match &mut self.way {
-            Way::Rma(rma) => rma.conceal(outlet, &mut self.news, link, key),
-            Way::Lanes(lanes) => lanes.conceal(outlet, &mut self.news, link, key),
-            Way::Neither => {}
+        if let Some(rma) = &mut self.rma {
+            rma.conceal(outlet, &mut self.news, link, key);
         }
         self.settle(outlet);
     }
@@ -208,104 +165,61 @@ impl Remote {
             len,
             token,
         };
-        let begun = match &mut self.way {
-            Way::Rma(rma) => rma.read(outlet, &mut self.news, link, wish),
-            Way::Lanes(lanes) => lanes.read(outlet, &mut self.news, link, wish),
-            Way::Neither => Err(SendError::Down),
-        };
+        let rma = self.rma.as_mut().ok_or(SendError::Down)?;
+        let begun = rma.read(outlet, &mut self.news, link, wish);
         self.settle(outlet);
         begun
     }
 
     /// Ends a read: when this returns, nobody writes to its memory, and no report of it follows.
     pub(super) fn recall(&mut self, outlet: &mut Outlet<'_>, link: LinkId, token: u64) {
-        match &mut self.way {
-            Way::Rma(rma) => rma.recall(outlet, &mut self.news, link, token),
-            Way::Lanes(lanes) => lanes.recall(outlet, &mut self.news, link, token),
-            Way::Neither => {}
+        if let Some(rma) = &mut self.rma {
+            rma.recall(outlet, &mut self.news, link, token);
         }
         self.settle(outlet);
         self.news.forget_read(link, token);
     }
 
-    /// A frame of kind `Remote` arrived. Nothing in it is to be trusted.
-    pub(super) fn on_frame(&mut self, outlet: &mut Outlet<'_>, link: LinkId, body: &[u8]) {
-        let Some(frame) = RemoteFrame::parse(body) else {
-            log::debug!("link {link:?}: a malformed frame about remote memory");
-            return;
-        };
-        match &mut self.way {
-            Way::Rma(rma) => rma.on_frame(&mut self.news, link, &frame),
-            Way::Lanes(lanes) => lanes.on_frame(outlet, &mut self.news, link, &frame),
-            Way::Neither => {}
+    /// The peer says that it is reading. Nothing in it is to be trusted.
+    pub(super) fn on_reading(&mut self, link: LinkId, reading: Reading) {
+        if let Some(rma) = &mut self.rma {
+            rma.on_reading(&mut self.news, link, reading);
         }
-        self.settle(outlet);
     }
 
-    /// One of our operations has ended.
-    pub(super) fn on_event(&mut self, outlet: &mut Outlet<'_>, op: RemoteOp, outcome: Outcome) {
-        self.news.met.push_back((op, outcome));
+    /// A piece of ours has ended.
+    pub(super) fn on_event(&mut self, outlet: &mut Outlet<'_>, piece: u32, outcome: Outcome) {
+        self.news.met.push_back((piece, outcome));
         self.settle(outlet);
     }
 
     /// A link can carry frames; `peer` is its address on the shared endpoint.
     pub(super) fn on_link_up(&mut self, link: LinkId, peer: u64) {
-        match &mut self.way {
-            Way::Rma(rma) => rma.on_link_up(link, peer),
-            Way::Lanes(lanes) => lanes.on_link_up(link),
-            Way::Neither => {}
+        if let Some(rma) = &mut self.rma {
+            rma.on_link_up(link, peer);
         }
     }
 
     /// A link is gone: all memory of its reads and exposures is given back, without reports.
     pub(super) fn on_link_down(&mut self, outlet: &mut Outlet<'_>, link: LinkId) {
-        match &mut self.way {
-            Way::Rma(rma) => rma.on_link_down(outlet, &mut self.news, link),
-            Way::Lanes(lanes) => lanes.on_link_down(outlet, &mut self.news, link),
-            Way::Neither => {}
+        if let Some(rma) = &mut self.rma {
+            rma.on_link_down(outlet, &mut self.news, link);
         }
         self.settle(outlet);
         self.news.forget_link(link);
     }
 
-    /// Does what is due: lanes to look at and to open, what had no room, what has been idle for
-    /// long. True when something has happened.
-    pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, now: Instant) -> bool {
-        let any = match &mut self.way {
-            Way::Rma(rma) => {
-                rma.poll(outlet, &mut self.news, now);
-                false
-            }
-            Way::Lanes(lanes) => lanes.poll(outlet, &mut self.news, now),
-            Way::Neither => return false,
-        };
-        self.settle(outlet);
-        any
-    }
-
-    /// Adds what to sleep on beside the shared queue's descriptor; only to be trusted after
-    /// [`Remote::may_sleep`], and until the next call of anything else.
-    pub(super) fn wait_fds(&self, fds: &mut SmallVec<[RawFd; 4]>) {
-        if let Way::Lanes(lanes) = &self.way {
-            lanes.wait_fds(fds);
-        }
-    }
-
-    /// May one sleep on [`Remote::wait_fds`] now? If not, [`Remote::poll`] has something to do.
-    pub(super) fn may_sleep(&mut self) -> bool {
-        match &mut self.way {
-            Way::Lanes(lanes) => lanes.may_sleep(),
-            Way::Rma(_) | Way::Neither => true,
+    /// Does what is due: what had no room, signs of life.
+    pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, now: Instant) {
+        if let Some(rma) = &mut self.rma {
+            rma.poll(outlet, &mut self.news, now);
+            self.settle(outlet);
         }
     }
 
     /// When [`Remote::poll`] wants to be called although nothing happens.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        match &self.way {
-            Way::Rma(rma) => rma.deadline(),
-            Way::Lanes(lanes) => lanes.deadline(),
-            Way::Neither => None,
-        }
+        self.rma.as_ref()?.deadline()
     }
 
     /// What happened, oldest first.
@@ -315,17 +229,15 @@ impl Remote {
 
     /// Handles completions met on the way. Each operation ends once, so this does too.
     fn settle(&mut self, outlet: &mut Outlet<'_>) {
-        while let Some((op, outcome)) = self.news.met.pop_front() {
-            match &mut self.way {
-                Way::Rma(rma) => rma.on_event(outlet, &mut self.news, op, outcome),
-                Way::Lanes(lanes) => lanes.on_event(outlet, &mut self.news, op, outcome),
-                Way::Neither => {}
+        while let Some((piece, outcome)) = self.news.met.pop_front() {
+            if let Some(rma) = &mut self.rma {
+                rma.on_event(outlet, &mut self.news, piece, outcome);
             }
         }
     }
 }
 
-/// One read as both ways take it.
+/// One read as [`Rma`] takes it.
 pub(super) struct Wish {
     pub(super) key: RemoteKey,
     /// First byte of the exposure to read.
@@ -346,49 +258,36 @@ impl News {
         }
     }
 
-    /// Takes what is in the shared queue; ours are kept here, others in the port's backlog.
-    /// Returns false when there was nothing.
-    pub(super) fn look(&mut self, outlet: &mut Outlet<'_>) -> bool {
+    /// Takes what is in the queue; ours are kept here, others in the port's backlog.
+    pub(super) fn look(&mut self, outlet: &mut Outlet<'_>) {
         let mut events = Vec::new();
         if outlet.domain.read(&mut events, LOOK_EVENTS).is_err() {
             // The port meets the same error with its next read and draws the consequence.
-            return false;
+            return;
         }
-        let any = !events.is_empty();
         for event in events {
             if !self.meet(outlet.ops, &event) {
                 outlet.backlog.push_back(event);
             }
         }
-        any
-    }
-
-    /// Takes what is in a lane's own queue, where there is nobody else's.
-    pub(super) fn look_at(&mut self, lane: &Ep, ops: &mut Ops) -> Result<bool, FabricError> {
-        let mut events = Vec::new();
-        lane.events(&mut events, LOOK_EVENTS)?;
-        for event in &events {
-            self.meet(ops, event);
-        }
-        Ok(!events.is_empty())
     }
 
     /// Keeps an event that is about an operation of ours.
     fn meet(&mut self, ops: &mut Ops, event: &CqEvent) -> bool {
         let (context, outcome) = match *event {
-            CqEvent::Done { context, len, .. } => (context, Ok(len)),
+            CqEvent::Done { context, .. } => (context, Ok(())),
             CqEvent::Failed { context, errno, .. } => (context, Err(errno)),
         };
-        let Some(Op::Remote(op)) = ops.of(context) else {
+        let Some(Op::Read(piece)) = ops.of(context) else {
             return false;
         };
         ops.end(context);
-        self.met.push_back((op, outcome));
+        self.met.push_back((piece, outcome));
         true
     }
 
     /// The next completion met on the way.
-    pub(super) fn next_met(&mut self) -> Option<(RemoteOp, Outcome)> {
+    pub(super) fn next_met(&mut self) -> Option<(u32, Outcome)> {
         self.met.pop_front()
     }
 
@@ -465,7 +364,7 @@ impl Patience {
 }
 
 /// What this thread has used of a processor. A process that was not scheduled for a while shall not
-/// lose a lane over it.
+/// lose its links over it.
 fn worked() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -507,39 +406,9 @@ const LAST_PATIENCE: Duration = Duration::from_millis(4);
 
 #[cfg(test)]
 impl Remote {
-    fn lanes(&self) -> &Lanes {
-        match &self.way {
-            Way::Lanes(lanes) => lanes,
-            Way::Rma(_) | Way::Neither => panic!("there are no lanes"),
-        }
-    }
-
-    fn is_warm(&self, link: LinkId) -> bool {
-        self.lanes().is_warm(link)
-    }
-
-    fn open_lanes(&self) -> usize {
-        self.lanes().open_lanes()
-    }
-
-    fn generation(&self, link: LinkId) -> Option<u32> {
-        self.lanes().generation(link)
-    }
-
-    fn exposures(&self) -> usize {
-        match &self.way {
-            Way::Lanes(lanes) => lanes.exposures(),
-            Way::Rma(rma) => rma.counts().2,
-            Way::Neither => 0,
-        }
-    }
-
-    fn reads(&self) -> usize {
-        match &self.way {
-            Way::Lanes(lanes) => lanes.reads(),
-            Way::Rma(rma) => rma.counts().0,
-            Way::Neither => 0,
-        }
+    /// Reads and exposures under way.
+    fn counts(&self) -> (usize, usize) {
+        self.rma.as_ref().map_or((0, 0), Rma::counts)
     }
 }
 

@@ -15,14 +15,14 @@
 //! only closing the endpoint helps, and [`News::demand_renewal`] asks for it.
 //!
 //! Owns: registrations of exposures, reads and their pieces.
-//! Knows nothing of: lanes.
+//! Knows nothing of: frames.
 
 use super::ops::Op;
 use super::pieces::Pieces;
-use super::plan::{Large, Plan};
+use super::plan::{Plan, Reads};
+use super::reading::Reading;
 use super::registration::{Lease, Registrations};
-use super::remote::{News, Outcome, Outlet, PIECE_MIN, Patience, RemoteOp, Report, Segments, Wish};
-use super::remote_frame::RemoteFrame;
+use super::remote::{News, Outcome, Outlet, PIECE_MIN, Patience, Report, Segments, Wish};
 use super::rooms;
 use libfabric_sys::abi::{FI_EAGAIN, FI_REMOTE_READ};
 use mx_port_fabric::Mr;
@@ -101,11 +101,7 @@ struct Landing {
 }
 
 impl Rma {
-    pub(super) fn new(plan: &Plan) -> Self {
-        let max_read = match plan.large {
-            Large::Rma { max_read, .. } => max_read,
-            Large::Lanes | Large::Copied => PIECE_MAX,
-        };
+    pub(super) fn new(plan: &Plan, Reads { max_read, .. }: Reads) -> Self {
         Self {
             exposed: HashMap::new(),
             registrations: Registrations::new(),
@@ -267,10 +263,8 @@ impl Rma {
         }
     }
 
-    pub(super) fn on_frame(&mut self, news: &mut News, link: LinkId, frame: &RemoteFrame) {
-        if let RemoteFrame::Reading { address, key } = *frame
-            && let Some(exposed) = self.of(link, RemoteKey { address, key })
-        {
+    pub(super) fn on_reading(&mut self, news: &mut News, link: LinkId, Reading(key): Reading) {
+        if let Some(exposed) = self.of(link, key) {
             let token = exposed.token;
             news.report(Report::Exposed { link, token });
         }
@@ -280,12 +274,9 @@ impl Rma {
         &mut self,
         outlet: &mut Outlet<'_>,
         news: &mut News,
-        op: RemoteOp,
+        piece: u32,
         outcome: Outcome,
     ) {
-        let RemoteOp::Piece { piece } = op else {
-            return;
-        };
         let Some(posted) = self.posted.try_remove(piece as usize) else {
             return;
         };
@@ -306,7 +297,7 @@ impl Rma {
         {
             read.posted -= 1;
             match outcome {
-                Ok(_) => {
+                Ok(()) => {
                     read.moved = true;
                     let (link, token) = (read.link, read.token);
                     news.report(Report::Reading { link, token });
@@ -337,9 +328,7 @@ impl Rma {
             self.chime = (!self.reads.is_empty()).then(|| now.after(CHIME));
             for (_, read) in &mut self.reads {
                 if std::mem::take(&mut read.moved) {
-                    let RemoteKey { address, key } = read.key;
-                    let reading = RemoteFrame::Reading { address, key };
-                    outlet.out.push_back((read.link, reading));
+                    outlet.out.push_back((read.link, Reading(read.key)));
                 }
             }
         }
@@ -353,10 +342,10 @@ impl Rma {
         }
     }
 
-    /// Reads and pieces under way, exposures.
+    /// Reads and exposures under way.
     #[cfg(test)]
-    pub(super) fn counts(&self) -> (usize, usize, usize) {
-        (self.reads.len(), self.posted.len(), self.exposed.len())
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.reads.len(), self.exposed.len())
     }
 
     /// Rooms that the provider has for links that are gone, and may keep for ever.
@@ -378,8 +367,8 @@ impl Rma {
         let mut patience = Patience::new();
         while self.local && ids.iter().any(|id| self.reads.contains(*id)) {
             news.look(outlet);
-            while let Some((op, outcome)) = news.next_met() {
-                self.on_event(outlet, news, op, outcome);
+            while let Some((piece, outcome)) = news.next_met() {
+                self.on_event(outlet, news, piece, outcome);
             }
             if !patience.again() {
                 break;
@@ -468,8 +457,7 @@ impl Rma {
             };
             let start = landing.map_or(piece.start, |(_, start)| start);
             let number = self.posted.vacant_key() as u32;
-            let op = Op::Remote(RemoteOp::Piece { piece: number });
-            let context = outlet.ops.begin(op);
+            let context = outlet.ops.begin(Op::Read(number));
             // SAFETY: the memory is lent until the read is reported or taken back; before that
             // this piece completes, or its registration or its endpoint is closed. A room outlives
             // the endpoint, and is nobody else's until the completion.

@@ -20,14 +20,14 @@ use std::ptr;
 /// Slots that are allocated together.
 const CHUNK: usize = 32;
 
-/// Slots of one port. With the 16 KiB of rxm 8 MiB, reached only when many peers are slow at once.
+/// Slots of one port. With the 64 KiB of software 32 MiB, reached only when many peers are slow at once.
 const TOTAL: usize = 512;
 
 /// Providers' queues that are longer than this do not make us keep more for the dead: twice as many
-/// slots as half of it, with the 16 KiB of rxm 16 MiB.
+/// slots as half of it, with the 64 KiB of software 64 MiB.
 const LOST_MAX: usize = 2048;
 
-/// Slots one link may have with the provider: enough to fill a fast fabric's pipe with 16 KiB
+/// Slots one link may have with the provider: enough to fill a fast fabric's pipe with small
 /// frames, and few enough that a dead peer cannot take them all.
 const PER_LINK: usize = 64;
 

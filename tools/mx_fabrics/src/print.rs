@@ -203,7 +203,7 @@ mod tests {
             verdict: "chosen",
             reason: String::new(),
             ep_type: "RDM".into(),
-            caps: vec!["MSG", "TAGGED"],
+            caps: vec!["MSG", "MULTI_RECV"],
             mode: Vec::new(),
             mr_mode: vec!["LOCAL".into()],
             inject: 128,
@@ -211,7 +211,7 @@ mod tests {
             paths: Some(Paths {
                 small: "inject, up to 128 B".into(),
                 medium: "slot copy, up to 32 KiB".into(),
-                large: "over lanes".into(),
+                large: "copied".into(),
                 waits: "descriptor",
             }),
         };
@@ -235,7 +235,7 @@ mod tests {
         let text = text(&MACHINE, &rows());
         assert!(text.starts_with("libfabric 1.17; fabric adapters: none\n"));
         assert!(text.contains(
-            "  tcp       chosen   inject, up to 128 B  slot copy, up to 32 KiB  over lanes  descriptor\n"
+            "  tcp       chosen   inject, up to 128 B  slot copy, up to 32 KiB  copied  descriptor\n"
         ));
         assert!(text.contains("  shm       refused  it \"hangs\"\n"));
     }

@@ -344,7 +344,6 @@ impl Plan {
                     bytes => bytes.min(8),
                 },
                 virt_addr: mr_mode & FI_MR_VIRT_ADDR != 0,
-                iov_limit: info.iov_limit().max(1),
                 tx_depth: info.tx_size().max(1),
                 rx_depth: info.rx_size().max(1),
             },

@@ -58,7 +58,7 @@ impl Link {
     /// It takes a frame with such a body, now.
     #[inline]
     pub(crate) fn takes(&self, kind: Kind, body: usize) -> bool {
-        !self.stranger || (body <= INTRODUCTION_MAX && kind != Kind::Remote)
+        !self.stranger || (body <= INTRODUCTION_MAX && kind != Kind::Reading)
     }
 
     /// What both sides know of it and nobody else does: their cookies, that of who began it first.

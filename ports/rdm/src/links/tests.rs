@@ -186,9 +186,9 @@ fn a_stranger_says_no_more_than_an_introduction() {
     let takes = |links: &Links, kind, len| links.of(id).unwrap().takes(kind, len);
     assert!(takes(&links, Kind::Packet, INTRODUCTION_MAX));
     assert!(!takes(&links, Kind::Packet, INTRODUCTION_MAX + 1));
-    assert!(!takes(&links, Kind::Remote, 1));
+    assert!(!takes(&links, Kind::Reading, 1));
     links.bind(id, 1);
-    assert!(takes(&links, Kind::Packet, 1 << 20) && takes(&links, Kind::Remote, 64));
+    assert!(takes(&links, Kind::Packet, 1 << 20) && takes(&links, Kind::Reading, 64));
 }
 
 #[test]

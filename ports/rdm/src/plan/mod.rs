@@ -4,23 +4,22 @@
 //!   Offer (what fi_info says)                Plan
 //!     caps, mode, mr_mode   --Plan::of-->      small    fi_inject up to `inject_max`
 //!     sizes, order, counts       |             medium   copied into a slot of `slot_bytes`
-//!                                |             large    Rma | Lanes | Copied
+//!                                |             large    RMA reads where registration means
+//!                                |                      something, else copied, slot by slot
 //!                                `-> Unfit: the first thing that cannot be lived with
-//!
-//!   large:  registration means something, RMA reads     -> Rma      (the card reads)
-//!           software, tagged, room for many endpoints   -> Lanes    (an endpoint per peer)
-//!           anything else                               -> Copied   (through slots)
 //! ```
 //!
 //! Owns: the sizes and the choice of paths.
 //! Knows nothing of: libfabric's objects, which of several providers is best.
 
+use crate::frame::FRAME_LEN;
 use libfabric_sys::abi::{
     FI_CONTEXT, FI_CONTEXT2, FI_EP_RDM, FI_LOCAL_MR, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_HMEM,
     FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MSG_PREFIX, FI_MULTI_RECV,
-    FI_ORDER_SAS, FI_READ, FI_REMOTE_READ, FI_RM_DISABLED, FI_RMA, FI_RX_CQ_DATA, FI_TAGGED,
+    FI_ORDER_SAS, FI_READ, FI_REMOTE_READ, FI_RM_DISABLED, FI_RMA, FI_RX_CQ_DATA,
 };
 use mx_port_fabric::{Entries, Terms, Wait, modern_mr_mode};
+use mx_proto::port::HEADER_LEN;
 use std::ffi::c_int;
 use std::fmt;
 
@@ -51,8 +50,6 @@ pub(crate) struct Offer {
     pub rx_order: u64,
     /// The longest message `fi_inject` takes.
     pub inject_size: usize,
-    /// Segments of one send.
-    pub iov_limit: usize,
     /// Sends that can be outstanding.
     pub tx_size: usize,
     /// Receives that can be outstanding.
@@ -61,12 +58,8 @@ pub(crate) struct Offer {
     pub max_msg_size: usize,
     /// Bytes before each buffer, with `FI_MSG_PREFIX`.
     pub prefix_size: usize,
-    /// Which bits of a tag are carried; 0 is all of them.
-    pub mem_tag_format: u64,
     /// `FI_RM_*`.
     pub resource_mgmt: u32,
-    /// How many endpoints a domain is meant to have.
-    pub ep_cnt: usize,
 }
 
 /// How messages go over one provider.
@@ -79,7 +72,7 @@ pub(crate) struct Plan {
     /// The longest frame `Ep::inject` takes, the prefix not counted; 0 when nothing can be
     /// injected.
     pub inject_max: usize,
-    /// Bytes that stand before the frame in every buffer sent or received, tagged ones too. Who
+    /// Bytes that stand before the frame in every buffer sent or received. Who
     /// posts the buffer keeps them free and counts them in its length; the length of a completed
     /// receive counts them as well. RMA has none.
     pub prefix: usize,
@@ -97,45 +90,26 @@ pub(crate) struct Plan {
     pub mr_prov_key: bool,
     /// Bytes of a key that we choose.
     pub mr_key_bytes: usize,
-    /// How large messages go.
-    pub large: Large,
-    /// Segments of one send.
-    pub iov_limit: usize,
-    /// Low bits of a tag that arrive; the others must be 0.
-    pub tag_bits: u32,
+    /// How large messages are read by their receiver's card; `None`: they are as many medium ones.
+    pub rma: Option<Reads>,
     /// Sends that can be outstanding on an endpoint.
     pub tx_depth: usize,
     /// Receives that can be outstanding on an endpoint.
     pub rx_depth: usize,
-    /// Lanes there may be, whatever is asked for.
-    pub lanes_max: usize,
-    /// The queue of a lane is woken by its own descriptor; otherwise the shared endpoint's is
-    /// readable for every socket of the domain.
-    pub lanes_wake: bool,
-    /// What has arrived must be handled before a lane is closed.
-    pub lanes_calm: bool,
     /// How to wait for completions, if the queue can.
     pub wait: Wait,
     /// The longest message the provider takes.
     pub max_msg: usize,
 }
 
-/// How large messages go.
+/// `fi_read` of registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Large {
-    /// `fi_read` of registered memory.
-    Rma {
-        /// Remote addresses are the peer's virtual ones; otherwise they count from 0 at the
-        /// beginning of the registration.
-        virt_addr: bool,
-        /// The longest single read.
-        max_read: usize,
-    },
-    /// Tagged messages into the posted buffer, over an endpoint for this peer alone, which can be
-    /// closed at any time.
-    Lanes,
-    /// As many medium ones.
-    Copied,
+pub(crate) struct Reads {
+    /// Remote addresses are the peer's virtual ones; otherwise they count from 0 at the beginning of
+    /// the registration.
+    pub virt_addr: bool,
+    /// The longest single read.
+    pub max_read: usize,
 }
 
 /// Why an offer cannot be used.
@@ -174,7 +148,7 @@ impl Plan {
             0
         };
         let slot_bytes = slot_bytes(&offer.provider).min(offer.max_msg_size);
-        let mut plan = Self {
+        Ok(Self {
             provider: offer.provider.clone(),
             address_format: offer.address_format,
             // The manual counts no prefix in this limit (fi_getinfo, FI_MSG_PREFIX).
@@ -190,29 +164,12 @@ impl Plan {
                 0 => KEY_BYTES_MAX,
                 bytes => bytes,
             },
-            large: Large::Copied,
-            iov_limit: offer.iov_limit.max(1),
-            tag_bits: match offer.mem_tag_format {
-                0 => u64::BITS,
-                format => u64::BITS - format.leading_zeros(),
-            },
+            rma: reads(offer, mr_mode),
             tx_depth: offer.tx_size.max(1),
             rx_depth: offer.rx_size.max(1),
-            lanes_max: match is_rxm(&offer.provider) {
-                true => LANES_RXM,
-                false => offer.ep_cnt.saturating_sub(1),
-            },
-            // 2.x's tcp keeps all sockets of a domain in one epoll instance, which stands behind
-            // the queue of each endpoint. All of them in one more would be more paths from one
-            // socket than the kernel allows: 50 lanes, or 10 with two levels above.
-            lanes_wake: is_rxm(&offer.provider),
-            // 1.17's rxm handles messages over connections it has just closed, and crashes.
-            lanes_calm: is_rxm(&offer.provider),
             wait: Wait::Fd,
             max_msg: offer.max_msg_size,
-        };
-        plan.large = plan.large_path(offer, mr_mode);
-        Ok(plan)
+        })
     }
 
     /// What the provider's objects are opened and used on.
@@ -230,38 +187,33 @@ impl Plan {
             mr_endpoint: self.mr_endpoint,
             mr_prov_key: self.mr_prov_key,
             mr_key_bytes: self.mr_key_bytes,
-            virt_addr: matches!(
-                self.large,
-                Large::Rma {
-                    virt_addr: true,
-                    ..
-                }
-            ),
-            iov_limit: self.iov_limit,
+            virt_addr: self.rma.is_some_and(|reads| reads.virt_addr),
             tx_depth: self.tx_depth,
             rx_depth: self.rx_depth,
         }
     }
 
-    fn large_path(&self, offer: &Offer, mr_mode: c_int) -> Large {
-        let software = is_software(&self.provider);
-        let reads = FI_RMA | FI_READ | FI_REMOTE_READ;
-        // Where nothing has to be registered, a read is the peer's processor sending messages out
-        // of memory that closing the registration does not give back.
-        let real = mr_mode & (FI_MR_ALLOCATED | FI_MR_PROV_KEY) != 0 && !software;
-        if real && offer.caps & reads == reads {
-            return Large::Rma {
-                virt_addr: mr_mode & FI_MR_VIRT_ADDR != 0,
-                max_read: offer.max_msg_size.min(READ_MAX),
-            };
+    /// How large messages go, in words.
+    pub(crate) fn large(&self) -> &'static str {
+        match self.rma {
+            Some(Reads {
+                virt_addr: true, ..
+            }) => "by RMA read (virtual addresses)",
+            Some(_) => "by RMA read (offsets)",
+            None => "copied",
         }
-        // Endpoints of hardware are contexts of the card: few, and slow to open.
-        let lanes = software
-            && offer.caps & FI_TAGGED != 0
-            && offer.ep_cnt >= LANE_ENDPOINTS
-            && self.tag_bits >= LANE_TAG_BITS;
-        if lanes { Large::Lanes } else { Large::Copied }
     }
+}
+
+/// Where nothing has to be registered, a read is the peer's processor sending messages out of memory
+/// that closing the registration does not give back. So it is with software.
+fn reads(offer: &Offer, mr_mode: c_int) -> Option<Reads> {
+    let caps = FI_RMA | FI_READ | FI_REMOTE_READ;
+    let real = mr_mode & (FI_MR_ALLOCATED | FI_MR_PROV_KEY) != 0 && !is_software(&offer.provider);
+    (real && offer.caps & caps == caps).then(|| Reads {
+        virt_addr: mr_mode & FI_MR_VIRT_ADDR != 0,
+        max_read: offer.max_msg_size.min(READ_MAX),
+    })
 }
 
 /// The first thing about `offer` that cannot be lived with.
@@ -319,13 +271,13 @@ fn is_rxm(provider: &str) -> bool {
     provider.split(';').any(|layer| layer == "ofi_rxm")
 }
 
-/// An endpoint of 1.17's rxm takes 18 MB of buffers when it is opened, and 44 MB after a while; the
-/// allocator keeps them.
-const LANES_RXM: usize = 8;
-
 /// The longest frame for `provider`.
 fn slot_bytes(provider: &str) -> usize {
-    if is_rxm(provider) { SLOT_RXM } else { SLOT }
+    HEADERS
+        + match is_software(provider) {
+            true => SLOT_SOFTWARE,
+            false => SLOT,
+        }
 }
 
 impl fmt::Display for Plan {
@@ -336,7 +288,7 @@ impl fmt::Display for Plan {
             self.inject_max,
             self.slot_bytes,
             if self.multi_recv { "multi" } else { "single" },
-            self.large
+            self.large()
         )?;
         if self.prefix != 0 {
             write!(f, ", prefix of {}", self.prefix)?;
@@ -350,19 +302,6 @@ impl fmt::Display for Plan {
             write!(f, ", {name}")?;
         }
         Ok(())
-    }
-}
-
-impl fmt::Display for Large {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Rma {
-                virt_addr: true, ..
-            } => "by RMA read (virtual addresses)",
-            Self::Rma { .. } => "by RMA read (offsets)",
-            Self::Lanes => "over lanes",
-            Self::Copied => "copied",
-        })
     }
 }
 
@@ -411,18 +350,22 @@ pub(crate) const MR_MODES: c_int =
 /// Core providers that are software.
 const SOFTWARE: [&str; 6] = ["tcp", "net", "udp", "sockets", "shm", "sm2"];
 
-/// The longest frame over `ofi_rxm`: its own buffers (`FI_OFI_RXM_BUFFER_SIZE`) have 16 KiB, and
-/// what is longer goes by rendezvous, with a registration for every message.
-const SLOT_RXM: usize = 16 * 1024;
+/// What stands before the body in a frame: its own header, and the packet's.
+pub(crate) const HEADERS: usize = FRAME_LEN + HEADER_LEN;
 
-/// The longest frame elsewhere: below the rendezvous thresholds of psm3 and efa (64 000 bytes),
+/// The longest body over software. `ofi_rxm` cuts it into its own buffers of 16 KiB
+/// (`FI_OFI_RXM_BUFFER_SIZE`), one behind the other; only what is longer than 128 KiB
+/// (`FI_OFI_RXM_SAR_LIMIT`) goes by rendezvous, with a registration for every message.
+const SLOT_SOFTWARE: usize = 64 * 1024;
+
+/// The longest body over hardware: below the rendezvous thresholds of psm3 and efa (64 000 bytes),
 /// while cxi goes on in hardware above its own. Longer ones save little, and each multi-receive
 /// buffer loses up to this much at its end.
 const SLOT: usize = 32 * 1024;
 
-/// The shortest longest message: frame header, MX header and the 4 KiB body that
-/// [`mx_proto::port::Limits::packet_max`] promises.
-const FRAME_MIN: usize = 16 + 32 + 4096;
+/// The shortest longest message: with the 4 KiB body that [`mx_proto::port::Limits::packet_max`]
+/// promises.
+const FRAME_MIN: usize = HEADERS + mx_proto::port::PACKET_LEAST;
 
 /// The longest read asked for at once; efa and verbs take at most 1 GiB.
 const READ_MAX: usize = 1 << 30;
@@ -435,12 +378,6 @@ const ADDRESS_MAX: usize = 256;
 
 /// The longest prefix: what providers ask for is a header or two, far below this.
 const PREFIX_MAX: usize = 1024;
-
-/// A domain meant for fewer endpoints than this has none to spare for single peers.
-const LANE_ENDPOINTS: usize = 64;
-
-/// Tag bits a lane needs.
-const LANE_TAG_BITS: u32 = 48;
 
 #[cfg(test)]
 mod tests;

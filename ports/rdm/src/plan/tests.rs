@@ -9,7 +9,6 @@ use libfabric_sys::abi::{
 
 const MSG: u64 = FI_MSG | FI_MULTI_RECV;
 const READS: u64 = FI_RMA | FI_READ | FI_REMOTE_READ;
-const ALL_TAG_BITS: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
 /// `tcp` of 2.x, measured.
 fn tcp() -> Offer {
@@ -17,7 +16,7 @@ fn tcp() -> Offer {
         release: (2, 5),
         provider: "tcp".into(),
         ep_type: FI_EP_RDM,
-        caps: MSG | FI_TAGGED,
+        caps: MSG,
         mode: 0,
         mr_mode: 0,
         mr_key_bytes: 8,
@@ -26,14 +25,11 @@ fn tcp() -> Offer {
         tx_order: FI_ORDER_SAS,
         rx_order: FI_ORDER_SAS,
         inject_size: 128,
-        iov_limit: 4,
         tx_size: 256,
         rx_size: 256,
         max_msg_size: usize::MAX,
         prefix_size: 0,
-        mem_tag_format: ALL_TAG_BITS,
         resource_mgmt: FI_RM_ENABLED,
-        ep_cnt: 256,
     }
 }
 
@@ -44,7 +40,6 @@ fn tcp_rxm() -> Offer {
         inject_size: 64,
         tx_size: 2048,
         rx_size: 2048,
-        ep_cnt: 32768,
         ..tcp()
     }
 }
@@ -72,12 +67,9 @@ fn cxi() -> Offer {
         address_format: FI_ADDR_CXI,
         address_len: 4,
         inject_size: 192,
-        iov_limit: 1,
         tx_size: 1024,
         rx_size: 1024,
         max_msg_size: (1 << 32) - 1,
-        mem_tag_format: ALL_TAG_BITS >> 16,
-        ep_cnt: 128,
         ..tcp()
     }
 }
@@ -91,7 +83,6 @@ fn efa() -> Offer {
         address_format: FI_ADDR_EFA,
         address_len: 32,
         inject_size: 0,
-        mem_tag_format: 0,
         ..tcp()
     }
 }
@@ -106,8 +97,6 @@ fn psm3() -> Offer {
         address_format: FI_ADDR_PSMX3,
         address_len: 32,
         inject_size: 64,
-        mem_tag_format: ALL_TAG_BITS >> 4,
-        ep_cnt: 65535,
         ..tcp()
     }
 }
@@ -121,7 +110,6 @@ fn opx() -> Offer {
         mr_mode: FI_MR_SCALABLE,
         address_format: FI_ADDR_OPX,
         address_len: 8,
-        ep_cnt: 160,
         ..tcp()
     }
 }
@@ -135,19 +123,19 @@ fn unfit(offer: &Offer) -> String {
 }
 
 #[test]
-fn tcp_sends_large_messages_over_lanes() {
+fn tcp_copies_large_messages() {
     let plan = plan(&tcp());
-    assert_eq!(plan.large, Large::Lanes);
-    assert_eq!((plan.inject_max, plan.slot_bytes), (128, 32 * 1024));
+    assert_eq!(plan.rma, None);
+    assert_eq!((plan.inject_max, plan.slot_bytes), (128, 48 + 64 * 1024));
     assert!(plan.multi_recv && !plan.context_bytes && !plan.mr_local);
-    assert_eq!((plan.prefix, plan.tag_bits, plan.iov_limit), (0, 64, 4));
+    assert_eq!(plan.prefix, 0);
 }
 
 #[test]
-fn rxm_keeps_its_slots_below_its_own_rendezvous() {
+fn rxm_has_the_slots_of_software_below_its_own_rendezvous() {
     let plan = plan(&tcp_rxm());
-    assert_eq!(plan.large, Large::Lanes);
-    assert_eq!((plan.inject_max, plan.slot_bytes), (64, 16 * 1024));
+    assert_eq!(plan.rma, None);
+    assert_eq!((plan.inject_max, plan.slot_bytes), (64, 48 + 64 * 1024));
 }
 
 #[test]
@@ -155,14 +143,14 @@ fn verbs_reads_by_virtual_address_and_registers_everything() {
     let plan = plan(&verbs_rxm());
     let (virt_addr, max_read) = (true, 1 << 30);
     assert_eq!(
-        plan.large,
-        Large::Rma {
+        plan.rma,
+        Some(Reads {
             virt_addr,
             max_read
-        }
+        })
     );
     assert!(plan.mr_local && plan.mr_prov_key && !plan.mr_endpoint);
-    assert_eq!(plan.slot_bytes, 16 * 1024);
+    assert_eq!(plan.slot_bytes, 48 + 32 * 1024);
 }
 
 #[test]
@@ -170,14 +158,13 @@ fn cxi_reads_by_offset_with_registrations_of_the_endpoint() {
     let plan = plan(&cxi());
     let (virt_addr, max_read) = (false, 1 << 30);
     assert_eq!(
-        plan.large,
-        Large::Rma {
+        plan.rma,
+        Some(Reads {
             virt_addr,
             max_read
-        }
+        })
     );
     assert!(plan.mr_endpoint && plan.mr_prov_key && !plan.mr_local);
-    assert_eq!((plan.iov_limit, plan.tag_bits), (1, 48));
 }
 
 #[test]
@@ -187,13 +174,7 @@ fn cxi_with_keys_of_ours_knows_how_long_they_are() {
         mr_key_bytes: 4,
         ..cxi()
     });
-    assert!(matches!(
-        plan.large,
-        Large::Rma {
-            virt_addr: false,
-            ..
-        }
-    ));
+    assert_eq!(plan.rma.map(|reads| reads.virt_addr), Some(false));
     assert!(!plan.mr_prov_key);
     assert_eq!(plan.mr_key_bytes, 4);
 }
@@ -201,14 +182,8 @@ fn cxi_with_keys_of_ours_knows_how_long_they_are() {
 #[test]
 fn efa_injects_nothing_and_reads() {
     let plan = plan(&efa());
-    assert!(matches!(
-        plan.large,
-        Large::Rma {
-            virt_addr: true,
-            ..
-        }
-    ));
-    assert_eq!((plan.inject_max, plan.tag_bits), (0, 64));
+    assert_eq!(plan.rma.map(|reads| reads.virt_addr), Some(true));
+    assert_eq!(plan.inject_max, 0);
     assert!(plan.mr_local);
 }
 
@@ -216,7 +191,7 @@ fn efa_injects_nothing_and_reads() {
 fn psm3_and_opx_copy_because_their_registrations_hold_nothing() {
     for offer in [psm3(), opx()] {
         let plan = plan(&offer);
-        assert_eq!(plan.large, Large::Copied, "{}", offer.provider);
+        assert_eq!(plan.rma, None, "{}", offer.provider);
         assert!(plan.context_bytes);
     }
 }
@@ -224,11 +199,11 @@ fn psm3_and_opx_copy_because_their_registrations_hold_nothing() {
 #[test]
 fn software_never_reads_whatever_it_says_of_registrations() {
     let plan = plan(&Offer {
-        caps: MSG | READS | FI_TAGGED,
+        caps: MSG | READS,
         mr_mode: FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
         ..tcp_rxm()
     });
-    assert_eq!(plan.large, Large::Lanes);
+    assert_eq!(plan.rma, None);
 }
 
 #[test]
@@ -236,25 +211,8 @@ fn reads_need_every_one_of_their_capabilities() {
     for missing in [FI_RMA, FI_READ, FI_REMOTE_READ] {
         let mut offer = verbs_rxm();
         offer.caps &= !missing;
-        assert_eq!(plan(&offer).large, Large::Copied);
+        assert_eq!(plan(&offer).rma, None);
     }
-}
-
-#[test]
-fn lanes_need_tags_and_endpoints() {
-    for (ep_cnt, expected) in [(63, Large::Copied), (64, Large::Lanes), (65, Large::Lanes)] {
-        assert_eq!(plan(&Offer { ep_cnt, ..tcp() }).large, expected);
-    }
-    for (bits, expected) in [(47, Large::Copied), (48, Large::Lanes), (63, Large::Lanes)] {
-        let mem_tag_format = u64::MAX >> (64 - bits);
-        let plan = plan(&Offer {
-            mem_tag_format,
-            ..tcp()
-        });
-        assert_eq!((plan.large, plan.tag_bits), (expected, bits));
-    }
-    let caps = MSG;
-    assert_eq!(plan(&Offer { caps, ..tcp() }).large, Large::Copied);
 }
 
 #[test]
@@ -263,18 +221,12 @@ fn the_old_registration_modes_mean_what_they_meant() {
         mr_mode: FI_MR_BASIC,
         ..verbs_rxm()
     });
-    assert!(matches!(
-        basic.large,
-        Large::Rma {
-            virt_addr: true,
-            ..
-        }
-    ));
+    assert_eq!(basic.rma.map(|reads| reads.virt_addr), Some(true));
     let either = plan(&Offer {
         mr_mode: FI_MR_BASIC | FI_MR_SCALABLE,
         ..verbs_rxm()
     });
-    assert_eq!(either.large, Large::Copied);
+    assert_eq!(either.rma, None);
     let local = plan(&Offer {
         mode: FI_LOCAL_MR,
         ..tcp()
@@ -353,7 +305,7 @@ fn what_cannot_be_lived_with_is_named() {
     );
     assert_eq!(
         unfit(&Offer {
-            caps: FI_TAGGED,
+            caps: READS,
             ..tcp()
         }),
         "it offers no messages"
@@ -395,26 +347,24 @@ fn what_cannot_be_lived_with_is_named() {
 #[test]
 fn zeroes_of_a_provider_become_something_to_work_with() {
     let plan = plan(&Offer {
-        iov_limit: 0,
         tx_size: 0,
         rx_size: 0,
-        ep_cnt: 0,
         mr_key_bytes: 0,
         ..tcp()
     });
-    assert_eq!((plan.iov_limit, plan.tx_depth, plan.rx_depth), (1, 1, 1));
-    assert_eq!((plan.lanes_max, plan.mr_key_bytes), (0, 8));
+    assert_eq!((plan.tx_depth, plan.rx_depth), (1, 1));
+    assert_eq!(plan.mr_key_bytes, 8);
 }
 
 #[test]
 fn a_plan_tells_which_path_each_class_takes() {
     assert_eq!(
         plan(&tcp_rxm()).to_string(),
-        "inject up to 64, slots of 16384, multi receive, large messages over lanes"
+        "inject up to 64, slots of 65584, multi receive, large messages copied"
     );
     assert_eq!(
         plan(&cxi()).to_string(),
-        "inject up to 192, slots of 32768, multi receive, large messages by RMA read \
+        "inject up to 192, slots of 32816, multi receive, large messages by RMA read \
          (offsets), registration by endpoint"
     );
 }

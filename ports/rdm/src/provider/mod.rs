@@ -21,11 +21,10 @@ mod survey;
 pub use survey::{has_descriptor, survey};
 
 use super::RdmOptions;
-use super::plan::{Large, MODES, MR_MODES, Offer, Plan, is_software};
+use super::plan::{MODES, MR_MODES, Offer, Plan, is_software};
 use libfabric_sys::abi::{
     FI_ENODATA, FI_EP_RDM, FI_MSG, FI_MULTI_RECV, FI_ORDER_SAS, FI_PROGRESS_MANUAL, FI_READ,
-    FI_RECV, FI_REMOTE_READ, FI_RM_ENABLED, FI_RMA, FI_SEND, FI_SOURCE, FI_TAGGED,
-    FI_THREAD_DOMAIN,
+    FI_RECV, FI_REMOTE_READ, FI_RM_ENABLED, FI_RMA, FI_SEND, FI_SOURCE, FI_THREAD_DOMAIN,
 };
 use libfabric_sys::{Hints, Info, InfoList, Library};
 use mx_port_fabric::RdmError;
@@ -132,7 +131,7 @@ fn find(library: &Library, name: &str, bind: Option<IpAddr>) -> Result<Choice, M
         };
         match best(&offers, name, bind) {
             // Capabilities that lead to nothing better are not asked for.
-            Ok((info, plan)) if plan.large != Large::Copied || profile.plain => {
+            Ok((info, plan)) if plan.rma.is_some() || profile.plain => {
                 return match offers.keep(info) {
                     Ok(info) => Ok(Choice { info, plan }),
                     Err(code) => Err(Missing::Unfit(library.strerror(code))),
@@ -182,14 +181,10 @@ fn best<'a>(
 }
 
 /// What an offer is worth; the lower the better.
-type Rank = (LargeRank, Place);
+type Rank = (Copied, Place);
 
-/// How large messages would go.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum LargeRank {
-    Direct,
-    Copied,
-}
+/// Large messages would be copied.
+type Copied = bool;
 
 fn judge(info: Info<'_>, bind: Option<IpAddr>) -> Result<(Rank, Plan), String> {
     let plan = Plan::of(&offer(info)).map_err(|unfit| unfit.to_string())?;
@@ -210,11 +205,7 @@ fn judge(info: Info<'_>, bind: Option<IpAddr>) -> Result<(Rank, Plan), String> {
         Some(address) => place(address),
         None => Place::Network,
     };
-    let large = match plan.large {
-        Large::Copied => LargeRank::Copied,
-        Large::Rma { .. } | Large::Lanes => LargeRank::Direct,
-    };
-    Ok(((large, place), plan))
+    Ok(((plan.rma.is_none(), place), plan))
 }
 
 /// What an offer says, as far as plans go.
@@ -232,14 +223,11 @@ fn offer(info: Info<'_>) -> Offer {
         tx_order: info.tx_msg_order(),
         rx_order: info.rx_msg_order(),
         inject_size: info.inject_size(),
-        iov_limit: info.iov_limit(),
         tx_size: info.tx_size(),
         rx_size: info.rx_size(),
         max_msg_size: info.max_msg_size(),
         prefix_size: info.msg_prefix_size(),
-        mem_tag_format: info.mem_tag_format(),
         resource_mgmt: info.resource_mgmt(),
-        ep_cnt: info.ep_cnt(),
     }
 }
 
@@ -253,19 +241,18 @@ struct Profile {
 
 /// What to ask a provider for, the best first. Only what will be used: providers shed work, and
 /// may not even have the tables, of what was not asked for.
-fn profiles(name: &str) -> [Profile; 3] {
-    let large = if is_software(name) {
-        FI_TAGGED
-    } else {
-        FI_RMA | FI_READ | FI_REMOTE_READ
-    };
+fn profiles(name: &str) -> impl Iterator<Item = Profile> {
+    let reads = FI_RMA | FI_READ | FI_REMOTE_READ;
     let messages = FI_MSG | FI_SEND | FI_RECV;
     [
-        (messages | FI_MULTI_RECV | large, false),
+        (messages | FI_MULTI_RECV | reads, false),
         (messages | FI_MULTI_RECV, true),
         (messages, true),
     ]
     .map(|(caps, plain)| Profile { caps, plain })
+    .into_iter()
+    // Its reads would not be used.
+    .skip(usize::from(is_software(name)))
 }
 
 fn query(library: &Library, name: &str, caps: u64, bind: Option<IpAddr>) -> Result<InfoList, i32> {

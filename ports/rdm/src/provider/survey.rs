@@ -10,7 +10,7 @@
 //! Knows nothing of: who shows it. Only [`has_descriptor`] opens anything.
 
 use super::{Missing, Standing, find};
-use crate::plan::Plan;
+use crate::plan::{HEADERS, Plan};
 use libfabric_sys::Library;
 use libfabric_sys::abi::{FI_EP_RDM, fi_major, fi_minor};
 use mx_port_fabric::{Domain, Finding, Offered, Paths, Verdict};
@@ -102,7 +102,7 @@ pub fn has_descriptor(provider: &str, library: &Library) -> Result<bool, String>
 fn paths(plan: &Plan) -> Paths {
     Paths {
         inject_max: plan.inject_max,
-        slot_bytes: plan.slot_bytes,
-        large: plan.large.to_string(),
+        slot_bytes: plan.slot_bytes - HEADERS,
+        large: plan.large().to_owned(),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::catalogue::{ANSWER, Line};
 use super::*;
-use libfabric_sys::abi::{FI_EINVAL, FI_EP_DGRAM, fi_fabric_attr, fid_fabric};
+use libfabric_sys::abi::{FI_EINVAL, FI_EP_DGRAM, FI_TAGGED, fi_fabric_attr, fid_fabric};
 use mx_port_fabric::{Finding, Verdict};
 use std::ffi::{c_int, c_void};
 use std::slice;
@@ -82,21 +82,15 @@ fn only_what_will_be_used_is_asked_for() {
     assert_eq!(caps(Line::cxi()) & (FI_RMA | FI_TAGGED), FI_RMA);
     // Its reads are not real, so messages are all there is to ask for.
     assert_eq!(caps(Line::psm3()) & (FI_RMA | FI_TAGGED), 0);
-    assert_eq!(
-        caps(Line::tcp("10.0.0.1")) & (FI_RMA | FI_TAGGED),
-        FI_TAGGED
-    );
+    assert_eq!(caps(Line::tcp("10.0.0.1")) & (FI_RMA | FI_TAGGED), 0);
 }
 
 #[test]
 fn what_a_provider_lacks_is_done_without() {
     let mut line = Line::tcp("10.0.0.1");
-    line.caps &= !FI_TAGGED;
-    let plan = make(&[line.clone()], &RdmOptions::default()).unwrap().plan;
-    assert_eq!((plan.large, plan.multi_recv), (Large::Copied, true));
     line.caps &= !FI_MULTI_RECV;
     let plan = make(&[line.clone()], &RdmOptions::default()).unwrap().plan;
-    assert_eq!((plan.large, plan.multi_recv), (Large::Copied, false));
+    assert_eq!((plan.rma, plan.multi_recv), (None, false));
     line.caps &= !FI_MSG;
     assert!(make(&[line], &RdmOptions::default()).is_err());
 }
@@ -269,7 +263,7 @@ fn the_survey_has_every_provider_once_with_its_verdict() {
     assert_eq!(texts.len(), 4, "{texts:#?}");
     assert_eq!(
         texts[0],
-        "tcp: usable, inject up to 100, slots of 32768, multi receive, large messages over lanes"
+        "tcp: usable, inject up to 100, slots of 65584, multi receive, large messages copied"
     );
     assert!(texts[1].starts_with("shm: refused, a message longer than its receive hangs it"));
     assert!(texts[2].starts_with("cxi: chosen, "));

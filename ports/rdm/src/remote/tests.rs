@@ -1,10 +1,9 @@
-//! Both ways of reading, between two sides in one process.
+//! Reads between two sides in one process, over made-up hardware.
 //!
 //! ```text
-//!   Side a: domain, Ops, Remote  <--- frames, as bytes, when the test lets them ---> Side b
-//!                  `---- provider: installed (lanes), or made up (rma and lanes) ----'
+//!   Side a: domain, Ops, Remote  <--- frames, when the test lets them ---> Side b
+//!                  `---------------- provider, made up ----------------'
 //! ```
 
-mod lanes;
 mod rma;
 mod side;

@@ -2,7 +2,7 @@
 //! the moment on at which the cancel returns.
 //!
 //! ```text
-//!   docs/buffers.md:   small │ slot │ lane or RMA, sent │ lane or RMA, received
+//!   docs/buffers.md:   small │ slot │ large, sent │ large, received
 //!   moments:           blocked, offered, matched and n steps on its way
 //!   the peer:          moves, has stopped, has died in each of the ways providers show that
 //! ```
@@ -29,7 +29,7 @@ const PEERS: [Peer; 3] = [Peer::Moves, Peer::Stops, Peer::Dies];
 /// Of each class one: injected, in a slot, large.
 const LENGTHS: [usize; 4] = [8, 4_000, 200_001, 2 << 20];
 
-/// Two nodes that have moved enough to have a lane, where there are lanes.
+/// Two nodes that have moved something.
 struct World {
     fake: Fake,
     nodes: Nodes,

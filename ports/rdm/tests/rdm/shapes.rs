@@ -24,8 +24,7 @@ fn witnessed(shape: &Shape, faults: Faults, seed: u64) -> (Fake, Witness) {
     (fake.clone(), Witness(fake, name))
 }
 
-/// Messages of every class in both directions, twice: the first round is copied where lanes have
-/// not been opened yet.
+/// Messages of every class in both directions, twice.
 fn converse(nodes: &mut Nodes) {
     let to = [nodes.connect(0, 1), nodes.connect(1, 0)];
     let sizes = [0, 1, 8, 63, 64, 65, 4096, 16_300, 16_337, 65_536, 1_000_003];

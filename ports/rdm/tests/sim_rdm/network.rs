@@ -257,7 +257,6 @@ impl FakeNetwork {
             hardware_only: false,
             bind: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             keepalive: weather.keepalive,
-            lanes: weather.lanes,
             library: Some(machine.library()),
             ..RdmOptions::default()
         }

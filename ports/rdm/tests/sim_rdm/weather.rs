@@ -15,7 +15,6 @@ pub(crate) struct Weather {
     pub(crate) shape: Shape,
     pub(crate) faults: Faults,
     pub(crate) keepalive: Duration,
-    pub(crate) lanes: usize,
     /// Messages are in several pieces; cards read only what is in one.
     pub(crate) pieces: bool,
     pub(crate) large: bool,
@@ -27,7 +26,6 @@ impl Weather {
             shape: shape(rng),
             faults: faults(rng),
             keepalive: Duration::from_millis(rng.pick(&[1_000, 3_000])),
-            lanes: rng.pick(&[0, 1, 2, 64, 64, 64]),
             pieces: rng.chance(0.3),
             large: rng.chance(0.5),
         }

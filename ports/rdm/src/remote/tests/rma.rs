@@ -1,11 +1,11 @@
-//! RMA over made-up hardware, and lanes over made-up software, with everything that may go wrong.
+//! RMA over made-up hardware, with everything that may go wrong.
 
 use super::side::{Pair, Pieces, Side, pattern};
 use crate::RdmOptions;
 use crate::provider::Choice;
+use crate::reading::Reading;
 use crate::remote::Report;
-use crate::remote_frame::RemoteFrame;
-use libfabric_fake::{Call, Death, Fake, Faults, Shape};
+use libfabric_fake::{Call, Fake, Faults, Shape};
 use mx_port_base::regions;
 use mx_proto::port::RemoteKey;
 use mx_proto::{LinkId, Memory};
@@ -22,7 +22,7 @@ fn made_up(shape: Shape, seed: u64) -> (Fake, Pair) {
     let side = |library: libfabric_sys::Library| {
         let library = Arc::new(library);
         let choice = Choice::make(&library, &options).unwrap();
-        Side::open(&library, &choice, 4)
+        Side::open(&library, &choice)
     };
     let pair = Pair::new(
         side(fake.first().library()),
@@ -144,9 +144,9 @@ fn a_recall_keeps_the_card_from_writing_at_every_moment() {
             fake.assert_clean();
             assert!(into == after, "{} after {steps} polls", shape.provider);
             assert!(had || pair.b.ended(at_b, 5).is_none());
-            assert_eq!(pair.b.remote.reads(), 0);
+            assert_eq!(pair.b.remote.counts(), (0, 0));
             pair.a.conceal(at_a, key);
-            assert_eq!(pair.a.remote.exposures(), 0);
+            assert_eq!(pair.a.remote.counts(), (0, 0));
             drop((pair, memory, into));
             assert_eq!(fake.open_objects(), Vec::<String>::new());
         }
@@ -188,7 +188,7 @@ fn a_link_that_goes_down_leaves_no_registration() {
         pair.a.link_down(at_a);
         assert!(!pair.b.remote.wants_renewal());
         assert_eq!(fake.registered().0, 0);
-        assert_eq!((pair.b.remote.reads(), pair.b.remote.exposures()), (0, 0));
+        assert_eq!(pair.b.remote.counts(), (0, 0));
         let after = into.clone();
         pair.b.reports.clear();
         (0..50).for_each(|_| pair.step());
@@ -470,9 +470,7 @@ fn a_peer_that_is_read_hears_of_it_while_bytes_move_and_only_then() {
             },
         ),
     ] {
-        let RemoteKey { address, key } = key;
-        pair.a
-            .frame(link, &RemoteFrame::Reading { address, key }.emit());
+        pair.a.remote.on_reading(link, Reading(key));
     }
     pair.step();
     assert_eq!(heard(&pair), 1);
@@ -480,66 +478,4 @@ fn a_peer_that_is_read_hears_of_it_while_bytes_move_and_only_then() {
     pair.until("it ends", |pair| pair.b.ended(at_b, 5) == Some(true));
     pair.a.conceal(at_a, key);
     finish(fake, pair);
-}
-
-#[test]
-fn lanes_carry_everything_over_a_rough_fabric() {
-    for (seed, shape) in (50..).zip([Shape::tcp(), Shape::tcp_rxm()]) {
-        let (fake, mut pair) = made_up(shape, seed);
-        fake.faults(|faults| *faults = Faults::rough());
-        pair.warm_up();
-        for token in 1..8 {
-            let from = pattern(token as u8, &[1 << 20, 3 << 20, 500_000]);
-            let mut into = pattern(9, &[2 << 20, from.len() - (2 << 20)]);
-            let ok = transfer(&mut pair, &from, &mut into, token);
-            assert_eq!(ok, Some(true), "{token}");
-            assert!(from.joined() == into.joined());
-        }
-        finish(fake, pair);
-    }
-}
-
-#[test]
-fn lanes_give_memory_back_whatever_the_provider_does() {
-    for seed in 60..84 {
-        let shape = if seed % 2 == 0 {
-            Shape::tcp()
-        } else {
-            Shape::tcp_rxm()
-        };
-        let (fake, mut pair) = made_up(shape, seed);
-        pair.warm_up();
-        fake.faults(|faults| {
-            *faults = Faults::rough();
-            faults.error = if seed % 3 == 0 { 0.05 } else { 0.0 };
-            faults.short = if seed % 5 == 0 { 0.05 } else { 0.0 };
-        });
-        let (at_a, at_b) = (pair.at_a, pair.at_b);
-        let memory = pattern(1, &[5 << 20]);
-        let key = pair.a.try_expose(at_a, &memory, 1).unwrap();
-        let mut into = pattern(2, &[5 << 20]);
-        if pair.b.read(at_b, key, &mut into, 5).is_ok() {
-            (0..seed - 60).for_each(|_| pair.step());
-            match seed % 4 {
-                0 => pair.b.recall(at_b, 5),
-                1 => pair.b.link_down(at_b),
-                2 => {
-                    let dead = pair.b.main.address().to_vec();
-                    fake.kill(&dead, Death::Again);
-                    pair.b.recall(at_b, 5);
-                }
-                _ => {
-                    pair.a.conceal(at_a, key);
-                    pair.until("it ends", |pair| pair.b.ended(at_b, 5).is_some());
-                }
-            }
-            let after = into.clone();
-            (0..60).for_each(|_| pair.step());
-            assert!(into == after, "seed {seed}");
-        }
-        pair.a.conceal(at_a, key);
-        drop(pair);
-        assert_eq!(fake.open_objects(), Vec::<String>::new());
-        fake.assert_clean();
-    }
 }

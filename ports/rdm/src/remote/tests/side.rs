@@ -1,17 +1,15 @@
 //! One side of a test, and two of them with what goes between.
 
-use crate::RdmOptions;
 use crate::ops::{Op, Ops};
 use crate::provider::Choice;
+use crate::reading::Reading;
 use crate::remote::{Outlet, Remote, Report};
-use crate::remote_frame::RemoteFrame;
 use crate::rooms::Rooms;
 use libfabric_sys::Library;
 use mx_port_fabric::{CqEvent, Domain, Ep, Role};
 use mx_proto::port::{RemoteKey, RemoteRead, SendError};
 use mx_proto::{Instant, LinkId, Memory};
 use std::collections::VecDeque;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +17,7 @@ use std::time::Duration;
 pub(super) struct Side {
     pub(super) remote: Remote,
     pub(super) main: Ep,
-    pub(super) out: VecDeque<(LinkId, RemoteFrame)>,
+    pub(super) out: VecDeque<(LinkId, Reading)>,
     pub(super) backlog: VecDeque<CqEvent>,
     pub(super) ops: Ops,
     pub(super) reports: Vec<Report>,
@@ -29,11 +27,11 @@ pub(super) struct Side {
 }
 
 impl Side {
-    pub(super) fn open(library: &Arc<Library>, choice: &Choice, lanes: usize) -> Self {
+    pub(super) fn open(library: &Arc<Library>, choice: &Choice) -> Self {
         let domain = Domain::open(Arc::clone(library), &choice.info, choice.plan.terms()).unwrap();
         let main = domain.endpoint(Role::Main).unwrap();
         Self {
-            remote: Remote::new(&choice.plan, lanes),
+            remote: Remote::new(&choice.plan),
             main,
             out: VecDeque::new(),
             backlog: VecDeque::new(),
@@ -103,21 +101,17 @@ impl Side {
         self.with(|remote, outlet| remote.on_link_down(outlet, link));
     }
 
-    pub(super) fn frame(&mut self, link: LinkId, body: &[u8]) {
-        self.with(|remote, outlet| remote.on_frame(outlet, link, body));
-    }
-
     /// What a port does when it is polled.
     pub(super) fn poll(&mut self) {
         let mut events: Vec<CqEvent> = self.backlog.drain(..).collect();
         self.domain.read(&mut events, 64).unwrap();
         for event in events {
             let (context, outcome) = match event {
-                CqEvent::Done { context, len, .. } => (context, Ok(len)),
+                CqEvent::Done { context, .. } => (context, Ok(())),
                 CqEvent::Failed { context, errno, .. } => (context, Err(errno)),
             };
-            if let Some(Op::Remote(op)) = self.ops.end(context) {
-                self.with(|remote, outlet| remote.on_event(outlet, op, outcome));
+            if let Some(Op::Read(piece)) = self.ops.end(context) {
+                self.with(|remote, outlet| remote.on_event(outlet, piece, outcome));
             }
         }
         let now = self.now;
@@ -147,9 +141,6 @@ pub(super) struct Pair {
     /// What `a` and `b` call the link.
     pub(super) at_a: LinkId,
     pub(super) at_b: LinkId,
-    /// Frames go through. While not, they wait.
-    pub(super) a_to_b: bool,
-    pub(super) b_to_a: bool,
     started: std::time::Instant,
 }
 
@@ -165,8 +156,6 @@ impl Pair {
             b,
             at_a,
             at_b,
-            a_to_b: true,
-            b_to_a: true,
             started: std::time::Instant::now(),
         }
     }
@@ -177,15 +166,11 @@ impl Pair {
         self.b.now = self.b.now.max(Instant(1).after(elapsed));
         self.a.poll();
         self.b.poll();
-        if self.a_to_b {
-            while let Some((_, frame)) = self.a.out.pop_front() {
-                self.b.frame(self.at_b, &frame.emit());
-            }
+        while let Some((_, reading)) = self.a.out.pop_front() {
+            self.b.remote.on_reading(self.at_b, reading);
         }
-        if self.b_to_a {
-            while let Some((_, frame)) = self.b.out.pop_front() {
-                self.a.frame(self.at_a, &frame.emit());
-            }
+        while let Some((_, reading)) = self.b.out.pop_front() {
+            self.a.remote.on_reading(self.at_a, reading);
         }
     }
 
@@ -195,27 +180,6 @@ impl Pair {
             assert!(std::time::Instant::now() < deadline, "{what}");
             self.step();
         }
-    }
-
-    /// Steps for a while, so that what must not happen has time to.
-    pub(super) fn linger(&mut self) {
-        let end = std::time::Instant::now() + Duration::from_millis(50);
-        while std::time::Instant::now() < end {
-            self.step();
-        }
-    }
-
-    /// `b` reads from `a` until a lane is there for it.
-    pub(super) fn warm_up(&mut self) {
-        let memory = pattern(1, &[1 << 20]);
-        let key = self.a.expose(self.at_a, &memory, 0);
-        let mut into = pattern(0, &[1 << 20]);
-        assert!(self.b.read(self.at_b, key, &mut into, 0).is_err());
-        self.a.conceal(self.at_a, key);
-        let (at_a, at_b) = (self.at_a, self.at_b);
-        self.until("the lane gets warm", |pair| {
-            pair.a.remote.is_warm(at_a) && pair.b.remote.is_warm(at_b)
-        });
     }
 }
 
@@ -271,35 +235,4 @@ impl Memory for Pieces {
             begin += piece.len();
         }
     }
-}
-
-/// A provider of the installed library, over 127.0.0.1; `None` when it has none of that name.
-pub(super) fn installed(provider: &str) -> Option<(Arc<Library>, Choice)> {
-    let library = match Library::get() {
-        Ok(library) => Arc::new(library.clone()),
-        Err(error) => panic!("these tests need a libfabric: {error}"),
-    };
-    let options = RdmOptions {
-        provider: Some(provider.to_owned()),
-        bind: Some(Ipv4Addr::LOCALHOST.into()),
-        ..RdmOptions::default()
-    };
-    let choice = Choice::make(&library, &options).ok()?;
-    Some((library, choice))
-}
-
-/// Two sides over each provider with lanes that is installed; at least one is.
-pub(super) fn pairs(lanes: usize) -> Vec<Pair> {
-    let pairs: Vec<Pair> = ["tcp", "tcp;ofi_rxm"]
-        .iter()
-        .filter_map(|provider| installed(provider))
-        .map(|(library, choice)| {
-            Pair::new(
-                Side::open(&library, &choice, lanes),
-                Side::open(&library, &choice, lanes),
-            )
-        })
-        .collect();
-    assert!(!pairs.is_empty(), "no provider goes over 127.0.0.1");
-    pairs
 }

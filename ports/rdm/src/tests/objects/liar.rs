@@ -526,25 +526,30 @@ fn what_would_not_be_closed_is_tried_again_before_what_it_hangs_on() {
     assert_eq!(calls(&CLOSES), CLOSES);
 }
 
+const OWN: Role = Role::Own {
+    port: None,
+    entries: 256,
+};
+
 #[test]
-fn a_lane_has_a_queue_that_goes_with_it() {
+fn a_queue_of_its_own_goes_with_its_endpoint() {
     let domain = open(Line::cxi());
     calls(&[]);
-    let lane = domain.endpoint(Role::Lane).unwrap();
+    let ep = domain.endpoint(OWN).unwrap();
     assert_eq!(calls(&["cq with fd", "ep"]), ["cq with fd", "ep"]);
-    assert_eq!((lane.wait_fd(), lane.may_sleep()), (Some(5), true));
-    assert_eq!(lane.close(), Ok(()));
+    assert_eq!((ep.wait_fd(), ep.may_sleep()), (Some(5), true));
+    assert_eq!(ep.close(), Ok(()));
     assert_eq!(calls(&CLOSES), ["close ep", "close cq"]);
     // What fails half way leaves nothing open.
     script("enable ep", &[-(FI_ENOMEM as isize)]);
-    assert!(domain.endpoint(Role::Lane).is_err());
+    assert!(domain.endpoint(OWN).is_err());
     assert_eq!(calls(&CLOSES), ["close ep", "close cq"]);
     // Stuck together, and tried again in the same order.
-    let lane = domain.endpoint(Role::Lane).unwrap();
+    let ep = domain.endpoint(OWN).unwrap();
     let busy = -(FI_EBUSY as isize);
     script("close ep", &[busy]);
     script("close cq", &[busy]);
-    assert_eq!(lane.close(), Err(FI_EBUSY));
+    assert_eq!(ep.close(), Err(FI_EBUSY));
     assert_eq!(calls(&CLOSES), ["close ep", "close cq"]);
     drop(domain);
     let rest = [

@@ -1,0 +1,68 @@
+//! Giving back what was posted when its endpoint is closed: with `FI_ECANCELED`, or without a word.
+//!
+//! Owns: that.
+//! Knows nothing of: what was posted.
+
+use libfabric_sys::abi::*;
+
+use crate::objects::Id;
+use crate::queue::Entry;
+use crate::state::{State, What};
+
+impl State {
+    /// Gives back everything lent to an endpoint, as if it had never been posted.
+    pub(crate) fn take_back(&mut self, ep: Id, events: bool) {
+        let mut serials: Vec<u64> = Vec::new();
+        for (serial, operation) in &self.operations {
+            if operation.ep == ep {
+                serials.push(*serial);
+            }
+        }
+        for serial in serials {
+            if events {
+                self.push_cancelled(serial);
+            }
+            self.end_operation(serial);
+        }
+        self.release_entries(ep);
+    }
+
+    /// Queues an `FI_ECANCELED` for an operation that has no completion yet.
+    pub(crate) fn push_cancelled(&mut self, serial: u64) {
+        let Some(operation) = self.operations.get(&serial) else {
+            return;
+        };
+        if operation.done {
+            return;
+        }
+        let ep = operation.ep;
+        let Some(endpoint) = self.endpoints.get(&ep) else {
+            return;
+        };
+        let (bound, flags) = match &operation.what {
+            What::Receive(multi) => {
+                let multi = if multi.is_some() { FI_MULTI_RECV } else { 0 };
+                (endpoint.receive, FI_RECV | FI_MSG | multi)
+            }
+            What::Send => (endpoint.transmit, FI_SEND | FI_MSG),
+            What::Read => (endpoint.transmit, FI_RMA | FI_READ),
+        };
+        let entry = Entry {
+            ep,
+            operation: Some((serial, true)),
+            context: operation.context,
+            flags,
+            len: 0,
+            buf: 0,
+            failure: Some((FI_ECANCELED, 0)),
+            source: None,
+            intact: None,
+        };
+        if let Some(operation) = self.operations.get_mut(&serial) {
+            operation.done = true;
+        }
+        if let Some(queue) = bound {
+            self.push_entry(queue, entry);
+        }
+    }
+}
