@@ -33,10 +33,10 @@ pub const DEFAULTS: [(&str, &str); 8] = [
     // with its default, 9 ms with this.
     ("FI_OFI_RXM_MSG_RX_SIZE", "64"),
     ("FI_OFI_RXM_MSG_TX_SIZE", "64"),
-    // Large messages over `ofi_rxm` are written by their sender instead of read by their receiver.
-    // Over `tcp` of 1.17 an endpoint that is closed in the middle of such a read crashes: the read
-    // is flushed twice, the second time from freed memory. Both sides must have the same setting.
-    ("FI_OFI_RXM_USE_RNDV_WRITE", "1"),
+    // `ofi_rxm` cuts what is longer than this into several messages. With 1.17, once a peer has died
+    // in the middle of one, later ones from others are lost. This holds the longest frame of `rdm`.
+    // Both sides must have the same setting.
+    ("FI_OFI_RXM_BUFFER_SIZE", "66048"),
     // PSM's constructor takes over SIGSEGV, SIGINT, SIGTERM and others to print a backtrace.
     // Dispositions are restored as well, but a signal might arrive before that.
     ("IPATH_NO_BACKTRACE", "1"),

@@ -353,9 +353,8 @@ const SOFTWARE: [&str; 6] = ["tcp", "net", "udp", "sockets", "shm", "sm2"];
 /// What stands before the body in a frame: its own header, and the packet's.
 pub(crate) const HEADERS: usize = FRAME_LEN + HEADER_LEN;
 
-/// The longest body over software. `ofi_rxm` cuts it into its own buffers of 16 KiB
-/// (`FI_OFI_RXM_BUFFER_SIZE`), one behind the other; only what is longer than 128 KiB
-/// (`FI_OFI_RXM_SAR_LIMIT`) goes by rendezvous, with a registration for every message.
+/// The longest body over software. A frame with it fits into one buffer of `ofi_rxm`, whose size is
+/// among [`libfabric_sys::ENVIRONMENT`]: it must not be cut into several.
 const SLOT_SOFTWARE: usize = 64 * 1024;
 
 /// The longest body over hardware: below the rendezvous thresholds of psm3 and efa (64 000 bytes),

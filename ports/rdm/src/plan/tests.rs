@@ -284,6 +284,17 @@ fn slots_are_no_longer_than_the_provider_s_messages() {
 }
 
 #[test]
+fn no_frame_is_cut_by_ofi_rxm() {
+    let name = "FI_OFI_RXM_BUFFER_SIZE";
+    let set = libfabric_sys::ENVIRONMENT
+        .iter()
+        .find(|(of, _)| *of == name);
+    let buffer: usize = set.unwrap().1.parse().unwrap();
+    let frame = Plan::of(&tcp_rxm()).unwrap().slot_bytes;
+    assert!((64 << 10..=buffer).contains(&frame), "{frame}");
+}
+
+#[test]
 fn what_cannot_be_lived_with_is_named() {
     let mode = FI_ASYNC_IOV | FI_CONTEXT;
     assert_eq!(
