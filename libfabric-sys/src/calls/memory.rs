@@ -47,52 +47,6 @@ pub unsafe fn fi_mr_reg(
     )
 }
 
-/// Registers several segments as one.
-#[inline]
-pub unsafe fn fi_mr_regv(
-    domain: *mut fid_domain,
-    iov: *const iovec,
-    count: usize,
-    access: u64,
-    offset: u64,
-    requested_key: u64,
-    flags: u64,
-    mr: *mut *mut fid_mr,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: an open domain.
-    let ops = unsafe { (*domain).mr };
-    through!(
-        ops,
-        fi_ops_mr,
-        regv,
-        (
-            domain.cast(),
-            iov,
-            count,
-            access,
-            offset,
-            requested_key,
-            flags,
-            mr,
-            context
-        )
-    )
-}
-
-/// Registers as the attributes say.
-#[inline]
-pub unsafe fn fi_mr_regattr(
-    domain: *mut fid_domain,
-    attr: *const fi_mr_attr,
-    flags: u64,
-    mr: *mut *mut fid_mr,
-) -> c_int {
-    // SAFETY: an open domain.
-    let ops = unsafe { (*domain).mr };
-    through!(ops, fi_ops_mr, regattr, (domain.cast(), attr, flags, mr))
-}
-
 /// Joins a registration to an endpoint.
 #[inline]
 pub unsafe fn fi_mr_bind(mr: *mut fid_mr, to: *mut fid, flags: u64) -> c_int {
@@ -107,18 +61,6 @@ pub unsafe fn fi_mr_enable(mr: *mut fid_mr) -> c_int {
     unsafe { fi_control(mr.cast(), FI_ENABLE, std::ptr::null_mut()) }
 }
 
-/// Tells the provider that the pages behind these segments have changed.
-pub unsafe fn fi_mr_refresh(mr: *mut fid_mr, iov: *const iovec, count: usize, flags: u64) -> c_int {
-    let attr = fi_mr_attr {
-        mr_iov: iov,
-        iov_count: count,
-        ..fi_mr_attr::EMPTY
-    };
-    let mut modify = fi_mr_modify { flags, attr };
-    // SAFETY: a registration begins with its `fid`; the argument of `FI_REFRESH`.
-    unsafe { fi_control(mr.cast(), FI_REFRESH, (&raw mut modify).cast()) }
-}
-
 /// What goes with the memory into local operations.
 #[inline]
 pub unsafe fn fi_mr_desc(mr: *const fid_mr) -> *mut c_void {
@@ -131,4 +73,16 @@ pub unsafe fn fi_mr_desc(mr: *const fid_mr) -> *mut c_void {
 pub unsafe fn fi_mr_key(mr: *const fid_mr) -> u64 {
     // SAFETY: an open registration.
     unsafe { (*mr).key }
+}
+
+/// Tells the provider that the pages behind these segments have changed.
+pub unsafe fn fi_mr_refresh(mr: *mut fid_mr, iov: *const iovec, count: usize, flags: u64) -> c_int {
+    let attr = fi_mr_attr {
+        mr_iov: iov,
+        iov_count: count,
+        ..fi_mr_attr::EMPTY
+    };
+    let mut modify = fi_mr_modify { flags, attr };
+    // SAFETY: a registration begins with its `fid`; the argument of `FI_REFRESH`.
+    unsafe { fi_control(mr.cast(), FI_REFRESH, (&raw mut modify).cast()) }
 }

@@ -154,19 +154,3 @@ pub unsafe fn fi_getname(ep: *mut fid_ep, addr: *mut c_void, len: *mut usize) ->
     let cm = unsafe { (*ep).cm };
     through!(cm, fi_ops_cm, getname, (ep.cast(), addr, len))
 }
-
-/// Chooses the address of an endpoint, before it is enabled.
-#[inline]
-pub unsafe fn fi_setname(ep: *mut fid_ep, addr: *mut c_void, len: usize) -> c_int {
-    // SAFETY: an open endpoint.
-    let cm = unsafe { (*ep).cm };
-    through!(cm, fi_ops_cm, setname, (ep.cast(), addr, len))
-}
-
-/// Ends a connection.
-#[inline]
-pub unsafe fn fi_shutdown(ep: *mut fid_ep, flags: u64) -> c_int {
-    // SAFETY: an open endpoint.
-    let cm = unsafe { (*ep).cm };
-    through!(cm, fi_ops_cm, shutdown, (ep, flags))
-}

@@ -25,19 +25,6 @@ pub unsafe fn fi_cq_read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isi
     through!(ops, fi_ops_cq, read, (cq, buf, count))
 }
 
-/// Takes up to `count` completions out, and as many senders.
-#[inline]
-pub unsafe fn fi_cq_readfrom(
-    cq: *mut fid_cq,
-    buf: *mut c_void,
-    count: usize,
-    src_addr: *mut fi_addr_t,
-) -> isize {
-    // SAFETY: an open queue.
-    let ops = unsafe { (*cq).ops };
-    through!(ops, fi_ops_cq, readfrom, (cq, buf, count, src_addr))
-}
-
 /// Takes the failed operation out, after `-FI_EAVAIL`: 1 when there was one. The entry's
 /// `err_data` and `err_data_size` are read first; see [`fi_cq_err_entry`].
 #[inline]
@@ -50,29 +37,6 @@ pub unsafe fn fi_cq_readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, flags: u
     // SAFETY: an open queue.
     let ops = unsafe { (*cq).ops };
     through!(ops, fi_ops_cq, readerr, (cq, buf, flags))
-}
-
-/// Waits for completions, up to `timeout` milliseconds or for ever when negative, and takes up
-/// to `count` out.
-#[inline]
-pub unsafe fn fi_cq_sread(
-    cq: *mut fid_cq,
-    buf: *mut c_void,
-    count: usize,
-    cond: *const c_void,
-    timeout: c_int,
-) -> isize {
-    // SAFETY: an open queue.
-    let ops = unsafe { (*cq).ops };
-    through!(ops, fi_ops_cq, sread, (cq, buf, count, cond, timeout))
-}
-
-/// Wakes who waits in [`fi_cq_sread`].
-#[inline]
-pub unsafe fn fi_cq_signal(cq: *mut fid_cq) -> c_int {
-    // SAFETY: an open queue.
-    let ops = unsafe { (*cq).ops };
-    through!(ops, fi_ops_cq, signal, (cq))
 }
 
 /// The provider's words for its error, in `buf` or in memory of its own; null when it has none.
@@ -110,26 +74,6 @@ pub unsafe fn fi_av_insert(
         fi_ops_av,
         insert,
         (av, addr, count, fi_addr, flags, context)
-    )
-}
-
-/// Adds an address by node and service.
-#[inline]
-pub unsafe fn fi_av_insertsvc(
-    av: *mut fid_av,
-    node: *const c_char,
-    service: *const c_char,
-    fi_addr: *mut fi_addr_t,
-    flags: u64,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: an open address vector.
-    let ops = unsafe { (*av).ops };
-    through!(
-        ops,
-        fi_ops_av,
-        insertsvc,
-        (av, node, service, fi_addr, flags, context)
     )
 }
 

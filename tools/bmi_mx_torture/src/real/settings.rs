@@ -58,7 +58,6 @@ pub(crate) fn environment(seed: u64, port: &str) -> Vec<(&'static str, String)> 
         ("MX_SPIN_US", &["50", "0"][..]),
         ("MX_HELPER", &["on", "on", "on", "off"]),
         ("MX_EAGER_MAX", &["32K", "4K", "128"]),
-        ("MX_RDM_LANES", &["64", "1", "0"]),
         ("BMI_MX_BUFFER_CACHE", &["64M", "0"]),
         ("MX_UNEXPECTED_BYTES", &["64M", "8M"]),
     ] {
