@@ -25,7 +25,7 @@
 
 #define AT_ONCE 16
 #define SLEEP_MS 250
-#define REGION_MAX ((uint64_t)1 << 30)
+#define REGION_MAX ((uint64_t)64 << 20)
 
 enum function { SQUARE = 1, PULL = 2, PUSH = 3 };
 
@@ -80,10 +80,14 @@ static int say(const char *what, int code)
 
 static uint64_t checksum(const unsigned char *data, uint64_t size)
 {
-    uint64_t sum = 14695981039346656037u;
+    uint64_t sum = size;
 
-    for (uint64_t i = 0; i < size; i++)
-        sum = (sum ^ data[i]) * 1099511628211u;
+    for (uint64_t i = 0; i < size; i += 8) {
+        uint64_t word = 0;
+
+        memcpy(&word, data + i, size - i < 8 ? size - i : 8);
+        sum = (sum ^ word) * 1099511628211u;
+    }
     return sum;
 }
 
