@@ -142,10 +142,15 @@ static int progress(int idle_ms, void (*advance)(struct call *call))
         struct op *op = ops[i];
 
         op->busy = 0;
-        op->call->pending--;
         if (errors[i] != 0 && op->call->error == 0)
             op->call->error = errors[i];
-        advance(op->call);
+    }
+    /* After all of them: none whose id has come back may be cancelled. */
+    for (int i = 0; i < count; i++) {
+        struct call *call = ((struct op *)ops[i])->call;
+
+        call->pending--;
+        advance(call);
     }
     return rc;
 }
