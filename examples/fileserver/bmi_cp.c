@@ -8,7 +8,7 @@
  * Both sides compute a checksum of all bytes; a copy whose checksums differ fails.
  */
 #define _GNU_SOURCE
-#include "method.h"
+#include "../method.h"
 #include "protocol.h"
 
 #include <errno.h>

@@ -10,7 +10,7 @@
  *   +-------------'   (sleeps here when there is nothing; a request wakes it)
  */
 #define _GNU_SOURCE
-#include "method.h"
+#include "../method.h"
 #include "protocol.h"
 
 #include <dirent.h>
