@@ -76,6 +76,14 @@ says() {
     grep -q -- "$text" "$work/text" || { echo "does not say: $text"; return 1; }
 }
 
+# lacks TEXT COMMAND...: it must succeed and its output not have that
+lacks() {
+    local text=$1
+    shift
+    timeout 60 "$@" > "$work/text" || { echo "failed: $*"; return 1; }
+    ! grep -- "$text" "$work/text"
+}
+
 # refused PROGRAM OPTIONS...: exit code 2, nothing on stdout, why and the usage on stderr
 refused() {
     local program=$1
@@ -178,6 +186,30 @@ check_looking() {
     check "there is no such board" ends 1 "$bin/mx_info" -b 77
 }
 
+# An endpoint of another network namespace is one of another machine: seen only from there.
+check_elsewhere() {
+    local own=(unshare -n)
+    [ "$(id -u)" = 0 ] || own=(unshare -rn)
+    if ! "${own[@]}" true 2> "$work/complaints"; then
+        echo "left out: no network namespace can be made: $(head -n 1 "$work/complaints")"
+        return
+    fi
+    stop
+    : > "$work/said"
+    "${own[@]}" sh -c 'ip link set lo up; exec "$@"' - "$bin/mx_pingpong" -e 3 > "$work/said" &
+    server=$!
+    wait_for "$work/said"
+    check "an endpoint of another network namespace is not this machine's" \
+        ends 1 "$bin/mx_endpoint_info" -p "$server"
+    check "it has no counters here" ends 1 "$bin/mx_counters" -p "$server"
+    check "and is not in the list" lacks "\"pid\":$server," "$bin/mx_info" --json
+    local there=(nsenter -t "$server" -n)
+    [ "$(id -u)" = 0 ] || there=(nsenter -t "$server" -U --preserve-credentials -n)
+    check "from there it is seen" \
+        says "process *$server (mx_pingpong)" "${there[@]}" "$bin/mx_endpoint_info" -e 3
+    stop
+}
+
 # What cannot be.
 check_failures() {
     start -f 5
@@ -219,6 +251,8 @@ for label in $ports; do
     check_failures
 done
 label=all
+unset MX_PORT
+check_elsewhere
 check_nonsense
 
 echo "mx_tools: $passed passed, $failed failed"
