@@ -169,6 +169,10 @@ ended() {
     [ $got = "$1" ] || { echo "ended with $got, not $1"; return 1; }
 }
 
+promtool_reads() {
+    "$bin/mx_counters" -p "$1" --prometheus | promtool check metrics
+}
+
 # What the other side looks like from outside.
 check_looking() {
     check "its endpoint is listed" \
@@ -181,6 +185,12 @@ check_looking() {
         says "^\[{\"pid\":$server,.*\"library\":\"myriexpress\"" \
         "$bin/mx_endpoint_info" -p "$server" --json
     check "its counters" says "^  packets_in  *[1-9]" "$bin/mx_counters" -p "$server"
+    check "its counters as metrics" \
+        says "^mx_packets_in_total{.*pid=\"$server\",program=\"mx_pingpong\".*} [1-9]" \
+        "$bin/mx_counters" -p "$server" --prometheus
+    if command -v promtool > /dev/null; then
+        check "its metrics, as promtool reads them" promtool_reads "$server"
+    fi
     check "counters that are 0 too" says "^  malformed *0" "$bin/mx_counters" -p "$server" -a
     check "another board has no endpoint" ends 1 "$bin/mx_endpoint_info" -b 77
     check "there is no such board" ends 1 "$bin/mx_info" -b 77
@@ -233,7 +243,7 @@ check_nonsense() {
     done
     check "mx_pingpong has no window" refused mx_pingpong -W 4
     check "mx_stream wants a window" refused mx_stream -W 0
-    for words in --nonsense extra '-b x' '-e' '--watch 0' '--count 2'; do
+    for words in --nonsense extra '-b x' '-e' '--watch 0' '--count 2' '--prometheus --json'; do
         # shellcheck disable=SC2086
         check "mx_counters refuses $words" refused mx_counters $words
     done
