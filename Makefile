@@ -23,6 +23,7 @@ CARGO_TARGET  := $(or $(CARGO_TARGET_DIR),target)
 CC            ?= cc
 CXX           ?= c++
 CFLAGS        ?=
+LDFLAGS       ?=
 
 # What tests and examples run over: PORT=rdm, PORT="local tcp".
 PORTS         := $(or $(PORT),local tcp rdm dgram)
@@ -63,5 +64,6 @@ help:
 	@echo "bench-scale a server of ever more clients: memory, connects, latency; check-scale: CLIENTS=10000"
 	@echo "header      writes include/bmi_mx.h from the sources"
 	@echo "install     PREFIX=/usr/local DESTDIR= (and uninstall)"
+	@echo "deb         Debian packages under $(BUILD)/deb; check-deb: in a fresh Debian 12, there and away (root)"
 	@echo "deps        installs what is missing (as root, Debian), or says what is"
 	@echo "clean       removes $(BUILD)/ and cargo's products"

@@ -16,7 +16,7 @@ examples: $(EXAMPLES_BIN) $(EXAMPLES_LINKED)
 
 $(BINDIR)/%: $(EXAMPLES_DIR)/%.c $(EXAMPLES_DEPS)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(EXAMPLES_CFLAGS) -o $@ $< $(EXAMPLES_DIR)/method.c -ldl -lxxhash
+	$(CC) $(CFLAGS) $(EXAMPLES_CFLAGS) $(LDFLAGS) -o $@ $< $(EXAMPLES_DIR)/method.c -ldl -lxxhash
 
 # The flags come from pkg-config only, through a .pc file that points into the build directory.
 $(BUILD)/examples/bmi_mx.pc: pkgconfig/bmi_mx.pc.in | lib
