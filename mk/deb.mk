@@ -11,7 +11,7 @@ SUITE        ?= bookworm
 
 .PHONY: deb check-deb
 
-# -d: Build-Depends were looked after here, and may come from elsewhere. -nc: the last one cleaned up.
+# -d: Build-Depends were looked after here, and may come from elsewhere.
 deb:
 	@tools/deps.sh $(RUST_MIN) "$(DEPS_COMMANDS) $(DEB_COMMANDS)" "$(DEPS_PACKAGES) $(DEB_PACKAGES)" "" $(CARGO)
 	@[ "$$(dpkg-parsechangelog -S Version)" = $(VERSION) ] || \
@@ -19,7 +19,7 @@ deb:
 	rm -rf $(DEB_OUT)/*.deb $(DEB_OUT)/*.changes $(DEB_OUT)/*.buildinfo
 	mkdir -p $(DEB_OUT)
 	env -u MAKEFLAGS -u MAKELEVEL DEB_OUT='$(abspath $(DEB_OUT))' CARGO='$(CARGO)' \
-	    dpkg-buildpackage -b -us -uc -d -nc --changes-option=-u$(DEB_OUT) --buildinfo-option=-u$(DEB_OUT) \
+	    dpkg-buildpackage -b -us -uc -d --changes-option=-u$(DEB_OUT) --buildinfo-option=-u$(DEB_OUT) \
 	    --buildinfo-file=$(DEB_OUT)/bmi-mx.buildinfo --changes-file=$(DEB_OUT)/bmi-mx.changes
 	dh_clean
 	lintian --fail-on error,warning $(DEB_OUT)/bmi-mx.changes
