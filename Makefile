@@ -54,7 +54,7 @@ help:
 	@echo "torture     random programs on real processes: MINUTES=10 PORT=tcp SEED=1"
 	@echo "explore     every order of a few steps, on the simulator: DEPTH=6 ONLY=crossed"
 	@echo "fuzz        hostile inputs by libFuzzer: TARGET=session MINUTES=5 (nightly Rust, cargo-fuzz)"
-	@echo "run         a file server and a client: FILE=... there and back; PORT=rdm"
+	@echo "run         a file server and a client: FILE=... there and back; PORT=local, tcp, rdm or dgram"
 	@echo "bench       latency, bandwidth and rate beside their references"
 	@echo "bench-instructions   instructions of each call of the method, by callgrind"
 	@echo "bench-syscalls       system calls of a wake-up, by strace; PORT=tcp"

@@ -15,9 +15,9 @@ PATH=$PATH:/sbin:/usr/sbin
 # on_path: the loader looks there by itself
 on_path() {
     local known
-    while read -r known; do
-        [ "$(realpath -m "${known%%:*}")" != "$directory" ] || return 0
-    done < <(ldconfig -N -X -v 2>/dev/null | grep '^/')
+    for known in $(ldconfig -N -X -v 2>/dev/null | sed -n 's/^\(\/[^:]*\):.*/\1/p'); do
+        [ "$(realpath -m "$known")" != "$directory" ] || return 0
+    done
     return 1
 }
 
