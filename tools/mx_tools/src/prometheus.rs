@@ -123,9 +123,14 @@ mod tests {
         }
     }
 
-    /// Reads it as the exposition format says; a line that is none panics. Metrics with their kinds,
-    /// and samples.
-    fn parse(text: &str) -> (Vec<(String, String)>, Vec<(String, u64)>) {
+    /// Metrics with their kinds.
+    type Metrics = Vec<(String, String)>;
+
+    /// Series with their values.
+    type Samples = Vec<(String, u64)>;
+
+    /// Reads it as the exposition format says; a line that is none panics.
+    fn parse(text: &str) -> (Metrics, Samples) {
         let name_of = |text: &str| {
             let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
             text[..end.unwrap_or(text.len())].to_owned()
