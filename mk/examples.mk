@@ -17,13 +17,14 @@ examples: $(EXAMPLES_BIN) $(EXAMPLES_LINKED)
 
 $(BINDIR)/%: $(EXAMPLES_DIR)/%.c $(EXAMPLES_DEPS)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(EXAMPLES_CFLAGS) -o $@ $< examples/method.c -ldl -lxxhash
+	$(CC) $(CFLAGS) $(EXAMPLES_CFLAGS) $(LDFLAGS) -o $@ $< examples/method.c -ldl -lxxhash
 
 RPC_DEPS        := examples/method.h examples/method.c include/bmi_mx_standalone.h
 
 $(BINDIR)/bmi_rpc: examples/rpc/bmi_rpc.c examples/rpc/bmi.h $(RPC_DEPS)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(EXAMPLES_CFLAGS) -DMETHOD_STANDALONE -Iexamples/rpc -o $@ $< examples/method.c -ldl
+	$(CC) $(CFLAGS) $(EXAMPLES_CFLAGS) -DMETHOD_STANDALONE -Iexamples/rpc $(LDFLAGS) -o $@ $< \
+	    examples/method.c -ldl
 
 $(BUILD)/examples/bmi_rpc-host: examples/rpc/bmi_rpc.c $(BMI)/include/bmi.h | lib
 	@mkdir -p $(@D)
