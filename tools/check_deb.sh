@@ -16,7 +16,7 @@ if [ -z "${CHECK_DEB_ROOT:-}" ]; then
     command -v debootstrap >/dev/null || needs "debootstrap: apt-get install debootstrap"
     unshare -m -p -n -f true 2>/dev/null || needs "namespaces of mounts, processes and networks (unshare)"
     root=$(mktemp -d "${TMPDIR:-/tmp}/check-deb.XXXXXX")
-    trap 'rm -rf --one-file-system "$root"' EXIT
+    trap 'rm -rf --one-file-system "$root" "$root.log"' EXIT
     trap 'exit 1' INT TERM
     CHECK_DEB_ROOT=$root unshare -m -p -f --kill-child --propagation private "$0" "$packages" "$suite"
     exit
