@@ -252,7 +252,7 @@ impl<O: Owner> Core<O> {
             return;
         };
         match into {
-            Into::Receive(id) if self.is_coming(id) => self.complete(id, Status::Aborted, 0),
+            Into::Receive(id) if self.is_coming(id) => self.complete(id, Status::Unreachable, 0),
             Into::Receive(_) | Into::Bytes(None, _) => {}
             Into::Bytes(Some(paid), _) => self.consumed(from, paid),
         }

@@ -681,6 +681,13 @@ impl Pair {
         self.hub.borrow_mut().stops_midway = stop;
     }
 
+    /// The rest of a body of which half has come to b never will.
+    pub(crate) fn forget_half(&self) {
+        let lane = &mut self.hub.borrow_mut().cables[0].lanes[1];
+        assert!(std::mem::take(&mut lane.begun));
+        lane.packets.pop_front();
+    }
+
     /// From now on ports say whether there is room when they are asked.
     pub(crate) fn tell_of_room(&self) {
         self.hub.borrow_mut().tells_of_room = true;
@@ -853,6 +860,11 @@ impl Pair {
         for cable in &mut self.hub.borrow_mut().cables {
             cable.down = [Some(LinkDown::Reset); 2];
         }
+    }
+
+    /// The end of one link, of which only b hears.
+    pub(crate) fn cut_off_b(&mut self, cable: usize) {
+        self.hub.borrow_mut().cables[cable].down[1] = Some(LinkDown::Reset);
     }
 
     /// A comes back as another session; nobody tells b.

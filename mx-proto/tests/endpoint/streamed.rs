@@ -210,7 +210,7 @@ fn a_send_that_is_called_off_when_half_of_it_has_gone_arrives_with_its_true_byte
 }
 
 #[test]
-fn a_message_for_whoever_asks_is_read_into_memory_of_the_owners() {
+fn a_message_for_whoever_asks_is_in_memory_of_the_owners_when_it_is_whole() {
     let (mut pair, b, _) = streaming();
     let word = 1 << 63 | 5 << 32;
     for memory in [true, false] {
@@ -256,4 +256,88 @@ fn more_than_its_credit_covers_ends_the_link_before_anything_is_kept() {
     pair.run();
     assert_eq!(pair.b.partners(), 0);
     assert_eq!(pair.b.stats().malformed, 1);
+}
+
+/// Both connect at the same time, so that there are two links; a's is the first.
+fn streaming_both_ways() -> (Pair, PartnerId) {
+    let mut pair = Pair::streaming(4096);
+    let (a, b) = (pair.target(Side::A), pair.target(Side::B));
+    pair.a.connect(b, pair::KEY, bits(0), 1).unwrap();
+    pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
+    pair.run();
+    let b = completions(&mut pair.a)[0].partner;
+    completions(&mut pair.b);
+    assert_eq!(pair.links(), 2);
+    (pair, b)
+}
+
+#[test]
+fn a_link_that_ends_midway_ends_the_receive_where_its_partner_has_another_link() {
+    let (mut pair, b) = streaming_both_ways();
+    let (buffer, _) = receive(&mut pair, 1, LEN);
+    pair.stop_midway(true);
+    send(&mut pair, b, 1, pattern(LEN, 3));
+    pair.run();
+    assert_eq!(buffer.bytes()[..LEN / 2], pattern(LEN, 3)[..LEN / 2]);
+    pair.cut_off_b(0);
+    pair.run();
+    assert_eq!(pair.b.partners(), 1, "it lives on");
+    let ends = completions(&mut pair.b);
+    assert_eq!((ends.len(), ends[0].status), (1, Status::Unreachable));
+    buffer.forbid();
+    assert_eq!(pair.b.requests(), 0);
+}
+
+#[test]
+fn our_own_end_midway_gives_everything_back() {
+    let (mut pair, b, _) = streaming();
+    let (buffer, _) = receive(&mut pair, 1, LEN);
+    pair.stop_midway(true);
+    send(&mut pair, b, 1, pattern(LEN, 3));
+    pair.run();
+    pair.b.close();
+    buffer.forbid();
+    let ends = completions(&mut pair.b);
+    assert!(ends.iter().all(|end| end.status != Status::Success));
+    assert_eq!(pair.b.requests(), 0);
+    pair.stop_midway(false);
+    pair.run();
+    completions(&mut pair.a);
+    assert_eq!(pair.a.partners(), 0);
+}
+
+#[test]
+fn a_body_of_another_length_than_its_message_ends_the_link() {
+    for word in [1, 2] {
+        let (mut pair, _, _) = streaming();
+        let (buffer, _) = receive(&mut pair, 1, LEN);
+        let mut header = Header::new(Packet::Eager, word, LEN as u32 - 1);
+        header.body_len = LEN as u32;
+        pair.inject_from_a(header.emit(), vec![0; LEN]);
+        pair.run();
+        assert_eq!(pair.b.partners(), 0);
+        assert_eq!(pair.b.stats().malformed, 1);
+        assert_eq!(buffer.bytes(), vec![0xaa; LEN]);
+    }
+}
+
+#[test]
+fn a_second_header_within_a_body_takes_its_place_and_nothing_is_left_of_the_first() {
+    let (mut pair, b, _) = streaming();
+    let (first, _) = receive(&mut pair, 1, LEN);
+    pair.stop_midway(true);
+    send(&mut pair, b, 1, pattern(LEN, 3));
+    pair.run();
+    pair.forget_half();
+    pair.stop_midway(false);
+    send(&mut pair, b, 2, pattern(LEN, 4));
+    pair.run();
+    let ends = completions(&mut pair.b);
+    assert_eq!((ends.len(), ends[0].status), (1, Status::Unreachable));
+    first.forbid();
+    let (second, received) = receive(&mut pair, 2, LEN);
+    assert!(matches!(received, Received::Complete(_)));
+    assert_eq!(second.bytes(), pattern(LEN, 4));
+    completions(&mut pair.a);
+    nothing_left(&mut pair);
 }
