@@ -43,9 +43,9 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         self.core.session_out.forget(link);
         self.core.lose_introduction(link, reason);
         self.core.challenges.forget(link);
+        self.core.cut(link, DownReason::Link(reason).status());
         let partner = self.core.partner_of(link, cookie);
         self.core.link_down(link, partner, reason);
-        self.core.cut(link);
     }
 
     #[inline]

@@ -471,7 +471,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     fn close_link(&mut self, link: LinkId, how: Close) {
         self.core.challenges.forget(link);
         self.core.forget_introduction(link);
-        self.core.cut(link);
+        self.core.cut(link, Status::Unreachable);
         self.port.close(link, how);
     }
 

@@ -19,7 +19,6 @@ use super::introductions::UNASKED;
 use super::{Core, inbound};
 use crate::flow::{Paid, cost};
 use crate::ids::{LinkId, MatchBits, PartnerId, RequestId};
-use crate::memory::Source;
 use crate::ops::{Pulling, State};
 use crate::owner::Owner;
 use crate::partner::Life;
@@ -28,7 +27,6 @@ use crate::status::Status;
 use crate::time::Clock;
 use crate::wire::Header;
 use foldhash::fast::RandomState;
-use std::cell::RefCell;
 use std::collections::HashMap;
 
 /// What a receive calls a message at its sender that has no name there, because nothing of it is asked for.
@@ -53,24 +51,6 @@ enum Into {
     Bytes(Option<Paid>, Vec<u8>),
 }
 
-/// Bytes that whoever keeps all of them gets as they are.
-struct Whole(RefCell<Vec<u8>>);
-
-impl Source for Whole {
-    fn len(&self) -> usize {
-        self.0.borrow().len()
-    }
-
-    fn copy_to(&self, at: usize, into: &mut [u8]) {
-        self.0.borrow()[..].copy_to(at, into);
-    }
-
-    /// There are none left then.
-    fn to_vec(&self) -> Vec<u8> {
-        self.0.take()
-    }
-}
-
 impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     /// The header of a message has come. `None`: it has no place.
     pub(super) fn begin_streamed(
@@ -79,7 +59,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         cookie: u64,
         header: &Header,
     ) -> Option<()> {
-        self.core.cut(link);
+        self.core.cut(link, Status::Unreachable);
         let from = self.core.partner_of(link, cookie);
         // What a stranger says is looked at when it is whole.
         let partner = self.core.partners.of(from)?;
@@ -211,14 +191,14 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                 }
             }
             Into::Bytes(Some(paid), body) => {
-                self.whole(link, from, header, paid, &Whole(RefCell::new(body)));
+                self.whole(link, from, header, paid, &body);
             }
             Into::Bytes(None, _) => {}
         }
     }
 
     /// A message that nobody waited for, or could not have, when it began is here.
-    fn whole(&mut self, link: LinkId, from: PartnerId, header: &Header, paid: Paid, body: &Whole) {
+    fn whole(&mut self, link: LinkId, from: PartnerId, header: &Header, paid: Paid, body: &[u8]) {
         if self.core.undecided.is_empty() {
             let bits = MatchBits(header.word);
             match self.core.find_receive(from, bits) {
@@ -245,14 +225,14 @@ impl<O: Owner> Core<O> {
         matches!(state, Some(State::Pulling(_)))
     }
 
-    /// The rest of what is coming on a link never will: its receive ends, also where its partner has
+    /// The rest of what is coming on a link never will: its receive ends so, also where its partner has
     /// another link.
-    pub(super) fn cut(&mut self, link: LinkId) {
+    pub(super) fn cut(&mut self, link: LinkId, how: Status) {
         let Some(Streamed { from, into }) = self.streamed.remove(&link) else {
             return;
         };
         match into {
-            Into::Receive(id) if self.is_coming(id) => self.complete(id, Status::Unreachable, 0),
+            Into::Receive(id) if self.is_coming(id) => self.complete(id, how, 0),
             Into::Receive(_) | Into::Bytes(None, _) => {}
             Into::Bytes(Some(paid), _) => self.consumed(from, paid),
         }
@@ -265,7 +245,7 @@ impl<O: Owner> Core<O> {
         }
         let links = self.partners.of(id).map(|partner| partner.links.clone());
         for (link, _) in links.into_iter().flatten() {
-            self.cut(link);
+            self.cut(link, Status::Unreachable);
         }
     }
 }

@@ -258,7 +258,7 @@ fn more_than_its_credit_covers_ends_the_link_before_anything_is_kept() {
     assert_eq!(pair.b.stats().malformed, 1);
 }
 
-/// Both connect at the same time, so that there are two links; a's is the first.
+/// Both connect at the same time, so that there are two links: a sends on the second, b on the first.
 fn streaming_both_ways() -> (Pair, PartnerId) {
     let mut pair = Pair::streaming(4096);
     let (a, b) = (pair.target(Side::A), pair.target(Side::B));
@@ -279,8 +279,8 @@ fn a_link_that_ends_midway_ends_the_receive_where_its_partner_has_another_link()
     send(&mut pair, b, 1, pattern(LEN, 3));
     pair.run();
     assert_eq!(buffer.bytes()[..LEN / 2], pattern(LEN, 3)[..LEN / 2]);
-    pair.cut_off_b(0);
-    pair.run();
+    pair.cut_off_b(1);
+    pair.step(Side::B, 1);
     assert_eq!(pair.b.partners(), 1, "it lives on");
     let ends = completions(&mut pair.b);
     assert_eq!((ends.len(), ends[0].status), (1, Status::Unreachable));
