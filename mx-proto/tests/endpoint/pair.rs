@@ -864,7 +864,9 @@ impl Pair {
 
     /// The end of one link, of which only b hears.
     pub(crate) fn cut_off_b(&mut self, cable: usize) {
-        self.hub.borrow_mut().cables[cable].down[1] = Some(LinkDown::Reset);
+        let cable = &mut self.hub.borrow_mut().cables[cable];
+        let end = usize::from(cable.ends[0] == 0);
+        cable.down[end] = Some(LinkDown::Reset);
     }
 
     /// A comes back as another session; nobody tells b.

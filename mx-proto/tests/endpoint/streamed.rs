@@ -264,6 +264,9 @@ fn streaming_both_ways() -> (Pair, PartnerId) {
     let (a, b) = (pair.target(Side::A), pair.target(Side::B));
     pair.a.connect(b, pair::KEY, bits(0), 1).unwrap();
     pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
+    for (side, link) in [(Side::A, 0), (Side::B, 1), (Side::A, 1), (Side::B, 0)] {
+        pair.step(side, link);
+    }
     pair.run();
     let b = completions(&mut pair.a)[0].partner;
     completions(&mut pair.b);
