@@ -23,6 +23,7 @@ CARGO_TARGET  := $(or $(CARGO_TARGET_DIR),target)
 CC            ?= cc
 CXX           ?= c++
 CFLAGS        ?=
+LDFLAGS       ?=
 
 # What tests and examples run over: PORT=rdm, PORT="local tcp".
 PORTS         := $(or $(PORT),local tcp rdm dgram)
@@ -53,7 +54,7 @@ help:
 	@echo "torture     random programs on real processes: MINUTES=10 PORT=tcp SEED=1"
 	@echo "explore     every order of a few steps, on the simulator: DEPTH=6 ONLY=crossed"
 	@echo "fuzz        hostile inputs by libFuzzer: TARGET=session MINUTES=5 (nightly Rust, cargo-fuzz)"
-	@echo "run         a file server and a client: FILE=... there and back; PORT=rdm"
+	@echo "run         a file server and a client: FILE=... there and back; PORT=local, tcp, rdm or dgram"
 	@echo "bench       latency, bandwidth and rate beside their references"
 	@echo "bench-instructions   instructions of each call of the method, by callgrind"
 	@echo "bench-syscalls       system calls of a wake-up, by strace; PORT=tcp"
@@ -63,5 +64,6 @@ help:
 	@echo "bench-scale a server of ever more clients: memory, connects, latency; check-scale: CLIENTS=10000"
 	@echo "header      writes include/bmi_mx.h from the sources"
 	@echo "install     PREFIX=/usr/local DESTDIR= (and uninstall)"
+	@echo "deb         Debian packages under $(BUILD)/deb; check-deb: in a fresh Debian 12, there and away (root)"
 	@echo "deps        installs what is missing (as root, Debian), or says what is"
 	@echo "clean       removes $(BUILD)/ and cargo's products"

@@ -26,12 +26,12 @@ C_TESTS_PLAIN   := args addresses messages order flow counters testcalls wakeups
                    strangers strangers_memory strangers_credits strangers_crowds strangers_datagrams claims secret \
                    faults_results faults_hangs faults_memory shortage fabric strangers_fabric
 C_TESTS_ALL     := layout header_cxx table_copied table_linked table_dlopen bare \
-                   gossip messages_dlopen $(C_TESTS_PLAIN)
+                   gossip messages_dlopen hosts $(C_TESTS_PLAIN)
 C_TESTS         ?= $(C_TESTS_ALL)
 C_TESTS_PORTS   ?= $(PORTS)
 # Not under a checker, which takes more memory than they leave and ends the process without, or whose own
-# locks stay taken in a child that was forked meanwhile.
-C_TESTS_SHORT   := shortage strangers_crowds process_forks
+# locks stay taken in a child that was forked meanwhile, or which knows no libraries that are opened by name.
+C_TESTS_SHORT   := shortage strangers_crowds process_forks hosts
 # Under a checker rdm only when asked for: it would mostly look at libfabric.
 C_TESTS_CHECKED := $(or $(PORT),local tcp)
 
@@ -104,6 +104,12 @@ $(1)/table_linked: $(1)/table_linked.o \
 $(addprefix $(1)/,$(C_TESTS_PLAIN) fabric_mixed standalone): $(1)/%: $(1)/%.o \
     $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) $(4) ops_linked.o) | lib
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
+
+# A host as a library, which has its callbacks to itself (hosts.c).
+$(1)/half.so: $(C_TESTS_DIR)/hosts_half.c $(patsubst %.o,$(C_TESTS_DIR)/support/%.c,host.o op.o pattern.o $(4)) \
+    $(C_TESTS_DIR)/hosts_half.h $$(C_TESTS_HDRS)
+	@mkdir -p $$(@D)
+	$$(CC) $$(CFLAGS) $$(C_TESTS_CFLAGS) $(2) -fPIC -shared -Wl,-Bsymbolic -o $$@ $$(filter %.c,$$^) -lpthread
 endef
 
 $(eval $(call c_tests_rules,$(C_TESTS_OUT),,bmi_mx))
@@ -116,6 +122,17 @@ C_ALONE         ?= standalone messages_dlopen $(C_TESTS_PLAIN)
 
 $(C_TESTS_ALONE)/support/ops_%.o: C_TESTS_CFLAGS += -DC_TESTS_OWN_TABLE -Dthe_ops=the_table
 $(eval $(call c_tests_rules,$(C_TESTS_ALONE),-DBMI_MX_STANDALONE,bmi_mx_standalone,standalone.o))
+
+# Both hosts in one process.
+$(C_TESTS_OUT)/half_orangefs.so: $(C_TESTS_OUT)/half.so
+	cp $< $@
+
+$(C_TESTS_OUT)/half_standalone.so: $(C_TESTS_ALONE)/half.so
+	cp $< $@
+
+$(C_TESTS_OUT)/hosts: $(C_TESTS_OUT)/hosts.o $(addprefix $(C_TESTS_OUT)/support/,$(C_TESTS_NOHOST:=.o)) \
+    $(C_TESTS_OUT)/half_orangefs.so $(C_TESTS_OUT)/half_standalone.so
+	$(CC) -rdynamic -o $@ $(filter %.o,$^) $(C_TESTS_LIBS) -Wl,-rpath,$(abspath $(C_TESTS_OUT))
 
 # Several programs share these.
 .PRECIOUS: $(C_TESTS_OUT)/%.o $(C_TESTS_OUT)/support/%.o \

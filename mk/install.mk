@@ -1,14 +1,15 @@
-# make install PREFIX=/usr/local DESTDIR=/tmp/stage; make uninstall with the same values.
+# make install PREFIX=/usr/local DESTDIR=/tmp/stage; make uninstall with the same values. Without DESTDIR
+# the loader is told (tools/loader.sh).
 
 PREFIX       ?= /usr/local
 DESTDIR      ?=
 # What is installed needs no line tables; STRIP=true keeps them.
 STRIP        ?= strip --strip-debug
-INSTALL_LIB  := $(PREFIX)/lib
+INSTALL_LIB  ?= $(PREFIX)/lib
 INSTALL_INC  := $(PREFIX)/include
 INSTALL_BIN  := $(PREFIX)/bin
 INSTALL_PC   := $(INSTALL_LIB)/pkgconfig
-INSTALL_DOC  := $(PREFIX)/share/doc/bmi_mx
+INSTALL_DOC  ?= $(PREFIX)/share/doc/bmi_mx
 INSTALL_MAN  := $(PREFIX)/share/man
 
 # Programs, when they have been built by their own parts.
@@ -18,13 +19,14 @@ INSTALL_DOCS := README.md CHANGELOG.md $(wildcard LICENSE*) $(wildcard docs/*.md
 
 # Pages, and links to them for all that their NAME sections list: page=link.
 MAN_PAGES    := $(sort $(wildcard man/man?/*))
+MAN_DIRS     := $(notdir $(wildcard man/man?))
 MAN_LINKS    := $(shell for page in man/man3/*.3; do \
     awk -v page="$$(basename "$$page")" '/^\.Sh/ { names = $$2 == "NAME" } \
         names && $$1 == ".Nm" && $$2 ".3" != page { print page "=" $$2 ".3" }' "$$page"; done)
 
-CHECK_TARGETS += install-check
+CHECK_TARGETS += man-check install-check
 
-.PHONY: install uninstall install-check
+.PHONY: install uninstall install-check man-check
 
 # Installed from $(LIBDIR), with the links the loader and the linker look for.
 define install_library
@@ -33,7 +35,7 @@ ln -sfn $(realname) $(DESTDIR)$(INSTALL_LIB)/$(soname)
 ln -sfn $(soname) $(DESTDIR)$(INSTALL_LIB)/lib$(1).so
 install -m 644 $(LIBDIR)/lib$(1).a $(DESTDIR)$(INSTALL_LIB)/
 $(STRIP) $(DESTDIR)$(INSTALL_LIB)/$(realname) $(DESTDIR)$(INSTALL_LIB)/lib$(1).a
-sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$${prefix}/lib|' \
+sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(INSTALL_LIB:$(PREFIX)/%=$${prefix}/%)|' \
     -e 's|@INCLUDEDIR@|$${prefix}/include|' -e 's|@VERSION@|$(VERSION)|' \
     pkgconfig/$(1).pc.in > $(DESTDIR)$(INSTALL_PC)/$(1).pc
 
@@ -41,7 +43,7 @@ endef
 
 install: all
 	install -d $(addprefix $(DESTDIR),$(INSTALL_LIB) $(INSTALL_INC) $(INSTALL_BIN) $(INSTALL_PC) \
-	    $(INSTALL_DOC) $(INSTALL_MAN)/man1 $(INSTALL_MAN)/man3)
+	    $(INSTALL_DOC) $(addprefix $(INSTALL_MAN)/,$(MAN_DIRS)))
 	$(foreach library,$(LIBRARIES),$(call install_library,$(library)))
 	install -m 644 $(INSTALL_HDRS) $(DESTDIR)$(INSTALL_INC)/
 	for program in $(sort $(INSTALL_BINS)); do \
@@ -56,6 +58,7 @@ install: all
 	for link in $(MAN_LINKS); do \
 	    ln -sfn "$${link%=*}" "$(DESTDIR)$(INSTALL_MAN)/man3/$${link#*=}"; \
 	done
+	@$(if $(DESTDIR),,tools/loader.sh '$(INSTALL_LIB)')
 
 # Only what install put there. In a prefix of its own the directories go too, when they are empty;
 # those of /usr and /usr/local belong to the system.
@@ -68,8 +71,9 @@ uninstall:
 	rm -f $(MAN_PAGES:man/%=$(DESTDIR)$(INSTALL_MAN)/%)
 	for link in $(MAN_LINKS); do rm -f "$(DESTDIR)$(INSTALL_MAN)/man3/$${link#*=}"; done
 	rm -rf $(DESTDIR)$(INSTALL_DOC)
+	@$(if $(DESTDIR),,tools/loader.sh --gone '$(INSTALL_LIB)')
 ifeq ($(filter /usr /usr/local,$(PREFIX)),)
-	for directory in lib/pkgconfig lib include bin share/doc share/man/man1 share/man/man3 \
+	for directory in lib/pkgconfig lib include bin share/doc $(MAN_DIRS:%=share/man/%) \
 	    share/man share .; do \
 	    directory=$(DESTDIR)$(PREFIX)/$$directory; \
 	    if [ -d "$$directory" ]; then \
@@ -77,6 +81,9 @@ ifeq ($(filter /usr /usr/local,$(PREFIX)),)
 	    fi; \
 	done
 endif
+
+man-check: $(sort $(INSTALL_BINS))
+	tools/man_check.sh man include $(BINDIR)
 
 install-check:
 	tools/install_check.sh $(BUILD) "$(MAKE)" "$(CC)" "$(CXX)"

@@ -8,11 +8,12 @@ MX_PERF_BIN    := $(BINDIR)/mx_pingpong $(BINDIR)/mx_stream
 
 BIN_TARGETS    += $(MX_PERF_BIN)
 
-# Found beside the program, in the build directory as where it is installed.
+# Found beside the program, in the build directory as where it is installed; RPATH= leaves it to the loader.
+RPATH ?= -Wl,-rpath,'$$ORIGIN/../lib'
+
 $(MX_PERF_BIN): $(BINDIR)/%: tools/%.c $(MX_PERF_SRCS) $(MX_PERF_HDRS) | lib
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(MX_PERF_CFLAGS) -o $@ $< $(MX_PERF_SRCS) -L$(LIBDIR) -lmyriexpress \
-	    -Wl,-rpath,'$$ORIGIN/../lib'
+	$(CC) $(CFLAGS) $(MX_PERF_CFLAGS) $(LDFLAGS) -o $@ $< $(MX_PERF_SRCS) -L$(LIBDIR) -lmyriexpress $(RPATH)
 
 # The programs that look, in Rust.
 MX_TOOLS := $(addprefix $(BINDIR)/,mx_info mx_endpoint_info mx_counters)
@@ -29,12 +30,9 @@ mx-tools:
 	cp $(addprefix $(TOOLS_TARGET)/,$(notdir $(MX_TOOLS))) $(BINDIR)/
 
 # All five, at work: over each port, beside each other, and told nonsense.
-CHECK_TARGETS += mx-tools-check man-check
+CHECK_TARGETS += mx-tools-check
 
-.PHONY: mx-tools-check man-check
+.PHONY: mx-tools-check
 
 mx-tools-check: lib $(MX_PERF_BIN) $(MX_TOOLS)
 	tools/mx_tools/check.sh $(BUILD) '$(PORTS)'
-
-man-check: $(MX_PERF_BIN) $(MX_TOOLS)
-	tools/man_check.sh man include $(BINDIR)

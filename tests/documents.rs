@@ -60,16 +60,49 @@ fn the_tables_of_tunables_are_those_in_the_code() {
 }
 
 #[test]
+fn the_settings_of_the_manual_page_are_those_in_the_code() {
+    fn items<S: 'static>(rows: &[Tunable<S>], defaults: &S) -> String {
+        let item = |row: &Tunable<S>| {
+            let (name, kind, about) = (row.name, row.kind, row.about.replace('`', ""));
+            let default = row.text(defaults);
+            format!(".It Ev {name}\n{about}.\nDefault {default}; values: {kind}.\n")
+        };
+        rows.iter().map(item).collect()
+    }
+    let text = text_of("man/man7/bmi_mx.7");
+    for (title, items) in [
+        (
+            "Both libraries",
+            items(settings::rows(), &Settings::default()),
+        ),
+        ("Only libbmi_mx", items(config::OWN, &Config::default())),
+        ("Only libmyriexpress", items(MX_ROWS, &Settings::for_mx())),
+    ] {
+        let list = format!(".Ss {title}\n.Bl -tag -width Ds\n{items}.El\n");
+        assert!(
+            text.contains(&list),
+            "man/man7/bmi_mx.7 should have:\n{list}"
+        );
+    }
+}
+
+#[test]
 fn what_differs_by_library_is_told_in_the_documentation() {
     let differ = settings::rows()
         .iter()
         .map(|row| (row, row.text(&Settings::for_mx())))
         .filter(|(row, mx)| row.text(&Settings::default()) != *mx);
     let text = text_of("docs/tuning.md");
+    let page = text_of("man/man7/bmi_mx.7");
     let mut count = 0;
     for (row, mx) in differ {
         let claim = format!("`{}` is {mx} by default in `libmyriexpress`", row.name);
         assert!(text.contains(&claim), "docs/tuning.md: {claim}");
+        let claim = format!(
+            "In\n.Nm libmyriexpress\n.Ev {}\nis {mx} by default.\n",
+            row.name
+        );
+        assert!(page.contains(&claim), "man/man7/bmi_mx.7: {claim}");
         count += 1;
     }
     let claims = text.matches("by default in `libmyriexpress`").count();

@@ -32,6 +32,11 @@ for function in $functions; do
     grep -qx "$function" <<< "$documented" || complain "no page names $function"
 done
 
+# Every program has a page.
+for program in "$bin"/*; do
+    [ -f "$man/man1/$(basename "$program").1" ] || complain "no page for $(basename "$program")"
+done
+
 # What --help offers, each as `.It Fl x` or within such a line.
 for page in "$man"/man1/*; do
     program=$(basename "$page" .1)
@@ -48,7 +53,7 @@ done
 while read -r name section; do
     [ -f "$man/man$section/$name.$section" ] || grep -qx "$name" <<< "$documented" ||
         complain "there is no $name($section)"
-done < <(sed -n 's/^\.Xr \(m[xy][a-z_0-9]*\) \([13]\).*/\1 \2/p' "$man"/man?/* | sort -u)
+done < <(sed -n 's/^\.Xr \(\(bmi\|mx\|my\)[a-z_0-9]*\) \([137]\).*/\1 \3/p' "$man"/man?/* | sort -u)
 
 [ "$wrong" = 0 ] || exit 1
 echo "man-check: $(ls "$man"/man?/* | wc -l) pages, $(wc -w <<< "$functions") functions"

@@ -8,7 +8,7 @@
  * Both sides compute a checksum of all bytes; a copy whose checksums differ fails.
  */
 #define _GNU_SOURCE
-#include "method.h"
+#include "../method.h"
 #include "protocol.h"
 
 #include <errno.h>
@@ -408,13 +408,13 @@ static int split(const char *remote, char *address, size_t room, char *name)
     return 1;
 }
 
-static int usage(void)
+static int usage(FILE *out)
 {
-    fprintf(stderr, "usage: bmi_cp FILE mx://HOST[:BOARD]:ENDPOINT/NAME\n"
-                    "       bmi_cp mx://HOST[:BOARD]:ENDPOINT/NAME FILE\n"
-                    "       bmi_cp --list|--ping mx://HOST[:BOARD]:ENDPOINT\n"
-                    "       bmi_cp --stat|--remove mx://HOST[:BOARD]:ENDPOINT/NAME\n");
-    return 2;
+    fprintf(out, "usage: bmi_cp FILE mx://HOST[:BOARD]:ENDPOINT/NAME\n"
+                 "       bmi_cp mx://HOST[:BOARD]:ENDPOINT/NAME FILE\n"
+                 "       bmi_cp --list|--ping mx://HOST[:BOARD]:ENDPOINT\n"
+                 "       bmi_cp --stat|--remove mx://HOST[:BOARD]:ENDPOINT/NAME\n");
+    return out == stdout ? 0 : 2;
 }
 
 int main(int argc, char **argv)
@@ -423,12 +423,14 @@ int main(int argc, char **argv)
     char address[512];
     int status;
 
+    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
+        return usage(stdout);
     if (argc != 3)
-        return usage();
+        return usage(stderr);
     const char *remote = strncmp(argv[1], "mx://", 5) == 0 ? argv[1] : argv[2];
     if (!split(remote, address, sizeof address, request.name)) {
         fprintf(stderr, "bmi_cp: '%s' is not mx://HOST[:BOARD]:ENDPOINT[/NAME]\n", remote);
-        return usage();
+        return usage(stderr);
     }
     /* Any tag does: replies come to this client only. */
     request.tag = (int32_t)(getpid() & 0x3fffffff) * 2;
@@ -455,7 +457,7 @@ int main(int argc, char **argv)
     else if (strcmp(argv[1], "--remove") == 0)
         status = simple(&request, FS_REMOVE);
     else if (strncmp(argv[1], "--", 2) == 0)
-        status = usage();
+        status = usage(stderr);
     else if (remote == argv[1])
         status = get(argv[2], &request);
     else

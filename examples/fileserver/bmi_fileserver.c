@@ -10,7 +10,7 @@
  *   +-------------'   (sleeps here when there is nothing; a request wakes it)
  */
 #define _GNU_SOURCE
-#include "method.h"
+#include "../method.h"
 #include "protocol.h"
 
 #include <dirent.h>
@@ -476,10 +476,11 @@ int main(int argc, char **argv)
 {
     struct sigaction action = {.sa_handler = on_signal};
 
+    int help = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
     if (argc != 3) {
-        fprintf(stderr, "usage: bmi_fileserver ADDRESS DIRECTORY\n"
-                        "  e.g. bmi_fileserver mx://localhost:3 /srv/files\n");
-        return 2;
+        fprintf(help ? stdout : stderr, "usage: bmi_fileserver ADDRESS DIRECTORY\n"
+                                        "  e.g. bmi_fileserver mx://localhost:3 /srv/files\n");
+        return help ? 0 : 2;
     }
     directory = open(argv[2], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (directory < 0) {

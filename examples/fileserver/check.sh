@@ -3,22 +3,7 @@
 #   check.sh BUILD-DIRECTORY [PORTS]  ends with the line 'N passed, M failed'
 set -uo pipefail
 
-build=$(cd "$1" && pwd)
-ports=${2:-local tcp}
-work=$(mktemp -d)
-server=
-passed=0
-failed=0
-export LD_LIBRARY_PATH="$build/lib"
-
-stop() {
-    if [ -n "$server" ]; then
-        kill "$server" 2>/dev/null
-        wait "$server" 2>/dev/null
-    fi
-    server=
-}
-trap 'stop; rm -rf "$work"' EXIT
+. "$(dirname "$0")/../checks.sh"
 
 # start SERVER-BINARY: on an endpoint nobody uses
 start() {
@@ -27,50 +12,10 @@ start() {
         id=$((1024 + (RANDOM * 32768 + RANDOM) % 30000))
         address=mx://localhost:$id
         mkdir -p "$work/served"
-        "$1" "$address" "$work/served" > "$work/log" 2>&1 &
-        server=$!
-        for _ in $(seq 100); do
-            grep -q serving "$work/log" && return 0
-            kill -0 "$server" 2>/dev/null || break
-            sleep 0.05
-        done
-        stop
+        launch "$1" "$address" "$work/served" && return 0
     done
     echo "no server could be started:" && cat "$work/log"
     return 1
-}
-
-# A command with a time limit, or a function of this script.
-run() {
-    if declare -F "$1" > /dev/null; then "$@"; else timeout 60 "$@"; fi
-}
-
-# check NAME COMMAND...: the command must succeed
-check() {
-    local name=$1
-    shift
-    if run "$@" > "$work/out" 2>&1; then
-        passed=$((passed + 1))
-        echo "ok   $label: $name"
-    else
-        failed=$((failed + 1))
-        echo "FAIL $label: $name"
-        sed 's/^/     /' "$work/out"
-    fi
-}
-
-# refused NAME TEXT COMMAND...: the command must fail and say TEXT
-refused() {
-    local name=$1 text=$2
-    shift 2
-    if ! run "$@" > "$work/out" 2>&1 && grep -q -- "$text" "$work/out"; then
-        passed=$((passed + 1))
-        echo "ok   $label: $name"
-    else
-        failed=$((failed + 1))
-        echo "FAIL $label: $name (expected '$text')"
-        sed 's/^/     /' "$work/out"
-    fi
 }
 
 many() {
@@ -129,9 +74,7 @@ for MX_PORT in $ports; do
         refused "no server" "refused" "$cp" --ping mx://localhost:1023
         refused "an unknown host" "unreachable" "$cp" --ping mx://no-such-host.invalid:3
         refused "a malformed address" "no mx:// address" "$cp" --ping mx://localhost:x
-        check "the server stops in order" bash -c "kill $server; tail --pid=$server -f /dev/null"
-        wait "$server" || { failed=$((failed + 1)); echo "FAIL $label: exit status"; cat "$work/log"; }
-        server=
+        ended
         rm -rf "$work/served"
     done
 done

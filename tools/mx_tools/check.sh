@@ -76,6 +76,14 @@ says() {
     grep -q -- "$text" "$work/text" || { echo "does not say: $text"; return 1; }
 }
 
+# lacks TEXT COMMAND...: it must succeed and its output not have that
+lacks() {
+    local text=$1
+    shift
+    timeout 60 "$@" > "$work/text" || { echo "failed: $*"; return 1; }
+    ! grep -- "$text" "$work/text"
+}
+
 # refused PROGRAM OPTIONS...: exit code 2, nothing on stdout, why and the usage on stderr
 refused() {
     local program=$1
@@ -161,6 +169,10 @@ ended() {
     [ $got = "$1" ] || { echo "ended with $got, not $1"; return 1; }
 }
 
+promtool_reads() {
+    "$bin/mx_counters" -p "$1" --prometheus | promtool check metrics
+}
+
 # What the other side looks like from outside.
 check_looking() {
     check "its endpoint is listed" \
@@ -173,9 +185,39 @@ check_looking() {
         says "^\[{\"pid\":$server,.*\"library\":\"myriexpress\"" \
         "$bin/mx_endpoint_info" -p "$server" --json
     check "its counters" says "^  packets_in  *[1-9]" "$bin/mx_counters" -p "$server"
+    check "its counters as metrics" \
+        says "^mx_packets_in_total{.*pid=\"$server\",program=\"mx_pingpong\".*} [1-9]" \
+        "$bin/mx_counters" -p "$server" --prometheus
+    if command -v promtool > /dev/null; then
+        check "its metrics, as promtool reads them" promtool_reads "$server"
+    fi
     check "counters that are 0 too" says "^  malformed *0" "$bin/mx_counters" -p "$server" -a
     check "another board has no endpoint" ends 1 "$bin/mx_endpoint_info" -b 77
     check "there is no such board" ends 1 "$bin/mx_info" -b 77
+}
+
+# An endpoint of another network namespace is one of another machine: seen only from there.
+check_elsewhere() {
+    local own=(unshare -n)
+    [ "$(id -u)" = 0 ] || own=(unshare -rn)
+    if ! "${own[@]}" true 2> "$work/complaints"; then
+        echo "left out: no network namespace can be made: $(head -n 1 "$work/complaints")"
+        return
+    fi
+    stop
+    : > "$work/said"
+    "${own[@]}" sh -c 'ip link set lo up; exec "$@"' - "$bin/mx_pingpong" -e 3 > "$work/said" &
+    server=$!
+    wait_for "$work/said"
+    check "an endpoint of another network namespace is not this machine's" \
+        ends 1 "$bin/mx_endpoint_info" -p "$server"
+    check "it has no counters here" ends 1 "$bin/mx_counters" -p "$server"
+    check "and is not in the list" lacks "\"pid\":$server," "$bin/mx_info" --json
+    local there=(nsenter -t "$server" -n)
+    [ "$(id -u)" = 0 ] || there=(nsenter -t "$server" -U --preserve-credentials -n)
+    check "from there it is seen" \
+        says "process *$server (mx_pingpong)" "${there[@]}" "$bin/mx_endpoint_info" -e 3
+    stop
 }
 
 # What cannot be.
@@ -201,7 +243,7 @@ check_nonsense() {
     done
     check "mx_pingpong has no window" refused mx_pingpong -W 4
     check "mx_stream wants a window" refused mx_stream -W 0
-    for words in --nonsense extra '-b x' '-e' '--watch 0' '--count 2'; do
+    for words in --nonsense extra '-b x' '-e' '--watch 0' '--count 2' '--prometheus --json'; do
         # shellcheck disable=SC2086
         check "mx_counters refuses $words" refused mx_counters $words
     done
@@ -219,6 +261,8 @@ for label in $ports; do
     check_failures
 done
 label=all
+unset MX_PORT
+check_elsewhere
 check_nonsense
 
 echo "mx_tools: $passed passed, $failed failed"

@@ -1,6 +1,7 @@
 //! Finding the endpoints that the processes of this machine have open.
 //!
 //! ```text
+//!   /proc/<pid>/ns/net as ours?                          boards and numbers of another are others
 //!   /proc/<pid>/fd/*  "/memfd:mx-endpoint (deleted)"
 //!      --> an ordinary file? sealed, of a page's size?      descriptors can be swapped meanwhile
 //!      --> read until the sequence stands still             its owner may be writing
@@ -22,7 +23,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
 
 /// An endpoint that is open.
@@ -41,15 +42,18 @@ const PROCESS_MAX: usize = 1024;
 /// twice is usual; a process that was stopped in the middle is not waited for.
 const TRIES: u32 = 32;
 
-/// All endpoints open on this machine, as far as we may see them, by process and number.
+/// All endpoints open in our network namespace, as far as we may see them, by process and number.
 pub fn find() -> Vec<Found> {
     let mut found = Vec::new();
     let Ok(processes) = std::fs::read_dir("/proc") else {
         return found;
     };
+    let ours = network(Path::new("/proc/self"));
     for process in processes.flatten() {
         let name = process.file_name();
-        if let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) {
+        if let Some(pid) = name.to_str().and_then(|name| name.parse().ok())
+            && network(&process.path()) == ours
+        {
             found.append(&mut find_in(pid));
         }
     }
@@ -57,7 +61,12 @@ pub fn find() -> Vec<Found> {
     found
 }
 
-/// The endpoints one process has open, by number.
+/// The network namespace of a process; none where we may not look into it, or the kernel has no such.
+fn network(process: &Path) -> Option<PathBuf> {
+    std::fs::read_link(process.join("ns/net")).ok()
+}
+
+/// The endpoints one process has open, by number, in whatever network namespace it is.
 pub fn find_in(pid: u32) -> Vec<Found> {
     let mut found = Vec::new();
     let process = Path::new("/proc").join(pid.to_string());

@@ -171,15 +171,17 @@ impl Entry {
 
     /// Prepares for sleeping, or takes that back. A barrier and [`Entry::wants_poll`] follow.
     pub(super) fn set_asleep(&mut self, asleep: bool) {
+        // Before and not after: the next one may be for less room than a packet takes, and then nobody
+        // rings for the rest.
+        if asleep && self.unread >= UNREAD_MAX {
+            self.silence();
+        }
         let State::Up(link) = &mut self.state else {
             return;
         };
         self.unread += u8::from(link.consumer.set_sleeping(asleep));
         if self.blocked {
             self.unread += u8::from(link.producer.set_waiting(asleep));
-        }
-        if asleep && self.unread >= UNREAD_MAX {
-            self.silence();
         }
     }
 

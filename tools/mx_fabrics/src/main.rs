@@ -17,7 +17,7 @@ mod names;
 mod print;
 mod row;
 
-use lexopt::prelude::Long;
+use lexopt::prelude::{Long, Short};
 use libfabric_sys::Library;
 use mx_port_rdm::{hardware, survey};
 use row::{Machine, Row};
@@ -91,7 +91,7 @@ fn style() -> Result<Option<Style>, lexopt::Error> {
             Long("json") => Style::Json,
             Long("markdown") => Style::Markdown,
             Long("usable") => Style::Usable,
-            Long("help") => return Ok(None),
+            Short('h') | Long("help") => return Ok(None),
             _ => return Err(argument.unexpected()),
         };
     }

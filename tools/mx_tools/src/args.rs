@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   -b BOARD  -e ENDPOINT  -p PID   --json      the same in all three
-//!   --watch SECONDS  --count N  --all           mx_counters
+//!   --watch SECONDS  --count N  --all  --prometheus     mx_counters
 //! ```
 //!
 //! Owns: the command line.
@@ -25,6 +25,8 @@ pub struct Args {
     pub pid: Option<u32>,
     /// One JSON object instead of text.
     pub json: bool,
+    /// For a node exporter's text file.
+    pub prometheus: bool,
     /// Also what is zero.
     pub all: bool,
     /// Again and again, with so much time between.
@@ -40,7 +42,7 @@ pub enum Takes {
     Board,
     /// `-b`, `-e`, `-p`.
     Endpoints,
-    /// Those, and `-a`, `--watch`, `--count`.
+    /// Those, and `-a`, `--watch`, `--count`, `--prometheus`.
     Watching,
 }
 
@@ -77,6 +79,7 @@ impl Args {
                 Short('e') if endpoints => parsed.endpoint = Some(parser.value()?.parse()?),
                 Short('p') if endpoints => parsed.pid = Some(parser.value()?.parse()?),
                 Short('a') | Long("all") if watching => parsed.all = true,
+                Long("prometheus") if watching => parsed.prometheus = true,
                 Long("watch") if watching => {
                     parsed.watch = Some(parser.value()?.parse_with(seconds)?);
                 }
@@ -88,6 +91,9 @@ impl Args {
         }
         if parsed.count.is_some() && parsed.watch.is_none() {
             return Err("--count goes with --watch".into());
+        }
+        if parsed.prometheus && (parsed.json || parsed.all || parsed.watch.is_some()) {
+            return Err("--prometheus goes without --json, --all and --watch".into());
         }
         Ok(Some(parsed))
     }
@@ -132,6 +138,7 @@ mod tests {
             endpoint: Some(3),
             pid: Some(77),
             json: true,
+            prometheus: false,
             all: true,
             watch: Some(Duration::from_millis(500)),
             count: Some(2),
@@ -143,7 +150,9 @@ mod tests {
     fn what_a_tool_does_not_have_is_refused() {
         assert!(parse(Takes::Board, &["-e", "3"]).is_none());
         assert!(parse(Takes::Endpoints, &["--watch", "1"]).is_none());
+        assert!(parse(Takes::Endpoints, &["--prometheus"]).is_none());
         assert!(parse(Takes::Endpoints, &["-e", "3", "-p", "1"]).is_some());
+        assert!(parse(Takes::Watching, &["-e", "3", "--prometheus"]).is_some());
     }
 
     #[test]
@@ -156,6 +165,8 @@ mod tests {
             &["--watch", "NaN"],
             &["--watch", "1", "--count", "0"],
             &["--count", "3"],
+            &["--prometheus", "--json"],
+            &["--prometheus", "--watch", "1"],
             &["something"],
         ] {
             assert!(parse(Takes::Watching, words).is_none(), "{words:?}");

@@ -4,6 +4,7 @@
 //!   mx_info            boards, endpoints, providers, peers     machine
 //!   mx_endpoint_info   one block for each endpoint             endpoints
 //!   mx_counters        numbers, once or again and again        counters
+//!                      for a node exporter, with meanings      prometheus, meaning
 //!                                  |
 //!            args: which of them   |   text, json: how they are shown
 //! ```
@@ -17,4 +18,6 @@ pub mod counters;
 pub mod endpoints;
 pub mod json;
 pub mod machine;
+pub mod meaning;
+pub mod prometheus;
 pub mod text;

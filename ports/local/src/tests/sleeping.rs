@@ -3,7 +3,7 @@
 use super::{Event, Node, link_up, linked, readable};
 use crate::link::UNREAD_MAX;
 use crate::socket::Received;
-use crate::{COOL_AFTER, HOT_KEPT, HOT_MAX, LISTEN_EVERY_EMPTY};
+use crate::{COOL_AFTER, DATA_MAX, HOT_KEPT, HOT_MAX, LISTEN_EVERY_EMPTY};
 use mx_proto::LinkId;
 use mx_proto::port::{Close, LinkDown, SendError};
 
@@ -118,7 +118,16 @@ fn next_body(node: &mut Node) -> Vec<u8> {
 
 #[test]
 fn no_wake_up_for_room_is_lost_between_two_threads() {
+    // The longer ones are more than what the reader gives back at a time, so that the first wake-up does
+    // not mean that there is room for the next one.
+    for len in [3_000, DATA_MAX] {
+        wake_ups_for_room(len);
+    }
+}
+
+fn wake_ups_for_room(len: usize) {
     const PACKETS: usize = 30_000;
+    let bytes = vec![1; len];
     let (mut a, ab, mut b, _) = linked();
     b.settle();
     a.settle();
@@ -136,7 +145,7 @@ fn no_wake_up_for_room_is_lost_between_two_threads() {
     });
     let mut sent = 0;
     while sent < PACKETS {
-        match a.send(ab, &[1; 3000]) {
+        match a.send(ab, &bytes) {
             Ok(_) => sent += 1,
             Err(SendError::Down) => panic!("down"),
             Err(SendError::WouldBlock) => {

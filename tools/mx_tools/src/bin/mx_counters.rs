@@ -3,6 +3,7 @@
 use mx_tools::args::{Args, Takes};
 use mx_tools::counters::Watch;
 use mx_tools::endpoints;
+use mx_tools::prometheus;
 use mx_tools::text::show;
 use std::process::ExitCode;
 use std::thread::sleep;
@@ -10,9 +11,10 @@ use std::time::Instant;
 
 const USAGE: &str = "\
 usage: mx_counters [-b BOARD] [-e ENDPOINT] [-p PID] [-a] [--watch SECONDS [--count N]] [--json]
+       mx_counters [-b BOARD] [-e ENDPOINT] [-p PID] --prometheus
 
 Shows what the open endpoints of this machine have counted, without disturbing them. Only root sees
-those of other users.
+those of other users. Those of other network namespaces are seen from there.
 
   -b BOARD         only endpoints of this board
   -e ENDPOINT      only endpoints of this number
@@ -21,8 +23,9 @@ those of other users.
   --watch SECONDS  again and again, with rates, until no such endpoint is open
   --count N        at most N times
   --json           one JSON object a line for each endpoint
+  --prometheus     all counters as metrics, for a node exporter's text file
 
-Ends with 1 when no such endpoint is open to begin with.
+Ends with 1 when no such endpoint is open to begin with; with --prometheus that is no failure.
 ";
 
 fn main() -> ExitCode {
@@ -30,6 +33,12 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(code) => return code,
     };
+    if args.prometheus {
+        show(&prometheus::text(&endpoints::find(|found| {
+            args.wants(found)
+        })));
+        return ExitCode::SUCCESS;
+    }
     let mut watch = Watch::default();
     let mut last: Option<Instant> = None;
     let mut shown = 0;

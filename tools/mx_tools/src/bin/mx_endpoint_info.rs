@@ -10,7 +10,8 @@ const USAGE: &str = "\
 usage: mx_endpoint_info [-b BOARD] [-e ENDPOINT] [-p PID] [--json]
 
 Shows the open endpoints of this machine: whose they are, over which ports they are reached, and
-what is posted on them. Only root sees those of other users.
+what is posted on them. Only root sees those of other users. Those of other network namespaces
+are seen from there.
 
   -b BOARD     only endpoints of this board
   -e ENDPOINT  only endpoints of this number

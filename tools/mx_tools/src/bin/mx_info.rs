@@ -9,7 +9,8 @@ const USAGE: &str = "\
 usage: mx_info [-b BOARD] [--json]
 
 Lists the boards of this machine with their addresses, the endpoints that are open on them,
-libfabric's providers, and the hosts of the peers file.
+libfabric's providers, and the hosts of the peers file. What another network namespace has is seen
+from there.
 
   -b BOARD  only this board
   --json    one JSON object

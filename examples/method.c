@@ -15,7 +15,7 @@ const struct bmi_method_ops *method_open(const char *program)
 #else
     const char *library = getenv("BMI_MX_LIBRARY");
     if (library == NULL)
-        library = "libbmi_mx.so.0";
+        library = METHOD_LIBRARY;
     void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL) {
         fprintf(stderr, "%s: cannot load the method: %s\n", program, dlerror());
