@@ -24,7 +24,7 @@ use std::sync::Once;
 pub const LIBRARY_VARIABLE: &str = "MX_LIBFABRIC";
 
 /// What is set unless it is set already, and why.
-pub const DEFAULTS: [(&str, &str); 8] = [
+pub const DEFAULTS: [(&str, &str); 7] = [
     // Without this, `tcp` stops reading a peer's connection after 64 unmatched messages, and
     // with it everything else that peer sends. Large enough never to be met: what a peer may
     // have outstanding is limited by our own credits.
@@ -33,10 +33,6 @@ pub const DEFAULTS: [(&str, &str); 8] = [
     // with its default, 9 ms with this.
     ("FI_OFI_RXM_MSG_RX_SIZE", "64"),
     ("FI_OFI_RXM_MSG_TX_SIZE", "64"),
-    // `ofi_rxm` cuts what is longer than this into several messages. With 1.17, once a peer has died
-    // in the middle of one, later ones from others are lost. This holds the longest frame of `rdm`.
-    // Both sides must have the same setting.
-    ("FI_OFI_RXM_BUFFER_SIZE", "66048"),
     // PSM's constructor takes over SIGSEGV, SIGINT, SIGTERM and others to print a backtrace.
     // Dispositions are restored as well, but a signal might arrive before that.
     ("IPATH_NO_BACKTRACE", "1"),

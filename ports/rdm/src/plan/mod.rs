@@ -273,11 +273,13 @@ fn is_rxm(provider: &str) -> bool {
 
 /// The longest frame for `provider`.
 fn slot_bytes(provider: &str) -> usize {
-    HEADERS
-        + match is_software(provider) {
-            true => SLOT_SOFTWARE,
-            false => SLOT,
-        }
+    if is_rxm(provider) {
+        FRAME_RXM
+    } else if is_software(provider) {
+        HEADERS + SLOT_SOFTWARE
+    } else {
+        HEADERS + SLOT
+    }
 }
 
 impl fmt::Display for Plan {
@@ -353,11 +355,15 @@ const SOFTWARE: [&str; 6] = ["tcp", "net", "udp", "sockets", "shm", "sm2"];
 /// What stands before the body in a frame: its own header, and the packet's.
 pub(crate) const HEADERS: usize = FRAME_LEN + HEADER_LEN;
 
-/// The longest body over software. A frame with it fits into one buffer of `ofi_rxm`, whose size is
-/// among [`libfabric_sys::ENVIRONMENT`]: it must not be cut into several.
+/// The longest frame over `ofi_rxm`. It fits into one of its buffers (`FI_OFI_RXM_BUFFER_SIZE`), 64
+/// bytes of which are its own header's in older releases. `ofi_rxm` cuts longer ones into several
+/// messages; with 1.17, once a peer has died in the middle of one, later ones from others are lost.
+const FRAME_RXM: usize = 16 * 1024 - 64;
+
+/// The longest body over other software.
 const SLOT_SOFTWARE: usize = 64 * 1024;
 
-/// The longest body over hardware: below the rendezvous thresholds of psm3 and efa (64 000 bytes),
+/// The longest body over other hardware: below the rendezvous thresholds of psm3 and efa (64 000 bytes),
 /// while cxi goes on in hardware above its own. Longer ones save little, and each multi-receive
 /// buffer loses up to this much at its end.
 const SLOT: usize = 32 * 1024;
