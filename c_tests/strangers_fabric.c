@@ -37,7 +37,7 @@ static size_t emit_card(unsigned char *out, const struct card *card)
 
     memset(out, 0, FIXED);
     memcpy(out, "MXrc", 4);
-    wire_put(out + 4, 1, 2);
+    wire_put(out + 4, 2, 2);
     out[6] = (unsigned char)name;
     wire_put(out + 8, card->address_length, 2);
     wire_put(out + 12, card->format, 4);
