@@ -33,11 +33,11 @@ wait_for() {
     return 1
 }
 
-# start OPTIONS...: the other side, on an endpoint nobody uses; its number is in $endpoint
+# start OPTIONS...: the other side, on an endpoint nobody uses; its number is in $endpoint. $program is another.
 start() {
     stop
     : > "$work/said"
-    "$bin/mx_pingpong" -e any "$@" > "$work/said" 2> "$work/complaints" &
+    "${program:-$bin/mx_pingpong}" -e any "$@" > "$work/said" 2> "$work/complaints" &
     server=$!
     wait_for "$work/said"
     endpoint=$(sed -n 's/.*endpoint \([0-9]*\)$/\1/p' "$work/said")
@@ -116,10 +116,29 @@ until_counted() {
     done
 }
 
+# The other side is there for one client.
+check_ends() {
+    local few="-N 20 -R 1 -s 64K" program client
+    for program in "$bin/mx_pingpong" "$bin/mx_stream"; do
+        start
+        check "a client of ${program##*/}" ends 0 "$program" -d localhost -r "$endpoint" $few
+        check "${program##*/} ends when its client is done" ended 0 "$server"
+        server=
+    done
+    start
+    "$bin/mx_stream" -d localhost -r "$endpoint" -s 64K -N 100000000 > "$work/killed" 2>&1 &
+    client=$!
+    until_counted "$server"
+    kill -KILL "$client"
+    wait "$client" 2>/dev/null
+    check "it ends with an error when its client was killed" ended 1 "$server"
+    server=
+}
+
 # Two processes that find each other by host name and endpoint.
 check_pair() {
     local few="-N 20 -R 1 -s 1K -S 64K -v" port own
-    start
+    start --keep
     check "a client by host name and endpoint" \
         ends 0 "$bin/mx_pingpong" -d localhost -r "$endpoint" $few
     check "a stream to the same other side" \
@@ -222,7 +241,7 @@ check_elsewhere() {
 
 # What cannot be.
 check_failures() {
-    start -f 5
+    start -f 5 --keep
     check "a wrong key" ends 1 "$bin/mx_pingpong" -d localhost -r "$endpoint" -s 1 -N 1
     check "the right key" ends 0 "$bin/mx_pingpong" -d localhost -r "$endpoint" -s 1 -N 1 -f 5
     check "an endpoint that is taken" ends 1 "$bin/mx_pingpong" -e "$endpoint"
@@ -237,7 +256,7 @@ check_failures() {
 check_nonsense() {
     local words program
     for words in --nonsense extra '-s x' '-s -1' '-s 2G' '-s 8 -S 4' '-N 0' '-R 0' '-d' '-e -1' \
-        '--self -d localhost' '-f 99999999999'; do
+        '--self -d localhost' '--keep -d localhost' '--keep --self' '-f 99999999999'; do
         # shellcheck disable=SC2086
         check "mx_pingpong refuses $words" refused mx_pingpong $words
     done
@@ -257,6 +276,7 @@ check_nonsense() {
 for label in $ports; do
     export MX_PORT=$label
     check_self
+    check_ends
     check_pair
     check_failures
 done
