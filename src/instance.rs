@@ -32,6 +32,7 @@ use libc::{c_char, c_int};
 use mx_proto::port::WakeDescriptors;
 use mx_proto::{Endpoint, EndpointId, Instant, NicId, Route};
 use mx_sys::HostPorts;
+use mx_sys::nic::ResolveError;
 use mx_sys::progress::{Guard, Tuning, WaitStats};
 use mx_sys::published::{PortView, Publisher, Sample};
 use mx_sys::{EndpointChoice, OpenOptions};
@@ -466,8 +467,13 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
         Ok(found) => Some(found.nic),
         Err(reason) => {
             let own = own_nic(&name);
+            let unknown = matches!(reason, ResolveError::Unknown { .. });
+            if own.is_none() && unknown && endpoint().is_ok() {
+                log::warn!("{name}: {reason}");
+                return None;
+            }
             if own.is_none() {
-                // A server's own name need not be one; for others posts will fail.
+                // The name of the server that is to be need not be one; for others posts will fail.
                 log::info!("{name}: {reason}");
             }
             own

@@ -177,11 +177,11 @@ static const char *measure_size(const struct measurement *measurement, struct se
 
 static void find_other_side(const struct options *options, struct found *found)
 {
-    char text[128];
+    char text[512];
     mx_return_t code = mx_hostname_to_nic_id(options->host, &found->nic_id);
 
     if (code != MX_SUCCESS) {
-        snprintf(text, sizeof(text), "%.64s: %s", options->host, mx_strerror(code));
+        snprintf(text, sizeof(text), "%s", link_reason(code));
         fail(options, text);
     }
     found->id = options->remote;

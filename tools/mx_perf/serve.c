@@ -168,7 +168,7 @@ const char *serve(struct link *link, const struct options *options)
         if (code == MX_SUCCESS)
             code = mx_wait(link->endpoint, &request, wait_ms, &status, &done);
         if (code != MX_SUCCESS)
-            return mx_strerror(code);
+            return link_reason(code);
         if (!done)
             return "the client has said nothing for a minute";
         client.plan = plan_wire(client.plan);

@@ -67,6 +67,16 @@ ends() {
     [ $got = "$code" ] || { echo "ended with $got, not $code: $*"; return 1; }
 }
 
+# explains TEXT COMMAND...: it must fail with 1 and say why
+explains() {
+    local text=$1
+    shift
+    ends 1 "$@" > "$work/text" 2>&1 && grep -q -- "$text" "$work/text" && return 0
+    cat "$work/text"
+    echo "does not say: $text"
+    return 1
+}
+
 # says TEXT COMMAND...: it must succeed and its output have that
 says() {
     local text=$1
@@ -247,9 +257,13 @@ check_failures() {
     check "an endpoint that is taken" ends 1 "$bin/mx_pingpong" -e "$endpoint"
     # Not one of the lowest: others of this machine may take those at any moment.
     check "an endpoint that is not open" \
-        ends 1 "$bin/mx_pingpong" -d localhost -r $((20000 + RANDOM % 8000)) -s 1
+        explains "nobody has that endpoint open" \
+        "$bin/mx_pingpong" -d localhost -r $((20000 + RANDOM % 8000)) -s 1
     check "an endpoint that cannot be" ends 1 "$bin/mx_pingpong" -d localhost -r 70000 -s 1
-    check "an unknown host" ends 1 "$bin/mx_pingpong" -d no-such-host.invalid -s 1
+    check "an unknown host, in the resolver's words" \
+        explains "unknown host 'no-such-host.invalid' (.*)" "$bin/mx_pingpong" -d no-such-host.invalid -s 1
+    check "a provider that is not there" explains "no libfabric provider as asked for (nosuch)" \
+        env MX_PORT=rdm MX_PROVIDER=nosuch "$bin/mx_pingpong" --self -s 1
     check "a board that is not there" ends 1 "$bin/mx_pingpong" --self -b 77 -s 1
 }
 
