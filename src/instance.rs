@@ -239,9 +239,6 @@ fn start(
     options: Option<&str>,
 ) -> Result<(), Box<Error>> {
     let (config, refused) = Config::load(options);
-    for refused in &refused {
-        log::warn!("{refused}");
-    }
     config.check(&refused)?;
     nic::set_peers_file(config.mx.peers.clone());
     let name = listen.as_ref().map(|(_, address)| &address.name);

@@ -267,12 +267,27 @@ check_failures() {
     check "a board that is not there" ends 1 "$bin/mx_pingpong" --self -b 77 -s 1
 }
 
+# mistaken PROGRAM OPTIONS...: it works, and warns of a value that cannot be and of a name that is none
+mistaken() {
+    local program=$1
+    shift
+    MX_SPIN_US=-1 MX_SPINUS=3 MX_LOG=warn ends 0 "$bin/$program" "$@" > "$work/text" 2>&1
+    local ended=$?
+    cat "$work/text"
+    [ $ended = 0 ] && grep -q 'MX_SPIN_US="-1" ignored' "$work/text" &&
+        grep -q 'unknown setting "MX_SPINUS" ignored' "$work/text" && ! grep -q MX_LOG "$work/text"
+}
+
 check_nonsense() {
     local words program
     for words in --nonsense extra '-s x' '-s -1' '-s 2G' '-s 8 -S 4' '-N 0' '-R 0' '-d' '-e -1' \
         '--self -d localhost' '--keep -d localhost' '--keep --self' '-f 99999999999'; do
         # shellcheck disable=SC2086
         check "mx_pingpong refuses $words" refused mx_pingpong $words
+    done
+    for program in "mx_info" "mx_pingpong --self -s 8 -N 1 -R 1"; do
+        # shellcheck disable=SC2086
+        check "$program names settings that are none" mistaken $program
     done
     check "mx_pingpong has no window" refused mx_pingpong -W 4
     check "mx_stream wants a window" refused mx_stream -W 0
