@@ -10,7 +10,7 @@
 
 use crate::forge::{put, u32_at, u64_at};
 use crate::input::Input;
-use crate::link::{Buffer, PACKET_MAX, Wire, Word};
+use crate::link::{Buffer, PACKET_MAX, STREAMED_MAX, Wire, Word};
 use crate::meter::{self, within};
 use crate::peers::{HostileEndpoint, KEY, begin, hello, packet, target};
 use crate::program::{Program, run};
@@ -47,7 +47,7 @@ const BOOKS_MAX: isize = 4096;
 
 fn config(flags: u8) -> Config {
     Config {
-        eager_max: 4096,
+        eager_max: STREAMED_MAX,
         unexpected_bytes: UNEXPECTED,
         first_loan: 16,
         request_timeout: (flags & 1 == 0).then_some(Duration::from_secs(20)),
@@ -457,7 +457,7 @@ impl World {
                 }
                 who
             }
-            3 => vec![1; input.choose(&[0, 1, 100, 4096, 4097, 8192])],
+            3 => vec![1; input.choose(&[0, 1, 100, 4096, 4097, 8192, 16_000, 20_000])],
             4 => {
                 let mut offer = vec![0; input.choose(&[8, 24, 8, 24, 7])];
                 offer[0] = input.byte() % 8;
@@ -521,8 +521,9 @@ impl Program for World {
         let buffers = Rc::strong_count(&self.endpoint.owner().buffers) - 1;
         let inbox = self.endpoint.inbox_stats();
         let (requests, messages) = (self.endpoint.requests(), inbox.messages);
+        let coming = self.wire.borrow().midway.len();
         assert!(
-            buffers <= requests + messages,
+            buffers <= requests + messages + coming,
             "{buffers} buffers for {requests} requests and {messages} messages"
         );
         assert!(inbox.bytes + self.endpoint.unexpected_bytes() <= UNEXPECTED);

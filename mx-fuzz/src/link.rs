@@ -85,12 +85,17 @@ pub(crate) struct Wire {
     pub(crate) full: u8,
     /// Large bodies are taken in part.
     pub(crate) in_parts: bool,
+    /// Links on which a half of a body has come, and all of it.
+    pub(crate) midway: BTreeMap<u32, (HeaderBytes, Vec<u8>)>,
     /// The link whose body is not all there, and how much is missing.
     partial: BTreeMap<u32, usize>,
 }
 
 pub(crate) const PACKET_MAX: usize = 8192;
+pub(crate) const STREAMED_MAX: usize = 16_000;
 const DATA_MAX: usize = 20_000;
+/// Bodies from here on come in two halves, when a place is asked for.
+const HALVED_MIN: usize = 4096;
 const SENT_MAX: usize = 16;
 
 impl Wire {
@@ -124,6 +129,7 @@ impl Wire {
 
     fn end(&mut self, link: LinkId) -> Option<u64> {
         self.partial.remove(&link.index());
+        self.midway.remove(&link.index());
         self.inbox.retain(|(of, _)| *of != link);
         self.links.remove(&link.index())
     }
@@ -147,6 +153,7 @@ impl Port<Buffer> for HostilePort {
     fn limits(&self, _: LinkId) -> Limits {
         Limits {
             packet_max: PACKET_MAX,
+            streamed_max: STREAMED_MAX,
             data_max: DATA_MAX,
             pull_block: 2 * DATA_MAX,
             remote_read: false,
@@ -210,7 +217,11 @@ impl Port<Buffer> for HostilePort {
                 wire.full = wire.full.saturating_sub(1);
                 return Err(SendError::WouldBlock);
             }
-            let most = if header[0] == 6 { DATA_MAX } else { PACKET_MAX };
+            let most = match header[0] {
+                3 => STREAMED_MAX,
+                6 => DATA_MAX,
+                _ => PACKET_MAX,
+            };
             assert!(body.len() <= most, "a body of {} bytes", body.len());
             let mut bytes = Vec::new();
             let mut sent = Sent::Whole;
@@ -294,6 +305,17 @@ impl Port<Buffer> for HostilePort {
 
 impl HostilePort {
     fn give<S: Sink<Buffer>>(&mut self, link: LinkId, cookie: u64, word: &Word, sink: &mut S) {
+        if !matches!(word, Word::Down(_))
+            && let Some((header, body)) =
+                within(0, || self.wire.borrow_mut().midway.remove(&link.index()))
+        {
+            if let Some(mut place) = sink.place(link, cookie, &header) {
+                let (at, rest) = (body.len() / 2, body.len() - body.len() / 2);
+                place.memory.fill(place.offset + at, rest, &body[..], at);
+                sink.on_placed(link, cookie, &header);
+            }
+            within(0, || drop(body));
+        }
         match word {
             Word::Up => sink.on_up(link, cookie),
             Word::Down(reason) => {
@@ -302,11 +324,20 @@ impl HostilePort {
             }
             Word::Writable => sink.on_writable(link, cookie),
             Word::Packet(header, body, ask) => {
-                if *ask && let Some(place) = sink.place(link, cookie, header) {
+                if *ask && let Some(mut place) = sink.begin(link, cookie, header) {
                     let room = place.memory.len() - place.offset;
                     assert!(body.len() <= room, "a place too small");
-                    place.memory.fill(place.offset, body.len(), &body[..], 0);
-                    return sink.on_placed(link, cookie, header);
+                    if body.len() < HALVED_MIN {
+                        place.memory.fill(place.offset, body.len(), &body[..], 0);
+                        return sink.on_placed(link, cookie, header);
+                    }
+                    place
+                        .memory
+                        .fill(place.offset, body.len() / 2, &body[..], 0);
+                    return within(0, || {
+                        let mut wire = self.wire.borrow_mut();
+                        wire.midway.insert(link.index(), (*header, body.clone()));
+                    });
                 }
                 if body.len() <= PACKET_MAX {
                     sink.on_packet(link, cookie, header, &body[..]);

@@ -12,8 +12,9 @@ use std::time::Duration;
 /// Settings of one endpoint. The C boundary fills them from the environment.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Messages up to this many bytes travel with their data at once; larger ones are offered and
-    /// pulled. 32 KiB is MX's limit and programs written for it rely on it.
+    /// Messages up to this many bytes travel with their data at once, those above 32 KiB only
+    /// over a port that [asks where they go](crate::port::Limits::streamed_max); larger ones are
+    /// offered and pulled.
     pub eager_max: usize,
     /// Memory for messages nobody asked for that all partners together may leave here, 320 bytes of
     /// bookkeeping for each included, in credits of 512 bytes. Not in it are two messages of at most
@@ -79,7 +80,16 @@ pub enum Place {
     Source(Source),
 }
 
+/// Bytes of the largest message that is copied as a whole on its way, in a packet or to wait for its
+/// link. 32 KiB is MX's limit for what goes at once, and programs written for it rely on it.
+pub(crate) const SMALL_MAX: usize = 32 << 10;
+
 impl Config {
+    /// Bytes of the largest message that goes with its data wherever it goes.
+    pub(crate) fn small_max(&self) -> usize {
+        self.eager_max.min(SMALL_MAX)
+    }
+
     /// What flow control is told.
     pub(crate) fn flow(&self) -> flow::Settings {
         flow::Settings {
@@ -110,7 +120,7 @@ impl fmt::Debug for Key {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            eager_max: 32 * 1024,
+            eager_max: 512 << 10,
             unexpected_bytes: 64 << 20,
             first_loan: flow::FIRST,
             fetched_max: 0,

@@ -3,7 +3,7 @@
 //! ```text
 //!                    send / resume            poll
 //!   Endpoint  ------------------------> Port -------> Sink (the endpoint again)
-//!             <-- Whole, Part, Held,                  on_packet, place/on_placed,
+//!             <-- Whole, Part, Held,                  on_packet, begin/place/on_placed,
 //!                 WouldBlock, Down                    on_up, on_down, on_writable, on_released
 //! ```
 //!
@@ -51,6 +51,9 @@ pub struct Limits {
     /// Largest body of a packet whose body is delivered through [`Sink::on_packet`] and does not
     /// belong to a posted receive yet. At least [`PACKET_LEAST`].
     pub packet_max: usize,
+    /// Largest body of an eager message, which may be more than `packet_max`, of a port that asks with
+    /// [`Sink::begin`] where it goes. 0: the port delivers eager messages through [`Sink::on_packet`].
+    pub streamed_max: usize,
     /// Largest body of a data packet, the kind whose place is known beforehand.
     pub data_max: usize,
     /// How much of a large message the receiver asks for at once.
@@ -117,8 +120,8 @@ pub enum Sent {
     Whole,
     /// The header and this many bytes of the body, which is less than all of them. The link takes
     /// nothing else until [`Port::resume`] has brought the rest or [`Port::detach`] has taken it.
-    /// Only for a [`Body::Memory`] larger than [`Limits::packet_max`], that is, only for data
-    /// packets: a smaller body is taken whole or not at all.
+    /// Only for a [`Body::Memory`] larger than [`Limits::packet_max`]: a smaller body is taken whole or
+    /// not at all.
     Part(usize),
     /// All of it, but the port goes on reading the body's bytes until it says
     /// [`Sink::on_released`] with this token, or until [`Port::recall`].
@@ -412,13 +415,48 @@ pub enum RemoteUse {
     Exposed(u64),
 }
 
-/// Where the body of a data packet belongs.
+/// Where the body of a packet belongs.
 #[derive(Debug)]
 pub struct Place<'a, M> {
-    /// The posted receive's buffer.
-    pub memory: &'a mut M,
+    /// What it is written to.
+    pub memory: Room<'a, M>,
     /// Where in it the body begins. All of the body fits behind it.
     pub offset: usize,
+}
+
+/// Memory that a port reads a body into.
+#[derive(Debug)]
+pub enum Room<'a, M> {
+    /// The posted receive's buffer, or memory of the owner's.
+    Memory(&'a mut M),
+    /// Bytes of the endpoint's own.
+    Bytes(&'a mut Vec<u8>),
+}
+
+impl<M: Memory> Memory for Room<'_, M> {
+    #[inline]
+    fn len(&self) -> usize {
+        match self {
+            Self::Memory(memory) => memory.len(),
+            Self::Bytes(bytes) => Memory::len(*bytes),
+        }
+    }
+
+    #[inline]
+    fn visit(&self, offset: usize, len: usize, visitor: impl FnMut(&[u8])) {
+        match self {
+            Self::Memory(memory) => memory.visit(offset, len, visitor),
+            Self::Bytes(bytes) => bytes.visit(offset, len, visitor),
+        }
+    }
+
+    #[inline]
+    fn visit_mut(&mut self, offset: usize, len: usize, visitor: impl FnMut(&mut [u8])) {
+        match self {
+            Self::Memory(memory) => memory.visit_mut(offset, len, visitor),
+            Self::Bytes(bytes) => bytes.visit_mut(offset, len, visitor),
+        }
+    }
 }
 
 /// What a port tells its endpoint. `cookie` is what [`Port::bind`] attached to the link.
@@ -438,14 +476,22 @@ pub trait Sink<M: Memory> {
         body: &B,
     );
 
+    /// A header arrived whose body has not, or not all: as [`Self::place`], and a message that comes with
+    /// its data is matched now. When there is a place, everything else of this packet follows through
+    /// [`Self::place`] and [`Self::on_placed`], and no other packet of the link comes before its end.
+    /// `None`: see there.
+    fn begin(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) -> Option<Place<'_, M>> {
+        self.place(link, cookie, header)
+    }
+
     /// A header arrived whose body has not, or not all. A port that can read straight into
     /// application memory asks where the body belongs, and may ask again for the same packet in a
     /// later poll. `None`: the packet is not of that kind, or nobody wants it; the port then either
     /// delivers it whole through [`Sink::on_packet`] or, when it is larger than
-    /// [`Limits::packet_max`], reads and drops it.
+    /// [`Limits::packet_max`] or has had a place before, reads and drops it.
     fn place(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) -> Option<Place<'_, M>>;
 
-    /// The whole body of a packet has been written where [`Sink::place`] said.
+    /// The whole body of a packet has been written where [`Sink::begin`] and [`Sink::place`] said.
     fn on_placed(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes);
 
     /// A link that had no room has some again.

@@ -51,7 +51,7 @@ use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, RemoteKey};
 use crate::secret::{NONCE_LEN, Nonce, PROOF_LEN, ProofBytes};
 
 /// Version of everything in this file. Peers with another one are refused in the handshake.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 
 const MAGIC: [u8; 2] = *b"MX";
 const HELLO_MAGIC: u32 = u32::from_le_bytes(*b"MXs1");

@@ -219,8 +219,13 @@ impl<M: Memory> SimPort<M> {
         sink: &mut S,
     ) {
         if matches!(assembly.into, Into::Undecided | Into::Placed) {
-            match sink.place(link, cookie, &assembly.header) {
-                Some(place) => {
+            let first = matches!(assembly.into, Into::Undecided);
+            let place = match first && self.profile.streamed_max > 0 {
+                true => sink.begin(link, cookie, &assembly.header),
+                false => sink.place(link, cookie, &assembly.header),
+            };
+            match place {
+                Some(mut place) => {
                     let at = place.offset + assembly.got;
                     let written = place.memory.fill(at, bytes.len(), bytes, 0);
                     assert_eq!(
@@ -254,6 +259,7 @@ impl<M: Memory> Port<M> for SimPort<M> {
     fn limits(&self, _link: LinkId) -> Limits {
         Limits {
             packet_max: self.profile.packet_max,
+            streamed_max: self.profile.streamed_max,
             data_max: self.profile.data_max,
             pull_block: self.profile.pull_block,
             remote_read: self.profile.remote_read && self.fabric.inner.borrow().share.is_some(),
@@ -336,7 +342,13 @@ impl<M: Memory> Port<M> for SimPort<M> {
                 offset,
                 len,
             } => {
-                assert!(len <= self.profile.packet_max.max(self.profile.data_max));
+                let Profile {
+                    packet_max,
+                    streamed_max,
+                    data_max,
+                    ..
+                } = self.profile;
+                assert!(len <= packet_max.max(streamed_max).max(data_max));
                 drop(inner);
                 return self.take_body(link, Some(*header), memory, offset, len);
             }

@@ -10,6 +10,8 @@ use std::time::Duration;
 pub struct Profile {
     /// [`mx_proto::port::Limits::packet_max`].
     pub packet_max: usize,
+    /// [`mx_proto::port::Limits::streamed_max`].
+    pub streamed_max: usize,
     /// [`mx_proto::port::Limits::data_max`].
     pub data_max: usize,
     /// [`mx_proto::port::Limits::pull_block`].
@@ -47,6 +49,7 @@ impl Default for Profile {
     fn default() -> Self {
         Self {
             packet_max: 32 << 10,
+            streamed_max: 0,
             data_max: 64 << 10,
             pull_block: 256 << 10,
             room: 1 << 20,
@@ -70,6 +73,7 @@ impl Profile {
     /// Like kernel TCP: bodies arrive in pieces, data packets are taken in part.
     pub fn stream() -> Self {
         Self {
+            streamed_max: 512 << 10,
             data_max: 1 << 20,
             pull_block: 1 << 20,
             room: 128 << 10,
@@ -88,6 +92,7 @@ impl Profile {
         let latency = Duration::from_micros(rng.pick(&[1, 10, 100, 3_000]));
         Self {
             packet_max: rng.pick(&[4 << 10, 8 << 10, 32 << 10, 40 << 10]),
+            streamed_max: rng.pick(&[0, 6_000, 100_000, 512 << 10]),
             data_max: rng.pick(&[4 << 10, 9_000, 64 << 10, 1 << 20]),
             pull_block: rng.pick(&[4 << 10, 30_000, 64 << 10, 1 << 20]),
             room: rng.pick(&[1, 10_000, 100_000, 1 << 20]),

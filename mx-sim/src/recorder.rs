@@ -1,6 +1,6 @@
 //! A [`Sink`] for tests: writes down what it is told.
 
-use mx_proto::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, LinkDown, Place, Sink};
+use mx_proto::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, LinkDown, Place, Room, Sink};
 use mx_proto::{LinkId, Source};
 
 /// One call of a sink's.
@@ -98,9 +98,10 @@ impl Sink<Vec<u8>> for Recorder {
     }
 
     fn place(&mut self, _: LinkId, _: u64, _: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
-        self.place
-            .as_mut()
-            .map(|memory| Place { memory, offset: 2 })
+        self.place.as_mut().map(|memory| Place {
+            memory: Room::Memory(memory),
+            offset: 2,
+        })
     }
 
     fn on_placed(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) {

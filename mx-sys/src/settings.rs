@@ -192,9 +192,9 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             },
             Tunable {
                 name: "MX_EAGER_MAX",
-                kind: Kind::Bytes(128, 32 * K),
-                about: "messages up to this size travel at once; larger ones are offered and \
-                        pulled",
+                kind: Kind::Bytes(128, 512 * K),
+                about: "messages up to this size travel at once, over other ports than tcp those up to 32K; \
+                        larger ones are offered and pulled",
                 access: Access::Number {
                     set: |s, v| s.as_mut().endpoint.eager_max = v as usize,
                     get: |s| s.as_ref().endpoint.eager_max as u64,
@@ -511,9 +511,10 @@ impl Settings {
             endpoint: mx_proto::Config {
                 request_timeout: None,
                 peer_timeout: None,
-                // Two programs that each send 32 KiB, wait for that and then receive must not wait
+                // MX's limit for what goes at once. Two programs that each send 32 KiB, wait for that and then receive must not wait
                 // for each other, whatever has been taken and not been told meanwhile.
                 first_loan: 4 * mx_proto::flow::FIRST,
+                eager_max: 32 << 10,
                 copies: usize::MAX,
                 // Messages, as many as eight peers may leave here.
                 keep_orphans: 4096,
@@ -745,6 +746,7 @@ mod tests {
         mx.endpoint.peer_timeout = usual.peer_timeout;
         assert!(std::mem::take(&mut mx.waiting_counts));
         mx.endpoint.first_loan = usual.first_loan;
+        mx.endpoint.eager_max = usual.eager_max;
         mx.endpoint.copies = usual.copies;
         mx.endpoint.keep_orphans = usual.keep_orphans;
         mx.endpoint.connect_again = usual.connect_again;

@@ -13,7 +13,7 @@ use crate::origin::Source;
 use crate::owner::{Owner, Posting};
 use crate::partner::{Life, LinkState, Partner, Tx};
 use crate::port::{Body, Close, ConnectError, LinkDown, Port, SendError, Sent};
-use crate::queues::{Queues, Stand};
+use crate::queues::{Partial, Queues, Stand};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::timeouts::{Patience, TimeOuts};
@@ -147,11 +147,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     met.borrows.pay(paid);
                     stats.packets_out += 1;
                     stats.eager_out += 1;
-                    let Sent::Held(token) = sent else {
-                        debug_assert_eq!(sent, Sent::Whole, "a small body is taken whole");
+                    if sent == Sent::Whole {
                         return Ok(Posted::Complete);
-                    };
-                    return self.hold(to, bits, slot, link, token);
+                    }
+                    return self.hold(to, bits, slot, (link, len), sent);
                 }
                 Err(SendError::WouldBlock | SendError::Down) => met.tx = Tx::Blocked(link),
             }
@@ -169,14 +168,21 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         to: PartnerId,
         bits: MatchBits,
         slot: impl Slot<O>,
-        link: LinkId,
-        token: u64,
+        (link, len): (LinkId, u32),
+        sent: Sent,
     ) -> Result<Posted, PostError> {
         let turn = Turn::Plain;
         let state = |memory| State::Draining { memory, turn };
         let id = self.core.begin(to, bits, slot, state);
         let id = id.ok_or(PostError::TooMany)?;
-        self.core.held.insert((link, token), id);
+        match sent {
+            Sent::Held(token) => _ = self.core.held.insert((link, token), id),
+            Sent::Part(at) => {
+                let (request, end) = (id, len as usize);
+                self.core.leave_rest(to, Partial { request, at, end });
+            }
+            Sent::Whole => {}
+        }
         let now = self.clock.now();
         self.core.start_timer(id, now);
         Ok(Posted::Pending(id))
@@ -190,15 +196,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         mut slot: impl Slot<O>,
         mode: SendMode,
     ) -> Result<Posted, PostError> {
+        let small_max = self.core.config.small_max();
+        // Where it goes may not be known yet, and then not what may go there.
+        let most = small_max.max(self.core.partners.reach(to).eager_max as usize);
         let memory = slot.memory();
-        let small = mode != SendMode::Synchronous && memory.len() <= self.core.config.eager_max;
         // Not above the largest eager one.
-        let cost = if small {
+        let cost = if mode != SendMode::Synchronous && memory.len() <= most {
             flow::cost(memory.len() as u32)
         } else {
             1
         };
         if mode == SendMode::Buffered
+            && memory.len() <= small_max
             && let Some(copy) = self.core.copy(to, O::lane(bits), memory, cost)
         {
             let copy = New((copy, O::Word::default()));
@@ -694,6 +703,16 @@ impl<O: Owner> Core<O> {
         self.ops.free(id);
     }
 
+    /// The link to a partner has taken a part of a packet.
+    pub(super) fn leave_rest(&mut self, to: PartnerId, rest: Partial) {
+        if let Some(partner) = self.partners.of_mut(to) {
+            self.spares.fill(&mut partner.queues).partial = Some(rest);
+            if let Life::Met(met) = &mut partner.life {
+                met.tx = Tx::Blocked(met.tx.link());
+            }
+        }
+    }
+
     /// A new operation with a partner, which is no connect. `None`: there can be no more.
     fn begin(
         &mut self,
@@ -720,6 +739,7 @@ impl<O: Owner> Core<O> {
         while let Some(op) = self.next_of(id) {
             self.complete(op, status, 0);
         }
+        self.cut_all(id);
         self.close_account(id, keep);
         let partner = self.partners.take(id)?;
         self.controls -= partner.queues().map_or(0, |queues| queues.control.len());

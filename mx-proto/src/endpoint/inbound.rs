@@ -22,7 +22,7 @@ use crate::ops::Position;
 use crate::ops::{Head, NOBODY, Pulling, State, Strand};
 use crate::owner::Owner;
 use crate::partner::{Life, LinkState};
-use crate::port::{Close, HeaderBytes, LinkDown, Place, RemoteKey, RemoteUse, Sink};
+use crate::port::{Close, HeaderBytes, LinkDown, Place, RemoteKey, RemoteUse, Room, Sink};
 use crate::status::{DownReason, Status};
 use crate::time::{Clock, Instant};
 use crate::wire::{self, Header, OfferBody, PullBody};
@@ -43,8 +43,10 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         self.core.session_out.forget(link);
         self.core.lose_introduction(link, reason);
         self.core.challenges.forget(link);
+        let cut = self.core.cut(link);
         let partner = self.core.partner_of(link, cookie);
         self.core.link_down(link, partner, reason);
+        self.core.lose(cut, reason);
     }
 
     #[inline]
@@ -153,6 +155,19 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         self.unmatched(link, from, &{ header }, paid, body);
     }
 
+    fn begin(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        bytes: &HeaderBytes,
+    ) -> Option<Place<'_, O::Memory>> {
+        let header = Header::parse(bytes)?;
+        if header.kind == wire::Kind::Eager {
+            self.begin_streamed(link, cookie, &header)?;
+        }
+        self.place(link, cookie, bytes)
+    }
+
     fn place(
         &mut self,
         link: LinkId,
@@ -160,8 +175,10 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         bytes: &HeaderBytes,
     ) -> Option<Place<'_, O::Memory>> {
         let header = Header::parse(bytes)?;
-        if header.kind != wire::Kind::Data {
-            return None;
+        match header.kind {
+            wire::Kind::Data => {}
+            wire::Kind::Eager => return self.place_streamed(link),
+            _ => return None,
         }
         let from = self.core.partner_of(link, cookie);
         if !self.core.trusts(link, from) {
@@ -181,25 +198,21 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             met.silent = 0;
         }
         Some(Place {
-            memory: &mut pulling.memory,
+            memory: Room::Memory(&mut pulling.memory),
             offset: header.length as usize,
         })
     }
 
     fn on_placed(&mut self, link: LinkId, cookie: u64, bytes: &HeaderBytes) {
-        self.core.stats.packets_in += 1;
         let Some(header) = Header::parse(bytes) else {
             return;
         };
-        let from = self.core.partner_of(link, cookie);
-        if let Some(met) = self.core.partners.met_mut(from) {
-            if met.borrows.on_terms(&header.terms) {
-                self.core.make_ready(from);
-            }
-            if header.terms.wanted > 0 {
-                self.core.note_wish(from, &header.terms);
-            }
+        if header.kind == wire::Kind::Eager {
+            return self.end_streamed(link, cookie, bytes, &header);
         }
+        self.core.stats.packets_in += 1;
+        let from = self.core.partner_of(link, cookie);
+        self.heed(from, &header);
         let id = RequestId::from_word(header.word);
         if let Some(record) = self.core.ops.get_mut(id)
             && record.remote == from
@@ -310,9 +323,21 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         }
     }
 
+    /// What the header of a body that has been placed says about credits.
+    pub(super) fn heed(&mut self, from: PartnerId, header: &Header) {
+        if let Some(met) = self.core.partners.met_mut(from) {
+            if met.borrows.on_terms(&header.terms) {
+                self.core.make_ready(from);
+            }
+            if header.terms.wanted > 0 {
+                self.core.note_wish(from, &{ header.terms });
+            }
+        }
+    }
+
     /// A message that has come with its data, for which there is no receive.
     #[inline(never)]
-    fn unmatched<B: Source + ?Sized>(
+    pub(super) fn unmatched<B: Source + ?Sized>(
         &mut self,
         link: LinkId,
         from: PartnerId,
@@ -414,7 +439,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
 
     /// A message has come that a receive from somebody else accepts.
     #[cold]
-    fn foreign(&mut self, link: LinkId, from: PartnerId, paid: Paid) {
+    pub(super) fn foreign(&mut self, link: LinkId, from: PartnerId, paid: Paid) {
         self.core.consumed(from, paid);
         self.core.violation(link, from.to_word(), FOREIGN);
     }
@@ -522,16 +547,20 @@ impl<O: Owner> Core<O> {
         bytes: &HeaderBytes,
         body: &B,
     ) {
-        let partner = self.partners.of(self.partner_of(link, cookie));
+        let from = self.partner_of(link, cookie);
+        if self.may_put_behind(link, from, body.len() as u32) {
+            self.introductions.put_behind(link, bytes, body);
+        } else {
+            self.violation(link, cookie, TOO_MUCH_BEHIND);
+        }
+    }
+
+    /// May a packet with a body of that length be kept there?
+    pub(super) fn may_put_behind(&self, link: LinkId, from: PartnerId, len: u32) -> bool {
+        let partner = self.partners.of(from);
         let opening = partner.map_or(0, |partner| partner.opening as usize);
         let most = (opening + 2) * CREDIT + 64 * 256;
-        if !self.introductions.put_behind(link, bytes, body, most) {
-            self.violation(
-                link,
-                cookie,
-                "more behind its introduction than was allowed",
-            );
-        }
+        self.introductions.bytes_behind(link, len as usize) <= most
     }
 
     /// The peer does not speak our protocol: its link, and with it the partner, ends.
@@ -547,7 +576,7 @@ impl<O: Owner> Core<O> {
 
     /// Is there memory for a message that no receive accepts?
     #[inline]
-    fn has_room(&mut self) -> bool {
+    pub(super) fn has_room(&mut self) -> bool {
         !self.config.supply.is_dire() && {
             let waiting = self.unexpected.len() + self.undecided.len() + self.inbox.len();
             self.messages.covers(waiting)
@@ -557,7 +586,7 @@ impl<O: Owner> Core<O> {
     /// There is no memory for a message, which cannot be left out: its sender's session ends, and may
     /// begin anew.
     #[cold]
-    fn out_of_room(&mut self, link: LinkId, from: PartnerId) {
+    pub(super) fn out_of_room(&mut self, link: LinkId, from: PartnerId) {
         self.stats.out_of_memory += 1;
         self.errands.push(super::Errand::Close(link, Close::Now));
         self.fail_partner(from, DownReason::NoMemory);
@@ -828,6 +857,9 @@ impl<M> Pulling<M> {
             && self.key.is_none()
     }
 }
+
+/// What no peer does: it was told how much that may be.
+pub(super) const TOO_MUCH_BEHIND: &str = "more behind its introduction than was allowed";
 
 /// Larger than any control packet's body today, so that a later version may append to them.
 const CONTROL_BODY_MAX: usize = 128;

@@ -195,24 +195,24 @@ impl Introductions {
         self.due.push_back(Due::Look(link));
     }
 
-    /// A packet that came behind an answer that waits. False when there are too many.
+    /// Bytes of packets behind an answer that waits, once there is one more with so long a body.
+    pub(super) fn bytes_behind(&self, link: LinkId, len: usize) -> usize {
+        let behind = self.waiting.get(&link).map_or(0, |it| it.behind_bytes);
+        behind + len + HEADER_LEN + size_of::<Vec<u8>>()
+    }
+
+    /// A packet that came there.
     pub(super) fn put_behind<B: Bytes + ?Sized>(
         &mut self,
         link: LinkId,
         header: &HeaderBytes,
         body: &B,
-        most: usize,
-    ) -> bool {
-        let Some(introduction) = self.waiting.get_mut(&link) else {
-            return false;
-        };
-        let bytes = introduction.behind_bytes + body.len() + HEADER_LEN + size_of::<Vec<u8>>();
-        if bytes > most {
-            return false;
+    ) {
+        let bytes = self.bytes_behind(link, body.len());
+        if let Some(introduction) = self.waiting.get_mut(&link) {
+            introduction.behind_bytes = bytes;
+            introduction.behind.push((*header, body.to_vec()));
         }
-        introduction.behind_bytes = bytes;
-        introduction.behind.push((*header, body.to_vec()));
-        true
     }
 
     /// Takes an introduction out. The link of ours that was asking about it is to be closed.

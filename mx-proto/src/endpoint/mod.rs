@@ -30,6 +30,7 @@ mod orphans;
 mod outbound;
 mod parked;
 mod sessions;
+mod streamed;
 mod watch;
 
 pub use commands::{PostError, Posted, Received, SendMode};
@@ -62,6 +63,7 @@ use foldhash::fast::RandomState;
 use inbound::Inbound;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
+use streamed::STREAMED;
 
 /// An open endpoint over port `P`, with clock `C` and owner `O`.
 #[derive(Debug)]
@@ -106,6 +108,8 @@ struct Core<O: Owner> {
     /// Partners with something to send and room to send it; each at most once.
     ready: VecDeque<PartnerId>,
     session_out: aside::Aside,
+    /// Messages whose bodies are coming, by the link on which they come.
+    streamed: streamed::AllStreamed,
     introductions: introductions::Introductions,
     challenges: introductions::Challenges,
     /// Packets without message data that wait for partners, all together.
@@ -187,6 +191,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             wheel: Wheel::new(deadlines::TICK),
             ready: VecDeque::new(),
             session_out: aside::Aside::default(),
+            streamed: streamed::AllStreamed::default(),
             introductions: introductions::Introductions::new(share),
             challenges: introductions::Challenges::default(),
             controls: 0,
@@ -466,7 +471,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     fn close_link(&mut self, link: LinkId, how: Close) {
         self.core.challenges.forget(link);
         self.core.forget_introduction(link);
+        let cut = self.core.cut(link);
         self.port.close(link, how);
+        self.core.lose(cut, LinkDown::Closed);
     }
 
     fn learn_limits(&mut self, id: PartnerId, link: LinkId) {
@@ -615,8 +622,8 @@ impl<O: Owner> Core<O> {
                 }
                 spares.tidy(&mut partner.queues);
             }
-            State::Offered { exposed, .. } | State::Serving { exposed, .. } => {
-                if let (Some(link), Some(key)) = (tx, *exposed) {
+            State::Draining { .. } | State::Offered { .. } | State::Serving { .. } => {
+                if let (Some(link), Some(key)) = (tx, record.state.exposed()) {
                     errands.push(Errand::Conceal(link, key));
                 }
                 if let Some(queues) = partner.queues_mut() {
@@ -656,7 +663,8 @@ impl<O: Owner> Core<O> {
             State::Offered { .. } | State::Serving { .. } => {
                 Some(wire::Header::new(wire::Kind::Withdraw, word, 0))
             }
-            State::Pulling(pulling) => {
+            // Its sender has nothing more to do with what came at once.
+            State::Pulling(pulling) if pulling.send_id != STREAMED => {
                 let mut header = wire::Header::new(wire::Kind::Notify, pulling.send_id, 0);
                 header.aux = outbound::notify_code(Status::Aborted);
                 Some(header)

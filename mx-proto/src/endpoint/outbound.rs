@@ -10,7 +10,7 @@
 
 use super::aside::After;
 use super::{Core, Endpoint, Errand, read_token};
-use crate::flow::{Borrower, Flow, Lane, Paid};
+use crate::flow::{self, Borrower, Flow, Lane, Paid};
 use crate::ids::{LinkId, PartnerId, RequestId};
 use crate::memory::Memory;
 use crate::ops::{Ops, State, Strand, Turn};
@@ -67,7 +67,10 @@ impl Next {
             .find_map(|(send, lane, stand, len)| {
                 let whole = match stand.turn {
                     Turn::Copied => Some(Paid::Credits(stand.cost)),
-                    Turn::Plain if len <= most as usize => borrows.means(stand.cost, lane),
+                    // What it costs was said when it was posted, perhaps before it was known what may go.
+                    Turn::Plain if len <= most as usize && stand.cost == flow::cost(len as u32) => {
+                        borrows.means(stand.cost, lane)
+                    }
                     Turn::Plain | Turn::Synchronous => None,
                 };
                 Some(Self {
@@ -228,7 +231,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     fn send_message(&mut self, id: PartnerId, link: LinkId, next: Next) -> Result<(), SendError> {
-        let expose_from = self.core.config.eager_max;
+        let expose_from = self.core.config.small_max();
         let Core {
             partners,
             ops,
@@ -273,21 +276,25 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             stats.packets_out += 1;
             stats.eager_out += 1;
-            match sent {
-                Sent::Held(token) => {
-                    queues.exit(lane, stand);
-                    let turn = stand.turn;
-                    record.become_next(|memory| State::Draining { memory, turn });
-                    ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
-                    self.core.held.insert((link, token), send);
-                    self.core.serving(send, &self.clock);
-                }
-                Sent::Whole | Sent::Part(_) => {
-                    debug_assert_eq!(sent, Sent::Whole, "a small body is taken whole");
-                    self.core.complete(send, Status::Success, len);
-                }
+            if sent == Sent::Whole {
+                self.core.complete(send, Status::Success, len);
+                return Ok(());
             }
-            return Ok(());
+            queues.exit(lane, stand);
+            let turn = stand.turn;
+            record.become_next(|memory| State::Draining { memory, turn });
+            ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
+            if let Sent::Held(token) = sent {
+                self.core.held.insert((link, token), send);
+            } else if let Sent::Part(at) = sent {
+                let (request, end) = (send, len as usize);
+                queues.partial = Some(Partial { request, at, end });
+            }
+            self.core.serving(send, &self.clock);
+            return match sent {
+                Sent::Part(_) => Err(SendError::WouldBlock),
+                _ => Ok(()),
+            };
         }
         // A small one is soon pulled.
         let exposed = match met.reach.remote_read && len as usize > expose_from {
@@ -400,11 +407,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(queues) = partners.of_mut(id).and_then(Partner::queues_mut) else {
             return Ok(());
         };
-        let memory = ops.get_mut(partial.request).and_then(|record| {
+        let record = ops.get_mut(partial.request);
+        let memory = record.and_then(|record| {
             record.touched = true;
-            record.state.memory()
+            let eager = matches!(record.state, State::Draining { .. });
+            Some((record.state.memory()?, eager))
         });
-        let Some(memory) = memory else {
+        let Some((memory, eager)) = memory else {
             // `release` takes care of what a request leaves behind, so this is a fault of ours;
             // a packet that cannot be ended ends the link.
             debug_assert!(false, "a partial packet without its request");
@@ -416,7 +425,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let len = partial.end - partial.at;
         match self.port.resume(link, memory, partial.at, len)? {
-            Sent::Whole => queues.partial = None,
+            Sent::Whole => {
+                queues.partial = None;
+                if eager {
+                    let len = partial.end as u32;
+                    self.core.complete(partial.request, Status::Success, len);
+                }
+            }
             Sent::Part(taken) => {
                 let at = partial.at + taken.min(len);
                 queues.partial = Some(Partial { at, ..partial });

@@ -120,7 +120,7 @@ pub(crate) struct Head {
     pub(crate) last: u32,
 }
 
-/// A receive that has matched an offer.
+/// A receive that has matched an offer, or a message that is coming with its data.
 #[derive(Debug)]
 pub(crate) struct Pulling<M> {
     pub(crate) memory: M,
@@ -366,6 +366,14 @@ impl<M> State<M> {
             self,
             Self::Parked { .. } | Self::Queued { .. } | Self::Offered { .. } | Self::Posted { .. }
         )
+    }
+
+    /// Where the receiver can read a send's memory.
+    pub(crate) fn exposed(&self) -> Option<RemoteKey> {
+        match self {
+            Self::Offered { exposed, .. } | Self::Serving { exposed, .. } => *exposed,
+            _ => None,
+        }
     }
 
     /// A port reads its message from where its sender has it.

@@ -157,7 +157,7 @@ impl Parts {
         }
         if self.way == Way::Placed {
             match place(who, &self.header, self.body_len(), sink) {
-                Some(place) => {
+                Some(mut place) => {
                     let offset = place.offset + at as usize - HEADER_LEN;
                     place.memory.fill(offset, body.len(), body, 0);
                 }
@@ -182,7 +182,7 @@ impl Parts {
             return;
         }
         let body_len = self.body_len();
-        if let Some(place) = place(who, &self.header, body_len, sink) {
+        if let Some(mut place) = place(who, &self.header, body_len, sink) {
             for piece in &self.pieces {
                 let offset = place.offset + piece.at as usize - HEADER_LEN;
                 let len = piece.bytes.len();

@@ -70,6 +70,7 @@ impl<D: DatagramPort> Reliable<D> {
         let most = SMALLEST * usize::from(config.window) / 2 - HEADER_LEN;
         let limits = Limits {
             packet_max: config.packet_max.min(most),
+            streamed_max: 0,
             data_max: config.data_max.min(most),
             pull_block: config.pull_block,
             remote_read: false,

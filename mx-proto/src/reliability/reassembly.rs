@@ -396,7 +396,7 @@ fn deliver_whole<M: Memory, S: Sink<M>>(
     };
     if body.len() <= limits.kept {
         sink.on_packet(link, cookie, header, body);
-    } else if let Some(place) = place((link, cookie), header, body.len(), sink) {
+    } else if let Some(mut place) = place((link, cookie), header, body.len(), sink) {
         place.memory.fill(place.offset, body.len(), body, 0);
         sink.on_placed(link, cookie, header);
     }

@@ -11,7 +11,7 @@ use super::*;
 use crate::ids::{EndpointId, LinkId, NicId, Route, Target};
 use crate::memory::Source;
 use crate::port::{
-    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, RemoteUse,
+    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, RemoteUse, Room,
     SendError, Sink,
 };
 use crate::time::{Clock, Instant};
@@ -201,7 +201,10 @@ impl Sink<Vec<u8>> for User {
             return None;
         }
         let memory = self.rooms.entry(header[0]).or_insert_with(|| vec![0; len]);
-        Some(Place { memory, offset: 0 })
+        Some(Place {
+            memory: Room::Memory(memory),
+            offset: 0,
+        })
     }
 
     fn on_placed(&mut self, link: LinkId, _: u64, header: &HeaderBytes) {

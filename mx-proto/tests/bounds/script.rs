@@ -71,6 +71,7 @@ impl Port<Vec<u8>> for Script {
     fn limits(&self, _: LinkId) -> Limits {
         Limits {
             packet_max: 32 << 10,
+            streamed_max: 0,
             data_max: 64 << 10,
             pull_block: 96 << 10,
             remote_read: false,

@@ -12,6 +12,7 @@ mod orphans;
 mod pair;
 mod requests;
 mod secret;
+mod streamed;
 mod waiting;
 
 use mx_proto::wire::{Header, Kind as Packet};

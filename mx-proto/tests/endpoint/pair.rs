@@ -88,6 +88,14 @@ impl Owner for Desk {
     type Word = u64;
     type Places = Chunks<Shared, u64>;
 
+    fn lane(bits: MatchBits) -> mx_proto::flow::Lane {
+        if bits.0 >> 63 == 1 {
+            mx_proto::flow::Lane::Unexpected
+        } else {
+            mx_proto::flow::Lane::Matched
+        }
+    }
+
     fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
         self.queue.keep(ops, op, how);
     }
@@ -181,6 +189,8 @@ struct Lane {
     packets: VecDeque<(HeaderBytes, Vec<u8>)>,
     /// A packet of which more bytes are to come.
     open: Option<(HeaderBytes, Vec<u8>, usize)>,
+    /// Half of the first packet has been taken out.
+    begun: bool,
     blocked: bool,
 }
 
@@ -217,6 +227,10 @@ struct Hub {
     tells_of_room: bool,
     /// What it reads, by token.
     read: Vec<Weak<RefCell<Bytes>>>,
+    /// The port asks where messages go when their headers have come.
+    streams: bool,
+    /// And nothing comes behind the half of one.
+    stops_midway: bool,
     /// What has been sent without message data.
     heard: Vec<(HeaderBytes, Vec<u8>)>,
 }
@@ -247,6 +261,11 @@ impl Port<Shared> for QueuePort {
     fn limits(&self, _: LinkId) -> Limits {
         Limits {
             packet_max: 32 * 1024,
+            streamed_max: if self.hub.borrow().streams {
+                512 << 10
+            } else {
+                0
+            },
             data_max: 64 * 1024,
             pull_block: 96 * 1024,
             remote_read: false,
@@ -431,11 +450,55 @@ impl Port<Shared> for QueuePort {
                         sink.on_writable(link, cookie);
                         continue;
                     }
-                    if let Some((header, body)) = cable.lanes[end].packets.pop_front() {
+                    let streams = hub.streams;
+                    let stops = hub.stops_midway;
+                    let ends = hub.cables[n].down[end].is_some();
+                    let lane = &mut hub.cables[n].lanes[end];
+                    if lane.begun && stops {
+                        if !ends {
+                            break;
+                        }
+                        lane.packets.clear();
+                    }
+                    let first = lane.packets.front();
+                    if first.is_some_and(|(_, body)| streams && body.len() > 1000) {
+                        let begun = lane.begun;
+                        lane.begun = !begun;
+                        let (header, body) = lane.packets[0].clone();
+                        if begun {
+                            lane.packets.pop_front();
+                        }
+                        drop(hub);
+                        busy = true;
+                        let half = body.len() / 2;
+                        let (place, at, len) = if begun {
+                            (sink.place(link, cookie, &header), half, body.len() - half)
+                        } else {
+                            (sink.begin(link, cookie, &header), 0, half)
+                        };
+                        if let Some(mut place) = place {
+                            let done = place.memory.fill(place.offset + at, len, &body[..], at);
+                            assert_eq!(done, len, "all of the body fits");
+                            if begun {
+                                sink.on_placed(link, cookie, &header);
+                            }
+                            continue;
+                        }
+                        let lane = &mut self.hub.borrow_mut().cables[n].lanes[end];
+                        if !begun {
+                            lane.packets.pop_front();
+                            lane.begun = false;
+                            if body.len() <= 32 * 1024 {
+                                sink.on_packet(link, cookie, &header, &body[..]);
+                            }
+                        }
+                        continue;
+                    }
+                    if let Some((header, body)) = lane.packets.pop_front() {
                         drop(hub);
                         busy = true;
                         match sink.place(link, cookie, &header) {
-                            Some(place) if body.len() > 1000 => {
+                            Some(mut place) if body.len() > 1000 => {
                                 place.memory.fill(place.offset, body.len(), &body[..], 0);
                                 sink.on_placed(link, cookie, &header);
                             }
@@ -443,6 +506,7 @@ impl Port<Shared> for QueuePort {
                         }
                         continue;
                     }
+                    let cable = &mut hub.cables[n];
                     if let Some(reason) = cable.down[end].take() {
                         cable.gone[end] = true;
                         drop(hub);
@@ -603,6 +667,18 @@ impl Pair {
     /// From now on ports go on reading the data of messages, until they are told to stop.
     pub(crate) fn read_on(&self) {
         self.hub.borrow_mut().reads_on = true;
+    }
+
+    /// Ports ask where messages go when their headers have come.
+    pub(crate) fn streaming(first_loan: u16) -> Self {
+        let pair = Self::lending(first_loan);
+        pair.hub.borrow_mut().streams = true;
+        pair
+    }
+
+    /// From now on nothing comes behind the half of a body, or does again.
+    pub(crate) fn stop_midway(&self, stop: bool) {
+        self.hub.borrow_mut().stops_midway = stop;
     }
 
     /// From now on ports say whether there is room when they are asked.
@@ -777,6 +853,13 @@ impl Pair {
         for cable in &mut self.hub.borrow_mut().cables {
             cable.down = [Some(LinkDown::Reset); 2];
         }
+    }
+
+    /// The end of one link, of which only b hears.
+    pub(crate) fn cut_off_b(&mut self, cable: usize) {
+        let cable = &mut self.hub.borrow_mut().cables[cable];
+        let end = usize::from(cable.ends[0] == 0);
+        cable.down[end] = Some(LinkDown::Reset);
     }
 
     /// A comes back as another session; nobody tells b.

@@ -8,7 +8,7 @@ use super::peer::{Greeting, header, len_of, target};
 use super::{ReliablePeer, reliable};
 use mx_proto::memory::Source;
 use mx_proto::port::{
-    Body, HeaderBytes, Limits, LinkDown, Place, Port, RemoteUse, SendError, Sent, Sink,
+    Body, HeaderBytes, Limits, LinkDown, Place, Port, RemoteUse, Room, SendError, Sent, Sink,
 };
 use mx_proto::reliability::ReliableConfig;
 use mx_proto::{Instant, LinkId};
@@ -78,7 +78,10 @@ impl Sink<Buffer> for Counted {
             return None;
         }
         let memory = &mut self.scratch;
-        Some(Place { memory, offset: 0 })
+        Some(Place {
+            memory: Room::Memory(memory),
+            offset: 0,
+        })
     }
 
     fn on_placed(&mut self, link: LinkId, _: u64, header: &HeaderBytes) {

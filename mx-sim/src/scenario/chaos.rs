@@ -18,7 +18,7 @@ use std::time::Duration;
 
 fn random_config(rng: &mut Rng, peer_timeout: Option<Duration>) -> Config {
     let mut config = Config {
-        eager_max: rng.pick(&[0, 100, 4 << 10, 32 << 10]),
+        eager_max: rng.pick(&[0, 100, 4 << 10, 32 << 10, 512 << 10]),
         unexpected_bytes: rng.pick(&[0, 10_000, 100_000, 64 << 20]),
         first_loan: rng.pick(&[0, 1, 4, 80]),
         request_timeout: Some(Duration::from_secs(2)),

@@ -160,6 +160,7 @@ impl<R> fmt::Debug for Rdm<R> {
 /// What links of a port that is not there can carry: nothing in particular.
 const NO_LIMITS: Limits = Limits {
     packet_max: PACKET_LEAST,
+    streamed_max: 0,
     data_max: 4 << 10,
     pull_block: 4 << 10,
     remote_read: false,

@@ -130,6 +130,7 @@ impl<M: Memory> Port<M> for Double {
     fn limits(&self, _: LinkId) -> Limits {
         Limits {
             packet_max: 4096,
+            streamed_max: 0,
             data_max: 4096,
             pull_block: 4096,
             remote_read: true,

@@ -34,6 +34,7 @@ const LINK_PACKETS: usize = 4096;
 
 const LIMITS: Limits = Limits {
     packet_max: 32 << 10,
+    streamed_max: 0,
     data_max: 256 << 10,
     pull_block: 1 << 20,
     remote_read: false,
@@ -195,7 +196,7 @@ impl LoopbackPort {
         let cookie = end.cookie;
         if body.len() <= LIMITS.packet_max {
             sink.on_packet(to, cookie, header, body);
-        } else if let Some(place) = sink.place(to, cookie, header) {
+        } else if let Some(mut place) = sink.place(to, cookie, header) {
             place.memory.fill(place.offset, body.len(), body, 0);
             sink.on_placed(to, cookie, header);
         }

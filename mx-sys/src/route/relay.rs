@@ -85,6 +85,11 @@ impl<M: Memory, S: Sink<M>, W: Watch> Sink<M> for Relay<'_, S, W> {
     }
 
     #[inline]
+    fn begin(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) -> Option<Place<'_, M>> {
+        self.sink.begin(outer(link, self.owner), cookie, header)
+    }
+
+    #[inline]
     fn place(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) -> Option<Place<'_, M>> {
         self.sink.place(outer(link, self.owner), cookie, header)
     }

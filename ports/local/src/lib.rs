@@ -280,6 +280,7 @@ impl LocalPort {
     pub fn limits(&self) -> Limits {
         Limits {
             packet_max: BODY_MAX,
+            streamed_max: 0,
             data_max: DATA_MAX,
             pull_block: usize::MAX,
             remote_read: false,

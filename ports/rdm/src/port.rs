@@ -34,6 +34,7 @@ impl<M: Memory> Port<M> for RdmPort {
             .is_some_and(|fabric| fabric.remote.offers_reads());
         Limits {
             packet_max: body,
+            streamed_max: 0,
             data_max: body,
             pull_block: PULL_BLOCK,
             remote_read: reads,

@@ -66,6 +66,9 @@ use watch::Watch;
 /// buffer.
 const PACKET_MAX: usize = 48 * 1024;
 
+/// Largest body of a message that goes with its data: above that, asking for it costs little beside it.
+const EAGER_MAX: usize = 512 << 10;
+
 /// Largest body of a data packet. Small packets wait behind at most this much, beside what the
 /// kernel holds.
 const DATA_MAX: usize = 1 << 20;
@@ -268,6 +271,7 @@ impl<M: Memory> Port<M> for TcpPort {
     fn limits(&self, _link: LinkId) -> Limits {
         Limits {
             packet_max: PACKET_MAX,
+            streamed_max: EAGER_MAX,
             data_max: DATA_MAX,
             pull_block: PULL_BLOCK,
             remote_read: false,

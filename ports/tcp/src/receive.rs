@@ -4,7 +4,7 @@
 //!                 staging                        Sink
 //!   socket -----> [ packet | packet | pa...] --> on_packet     whole in staging
 //!      |                              |
-//!      |                              `--------> place?        header there, body not
+//!      |                              `--------> begin, place? header there, body not
 //!      `--------> application memory <---------- Some: read straight into it, on_placed
 //!                                                None: collect it in staging, or drop it
 //! ```
@@ -42,6 +42,9 @@ const TURN: usize = 2 << 20;
 /// they may come to carry.
 pub const STRANGER_MAX: usize = 1024;
 const _: () = assert!(STRANGER_MAX + HEADER_LEN < READ_MIN);
+
+/// Bodies up to this size are delivered whole: a place for less is not worth asking for.
+const PLACED_MIN: usize = 4096;
 
 /// Pieces of application memory below this size are filled from staging.
 const PIECE_MIN: usize = 4096;
@@ -344,7 +347,14 @@ impl Rx {
                     if len > frame::BODY_MAX {
                         return Err(Broken::Violated(Violation::BodyLength(len)));
                     }
-                    if let Some(place) = place(to, &header, len) {
+                    let missing = Missing::Staged {
+                        whole,
+                        at_boundary: false,
+                    };
+                    if len <= PLACED_MIN {
+                        return Ok(Some(missing));
+                    }
+                    if let Some(mut place) = begin(to, &header, len) {
                         let got = (staging.len() - HEADER_LEN).min(len);
                         let body = &staging.staged()[HEADER_LEN..HEADER_LEN + got];
                         place.memory.fill(place.offset, got, body, 0);
@@ -354,10 +364,7 @@ impl Rx {
                             got: got as u32,
                         };
                     } else if len <= PACKET_MAX {
-                        return Ok(Some(Missing::Staged {
-                            whole,
-                            at_boundary: false,
-                        }));
+                        return Ok(Some(missing));
                     } else if !*to.known {
                         // A stranger's first packet belongs to nobody's posted receive.
                         return Err(Broken::Violated(Violation::BodyLength(len)));
@@ -377,7 +384,7 @@ impl Rx {
                         return Ok(Some(Missing::Placed));
                     } else {
                         let n = staging.len().min(len - have);
-                        if let Some(place) = place(to, header, len) {
+                        if let Some(mut place) = place(to, header, len) {
                             let bytes = &staging.staged()[..n];
                             place.memory.fill(place.offset + have, n, bytes, 0);
                             *got += n as u32;
@@ -446,7 +453,7 @@ impl Rx {
         let len = frame::body_len(header);
         let have = *got as usize;
         let left = len - have;
-        let Some(place) = place(to, header, len) else {
+        let Some(mut place) = place(to, header, len) else {
             self.state = State::Dropping { left: left as u32 };
             return Ok(None);
         };
@@ -536,13 +543,26 @@ fn there(read: io::Result<usize>) -> Result<Option<usize>, Broken> {
     }
 }
 
-/// Asks where a body belongs. A place it does not fit into is none.
+/// Asks where a body belongs that has just begun.
+fn begin<'a, M: Memory + 'a, S: Sink<M>>(
+    to: &'a mut Addressee<'_, S>,
+    header: &HeaderBytes,
+    len: usize,
+) -> Option<Place<'a, M>> {
+    fitting(to.sink.begin(to.link, to.cookie, header)?, len)
+}
+
+/// The same later.
 fn place<'a, M: Memory + 'a, S: Sink<M>>(
     to: &'a mut Addressee<'_, S>,
     header: &HeaderBytes,
     len: usize,
 ) -> Option<Place<'a, M>> {
-    let place = to.sink.place(to.link, to.cookie, header)?;
+    fitting(to.sink.place(to.link, to.cookie, header)?, len)
+}
+
+/// A place that a body does not fit into is none.
+fn fitting<M: Memory>(place: Place<'_, M>, len: usize) -> Option<Place<'_, M>> {
     let room = place.memory.len().checked_sub(place.offset)?;
     debug_assert!(
         len <= room,

@@ -3,7 +3,7 @@
 use super::super::parts::PIECE_COST;
 use super::*;
 use crate::memory::Source;
-use crate::port::{BODY_LEN_AT, HeaderBytes, LinkDown, Place, RemoteUse};
+use crate::port::{BODY_LEN_AT, HeaderBytes, LinkDown, Place, RemoteUse, Room};
 
 pub(in crate::reliability) const WHO: (LinkId, u64) = (LinkId::new(3, 1), 77);
 pub(in crate::reliability) const LIMITS: BodyLimits = BodyLimits {
@@ -43,7 +43,10 @@ impl Sink<Vec<u8>> for Above {
         self.asked += 1;
         let mut places = self.places.iter_mut();
         let (_, memory) = places.find(|(tag, _)| *tag == header[0])?;
-        Some(Place { memory, offset: 5 })
+        Some(Place {
+            memory: Room::Memory(memory),
+            offset: 5,
+        })
     }
     fn on_placed(&mut self, _: LinkId, _: u64, header: &HeaderBytes) {
         self.seen.push(Seen::Placed(header[0]));

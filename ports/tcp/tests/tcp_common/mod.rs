@@ -4,7 +4,7 @@
 
 use mx_port_tcp::{TcpOptions, TcpPort};
 use mx_proto::port::{
-    BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, SendError, Sent, Sink,
+    BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, Room, SendError, Sent, Sink,
 };
 use mx_proto::{Clock, EndpointId, Instant, LinkId, Memory, NicId, Route, Source, Target};
 use smallvec::SmallVec;
@@ -204,7 +204,10 @@ impl Sink<Pieces> for Recorder {
         if self.withdraw_after.is_some_and(|limit| self.asked > limit) {
             return None;
         }
-        Some(Place { memory, offset: 0 })
+        Some(Place {
+            memory: Room::Memory(memory),
+            offset: 0,
+        })
     }
 
     fn on_placed(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) {

@@ -1,0 +1,249 @@
+//! Messages that come with their data, of which not all is here.
+//!
+//! ```text
+//!   header --begin--> a receive accepts it and has room: Pulling ---> read into its memory --> complete
+//!             |
+//!             +---->  none: bytes that its credits cover --------> whole: as any message that is here
+//!             |
+//!             `-- behind an introduction that is being looked at: the same, to be paid for at the end
+//! ```
+//!
+//! Matching is done when the header comes, so that the body is written once where it belongs. A receive
+//! that is called off meanwhile has its memory back at once; the rest of the body then has no place, and
+//! the port drops it.
+//!
+//! Owns: what is under way, at most one message a link. Cost: a place in a hash table while it is.
+
+use super::inbound::{FOREIGN, Found, Inbound};
+use super::introductions::UNASKED;
+use super::{Core, inbound};
+use crate::flow::{Paid, cost};
+use crate::ids::{LinkId, MatchBits, PartnerId, RequestId};
+use crate::ops::{Pulling, State};
+use crate::owner::Owner;
+use crate::partner::Life;
+use crate::port::{HeaderBytes, LinkDown, Place, Room, Sink};
+use crate::status::{DownReason, Status};
+use crate::time::Clock;
+use crate::wire::Header;
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+
+/// What a receive calls a message at its sender that has no name there, because nothing of it is asked for.
+pub(super) const STREAMED: u64 = u64::MAX;
+
+/// By the link on which they come.
+pub(super) type AllStreamed = HashMap<LinkId, Streamed, RandomState>;
+
+/// One message.
+#[derive(Debug)]
+pub(super) struct Streamed {
+    from: PartnerId,
+    into: Into,
+}
+
+/// Where it goes.
+#[derive(Debug)]
+enum Into {
+    /// Into the memory of this receive, which is `Pulling`.
+    Receive(RequestId),
+    /// Here, until it is whole. `None`: it has not been paid for yet.
+    Bytes(Option<Paid>, Vec<u8>),
+}
+
+impl<O: Owner, C: Clock> Inbound<'_, O, C> {
+    /// The header of a message has come. `None`: it has no place.
+    pub(super) fn begin_streamed(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        header: &Header,
+    ) -> Option<()> {
+        let from = self.core.partner_of(link, cookie);
+        // What a stranger says is looked at when it is whole.
+        let partner = self.core.partners.of(from)?;
+        let met = matches!(partner.life, Life::Met(_));
+        if !self.core.trusts(link, from) {
+            self.core.distrust(link, from, None, UNASKED);
+            return None;
+        }
+        let into = if header.length != header.body_len {
+            Err("a message of another length")
+        } else if met {
+            self.match_streamed(link, from, header)
+        } else if !self.core.introductions.holds(link) {
+            Err("a message before the handshake")
+        } else if !self.core.may_put_behind(link, from, header.body_len) {
+            Err(inbound::TOO_MUCH_BEHIND)
+        } else {
+            Ok(Some(Into::Bytes(None, vec![0; header.body_len as usize])))
+        };
+        match into {
+            Ok(into) => {
+                let into = into?;
+                self.core.streamed.insert(link, Streamed { from, into });
+                Some(())
+            }
+            Err(what) => {
+                self.core.violation(link, cookie, what);
+                None
+            }
+        }
+    }
+
+    /// The same of one whose sender is known. `Ok(None)`: the link ends, for another reason.
+    fn match_streamed(
+        &mut self,
+        link: LinkId,
+        from: PartnerId,
+        header: &Header,
+    ) -> Result<Option<Into>, &'static str> {
+        let (len, bits) = (header.body_len, MatchBits(header.word));
+        let paid = self.core.received(from, header.aux, cost(len));
+        let paid = paid.map_err(|violation| violation.text())?;
+        // What has been deferred is not overtaken.
+        if self.core.undecided.is_empty() {
+            match self.core.find_receive(from, bits) {
+                Found::Receive(id) if self.core.ops.record(id.index()).state.room() >= len => {
+                    self.core.stats.matched += 1;
+                    self.core.consumed(from, paid);
+                    self.receive_streamed(id, from, bits, len);
+                    return Ok(Some(Into::Receive(id)));
+                }
+                // It gets what fits when all of it is here.
+                Found::Receive(id) => self.core.posted.enter(&mut self.core.ops, id.index()),
+                Found::Foreign => {
+                    self.core.consumed(from, paid);
+                    return Err(FOREIGN);
+                }
+                Found::Nothing => {}
+            }
+        }
+        if !self.core.has_room() {
+            self.core.consumed(from, paid);
+            self.core.out_of_room(link, from);
+            return Ok(None);
+        }
+        Ok(Some(Into::Bytes(Some(paid), vec![0; len as usize])))
+    }
+
+    /// The message goes into this receive, which is in no list.
+    fn receive_streamed(&mut self, id: RequestId, from: PartnerId, bits: MatchBits, len: u32) {
+        let record = self.core.ops.record_mut(id.index());
+        record.become_next(|memory| {
+            State::Pulling(Pulling::new(memory, (STREAMED, None), bits, len, None))
+        });
+        if !record.from_one {
+            self.core.befriend(id, from);
+        }
+        let now = self.clock.now();
+        self.core.start_timer(id, now);
+    }
+
+    /// Where the body that is coming on this link goes.
+    pub(super) fn place_streamed(&mut self, link: LinkId) -> Option<Place<'_, O::Memory>> {
+        let Core {
+            streamed,
+            ops,
+            partners,
+            ..
+        } = &mut *self.core;
+        let Streamed { from, into } = streamed.get_mut(&link)?;
+        if let Some(met) = partners.met_mut(*from) {
+            met.silent = 0;
+        }
+        let memory = match into {
+            Into::Bytes(_, bytes) => Room::Bytes(bytes),
+            Into::Receive(id) => {
+                let record = ops.get_mut(*id)?;
+                record.touched = true;
+                match &mut record.state {
+                    State::Pulling(pulling) => Room::Memory(&mut pulling.memory),
+                    _ => return None,
+                }
+            }
+        };
+        Some(Place { memory, offset: 0 })
+    }
+
+    /// All of it is there.
+    pub(super) fn end_streamed(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        bytes: &HeaderBytes,
+        header: &Header,
+    ) {
+        let Some(Streamed { from, into }) = self.core.streamed.remove(&link) else {
+            self.core.stats.stale += 1;
+            return;
+        };
+        if let Into::Bytes(None, body) = into {
+            return self.on_packet(link, cookie, bytes, &body[..]);
+        }
+        self.core.stats.packets_in += 1;
+        self.heed(from, header);
+        match into {
+            Into::Receive(id) => {
+                let state = self.core.ops.get(id).map(|record| &record.state);
+                if matches!(state, Some(State::Pulling(_))) {
+                    self.core.complete(id, Status::Success, header.body_len);
+                }
+            }
+            Into::Bytes(Some(paid), body) => {
+                self.whole(link, from, header, paid, &body);
+            }
+            Into::Bytes(None, _) => {}
+        }
+    }
+
+    /// A message that nobody waited for, or could not have, when it began is here.
+    fn whole(&mut self, link: LinkId, from: PartnerId, header: &Header, paid: Paid, body: &[u8]) {
+        if self.core.undecided.is_empty() {
+            let bits = MatchBits(header.word);
+            match self.core.find_receive(from, bits) {
+                Found::Receive(id) => {
+                    self.core.stats.matched += 1;
+                    self.core.consumed(from, paid);
+                    if self.core.ops.record(id.index()).from_one {
+                        self.core.estrange(id);
+                    }
+                    return self.core.fill(id.index(), from, bits, body);
+                }
+                Found::Foreign => return self.foreign(link, from, paid),
+                Found::Nothing => {}
+            }
+        }
+        self.unmatched(link, from, header, paid, body);
+    }
+}
+
+impl<O: Owner> Core<O> {
+    /// The rest of what is coming on a link never will. The sender of such a message, which is lost.
+    pub(super) fn cut(&mut self, link: LinkId) -> Option<PartnerId> {
+        let Streamed { from, into } = self.streamed.remove(&link)?;
+        if let Into::Bytes(Some(paid), _) = into {
+            self.consumed(from, paid);
+        }
+        Some(from)
+    }
+
+    /// The sender of a message that has been cut believes that it has arrived: its session ends, also where
+    /// it has another link. A receive ends with it.
+    pub(super) fn lose(&mut self, cut: Option<PartnerId>, reason: LinkDown) {
+        if let Some(from) = cut {
+            self.fail_partner(from, DownReason::Link(reason));
+        }
+    }
+
+    /// The same of all links of a partner that is about to go.
+    pub(super) fn cut_all(&mut self, id: PartnerId) {
+        if self.streamed.is_empty() {
+            return;
+        }
+        let links = self.partners.of(id).map(|partner| partner.links.clone());
+        for (link, _) in links.into_iter().flatten() {
+            _ = self.cut(link);
+        }
+    }
+}
