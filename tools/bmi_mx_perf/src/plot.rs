@@ -117,18 +117,18 @@ impl Plot {
             let line = style(goal.curve).0.stroke_width(4);
             let sample = legend(self.curves.len() + n, &goal.name)?;
             right.draw(&DashedPathElement::new(sample, 3, 3, line))?;
+            // A line through all of them, unless something was measured between two without a limit.
+            let (first, last) = (goal.points[0].0, goal.points[goal.points.len() - 1].0);
+            let measured = self.curves[goal.curve].points.iter();
+            let measured = measured.filter(|(x, _)| (first..=last).contains(x)).count();
+            if first < last && measured == goal.points.len() {
+                let points = goal.points.iter().copied();
+                chart.draw_series([DashedPathElement::new(points, 3, 3, line)])?;
+                continue;
+            }
             for &(at, limit) in &goal.points {
                 let ends = x.around(at, GOAL).map(|x| (x, limit));
                 chart.draw_series([DashedPathElement::new(ends, 3, 3, line)])?;
-            }
-            // Between two it means something if nothing was measured there without a limit.
-            let measured = &self.curves[goal.curve].points;
-            for pair in goal.points.windows(2) {
-                let between = |x: f64| pair[0].0 < x && x < pair[1].0;
-                if !measured.iter().any(|(x, _)| between(*x)) {
-                    let pair = [pair[0], pair[1]];
-                    chart.draw_series([DashedPathElement::new(pair, 3, 3, line)])?;
-                }
             }
         }
         area.present()?;

@@ -288,6 +288,7 @@ fn plots(points: &[Point]) -> Vec<Plot> {
 #[cfg(test)]
 mod unit {
     use super::*;
+    use crate::plot::unit::Seen;
 
     fn point(peers: usize, heap: f64, latency: f64, flood: f64) -> Point {
         Point {
@@ -329,6 +330,29 @@ mod unit {
         };
         assert_eq!(reached(&beyond), [false; 4]);
         assert!(verdicts(&point(1, 1e9, 1.0, 1.0)).is_empty());
+    }
+
+    #[test]
+    fn limits_are_drawn_where_they_are_judged() {
+        let points = [1, 10, 2000, 10_000].map(|peers| point(peers, 1e3 * peers as f64, 1.1, 0.8));
+        let Section { plots, table, .. } = section(&points);
+        let goals = plots.iter().map(|plot| {
+            let seen = Seen::of(plot);
+            assert!(
+                seen.texts
+                    .iter()
+                    .any(|text| text.words.starts_with("wanted"))
+            );
+            plot.goals[0]
+                .points
+                .iter()
+                .map(|(x, _)| *x)
+                .collect::<Vec<_>>()
+        });
+        let all = vec![10.0, 2000.0, 10_000.0];
+        let wanted = [all[1..].to_vec(), all.clone(), all];
+        assert_eq!(goals.collect::<Vec<_>>(), wanted);
+        assert_eq!(table.matches("bytes a peer").count(), 2);
     }
 
     #[test]
