@@ -7,6 +7,7 @@
  */
 #include "support/pair.h"
 #include "support/pattern.h"
+#include "support/wire.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -372,7 +373,7 @@ static void decimal_client(struct side *side)
 
 /* ---- nobody there ---- */
 
-/* A post to a host that does not exist or an endpoint nobody opened: the error comes at the
+/* A post to an endpoint nobody opened or nobody answers at: the error comes at the
  * post or as the completion, never both, never a hang. */
 static void expect_failure(const char *text, int error, int other)
 {
@@ -415,14 +416,56 @@ static void nobody_listens(struct side *side)
     host_stop();
 }
 
+static char last_line[300];
+static int lines, last_level;
+
+static void remember(int level, const char *line)
+{
+    /* What is only information comes from other threads, too. */
+    if (level > 2)
+        return;
+    lines++;
+    last_level = level;
+    snprintf(last_line, sizeof last_line, "%s", line);
+}
+
+/* Told at once, when it is looked up: an address would be tried again and again. */
 static void unknown_host(struct side *side)
 {
+    struct bmi_mx_host host = {.size = sizeof host, .log = remember};
+
     (void)side;
+    CHECK_THAT(bmi_mx_set_host(&host), ==, 0);
     host_start_client();
     /* RFC 6761: never resolves. */
-    for (int i = 0; i < 2; i++)
-        expect_failure("mx://no-such-host.invalid:0:3", BMI_EHOSTUNREACH, BMI_EHOSTDOWN);
+    CHECK(the_ops()->method_addr_lookup("mx://no-such-host.invalid:0:3") == NULL);
+    CHECK_THAT(lines, ==, 1);
+    CHECK_THAT(last_level, ==, 2);
+    CHECK(strstr(last_line, "unknown host 'no-such-host.invalid' (") != NULL);
     host_stop();
+    bmi_mx_set_host(NULL);
+}
+
+/* Somebody listens there and says nothing. */
+static void silent_address(struct side *side)
+{
+    struct bmi_mx_host host = {.size = sizeof host, .log = remember};
+    char text[ADDRESS_SIZE];
+    int port, silent = wire_listen(&port);
+
+    (void)side;
+    setenv("BMI_MX_CONNECT_TIMEOUT_MS", "300", 1);
+    CHECK_THAT(bmi_mx_set_host(&host), ==, 0);
+    host_start_client();
+    snprintf(text, sizeof text, "mx://localhost:%d/tcp", port);
+    lines = 0;
+    expect_failure(text, BMI_ETIMEDOUT, BMI_ETIMEDOUT);
+    CHECK_THAT(lines, ==, 1);
+    CHECK_THAT(last_level, ==, 2);
+    CHECK(strstr(last_line, text) != NULL && strstr(last_line, "no answer for 300 ms") != NULL);
+    host_stop();
+    bmi_mx_set_host(NULL);
+    close(silent);
 }
 
 static void board_out_of_range(struct side *side)
@@ -514,7 +557,8 @@ static const struct scenario scenarios[] = {
          early_names_client),
     PAIR(numbers_are_decimal, decimal_server, decimal_client),
     SOLO(posts_to_an_endpoint_nobody_opened_fail, nobody_listens),
-    SOLO(posts_to_an_unknown_host_fail, unknown_host),
+    SOLO(an_unknown_host_is_told_once_and_has_no_address, unknown_host),
+    SOLO(an_address_that_answers_nothing_is_told_with_the_time, silent_address),
     SOLO(posts_to_a_board_that_is_not_there_fail, board_out_of_range),
     PAIR(a_server_that_appears_later_is_reached, late_server, early_client),
     PAIR(peers_have_names_and_address_ranges, names_client, is_named),

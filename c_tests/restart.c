@@ -31,7 +31,7 @@ enum {
     TAG_FROM = 200, /* the other way */
 };
 
-static const bmi_size_t sizes[KINDS] = {64, 200000, MIB, 5000};
+static const bmi_size_t sizes[KINDS] = {64, 600000, MIB, 5000};
 
 static int lives(void)
 {
@@ -128,7 +128,7 @@ static void left_has_ended(struct left *left)
         op_wait(&left->receive[i]);
         CHECK_THAT(left->receive[i].error, <, 0);
         op_wait(&left->send[i]);
-        if (sizes[i] >= 200000)
+        if (sizes[i] >= 600000)
             CHECK_THAT(left->send[i].error, <, 0);
         check_untouched(left->in[i], 0, (size_t)sizes[i]);
         fenced_free(left->in[i]);

@@ -42,6 +42,8 @@ const char *method_error(int code)
         return "timed out";
     case BMI_ENETRESET:
         return "connection lost";
+    case BMI_EDEVINIT:
+        return "the network asked for cannot be had";
     case BMI_EPROTO:
         return "protocol version mismatch";
     case BMI_EADDRINUSE:

@@ -27,7 +27,7 @@
 #ifndef MYRIEXPRESS_H
 #define MYRIEXPRESS_H
 
-#include <stdint.h>
+#include <inttypes.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -65,6 +65,16 @@ extern "C" {
 
 /* Longest host name, its NUL included. */
 #define MX_MAX_HOSTNAME_LEN 80
+
+/* The upper and the lower half of a 64-bit number, such as a NIC id. */
+#define MX_U32(x) ((uint32_t)((uint64_t)(x) >> 32))
+#define MX_L32(x) ((uint32_t)(x))
+
+/* mx_get_info knows MX_NET_TYPE. */
+#define MX_HAS_NET_TYPE 1
+
+/* No board: what mx_open_board (mx_io.h) never gives. */
+#define MX__INVALID_HANDLE (-1)
 
 /* What a call returns. */
 enum mx_return_code {
@@ -157,7 +167,7 @@ typedef struct {
 } mx_segment_t;
 
 /* What became of a request. */
-typedef struct {
+typedef struct mx_status {
     /* How it ended; an error handler may have put another number here. */
     mx_status_code_t code;
     /* Source of a receive, destination of a send, the address a connect gave. */

@@ -15,6 +15,8 @@ INSTALL_MAN  := $(PREFIX)/share/man
 # Programs, when they have been built by their own parts.
 INSTALL_BINS += $(filter $(BINDIR)/%,$(BIN_TARGETS)) $(EXAMPLES_BIN)
 INSTALL_HDRS := $(wildcard include/*.h)
+# Those that configure scripts of MX programs look for, in a directory of their own.
+INSTALL_INTERNALS := $(wildcard include/mx_internals/*.h)
 INSTALL_DOCS := README.md CHANGELOG.md $(wildcard LICENSE*) $(wildcard docs/*.md)
 
 # Pages, and links to them for all that their NAME sections list: page=link.
@@ -43,9 +45,10 @@ endef
 
 install: all
 	install -d $(addprefix $(DESTDIR),$(INSTALL_LIB) $(INSTALL_INC) $(INSTALL_BIN) $(INSTALL_PC) \
-	    $(INSTALL_DOC) $(addprefix $(INSTALL_MAN)/,$(MAN_DIRS)))
+	    $(INSTALL_INC)/mx_internals $(INSTALL_DOC) $(addprefix $(INSTALL_MAN)/,$(MAN_DIRS)))
 	$(foreach library,$(LIBRARIES),$(call install_library,$(library)))
 	install -m 644 $(INSTALL_HDRS) $(DESTDIR)$(INSTALL_INC)/
+	install -m 644 $(INSTALL_INTERNALS) $(DESTDIR)$(INSTALL_INC)/mx_internals/
 	for program in $(sort $(INSTALL_BINS)); do \
 	    install -m 755 $$program $(DESTDIR)$(INSTALL_BIN)/; \
 	done
@@ -66,7 +69,10 @@ uninstall:
 	rm -f $(foreach library,$(LIBRARIES),$(addprefix $(DESTDIR)$(INSTALL_LIB)/, \
 	    $(call realname,$(library)) $(call soname,$(library)) lib$(library).so lib$(library).a \
 	    pkgconfig/$(library).pc))
-	rm -f $(addprefix $(DESTDIR)$(INSTALL_INC)/,$(notdir $(INSTALL_HDRS)))
+	rm -f $(patsubst include/%,$(DESTDIR)$(INSTALL_INC)/%,$(INSTALL_HDRS) $(INSTALL_INTERNALS))
+	if [ -d "$(DESTDIR)$(INSTALL_INC)/mx_internals" ]; then \
+	    rmdir --ignore-fail-on-non-empty "$(DESTDIR)$(INSTALL_INC)/mx_internals"; \
+	fi
 	rm -f $(addprefix $(DESTDIR)$(INSTALL_BIN)/,$(notdir $(INSTALL_BINS)))
 	rm -f $(MAN_PAGES:man/%=$(DESTDIR)$(INSTALL_MAN)/%)
 	for link in $(MAN_LINKS); do rm -f "$(DESTDIR)$(INSTALL_MAN)/man3/$${link#*=}"; done

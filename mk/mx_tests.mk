@@ -8,7 +8,7 @@
 
 MX_TESTS_OUT     := $(BUILD)/c_tests/mx
 MX_TESTS_HDRS    := $(wildcard $(C_TESTS_DIR)/mx/support/*.h) $(C_TESTS_HDRS) \
-                    include/myriexpress.h include/mx_extensions.h include/mx_io.h
+                    include/myriexpress.h $(wildcard include/mx_*.h include/mx_internals/*.h)
 MX_TESTS_LINK    := -L$(LIBDIR) -lmyriexpress -Wl,-rpath,$(abspath $(LIBDIR))
 # Of the two suites' support, and of this one's.
 MX_TESTS_SHARED  := pattern port memory limit flood secret_file check world

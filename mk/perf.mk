@@ -10,7 +10,7 @@ $(BINDIR)/bmi_mx_perf:
 	$(CARGO) build --profile tools -p bmi_mx_perf
 	cp $(TOOLS_TARGET)/bmi_mx_perf $@
 
-# A table and SVG plots under build/bench. BENCH_FLAGS=--json for one object a line. Without
+# A table, and a page with plots and tables: build/bench/index.html. BENCH_FLAGS=--json for one object a line. Without
 # libfabric, or without a provider, it says that rdm was not measured; without UCX (Debian: libucx0)
 # that it was not measured beside local and tcp.
 bench: lib $(BINDIR)/bmi_mx_perf
@@ -35,11 +35,11 @@ bench-rdm: lib $(BINDIR)/bmi_mx_perf
 	$(BINDIR)/bmi_mx_perf all --port rdm --library $(LIBDIR)/libbmi_mx.so $(BENCH_FLAGS)
 
 # The dgram port beside a bare UDP socket, bare TCP and libfabric's own reliable datagrams; goodput
-# against loss, and memory of an idle peer. Plots under build/bench.
+# against loss, and memory of an idle peer. The page is build/bench/dgram/index.html.
 bench-dgram: lib $(BINDIR)/bmi_mx_perf
 	@mkdir -p $(BUILD)/bench
 	$(BINDIR)/bmi_mx_perf all --port dgram --library $(LIBDIR)/libbmi_mx.so \
-	    --plots $(BUILD)/bench $(BENCH_FLAGS) | tee $(BUILD)/bench/dgram.txt
+	    --plots $(BUILD)/bench/dgram $(BENCH_FLAGS) | tee $(BUILD)/bench/dgram.txt
 
 # What starting costs, and that local and tcp do not load libfabric. AGAINST=FILE compares with
 # another build of the library.

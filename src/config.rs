@@ -135,31 +135,29 @@ impl Default for Config {
 
 impl Config {
     /// What cannot be: memory for less than the largest unexpected message, or a value for that among the
-    /// `refused`. A limit that is not kept is worse than none; other values only tune.
+    /// `refused`. A limit that is not kept is worse than none; other values only tune, and are logged.
     pub fn check(&self, refused: &[Refused]) -> Result<(), Box<Error>> {
-        let limit = |refused: &&Refused| refused.name == UNEXPECTED_BYTES;
-        if let Some(Refused {
-            name,
-            value,
-            wanted,
-        }) = refused.iter().find(limit)
-        {
-            return Err(Error::invalid(match wanted {
-                Some(wanted) => format!("{name}={value:?}: not one of {wanted}"),
-                None => format!("{name}: there is no such setting"),
-            }));
-        }
         let endpoint = &self.mx.endpoint;
         let (memory, largest) = (endpoint.unexpected_bytes, endpoint.fetched_max);
         // An eighth is lent at least.
         let least = (cost(largest) as usize * CREDIT).div_ceil(7) * 8;
-        if memory < least {
-            return Err(Error::invalid(format!(
-                "{UNEXPECTED_BYTES}={memory}: messages of BMI_MX_UNEXPECTED_MAX={largest} need {least} \
-                 at least"
-            )));
+        let least = least.max(M as usize);
+        let (limits, others): (Vec<_>, Vec<_>) = refused
+            .iter()
+            .partition(|refused| refused.name == UNEXPECTED_BYTES);
+        for refused in others {
+            log::warn!("{refused}");
         }
-        Ok(())
+        let value = match limits.first() {
+            Some(refused) => refused.value.clone(),
+            None if memory < least => memory.to_string(),
+            None => return Ok(()),
+        };
+        Err(Error::invalid(format!(
+            "{UNEXPECTED_BYTES}={value} is refused: it has to be {}K to 64G while BMI_MX_UNEXPECTED_MAX is \
+             {largest}",
+            least.div_ceil(K as usize)
+        )))
     }
 }
 
@@ -179,7 +177,10 @@ impl Config {
     /// The settings of this process: environment first, then the `options` of `initialize`
     /// (`NAME=value`, separated by commas or blanks). Every value refused gives one warning.
     pub fn load(options: Option<&str>) -> (Self, Vec<Refused>) {
-        Self::from(settings::environment, options)
+        let (config, mut refused) = Self::from(settings::environment, options);
+        let names = settings::variables();
+        refused.extend(settings::unknown(tunables(), &["MX_", "BMI_MX_"], names));
+        (config, refused)
     }
 
     /// [`load`](Self::load) with another environment.
@@ -315,7 +316,7 @@ mod tests {
                 "MX_PORT=\"udp\" ignored: not one of auto, local, tcp, rdm, dgram",
                 "MX_SPIN_US=\"-1\" ignored: not one of 0 to 1000000",
                 "MX_UNEXPECTED_BYTES=\"99999999999G\" ignored: not one of 1M to 64G",
-                "unknown option \"nonsense\" ignored",
+                "unknown setting \"nonsense\" ignored",
                 "MX_HELPER=\"maybe\" ignored: not one of on, off",
             ]
         );
@@ -376,7 +377,7 @@ mod tests {
         assert_eq!(config.mx.peers.as_deref(), Some(peers));
         let (config, refused) = load(&[], Some("MX_DISABLE_SHMEM=1"));
         assert!(config.mx.shared_memory);
-        assert_eq!(refused, ["unknown option \"MX_DISABLE_SHMEM\" ignored"]);
+        assert_eq!(refused, ["unknown setting \"MX_DISABLE_SHMEM\" ignored"]);
     }
 
     #[test]
@@ -405,12 +406,21 @@ mod tests {
         for (pairs, why) in [
             (
                 &[("MX_UNEXPECTED_BYTES", "1K")][..],
-                "MX_UNEXPECTED_BYTES=\"1K\": not one of 1M to 64G",
+                "MX_UNEXPECTED_BYTES=1K is refused: it has to be 4682K to 64G while BMI_MX_UNEXPECTED_MAX is \
+                 4194304",
             ),
             (
                 &[("MX_UNEXPECTED_BYTES", "4M")],
-                "MX_UNEXPECTED_BYTES=4194304: messages of BMI_MX_UNEXPECTED_MAX=4194304 need \
-                 4794080 at least",
+                "MX_UNEXPECTED_BYTES=4194304 is refused: it has to be 4682K to 64G while \
+                 BMI_MX_UNEXPECTED_MAX is 4194304",
+            ),
+            (
+                &[
+                    ("MX_UNEXPECTED_BYTES", "64K"),
+                    ("BMI_MX_UNEXPECTED_MAX", "16K"),
+                ],
+                "MX_UNEXPECTED_BYTES=64K is refused: it has to be 1024K to 64G while \
+                 BMI_MX_UNEXPECTED_MAX is 16384",
             ),
         ] {
             assert_eq!(refused(pairs), Err(why.to_owned()));

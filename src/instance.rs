@@ -32,6 +32,7 @@ use libc::{c_char, c_int};
 use mx_proto::port::WakeDescriptors;
 use mx_proto::{Endpoint, EndpointId, Instant, NicId, Route};
 use mx_sys::HostPorts;
+use mx_sys::nic::ResolveError;
 use mx_sys::progress::{Guard, Tuning, WaitStats};
 use mx_sys::published::{PortView, Publisher, Sample};
 use mx_sys::{EndpointChoice, OpenOptions};
@@ -238,9 +239,6 @@ fn start(
     options: Option<&str>,
 ) -> Result<(), Box<Error>> {
     let (config, refused) = Config::load(options);
-    for refused in &refused {
-        log::warn!("{refused}");
-    }
     config.check(&refused)?;
     nic::set_peers_file(config.mx.peers.clone());
     let name = listen.as_ref().map(|(_, address)| &address.name);
@@ -466,8 +464,13 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
         Ok(found) => Some(found.nic),
         Err(reason) => {
             let own = own_nic(&name);
+            let unknown = matches!(reason, ResolveError::Unknown { .. });
+            if own.is_none() && unknown && endpoint().is_ok() {
+                log::warn!("{name}: {reason}");
+                return None;
+            }
             if own.is_none() {
-                // A server's own name need not be one; for others posts will fail.
+                // The name of the server that is to be need not be one; for others posts will fail.
                 log::info!("{name}: {reason}");
             }
             own

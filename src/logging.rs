@@ -10,8 +10,8 @@
 //!      stderr                  warn
 //! ```
 //!
-//! Errors and warnings become `gossip_err`, everything else `gossip_debug`; what `BMI_MX_LOG` asks
-//! for goes to `gossip_err` too, because the mask would swallow it. At most 100 lines a
+//! Errors become `gossip_err`, everything else `__gossip_debug`, warnings with the letter W in front: the
+//! function itself does not look at the mask, its callers do. At most 100 lines a
 //! second of `info` and above are let through, the rest is counted and the number is logged.
 //!
 //! Owns: the choice of destination and level.
@@ -118,9 +118,10 @@ impl MethodLogger {
             let Some(line) = line(record, true) else {
                 return;
             };
-            match sinks.asked || record.level() <= Level::Warn {
-                true => gossip.error(&line),
-                false => gossip.debug(&line),
+            match record.level() {
+                Level::Error => gossip.error(&line),
+                Level::Warn => gossip.debug(b'W', &line),
+                _ => gossip.debug(b'D', &line),
             }
         } else {
             sinks.stderr.log(record);

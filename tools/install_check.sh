@@ -61,6 +61,8 @@ C
 # A message to oneself.
 cat > "$programs/myriexpress.c" <<'C'
 #include <mx_extensions.h>
+#include <mx_internals/mx__driver_interface.h>
+#include <mx_internals/mx__fops.h>
 #include <mx_io.h>
 #include <myriexpress.h>
 #include <stdio.h>

@@ -2,6 +2,8 @@
 #include "mx_extensions.h"
 #include "myriexpress.h"
 #include "mx_io.h"
+#include "mx_internals/mx__driver_interface.h"
+#include "mx_internals/mx__fops.h"
 /* Twice does no harm. */
 #include "mx_io.h"
 #include "mx_extensions.h"

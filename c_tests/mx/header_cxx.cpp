@@ -1,6 +1,8 @@
 // The headers alone, as C++17 with -pedantic: names have C linkage, so that this links.
 #include "myriexpress.h"
 #include "mx_extensions.h"
+#include "mx_internals/mx__driver_interface.h"
+#include "mx_internals/mx__fops.h"
 #include "mx_io.h"
 
 #include <cstdio>

@@ -176,7 +176,7 @@ static void bad_questions(struct side *side)
     CHECK(state.board_number == 0 && state.flags == 0 && state.mapper_mac[5] == 0);
     handle = 77;
     REFUSED(mx_open_board(1000, &handle), MX_BOARD_UNKNOWN);
-    REFUSED(mx_open_board(-1, &handle), MX_BOARD_UNKNOWN);
+    REFUSED(mx_open_board(MX__INVALID_HANDLE, &handle), MX_BOARD_UNKNOWN);
     REFUSED(mx_open_board(0, NULL), MX_FAILURE);
     CHECK_THAT(handle, ==, 77);
     REFUSED(mx__get_mapper_state(1000, &state), MX_BOARD_UNKNOWN);

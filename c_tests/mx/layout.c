@@ -12,8 +12,19 @@
 #error "myriexpress.h includes mx_extensions.h"
 #endif
 
+/* Programs print numbers with what it includes. */
+#ifndef PRIx64
+#error "myriexpress.h does not include inttypes.h"
+#endif
+
 #include "mx_extensions.h"
-#include "mx_io.h"
+#include "mx_internals/mx__driver_interface.h"
+#include "mx_internals/mx__fops.h"
+
+/* Both stand for mx_io.h. */
+#ifndef MX_IO_H
+#error "mx_internals does not lead to mx_io.h"
+#endif
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -90,6 +101,8 @@ _Static_assert(_Generic((mx_endpoint_t)0, struct mx_endpoint *: 1, default: 0) &
                    _Generic((mx_request_t)0, union mx_request *: 1, default: 0) &&
                    _Generic((mx_segment_ptr_t)0, void *: 1, default: 0),
                "handles are opaque pointers");
+_Static_assert(_Generic((struct mx_status *)0, mx_status_t *: 1, default: 0),
+               "struct mx_status is another type");
 
 /* ---- values ---- */
 
@@ -198,6 +211,10 @@ VALUE(MX_CONTEXT_ID_BITS_MAX, 0x10);
 VALUE(MX_MAX_SEGMENTS, 0x100);
 VALUE(MX_MATCH_MASK_NONE, 0xffffffffffffffffull);
 VALUE(MX_MAX_HOSTNAME_LEN, 0x50);
+VALUE(MX_HAS_NET_TYPE, 1);
+VALUE(MX_U32(UINT64_C(0x0123456789abcdef)), 0x01234567u);
+VALUE(MX_L32(UINT64_C(0x0123456789abcdef)), 0x89abcdefu);
+VALUE(MX__INVALID_HANDLE, -1);
 VALUE(MX_HAS_ICONNECT_V2, 0x1);
 
 _Static_assert(_Generic(MX_MATCH_MASK_NONE, uint64_t: 1, default: 0), "match bits have 64 bits");

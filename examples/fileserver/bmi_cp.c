@@ -112,7 +112,8 @@ static int ask(const struct fs_request *request, struct fs_reply *reply)
     int error = wait_for(&send);
     if (error != 0) {
         /* The reply will not come; its buffer is on this stack. */
-        ops->cancel(recv.id, CONTEXT);
+        if (!recv.done)
+            ops->cancel(recv.id, CONTEXT);
         wait_for(&recv);
         return error;
     }
@@ -443,7 +444,7 @@ int main(int argc, char **argv)
     ops->open_context(CONTEXT);
     server = ops->method_addr_lookup(address);
     if (server == NULL) {
-        fprintf(stderr, "bmi_cp: '%s' is no mx:// address\n", address);
+        fprintf(stderr, "bmi_cp: '%s' is no mx:// address, or there is no such host\n", address);
         ops->close_context(CONTEXT);
         ops->finalize();
         return 1;

@@ -99,6 +99,36 @@ pub fn environment(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
+/// Variables that are no rows: read by the logger, by libfabric's loader, by the examples.
+const OTHERS: [&str; 4] = ["MX_LOG", "BMI_MX_LOG", "MX_LIBFABRIC", "BMI_MX_LIBRARY"];
+
+/// Those of the variables `names` that begin as settings do, with one of `prefixes`, and are none of `rows`.
+pub fn unknown<'a, S: 'static>(
+    rows: impl Iterator<Item = &'a Tunable<S>> + Clone,
+    prefixes: &[&str],
+    names: impl Iterator<Item = String>,
+) -> Vec<Refused> {
+    let is_known = |name: &str| {
+        let own = rows.clone().any(|row| row.name == name);
+        own || OTHERS.contains(&name) || MX_ROWS.iter().any(|row| row.name == name)
+    };
+    let mut names: Vec<String> = names
+        .filter(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)) && !is_known(name))
+        .collect();
+    names.sort_unstable();
+    let refused = |name| Refused {
+        name,
+        value: String::new(),
+        wanted: None,
+    };
+    names.into_iter().map(refused).collect()
+}
+
+/// The names of all variables of the environment.
+pub fn variables() -> impl Iterator<Item = String> {
+    std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())
+}
+
 /// The rows that both libraries have, in the order of the documentation, for any settings that
 /// contain [`Settings`].
 pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunable<S>] {
@@ -172,7 +202,8 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 name: "MX_UNEXPECTED_BYTES",
                 kind: Kind::Bytes(M, 64 * G),
                 about: "bytes of early messages that all peers together may leave here; of messages that are not whole yet \
-                        the TCP port keeps a 32nd of that besides, the rest stays with the kernel",
+                        the TCP port keeps a 32nd of that besides, the rest stays with the kernel; libbmi_mx needs \
+                        8/7 of `BMI_MX_UNEXPECTED_MAX` and does not start with less: 4682K, unless that is smaller",
                 access: Access::Number {
                     set: |s, v| s.as_mut().endpoint.unexpected_bytes = v as usize,
                     get: |s| s.as_ref().endpoint.unexpected_bytes as u64,
@@ -496,6 +527,13 @@ impl Settings {
         (settings, refused)
     }
 
+    /// [`load`](Self::load) from the environment of this process, and what in it is no setting.
+    pub fn of_process() -> (Self, Vec<Refused>) {
+        let (settings, mut refused) = Self::load(environment);
+        refused.extend(unknown(Self::mx_rows(), &["MX_"], variables()));
+        (settings, refused)
+    }
+
     /// A path that was refused is no reason to do without a secret: nothing is opened with it.
     pub fn keep_secret(&mut self, refused: &[Refused]) {
         if let Some(refused) = refused.iter().find(|refused| refused.name == SECRET) {
@@ -588,6 +626,20 @@ mod tests {
             found.map(|(_, value)| (*value).to_owned())
         });
         (settings, refused.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn variables_called_like_settings_are_named_when_they_are_none() {
+        let names = "MX_SPINUS PATH MX_SPIN_US MX_LOG BMI_MX_LOG MX_DISABLE_SHMEM BMI_MX_FOO XMX_Y MX_LIBFABRIC";
+        let unknown = |prefixes: &[&str]| -> Vec<String> {
+            let names = names.split(' ').map(str::to_owned);
+            let refused = unknown(Settings::mx_rows(), prefixes, names);
+            refused.iter().map(ToString::to_string).collect()
+        };
+        let spin = "unknown setting \"MX_SPINUS\" ignored";
+        assert_eq!(unknown(&["MX_"]), [spin]);
+        let both = ["unknown setting \"BMI_MX_FOO\" ignored", spin];
+        assert_eq!(unknown(&["MX_", "BMI_MX_"]), both);
     }
 
     #[test]

@@ -325,7 +325,7 @@ impl fmt::Display for Refused {
                 "{}={:?} ignored: not one of {kind}",
                 self.name, self.value
             ),
-            None => write!(f, "unknown option {:?} ignored", self.name),
+            None => write!(f, "unknown setting {:?} ignored", self.name),
         }
     }
 }
@@ -502,8 +502,8 @@ mod tests {
         let (sample, refused) = read(&[("NUMBER", " 5 "), ("CHOICE", "a")], "NUMBER=6,WHAT=1 b");
         assert_eq!((sample.number, sample.choice), (6, 0));
         let says = [
-            "unknown option \"WHAT\" ignored",
-            "unknown option \"b\" ignored",
+            "unknown setting \"WHAT\" ignored",
+            "unknown setting \"b\" ignored",
         ];
         assert_eq!(refused, says);
     }

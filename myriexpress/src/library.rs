@@ -19,7 +19,7 @@ use crate::error::{Code, Error};
 use crate::process;
 use libc::c_int;
 use log::LevelFilter;
-use mx_sys::{ForkMark, Settings, nic, reserve, settings as knobs};
+use mx_sys::{ForkMark, Settings, nic, reserve};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 
@@ -44,7 +44,7 @@ pub fn init(api: c_int) -> Result<(), Error> {
         return Err(running.again());
     }
     start_logging();
-    let (settings, refused) = Settings::load(knobs::environment);
+    let (settings, refused) = Settings::of_process();
     for refused in refused {
         log::warn!("{refused}");
     }

@@ -179,11 +179,11 @@ impl Gossip {
         unsafe { (self.error)(c"%s\n".as_ptr(), line.as_ptr()) };
     }
 
-    /// One line at the debug level.
-    pub fn debug(&self, line: &CStr) {
-        let prefix = b'D' as c_char;
+    /// One line of another level, with a letter for it. Not looked at: whether debug lines are wanted.
+    pub fn debug(&self, letter: u8, line: &CStr) {
+        let letter = letter as c_char;
         // SAFETY: as above.
-        unsafe { (self.debug)(GOSSIP_BMI_DEBUG_MX, prefix, c"%s\n".as_ptr(), line.as_ptr()) };
+        unsafe { (self.debug)(GOSSIP_BMI_DEBUG_MX, letter, c"%s\n".as_ptr(), line.as_ptr()) };
     }
 }
 

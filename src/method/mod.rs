@@ -425,6 +425,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if peer.is_none_or(|peer| peer.wait_until.take_if(|(at, _)| *at <= now).is_none()) {
             return false;
         }
+        if let (Some(peer), Some(span)) = (self.peers().get(key), self.settings.connect_timeout) {
+            let ms = span.as_millis();
+            log::warn!(
+                "{}: no answer for {ms} ms (BMI_MX_CONNECT_TIMEOUT_MS); given up",
+                peer.name
+            );
+        }
         self.disconnect(key, Cause::TimedOut);
         self.drain();
         true

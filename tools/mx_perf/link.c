@@ -3,20 +3,38 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 /* How often a request is tested between two looks at the clock. */
 #define POLLS 10000
 
 /* The last text that had to be put together. One thread, and only the last one counts. */
-static char text[256];
+static char text[4096];
+
+/* What the library has said of the last call that failed. */
+static char said[4000];
+
+static mx_return_t keep_words(char *str, mx_return_t code)
+{
+    snprintf(said, sizeof(said), "%s", str);
+    return code;
+}
 
 static const char *failed(const char *what, mx_return_t code)
 {
     if (code == MX_SUCCESS)
         return NULL;
-    snprintf(text, sizeof(text), "%s: %s", what, mx_strerror(code));
+    snprintf(text, sizeof(text), "%s: %s", what, link_reason(code));
     return text;
+}
+
+const char *link_reason(mx_return_t code)
+{
+    /* It begins with the name of a function, which says nothing to whoever runs a program. */
+    const char *reason = strncmp(said, "mx_", 3) == 0 ? strstr(said, ": ") : NULL;
+
+    return reason == NULL ? mx_strerror(code) : reason + 2;
 }
 
 double link_now(void)
@@ -33,7 +51,7 @@ const char *link_open(struct link *link, const struct options *options)
     const char *error;
     char what[64];
 
-    mx_set_error_handler(MX_ERRORS_RETURN);
+    mx_set_error_handler(keep_words);
     link->sleep = options->sleep;
     link->patience_ms = PATIENCE_MS;
     if ((error = failed("mx_init", mx_init())) != NULL)

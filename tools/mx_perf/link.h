@@ -31,6 +31,9 @@ struct link {
 #define PATIENCE_IN_LINE_MS 60000u
 #define PATIENCE_SERVING_MS 5000u
 
+/* The library's own words for a call that has just failed. */
+const char *link_reason(mx_return_t code);
+
 /* Starts the library and opens the endpoint that the options name. */
 const char *link_open(struct link *link, const struct options *options);
 

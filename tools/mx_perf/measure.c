@@ -48,7 +48,7 @@ static void pin(const struct options *options, int core)
     (void)sched_setaffinity(0, sizeof(set), &set);
 }
 
-/* Be the other side, for as long as somebody wants one. */
+/* Be the other side, until its client is done. */
 static void be_other_side(const struct options *options)
 {
     char host[MX_MAX_HOSTNAME_LEN];
@@ -59,7 +59,8 @@ static void be_other_side(const struct options *options)
         snprintf(host, sizeof(host), "%012llx", (unsigned long long)link.nic_id);
     printf("%s: %s, endpoint %u\n", options->program->name, host, link.id);
     fflush(stdout);
-    check(options, serve(&link, options->program->name, 0));
+    check(options, serve(&link, options));
+    link_close(&link);
 }
 
 /* The other side of --self: says where it is, serves, and does not outlive its parent. */
@@ -77,7 +78,7 @@ static void be_child(const struct options *options, int pipe_end, pid_t parent)
     if (write(pipe_end, &found, sizeof(found)) != (ssize_t)sizeof(found))
         _exit(1);
     close(pipe_end);
-    check(options, serve(&link, options->program->name, 1));
+    check(options, serve(&link, options));
     link_close(&link);
     exit(0);
 }
@@ -124,7 +125,7 @@ const char *measure_answer(struct session *session)
     return text;
 }
 
-/* Sends a plan. The other side answers it, unless it is to quit. */
+/* Sends a plan. The other side answers it, unless that says that there is no more to do. */
 static const char *ask(struct session *session)
 {
     struct plan words = plan_wire(session->plan);
@@ -176,11 +177,11 @@ static const char *measure_size(const struct measurement *measurement, struct se
 
 static void find_other_side(const struct options *options, struct found *found)
 {
-    char text[128];
+    char text[512];
     mx_return_t code = mx_hostname_to_nic_id(options->host, &found->nic_id);
 
     if (code != MX_SUCCESS) {
-        snprintf(text, sizeof(text), "%.64s: %s", options->host, mx_strerror(code));
+        snprintf(text, sizeof(text), "%s", link_reason(code));
         fail(options, text);
     }
     found->id = options->remote;
@@ -224,12 +225,11 @@ int measure_main(const struct measurement *measurement, int argc, char **argv)
             options.iterations ? options.iterations : measurement->count((uint32_t)size);
         check(&options, measure_size(measurement, &session));
     }
-    if (options.self) {
-        session.plan.kind = PLAN_QUIT;
-        check(&options, ask(&session));
-        if (waitpid(child, &status, 0) != child || status != 0)
-            fail(&options, "the other side failed");
-    }
+    /* The other side ends with it, unless it is kept. */
+    session.plan.kind = PLAN_QUIT;
+    check(&options, ask(&session));
+    if (options.self && (waitpid(child, &status, 0) != child || status != 0))
+        fail(&options, "the other side failed");
     link_close(&session.link);
     return 0;
 }

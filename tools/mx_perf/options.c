@@ -12,12 +12,12 @@
 #define WINDOW_LIMIT 1024u
 #define REPEATS_LIMIT 1000u
 /* Options without a letter. */
-enum { OPTION_SELF = 256, OPTION_JSON, OPTION_NO_PIN };
+enum { OPTION_SELF = 256, OPTION_JSON, OPTION_NO_PIN, OPTION_KEEP };
 
 static void usage(const struct program *program, FILE *out)
 {
     fprintf(out,
-            "usage: %s [OPTIONS]              be the other side, until killed\n"
+            "usage: %s [OPTIONS]              be the other side, for one client\n"
             "       %s -d HOST [OPTIONS]      measure against it\n"
             "       %s --self [OPTIONS]       both, in two processes of this host\n"
             "\n"
@@ -40,6 +40,7 @@ static void usage(const struct program *program, FILE *out)
     fprintf(out,
             "  -w        sleep while waiting, instead of polling\n"
             "  -v        verify every byte\n"
+            "  --keep    be the other side for one client after another, until killed\n"
             "  --json    one JSON object a line instead of a table\n"
             "  --no-pin  with --self: leave both processes on whatever core they run\n");
 }
@@ -81,8 +82,8 @@ struct options options_parse(const struct program *program, int argc, char **arg
 {
     static const struct option LONG[] = {
         {"self", no_argument, NULL, OPTION_SELF},     {"json", no_argument, NULL, OPTION_JSON},
-        {"no-pin", no_argument, NULL, OPTION_NO_PIN}, {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
+        {"no-pin", no_argument, NULL, OPTION_NO_PIN}, {"keep", no_argument, NULL, OPTION_KEEP},
+        {"help", no_argument, NULL, 'h'},             {NULL, 0, NULL, 0},
     };
     const uint32_t ids = UINT32_MAX - 1;
     int first_given = 0, last_given = 0, endpoint_given = 0, option;
@@ -127,6 +128,7 @@ struct options options_parse(const struct program *program, int argc, char **arg
         case OPTION_SELF: options.self = 1; break;
         case OPTION_JSON: options.json = 1; break;
         case OPTION_NO_PIN: options.pin = 0; break;
+        case OPTION_KEEP: options.keep = 1; break;
         case 'h': usage(program, stdout); exit(0);
         case ':': refuse(program, "a value is missing after", argv[optind - 1]); break;
         default: refuse(program, "no such option:", argv[optind - 1]);
@@ -136,6 +138,8 @@ struct options options_parse(const struct program *program, int argc, char **arg
         refuse(program, "what is", argv[optind]);
     if (options.self && options.host != NULL)
         refuse(program, "--self measures on this host: no -d", "");
+    if (options.keep && (options.self || options.host != NULL))
+        refuse(program, "--keep is for the other side: no -d, no --self", "");
     if (first_given && !last_given)
         options.last_size = options.first_size;
     if (options.first_size > options.last_size)

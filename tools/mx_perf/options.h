@@ -1,7 +1,7 @@
 /*
  * The command line of mx_pingpong and mx_stream.
  *
- *   mx_pingpong [-e ID]                  be the other side, until killed
+ *   mx_pingpong [-e ID]                  be the other side, until its client is done
  *   mx_pingpong -d HOST [-r ID] ...      measure against it
  *   mx_pingpong --self ...               both, in two processes
  */
@@ -28,6 +28,8 @@ struct options {
     char *host;
     /* Start the other side too. */
     int self;
+    /* The other side goes on when its client is done. */
+    int keep;
     int pin;
     uint32_t board;
     uint32_t endpoint;

@@ -146,12 +146,14 @@ static const char *run(struct client *client)
     return error;
 }
 
-const char *serve(struct link *link, const char *program, int until_quit)
+const char *serve(struct link *link, const struct options *options)
 {
     static struct client client;
+    /* The first plan may take any time to come. */
+    uint32_t wait_ms = MX_INFINITE;
 
     /* Nobody else waits for its turn when there is only one client. */
-    link->patience_ms = until_quit ? PATIENCE_IN_LINE_MS : PATIENCE_SERVING_MS;
+    link->patience_ms = options->self ? PATIENCE_IN_LINE_MS : PATIENCE_SERVING_MS;
     for (;;) {
         mx_segment_t segment = {&client.plan, sizeof(client.plan)};
         mx_request_t request;
@@ -163,21 +165,28 @@ const char *serve(struct link *link, const char *program, int until_quit)
         client = (struct client){.link = link};
         code = mx_irecv(link->endpoint, &segment, 1, MATCH_PLAN, MX_MATCH_MASK_NONE, NULL,
                         &request);
-        while (code == MX_SUCCESS && !done)
-            code = mx_wait(link->endpoint, &request, MX_INFINITE, &status, &done);
+        if (code == MX_SUCCESS)
+            code = mx_wait(link->endpoint, &request, wait_ms, &status, &done);
         if (code != MX_SUCCESS)
-            return mx_strerror(code);
+            return link_reason(code);
+        if (!done)
+            return "the client has said nothing for a minute";
         client.plan = plan_wire(client.plan);
         client.peer = status.source;
         client.session = session(&client);
         if (status.code != MX_STATUS_SUCCESS || status.xfer_length != sizeof(client.plan) ||
             client.plan.magic != PLAN_MAGIC)
             error = "a message that is no plan";
-        else if (client.plan.kind == PLAN_QUIT && until_quit)
+        else if (client.plan.kind == PLAN_QUIT && !options->keep)
             return NULL;
-        else if (client.plan.kind == PLAN_PING || client.plan.kind == PLAN_STREAM)
+        else if (client.plan.kind == PLAN_PING || client.plan.kind == PLAN_STREAM) {
             error = run(&client);
+            if (!options->keep && error != NULL)
+                return error;
+            if (!options->keep)
+                wait_ms = PATIENCE_IN_LINE_MS;
+        }
         if (error != NULL)
-            fprintf(stderr, "%s: a client failed: %s\n", program, error);
+            fprintf(stderr, "%s: a client failed: %s\n", options->program->name, error);
     }
 }

@@ -4,7 +4,10 @@
 
 #include "link.h"
 
-/* Serves until killed, or with `until_quit` until a client says so. Returns what ended it. */
-const char *serve(struct link *link, const char *program, int until_quit);
+/*
+ * Serves one client, until it says that it is done (NULL), fails, or has said nothing for a minute. With
+ * options->keep one client after another, until killed; those that fail are noted.
+ */
+const char *serve(struct link *link, const struct options *options);
 
 #endif

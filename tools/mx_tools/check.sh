@@ -33,11 +33,11 @@ wait_for() {
     return 1
 }
 
-# start OPTIONS...: the other side, on an endpoint nobody uses; its number is in $endpoint
+# start OPTIONS...: the other side, on an endpoint nobody uses; its number is in $endpoint. $program is another.
 start() {
     stop
     : > "$work/said"
-    "$bin/mx_pingpong" -e any "$@" > "$work/said" 2> "$work/complaints" &
+    "${program:-$bin/mx_pingpong}" -e any "$@" > "$work/said" 2> "$work/complaints" &
     server=$!
     wait_for "$work/said"
     endpoint=$(sed -n 's/.*endpoint \([0-9]*\)$/\1/p' "$work/said")
@@ -65,6 +65,16 @@ ends() {
     timeout 60 "$@"
     local got=$?
     [ $got = "$code" ] || { echo "ended with $got, not $code: $*"; return 1; }
+}
+
+# explains TEXT COMMAND...: it must fail with 1 and say why
+explains() {
+    local text=$1
+    shift
+    ends 1 "$@" > "$work/text" 2>&1 && grep -q -- "$text" "$work/text" && return 0
+    cat "$work/text"
+    echo "does not say: $text"
+    return 1
 }
 
 # says TEXT COMMAND...: it must succeed and its output have that
@@ -116,10 +126,29 @@ until_counted() {
     done
 }
 
+# The other side is there for one client.
+check_ends() {
+    local few="-N 20 -R 1 -s 64K" program client
+    for program in "$bin/mx_pingpong" "$bin/mx_stream"; do
+        start
+        check "a client of ${program##*/}" ends 0 "$program" -d localhost -r "$endpoint" $few
+        check "${program##*/} ends when its client is done" ended 0 "$server"
+        server=
+    done
+    start
+    "$bin/mx_stream" -d localhost -r "$endpoint" -s 64K -N 100000000 > "$work/killed" 2>&1 &
+    client=$!
+    until_counted "$server"
+    kill -KILL "$client"
+    wait "$client" 2>/dev/null
+    check "it ends with an error when its client was killed" ended 1 "$server"
+    server=
+}
+
 # Two processes that find each other by host name and endpoint.
 check_pair() {
     local few="-N 20 -R 1 -s 1K -S 64K -v" port own
-    start
+    start --keep
     check "a client by host name and endpoint" \
         ends 0 "$bin/mx_pingpong" -d localhost -r "$endpoint" $few
     check "a stream to the same other side" \
@@ -222,24 +251,43 @@ check_elsewhere() {
 
 # What cannot be.
 check_failures() {
-    start -f 5
+    start -f 5 --keep
     check "a wrong key" ends 1 "$bin/mx_pingpong" -d localhost -r "$endpoint" -s 1 -N 1
     check "the right key" ends 0 "$bin/mx_pingpong" -d localhost -r "$endpoint" -s 1 -N 1 -f 5
     check "an endpoint that is taken" ends 1 "$bin/mx_pingpong" -e "$endpoint"
     # Not one of the lowest: others of this machine may take those at any moment.
     check "an endpoint that is not open" \
-        ends 1 "$bin/mx_pingpong" -d localhost -r $((20000 + RANDOM % 8000)) -s 1
+        explains "nobody has that endpoint open" \
+        "$bin/mx_pingpong" -d localhost -r $((20000 + RANDOM % 8000)) -s 1
     check "an endpoint that cannot be" ends 1 "$bin/mx_pingpong" -d localhost -r 70000 -s 1
-    check "an unknown host" ends 1 "$bin/mx_pingpong" -d no-such-host.invalid -s 1
+    check "an unknown host, in the resolver's words" \
+        explains "unknown host 'no-such-host.invalid' (.*)" "$bin/mx_pingpong" -d no-such-host.invalid -s 1
+    check "a provider that is not there" explains "no libfabric provider as asked for (nosuch)" \
+        env MX_PORT=rdm MX_PROVIDER=nosuch "$bin/mx_pingpong" --self -s 1
     check "a board that is not there" ends 1 "$bin/mx_pingpong" --self -b 77 -s 1
+}
+
+# mistaken PROGRAM OPTIONS...: it works, and warns of a value that cannot be and of a name that is none
+mistaken() {
+    local program=$1
+    shift
+    MX_SPIN_US=-1 MX_SPINUS=3 MX_LOG=warn ends 0 "$bin/$program" "$@" > "$work/text" 2>&1
+    local ended=$?
+    cat "$work/text"
+    [ $ended = 0 ] && grep -q 'MX_SPIN_US="-1" ignored' "$work/text" &&
+        grep -q 'unknown setting "MX_SPINUS" ignored' "$work/text" && ! grep -q MX_LOG "$work/text"
 }
 
 check_nonsense() {
     local words program
     for words in --nonsense extra '-s x' '-s -1' '-s 2G' '-s 8 -S 4' '-N 0' '-R 0' '-d' '-e -1' \
-        '--self -d localhost' '-f 99999999999'; do
+        '--self -d localhost' '--keep -d localhost' '--keep --self' '-f 99999999999'; do
         # shellcheck disable=SC2086
         check "mx_pingpong refuses $words" refused mx_pingpong $words
+    done
+    for program in "mx_info" "mx_pingpong --self -s 8 -N 1 -R 1"; do
+        # shellcheck disable=SC2086
+        check "$program names settings that are none" mistaken $program
     done
     check "mx_pingpong has no window" refused mx_pingpong -W 4
     check "mx_stream wants a window" refused mx_stream -W 0
@@ -257,6 +305,7 @@ check_nonsense() {
 for label in $ports; do
     export MX_PORT=$label
     check_self
+    check_ends
     check_pair
     check_failures
 done

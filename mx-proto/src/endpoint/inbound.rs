@@ -43,9 +43,10 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         self.core.session_out.forget(link);
         self.core.lose_introduction(link, reason);
         self.core.challenges.forget(link);
-        self.core.cut(link, DownReason::Link(reason).status());
+        let cut = self.core.cut(link);
         let partner = self.core.partner_of(link, cookie);
         self.core.link_down(link, partner, reason);
+        self.core.lose(cut, reason);
     }
 
     #[inline]

@@ -471,8 +471,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     fn close_link(&mut self, link: LinkId, how: Close) {
         self.core.challenges.forget(link);
         self.core.forget_introduction(link);
-        self.core.cut(link, Status::Unreachable);
+        let cut = self.core.cut(link);
         self.port.close(link, how);
+        self.core.lose(cut, LinkDown::Closed);
     }
 
     fn learn_limits(&mut self, id: PartnerId, link: LinkId) {

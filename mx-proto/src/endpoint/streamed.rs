@@ -22,8 +22,8 @@ use crate::ids::{LinkId, MatchBits, PartnerId, RequestId};
 use crate::ops::{Pulling, State};
 use crate::owner::Owner;
 use crate::partner::Life;
-use crate::port::{HeaderBytes, Place, Room, Sink};
-use crate::status::Status;
+use crate::port::{HeaderBytes, LinkDown, Place, Room, Sink};
+use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::wire::Header;
 use foldhash::fast::RandomState;
@@ -59,7 +59,6 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         cookie: u64,
         header: &Header,
     ) -> Option<()> {
-        self.core.cut(link, Status::Unreachable);
         let from = self.core.partner_of(link, cookie);
         // What a stranger says is looked at when it is whole.
         let partner = self.core.partners.of(from)?;
@@ -186,7 +185,8 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         self.heed(from, header);
         match into {
             Into::Receive(id) => {
-                if self.core.is_coming(id) {
+                let state = self.core.ops.get(id).map(|record| &record.state);
+                if matches!(state, Some(State::Pulling(_))) {
                     self.core.complete(id, Status::Success, header.body_len);
                 }
             }
@@ -219,22 +219,20 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
 }
 
 impl<O: Owner> Core<O> {
-    /// Does a receive still wait for the rest of a message?
-    fn is_coming(&self, id: RequestId) -> bool {
-        let state = self.ops.get(id).map(|record| &record.state);
-        matches!(state, Some(State::Pulling(_)))
+    /// The rest of what is coming on a link never will. The sender of such a message, which is lost.
+    pub(super) fn cut(&mut self, link: LinkId) -> Option<PartnerId> {
+        let Streamed { from, into } = self.streamed.remove(&link)?;
+        if let Into::Bytes(Some(paid), _) = into {
+            self.consumed(from, paid);
+        }
+        Some(from)
     }
 
-    /// The rest of what is coming on a link never will: its receive ends so, also where its partner has
-    /// another link.
-    pub(super) fn cut(&mut self, link: LinkId, how: Status) {
-        let Some(Streamed { from, into }) = self.streamed.remove(&link) else {
-            return;
-        };
-        match into {
-            Into::Receive(id) if self.is_coming(id) => self.complete(id, how, 0),
-            Into::Receive(_) | Into::Bytes(None, _) => {}
-            Into::Bytes(Some(paid), _) => self.consumed(from, paid),
+    /// The sender of a message that has been cut believes that it has arrived: its session ends, also where
+    /// it has another link. A receive ends with it.
+    pub(super) fn lose(&mut self, cut: Option<PartnerId>, reason: LinkDown) {
+        if let Some(from) = cut {
+            self.fail_partner(from, DownReason::Link(reason));
         }
     }
 
@@ -245,7 +243,7 @@ impl<O: Owner> Core<O> {
         }
         let links = self.partners.of(id).map(|partner| partner.links.clone());
         for (link, _) in links.into_iter().flatten() {
-            self.cut(link, Status::Unreachable);
+            _ = self.cut(link);
         }
     }
 }

@@ -681,13 +681,6 @@ impl Pair {
         self.hub.borrow_mut().stops_midway = stop;
     }
 
-    /// The rest of a body of which half has come to b never will.
-    pub(crate) fn forget_half(&self) {
-        let lane = &mut self.hub.borrow_mut().cables[0].lanes[1];
-        assert!(std::mem::take(&mut lane.begun));
-        lane.packets.pop_front();
-    }
-
     /// From now on ports say whether there is room when they are asked.
     pub(crate) fn tell_of_room(&self) {
         self.hub.borrow_mut().tells_of_room = true;

@@ -28,8 +28,9 @@ use crate::engine::{COMPLETIONS, UNEXPECTED};
 use crate::error::{Code, Error};
 use crate::handles::{Address, EndpointHandle, RequestHandle};
 use crate::status::{Status, StatusCode};
+use mx_sys::nic;
 use slot::{HostEngine, Open};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use table::{find, of_request, with};
 use wait::{own_turn, settled, wait};
 
@@ -102,6 +103,7 @@ pub fn connect(
     key: u32,
     timeout: Option<Duration>,
 ) -> Result<Address, Error> {
+    let begun = Instant::now();
     let request = with(ep, |engine| {
         engine.iconnect((nic, endpoint), key, 0, 0, true)
     })?;
@@ -120,9 +122,12 @@ pub fn connect(
         Code::BadConnectionKey => "the connection key is another one",
         Code::BadEndpointId => "the endpoint id is out of range, or its library is another version",
         Code::NoResources => "there is no room for another connection",
-        _ => "no answer",
+        _ => &format!("no answer for {} ms", begun.elapsed().as_millis()),
     };
-    let what = format!("connect to NIC {:#x}, endpoint {endpoint}: {what}", nic.0);
+    let what = match nic::mx_name(nic) {
+        Some(host) => format!("{host}, endpoint {endpoint}: {what}"),
+        None => format!("NIC {:#x}, endpoint {endpoint}: {what}", nic.0),
+    };
     Err(Error::new(code, what))
 }
 

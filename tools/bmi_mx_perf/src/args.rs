@@ -26,7 +26,7 @@ usage: bmi_mx_perf latency|bandwidth|rate|wakeup|idle|matching|peers|loss|all [O
   --disorder PERCENT    loss: as many more are overtaken, and as many come twice (default 0)
   --volume MIB          loss: how much a stream carries (default: what 0.3 s do)
   --json                one JSON object a line instead of a table
-  --plots DIRECTORY     also write SVG plots there
+  --plots DIRECTORY     also write index.html there, with plots and tables, and SVGs
   --connect ADDRESS     measure against a bmi_mx_perf --listen elsewhere
   --listen ADDRESS      be that other side, e.g. mx://host:5
   --library FILE        the method's library (default: libbmi_mx.so.0)

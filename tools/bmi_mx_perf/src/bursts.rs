@@ -52,14 +52,14 @@ impl Bursts {
         (0..count).map(turn).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The median of the method's figures.
-    pub(crate) fn method(&self) -> f64 {
-        self.spread(|burst| burst.method).median
+    /// Of the method's figures.
+    pub(crate) fn method(&self) -> Spread {
+        self.spread(|burst| burst.method)
     }
 
-    /// The median of the reference's figures.
-    pub(crate) fn reference(&self) -> f64 {
-        self.spread(|burst| burst.reference).median
+    /// Of the reference's figures.
+    pub(crate) fn reference(&self) -> Spread {
+        self.spread(|burst| burst.reference)
     }
 
     /// Of the ratios within the bursts.
@@ -98,7 +98,8 @@ mod unit {
             || Ok(methods.next().map_or(0.0, |turn| turn.1)),
         )
         .unwrap();
-        assert_eq!((bursts.reference(), bursts.method()), (0.3, 0.6));
+        let medians = (bursts.reference().median, bursts.method().median);
+        assert_eq!(medians, (0.3, 0.6));
         let Spread { median, min, max } = bursts.ratio();
         for (figure, wanted) in [(median, 2.0), (min, 2.0), (max, 3.0)] {
             assert!((figure - wanted).abs() < 1e-9, "{figure} {wanted}");

@@ -19,12 +19,14 @@
 mod args;
 mod bmi;
 mod bursts;
+mod curves;
 mod failure;
 mod figures;
 mod functions;
 mod instructions;
 mod messages;
 mod mx;
+mod page;
 mod peer;
 mod pin;
 mod plot;

@@ -1,7 +1,9 @@
 //! Results for people (a table) and for programs (one JSON object a line).
 
 use crate::bursts::Bursts;
+use crate::curves;
 use crate::figures::Spread;
+use crate::page::Section;
 use crate::targets::Target;
 
 /// One measured figure with its reference.
@@ -13,11 +15,11 @@ pub(crate) struct Row {
     pub(crate) size: usize,
     /// The name of the figure: median_us, mb_s, msg_s, cpu_percent.
     pub(crate) unit: &'static str,
-    pub(crate) value: f64,
+    pub(crate) value: Spread,
     /// The 99th percentile, where there is one.
     pub(crate) p99_us: Option<f64>,
     /// What it was measured beside, and what that gave.
-    pub(crate) reference: Option<(String, f64)>,
+    pub(crate) reference: Option<(String, Spread)>,
     /// Pairwise: this figure over its reference.
     pub(crate) ratio: Option<Spread>,
     /// Datagrams that were thrown away under way, in percent, where that was done.
@@ -28,28 +30,30 @@ pub(crate) struct Row {
 
 const BURSTS_A_LINE: usize = 8;
 
-/// Says what the columns are.
-pub(crate) fn heading() {
-    println!(
+/// What the columns are.
+pub(crate) fn heading() -> String {
+    format!(
         "{:<10} {:<6} {:>9} {:>14} {:>10} {:>22} {:>12} {:>7}  {:<16} at least, goal",
         "test", "port", "size", "figure", "p99", "reference", "", "ratio", "(min .. max)"
-    );
+    )
 }
 
 /// Prints one result.
 pub(crate) fn print(row: &Row, json: bool) {
-    println!("{}", if json { as_json(row) } else { as_text(row) });
+    let text = || as_text(row) + &bursts_as_text(&row.bursts);
+    println!("{}", if json { as_json(row) } else { text() });
 }
 
-fn as_text(row: &Row) -> String {
-    let figure = format!("{} {}", short(row.value), unit(row.unit));
+/// A line of the table, without bursts.
+pub(crate) fn as_text(row: &Row) -> String {
+    let figure = format!("{} {}", short(row.value.median), unit(row.unit));
     let p99 = row
         .p99_us
         .map_or(String::new(), |p99| format!("{} us", short(p99)));
     let (reference, value) = match &row.reference {
         Some((name, value)) => (
             name.as_str(),
-            format!("{} {}", short(*value), unit(row.unit)),
+            format!("{} {}", short(value.median), unit(row.unit)),
         ),
         None => ("", String::new()),
     };
@@ -70,7 +74,7 @@ fn as_text(row: &Row) -> String {
         "{test:<10} {port:<6} {size:>9} {figure:>14} {p99:>10} {reference:>22} {value:>12} \
          {ratio:>7}  {spread:<16} {target}"
     );
-    line.trim_end().to_owned() + &bursts_as_text(&row.bursts)
+    line.trim_end().to_owned()
 }
 
 /// A ratio for each burst, with what a bare ring took just before; several a line.
@@ -86,10 +90,25 @@ fn bursts_as_text(bursts: &Bursts) -> String {
     text
 }
 
+/// Every test over every port, in the order in which they were measured.
+pub(crate) fn sections(rows: &[Row]) -> Vec<Section> {
+    rows.chunk_by(|a, b| (a.test, a.port) == (b.test, b.port))
+        .map(|rows| Section {
+            title: format!("{}, {}", rows[0].test, rows[0].port),
+            plots: curves::of(rows).into_iter().collect(),
+            table: [heading()]
+                .into_iter()
+                .chain(rows.iter().map(as_text))
+                .collect::<Vec<_>>()
+                .join("\n"),
+        })
+        .collect()
+}
+
 fn as_json(row: &Row) -> String {
     let mut line = format!(
         r#"{{"test":"{}","port":"{}","size":{},"{}":{:.4}"#,
-        row.test, row.port, row.size, row.unit, row.value
+        row.test, row.port, row.size, row.unit, row.value.median
     );
     if let Some(percent) = row.loss_percent {
         line += &format!(r#","loss_percent":{percent}"#);
@@ -98,7 +117,7 @@ fn as_json(row: &Row) -> String {
         line += &format!(r#","p99_us":{p99:.4}"#);
     }
     if let Some((name, value)) = &row.reference {
-        let name = escaped(name);
+        let (name, value) = (escaped(name), value.median);
         line += &format!(r#","reference":"{name}","reference_value":{value:.4}"#);
     }
     if let Some(Spread { median, min, max }) = row.ratio {
@@ -186,9 +205,9 @@ mod unit_tests {
             port: "local",
             size: 8,
             unit: "median_us",
-            value: 0.1,
+            value: Spread::of(&[0.1]),
             p99_us: Some(0.2),
-            reference: Some(("bare ring".into(), 0.05)),
+            reference: Some(("bare ring".into(), Spread::of(&[0.05]))),
             ratio: Some(ratio),
             loss_percent: None,
             bursts: Bursts::default(),
@@ -216,14 +235,14 @@ mod unit_tests {
             port: "local",
             size: 8,
             unit: "median_us",
-            value: 0.6,
+            value: Spread::of(&[0.6]),
             p99_us: None,
-            reference: Some(("UCX".into(), 0.2)),
+            reference: Some(("UCX".into(), Spread::of(&[0.2]))),
             ratio: None,
             loss_percent: None,
             bursts: Bursts(vec![burst; BURSTS_A_LINE + 1]),
         };
-        let text = as_text(&row);
+        let text = bursts_as_text(&row.bursts);
         let lines: Vec<&str> = text.lines().skip(1).collect();
         assert_eq!(lines.len(), 2);
         assert!(lines[0].starts_with("    ring us: ratio  0.061: 3.00  "));
@@ -241,7 +260,7 @@ mod unit_tests {
             port: "dgram",
             size: 8,
             unit: "mb_s",
-            value: 50.0,
+            value: Spread::of(&[50.0]),
             p99_us: None,
             reference: None,
             ratio: None,

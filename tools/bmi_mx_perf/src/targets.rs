@@ -52,7 +52,7 @@ impl Target {
 
     /// `goal`, `at least`, or `missed`. What two digits cannot tell from the limit has reached it.
     pub(crate) fn reached(self, row: &Row) -> &'static str {
-        let figure = row.ratio.map_or(row.value, |ratio| ratio.median);
+        let figure = row.ratio.unwrap_or(row.value).median;
         let figure = (figure * 100.0).round() / 100.0;
         let within = |limit: f64| match self.smaller_is_better() {
             true => figure <= limit,
@@ -68,8 +68,13 @@ impl Target {
     /// Both limits and which was reached.
     pub(crate) fn judge(self, row: &Row) -> String {
         let Self { at_least, goal } = self;
-        let sign = if self.smaller_is_better() { "<=" } else { ">=" };
+        let sign = self.sign();
         format!("{sign} {at_least}, {goal}: {}", self.reached(row))
+    }
+
+    /// On which side of a limit a figure is to be.
+    pub(crate) fn sign(self) -> &'static str {
+        if self.smaller_is_better() { "<=" } else { ">=" }
     }
 
     fn smaller_is_better(self) -> bool {
@@ -89,7 +94,7 @@ mod unit {
             port,
             size,
             unit: "median_us",
-            value: 1.0,
+            value: Spread::of(&[1.0]),
             p99_us: None,
             reference: None,
             ratio: Some(Spread::of(&[ratio])),
@@ -133,7 +138,7 @@ mod unit {
             ("bandwidth", 1 << 20, "bare UDP 1472 x 44", 1.0, None),
         ] {
             let mut row = row(test, "dgram", size, ratio);
-            row.reference = Some((beside.into(), 1.0));
+            row.reference = Some((beside.into(), Spread::of(&[1.0])));
             assert_eq!(reached(&row), wanted, "{test} {beside} {ratio}");
         }
     }
@@ -151,7 +156,7 @@ mod unit {
             ("latency", "tcp", 8, 0.1, None),
         ] {
             let mut row = row(test, port, size, ratio);
-            row.reference = Some(("UCX 1.13.1 posix".into(), 1.0));
+            row.reference = Some(("UCX 1.13.1 posix".into(), Spread::of(&[1.0])));
             assert_eq!(reached(&row), wanted, "{test} {port} {size} {ratio}");
         }
     }

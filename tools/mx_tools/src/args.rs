@@ -9,6 +9,7 @@
 //! Knows nothing of: what is shown.
 
 use lexopt::prelude::{Long, Short, ValueExt};
+use mx_sys::Settings;
 use mx_sys::published::Found;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -50,7 +51,12 @@ impl Args {
     /// The command line; or how the process has to end because of it, after it was told why.
     pub fn parse(tool: &str, usage: &str, takes: Takes) -> Result<Self, ExitCode> {
         match Self::from(std::env::args_os(), takes) {
-            Ok(Some(args)) => Ok(args),
+            Ok(Some(args)) => {
+                for refused in Settings::of_process().1 {
+                    eprintln!("{tool}: {refused}");
+                }
+                Ok(args)
+            }
             Ok(None) => {
                 print!("{usage}");
                 Err(ExitCode::SUCCESS)

@@ -16,7 +16,7 @@ mod measure;
 mod show;
 
 use crate::args::Args;
-use crate::pin;
+use crate::{page, pin};
 use bmi_mx_crowd::crew::Program;
 use bmi_mx_crowd::{crowd, limits, server};
 
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args, peers: &[usize]) -> Result<(), String> {
         .unwrap_or(usize::MAX)
         .saturating_sub(BESIDE);
     if !args.json {
-        show::heading();
+        println!("{}", show::heading());
     }
     let mut points = Vec::new();
     for &count in peers {
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args, peers: &[usize]) -> Result<(), String> {
         points.push(point);
     }
     match &args.plots {
-        Some(directory) => show::plot(directory, &points),
+        Some(directory) => page::write(directory, &[show::section(&points)]),
         None => Ok(()),
     }
 }

@@ -3,8 +3,9 @@
 //! Owns: the limits of the issue that asked for it, judged beside the figures.
 
 use super::measure::Point;
-use crate::plot::{self, Lines, X};
-use std::path::Path;
+use crate::figures::Spread;
+use crate::page::Section;
+use crate::plot::{Axis, Curve, Goal, Numbers, Plot};
 
 /// What the C method of OrangeFS sets aside for a client, as it documents it.
 const C_METHOD: f64 = 320.0 * 1024.0;
@@ -18,13 +19,11 @@ const RATE: f64 = 0.7;
 /// So many that connect at once are connected after so many seconds, at most.
 const STORM: (usize, f64) = (2000, 5.0);
 
-pub(crate) fn heading() {
-    println!(
+pub(crate) fn heading() -> String {
+    format!(
         "a server and N clients over TCP; round trips of 8 bytes; clients on one core, the server \
-         on another"
-    );
-    println!(
-        "{:>7} {:>9} {:>9} {:>9} {:>9} {:>10} {:>7} {:>9} {:>8} {:>21} {:>10} {:>8} {:>10} {:>8} {:>21}",
+         on another\n\
+         {:>7} {:>9} {:>9} {:>9} {:>9} {:>10} {:>7} {:>9} {:>8} {:>21} {:>10} {:>8} {:>10} {:>8} {:>21}",
         "peers",
         "heap/peer",
         "after",
@@ -40,7 +39,7 @@ pub(crate) fn heading() {
         "flood/s",
         "CPU, us",
         "/ one (min .. max)"
-    );
+    )
 }
 
 pub(crate) fn print(point: &Point, json: bool) {
@@ -59,8 +58,7 @@ pub(crate) fn not_measured(peers: usize, most: usize, json: bool) {
 
 fn as_text(point: &Point) -> String {
     let each = |bytes: f64| bytes / point.peers as f64;
-    let spread =
-        |of: crate::figures::Spread| format!("{:.2} ({:.2} .. {:.2})", of.median, of.min, of.max);
+    let spread = |of: Spread| format!("{:.2} ({:.2} .. {:.2})", of.median, of.min, of.max);
     let mut line = format!(
         "{:>7} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>10.0} {:>7.2} {:>9.2} {:>8.1} {:>21} {:>10.0} {:>8.2} \
          {:>10.0} {:>8.2} {:>21}",
@@ -174,69 +172,123 @@ fn as_json(point: &Point) -> String {
     line + "}"
 }
 
-/// Writes `scale-memory.svg`, `scale-latency.svg` and `scale-rate.svg`.
-pub(crate) fn plot(directory: &Path, points: &[Point]) -> Result<(), String> {
-    std::fs::create_dir_all(directory).map_err(|why| format!("{}: {why}", directory.display()))?;
-    if points.len() < 2 {
-        return Ok(());
+/// The table, and plots of memory, latency and rates against the number of peers.
+pub(crate) fn section(points: &[Point]) -> Section {
+    let lines = points.iter().map(as_text);
+    Section {
+        title: "a server and N clients".into(),
+        plots: if points.is_empty() {
+            Vec::new()
+        } else {
+            plots(points)
+        },
+        table: [heading()]
+            .into_iter()
+            .chain(lines)
+            .collect::<Vec<_>>()
+            .join("\n"),
     }
-    let line = |name: &str, of: &dyn Fn(&Point) -> f64| {
-        let points = points.iter().map(|point| (point.peers as f64, of(point)));
-        // A logarithm has no zero.
-        (name.to_owned(), points.filter(|(_, y)| *y > 0.0).collect())
-    };
+}
+
+fn plots(points: &[Point]) -> Vec<Plot> {
     let peers = |point: &Point| point.peers as f64;
-    for (name, title, unit, lines) in [
-        (
-            "scale-memory.svg",
-            "memory of a server for its peers",
-            "KiB",
+    let curve = |name: &str, of: &dyn Fn(&Point) -> Spread| {
+        let points = points.iter().map(|point| (peers(point), of(point)));
+        Curve {
+            name: name.to_owned(),
+            // A logarithm has no zero.
+            points: points.filter(|(_, y)| y.min > 0.0).collect(),
+        }
+    };
+    let once = |of: f64| Spread::of(&[of]);
+    // As in `verdicts`, with so many peers or more.
+    let goal = |name: String, curve, from, of: &dyn Fn(&Point) -> f64| Goal {
+        name,
+        curve,
+        points: points
+            .iter()
+            .filter(|point| point.peers >= from)
+            .map(|point| (peers(point), of(point)))
+            .collect(),
+    };
+    // Of the one peer that each number of them was measured beside, at the same time.
+    let one_latency = |point: &Point| point.latency.median / point.latency_ratio.median;
+    let one_rate = |point: &Point| point.flood_s / point.flood_ratio.median;
+    let plot = |name: &str, title: &str, y, numbers, curves, goals| Plot {
+        name: format!("scale-{name}"),
+        title: title.into(),
+        x: Axis {
+            title: "connected peers",
+            numbers: Numbers::Plain,
+        },
+        y: Axis { title: y, numbers },
+        curves,
+        goals,
+    };
+    vec![
+        plot(
+            "memory",
+            "memory of a server for all its peers",
+            "memory",
+            Numbers::Bytes,
             vec![
-                line("method: allocated", &|point| point.heap / 1024.0),
-                line("C method, as documented: 320 KiB a client", &|point| {
-                    peers(point) * C_METHOD / 1024.0
+                curve("method: allocated", &|point| once(point.heap)),
+                curve("C method, as documented", &|point| {
+                    once(peers(point) * C_METHOD)
                 }),
-                line("wanted: 2 KiB a peer", &|point| {
-                    peers(point) * MEMORY / 1024.0
-                }),
-                line("kernel's objects, both ends", &|point| {
-                    point.kernel / 1024.0
-                }),
+                curve("kernel's objects, both ends", &|point| once(point.kernel)),
             ],
+            vec![goal(
+                format!("wanted: <= {MEMORY} B a peer"),
+                0,
+                STORM.0,
+                &|point| peers(point) * MEMORY,
+            )],
         ),
-        (
-            "scale-latency.svg",
-            "round trip of 8 bytes, one client asks and the others are silent",
+        plot(
+            "latency",
+            "round trip of 8 B: one asks, the others are silent",
             "us",
+            Numbers::Plain,
             vec![
-                line("median", &|point| point.latency.median),
-                line("99 %", &|point| point.latency_p99),
+                curve("median", &|point| point.latency),
+                curve("99th percentile", &|point| once(point.latency_p99)),
+                curve("median with one peer", &|point| once(one_latency(point))),
             ],
+            vec![goal(
+                format!("wanted: <= {LATENCY} x one peer"),
+                2,
+                2,
+                &|point| LATENCY * one_latency(point),
+            )],
         ),
-        (
-            "scale-rate.svg",
-            "a server's rates",
+        plot(
+            "rate",
+            "rates of a server",
             "a second",
+            Numbers::Plain,
             vec![
-                line("connects", &|point| peers(point) / point.connect_s),
-                line("round trips, all clients ask", &|point| point.requests_s),
-                line("unexpected messages, up to 1000 clients", &|point| {
-                    point.flood_s
+                curve("unexpected messages", &|point| once(point.flood_s)),
+                curve("the same from one peer", &|point| once(one_rate(point))),
+                curve("round trips, all clients ask", &|point| {
+                    once(point.requests_s)
                 }),
+                curve("connects", &|point| once(peers(point) / point.connect_s)),
             ],
+            vec![goal(
+                format!("wanted: >= {RATE} x one peer"),
+                1,
+                2,
+                &|point| RATE * one_rate(point),
+            )],
         ),
-    ] {
-        let file = directory.join(name);
-        let what = Lines::new(lines, X::Peers, unit);
-        plot::draw(&file, title, &what).map_err(|why| format!("{}: {why}", file.display()))?;
-    }
-    Ok(())
+    ]
 }
 
 #[cfg(test)]
 mod unit {
     use super::*;
-    use crate::figures::Spread;
+    use crate::plot::unit::Seen;
 
     fn point(peers: usize, heap: f64, latency: f64, flood: f64) -> Point {
         Point {
@@ -278,6 +330,29 @@ mod unit {
         };
         assert_eq!(reached(&beyond), [false; 4]);
         assert!(verdicts(&point(1, 1e9, 1.0, 1.0)).is_empty());
+    }
+
+    #[test]
+    fn limits_are_drawn_where_they_are_judged() {
+        let points = [1, 10, 2000, 10_000].map(|peers| point(peers, 1e3 * peers as f64, 1.1, 0.8));
+        let Section { plots, table, .. } = section(&points);
+        let goals = plots.iter().map(|plot| {
+            let seen = Seen::of(plot);
+            assert!(
+                seen.texts
+                    .iter()
+                    .any(|text| text.words.starts_with("wanted"))
+            );
+            plot.goals[0]
+                .points
+                .iter()
+                .map(|(x, _)| *x)
+                .collect::<Vec<_>>()
+        });
+        let all = vec![10.0, 2000.0, 10_000.0];
+        let wanted = [all[1..].to_vec(), all.clone(), all];
+        assert_eq!(goals.collect::<Vec<_>>(), wanted);
+        assert_eq!(table.matches("bytes a peer").count(), 2);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::{SIZES, bandwidth, group, latency};
 use crate::args::Args;
 use crate::bursts::Bursts;
-use crate::figures::percentile;
+use crate::figures::{Spread, percentile};
 use crate::reference::fabric;
 use crate::report::{self, Row};
 
@@ -13,7 +13,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     let mut fabric = fabric::start(args.provider.as_deref(), args.pin)?;
     if !args.json {
         println!("libfabric {}, {}", fabric.version(), fabric.name());
-        report::heading();
+        println!("{}", report::heading());
     }
     let sizes = args.sizes.clone().unwrap_or_else(|| SIZES.to_vec());
     let emit = |row: Row| report::print(&row, args.json);
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
             port: "fabric",
             size,
             unit: "median_us",
-            value: percentile(&times, 50.0),
+            value: Spread::of(&times),
             p99_us: Some(percentile(&times, 99.0)),
             reference: None,
             ratio: None,
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
             port: "fabric",
             size,
             unit: "mb_s",
-            value: percentile(&speeds, 50.0),
+            value: Spread::of(&speeds),
             p99_us: None,
             reference: None,
             ratio: None,

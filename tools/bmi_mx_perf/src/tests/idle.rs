@@ -2,7 +2,7 @@
 
 use super::Bench;
 use crate::bursts::Bursts;
-use crate::figures::percentile;
+use crate::figures::Spread;
 use crate::messages::Messages;
 use crate::peer::{Request, What};
 use crate::report::Row;
@@ -42,7 +42,7 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
         port: bench.port.name(),
         size: 0,
         unit: "cpu_percent",
-        value: percentile(&shares, 50.0),
+        value: Spread::of(&shares),
         p99_us: None,
         reference: None,
         ratio: None,

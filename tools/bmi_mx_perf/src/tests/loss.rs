@@ -18,7 +18,7 @@ use super::{finished, start_peer};
 use crate::args::{Args, Port};
 use crate::bmi::Bmi;
 use crate::bursts::Bursts;
-use crate::figures::{Spread, percentile};
+use crate::figures::Spread;
 use crate::messages::Side;
 use crate::peer::Request;
 use crate::report::Row;
@@ -61,9 +61,9 @@ fn paired(args: &Args, size: usize, percent: f64) -> Result<Row, String> {
         port: Port::Dgram.name(),
         size,
         unit: "mb_s",
-        value: percentile(&ours, 50.0),
+        value: Spread::of(&ours),
         p99_us: None,
-        reference: Some(("without loss".into(), percentile(&theirs, 50.0))),
+        reference: Some(("without loss".into(), Spread::of(&theirs))),
         ratio: Some(Spread::of(&ratios)),
         loss_percent: Some(percent),
         bursts: Bursts::default(),

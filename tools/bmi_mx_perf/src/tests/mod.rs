@@ -25,7 +25,7 @@ use crate::reference::sides::Sides;
 use crate::reference::{fabric as libfabric, ucx};
 use crate::report::{self, Row};
 use crate::setting::Setting;
-use crate::{pin, plot};
+use crate::{page, pin};
 use beside::Beside;
 use std::cell::{RefCell, RefMut};
 use std::io::{BufRead, BufReader};
@@ -123,7 +123,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         pin::to_core(0);
     }
     if !args.json {
-        report::heading();
+        println!("{}", report::heading());
     }
     // These start what they need themselves, again and again; the others have one peer.
     let (apart, common): (Vec<Test>, Vec<Test>) = tests
@@ -171,7 +171,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         }
     }
     match &args.plots {
-        Some(directory) => plot::write(directory, &rows),
+        Some(directory) => page::write(directory, &report::sections(&rows)),
         None => Ok(()),
     }
 }

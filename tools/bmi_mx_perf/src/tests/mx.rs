@@ -27,7 +27,7 @@ use std::process::Child;
 /// Measures every port there is.
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     if !args.json {
-        report::heading();
+        println!("{}", report::heading());
     }
     ports::each(args, |port| {
         let (method, address) = start_peer(args, port)?;
@@ -103,9 +103,9 @@ fn latency(
         port: port.name(),
         size,
         unit: "median_us",
-        value: percentile(&ours, 50.0),
+        value: Spread::of(&ours),
         p99_us: Some(percentile(&ours, 99.0)),
-        reference: Some(("BMI method".into(), percentile(&theirs, 50.0))),
+        reference: Some(("BMI method".into(), Spread::of(&theirs))),
         ratio: Some(Spread::of(&ratios)),
         loss_percent: None,
         bursts: Bursts::default(),

@@ -15,6 +15,7 @@ use super::{finished, start_peer};
 use crate::args::{Args, Port};
 use crate::bmi::Bmi;
 use crate::bursts::Bursts;
+use crate::figures::Spread;
 use crate::messages::{Messages, Side};
 use crate::peer::{Request, What, end_with_parent};
 use crate::report::Row;
@@ -38,7 +39,7 @@ pub(super) fn run(args: &Args, port: Port, emit: &mut dyn FnMut(Row)) -> Result<
         port: port.name(),
         size: MORE,
         unit: "bytes",
-        value: bytes,
+        value: Spread::of(&[bytes]),
         p99_us: None,
         reference: None,
         ratio: None,

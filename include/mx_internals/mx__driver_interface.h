@@ -1,0 +1,13 @@
+/*
+ * mx_internals/mx__driver_interface.h - where configure scripts look for mx__get_mapper_state and
+ * mx_mapper_state_t. They are in mx_io.h.
+ *
+ * SPDX-License-Identifier: MIT OR Apache-2.0
+ */
+
+#ifndef MX__DRIVER_INTERFACE_H
+#define MX__DRIVER_INTERFACE_H
+
+#include "../mx_io.h"
+
+#endif /* MX__DRIVER_INTERFACE_H */
