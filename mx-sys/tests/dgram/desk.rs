@@ -159,7 +159,7 @@ fn question(body: &[u8]) -> Vec<u8> {
 #[test]
 fn strangers_at_the_desk_get_one_answer_and_leave_nothing_behind() {
     let server = node();
-    let mut card = b"MXrc\x01\x00\x03\x00\x10\x00\x00\x00".to_vec();
+    let mut card = b"MXrc\x02\x00\x03\x00\x10\x00\x00\x00".to_vec();
     card.extend_from_slice(&2_u32.to_le_bytes());
     card.extend_from_slice(&[0; 20]);
     card.extend_from_slice(b"udp");

@@ -79,6 +79,8 @@ impl Net {
                 peer_timeout: None,
                 keep_orphans: 100,
                 copies: usize::MAX,
+                // As `Settings::for_mx`.
+                eager_max: 32 << 10,
                 ..Config::default()
             },
             lives: 0,
