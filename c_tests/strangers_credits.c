@@ -372,11 +372,11 @@ static void wrong_settings(struct side *side)
 {
     (void)side;
     host_load();
-    refused_with("MX_UNEXPECTED_BYTES", "17", "1M to 64G");
-    refused_with("MX_UNEXPECTED_BYTES", "65G", "1M to 64G");
-    refused_with("MX_UNEXPECTED_BYTES", "many", "1M to 64G");
+    refused_with("MX_UNEXPECTED_BYTES", "17", "4682K to 64G");
+    refused_with("MX_UNEXPECTED_BYTES", "65G", "4682K to 64G");
+    refused_with("MX_UNEXPECTED_BYTES", "many", "4682K to 64G");
     /* Each is possible, but not both. */
-    refused_with("MX_UNEXPECTED_BYTES", "1048576", "BMI_MX_UNEXPECTED_MAX=4194304");
+    refused_with("MX_UNEXPECTED_BYTES", "1048576", "BMI_MX_UNEXPECTED_MAX is 4194304");
     refused_with("BMI_MX_UNEXPECTED_MAX", "67108864", "MX_UNEXPECTED_BYTES=67108864");
     CHECK_THAT(ops->initialize(NULL, METHOD_ID, 0, NULL), ==, 0);
     CHECK_THAT(ops->finalize(), ==, 0);
