@@ -468,6 +468,15 @@ impl Book {
         );
     }
 
+    /// A receive ended while it was being filled. One that came with its data is lost, although its sender
+    /// was told that all is well.
+    pub fn lost_midway(&mut self, to: LifeId, by: Selector) {
+        for message in &mut self.messages {
+            let accepted = (message.bits.0 ^ by.bits) & by.mask == 0;
+            message.perhaps |= message.to == to && !message.arrived && accepted;
+        }
+    }
+
     /// A message has reached its receiver.
     pub fn arrived(&mut self, serial: Serial) {
         let message = &mut self.messages[serial as usize];

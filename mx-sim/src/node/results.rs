@@ -79,6 +79,10 @@ impl<P: Port<Buffer>> Node<P> {
             Status::Success => assert_eq!((got, got <= bytes.len()), (len, true)),
             Status::Truncated => assert_eq!((got, got < len), (bytes.len(), true)),
             Status::Timeout | Status::Unreachable | Status::Cancelled | Status::EndpointClosed => {
+                if completion.matched {
+                    let mut book = self.endpoint.owner().book.borrow_mut();
+                    book.lost_midway(self.life, selector);
+                }
                 return;
             }
             other => panic!("a receive cannot end as {other:?}"),

@@ -284,6 +284,10 @@ impl<P: Port<Buffer>> Node<P> {
         op.buffer.give_back();
         match op.what {
             What::Send { serial, .. } => self.endpoint.owner().book.borrow_mut().send_given(serial),
+            What::Recv { selector } if outcome == Cancelled::Aborted => {
+                let mut book = self.endpoint.owner().book.borrow_mut();
+                book.lost_midway(self.life, selector);
+            }
             What::Recv { .. } | What::Connect { .. } => {}
         }
         let again = self.endpoint.cancel(request);
