@@ -3,25 +3,11 @@
 #   check.sh BUILD-DIRECTORY [PORTS]  ends with the line 'N passed, M failed'
 set -uo pipefail
 
-build=$(cd "$1" && pwd)
-ports=${2:-local tcp}
+. "$(dirname "$0")/../checks.sh"
 bin=$build/bin
-work=$(mktemp -d)
-server=
-passed=0
-failed=0
 # Nothing of the caller's changes what is tested.
 unset MX_PEERS MX_PORT_BASE MX_DISABLE_SHMEM
 export MX_PEERS="$work/peers"
-
-stop() {
-    if [ -n "$server" ]; then
-        kill "$server" 2>/dev/null
-        wait "$server" 2>/dev/null
-    fi
-    server=
-}
-trap 'stop; rm -rf "$work"' EXIT
 
 # wait_for FILE: until it has a line
 wait_for() {
@@ -42,20 +28,6 @@ start() {
     wait_for "$work/said"
     endpoint=$(sed -n 's/.*endpoint \([0-9]*\)$/\1/p' "$work/said")
     [ -n "$endpoint" ] || { echo "no other side could be started"; cat "$work/complaints"; exit 1; }
-}
-
-# check NAME COMMAND...: the command must succeed
-check() {
-    local name=$1
-    shift
-    if "$@" > "$work/out" 2>&1; then
-        passed=$((passed + 1))
-        echo "ok   $label: $name"
-    else
-        failed=$((failed + 1))
-        echo "FAIL $label: $name"
-        sed 's/^/     /' "$work/out"
-    fi
 }
 
 # ends CODE COMMAND...: it must end with that, in time
