@@ -126,12 +126,7 @@ impl<O: Owner> Core<O> {
         self.let_go(&waiting);
         self.consumed(source, waiting.paid());
         match waiting.payload {
-            Payload::Eager(data) => {
-                if self.ops.record(id.index()).from_one {
-                    self.estrange(id);
-                }
-                self.fill(id.index(), source, bits, &data[..]);
-            }
+            Payload::Eager(data) => self.fill_receive(id, source, bits, &data),
             Payload::Offer { send_id, key } => {
                 self.match_offer(id, source, (send_id, key), bits, length, now);
             }

@@ -164,6 +164,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         let header = Header::parse(bytes)?;
         if header.kind == wire::Kind::Eager {
             self.begin_streamed(link, cookie, &header)?;
+            return self.place_streamed(link);
         }
         self.place(link, cookie, bytes)
     }
@@ -628,6 +629,20 @@ impl<O: Owner> Core<O> {
         let status = inbound_status(transferred, length);
         let outcome = Outcome::received(status, from, bits, transferred, length);
         self.owner.completed(&mut self.ops, id, outcome);
+    }
+
+    /// The same of a receive that may still be among what ends with its remote.
+    pub(super) fn fill_receive(
+        &mut self,
+        id: RequestId,
+        from: PartnerId,
+        bits: MatchBits,
+        body: &[u8],
+    ) {
+        if self.ops.record(id.index()).from_one {
+            self.estrange(id);
+        }
+        self.fill(id.index(), from, bits, body);
     }
 
     /// A message that `from` has offered goes into a receive that is in no list.

@@ -205,10 +205,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                 Found::Receive(id) => {
                     self.core.stats.matched += 1;
                     self.core.consumed(from, paid);
-                    if self.core.ops.record(id.index()).from_one {
-                        self.core.estrange(id);
-                    }
-                    return self.core.fill(id.index(), from, bits, body);
+                    return self.core.fill_receive(id, from, bits, body);
                 }
                 Found::Foreign => return self.foreign(link, from, paid),
                 Found::Nothing => {}
