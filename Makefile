@@ -46,6 +46,7 @@ check: deps $(CHECK_TARGETS)
 help:
 	@echo "all         libraries and programs under $(BUILD)/ (the default)"
 	@echo "check       $(CHECK_TARGETS)"
+	@echo "quick       formatting, lints, unit tests, three C programs: while a change is being made"
 	@echo "check-asan, check-valgrind   the C tests under the memory checkers"
 	@echo "            PORT=local, tcp, rdm or dgram: the C tests and the example over that port only"
 	@echo "check-fabric   libfabric's providers, one by one (docs/fabrics.md)"

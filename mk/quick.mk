@@ -1,6 +1,6 @@
-# What a change is tried with while it is being made: under 90 s on two cores once everything is built.
+# What a change is tried with while it is being made.
 #
-#   quick      formatting, lints, header, unit tests and simulators with few seeds, three C programs over local
+#   quick      formatting, lints, header, unit tests, those of the endpoint, three C programs over local
 
 .PHONY: quick
 
