@@ -18,6 +18,9 @@
 
 #define MIB (1024 * 1024)
 
+/* More than any port sends unasked (MX_EAGER_MAX): a send that waits until its receive is there. */
+enum { OFFERED = MIB };
+
 /* Cancels, and lets the one completion come out in bounded time. */
 static void cancel(struct op *op)
 {
@@ -101,7 +104,7 @@ static void sends_after_cancel(struct side *side)
     struct bmi_method_addr *client = pair_server(side);
     int64_t number = 42;
     struct op send = {0}, receive = {0};
-    static char room[100000];
+    static char room[OFFERED];
 
     pair_hear(side, "cancelled");
     CHECK_THAT(op_send(&send, client, &number, 8, 1), >=, 0);
@@ -118,7 +121,7 @@ static void sends_after_cancel(struct side *side)
 
 static void cancels_unmatched(struct side *side)
 {
-    static char body[2][100000];
+    static char body[2][OFFERED];
     struct bmi_method_addr *server = pair_client(side);
     struct op first = {0}, second = {0}, send[2] = {{0}}, again[2] = {{0}};
     int64_t numbers[2] = {-1, -1};
@@ -127,7 +130,7 @@ static void cancels_unmatched(struct side *side)
     CHECK_THAT(op_recv(&second, server, &numbers[1], 8, 1), ==, 0);
     cancelled(&first);
     for (int i = 0; i < 2; i++) {
-        CHECK_THAT(op_send(&send[i], server, body[i], 100000, 2 + i), ==, 0);
+        CHECK_THAT(op_send(&send[i], server, body[i], OFFERED, 2 + i), ==, 0);
         for (int k = 0; k < 10 * i; k++) /* the second has been offered to the peer by now */
             host_pump(1);
         cancelled(&send[i]);
@@ -366,7 +369,7 @@ static void cancels_twice(struct side *side)
     struct bmi_method_addr *server = pair_client(side);
     char buffer[64];
     struct op receive = {0}, send = {0};
-    static char body[100000];
+    static char body[OFFERED];
 
     CHECK_THAT(op_recv(&receive, server, buffer, sizeof buffer, 1), ==, 0);
     CHECK_THAT(op_send(&send, server, body, sizeof body, 1), ==, 0);
@@ -403,14 +406,14 @@ static void others_server(struct side *side)
 static void others_client(struct side *side)
 {
     struct bmi_method_addr *server = pair_client(side);
-    static char out[5][200000], in[5][200000], lost[200000];
+    static char out[5][200000], in[5][200000], lost[OFFERED];
     struct op send[5] = {{0}}, receive[5] = {{0}}, victim[5] = {{0}};
 
     for (int i = 0; i < 5; i++) {
         fill(out[i], sizeof out[i], (uint64_t)i);
         CHECK_THAT(op_recv(&receive[i], server, in[i], sizeof in[i], 20 + i), ==, 0);
         CHECK_THAT(op_send(&victim[i], server, lost, sizeof lost, 99), ==, 0);
-        CHECK_THAT(op_send(&send[i], server, out[i], 150000 + i, 10 + i), ==, 0);
+        CHECK_THAT(op_send(&send[i], server, out[i], 150000 + i, 10 + i), >=, 0);
     }
     for (int i = 0; i < 10; i++)
         host_pump(1);

@@ -202,10 +202,10 @@ static void fault_4_server(struct side *side)
 static void fault_4_client(struct side *side)
 {
     struct bmi_method_addr *server = pair_client(side);
-    static char body[50000];
+    static char body[50000], large[1024 * 1024];
     struct op send = {0}, stuck = {0};
 
-    CHECK_THAT(op_send(&stuck, server, body, sizeof body, 2), ==, 0); /* nobody takes it */
+    CHECK_THAT(op_send(&stuck, server, large, sizeof large, 2), ==, 0); /* nobody takes it */
     CHECK_THAT(ops->open_context(1), ==, 0);
     send.context = 1;
     CHECK_THAT(op_send(&send, server, body, sizeof body, 1), >=, 0);
