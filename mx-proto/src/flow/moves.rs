@@ -272,6 +272,23 @@ impl Flow {
         self.ready |= less > 0;
     }
 
+    /// A remote has less left than what has just been taken: it is lent the difference, so that the next
+    /// time it can be told with a message that goes there anyway. Only while nobody waits for credits, and
+    /// whoever comes gets a whole first loan.
+    #[cold]
+    pub(super) fn enlarge(&mut self, account: &mut Lender, source: Source) {
+        if self.wanted > 0 || account.loan() <= MINIMUM || self.first_loan(source) < self.first {
+            return;
+        }
+        let more = account.due().saturating_sub(account.unused());
+        let more = more.min(self.most.saturating_sub(account.loan()));
+        let more = more.min(self.pool.room(source));
+        self.pool.lend(source, more);
+        self.counts.granted += u64::from(more);
+        // At most the largest loan.
+        account.loan += more as u16;
+    }
+
     /// Puts the remote in the list that it belongs in; it keeps its place if it is there already.
     pub(super) fn file(&mut self, all: &mut impl Accounts, remote: u32) {
         let share = self.share();
