@@ -44,7 +44,7 @@ pub const STRANGER_MAX: usize = 1024;
 const _: () = assert!(STRANGER_MAX + HEADER_LEN < READ_MIN);
 
 /// Bodies up to this size are delivered whole: a place for less is not worth asking for.
-const PLACED_MIN: usize = 4096;
+const PLACED_MIN: usize = 16 << 10;
 
 /// Pieces of application memory below this size are filled from staging.
 const PIECE_MIN: usize = 4096;
