@@ -16,8 +16,8 @@ use mx_proto::origin::Source;
 use mx_proto::port::LinkDown;
 use mx_proto::{Instant, LinkId};
 use smallvec::SmallVec;
+use socket2::Socket;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 
 /// Slots are numbered below this; the bits above belong to whoever multiplexes ports.
 pub(super) const INDEX_LIMIT: u32 = 1 << 28;
@@ -49,7 +49,7 @@ pub(super) struct Dial {
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Link {
-    pub(super) fd: OwnedFd,
+    pub(super) fd: Socket,
     pub(super) peer: SocketAddr,
     pub(super) cookie: u64,
     pub(super) phase: Phase,
@@ -87,7 +87,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(fd: OwnedFd, peer: SocketAddr, phase: Phase) -> Self {
+    pub(super) fn new(fd: Socket, peer: SocketAddr, phase: Phase) -> Self {
         Self {
             fd,
             peer,
