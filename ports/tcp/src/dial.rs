@@ -45,7 +45,7 @@ const REST: Duration = Duration::from_millis(100);
 const DRAWS: usize = 16;
 
 /// Index of the names under which listeners are watched; no link reaches it.
-const LISTENER_INDEX: u32 = u32::MAX;
+const LISTENER_INDEX: u32 = (1 << 29) - 1;
 
 /// Congestion control: what sockets begin with, and what those to other hosts get.
 #[derive(Debug)]
