@@ -12,6 +12,8 @@
 //!                    than its share is not told again
 //! ```
 //!
+//! While nobody wants anything, who uses most of its loan at a time is lent as much again (`enlarge`).
+//!
 //! *Share* is what each active remote had if all of them had the same. Why this ends: who is served
 //! while others have less than their share gets no more than its own; who wants beyond it gets what is
 //! free, and nothing is narrowed for it.
