@@ -147,7 +147,7 @@ pub(crate) enum Role {
 #[command(
     about = ABOUT,
     override_usage = "bmi_mx_perf MEASUREMENT... [OPTIONS]\n       bmi_mx_perf --listen ADDRESS",
-    help_template = "usage: {usage}\n\n{about}\n\n{options}",
+    help_template = "{about}\n\n{usage-heading} {usage}\n\n{options}",
     disable_help_subcommand = true,
     subcommand_negates_reqs = true
 )]
