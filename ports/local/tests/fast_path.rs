@@ -1,11 +1,9 @@
 //! What a small message through shared memory does not do: enter the kernel, allocate.
 
-mod ear;
-
-use ear::{Ear, Hearing};
 use mx_port_local::LocalPort;
-use mx_proto::port::{BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, Port, Sent};
-use mx_proto::{Clock, Instant, LinkId, Source};
+use mx_proto::port::{Body, HeaderBytes, Port, Sent};
+use mx_proto::{LinkId, Source};
+use mx_sim::{Ear, Hearing, VirtualClock, header_of};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -32,15 +30,6 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-/// Time stands still; reading it costs nothing.
-struct Still;
-
-impl Clock for Still {
-    fn now(&self) -> Instant {
-        Instant(0)
-    }
-}
 
 /// Adds up what arrives.
 #[derive(Default)]
@@ -71,7 +60,9 @@ impl Talker {
     fn new(endpoint: u32) -> Self {
         let board = std::process::id();
         let mut port = LocalPort::open(3, board, endpoint).unwrap();
-        let link = port.connect_to(board, endpoint, &Still).unwrap();
+        let link = port
+            .connect_to(board, endpoint, &VirtualClock::default())
+            .unwrap();
         let mut this = Self {
             port,
             link,
@@ -90,12 +81,16 @@ impl Talker {
     }
 
     fn poll(&mut self) -> bool {
-        Port::<Vec<u8>>::poll(&mut self.port, &Still, 64, &mut Hearing(&mut self.sink))
+        Port::<Vec<u8>>::poll(
+            &mut self.port,
+            &VirtualClock::default(),
+            64,
+            &mut Hearing(&mut self.sink),
+        )
     }
 
     fn send(&mut self, link: LinkId, body: &[u8]) {
-        let mut header: HeaderBytes = [0; HEADER_LEN];
-        header[BODY_LEN_AT..BODY_LEN_AT + 4].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        let header = header_of(0, body.len());
         let body = Body::<Vec<u8>>::Bytes(body);
         assert_eq!(
             Port::send(&mut self.port, link, &header, body),
