@@ -1,35 +1,13 @@
 //! What a small message through shared memory does not do: enter the kernel, allocate.
 
+#[path = "../../../mx-sim/fixtures/counting.rs"]
+mod counting;
+
+use counting::allocations;
 use mx_port_local::LocalPort;
 use mx_proto::port::{Body, HeaderBytes, Port, Sent};
 use mx_proto::{LinkId, Source};
 use mx_sim::{Ear, Hearing, VirtualClock, header_of};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-/// The system's allocator, counting what the current thread asks of it.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on unchanged; counting touches a plain thread-local number.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Adds up what arrives.
 #[derive(Default)]
@@ -111,11 +89,11 @@ impl Talker {
 #[test]
 fn small_messages_allocate_nothing() {
     let mut talker = Talker::new(1);
-    let before = ALLOCATIONS.with(Cell::get);
+    let before = allocations();
     for value in 0..100_000 {
         talker.exchange(value);
     }
-    assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0);
+    assert_eq!(allocations() - before, 0);
     assert_eq!(talker.sink.packets, 200_000);
     assert_eq!(talker.sink.total, 99_999 * 100_000);
 }
