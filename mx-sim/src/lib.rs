@@ -31,6 +31,7 @@ pub mod datagram;
 pub mod ear;
 pub mod explore;
 pub mod fabric;
+pub mod golden;
 pub mod hostile;
 pub mod link;
 pub mod node;
