@@ -44,7 +44,7 @@ const REST: Duration = Duration::from_millis(100);
 const DRAWS: usize = 16;
 
 /// Index of the names under which listeners are watched; no link reaches it.
-const LISTENER_INDEX: u32 = u32::MAX;
+const LISTENER_INDEX: u32 = (1 << 29) - 1;
 
 /// Longest time between two retransmissions or questions, in milliseconds (linux/tcp.h).
 const TCP_RTO_MAX_MS: i32 = 44;

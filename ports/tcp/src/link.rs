@@ -12,6 +12,7 @@
 
 use super::receive::Rx;
 use super::send::Tx;
+use mx_port_base::numbers;
 use mx_proto::origin::Source;
 use mx_proto::port::LinkDown;
 use mx_proto::{Instant, LinkId};
@@ -171,11 +172,11 @@ impl Table {
         };
         if let Some(index) = self.free.pop() {
             self.slots[index as usize] = slot;
-            return LinkId::new(index, generation);
+            return name(index, generation);
         }
         let index = self.slots.len() as u32;
         self.slots.push(slot);
-        LinkId::new(index, generation)
+        name(index, generation)
     }
 
     /// The link of that name.
@@ -206,7 +207,7 @@ impl Table {
             .iter_mut()
             .enumerate()
             .filter_map(|(index, slot)| {
-                let id = LinkId::new(index as u32, slot.generation);
+                let id = name(index as u32, slot.generation);
                 slot.link.as_deref_mut().map(|link| (id, link))
             })
     }
@@ -226,6 +227,10 @@ impl Table {
         }
         Some(link)
     }
+}
+
+fn name(index: u32, generation: u32) -> LinkId {
+    LinkId::new(index, generation).at_port(numbers::TCP)
 }
 
 #[cfg(test)]
