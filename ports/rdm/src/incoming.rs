@@ -88,3 +88,122 @@ fn body_len(header: &HeaderBytes) -> usize {
     let bytes = header[BODY_LEN_AT..].first_chunk().copied();
     u32::from_le_bytes(bytes.unwrap_or_default()) as usize
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::links::Links;
+    use super::*;
+    use mx_proto::port::{LinkDown, Place, RemoteUse, Room};
+    use mx_proto::{Instant, LinkId, Source};
+    use std::time::Duration;
+
+    /// Wants what comes, until it does not.
+    #[derive(Default)]
+    struct User {
+        unwanted: bool,
+        body: Vec<u8>,
+        packets: usize,
+        placed: usize,
+    }
+
+    impl Sink<Vec<u8>> for User {
+        fn on_packet<B: Source + ?Sized>(&mut self, _: LinkId, _: u64, _: &HeaderBytes, _: &B) {
+            self.packets += 1;
+        }
+
+        fn place(&mut self, _: LinkId, _: u64, header: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
+            self.body.resize(body_len(header), 0);
+            (!self.unwanted).then_some(Place {
+                memory: Room::Bytes(&mut self.body),
+                offset: 0,
+            })
+        }
+
+        fn on_placed(&mut self, _: LinkId, _: u64, _: &HeaderBytes) {
+            self.placed += 1;
+        }
+
+        fn on_up(&mut self, _: LinkId, _: u64) {}
+        fn on_down(&mut self, _: LinkId, _: u64, _: LinkDown) {}
+        fn on_writable(&mut self, _: LinkId, _: u64) {}
+        fn on_released(&mut self, _: LinkId, _: u64, _: u64) {}
+        fn on_remote_activity(&mut self, _: LinkId, _: u64, _: RemoteUse) {}
+        fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {}
+    }
+
+    fn first(len: usize, body: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; HEADER_LEN];
+        bytes[BODY_LEN_AT..BODY_LEN_AT + 4].copy_from_slice(&(len as u32).to_le_bytes());
+        bytes.extend_from_slice(body);
+        bytes
+    }
+
+    fn link() -> (Links, LinkId) {
+        let mut links = Links::new(Duration::from_secs(1), 50);
+        let id = links.reserve(7, None, Instant(0));
+        (links, id)
+    }
+
+    #[test]
+    fn a_body_is_put_together_and_a_packet_in_one_frame_is_given_out_as_it_is() {
+        let (mut links, id) = link();
+        let mut user = User::default();
+        let frames = [
+            (Kind::Packet, first(3, b"abc")),
+            (Kind::Packet, first(6, b"ab")),
+            (Kind::Rest, b"cd".to_vec()),
+            (Kind::Rest, b"ef".to_vec()),
+        ];
+        for (kind, bytes) in frames {
+            assert!(take(links.of_mut(id), kind, &bytes, &mut user));
+        }
+        assert_eq!((user.packets, user.placed), (1, 1));
+        assert_eq!(user.body, b"abcdef");
+    }
+
+    #[test]
+    fn what_nobody_wants_any_more_is_dropped_to_its_end() {
+        let (mut links, id) = link();
+        let mut user = User::default();
+        assert!(take(
+            links.of_mut(id),
+            Kind::Packet,
+            &first(6, b"ab"),
+            &mut user
+        ));
+        user.unwanted = true;
+        assert!(take(links.of_mut(id), Kind::Rest, b"cd", &mut user));
+        user.unwanted = false;
+        assert!(take(links.of_mut(id), Kind::Rest, b"ef", &mut user));
+        assert_eq!((&user.body[..], user.placed), (&b"ab\0\0\0\0"[..], 0));
+        assert!(take(
+            links.of_mut(id),
+            Kind::Packet,
+            &first(2, b"gh"),
+            &mut user
+        ));
+        assert_eq!(user.packets, 1);
+    }
+
+    #[test]
+    fn frames_that_no_peer_of_ours_sends_are_refused() {
+        let begun = || (Kind::Packet, first(6, b"ab"));
+        let wrong = [
+            vec![(Kind::Rest, b"ab".to_vec())],
+            vec![(Kind::Packet, vec![0; HEADER_LEN - 1])],
+            vec![(Kind::Packet, first(STREAMED_MAX + 1, b"ab"))],
+            vec![begun(), begun()],
+            vec![begun(), (Kind::Rest, b"cdefg".to_vec())],
+        ];
+        for mut frames in wrong {
+            let (mut links, id) = link();
+            let mut user = User::default();
+            let (kind, last) = frames.pop().unwrap();
+            for (kind, bytes) in frames {
+                assert!(take(links.of_mut(id), kind, &bytes, &mut user));
+            }
+            assert!(!take(links.of_mut(id), kind, &last, &mut user));
+            assert_eq!(user.placed, 0);
+        }
+    }
+}
