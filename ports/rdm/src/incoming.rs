@@ -56,7 +56,8 @@ pub(super) fn take<M: Memory, S: Sink<M>>(
             };
             (incoming, body)
         }
-        (Some(incoming), Kind::Rest) => (incoming, bytes),
+        // Nothing would keep alive for ever what waits for the rest.
+        (Some(incoming), Kind::Rest) if !bytes.is_empty() => (incoming, bytes),
         _ => return false,
     };
     let (header, at) = (incoming.header, incoming.got);
@@ -194,6 +195,7 @@ mod tests {
             vec![(Kind::Packet, first(STREAMED_MAX + 1, b"ab"))],
             vec![begun(), begun()],
             vec![begun(), (Kind::Rest, b"cdefg".to_vec())],
+            vec![begun(), (Kind::Rest, Vec::new())],
         ];
         for mut frames in wrong {
             let (mut links, id) = link();
