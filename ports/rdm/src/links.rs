@@ -307,6 +307,8 @@ impl Links {
             stranger: false,
             source: Source::TRUSTED,
             sequence: Sequence::default(),
+            incoming: None,
+            midway: false,
             slots: 0,
             control: VecDeque::new(),
             blocked: false,
