@@ -2,7 +2,7 @@
  * Strangers with shared memory: wrong descriptors, unsealed and too small memory, damaged
  * messages, and a client that got in and scribbles over all the rings.
  *
- *     recorded:  hello bytes + descriptors of a real client
+ *     recorded:  hello of a real client, then its offer + descriptors
  *     replayed:  the same bytes with other descriptors, other bytes with the same ones,
  *                and both as they were, with rubbish in the memory
  */
@@ -18,8 +18,8 @@
 /* ---- descriptors over sockets ---- */
 
 struct opening_local {
-    unsigned char bytes[256];
-    size_t size;
+    unsigned char hello[256], bytes[256];
+    size_t hello_size, size;
     int fds[8];
     int count;
 };
@@ -73,6 +73,14 @@ static bool send_with_fds(int fd, const void *bytes, size_t size, const int *fds
     return sendmsg(fd, &message, MSG_NOSIGNAL) == (ssize_t)size;
 }
 
+/* The recorded hello, then what is handed over. */
+static bool open_with(int fd, const struct opening_local *opening, const void *bytes, size_t size,
+                      const int *fds, int count)
+{
+    return send_with_fds(fd, opening->hello, opening->hello_size, NULL, 0) &&
+           send_with_fds(fd, bytes, size, fds, count);
+}
+
 /* What a real client hands over: a server is started, its socket's name taken after its
  * death, and a client dials it. */
 static bool record_local(struct world *world, struct opening_local *opening)
@@ -93,6 +101,10 @@ static bool record_local(struct world *world, struct opening_local *opening)
     child_tell(client, "endpoint", endpoint);
     child_tell(client, "door", DOOR_LOCAL);
     fd = wire_accept(listener, PATIENCE_MS);
+    CHECK_THAT(receive_with_fds(fd, opening), >, 0);
+    CHECK_THAT(opening->count, ==, 0);
+    memcpy(opening->hello, opening->bytes, sizeof opening->hello);
+    opening->hello_size = opening->size;
     CHECK_THAT(receive_with_fds(fd, opening), >, 0);
     CHECK_THAT(opening->count, >=, 1);
     close(fd);
@@ -143,7 +155,7 @@ static void hand_over_wrong_memory(struct world *world)
             /* The rest of the recorded descriptors as they were. */
             for (int k = 1; k < opening.count && k < fds; k++)
                 list[k] = opening.fds[k];
-            send_with_fds(fd, opening.bytes, opening.size, list, fds);
+            open_with(fd, &opening, opening.bytes, opening.size, list, fds);
             {
                 char answer[256];
 
@@ -161,7 +173,13 @@ static void hand_over_wrong_memory(struct world *world)
         CHECK(fd >= 0);
         memcpy(copy, opening.bytes, opening.size);
         copy[at] ^= (unsigned char)(1u << (at % 8)) | 0x80;
-        send_with_fds(fd, copy, opening.size, opening.fds, opening.count);
+        open_with(fd, &opening, copy, opening.size, opening.fds, opening.count);
+        close(fd);
+        fd = dial(&stage, DOOR_LOCAL);
+        CHECK(fd >= 0);
+        memcpy(copy, opening.hello, opening.hello_size);
+        copy[at] ^= (unsigned char)(1u << (at % 8)) | 0x80;
+        send_with_fds(fd, copy, opening.hello_size, NULL, 0);
         close(fd);
     }
     take_down(&stage);
@@ -197,7 +215,7 @@ static void scribble(struct world *world)
         if (seed == 0)
             memcpy(saved, memory, size);
         memcpy(memory, saved, size);
-        send_with_fds(fd, opening.bytes, opening.size, opening.fds, opening.count);
+        open_with(fd, &opening, opening.bytes, opening.size, opening.fds, opening.count);
         if (wire_hear(fd, answer, 1, seed == 0 ? PATIENCE_MS : 500) == 1)
             accepted++;
         for (int round = 0; round < 10; round++) {
@@ -218,13 +236,13 @@ static void scribble(struct world *world)
     take_down(&stage);
 }
 
-/* A client that got in says things about sleeping and waking that are out of place, with the right
- * memory, other descriptors and none, and writes into the word in which both sides agree to sleep. */
+/* A client that got in says things about memory that are out of place, with the right memory, other
+ * descriptors and none, while it has rings and after it has given them back. */
 static void talk_in_sleep(struct world *world)
 {
-    static const char *const words[] = {"mx-wake!", "mx-woken", "mx-later", "mx-bye!!",
-                                        "mx-welcm", "mx-sleep"};
-    enum { WORDS = sizeof words / sizeof *words, REST = 1024 };
+    static const char *const words[] = {"mx-offer", "mx-taken", "mx-later", "mx-bye!!",
+                                        "mx-welcm", "mx-rest!", "mx-sleep"};
+    enum { WORDS = sizeof words / sizeof *words, WORD = 24 };
     struct opening_local opening;
     struct stage stage;
     struct stat real;
@@ -240,23 +258,28 @@ static void talk_in_sleep(struct world *world)
                   0);
     CHECK(memory != MAP_FAILED);
     for (unsigned round = 0; round < 4 * WORDS * 3; round++) {
-        unsigned char word[33];
+        unsigned char word[WORD + 1] = {0};
         int wrong = memory_of(4096, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
         int fd = dial(&stage, DOOR_LOCAL);
         char answer[256];
 
         CHECK(fd >= 0);
         memset(memory, 0, 4096);
-        send_with_fds(fd, opening.bytes, opening.size, opening.fds, opening.count);
+        open_with(fd, &opening, opening.bytes, opening.size, opening.fds, opening.count);
         CHECK_THAT(wire_hear(fd, answer, 1, PATIENCE_MS), ==, 1);
+        CHECK_THAT(opening.size, ==, WORD);
+        if (round / WORDS % 2 == 1) {
+            /* No packet has gone through the ring. */
+            memcpy(word, opening.bytes, 12);
+            memcpy(word, "mx-rest!", 8);
+            send_with_fds(fd, word, WORD, NULL, 0);
+        }
         /* Sizes and version as a real client has them. */
-        memset(word, 0, sizeof word);
-        memcpy(word, opening.bytes, opening.size < 32 ? opening.size : 32);
+        memcpy(word, opening.bytes, WORD);
         memcpy(word, words[round % WORDS], 8);
-        memory[REST] = (unsigned char)(round / WORDS % 4); /* awake, asked, asked by them, asleep */
         wire_say(fd, "w", 1);
-        send_with_fds(fd, word, round % 7 == 6 ? 33 : 32, round % 3 == 1 ? &wrong : opening.fds,
-                      round % 3 != 0);
+        send_with_fds(fd, word, round % 8 == 6 ? WORD + 1 : WORD,
+                      round % 3 == 1 ? &wrong : opening.fds, round % 3 != 0);
         wire_say(fd, "w", 1);
         if (round % WORDS == 0)
             check_good(&stage);
@@ -271,7 +294,7 @@ static void talk_in_sleep(struct world *world)
 static const struct scenario scenarios[] = {
     DIRECTED(wrong_shared_memory_is_turned_away, hand_over_wrong_memory, STAGE),
     DIRECTED(scribbling_over_shared_memory_hurts_nobody_else, scribble, STAGE),
-    DIRECTED(words_about_sleeping_out_of_place_hurt_nobody_else, talk_in_sleep, STAGE),
+    DIRECTED(words_about_memory_out_of_place_hurt_nobody_else, talk_in_sleep, STAGE),
     {0},
 };
 

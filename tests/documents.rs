@@ -3,7 +3,6 @@
 use bmi_mx::config::{self, Config};
 use bmi_mx::peer::state::MOVES;
 use mx_port_fabric::card::{ADDRESS_MAX, Answer, Card, PROVIDER_MAX, Refusal};
-use mx_port_local::moves as links;
 use mx_proto::moves;
 use mx_proto::transitions::Move;
 use mx_sys::settings::{self, MX_ROWS, PEERS_FILE, Settings};
@@ -129,7 +128,6 @@ fn check_moves<S: Display>(file: &str, moves: &[Move<S>]) {
 fn the_moves_of_peers_and_operations_are_those_in_the_code() {
     check_moves("src/peer/state.rs", MOVES);
     check_moves("mx-proto/src/moves.rs", moves::MOVES);
-    check_moves("ports/local/src/moves.rs", links::MOVES);
 }
 
 /// The drawing of a section of `docs/states.md`.

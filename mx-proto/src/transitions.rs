@@ -1,7 +1,7 @@
 //! Tables of legal moves from state to state, and which of them were made.
 //!
 //! ```text
-//!   transition_table! { Stage { Up => Asking: "it is idle for long", ... } }
+//!   transition_table! { State { Init => Wait: "a message is posted", ... } }
 //!      MOVES        the table: docs/states.md shows it, and a test compares both
 //!      note(from, to)   debug builds only: is it legal? it was made
 //!      met::take()      what this thread has made, for a test that wants to see every one

@@ -242,11 +242,8 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 name: "MX_LOCAL_BYTES",
                 kind: Kind::Bytes(4 * M, 64 * G),
                 about: "bytes of shared memory that the links of an endpoint map, all together; as \
-                        it is used up, new ones get smaller rings, idle ones give theirs back \
-                        sooner, and in the end new peers come over TCP; more busy links than there \
-                        is memory for take turns, and a peer that does not answer for 5 s while \
-                        others wait for memory is lost; peers with `MX_LOCAL_IDLE_MS` 0 get half of \
-                        it at most",
+                        it is used up, links get smaller rings, idle ones give theirs back sooner, \
+                        and in the end messages go over sockets of the same host, which is slower",
                 access: Access::Number {
                     set: |s, v| s.as_mut().local.bytes = v as usize,
                     get: |s| s.as_ref().local.bytes as u64,
@@ -256,7 +253,7 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 name: "MX_LOCAL_IDLE_MS",
                 kind: Kind::OrZero(10, 86_400_000),
                 about: "milliseconds without a packet after which a link over shared memory gives \
-                        its memory back until the next one; 0: never",
+                        its memory back until the next one; 0: only when the peer does",
                 access: Access::Number {
                     set: |s, v| s.as_mut().local.idle = millis(v),
                     get: |s| of_millis(s.as_ref().local.idle),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   0              1/2 of the limit          3/4               limit
-//!   |  standard rings  |     smaller ones     | smallest  |  none: asleep, or over tcp
+//!   |  standard rings  |     smaller ones     | smallest  |  none: packets go over the socket
 //!   |  idle for long   |  less and less patience .....  10 ms
 //! ```
 //!
@@ -39,11 +39,6 @@ impl Budget {
         }
     }
 
-    /// Links of ours can sleep.
-    pub(super) fn sleeps(&self) -> bool {
-        self.idle.is_some()
-    }
-
     /// Bytes that are mapped.
     pub(super) fn used(&self) -> usize {
         self.shares.used()
@@ -55,25 +50,9 @@ impl Budget {
         self.shares.take(source, after);
     }
 
-    /// So many bytes more for `source` would be within the limit, and its share.
-    pub(super) fn has(&self, source: Source, bytes: usize) -> bool {
-        self.shares.may_take(source, bytes)
-    }
-
-    /// It has its share, which is not nothing: what it waits for only its own links give.
-    pub(super) fn is_greedy(&self, source: Source) -> bool {
-        let own = self.shares.of(source);
-        own >= self.limit / 16 && own + Geometry::SMALLEST.total() > self.shares.share(source)
-    }
-
     /// There is memory for one more link, though not for one of every source.
     pub(super) fn has_any(&self) -> bool {
         self.used() + Geometry::SMALLEST.total() <= self.limit
-    }
-
-    /// So many bytes are within half of the limit.
-    pub(super) fn has_half(&self, bytes: usize) -> bool {
-        bytes <= self.limit / 2
     }
 
     /// The rings that one more link of `source` would get. `None`: not even the smallest.
@@ -97,13 +76,9 @@ impl Budget {
         .map(|(geometry, _)| geometry)
     }
 
-    /// How long a link is idle at the moment before it is asked to sleep. `wanted`: somebody waits
-    /// for memory. `None`: never.
-    pub(super) fn patience(&self, wanted: bool) -> Option<Duration> {
+    /// How long a link is idle at the moment before it gives its memory back. `None`: never.
+    pub(super) fn patience(&self) -> Option<Duration> {
         let idle = self.idle?;
-        if wanted {
-            return Some(LEAST_IDLE.min(idle));
-        }
         let half = self.limit / 2;
         let left = self.limit.saturating_sub(self.used()).min(half);
         let share = left as f64 / half.max(1) as f64;
@@ -136,7 +111,6 @@ mod tests {
             }
             assert_eq!(sizes.len(), 3);
             assert!(budget.used() + Geometry::SMALLEST.total() > limit);
-            assert!(!budget.has(Source::TRUSTED, Geometry::SMALLEST.total()));
             budget.change(Source::TRUSTED, budget.used(), 0);
             assert_eq!(budget.choose(Source::TRUSTED), Some(Geometry::STANDARD));
         }
@@ -148,25 +122,21 @@ mod tests {
         let mut last = Duration::MAX;
         for used in (0..=1 << 20).step_by(1 << 16) {
             budget.change(Source::TRUSTED, budget.used(), used);
-            let patience = budget.patience(false).unwrap();
+            let patience = budget.patience().unwrap();
             assert!(patience <= last && patience >= LEAST_IDLE);
             assert_eq!(patience == IDLE, used <= 1 << 19, "{used}");
             last = patience;
         }
         assert_eq!(last, LEAST_IDLE);
         budget.change(Source::TRUSTED, budget.used(), 0);
-        assert_eq!(budget.patience(true), Some(LEAST_IDLE));
-        assert_eq!(Budget::new(1 << 20, 50, None).patience(true), None);
+        assert_eq!(Budget::new(1 << 20, 50, None).patience(), None);
     }
 
     #[test]
     fn a_patience_below_the_least_stays() {
         let idle = Duration::from_millis(1);
         let budget = Budget::new(1 << 20, 50, Some(idle));
-        assert_eq!(
-            (budget.patience(false), budget.patience(true)),
-            (Some(idle), Some(idle))
-        );
+        assert_eq!(budget.patience(), Some(idle));
     }
 
     #[test]
@@ -176,7 +146,6 @@ mod tests {
             let source = Source(user);
             let mut sizes = std::collections::BTreeSet::new();
             while let Some(geometry) = budget.choose(source) {
-                assert!(budget.has(source, geometry.total()));
                 sizes.insert(geometry.total());
                 budget.change(source, 0, geometry.total());
             }

@@ -1,8 +1,8 @@
 //! Links coming and going: everything a poll does that needs the kernel.
 //!
 //! ```text
-//!   listener --accept--> Accepted --Hello--> check, map --Welcome--> Up
-//!   connect: socket, memfd, Hello --> Greeting --Welcome--> Up, on_up
+//!   listener --accept--> Accepted --Hello--> Welcome: Plain
+//!   connect: socket, Hello, Offer + memfd --> Greeting --Welcome--> Offered, on_up
 //!   hang-up: drain the ring, on_down        timers: silent strangers, full backlogs, idle links
 //! ```
 //!
@@ -12,14 +12,12 @@
 //! Knows nothing of: rings.
 
 use super::epoll::{BATCH, Interest};
-use super::handshake::{Hello, MESSAGE_LEN, Traits, Welcome, Word};
-use super::layout::Geometry;
-use super::link::{Dialing, Entry, Link, Memory, State};
+use super::handshake::{MESSAGE_LEN, Word};
+use super::link::{Dialing, Entry, State};
 use super::socket::{Name, Received, Socket, is_exhaustion, is_transient};
 use super::{LocalPort, barrier};
 use mx_port_base::origin::Origin;
 use mx_port_base::reserve;
-use mx_port_base::sealed::{Region, Unfit};
 use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, LinkDown, Sink};
 use mx_proto::{Clock, Instant, LinkId, Memory as Bytes, Route};
@@ -43,9 +41,10 @@ impl LocalPort {
         // Also those of links that every poll looks at: a peer may ask one of them to sleep.
         self.slept = false;
         if self.take_bells() {
-            any = self.poll_hot(budget, sink, true);
+            any = self.hear_loud(sink) | self.poll_hot(budget, sink, true);
         }
-        self.poll_control(clock, sink) | any
+        any |= self.poll_control(clock, sink);
+        self.hear_loud(sink) | any
     }
 
     /// Takes in what the control descriptors say, and what is due.
@@ -84,9 +83,9 @@ impl LocalPort {
         };
         // A wake-up stays unread for now.
         if !entry.is_bell() {
-            self.hear(id);
+            self.note_loud(id);
         }
-        self.attend(id);
+        self.warm(id);
         true
     }
 
@@ -124,10 +123,6 @@ impl LocalPort {
         if self.links.is_full() {
             return Err(ConnectError::NoResources);
         }
-        let Some(geometry) = self.choose_for_new(Source::TRUSTED) else {
-            self.stats.turned_away += 1;
-            return Err(ConnectError::NoResources);
-        };
         let socket = Socket::new().map_err(|_| ConnectError::NoResources)?;
         let state = match socket.connect(Name {
             board,
@@ -135,8 +130,8 @@ impl LocalPort {
             ..self.name
         }) {
             Ok(()) => {
-                let memory = greet(&socket, geometry, self.traits());
-                State::Greeting(memory.map_err(|error| connect_error(&error))?)
+                greet(&socket).map_err(|error| connect_error(&error))?;
+                State::Greeting(None)
             }
             Err(error) if is_transient(&error) => {
                 let pause = FIRST_PAUSE;
@@ -151,7 +146,6 @@ impl LocalPort {
             Err(error) => return Err(connect_error(&error)),
         };
         let dialing = matches!(state, State::Dialing(_));
-        let bytes = state.bytes();
         let entry = Entry {
             instead,
             user: socket.user(),
@@ -159,21 +153,22 @@ impl LocalPort {
         };
         let id = self.links.insert(entry).ok_or(ConnectError::NoResources)?;
         self.places.take(Source::TRUSTED, 1);
-        self.budget.change(Source::TRUSTED, 0, bytes);
         if dialing {
             self.timed.push(id);
         } else if self.watch_handshake(id).is_err() {
             self.remove(id);
             return Err(ConnectError::NoResources);
+        } else {
+            self.bring_memory(id);
         }
         Ok(id)
     }
 
-    /// What we say about ourselves.
-    fn traits(&self) -> Traits {
-        Traits {
-            asymmetric: barrier::is_asymmetric(),
-            sleeps: self.budget.sleeps(),
+    /// Hands memory over for a link whose peer has not answered yet, if there is some.
+    fn bring_memory(&mut self, id: LinkId) {
+        if let Some(geometry) = self.choose(Source::TRUSTED) {
+            let memory = self.hand_over(id, geometry);
+            self.turn(id, |_| State::Greeting(memory));
         }
     }
 
@@ -220,7 +215,7 @@ impl LocalPort {
             self.stats.refused += 1;
             log::debug!("{:?}: link limit reached, connection refused", self.name);
             // It comes another way, if it can.
-            let _ = socket.send(&Word::Later.encode(), None);
+            let _ = socket.send(&Word::Later(None).encode(), None);
             return;
         }
         let user = socket.user();
@@ -229,7 +224,7 @@ impl LocalPort {
             self.stats.refused += 1;
             self.stats.over_share += 1;
             log::debug!("{:?}: user {user} has its share of links", self.name);
-            let _ = socket.send(&Word::Later.encode(), None);
+            let _ = socket.send(&Word::Later(None).encode(), None);
             return;
         }
         let now = clock.now();
@@ -258,106 +253,44 @@ impl LocalPort {
             State::Dialing(_) | State::Changing => {}
             State::Accepted => self.handle_hello(id),
             State::Greeting(_) => self.handle_welcome(id, sink),
-            State::Up(_) | State::Asking(_) | State::Asleep | State::Wanted | State::Waking(_) => {
-                // What it has said before.
-                self.hear(id);
-                self.attend(id);
-            }
+            State::Plain | State::Offered(_) | State::Up(_) => self.note_loud(id),
         }
     }
 
     /// The stranger on an accepted connection has said something.
     fn handle_hello(&mut self, id: LinkId) {
         let mut message = [0; MESSAGE_LEN];
-        let Some(entry) = self.links.get(id) else {
+        let Some(Entry {
+            socket: Some(socket),
+            ..
+        }) = self.links.get(id)
+        else {
             return;
         };
-        let source = entry.source;
-        let Some(socket) = &entry.socket else { return };
-        let (len, fd) = match socket.receive(&mut message) {
+        let len = match socket.receive(&mut message) {
             Ok(Received::Nothing) => return,
             Ok(Received::HangUp) => return self.refuse(id, &"hang-up"),
-            Ok(Received::Message(len, fd)) => (len, fd),
-            Ok(Received::CutOff(_)) => {
-                self.warn_of_starving(&"a peer's memory cannot be taken");
-                return self.turn_away(id);
+            Ok(Received::Message(len, None)) => len,
+            Ok(Received::Message(_, Some(_)) | Received::CutOff(_)) => {
+                return self.refuse(id, &"a descriptor in it");
             }
             Err(error) => return self.refuse(id, &error),
         };
-        let hello = match Hello::decode(message.get(..len).unwrap_or(&[])) {
-            Ok(hello) => hello,
+        let peer = match Word::decode(message.get(..len).unwrap_or(&[])) {
+            Ok(Word::Hello { asymmetric }) => asymmetric,
+            Ok(word) => return self.refuse(id, &format_args!("{word:?} comes first")),
             Err(bad) => return self.refuse(id, &bad),
         };
-        let Some(fd) = fd else {
-            return self.refuse(id, &"no shared memory in it");
+        let welcome = Word::Welcome {
+            asymmetric: barrier::is_asymmetric(),
         };
-        let (geometry, peer) = (hello.geometry, hello.traits);
-        let both_sleep = peer.sleeps && self.budget.sleeps();
-        // More than we would propose ourselves is too much.
-        if !both_sleep && !self.has_for_sleepless(geometry.total()) {
-            return self.turn_away(id);
-        }
-        let asleep = match self.choose_for_new(source) {
-            Some(own) if geometry.total() <= own.total() => false,
-            Some(_) if both_sleep => true,
-            Some(_) if self.budget.has(source, geometry.total()) => false,
-            other => {
-                self.stats.over_share += u64::from(other.is_none() && self.budget.has_any());
-                return self.turn_away(id);
-            }
-        };
-        let region = match Region::adopt(&fd, geometry.total()) {
-            Ok(region) => region,
-            Err(Unfit::Map(error)) => {
-                log::debug!(
-                    "{:?}: a peer's memory cannot be mapped: error {error}",
-                    self.name
-                );
-                return self.turn_away(id);
-            }
-            Err(unfit) => return self.refuse(id, &unfit),
-        };
-        let traits = self.traits();
-        let welcome = Welcome { traits, asleep };
-        let said = match self.links.get(id).and_then(|entry| entry.socket.as_ref()) {
-            Some(socket) => socket.send(&welcome.encode(), None),
-            None => return,
-        };
-        if let Err(error) = said {
+        if let Err(error) = socket.send(&welcome.encode(), None) {
             return self.refuse(id, &error);
         }
-        let memory = Memory { region, geometry };
-        let up = self.bring_up(id, peer, |_| match asleep {
-            true => State::Asleep,
-            false => State::Up(Link::new(memory, 1, peer.asymmetric)),
-        });
-        match up {
+        match self.bring_up(id, peer, |_| State::Plain) {
             Ok(()) => self.stats.accepted += 1,
-            Err(error) => return self.refuse(id, &error),
+            Err(error) => self.refuse(id, &error),
         }
-        if asleep {
-            self.want(id);
-        }
-    }
-
-    /// Whether a link that never sleeps may have so much: where others do, half of the memory is theirs.
-    fn has_for_sleepless(&self, bytes: usize) -> bool {
-        if !self.budget.sleeps() {
-            return true;
-        }
-        let sleepless = self.links.values().filter(|entry| !entry.peer.sleeps);
-        let held: usize = sleepless.map(|entry| entry.state.bytes()).sum();
-        self.budget.has_half(held + bytes)
-    }
-
-    /// There is no memory for a new link, or none that it may have.
-    fn turn_away(&mut self, id: LinkId) {
-        self.stats.turned_away += 1;
-        if let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) {
-            // If this is lost, the peer takes it for a refusal.
-            let _ = socket.send(&Word::Later.encode(), None);
-        }
-        self.refuse(id, &"no memory left for links");
     }
 
     /// The acceptor has answered.
@@ -387,41 +320,27 @@ impl LocalPort {
                 return self.end(id, reason, sink);
             }
         };
-        let message = message.get(..len).unwrap_or(&[]);
-        if fd.is_none() && Word::decode(message) == Ok(Word::Later) {
-            return self.end_without_room(id, sink);
-        }
-        let sleeps = self.budget.sleeps();
-        let welcome = match Welcome::decode(message) {
-            Ok(welcome) if fd.is_none() && (sleeps || !welcome.asleep) => welcome,
-            Ok(_) => return self.end(id, LinkDown::Protocol, sink),
-            Err(bad) => {
-                log::debug!("{:?}: {id:?} answered: {bad}", self.name);
+        let peer = match (Word::decode(message.get(..len).unwrap_or(&[])), fd) {
+            (Ok(Word::Welcome { asymmetric }), None) => asymmetric,
+            (Ok(Word::Later(_)), None) => return self.end_without_room(id, sink),
+            (answer, _) => {
+                log::debug!("{:?}: {id:?} answered: {answer:?}", self.name);
                 return self.end(id, LinkDown::Protocol, sink);
             }
         };
-        let peer = welcome.traits;
         let cookie = entry.cookie;
         let up = self.bring_up(id, peer, |state| match state {
-            State::Greeting(memory) if !welcome.asleep => {
-                State::Up(Link::new(memory, 0, peer.asymmetric))
-            }
-            _ => State::Asleep,
+            State::Greeting(Some(memory)) => State::Offered(memory),
+            _ => State::Plain,
         });
         if up.is_err() {
             return self.end(id, LinkDown::Reset, sink);
         }
         self.stats.initiated += 1;
         sink.on_up(id, cookie);
-        if let Some(entry) = self.links.get_mut(id)
-            && let State::Up(_) = entry.state
-            && std::mem::take(&mut entry.blocked)
-        {
-            sink.on_writable(id, cookie);
-        }
     }
 
-    /// There is no memory, or no descriptor, for a new link of ours, here or at the peer's.
+    /// There is no place, or no descriptor, for a new link of ours, here or at the peer's.
     fn end_without_room<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
         if let Some(entry) = self.links.get(id) {
             let reason = entry.no_room();
@@ -434,7 +353,7 @@ impl LocalPort {
     fn bring_up(
         &mut self,
         id: LinkId,
-        peer: Traits,
+        asymmetric: bool,
         next: impl FnOnce(State) -> State,
     ) -> io::Result<()> {
         self.timed.retain(|other| *other != id);
@@ -442,17 +361,15 @@ impl LocalPort {
         let Some(entry) = self.links.get_mut(id) else {
             return Ok(());
         };
-        entry.peer = peer;
+        entry.asymmetric = asymmetric;
         if let Some(socket) = &entry.socket {
             self.control
                 .modify(socket.raw(), id.to_word(), Interest::HangUp)?;
             self.data.add(socket.raw(), id.to_word(), Interest::Bell)?;
         }
-        if let State::Up(_) = entry.state {
-            self.go_hot(id);
-        } else {
-            self.chill(id);
-        }
+        self.chill(id);
+        // What came behind is there already.
+        self.note_loud(id);
         Ok(())
     }
 
@@ -491,24 +408,18 @@ impl LocalPort {
             endpoint: dialing.endpoint,
             ..self.name
         };
-        let (geometry, traits) = (self.choose_for_new(Source::TRUSTED), self.traits());
         let Some(entry) = self.links.get_mut(id) else {
             return;
         };
         let Some(socket) = &entry.socket else { return };
-        let Some(geometry) = geometry else {
-            return self.end_without_room(id, sink);
-        };
-        match socket
-            .connect(name)
-            .and_then(|()| greet(socket, geometry, traits))
-        {
-            Ok(memory) => {
+        match socket.connect(name).and_then(|()| greet(socket)) {
+            Ok(()) => {
                 entry.user = socket.user();
-                self.turn(id, |_| State::Greeting(memory));
+                self.turn(id, |_| State::Greeting(None));
                 self.timed.retain(|other| *other != id);
-                if self.watch_handshake(id).is_err() {
-                    self.end_without_room(id, sink);
+                match self.watch_handshake(id) {
+                    Ok(()) => self.bring_memory(id),
+                    Err(_) => self.end_without_room(id, sink),
                 }
             }
             Err(error) if is_transient(&error) => {
@@ -548,11 +459,10 @@ impl LocalPort {
     }
 }
 
-/// Makes the shared memory of a new link and hands it over.
-fn greet(socket: &Socket, geometry: Geometry, traits: Traits) -> io::Result<Memory> {
-    let (memory, fd) = Memory::make(geometry)?;
-    socket.send(&Hello { geometry, traits }.encode(), Some(&fd))?;
-    Ok(memory)
+/// Says the first word on a new connection.
+fn greet(socket: &Socket) -> io::Result<()> {
+    let asymmetric = barrier::is_asymmetric();
+    socket.send(&Word::Hello { asymmetric }.encode(), None)
 }
 
 fn connect_error(error: &io::Error) -> ConnectError {

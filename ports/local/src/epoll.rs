@@ -18,6 +18,8 @@ pub(super) enum Interest {
     Readable,
     /// Something new to read, once.
     Bell,
+    /// The same, or room to write.
+    BellOrRoom,
     /// The end only.
     HangUp,
     /// Nothing, for the time being.
@@ -86,6 +88,7 @@ impl Epoll {
         let events = match interest {
             Interest::Readable => libc::EPOLLIN | libc::EPOLLRDHUP,
             Interest::Bell => libc::EPOLLIN | libc::EPOLLET,
+            Interest::BellOrRoom => libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET,
             Interest::HangUp => libc::EPOLLRDHUP,
             Interest::Nothing => 0,
         };

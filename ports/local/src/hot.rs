@@ -10,7 +10,7 @@
 //! Owns: which links are hot.
 //! Knows nothing of: descriptors, links that are not up.
 
-use super::link::{Entry, State};
+use super::link::{Entry, State, UNREAD_MAX};
 use super::{COOL_AFTER, HOT_KEPT, HOT_MAX, LocalPort, barrier, ring, ring_bell};
 use mx_proto::port::Sink;
 use mx_proto::{LinkId, Memory, Source};
@@ -18,24 +18,33 @@ use smallvec::SmallVec;
 
 /// What is left when a packet has been taken.
 #[derive(Clone, Copy)]
-struct After {
+pub(super) struct After {
     /// There is another one.
     more: bool,
     /// Something is to be seen to that is not in the ring.
     odd: bool,
+    /// There was one.
+    pub(super) taken: bool,
 }
 
 impl After {
     const NOTHING: Self = Self {
         more: false,
         odd: false,
+        taken: false,
     };
 }
 
 impl LocalPort {
     /// [`mx_proto::port::Port::arm`].
     pub fn arm(&mut self) -> bool {
-        if self.control_wanted {
+        for at in 0..self.hot.len() {
+            let id = self.hot[at];
+            if self.links.get(id).is_some_and(|it| it.unread >= UNREAD_MAX) {
+                self.note_loud(id);
+            }
+        }
+        if self.control_wanted || !self.loud.is_empty() {
             return false;
         }
         self.set_hot_asleep(true);
@@ -132,7 +141,7 @@ impl LocalPort {
 
     /// Takes the packet that is next on a link.
     #[inline(never)]
-    fn take<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> After {
+    pub(super) fn take<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> After {
         let Some(entry) = self.links.get_mut(id) else {
             return After::NOTHING;
         };
@@ -150,6 +159,7 @@ impl LocalPort {
                 After {
                     more: link.consumer.is_ready(),
                     odd: entry.blocked | entry.socket.is_none(),
+                    taken: true,
                 }
             }
             Ok(None) => After::NOTHING,
@@ -158,6 +168,7 @@ impl LocalPort {
                 After {
                     more: false,
                     odd: true,
+                    taken: false,
                 }
             }
         }

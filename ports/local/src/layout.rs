@@ -4,8 +4,7 @@
 //!   0      | head of ring 0 | head of ring 1 | ...            one page
 //!          |  +0   tails      written by the consumer, in batches
 //!          |  +128 sleeping   written by the consumer when it goes to sleep
-//!          |  +256 waiting, closed    written by the producer
-//!   1024   | rest: the word both sides agree in that the link sleeps
+//!          |  +256 waiting    written by the producer
 //!   4096   | cells of ring 0 | cells of ring 1 |              cells x 128 bytes each
 //!          | data of ring 0  | data of ring 1  |              data bytes each
 //!
@@ -47,10 +46,6 @@ pub(super) const CELL_TAIL_AT: usize = 0;
 pub(super) const DATA_TAIL_AT: usize = 8;
 pub(super) const SLEEPING_AT: usize = 128;
 pub(super) const WAITING_AT: usize = 256;
-pub(super) const CLOSED_AT: usize = 260;
-
-/// Offset of the word in which the sides agree to sleep; see [`super::rest`].
-pub(super) const REST_AT: usize = 2 * RING_HEAD;
 
 const RING_HEAD: usize = 512;
 const HEADS: usize = 4096;
@@ -145,8 +140,7 @@ mod tests {
         ] {
             assert!(geometry.is_acceptable());
             let (cells, data) = (geometry.cells as usize * CELL, geometry.data as usize);
-            assert!(geometry.head_at(1) + RING_HEAD <= REST_AT);
-            assert!(REST_AT + 8 <= geometry.cells_at(0));
+            assert!(geometry.head_at(1) + RING_HEAD <= geometry.cells_at(0));
             assert_eq!(geometry.cells_at(0) + cells, geometry.cells_at(1));
             assert_eq!(geometry.cells_at(1) + cells, geometry.data_at(0));
             assert_eq!(geometry.data_at(0) + data, geometry.data_at(1));

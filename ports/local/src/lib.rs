@@ -17,24 +17,22 @@
 //! bells of all of them together now and then. So neither a poll nor going to sleep costs more with
 //! a thousand idle clients.
 //!
-//! A link that is idle for long *sleeps*: both sides give the memory back, and only the socket stays.
-//! The next send hands over new memory (`waking`).
+//! A link that is idle for long *sleeps*: both sides give the memory back, and only the socket stays. Packets
+//! go over that until there is memory again (`hearing`, `slumber`).
 //!
 //! Owns: the listening name of one endpoint, and all its links.
 //! Knows nothing of: partners, packets' contents, other ports.
 
 mod barrier;
 mod budget;
-mod calling;
 mod control;
 mod epoll;
 mod handshake;
+mod hearing;
 mod hot;
 mod layout;
 mod link;
 mod lives;
-pub mod moves;
-mod rest;
 mod ring;
 mod slumber;
 mod socket;
@@ -42,7 +40,6 @@ mod strangers;
 mod table;
 #[cfg(test)]
 mod tests;
-mod waking;
 
 use budget::Budget;
 use epoll::{Epoll, Interest};
@@ -57,7 +54,6 @@ use mx_proto::shares::Shares;
 use mx_proto::{Clock, Instant, LinkId, Memory, Route, Target};
 use ring::PushError;
 use socket::{Name, Socket};
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -86,15 +82,14 @@ pub struct LocalPort {
     timed: Vec<LinkId>,
     /// The shared memory of all links.
     budget: Budget,
-    /// Links with memory that may fall asleep, or are waking up, in any order.
+    /// Links with rings, which may be idle, in any order. Also some that have none any more.
     awake: Vec<LinkId>,
     /// When they are looked at next.
     next_look: Option<Instant>,
-    /// Links that want memory, longest first. May contain stale names.
-    wanting: VecDeque<LinkId>,
-    /// Links that are to give their memory back to those, first called first. May contain stale
-    /// names.
-    called: Vec<LinkId>,
+    /// Links whose sockets are to be read.
+    loud: Vec<LinkId>,
+    /// Room for a packet on its way to or from a socket.
+    scratch: Vec<u8>,
     /// Links that are over, with nothing left to read; the next poll reports them.
     doomed: Vec<(LinkId, LinkDown)>,
     /// The administrator has been told that memory is short.
@@ -130,13 +125,11 @@ pub struct LocalStats {
     pub over_share: u64,
     /// Links that others began and that were not bound in time.
     pub unbound: u64,
-    /// Links for which there was no memory, here or at the peer's.
+    /// Links for which there was no place, and offers of memory that were not taken, here or at the peer's.
     pub turned_away: u64,
-    /// How often a link has fallen asleep.
+    /// How often a link has given its memory back.
     pub slept: u64,
-    /// How often one has woken up.
-    pub woken: u64,
-    /// Links that sleep now.
+    /// Links without memory now.
     pub asleep: u64,
     /// Bytes of shared memory that are mapped now.
     pub bytes: u64,
@@ -207,8 +200,8 @@ impl LocalPort {
             budget: Budget::new(options.bytes, options.share, options.idle),
             awake: Vec::new(),
             next_look: None,
-            wanting: VecDeque::new(),
-            called: Vec::new(),
+            loud: Vec::new(),
+            scratch: Vec::new(),
             doomed: Vec::new(),
             warned: false,
             starved: false,
@@ -234,8 +227,8 @@ impl LocalPort {
         self.start_connect(board, endpoint, None, clock)
     }
 
-    /// The same, for a target that can also be reached over `instead`: where the peer has no memory
-    /// for the link, it goes down with [`LinkDown::Elsewhere`].
+    /// The same, for a target that can also be reached over `instead`: where the peer has no place for
+    /// the link, it goes down with [`LinkDown::Elsewhere`].
     pub fn connect_or(
         &mut self,
         board: u32,
@@ -310,7 +303,7 @@ impl LocalPort {
             return Err(SendError::Down);
         };
         let State::Up(up) = &mut entry.state else {
-            return self.send_resting(link, header, body);
+            return self.send_plain(link, header, body);
         };
         match up.producer.push(header, body) {
             Ok(false) if !entry.cold && entry.socket.is_some() => Ok(Sent::Whole),
@@ -321,7 +314,7 @@ impl LocalPort {
     /// There are hot links, and it is known of nothing else that is to be looked at.
     #[inline]
     pub fn is_active(&self) -> bool {
-        !self.hot.is_empty() && !self.control_wanted && !self.slept
+        !self.hot.is_empty() && !self.control_wanted && !self.slept && self.loud.is_empty()
     }
 
     /// Takes packets from the hot links.
@@ -344,6 +337,9 @@ impl LocalPort {
         if self.control_wanted {
             any = self.poll_control(clock, sink);
         }
+        if !self.loud.is_empty() {
+            any |= self.hear_loud(sink);
+        }
         any |= self.poll_hot(budget, sink, true);
         let control_every = if any {
             CONTROL_EVERY
@@ -361,6 +357,7 @@ impl LocalPort {
         let told = std::mem::take(&mut self.told);
         if self.cold != 0 && !told && turn % listen_every == 0 && self.take_bells() {
             any = true;
+            self.hear_loud(sink);
             self.poll_hot(budget, sink, false);
         }
         any

@@ -1,22 +1,27 @@
 //! One link, in whatever state it is.
 //!
 //! ```text
-//!   we connect:    Dialing --room in the backlog--> Greeting --Welcome--> Up
-//!   they connect:                 Accepted ---------Hello + memory------> Up
+//!   we connect:    Dialing --room in the backlog--> Greeting --Welcome--.
+//!   they connect:                 Accepted ----------------Hello--------+--> Plain
+//!
+//!   Plain  --a packet: we hand memory over--> Offered --Taken--> Up          who began the link
+//!     | ^                                        `-----Later--> Plain
+//!     | `---------Rest, from both: Up is idle-----------.
+//!     `-------memory is handed over, and we take it--> Up                    the other one
 //!
 //!   Up:  hung up (no socket) --ring drained--> down: Closed or Reset
 //!        failed (nonsense in the ring)-------> down: Protocol
-//!        idle for long --Asking--> Asleep --Waking--> Up          `moves` has all of it
 //! ```
+//!
+//! Plain and Offered have no rings; packets go over the socket (`hearing`). `slumber` has when memory comes
+//! and goes.
 //!
 //! Owns: what each state needs, and nothing of the other states.
 //! Knows nothing of: who looks at it when.
 
 use super::barrier;
-use super::handshake::{Traits, Word};
-use super::layout::{Geometry, REST_AT};
-use super::moves::Stage;
-use super::rest::{self, Counts, Rest};
+use super::handshake::Word;
+use super::layout::Geometry;
 use super::ring::{Consumer, Corrupt, Producer};
 use super::socket::Socket;
 use mx_port_base::sealed::Region;
@@ -25,7 +30,6 @@ use mx_proto::port::LinkDown;
 use mx_proto::{Instant, Route};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// A link and what the endpoint attached to it.
@@ -42,7 +46,7 @@ pub(super) struct Entry {
     pub(super) known: bool,
     /// The endpoint was told "no room" and waits for `on_writable`.
     pub(super) blocked: bool,
-    /// The peer has said that it closes the link on purpose, otherwise than in the ring.
+    /// The peer has said that it closes the link on purpose.
     pub(super) bye: bool,
     /// It is in the list of links that are about to go down.
     pub(super) doomed: bool,
@@ -51,45 +55,45 @@ pub(super) struct Entry {
     pub(super) unread: u8,
     /// How often the kernel has told of something new to read since.
     pub(super) told: u8,
-    /// It is past the handshake and no poll looks at it: its bells and messages are listened to.
+    /// It is past the handshake and no poll looks at its ring: its bells and messages are listened to.
     pub(super) cold: bool,
-    /// What the peer said about itself.
-    pub(super) peer: Traits,
+    /// It is in the list of links whose sockets are to be read.
+    pub(super) loud: bool,
+    /// A word that there was no room for in the socket. Nothing follows it there until it is said.
+    pub(super) unsaid: Option<Word>,
+    /// What the peer said about itself; see [`barrier`].
+    pub(super) asymmetric: bool,
     /// 0: we started the link, 1: the peer did.
     pub(super) side: u8,
     /// Where else to go if the peer has no room for a link over memory.
     pub(super) instead: Option<Route>,
-    /// When it was first found to have memory.
-    pub(super) held_since: Option<Instant>,
-    /// Since when others want its memory, and it has not been given back.
-    pub(super) called: Option<Instant>,
-    /// Its turn to get memory has come, and the peer had none.
-    pub(super) first: bool,
-    /// Where it is in the list of links that may fall asleep.
-    pub(super) listed: Option<u32>,
+    /// Packets over the socket until we hand memory over again.
+    pub(super) pause: u8,
+    /// It is in the list of links that may be idle.
+    pub(super) listed: bool,
     /// `None` once the peer has hung up.
     pub(super) socket: Option<Socket>,
     pub(super) state: State,
 }
 
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "what carries packets is found without another pointer"
+)]
 pub(super) enum State {
     /// The peer's backlog is full; tried again from time to time.
     Dialing(Dialing),
-    /// Connected, memory handed over, no answer yet.
-    Greeting(Memory),
+    /// Connected, memory handed over if there is some, no answer yet.
+    Greeting(Option<Memory>),
     /// Somebody connected and has said nothing yet.
     Accepted,
-    /// Carries packets.
+    /// Carries packets over its socket.
+    Plain,
+    /// The same, with memory handed over and no answer yet. We send nothing.
+    Offered(Memory),
+    /// Carries packets through its rings.
     Up(Link),
-    /// The same, but we have asked the peer to sleep; the link is cold and nothing is in its rings.
-    Asking(Link),
-    /// Without memory.
-    Asleep,
-    /// Without memory, and in the queue of those that want some.
-    Wanted,
-    /// Asleep, memory handed over, no answer yet.
-    Waking(Memory),
     /// Between two states.
     Changing,
 }
@@ -110,7 +114,7 @@ pub(super) struct Memory {
     pub(super) geometry: Geometry,
 }
 
-/// A link that carries packets.
+/// The rings of a link.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) consumer: Consumer,
@@ -120,9 +124,7 @@ pub(super) struct Link {
     /// Polls of all links in a row that found nothing.
     pub(super) idle: u32,
     /// Packets sent and taken when it was last found to have moved, and when that was.
-    pub(super) seen: Option<(Counts, Instant)>,
-    /// 0 or 1; see [`Entry::side`].
-    side: usize,
+    pub(super) seen: Option<((u64, u64), Instant)>,
     /// What the rings point into.
     region: Region,
 }
@@ -141,13 +143,13 @@ impl Entry {
             unread: 0,
             told: 0,
             cold: false,
-            peer: Traits::default(),
+            loud: false,
+            unsaid: None,
+            asymmetric: false,
             side: u8::from(!ours),
             instead: None,
-            held_since: None,
-            called: None,
-            first: false,
-            listed: None,
+            pause: 0,
+            listed: false,
             socket: Some(socket),
             state,
         }
@@ -160,7 +162,12 @@ impl Entry {
         self.blocked | failed | self.socket.is_none()
     }
 
-    /// The link, if it is up.
+    /// Nothing comes over its socket but wake-ups and words: it has rings, and has not said that it rests.
+    pub(super) fn hears_words_only(&self) -> bool {
+        matches!(&self.state, State::Up(link) if !link.producer.is_retired())
+    }
+
+    /// The rings, if the link has some.
     #[inline]
     pub(super) fn up(&mut self) -> Option<&mut Link> {
         match &mut self.state {
@@ -171,11 +178,6 @@ impl Entry {
 
     /// Prepares for sleeping, or takes that back. A barrier and [`Entry::wants_poll`] follow.
     pub(super) fn set_asleep(&mut self, asleep: bool) {
-        // Before and not after: the next one may be for less room than a packet takes, and then nobody
-        // rings for the rest.
-        if asleep && self.unread >= UNREAD_MAX {
-            self.silence();
-        }
         let State::Up(link) = &mut self.state else {
             return;
         };
@@ -186,24 +188,18 @@ impl Entry {
     }
 
     /// There is something new to read. True: it is a wake-up and nothing else, as it comes from a peer
-    /// that has seen that we sleep.
+    /// that has seen that we sleep, and may stay unread.
     pub(super) fn is_bell(&mut self) -> bool {
         let State::Up(link) = &mut self.state else {
             return false;
         };
+        // A word is expected, which may have come together with a wake-up.
+        if link.producer.is_retired() {
+            return false;
+        }
         self.unread += u8::from(link.consumer.is_rung()) + u8::from(link.producer.is_rung());
         self.told = self.told.saturating_add(1);
-        self.told <= self.unread
-    }
-
-    /// Takes in what the peer has rung.
-    pub(super) fn silence(&mut self) {
-        self.told = 0;
-        if std::mem::take(&mut self.unread) != 0
-            && let Some(socket) = &self.socket
-        {
-            socket.silence();
-        }
+        self.told <= self.unread && self.unread < UNREAD_MAX
     }
 
     /// The peer will ring for its next packet.
@@ -236,13 +232,10 @@ impl Entry {
 
     /// Tells the peer that the link is closed on purpose, if there has been one.
     pub(super) fn say_bye(&self) {
-        if let State::Up(link) | State::Asking(link) = &self.state {
-            link.producer.close();
-        }
-        if let State::Asking(_) | State::Asleep | State::Wanted | State::Waking(_) = &self.state
+        if let State::Plain | State::Offered(_) | State::Up(_) = &self.state
             && let Some(socket) = &self.socket
         {
-            // Otherwise it takes us for dead, which makes no great difference.
+            // Without it the peer takes us for dead, which makes no great difference.
             let _ = socket.send(&Word::Bye.encode(), None);
         }
     }
@@ -260,7 +253,7 @@ impl Entry {
         match link.consumer.peek() {
             Err(Corrupt) => Some(LinkDown::Protocol),
             Ok(Some(_)) => None,
-            Ok(None) if bye || link.consumer.is_closed() => Some(LinkDown::Closed),
+            Ok(None) if bye => Some(LinkDown::Closed),
             Ok(None) => Some(LinkDown::Reset),
         }
     }
@@ -279,26 +272,16 @@ impl Memory {
 }
 
 impl State {
-    /// Its name in [`moves`](super::moves). `None` between two states.
-    pub(super) fn stage(&self) -> Option<Stage> {
-        Some(match self {
-            Self::Dialing(_) => Stage::Dialing,
-            Self::Greeting(_) => Stage::Greeting,
-            Self::Accepted => Stage::Accepted,
-            Self::Up(_) => Stage::Up,
-            Self::Asking(_) => Stage::Asking,
-            Self::Asleep => Stage::Asleep,
-            Self::Wanted => Stage::Wanted,
-            Self::Waking(_) => Stage::Waking,
-            Self::Changing => return None,
-        })
+    /// Past the handshake and without memory.
+    pub(super) fn is_asleep(&self) -> bool {
+        matches!(self, Self::Plain)
     }
 
     /// Bytes of shared memory it has mapped.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Self::Greeting(memory) | Self::Waking(memory) => memory.region.size(),
-            Self::Up(link) | Self::Asking(link) => link.region.size(),
+            Self::Greeting(Some(memory)) | Self::Offered(memory) => memory.region.size(),
+            Self::Up(link) => link.region.size(),
             _ => 0,
         }
     }
@@ -326,64 +309,12 @@ impl Link {
             failed: false,
             idle: 0,
             seen: None,
-            side,
             region,
         }
     }
 
-    /// Brings it to rest: nothing is sent any more, and the peer sends what it has room for at most.
-    pub(super) fn hold(&mut self) {
-        self.producer.hold();
-        self.consumer.hold();
-    }
-
-    /// Takes [`Link::hold`] back. True when the peer waits for room and has to be woken.
-    pub(super) fn let_go(&mut self) -> bool {
-        self.producer.let_go();
-        self.consumer.let_go()
-    }
-
-    /// [`Link::hold`] has been called and not taken back.
-    pub(super) fn is_held(&self) -> bool {
-        self.producer.is_held()
-    }
-
-    /// How far it has got.
-    pub(super) fn counts(&self) -> Counts {
-        Counts {
-            sent: self.producer.sent(),
-            taken: self.consumer.taken(),
-        }
-    }
-
-    /// What the two sides have agreed about sleeping.
-    pub(super) fn rest(&self) -> Rest {
-        rest::look(self.word(), self.side, self.counts())
-    }
-
-    /// [`rest::ask`].
-    pub(super) fn ask(&self) -> bool {
-        rest::ask(self.word(), self.side, self.counts())
-    }
-
-    /// [`rest::take_back`]. Nothing has been sent or taken since [`Link::ask`].
-    pub(super) fn take_back(&self) -> Result<bool, Corrupt> {
-        rest::take_back(self.word(), self.side, self.counts())
-    }
-
-    /// [`rest::agree`].
-    pub(super) fn agree(&self) -> bool {
-        rest::agree(self.word(), self.side, self.counts())
-    }
-
-    /// [`rest::refuse`].
-    pub(super) fn refuse(&self) {
-        rest::refuse(self.word(), self.side);
-    }
-
-    fn word(&self) -> &AtomicU64 {
-        // SAFETY: the word lies in the first page, which every geometry has, aligned to 8; atomics
-        // may be shared with others who write them, and the mapping lives as long as `self`.
-        unsafe { AtomicU64::from_ptr(self.region.base().add(REST_AT).cast()) }
+    /// Packets sent and taken.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.producer.sent(), self.consumer.taken())
     }
 }

@@ -1,7 +1,7 @@
 //! Changing a link's state, and its end.
 //!
 //! ```text
-//!   turn: state --> next, one of the legal moves; its memory counted, the sleepers counted
+//!   turn: state --> next; its memory counted, the sleepers counted
 //!
 //!   hung up, failed:  with rings     the next poll drains them, then on_down
 //!                     without rings  doomed: the next poll that looks at descriptors, on_down
@@ -12,7 +12,6 @@
 
 use super::LocalPort;
 use super::link::{Entry, State};
-use super::moves::{self, Stage};
 use mx_proto::port::{LinkDown, Sink};
 use mx_proto::{LinkId, Memory as Bytes};
 
@@ -24,59 +23,11 @@ impl LocalPort {
         };
         let source = entry.source;
         let state = std::mem::replace(&mut entry.state, State::Changing);
-        let (from, before) = (state.stage(), state.bytes());
+        let (slept, before) = (state.is_asleep(), state.bytes());
         entry.state = next(state);
-        let (to, after) = (entry.state.stage(), entry.state.bytes());
-        if let (Some(from), Some(to)) = (from, to)
-            && from != to
-        {
-            moves::note(from, to);
-        }
-        let mut listed = None;
-        if after == 0 {
-            (entry.held_since, entry.called) = (None, None);
-            listed = entry.listed.take();
-        }
-        self.unlist(listed);
+        let (sleeps, after) = (entry.state.is_asleep(), entry.state.bytes());
         self.budget.change(source, before, after);
-        self.account(from, to);
-    }
-
-    /// Counts the links that sleep.
-    pub(super) fn account(&mut self, from: Option<Stage>, to: Option<Stage>) {
-        let sleeps = |stage: Option<Stage>| {
-            let asleep = matches!(stage, Some(Stage::Asleep | Stage::Wanted | Stage::Waking));
-            u64::from(asleep)
-        };
-        self.stats.asleep = (self.stats.asleep + sleeps(to)).saturating_sub(sleeps(from));
-    }
-
-    /// Puts a link among those that may fall asleep, or give memory back, if it may.
-    pub(super) fn list(&mut self, id: LinkId) {
-        if let Some(entry) = self.links.get_mut(id)
-            && entry.peer.sleeps
-            && self.budget.sleeps()
-        {
-            if entry.listed.is_none() {
-                entry.listed = Some(self.awake.len() as u32);
-                self.awake.push(id);
-            }
-            // The next poll sets the time for a look.
-            self.control_wanted |= self.next_look.is_none() && entry.up().is_some();
-        }
-    }
-
-    /// Takes out who was at `at`.
-    pub(super) fn unlist(&mut self, at: Option<u32>) {
-        let Some(at) = at.filter(|at| (*at as usize) < self.awake.len()) else {
-            return;
-        };
-        self.awake.swap_remove(at as usize);
-        if let Some(id) = self.awake.get(at as usize)
-            && let Some(moved) = self.links.get_mut(*id)
-        {
-            moved.listed = Some(at);
-        }
+        self.stats.asleep = self.stats.asleep + u64::from(sleeps) - u64::from(slept);
     }
 
     /// The peer's socket is closed; what it left in its ring is still to be read.
@@ -88,7 +39,6 @@ impl LocalPort {
             self.control.remove(socket.raw());
             self.data.remove(socket.raw());
         }
-        self.stay_up(id);
         match self.links.get(id) {
             Some(entry) if matches!(entry.state, State::Up(_)) => self.warm(id),
             Some(entry) => {
@@ -105,7 +55,6 @@ impl LocalPort {
 
     /// The peer has done what no peer of ours does. The next poll reports it.
     pub(super) fn fail(&mut self, id: LinkId) {
-        self.stay_up(id);
         let Some(entry) = self.links.get_mut(id) else {
             return;
         };
@@ -162,15 +111,17 @@ impl LocalPort {
         }
         self.hot.retain(|other| *other != id);
         self.cold -= usize::from(entry.cold);
-        self.unlist(entry.listed);
-        self.account(entry.state.stage(), None);
+        if entry.listed {
+            self.awake.retain(|other| *other != id);
+        }
+        if entry.loud {
+            self.loud.retain(|other| *other != id);
+        }
+        self.stats.asleep -= u64::from(entry.state.is_asleep());
         self.budget.change(entry.source, entry.state.bytes(), 0);
         self.places.give_back(entry.source, 1);
         if entry.stranger {
             self.unstrange(entry.source);
-        }
-        if !self.wanting.is_empty() {
-            self.control_wanted = true;
         }
         self.timed.retain(|other| *other != id);
         Some(entry)

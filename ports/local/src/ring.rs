@@ -22,8 +22,8 @@
 
 use super::barrier;
 use super::layout::{
-    BODY_MAX, CELL, CELL_TAIL_AT, CLOSED_AT, DATA_ALIGN, DATA_BATCH, DATA_TAIL_AT, Geometry,
-    HEADER_AT, INLINE_AT, INLINE_MAX, SLEEPING_AT, WAITING_AT,
+    BODY_MAX, CELL, CELL_TAIL_AT, DATA_ALIGN, DATA_BATCH, DATA_TAIL_AT, Geometry, HEADER_AT,
+    INLINE_AT, INLINE_MAX, SLEEPING_AT, WAITING_AT,
 };
 use mx_port_base::sealed::Region;
 use mx_proto::memory::{Memory, Source};
@@ -57,8 +57,8 @@ pub(super) struct Producer {
     cell_tail: u64,
     /// The same for the data area.
     data_tail: u64,
-    /// Takes nothing for now. `cell_tail` is then as if all cells were full.
-    held: bool,
+    /// Takes nothing any more. `cell_tail` is then as if all cells were full.
+    retired: bool,
     /// What [`Producer::set_waiting`] said last.
     waiting: bool,
 }
@@ -83,7 +83,7 @@ impl Producer {
             data_head: 0,
             cell_tail: 0,
             data_tail: 0,
-            held: false,
+            retired: false,
             waiting: false,
         }
     }
@@ -139,7 +139,7 @@ impl Producer {
 
     /// True when any packet would fit.
     pub(super) fn has_room(&mut self) -> Result<bool, Corrupt> {
-        if self.held {
+        if self.retired {
             return Ok(false);
         }
         self.look_at_tails()?;
@@ -164,30 +164,20 @@ impl Producer {
         rung
     }
 
-    /// Takes nothing, as if the ring were full.
-    pub(super) fn hold(&mut self) {
-        self.held = true;
+    /// Takes nothing any more, as if the ring were full.
+    pub(super) fn retire(&mut self) {
+        self.retired = true;
         self.cell_tail = self.head.wrapping_sub(self.ring.cells);
     }
 
-    /// Takes [`Producer::hold`] back. The next push looks at the tails.
-    pub(super) fn let_go(&mut self) {
-        self.held = false;
-    }
-
-    /// [`Producer::hold`] has been called and not taken back.
-    pub(super) fn is_held(&self) -> bool {
-        self.held
+    /// [`Producer::retire`] has been called.
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired
     }
 
     /// Packets pushed so far.
     pub(super) fn sent(&self) -> u64 {
         self.head
-    }
-
-    /// Says that nothing follows what was pushed so far.
-    pub(super) fn close(&self) {
-        self.ring.closed().store(1, Ordering::Release);
     }
 
     #[inline]
@@ -201,7 +191,7 @@ impl Producer {
         if len > BODY_MAX {
             return Err(PushError::TooLong);
         }
-        if self.held {
+        if self.retired {
             return Err(PushError::Full);
         }
         self.look_at_tails().map_err(|Corrupt| PushError::Corrupt)?;
@@ -240,8 +230,6 @@ pub(super) struct Consumer {
     /// Tails the producer has been told.
     published: u64,
     data_published: u64,
-    /// The producer is told nothing for now.
-    held: bool,
     /// What [`Consumer::set_sleeping`] said last.
     sleeping: bool,
 }
@@ -277,7 +265,6 @@ impl Consumer {
             data_tail: 0,
             published: 0,
             data_published: 0,
-            held: false,
             sleeping: false,
         }
     }
@@ -358,16 +345,6 @@ impl Consumer {
         batch && self.publish()
     }
 
-    /// Gives no room back for what is released.
-    pub(super) fn hold(&mut self) {
-        self.held = true;
-    }
-
-    /// Takes [`Consumer::hold`] back. True when the producer waits for room and has to be woken.
-    pub(super) fn let_go(&mut self) -> bool {
-        std::mem::take(&mut self.held) && self.publish()
-    }
-
     /// Says whether we sleep. After `true` come a [`barrier::heavy`] and a look at
     /// [`Consumer::is_ready`] before sleeping. True: the producer has rung meanwhile, or is about to.
     pub(super) fn set_sleeping(&mut self, sleeping: bool) -> bool {
@@ -396,16 +373,13 @@ impl Consumer {
         self.tail
     }
 
-    /// True when the producer has said that nothing more follows.
-    pub(super) fn is_closed(&self) -> bool {
-        self.ring.closed().load(Ordering::Acquire) == 1
+    /// So many packets fit in the ring at most.
+    pub(super) fn most(&self) -> u64 {
+        self.ring.cells
     }
 
     #[inline(never)]
     fn publish(&mut self) -> bool {
-        if self.held {
-            return false;
-        }
         self.published = self.tail;
         self.data_published = self.data_tail;
         self.ring.cell_tail().store(self.tail, Ordering::Release);
@@ -595,12 +569,6 @@ impl Ring {
         unsafe { AtomicU32::from_ptr(self.head.add(WAITING_AT).cast()) }
     }
 
-    #[inline(always)]
-    fn closed(&self) -> &AtomicU32 {
-        // SAFETY: inside the ring's head, aligned to 4; see `flag`.
-        unsafe { AtomicU32::from_ptr(self.head.add(CLOSED_AT).cast()) }
-    }
-
     /// One of possibly many packets gets to ring the bell of a sleeper.
     #[cold]
     fn take_sleeping(&self) -> bool {
@@ -610,7 +578,11 @@ impl Ring {
 
 /// Lends the body's bytes piece by piece, never more than `len` in all.
 #[inline(never)]
-fn write_body<M: Memory>(body: &Body<'_, M>, len: usize, mut write: impl FnMut(usize, &[u8])) {
+pub(super) fn write_body<M: Memory>(
+    body: &Body<'_, M>,
+    len: usize,
+    mut write: impl FnMut(usize, &[u8]),
+) {
     match body {
         Body::Bytes(bytes) => write(0, bytes),
         Body::Memory { memory, offset, .. } => {

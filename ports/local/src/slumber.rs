@@ -1,256 +1,267 @@
-//! Links falling asleep.
+//! When a link's memory comes, and when it goes.
 //!
 //! ```text
-//!     A                                                   B
-//!     idle for long: asks in the shared word, rings --->  nothing in the rings: agrees there,
-//!     gives the memory back                 <--- rings    gives the memory back
+//!     A, who began the link                               B
+//!     a packet goes or comes over the socket
+//!     Offer + memfd, and sends nothing  ---------------->  checks, maps: what it sends is in the rings
+//!     what it sends is in the rings      <------- Taken
+//!     Offer of less, or none for a while  <------ Later    there is room for less, or none
+//!
+//!     either, idle for long                               the other
+//!     Rest: so many have been in the ring,  ------------>  takes those; its rings go
+//!     and sends nothing
+//!     takes those; its rings go          <-------- Rest
 //! ```
 //!
-//! The word is the agreement ([`rest`](super::rest)), bells only draw attention to it. Nobody waits
-//! for an answer to a question: who wants to send after all takes it back.
+//! What a side sends is one stream, in the ring or over the socket, and the word in between says where it
+//! goes on. Who has offered, or said that it rests, sends nothing until the answer comes, which it does
+//! whatever the answerer has or has not: a link without memory is slower and nothing else. Nobody waits for
+//! memory that others have.
 //!
-//! Links that may fall asleep are looked at several times in the time they must be idle for.
-//! Sleeping ones cost no look and no time, only an [`Entry`] and the kernel's socket.
+//! Links with rings are looked at several times in the time they must be idle for. Those without cost no
+//! look and no time, only an [`Entry`](super::link::Entry) and the kernel's socket.
 //!
-//! Owns: when links sleep.
-//! Knows nothing of: how they wake up.
+//! Owns: when rings come and go.
+//! Knows nothing of: packets.
 
-use super::calling::Missing;
+use super::handshake::Word;
+use super::hearing::Violation;
 use super::layout::Geometry;
-use super::link::{Entry, State};
-use super::rest::Rest;
-use super::ring::Corrupt;
-use super::{LocalPort, barrier, ring_bell};
-use mx_proto::{Clock, Instant, LinkId};
+use super::link::{Link, Memory, State};
+use super::socket::is_exhaustion;
+use super::{LocalPort, barrier};
+use mx_port_base::sealed::{Region, Unfit};
+use mx_proto::origin::Source;
+use mx_proto::port::Sink;
+use mx_proto::{Clock, Instant, LinkId, Memory as Bytes};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 impl LocalPort {
-    /// Looks after links that are idle, and those that want memory.
-    pub(super) fn tend(&mut self, clock: &dyn Clock) {
-        let handed_over = self.serve();
-        let missing = self.missing();
-        if missing.is_none() {
-            self.let_go();
+    /// Hands memory over for a link that has none and that we began, if there is some.
+    pub(super) fn offer(&mut self, id: LinkId) {
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
+        if entry.side != 0 || entry.unsaid.is_some() || !matches!(entry.state, State::Plain) {
+            return;
         }
-        if self.awake.is_empty() && self.wanting.is_empty() {
+        if entry.pause != 0 {
+            entry.pause -= 1;
+            return;
+        }
+        entry.pause = PAUSE;
+        let source = entry.source;
+        if let Some(geometry) = self.choose(source)
+            && let Some(memory) = self.hand_over(id, geometry)
+        {
+            self.turn(id, |_| State::Offered(memory));
+        }
+    }
+
+    /// Makes memory and sends it to the peer. `None`: it cannot be had, or not be sent now.
+    pub(super) fn hand_over(&mut self, id: LinkId, geometry: Geometry) -> Option<Memory> {
+        let socket = self.links.get(id)?.socket.as_ref()?;
+        let given = Memory::make(geometry).and_then(|(memory, fd)| {
+            socket.send(&Word::Offer(geometry).encode(), Some(&fd))?;
+            Ok(memory)
+        });
+        if let Err(error) = &given
+            && is_exhaustion(error)
+        {
+            self.warn_of_starving(&"no memory can be handed over");
+        }
+        given.ok()
+    }
+
+    /// The peer hands over memory; `None`: it was cut off.
+    pub(super) fn take_memory(
+        &mut self,
+        id: LinkId,
+        geometry: Geometry,
+        fd: Option<&OwnedFd>,
+    ) -> Result<(), Violation> {
+        let entry = self.links.get(id).ok_or(Violation)?;
+        let source = entry.source;
+        let own = self.choose(source);
+        if own.is_none() && self.budget.has_any() {
+            self.stats.over_share += 1;
+        }
+        let fits = own.is_some_and(|own| geometry.total() <= own.total());
+        let fd = fd.filter(|_| fits);
+        match fd.map(|fd| Region::adopt(fd, geometry.total())) {
+            Some(Ok(region)) => {
+                self.put_up(id, Some(Memory { region, geometry }));
+                self.say(id, Word::Taken);
+            }
+            Some(Err(Unfit::Map(_))) | None => {
+                self.stats.turned_away += 1;
+                let less = own.filter(|own| own.total() < geometry.total());
+                self.say(id, Word::Later(less));
+            }
+            Some(Err(unfit)) => {
+                log::debug!("{:?}: {id:?} offers: {unfit}", self.name);
+                return Err(Violation);
+            }
+        }
+        Ok(())
+    }
+
+    /// A link goes on in rings, in this memory or in what we have handed over.
+    pub(super) fn put_up(&mut self, id: LinkId, given: Option<Memory>) {
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
+        let (side, asymmetric) = (entry.side, entry.asymmetric);
+        self.listen_for_room(id, false);
+        self.turn(id, |state| match (state, given) {
+            (_, Some(memory)) | (State::Offered(memory), None) => {
+                State::Up(Link::new(memory, side, asymmetric))
+            }
+            (other, None) => other,
+        });
+        self.go_hot(id);
+    }
+
+    /// The peer has no room for what we have handed over, but perhaps for `less`.
+    pub(super) fn take_back(&mut self, id: LinkId, less: Option<Geometry>) {
+        let Some(entry) = self.links.get(id) else {
+            return;
+        };
+        let (source, had) = (entry.source, entry.state.bytes());
+        self.turn(id, |_| State::Plain);
+        self.stats.turned_away += 1;
+        if let Some(less) = less.filter(|less| less.total() < had)
+            && self
+                .choose(source)
+                .is_some_and(|own| less.total() <= own.total())
+            && let Some(memory) = self.hand_over(id, less)
+        {
+            self.turn(id, |_| State::Offered(memory));
+        }
+    }
+
+    /// The peer has sent `sent` packets through its ring and goes on over the socket. So do we.
+    pub(super) fn take_rest<M: Bytes, S: Sink<M>>(
+        &mut self,
+        id: LinkId,
+        sent: u64,
+        sink: &mut S,
+    ) -> Result<(), Violation> {
+        let link = self.links.get_mut(id).and_then(|entry| entry.up());
+        let link = link.ok_or(Violation)?;
+        let (own, taken) = link.counts();
+        let left = sent.wrapping_sub(taken);
+        if left > link.consumer.most() {
+            return Err(Violation);
+        }
+        let retired = link.producer.is_retired();
+        for _ in 0..left {
+            if !self.take(id, sink).taken {
+                return Err(Violation);
+            }
+        }
+        self.chill(id);
+        self.turn(id, |_| State::Plain);
+        self.drop_cold();
+        self.stats.slept += 1;
+        if let Some(entry) = self.links.get_mut(id) {
+            entry.pause = 0;
+        }
+        if !retired {
+            self.say(id, Word::Rest(own));
+        }
+        Ok(())
+    }
+
+    /// The rings of one more link of `source`, if there is memory.
+    pub(super) fn choose(&mut self, source: Source) -> Option<Geometry> {
+        let geometry = self.budget.choose(source);
+        if !self.budget.has_any() && !std::mem::replace(&mut self.warned, true) {
+            log::warn!(
+                "{:?}: the shared memory of all links has come to its limit (MX_LOCAL_BYTES): \
+                 further ones carry their packets over sockets, which is slower",
+                self.name
+            );
+        }
+        geometry
+    }
+
+    /// Looks after links that are idle.
+    pub(super) fn tend(&mut self, clock: &dyn Clock) {
+        let Some(patience) = self.budget.patience() else {
+            return;
+        };
+        if self.awake.is_empty() {
             self.next_look = None;
             return;
         }
-        let Some(patience) = self.budget.patience(missing.is_some()) else {
-            return;
-        };
         let now = clock.now();
-        let pause = (patience / 4).max(LEAST_PAUSE);
         if self.next_look.is_some_and(|at| at <= now) {
-            self.look_for_idle(now, missing);
-            self.next_look = Some(now.after(pause));
+            self.look_for_idle(now, patience);
+            self.next_look = None;
         }
-        if !handed_over {
-            // No descriptor: nobody says when there is one again.
-            self.next_look = Some(now.after(STARVED_PAUSE));
-            return;
-        }
-        let latest = now.after(pause);
+        let latest = now.after((patience / 4).max(LEAST_PAUSE));
         self.next_look = Some(self.next_look.map_or(latest, |at| at.min(latest)));
     }
 
-    /// Asks the peers of links that have been idle for `patience`, and calls in more memory if that
-    /// is not enough.
-    fn look_for_idle(&mut self, now: Instant, missing: Option<Missing>) {
-        let patience = |wanted| self.budget.patience(wanted).unwrap_or(Duration::MAX);
-        let (patient, hurried) = (patience(false), patience(true));
-        let mut idle = Vec::new();
-        let mut asked = Vec::new();
-        for id in &self.awake {
-            let Some(entry) = self.links.get_mut(*id) else {
-                continue;
-            };
-            entry.held_since.get_or_insert(now);
-            let (blocked, called) = (entry.blocked, entry.called.is_some());
-            let wanted = missing.as_ref().is_some_and(|it| it.concerns(entry.source));
-            let patience = if wanted { hurried } else { patient };
-            match &mut entry.state {
-                State::Up(link) => {
-                    let counts = link.counts();
-                    match link.seen {
-                        Some((seen, since)) if seen == counts && !blocked => {
-                            if !matches!(link.rest(), Rest::Awake) {
-                                asked.push(*id);
-                            } else if !called && now.since(since) >= patience {
-                                idle.push((since, *id));
-                            }
-                        }
-                        _ => link.seen = Some((counts, now)),
-                    }
-                }
-                // A refusal does not ring.
-                State::Asking(_) => asked.push(*id),
-                _ => {}
-            }
-        }
-        for id in asked {
-            self.attend(id);
-        }
-        let Some(mut missing) = missing else {
-            return self.ask(&idle, now);
-        };
-        // As many as it takes, those that have been idle for longest.
-        idle.sort_unstable_by_key(|(since, _)| *since);
-        idle.retain(|(since, id)| {
-            let Some(entry) = self.links.get(*id) else {
+    /// Links that have been idle for `patience` rest.
+    fn look_for_idle(&mut self, now: Instant, patience: Duration) {
+        let (links, loud) = (&mut self.links, &mut self.loud);
+        self.awake.retain(|id| {
+            let Some(entry) = links.get_mut(*id) else {
                 return false;
             };
-            // Nobody waits for those of a source that has its share but its own.
-            missing.take(entry.source, entry.state.bytes())
-                || !missing.concerns(entry.source) && now.since(*since) >= patient
-        });
-        self.ask(&idle, now);
-        self.call_in(now, missing);
-    }
-
-    pub(super) fn ask(&mut self, idle: &[(Instant, LinkId)], now: Instant) {
-        if idle.is_empty() {
-            return;
-        }
-        for (_, id) in idle {
-            if let Some(entry) = self.links.get_mut(*id) {
-                entry.set_asleep(true);
-            }
-        }
-        // One for all of them: it is the dear part.
-        barrier::heavy();
-        for (_, id) in idle {
-            let Some(entry) = self.links.get_mut(*id) else {
-                continue;
+            let (blocked, said_all) = (entry.blocked, entry.unsaid.is_none());
+            let State::Up(link) = &mut entry.state else {
+                entry.listed = false;
+                return false;
             };
-            if entry.wants_poll() {
-                let asleep = self.armed || entry.cold;
-                entry.set_asleep(asleep);
-                continue;
+            let counts = link.counts();
+            match link.seen {
+                Some((seen, since)) if seen == counts && !blocked => {
+                    let idle = now.since(since) >= patience && !link.producer.is_retired();
+                    if idle
+                        && said_all
+                        && let Some(socket) = &entry.socket
+                        && socket.send(&Word::Rest(counts.0).encode(), None).is_ok()
+                    {
+                        link.producer.retire();
+                        // The peer's may have come together with a wake-up, which is not read.
+                        if !std::mem::replace(&mut entry.loud, true) {
+                            loud.push(*id);
+                        }
+                    }
+                }
+                _ => link.seen = Some((counts, now)),
             }
-            self.chill(*id);
-            // Sleeping, it leaves nothing in the kernel.
-            self.hear(*id);
-            if let Some(entry) = self.links.get_mut(*id)
-                && let State::Up(link) = &mut entry.state
-            {
-                link.seen = Some((link.counts(), now));
-                if link.ask() {
-                    ring_bell(&entry.socket);
-                    self.turn(*id, |state| match state {
-                        State::Up(link) => State::Asking(link),
-                        other => other,
-                    });
-                }
-            }
-        }
-        self.drop_cold();
-    }
-
-    /// A link's bell has rung, or it is time to look at it: packets, a question, an answer.
-    pub(super) fn attend(&mut self, id: LinkId) {
-        let Some(entry) = self.links.get_mut(id) else {
-            return;
-        };
-        match &entry.state {
-            State::Up(link) => match link.rest() {
-                Rest::Awake => self.warm(id),
-                Rest::AskedByThem { .. } => {
-                    self.hear(id);
-                    self.answer(id);
-                }
-                Rest::AskedByUs | Rest::Asleep => self.fail(id),
-            },
-            State::Asking(link) => match link.rest() {
-                Rest::Asleep => self.fall_asleep(id),
-                Rest::AskedByUs if !link.consumer.is_ready() => {}
-                Rest::AskedByUs | Rest::Awake => {
-                    self.stay_up(id);
-                    self.warm(id);
-                }
-                // Refused before we looked; now they ask.
-                Rest::AskedByThem { .. } => {
-                    self.stay_up(id);
-                    self.attend(id);
-                }
-            },
-            _ => {}
-        }
-    }
-
-    /// Agrees to the peer's question, or refuses.
-    fn answer(&mut self, id: LinkId) {
-        let Some(entry) = self.links.get_mut(id) else {
-            return;
-        };
-        let State::Up(link) = &entry.state else {
-            return;
-        };
-        let Rest::AskedByThem { even } = link.rest() else {
-            return self.warm(id);
-        };
-        let fit = even && !link.failed && entry.socket.is_some();
-        if fit && link.agree() {
-            ring_bell(&entry.socket);
-            self.fall_asleep(id);
-        } else {
-            link.refuse();
-            self.warm(id);
-        }
-    }
-
-    /// Takes the question back, if it has not been agreed to. Then the link is up again, else it
-    /// sleeps.
-    pub(super) fn stay_up(&mut self, id: LinkId) {
-        let Some(Entry {
-            state: State::Asking(link),
-            ..
-        }) = self.links.get(id)
-        else {
-            return;
-        };
-        let back = link.take_back();
-        if back == Ok(false) {
-            return self.fall_asleep(id);
-        }
-        let held = link.is_held();
-        if !held && let Some(entry) = self.links.get_mut(id) {
-            entry.called = None;
-        }
-        self.turn(id, |state| match state {
-            State::Asking(mut link) => {
-                link.failed |= back == Err(Corrupt);
-                link.seen = None;
-                State::Up(link)
-            }
-            other => other,
+            true
         });
     }
 
-    /// Both sides have agreed: the memory goes.
-    fn fall_asleep(&mut self, id: LinkId) {
-        self.chill(id);
-        self.turn(id, |_| State::Asleep);
-        self.drop_cold();
+    /// A link has rings, and traffic is to be expected.
+    fn go_hot(&mut self, id: LinkId) {
         let Some(entry) = self.links.get_mut(id) else {
             return;
         };
-        let blocked = entry.blocked;
-        self.stats.slept += 1;
-        if blocked {
-            self.want(id);
+        if std::mem::take(&mut entry.cold) {
+            self.cold -= 1;
         }
-        if !self.wanting.is_empty() {
-            self.control_wanted = true;
+        if self.armed {
+            entry.set_asleep(true);
+            barrier::heavy();
         }
+        if !std::mem::replace(&mut entry.listed, true) {
+            self.awake.push(id);
+        }
+        // The next poll sets the time for a look.
+        self.control_wanted |= self.next_look.is_none() && self.budget.patience().is_some();
+        self.make_hot(id);
     }
 }
 
-/// How long it takes until memory that could not be handed over is offered again.
-const STARVED_PAUSE: Duration = Duration::from_millis(100);
+/// Packets over the socket between two offers of memory.
+const PAUSE: u8 = 64;
 
 /// Idle links are not looked for more often.
 const LEAST_PAUSE: Duration = Duration::from_millis(1);
-
-/// What one link that wants memory gets at least.
-pub(super) const LEAST_BYTES: usize = Geometry::SMALLEST.total();

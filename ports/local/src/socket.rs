@@ -12,6 +12,8 @@
 //! Owns: descriptors, all close-on-exec.
 //! Knows nothing of: rings, what the messages mean.
 
+use super::handshake::MESSAGE_LEN;
+use smallvec::SmallVec;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -40,6 +42,21 @@ pub(super) enum Received {
     /// A message of this many bytes. A descriptor came with it, and this process has no room for one
     /// more.
     CutOff(usize),
+}
+
+/// A short message, which came without a descriptor if it is whole.
+#[derive(Debug)]
+pub(super) struct Short {
+    bytes: [u8; MESSAGE_LEN],
+    len: usize,
+    pub(super) is_whole: bool,
+}
+
+impl Short {
+    /// Empty when the peer is gone.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or(&self.bytes)
+    }
 }
 
 impl Socket {
@@ -137,29 +154,37 @@ impl Socket {
         unsafe { libc::send(self.raw(), c"!".as_ptr().cast(), 1, flags) };
     }
 
-    /// Throws away what has come, which are wake-ups.
-    pub(super) fn silence(&self) {
-        let mut byte = 0u8;
-        let mut iov = libc::iovec {
-            iov_base: (&raw mut byte).cast(),
-            iov_len: 1,
-        };
-        // SAFETY: `mmsghdr` is plain integers and pointers, for which all zeroes is a value.
-        let mut headers: [libc::mmsghdr; SILENCED] = unsafe { std::mem::zeroed() };
-        for header in &mut headers {
-            header.msg_hdr.msg_iov = &raw mut iov;
+    /// What has come, where nothing does but wake-ups and words. Anything else is cut off and says so.
+    pub(super) fn receive_short(&self) -> io::Result<SmallVec<[Short; BATCH]>> {
+        // SAFETY: plain integers and pointers, for which all zeroes is a value.
+        let mut headers: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
+        let mut bytes = [[0; MESSAGE_LEN]; BATCH];
+        let mut parts = bytes.each_mut().map(|bytes| libc::iovec {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: bytes.len(),
+        });
+        for (header, part) in headers.iter_mut().zip(&mut parts) {
+            header.msg_hdr.msg_iov = part;
             header.msg_hdr.msg_iovlen = 1;
         }
-        // SAFETY: the headers point to `iov` and that to `byte`, which live until here.
-        unsafe {
+        // SAFETY: the headers point to `parts` and those to `bytes`, which live until here.
+        let got = check(unsafe {
             libc::recvmmsg(
                 self.raw(),
                 headers.as_mut_ptr(),
-                SILENCED as u32,
+                BATCH as u32,
                 libc::MSG_DONTWAIT,
                 std::ptr::null_mut(),
             )
-        };
+        })?;
+        let each = headers.iter().zip(bytes).take(got as usize);
+        Ok(each
+            .map(|(header, bytes)| Short {
+                bytes,
+                len: header.msg_len as usize,
+                is_whole: header.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) == 0,
+            })
+            .collect())
     }
 
     /// Hangs up, also when a child process has inherited the socket.
@@ -318,8 +343,8 @@ impl Control {
     }
 }
 
-/// Wake-ups thrown away in one go.
-const SILENCED: usize = 32;
+/// Short messages received in one go.
+pub(super) const BATCH: usize = 32;
 
 fn control_len(fds: usize) -> usize {
     // SAFETY: arithmetic only.

@@ -1,7 +1,7 @@
 //! Links that others began and that the endpoint has not bound: they are cheap and short.
 //!
 //! ```text
-//!   accept --> Accepted --> Up, Asleep ...   --bind--> one of ours
+//!   accept --> Accepted --> Plain, Up ...   --bind--> one of ours
 //!      `--- its time is over, its place --> down, whatever its state
 //!           is needed
 //! ```
@@ -80,7 +80,7 @@ impl LocalPort {
         victim.is_some()
     }
 
-    /// Descriptors have run out: two strangers go, for a connection and the memory that it brings.
+    /// Descriptors have run out: two strangers go, for a connection and the memory that comes over it.
     pub(super) fn make_room(&mut self) -> bool {
         let why = "others need its descriptor";
         self.strangers.len() >= 2 && self.evict(&why) && self.evict(&why)

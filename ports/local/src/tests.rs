@@ -1,7 +1,6 @@
 //! Two ports in one process, and ports against peers that do not play by the rules: what these tests
 //! share.
 
-mod calling;
 mod crowds;
 mod cycles;
 mod end;

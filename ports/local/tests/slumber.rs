@@ -128,6 +128,7 @@ fn memory_and_descriptors_are_given_back_again_and_again() {
         for at in 0..round % 3 + 1 {
             let bytes = pattern([8, 3_000, 32_768][at], round);
             node.send(link, &bytes);
+            node.until("memory", |node| node.port.stats().bytes > 0);
             let back = loop {
                 match node.next() {
                     (_, Event::Writable) => {}
@@ -138,7 +139,8 @@ fn memory_and_descriptors_are_given_back_again_and_again() {
             assert!(back == bytes, "round {round}");
         }
     }
-    assert!(node.port.stats().woken >= 40);
+    // Not before the first memory has come, perhaps.
+    assert!(node.port.stats().slept >= 39);
     node.port.close(link, Close::Flush);
     assert!(other.wait().success());
 }
@@ -264,7 +266,7 @@ fn a_peer_that_is_killed_asleep_is_noticed() {
 }
 
 #[test]
-fn a_peer_that_is_killed_while_waking_is_noticed() {
+fn a_peer_that_is_stopped_asleep_and_killed_is_noticed() {
     let (board, endpoint) = fresh();
     let mut node = Node::open_with(board, endpoint, sleeping_after(5_000));
     let mut other = start("echo", board, endpoint, 5_000, &[]);
@@ -272,14 +274,19 @@ fn a_peer_that_is_killed_while_waking_is_noticed() {
     node.send(link, b"known");
     assert_eq!(node.packet().1, b"known");
     node.until("sleep", |node| node.port.stats().asleep == 1);
-    // It cannot take the memory.
+    // It takes nothing in: what the socket holds is all.
     other.signal(libc::SIGSTOP);
-    assert_eq!(node.try_send(link, b"x"), Err(SendError::WouldBlock));
+    let mut sent = 0;
+    while node.try_send(link, &pattern(5_000, sent)).is_ok() {
+        sent += 1;
+    }
+    assert!((1..1_000).contains(&sent), "{sent}");
     for _ in 0..10_000 {
         node.poll();
     }
-    assert!(node.events.is_empty());
-    assert!(node.port.stats().bytes > 0 && node.port.stats().asleep == 1);
+    assert!(node.events.iter().all(|event| event.1 == Event::Writable));
+    node.events.clear();
+    assert_eq!((node.port.stats().bytes, node.port.stats().asleep), (0, 1));
     other.signal(libc::SIGKILL);
     other.wait();
     assert_eq!(node.next(), (link, Event::Down(LinkDown::Reset)));

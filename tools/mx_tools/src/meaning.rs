@@ -263,18 +263,17 @@ pub const MEANINGS: &[(&str, Kind, &str)] = &[
     (
         "local_turned_away",
         Count,
-        "links for which there was no shared memory",
+        "links for which there was no place, and memory for a link that was not taken",
     ),
     (
         "local_slept",
         Count,
         "times an idle link gave its shared memory back",
     ),
-    ("local_woken", Count, "times such a link took memory again"),
     (
         "local_asleep",
         Level,
-        "links over shared memory that have given theirs back",
+        "links without shared memory, whose messages go over their sockets",
     ),
     ("local_bytes", Level, "bytes of shared memory mapped"),
     ("tcp_accepted", Count, "TCP connections accepted"),

@@ -1,10 +1,7 @@
 //! Links that fall asleep and wake up all the time, in any order of events.
 
-use super::limit;
-use super::slumber::{IDLE, meet, node_with, rest, room_for, stage};
-use super::{Event, Node, fresh_name};
-use crate::moves::{self, MOVES, Stage};
-use crate::socket::Socket;
+use super::slumber::{IDLE, meet, node_with, rest, room_for};
+use super::{Event, Node};
 use mx_proto::LinkId;
 use mx_proto::port::SendError;
 use std::time::Duration;
@@ -181,37 +178,4 @@ fn and_when_memory_is_short() {
         slept += try_out(seed, 20, 4 << 20, 30_000);
     }
     assert!(slept >= 1_000, "{slept}");
-}
-
-/// Every move of the table is made here, on one thread.
-#[test]
-fn every_move_of_the_table_is_made() {
-    drop(moves::met::take());
-    try_out(7, 1, room_for(1), 4_000);
-    try_out(100, 20, 4 << 20, 20_000);
-    limit::a_client_that_hands_over_too_much_gets_less();
-    limit::idle_links_make_room_for_those_that_want_memory();
-    limit::who_waits_for_memory_takes_what_the_peer_hands_over_as_soon_as_there_is_room();
-    // A full backlog.
-    let name = fresh_name();
-    let listener = Socket::listen(name).unwrap();
-    // SAFETY: plain system call on a descriptor the test owns.
-    assert_eq!(unsafe { libc::listen(listener.raw(), 0) }, 0);
-    let filler = Socket::new().unwrap();
-    filler.connect(name).unwrap();
-    let mut a = Node::new();
-    let dialled = a.port.connect_to(name.board, name.endpoint, &a.clock);
-    drop(listener.accept().unwrap());
-    a.clock.advance(Duration::from_millis(60));
-    a.settle();
-    assert_eq!(stage(&a, dialled.unwrap()), Stage::Greeting);
-    let met = moves::met::take();
-    for step in MOVES {
-        assert!(
-            met.contains_key(&(step.from, step.to)),
-            "{} -> {}",
-            step.from,
-            step.to
-        );
-    }
 }

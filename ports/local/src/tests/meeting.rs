@@ -1,10 +1,9 @@
 //! How two ports meet: who listens, who connects, and what comes between.
 
 use super::limit::TCP;
-use super::strangers::welcome;
 use super::{Event, Node, fresh_name, link_up, linked};
 use crate::LocalPort;
-use crate::handshake::{Hello, MESSAGE_LEN};
+use crate::handshake::{MESSAGE_LEN, Word};
 use crate::link::State;
 use crate::socket::{Name, Received, Socket};
 use mx_proto::port::{Close, ConnectError, LinkDown, SendError, Sent};
@@ -109,11 +108,15 @@ fn a_full_backlog_is_tried_again() {
     assert_eq!(a.port.deadline(), None);
     let peer = listener.accept().unwrap();
     let mut message = [0; MESSAGE_LEN];
-    let Received::Message(len, Some(_memory)) = peer.receive(&mut message).unwrap() else {
+    let Received::Message(len, None) = peer.receive(&mut message).unwrap() else {
         panic!("no hello");
     };
-    assert!(Hello::decode(&message[..len]).is_ok());
-    peer.send(&welcome().encode(), None).unwrap();
+    assert!(matches!(
+        Word::decode(&message[..len]),
+        Ok(Word::Hello { .. })
+    ));
+    let welcome = Word::Welcome { asymmetric: true };
+    peer.send(&welcome.encode(), None).unwrap();
     a.settle();
     assert_eq!(a.take(), [Event::Up(link)]);
 }

@@ -1,37 +1,15 @@
-//! Peers that say and write about sleeping what no peer of ours does.
+//! Peers that say about memory and rest what no peer of ours does.
 
 use super::cycles::Random;
-use super::slumber::{IDLE, send_through, stage};
-use super::strangers::{GEOMETRY, Rogue, assert_ended, pipe, sealed_memfd};
-use super::{Event, Node, last_link, link_up};
-use crate::LocalOptions;
-use crate::handshake::{MESSAGE_LEN, Wake, Word};
-use crate::layout::{Geometry, REST_AT};
-use crate::moves::Stage;
-use crate::socket::Received;
+use super::slumber::{IDLE, Stage, send_through, stage};
+use super::strangers::{GEOMETRY, HELLO, Rogue, assert_ended, pipe, sealed_memfd};
+use super::{Event, Node, fresh_name, header, last_link, link_up};
+use crate::handshake::{MESSAGE_LEN, Word};
+use crate::layout::Geometry;
+use crate::socket::{Received, Socket};
 use mx_proto::LinkId;
 use mx_proto::port::{Close, LinkDown, SendError};
 use std::os::fd::OwnedFd;
-
-impl Rogue {
-    fn set_rest(&self, word: u64) {
-        self.write(REST_AT, &word.to_le_bytes());
-    }
-
-    /// Agrees to sleep when it is asked.
-    fn agree(&self, server: &mut Node, link: LinkId) {
-        while stage(server, link) == Stage::Up {
-            server.clock.advance(IDLE / 4);
-            server.settle();
-        }
-        self.set_rest(3);
-        self.socket.ring();
-        server.settle();
-        assert_eq!(stage(server, link), Stage::Asleep);
-        let mut byte = [0; MESSAGE_LEN];
-        while let Ok(Received::Message(1, None)) = self.socket.receive(&mut byte) {}
-    }
-}
 
 /// A server with a link to a rogue that the endpoint knows of.
 fn with_rogue() -> (Node, Rogue, LinkId) {
@@ -44,8 +22,23 @@ fn with_rogue() -> (Node, Rogue, LinkId) {
     (server, rogue, link)
 }
 
-fn wake_of(geometry: Geometry) -> [u8; MESSAGE_LEN] {
-    Word::Wake(Wake { geometry }).encode()
+impl Rogue {
+    /// Makes the link rest, as a peer of ours would.
+    fn rest(&self, server: &mut Node, link: LinkId) {
+        self.socket.send(&Word::Rest(1).encode(), None).unwrap();
+        server.settle();
+        assert_eq!(stage(server, link), Stage::Plain);
+        assert_eq!(Self::hear(&self.socket), Word::Rest(0));
+    }
+}
+
+fn offer_of(geometry: Geometry) -> [u8; MESSAGE_LEN] {
+    Word::Offer(geometry).encode()
+}
+
+/// A packet as it comes over the socket.
+fn packet(len: usize, said: usize) -> Vec<u8> {
+    [header(said).as_slice(), &vec![7; len]].concat()
 }
 
 /// What is said, with which descriptor, and at which moments it is out of place.
@@ -53,52 +46,54 @@ type Case = (&'static str, Vec<u8>, Option<OwnedFd>, [bool; 3]);
 
 #[test]
 fn words_out_of_place_fail_their_peer_and_no_other() {
-    let wake = wake_of(GEOMETRY);
-    let mut damaged = wake;
+    let offer = offer_of(GEOMETRY);
+    let mut damaged = offer;
     damaged[17] ^= 0x40;
-    let mut version = wake;
+    let mut version = offer;
     version[8] = 9;
-    let long = [wake.as_slice(), &[0]].concat();
+    let long = [offer.as_slice(), &[0]].concat();
     let memory = || Some(sealed_memfd(GEOMETRY.total()));
     let (_end, pipe_write) = pipe();
     let copy = || Some(pipe_write.try_clone().unwrap());
+    let say = |word: Word| Vec::from(word.encode());
     let words: Vec<Case> = vec![
-        // Whether it is out of place while the link is up, asleep, and being woken by us.
-        ("wake", wake.into(), memory(), [true, false, false]),
-        ("wake without memory", wake.into(), None, [true; 3]),
-        ("wake with a pipe", wake.into(), copy(), [true; 3]),
+        // Whether it is out of place while the link is up, while we rest, and when it has no rings.
+        ("offer", offer.into(), memory(), [true, true, false]),
+        ("offer without memory", offer.into(), None, [true; 3]),
+        ("offer of a pipe", offer.into(), copy(), [true; 3]),
         (
-            "wake, small",
-            wake.into(),
+            "offer, small",
+            offer.into(),
             Some(sealed_memfd(4096)),
             [true; 3],
         ),
-        ("wake, damaged", damaged.into(), memory(), [true; 3]),
-        ("wake, version", version.into(), memory(), [true; 3]),
-        ("wake, long", long, memory(), [true; 3]),
+        ("offer, damaged", damaged.into(), memory(), [true; 3]),
+        ("offer, version", version.into(), memory(), [true; 3]),
+        ("offer, long", long, memory(), [true; 3]),
+        ("hello", say(HELLO), None, [true; 3]),
+        ("taken", say(Word::Taken), None, [true; 3]),
+        ("later", say(Word::Later(None)), None, [true; 3]),
+        ("rest", say(Word::Rest(1)), None, [false, false, true]),
+        ("rest of more", say(Word::Rest(2)), None, [true; 3]),
+        ("rest of less", say(Word::Rest(0)), None, [true; 3]),
+        ("rest of all", say(Word::Rest(u64::MAX)), None, [true; 3]),
+        ("rest with memory", say(Word::Rest(1)), memory(), [true; 3]),
+        ("bye", say(Word::Bye), None, [false; 3]),
+        ("bye with memory", say(Word::Bye), memory(), [true; 3]),
+        ("packet", packet(100, 100), None, [true, true, false]),
+        ("packet with memory", packet(100, 100), memory(), [true; 3]),
+        ("packet, short", packet(99, 100), None, [true; 3]),
+        ("packet, long", packet(101, 100), None, [true; 3]),
         (
-            "woken",
-            Word::Woken.encode().into(),
+            "packet, huge",
+            packet(36 * 1024 + 1, 36 * 1024 + 1),
             None,
-            [true, true, false],
-        ),
-        (
-            "woken with memory",
-            Word::Woken.encode().into(),
-            memory(),
             [true; 3],
         ),
         (
-            "later",
-            Word::Later.encode().into(),
+            "packet, larger still",
+            packet(50_000, 50_000),
             None,
-            [true, true, false],
-        ),
-        ("bye", Word::Bye.encode().into(), None, [false; 3]),
-        (
-            "bye with memory",
-            Word::Bye.encode().into(),
-            memory(),
             [true; 3],
         ),
         ("bell with memory", b"!".to_vec(), memory(), [true; 3]),
@@ -112,12 +107,16 @@ fn words_out_of_place_fail_their_peer_and_no_other() {
             let fine = link_up(&mut good, &mut server);
             server.take();
             good.take();
-            if moment > 0 {
-                rogue.agree(&mut server, link);
-            }
-            if moment > 1 {
-                assert_eq!(server.send(link, b"x"), Err(SendError::WouldBlock));
-                assert_eq!(stage(&server, link), Stage::Waking);
+            match moment {
+                0 => {}
+                1 => {
+                    while stage(&server, link) == Stage::Up {
+                        server.clock.advance(IDLE / 4);
+                        server.settle();
+                    }
+                    assert_eq!(stage(&server, link), Stage::Resting);
+                }
+                _ => rogue.rest(&mut server, link),
             }
             server.take();
             rogue.socket.send(word, fd.as_ref()).unwrap();
@@ -147,6 +146,43 @@ fn words_out_of_place_fail_their_peer_and_no_other() {
     drop((words, pipe_write));
 }
 
+/// The same of a peer that we have called.
+#[test]
+fn answers_out_of_place_fail_their_peer() {
+    let offer = offer_of(GEOMETRY);
+    for (word, before, after) in [
+        (Word::Taken.encode(), false, true),
+        (Word::Later(None).encode(), false, true),
+        (Word::Rest(0).encode(), true, false),
+        (offer, true, true),
+        (Word::Bye.encode(), false, false),
+    ] {
+        for (taken, wrong) in [(false, before), (true, after)] {
+            let name = fresh_name();
+            let listener = Socket::listen(name).unwrap();
+            let mut a = Node::new();
+            let (board, endpoint) = (name.board, name.endpoint);
+            let link = a.port.connect_to(board, endpoint, &a.clock).unwrap();
+            let peer = listener.accept().unwrap();
+            let welcome = Word::Welcome { asymmetric: true };
+            peer.send(&welcome.encode(), None).unwrap();
+            a.settle();
+            assert_eq!(stage(&a, link), Stage::Offered);
+            if taken {
+                peer.send(&Word::Taken.encode(), None).unwrap();
+                a.settle();
+                assert_eq!(stage(&a, link), Stage::Up);
+            }
+            a.take();
+            let memory = (word == offer).then(|| sealed_memfd(GEOMETRY.total()));
+            peer.send(&word, memory.as_ref()).unwrap();
+            a.settle();
+            let down = a.take() == [Event::Down(link, LinkDown::Protocol)];
+            assert_eq!(down, wrong, "{:?}, taken: {taken}", Word::decode(&word));
+        }
+    }
+}
+
 #[test]
 fn descriptors_that_come_out_of_place_are_closed() {
     let (mut server, rogue, link) = with_rogue();
@@ -155,10 +191,10 @@ fn descriptors_that_come_out_of_place_are_closed() {
     server.settle();
     assert_eq!(server.take(), [Event::Down(link, LinkDown::Protocol)]);
     let (mut server, rogue, link) = with_rogue();
-    rogue.agree(&mut server, link);
+    rogue.rest(&mut server, link);
     rogue
         .socket
-        .send(&wake_of(GEOMETRY), Some(&pipe_write))
+        .send(&offer_of(GEOMETRY), Some(&pipe_write))
         .unwrap();
     server.settle();
     assert_eq!(server.take(), [Event::Down(link, LinkDown::Protocol)]);
@@ -166,71 +202,23 @@ fn descriptors_that_come_out_of_place_are_closed() {
     assert_ended(end);
 }
 
+/// What it holds is its own, and no more than a link may; whoever else comes is served.
 #[test]
-fn nonsense_in_the_word_fails_the_link_or_is_refused() {
-    for word in [
-        1u64,
-        1 | 7 << 2,
-        1 | 1 << 33,
-        2,
-        3,
-        u64::MAX,
-        u64::MAX - 1,
-        4,
-        1 << 40,
-    ] {
-        for asking in [false, true] {
-            let (mut server, rogue, link) = with_rogue();
-            if asking {
-                while stage(&server, link) == Stage::Up {
-                    server.clock.advance(IDLE / 4);
-                    server.settle();
-                }
-            }
-            rogue.set_rest(word);
-            rogue.socket.ring();
-            server.settle();
-            // Asleep is an answer to a question only, and a question none to another. One packet
-            // has been sent, and none taken.
-            let right = word == 1 | 1 << 33;
-            match (server.take().as_slice(), word & 3, asking) {
-                ([], 0, _) => assert_eq!(stage(&server, link), Stage::Up),
-                ([], 3, true) => assert_eq!(stage(&server, link), Stage::Asleep),
-                ([], 1, _) if right => assert_eq!(stage(&server, link), Stage::Asleep),
-                ([], 1, _) => assert_eq!(stage(&server, link), Stage::Up),
-                // Noticed when it is taken back.
-                ([], 2, true) => {
-                    assert_eq!(server.send(link, b"x"), Err(SendError::Down));
-                    server.settle();
-                    assert_eq!(server.take(), [Event::Down(link, LinkDown::Protocol)]);
-                }
-                ([Event::Down(_, LinkDown::Protocol)], _, _) => {}
-                (events, ..) => panic!("{word:#x}, asking: {asking}: {events:?}"),
-            }
-        }
+fn a_peer_that_does_not_rest_with_us_keeps_nobody_out() {
+    let (mut server, rogue, link) = with_rogue();
+    for _ in 0..40 {
+        server.clock.advance(IDLE);
+        server.settle();
     }
-}
-
-#[test]
-fn a_peer_that_does_not_sleep_may_not_wake() {
-    let mut server = Node::with_options(LocalOptions {
-        idle: None,
-        ..LocalOptions::default()
-    });
-    let rogue = Rogue::connect(&mut server);
-    rogue.write_packet(0);
-    server.settle();
-    let link = server.first_link();
-    server.take();
-    rogue.set_rest(3);
+    assert_eq!(stage(&server, link), Stage::Resting);
+    // What it sends in the ring all the same is taken.
+    rogue.write_packet(1);
     rogue.socket.ring();
-    let memory = sealed_memfd(GEOMETRY.total());
-    rogue
-        .socket
-        .send(&wake_of(GEOMETRY), Some(&memory))
-        .unwrap();
     server.settle();
-    assert_eq!(server.take(), [Event::Down(link, LinkDown::Protocol)]);
+    assert_eq!(server.take().len(), 1);
+    assert_eq!(server.send(link, b"x"), Err(SendError::WouldBlock));
+    assert_eq!(server.port.stats().bytes, GEOMETRY.total() as u64);
+    link_up(&mut Node::new(), &mut server);
 }
 
 #[test]
@@ -247,23 +235,21 @@ fn random_words_and_scribbling_never_hurt_more_than_their_own_link() {
         server.settle();
         let from = last_link(&server.take());
         for _ in 0..40 {
-            match random.below(8) {
-                0 => rogue.set_rest(random.next() & 0xff),
-                1 => rogue.set_rest(3),
+            let say = |word: &[u8]| drop(rogue.socket.send(word, None));
+            match random.below(10) {
+                0 => rogue.write_packet(random.below(128) as usize),
+                1 => say(&Word::Rest(random.below(4)).encode()),
                 2 => {
                     let memory = sealed_memfd(GEOMETRY.total());
-                    let _ = rogue.socket.send(&wake_of(GEOMETRY), Some(&memory));
+                    let _ = rogue.socket.send(&offer_of(GEOMETRY), Some(&memory));
                 }
-                3 => {
-                    let _ = rogue.socket.send(&Word::Woken.encode(), None);
-                }
-                4 => {
-                    let _ = rogue.socket.send(&Word::Later.encode(), None);
-                }
+                3 => say(&Word::Taken.encode()),
+                4 => say(&Word::Later(None).encode()),
                 5 => server.clock.advance(IDLE / 2),
-                6 => {
+                6 | 7 => {
                     let _ = server.send(from, &[1; 300]);
                 }
+                8 => say(&packet(random.below(3) as usize * 100, 100)),
                 _ => rogue.socket.ring(),
             }
             if server.port.arm() {

@@ -228,7 +228,10 @@ fn wake_ups_that_nobody_reads_never_keep_a_later_one_away() {
     let (mut a, ab, mut b, ba) = linked();
     b.settle();
     for round in 0..2_000u32 {
-        assert!(b.port.arm());
+        if !b.port.arm() {
+            assert!(!b.poll(), "nothing but wake-ups");
+            assert!(b.port.arm());
+        }
         a.send(ab, &round.to_le_bytes()).unwrap();
         b.port.disarm();
         // The packet is found without a look at the bells.
@@ -238,7 +241,7 @@ fn wake_ups_that_nobody_reads_never_keep_a_later_one_away() {
         assert!(unread <= 2 * UNREAD_MAX, "{unread} in round {round}");
         assert_eq!(b.bodies(), [round.to_le_bytes()]);
     }
-    b.port.take_bells();
+    b.settle();
     assert!(b.port.arm());
     assert!(!readable(b.port.descriptors().data));
     a.send(ab, b"last").unwrap();
@@ -272,7 +275,7 @@ fn a_word_behind_unread_wake_ups_is_heard() {
         .send(&[7; 32], None)
         .unwrap();
     b.port.take_bells();
-    assert_eq!(b.port.links.get(ba).unwrap().unread, 0);
+    assert_eq!(b.port.loud, [ba]);
     b.settle();
     assert_eq!(b.take(), [Event::Down(ba, LinkDown::Protocol)]);
 }

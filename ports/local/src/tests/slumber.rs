@@ -2,9 +2,8 @@
 
 use super::{Event, Node, linked, readable};
 use crate::LocalOptions;
-use crate::layout::Geometry;
-use crate::link::{Entry, State};
-use crate::moves::Stage;
+use crate::layout::{BODY_MAX, Geometry};
+use crate::link::{Entry, State, UNREAD_MAX};
 use mx_proto::LinkId;
 use mx_proto::port::{Close, LinkDown, SendError, Sent};
 use std::time::Duration;
@@ -22,8 +21,25 @@ pub(super) fn node_with(bytes: usize) -> Node {
     })
 }
 
+/// Where a link stands that is past the handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    Plain,
+    Offered,
+    Up,
+    /// The same, and we have said that it rests.
+    Resting,
+}
+
 pub(super) fn stage(node: &Node, link: LinkId) -> Stage {
-    node.port.links.get(link).unwrap().state.stage().unwrap()
+    let entry = node.port.links.get(link).unwrap();
+    match &entry.state {
+        State::Plain => Stage::Plain,
+        State::Offered(_) => Stage::Offered,
+        State::Up(_) if entry.hears_words_only() => Stage::Up,
+        State::Up(_) => Stage::Resting,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// Lets time pass on all of them until links that are idle sleep.
@@ -39,16 +55,22 @@ pub(super) fn rest(nodes: &mut [&mut Node]) {
     }
 }
 
+/// Lets time pass on one until its link rests.
+fn rest_alone(node: &mut Node, link: LinkId) {
+    while stage(node, link) == Stage::Up {
+        node.clock.advance(IDLE / 4);
+        node.settle();
+    }
+    assert_eq!(stage(node, link), Stage::Resting);
+}
+
 /// Two nodes whose link sleeps.
 pub(super) fn asleep() -> (Node, LinkId, Node, LinkId) {
     let (mut a, ab, mut b, ba) = linked();
     a.port.bind(ab, 11);
     b.port.bind(ba, 22);
     rest(&mut [&mut a, &mut b]);
-    assert_eq!(
-        (stage(&a, ab), stage(&b, ba)),
-        (Stage::Asleep, Stage::Asleep)
-    );
+    assert_eq!((stage(&a, ab), stage(&b, ba)), (Stage::Plain, Stage::Plain));
     assert_eq!((a.take(), b.take()), (vec![], vec![]));
     (a, ab, b, ba)
 }
@@ -120,13 +142,13 @@ fn a_link_sleeps_when_it_was_idle_for_so_long_and_not_before() {
         a.settle();
     }
     assert!(idle >= IDLE && idle <= IDLE * 7 / 4, "{idle:?}");
-    assert_eq!(stage(&a, ab), Stage::Asking);
-    // The other one, whose time stands still, is woken by the question.
+    assert_eq!(stage(&a, ab), Stage::Resting);
+    // The other one, whose time stands still, is woken by the word.
     assert!(readable(b.port.descriptors().data));
     b.settle();
     assert_eq!(b.port.stats().asleep, 1);
     a.settle();
-    assert_eq!(stage(&a, ab), Stage::Asleep);
+    assert_eq!(stage(&a, ab), Stage::Plain);
 }
 
 #[test]
@@ -145,101 +167,127 @@ fn a_link_in_use_does_not_sleep() {
 }
 
 #[test]
-fn a_port_that_never_sleeps_has_peers_that_do_not_either() {
-    let mut a = Node::with_options(LocalOptions {
-        idle: None,
-        ..LocalOptions::default()
-    });
-    let mut b = Node::new();
+fn a_port_that_never_sleeps_gives_memory_back_when_its_peer_does() {
+    let sleepless = || {
+        Node::with_options(LocalOptions {
+            idle: None,
+            ..LocalOptions::default()
+        })
+    };
+    let (mut a, mut b) = (sleepless(), sleepless());
     let (ab, ba) = meet(&mut a, &mut b);
-    let (back, _) = meet(&mut b, &mut a);
-    assert_ne!(ba, back);
     rest(&mut [&mut a, &mut b]);
     assert_eq!((stage(&a, ab), stage(&b, ba)), (Stage::Up, Stage::Up));
     assert_eq!((a.port.deadline(), b.port.deadline()), (None, None));
+    let mut c = Node::new();
+    let (ac, ca) = meet(&mut a, &mut c);
+    rest(&mut [&mut a, &mut c]);
+    assert_eq!((stage(&a, ac), stage(&c, ca)), (Stage::Plain, Stage::Plain));
 }
 
 #[test]
-fn a_question_is_taken_back_by_a_send_and_overtaken_by_a_packet() {
-    let (mut a, ab, mut b, ba) = linked();
-    let ask = |a: &mut Node| {
-        while stage(a, ab) == Stage::Up {
-            a.clock.advance(IDLE / 4);
-            a.settle();
+fn what_crosses_the_word_and_what_follows_it_arrive_in_order() {
+    for len in [8, 5_000, BODY_MAX] {
+        let (mut a, ab, mut b, ba) = linked();
+        let body = |at: u8| vec![at; len];
+        // These lie in the ring when the other one hears the word, and more come over the socket.
+        rest_alone(&mut a, ab);
+        for at in 0..3 {
+            assert_eq!(b.send(ba, &body(at)), Ok(Sent::Whole));
         }
-        assert_eq!(stage(a, ab), Stage::Asking);
-    };
-    ask(&mut a);
-    assert_eq!(a.send(ab, b"after all"), Ok(Sent::Whole));
-    assert_eq!(stage(&a, ab), Stage::Up);
-    b.settle();
-    assert_eq!(b.bodies(), [b"after all"]);
-    ask(&mut a);
-    assert_eq!(b.send(ba, b"not yet"), Ok(Sent::Whole));
-    // The question is refused, because the packet is on its way.
-    b.settle();
-    assert_eq!(stage(&b, ba), Stage::Up);
-    a.settle();
-    assert_eq!(a.bodies(), [b"not yet"]);
-    assert_eq!(stage(&a, ab), Stage::Up);
-    // Agreed to, but the asker has not noticed yet when it wants to send.
-    ask(&mut a);
-    b.settle();
-    assert_eq!(stage(&b, ba), Stage::Asleep);
-    assert_eq!(a.send(ab, b"again"), Err(SendError::WouldBlock));
-    assert_eq!(stage(&a, ab), Stage::Waking);
-    send_through(&mut a, ab, &mut b, b"again");
-    b.settle();
-    assert_eq!(b.bodies(), [b"again"]);
-    // The other way round: it wakes before the asker has noticed.
-    ask(&mut a);
-    b.settle();
-    assert_eq!(b.send(ba, b"you"), Err(SendError::WouldBlock));
-    send_through(&mut b, ba, &mut a, b"you");
-    a.settle();
-    assert_eq!(a.bodies(), [b"you"]);
-}
-
-#[test]
-fn a_refusal_without_a_packet_is_noticed_at_the_next_look() {
-    let (mut a, ab, b, _) = linked();
-    while stage(&a, ab) == Stage::Up {
-        a.clock.advance(IDLE / 4);
+        assert_eq!(a.send(ab, &body(10)), Err(SendError::WouldBlock));
+        a.poll();
+        assert_eq!(a.bodies(), [0, 1, 2].map(body));
+        assert_eq!(stage(&a, ab), Stage::Resting);
+        for at in 3..5 {
+            assert_eq!(b.send(ba, &body(at)), Ok(Sent::Whole));
+        }
+        b.settle();
+        assert_eq!(b.take(), []);
+        assert_eq!(stage(&b, ba), Stage::Plain);
+        assert_eq!(b.send(ba, &body(5)), Ok(Sent::Whole));
         a.settle();
+        let mut events = a.take();
+        events.retain(|event| *event != Event::Writable(ab));
+        assert_eq!(events, [3, 4, 5].map(|at| Event::Packet(ab, body(at))));
+        // The packet that came over the socket brings memory.
+        assert_eq!(stage(&a, ab), Stage::Offered);
+        b.settle();
+        a.settle();
+        assert_eq!((stage(&a, ab), stage(&b, ba)), (Stage::Up, Stage::Up));
+        send_through(&mut a, ab, &mut b, &body(20));
+        b.settle();
+        assert_eq!(b.bodies(), [body(20)]);
     }
-    let State::Up(link) = &b.port.links.get(LinkId::new(0, 0)).unwrap().state else {
-        panic!("not up");
-    };
-    link.refuse();
-    a.settle();
-    assert_eq!(stage(&a, ab), Stage::Asking);
-    a.clock.advance(IDLE / 4);
-    a.settle();
-    assert_eq!(stage(&a, ab), Stage::Up);
 }
 
 #[test]
-fn both_may_ask_at_once() {
+fn a_blocked_link_that_goes_to_sleep_is_blocked_no_more() {
     let (mut a, ab, mut b, ba) = linked();
-    for step in 0..8 {
+    rest_alone(&mut a, ab);
+    while b.send(ba, &[7; 3_000]) == Ok(Sent::Whole) {}
+    b.settle();
+    assert_eq!(b.take(), [Event::Writable(ba)]);
+    assert_eq!(b.send(ba, b"over the socket"), Ok(Sent::Whole));
+    a.settle();
+    let got = a.bodies();
+    assert!(got.len() > 10);
+    assert_eq!(got.last().unwrap(), b"over the socket");
+}
+
+#[test]
+fn both_may_rest_at_once() {
+    let (mut a, ab, mut b, ba) = linked();
+    for _ in 0..8 {
         // Neither takes anything in while both look for idle links.
         for node in [&mut a, &mut b] {
             node.clock.advance(IDLE / 4);
             node.port.tend(&node.clock);
         }
-        let asked = [stage(&a, ab), stage(&b, ba)].contains(&Stage::Asking);
-        if asked {
-            assert!(step >= 4);
-            break;
-        }
     }
-    a.settle();
-    b.settle();
-    a.settle();
     assert_eq!(
         (stage(&a, ab), stage(&b, ba)),
-        (Stage::Asleep, Stage::Asleep)
+        (Stage::Resting, Stage::Resting)
     );
+    a.settle();
+    b.settle();
+    assert_eq!((stage(&a, ab), stage(&b, ba)), (Stage::Plain, Stage::Plain));
+}
+
+#[test]
+fn a_word_that_came_together_with_a_wake_up_is_heard() {
+    let (mut a, ab, mut b, ba) = linked();
+    assert!(b.port.arm());
+    assert_eq!(a.send(ab, b"rings"), Ok(Sent::Whole));
+    rest_alone(&mut a, ab);
+    b.port.disarm();
+    b.settle();
+    assert_eq!(b.bodies(), [b"rings"]);
+    rest(&mut [&mut b]);
+    rest(&mut [&mut a]);
+    assert_eq!((stage(&a, ab), stage(&b, ba)), (Stage::Plain, Stage::Plain));
+}
+
+#[test]
+fn a_word_behind_many_wake_ups_is_heard() {
+    let (mut a, ab, mut b, ba) = linked();
+    b.settle();
+    for _ in 0..UNREAD_MAX {
+        assert!(b.port.arm());
+        a.send(ab, b"x").unwrap();
+        b.port.disarm();
+        b.port.note_told();
+        while b.port.poll_active(8, &mut b.log) {}
+    }
+    assert_eq!(b.bodies().len(), UNREAD_MAX.into());
+    rest_alone(&mut a, ab);
+    assert_eq!(stage(&b, ba), Stage::Up);
+    assert!(!b.port.arm());
+    b.poll();
+    assert_eq!(stage(&b, ba), Stage::Plain);
+    assert!(b.port.arm());
+    a.settle();
+    assert_eq!(stage(&a, ab), Stage::Plain);
 }
 
 // ---- waking up ----
@@ -253,51 +301,118 @@ fn a_send_wakes_the_link_from_either_side() {
             _ => (&mut b, ba, &mut a, ab),
         };
         assert!(other.port.arm());
-        assert_eq!(one.send(link, b"x"), Err(SendError::WouldBlock));
-        assert_eq!(one.send(link, b"x"), Err(SendError::WouldBlock));
-        assert_eq!(stage(one, link), Stage::Waking);
+        assert_eq!(one.send(link, b"x"), Ok(Sent::Whole));
         assert!(readable(other.port.descriptors().data), "it sleeps on");
         other.port.disarm();
-        assert!(one.port.arm());
-        other.settle();
-        assert_eq!(other.take(), []);
-        // The other one may send at once.
-        assert_eq!(other.send(back, b"hello"), Ok(Sent::Whole));
-        assert!(readable(one.port.descriptors().data));
-        one.port.disarm();
-        one.settle();
-        let mut events = one.take();
-        events.sort_by_key(|event| matches!(event, Event::Writable(_)));
-        let hello = Event::Packet(link, b"hello".to_vec());
-        assert_eq!(events, [hello, Event::Writable(link)]);
-        assert_eq!(one.send(link, b"x"), Ok(Sent::Whole));
         other.settle();
         assert_eq!(other.take(), [Event::Packet(back, b"x".to_vec())]);
+        for _ in 0..2 {
+            one.settle();
+            other.settle();
+        }
+        let stages = (stage(one, link), stage(other, back));
+        assert_eq!(stages, (Stage::Up, Stage::Up));
+        assert_eq!(other.send(back, b"hello"), Ok(Sent::Whole));
+        one.settle();
+        assert_eq!(one.take(), [Event::Packet(link, b"hello".to_vec())]);
         // What the endpoint attached to the link is still there.
         assert!(a.log.cookies.iter().skip(1).all(|cookie| *cookie == 11));
         assert!(b.log.cookies.iter().skip(1).all(|cookie| *cookie == 22));
-        assert_eq!((a.port.stats().woken, b.port.stats().woken), (1, 1));
-        assert_eq!(a.port.stats().asleep, 0);
+        assert_eq!((a.port.stats().asleep, b.port.stats().asleep), (0, 0));
     }
+}
+
+#[test]
+fn who_has_handed_memory_over_sends_again_when_it_is_answered() {
+    let (mut a, ab, mut b, ba) = asleep();
+    assert_eq!(a.send(ab, b"first"), Ok(Sent::Whole));
+    assert_eq!(stage(&a, ab), Stage::Offered);
+    assert_eq!(a.send(ab, b"second"), Err(SendError::WouldBlock));
+    // What the other one sends before it has seen the memory comes first.
+    assert_eq!(b.send(ba, b"back"), Ok(Sent::Whole));
+    b.settle();
+    assert_eq!(b.bodies(), [b"first"]);
+    assert_eq!(b.send(ba, b"in the ring"), Ok(Sent::Whole));
+    assert!(a.port.arm());
+    assert!(readable(a.port.descriptors().data));
+    a.port.disarm();
+    a.settle();
+    let got: Vec<Event> = a.take();
+    assert_eq!(got.len(), 3);
+    assert_eq!(got[0], Event::Packet(ab, b"back".to_vec()));
+    assert!(got.contains(&Event::Packet(ab, b"in the ring".to_vec())));
+    assert!(got.contains(&Event::Writable(ab)));
+    assert_eq!(a.send(ab, b"second"), Ok(Sent::Whole));
+    b.settle();
+    assert_eq!(b.bodies(), [b"second"]);
+}
+
+#[test]
+fn a_full_socket_blocks_and_takes_the_answer_to_memory_when_there_is_room() {
+    let (mut a, ab, mut b, ba) = asleep();
+    let mut sent = 0u32;
+    // The other one does not look.
+    while b.send(ba, &sent.to_le_bytes()) == Ok(Sent::Whole) {
+        sent += 1;
+    }
+    assert!(sent > 50, "{sent}");
+    assert!(b.port.arm());
+    assert!(!readable(b.port.descriptors().data));
+    b.port.disarm();
+    // Memory comes, and there is no room for the answer.
+    assert_eq!(a.send(ab, b"memory"), Ok(Sent::Whole));
+    assert_eq!(stage(&a, ab), Stage::Offered);
+    b.settle();
+    assert_eq!(stage(&b, ba), Stage::Up);
+    assert_eq!(b.send(ba, b"more"), Ok(Sent::Whole));
+    for _ in 0..5 {
+        a.settle();
+        b.settle();
+    }
+    assert_eq!((stage(&a, ab), stage(&b, ba)), (Stage::Up, Stage::Up));
+    let got = a.bodies();
+    assert_eq!(got.len(), sent as usize + 1);
+    for (at, bytes) in got[..sent as usize].iter().enumerate() {
+        assert_eq!(*bytes, (at as u32).to_le_bytes());
+    }
+    assert_eq!(got.last().unwrap(), b"more");
+    assert!(b.take().contains(&Event::Writable(ba)));
+}
+
+#[test]
+fn a_sleeper_that_waits_for_room_in_a_socket_is_woken() {
+    let (mut a, ab, mut b, ba) = asleep();
+    // No memory comes of it.
+    a.port.links.get_mut(ab).unwrap().pause = u8::MAX;
+    let mut sent = 0;
+    while b.send(ba, &[1; 9_000]) == Ok(Sent::Whole) {
+        sent += 1;
+    }
+    b.settle();
+    b.take();
+    while b.send(ba, &[1; 9_000]) == Ok(Sent::Whole) {
+        sent += 1;
+    }
+    assert!(b.port.arm());
+    assert!(!readable(b.port.descriptors().data));
+    a.settle();
+    assert_eq!(a.bodies().len(), sent);
+    assert!(readable(b.port.descriptors().data));
+    b.port.disarm();
+    b.settle();
+    assert_eq!(b.take(), [Event::Writable(ba)]);
+    assert_eq!(stage(&b, ba), Stage::Plain);
 }
 
 #[test]
 fn both_may_wake_it_at_once() {
     let (mut a, ab, mut b, ba) = asleep();
-    assert_eq!(a.send(ab, b"a"), Err(SendError::WouldBlock));
-    assert_eq!(b.send(ba, b"b"), Err(SendError::WouldBlock));
+    assert_eq!(a.send(ab, b"a"), Ok(Sent::Whole));
+    assert_eq!(b.send(ba, b"b"), Ok(Sent::Whole));
     for _ in 0..2 {
         a.settle();
         b.settle();
     }
-    assert_eq!(
-        (a.take(), b.take()),
-        (vec![Event::Writable(ab)], vec![Event::Writable(ba)])
-    );
-    assert_eq!(a.send(ab, b"a"), Ok(Sent::Whole));
-    assert_eq!(b.send(ba, b"b"), Ok(Sent::Whole));
-    a.settle();
-    b.settle();
     assert_eq!(
         (a.bodies(), b.bodies()),
         (vec![b"b".to_vec()], vec![b"a".to_vec()])
@@ -336,61 +451,53 @@ fn the_end_of_a_sleeping_peer_is_noticed_whichever_way_it_goes() {
 }
 
 #[test]
-fn the_end_while_waking_is_noticed_on_both_sides() {
-    for how in [Close::Flush, Close::Now] {
-        let reason = match how {
-            Close::Flush => LinkDown::Closed,
-            Close::Now => LinkDown::Reset,
-        };
-        // The one that is woken goes.
-        let (mut a, ab, mut b, ba) = asleep();
-        assert_eq!(a.send(ab, b"x"), Err(SendError::WouldBlock));
-        b.port.close(ba, how);
-        a.settle();
-        assert_eq!(a.take(), [Event::Down(ab, reason)]);
-        assert_eq!(a.port.stats().bytes, 0);
-        // The one that wakes goes, before and after its memory is taken.
-        for taken in [false, true] {
+fn what_a_sleeping_peer_sent_before_it_went_is_delivered() {
+    for (how, reason) in [
+        (Close::Flush, LinkDown::Closed),
+        (Close::Now, LinkDown::Reset),
+    ] {
+        // From either side; from the one that began it, with memory behind the first packet.
+        for first in 0..2 {
             let (mut a, ab, mut b, ba) = asleep();
-            assert_eq!(a.send(ab, b"x"), Err(SendError::WouldBlock));
-            if taken {
-                b.settle();
-                assert_eq!(b.send(ba, b"y"), Ok(Sent::Whole));
+            let (one, link, other, back) = match first {
+                0 => (&mut a, ab, &mut b, ba),
+                _ => (&mut b, ba, &mut a, ab),
+            };
+            let mut sent = 0u8;
+            while sent < 40 && one.send(link, &[sent]) == Ok(Sent::Whole) {
+                sent += 1;
             }
-            a.port.close(ab, how);
-            b.settle();
-            assert_eq!(
-                b.take(),
-                [Event::Down(ba, reason)],
-                "{how:?}, taken: {taken}"
-            );
-            assert_eq!((b.port.stats().bytes, b.port.stats().asleep), (0, 0));
+            one.port.close(link, how);
+            // Nor does a packet of ours that it never read take them away.
+            let _ = other.send(back, b"too late");
+            other.settle();
+            let mut expected: Vec<Event> =
+                (0..sent).map(|at| Event::Packet(back, vec![at])).collect();
+            expected.push(Event::Down(back, reason));
+            let mut events = other.take();
+            events.retain(|event| !matches!(event, Event::Writable(_)));
+            assert_eq!(events, expected);
+            assert_eq!((other.port.stats().bytes, other.port.link_count()), (0, 0));
         }
     }
 }
 
 #[test]
-fn the_end_while_asking_is_noticed_and_nothing_is_lost() {
+fn the_end_while_resting_is_noticed_and_nothing_is_lost() {
     for how in [Close::Flush, Close::Now] {
         let reason = match how {
             Close::Flush => LinkDown::Closed,
             Close::Now => LinkDown::Reset,
         };
         let (mut a, ab, mut b, ba) = linked();
-        while stage(&a, ab) == Stage::Up {
-            a.clock.advance(IDLE / 4);
-            a.settle();
-        }
-        // The asker goes.
+        rest_alone(&mut a, ab);
+        // Who has said it goes.
         a.port.close(ab, how);
         b.settle();
         assert_eq!(b.take(), [Event::Down(ba, reason)]);
-        // The one asked goes, with a packet on its way.
+        // The other one goes, with a packet on its way.
         let (mut a, ab, mut b, ba) = linked();
-        while stage(&a, ab) == Stage::Up {
-            a.clock.advance(IDLE / 4);
-            a.settle();
-        }
+        rest_alone(&mut a, ab);
         assert_eq!(b.send(ba, b"last"), Ok(Sent::Whole));
         b.port.close(ba, how);
         a.settle();

@@ -2,7 +2,7 @@
 
 use super::limit::TCP;
 use super::{Event, Node, fresh_name, header, last_link, link_up, readable};
-use crate::handshake::{Hello, MESSAGE_LEN, Traits, Welcome};
+use crate::handshake::{MESSAGE_LEN, Word};
 use crate::layout::{BODY_MAX, CELL, CELL_TAIL_AT, Geometry};
 use crate::socket::{Received, Socket};
 use mx_port_base::sealed::Region;
@@ -20,35 +20,34 @@ pub(super) struct Rogue {
 
 pub(super) const GEOMETRY: Geometry = Geometry::STANDARD;
 
-pub(super) const TRAITS: Traits = Traits {
-    asymmetric: true,
-    sleeps: true,
-};
-
-pub(super) fn welcome() -> Welcome {
-    Welcome {
-        traits: TRAITS,
-        asleep: false,
-    }
-}
+pub(super) const HELLO: Word = Word::Hello { asymmetric: true };
 
 impl Rogue {
     pub(super) fn connect(to: &mut Node) -> Self {
         let (region, fd) = Region::create(c"test", GEOMETRY.total()).unwrap();
         let socket = Socket::new().unwrap();
         socket.connect(to.name()).unwrap();
-        let hello = Hello {
-            geometry: GEOMETRY,
-            traits: TRAITS,
-        };
-        socket.send(&hello.encode(), Some(&fd)).unwrap();
+        socket.send(&HELLO.encode(), None).unwrap();
+        let offer = Word::Offer(GEOMETRY);
+        socket.send(&offer.encode(), Some(&fd)).unwrap();
         to.settle();
-        let mut message = [0; MESSAGE_LEN];
-        assert!(matches!(
-            socket.receive(&mut message),
-            Ok(Received::Message(MESSAGE_LEN, None))
-        ));
+        assert!(matches!(Self::hear(&socket), Word::Welcome { .. }));
+        assert_eq!(Self::hear(&socket), Word::Taken);
         Self { socket, region }
+    }
+
+    /// The next word on `socket`, past bells and packets.
+    pub(super) fn hear(socket: &Socket) -> Word {
+        let mut message = [0; 40_000];
+        loop {
+            match socket.receive(&mut message).unwrap() {
+                Received::Message(MESSAGE_LEN, None) => {
+                    return Word::decode(&message[..MESSAGE_LEN]).unwrap();
+                }
+                Received::Message(_, None) => {}
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     pub(super) fn write(&self, at: usize, bytes: &[u8]) {
@@ -243,30 +242,24 @@ pub(super) fn sealed_memfd(len: usize) -> OwnedFd {
 
 #[test]
 fn bad_handshakes_are_refused_and_their_descriptors_closed() {
-    let good = Hello {
-        geometry: GEOMETRY,
-        traits: TRAITS,
-    }
-    .encode();
+    let good = HELLO.encode();
     let mut bad_magic = good;
     bad_magic[0] ^= 1;
     let mut bad_version = good;
     bad_version[8] = 77;
-    let mut bad_cells = good;
-    bad_cells[16] = 3;
+    let out_of_place = Word::Taken.encode();
     let long = [good.as_slice(), &[0]].concat();
     let mut server = Node::new();
     let cases: [(&str, &[u8]); 6] = [
         ("magic", &bad_magic),
         ("version", &bad_version),
-        ("cells", &bad_cells),
-        ("short", &good[..31]),
+        ("out of place", &out_of_place),
+        ("short", &good[..23]),
         ("long", &long),
         ("nonsense", b"GET / HTTP/1.1"),
     ];
     for (count, (what, message)) in cases.into_iter().enumerate() {
-        let fd = sealed_memfd(GEOMETRY.total());
-        let socket = say(&mut server, message, Some(&fd));
+        let socket = say(&mut server, message, None);
         let mut answer = [0; MESSAGE_LEN];
         assert!(
             matches!(socket.receive(&mut answer), Ok(Received::HangUp)),
@@ -275,19 +268,26 @@ fn bad_handshakes_are_refused_and_their_descriptors_closed() {
         assert_eq!(server.port.stats().refused, count as u64 + 1, "{what}");
         assert_eq!(server.port.link_count(), 0, "{what}");
     }
-    // No memory at all, memory of another size, memory that is not sealed, no memory but a file.
+    // A descriptor where none belongs.
     let (pipe_read, pipe_write) = pipe();
+    let socket = say(&mut server, &good, Some(&pipe_write));
+    let mut answer = [0; MESSAGE_LEN];
+    assert!(matches!(socket.receive(&mut answer), Ok(Received::HangUp)));
+    assert_eq!(server.port.stats().refused, 7);
+    // No memory at all, memory of another size, memory that is not sealed, no memory but a file.
     let small = sealed_memfd(4096);
     let file = OwnedFd::from(std::fs::File::open("/proc/self/exe").unwrap());
     for fd in [None, Some(&small), Some(&pipe_write), Some(&file)] {
-        let socket = say(&mut server, &good, fd);
-        let mut answer = [0; MESSAGE_LEN];
+        let socket = say(&mut server, &good, None);
+        assert!(matches!(Rogue::hear(&socket), Word::Welcome { .. }));
+        socket.send(&Word::Offer(GEOMETRY).encode(), fd).unwrap();
+        server.settle();
         assert!(matches!(socket.receive(&mut answer), Ok(Received::HangUp)));
     }
     drop(pipe_write);
     assert_ended(pipe_read);
-    assert_eq!(server.port.stats().refused, 10);
-    assert_eq!(server.take(), []);
+    assert_eq!(server.port.stats().violations, 4);
+    assert_eq!((server.port.link_count(), server.take()), (0, vec![]));
 }
 
 #[test]
@@ -297,12 +297,7 @@ fn more_descriptors_than_expected_are_closed_and_refused() {
         let (pipe_read, pipe_write) = pipe();
         let socket = Socket::new().unwrap();
         socket.connect(server.name()).unwrap();
-        let good = Hello {
-            geometry: GEOMETRY,
-            traits: TRAITS,
-        }
-        .encode();
-        send_with_copies(&socket, &good, &pipe_write, count);
+        send_with_copies(&socket, &HELLO.encode(), &pipe_write, count);
         server.settle();
         assert_eq!(server.port.stats().refused, 1);
         drop(pipe_write);
@@ -417,10 +412,13 @@ fn an_acceptor_that_answers_nonsense_is_a_protocol_violation() {
             .unwrap();
         let peer = listener.accept().unwrap();
         let mut hello = [0; MESSAGE_LEN];
-        assert!(matches!(
-            peer.receive(&mut hello),
-            Ok(Received::Message(MESSAGE_LEN, Some(_)))
-        ));
+        for memory in [false, true] {
+            let heard = peer.receive(&mut hello);
+            assert!(matches!(
+                heard,
+                Ok(Received::Message(MESSAGE_LEN, fd)) if fd.is_some() == memory
+            ));
+        }
         if !answer.is_empty() {
             peer.send(answer, None).unwrap();
         }

@@ -1,0 +1,346 @@
+//! What goes over the sockets of links that are past the handshake: packets, while there are no rings, and
+//! words.
+//!
+//! ```text
+//!   the kernel tells of a socket --> loud --the next poll--> hear: bells away, packets to the endpoint,
+//!                                                            words heeded, one after another
+//!   no room in the socket: blocked, and a word unsaid; the kernel tells when there is
+//! ```
+//!
+//! While a link has rings nothing comes but wake-ups, and a word when it goes to sleep or ends; so those
+//! are read many at a time.
+//!
+//! What comes over the socket is a stranger's: a word out of place fails its link and no other.
+//!
+//! Owns: the order of what comes over one socket.
+//! Knows nothing of: when memory comes and goes, handshakes of new links.
+
+use super::LocalPort;
+use super::epoll::Interest;
+use super::handshake::Word;
+use super::layout::BODY_MAX;
+use super::link::State;
+use super::ring::write_body;
+use super::socket::{BATCH, Received, is_exhaustion, is_transient};
+use mx_proto::port::{BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, SendError, Sent, Sink};
+use mx_proto::{LinkId, Memory as Bytes};
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// The peer said what is not in place.
+pub(super) struct Violation;
+
+/// The longest packet, and one byte to tell a longer one by.
+const LONGEST: usize = HEADER_LEN + BODY_MAX + 1;
+
+impl LocalPort {
+    /// A send on a link that has no rings.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn send_plain<M: Bytes>(
+        &mut self,
+        id: LinkId,
+        header: &HeaderBytes,
+        body: &Body<'_, M>,
+    ) -> Result<Sent, SendError> {
+        let Some(entry) = self.links.get_mut(id) else {
+            return Err(SendError::Down);
+        };
+        let Some(socket) = entry.socket.as_ref().filter(|_| !entry.doomed) else {
+            return Err(SendError::Down);
+        };
+        if !matches!(entry.state, State::Plain) || entry.unsaid.is_some() {
+            entry.blocked = true;
+            return Err(SendError::WouldBlock);
+        }
+        self.scratch.resize(LONGEST, 0);
+        let end = HEADER_LEN + body.len();
+        let Some(packet) = self.scratch.get_mut(..end).filter(|_| end < LONGEST) else {
+            debug_assert!(false, "body longer than the port's limits");
+            self.fail(id);
+            return Err(SendError::Down);
+        };
+        packet[..HEADER_LEN].copy_from_slice(header);
+        write_body(body, body.len(), |done, piece| {
+            packet[HEADER_LEN + done..][..piece.len()].copy_from_slice(piece);
+        });
+        match socket.send(packet, None) {
+            Ok(()) => {
+                self.offer(id);
+                Ok(Sent::Whole)
+            }
+            Err(error) if is_transient(&error) || is_exhaustion(&error) => {
+                entry.blocked = true;
+                self.listen_for_room(id, true);
+                Err(SendError::WouldBlock)
+            }
+            // What the peer has sent before it went is still to be read.
+            Err(error) if is_gone(&error) => Err(SendError::Down),
+            Err(error) => {
+                log::warn!("{:?}: {id:?} takes no packet: {error}", self.name);
+                self.fail(id);
+                Err(SendError::Down)
+            }
+        }
+    }
+
+    /// Says something to the peer, as soon as there is room.
+    pub(super) fn say(&mut self, id: LinkId, word: Word) {
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
+        if let Some(socket) = &entry.socket
+            && let Err(error) = socket.send(&word.encode(), None)
+            && !is_gone(&error)
+        {
+            entry.unsaid = Some(word);
+            self.listen_for_room(id, true);
+        }
+    }
+
+    /// The kernel is to tell when there is room in the socket, or no more.
+    pub(super) fn listen_for_room(&self, id: LinkId, wanted: bool) {
+        let interest = match wanted {
+            true => Interest::BellOrRoom,
+            false => Interest::Bell,
+        };
+        if let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) {
+            let _ = self.data.modify(socket.raw(), id.to_word(), interest);
+        }
+    }
+
+    /// There is something in the link's socket, or room.
+    pub(super) fn note_loud(&mut self, id: LinkId) {
+        if let Some(entry) = self.links.get_mut(id)
+            && !std::mem::replace(&mut entry.loud, true)
+        {
+            self.loud.push(id);
+        }
+    }
+
+    /// Reads the sockets of links that have something to say. Returns whether that was more than wake-ups.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn hear_loud<M: Bytes, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
+        let loud = std::mem::take(&mut self.loud);
+        let mut any = false;
+        for id in loud {
+            if let Some(entry) = self.links.get_mut(id) {
+                entry.loud = false;
+                any |= self.hear(id, sink);
+            }
+        }
+        any
+    }
+
+    /// Takes in what the peer of a link that is past the handshake has said.
+    fn hear<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> bool {
+        if let Some(entry) = self.links.get_mut(id) {
+            (entry.unread, entry.told) = (0, 0);
+            if let Some(word) = entry.unsaid.take() {
+                self.say(id, word);
+            }
+        }
+        self.scratch.resize(LONGEST, 0);
+        let mut message = std::mem::take(&mut self.scratch);
+        // Bounded: a peer that writes as fast as we read must not hold us here.
+        let (mut left, mut any) = (HEARD_AT_ONCE, false);
+        while left != 0 {
+            left -= 1;
+            let entry = self.links.get(id).filter(|entry| !entry.doomed);
+            let heard = match entry {
+                None => Heard::Nothing,
+                Some(entry) if entry.hears_words_only() => self.hear_words(id, sink),
+                Some(_) => self.hear_one(id, &mut message, sink),
+            };
+            any |= heard == Heard::Something;
+            if heard == Heard::Nothing {
+                break;
+            }
+            if left == 0 {
+                self.note_loud(id);
+            }
+        }
+        self.scratch = message;
+        any | self.offer_room(id, sink)
+    }
+
+    /// Takes in what has come where wake-ups and words do, and nothing else.
+    fn hear_words<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> Heard {
+        let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) else {
+            return Heard::Nothing;
+        };
+        let messages = match socket.receive_short() {
+            Ok(messages) => messages,
+            Err(error) => return self.hear_end(id, &error),
+        };
+        let mut last = match messages.len() {
+            BATCH => Heard::Bells,
+            _ => Heard::Nothing,
+        };
+        for message in &messages {
+            let heard = match (message.bytes(), message.is_whole) {
+                ([], true) => {
+                    self.hang_up(id);
+                    return Heard::Nothing;
+                }
+                ([_], true) => continue,
+                (word, true) => self.heed(id, word, Given::Nothing, sink),
+                (_, false) => Err(Violation),
+            };
+            if heard.is_err() {
+                self.fail(id);
+                return Heard::Nothing;
+            }
+            last = Heard::Something;
+        }
+        last
+    }
+
+    /// Nothing can be read any more, or not now.
+    fn hear_end(&mut self, id: LinkId, error: &io::Error) -> Heard {
+        match error.kind() {
+            // The peer has gone without reading everything; what it said before comes now.
+            io::ErrorKind::ConnectionReset => return Heard::Bells,
+            io::ErrorKind::InvalidData => self.fail(id),
+            _ if is_transient(error) => {}
+            _ => self.hang_up(id),
+        }
+        Heard::Nothing
+    }
+
+    /// Takes in one message, which may be a packet.
+    fn hear_one<M: Bytes, S: Sink<M>>(
+        &mut self,
+        id: LinkId,
+        message: &mut [u8],
+        sink: &mut S,
+    ) -> Heard {
+        let Some(entry) = self.links.get_mut(id) else {
+            return Heard::Nothing;
+        };
+        let Some(socket) = &entry.socket else {
+            return Heard::Nothing;
+        };
+        let heard = match socket.receive(message) {
+            Ok(Received::Nothing) => return Heard::Nothing,
+            Ok(Received::HangUp) => {
+                self.hang_up(id);
+                return Heard::Nothing;
+            }
+            Ok(Received::Message(1, None)) => return Heard::Bells,
+            Ok(Received::Message(len, None)) if len >= HEADER_LEN => {
+                let packet = message.get(..len).unwrap_or(&[]);
+                match (packet.split_first_chunk(), &entry.state) {
+                    (Some((header, body)), State::Plain | State::Offered(_))
+                        if is_whole(header, body) =>
+                    {
+                        entry.known = true;
+                        sink.on_packet(id, entry.cookie, header, body);
+                        self.offer(id);
+                        Ok(())
+                    }
+                    _ => Err(Violation),
+                }
+            }
+            Ok(Received::Message(len, fd)) => {
+                let given = fd.map_or(Given::Nothing, Given::Memory);
+                self.heed(id, message.get(..len).unwrap_or(&[]), given, sink)
+            }
+            Ok(Received::CutOff(len)) => {
+                self.warn_of_starving(&"a peer's memory cannot be taken");
+                self.heed(id, message.get(..len).unwrap_or(&[]), Given::CutOff, sink)
+            }
+            Err(error) => return self.hear_end(id, &error),
+        };
+        if heard.is_err() {
+            self.fail(id);
+            return Heard::Nothing;
+        }
+        Heard::Something
+    }
+
+    /// Does what a word says.
+    fn heed<M: Bytes, S: Sink<M>>(
+        &mut self,
+        id: LinkId,
+        message: &[u8],
+        given: Given,
+        sink: &mut S,
+    ) -> Result<(), Violation> {
+        let word = Word::decode(message).map_err(|bad| {
+            log::debug!("{:?}: {id:?} says: {bad}", self.name);
+            Violation
+        })?;
+        let entry = self.links.get_mut(id).ok_or(Violation)?;
+        let free = entry.unsaid.is_none();
+        match (word, &entry.state, given) {
+            (Word::Bye, _, Given::Nothing) => entry.bye = true,
+            (Word::Offer(geometry), State::Plain, Given::Memory(fd)) if entry.side == 1 && free => {
+                self.take_memory(id, geometry, Some(&fd))?;
+            }
+            (Word::Offer(geometry), State::Plain, Given::CutOff) if entry.side == 1 && free => {
+                self.take_memory(id, geometry, None)?;
+            }
+            (Word::Taken, State::Offered(_), Given::Nothing) => self.put_up(id, None),
+            (Word::Later(less), State::Offered(_), Given::Nothing) => self.take_back(id, less),
+            (Word::Rest(sent), State::Up(_), Given::Nothing) if free => {
+                self.take_rest(id, sent, sink)?;
+            }
+            _ => return Err(Violation),
+        }
+        Ok(())
+    }
+
+    /// Tells the endpoint when a link that was blocked may take packets over its socket, or did not while
+    /// it had none of its rings.
+    fn offer_room<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> bool {
+        if let Some(entry) = self.links.get_mut(id)
+            && entry.blocked
+            && matches!(entry.state, State::Plain)
+            && entry.unsaid.is_none()
+            && entry.socket.is_some()
+            && !entry.doomed
+        {
+            entry.blocked = false;
+            sink.on_writable(id, entry.cookie);
+            return true;
+        }
+        false
+    }
+}
+
+/// What there was to read.
+#[derive(PartialEq, Eq)]
+enum Heard {
+    Nothing,
+    /// And perhaps more.
+    Bells,
+    /// And perhaps more.
+    Something,
+}
+
+/// What came with a message.
+enum Given {
+    Nothing,
+    Memory(OwnedFd),
+    /// Memory, but there was no descriptor left for it.
+    CutOff,
+}
+
+fn is_whole(header: &HeaderBytes, body: &[u8]) -> bool {
+    let [a, b, c, d] = [0, 1, 2, 3].map(|at| header[BODY_LEN_AT + at]);
+    u32::from_le_bytes([a, b, c, d]) as usize == body.len() && body.len() <= BODY_MAX
+}
+
+/// The peer is.
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotConnected};
+    matches!(
+        error.kind(),
+        BrokenPipe | ConnectionRefused | ConnectionReset | NotConnected
+    )
+}
+
+/// Messages taken in from one link in one go.
+const HEARD_AT_ONCE: usize = 16;
