@@ -85,7 +85,7 @@ impl Fake {
         self.shared.with(|state| change(&mut state.faults));
     }
 
-    /// Makes everybody poll once. The only thing that moves anything with `Delivery::OnStep`.
+    /// Makes everybody poll once.
     pub fn step(&self) {
         self.shared.with(State::step);
     }

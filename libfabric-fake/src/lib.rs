@@ -61,4 +61,4 @@ mod wish;
 pub use checker::Stats;
 pub use fake::{Fake, Machine};
 pub use faults::{Call, Death, Faults};
-pub use shape::{Delivery, Release, Shape, Wait};
+pub use shape::{Release, Shape, Wait};

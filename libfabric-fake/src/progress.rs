@@ -18,17 +18,13 @@ use libfabric_sys::abi::FI_EP_DGRAM;
 use crate::landing::Transfer;
 use crate::objects::Id;
 use crate::remote::Remote;
-use crate::shape::{Delivery, Shape};
 use crate::state::{Message, MessageBody, State};
 
 impl State {
     /// What reading a completion queue moves.
     pub(crate) fn poll_queue(&mut self, queue: Id) {
-        let polls = |shape: &Shape| shape.delivery == Delivery::OnPoll;
-        if self.shape_of(queue).is_some_and(|shape| polls(&shape)) {
-            for ep in self.endpoints_of(queue) {
-                self.progress(ep);
-            }
+        for ep in self.endpoints_of(queue) {
+            self.progress(ep);
         }
     }
 
@@ -63,9 +59,6 @@ impl State {
         let Some(endpoint) = self.endpoints.get(&ep).filter(|_| self.moves(ep)) else {
             return false;
         };
-        if endpoint.shape.delivery == Delivery::OnStep {
-            return false;
-        }
         let polls = endpoint.shape.connect_polls;
         let lands = |transfer: &Transfer| !self.waits_for_sender(ep, transfer);
         let reads = |remote: &Remote| !self.is_cut(ep, remote.target);

@@ -27,15 +27,6 @@ pub enum Wait {
     WhenBound,
 }
 
-/// When things happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivery {
-    /// When a completion queue of the side concerned is read, and at `Fake::step`.
-    OnPoll,
-    /// At `Fake::step` only.
-    OnStep,
-}
-
 /// How the end of a multi-receive buffer is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
@@ -105,8 +96,6 @@ pub struct Shape {
     pub threading: fi_threading,
     /// `FI_PROGRESS_*` it can do.
     pub progress: fi_progress,
-    /// When things happen.
-    pub delivery: Delivery,
     /// Polls that both sides must make before a pair of endpoints is connected.
     pub connect_polls: u32,
     /// Whether sends are accepted before that; otherwise `-FI_EAGAIN`.
@@ -169,7 +158,6 @@ impl Shape {
             order: FI_ORDER_SAS,
             threading: FI_THREAD_SAFE,
             progress: FI_PROGRESS_AUTO,
-            delivery: Delivery::OnPoll,
             connect_polls: 3,
             connect_queues: false,
             unexpected_depth: 64,

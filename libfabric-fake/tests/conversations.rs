@@ -8,7 +8,7 @@ mod side;
 
 use std::collections::VecDeque;
 
-use libfabric_fake::{Delivery, Fake, Faults, Shape};
+use libfabric_fake::{Fake, Faults, Shape};
 use libfabric_sys::abi::*;
 use side::{Event, Side};
 
@@ -264,25 +264,4 @@ fn one_seed_is_one_run() {
     };
     assert_eq!(run(5), run(5));
     assert!((0..10).any(|seed| run(seed) != run(seed + 10)));
-}
-
-#[test]
-fn nothing_moves_but_by_step_where_that_was_asked_for() {
-    let shape = Shape {
-        delivery: Delivery::OnStep,
-        connect_polls: 0,
-        ..Shape::tcp()
-    };
-    let fake = Fake::new(shape, 1);
-    let (a, b, to_b, _) = Side::pair(&fake);
-    let (mut out, mut into) = (side::lot(&[1, 2, 3]), side::lot(&[0; 3]));
-    assert_eq!(b.receive(&mut into), 0);
-    assert_eq!(a.send(&mut out, to_b), 0);
-    assert!(a.events().is_empty() && b.events().is_empty());
-    fake.step();
-    fake.step();
-    assert_eq!((a.events().len(), b.events().len()), (1, 1));
-    a.close();
-    b.close();
-    fake.assert_clean();
 }
