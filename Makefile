@@ -4,8 +4,8 @@
 #   make check    everything a change must pass
 #   make run      the main job: a file server, a client, a real file there and back
 #
-# mk/*.mk hold the parts. A part appends to BIN_TARGETS (programs `all` builds), CHECK_TARGETS (what
-# `check` runs, in that order) and INSTALL_BINS (programs `install` installs).
+# mk/*.mk hold the parts. A part appends to BIN_TARGETS (programs `all` builds), CHECK_TARGETS and
+# CHECK_LONG_TARGETS (what `check` and `check-long` run, in that order) and INSTALL_BINS (programs `install` installs).
 
 .DEFAULT_GOAL := all
 SHELL         := /bin/bash
@@ -30,9 +30,10 @@ PORTS         := $(or $(PORT),local tcp rdm dgram)
 
 BIN_TARGETS   :=
 CHECK_TARGETS :=
+CHECK_LONG_TARGETS :=
 INSTALL_BINS  :=
 
-.PHONY: all check help
+.PHONY: all check check-long help
 
 include mk/deps.mk mk/rust.mk
 include $(filter-out mk/deps.mk mk/rust.mk mk/install.mk,$(sort $(wildcard mk/*.mk)))
@@ -43,9 +44,13 @@ all: lib $(BIN_TARGETS)
 check: deps $(CHECK_TARGETS)
 	@echo "check: all of $(CHECK_TARGETS)"
 
+check-long: deps $(CHECK_LONG_TARGETS)
+	@echo "check-long: all of $(CHECK_LONG_TARGETS)"
+
 help:
 	@echo "all         libraries and programs under $(BUILD)/ (the default)"
 	@echo "check       $(CHECK_TARGETS)"
+	@echo "check-long  $(CHECK_LONG_TARGETS)"
 	@echo "quick       formatting, lints, unit tests, three C programs: while a change is being made"
 	@echo "check-asan, check-valgrind   the C tests under the memory checkers"
 	@echo "            PORT=local, tcp, rdm or dgram: the C tests and the example over that port only"

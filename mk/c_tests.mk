@@ -1,6 +1,7 @@
 # What C sees, tested from C: cmocka programs under c_tests/, each run once per port.
 #
-#   c-check         all programs, all ports; the last line is "N passed, N failed"
+#   c-check         all programs but the slow ones, all ports; the last line is "N passed, N failed"
+#   c-check-long    the slow ones: what they test takes seconds to happen
 #   c-check-standalone   the same programs over the stand-alone BMI's table, over local
 #   check-asan      the same with the C side under -fsanitize=address,undefined, and leak checks
 #   check-valgrind  the same under valgrind (c_tests/valgrind.supp explains what it leaves out)
@@ -27,7 +28,7 @@ C_TESTS_PLAIN   := args addresses messages order flow counters testcalls wakeups
                    faults_results faults_hangs faults_memory shortage fabric strangers_fabric
 C_TESTS_ALL     := layout header_cxx table_copied table_linked table_dlopen bare \
                    gossip messages_dlopen hosts $(C_TESTS_PLAIN)
-C_TESTS         ?= $(C_TESTS_ALL)
+C_TESTS_LONG    := frozen cut shortage restart drop kill
 C_TESTS_PORTS   ?= $(PORTS)
 # Not under a checker, which takes more memory than they leave and ends the process without, or whose own
 # locks stay taken in a child that was forked meanwhile, or which knows no libraries that are opened by name.
@@ -35,7 +36,11 @@ C_TESTS_SHORT   := shortage strangers_crowds process_forks hosts
 # Under a checker rdm only when asked for: it would mostly look at libfabric.
 C_TESTS_CHECKED := $(or $(PORT),local tcp)
 
-CHECK_TARGETS   += c-check c-check-standalone
+# What the caller chose, or all of these.
+c_tests_of       = $(or $(C_TESTS),$(1))
+
+CHECK_TARGETS      += c-check c-check-standalone
+CHECK_LONG_TARGETS += c-check-long
 
 # System calls of a wake-up, by strace.
 bench-syscalls: lib $(C_TESTS_OUT)/wakeups
@@ -43,7 +48,7 @@ bench-syscalls: lib $(C_TESTS_OUT)/wakeups
 	    MX_PORT=$$port LD_LIBRARY_PATH=$(LIBDIR) $(C_TESTS_OUT)/wakeups; \
 	done
 
-.PHONY: bench-syscalls c-tests c-check c-check-standalone check-asan check-valgrind
+.PHONY: bench-syscalls c-tests c-check c-check-long c-check-standalone check-asan check-valgrind
 
 # Built plain, under sanitizers, and for the stand-alone BMI. $(1) directory, $(2) extra flags, $(3) library, $(4) more of support/.
 define c_tests_rules
@@ -118,7 +123,7 @@ $(eval $(call c_tests_rules,$(C_TESTS_OUT)-asan,-fsanitize=address$(comma)undefi
 # The same sources over the table of the stand-alone BMI (support/standalone.h), and what only that has. What
 # is about the shape of the other's table is left out.
 C_TESTS_ALONE   := $(C_TESTS_OUT)-standalone
-C_ALONE         ?= standalone messages_dlopen $(C_TESTS_PLAIN)
+C_ALONE         ?= standalone messages_dlopen $(filter-out $(C_TESTS_LONG),$(C_TESTS_PLAIN))
 
 $(C_TESTS_ALONE)/support/ops_%.o: C_TESTS_CFLAGS += -DC_TESTS_OWN_TABLE -Dthe_ops=the_table
 $(eval $(call c_tests_rules,$(C_TESTS_ALONE),-DBMI_MX_STANDALONE,bmi_mx_standalone,standalone.o))
@@ -138,20 +143,26 @@ $(C_TESTS_OUT)/hosts: $(C_TESTS_OUT)/hosts.o $(addprefix $(C_TESTS_OUT)/support/
 .PRECIOUS: $(C_TESTS_OUT)/%.o $(C_TESTS_OUT)/support/%.o \
            $(C_TESTS_OUT)-asan/%.o $(C_TESTS_OUT)-asan/support/%.o
 
-c-tests: $(addprefix $(C_TESTS_OUT)/,$(C_TESTS))
+c-tests: $(addprefix $(C_TESTS_OUT)/,$(call c_tests_of,$(C_TESTS_ALL)))
 
 c-check: lib c-tests
-	$(C_TESTS_DIR)/run.sh $(C_TESTS_OUT) $(LIBDIR) '$(C_TESTS_PORTS)' $(C_TESTS)
+	$(C_TESTS_DIR)/run.sh $(C_TESTS_OUT) $(LIBDIR) '$(C_TESTS_PORTS)' \
+	    $(call c_tests_of,$(filter-out $(C_TESTS_LONG),$(C_TESTS_ALL)))
+
+c-check-long: lib c-tests
+	$(C_TESTS_DIR)/run.sh $(C_TESTS_OUT) $(LIBDIR) '$(C_TESTS_PORTS)' $(call c_tests_of,$(C_TESTS_LONG))
 
 # Ports do not know their host: one of them is enough.
 c-check-standalone: lib $(addprefix $(C_TESTS_ALONE)/,$(C_ALONE))
 	C_TESTS_LIBRARY=bmi_mx_standalone $(C_TESTS_DIR)/run.sh $(C_TESTS_ALONE) $(LIBDIR) \
 	    '$(or $(PORT),local)' $(C_ALONE)
 
-check-asan: lib $(addprefix $(C_TESTS_OUT)-asan/,$(filter-out $(C_TESTS_SHORT),$(C_TESTS)))
+c_tests_checked = $(filter-out $(C_TESTS_SHORT),$(call c_tests_of,$(C_TESTS_ALL)))
+
+check-asan: lib $(addprefix $(C_TESTS_OUT)-asan/,$(c_tests_checked))
 	C_TESTS_UNDER=asan $(C_TESTS_DIR)/run.sh $(C_TESTS_OUT)-asan $(LIBDIR) \
-	    '$(C_TESTS_CHECKED)' $(filter-out $(C_TESTS_SHORT),$(C_TESTS))
+	    '$(C_TESTS_CHECKED)' $(c_tests_checked)
 
 check-valgrind: lib c-tests
 	C_TESTS_UNDER=valgrind $(C_TESTS_DIR)/run.sh $(C_TESTS_OUT) $(LIBDIR) \
-	    '$(C_TESTS_CHECKED)' $(filter-out $(C_TESTS_SHORT),$(C_TESTS))
+	    '$(C_TESTS_CHECKED)' $(c_tests_checked)

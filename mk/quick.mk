@@ -9,4 +9,4 @@ quick: deps fmt clippy header-check
 	$(CARGO) test -q -p mx-proto --test endpoint
 	$(MAKE) --no-print-directory LIBRARIES=bmi_mx PORT=local C_TESTS='args messages cancel' c-check
 	@echo "quick: left out are the other libraries, ports and C programs, integration tests, rustdoc, examples and tools;"
-	@echo "quick: make check runs them all"
+	@echo "quick: make check and make check-long run them all"

@@ -6,7 +6,7 @@
 #   torture-check   the first seeds for a few seconds on each port
 
 BIN_TARGETS   += $(BINDIR)/bmi_mx_torture
-CHECK_TARGETS += torture-check
+CHECK_LONG_TARGETS += torture-check
 
 TORTURE = $(BINDIR)/bmi_mx_torture --library $(LIBDIR)/libbmi_mx.so --logs $(BUILD)/torture
 

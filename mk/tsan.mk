@@ -3,7 +3,7 @@
 #   tsan    tests with many threads under ThreadSanitizer, where there is a nightly toolchain
 #   loom    every order in which threads can meet at the hand-off of the wait (mx-sys/loom)
 #
-# `check` runs tsan's tests without a sanitizer, with the others of cargo's, and loom.
+# `check` runs tsan's tests without a sanitizer, with the others of cargo's, and `check-long` loom.
 
 TSAN_FLAGS  := -Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer
 TSAN_TARGET := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
@@ -26,7 +26,7 @@ tsan:
 
 # A crate of its own, so that nothing else is built with loom. The first build takes a minute, the
 # models some seconds.
-CHECK_TARGETS += loom
+CHECK_LONG_TARGETS += loom
 
 loom:
 	cd mx-sys/loom && CARGO_TARGET_DIR='$(abspath $(CARGO_TARGET))/loom' \

@@ -5,46 +5,18 @@
 //! is off: when it and the application meet on the lock for the first time, the lock makes room for
 //! both in a table of the process's, once a thread and not once a message.
 
+#[path = "../mx-sim/fixtures/counting.rs"]
+mod counting;
+
 use bmi_mx::abi::constants::{BMI_EXT_ALLOC, BMI_INIT_SERVER};
 use bmi_mx::abi::types::{bmi_method_addr, bmi_method_unexpected_info};
 use bmi_mx::exports::ops::bmi_mx_ops;
+use counting::allocations;
 use libc::c_void;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::ffi::CString;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::ptr::null_mut;
-
-struct Counting;
-
-thread_local! {
-    /// What this thread has allocated. The test harness has threads of its own.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: hands everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promises are the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are the same.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promises are the same.
-        unsafe { System.realloc(ptr, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const ADDRESS: &str = "BMI_MX_TEST_ALLOCATIONS_OF";
 const WARM_UP: usize = 2_000;
@@ -183,7 +155,7 @@ fn serve(address: &str) {
     let mut pending = recv(client, &mut buffers[0]);
     for round in 0..WARM_UP + COUNTED {
         if round == WARM_UP {
-            before = ALLOCATIONS.get();
+            before = allocations();
         }
         // Its buffer comes from malloc, and is the host's: that one is not counted.
         assert_eq!(take_unexpected(), client);
@@ -191,7 +163,7 @@ fn serve(address: &str) {
         pending = recv(client, &mut buffers[(round + 1) % 2]);
         wait_sent(send(client, &buffers[round % 2], false), &mut pending);
     }
-    let allocated = ALLOCATIONS.get() - before;
+    let allocated = allocations() - before;
     // Told when it is asked for, so that it does not surprise the client.
     wait(pending);
     wait(send(client, &allocated.to_le_bytes(), false));
@@ -237,13 +209,13 @@ fn small_messages_allocate_nothing() {
     let mut before = 0;
     for round in 0..WARM_UP + COUNTED {
         if round == WARM_UP {
-            before = ALLOCATIONS.get();
+            before = allocations();
         }
         let pending = recv(server, &mut back) + send(server, &data, true);
         wait(pending + send(server, &data, false));
         assert_eq!(back, data);
     }
-    let here = ALLOCATIONS.get() - before;
+    let here = allocations() - before;
     let pending = recv(server, &mut back);
     wait(pending + send(server, &data, false));
     let there = u64::from_le_bytes(back);

@@ -7,8 +7,12 @@
 //!   readelf -d             the soname
 //! ```
 
-use std::path::PathBuf;
-use std::process::Command;
+#[path = "../mx-sim/fixtures/exported.rs"]
+mod exported;
+
+use exported::{are_objects, exported, has_soname, wants_nothing_of};
+
+const LIBRARY: &str = "libbmi_mx.so";
 
 /// The functions of the method.
 const FUNCTIONS: [&str; 24] = [
@@ -40,38 +44,6 @@ const FUNCTIONS: [&str; 24] = [
 
 const TABLES: [&str; 2] = ["bmi_mx_ops", "method_interface"];
 
-/// The library that cargo built for this test.
-fn library() -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    let deps = own.parent().unwrap();
-    let candidates = [deps.join("libbmi_mx.so"), deps.join("../libbmi_mx.so")];
-    let found = candidates.iter().find(|path| path.exists());
-    found
-        .cloned()
-        .unwrap_or_else(|| panic!("none of {candidates:?} is there"))
-}
-
-fn output(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program)
-        .args(arguments)
-        .arg(library())
-        .output()
-        .unwrap_or_else(|error| panic!("{program}: {error}"));
-    assert!(output.status.success(), "{program} {arguments:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Names in the last column, without their versions.
-fn names(listing: &str) -> Vec<String> {
-    let mut names: Vec<String> = listing
-        .lines()
-        .filter_map(|line| line.split_whitespace().last())
-        .map(|name| name.split('@').next().unwrap().to_owned())
-        .collect();
-    names.sort();
-    names
-}
-
 #[test]
 fn exactly_the_method_is_exported() {
     let mut expected: Vec<String> = FUNCTIONS
@@ -80,7 +52,7 @@ fn exactly_the_method_is_exported() {
         .map(ToString::to_string)
         .collect();
     expected.sort();
-    let exported = names(&output("nm", &["-D", "--defined-only"]));
+    let exported = exported(LIBRARY);
     assert_eq!(exported, expected);
     let of_mx = |name: &&String| name.starts_with("mx_") || name.starts_with("MX_");
     assert_eq!(exported.iter().find(of_mx), None);
@@ -88,55 +60,30 @@ fn exactly_the_method_is_exported() {
 
 #[test]
 fn no_symbol_of_a_host_is_wanted() {
-    let undefined = names(&output("nm", &["-D", "--undefined-only"]));
-    assert!(
-        undefined.iter().any(|name| name == "dlsym"),
-        "{undefined:?}"
+    wants_nothing_of(
+        LIBRARY,
+        &[
+            "bmi",
+            "BMI",
+            "gossip",
+            "__gossip",
+            "PINT",
+            "gen_",
+            "id_gen",
+            "string_key",
+            "mx_",
+        ],
     );
-    for prefix in [
-        "bmi",
-        "BMI",
-        "gossip",
-        "__gossip",
-        "PINT",
-        "gen_",
-        "id_gen",
-        "string_key",
-        "mx_",
-    ] {
-        let wanted: Vec<_> = undefined
-            .iter()
-            .filter(|name| name.starts_with(prefix))
-            .collect();
-        assert!(wanted.is_empty(), "{wanted:?}");
-    }
 }
 
 #[test]
 fn the_tables_can_be_copied_into_a_program() {
-    let symbols = output("readelf", &["--dyn-syms", "-W"]);
-    for table in TABLES {
-        // Num: Value Size Type Bind Vis Ndx Name
-        let line = symbols
-            .lines()
-            .find(|line| line.split_whitespace().last() == Some(table))
-            .unwrap_or_else(|| panic!("{table} is not there"));
-        let columns: Vec<_> = line.split_whitespace().collect();
-        assert_eq!(
-            columns[2..6],
-            ["200", "OBJECT", "GLOBAL", "DEFAULT"],
-            "{line}"
-        );
-    }
+    are_objects(LIBRARY, &TABLES, "200");
 }
 
 #[test]
 fn the_soname_is_versioned() {
-    let dynamic = output("readelf", &["-dW"]);
-    assert!(
-        dynamic.contains("Library soname: [libbmi_mx.so.0]"),
-        "{dynamic}"
-    );
+    has_soname(LIBRARY, "libbmi_mx.so.0");
 }
 
 #[test]

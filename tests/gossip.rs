@@ -3,19 +3,12 @@
 //! `tests/hosts/gossip.c` is a program with the host's logger in it; the library finds that with
 //! `dlsym`. Compiled here, because a function with variable arguments cannot be defined in Rust.
 
+#[path = "../mx-sim/fixtures/exported.rs"]
+mod exported;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-
-fn library() -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    let deps = own.parent().unwrap();
-    let candidates = [deps.join("libbmi_mx.so"), deps.join("../libbmi_mx.so")];
-    let found = candidates.iter().find(|path| path.exists());
-    found
-        .cloned()
-        .unwrap_or_else(|| panic!("none of {candidates:?} is there"))
-}
 
 /// The program, compiled once for both tests.
 fn host() -> &'static Path {
@@ -40,7 +33,7 @@ fn host() -> &'static Path {
 /// What the host's logger got, with `environment` set.
 fn run(environment: &[(&str, &str)]) -> (String, String) {
     let output = Command::new(host())
-        .arg(library())
+        .arg(exported::library("libbmi_mx.so"))
         .env_remove("BMI_MX_LOG")
         .env_remove("MX_LOG")
         .envs(environment.iter().copied())

@@ -40,7 +40,7 @@ done
 # What --help offers, each as `.It Fl x` or within such a line.
 for page in "$man"/man1/*; do
     program=$(basename "$page" .1)
-    for option in $("$bin/$program" --help | sed -n 's/^  \(-[-a-zA-Z]*\),* *\(--[a-z]*\)\{0,1\}.*/\1 \2/p'); do
+    for option in $("$bin/$program" --help | sed -n 's/^ \{2,6\}\(-[-a-zA-Z]*\),* *\(--[-a-z]*\)\{0,1\}.*/\1 \2/p'); do
         case $option in
         --*) flag="Fl Fl ${option#--}" ;;
         *) flag="Fl ${option#-}" ;;

@@ -59,7 +59,7 @@ impl MatchMask {
 }
 
 macro_rules! generational {
-    ($(#[$doc:meta])* $name:ident) => {
+    ($(#[$doc:meta])* $name:ident, $bits:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name {
@@ -77,7 +77,7 @@ macro_rules! generational {
             /// The owner's slot number.
             #[inline]
             pub const fn index(self) -> u32 {
-                self.index
+                self.index & (u32::MAX >> (32 - $bits))
             }
 
             /// How often that slot had been given out before.
@@ -101,7 +101,7 @@ macro_rules! generational {
 
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!(stringify!($name), "({}.{})"), self.index, self.generation)
+                write!(f, concat!(stringify!($name), "({}.{})"), self.index(), self.generation)
             }
         }
     };
@@ -109,15 +109,34 @@ macro_rules! generational {
 
 generational! {
     /// A path that a port opened, or accepted, to one remote endpoint.
-    LinkId
+    LinkId, 29
 }
 generational! {
     /// A remote endpoint this endpoint talks to.
-    PartnerId
+    PartnerId, 32
 }
 generational! {
     /// A posted operation that has not completed yet.
-    RequestId
+    RequestId, 32
+}
+
+impl LinkId {
+    /// The name of a link of the port with that number, 0 to 7, among several. [`LinkId::new`] makes one of
+    /// port 0.
+    #[inline]
+    #[must_use]
+    pub const fn at_port(self, port: u8) -> Self {
+        Self {
+            index: self.index() | (port as u32) << 29,
+            ..self
+        }
+    }
+
+    /// The number of its port.
+    #[inline]
+    pub const fn port(self) -> u8 {
+        (self.index >> 29) as u8
+    }
 }
 
 /// How one names a remote endpoint before there is a link to it.

@@ -9,7 +9,7 @@
 
 use mx_proto::Memory;
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 /// A handle of one piece of memory; clones show the same bytes.
 #[derive(Clone, Debug)]
@@ -73,6 +73,11 @@ impl Buffer {
         Rc::strong_count(&self.inner)
     }
 
+    /// Tells later whether a handle is left.
+    pub fn watch(&self) -> Watch {
+        Watch(Rc::downgrade(&self.inner))
+    }
+
     /// Calls `each` with the pieces of `offset .. offset + len`.
     fn pieces(&self, offset: usize, len: usize, mut each: impl FnMut(std::ops::Range<usize>)) {
         let all = self.inner.bytes.borrow().len();
@@ -89,6 +94,23 @@ impl Buffer {
             each(at..seam.min(end));
             at = seam.min(end);
         }
+    }
+}
+
+/// Whether a [`Buffer`] still has a handle.
+#[derive(Clone, Debug)]
+pub struct Watch(Weak<Inner>);
+
+impl Watch {
+    /// Somebody has one.
+    pub fn is_held(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
+
+impl From<Vec<u8>> for Buffer {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::new(bytes)
     }
 }
 
@@ -115,6 +137,68 @@ impl Memory for Buffer {
         self.pieces(offset, len, |range| {
             visitor(&mut self.inner.bytes.borrow_mut()[range])
         });
+    }
+}
+
+/// Memory in pieces that lie apart.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pieces(pub Vec<Vec<u8>>);
+
+impl Pieces {
+    /// In one piece.
+    pub fn whole(bytes: Vec<u8>) -> Self {
+        Self(vec![bytes])
+    }
+
+    /// Zeros in pieces of these sizes.
+    pub fn zeros(sizes: &[usize]) -> Self {
+        Self(sizes.iter().map(|size| vec![0; *size]).collect())
+    }
+
+    /// `bytes` cut into pieces of these sizes, the last one as long as need be.
+    pub fn cut(bytes: &[u8], sizes: &[usize]) -> Self {
+        let mut rest = bytes;
+        let mut pieces = Vec::new();
+        for size in sizes {
+            let (piece, after) = rest.split_at((*size).min(rest.len()));
+            pieces.push(piece.to_vec());
+            rest = after;
+        }
+        pieces.push(rest.to_vec());
+        Self(pieces)
+    }
+
+    /// A copy of all of it.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.concat()
+    }
+}
+
+impl Memory for Pieces {
+    fn len(&self) -> usize {
+        self.0.iter().map(Vec::len).sum()
+    }
+
+    fn visit(&self, offset: usize, len: usize, mut visitor: impl FnMut(&[u8])) {
+        let (mut begin, end) = (0, offset.saturating_add(len));
+        for piece in &self.0 {
+            let (from, to) = (offset.max(begin), end.min(begin + piece.len()));
+            if from < to {
+                visitor(&piece[from - begin..to - begin]);
+            }
+            begin += piece.len();
+        }
+    }
+
+    fn visit_mut(&mut self, offset: usize, len: usize, mut visitor: impl FnMut(&mut [u8])) {
+        let (mut begin, end) = (0, offset.saturating_add(len));
+        for piece in &mut self.0 {
+            let (from, to) = (offset.max(begin), end.min(begin + piece.len()));
+            if from < to {
+                visitor(&mut piece[from - begin..to - begin]);
+            }
+            begin += piece.len();
+        }
     }
 }
 

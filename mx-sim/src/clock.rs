@@ -3,13 +3,14 @@
 //! Knows nothing of: what happens when. Clones show the same time.
 
 use mx_proto::{Clock, Instant};
-use std::cell::Cell;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
-/// A clock that only the simulation moves.
+/// A clock that only the simulation, or the test, moves.
 #[derive(Clone, Debug, Default)]
 pub struct VirtualClock {
-    now: Rc<Cell<Instant>>,
+    now: Arc<AtomicU64>,
 }
 
 impl VirtualClock {
@@ -20,15 +21,18 @@ impl VirtualClock {
 
     /// Moves to `to`; an earlier time than now is ignored.
     pub fn advance_to(&self, to: Instant) {
-        if to > self.now.get() {
-            self.now.set(to);
-        }
+        self.now.fetch_max(to.0, Relaxed);
+    }
+
+    /// Lets so much time pass.
+    pub fn advance(&self, span: Duration) {
+        self.advance_to(self.now().after(span));
     }
 }
 
 impl Clock for VirtualClock {
     fn now(&self) -> Instant {
-        self.now.get()
+        Instant(self.now.load(Relaxed))
     }
 }
 

@@ -12,6 +12,9 @@
 //!    World: virtual clock, agenda ordered by (time, order of entry), chance, log
 //! ```
 //!
+//! What tests of ports share is here too: the clock, memory that knows when it may be touched
+//! ([`Buffer`]) or lies in pieces ([`Pieces`]), and sinks ([`Recorder`], [`Ear`]).
+//!
 //! What nodes go through is in [`scenario`], for any network; ports of other crates join in there.
 //! [`explore`] leaves nothing to chance: it makes every order of a few steps.
 //!
@@ -25,8 +28,10 @@ pub mod check;
 pub mod clock;
 pub mod cluster;
 pub mod datagram;
+pub mod ear;
 pub mod explore;
 pub mod fabric;
+pub mod golden;
 pub mod hostile;
 pub mod link;
 pub mod node;
@@ -40,16 +45,18 @@ pub mod seeds;
 pub mod trace;
 pub mod world;
 
-pub use buffer::Buffer;
+pub use buffer::{Buffer, Pieces};
 pub use calling_off::{CallOff, Cancelled, Queued};
 pub use check::Book;
 pub use clock::VirtualClock;
 pub use cluster::{Cluster, Drive};
 pub use datagram::{DatagramNet, SimAddress, SimDatagrams, Terms};
+pub use ear::{Ear, Hearing};
 pub use fabric::Fabric;
 pub use link::{Faults, Link};
 pub use node::{Habits, Mood, Node};
 pub use port::SimPort;
 pub use profile::Profile;
+pub use recorder::{Recorder, Seen, header_of};
 pub use rng::Rng;
 pub use world::{NodeId, World};

@@ -81,12 +81,7 @@ fn scope_number(scope: &str) -> Option<u32> {
     if let Ok(number) = scope.parse() {
         return Some(number);
     }
-    let name = std::ffi::CString::new(scope).ok()?;
-    // SAFETY: `name` is a C string.
-    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
-        0 => None,
-        number => Some(number),
-    }
+    nix::net::if_::if_nametoindex(scope).ok()
 }
 
 #[cfg(test)]

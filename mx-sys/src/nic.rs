@@ -28,7 +28,7 @@ use lookup::Known;
 use mx_port_base::interfaces::Board;
 use mx_port_base::nic_id as id;
 use mx_proto::NicId;
-use std::ffi::CStr;
+use nix::unistd::gethostname;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -230,16 +230,9 @@ pub fn id_of_address(address: IpAddr) -> NicId {
 pub fn machine_name() -> &'static str {
     static NAME: OnceLock<String> = OnceLock::new();
     NAME.get_or_init(|| {
-        let mut buffer = [0u8; 256];
-        // SAFETY: the buffer is valid for writing all but its last byte, which stays 0.
-        let code = unsafe { libc::gethostname(buffer.as_mut_ptr().cast(), buffer.len() - 1) };
-        let name = CStr::from_bytes_until_nul(&buffer)
-            .ok()
-            .and_then(|name| name.to_str().ok());
-        match name {
-            Some(name) if code == 0 && !name.is_empty() => name.to_owned(),
-            _ => "localhost".to_owned(),
-        }
+        let name = gethostname().ok().and_then(|name| name.into_string().ok());
+        name.filter(|name| !name.is_empty())
+            .unwrap_or_else(|| "localhost".to_owned())
     })
 }
 

@@ -13,6 +13,7 @@
 //! Owns: the address space, for as long as the process lives.
 //! Knows nothing of: what lies there. Cost: one system call each time it grows.
 
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::ptr::{self, NonNull};
 
 /// A range of addresses that is kept until the process ends, also when this value is dropped.
@@ -97,14 +98,8 @@ fn map(len: usize) -> Option<NonNull<u8>> {
 
 /// `RLIMIT_AS`; `None`: no limit.
 fn address_space_limit() -> Option<usize> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is writable.
-    let code = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
-    (code == 0 && limit.rlim_cur != libc::RLIM_INFINITY)
-        .then(|| usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
+    let (soft, _) = getrlimit(Resource::RLIMIT_AS).ok()?;
+    (soft != RLIM_INFINITY).then(|| usize::try_from(soft).unwrap_or(usize::MAX))
 }
 
 fn page() -> usize {

@@ -15,12 +15,14 @@
 //!
 //! Without the test harness, because the program must be able to start itself, and to fork.
 
+#[path = "../../mx-sim/fixtures/cases.rs"]
+mod cases;
 mod node;
 
 use mx_port_dgram::BackendChoice;
 use mx_proto::{
     Completion, Config, Down, DownReason, EndpointId, Identity, MatchBits, MatchMask, NicId,
-    PartnerId, Received, SessionId, Status, Target,
+    PartnerId, Received, Status, Target,
 };
 use mx_sys::{EndpointChoice, MallocBuffer, OpenOptions, ROUTE_DGRAM, UserMemory};
 use node::{LONG, Node, NotConnected, pattern, pending};
@@ -128,22 +130,9 @@ fn main() -> ExitCode {
         child(&args[1..]);
         return ExitCode::SUCCESS;
     }
-    let filter = args.iter().find(|arg| !arg.starts_with('-'));
-    let mut failed = 0;
-    for (name, case) in CASES {
-        if filter.is_some_and(|filter| !name.contains(filter.as_str())) {
-            continue;
-        }
-        for way in WAYS {
-            let begin = Instant::now();
-            let ok = catch_unwind(|| case(way)).is_ok();
-            let verdict = if ok { "ok" } else { "FAILED" };
-            let (way, time) = (way.name, begin.elapsed().as_millis());
-            println!("test {name} ({way}) ... {verdict} {time} ms");
-            failed += u32::from(!ok);
-        }
-    }
-    ExitCode::from(u8::from(failed > 0))
+    cases::run(CASES.iter().flat_map(|(name, case)| {
+        WAYS.map(|way| (format!("{name} ({})", way.name), move || case(way)))
+    }))
 }
 
 fn a_killed_peer_ends_everything(way: Way) {
@@ -437,15 +426,7 @@ impl Server {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        lines.read_line(&mut line).unwrap();
-        let words = line.split_whitespace().map(|word| word.parse().unwrap());
-        let words: Vec<u64> = words.collect();
-        let identity = Identity {
-            nic: NicId(words[0]),
-            endpoint: EndpointId(words[1] as u32),
-            session: SessionId(words[2]),
-        };
+        let identity = node::hear(&mut lines);
         Self {
             child,
             lines,
@@ -493,12 +474,7 @@ fn child(args: &[String]) {
         Err(_) => EndpointChoice::Any,
     };
     let node = open(way, endpoint);
-    let Identity {
-        nic,
-        endpoint,
-        session,
-    } = node.identity;
-    say(&format!("{} {} {}", nic.0, endpoint.0, session.0));
+    node::say(node.identity);
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
         // Whoever started us is gone.

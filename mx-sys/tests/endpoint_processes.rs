@@ -9,20 +9,20 @@
 //!
 //! Without the test harness, because the program must be able to start itself.
 
+#[path = "../../mx-sim/fixtures/cases.rs"]
+mod cases;
 mod node;
 #[path = "../../ports/local/tests/signal/mod.rs"]
 mod signal;
 
 use mx_proto::port::ConnectError;
 use mx_proto::{
-    Completion, Down, DownReason, EndpointId, Identity, NicId, PartnerId, Received, Route,
-    SessionId, Status, Target,
+    Completion, Down, DownReason, EndpointId, Identity, PartnerId, Received, Route, Status, Target,
 };
 use mx_sim::Cancelled;
 use mx_sys::{ROUTE_LOCAL, ROUTE_TCP};
 use node::{LONG, Node, NotConnected, pattern, pending, waiting};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::panic::catch_unwind;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -72,26 +72,10 @@ fn main() -> ExitCode {
         serve(args.next().and_then(|id| id.parse().ok()).map(EndpointId));
         return ExitCode::SUCCESS;
     }
-    let mut failed = 0;
-    for (name, case) in CASES {
-        for (port, route) in [("local", ROUTE_LOCAL), ("tcp", ROUTE_TCP)] {
-            if first
-                .as_deref()
-                .is_some_and(|filter| !name.contains(filter))
-            {
-                continue;
-            }
-            let begin = Instant::now();
-            let ok = catch_unwind(|| case(route)).is_ok();
-            let verdict = if ok { "ok" } else { "FAILED" };
-            println!(
-                "test {name} ({port}) ... {verdict} {} ms",
-                begin.elapsed().as_millis()
-            );
-            failed += u32::from(!ok);
-        }
-    }
-    ExitCode::from(u8::from(failed > 0))
+    cases::run(CASES.iter().flat_map(|(name, case)| {
+        [("local", ROUTE_LOCAL), ("tcp", ROUTE_TCP)]
+            .map(|(port, route)| (format!("{name} ({port})"), move || case(route)))
+    }))
 }
 
 fn messages_come_back_as_they_went(route: Route) {
@@ -307,17 +291,7 @@ impl Server {
         }
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        lines.read_line(&mut line).unwrap();
-        let words: Vec<u64> = line
-            .split_whitespace()
-            .map(|word| word.parse().unwrap())
-            .collect();
-        let identity = Identity {
-            nic: NicId(words[0]),
-            endpoint: EndpointId(words[1] as u32),
-            session: SessionId(words[2]),
-        };
+        let identity = node::hear(&mut lines);
         Self {
             child,
             lines,
@@ -364,12 +338,7 @@ fn serve(endpoint: Option<EndpointId>) {
         Some(endpoint) => Node::exact(endpoint).unwrap(),
         None => Node::any(),
     };
-    let Identity {
-        nic,
-        endpoint,
-        session,
-    } = node.identity;
-    say(&format!("{} {} {}", nic.0, endpoint.0, session.0));
+    node::say(node.identity);
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
         // Whoever started us is gone.

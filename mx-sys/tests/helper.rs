@@ -9,26 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
-use support::Toy;
-
-/// Long enough that reaching it means a lost wake-up.
-const NEVER: Option<Duration> = Some(Duration::from_secs(20));
-
-fn wait(shared: &Shared<Toy>, class: usize, timeout: Option<Duration>) -> Option<u64> {
-    shared.wait_for(1 << class, timeout, |toy| toy.take(class))
-}
-
-/// Waits until `sign` holds, which another thread is bound to bring about.
-fn until(sign: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !sign() {
-        assert!(
-            begin.elapsed() < Duration::from_secs(20),
-            "never came about"
-        );
-        thread::sleep(Duration::from_micros(200));
-    }
-}
+use support::{NEVER, Toy, until, wait};
 
 /// The helper's processor time so far, in nanoseconds, and its sleeps.
 fn helper_time() -> u64 {

@@ -8,6 +8,8 @@
 //!
 //! Without the test harness: a test takes all descriptors of its process.
 
+#[path = "../../mx-sim/fixtures/cases.rs"]
+mod cases;
 #[path = "../../ports/local/tests/common/mod.rs"]
 mod local_common;
 mod node;
@@ -55,17 +57,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     set_limit(256);
-    let filter = args.iter().find(|arg| !arg.starts_with('-'));
-    let mut failed = false;
-    for (name, case) in CASES {
-        if filter.is_some_and(|filter| !name.contains(filter.as_str())) {
-            continue;
-        }
-        let ok = std::panic::catch_unwind(case).is_ok();
-        println!("test {name} ... {}", if ok { "ok" } else { "FAILED" });
-        failed |= !ok;
-    }
-    ExitCode::from(u8::from(failed))
+    cases::run(CASES.iter().map(|(name, case)| ((*name).to_owned(), case)))
 }
 
 fn set_limit(descriptors: u64) {

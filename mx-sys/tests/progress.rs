@@ -10,31 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
-use support::{Feeder, Toy};
-
-/// Long enough that reaching it means a lost wake-up.
-const NEVER: Option<Duration> = Some(Duration::from_secs(20));
+use support::{Feeder, NEVER, Toy, until, wait};
 
 fn shared(spin_us: u64) -> (Arc<Shared<Toy>>, Feeder) {
     let (toy, feeder) = Toy::new(16);
     let spin = Duration::from_micros(spin_us);
     (Arc::new(Shared::new(toy, Tuning { spin }).unwrap()), feeder)
-}
-
-fn wait(shared: &Shared<Toy>, class: usize, timeout: Option<Duration>) -> Option<u64> {
-    shared.wait_for(1 << class, timeout, |toy| toy.take(class))
-}
-
-/// Waits until `sign` holds, which another thread is bound to bring about.
-fn until(sign: impl Fn() -> bool) {
-    let begin = Instant::now();
-    while !sign() {
-        assert!(
-            begin.elapsed() < Duration::from_secs(20),
-            "never came about"
-        );
-        thread::sleep(Duration::from_micros(200));
-    }
 }
 
 /// Waits for the threads' ends one by one. That their scope does as well; ThreadSanitizer, which

@@ -10,6 +10,8 @@
 //! Without the test harness, because the program must be able to start itself. `RDM_LIVES=1000` has
 //! as many clients come and be killed; otherwise it is a few.
 
+#[path = "../../mx-sim/fixtures/cases.rs"]
+mod cases;
 mod node;
 mod peer;
 #[path = "../../ports/local/tests/signal/mod.rs"]
@@ -22,7 +24,6 @@ use mx_sys::RdmError;
 use mx_sys::{EndpointChoice, OpenError};
 use node::{LONG, Node};
 use peer::{FROM_PEER, LARGE, NOWHERE, Peer, TO_PEER, options};
-use std::panic::catch_unwind;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -66,25 +67,7 @@ fn main() -> ExitCode {
         println!("NOT TESTED: {why}");
         return ExitCode::SUCCESS;
     }
-    let first = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
-    let mut failed = 0;
-    for (name, case) in CASES {
-        if first
-            .as_deref()
-            .is_some_and(|filter| !name.contains(filter))
-        {
-            continue;
-        }
-        let begin = Instant::now();
-        let ok = catch_unwind(case).is_ok();
-        let verdict = if ok { "ok" } else { "FAILED" };
-        println!(
-            "test {name} ... {verdict} {} ms",
-            begin.elapsed().as_millis()
-        );
-        failed += u32::from(!ok);
-    }
-    ExitCode::from(u8::from(failed > 0))
+    cases::run(CASES.iter().map(|(name, case)| ((*name).to_owned(), case)))
 }
 
 fn open() -> Result<Node, OpenError> {

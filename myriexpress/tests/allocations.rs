@@ -5,43 +5,15 @@
 //! for the first time, the lock makes room for both in a table of the process's, once a thread and
 //! not once a message.
 
+#[path = "../../mx-sim/fixtures/counting.rs"]
+mod counting;
+
+use counting::allocations;
 use mx_sys::settings::PortChoice;
 use mx_sys::{Settings, UserMemory};
 use myriexpress::handles::{Address, EndpointHandle};
 use myriexpress::process::{self, OpenParams, SendMode};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::time::Duration;
-
-struct Counting;
-
-thread_local! {
-    /// What this thread has allocated. The test harness has threads of its own.
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: hands everything on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promises are the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are the same.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promises are the same.
-        unsafe { System.realloc(ptr, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const WARM_UP: u64 = 2_000;
 const COUNTED: u64 = 10_000;
@@ -111,11 +83,11 @@ fn a_small_message_allocates_nothing_once_the_tables_have_grown() {
     for n in 0..WARM_UP {
         exchange(n, a, b, to_b, &mut bufs);
     }
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     for n in WARM_UP..WARM_UP + COUNTED {
         exchange(n, a, b, to_b, &mut bufs);
     }
-    let allocated = ALLOCATIONS.get() - before;
+    let allocated = allocations() - before;
     // A message that nobody waits for is kept in memory of its own size.
     let unexpected = COUNTED / 3 + 1;
     assert!(allocated <= unexpected, "{allocated} allocations");

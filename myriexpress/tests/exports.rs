@@ -6,8 +6,13 @@
 //!   readelf -d                     the soname
 //! ```
 
+#[path = "../../mx-sim/fixtures/exported.rs"]
+mod exported;
+
+use exported::{are_objects, exported, has_soname, wants_nothing_of};
 use std::path::PathBuf;
-use std::process::Command;
+
+const LIBRARY: &str = "libmyriexpress.so";
 
 /// Functions that a header declares.
 const FUNCTIONS: [&str; 47] = [
@@ -67,39 +72,6 @@ const HANDLERS: [&str; 2] = ["MX_ERRORS_ARE_FATAL", "MX_ERRORS_RETURN"];
 
 const HEADERS: [&str; 3] = ["myriexpress.h", "mx_extensions.h", "mx_io.h"];
 
-/// The library that cargo built for this test.
-fn library() -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    let deps = own.parent().unwrap();
-    let name = "libmyriexpress.so";
-    let candidates = [deps.join(name), deps.join("..").join(name)];
-    let found = candidates.iter().find(|path| path.exists());
-    found
-        .cloned()
-        .unwrap_or_else(|| panic!("none of {candidates:?} is there"))
-}
-
-fn output(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program)
-        .args(arguments)
-        .arg(library())
-        .output()
-        .unwrap_or_else(|error| panic!("{program}: {error}"));
-    assert!(output.status.success(), "{program} {arguments:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Names in the last column, without their versions.
-fn names(listing: &str) -> Vec<String> {
-    let mut names: Vec<String> = listing
-        .lines()
-        .filter_map(|line| line.split_whitespace().last())
-        .map(|name| name.split('@').next().unwrap().to_owned())
-        .collect();
-    names.sort();
-    names
-}
-
 fn header(name: &str) -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("../include")
@@ -125,7 +97,7 @@ fn exactly_the_api_is_exported() {
     let all = FUNCTIONS.iter().chain(&HIDDEN).chain(&HANDLERS);
     let mut expected: Vec<String> = all.map(ToString::to_string).collect();
     expected.sort();
-    assert_eq!(names(&output("nm", &["-D", "--defined-only"])), expected);
+    assert_eq!(exported(LIBRARY), expected);
 }
 
 #[test]
@@ -155,43 +127,15 @@ fn exactly_the_api_is_declared_in_the_headers() {
 
 #[test]
 fn nothing_of_the_method_or_its_host_is_wanted() {
-    let undefined = names(&output("nm", &["-D", "--undefined-only"]));
-    assert!(
-        undefined.iter().any(|name| name == "dlsym"),
-        "{undefined:?}"
-    );
-    for prefix in ["bmi", "BMI", "mx_", "MX_", "fi_", "gossip"] {
-        let wanted: Vec<_> = undefined
-            .iter()
-            .filter(|name| name.starts_with(prefix))
-            .collect();
-        assert!(wanted.is_empty(), "{wanted:?}");
-    }
+    wants_nothing_of(LIBRARY, &["bmi", "BMI", "mx_", "MX_", "fi_", "gossip"]);
 }
 
 #[test]
 fn the_handlers_are_data_of_one_pointer() {
-    let symbols = output("readelf", &["--dyn-syms", "-W"]);
-    for handler in HANDLERS {
-        // Num: Value Size Type Bind Vis Ndx Name
-        let line = symbols
-            .lines()
-            .find(|line| line.split_whitespace().last() == Some(handler))
-            .unwrap_or_else(|| panic!("{handler} is not there"));
-        let columns: Vec<_> = line.split_whitespace().collect();
-        assert_eq!(
-            columns[2..6],
-            ["8", "OBJECT", "GLOBAL", "DEFAULT"],
-            "{line}"
-        );
-    }
+    are_objects(LIBRARY, &HANDLERS, "8");
 }
 
 #[test]
 fn the_soname_is_versioned() {
-    let dynamic = output("readelf", &["-dW"]);
-    assert!(
-        dynamic.contains("Library soname: [libmyriexpress.so.1]"),
-        "{dynamic}"
-    );
+    has_soname(LIBRARY, "libmyriexpress.so.1");
 }

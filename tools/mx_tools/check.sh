@@ -66,13 +66,13 @@ lacks() {
     ! grep -- "$text" "$work/text"
 }
 
-# refused PROGRAM OPTIONS...: exit code 2, nothing on stdout, why and the usage on stderr
+# refused PROGRAM OPTIONS...: exit code 2, nothing on stdout, why and the usage or where it is on stderr
 refused() {
     local program=$1
     shift
     ends 2 "$bin/$program" "$@" > "$work/stdout" 2> "$work/stderr" || return 1
-    [ ! -s "$work/stdout" ] && head -n 1 "$work/stderr" | grep -q "^$program: " &&
-        grep -q "^usage: $program" "$work/stderr"
+    [ ! -s "$work/stdout" ] && head -n 1 "$work/stderr" | grep -Eq "^($program|error): " &&
+        grep -Eq "^[Uu]sage: $program|try '--help'" "$work/stderr"
 }
 
 # Alone: both sides in one command.
@@ -270,7 +270,7 @@ check_nonsense() {
     check "mx_endpoint_info does not watch" refused mx_endpoint_info --watch 1
     check "mx_info takes no endpoint" refused mx_info -e 1
     for program in mx_pingpong mx_stream mx_info mx_endpoint_info mx_counters; do
-        check "$program explains itself" says "^usage: $program" "$bin/$program" --help
+        check "$program explains itself" says "^[Uu]sage: $program" "$bin/$program" --help
     done
 }
 

@@ -212,7 +212,11 @@ impl Flow {
         if self.narrowing {
             self.narrow(account, source, paid);
         }
-        account.is_overdue(self.at_once)
+        let overdue = account.is_overdue(self.at_once);
+        if overdue {
+            self.enlarge(account, source);
+        }
+        overdue
     }
 
     /// Are messages that hold so many credits most of what a remote may leave here, now that it can be lent no

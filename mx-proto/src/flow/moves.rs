@@ -12,6 +12,8 @@
 //!                    than its share is not told again
 //! ```
 //!
+//! While nobody wants anything, who uses most of its loan at a time is lent as much again (`enlarge`).
+//!
 //! *Share* is what each active remote had if all of them had the same. Why this ends: who is served
 //! while others have less than their share gets no more than its own; who wants beyond it gets what is
 //! free, and nothing is narrowed for it.
@@ -270,6 +272,23 @@ impl Flow {
         self.pool.take_back(source, less);
         self.counts.narrowed += u64::from(less);
         self.ready |= less > 0;
+    }
+
+    /// A remote has less left than what has just been taken: it is lent the difference, so that the next
+    /// time it can be told with a message that goes there anyway. Only while nobody waits for credits, and
+    /// whoever comes gets a whole first loan.
+    #[cold]
+    pub(super) fn enlarge(&mut self, account: &mut Lender, source: Source) {
+        if self.wanted > 0 || account.loan() <= MINIMUM || self.first_loan(source) < self.first {
+            return;
+        }
+        let more = account.due().saturating_sub(account.unused());
+        let more = more.min(self.most.saturating_sub(account.loan()));
+        let more = more.min(self.pool.room(source));
+        self.pool.lend(source, more);
+        self.counts.granted += u64::from(more);
+        // At most the largest loan.
+        account.loan += more as u16;
     }
 
     /// Puts the remote in the list that it belongs in; it keeps its place if it is there already.

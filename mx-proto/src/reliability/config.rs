@@ -6,6 +6,10 @@ use std::time::Duration;
 /// Settings of one `Reliable`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReliableConfig {
+    /// The port's number among several, which its links' names carry ([`LinkId::at_port`]).
+    ///
+    /// [`LinkId::at_port`]: crate::LinkId::at_port
+    pub port: u8,
     /// Segments under way to one peer: 1024, as UCX's datagram transport. At most 32768. Only for
     /// what is sent: the peer's window may be another.
     pub window: u16,
@@ -66,6 +70,7 @@ pub struct ReliableConfig {
 impl Default for ReliableConfig {
     fn default() -> Self {
         Self {
+            port: 0,
             window: 1024,
             send_bytes: 4 << 20,
             send_bytes_all: 64 << 20,

@@ -202,7 +202,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         link.trial = trial;
         link.sum = self.config.always_sum.then_some(true);
         let (index, generation) = self.table.insert(link);
-        let id = LinkId::new(index, generation);
+        let id = LinkId::new(index, generation).at_port(self.config.port);
         self.by_cookie.insert(ours, id);
         self.touch(id);
         Some(id)

@@ -123,7 +123,8 @@ impl<A: Copy + Eq> Roster<A> {
                 Place::Awake(link) => link.address,
                 Place::AtRest(resting) => resting.address,
             };
-            (LinkId::new(index, generation), address)
+            let id = LinkId::new(index, generation).at_port(self.config.port);
+            (id, address)
         })
     }
 

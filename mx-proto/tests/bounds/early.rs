@@ -1,14 +1,13 @@
 //! Peers of the reliability layer that send everything but what is awaited.
 
 use super::live;
-use super::script::StillClock;
-use mx_proto::port::{
-    ConnectError, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, RemoteUse, Room, Sink,
-};
+use super::script::still;
+use mx_proto::port::{ConnectError, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, Room};
 use mx_proto::reliability::{
     Capacity, Channel, DatagramError, DatagramPort, Incoming, Reliable, ReliableConfig, Train,
 };
 use mx_proto::{Instant, LinkId, Source, Target};
+use mx_sim::{Ear, Hearing};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -120,24 +119,20 @@ struct User {
     place: Vec<u8>,
 }
 
-impl Sink<Vec<u8>> for User {
-    fn on_up(&mut self, _: LinkId, _: u64) {}
-    fn on_down(&mut self, _: LinkId, _: u64, _: LinkDown) {}
-    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, _: u64, _: &HeaderBytes, _: &B) {
+impl Ear for User {
+    fn on_down(&mut self, _: LinkId, _: LinkDown) {}
+
+    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, _: &HeaderBytes, _: &B) {
         self.packets += 1;
         self.link = Some(link);
     }
-    fn place(&mut self, _: LinkId, _: u64, _: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
+
+    fn place(&mut self, _: LinkId, _: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
         (!self.place.is_empty()).then_some(Place {
             memory: Room::Memory(&mut self.place),
             offset: 0,
         })
     }
-    fn on_placed(&mut self, _: LinkId, _: u64, _: &HeaderBytes) {}
-    fn on_writable(&mut self, _: LinkId, _: u64) {}
-    fn on_released(&mut self, _: LinkId, _: u64, _: u64) {}
-    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: RemoteUse) {}
-    fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {}
 }
 
 /// Somebody who has opened a session from where they are.
@@ -175,7 +170,7 @@ impl Stage {
     }
 
     fn poll(&mut self) {
-        self.port.poll(&StillClock, 256, &mut self.user);
+        self.port.poll(&still(), 256, &mut Hearing(&mut self.user));
     }
 
     fn arrives(&mut self, from: u32, bytes: Vec<u8>) {

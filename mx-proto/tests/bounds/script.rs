@@ -15,25 +15,22 @@ use mx_proto::{
     Arrival, Clock, Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, LinkId,
     MatchBits, NicId, Outcome, Owner, RequestId, SessionId, Source, Target, Verdict,
 };
-use mx_sim::Queued;
+use mx_sim::{Queued, VirtualClock};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 pub(crate) const KEY: u32 = 7;
 
+/// A clock that stands still.
+pub(crate) fn still() -> VirtualClock {
+    let clock = VirtualClock::new();
+    clock.advance_to(Instant(1));
+    clock
+}
+
 /// Messages of the endpoint with these bits, or larger ones, are for whoever asks.
 pub(crate) const UNEXPECTED: u64 = 1 << 63;
-
-/// A clock that stands still.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StillClock;
-
-impl Clock for StillClock {
-    fn now(&self) -> Instant {
-        Instant(1)
-    }
-}
 
 /// A packet to the endpoint, or from it.
 pub(crate) type Packet = (LinkId, Header, Vec<u8>);
@@ -237,7 +234,7 @@ impl Owner for Desk {
     }
 }
 
-pub(crate) type Node = Endpoint<Script, StillClock, Desk>;
+pub(crate) type Node = Endpoint<Script, VirtualClock, Desk>;
 
 /// The endpoint and everybody else.
 pub(crate) struct Stage {
@@ -260,7 +257,7 @@ impl Stage {
             queue: Queue::default(),
             answer: keep,
         };
-        let node = Endpoint::new(config, identity, KEY, port, StillClock, desk);
+        let node = Endpoint::new(config, identity, KEY, port, still(), desk);
         Self {
             node,
             backlog: 0,

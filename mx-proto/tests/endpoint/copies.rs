@@ -9,7 +9,7 @@ fn sent(pair: &mut Pair, to: PartnerId, word: u64, len: usize, mode: SendMode) -
     let posted = pair.a.send(to, bits(word), data.clone(), word, mode);
     let complete = posted.unwrap() == Posted::Complete;
     if complete {
-        data.forbid();
+        data.give_back();
     }
     complete
 }

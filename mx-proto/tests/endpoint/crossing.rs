@@ -6,12 +6,13 @@
 //!   link 2   a -- calls again -> b     slow, too: a's new acquaintance meets b's old one on link 0
 //! ```
 
-use super::pair::{self, Node, Pair, Shared, Side};
+use super::pair::{self, Node, Pair, Side};
 use super::{EXACT, bits};
 use mx_proto::port::LinkDown;
 use mx_proto::{
     Completion, Down, DownReason, Kind, PartnerId, Received, RequestId, SendMode, Status, Target,
 };
+use mx_sim::Buffer;
 use mx_sim::Rng;
 
 /// How a node's connects have ended, the oldest first.
@@ -30,14 +31,14 @@ fn gone(node: &mut Node) -> Vec<DownReason> {
 }
 
 fn send(node: &mut Node, to: PartnerId, tag: u64, len: usize) {
-    let data = Shared::from(vec![tag as u8; len]);
+    let data = Buffer::from(vec![tag as u8; len]);
     node.send(to, bits(tag), data, 0, SendMode::Standard)
         .unwrap();
 }
 
 /// Takes out a message that has come.
 fn receive(node: &mut Node, tag: u64) -> Completion {
-    match node.recv(bits(tag), EXACT, Shared::from(vec![0; 1000]), tag) {
+    match node.recv(bits(tag), EXACT, Buffer::from(vec![0; 1000]), tag) {
         Ok(Received::Complete(done)) => done.at_once(tag),
         other => panic!("message {tag} is not there: {other:?}"),
     }
@@ -215,7 +216,7 @@ impl Caller {
 fn receive_all(node: &mut Node) {
     for _ in 0..100 {
         let there = node.probe(bits(7), EXACT).is_some();
-        let memory = Shared::from(vec![0; 40_000]);
+        let memory = Buffer::from(vec![0; 40_000]);
         node.recv(bits(7), EXACT, memory, 0).unwrap();
         if !there {
             return;

@@ -48,7 +48,7 @@ fn next(pair: &mut Pair) -> Option<(u32, u64)> {
     Some(check(&message))
 }
 
-fn check(message: &mx_proto::Message<pair::Shared>) -> (u32, u64) {
+fn check(message: &mx_proto::Message<mx_sim::Buffer>) -> (u32, u64) {
     let tag = message.bits.0 & 0xffff_ffff;
     let bytes = message.memory.bytes();
     assert_eq!(bytes, pattern(bytes.len(), tag as u8), "{tag}");

@@ -301,7 +301,7 @@ fn a_cancelled_offer_puts_its_receive_back() {
     );
     pair.run();
     assert_eq!(pair.a.cancel(send), Cancelled::Withdrawn);
-    data.forbid();
+    data.give_back();
     pair.hold_data = false;
     pair.run();
     assert_eq!(pair.b.owner_mut().next_completion(), None);
@@ -363,7 +363,7 @@ fn cancelling_a_matched_receive_tells_the_sender_and_frees_the_buffer() {
     );
     pair.run();
     assert_eq!(pair.b.cancel(recv), Cancelled::Aborted);
-    buffer.forbid();
+    buffer.give_back();
     pair.hold_data = false;
     pair.run();
     assert_eq!(pair.b.owner_mut().next_completion(), None);

@@ -9,14 +9,15 @@ use mx_proto::port::{
 use mx_proto::secret::Secret;
 use mx_proto::wire::Kind;
 use mx_proto::{
-    Arrival, Clock, Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, Key, LinkId,
+    Arrival, Clock, Completion, Config, Down, Endpoint, EndpointId, Identity, Key, LinkId,
     MatchBits, MatchMask, Memory, NicId, Outcome, Owner, PartnerId, Received, RequestId, Route,
     SendMode, SessionId, Status, Target, Verdict,
 };
-use mx_sim::Queued;
-use std::cell::{Cell, RefCell};
+use mx_sim::buffer::Watch;
+use mx_sim::{Buffer, Queued, VirtualClock};
+use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
@@ -26,7 +27,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Keeps what it is told, and answers as a test wants.
 pub(crate) struct Desk {
-    queue: Queue<Shared>,
+    queue: Queue<Buffer>,
     /// What becomes of a message that no receive accepts.
     pub(crate) answer: Answer,
     /// There is memory for messages of the inbox.
@@ -78,15 +79,15 @@ impl Desk {
 }
 
 impl Queued for Desk {
-    fn queue(&mut self) -> &mut Queue<Shared> {
+    fn queue(&mut self) -> &mut Queue<Buffer> {
         &mut self.queue
     }
 }
 
 impl Owner for Desk {
-    type Memory = Shared;
+    type Memory = Buffer;
     type Word = u64;
-    type Places = Chunks<Shared, u64>;
+    type Places = Chunks<Buffer, u64>;
 
     fn lane(bits: MatchBits) -> mx_proto::flow::Lane {
         if bits.0 >> 63 == 1 {
@@ -110,7 +111,7 @@ impl Owner for Desk {
         (self.answer)(it)
     }
 
-    fn memory(&mut self, len: usize) -> Option<Shared> {
+    fn memory(&mut self, len: usize) -> Option<Buffer> {
         self.memory.then(|| vec![0x5a; len].into())
     }
 
@@ -124,58 +125,6 @@ impl Owner for Desk {
 }
 
 pub(crate) type Node = Endpoint<QueuePort, VirtualClock, Desk>;
-
-/// A buffer that the test can look into while the endpoint has it.
-#[derive(Clone, Debug)]
-pub(crate) struct Shared(Rc<RefCell<Bytes>>);
-
-/// And whether they may not be touched any more.
-type Bytes = (Vec<u8>, bool);
-
-impl Shared {
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        self.0.borrow().0.clone()
-    }
-
-    /// From now on whoever touches it fails the test.
-    pub(crate) fn forbid(&self) {
-        self.0.borrow_mut().1 = true;
-    }
-}
-
-impl Memory for Shared {
-    fn len(&self) -> usize {
-        self.0.borrow().0.len()
-    }
-
-    fn visit(&self, offset: usize, len: usize, visitor: impl FnMut(&[u8])) {
-        let shared = self.0.borrow();
-        assert!(!shared.1, "a buffer is read after it was given back");
-        shared.0.visit(offset, len, visitor);
-    }
-
-    fn visit_mut(&mut self, offset: usize, len: usize, visitor: impl FnMut(&mut [u8])) {
-        let mut shared = self.0.borrow_mut();
-        assert!(!shared.1, "a buffer is written after it was given back");
-        shared.0.visit_mut(offset, len, visitor);
-    }
-}
-
-/// Lets the tests hand over plain vectors where contents do not matter.
-impl From<Vec<u8>> for Shared {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self(Rc::new(RefCell::new((bytes, false))))
-    }
-}
-
-#[derive(Clone, Debug, Default)]
-pub(crate) struct VirtualClock(Rc<Cell<u64>>);
-
-impl Clock for VirtualClock {
-    fn now(&self) -> Instant {
-        Instant(self.0.get())
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
@@ -226,7 +175,7 @@ struct Hub {
     /// The port says whether there is room when it is asked.
     tells_of_room: bool,
     /// What it reads, by token.
-    read: Vec<Weak<RefCell<Bytes>>>,
+    read: Vec<Watch>,
     /// The port asks where messages go when their headers have come.
     streams: bool,
     /// And nothing comes behind the half of one.
@@ -257,7 +206,7 @@ impl QueuePort {
     }
 }
 
-impl Port<Shared> for QueuePort {
+impl Port<Buffer> for QueuePort {
     fn limits(&self, _: LinkId) -> Limits {
         Limits {
             packet_max: 32 * 1024,
@@ -324,7 +273,7 @@ impl Port<Shared> for QueuePort {
         &mut self,
         link: LinkId,
         header: &HeaderBytes,
-        body: Body<'_, Shared>,
+        body: Body<'_, Buffer>,
     ) -> Result<Sent, SendError> {
         let (cable, end) = Self::end(link);
         let hub = &mut *self.hub.borrow_mut();
@@ -359,7 +308,7 @@ impl Port<Shared> for QueuePort {
                 memory.visit(offset, len, |piece| bytes.extend_from_slice(piece));
                 if hub.reads_on {
                     lane.packets.push_back((*header, bytes));
-                    hub.read.push(Rc::downgrade(&memory.0));
+                    hub.read.push(memory.watch());
                     return Ok(Sent::Held(hub.read.len() as u64 - 1));
                 }
             }
@@ -376,16 +325,13 @@ impl Port<Shared> for QueuePort {
 
     fn recall(&mut self, _: LinkId, token: u64) {
         let memory = &self.hub.borrow().read[token as usize];
-        assert!(
-            memory.upgrade().is_some(),
-            "memory went while a port had it"
-        );
+        assert!(memory.is_held(), "memory went while a port had it");
     }
 
     fn resume(
         &mut self,
         link: LinkId,
-        memory: &Shared,
+        memory: &Buffer,
         offset: usize,
         len: usize,
     ) -> Result<Sent, SendError> {
@@ -398,7 +344,7 @@ impl Port<Shared> for QueuePort {
         Ok(Sent::Whole)
     }
 
-    fn detach(&mut self, link: LinkId, memory: &Shared, offset: usize, len: usize) {
+    fn detach(&mut self, link: LinkId, memory: &Buffer, offset: usize, len: usize) {
         let (cable, end) = Self::end(link);
         let lane = &mut self.hub.borrow_mut().cables[cable].lanes[1 - end];
         let (header, mut bytes, whole) = lane.open.take().expect("a packet is open");
@@ -407,7 +353,7 @@ impl Port<Shared> for QueuePort {
         lane.packets.push_back((header, bytes));
     }
 
-    fn poll<S: Sink<Shared>>(&mut self, _: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+    fn poll<S: Sink<Buffer>>(&mut self, _: &dyn Clock, budget: usize, sink: &mut S) -> bool {
         let mut busy = false;
         let cables = self.hub.borrow().cables.len();
         let newest_first = self.hub.borrow().newest_first;
@@ -655,12 +601,12 @@ impl Pair {
 
     /// A message gets from a to b.
     pub(crate) fn talk(&mut self, b: PartnerId) {
-        let (bits, data) = (MatchBits(9), Shared::from(vec![5; 100]));
+        let (bits, data) = (MatchBits(9), Buffer::from(vec![5; 100]));
         self.a.send(b, bits, data, 0, SendMode::Standard).unwrap();
         self.run();
         let got = self
             .b
-            .recv(bits, MatchMask::EXACT, Shared::from(vec![0; 100]), 0);
+            .recv(bits, MatchMask::EXACT, Buffer::from(vec![0; 100]), 0);
         assert!(matches!(got, Ok(Received::Complete(_))));
     }
 
@@ -689,7 +635,7 @@ impl Pair {
     /// How much of it is still there.
     pub(crate) fn being_read(&self) -> usize {
         let hub = self.hub.borrow();
-        let kept = hub.read.iter().filter(|memory| memory.strong_count() > 0);
+        let kept = hub.read.iter().filter(|memory| memory.is_held());
         kept.count()
     }
 
@@ -773,11 +719,11 @@ impl Pair {
         }
     }
 
-    pub(crate) fn shared(&self, len: usize) -> Shared {
+    pub(crate) fn shared(&self, len: usize) -> Buffer {
         vec![0xaa; len].into()
     }
 
-    pub(crate) fn filled(&self, bytes: Vec<u8>) -> Shared {
+    pub(crate) fn filled(&self, bytes: Vec<u8>) -> Buffer {
         bytes.into()
     }
 
@@ -815,9 +761,7 @@ impl Pair {
     /// Lets time pass in steps.
     pub(crate) fn advance(&mut self, span: Duration) {
         for _ in 0..10 {
-            self.clock
-                .0
-                .set(self.clock.0.get() + span.as_nanos() as u64 / 10);
+            self.clock.advance(span / 10);
             self.run();
         }
     }

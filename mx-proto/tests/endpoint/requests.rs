@@ -96,7 +96,7 @@ fn an_unmatched_receive_can_be_taken_back_and_a_matched_one_is_left_alone() {
     let first = pair.shared(100_000);
     let receive = waiting(pair.b.recv(bits(1), EXACT, first.clone(), 1).unwrap());
     assert!(pair.b.cancel_unmatched(receive));
-    first.forbid();
+    first.give_back();
     assert!(!pair.b.cancel_unmatched(receive));
     let second = pair.shared(100_000);
     let receive = waiting(pair.b.recv(bits(1), EXACT, second.clone(), 2).unwrap());

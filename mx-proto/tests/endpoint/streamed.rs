@@ -13,7 +13,7 @@ fn streaming() -> (Pair, PartnerId, PartnerId) {
 }
 
 /// A sends that to b.
-fn send(pair: &mut Pair, b: PartnerId, word: u64, data: Vec<u8>) -> pair::Shared {
+fn send(pair: &mut Pair, b: PartnerId, word: u64, data: Vec<u8>) -> mx_sim::Buffer {
     let data = pair.filled(data);
     let posted = pair
         .a
@@ -23,7 +23,7 @@ fn send(pair: &mut Pair, b: PartnerId, word: u64, data: Vec<u8>) -> pair::Shared
 }
 
 /// B receives what has those bits into a new buffer of that length.
-fn receive(pair: &mut Pair, word: u64, len: usize) -> (pair::Shared, Received) {
+fn receive(pair: &mut Pair, word: u64, len: usize) -> (mx_sim::Buffer, Received) {
     let buffer = pair.shared(len);
     let received = pair.b.recv(bits(word), EXACT, buffer.clone(), word);
     (buffer, received.unwrap())
@@ -92,7 +92,7 @@ fn a_receive_that_is_called_off_midway_has_its_memory_back_and_the_next_message_
     assert!(pair.b.end(waiting(received), Status::Cancelled));
     let ends = completions(&mut pair.b);
     assert_eq!(ends[0].status, Status::Cancelled);
-    first.forbid();
+    first.give_back();
     pair.stop_midway(false);
     pair.run();
     assert_eq!(
@@ -162,7 +162,7 @@ fn a_link_that_ends_midway_gives_everything_back() {
             pair.run();
             let ends = completions(&mut pair.b);
             if let Some(buffer) = buffer {
-                buffer.forbid();
+                buffer.give_back();
                 assert_eq!(ends[0].status, Status::Unreachable, "{ends:?}");
             }
             assert_eq!(pair.b.partners(), 0);
@@ -181,7 +181,7 @@ fn our_own_disconnect_midway_gives_everything_back() {
     send(&mut pair, b, 1, pattern(LEN, 3));
     pair.run();
     pair.b.disconnect(a);
-    buffer.forbid();
+    buffer.give_back();
     assert_eq!(completions(&mut pair.b)[0].status, Status::Unreachable);
     pair.stop_midway(false);
     pair.run();
@@ -200,7 +200,7 @@ fn a_send_that_is_called_off_when_half_of_it_has_gone_arrives_with_its_true_byte
         panic!("{sent:?}")
     };
     assert!(pair.a.end(id, Status::Cancelled));
-    data.forbid();
+    data.give_back();
     assert_eq!(completions(&mut pair.a)[0].status, Status::Cancelled);
     pair.freeze_b = false;
     pair.run();
@@ -287,7 +287,7 @@ fn a_message_that_is_lost_with_one_of_two_links_ends_its_senders_session() {
         assert_eq!(pair.b.partners(), 0);
         if let Some(buffer) = buffer {
             assert_eq!(completions(&mut pair.b)[0].status, Status::Unreachable);
-            buffer.forbid();
+            buffer.give_back();
         }
         pair.stop_midway(false);
         pair.run();
@@ -304,7 +304,7 @@ fn our_own_end_midway_gives_everything_back() {
     send(&mut pair, b, 1, pattern(LEN, 3));
     pair.run();
     pair.b.close();
-    buffer.forbid();
+    buffer.give_back();
     let ends = completions(&mut pair.b);
     assert!(ends.iter().all(|end| end.status != Status::Success));
     assert_eq!(pair.b.requests(), 0);

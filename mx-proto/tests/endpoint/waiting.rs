@@ -1,8 +1,9 @@
 //! Limits of operations that nothing has matched.
 
-use super::pair::{Pair, Shared, TIMEOUT};
+use super::pair::{Pair, TIMEOUT};
 use super::{EXACT, bits, completions, connected, pattern, pending, waiting};
 use mx_proto::{Completion, PartnerId, RequestId, SendMode, Status};
+use mx_sim::Buffer;
 use mx_sim::{CallOff, Cancelled};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ fn patient() -> (Pair, PartnerId) {
     (pair, b)
 }
 
-fn send(pair: &mut Pair, to: PartnerId, data: impl Into<Shared>, context: u64) -> RequestId {
+fn send(pair: &mut Pair, to: PartnerId, data: impl Into<Buffer>, context: u64) -> RequestId {
     let mode = SendMode::Synchronous;
     let posted = pair.a.send(to, bits(1), data.into(), context, mode);
     pending(posted.unwrap())
@@ -59,7 +60,7 @@ fn a_send_with_a_limit_is_withdrawn_and_its_partner_stays() {
         assert_eq!(completions(&mut pair.a), []);
         pair.advance(2 * SECOND);
         assert_eq!(ends(&completions(&mut pair.a)), [(1, Status::Timeout)]);
-        data.forbid();
+        data.give_back();
         assert!(!pair.a.limit_waiting(limited, Some(SECOND)));
         // Nobody gets the one that was withdrawn.
         let buffer = pair.shared(len);
@@ -100,7 +101,7 @@ fn a_limit_can_be_lifted() {
 #[test]
 fn a_receive_with_a_limit_ends_unless_a_message_has_come() {
     let (mut pair, b) = patient();
-    let buffers: Vec<Shared> = (0..3).map(|_| pair.shared(100_000)).collect();
+    let buffers: Vec<Buffer> = (0..3).map(|_| pair.shared(100_000)).collect();
     let recvs: Vec<RequestId> = (0..3)
         .map(|n| {
             let buffer = buffers[n as usize].clone();
@@ -125,7 +126,7 @@ fn a_receive_with_a_limit_ends_unless_a_message_has_come() {
     assert!(!pair.b.limit_waiting(recvs[1], Some(SECOND)));
     pair.advance(5 * SECOND);
     assert_eq!(ends(&completions(&mut pair.b)), [(2, Status::Timeout)]);
-    buffers[2].forbid();
+    buffers[2].give_back();
     // Its place is gone: the message is for whoever asks next.
     let late = pair.filled(vec![2; 10]);
     pair.a

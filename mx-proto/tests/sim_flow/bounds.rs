@@ -101,17 +101,5 @@ fn crowds_cost_what_they_did() {
         add(run(&scarce(), 1000));
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/flow.txt");
-    if std::env::var_os("MX_BLESS").is_some() {
-        std::fs::write(path, &text).expect("the golden file can be written");
-    }
-    let kept = std::fs::read_to_string(path).expect("the golden file is there");
-    let differs = text
-        .lines()
-        .zip(kept.lines())
-        .find(|(now, then)| now != then);
-    assert_eq!(
-        differs, None,
-        "the table now (MX_BLESS=1 keeps it):\n{text}"
-    );
-    assert_eq!(text.len(), kept.len());
+    mx_sim::golden::is_kept(path, &text);
 }

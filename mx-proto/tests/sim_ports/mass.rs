@@ -7,12 +7,10 @@
 use super::peer::{Greeting, header, len_of, target};
 use super::{ReliablePeer, reliable};
 use mx_proto::memory::Source;
-use mx_proto::port::{
-    Body, HeaderBytes, Limits, LinkDown, Place, Port, RemoteUse, Room, SendError, Sent, Sink,
-};
+use mx_proto::port::{Body, HeaderBytes, Limits, Place, Port, Room, SendError, Sent};
 use mx_proto::reliability::ReliableConfig;
 use mx_proto::{Instant, LinkId};
-use mx_sim::{Buffer, Cluster, DatagramNet, Drive, NodeId, VirtualClock, World};
+use mx_sim::{Buffer, Cluster, DatagramNet, Drive, Ear, Hearing, NodeId, VirtualClock, World};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -47,22 +45,12 @@ impl Counted {
     }
 }
 
-impl Sink<Buffer> for Counted {
-    fn on_up(&mut self, link: LinkId, _: u64) {
+impl Ear<Buffer> for Counted {
+    fn on_up(&mut self, link: LinkId) {
         self.writable.insert(link.index(), true);
     }
 
-    fn on_down(&mut self, _: LinkId, _: u64, reason: LinkDown) {
-        panic!("a link went down: {reason}");
-    }
-
-    fn on_packet<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        _: u64,
-        header: &HeaderBytes,
-        body: &B,
-    ) {
+    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, header: &HeaderBytes, body: &B) {
         assert_eq!(body.len(), len_of(header));
         match Greeting::of(header) {
             Some(Greeting::Introduction) => self.strange.push(link),
@@ -73,7 +61,7 @@ impl Sink<Buffer> for Counted {
         }
     }
 
-    fn place(&mut self, _: LinkId, _: u64, header: &HeaderBytes) -> Option<Place<'_, Buffer>> {
+    fn place(&mut self, _: LinkId, header: &HeaderBytes) -> Option<Place<'_, Buffer>> {
         if Greeting::of(header).is_some() {
             return None;
         }
@@ -84,22 +72,12 @@ impl Sink<Buffer> for Counted {
         })
     }
 
-    fn on_placed(&mut self, link: LinkId, _: u64, header: &HeaderBytes) {
+    fn on_placed(&mut self, link: LinkId, header: &HeaderBytes) {
         self.count(link, header);
     }
 
-    fn on_writable(&mut self, link: LinkId, _: u64) {
+    fn on_writable(&mut self, link: LinkId) {
         self.writable.insert(link.index(), true);
-    }
-
-    fn on_released(&mut self, _: LinkId, _: u64, _: u64) {
-        panic!("nothing is held");
-    }
-
-    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: RemoteUse) {}
-
-    fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {
-        panic!("nothing was read");
     }
 }
 
@@ -221,7 +199,7 @@ impl Drive for Mass {
         if now < self.next {
             return false;
         }
-        let mut busy = self.port.poll(&clock, 64, &mut self.counted);
+        let mut busy = self.port.poll(&clock, 64, &mut Hearing(&mut self.counted));
         let port = &mut self.port;
         self.counted.strange.retain(|link| {
             Port::<Buffer>::bind(port, *link, 1);

@@ -9,10 +9,10 @@
 
 use mx_proto::memory::{Memory, Source};
 use mx_proto::port::{
-    BODY_LEN_AT, Body, HeaderBytes, LinkDown, Place, Port, Room, SendError, Sent, Sink,
+    BODY_LEN_AT, Body, HeaderBytes, LinkDown, Place, Port, Room, SendError, Sent,
 };
 use mx_proto::{EndpointId, Instant, LinkId, NicId, Route, Target};
-use mx_sim::{Buffer, Cluster, Drive, NodeId, Rng, VirtualClock, World};
+use mx_sim::{Buffer, Cluster, Drive, Ear, Hearing, NodeId, Rng, VirtualClock, World};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
@@ -126,13 +126,13 @@ impl Heard {
     }
 }
 
-impl Sink<Buffer> for Heard {
-    fn on_up(&mut self, _link: LinkId, _cookie: u64) {
+impl Ear<Buffer> for Heard {
+    fn on_up(&mut self, _link: LinkId) {
         let twice = std::mem::replace(&mut self.up, true);
         assert!(!twice || self.indifferent, "up twice");
     }
 
-    fn on_down(&mut self, link: LinkId, _cookie: u64, reason: LinkDown) {
+    fn on_down(&mut self, link: LinkId, reason: LinkDown) {
         // Links of an earlier time may end later.
         if self.link == Some(link) && !self.indifferent {
             assert!(self.down.is_none(), "down twice");
@@ -140,13 +140,7 @@ impl Sink<Buffer> for Heard {
         }
     }
 
-    fn on_packet<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        _: u64,
-        header: &HeaderBytes,
-        body: &B,
-    ) {
+    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, header: &HeaderBytes, body: &B) {
         assert_eq!(body.len(), len_of(header));
         assert!(body.len() <= self.packet_max);
         match Greeting::of(header) {
@@ -161,7 +155,7 @@ impl Sink<Buffer> for Heard {
         }
     }
 
-    fn place(&mut self, _link: LinkId, _: u64, header: &HeaderBytes) -> Option<Place<'_, Buffer>> {
+    fn place(&mut self, _link: LinkId, header: &HeaderBytes) -> Option<Place<'_, Buffer>> {
         if self.indifferent || Greeting::of(header).is_some() {
             return None;
         }
@@ -178,24 +172,18 @@ impl Sink<Buffer> for Heard {
         })
     }
 
-    fn on_placed(&mut self, link: LinkId, _: u64, header: &HeaderBytes) {
+    fn on_placed(&mut self, link: LinkId, header: &HeaderBytes) {
         let memory = self.placed.remove(&number_of(header));
         let memory = memory.expect("placed without having asked");
         self.accept(link, header, &memory.bytes()[7..]);
     }
 
-    fn on_writable(&mut self, _link: LinkId, _cookie: u64) {
+    fn on_writable(&mut self, _link: LinkId) {
         self.writable = true;
     }
 
-    fn on_released(&mut self, _link: LinkId, _cookie: u64, token: u64) {
+    fn on_released(&mut self, _link: LinkId, token: u64) {
         self.released.push(token);
-    }
-
-    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: mx_proto::port::RemoteUse) {}
-
-    fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {
-        panic!("nothing was read");
     }
 }
 
@@ -329,7 +317,9 @@ impl<P: Port<Buffer>> Peer<P> {
 impl<P: Port<Buffer>> Drive for Peer<P> {
     fn progress(&mut self) -> bool {
         let clock = self.clock.clone();
-        let mut busy = self.port.poll(&clock, self.budget, &mut self.heard);
+        let mut busy = self
+            .port
+            .poll(&clock, self.budget, &mut Hearing(&mut self.heard));
         let port = &mut self.port;
         self.heard.strange.retain(|link| {
             port.bind(*link, 1);

@@ -17,11 +17,12 @@ use crate::buffer::Buffer;
 use crate::check::Book;
 use crate::clock::VirtualClock;
 use crate::cluster::Drive;
+use crate::ear::{Ear, Hearing};
 use crate::node::{KEY, home};
 use crate::rng::Rng;
 use crate::world::{NodeId, World};
 use mx_proto::memory::Source as Bytes;
-use mx_proto::port::{Body, Close, HeaderBytes, LinkDown, Place, Port, RemoteUse, SendError, Sink};
+use mx_proto::port::{Body, Close, HeaderBytes, LinkDown, Port, SendError};
 use mx_proto::secret::Secret;
 use mx_proto::wire::{Header, Kind};
 use mx_proto::{EndpointId, Identity, Instant, LinkId, NicId, Route, SessionId, Target};
@@ -477,9 +478,9 @@ fn lives_or(lives: &[SessionId], present: SessionId) -> Vec<SessionId> {
 
 impl<P: Port<Buffer>> Drive for Hostile<P> {
     fn progress(&mut self) -> bool {
-        let mut ear = Ear::default();
-        let mut busy = self.port.poll(&self.clock, 64, &mut ear);
-        for heard in ear.0 {
+        let mut came = Came::default();
+        let mut busy = self.port.poll(&self.clock, 64, &mut Hearing(&mut came));
+        for heard in came.0 {
             match heard {
                 _ if self.over => {}
                 Heard::Up(link) => self.on_up(link),
@@ -514,7 +515,7 @@ impl<P> fmt::Debug for Hostile<P> {
 
 /// What has come in one poll.
 #[derive(Default)]
-struct Ear(Vec<Heard>);
+struct Came(Vec<Heard>);
 
 enum Heard {
     Up(LinkId),
@@ -522,36 +523,18 @@ enum Heard {
     Packet(LinkId, Packet),
 }
 
-impl Sink<Buffer> for Ear {
-    fn on_up(&mut self, link: LinkId, _: u64) {
+impl Ear<Buffer> for Came {
+    fn on_up(&mut self, link: LinkId) {
         self.0.push(Heard::Up(link));
     }
 
-    fn on_down(&mut self, link: LinkId, _: u64, _: LinkDown) {
+    fn on_down(&mut self, link: LinkId, _: LinkDown) {
         self.0.push(Heard::Down(link));
     }
 
-    fn on_packet<B: Bytes + ?Sized>(
-        &mut self,
-        link: LinkId,
-        _: u64,
-        header: &HeaderBytes,
-        body: &B,
-    ) {
+    fn on_packet<B: Bytes + ?Sized>(&mut self, link: LinkId, header: &HeaderBytes, body: &B) {
         self.0.push(Heard::Packet(link, (*header, body.to_vec())));
     }
 
-    fn place(&mut self, _: LinkId, _: u64, _: &HeaderBytes) -> Option<Place<'_, Buffer>> {
-        None
-    }
-
-    fn on_placed(&mut self, _: LinkId, _: u64, _: &HeaderBytes) {}
-
-    fn on_writable(&mut self, _: LinkId, _: u64) {}
-
-    fn on_released(&mut self, _: LinkId, _: u64, _: u64) {}
-
-    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: RemoteUse) {}
-
-    fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {}
+    fn on_released(&mut self, _: LinkId, _: u64) {}
 }

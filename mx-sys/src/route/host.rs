@@ -9,7 +9,7 @@
 //!
 //!   control nest {local, tcp}    data nest {control, loopback, local's links, tcp, dgram, rdm's while
 //!                                           it is armed}
-//!   a link's name says whose it is (`owner`)
+//!   a link's name says whose it is ([`LinkId::port`])
 //! ```
 //!
 //! A link over rdm begins with a question over TCP (`locator`), which the endpoint does not see, and
@@ -24,21 +24,20 @@
 //! Owns: the ports.
 //! Knows nothing of: what the ports do.
 
-use super::detour::Dgram;
+use super::dgram::Dgram;
 pub use super::locator::{Cards, Fabric};
 use mx_port_dgram::{AnyAddress, DgramPort};
 use mx_port_local::LocalPort;
 
-use super::locator::Locators;
+use super::locator::{Askers, Locator};
 use super::loopback::LoopbackPort;
 use super::open::{BOARD, is_oneself};
-use super::owner::{DGRAM, LOCAL, LOOPBACK, Owner, RDM, TCP, outer, owner};
 use super::proof::{self, prove};
-use super::relay::Relay;
-use super::scout::{Scout, Settling};
+use super::watch::{Relay, Scout, Settling};
 use crate::nic;
 use mx_port_base::endpoint_port::PortMap;
 use mx_port_base::nest::Nest;
+use mx_port_base::numbers::{DGRAM, LOCAL, LOOPBACK, RDM, TCP};
 use mx_port_base::origin::Origin;
 use mx_port_base::random;
 use mx_port_rdm::RdmPort;
@@ -95,7 +94,7 @@ pub struct HostPorts<R = RdmPort> {
     tcp: TcpPort,
     rdm: Rdm<R>,
     dgram: Dgram,
-    locators: Locators,
+    locator: Locator,
     secret: Option<Secret>,
     local_quiet: bool,
     tcp_quiet: bool,
@@ -207,7 +206,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             tcp,
             rdm,
             dgram,
-            locators: Locators::default(),
+            locator: Locator::default(),
             secret: None,
             local_quiet: true,
             tcp_quiet: true,
@@ -227,8 +226,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
 
     /// From now on peers have to know this.
     pub(super) fn keep(&mut self, secret: Secret) -> io::Result<()> {
-        self.locators.rdm.guard(secret.clone(), random::key()?);
-        self.locators.dgram.guard(secret.clone(), random::key()?);
+        self.locator.guard(secret.clone(), random::key()?);
         self.secret = Some(secret);
         Ok(())
     }
@@ -348,21 +346,21 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     where
         R: Port<M>,
     {
-        match (owner(link), &mut self.rdm.port) {
-            (Owner::Tcp(link), _) => {
+        match (link.port(), &mut self.rdm.port) {
+            (TCP, _) => {
                 self.touched = true;
                 self.tcp.send(link, header, body)
             }
-            (Owner::Rdm(link), Some(rdm)) => {
+            (RDM, Some(rdm)) => {
                 self.touched = true;
                 rdm.send(link, header, body)
             }
-            (Owner::Dgram(link), _) => {
+            (DGRAM, _) => {
                 self.touched = true;
                 let dgram = self.dgram.port_mut().ok_or(SendError::Down)?;
                 dgram.send(link, header, body)
             }
-            (Owner::Loopback(link), _) => self.loopback.send(link, header, body),
+            (LOOPBACK, _) => self.loopback.send(link, header, body),
             _ => Err(SendError::Down),
         }
     }
@@ -380,7 +378,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             false => local.connect_or(BOARD, target.endpoint.0, ROUTE_TCP, clock)?,
         };
         self.local_quiet = false;
-        Ok(outer(link, LOCAL))
+        Ok(link)
     }
 
     fn connect_tcp<M: Memory>(
@@ -390,7 +388,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     ) -> Result<LinkId, ConnectError> {
         let link = Port::<M>::connect(&mut self.tcp, target, clock)?;
         self.tcp_quiet = false;
-        Ok(outer(link, TCP))
+        Ok(link)
     }
 
     /// Starts a link over libfabric. `strict`: that and nothing else is asked for.
@@ -413,13 +411,13 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             return Err(ConnectError::NoRoute);
         };
         let link = rdm.reserve(clock, (!strict).then_some(ROUTE_TCP))?;
-        let (locator, tcp) = (&mut self.locators.rdm, &mut self.tcp);
+        let (locator, tcp) = (&mut self.locator, &mut self.tcp);
         if let Err(error) = locator.search::<M>(link, (target, strict), tcp, clock) {
             Port::<M>::close(rdm, link, Close::Now);
             return Err(error);
         }
         (self.rdm_quiet, self.tcp_quiet) = (false, false);
-        Ok(outer(link, RDM))
+        Ok(link)
     }
 
     /// Starts a link over datagrams. `strict`: that and nothing else is asked for.
@@ -430,16 +428,18 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         clock: &dyn Clock,
     ) -> Result<LinkId, ConnectError> {
         let nest = (&self.data, MEMBER_DGRAM);
-        let link = self.dgram.connect::<M>(target, strict, nest, clock)?;
-        if self.dgram.asks() {
-            let (locator, tcp) = (&mut self.locators.dgram, &mut self.tcp);
-            if let Err(error) = locator.search::<M>(link, (target, strict), tcp, clock) {
-                self.dgram.close::<M>(link, Close::Now);
-                return Err(error);
-            }
-            self.tcp_quiet = false;
+        let link = self.dgram.connect::<M>(target, nest, clock)?;
+        let (locator, tcp) = (&mut self.locator, &mut self.tcp);
+        if !self.dgram.asks() {
+            locator.expect(link, (target, strict));
+            return Ok(link);
         }
-        Ok(outer(link, DGRAM))
+        if let Err(error) = locator.search::<M>(link, (target, strict), tcp, clock) {
+            self.dgram.close::<M>(link, Close::Now);
+            return Err(error);
+        }
+        self.tcp_quiet = false;
+        Ok(link)
     }
 
     #[cold]
@@ -468,14 +468,10 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             return false;
         };
         let watch = Settling {
-            locator: &mut self.locators.rdm,
+            locator: &mut self.locator,
             ours: &self.rdm.provider,
         };
-        let mut sink = Relay {
-            sink,
-            owner: RDM,
-            watch,
-        };
+        let mut sink = Relay { sink, watch };
         let some = Port::<M>::poll(rdm, clock, budget, &mut sink);
         self.rdm_quiet = !some && rdm.link_count() == 0 && Port::<M>::deadline(rdm).is_none();
         some
@@ -499,17 +495,20 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     ) -> bool {
         let mut relay = Relay {
             sink,
-            owner: TCP,
-            watch: Scout(&mut self.locators),
+            watch: Scout(&mut self.locator),
         };
         let mut some = self.tcp.poll(clock, budget, &mut relay);
-        let ports = (self.rdm.port.as_mut(), &mut self.tcp);
-        if self.locators.rdm.run::<M, R, S>(ports, clock, sink) {
+        let ports = Askers {
+            rdm: self.rdm.port.as_mut().map(|rdm| rdm as _),
+            dgram: self.dgram.cards(),
+        };
+        if self
+            .locator
+            .run::<M, S>((ports, &mut self.tcp), clock, sink)
+        {
             some = true;
             self.rdm_quiet = false;
         }
-        let ports = (self.dgram.cards(), &mut self.tcp);
-        some |= self.locators.dgram.run::<M, _, S>(ports, clock, sink);
         self.tcp_quiet =
             !some && self.tcp.link_count() == 0 && Port::<M>::deadline(&self.tcp).is_none();
         some
@@ -517,23 +516,23 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
 
     /// Where a link comes from, or leads to.
     fn origin(&self, link: LinkId) -> Origin {
-        match owner(link) {
-            Owner::Loopback(_) => Origin::Oneself,
-            Owner::Tcp(link) => self.tcp.origin(link),
-            Owner::Local(link) => match &self.local {
+        match link.port() {
+            LOOPBACK => Origin::Oneself,
+            TCP => self.tcp.origin(link),
+            LOCAL => match &self.local {
                 Some(local) => local.origin(link),
                 None => Origin::Unknown,
             },
-            Owner::Dgram(link) => {
+            DGRAM => {
                 let address = self.dgram.port().and_then(|dgram| dgram.address(link));
                 address.map_or(Origin::Unknown, AnyAddress::origin)
             }
             // What a fabric calls an address proves nothing about an interface.
-            Owner::Rdm(link) => {
+            RDM => {
                 let address = self.rdm.port.as_ref().and_then(|rdm| rdm.address(link));
                 address.map_or(Origin::Unknown, Origin::Address)
             }
-            Owner::Nobody => Origin::Unknown,
+            _ => Origin::Unknown,
         }
     }
 
@@ -543,12 +542,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         budget: usize,
         sink: &mut S,
     ) -> bool {
-        let mut relay = Relay {
-            sink,
-            owner: LOOPBACK,
-            watch: (),
-        };
-        self.loopback.poll(clock, budget, &mut relay)
+        self.loopback.poll(clock, budget, sink)
     }
 
     /// Polls that are not an everyday matter: looking at what is quiet.
@@ -581,13 +575,13 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
 impl HostPorts {
     /// The name of the port that carries `link`, for people.
     pub fn port_name(link: LinkId) -> &'static str {
-        match owner(link) {
-            Owner::Local(_) => "local",
-            Owner::Tcp(_) => "tcp",
-            Owner::Loopback(_) => "loopback",
-            Owner::Rdm(_) => "rdm",
-            Owner::Dgram(_) => "dgram",
-            Owner::Nobody => "no port",
+        match link.port() {
+            LOCAL => "local",
+            TCP => "tcp",
+            LOOPBACK => "loopback",
+            RDM => "rdm",
+            DGRAM => "dgram",
+            _ => "no port",
         }
     }
 }
@@ -595,12 +589,12 @@ impl HostPorts {
 impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     #[inline]
     fn limits(&self, link: LinkId) -> Limits {
-        match (owner(link), &self.local, &self.rdm.port) {
-            (Owner::Local(_), Some(local), _) => local.limits(),
-            (Owner::Tcp(link), ..) => Port::<M>::limits(&self.tcp, link),
-            (Owner::Loopback(link), ..) => Port::<M>::limits(&self.loopback, link),
-            (Owner::Rdm(link), _, Some(rdm)) => Port::<M>::limits(rdm, link),
-            (Owner::Dgram(link), ..) => match self.dgram.port() {
+        match (link.port(), &self.local, &self.rdm.port) {
+            (LOCAL, Some(local), _) => local.limits(),
+            (TCP, ..) => Port::<M>::limits(&self.tcp, link),
+            (LOOPBACK, ..) => Port::<M>::limits(&self.loopback, link),
+            (RDM, _, Some(rdm)) => Port::<M>::limits(rdm, link),
+            (DGRAM, ..) => match self.dgram.port() {
                 Some(dgram) => Port::<M>::limits(dgram, link),
                 None => NO_LIMITS,
             },
@@ -615,7 +609,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         };
         if is_oneself(&self.own, target.nic, target.endpoint) {
             let link = Port::<M>::connect(&mut self.loopback, target, clock)?;
-            return Ok(outer(link, LOOPBACK));
+            return Ok(link);
         }
         let strict = target.route != Route::AUTO;
         let route = if strict { target.route } else { self.policy };
@@ -655,12 +649,12 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn bind(&mut self, link: LinkId, cookie: u64) {
-        match (owner(link), &mut self.local, &mut self.rdm.port) {
-            (Owner::Local(link), Some(local), _) => local.bind(link, cookie),
-            (Owner::Tcp(link), ..) => Port::<M>::bind(&mut self.tcp, link, cookie),
-            (Owner::Loopback(link), ..) => Port::<M>::bind(&mut self.loopback, link, cookie),
-            (Owner::Rdm(link), _, Some(rdm)) => Port::<M>::bind(rdm, link, cookie),
-            (Owner::Dgram(link), ..) => {
+        match (link.port(), &mut self.local, &mut self.rdm.port) {
+            (LOCAL, Some(local), _) => local.bind(link, cookie),
+            (TCP, ..) => Port::<M>::bind(&mut self.tcp, link, cookie),
+            (LOOPBACK, ..) => Port::<M>::bind(&mut self.loopback, link, cookie),
+            (RDM, _, Some(rdm)) => Port::<M>::bind(rdm, link, cookie),
+            (DGRAM, ..) => {
                 if let Some(dgram) = self.dgram.port_mut() {
                     Port::<M>::bind(dgram, link, cookie);
                 }
@@ -686,7 +680,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     /// Of a process on this machine the kernel knows whose endpoint it speaks for. An address is that of
     /// all processes there; but each endpoint has a TCP port of its own.
     fn asks_at(&self, link: LinkId, claim: &Claim) -> Option<Target> {
-        let machine = matches!(owner(link), Owner::Tcp(_) | Owner::Rdm(_) | Owner::Dgram(_));
+        let machine = matches!(link.port(), TCP | RDM | DGRAM);
         machine.then_some(Target {
             nic: claim.nic,
             endpoint: claim.endpoint,
@@ -699,9 +693,9 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn binding(&self, link: LinkId) -> Binding {
-        match (owner(link), &self.rdm.port, self.dgram.port()) {
-            (Owner::Rdm(link), Some(rdm), _) => Port::<M>::binding(rdm, link),
-            (Owner::Dgram(link), _, Some(dgram)) => Port::<M>::binding(dgram, link),
+        match (link.port(), &self.rdm.port, self.dgram.port()) {
+            (RDM, Some(rdm), _) => Port::<M>::binding(rdm, link),
+            (DGRAM, _, Some(dgram)) => Port::<M>::binding(dgram, link),
             _ => [0; 2],
         }
     }
@@ -713,7 +707,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         header: &HeaderBytes,
         body: Body<'_, M>,
     ) -> Result<Sent, SendError> {
-        if let (Owner::Local(link), Some(local)) = (owner(link), &mut self.local) {
+        if let (LOCAL, Some(local)) = (link.port(), &mut self.local) {
             return match local.send(link, header, &body) {
                 Ok(Sent::Whole) => Ok(Sent::Whole),
                 other => {
@@ -726,8 +720,8 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn has_room(&mut self, link: LinkId) -> bool {
-        match (owner(link), &mut self.local) {
-            (Owner::Local(link), Some(local)) => Port::<M>::has_room(local, link),
+        match (link.port(), &mut self.local) {
+            (LOCAL, Some(local)) => Port::<M>::has_room(local, link),
             _ => false,
         }
     }
@@ -740,35 +734,33 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         len: usize,
     ) -> Result<Sent, SendError> {
         self.touched = true;
-        match (owner(link), &mut self.local, &mut self.rdm.port) {
-            (Owner::Local(link), Some(local), _) => {
-                Port::<M>::resume(local, link, memory, offset, len)
-            }
-            (Owner::Tcp(link), ..) => self.tcp.resume(link, memory, offset, len),
-            (Owner::Loopback(link), ..) => self.loopback.resume(link, memory, offset, len),
-            (Owner::Rdm(link), _, Some(rdm)) => rdm.resume(link, memory, offset, len),
+        match (link.port(), &mut self.local, &mut self.rdm.port) {
+            (LOCAL, Some(local), _) => Port::<M>::resume(local, link, memory, offset, len),
+            (TCP, ..) => self.tcp.resume(link, memory, offset, len),
+            (LOOPBACK, ..) => self.loopback.resume(link, memory, offset, len),
+            (RDM, _, Some(rdm)) => rdm.resume(link, memory, offset, len),
             _ => Err(SendError::Down),
         }
     }
 
     fn detach(&mut self, link: LinkId, memory: &M, offset: usize, len: usize) {
         self.touched = true;
-        match (owner(link), &mut self.local, &mut self.rdm.port) {
-            (Owner::Local(link), Some(local), _) => local.detach(link, memory, offset, len),
-            (Owner::Tcp(link), ..) => self.tcp.detach(link, memory, offset, len),
-            (Owner::Loopback(link), ..) => self.loopback.detach(link, memory, offset, len),
-            (Owner::Rdm(link), _, Some(rdm)) => rdm.detach(link, memory, offset, len),
+        match (link.port(), &mut self.local, &mut self.rdm.port) {
+            (LOCAL, Some(local), _) => local.detach(link, memory, offset, len),
+            (TCP, ..) => self.tcp.detach(link, memory, offset, len),
+            (LOOPBACK, ..) => self.loopback.detach(link, memory, offset, len),
+            (RDM, _, Some(rdm)) => rdm.detach(link, memory, offset, len),
             _ => {}
         }
     }
 
     fn recall(&mut self, link: LinkId, token: u64) {
         self.touched = true;
-        match (owner(link), &mut self.local, &mut self.rdm.port) {
-            (Owner::Local(link), Some(local), _) => Port::<M>::recall(local, link, token),
-            (Owner::Tcp(link), ..) => Port::<M>::recall(&mut self.tcp, link, token),
-            (Owner::Loopback(link), ..) => Port::<M>::recall(&mut self.loopback, link, token),
-            (Owner::Rdm(link), _, Some(rdm)) => Port::<M>::recall(rdm, link, token),
+        match (link.port(), &mut self.local, &mut self.rdm.port) {
+            (LOCAL, Some(local), _) => Port::<M>::recall(local, link, token),
+            (TCP, ..) => Port::<M>::recall(&mut self.tcp, link, token),
+            (LOOPBACK, ..) => Port::<M>::recall(&mut self.loopback, link, token),
+            (RDM, _, Some(rdm)) => Port::<M>::recall(rdm, link, token),
             _ => {}
         }
     }
@@ -806,7 +798,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             any |= self.poll_rdm(clock, budget, sink);
         }
         if round || !(any || self.dgram.is_resting()) {
-            let locator = &mut self.locators.dgram;
+            let locator = &mut self.locator;
             any |= self.dgram.poll::<M, S>((clock, budget), locator, sink);
         }
         if !self.tcp_quiet && (round || !any) {
@@ -817,16 +809,16 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
 
     fn close(&mut self, link: LinkId, how: Close) {
         self.touched = true;
-        match (owner(link), &mut self.local, &mut self.rdm.port) {
-            (Owner::Local(link), Some(local), _) => local.close(link, how),
-            (Owner::Tcp(link), ..) => Port::<M>::close(&mut self.tcp, link, how),
-            (Owner::Loopback(link), ..) => Port::<M>::close(&mut self.loopback, link, how),
-            (Owner::Rdm(link), _, Some(rdm)) => {
-                self.locators.rdm.forget::<M>(link, &mut self.tcp);
+        match (link.port(), &mut self.local, &mut self.rdm.port) {
+            (LOCAL, Some(local), _) => local.close(link, how),
+            (TCP, ..) => Port::<M>::close(&mut self.tcp, link, how),
+            (LOOPBACK, ..) => Port::<M>::close(&mut self.loopback, link, how),
+            (RDM, _, Some(rdm)) => {
+                self.locator.forget::<M>(link, &mut self.tcp);
                 Port::<M>::close(rdm, link, how);
             }
-            (Owner::Dgram(link), ..) => {
-                self.locators.dgram.forget::<M>(link, &mut self.tcp);
+            (DGRAM, ..) => {
+                self.locator.forget::<M>(link, &mut self.tcp);
                 self.dgram.close::<M>(link, how);
             }
             _ => {}
@@ -836,23 +828,23 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     fn expose(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
         self.touched = true;
         // The others let nobody read memory.
-        match (owner(link), &mut self.rdm.port) {
-            (Owner::Rdm(link), Some(rdm)) => rdm.expose(link, memory, token),
+        match (link.port(), &mut self.rdm.port) {
+            (RDM, Some(rdm)) => rdm.expose(link, memory, token),
             _ => None,
         }
     }
 
     fn conceal(&mut self, link: LinkId, key: RemoteKey) {
         self.touched = true;
-        if let (Owner::Rdm(link), Some(rdm)) = (owner(link), &mut self.rdm.port) {
+        if let (RDM, Some(rdm)) = (link.port(), &mut self.rdm.port) {
             Port::<M>::conceal(rdm, link, key);
         }
     }
 
     fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
         self.touched = true;
-        match (owner(link), &mut self.rdm.port) {
-            (Owner::Rdm(link), Some(rdm)) => rdm.read_remote(link, read),
+        match (link.port(), &mut self.rdm.port) {
+            (RDM, Some(rdm)) => rdm.read_remote(link, read),
             _ => Err(SendError::Down),
         }
     }
@@ -863,14 +855,14 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             Port::<M>::deadline(&self.tcp),
             self.rdm.port.as_ref().and_then(Port::<M>::deadline),
             self.dgram.deadline::<M>(),
-            self.locators.deadline(),
+            self.locator.deadline(),
         ];
         all.into_iter().flatten().min()
     }
 
     /// Of datagrams nobody hears but who sends some.
     fn watch(&mut self, link: LinkId, wanted: bool) {
-        if let (Owner::Dgram(link), Some(dgram)) = (owner(link), self.dgram.port_mut()) {
+        if let (DGRAM, Some(dgram)) = (link.port(), self.dgram.port_mut()) {
             self.touched = true;
             Port::<M>::watch(dgram, link, wanted);
         }
@@ -878,8 +870,8 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
 
     /// Only over datagrams something comes long before a packet of it is whole.
     fn heard_at(&self, link: LinkId) -> Option<Instant> {
-        match owner(link) {
-            Owner::Dgram(link) => Port::<M>::heard_at(self.dgram.port()?, link),
+        match link.port() {
+            DGRAM => Port::<M>::heard_at(self.dgram.port()?, link),
             _ => None,
         }
     }

@@ -21,8 +21,8 @@
 //!        <------------------ proof, its card ---   nothing is greeted before that one is
 //! ```
 //!
-//! There is one for each port that needs one: `rdm`, and `dgram` where addresses of its provider do
-//! not follow from host and number.
+//! It is asked for links of `rdm`, and of `dgram` where addresses of its provider do not follow from
+//! host and number.
 //!
 //! A peer of an older version takes the question for a violation and closes the link, which is an
 //! answer too. Whoever asks is a stranger and stays one: its TCP link is closed with the answer,
@@ -39,12 +39,11 @@ mod packet;
 mod ports;
 mod trouble;
 
-pub(super) use packet::{For, What, recognise};
+pub(super) use packet::{What, recognise};
 pub use ports::{Cards, Fabric};
 pub(super) use trouble::Peer;
 
 use super::host::ROUTE_TCP;
-use super::owner::{TCP, outer};
 use guard::{Guard, Proven};
 use mx_port_base::origin::Origin;
 use mx_port_fabric::card::{ANSWER_MAX, Answer, CARD_MAX, Card, Refusal};
@@ -53,7 +52,7 @@ use mx_proto::port::{Close, ConnectError, HeaderBytes, LinkDown, Port, SendError
 use mx_proto::secret::{Nonce, PROOF_LEN, Secret};
 use mx_proto::told::Told;
 use mx_proto::{Clock, Instant, LinkId, Memory, Source, Target};
-use packet::{bytes_of, send};
+use packet::{For, bytes_of, send};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -71,10 +70,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 enum Errand {
     /// The link can carry the question.
     Ask(LinkId),
-    /// A stranger wants a nonce.
-    Welcome(LinkId),
-    /// A stranger asks. `None`: it cannot be understood.
-    Reply(LinkId, Option<Vec<u8>>),
+    /// A stranger wants a nonce, to ask for that port.
+    Welcome(For, LinkId),
+    /// A stranger asks for it. `None`: it cannot be understood.
+    Reply(For, LinkId, Option<Vec<u8>>),
     /// We are answered. `None`: it cannot be understood.
     Take(LinkId, Option<Answer>),
     /// The link went down before there was an answer.
@@ -109,17 +108,33 @@ struct Attempt {
     target: Target,
     /// The address asks for this port: no other one will do.
     strict: bool,
-    tcp: LinkId,
+    /// Where it is asked who the peer is; `None`: its address is known.
+    tcp: Option<LinkId>,
     /// Why it will not get there, and the peer's provider.
     trouble: Option<(Trouble, String)>,
     /// What the link was given up with, which its port may not be able to say.
     reason: Option<LinkDown>,
 }
 
+/// The open ports whose peers are looked for.
+pub(super) struct Askers<'a> {
+    pub(super) rdm: Option<&'a mut dyn Cards>,
+    pub(super) dgram: Option<&'a mut dyn Cards>,
+}
+
+impl Askers<'_> {
+    fn of(&mut self, of: For) -> Option<&mut dyn Cards> {
+        let port = match of {
+            For::Rdm => &mut self.rdm,
+            For::Dgram => &mut self.dgram,
+        };
+        port.as_mut().map(|port| &mut **port as _)
+    }
+}
+
 /// Finds peers, and is found.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Locator {
-    of: For,
     /// By the TCP link.
     asking: HashMap<LinkId, Asking>,
     /// By the link that waits.
@@ -127,7 +142,7 @@ pub(super) struct Locator {
     /// When to stop waiting for an answer, in order. Some may have come.
     deadlines: VecDeque<(Instant, LinkId)>,
     errands: Vec<Errand>,
-    told: Told<(Peer, Trouble)>,
+    told: Told<(Peer, For, Trouble)>,
     /// Who may ask; `None`: everybody.
     guard: Option<Guard>,
     /// Who was found not to know the secret.
@@ -135,34 +150,32 @@ pub(super) struct Locator {
 }
 
 impl Locator {
-    pub(super) fn new(of: For) -> Self {
-        Self {
-            of,
-            asking: HashMap::new(),
-            attempts: HashMap::new(),
-            deadlines: VecDeque::new(),
-            errands: Vec::new(),
-            told: Told::default(),
-            guard: None,
-            suspects: Told::default(),
-        }
-    }
-
     /// From now on who asks and who answers has to know the secret. Nonces follow from the key.
     pub(super) fn guard(&mut self, secret: Secret, key: [u8; 16]) {
-        self.guard = Some(Guard::new(self.of, secret, key));
+        self.guard = Some(Guard::new(secret, key));
+    }
+
+    /// A link is on its way up to whom the port knows. `strict`: no other port will do.
+    pub(super) fn expect(&mut self, link: LinkId, (target, strict): (Target, bool)) {
+        let attempt = Attempt {
+            target,
+            strict,
+            tcp: None,
+            trouble: None,
+            reason: None,
+        };
+        self.attempts.insert(link, attempt);
     }
 
     /// Begins the search for who a link leads to; an error leaves the link to who has reserved it.
-    /// `strict`: no other port will do.
     pub(super) fn search<M: Memory>(
         &mut self,
         link: LinkId,
-        (target, strict): (Target, bool),
+        target: (Target, bool),
         tcp: &mut TcpPort,
         clock: &dyn Clock,
     ) -> Result<(), ConnectError> {
-        let carrier = Port::<M>::connect(tcp, target, clock)?;
+        let carrier = Port::<M>::connect(tcp, target.0, clock)?;
         let asking = Asking {
             link,
             progress: Progress::Dialling,
@@ -170,72 +183,67 @@ impl Locator {
             proven: None,
             peer: None,
         };
-        let attempt = Attempt {
-            target,
-            strict,
-            tcp: carrier,
-            trouble: None,
-            reason: None,
-        };
         self.asking.insert(carrier, asking);
-        self.attempts.insert(link, attempt);
+        self.expect(link, target);
+        if let Some(attempt) = self.attempts.get_mut(&link) {
+            attempt.tcp = Some(carrier);
+        }
         Ok(())
     }
 
     /// The endpoint has closed a link.
     pub(super) fn forget<M: Memory>(&mut self, link: LinkId, tcp: &mut TcpPort) {
         if let Some(attempt) = self.attempts.remove(&link)
-            && self.asking.remove(&attempt.tcp).is_some()
+            && let Some(carrier) = attempt.tcp
+            && self.asking.remove(&carrier).is_some()
         {
-            Port::<M>::close(tcp, attempt.tcp, Close::Now);
+            Port::<M>::close(tcp, carrier, Close::Now);
         }
     }
 
     /// When [`Locator::run`] wants to be called although nothing arrives.
-    fn deadline(&self) -> Option<Instant> {
+    pub(super) fn deadline(&self) -> Option<Instant> {
         self.deadlines.front().map(|(deadline, _)| *deadline)
     }
 
     /// Does what the last poll of the TCP port, or time, has left to do. Returns true when there
     /// was anything.
     #[inline]
-    pub(super) fn run<M: Memory, R: Cards, S: Sink<M>>(
+    pub(super) fn run<M: Memory, S: Sink<M>>(
         &mut self,
-        (port, tcp): (Option<&mut R>, &mut TcpPort),
+        (ports, tcp): (Askers<'_>, &mut TcpPort),
         clock: &dyn Clock,
         sink: &mut S,
     ) -> bool {
         let idle = self.errands.is_empty() && self.deadlines.is_empty();
-        !idle && self.work::<M, R, S>((port, tcp), clock, sink)
+        !idle && self.work::<M, S>((ports, tcp), clock, sink)
     }
 
     #[cold]
-    fn work<M: Memory, R: Cards, S: Sink<M>>(
+    fn work<M: Memory, S: Sink<M>>(
         &mut self,
-        (mut port, tcp): (Option<&mut R>, &mut TcpPort),
+        (mut ports, tcp): (Askers<'_>, &mut TcpPort),
         clock: &dyn Clock,
         sink: &mut S,
     ) -> bool {
         let errands = std::mem::take(&mut self.errands);
         let mut did = !errands.is_empty();
         for errand in errands {
-            match (errand, port.as_deref_mut()) {
-                (Errand::Welcome(link), port) => {
-                    self.welcome::<M, R>(port, tcp, link);
+            match errand {
+                Errand::Welcome(of, link) => {
+                    self.welcome::<M>(ports.of(of), tcp, link);
                     tell_of_end(tcp, link, sink);
                 }
-                (Errand::Reply(link, bytes), port) => {
-                    self.reply::<M, R>(port, tcp, link, bytes, clock);
+                Errand::Reply(of, link, bytes) => {
+                    self.reply::<M>((of, ports.of(of)), tcp, link, bytes, clock);
                     tell_of_end(tcp, link, sink);
                 }
-                (Errand::Ask(link), Some(port)) => self.ask::<M, R>(port, tcp, link, clock),
-                (Errand::Take(link, answer), Some(port)) => {
+                Errand::Ask(link) => self.ask::<M>(&mut ports, tcp, link, clock),
+                Errand::Take(link, answer) => {
                     Port::<M>::close(tcp, link, Close::Now);
-                    self.take(port, link, answer, clock);
+                    self.take(&mut ports, link, answer, clock);
                 }
-                (Errand::Lost(link, reason), Some(port)) => self.lost(port, link, reason),
-                // Only who has a port over a fabric asks.
-                (_, None) => {}
+                Errand::Lost(link, reason) => self.lost(&mut ports, link, reason),
             }
         }
         let now = clock.now();
@@ -244,19 +252,19 @@ impl Locator {
                 break;
             }
             self.deadlines.pop_front();
-            if let (Some(asking), Some(port)) = (self.asking.remove(&link), port.as_deref_mut()) {
+            if let Some(asking) = self.asking.remove(&link) {
                 did = true;
                 Port::<M>::close(tcp, link, Close::Now);
-                self.fail(port, asking.link, Trouble::Silent, String::new());
+                self.fail(&mut ports, asking.link, Trouble::Silent, String::new());
             }
         }
         did
     }
 
     /// Sends our card, or asks what is to be proven with it.
-    fn ask<M: Memory, R: Cards>(
+    fn ask<M: Memory>(
         &mut self,
-        port: &mut R,
+        ports: &mut Askers<'_>,
         tcp: &mut TcpPort,
         link: LinkId,
         clock: &dyn Clock,
@@ -264,20 +272,22 @@ impl Locator {
         let Some(asking) = self.asking.get_mut(&link) else {
             return;
         };
+        let of = For::of(asking.link);
         let (what, begins) = match (asking.progress, &self.guard, asking.nonce) {
-            (Progress::Dialling, None, _) => (What::Question(self.of), true),
-            (Progress::Dialling, Some(_), _) => (What::Hail(self.of), true),
-            (Progress::Hailed, Some(_), Some(_)) => (What::Question(self.of), false),
+            (Progress::Dialling, None, _) => (What::Question(of), true),
+            (Progress::Dialling, Some(_), _) => (What::Hail(of), true),
+            (Progress::Hailed, Some(_), Some(_)) => (What::Question(of), false),
             _ => return,
         };
-        let Some(card) = port.card(asking.link) else {
+        let card = ports.of(of).and_then(|port| port.card(asking.link));
+        let Some(card) = card else {
             self.asking.remove(&link);
             Port::<M>::close(tcp, link, Close::Now);
             return;
         };
         let (bytes, proven) = match (&mut self.guard, what, asking.nonce) {
             (Some(guard), What::Question(_), Some(theirs)) => {
-                let (bytes, proven) = guard.question(&card.emit(), theirs);
+                let (bytes, proven) = guard.question(of, &card.emit(), theirs);
                 (bytes, Some(proven))
             }
             (_, What::Hail(_), _) => (Vec::new(), None),
@@ -303,14 +313,14 @@ impl Locator {
 
     /// The TCP link is one of those that find somebody.
     #[inline]
-    fn is_asking(&self, link: LinkId) -> bool {
+    pub(super) fn is_asking(&self, link: LinkId) -> bool {
         !self.asking.is_empty() && self.asking.contains_key(&link)
     }
 
     /// A stranger has asked on this TCP link and will be answered.
     #[inline]
-    fn is_answering(&self, link: LinkId) -> bool {
-        let of_link = |errand: &Errand| matches!(errand, Errand::Reply(to, _) if *to == link);
+    pub(super) fn is_answering(&self, link: LinkId) -> bool {
+        let of_link = |errand: &Errand| matches!(errand, Errand::Reply(_, to, _) if *to == link);
         !self.errands.is_empty() && self.errands.iter().any(of_link)
     }
 
@@ -362,19 +372,25 @@ impl Locator {
 
     /// A stranger has asked; `known`: in our version.
     #[cold]
-    pub(super) fn on_question<B: Source + ?Sized>(&mut self, link: LinkId, known: bool, body: &B) {
+    pub(super) fn on_question<B: Source + ?Sized>(
+        &mut self,
+        of: For,
+        link: LinkId,
+        known: bool,
+        body: &B,
+    ) {
         let bytes = bytes_of(body, guard::BEFORE_CARD + CARD_MAX).filter(|_| known);
-        self.errands.push(Errand::Reply(link, bytes));
+        self.errands.push(Errand::Reply(of, link, bytes));
     }
 
     /// A stranger has a secret.
     #[cold]
-    pub(super) fn on_hail(&mut self, link: LinkId) {
-        self.errands.push(Errand::Welcome(link));
+    pub(super) fn on_hail(&mut self, of: For, link: LinkId) {
+        self.errands.push(Errand::Welcome(of, link));
     }
 
     /// Says what is to be proven.
-    fn welcome<M: Memory, R: Cards>(&self, port: Option<&mut R>, tcp: &mut TcpPort, link: LinkId) {
+    fn welcome<M: Memory>(&self, port: Option<&mut dyn Cards>, tcp: &mut TcpPort, link: LinkId) {
         let Some(guard) = &self.guard else {
             let provider = port.map_or("", |port| port.provider());
             let answer = none(Refusal::NoSecret, provider);
@@ -386,9 +402,9 @@ impl Locator {
     }
 
     /// Answers a stranger, whose link ends with it.
-    fn reply<M: Memory, R: Cards>(
+    fn reply<M: Memory>(
         &mut self,
-        port: Option<&mut R>,
+        (of, port): (For, Option<&mut dyn Cards>),
         tcp: &mut TcpPort,
         link: LinkId,
         bytes: Option<Vec<u8>>,
@@ -404,14 +420,13 @@ impl Locator {
             log::debug!("link {link:?} asks for the fabric: {answer:?}");
             return answer_and_close::<M>(tcp, link, &answer.emit());
         };
-        let question = bytes.and_then(|bytes| guard.asked(link, &bytes));
+        let question = bytes.and_then(|bytes| guard.asked(of, link, &bytes));
         let Some((card, proven)) = question else {
             let who = from.ip();
             if self.suspects.is_news(who) {
                 log::warn!(
-                    "{who} asks for the {} port and does not know our secret: refused; \
-                     MX_SECRET_FILE has to hold the same on all machines",
-                    self.of
+                    "{who} asks for the {of} port and does not know our secret: refused; \
+                     MX_SECRET_FILE has to hold the same on all machines"
                 );
             }
             let provider = port.map_or("", |port| port.provider());
@@ -423,9 +438,9 @@ impl Locator {
         answer_and_close::<M>(tcp, link, &guard.answer(&proven, &answer.emit()));
     }
 
-    fn take<R: Cards>(
+    fn take(
         &mut self,
-        port: &mut R,
+        ports: &mut Askers<'_>,
         carrier: LinkId,
         answer: Option<Answer>,
         clock: &dyn Clock,
@@ -433,55 +448,63 @@ impl Locator {
         let Some(Asking { link, peer, .. }) = self.asking.remove(&carrier) else {
             return;
         };
+        let (Some(port), Some(attempt)) = (ports.of(For::of(link)), self.attempts.get(&link))
+        else {
+            return;
+        };
         match (answer, peer) {
             (Some(Answer::Card(card)), Some(peer)) if card.provider == port.provider() => {
-                port.greet(link, &card, peer, clock);
+                port.greet((link, attempt.target), &card, peer, clock);
             }
             (Some(Answer::Card(card)), Some(_)) => {
                 let trouble = Trouble::Refused(Refusal::Provider);
-                self.fail(port, link, trouble, card.provider);
+                self.fail(ports, link, trouble, card.provider);
             }
             (Some(Answer::None { why, provider }), _) => {
-                self.fail(port, link, Trouble::Refused(why), provider);
+                self.fail(ports, link, Trouble::Refused(why), provider);
             }
             // A card from whom nobody has asked is none.
             (None | Some(Answer::Card(_)), _) => {
-                self.fail(port, link, Trouble::Puzzled, String::new());
+                self.fail(ports, link, Trouble::Puzzled, String::new());
             }
         }
     }
 
-    fn lost<R: Cards>(&mut self, port: &mut R, carrier: LinkId, reason: LinkDown) {
+    fn lost(&mut self, ports: &mut Askers<'_>, carrier: LinkId, reason: LinkDown) {
         let Some(Asking { link, progress, .. }) = self.asking.remove(&carrier) else {
             return;
         };
         match progress {
             // Nobody is there, by whatever way.
-            Progress::Dialling => self.give_up(port, link, reason),
+            Progress::Dialling => self.give_up(ports, link, reason),
             // The answer is dealt with.
             Progress::Answered => {}
             Progress::Hailed | Progress::Asked => {
-                self.fail(port, link, Trouble::Puzzled, String::new())
+                self.fail(ports, link, Trouble::Puzzled, String::new())
             }
         }
     }
 
-    fn fail<R: Cards>(&mut self, port: &mut R, link: LinkId, trouble: Trouble, theirs: String) {
+    fn fail(&mut self, ports: &mut Askers<'_>, link: LinkId, trouble: Trouble, theirs: String) {
         if let Some(attempt) = self.attempts.get_mut(&link) {
             attempt.trouble = Some((trouble, theirs));
         }
-        self.give_up(port, link, LinkDown::Elsewhere(ROUTE_TCP));
+        self.give_up(ports, link, LinkDown::Elsewhere(ROUTE_TCP));
     }
 
-    fn give_up<R: Cards>(&mut self, port: &mut R, link: LinkId, reason: LinkDown) {
-        if let Some(attempt) = self.attempts.get_mut(&link) {
+    fn give_up(&mut self, ports: &mut Askers<'_>, link: LinkId, reason: LinkDown) {
+        if let (Some(port), Some(attempt)) = (ports.of(For::of(link)), self.attempts.get_mut(&link))
+        {
             attempt.reason = Some(reason);
+            port.give_up((link, attempt.target), reason);
         }
-        port.give_up(link, reason);
     }
 
     /// A link is up or down: how an attempt has ended, and what to tell the endpoint. `None`: it is
-    /// up, or was not looked for.
+    /// up, or was none.
+    ///
+    /// A peer that opened no dgram port is found by nobody over UDP, just as one that is not there at
+    /// all; TCP tells which of the two it is.
     pub(super) fn settle(
         &mut self,
         ours: &str,
@@ -489,22 +512,38 @@ impl Locator {
         end: Option<LinkDown>,
     ) -> Option<LinkDown> {
         let attempt = self.attempts.remove(&link)?;
+        let (peer, of) = (Peer::of(attempt.target), For::of(link));
         let end = attempt.reason.or(end)?;
-        let LinkDown::Elsewhere(route) = end else {
-            return Some(end);
+        let unheard = attempt.reason.is_none()
+            && of == For::Dgram
+            && matches!(
+                end,
+                LinkDown::Refused | LinkDown::Unreachable | LinkDown::TimedOut
+            );
+        let route = match end {
+            LinkDown::Elsewhere(route) => route,
+            _ if unheard => ROUTE_TCP,
+            _ => return Some(end),
         };
-        let peer = Peer::of(attempt.target);
+        if attempt.tcp.is_none() {
+            if attempt.strict {
+                return Some(end);
+            }
+            if self.told.is_news((peer, of, Trouble::Unheard)) {
+                log::info!("{peer}: over {of} {end}: trying tcp");
+            }
+            return Some(LinkDown::Elsewhere(route));
+        }
         let (trouble, theirs) = attempt.trouble.unwrap_or((Trouble::Unheard, String::new()));
         // Each way of failing once for each peer.
-        if self.told.is_news((peer, trouble)) {
+        if self.told.is_news((peer, of, trouble)) {
             let line = Line {
                 peer,
-                of: self.of,
+                of,
                 ours,
                 theirs: &theirs,
                 trouble,
             };
-            let of = self.of;
             match attempt.strict {
                 true => log::warn!("{line}; its address says /{of}, so there is no connection"),
                 false => log::warn!("{line}: falling back to tcp"),
@@ -517,51 +556,6 @@ impl Locator {
     }
 }
 
-/// All of them.
-#[derive(Debug)]
-pub(super) struct Locators {
-    pub(super) rdm: Locator,
-    pub(super) dgram: Locator,
-}
-
-impl Default for Locators {
-    fn default() -> Self {
-        Self {
-            rdm: Locator::new(For::Rdm),
-            dgram: Locator::new(For::Dgram),
-        }
-    }
-}
-
-impl Locators {
-    /// The one that finds somebody by this TCP link.
-    #[inline]
-    pub(super) fn asking(&mut self, link: LinkId) -> Option<&mut Locator> {
-        let all = [&mut self.rdm, &mut self.dgram];
-        all.into_iter().find(|locator| locator.is_asking(link))
-    }
-
-    /// The one that answers such questions.
-    pub(super) fn answering(&mut self, question: For) -> &mut Locator {
-        match question {
-            For::Rdm => &mut self.rdm,
-            For::Dgram => &mut self.dgram,
-        }
-    }
-
-    /// A stranger has asked on this TCP link and will be answered.
-    #[inline]
-    pub(super) fn is_answering(&self, link: LinkId) -> bool {
-        self.rdm.is_answering(link) || self.dgram.is_answering(link)
-    }
-
-    /// The first of their deadlines.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        let all = [self.rdm.deadline(), self.dgram.deadline()];
-        all.into_iter().flatten().min()
-    }
-}
-
 fn none(why: Refusal, provider: &str) -> Answer {
     Answer::None {
         why,
@@ -569,8 +563,8 @@ fn none(why: Refusal, provider: &str) -> Answer {
     }
 }
 
-fn answer_to<R: Cards>(
-    port: Option<&mut R>,
+fn answer_to(
+    port: Option<&mut dyn Cards>,
     card: Option<Card>,
     from: SocketAddr,
     clock: &dyn Clock,
@@ -596,7 +590,7 @@ fn address_of(tcp: &TcpPort, link: LinkId) -> Option<SocketAddr> {
 /// have been an introduction, which must not wait any longer.
 fn tell_of_end<M: Memory, S: Sink<M>>(tcp: &TcpPort, link: LinkId, sink: &mut S) {
     if address_of(tcp, link).is_none() {
-        sink.on_down(outer(link, TCP), 0, LinkDown::Closed);
+        sink.on_down(link, 0, LinkDown::Closed);
     }
 }
 
@@ -612,6 +606,6 @@ fn answer_and_close<M: Memory>(tcp: &mut TcpPort, link: LinkId, bytes: &[u8]) {
 /// A question with a proof of knowing the secret, to who has never said that nonce.
 #[cfg(test)]
 pub(super) fn question_for_tests(secret: Secret, card: &[u8]) -> Vec<u8> {
-    let mut guard = Guard::new(For::Rdm, secret, [9; 16]);
-    guard.question(card, [3; 16]).0
+    let mut guard = Guard::new(secret, [9; 16]);
+    guard.question(For::Rdm, card, [3; 16]).0
 }

@@ -1,12 +1,12 @@
 //! Two `HostPorts` in one process find each other over TCP, for a fabric that only exists here.
 
-use super::detour::Dgram;
+use super::dgram::Dgram;
 use super::host::{HostPorts, ROUTE_RDM, ROUTE_TCP, Rdm};
 use super::locator::{Cards, Fabric};
-use super::owner::{RDM, TCP, outer};
 use crate::nic;
 use mx_port_base::clock::MonotonicClock;
 use mx_port_base::endpoint_port::PortMap;
+use mx_port_base::numbers::{RDM, TCP};
 use mx_port_fabric::card::{ANSWER_MAX, Answer, Card, Refusal};
 use mx_port_tcp::{TcpOptions, TcpPort};
 use mx_proto::origin::{Claim, Proof, Source};
@@ -56,7 +56,7 @@ impl Double {
 
     fn make(&mut self) -> LinkId {
         self.made += 1;
-        let link = LinkId::new(self.made, 0);
+        let link = LinkId::new(self.made, 0).at_port(RDM);
         self.open.push(link);
         link
     }
@@ -91,13 +91,19 @@ impl Cards for Double {
         self.card(link).ok_or(Refusal::Failed)
     }
 
-    fn greet(&mut self, link: LinkId, theirs: &Card, from: SocketAddr, _: &dyn Clock) {
+    fn greet(
+        &mut self,
+        (link, _): (LinkId, Target),
+        theirs: &Card,
+        from: SocketAddr,
+        _: &dyn Clock,
+    ) {
         self.from.insert(link, from);
         self.greeted.push((link, theirs.clone()));
         self.ups.push(link);
     }
 
-    fn give_up(&mut self, link: LinkId, reason: LinkDown) {
+    fn give_up(&mut self, (link, _): (LinkId, Target), reason: LinkDown) {
         if self.open.contains(&link) {
             self.open.retain(|open| *open != link);
             self.downs.push((link, reason));
@@ -328,7 +334,7 @@ fn a_link_comes_up_when_each_side_has_the_others_card_and_tcp_is_left_alone_agai
     let mut b = Side::new(Route::AUTO, Some(Double::new("verbs;ofi_rxm")));
     for route in [Route::AUTO, ROUTE_RDM] {
         let link = a.connect(b.target(route)).unwrap();
-        assert_eq!(link.index() & RDM, RDM);
+        assert_eq!(link.port(), RDM);
         assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
         assert_eq!(HostPorts::port_name(link), "rdm");
     }
@@ -369,7 +375,7 @@ fn a_peer_without_our_fabric_is_reached_over_tcp_unless_its_address_forbids() {
         // What the endpoint does then.
         let link = a.connect(b.target(ROUTE_TCP)).unwrap();
         assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
-        assert_eq!(link.index() & RDM, TCP);
+        assert_eq!(link.port(), TCP);
         assert_eq!(a.fabric().link_count(), 0);
         assert_eq!(b.heard(), []);
     }
@@ -484,15 +490,15 @@ fn the_port_is_opened_for_the_first_address_that_asks_and_not_for_others() {
     let mut a = Side::with(Route::AUTO, Rdm::new(None, Some(Box::new(later))));
     let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
     let link = a.connect(b.target(Route::AUTO)).unwrap();
-    assert_eq!(link.index() & RDM, TCP);
+    assert_eq!(link.port(), TCP);
     assert!(a.ports.rdm().is_none());
     assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
     let link = a.connect(b.target(ROUTE_RDM)).unwrap();
     assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
-    assert_eq!(link.index() & RDM, RDM);
+    assert_eq!(link.port(), RDM);
     // It still carries only what asks for it.
     let link = a.connect(b.target(Route::AUTO)).unwrap();
-    assert_eq!(link.index() & RDM, TCP);
+    assert_eq!(link.port(), TCP);
 
     let mut a = Side::with(Route::AUTO, Rdm::new(None, Some(Box::new(|| None))));
     for _ in 0..2 {
@@ -510,7 +516,7 @@ fn a_port_that_is_full_leaves_the_peer_to_tcp() {
     let mut a = Side::new(ROUTE_RDM, Some(full));
     let b = Side::new(ROUTE_RDM, None);
     let link = a.connect(b.target(Route::AUTO)).unwrap();
-    assert_eq!(link.index() & RDM, TCP);
+    assert_eq!(link.port(), TCP);
     let refused = a.connect(b.target(ROUTE_RDM));
     assert_eq!(refused, Err(ConnectError::NoResources));
 }
@@ -643,7 +649,7 @@ fn an_introduction_that_waits_ends_with_the_question_behind_it_whenever_that_com
                     Seen::Packet { link, .. },
                     Seen::Down(down, 0, LinkDown::Closed),
                 ] => {
-                    assert_eq!((link, link.index() & RDM), (down, TCP));
+                    assert_eq!((link, link.port()), (down, TCP));
                 }
                 seen => panic!("{seen:?}, at once: {at_once}"),
             }
@@ -659,7 +665,7 @@ fn a_claim_over_the_fabric_is_proven_or_refuted_by_the_address_the_cards_went_to
     let card_missing = a.proof_of(ours, &b, a.ports.identity().nic);
     assert!(matches!(card_missing, Proof::Ask(..)), "{card_missing:?}");
     assert_eq!(both(&mut a, &mut b), [Seen::Up(ours, 0)]);
-    let theirs = outer(b.fabric().open[0], RDM);
+    let theirs = b.fabric().open[0];
     let elsewhere = nic::id_of_address("10.1.2.3".parse().unwrap());
     for (side, link, other) in [(&a, ours, &b), (&b, theirs, &a)] {
         let here = other.ports.identity().nic;
@@ -670,7 +676,7 @@ fn a_claim_over_the_fabric_is_proven_or_refuted_by_the_address_the_cards_went_to
     }
     // A link that is no more, or never was, proves nothing.
     Port::<Vec<u8>>::close(&mut a.ports, ours, Close::Now);
-    for link in [ours, outer(LinkId::new(7, 7), RDM)] {
+    for link in [ours, LinkId::new(7, 7).at_port(RDM)] {
         let proof = a.proof_of(link, &b, b.ports.identity().nic);
         assert!(matches!(proof, Proof::Ask(..)), "{proof:?}");
     }
@@ -698,10 +704,7 @@ fn a_question_on_a_link_of_a_partner_is_a_packet_like_any_other() {
         matches!(seen[..], [Seen::Packet { cookie: 77, .. }]),
         "{seen:?}"
     );
-    assert_eq!(
-        theirs,
-        outer(LinkId::new(theirs.index() & !RDM, theirs.generation()), TCP)
-    );
+    assert_eq!(theirs.port(), TCP);
     assert_eq!(b.tcp_links(), 1);
 }
 

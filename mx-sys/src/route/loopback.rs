@@ -17,6 +17,7 @@
 //! Cost: no system call, and no allocation once the buffers have grown.
 
 use mx_port_base::eventfd::EventFd;
+use mx_port_base::numbers;
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
     WakeDescriptors,
@@ -134,11 +135,11 @@ impl LoopbackPort {
             Some(old) => {
                 let generation = old.generation;
                 *old = End { generation, ..end };
-                LinkId::new(index, generation)
+                LinkId::new(index, generation).at_port(numbers::LOOPBACK)
             }
             None => {
                 self.ends.push(end);
-                LinkId::new(index, 0)
+                LinkId::new(index, 0).at_port(numbers::LOOPBACK)
             }
         }
     }

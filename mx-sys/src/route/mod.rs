@@ -11,14 +11,12 @@
 //! Each of them is an [`mx_proto::port::Port`] and a crate of its own (`ports/`), but the loopback, and
 //! knows nothing of the others.
 
-mod detour;
+mod dgram;
 pub mod host;
 mod locator;
 #[cfg(test)]
 mod locator_tests;
 pub mod loopback;
 pub mod open;
-mod owner;
 pub(crate) mod proof;
-mod relay;
-mod scout;
+mod watch;

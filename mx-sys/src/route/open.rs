@@ -23,7 +23,7 @@
 //!
 //! Knows nothing of: links.
 
-use super::detour::Dgram;
+use super::dgram::Dgram;
 use super::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, Rdm};
 use crate::nic::{self, ResolveError};
 use crate::secret_file::{self, SecretError};

@@ -1,7 +1,5 @@
 //! Whole endpoints, and how they choose among their ports.
 
-#[path = "../../../ports/local/tests/ear/mod.rs"]
-mod ear;
 #[path = "../node/mod.rs"]
 mod node;
 

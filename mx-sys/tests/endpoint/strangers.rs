@@ -5,13 +5,13 @@
 //!   Stranger --- HostPorts, no endpoint ---- card over TCP, then packets of its own ---> Node
 //! ```
 
-use crate::ear::{Ear, Hearing};
 use crate::node::{KEY, LONG, Node};
 use libfabric_fake::{Fake, Shape};
 use libfabric_sys::Library;
 use mx_proto::port::{Body, Close, HeaderBytes, LinkDown, Port};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{Config, Identity, LinkId, NicId, Route, SessionId, Source, Status};
+use mx_sim::{Ear, Hearing};
 use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenOptions, ROUTE_RDM, RdmOptions, nic};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};

@@ -13,7 +13,7 @@ use mx_proto::owner::Queue;
 use mx_proto::port::{ConnectError, WakeDescriptors};
 use mx_proto::{
     Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, Kind, MatchBits, MatchMask,
-    PartnerId, Posted, Received, RequestId, Route, SendMode, Status, Target,
+    NicId, PartnerId, Posted, Received, RequestId, Route, SendMode, SessionId, Status, Target,
 };
 use mx_sim::{CallOff, Cancelled};
 use mx_sys::clock::MonotonicClock;
@@ -22,6 +22,7 @@ use mx_sys::{
     UserMemory,
 };
 use std::collections::VecDeque;
+use std::io::{BufRead, Write};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,26 @@ use std::time::Duration;
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 pub(crate) type Ends = Endpoint<HostPorts, MonotonicClock, Queue<UserMemory>>;
+
+/// Says who this process is, to the one that has started it.
+pub(crate) fn say(identity: Identity) {
+    let (nic, endpoint) = (identity.nic.0, identity.endpoint.0);
+    println!("{nic} {endpoint} {}", identity.session.0);
+    std::io::stdout().flush().unwrap();
+}
+
+/// Hears who a process is that was started.
+pub(crate) fn hear(lines: &mut impl BufRead) -> Identity {
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    let mut words = line.split_whitespace().map(|word| word.parse().unwrap());
+    let mut word = || -> u64 { words.next().unwrap() };
+    Identity {
+        nic: NicId(word()),
+        endpoint: EndpointId(word() as u32),
+        session: SessionId(word()),
+    }
+}
 
 /// An endpoint, and what came out of it.
 #[derive(Debug)]

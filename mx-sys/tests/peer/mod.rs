@@ -9,14 +9,13 @@
 
 #![allow(dead_code, reason = "every test binary uses another part of it")]
 
-use crate::node::{LONG, Node};
+use crate::node::{self, LONG, Node};
 use crate::signal;
 use mx_proto::{
-    Config, EndpointId, Identity, MatchBits, NicId, PartnerId, Route, SendMode, SessionId, Status,
-    Target,
+    Config, EndpointId, Identity, MatchBits, NicId, PartnerId, Route, SendMode, Status, Target,
 };
 use mx_sys::{EndpointChoice, OpenOptions, ROUTE_RDM, UserMemory};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -73,16 +72,8 @@ impl Peer {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());
-        out.read_line(&mut line).unwrap();
-        let words = line.split_whitespace().map(|word| word.parse().unwrap());
-        let words: Vec<u64> = words.collect();
-        let identity = Identity {
-            nic: NicId(words[0]),
-            endpoint: EndpointId(words[1] as u32),
-            session: SessionId(words[2]),
-        };
+        let identity = node::hear(&mut out);
         Self { child, identity }
     }
 
@@ -131,13 +122,7 @@ pub(crate) fn is_child() -> bool {
 }
 
 fn serve(node: &Node, busy: bool, target: Option<Target>) {
-    let Identity {
-        nic,
-        endpoint,
-        session,
-    } = node.identity;
-    println!("{} {} {}", nic.0, endpoint.0, session.0);
-    std::io::stdout().flush().unwrap();
+    node::say(node.identity);
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
         // Whoever started us is gone.

@@ -11,12 +11,14 @@ use mx_proto::port::WakeDescriptors;
 use mx_proto::{Clock, Instant};
 use mx_sys::clock::MonotonicClock;
 use mx_sys::eventfd::EventFd;
-use mx_sys::{Interest, Progress};
+use mx_sys::{Interest, Progress, Shared};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant as RealInstant};
 
 #[derive(Debug)]
 pub(crate) struct Wire {
@@ -162,5 +164,24 @@ impl Progress for Toy {
 
     fn active(&self) -> bool {
         self.open
+    }
+}
+
+/// Long enough that reaching it means a lost wake-up.
+pub(crate) const NEVER: Option<Duration> = Some(Duration::from_secs(20));
+
+pub(crate) fn wait(shared: &Shared<Toy>, class: usize, timeout: Option<Duration>) -> Option<u64> {
+    shared.wait_for(1 << class, timeout, |toy| toy.take(class))
+}
+
+/// Waits until `sign` holds, which another thread is bound to bring about.
+pub(crate) fn until(sign: impl Fn() -> bool) {
+    let begin = RealInstant::now();
+    while !sign() {
+        assert!(
+            begin.elapsed() < Duration::from_secs(20),
+            "never came about"
+        );
+        thread::sleep(Duration::from_micros(200));
     }
 }

@@ -2,15 +2,11 @@
 //!
 //! Knows nothing of: who has them.
 
+use nix::sys::resource::{Resource, getrlimit};
+
 /// What `RLIMIT_NOFILE` says now. Where that cannot be read: as many as there are numbers.
 pub fn most() -> usize {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is writable and outlives the call.
-    match unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } {
-        0 => usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX),
-        _ => usize::MAX,
-    }
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(usize::MAX, |(soft, _)| {
+        usize::try_from(soft).unwrap_or(usize::MAX)
+    })
 }

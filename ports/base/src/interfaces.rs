@@ -14,11 +14,12 @@
 //! Owns: nothing; a [`Interfaces`] is a snapshot.
 //! Knows nothing of: NIC ids, host names.
 
-use std::ffi::CStr;
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
+use nix::net::if_::InterfaceFlags;
+use nix::sys::socket::SockaddrStorage;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::ptr;
 
 /// One usable interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -181,60 +182,20 @@ pub fn is_link_local(address: Ipv6Addr) -> bool {
 
 /// The kernel's list in its order.
 fn entries() -> io::Result<Vec<Entry>> {
-    let mut head: *mut libc::ifaddrs = ptr::null_mut();
-    // SAFETY: `head` is valid for writing.
-    if unsafe { libc::getifaddrs(&raw mut head) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let mut list = Vec::new();
-    let mut next = head;
-    while !next.is_null() {
-        // SAFETY: `next` is an element of the list getifaddrs made, which is freed only below.
-        let element = unsafe { &*next };
-        // SAFETY: every element's name is a C string in that list.
-        let name = unsafe { CStr::from_ptr(element.ifa_name) };
-        let flags = element.ifa_flags;
-        list.push(Entry {
-            name: name.to_string_lossy().into_owned(),
-            up: flags & libc::IFF_UP as u32 != 0,
-            loopback: flags & libc::IFF_LOOPBACK as u32 != 0,
-            // SAFETY: the address is null or belongs to that list, as long as its family says.
-            address: unsafe { ip_of(element.ifa_addr) },
-        });
-        next = element.ifa_next;
-    }
-    // SAFETY: `head` came from getifaddrs; nothing borrowed from it is left.
-    unsafe { libc::freeifaddrs(head) };
-    Ok(list)
+    let entry = |it: InterfaceAddress| Entry {
+        name: it.interface_name,
+        up: it.flags.contains(InterfaceFlags::IFF_UP),
+        loopback: it.flags.contains(InterfaceFlags::IFF_LOOPBACK),
+        address: it.address.as_ref().and_then(ip_of),
+    };
+    Ok(getifaddrs()?.map(entry).collect())
 }
 
 /// The address in a socket address of the families we know, and its scope.
-///
-/// # Safety
-///
-/// `address` is null or points to a socket address as long as its family says.
-unsafe fn ip_of(address: *const libc::sockaddr) -> Option<(IpAddr, u32)> {
-    if address.is_null() {
-        return None;
-    }
-    // SAFETY: not null, and every socket address begins with its family.
-    match i32::from(unsafe { (*address).sa_family }) {
-        libc::AF_INET => {
-            // SAFETY: the family says that it is this long.
-            let v4 = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
-            let ip = Ipv4Addr::from_bits(u32::from_be(v4.sin_addr.s_addr));
-            Some((IpAddr::V4(ip), 0))
-        }
-        libc::AF_INET6 => {
-            // SAFETY: the family says that it is this long.
-            let v6 = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
-            Some((
-                IpAddr::V6(Ipv6Addr::from(v6.sin6_addr.s6_addr)),
-                v6.sin6_scope_id,
-            ))
-        }
-        _ => None,
-    }
+fn ip_of(address: &SockaddrStorage) -> Option<(IpAddr, u32)> {
+    let v4 = address.as_sockaddr_in().map(|v4| (v4.ip().into(), 0));
+    let v6 = address.as_sockaddr_in6();
+    v4.or_else(|| v6.map(|v6| (v6.ip().into(), v6.scope_id())))
 }
 
 #[cfg(test)]

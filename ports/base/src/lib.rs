@@ -3,7 +3,7 @@
 //! ```text
 //!   where links come from     origin  nic_id  strangers
 //!   what threads sleep on     nest  eventfd
-//!   numbers of endpoints      endpoint_port
+//!   numbers                   endpoint_port (of endpoints)  numbers (of ports)
 //!   the machine               clock  descriptors  interfaces  random
 //!   memory                    sealed (between processes)  regions (of memalloc)  reserve (kept back)
 //! ```
@@ -17,6 +17,7 @@ pub mod eventfd;
 pub mod interfaces;
 pub mod nest;
 pub mod nic_id;
+pub mod numbers;
 pub mod origin;
 pub mod random;
 pub mod regions;

@@ -10,8 +10,9 @@
 //!
 //! Owns: the outer descriptor. The members' are borrowed; whoever closes one leaves the nest.
 
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 /// Members a nest can have.
 const MEMBERS: usize = 5;
@@ -21,73 +22,45 @@ const FIRST_TOKEN: u64 = 1 << 29;
 
 /// The outer descriptor.
 #[derive(Debug)]
-pub struct Nest {
-    fd: OwnedFd,
-}
+pub struct Nest(Epoll);
 
 impl Nest {
     /// Without members.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: no pointers; the result is checked.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a fresh descriptor that nobody else owns.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { fd })
+        Ok(Self(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
     }
 
     /// A second handle of an epoll instance that is there already.
     pub fn of(epoll: BorrowedFd<'_>) -> io::Result<Self> {
-        let fd = epoll.try_clone_to_owned()?;
-        Ok(Self { fd })
+        Ok(Self(Epoll(epoll.try_clone_to_owned()?)))
     }
 
     /// Adds a member; ports that have nothing to sleep on add nothing.
     pub fn add(&self, member: u8, fd: Option<RawFd>) -> io::Result<()> {
         debug_assert!(usize::from(member) < MEMBERS);
         let Some(fd) = fd else { return Ok(()) };
-        let mut event = libc::epoll_event {
-            events: libc::EPOLLIN as u32,
-            u64: FIRST_TOKEN + u64::from(member),
-        };
-        // SAFETY: `event` is valid for reading.
-        let code = unsafe {
-            libc::epoll_ctl(self.fd.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event)
-        };
-        if code < 0 {
-            Err(io::Error::last_os_error())
-        } else {
-            Ok(())
-        }
+        let token = FIRST_TOKEN + u64::from(member);
+        // SAFETY: the kernel knows which descriptors are open; nothing else is done with this one.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        Ok(self
+            .0
+            .add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token))?)
     }
 
     /// Takes a member out. One that is not there, or closed already, is no matter.
     pub fn remove(&self, fd: RawFd) {
-        // SAFETY: no pointers; the kernel knows which descriptors are open.
-        unsafe {
-            libc::epoll_ctl(
-                self.fd.as_raw_fd(),
-                libc::EPOLL_CTL_DEL,
-                fd,
-                std::ptr::null_mut(),
-            )
-        };
+        // SAFETY: as above.
+        let _ = self.0.delete(unsafe { BorrowedFd::borrow_raw(fd) });
     }
 
     /// Which members are readable now, one bit each. A system call.
     pub fn readable(&self) -> u8 {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; MEMBERS];
-        // SAFETY: `events` is valid for writing as many entries as it has.
-        let count = unsafe {
-            libc::epoll_wait(self.fd.as_raw_fd(), events.as_mut_ptr(), MEMBERS as i32, 0)
-        };
-        let count = usize::try_from(count).unwrap_or(0);
+        let mut events = [EpollEvent::empty(); MEMBERS];
+        let count = self.0.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
         events
             .iter()
             .take(count)
-            .filter_map(|event| Self::member(event.u64))
+            .filter_map(|event| Self::member(event.data()))
             .fold(0, |bits, member| bits | 1 << member)
     }
 
@@ -101,12 +74,12 @@ impl Nest {
 
     /// What to sleep on.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.0.0.as_fd()
     }
 
     /// The same by its number.
     pub fn raw(&self) -> RawFd {
-        self.fd.as_raw_fd()
+        self.0.0.as_raw_fd()
     }
 }
 

@@ -13,10 +13,18 @@
 //! Owns: one mapping, unmapped on drop.
 //! Knows nothing of: what is in it.
 
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::stat::fstat;
+use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
+use nix::unistd::ftruncate;
 use std::ffi::CStr;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::num::NonZero;
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 
 /// Memory shared with other processes, mapped readable and writable.
@@ -58,22 +66,9 @@ impl Region {
     /// Makes `len` bytes of zeroed shared memory, whose size can never change. `name` is what
     /// people see in `/proc`.
     pub fn create(name: &CStr, len: usize) -> io::Result<(Self, OwnedFd)> {
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        // SAFETY: the name is a C string; the call touches no other memory.
-        let fd = unsafe { libc::memfd_create(name.as_ptr(), flags) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: `fd` is a fresh descriptor that nobody else owns.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: plain system call on a descriptor we own.
-        if unsafe { libc::ftruncate(fd.as_raw_fd(), len as libc::off_t) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: plain system call on a descriptor we own.
-        if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let fd = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
+        ftruncate(&fd, len as libc::off_t)?;
+        fcntl(&fd, FcntlArg::F_ADD_SEALS(SEALS))?;
         let region = Self::map(&fd, len)?;
         Ok((region, fd))
     }
@@ -96,21 +91,10 @@ impl Region {
     }
 
     fn map(fd: &OwnedFd, len: usize) -> io::Result<Self> {
+        let bytes = NonZero::new(len).ok_or(Errno::EINVAL)?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                fd.as_raw_fd(),
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)?;
+        let base = unsafe { mmap(None, bytes, access, MapFlags::MAP_SHARED, fd, 0) }?.cast();
         Ok(Self { base, len })
     }
 }
@@ -119,30 +103,21 @@ impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: exactly the mapping that `map` made. Whoever has pointers into it from `base`
         // keeps them in fields beside it and does not use them again.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+        let _ = unsafe { munmap(self.base.cast(), self.len) };
     }
 }
 
 /// Finds out whether this is memory that somebody made with [`Region::create`], `len` bytes long.
 pub fn check(fd: &OwnedFd, len: usize) -> Result<(), Unfit> {
     // Only files that are memory have seals at all, so this refuses everything else.
-    // SAFETY: plain system call on a descriptor we own.
-    let seals = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GET_SEALS) };
-    if seals < 0 || seals & SEALS != SEALS {
+    let seals = fcntl(fd, FcntlArg::F_GET_SEALS).map(SealFlag::from_bits_retain);
+    if !seals.is_ok_and(|seals| seals.contains(SEALS)) {
         return Err(Unfit::Unsealed);
     }
-    // SAFETY: both structures are plain integers, for which all zeroes is a value.
-    let (mut stat, mut fs): (libc::stat, libc::statfs) =
-        unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-    // SAFETY: `stat` is valid for writing for the time of the call.
-    if unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) } < 0 {
+    let (Ok(stat), Ok(fs)) = (fstat(fd), fstatfs(fd)) else {
         return Err(Unfit::WrongKind);
-    }
-    // SAFETY: `fs` is valid for writing for the time of the call.
-    if unsafe { libc::fstatfs(fd.as_raw_fd(), &raw mut fs) } < 0 {
-        return Err(Unfit::WrongKind);
-    }
-    if stat.st_mode & libc::S_IFMT != libc::S_IFREG || fs.f_type != libc::TMPFS_MAGIC {
+    };
+    if stat.st_mode & libc::S_IFMT != libc::S_IFREG || fs.filesystem_type() != TMPFS_MAGIC {
         return Err(Unfit::WrongKind);
     }
     if stat.st_size != len as libc::off_t {
@@ -151,24 +126,21 @@ pub fn check(fd: &OwnedFd, len: usize) -> Result<(), Unfit> {
     Ok(())
 }
 
-const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+const SEALS: SealFlag = SealFlag::F_SEAL_SHRINK
+    .union(SealFlag::F_SEAL_GROW)
+    .union(SealFlag::F_SEAL_SEAL);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn memfd(flags: u32, len: i64, seals: i32) -> OwnedFd {
-        // SAFETY: literal name; fresh descriptor; plain calls on it.
-        unsafe {
-            let fd = libc::memfd_create(c"test".as_ptr(), libc::MFD_CLOEXEC | flags);
-            assert!(fd >= 0);
-            let fd = OwnedFd::from_raw_fd(fd);
-            assert_eq!(libc::ftruncate(fd.as_raw_fd(), len), 0);
-            if seals != 0 {
-                assert_eq!(libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals), 0);
-            }
-            fd
+    fn memfd(flags: MFdFlags, len: i64, seals: SealFlag) -> OwnedFd {
+        let fd = memfd_create(c"test", MFdFlags::MFD_CLOEXEC | flags).unwrap();
+        ftruncate(&fd, len).unwrap();
+        if !seals.is_empty() {
+            fcntl(&fd, FcntlArg::F_ADD_SEALS(seals)).unwrap();
         }
+        fd
     }
 
     #[test]
@@ -185,23 +157,23 @@ mod tests {
 
     #[test]
     fn memory_whose_size_can_change_is_refused() {
-        let allow = libc::MFD_ALLOW_SEALING;
-        let grow = libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-        let shrink = libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
-        let not_final = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
-        for seals in [0, grow, shrink, not_final] {
+        let allow = MFdFlags::MFD_ALLOW_SEALING;
+        let grow = SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+        let shrink = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL;
+        let not_final = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW;
+        for seals in [SealFlag::empty(), grow, shrink, not_final] {
             let fd = memfd(allow, 4096, seals);
             assert_eq!(
                 Region::adopt(&fd, 4096).unwrap_err(),
                 Unfit::Unsealed,
-                "{seals}"
+                "{seals:?}"
             );
         }
     }
 
     #[test]
     fn memory_of_another_size_is_refused() {
-        let fd = memfd(libc::MFD_ALLOW_SEALING, 4096, SEALS);
+        let fd = memfd(MFdFlags::MFD_ALLOW_SEALING, 4096, SEALS);
         assert_eq!(
             Region::adopt(&fd, 8192).unwrap_err(),
             Unfit::WrongSize(4096)
@@ -222,7 +194,11 @@ mod tests {
 
     #[test]
     fn memory_that_is_sealed_against_writing_is_refused_not_mapped() {
-        let fd = memfd(libc::MFD_ALLOW_SEALING, 4096, libc::F_SEAL_WRITE | SEALS);
+        let fd = memfd(
+            MFdFlags::MFD_ALLOW_SEALING,
+            4096,
+            SealFlag::F_SEAL_WRITE | SEALS,
+        );
         assert_eq!(
             Region::adopt(&fd, 4096).unwrap_err(),
             Unfit::Map(libc::EPERM)

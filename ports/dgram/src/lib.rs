@@ -26,8 +26,8 @@ use fabric::{FabricDatagrams, FabricOptions};
 use faults::Faulty;
 use mx_port_base::Resolver;
 use mx_port_base::nest::Nest;
-use mx_port_base::random;
-use mx_proto::reliability::{DatagramPort, Reliable};
+use mx_port_base::{numbers, random};
+use mx_proto::reliability::{DatagramPort, Reliable, ReliableConfig};
 use std::io;
 use std::net::IpAddr;
 use udp::{UdpDatagrams, UdpOptions};
@@ -58,7 +58,11 @@ pub fn open(
     }
     let datagrams = Faulty::new(backend, options.faults);
     let key = random::key().map_err(DgramError::Udp)?;
-    Ok(Reliable::new(datagrams, options.reliable, key))
+    let config = ReliableConfig {
+        port: numbers::DGRAM,
+        ..options.reliable
+    };
+    Ok(Reliable::new(datagrams, config, key))
 }
 
 fn open_udp(

@@ -32,7 +32,7 @@ pub const ADDRESS_MAX: usize = 256;
 
 /// The version of the layout and of the frames that follow over the fabric. Sides with different
 /// ones fall back to TCP.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// Longest card.
 pub const CARD_MAX: usize = FIXED + PROVIDER_MAX + ADDRESS_MAX;

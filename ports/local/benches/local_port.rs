@@ -8,15 +8,13 @@
 //! eventfd and `poll(2)`.
 
 mod bare_ring;
-#[path = "../tests/ear/mod.rs"]
-mod ear;
 
 use bare_ring::{CHUNK, End, RING_LEN};
-use ear::{Ear, Hearing};
 use mx_port_base::clock::MonotonicClock;
 use mx_port_local::LocalPort;
-use mx_proto::port::{BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, Port, SendError};
+use mx_proto::port::{Body, HeaderBytes, Port, SendError};
 use mx_proto::{LinkId, Source};
+use mx_sim::{Ear, Hearing, header_of};
 use std::time::Instant;
 
 fn main() {
@@ -143,8 +141,7 @@ impl Pipe for Ported {
         let mut offset = 0;
         while offset < bytes.len() {
             let len = (bytes.len() - offset).min(CHUNK);
-            let mut header: HeaderBytes = [0; HEADER_LEN];
-            header[BODY_LEN_AT..BODY_LEN_AT + 4].copy_from_slice(&(len as u32).to_le_bytes());
+            let header = header_of(0, len);
             let body = Body::Memory {
                 memory: bytes,
                 offset,

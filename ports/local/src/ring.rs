@@ -674,9 +674,7 @@ mod tests {
     }
 
     fn header(len: usize, word: u8) -> HeaderBytes {
-        let mut header = [word; HEADER_LEN];
-        header[BODY_LEN_AT..BODY_LEN_AT + 4].copy_from_slice(&(len as u32).to_le_bytes());
-        header
+        mx_sim::header_of(word, len)
     }
 
     fn push(producer: &mut Producer, bytes: &[u8], word: u8) -> Result<bool, PushError> {

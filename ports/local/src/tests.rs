@@ -16,13 +16,11 @@ mod users;
 use super::socket::Name;
 use super::{LocalOptions, LocalPort};
 use mx_proto::port::{
-    BODY_LEN_AT, Body, ConnectError, HEADER_LEN, HeaderBytes, LinkDown, Place, SendError, Sent,
-    Sink,
+    BODY_LEN_AT, Body, ConnectError, HeaderBytes, LinkDown, Place, SendError, Sent, Sink,
 };
-use mx_proto::{Clock, Instant, LinkId, Source};
-use std::cell::Cell;
+use mx_proto::{LinkId, Source};
+use mx_sim::VirtualClock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 /// What a sink was told.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -76,26 +74,10 @@ impl Sink<Vec<u8>> for Recorder {
     fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {}
 }
 
-/// Time that a test moves.
-#[derive(Default)]
-pub(super) struct TestClock(Cell<u64>);
-
-impl Clock for TestClock {
-    fn now(&self) -> Instant {
-        Instant(self.0.get())
-    }
-}
-
-impl TestClock {
-    pub(super) fn advance(&self, span: Duration) {
-        self.0.set(self.0.get() + span.as_nanos() as u64);
-    }
-}
-
 /// A port with everything it needs to be polled.
 pub(super) struct Node {
     pub(super) port: LocalPort,
-    pub(super) clock: TestClock,
+    pub(super) clock: VirtualClock,
     pub(super) log: Recorder,
     endpoint: u32,
     turn: u32,
@@ -133,7 +115,7 @@ impl Node {
         let port = LocalPort::with_options(port_base, board, endpoint, options).unwrap();
         Self {
             port,
-            clock: TestClock::default(),
+            clock: VirtualClock::default(),
             log: Recorder::default(),
             endpoint,
             turn: 0,
@@ -219,9 +201,7 @@ impl Node {
 }
 
 pub(super) fn header(len: usize) -> HeaderBytes {
-    let mut header = [7; HEADER_LEN];
-    header[BODY_LEN_AT..BODY_LEN_AT + 4].copy_from_slice(&(len as u32).to_le_bytes());
-    header
+    mx_sim::header_of(7, len)
 }
 
 /// The link of the last packet among these.

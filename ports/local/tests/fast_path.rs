@@ -1,46 +1,13 @@
 //! What a small message through shared memory does not do: enter the kernel, allocate.
 
-mod ear;
+#[path = "../../../mx-sim/fixtures/counting.rs"]
+mod counting;
 
-use ear::{Ear, Hearing};
+use counting::allocations;
 use mx_port_local::LocalPort;
-use mx_proto::port::{BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, Port, Sent};
-use mx_proto::{Clock, Instant, LinkId, Source};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-/// The system's allocator, counting what the current thread asks of it.
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call is passed on unchanged; counting touches a plain thread-local number.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Time stands still; reading it costs nothing.
-struct Still;
-
-impl Clock for Still {
-    fn now(&self) -> Instant {
-        Instant(0)
-    }
-}
+use mx_proto::port::{Body, HeaderBytes, Port, Sent};
+use mx_proto::{LinkId, Source};
+use mx_sim::{Ear, Hearing, VirtualClock, header_of};
 
 /// Adds up what arrives.
 #[derive(Default)]
@@ -71,7 +38,9 @@ impl Talker {
     fn new(endpoint: u32) -> Self {
         let board = std::process::id();
         let mut port = LocalPort::open(3, board, endpoint).unwrap();
-        let link = port.connect_to(board, endpoint, &Still).unwrap();
+        let link = port
+            .connect_to(board, endpoint, &VirtualClock::default())
+            .unwrap();
         let mut this = Self {
             port,
             link,
@@ -90,12 +59,16 @@ impl Talker {
     }
 
     fn poll(&mut self) -> bool {
-        Port::<Vec<u8>>::poll(&mut self.port, &Still, 64, &mut Hearing(&mut self.sink))
+        Port::<Vec<u8>>::poll(
+            &mut self.port,
+            &VirtualClock::default(),
+            64,
+            &mut Hearing(&mut self.sink),
+        )
     }
 
     fn send(&mut self, link: LinkId, body: &[u8]) {
-        let mut header: HeaderBytes = [0; HEADER_LEN];
-        header[BODY_LEN_AT..BODY_LEN_AT + 4].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        let header = header_of(0, body.len());
         let body = Body::<Vec<u8>>::Bytes(body);
         assert_eq!(
             Port::send(&mut self.port, link, &header, body),
@@ -116,11 +89,11 @@ impl Talker {
 #[test]
 fn small_messages_allocate_nothing() {
     let mut talker = Talker::new(1);
-    let before = ALLOCATIONS.with(Cell::get);
+    let before = allocations();
     for value in 0..100_000 {
         talker.exchange(value);
     }
-    assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0);
+    assert_eq!(allocations() - before, 0);
     assert_eq!(talker.sink.packets, 200_000);
     assert_eq!(talker.sink.total, 99_999 * 100_000);
 }

@@ -5,12 +5,12 @@
 mod common;
 mod signal;
 
-use common::{BOARD, ENDPOINT, Event, Events, Hearing, Node, Other, ROLE, fresh, pattern};
+use common::{BOARD, ENDPOINT, Event, Events, Node, Other, ROLE, fresh, pattern};
 use mx_port_base::clock::MonotonicClock;
 use mx_port_local::LocalPort;
 use mx_proto::port::{Close, LinkDown, Port, SendError};
-use mx_proto::{Clock, Instant, LinkId};
-use std::cell::Cell;
+use mx_proto::{Clock, LinkId};
+use mx_sim::{Hearing, VirtualClock};
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -229,16 +229,6 @@ fn alone(body: impl FnOnce()) {
     assert_eq!(status, 0, "failed in its own process");
 }
 
-/// Time that a test moves.
-#[derive(Default)]
-struct TestClock(Cell<u64>);
-
-impl Clock for TestClock {
-    fn now(&self) -> Instant {
-        Instant(self.0.get())
-    }
-}
-
 fn settle(ports: &mut [&mut LocalPort], clock: &dyn Clock) -> Vec<(LinkId, Event)> {
     let mut sink = Events::default();
     for _ in 0..10 {
@@ -255,7 +245,7 @@ fn no_descriptor_is_left_over_or_inherited() {
     alone(|| {
         let (board, endpoint) = (std::process::id(), 1);
         let before = descriptors();
-        let clock = TestClock::default();
+        let clock = VirtualClock::default();
         let mut a = LocalPort::open(5, board, endpoint).unwrap();
         let mut b = LocalPort::open(5, board, endpoint + 1).unwrap();
         for _ in 0..20 {
@@ -295,7 +285,7 @@ fn limit_descriptors(limit: u64) -> u64 {
 fn running_out_of_descriptors_pauses_accepting_and_loses_nobody() {
     alone(|| {
         let (board, endpoint) = (std::process::id(), 1);
-        let clock = TestClock::default();
+        let clock = VirtualClock::default();
         let mut server = LocalPort::open(6, board, endpoint).unwrap();
         let mut client = LocalPort::open(6, board, endpoint + 1).unwrap();
         let links = [(); 3].map(|()| client.connect_to(board, endpoint, &clock).unwrap());
@@ -328,7 +318,7 @@ fn running_out_of_descriptors_pauses_accepting_and_loses_nobody() {
         // Nor can it connect, and says so.
         assert!(client.connect_to(board, endpoint, &clock).is_err());
         limit_descriptors(usual);
-        clock.0.set(again.0);
+        clock.advance_to(again);
         let mut events = settle(&mut [&mut server, &mut client], &clock);
         events.sort_by_key(|(link, _)| link.index());
         assert_eq!(events, links.map(|link| (link, Event::Up)));

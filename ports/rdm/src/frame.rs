@@ -7,7 +7,8 @@
 //!  |      |         | (u16)  | link (u32)     | for the link (u64)  |  little endian
 //!  +------+---------+--------+----------------+---------------------+
 //!
-//!  Packet    header and body of one packet of the endpoints
+//!  Packet    header of one packet of the endpoints, and its body or what fits of it
+//!  Rest      more of that body (see `incoming`)
 //!  Hello     does this reach you?             HelloAck   it does
 //!  Ping      are you there?                   Pong       I am
 //!  Bye       the link is over
@@ -27,7 +28,7 @@ pub(super) const FRAME_LEN: usize = 16;
 
 /// The version of this layout. Sides with different ones do not get to know each other: the
 /// locator compares [`mx_port_fabric::card::VERSION`].
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// What a frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +51,8 @@ pub(super) enum Kind {
     /// The sender's end of the link is no more. Taken out of turn, for what was sent before it may
     /// never come.
     Reset = 8,
+    /// More of the body of the packet before it.
+    Rest = 9,
 }
 
 /// A frame's header.
@@ -94,6 +97,7 @@ impl Frame {
             6 => Kind::Bye,
             7 => Kind::Reading,
             8 => Kind::Reset,
+            9 => Kind::Rest,
             _ => return None,
         };
         let frame = Self {
@@ -121,6 +125,7 @@ mod tests {
             Kind::Bye,
             Kind::Reading,
             Kind::Reset,
+            Kind::Rest,
         ] {
             let frame = Frame {
                 kind,
@@ -145,7 +150,7 @@ mod tests {
         .emit();
         assert!(Frame::parse(&good).is_some());
         assert_eq!(Frame::parse(&good[..FRAME_LEN - 1]), None);
-        for (at, value) in [(0, 0), (0, 9), (1, 1), (1, 3)] {
+        for (at, value) in [(0, 0), (0, 10), (1, 2), (1, 4)] {
             let mut bad = good;
             bad[at] = value;
             assert_eq!(Frame::parse(&bad), None, "byte {at} = {value}");

@@ -15,6 +15,7 @@
 use super::RdmPort;
 use super::fabric::{Manner, NotSent};
 use super::frame::{Frame, Kind};
+use super::incoming;
 use super::links::{Alarm, Heard, Link, State};
 use super::ops::Op;
 use super::reading::Reading;
@@ -23,7 +24,7 @@ use super::sequence::Turn;
 use libc::c_void;
 use libfabric_sys::abi::FI_MULTI_RECV;
 use mx_port_fabric::CqEvent;
-use mx_proto::port::{HEADER_LEN, LinkDown, RemoteUse, Sink};
+use mx_proto::port::{LinkDown, RemoteUse, Sink};
 use mx_proto::{Instant, LinkId, Memory};
 
 /// Events taken from the queue at a time.
@@ -253,20 +254,36 @@ impl RdmPort {
             }
         }
         match frame.kind {
-            Kind::Packet => self.stats.malformed += u64::from(!deliver(id, word, body, sink)),
+            kind @ (Kind::Packet | Kind::Rest) => {
+                if !incoming::take(self.links.of_mut(id), kind, body, sink) {
+                    return self.violated(id);
+                }
+            }
             kind => {
                 let reading = Reading::parse(body);
                 self.handle_signal(id, kind, reading);
             }
         }
-        self.handle_held(id, word, sink);
+        self.handle_held(id, sink);
+    }
+
+    /// A peer has sent what none of ours does.
+    #[cold]
+    fn violated(&mut self, id: LinkId) {
+        log::debug!("link {id:?}: no packet of a peer of ours");
+        self.stats.malformed += 1;
+        self.fail(id, LinkDown::Protocol);
     }
 
     /// Frames that came before the one that has just been taken, and follow it.
-    fn handle_held<M: Memory, S: Sink<M>>(&mut self, id: LinkId, word: u64, sink: &mut S) {
+    fn handle_held<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
         while let Some((kind, body)) = self.links.next_held(id, self.now) {
             match kind {
-                Kind::Packet => self.stats.malformed += u64::from(!deliver(id, word, &body, sink)),
+                Kind::Packet | Kind::Rest => {
+                    if !incoming::take(self.links.of_mut(id), kind, &body, sink) {
+                        return self.violated(id);
+                    }
+                }
                 kind => self.handle_signal(id, kind, Reading::parse(&body)),
             }
         }
@@ -283,7 +300,7 @@ impl RdmPort {
             Kind::Ping => self.send_control(id, Kind::Pong, &[]),
             // It waits until it hears that we know.
             Kind::Bye => self.fail(id, LinkDown::Closed),
-            Kind::HelloAck | Kind::Pong | Kind::Packet | Kind::Reset => {}
+            Kind::HelloAck | Kind::Pong | Kind::Packet | Kind::Rest | Kind::Reset => {}
         }
     }
 
@@ -429,14 +446,4 @@ impl RdmPort {
         }
         any
     }
-}
-
-/// Hands a packet to the endpoint. False when it is none.
-#[inline]
-fn deliver<M: Memory, S: Sink<M>>(id: LinkId, word: u64, bytes: &[u8], sink: &mut S) -> bool {
-    let Some((header, body)) = bytes.split_first_chunk::<HEADER_LEN>() else {
-        return false;
-    };
-    sink.on_packet(id, word, header, body);
-    true
 }

@@ -29,6 +29,7 @@ mod cards;
 mod fabric;
 mod frame;
 pub mod hardware;
+mod incoming;
 mod intake;
 mod links;
 mod ops;
@@ -413,7 +414,7 @@ impl RdmPort {
             return;
         };
         // One answer is as good as many, to a peer that asks and does not read.
-        let once = kind != Kind::Reading;
+        let once = !matches!(kind, Kind::Reading | Kind::Rest);
         if !once || link.control.iter().all(|waiting| waiting.kind != kind) {
             link.control.push_back(Control {
                 kind,

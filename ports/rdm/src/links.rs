@@ -26,6 +26,7 @@ pub(super) use link::{Control, Link, Peer, State};
 
 use super::frame::{Frame, Kind};
 use super::sequence::Sequence;
+use mx_port_base::numbers;
 use mx_port_base::origin::Origin;
 use mx_port_base::strangers::Strangers;
 use mx_proto::origin::Source;
@@ -294,7 +295,7 @@ impl Links {
             self.slots.push(None);
             self.slots.len() as u32 - 1
         });
-        let id = LinkId::new(index, generation);
+        let id = LinkId::new(index, generation).at_port(numbers::RDM);
         self.slots[index as usize] = Some(Link {
             id,
             state,
@@ -306,6 +307,8 @@ impl Links {
             stranger: false,
             source: Source::TRUSTED,
             sequence: Sequence::default(),
+            incoming: None,
+            midway: false,
             slots: 0,
             control: VecDeque::new(),
             blocked: false,

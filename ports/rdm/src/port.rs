@@ -3,10 +3,11 @@
 use super::RdmPort;
 use super::fabric::{Manner, NotSent};
 use super::frame::{FRAME_LEN, Kind};
+use super::incoming::STREAMED_MAX;
 use super::links::{Link, State};
 use mx_proto::port::{
-    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, Port, RemoteKey, RemoteRead,
-    SendError, Sent, Sink, WakeDescriptors,
+    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, PACKET_LEAST, Port, RemoteKey,
+    RemoteRead, SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::secret::Binding;
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
@@ -24,16 +25,15 @@ const BUSY_FOR: Duration = Duration::from_millis(200);
 
 impl<M: Memory> Port<M> for RdmPort {
     fn limits(&self, _link: LinkId) -> Limits {
-        let frame = self.fabric.as_ref().map_or(0, super::Fabric::frame_max);
-        // A provider whose messages are smaller is not used.
-        let body = frame.saturating_sub(FRAME_LEN + HEADER_LEN).max(4 << 10);
+        let body = self.body_max();
         let reads = self
             .fabric
             .as_ref()
             .is_some_and(|fabric| fabric.remote.offers_reads());
         Limits {
             packet_max: body,
-            streamed_max: 0,
+            // Where the receiver's card reads, that is better from two frames on.
+            streamed_max: if reads { 2 * body } else { STREAMED_MAX },
             data_max: body,
             pull_block: PULL_BLOCK,
             remote_read: reads,
@@ -67,59 +67,64 @@ impl<M: Memory> Port<M> for RdmPort {
         header: &HeaderBytes,
         body: Body<'_, M>,
     ) -> Result<Sent, SendError> {
-        let (Some(fabric), Some(link)) = (&mut self.fabric, self.links.of_mut(id)) else {
-            return Err(SendError::Down);
-        };
-        if link.state != State::Up {
-            return Err(SendError::Down);
-        }
-        if link.blocked {
-            link.wanted = true;
-            return Err(SendError::WouldBlock);
-        }
-        let len = HEADER_LEN + body.len();
-        let sent = fabric.send(link, Kind::Packet, Manner::Fast, len, |out| {
+        let len = body.len();
+        let first = len.min(self.body_max());
+        self.give(id, Kind::Packet, HEADER_LEN + first, |out| {
             let (head, rest) = out.split_at_mut(HEADER_LEN);
             head.copy_from_slice(header);
             match body {
                 Body::Bytes(bytes) => rest.copy_from_slice(bytes),
-                Body::Memory {
-                    memory,
-                    offset,
-                    len,
-                } => {
-                    let mut at = 0;
-                    memory.visit(offset, len, |piece| {
-                        rest[at..at + piece.len()].copy_from_slice(piece);
-                        at += piece.len();
-                    });
-                }
+                Body::Memory { memory, offset, .. } => copy(memory, offset, rest),
             }
-        });
-        match sent {
-            Ok(()) => {
-                link.pause = Duration::ZERO;
-                Ok(Sent::Whole)
-            }
-            Err(NotSent::Busy) => {
-                link.wanted = true;
-                self.block(id);
-                Err(SendError::WouldBlock)
-            }
-            Err(NotSent::Failed(code)) => {
-                log::debug!("link {id:?}: {}", self.library.strerror(code));
-                self.broken.push(id);
-                Err(SendError::Down)
+        })?;
+        let Body::Memory { memory, offset, .. } = body else {
+            return Ok(Sent::Whole);
+        };
+        if first == len {
+            return Ok(Sent::Whole);
+        }
+        Ok(match self.resume(id, memory, offset + first, len - first) {
+            Ok(Sent::Part(more)) => Sent::Part(first + more),
+            Ok(sent) => sent,
+            // Of a link that is down, too, this has left: the endpoint hears of its end soon.
+            Err(_) => Sent::Part(first),
+        })
+    }
+
+    fn resume(
+        &mut self,
+        id: LinkId,
+        memory: &M,
+        offset: usize,
+        len: usize,
+    ) -> Result<Sent, SendError> {
+        let most = self.body_max() + HEADER_LEN;
+        if let Some(link) = self.links.of_mut(id) {
+            link.midway = true;
+        }
+        let mut taken = 0;
+        while taken < len {
+            let piece = most.min(len - taken);
+            let fill = |out: &mut [u8]| copy(memory, offset + taken, out);
+            match self.give(id, Kind::Rest, piece, fill) {
+                Ok(()) => taken += piece,
+                Err(SendError::WouldBlock) if taken > 0 => return Ok(Sent::Part(taken)),
+                Err(error) => return Err(error),
             }
         }
+        self.packet_ended(id);
+        Ok(Sent::Whole)
     }
 
-    /// Packets are taken whole or not at all.
-    fn resume(&mut self, _: LinkId, _: &M, _: usize, _: usize) -> Result<Sent, SendError> {
-        Err(SendError::Down)
+    fn detach(&mut self, id: LinkId, memory: &M, offset: usize, len: usize) {
+        let most = self.body_max() + HEADER_LEN;
+        for at in (0..len).step_by(most) {
+            let mut rest = vec![0; most.min(len - at)];
+            copy(memory, offset + at, &mut rest);
+            self.send_control(id, Kind::Rest, &rest);
+        }
+        self.packet_ended(id);
     }
-
-    fn detach(&mut self, _: LinkId, _: &M, _: usize, _: usize) {}
 
     fn recall(&mut self, link: LinkId, token: u64) {
         self.with_remote(|remote, outlet| remote.recall(outlet, link, token));
@@ -240,4 +245,73 @@ impl<M: Memory> Port<M> for RdmPort {
         self.with_remote(|remote, outlet| remote.read(outlet, link, read))
             .unwrap_or(Err(SendError::Down))
     }
+}
+
+impl RdmPort {
+    /// Bytes of a body that fit into a frame with their packet's header.
+    fn body_max(&self) -> usize {
+        let frame = self.fabric.as_ref().map_or(0, super::Fabric::frame_max);
+        // A provider whose messages are smaller is not used.
+        frame
+            .saturating_sub(FRAME_LEN + HEADER_LEN)
+            .max(PACKET_LEAST)
+    }
+
+    /// Gives the provider a frame of a packet: `len` bytes that `fill` writes. Where there is no room, the
+    /// endpoint is told when there is.
+    #[inline]
+    fn give(
+        &mut self,
+        id: LinkId,
+        kind: Kind,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), SendError> {
+        let (Some(fabric), Some(link)) = (&mut self.fabric, self.links.of_mut(id)) else {
+            return Err(SendError::Down);
+        };
+        if link.state != State::Up {
+            return Err(SendError::Down);
+        }
+        if link.blocked || (link.midway && kind == Kind::Packet) {
+            link.wanted = true;
+            return Err(SendError::WouldBlock);
+        }
+        match fabric.send(link, kind, Manner::Fast, len, fill) {
+            Ok(()) => {
+                link.pause = Duration::ZERO;
+                Ok(())
+            }
+            Err(NotSent::Busy) => {
+                link.wanted = true;
+                self.block(id);
+                Err(SendError::WouldBlock)
+            }
+            Err(NotSent::Failed(code)) => {
+                log::debug!("link {id:?}: {}", self.library.strerror(code));
+                self.broken.push(id);
+                Err(SendError::Down)
+            }
+        }
+    }
+
+    /// All of a packet has left, or waits with the small frames: the next one may follow, and who has
+    /// been refused is told.
+    fn packet_ended(&mut self, id: LinkId) {
+        let Some(link) = self.links.of_mut(id) else {
+            return;
+        };
+        link.midway = false;
+        if link.wanted {
+            self.block(id);
+        }
+    }
+}
+
+fn copy<M: Memory>(memory: &M, offset: usize, out: &mut [u8]) {
+    let mut at = 0;
+    memory.visit(offset, out.len(), |piece| {
+        out[at..at + piece.len()].copy_from_slice(piece);
+        at += piece.len();
+    });
 }

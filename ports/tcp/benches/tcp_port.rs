@@ -5,11 +5,11 @@
 //! Two threads, one on each of the first two processors, both busy-polling. Each pair measures
 //! bare sockets and then the port; what counts is the median of the pairs' ratios.
 
+use mx_port_base::clock::MonotonicClock;
 use mx_port_tcp::{TcpOptions, TcpPort};
-use mx_proto::port::{
-    BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, Room, SendError, Sent, Sink,
-};
-use mx_proto::{Clock, EndpointId, Instant, LinkId, NicId, Route, Source, Target};
+use mx_proto::port::{Body, HeaderBytes, Place, Port, Room, SendError, Sent};
+use mx_proto::{EndpointId, LinkId, NicId, Route, Source, Target};
+use mx_sim::{Ear, Hearing, header_of};
 use smallvec::smallvec;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -198,7 +198,6 @@ struct Side {
     port: TcpPort,
     link: Option<LinkId>,
     sink: Count,
-    clock: Monotonic,
 }
 
 struct Count {
@@ -208,23 +207,19 @@ struct Count {
     into: Vec<u8>,
 }
 
-impl Sink<Vec<u8>> for Count {
-    fn on_up(&mut self, _: LinkId, _: u64) {
+impl Ear for Count {
+    fn on_up(&mut self, _: LinkId) {
         self.up = true;
     }
 
-    fn on_down(&mut self, _: LinkId, _: u64, reason: LinkDown) {
-        panic!("the link went down: {reason}");
-    }
-
-    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, _: u64, _: &HeaderBytes, body: &B) {
+    fn on_packet<B: Source + ?Sized>(&mut self, link: LinkId, _: &HeaderBytes, body: &B) {
         self.link = Some(link);
         self.packets += 1;
         let len = body.len().min(self.into.len());
         body.copy_to(0, &mut self.into[..len]);
     }
 
-    fn place(&mut self, _: LinkId, _: u64, _: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
+    fn place(&mut self, _: LinkId, _: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
         // An endpoint, too, has no place for eager messages.
         if self.into.len() <= EAGER_MAX {
             return None;
@@ -235,24 +230,8 @@ impl Sink<Vec<u8>> for Count {
         })
     }
 
-    fn on_placed(&mut self, _: LinkId, _: u64, _: &HeaderBytes) {
+    fn on_placed(&mut self, _: LinkId, _: &HeaderBytes) {
         self.packets += 1;
-    }
-
-    fn on_writable(&mut self, _: LinkId, _: u64) {}
-
-    fn on_released(&mut self, _: LinkId, _: u64, _: u64) {}
-
-    fn on_remote_activity(&mut self, _: LinkId, _: u64, _: mx_proto::port::RemoteUse) {}
-
-    fn on_remote_read(&mut self, _: LinkId, _: u64, _: u64, _: bool) {}
-}
-
-struct Monotonic(Real);
-
-impl Clock for Monotonic {
-    fn now(&self) -> Instant {
-        Instant(self.0.elapsed().as_nanos() as u64)
     }
 }
 
@@ -274,19 +253,18 @@ impl Side {
                 up: false,
                 into: vec![0; size],
             },
-            clock: Monotonic(Real::now()),
         }
     }
 
     fn poll(&mut self) {
-        self.port.poll(&self.clock, 64, &mut self.sink);
+        self.port
+            .poll(&MonotonicClock, 64, &mut Hearing(&mut self.sink));
     }
 
     fn push(&mut self, memory: &Vec<u8>) {
         let Some(link) = self.link else { return };
         let len = memory.len();
-        let mut header = [0; HEADER_LEN];
-        header[BODY_LEN_AT..BODY_LEN_AT + 4].copy_from_slice(&(len as u32).to_le_bytes());
+        let header = header_of(0, len);
         let mut at = 0;
         let mut begun = false;
         loop {
@@ -331,7 +309,8 @@ fn sides(size: usize) -> (Side, Side) {
         endpoint: EndpointId(u32::from(there.port.local_port())),
         route: Route::AUTO,
     };
-    let link = Port::<Vec<u8>>::connect(&mut here.port, target, &here.clock).expect("it starts");
+    let link =
+        Port::<Vec<u8>>::connect(&mut here.port, target, &MonotonicClock).expect("it starts");
     here.link = Some(link);
     while !here.sink.up {
         here.poll();

@@ -22,9 +22,10 @@ use mx_port_base::reserve;
 use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, LinkDown, Sink};
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
+use nix::sys::epoll::{EpollEvent, EpollFlags};
+use socket2::{Socket, TcpKeepalive};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// Connections the kernel keeps for us until we accept them: as many as it will (`somaxconn`), so
@@ -44,18 +45,15 @@ const REST: Duration = Duration::from_millis(100);
 const DRAWS: usize = 16;
 
 /// Index of the names under which listeners are watched; no link reaches it.
-const LISTENER_INDEX: u32 = u32::MAX;
-
-/// Longest time between two retransmissions or questions, in milliseconds (linux/tcp.h).
-const TCP_RTO_MAX_MS: i32 = 44;
+const LISTENER_INDEX: u32 = (1 << 29) - 1;
 
 /// Congestion control: what sockets begin with, and what those to other hosts get.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Algorithms {
-    elsewhere: Option<sys::Algorithm>,
+    elsewhere: Option<Vec<u8>>,
 }
 
-const SAME_HOST: sys::Algorithm = *b"reno\0\0\0\0\0\0\0\0\0\0\0\0";
+const SAME_HOST: &[u8] = b"reno\0";
 
 /// The word under which the listener number `at` is watched.
 pub(super) fn listener_word(at: usize) -> u64 {
@@ -66,12 +64,12 @@ pub(super) fn listener_word(at: usize) -> u64 {
 pub(super) fn listen(
     addresses: &[SocketAddr],
     dead_after: Duration,
-) -> io::Result<(Vec<OwnedFd>, u16, Algorithms)> {
+) -> io::Result<(Vec<Socket>, u16, Algorithms)> {
     let any: SocketAddr = ([127, 0, 0, 1], 0).into();
     let elsewhere = sys::socket(addresses.first().unwrap_or(&any))
-        .and_then(|probe| sys::algorithm(&probe))
+        .and_then(|probe| probe.tcp_congestion())
         .ok()
-        .filter(|name| *name != SAME_HOST);
+        .filter(|name| !name.starts_with(SAME_HOST));
     let algorithms = Algorithms { elsewhere };
     let mut tries = DRAWS;
     loop {
@@ -88,7 +86,7 @@ pub(super) fn listen(
     }
 }
 
-fn listen_once(addresses: &[SocketAddr], dead_after: Duration) -> io::Result<(Vec<OwnedFd>, u16)> {
+fn listen_once(addresses: &[SocketAddr], dead_after: Duration) -> io::Result<(Vec<Socket>, u16)> {
     let mut listeners = Vec::new();
     let mut port = 0;
     let mut missing = None;
@@ -120,65 +118,48 @@ fn listen_once(addresses: &[SocketAddr], dead_after: Duration) -> io::Result<(Ve
     }
 }
 
-fn listener(address: &SocketAddr, dead_after: Duration) -> io::Result<OwnedFd> {
+fn listener(address: &SocketAddr, dead_after: Duration) -> io::Result<Socket> {
     let fd = sys::socket(address)?;
     prepare(&fd, dead_after)?;
     if address.is_ipv6() {
-        sys::set_option(&fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+        fd.set_only_v6(true)?;
     }
-    sys::bind(&fd, address)?;
-    sys::listen(&fd, BACKLOG)?;
+    fd.bind(&(*address).into())?;
+    fd.listen(BACKLOG)?;
     Ok(fd)
 }
 
-/// When the kernel asks a silent peer whether it is there; all in seconds, which is what it counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Questions {
-    first: i32,
-    every: i32,
-    count: i32,
+/// When the kernel asks a silent peer whether it is there, in whole seconds, which is what it counts: the
+/// last question has gone unanswered when `dead_after` is over; that is never less than two seconds.
+fn questions(dead_after: Duration) -> TcpKeepalive {
+    let (first, every, count) = within(dead_after);
+    TcpKeepalive::new()
+        .with_time(Duration::from_secs(first))
+        .with_interval(Duration::from_secs(every))
+        .with_retries(count)
 }
 
-impl Questions {
-    /// The last one has gone unanswered when `dead_after` is over; that is never less than two
-    /// seconds.
-    fn within(dead_after: Duration) -> Self {
-        let seconds = i32::try_from(dead_after.as_secs()).unwrap_or(i32::MAX);
-        // More than the kernel takes is not asked of it.
-        let seconds = seconds.clamp(2, 32_767);
-        let count = (seconds - 1).min(4);
-        let every = (seconds / 8).max(1);
-        Self {
-            first: seconds - count * every,
-            every,
-            count,
-        }
-    }
+/// The first question, the time between two of them, and how many there are.
+fn within(dead_after: Duration) -> (u64, u64, u32) {
+    // More than the kernel takes is not asked of it.
+    let seconds = dead_after.as_secs().clamp(2, 32_767);
+    let count = (seconds - 1).min(4);
+    let every = (seconds / 8).max(1);
+    (seconds - count * every, every, count as u32)
 }
 
 /// Options every socket of this port has.
-fn prepare(fd: &OwnedFd, dead_after: Duration) -> io::Result<()> {
+fn prepare(fd: &Socket, dead_after: Duration) -> io::Result<()> {
     // On dialled sockets too: otherwise one that was given a port number of somebody's listener
     // would keep that listener from being opened.
-    sys::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-    sys::set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
-    sys::set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
-    let questions = Questions::within(dead_after);
-    let tcp = libc::IPPROTO_TCP;
-    sys::set_option(fd, tcp, libc::TCP_KEEPIDLE, questions.first)?;
-    sys::set_option(fd, tcp, libc::TCP_KEEPINTVL, questions.every)?;
-    sys::set_option(fd, tcp, libc::TCP_KEEPCNT, questions.count)?;
+    fd.set_reuse_address(true)?;
+    fd.set_tcp_nodelay(true)?;
+    fd.set_tcp_keepalive(&questions(dead_after))?;
     // Questions to a peer with a closed window would otherwise be asked ever more rarely, so that
-    // its death goes unnoticed for minutes. Kernels before 6.15 do not know the option.
-    let most = i32::try_from((dead_after / 4).as_millis()).unwrap_or(i32::MAX);
-    let _ = sys::set_option(
-        fd,
-        libc::IPPROTO_TCP,
-        TCP_RTO_MAX_MS,
-        most.clamp(1000, 120_000),
-    );
+    // its death goes unnoticed for minutes.
+    let _ = sys::set_longest_rto(fd, dead_after / 4);
     // Not every kernel has or allows it; then the default has to do.
-    let _ = sys::set_algorithm(fd, &SAME_HOST);
+    let _ = fd.set_tcp_congestion(SAME_HOST);
     Ok(())
 }
 
@@ -236,8 +217,8 @@ impl TcpPort {
     fn try_next(
         &self,
         dial: &mut Dial,
-        spare: &mut Option<(OwnedFd, SocketAddr)>,
-    ) -> Result<Option<(OwnedFd, SocketAddr)>, ConnectError> {
+        spare: &mut Option<(Socket, SocketAddr)>,
+    ) -> Result<Option<(Socket, SocketAddr)>, ConnectError> {
         while let Some(address) = dial.rest.pop() {
             dial.attempt += 1;
             let fd = match sys::socket(&address) {
@@ -252,9 +233,9 @@ impl TcpPort {
                 }
             };
             let begun =
-                prepare(&fd, self.timing.dead_after).and_then(|()| sys::connect(&fd, &address));
+                prepare(&fd, self.timing.dead_after).and_then(|()| sys::connect(&fd, address));
             match begun {
-                Ok(_) => return Ok(Some((fd, address))),
+                Ok(()) => return Ok(Some((fd, address))),
                 Err(error) => {
                     log::debug!("tcp: {address}: {error}");
                     dial.worst = worse(dial.worst, reason(&error));
@@ -269,7 +250,10 @@ impl TcpPort {
         let Some(link) = self.links.get(id) else {
             return;
         };
-        if let Err(error) = self.watch.control.add(&link.fd, sys::WRITE, id.to_word()) {
+        if let Err(error) = self.watch.control.add(
+            &link.fd,
+            EpollEvent::new(EpollFlags::EPOLLOUT, id.to_word()),
+        ) {
             log::warn!("tcp: cannot watch the connection to {}: {error}", link.peer);
             self.fallen.push((id, LinkDown::Unreachable));
         }
@@ -290,7 +274,7 @@ impl TcpPort {
             return;
         };
         let failed = outcome.or_else(|| {
-            let error = sys::take_error(&link.fd).err()?;
+            let error = link.fd.take_error().unwrap_or_else(Some)?;
             log::debug!("tcp: {}: {error}", link.peer);
             Some(reason(&error))
         });
@@ -312,7 +296,7 @@ impl TcpPort {
             Ok(Some((fd, peer))) => {
                 let attempt = dial.attempt;
                 if let Some(link) = self.links.get_mut(id) {
-                    self.watch.control.remove(&link.fd);
+                    watch::forget(&self.watch.control, &link.fd);
                     link.fd = fd;
                     link.peer = peer;
                     link.phase = Phase::Dialling(Box::new(dial));
@@ -357,20 +341,16 @@ impl TcpPort {
         let Some(link) = self.links.get_mut(id) else {
             return false;
         };
-        self.watch.control.remove(&link.fd);
+        watch::forget(&self.watch.control, &link.fd);
         self.watch.pending -= 1;
         link.phase = Phase::Open;
-        if let Some(elsewhere) = self.algorithms.elsewhere {
+        if let Some(elsewhere) = &self.algorithms.elsewhere {
             let local = sys::local_address(&link.fd).map(|address| address.ip());
             if !is_same_host(link.peer.ip(), local.ok()) {
-                let _ = sys::set_algorithm(&link.fd, &elsewhere);
+                let _ = link.fd.set_tcp_congestion(elsewhere);
             }
         }
-        match self
-            .watch
-            .data
-            .add(&link.fd, watch::interest(link), id.to_word())
-        {
+        match self.watch.data.add(&link.fd, watch::interest(id, link)) {
             Ok(()) => true,
             Err(error) => {
                 log::warn!("tcp: cannot watch the connection to {}: {error}", link.peer);
@@ -437,7 +417,11 @@ impl TcpPort {
             let Some(link) = self.links.get_mut(id) else {
                 return;
             };
-            if let Err(error) = self.watch.control.add(&link.fd, sys::READ, id.to_word()) {
+            if let Err(error) = self
+                .watch
+                .control
+                .add(&link.fd, EpollEvent::new(EpollFlags::EPOLLIN, id.to_word()))
+            {
                 log::warn!("tcp: cannot watch the connection from {peer}: {error}");
                 self.drop_link(id);
                 continue;
@@ -466,7 +450,7 @@ impl TcpPort {
         }
         // They stay readable, so watching them would make every sleep end at once.
         for listener in &self.listeners {
-            self.watch.control.remove(listener);
+            watch::forget(&self.watch.control, listener);
         }
         if self.accepting {
             self.accepting = false;
@@ -478,10 +462,8 @@ impl TcpPort {
     pub(super) fn accept_again(&mut self) {
         self.accepting = true;
         for (at, listener) in self.listeners.iter().enumerate() {
-            let _ = self
-                .watch
-                .control
-                .add(listener, sys::READ, listener_word(at));
+            let event = EpollEvent::new(EpollFlags::EPOLLIN, listener_word(at));
+            let _ = self.watch.control.add(listener, event);
         }
         self.watch.control_due = true;
     }
@@ -540,17 +522,14 @@ mod tests {
     #[test]
     fn the_last_question_has_gone_unanswered_when_the_time_is_over() {
         for seconds in [2, 3, 4, 5, 8, 9, 20, 60, 32_767] {
-            let asked = Questions::within(Duration::from_secs(seconds));
-            assert_eq!(
-                i64::from(asked.first + asked.every * asked.count),
-                seconds as i64
-            );
-            assert!(asked.first >= 1 && asked.every >= 1 && asked.count >= 1);
+            let (first, every, count) = within(Duration::from_secs(seconds));
+            assert_eq!(first + every * u64::from(count), seconds);
+            assert!(first >= 1 && every >= 1 && count >= 1);
         }
-        let shortest = Questions::within(Duration::from_secs(2));
-        assert_eq!(Questions::within(Duration::ZERO), shortest);
-        let longest = Questions::within(Duration::from_secs(32_767));
-        assert_eq!(Questions::within(Duration::from_secs(86_400)), longest);
+        let shortest = within(Duration::from_secs(2));
+        assert_eq!(within(Duration::ZERO), shortest);
+        let longest = within(Duration::from_secs(32_767));
+        assert_eq!(within(Duration::from_secs(86_400)), longest);
     }
 
     #[test]

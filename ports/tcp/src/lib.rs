@@ -55,10 +55,12 @@ use mx_proto::port::{
 };
 use mx_proto::shares::Shares;
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
+use nix::sys::epoll::{EpollEvent, EpollFlags};
 use send::Refusal;
+use socket2::Socket;
 use staging::Pool;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 use watch::Watch;
 
@@ -79,7 +81,7 @@ const PULL_BLOCK: usize = 4 << 20;
 
 /// A port over kernel TCP.
 pub struct TcpPort {
-    listeners: Vec<OwnedFd>,
+    listeners: Vec<Socket>,
     local_port: u16,
     resolver: Resolver,
     timing: Timing,
@@ -136,9 +138,8 @@ impl TcpPort {
         let (listeners, local_port, algorithms) = dial::listen(&listen, dead_after)?;
         let watch = Watch::new()?;
         for (at, listener) in listeners.iter().enumerate() {
-            watch
-                .control
-                .add(listener, sys::READ, dial::listener_word(at))?;
+            let event = EpollEvent::new(EpollFlags::EPOLLIN, dial::listener_word(at));
+            watch.control.add(listener, event)?;
         }
         let most = places(max_links, descriptors::most());
         Ok(Self {
@@ -207,10 +208,10 @@ impl TcpPort {
         // does not end the watch.
         match link.phase {
             Phase::Dialling(_) | Phase::Greeting => {
-                self.watch.control.remove(&link.fd);
+                watch::forget(&self.watch.control, &link.fd);
                 self.watch.pending -= 1;
             }
-            Phase::Open | Phase::Lingering => self.watch.data.remove(&link.fd),
+            Phase::Open | Phase::Lingering => watch::forget(&self.watch.data, &link.fd),
         }
         link.rx.forget(&mut self.pool);
         if link.stranger {
@@ -414,8 +415,8 @@ impl<M: Memory> Port<M> for TcpPort {
 
     fn descriptors(&self) -> WakeDescriptors {
         WakeDescriptors {
-            control: Some(self.watch.control.descriptor()),
-            data: Some(self.watch.data.descriptor()),
+            control: Some(self.watch.control.0.as_raw_fd()),
+            data: Some(self.watch.data.0.as_raw_fd()),
         }
     }
 }

@@ -12,12 +12,13 @@
 
 use super::receive::Rx;
 use super::send::Tx;
+use mx_port_base::numbers;
 use mx_proto::origin::Source;
 use mx_proto::port::LinkDown;
 use mx_proto::{Instant, LinkId};
 use smallvec::SmallVec;
+use socket2::Socket;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 
 /// Slots are numbered below this; the bits above belong to whoever multiplexes ports.
 pub(super) const INDEX_LIMIT: u32 = 1 << 28;
@@ -49,7 +50,7 @@ pub(super) struct Dial {
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Link {
-    pub(super) fd: OwnedFd,
+    pub(super) fd: Socket,
     pub(super) peer: SocketAddr,
     pub(super) cookie: u64,
     pub(super) phase: Phase,
@@ -87,7 +88,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(fd: OwnedFd, peer: SocketAddr, phase: Phase) -> Self {
+    pub(super) fn new(fd: Socket, peer: SocketAddr, phase: Phase) -> Self {
         Self {
             fd,
             peer,
@@ -171,11 +172,11 @@ impl Table {
         };
         if let Some(index) = self.free.pop() {
             self.slots[index as usize] = slot;
-            return LinkId::new(index, generation);
+            return name(index, generation);
         }
         let index = self.slots.len() as u32;
         self.slots.push(slot);
-        LinkId::new(index, generation)
+        name(index, generation)
     }
 
     /// The link of that name.
@@ -206,7 +207,7 @@ impl Table {
             .iter_mut()
             .enumerate()
             .filter_map(|(index, slot)| {
-                let id = LinkId::new(index as u32, slot.generation);
+                let id = name(index as u32, slot.generation);
                 slot.link.as_deref_mut().map(|link| (id, link))
             })
     }
@@ -226,6 +227,10 @@ impl Table {
         }
         Some(link)
     }
+}
+
+fn name(index: u32, generation: u32) -> LinkId {
+    LinkId::new(index, generation).at_port(numbers::TCP)
 }
 
 #[cfg(test)]

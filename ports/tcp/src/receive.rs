@@ -25,7 +25,7 @@ use super::{PACKET_MAX, sys};
 use mx_port_base::reserve;
 use mx_proto::port::{HEADER_LEN, HeaderBytes, Place, Sink};
 use mx_proto::{LinkId, Memory};
-use std::os::fd::OwnedFd;
+use socket2::Socket;
 use std::{fmt, io};
 
 /// Least that is read at a packet's boundary, and all that is read behind a placed body.
@@ -44,7 +44,7 @@ pub const STRANGER_MAX: usize = 1024;
 const _: () = assert!(STRANGER_MAX + HEADER_LEN < READ_MIN);
 
 /// Bodies up to this size are delivered whole: a place for less is not worth asking for.
-const PLACED_MIN: usize = 4096;
+const PLACED_MIN: usize = 16 << 10;
 
 /// Pieces of application memory below this size are filled from staging.
 const PIECE_MIN: usize = 4096;
@@ -158,7 +158,7 @@ impl Rx {
     }
 
     /// Whatever comes is to be read.
-    pub(super) fn stop_waiting(&mut self, fd: &OwnedFd) {
+    pub(super) fn stop_waiting(&mut self, fd: &Socket) {
         // It fails when the connection is gone, which is reported anyway.
         let _ = self.awaited.stop(fd);
     }
@@ -177,7 +177,7 @@ impl Rx {
     #[inline]
     pub(super) fn turn<M: Memory, S: Sink<M>>(
         &mut self,
-        fd: &OwnedFd,
+        fd: &Socket,
         pool: &mut Pool,
         quota: usize,
         busy: bool,
@@ -209,7 +209,7 @@ impl Rx {
     }
 
     /// Reads and forgets what comes. `Ok(())`: nothing more at the moment.
-    pub(super) fn discard(&mut self, fd: &OwnedFd, pool: &mut Pool) -> Result<(), Broken> {
+    pub(super) fn discard(&mut self, fd: &Socket, pool: &mut Pool) -> Result<(), Broken> {
         let mut staging = pool.take(&mut self.kept);
         staging.consume(staging.len());
         let mut result = Ok(());
@@ -229,7 +229,7 @@ impl Rx {
     #[inline]
     fn run<M: Memory, S: Sink<M>>(
         &mut self,
-        fd: &OwnedFd,
+        fd: &Socket,
         staging: &mut Staging,
         mut reading: Reading,
         quota: usize,
@@ -438,7 +438,7 @@ impl Rx {
     #[inline]
     fn read_placed<M: Memory, S: Sink<M>>(
         &mut self,
-        fd: &OwnedFd,
+        fd: &Socket,
         staging: &mut Staging,
         ahead: usize,
         to: &mut Addressee<'_, S>,

@@ -20,8 +20,8 @@ use super::PACKET_MAX;
 use super::sys;
 use mx_proto::Memory;
 use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, Sent};
+use socket2::Socket;
 use std::io;
-use std::os::fd::OwnedFd;
 
 /// Bytes of the scratch buffer in which small pieces are collected.
 pub(super) const SCRATCH: usize = 16 * 1024;
@@ -65,7 +65,7 @@ impl Tx {
     }
 
     /// Pushes the backlog. `Ok(true)`: there is none left.
-    pub(super) fn flush(&mut self, fd: &OwnedFd) -> io::Result<bool> {
+    pub(super) fn flush(&mut self, fd: &Socket) -> io::Result<bool> {
         while self.flushed < self.backlog.len() {
             match sys::send(fd, &self.backlog[self.flushed..], false) {
                 Ok(n) => self.flushed += n,
@@ -79,7 +79,7 @@ impl Tx {
     }
 
     /// Sends the preamble, or keeps what the kernel does not take.
-    pub(super) fn greet(&mut self, fd: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn greet(&mut self, fd: &Socket, bytes: &[u8]) -> io::Result<()> {
         self.backlog.extend_from_slice(bytes);
         self.flush(fd).map(|_| ())
     }
@@ -88,7 +88,7 @@ impl Tx {
     #[inline]
     pub(super) fn packet<M: Memory>(
         &mut self,
-        fd: &OwnedFd,
+        fd: &Socket,
         header: &HeaderBytes,
         body: &Body<'_, M>,
         scratch: &mut [u8],
@@ -143,7 +143,7 @@ impl Tx {
     /// call.
     pub(super) fn more<M: Memory>(
         &mut self,
-        fd: &OwnedFd,
+        fd: &Socket,
         memory: &M,
         offset: usize,
         len: usize,
@@ -182,7 +182,7 @@ impl Tx {
 /// Sends `ahead` bytes of `scratch` and then `len` bytes of `memory` from `offset` on. Returns how
 /// many bytes the kernel took of both together, at least one.
 fn pieces<M: Memory>(
-    fd: &OwnedFd,
+    fd: &Socket,
     scratch: &mut [u8],
     ahead: usize,
     memory: &M,

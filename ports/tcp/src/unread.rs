@@ -15,8 +15,8 @@
 
 use super::staging::Staging;
 use super::sys;
+use socket2::Socket;
 use std::io;
-use std::os::fd::OwnedFd;
 
 /// How many bytes have to be in the kernel before a link reads on; 0: it does not wait.
 #[derive(Debug, Default)]
@@ -31,20 +31,20 @@ impl Awaited {
 
     /// All of it is there. `UnexpectedEof`: it will never be.
     #[cold]
-    pub(super) fn look(&mut self, fd: &OwnedFd) -> io::Result<bool> {
+    pub(super) fn look(&mut self, fd: &Socket) -> io::Result<bool> {
         if sys::unread(fd)? < self.0 as usize {
             if !sys::finished(fd) {
                 return Ok(false);
             }
-            sys::take_error(fd)?;
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            let error = fd.take_error()?;
+            return Err(error.unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()));
         }
         self.stop(fd)?;
         Ok(true)
     }
 
     /// The link waits no longer.
-    pub(super) fn stop(&mut self, fd: &OwnedFd) -> io::Result<()> {
+    pub(super) fn stop(&mut self, fd: &Socket) -> io::Result<()> {
         if std::mem::take(&mut self.0) > 0 {
             sys::readable_from(fd, 1)?;
         }
@@ -52,7 +52,7 @@ impl Awaited {
     }
 
     /// The link waits for so many bytes.
-    fn start(&mut self, fd: &OwnedFd, bytes: usize) -> io::Result<()> {
+    fn start(&mut self, fd: &Socket, bytes: usize) -> io::Result<()> {
         self.0 = u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
         // Said first, so that the kernel makes its buffer large enough.
         sys::readable_from(fd, ROOM)?;
@@ -93,7 +93,7 @@ impl Reading {
 
     /// As [`sys::recv`].
     #[inline]
-    pub(super) fn recv(&mut self, fd: &OwnedFd, into: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn recv(&mut self, fd: &Socket, into: &mut [u8]) -> io::Result<usize> {
         if !self.sparing {
             return sys::recv(fd, into);
         }
@@ -108,7 +108,7 @@ impl Reading {
     #[cold]
     pub(super) fn skip_delivered(
         &mut self,
-        fd: &OwnedFd,
+        fd: &Socket,
         staging: &mut Staging,
         whole: Option<usize>,
         awaited: &mut Awaited,

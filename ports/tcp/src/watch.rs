@@ -20,7 +20,9 @@ use super::staging::Pool;
 use super::{TcpPort, reason, sys};
 use mx_proto::port::{LinkDown, Sink};
 use mx_proto::{Clock, LinkId, Memory};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use smallvec::SmallVec;
+use socket2::Socket;
 use std::collections::VecDeque;
 use std::io;
 
@@ -80,9 +82,9 @@ struct HotLink {
 #[derive(Debug)]
 pub(super) struct Watch {
     /// Listeners, links being made.
-    pub(super) control: sys::Epoll,
+    pub(super) control: Epoll,
     /// Links that carry packets.
-    pub(super) data: sys::Epoll,
+    pub(super) data: Epoll,
     /// Links being made.
     pub(super) pending: usize,
     /// The next poll looks everywhere.
@@ -107,8 +109,8 @@ pub(super) struct Watch {
 impl Watch {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
-            control: sys::Epoll::new()?,
-            data: sys::Epoll::new()?,
+            control: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
+            data: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
             pending: 0,
             look: true,
             alarms_due: false,
@@ -254,23 +256,23 @@ impl Watch {
             && let Some(link) = links.get(hot.id)
             && !link.watched_for_room
         {
-            self.data.remove(&link.fd);
+            forget(&self.data, &link.fd);
             hot.detached = true;
         }
     }
 
     /// Takes in what the data epoll knows.
     fn look_at_data(&mut self, links: &mut Table) {
-        let mut events = [sys::NO_EVENT; EVENTS];
-        let n = self.data.look(&mut events);
+        let mut events = [EpollEvent::empty(); EVENTS];
+        let n = sys::look(&self.data, &mut events);
         let mut found = false;
         for event in &events[..n] {
-            let (what, word) = (event.events, event.u64);
+            let (what, word) = (event.events(), event.data());
             let id = LinkId::from_word(word);
             let Some(link) = links.get_mut(id) else {
                 continue;
             };
-            if what & sys::WRITE != 0 {
+            if what.contains(EpollFlags::EPOLLOUT) {
                 if link.blocked {
                     self.roomy.push(id);
                 } else {
@@ -278,7 +280,7 @@ impl Watch {
                 }
             }
             // What is new is said once.
-            if what & !sys::WRITE != 0 && (!link.hot || link.watched_by_edge) {
+            if what != EpollFlags::EPOLLOUT && (!link.hot || link.watched_by_edge) {
                 found = true;
                 self.queue(id, link);
             }
@@ -312,22 +314,28 @@ impl Watch {
     }
 
     fn rewatch(&self, id: LinkId, link: &Link) -> io::Result<()> {
-        self.data.change(&link.fd, interest(link), id.to_word())
+        Ok(self.data.modify(&link.fd, &mut interest(id, link))?)
     }
 }
 
 /// What `data` is to report of a link.
-pub(super) fn interest(link: &Link) -> u32 {
-    let also = |is: bool, bit: u32| if is { bit } else { 0 };
-    sys::READ | also(link.watched_for_room, sys::WRITE) | also(link.watched_by_edge, sys::EDGE)
+pub(super) fn interest(id: LinkId, link: &Link) -> EpollEvent {
+    let mut events = EpollFlags::EPOLLIN;
+    events.set(EpollFlags::EPOLLOUT, link.watched_for_room);
+    events.set(EpollFlags::EPOLLET, link.watched_by_edge);
+    EpollEvent::new(events, id.to_word())
+}
+
+/// Watches a socket no more.
+pub(super) fn forget(epoll: &Epoll, fd: &Socket) {
+    // It fails when the socket is not watched, which is what was asked for.
+    let _ = epoll.delete(fd);
 }
 
 /// Lets `data` watch a hot link again. Returns false when the kernel has no memory for that.
-fn attach(data: &sys::Epoll, hot: &mut HotLink, link: &Link) -> bool {
+fn attach(data: &Epoll, hot: &mut HotLink, link: &Link) -> bool {
     if hot.detached {
-        hot.detached = data
-            .add(&link.fd, interest(link), hot.id.to_word())
-            .is_err();
+        hot.detached = data.add(&link.fd, interest(hot.id, link)).is_err();
     }
     !hot.detached
 }
@@ -684,10 +692,10 @@ impl TcpPort {
             return false;
         }
         self.strangers.next_round();
-        let mut events = [sys::NO_EVENT; EVENTS];
-        let n = self.watch.control.look(&mut events);
+        let mut events = [EpollEvent::empty(); EVENTS];
+        let n = sys::look(&self.watch.control, &mut events);
         for event in &events[..n] {
-            let id = LinkId::from_word(event.u64);
+            let id = LinkId::from_word(event.data());
             if let Some(at) = dial::as_listener(id) {
                 self.accept_some(at, clock, sink);
                 continue;

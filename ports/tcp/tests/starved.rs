@@ -41,7 +41,7 @@ fn without_descriptors_connections_wait_and_nothing_spins() {
         b.look();
         b.port.stats().starved == 1
     });
-    let clock = Hand::default();
+    let clock = VirtualClock::default();
     let none = Port::<Pieces>::connect(&mut b.port, target(4, 1), &clock);
     assert_eq!(none, Err(ConnectError::NoResources));
     for _ in 0..1000 {

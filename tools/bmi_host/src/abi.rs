@@ -1,8 +1,8 @@
 //! The method's table of functions, as any C program sees it.
 //!
 //! ```text
-//!   load(path) ---> &'static Ops        200 bytes: a name, flags and 23 functions
-//!   set_host(path, &Host) ------------> the host's own functions, for a program that exports none
+//!   Ops                      200 bytes: a name, flags and 23 functions
+//!   set_host(path, &Host)    the host's own functions, for a program that exports none
 //! ```
 //!
 //! Owns: the layouts of OrangeFS 2.10's method interface.
@@ -189,14 +189,6 @@ pub const RECV: c_int = 2;
 pub const DROP_ADDR: c_int = 1;
 /// `get_info`: may an address be dropped?
 pub const DROP_ADDR_QUERY: c_int = 7;
-
-/// Loads the library and finds its table. It stays loaded.
-pub fn load(library: &OsStr) -> Result<&'static Ops, String> {
-    let table = Library::open(library)?.symbol(c"bmi_mx_ops")?;
-    // SAFETY: `bmi_mx_ops` is a constant table with the layout above, none of whose entries is
-    // NULL, and the library is never unloaded.
-    Ok(unsafe { table.cast::<Ops>().as_ref() })
-}
 
 /// Loads the library and tells it the host's functions.
 pub fn set_host(library: &OsStr, host: &Host) -> Result<(), String> {

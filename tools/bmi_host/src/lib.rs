@@ -1,8 +1,8 @@
-//! How a Rust program loads the BMI/MX method and calls its C entry points.
+//! What the tools share: calling the BMI/MX method's C entry points, and histograms of durations.
 //!
 //! ```text
-//!   bmi_mx_perf, bmi_mx_torture ---> Library ---dlopen---> libbmi_mx.so
-//!                                       `----> abi::Ops, as a C program sees it
+//!   bmi_mx_perf, bmi_mx_torture, bmi_mx_crowd ---> Method ---> abi::Ops, as a C program sees it
+//!                                                     `-- Library --dlopen--> libbmi_mx.so
 //! ```
 //!
 //! Owns: the layouts of the C interface, once more and by hand, so that a program of the tools sees
@@ -11,4 +11,6 @@
 
 pub mod abi;
 pub mod codes;
+pub mod histogram;
 pub mod library;
+pub mod method;

@@ -9,7 +9,6 @@
 //! Knows nothing of: what they do.
 
 use crate::census::Census;
-use crate::histogram::Histogram;
 use crate::limits;
 use crate::orders::{Order, Outcome};
 use std::ffi::OsString;
@@ -167,7 +166,7 @@ fn add(sum: &mut Outcome, one: Outcome) {
     sum.done += done;
     sum.failed += failed;
     sum.time = sum.time.max(time);
-    Histogram::merge(&mut sum.times, &times);
+    sum.times.merge(&times);
     if sum.why.is_empty() {
         sum.why = why;
     }

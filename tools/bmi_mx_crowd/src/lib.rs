@@ -18,7 +18,6 @@ pub mod census;
 pub mod client;
 pub mod crew;
 pub mod crowd;
-pub mod histogram;
 pub mod limits;
 pub mod orders;
 pub mod server;

@@ -14,7 +14,7 @@
 //!
 //! Owns: the text. Knows nothing of: how it is done.
 
-use crate::histogram::Histogram;
+use bmi_host::histogram::Histogram;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -58,7 +58,7 @@ pub enum Order {
 }
 
 /// What came of an order.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Outcome {
     /// What was done: endpoints, connections, round trips or messages.
     pub done: u64,

@@ -39,52 +39,16 @@ mod startup;
 mod targets;
 mod tests;
 
-use args::{Args, Role};
-use bmi_host::{abi, library};
+use args::{Alone, Args, Role, What};
+use bmi_host::library;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = match Args::parse(std::env::args_os()) {
-        Ok(Some(args)) => args,
-        Ok(None) => {
-            print!("{}", args::USAGE);
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => {
-            eprintln!("bmi_mx_perf: {error}\n{}", args::USAGE);
-            return ExitCode::from(2);
-        }
-    };
-    let outcome = match &args.role {
-        Role::Peer { address } => peer::serve(&args, address, false),
-        Role::Listen { address } => peer::serve(&args, address, true),
-        Role::Measure { .. } => tests::run(&args),
-        Role::Idler { server } => tests::idler(&args, server),
-        Role::MxPeer => peer::serve_mx(&args),
-        Role::Fabric => tests::fabric(&args),
-        Role::Mx => tests::mx(&args),
-        Role::Startup { against } => startup::run(&args, against.as_deref()),
-        Role::Probe => startup::probe(&args),
-        Role::FabricSide { second } => {
-            side(&args, *second);
-            reference::fabric::serve(*second, args.provider.as_deref())
-        }
-        Role::UcxSide { second } => {
-            side(&args, *second);
-            reference::ucx::serve(*second)
-        }
-        Role::Instructions => instructions::run(&args),
-        Role::Counted { subject } => instructions::count(&args, *subject),
-        Role::CountedPeer { subject, address } => instructions::answer(&args, *subject, address),
-        Role::Cancel { peer, count } => failure::cancel(&args, *peer, *count),
-        Role::Recovery { part, kills } => failure::recovery(&args, *part, *kills),
-        Role::Counterpart { address } => failure::counterpart(&args, address),
-        Role::Storm { server } => failure::storm(&args, server),
-        Role::Victim { server } => failure::victim(&args, server),
-        Role::Control { spend_us } => failure::control(*spend_us),
-        Role::Scale { peers } => scale::run(&args, peers),
-        Role::Crowd { server } => scale::clients(&args, server),
-        Role::CrowdServer { address } => scale::serve(&args, address),
+    let (args, what) = Args::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    let outcome = match (&args.role, &args.listen) {
+        (Some(role), _) => play(&args, role),
+        (None, Some(address)) => peer::serve(&args, address, true),
+        (None, None) => measure(&args, &what),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -95,10 +59,48 @@ fn main() -> ExitCode {
     }
 }
 
+fn measure(args: &Args, what: &What) -> Result<(), String> {
+    match what {
+        What::Tests(tests) => tests::run(args, tests),
+        What::Alone(Alone::Fabric) => tests::fabric(args),
+        What::Alone(Alone::Mx) => tests::mx(args),
+        What::Alone(Alone::Startup) => startup::run(args),
+        What::Alone(Alone::Instructions) => instructions::run(args),
+        What::Alone(Alone::Cancel) => failure::cancel(args),
+        What::Alone(Alone::Recovery) => failure::recovery(args),
+        What::Alone(Alone::Scale) => scale::run(args),
+    }
+}
+
+fn play(args: &Args, role: &Role) -> Result<(), String> {
+    match role {
+        Role::Peer { address } => peer::serve(args, address, false),
+        Role::MxPeer => peer::serve_mx(args),
+        Role::Idler { server } => tests::idler(args, server),
+        Role::Probe => startup::probe(args),
+        Role::FabricSide { side } => {
+            be_side(args, *side);
+            reference::fabric::serve(*side == 1, args.provider.as_deref())
+        }
+        Role::UcxSide { side } => {
+            be_side(args, *side);
+            reference::ucx::serve(*side == 1)
+        }
+        Role::Counted { subject } => instructions::count(args, *subject),
+        Role::CountedPeer { subject, address } => instructions::answer(args, *subject, address),
+        Role::Counterpart { address } => failure::counterpart(args, address),
+        Role::Storm { server } => failure::storm(args, server),
+        Role::Victim { server } => failure::victim(args, server),
+        Role::Control { spend_us } => failure::control(*spend_us),
+        Role::Crowd { server } => scale::clients(args, server),
+        Role::CrowdServer { address } => scale::serve(args, address),
+    }
+}
+
 /// Becomes one of the two processes that a library is measured between.
-fn side(args: &Args, second: bool) {
+fn be_side(args: &Args, side: usize) {
     if args.pin {
-        pin::to_core(usize::from(second));
+        pin::to_core(side);
     }
     peer::end_with_parent();
 }

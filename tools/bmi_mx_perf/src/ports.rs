@@ -22,14 +22,14 @@ pub(crate) fn each(
         // SAFETY: no other thread runs yet.
         unsafe { std::env::set_var("MX_PROVIDER", provider) };
     }
-    for &port in &args.ports {
+    for port in args.ports() {
         // SAFETY: the libraries of the port before have been finalised, and with them their helper
         // threads; threads that wait for the end of a process do not look at the environment.
         unsafe { std::env::set_var("MX_PORT", port.name()) };
         // A port that cannot be opened is said once here. Closed again, so that peers inherit nothing.
         match Bmi::start(&args.library, None) {
             Ok(bmi) => drop(bmi),
-            Err(why) if port == Port::Rdm && !args.port_named => {
+            Err(why) if port == Port::Rdm && args.port.is_none() => {
                 report::not_measured(port.name(), &why, args.json);
                 continue;
             }

@@ -45,7 +45,8 @@ pub(crate) fn probe(args: &Args) -> Result<(), String> {
 }
 
 /// Runs the probes of every port, beside those of another build if there is one.
-pub(crate) fn run(args: &Args, against: Option<&OsStr>) -> Result<(), String> {
+pub(crate) fn run(args: &Args) -> Result<(), String> {
+    let against = args.against.as_deref();
     if !args.json {
         println!(
             "{:<8} {:<8} {:>10} {:>22} {:>12} {:>12}  libfabric",
@@ -53,10 +54,10 @@ pub(crate) fn run(args: &Args, against: Option<&OsStr>) -> Result<(), String> {
         );
     }
     // A process that says nothing of ports is the usual one.
-    let unnamed = (!args.port_named).then_some(None);
+    let unnamed = args.port.is_none().then_some(None);
     let ports = unnamed
         .into_iter()
-        .chain(args.ports.iter().copied().map(Some));
+        .chain(args.ports().into_iter().map(Some));
     let mut broken = Vec::new();
     for port in ports {
         // The other build may never have heard of these.
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &Args, against: Option<&OsStr>) -> Result<(), String> {
                 result.print(name, args.json);
                 broken.extend(result.broken_promise(port));
             }
-            Err(why) if port == Some(Port::Rdm) && !args.port_named => {
+            Err(why) if port == Some(Port::Rdm) && args.port.is_none() => {
                 report::not_measured(name, &why, args.json);
             }
             Err(why) => return Err(why),
@@ -116,7 +117,7 @@ fn measure(args: &Args, port: Option<Port>, against: Option<&OsStr>) -> Result<S
 fn start(args: &Args, port: Option<Port>, library: &OsStr) -> Result<Start, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
-    command.arg("--probe").arg("--library").arg(library);
+    command.arg("probe").arg("--library").arg(library);
     match port {
         Some(port) => command.env("MX_PORT", port.name()),
         None => command.env_remove("MX_PORT"),

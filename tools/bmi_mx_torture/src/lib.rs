@@ -16,7 +16,8 @@ pub mod program;
 pub mod shape;
 pub mod shrink;
 
+pub use bmi_host::method::Verb;
 pub use book::{Book, Fault, HEADER, Header, Stream};
-pub use program::{Action, Step, Verb, pieces, program};
+pub use program::{Action, Step, pieces, program};
 pub use shape::{Shape, Weights};
 pub use shrink::shrink;

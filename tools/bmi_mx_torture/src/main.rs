@@ -16,5 +16,5 @@ mod real;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    real::run(std::env::args_os())
+    real::run()
 }

@@ -11,21 +11,11 @@
 //! Knows nothing of: how a step is done.
 
 use crate::shape::Shape;
+use bmi_host::method::Verb;
 use mx_sim::Rng;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
-
-/// The kinds of operations.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Verb {
-    /// An expected send.
-    Send,
-    /// An unexpected send.
-    SendUnexpected,
-    /// A receive.
-    Recv,
-}
 
 /// What a node does, or what is done to it.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -17,44 +17,34 @@ mod names;
 mod print;
 mod row;
 
-use lexopt::prelude::{Long, Short};
+use clap::Parser;
 use libfabric_sys::Library;
 use mx_port_rdm::{hardware, survey};
 use row::{Machine, Row};
 use std::process::ExitCode;
 
-const USAGE: &str = "\
-usage: mx_fabrics [--json | --markdown | --usable]
-
+const ABOUT: &str = "\
 Lists libfabric's providers on this machine: what each offers, whether the rdm port uses it, and
-which path each class of message takes over it. MX_LIBFABRIC names another library.
+which path each class of message takes over it. MX_LIBFABRIC names another library.";
 
-  --json       one JSON object
-  --markdown   tables for a document
-  --usable     only the names of providers that can be used, the one that is chosen first
-";
-
-/// How to print.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Style {
-    Text,
-    Json,
-    Markdown,
-    Usable,
+/// How to print; text without any.
+#[derive(Parser)]
+#[command(about = ABOUT)]
+#[group(multiple = false)]
+struct Args {
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+    /// Tables for a document
+    #[arg(long)]
+    markdown: bool,
+    /// Only the names of providers that can be used, the one that is chosen first
+    #[arg(long)]
+    usable: bool,
 }
 
 fn main() -> ExitCode {
-    let style = match style() {
-        Ok(Some(style)) => style,
-        Ok(None) => {
-            print!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => {
-            eprint!("mx_fabrics: {error}\n{USAGE}");
-            return ExitCode::from(2);
-        }
-    };
+    let args = Args::parse();
     let library = match Library::get() {
         Ok(library) => library,
         Err(error) => {
@@ -72,28 +62,12 @@ fn main() -> ExitCode {
         .collect();
     // What is used stands first.
     rows.sort_by_key(|row| row.rank());
-    let text = match style {
-        Style::Text => print::text(&machine, &rows),
-        Style::Json => print::json(&machine, &rows),
-        Style::Markdown => print::markdown(&machine, &rows),
-        Style::Usable => print::usable(&rows),
+    let text = match args {
+        Args { json: true, .. } => print::json(&machine, &rows),
+        Args { markdown: true, .. } => print::markdown(&machine, &rows),
+        Args { usable: true, .. } => print::usable(&rows),
+        _ => print::text(&machine, &rows),
     };
     print!("{text}");
     ExitCode::SUCCESS
-}
-
-/// `None` when help was asked for.
-fn style() -> Result<Option<Style>, lexopt::Error> {
-    let mut style = Style::Text;
-    let mut parser = lexopt::Parser::from_env();
-    while let Some(argument) = parser.next()? {
-        style = match argument {
-            Long("json") => Style::Json,
-            Long("markdown") => Style::Markdown,
-            Long("usable") => Style::Usable,
-            Short('h') | Long("help") => return Ok(None),
-            _ => return Err(argument.unexpected()),
-        };
-    }
-    Ok(Some(style))
 }

@@ -8,7 +8,8 @@
 //! Owns: the command line.
 //! Knows nothing of: interfaces.
 
-use lexopt::prelude::{Long, Short, Value, ValueExt};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use mx_sim::Faults;
 use std::ffi::OsString;
 use std::str::FromStr;
@@ -20,7 +21,6 @@ const ETHERNET_HEADER: usize = 14;
 /// What is asked for.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Task {
-    Help,
     /// Switch these interfaces' offloads off, no more.
     Plain(Vec<String>),
     /// Be the link between these two.
@@ -60,63 +60,111 @@ impl Default for Way {
     }
 }
 
-/// Reads a command line, without the program's name.
-pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Task, lexopt::Error> {
-    let mut parser = lexopt::Parser::from_iter(["mx_shaper".into()].into_iter().chain(args));
-    let mut names: Vec<String> = Vec::new();
-    let mut ways = [Way::default(); 2];
-    // Which of them an option concerns.
-    let mut meant = 0..2;
-    let (mut seed, mut plain) = (1, false);
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Short('h') | Long("help") => return Ok(Task::Help),
-            Long("plain") => plain = true,
-            Long("seed") => seed = parser.value()?.parse()?,
-            Long("forth") => meant = 0..1,
-            Long("back") => meant = 1..2,
-            Long(option) => {
-                let option = option.to_owned();
-                let value = parser.value()?;
-                for way in &mut ways[meant.clone()] {
-                    set(way, &option, &value)?;
-                }
-            }
-            Value(name) => names.push(name.string()?),
-            Short(_) => return Err(argument.unexpected()),
-        }
-    }
-    if plain {
-        return Ok(Task::Plain(names));
-    }
-    let ends = names
-        .try_into()
-        .map_err(|_| "a link has two ends: name two interfaces")?;
-    Ok(Task::Link(Box::new(Plan { ends, ways, seed })))
+const ABOUT: &str = "\
+Forwards every Ethernet frame between the interfaces A and B and does to it what bad links do. Says
+'ready' when it does, ends when its standard input ends, and says then what became of the frames.
+Needs root (CAP_NET_RAW, CAP_NET_ADMIN). Options behind --forth are for the direction from A to B
+only, those behind --back for the other.
+
+--plain switches interfaces' checksum and segmentation offloads off, so that what crosses them are the
+frames of a cable. Do so at the hosts' ends of veth pairs.";
+
+/// The command line between `--forth` and `--back`.
+#[derive(Clone, Parser)]
+#[command(
+    about = ABOUT,
+    override_usage = "mx_shaper A B [OPTIONS] [--forth OPTIONS] [--back OPTIONS]\n       \
+                      mx_shaper --plain INTERFACE..."
+)]
+struct Args {
+    /// The interfaces
+    #[arg(value_name = "INTERFACE")]
+    names: Vec<String>,
+    /// Switch the interfaces' offloads off, and no more
+    #[arg(long)]
+    plain: bool,
+    /// How long everything takes (us, ms, s)
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    delay: Option<Duration>,
+    /// How much longer at most: later frames overtake earlier ones
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    jitter: Option<Duration>,
+    /// How many get lost: 1% or 0.01
+    #[arg(long, value_name = "CHANCE", value_parser = probability)]
+    loss: Option<f64>,
+    /// How many arrive twice
+    #[arg(long, value_name = "CHANCE", value_parser = probability)]
+    duplicate: Option<f64>,
+    /// How many are held back, so that later ones overtake them
+    #[arg(long, value_name = "CHANCE", value_parser = probability)]
+    reorder: Option<f64>,
+    /// How many have a bit turned
+    #[arg(long, value_name = "CHANCE", value_parser = probability)]
+    corrupt: Option<f64>,
+    /// How many UDP datagrams have two words exchanged, which their checksum misses
+    #[arg(long, value_name = "CHANCE", value_parser = probability)]
+    garble: Option<f64>,
+    /// How fast the link is (kbit, mbit, gbit; the frame from its addresses on counts)
+    #[arg(long, value_parser = rate)]
+    rate: Option<u64>,
+    /// Bytes that wait for it at most; what comes then is dropped (K, M)
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    queue: Option<usize>,
+    /// IP packets of more bytes vanish and nobody is told
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    mtu_black_hole: Option<usize>,
+    /// Of all chance
+    #[arg(long)]
+    seed: Option<u64>,
 }
 
-fn set(way: &mut Way, option: &str, value: &OsString) -> Result<(), lexopt::Error> {
-    let Way {
-        faults,
-        garble,
-        frame_max,
-    } = way;
-    match option {
-        "delay" => faults.latency = value.parse_with(duration)?,
-        "jitter" => faults.jitter = value.parse_with(duration)?,
-        "loss" => faults.loss = value.parse_with(probability)?,
-        "duplicate" => faults.duplicate = value.parse_with(probability)?,
-        "reorder" => faults.reorder = value.parse_with(probability)?,
-        "corrupt" => faults.corrupt = value.parse_with(probability)?,
-        "garble" => *garble = value.parse_with(probability)?,
-        "rate" => faults.bandwidth = Some(value.parse_with(rate)?),
-        "queue" => faults.queue = value.parse_with(size)?,
-        "mtu-black-hole" => {
-            *frame_max = value.parse_with(size)?.saturating_add(ETHERNET_HEADER);
+impl Args {
+    fn way(&self) -> Way {
+        let cable = Way::default();
+        let faults = Faults {
+            latency: self.delay.unwrap_or_default(),
+            jitter: self.jitter.unwrap_or_default(),
+            loss: self.loss.unwrap_or_default(),
+            duplicate: self.duplicate.unwrap_or_default(),
+            reorder: self.reorder.unwrap_or_default(),
+            corrupt: self.corrupt.unwrap_or_default(),
+            bandwidth: self.rate,
+            queue: self.queue.unwrap_or(cable.faults.queue),
+        };
+        Way {
+            faults,
+            garble: self.garble.unwrap_or_default(),
+            frame_max: self
+                .mtu_black_hole
+                .map_or(cable.frame_max, |ip| ip.saturating_add(ETHERNET_HEADER)),
         }
-        _ => return Err(format!("there is no option --{option}").into()),
     }
-    Ok(())
+}
+
+/// Reads a command line: what stands before `--forth` and `--back`, and then for each of them what
+/// it changes in one direction.
+pub(crate) fn read(words: &[OsString]) -> Result<Task, clap::Error> {
+    let turns = |word: &OsString| word == "--forth" || word == "--back";
+    let mut parts = words.split(turns);
+    let both = Args::try_parse_from(parts.next().unwrap_or_default())?;
+    let (mut directions, mut seed) = ([both.clone(), both.clone()], both.seed);
+    for (turn, part) in words.iter().filter(|word| turns(word)).zip(parts) {
+        let one = &mut directions[usize::from(turn == "--back")];
+        one.try_update_from(std::iter::once(&words[0]).chain(part))?;
+        seed = one.seed.or(seed);
+    }
+    if both.plain {
+        return Ok(Task::Plain(both.names));
+    }
+    let ends = both.names.try_into().map_err(|_| {
+        let why = "a link has two ends: name two interfaces";
+        Args::command().error(ErrorKind::WrongNumberOfValues, why)
+    })?;
+    Ok(Task::Link(Box::new(Plan {
+        ends,
+        ways: directions.map(|one| one.way()),
+        seed: seed.unwrap_or(1),
+    })))
 }
 
 /// A number and the unit behind it.
@@ -189,7 +237,9 @@ mod tests {
     use super::*;
 
     fn read(line: &str) -> Result<Task, String> {
-        parse(line.split_whitespace().map(OsString::from)).map_err(|error| error.to_string())
+        let words = std::iter::once("mx_shaper").chain(line.split_whitespace());
+        let words: Vec<OsString> = words.map(OsString::from).collect();
+        super::read(&words).map_err(|error| error.to_string())
     }
 
     fn link(line: &str) -> Plan {
@@ -252,6 +302,10 @@ mod tests {
             read("--plain x y z"),
             Ok(Task::Plain(vec!["x".into(), "y".into(), "z".into()]))
         );
-        assert_eq!(read("a --help"), Ok(Task::Help));
+        assert!(
+            read("a --help")
+                .unwrap_err()
+                .contains("Usage: mx_shaper A B")
+        );
     }
 }

@@ -21,36 +21,12 @@ use mx_sim::rng::Rng;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
+use std::ffi::OsString;
 use std::io::{Read, Write, stdin, stdout};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::Duration;
 use wire::Wire;
-
-const USAGE: &str = "\
-usage: mx_shaper A B [options] [--forth options] [--back options]
-       mx_shaper --plain INTERFACE...
-
-Forwards every Ethernet frame between the interfaces A and B and does to it what bad links do. Says
-'ready' when it does, ends when its standard input ends, and says then what became of the frames.
-Needs root (CAP_NET_RAW, CAP_NET_ADMIN). Options behind --forth are for the direction from A to B
-only, those behind --back for the other.
-
-  --delay 20ms         how long everything takes (us, ms, s)
-  --jitter 5ms         and how much longer at most: later frames overtake earlier ones
-  --loss 1%            how many get lost
-  --duplicate 1%       how many arrive twice
-  --reorder 1%         how many are held back, so that later ones overtake them
-  --corrupt 1%         how many have a bit turned
-  --garble 1%          how many UDP datagrams have two words exchanged, which their checksum misses
-  --rate 10mbit        how fast the link is (kbit, mbit, gbit; the frame from its addresses on counts)
-  --queue 64K          bytes that wait for it at most; what comes then is dropped (K, M)
-  --mtu-black-hole N   IP packets of more than N bytes vanish and nobody is told
-  --seed 7             of all chance
-
---plain switches interfaces' checksum and segmentation offloads off, so that what crosses them are the
-frames of a cable. Do so at the hosts' ends of veth pairs.
-";
 
 /// Frames taken from one interface before it is the other's turn.
 const BATCH: usize = 64;
@@ -62,18 +38,8 @@ const FRAME_MAX: usize = (64 << 10) + 64;
 const CABLE_FRAME: usize = 1514;
 
 fn main() -> ExitCode {
-    let task = match args::parse(std::env::args_os().skip(1)) {
-        Ok(task) => task,
-        Err(error) => {
-            eprint!("mx_shaper: {error}\n{USAGE}");
-            return ExitCode::from(2);
-        }
-    };
-    let done = match task {
-        Task::Help => {
-            print!("{USAGE}");
-            Ok(())
-        }
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let done = match args::read(&words).unwrap_or_else(|error| error.exit()) {
         Task::Plain(interfaces) => make_plain(&interfaces),
         Task::Link(plan) => be_the_link(&plan),
     };

@@ -67,6 +67,38 @@ fn what_is_wanted_is_lent_in_eights_up_to_the_largest_loan() {
 }
 
 #[test]
+fn who_uses_most_of_its_loan_at_a_time_is_lent_as_much_again_while_there_is_plenty() {
+    let settings = Settings {
+        bytes: 4000 * CREDIT,
+        ..Settings::default()
+    };
+    let mut town = Town::new(&settings, 2);
+    let paid = town.send(0, 65);
+    assert!(town.take(0, paid), "15 are left");
+    town.tell(0);
+    assert_eq!((town.loan(0), town.free(0)), (130, 130));
+    for _ in 0..10 {
+        let paid = town.send(0, 65);
+        assert!(
+            !town.take(0, paid),
+            "it hears of it with what is sent anyway"
+        );
+        town.tell(0);
+    }
+    assert_eq!((town.loan(0), town.free(0)), (130, 130));
+    // Who comes now has less than a whole first loan.
+    while town.flow.first_loan(Source::TRUSTED) == 80 {
+        town.open(Source::TRUSTED);
+    }
+    for _ in 0..3 {
+        let paid = town.send(1, 65);
+        assert!(town.take(1, paid));
+        town.tell(1);
+    }
+    assert_eq!((town.loan(1), town.flow.stats().granted), (80, 50));
+}
+
+#[test]
 fn what_it_is_not_told_of_comes_before_what_is_lent() {
     let mut town = Town::new(&scarce(), 1);
     town.want(0, 40);

@@ -21,7 +21,6 @@ pub(super) const BEFORE_CARD: usize = NONCE_LEN + PROOF_LEN;
 
 /// Makes proofs, and tells what they are worth.
 pub(super) struct Guard {
-    of: For,
     secret: Secret,
     key: [u8; 16],
     /// Questions so far.
@@ -41,16 +40,13 @@ const OF_LINKS: u64 = 1;
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Whoever had the key would know what is asked next.
-        f.debug_struct("Guard")
-            .field("of", &self.of)
-            .finish_non_exhaustive()
+        f.debug_struct("Guard").finish_non_exhaustive()
     }
 }
 
 impl Guard {
-    pub(super) fn new(of: For, secret: Secret, key: [u8; 16]) -> Self {
+    pub(super) fn new(secret: Secret, key: [u8; 16]) -> Self {
         Self {
-            of,
             secret,
             key,
             asked: 0,
@@ -64,10 +60,10 @@ impl Guard {
     }
 
     /// The bytes of a question to who has said that nonce.
-    pub(super) fn question(&mut self, card: &[u8], theirs: Nonce) -> (Vec<u8>, Proven) {
+    pub(super) fn question(&mut self, of: For, card: &[u8], theirs: Nonce) -> (Vec<u8>, Proven) {
         let ours = nonce(&self.key, self.asked << 1);
         self.asked += 1;
-        let proven = self.words(ours, card, theirs);
+        let proven = words(of, ours, card, theirs);
         let words = Words {
             purpose: Purpose::Question,
             caller: &proven.caller,
@@ -79,10 +75,10 @@ impl Guard {
     }
 
     /// The card of a question on that link, if whoever asks knows the secret.
-    pub(super) fn asked(&self, link: LinkId, bytes: &[u8]) -> Option<(Vec<u8>, Proven)> {
+    pub(super) fn asked(&self, of: For, link: LinkId, bytes: &[u8]) -> Option<(Vec<u8>, Proven)> {
         let (theirs, rest) = bytes.split_first_chunk::<NONCE_LEN>()?;
         let (proof, card) = rest.split_first_chunk::<PROOF_LEN>()?;
-        let proven = self.words(*theirs, card, self.nonce_for(link));
+        let proven = words(of, *theirs, card, self.nonce_for(link));
         let words = Words {
             purpose: Purpose::Question,
             caller: &proven.caller,
@@ -119,12 +115,12 @@ impl Guard {
             },
         })
     }
+}
 
-    fn words(&self, theirs: Nonce, card: &[u8], nonce: Nonce) -> Proven {
-        Proven {
-            caller: [&[self.of.byte()], &theirs[..], card].concat(),
-            nonce,
-        }
+fn words(of: For, theirs: Nonce, card: &[u8], nonce: Nonce) -> Proven {
+    Proven {
+        caller: [&[of.byte()], &theirs[..], card].concat(),
+        nonce,
     }
 }
 

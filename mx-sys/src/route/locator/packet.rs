@@ -6,6 +6,7 @@
 //!
 //! Knows nothing of: what is in a body, who asks.
 
+use mx_port_base::numbers;
 use mx_port_tcp::TcpPort;
 use mx_proto::port::{BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, Port, SendError, Sent};
 use mx_proto::{LinkId, Memory, Source};
@@ -19,8 +20,8 @@ const KIND: u8 = b'L';
 const MAGIC: [u8; 2] = *b"mx";
 const VERSION_AT: usize = 8;
 
-/// The port whose peers a locator finds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// The port whose peers are looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(in crate::route) enum For {
     Rdm,
     Dgram,
@@ -72,6 +73,14 @@ impl What {
 }
 
 impl For {
+    /// The port that has a link.
+    pub(in crate::route) fn of(link: LinkId) -> Self {
+        match link.port() {
+            numbers::RDM => Self::Rdm,
+            _ => Self::Dgram,
+        }
+    }
+
     /// As words that are proven name it.
     pub(in crate::route) fn byte(self) -> u8 {
         What::Question(self).byte()

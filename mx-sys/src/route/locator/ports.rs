@@ -9,7 +9,7 @@
 use mx_port_fabric::card::{Card, Refusal};
 use mx_port_rdm::RdmPort;
 use mx_proto::port::{ConnectError, LinkDown};
-use mx_proto::{Clock, LinkId, Route};
+use mx_proto::{Clock, LinkId, Route, Target};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -28,16 +28,16 @@ pub trait Cards {
         from: SocketAddr,
         clock: &dyn Clock,
     ) -> Result<Card, Refusal>;
-    /// The card has come, from that address.
-    fn greet(&mut self, link: LinkId, theirs: &Card, from: SocketAddr, clock: &dyn Clock);
+    /// The card of whom a link is to lead to has come, from that address.
+    fn greet(&mut self, link: (LinkId, Target), theirs: &Card, from: SocketAddr, clock: &dyn Clock);
     /// It will not come: the next poll takes the link down.
-    fn give_up(&mut self, link: LinkId, reason: LinkDown);
+    fn give_up(&mut self, link: (LinkId, Target), reason: LinkDown);
 }
 
 /// What stands for the rdm port among all ports.
 pub trait Fabric: Cards {
     /// Begins a link that waits for a card. When the peer does not answer over the fabric, it ends
-    /// with the detour, where there is one.
+    /// with the way round it, where there is one.
     fn reserve(&mut self, clock: &dyn Clock, detour: Option<Route>)
     -> Result<LinkId, ConnectError>;
     /// Links at the moment.
@@ -67,11 +67,17 @@ impl Cards for RdmPort {
         self.answer(theirs, from, clock)
     }
 
-    fn greet(&mut self, link: LinkId, theirs: &Card, from: SocketAddr, clock: &dyn Clock) {
+    fn greet(
+        &mut self,
+        (link, _): (LinkId, Target),
+        theirs: &Card,
+        from: SocketAddr,
+        clock: &dyn Clock,
+    ) {
         self.greet(link, theirs, from, clock);
     }
 
-    fn give_up(&mut self, link: LinkId, reason: LinkDown) {
+    fn give_up(&mut self, (link, _): (LinkId, Target), reason: LinkDown) {
         self.give_up(link, reason);
     }
 }

@@ -4,16 +4,12 @@
 
 #![allow(dead_code, reason = "every test binary uses another part of it")]
 
-#[path = "../ear/mod.rs"]
-mod ear;
-
 use crate::signal;
-use ear::Ear;
-pub(crate) use ear::Hearing;
 use mx_port_base::clock::MonotonicClock;
 use mx_port_local::{LocalOptions, LocalPort};
-use mx_proto::port::{BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, LinkDown, Port, SendError};
+use mx_proto::port::{Body, HeaderBytes, LinkDown, Port, SendError};
 use mx_proto::{Clock, LinkId, Source};
+use mx_sim::{Ear, Hearing, header_of};
 use std::collections::VecDeque;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -125,8 +121,7 @@ impl Node {
     }
 
     pub(crate) fn try_send(&mut self, link: LinkId, bytes: &[u8]) -> Result<(), SendError> {
-        let mut header: HeaderBytes = [0; HEADER_LEN];
-        header[BODY_LEN_AT..BODY_LEN_AT + 4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+        let header = header_of(0, bytes.len());
         let body = Body::<Vec<u8>>::Bytes(bytes);
         Port::send(&mut self.port, link, &header, body).map(|_| ())
     }

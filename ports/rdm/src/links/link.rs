@@ -3,6 +3,7 @@
 //! Knows nothing of: other links, time.
 
 use super::super::frame::Kind;
+use super::super::incoming::Incoming;
 use super::super::sequence::Sequence;
 use super::INTRODUCTION_MAX;
 use mx_port_fabric::card::Card;
@@ -35,6 +36,10 @@ pub(crate) struct Link {
     pub(super) source: Source,
     /// The order of its frames.
     pub(crate) sequence: Sequence,
+    /// The packet of which more is to come.
+    pub(crate) incoming: Option<Incoming>,
+    /// The packet sent last has not left as a whole: the rest comes before any other.
+    pub(crate) midway: bool,
     /// Send slots with the provider.
     pub(crate) slots: u32,
     /// Small frames that wait to go out, before anything else.
@@ -55,6 +60,11 @@ pub(crate) struct Link {
 }
 
 impl Link {
+    /// The endpoint has not bound it.
+    pub(crate) fn is_stranger(&self) -> bool {
+        self.stranger
+    }
+
     /// It takes a frame with such a body, now.
     #[inline]
     pub(crate) fn takes(&self, kind: Kind, body: usize) -> bool {

@@ -4,6 +4,7 @@
 mod direct;
 
 mod endings;
+mod frames;
 mod letting_go;
 mod messages;
 mod receives;

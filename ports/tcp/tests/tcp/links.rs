@@ -44,7 +44,7 @@ fn an_unknown_interface_and_a_full_table_fail_at_once() {
     let mut small = options(&[]);
     small.max_links = 1;
     let mut a = Node::with(small);
-    let clock = Hand::default();
+    let clock = VirtualClock::default();
     let unknown = Port::<Pieces>::connect(&mut a.port, target(9, 1), &clock);
     assert_eq!(unknown, Err(ConnectError::UnknownNic));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

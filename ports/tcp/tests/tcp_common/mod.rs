@@ -6,92 +6,12 @@ use mx_port_tcp::{TcpOptions, TcpPort};
 use mx_proto::port::{
     BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, Room, SendError, Sent, Sink,
 };
-use mx_proto::{Clock, EndpointId, Instant, LinkId, Memory, NicId, Route, Source, Target};
+use mx_proto::{EndpointId, LinkId, Memory, NicId, Route, Source, Target};
+pub use mx_sim::{Pieces, VirtualClock};
 use smallvec::SmallVec;
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
-
-/// A buffer in pieces.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Pieces(pub Vec<Vec<u8>>);
-
-impl Pieces {
-    pub fn whole(bytes: Vec<u8>) -> Self {
-        Self(vec![bytes])
-    }
-
-    /// Zeros in pieces of these sizes.
-    pub fn zeros(sizes: &[usize]) -> Self {
-        Self(sizes.iter().map(|size| vec![0; *size]).collect())
-    }
-
-    /// `bytes` cut into pieces of these sizes, the last one as long as need be.
-    pub fn cut(bytes: &[u8], sizes: &[usize]) -> Self {
-        let mut rest = bytes;
-        let mut pieces = Vec::new();
-        for size in sizes {
-            let (piece, after) = rest.split_at((*size).min(rest.len()));
-            pieces.push(piece.to_vec());
-            rest = after;
-        }
-        pieces.push(rest.to_vec());
-        Self(pieces)
-    }
-
-    pub fn bytes(&self) -> Vec<u8> {
-        self.0.concat()
-    }
-}
-
-impl Memory for Pieces {
-    fn len(&self) -> usize {
-        self.0.iter().map(Vec::len).sum()
-    }
-
-    fn visit(&self, offset: usize, len: usize, mut visitor: impl FnMut(&[u8])) {
-        let (mut skip, mut left) = (offset, len);
-        for piece in &self.0 {
-            let from = skip.min(piece.len());
-            let n = left.min(piece.len() - from);
-            skip -= from;
-            left -= n;
-            if n > 0 {
-                visitor(&piece[from..from + n]);
-            }
-        }
-    }
-
-    fn visit_mut(&mut self, offset: usize, len: usize, mut visitor: impl FnMut(&mut [u8])) {
-        let (mut skip, mut left) = (offset, len);
-        for piece in &mut self.0 {
-            let from = skip.min(piece.len());
-            let n = left.min(piece.len() - from);
-            skip -= from;
-            left -= n;
-            if n > 0 {
-                visitor(&mut piece[from..from + n]);
-            }
-        }
-    }
-}
-
-/// Time that only moves when told.
-#[derive(Debug, Default)]
-pub struct Hand(Cell<u64>);
-
-impl Hand {
-    pub fn advance(&self, span: Duration) {
-        self.0.set(self.0.get() + span.as_nanos() as u64);
-    }
-}
-
-impl Clock for Hand {
-    fn now(&self) -> Instant {
-        Instant(self.0.get())
-    }
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
@@ -235,7 +155,7 @@ impl Sink<Pieces> for Recorder {
 pub struct Node {
     pub port: TcpPort,
     pub sink: Recorder,
-    pub clock: Hand,
+    pub clock: VirtualClock,
 }
 
 impl Node {
@@ -249,7 +169,7 @@ impl Node {
         Self {
             port: TcpPort::open(options).expect("a port opens"),
             sink: Recorder::default(),
-            clock: Hand::default(),
+            clock: VirtualClock::default(),
         }
     }
 

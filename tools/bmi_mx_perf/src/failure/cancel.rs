@@ -18,14 +18,14 @@
 //! Owns: the rounds.
 //! Knows nothing of: how figures are printed.
 
-use super::calls::Verb;
 use super::child::Counterpart;
 use super::client::{Client, Ended, Message, PATIENCE, Ticket};
 use super::dice::Dice;
 use super::orders::{Order, Work};
 use super::table::{self, CancelRow, Figures};
 use crate::args::{Args, Peer, Port};
-use crate::bmi::Remote;
+use bmi_host::method::Address;
+use bmi_host::method::Verb;
 use std::time::{Duration, Instant};
 
 /// Operations of one round, at most.
@@ -191,7 +191,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn round(&mut self, remote: Remote, mute: Remote) -> Result<(), String> {
+    fn round(&mut self, remote: Address, mute: Address) -> Result<(), String> {
         let mut posted = self.post(remote, mute)?;
         self.leave_alone()?;
         match self.peer {
@@ -218,7 +218,7 @@ impl Run<'_> {
     }
 
     /// Posts random operations, after asking for what the counterpart has to do.
-    fn post(&mut self, remote: Remote, mute: Remote) -> Result<Vec<(Ticket, Class)>, String> {
+    fn post(&mut self, remote: Address, mute: Address) -> Result<Vec<(Ticket, Class)>, String> {
         let count = 1 + self.dice.below(AT_ONCE);
         let mut plans = Vec::with_capacity(count);
         let mut works = Vec::new();
@@ -264,7 +264,7 @@ impl Run<'_> {
         Ok(posted)
     }
 
-    fn expect_sent(&mut self, remote: Remote, order: &Order) -> Result<(), String> {
+    fn expect_sent(&mut self, remote: Address, order: &Order) -> Result<(), String> {
         match self.client.order(remote, order)? {
             0 => Ok(()),
             code => Err(format!("an order: {}", bmi_host::codes::name(code))),
@@ -305,7 +305,7 @@ impl Run<'_> {
     }
 
     /// Nothing of this round is left at the counterpart, which has heard of all of it.
-    fn settle(&mut self, remote: Remote) -> Result<(), String> {
+    fn settle(&mut self, remote: Address) -> Result<(), String> {
         let tag = self.client.tag();
         match self.client.ask(remote, &Order::Settle { tag }, tag)? {
             Ok([_, begun, ..]) => {
@@ -320,7 +320,7 @@ impl Run<'_> {
     }
 
     /// Posts to the dead, which wait for a connection that does not come about.
-    fn afterwards(&mut self, remote: Remote) -> Result<(), String> {
+    fn afterwards(&mut self, remote: Address) -> Result<(), String> {
         for _ in 0..AFTERWARDS {
             let mut posted = Vec::new();
             for _ in 0..1 + self.dice.below(4) {
@@ -347,7 +347,7 @@ impl Run<'_> {
 
     /// After a death: everything has ended, and there is a counterpart again. Over a fabric or
     /// datagrams it is another one, because only silence would tell that the old one is dead.
-    fn next_life(&mut self, remote: Remote) -> Result<Remote, String> {
+    fn next_life(&mut self, remote: Address) -> Result<Address, String> {
         let (start, mut ends): (_, Vec<Ended>) = (Instant::now(), Vec::new());
         while self.client.under_way() > 0 {
             self.client.take_in(10, &mut ends)?;

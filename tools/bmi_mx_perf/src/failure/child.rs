@@ -87,7 +87,7 @@ impl Counterpart {
     }
 
     fn spawn(args: &Args, port: Port, address: &str) -> Result<Self, String> {
-        let mut child = command(args, port, &["--counterpart", address])?
+        let mut child = command(args, port, &["counterpart", address])?
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| format!("starting a counterpart: {error}"))?;

@@ -8,11 +8,12 @@
 //! Owns: the client's operations and their memory.
 //! Knows nothing of: which figures are wanted.
 
-use super::calls::{Done, Place, Posted, Verb};
+use super::calls::post_pieces;
 use super::orders::{ANSWER_WORDS, LARGEST, ORDER_TAG, Order};
 use super::room::Room;
-use crate::bmi::{Bmi, Remote};
+use crate::bmi::{Bmi, CONTEXT};
 use bmi_host::codes;
+use bmi_host::method::{Address, Done, Memory, Posted, Verb};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -90,12 +91,12 @@ impl Client {
         })
     }
 
-    pub(crate) fn lookup(&self, address: &str) -> Result<Remote, String> {
+    pub(crate) fn lookup(&self, address: &str) -> Result<Address, String> {
         self.bmi.lookup(address)
     }
 
-    pub(crate) fn forget(&self, peer: Remote) {
-        self.bmi.drop_address(peer);
+    pub(crate) fn forget(&self, peer: Address) {
+        self.bmi.method.drop_address(peer);
     }
 
     /// A tag that no message has had.
@@ -107,7 +108,7 @@ impl Client {
     /// `Ok(Err(code))`: refused, or complete at once with that code, which is 0.
     pub(crate) fn post(
         &mut self,
-        to: Remote,
+        to: Address,
         message: Message,
     ) -> Result<Result<Ticket, i32>, String> {
         let Message {
@@ -124,14 +125,14 @@ impl Client {
         let len = size.min(LARGEST);
         let ticket = Ticket(self.next);
         self.next += 1;
-        let place = Place { base, len, pieces };
+        let place = (base, len, pieces);
         // SAFETY: `data` lives as long as the method, a receive's room until it has ended.
-        match unsafe { self.bmi.post(verb, to, tag, place, ticket.0) } {
+        match unsafe { post_pieces(&self.bmi, verb, to, tag, place, ticket.0) } {
             Posted::Pending(id) => {
                 self.under_way.insert(ticket, Op { id, room });
                 Ok(Ok(ticket))
             }
-            Posted::Complete => {
+            Posted::Complete(_) => {
                 self.spare.extend(room);
                 Ok(Err(0))
             }
@@ -172,7 +173,7 @@ impl Client {
     }
 
     fn account(&mut self, out: &mut Vec<Ended>) -> Result<(), String> {
-        for Done { user, error } in self.ends.drain(..) {
+        for Done { user, error, .. } in self.ends.drain(..) {
             let ticket = Ticket(user);
             let Some(op) = self.under_way.remove(&ticket) else {
                 return Err(format!("operation {user} was reported a second time"));
@@ -193,7 +194,7 @@ impl Client {
         let (id, mut calls) = (op.id, 0);
         let queued = self.queue.waited();
         let start = Instant::now();
-        let code = self.bmi.cancel(id);
+        let code = self.bmi.method.cancel(id, CONTEXT);
         let found = loop {
             self.bmi.completions(0, &mut self.ends)?;
             calls += 1;
@@ -233,26 +234,22 @@ impl Client {
     }
 
     /// Sends an order and waits until it has left: 0, or what became of it.
-    pub(crate) fn order(&mut self, to: Remote, order: &Order) -> Result<i32, String> {
+    pub(crate) fn order(&mut self, to: Address, order: &Order) -> Result<i32, String> {
         let bytes: Vec<u8> = order
             .words()
             .iter()
             .flat_map(|word| word.to_le_bytes())
             .collect();
-        let place = Place {
-            base: bytes.as_ptr().cast_mut(),
-            len: bytes.len(),
-            pieces: 1,
-        };
+        let memory = Memory::One(bytes.as_ptr().cast_mut(), bytes.len());
         let ticket = Ticket(self.next);
         self.next += 1;
         // SAFETY: nobody writes what is sent, and `bytes` lives until it has ended: an error of
         // `wait` ends the process's use of the method.
         match unsafe {
             self.bmi
-                .post(Verb::SendUnexpected, to, ORDER_TAG, place, ticket.0)
+                .post(Verb::SendUnexpected, to, ORDER_TAG, memory, ticket.0)
         } {
-            Posted::Complete => Ok(0),
+            Posted::Complete(_) => Ok(0),
             Posted::Refused(code) => Ok(code),
             Posted::Pending(id) => {
                 self.under_way.insert(ticket, Op { id, room: None });
@@ -281,7 +278,7 @@ impl Client {
     /// Sends an order that is answered on `tag`. `Ok(Err(code))`: the peer is not there.
     pub(crate) fn ask(
         &mut self,
-        to: Remote,
+        to: Address,
         order: &Order,
         tag: i32,
     ) -> Result<Result<[u64; ANSWER_WORDS], i32>, String> {
@@ -289,15 +286,11 @@ impl Client {
         let base = room.base();
         let ticket = Ticket(self.next);
         self.next += 1;
-        let place = Place {
-            base,
-            len: 8 * ANSWER_WORDS,
-            pieces: 1,
-        };
+        let memory = Memory::One(base, 8 * ANSWER_WORDS);
         // SAFETY: `room` is kept with the operation, or by this function when it is complete.
-        let id = match unsafe { self.bmi.post(Verb::Recv, to, tag, place, ticket.0) } {
+        let id = match unsafe { self.bmi.post(Verb::Recv, to, tag, memory, ticket.0) } {
             Posted::Pending(id) => id,
-            Posted::Complete => return Err("an answer before the question".into()),
+            Posted::Complete(_) => return Err("an answer before the question".into()),
             Posted::Refused(code) => return Ok(Err(code)),
         };
         self.under_way.insert(
@@ -329,7 +322,7 @@ impl Client {
     }
 
     /// Asks until there is an answer: a peer that has just come may have to be found first.
-    pub(crate) fn greet(&mut self, peer: Remote) -> Result<(), String> {
+    pub(crate) fn greet(&mut self, peer: Address) -> Result<(), String> {
         let start = Instant::now();
         let mut code = 0;
         while start.elapsed() < PATIENCE {

@@ -11,11 +11,12 @@
 //! Owns: the server's operations and their memory.
 //! Knows nothing of: what is measured.
 
-use super::calls::{self, Arrival, Done, Place, Posted, Verb};
+use super::calls;
 use super::orders::{ANSWER_WORDS, LARGEST, ORDER_TAG, Order, Work};
 use super::room::Room;
 use crate::args::Args;
-use crate::bmi::{Bmi, Remote};
+use crate::bmi::{Bmi, CONTEXT};
+use bmi_host::method::{Address, Done, Memory, Message, Posted, Verb};
 use std::io::Write;
 
 /// How long a call waits for something to happen, as OrangeFS's do.
@@ -53,14 +54,14 @@ struct Counterpart<'a> {
     /// By the user pointer of the operation; a place is used again.
     held: Vec<Option<Held>>,
     /// Peers the library has no more use for, as it says.
-    dead: Vec<Remote>,
+    dead: Vec<Address>,
     dropped: usize,
     failed: usize,
 }
 
 /// One operation under way.
 struct Held {
-    with: Remote,
+    with: Address,
     id: i64,
     what: What,
 }
@@ -78,8 +79,8 @@ impl Counterpart<'_> {
         loop {
             self.bmi.completions(IDLE_MS, &mut ends)?;
             self.take_in(&mut ends);
-            while let Some(arrival) = self.bmi.arrival()? {
-                if !self.obey(&arrival)? {
+            for message in self.bmi.method.unexpected(bmi_host::method::BATCH, 0)? {
+                if !self.obey(&message)? {
                     return Ok(());
                 }
             }
@@ -88,7 +89,7 @@ impl Counterpart<'_> {
     }
 
     fn take_in(&mut self, ends: &mut Vec<Done>) {
-        for Done { user, error } in ends.drain(..) {
+        for Done { user, error, .. } in ends.drain(..) {
             self.failed += usize::from(error < 0);
             // Its memory goes with it: what the server keeps is the library's alone.
             if let Some(place) = self.held.get_mut(user) {
@@ -98,26 +99,26 @@ impl Counterpart<'_> {
     }
 
     /// False when that was the last one.
-    fn obey(&mut self, arrival: &Arrival) -> Result<bool, String> {
-        if arrival.tag != ORDER_TAG {
+    fn obey(&mut self, message: &Message) -> Result<bool, String> {
+        if message.tag() != ORDER_TAG {
             return Ok(true);
         }
-        match Order::parse(&arrival.words) {
+        match Order::parse(&message.words()) {
             Some(Order::Work(works)) => {
                 for work in works {
-                    self.begin(arrival.from, work)?;
+                    self.begin(message.from(), work)?;
                 }
             }
             Some(Order::Settle { tag }) => {
-                let (called_off, begun) = self.settle(arrival.from)?;
-                self.answer(arrival.from, tag, [called_off as u64, begun as u64, 0, 0]);
+                let (called_off, begun) = self.settle(message.from())?;
+                self.answer(message.from(), tag, [called_off as u64, begun as u64, 0, 0]);
             }
-            Some(Order::Ping { tag }) => self.answer(arrival.from, tag, [0; ANSWER_WORDS]),
+            Some(Order::Ping { tag }) => self.answer(message.from(), tag, [0; ANSWER_WORDS]),
             Some(Order::Stats { tag }) => {
                 let known = calls::introduced().saturating_sub(self.dropped);
                 let outstanding = self.held.iter().flatten().count();
                 let words = [known, outstanding, self.failed, self.dropped];
-                self.answer(arrival.from, tag, words.map(|word| word as u64));
+                self.answer(message.from(), tag, words.map(|word| word as u64));
             }
             Some(Order::Quit) => return Ok(false),
             None => eprintln!("bmi_mx_perf: an order that makes no sense"),
@@ -125,42 +126,33 @@ impl Counterpart<'_> {
         Ok(true)
     }
 
-    fn begin(&mut self, with: Remote, work: Work) -> Result<(), String> {
-        let place = |base| Place {
-            base,
-            len: work.size,
-            pieces: 1,
-        };
+    fn begin(&mut self, with: Address, work: Work) -> Result<(), String> {
         if work.give {
-            let place = place(self.data.base());
-            self.post(Verb::Send, with, work.tag, place, What::Send);
+            let memory = Memory::One(self.data.base(), work.size);
+            self.post(Verb::Send, with, work.tag, memory, What::Send);
             return Ok(());
         }
         let mut room = Room::new(work.size)?;
         room.clear_first();
-        let place = place(room.base());
-        self.post(Verb::Recv, with, work.tag, place, What::Recv(room));
+        let memory = Memory::One(room.base(), work.size);
+        self.post(Verb::Recv, with, work.tag, memory, What::Recv(room));
         Ok(())
     }
 
-    fn answer(&mut self, to: Remote, tag: i32, words: [u64; ANSWER_WORDS]) {
+    fn answer(&mut self, to: Address, tag: i32, words: [u64; ANSWER_WORDS]) {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut bytes = bytes.into_boxed_slice();
-        let place = Place {
-            base: bytes.as_mut_ptr(),
-            len: bytes.len(),
-            pieces: 1,
-        };
-        self.post(Verb::Send, to, tag, place, What::Answer(bytes));
+        let memory = Memory::One(bytes.as_mut_ptr(), bytes.len());
+        self.post(Verb::Send, to, tag, memory, What::Answer(bytes));
     }
 
     /// What a dead peer refuses is only counted.
-    fn post(&mut self, verb: Verb, with: Remote, tag: i32, place: Place, what: What) {
+    fn post(&mut self, verb: Verb, with: Address, tag: i32, memory: Memory, what: What) {
         let free = self.held.iter().position(Option::is_none);
         let user = free.unwrap_or(self.held.len());
         // SAFETY: `what` owns the memory, or it is `data`, which outlives the method; it is kept
         // until the operation is reported.
-        let posted = unsafe { self.bmi.post(verb, with, tag, place, user) };
+        let posted = unsafe { self.bmi.post(verb, with, tag, memory, user) };
         match posted {
             Posted::Pending(id) => {
                 let held = Some(Held { with, id, what });
@@ -169,14 +161,14 @@ impl Counterpart<'_> {
                     None => self.held.push(held),
                 }
             }
-            Posted::Complete => {}
+            Posted::Complete(_) => {}
             Posted::Refused(_) => self.failed += 1,
         }
     }
 
     /// Calls off all there is with a peer: how much that was, and how many of its receives had
     /// something in them.
-    fn settle(&mut self, with: Remote) -> Result<(usize, usize), String> {
+    fn settle(&mut self, with: Address) -> Result<(usize, usize), String> {
         let (mut called_off, mut begun) = (0, 0);
         for held in self.held.iter().flatten() {
             if held.with != with || matches!(held.what, What::Answer(_)) {
@@ -184,7 +176,7 @@ impl Counterpart<'_> {
             }
             called_off += 1;
             begun += usize::from(matches!(&held.what, What::Recv(room) if room.begun()));
-            self.bmi.cancel(held.id);
+            self.bmi.method.cancel(held.id, CONTEXT);
         }
         let mut ends = Vec::new();
         self.bmi.completions(0, &mut ends)?;
@@ -200,7 +192,7 @@ impl Counterpart<'_> {
             }
         }
         let (bmi, before) = (self.bmi, self.dead.len());
-        self.dead.retain(|peer| !bmi.drop_dead(*peer));
+        self.dead.retain(|peer| !calls::drop_dead(bmi, *peer));
         self.dropped += before - self.dead.len();
     }
 }

@@ -19,8 +19,8 @@ use super::orders::Order;
 use super::storm::Storm;
 use super::table::{self, Limit, Line};
 use crate::args::{Args, Port};
-use crate::bmi::Remote;
 use crate::figures::percentile;
+use bmi_host::method::Address;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -158,7 +158,7 @@ pub(super) fn run(args: &Args, port: Port, kills: usize) -> Result<(), String> {
 
 struct Run {
     client: Client,
-    remote: Remote,
+    remote: Address,
     storm: Storm,
     errors: usize,
 }

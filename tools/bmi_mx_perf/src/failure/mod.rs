@@ -30,14 +30,14 @@ use crate::ports;
 use client::Client;
 
 /// `bmi_mx_perf cancel`.
-pub(crate) fn cancel(args: &Args, peer: Option<Peer>, count: usize) -> Result<(), String> {
+pub(crate) fn cancel(args: &Args) -> Result<(), String> {
     if !args.json {
         table::cancel_heading();
     }
     ports::each(args, |port| {
-        for one in Peer::ALL {
-            if peer.is_none_or(|peer| peer == one) {
-                cancel::run(args, port, one, count)?;
+        for &one in Peer::ALL {
+            if args.peer.is_none_or(|peer| peer == one) {
+                cancel::run(args, port, one, args.count)?;
             }
         }
         Ok(())
@@ -45,19 +45,19 @@ pub(crate) fn cancel(args: &Args, peer: Option<Peer>, count: usize) -> Result<()
 }
 
 /// `bmi_mx_perf recovery`.
-pub(crate) fn recovery(args: &Args, part: Option<Part>, kills: usize) -> Result<(), String> {
+pub(crate) fn recovery(args: &Args) -> Result<(), String> {
     if !args.json {
         table::recovery_heading();
     }
     ports::each(args, |port| {
-        for one in Part::ALL {
-            if part.is_some_and(|part| part != one) {
+        for &one in Part::ALL {
+            if args.part.is_some_and(|part| part != one) {
                 continue;
             }
             match one {
                 Part::Death => recovery::deaths(args, port)?,
                 Part::Silence => recovery::freezes(args, port)?,
-                Part::Kills => kills::run(args, port, kills)?,
+                Part::Kills => kills::run(args, port, args.kills)?,
             }
         }
         Ok(())

@@ -11,15 +11,15 @@
 //! Owns: these three.
 //! Knows nothing of: how operations are counted.
 
-use super::calls::Verb;
 use super::child::{Counterpart, KEEPALIVE_MS};
 use super::client::{Client, Ended, Message, PATIENCE};
 use super::dice::Dice;
 use super::orders::{Order, Work};
 use super::table::{self, Limit, Line};
 use crate::args::{Args, Port};
-use crate::bmi::Remote;
 use bmi_host::codes;
+use bmi_host::method::Address;
+use bmi_host::method::Verb;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -120,7 +120,7 @@ pub(super) fn deaths(args: &Args, port: Port) -> Result<(), String> {
 }
 
 /// Posts receives that nothing is sent for, and lets them wait for a random while.
-fn await_nothing(client: &mut Client, remote: Remote, dice: &mut Dice) -> Result<(), String> {
+fn await_nothing(client: &mut Client, remote: Address, dice: &mut Dice) -> Result<(), String> {
     for _ in 0..OUTSTANDING {
         let message = Message {
             verb: Verb::Recv,
@@ -142,7 +142,7 @@ fn await_nothing(client: &mut Client, remote: Remote, dice: &mut Dice) -> Result
 }
 
 /// Posts operations of every kind, lets them run for a random while; how many are still under way.
-fn engage(client: &mut Client, remote: Remote, dice: &mut Dice) -> Result<usize, String> {
+fn engage(client: &mut Client, remote: Address, dice: &mut Dice) -> Result<usize, String> {
     let mut works = Vec::new();
     let mut messages = Vec::new();
     for n in 0..OUTSTANDING {
@@ -228,7 +228,7 @@ impl Book {
 /// Asks a server that is just starting again and again; how long after it was ready it answered.
 fn first_answer(
     client: &mut Client,
-    remote: Remote,
+    remote: Address,
     server: &Counterpart,
 ) -> Result<Duration, String> {
     let start = Instant::now();

@@ -20,6 +20,7 @@ use super::dice::Dice;
 use super::orders::{Order, Work};
 use crate::args::Args;
 use crate::bmi::Bmi;
+use bmi_host::method::Verb;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -33,7 +34,7 @@ const SIZE: usize = 256 << 10;
 /// Reads what is wanted, and does it, until its input ends.
 pub(crate) fn run(args: &Args, server: &str) -> Result<(), String> {
     crate::peer::end_with_parent();
-    let port = *args.ports.first().ok_or("no port")?;
+    let port = args.port.ok_or("no port")?;
     let mut dice = Dice::new(args.seed);
     // What one client took of the processor and of time: so do those of the control.
     let (mut burn, mut pace) = (Duration::ZERO, Duration::ZERO);
@@ -45,8 +46,8 @@ pub(crate) fn run(args: &Args, server: &str) -> Result<(), String> {
         let (start, before) = (Instant::now(), children_time());
         for n in 0..count {
             let role = match kind {
-                "clients" => ["--victim".to_owned(), server.to_owned()],
-                _ => ["--control".to_owned(), burn.as_micros().to_string()],
+                "clients" => ["victim".to_owned(), server.to_owned()],
+                _ => ["control".to_owned(), burn.as_micros().to_string()],
             };
             let role: Vec<&str> = role.iter().map(String::as_str).collect();
             one(args, port, &role, &mut dice)?;
@@ -108,11 +109,7 @@ pub(crate) fn victim(args: &Args, server: &str) -> Result<(), String> {
             let give = n % 2 == 0;
             works.push(Work { give, tag, size });
             let message = Message {
-                verb: if give {
-                    super::calls::Verb::Recv
-                } else {
-                    super::calls::Verb::Send
-                },
+                verb: if give { Verb::Recv } else { Verb::Send },
                 tag,
                 size,
                 pieces: 1,
@@ -168,7 +165,7 @@ impl Storm {
         port: crate::args::Port,
         server: &str,
     ) -> Result<Self, String> {
-        let mut child = child::command(args, port, &["--storm", server, "--port", port.name()])?
+        let mut child = child::command(args, port, &["storm", server, "--port", port.name()])?
             .arg("--seed")
             .arg(args.seed.to_string())
             .stdin(Stdio::piped())

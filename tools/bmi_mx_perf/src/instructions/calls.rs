@@ -9,10 +9,11 @@
 //! Owns: both sides' messages of 8 B.
 //! Knows nothing of: who counts.
 
-use crate::bmi::{Bmi, Remote};
+use crate::bmi::Bmi;
 use crate::messages::Messages;
 use crate::reference::sides::{Tagged, from_hex, to_hex};
 use crate::reference::ucx::Endpoint;
+use bmi_host::method::Address;
 use std::ffi::OsStr;
 
 const SIZE: usize = 8;
@@ -33,7 +34,7 @@ pub(super) trait Calls {
 /// The method with a peer.
 pub(super) struct Method {
     bmi: Bmi,
-    peer: Remote,
+    peer: Address,
     data: Box<[u8; SIZE]>,
     back: Box<[u8; SIZE]>,
 }
@@ -60,7 +61,7 @@ impl Method {
         Ok(Self::new(bmi, peer))
     }
 
-    fn new(bmi: Bmi, peer: Remote) -> Self {
+    fn new(bmi: Bmi, peer: Address) -> Self {
         Self {
             bmi,
             peer,

@@ -110,7 +110,7 @@ fn counted(args: &Args, subject: Subject) -> Result<String, String> {
     command.arg(format!("--callgrind-out-file={}", file.display()));
     command
         .arg(program)
-        .args(["--counted", subject.name()])
+        .args(["counted", subject.name()])
         .arg("--library")
         .arg(&args.library);
     if !args.pin {

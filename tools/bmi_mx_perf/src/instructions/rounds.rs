@@ -121,12 +121,7 @@ impl Other {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         crate::tests::on_free_endpoint(|address| {
             let mut command = Command::new(&program);
-            command.args([
-                "--counted-peer-of",
-                subject.name(),
-                "--counted-peer-on",
-                address,
-            ]);
+            command.args(["counted-peer", subject.name(), address]);
             command.arg("--library").arg(&args.library);
             if !args.pin {
                 command.arg("--no-pin");

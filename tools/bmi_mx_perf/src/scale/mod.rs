@@ -21,7 +21,7 @@ use bmi_mx_crowd::crew::Program;
 use bmi_mx_crowd::{crowd, limits, server};
 
 /// Measures a server with each of these numbers of peers.
-pub(crate) fn run(args: &Args, peers: &[usize]) -> Result<(), String> {
+pub(crate) fn run(args: &Args) -> Result<(), String> {
     let program = program(args)?;
     // The server has a descriptor for every peer.
     let limit = limits::raise_descriptors(1 << 20);
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Args, peers: &[usize]) -> Result<(), String> {
         println!("{}", show::heading());
     }
     let mut points = Vec::new();
-    for &count in peers {
+    for &count in &args.peers {
         if count > most {
             show::not_measured(count, most, args.json);
             continue;
@@ -52,7 +52,7 @@ pub(crate) fn serve(args: &Args, address: &str) -> Result<(), String> {
     if args.pin {
         pin::to_core(0);
     }
-    server::serve(bmi_host::abi::load(&args.library)?, address)
+    server::serve(bmi_host::method::Method::load(&args.library)?, address)
 }
 
 /// Is a crowd of clients.
@@ -76,8 +76,8 @@ fn program(args: &Args) -> Result<Program, String> {
     };
     Ok(Program {
         file: file.into(),
-        server: role("--crowd-server"),
-        crowd: role("--crowd"),
+        server: role("crowd-server"),
+        crowd: role("crowd"),
         environment: vec![("MX_PORT".into(), "tcp".into())],
     })
 }

@@ -16,8 +16,8 @@ pub(crate) use fabric::run as fabric;
 pub(crate) use mx::run as mx;
 pub(crate) use peers::idler;
 
-use crate::args::{Args, Port, Role, Test};
-use crate::bmi::{Bmi, Remote};
+use crate::args::{Args, Port, Test};
+use crate::bmi::Bmi;
 use crate::bursts::Bursts;
 use crate::messages::Side;
 use crate::peer::Request;
@@ -27,6 +27,7 @@ use crate::report::{self, Row};
 use crate::setting::Setting;
 use crate::{page, pin};
 use beside::Beside;
+use bmi_host::method::Address;
 use std::cell::{RefCell, RefMut};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -36,7 +37,7 @@ pub(crate) struct Bench<'a> {
     args: &'a Args,
     port: Port,
     bmi: &'a Bmi,
-    peer: Remote,
+    peer: Address,
     references: References,
 }
 
@@ -115,10 +116,7 @@ impl Bench<'_> {
 }
 
 /// Runs everything the command line asks for.
-pub(crate) fn run(args: &Args) -> Result<(), String> {
-    let Role::Measure { tests, connect } = &args.role else {
-        return Err("not a measuring process".into());
-    };
+pub(crate) fn run(args: &Args, tests: &[Test]) -> Result<(), String> {
     if args.pin {
         pin::to_core(0);
     }
@@ -135,15 +133,15 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     let quiet = apart.contains(&Test::Loss).then_some("error");
     // SAFETY: no other thread runs yet, and none any more when this function ends.
     let _words = unsafe { Setting::put(LOG, words.as_deref().or(quiet)) };
-    if connect.is_some() && common.is_empty() {
+    if args.connect.is_some() && common.is_empty() {
         return Err("that is measured on one host only".into());
     }
     let mut rows = Vec::new();
-    for port in &args.ports {
+    for port in &args.ports() {
         if !common.is_empty() {
-            beside_one_peer(args, *port, connect.as_deref(), &common, &mut rows)?;
+            beside_one_peer(args, *port, args.connect.as_deref(), &common, &mut rows)?;
         }
-        if connect.is_some() {
+        if args.connect.is_some() {
             continue;
         }
         // SAFETY: as in `beside_one_peer`.
@@ -157,10 +155,10 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
                 (Test::Loss, Port::Dgram) => loss::run(args, &mut emit)?,
                 (Test::Peers, Port::Dgram) => peers::run(args, *port, &mut emit)?,
                 // It takes a while, and nobody asked for it; rdm takes a third of a second a peer.
-                (Test::Peers, Port::Local | Port::Tcp) if args.port_named => {
+                (Test::Peers, Port::Local | Port::Tcp) if args.port.is_some() => {
                     peers::run(args, *port, &mut emit)?;
                 }
-                (test, port) if args.port_named && tests.len() == 1 => {
+                (test, port) if args.port.is_some() && tests.len() == 1 => {
                     let (test, port) = (test.name(), port.name());
                     return Err(format!(
                         "{test} is not measured over {port}, but over dgram"
@@ -187,7 +185,7 @@ fn beside_one_peer(
     let fabric = match port {
         Port::Rdm => match libfabric::start(args.provider.as_deref(), args.pin) {
             Ok(fabric) => Some(fabric),
-            Err(why) if args.port_named => return Err(format!("rdm: {why}")),
+            Err(why) if args.port.is_some() => return Err(format!("rdm: {why}")),
             Err(why) => {
                 report::not_measured(port.name(), &why, args.json);
                 return Ok(());
@@ -289,7 +287,7 @@ fn measure(
 /// Starts this program again as the other side, on an endpoint that nobody uses.
 fn start_peer(args: &Args, port: Port) -> Result<(Child, String), String> {
     on_free_endpoint(|address| {
-        let peer = spawn_peer(args, port, &["--peer-on", address])?;
+        let peer = spawn_peer(args, port, &["peer", address])?;
         Ok(peer.map(|(child, _)| (child, address.to_owned())))
     })
 }

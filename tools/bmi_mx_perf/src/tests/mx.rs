@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
 }
 
 fn start_mx_peer(args: &Args, port: Port) -> Result<(Child, u32), String> {
-    let peer = spawn_peer(args, port, &["--mx-peer"])?;
+    let peer = spawn_peer(args, port, &["mx-peer"])?;
     let (mut child, place) = peer.ok_or("no MX peer could be started")?;
     match place.parse() {
         Ok(endpoint) => Ok((child, endpoint)),

@@ -96,7 +96,7 @@ impl Idler {
     fn start(args: &Args, port: Port, server: &str) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|error| error.to_string())?;
         let mut child = Command::new(program)
-            .args(["--idler", server])
+            .args(["idler", server])
             .arg("--library")
             .arg(&args.library)
             .env("MX_PORT", port.name())

@@ -1,42 +1,18 @@
 //! The command line.
 
-use lexopt::prelude::{Long, Short, ValueExt};
+use clap::Parser;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 
-/// What `--help` prints.
-pub(crate) const USAGE: &str = "\
-usage: bmi_mx_torture [OPTIONS]
-
+const ABOUT: &str = "\
 Runs random programs on real processes, one after the other, until the time is over or a promise is
-broken. Program number n has the seed K + n.
+broken. Program number n has the seed K + n.";
 
-  --library FILE        the method's library (default: libbmi_mx.so.0)
-  --port local|tcp|rdm|dgram
-                        what the nodes talk over (default: local)
-  --seed K              the first seed (default: 1)
-  --seconds N           begin no program after so long (default: 60)
-  --programs N          end after so many programs
-  --shape NAME          calm, cancels, deaths, frozen, storm or random for all of them
-  --logs DIRECTORY      where the flight recorders of a failed program go (default: .)
-  --steps               print the steps of the first program, and do nothing
-  --verbose             a line for each program
-
-A connection is reset from inside one of its two processes, over tcp only. Networks are not cut.
-";
+const AFTER: &str = "\
+A connection is reset from inside one of its two processes, over tcp only. Networks are not cut.";
 
 /// The ports of the method, by the names `MX_PORT` has for them.
 pub(crate) const PORTS: [&str; 4] = ["local", "tcp", "rdm", "dgram"];
-
-/// What this process is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Role {
-    /// The one that was started.
-    Director,
-    /// One it has started.
-    Node(Place),
-}
 
 /// Which node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,94 +26,96 @@ pub(crate) struct Place {
 }
 
 /// All of the command line.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Parser)]
+#[command(about = ABOUT, after_help = AFTER)]
 pub(crate) struct Args {
-    pub(crate) role: Role,
+    /// The method's library
+    #[arg(long, value_name = "FILE", default_value = "libbmi_mx.so.0")]
     pub(crate) library: OsString,
+    /// What the nodes talk over: local, tcp, rdm or dgram
+    #[arg(long, value_name = "NAME", default_value = PORTS[0], value_parser = port)]
     pub(crate) port: &'static str,
+    /// The first seed
+    #[arg(long, value_name = "K", default_value = "1")]
     pub(crate) seed: u64,
-    pub(crate) span: Duration,
-    pub(crate) programs: u64,
+    /// Begin no program after so long
+    #[arg(long, value_name = "N", default_value = "60")]
+    pub(crate) seconds: u64,
+    /// End after so many programs
+    #[arg(long, value_name = "N")]
+    pub(crate) programs: Option<u64>,
+    /// calm, cancels, deaths, frozen, storm or random for all of them
+    #[arg(long, value_name = "NAME")]
     pub(crate) shape: Option<String>,
+    /// Where the flight recorders of a failed program go
+    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
     pub(crate) logs: PathBuf,
-    pub(crate) only_print: bool,
+    /// Print the steps of the first program, and do nothing
+    #[arg(long)]
+    pub(crate) steps: bool,
+    /// A line for each program
+    #[arg(long)]
     pub(crate) verbose: bool,
+    // A process that was started by another one of this program.
+    #[arg(long, hide = true, num_args = 4)]
+    node: Option<Vec<u32>>,
 }
 
 impl Args {
-    /// Reads the command line; `None` when help was asked for.
-    pub(crate) fn parse(
-        words: impl IntoIterator<Item = OsString>,
-    ) -> Result<Option<Self>, lexopt::Error> {
-        let mut args = Self {
-            role: Role::Director,
-            library: "libbmi_mx.so.0".into(),
-            port: PORTS[0],
-            seed: 1,
-            span: Duration::from_secs(60),
-            programs: u64::MAX,
-            shape: None,
-            logs: PathBuf::from("."),
-            only_print: false,
-            verbose: false,
+    /// Which node this process is; none if it is the director.
+    pub(crate) fn place(&self) -> Option<Place> {
+        let &[index, life, nodes, base] = self.node.as_deref()? else {
+            return None;
         };
-        let mut parser = lexopt::Parser::from_iter(words);
-        while let Some(arg) = parser.next()? {
-            match arg {
-                Long("library") => args.library = parser.value()?,
-                Long("port") => {
-                    let name = parser.value()?.string()?;
-                    let known = PORTS.into_iter().find(|port| *port == name);
-                    args.port = known.ok_or_else(|| format!("no port '{name}'"))?;
-                }
-                Long("seed") => args.seed = parser.value()?.parse()?,
-                Long("seconds") => args.span = Duration::from_secs(parser.value()?.parse()?),
-                Long("programs") => args.programs = parser.value()?.parse()?,
-                Long("shape") => args.shape = Some(parser.value()?.string()?),
-                Long("logs") => args.logs = parser.value()?.into(),
-                Long("steps") => args.only_print = true,
-                Long("verbose") => args.verbose = true,
-                Long("node") => {
-                    let mut next = || -> Result<u32, lexopt::Error> { parser.value()?.parse() };
-                    args.role = Role::Node(Place {
-                        index: next()? as usize,
-                        life: next()?,
-                        nodes: next()? as usize,
-                        base: next()?,
-                    });
-                }
-                Long("help") | Short('h') => return Ok(None),
-                other => return Err(other.unexpected()),
-            }
-        }
-        Ok(Some(args))
+        Some(Place {
+            index: index as usize,
+            life,
+            nodes: nodes as usize,
+            base,
+        })
     }
+}
+
+fn port(name: &str) -> Result<&'static str, String> {
+    let known = PORTS.into_iter().find(|port| *port == name);
+    known.ok_or_else(|| format!("it is one of {}", PORTS.join(", ")))
 }
 
 #[cfg(test)]
 mod unit {
     use super::*;
 
-    fn parse(text: &str) -> Result<Option<Args>, lexopt::Error> {
-        Args::parse(text.split_whitespace().map(OsString::from))
+    fn read(line: &str) -> Option<Args> {
+        Args::try_parse_from(std::iter::once("x").chain(line.split_whitespace())).ok()
     }
 
     #[test]
     fn a_director_and_a_node_are_told_apart() {
-        let args = parse("x --port rdm --seed 7 --seconds 3").unwrap().unwrap();
+        let args = read("--port rdm --seed 7 --seconds 3").unwrap();
+        assert_eq!((args.place(), args.port, args.seed), (None, "rdm", 7));
+        let place = Place {
+            index: 2,
+            life: 1,
+            nodes: 3,
+            base: 99,
+        };
         assert_eq!(
-            (args.role, args.port, args.seed),
-            (Role::Director, "rdm", 7)
+            read("--node 2 1 3 99 --seed 5").unwrap().place(),
+            Some(place)
         );
-        let args = parse("x --node 2 --node 5").map(|_| ()).unwrap_err();
-        assert!(!args.to_string().is_empty());
     }
 
     #[test]
-    fn nonsense_is_refused_and_help_is_no_error() {
-        for wrong in ["x --port ib", "x --seed", "x --seconds soon", "x --what"] {
-            assert!(parse(wrong).is_err(), "{wrong}");
+    fn nonsense_is_refused() {
+        for wrong in [
+            "--port ib",
+            "--seed",
+            "--seconds soon",
+            "--what",
+            "--node 2 1 3",
+            "--node 2 --node 5",
+        ] {
+            assert!(read(wrong).is_none(), "{wrong}");
         }
-        assert!(parse("x --help").unwrap().is_none());
     }
 }

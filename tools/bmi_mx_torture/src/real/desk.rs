@@ -9,13 +9,15 @@
 //! Knows nothing of: the director, programs.
 
 use super::args::Place;
-use super::bmi::{Bmi, CONTEXTS, Handed, News, Over, Post, Posted, record};
+use super::bmi::{self, CONTEXTS, News, record};
 use super::figures::Figures;
 use super::memory::{Guarded, Quarantine};
 use super::notes::{Left, Report};
 use super::peers::Peers;
 use super::tester::Tester;
+use bmi_host::abi::{EXT_ALLOC, PRE_ALLOC};
 use bmi_host::codes;
+use bmi_host::method::{Done, Message, Method, Post, Posted};
 use bmi_mx_torture::{Book, Verb, pieces};
 use mx_sim::Rng;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -24,7 +26,7 @@ use std::time::{Duration, Instant};
 
 /// All of a node's operations, and what they stand on.
 pub(crate) struct Desk {
-    pub(crate) bmi: Bmi,
+    pub(crate) method: Method,
     pub(crate) peers: Peers,
     pub(crate) figures: Figures,
     pub(crate) rng: Rng,
@@ -74,13 +76,13 @@ struct Lent {
 }
 
 impl Desk {
-    pub(crate) fn new(bmi: Bmi, place: &Place, seed: u64) -> Self {
+    pub(crate) fn new(method: Method, place: &Place, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let apart = rng.chance(0.3);
-        let tester = apart.then(|| Tester::begin(bmi.ops(), CONTEXTS - 1, rng.pick(&[0, 1, 10])));
+        let tester = apart.then(|| Tester::begin(method, CONTEXTS - 1, rng.pick(&[0, 1, 10])));
         Self {
             tester,
-            bmi,
+            method,
             peers: Peers::new(place),
             figures: Figures::default(),
             rng,
@@ -110,7 +112,7 @@ impl Desk {
     ) -> Result<Option<u64>, String> {
         self.next_label += 1;
         let label = self.next_label;
-        let to = self.peers.any(&self.bmi, with, &mut self.rng)?;
+        let to = self.peers.any(self.method, with, &mut self.rng)?;
         let bytes = match verb {
             Verb::Recv => None,
             _ => Some(self.book.compose(with, tag, len)),
@@ -119,23 +121,23 @@ impl Desk {
         let lent = matches!(memory, Memory::Lent(_));
         let pieces = memory.pieces();
         let context = self.rng.below(CONTEXTS as u64) as i64;
-        let post = Post {
+        let post = |memory| Post {
             verb,
-            to,
+            with: to,
             tag,
-            pieces: &pieces,
-            // One piece may be a list too.
-            as_list: pieces.len() > 1 || self.rng.chance(0.1),
-            lent,
-            label,
+            memory,
+            kind: if lent { PRE_ALLOC } else { EXT_ALLOC },
+            user: label as usize,
             context,
         };
+        // One piece may be a list too.
+        let as_list = pieces.len() > 1 || self.rng.chance(0.1);
         record(&format!(
             "{label:#x} {verb:?} n{with} tag {tag} len {len} in {}",
             pieces.len()
         ));
         // SAFETY: `memory` is kept until the operation is over.
-        let (posted, slate) = unsafe { self.bmi.post(&post) };
+        let (posted, slate) = unsafe { bmi::post(self.method, label, &pieces, as_list, post) };
         // Its outputs are written during the call only.
         self.quarantine.take(slate);
         self.figures.posted += 1;
@@ -189,7 +191,7 @@ impl Desk {
         bytes: Option<&[u8]>,
     ) -> Result<Memory, String> {
         if parts == 1 && len > 0 && self.rng.chance(0.1) {
-            let at = self.bmi.lend(len);
+            let at = self.method.lend(len);
             let at = at.ok_or_else(|| format!("memalloc({len}) gives nothing"))?;
             if let Some(bytes) = bytes {
                 // SAFETY: the library lent us so many bytes there.
@@ -219,7 +221,7 @@ impl Desk {
         Ok(any)
     }
 
-    fn pick_up(&self, context: i64, idle_ms: i32) -> Result<Vec<Over>, String> {
+    fn pick_up(&self, context: i64, idle_ms: i32) -> Result<Vec<Done>, String> {
         match &self.tester {
             Some(tester) if context == CONTEXTS - 1 => {
                 let all = tester.take()?;
@@ -229,7 +231,7 @@ impl Desk {
                 }
                 Ok(all)
             }
-            _ => self.bmi.test(context, idle_ms),
+            _ => bmi::test(self.method, context, idle_ms),
         }
     }
 
@@ -241,16 +243,13 @@ impl Desk {
         }
     }
 
-    fn take(&mut self, all: Vec<Over>) -> Result<(), String> {
+    fn take(&mut self, all: Vec<Done>) -> Result<(), String> {
         let later = self.hear_news()?;
-        for Over {
-            id,
-            label,
-            error,
-            size,
-            ..
-        } in all
-        {
+        for done in all {
+            let Done {
+                id, error, size, ..
+            } = done;
+            let label = done.user as u64;
             let op = self.ops.remove(&label);
             let op = op.ok_or_else(|| format!("operation {label:#x} completed twice"))?;
             if id != op.id {
@@ -264,57 +263,50 @@ impl Desk {
     /// Takes in what the library told, but for peers it has forgotten: there may be messages of theirs
     /// in the same call.
     fn hear_news(&mut self) -> Result<Vec<News>, String> {
-        let news = self.bmi.news().into_iter();
+        let news = bmi::news().into_iter();
         let (later, now): (Vec<_>, _) = news.partition(|news| matches!(news, News::Forgotten(_)));
         for news in now {
-            self.peers.take(&self.bmi, news)?;
+            self.peers.take(self.method, news)?;
         }
         Ok(later)
     }
 
     fn forget(&mut self, news: Vec<News>) -> Result<(), String> {
         news.into_iter()
-            .try_for_each(|news| self.peers.take(&self.bmi, news))
+            .try_for_each(|news| self.peers.take(self.method, news))
     }
 
     /// Picks up messages nobody expected: whom they came from, and with which tags.
     pub(crate) fn unexpected(&mut self) -> Result<Vec<(usize, i32)>, String> {
-        let all = self.bmi.unexpected()?;
+        let all = bmi::unexpected(self.method)?;
         let later = self.hear_news()?;
         let mut from = Vec::new();
-        for handed in all {
-            from.push(self.hand(&handed)?);
+        for message in all {
+            from.push(self.hand(&message)?);
         }
         self.forget(later)?;
         Ok(from)
     }
 
-    fn hand(&mut self, handed: &Handed) -> Result<(usize, i32), String> {
-        let Handed {
-            from,
-            tag,
-            error,
-            bytes,
-        } = handed;
-        let node = self.peers.owner(*from);
+    fn hand(&mut self, message: &Message) -> Result<(usize, i32), String> {
+        let (from, tag, error) = (message.from(), message.tag(), message.error());
+        let bytes = message.bytes();
+        let node = self.peers.owner(from);
         let node = node.ok_or_else(|| format!("a message from {from:x?}, no address we have"))?;
         record(&format!(
             "unexpected from n{node} tag {tag} len {}",
             bytes.len()
         ));
-        if *error != 0 {
-            return Err(format!(
-                "an unexpected message with {}",
-                codes::name(*error)
-            ));
+        if error != 0 {
+            return Err(format!("an unexpected message with {}", codes::name(error)));
         }
         let place = self.handed;
         self.handed += 1;
         self.figures.unexpected += 1;
-        *self.got.entry((node, *tag)).or_default() += 1;
-        let header = self.book.received(place, Some(node), *tag, bytes, false);
+        *self.got.entry((node, tag)).or_default() += 1;
+        let header = self.book.received(place, Some(node), tag, bytes, false);
         header.map_err(|fault| format!("unexpected message: {fault}"))?;
-        Ok((node, *tag))
+        Ok((node, tag))
     }
 
     fn end(&mut self, label: u64, op: Op, error: i32, size: i64) -> Result<(), String> {
@@ -387,7 +379,8 @@ impl Desk {
         if lent.sum() != sum {
             return Err(format!("{} bytes of memalloc changed afterwards", lent.len));
         }
-        match self.bmi.take_back(lent.at, lent.len) {
+        // SAFETY: lent before, and not used again.
+        match unsafe { self.method.take_back(lent.at, lent.len) } {
             0 => Ok(()),
             code => Err(format!("memfree: {}", codes::name(code))),
         }
@@ -422,7 +415,7 @@ impl Desk {
         record(&format!("{label:#x} cancelled"));
         let handed_over = self.tester.is_some() && context == CONTEXTS - 1;
         let begin = Instant::now();
-        let rc = self.bmi.cancel(id, context);
+        let rc = self.method.cancel(id, context);
         // The other thread may have picked it up already.
         let before = handed_over && rc == codes::EINVAL;
         if rc != 0 && !before {
@@ -430,11 +423,11 @@ impl Desk {
         }
         loop {
             let all = self.pick_up(context, 0)?;
-            if let Some(over) = all.iter().find(|over| over.label == label) {
+            let took = begin.elapsed();
+            if all.iter().any(|done| done.user as u64 == label) {
                 // What the hand-over takes is not the library's.
                 if !handed_over {
-                    let took = over.at.saturating_duration_since(begin);
-                    self.figures.cancelled(took);
+                    self.figures.cancels.record(took);
                 }
             } else if all.is_empty() && (!handed_over || begin.elapsed() > HAND_OVER) {
                 return Err(format!("cancel of {label:#x}: no completion at once"));

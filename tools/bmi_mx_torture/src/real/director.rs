@@ -46,12 +46,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let begin = Instant::now();
     let mut sums = Sums::default();
     let mut seed = args.seed;
-    while begin.elapsed() < args.span && sums.programs < args.programs {
+    while begin.elapsed() < Duration::from_secs(args.seconds)
+        && args.programs.is_none_or(|most| sums.programs < most)
+    {
         let Some(shape) = settings::shape(seed, args.shape.as_deref(), args.port == "rdm") else {
             eprintln!("bmi_mx_torture: no shape of that name");
             return ExitCode::from(2);
         };
-        if args.only_print {
+        if args.steps {
             program(seed, &shape).for_each(|step| println!("{step}"));
             return ExitCode::SUCCESS;
         }

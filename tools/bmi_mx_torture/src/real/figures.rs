@@ -4,28 +4,23 @@
 //!   node: operations, codes, cancels ---> figures note ---> director adds them up, prints them
 //! ```
 
+use bmi_host::histogram::Histogram;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// What was done.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Default, Debug)]
 pub(crate) struct Figures {
     pub(crate) posted: u64,
     pub(crate) unexpected: u64,
     /// How operations ended, by code.
     pub(crate) codes: BTreeMap<i32, u64>,
-    /// From each cancel call to its completion in hand, in microseconds.
-    pub(crate) cancels_us: Vec<u32>,
+    /// From each cancel call to its completion in hand.
+    pub(crate) cancels: Histogram,
 }
 
 impl Figures {
     pub(crate) fn ended(&mut self, code: i32) {
         *self.codes.entry(code).or_default() += 1;
-    }
-
-    pub(crate) fn cancelled(&mut self, took: Duration) {
-        let micros = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);
-        self.cancels_us.push(micros);
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
@@ -34,7 +29,7 @@ impl Figures {
         for (code, count) in &other.codes {
             *self.codes.entry(*code).or_default() += count;
         }
-        self.cancels_us.extend(&other.cancels_us);
+        self.cancels.merge(&other.cancels);
     }
 
     pub(crate) fn text(&self) -> String {
@@ -42,11 +37,7 @@ impl Figures {
         for (code, count) in &self.codes {
             text += &format!(" {code} {count}");
         }
-        text += ";";
-        for micros in &self.cancels_us {
-            text += &format!(" {micros}");
-        }
-        text
+        format!("{text};{}", self.cancels)
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
@@ -63,7 +54,7 @@ impl Figures {
             posted: posted.parse().ok()?,
             unexpected: unexpected.parse().ok()?,
             codes: codes.collect(),
-            cancels_us: super::notes::numbers(cancels)?,
+            cancels: cancels.parse().ok()?,
         })
     }
 
@@ -73,15 +64,14 @@ impl Figures {
         let codes: Vec<_> = codes
             .map(|(code, count)| format!("{count} {}", bmi_host::codes::name(*code)))
             .collect();
-        let mut sorted = self.cancels_us.clone();
-        sorted.sort_unstable();
-        let cancels = match sorted.last() {
-            None => "no cancels".into(),
-            Some(max) => format!(
-                "{} cancels: median {} us, 99 % {} us, max {max} us",
-                sorted.len(),
-                sorted[sorted.len() / 2],
-                sorted[sorted.len() * 99 / 100],
+        let at = |percent| self.cancels.percentile(percent).as_micros();
+        let cancels = match self.cancels.count() {
+            0 => "no cancels".into(),
+            count => format!(
+                "{count} cancels: median {} us, 99 % {} us, max {} us",
+                at(50.0),
+                at(99.0),
+                at(100.0),
             ),
         };
         format!(
@@ -106,11 +96,11 @@ mod unit {
         };
         one.ended(0);
         one.ended(bmi_host::codes::ECANCEL);
-        one.cancelled(Duration::from_micros(12));
+        one.cancels.record(std::time::Duration::from_micros(12));
         let mut sum = Figures::parse(&one.text()).unwrap();
         assert_eq!(sum, one);
         sum.add(&one);
-        assert_eq!((sum.posted, sum.codes[&0], sum.cancels_us.len()), (6, 2, 2));
+        assert_eq!((sum.posted, sum.codes[&0], sum.cancels.count()), (6, 2, 2));
         assert!(sum.summary().contains("2 cancels: median 12 us"));
     }
 }

@@ -27,25 +27,15 @@ mod stage;
 mod talk;
 mod tester;
 
-use args::{Args, Role};
-use std::ffi::OsString;
+use args::Args;
+use clap::Parser;
 use std::process::ExitCode;
 
 /// The whole program.
-pub(crate) fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let args = match Args::parse(words) {
-        Ok(Some(args)) => args,
-        Ok(None) => {
-            print!("{}", args::USAGE);
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => {
-            eprintln!("bmi_mx_torture: {error}\n{}", args::USAGE);
-            return ExitCode::from(2);
-        }
-    };
-    match &args.role {
-        Role::Node(place) => node::run(&args, place),
-        Role::Director => director::run(&args),
+pub(crate) fn run() -> ExitCode {
+    let args = Args::parse();
+    match args.place() {
+        Some(place) => node::run(&args, &place),
+        None => director::run(&args),
     }
 }

@@ -8,7 +8,7 @@
 
 use super::alarm;
 use super::args::{Args, Place};
-use super::bmi::{self, Bmi, CONTEXTS, NoStart, record};
+use super::bmi::{self, CONTEXTS, record};
 use super::desk::Desk;
 use super::drain::Drain;
 use super::line::{Heard, Line, RECORDER_FD};
@@ -16,6 +16,8 @@ use super::notes::{Note, Order};
 use super::recorder::Recorder;
 use super::sockets;
 use super::talk::{self, Talk};
+use bmi_host::codes::EADDRINUSE;
+use bmi_host::method::Address;
 use bmi_mx_torture::program::UNEXPECTED_TAG;
 use bmi_mx_torture::{Action, Step, Verb};
 use std::collections::HashSet;
@@ -61,22 +63,26 @@ struct Wrong {
 }
 
 fn serve(args: &Args, place: &Place, line: Line) -> Result<(), Wrong> {
-    let ops = match Bmi::load(&args.library) {
-        Ok(ops) => ops,
+    let method = match bmi::load(&args.library) {
+        Ok(method) => method,
         Err(text) => return Err(Wrong { line, text }),
     };
     let before = (sockets::descriptors(), sockets::threads());
-    let started = match Bmi::start(ops, &bmi::name_of(place, place.index)) {
-        Ok(bmi) => bmi,
-        Err(NoStart::Taken) => {
+    let name = bmi::name_of(place, place.index);
+    let listen = match method.start(Some(&name), "", CONTEXTS) {
+        Ok(listen) => listen,
+        Err(failed) if failed.code == EADDRINUSE => {
             let _ = line.say(&Note::Taken.text());
             return Ok(());
         }
-        Err(NoStart::Other(text)) => return Err(Wrong { line, text }),
+        Err(failed) => {
+            let text = failed.into();
+            return Err(Wrong { line, text });
+        }
     };
     let seed = args.seed ^ (place.index as u64) << 40 ^ u64::from(place.life) << 48;
     let mut node = Node {
-        desk: Desk::new(started, place, seed),
+        desk: Desk::new(method, place, seed),
         line,
         port: args.port,
         loose: HashSet::new(),
@@ -84,7 +90,7 @@ fn serve(args: &Args, place: &Place, line: Line) -> Result<(), Wrong> {
         talk: None,
         ending: false,
     };
-    let outcome = node.go_on().and_then(|()| node.end(&before));
+    let outcome = node.go_on().and_then(|()| node.end(&before, listen));
     outcome.map_err(|text| Wrong {
         line: node.line,
         text,
@@ -190,12 +196,12 @@ impl Node {
                 }
             }
             Action::Connect { to } => {
-                self.desk.peers.another(&self.desk.bmi, *to)?;
+                self.desk.peers.another(self.desk.method, *to)?;
                 self.desk
                     .post(Verb::SendUnexpected, *to, UNEXPECTED_TAG, 40, 1)?;
             }
             Action::Drop { to } if *to != self.desk.me() => {
-                self.desk.peers.drop(&self.desk.bmi, *to);
+                self.desk.peers.drop(self.desk.method, *to);
             }
             Action::Reset { .. } if self.port == "tcp" => {
                 let reset = sockets::reset_one(&mut self.desk.rng);
@@ -223,23 +229,25 @@ impl Node {
     }
 
     /// Finalizes, and looks at what stays behind.
-    fn end(&mut self, before: &(Vec<i32>, usize)) -> Result<(), String> {
+    fn end(&mut self, before: &(Vec<i32>, usize), listen: Option<Address>) -> Result<(), String> {
         self.desk.be_alone()?;
         self.desk.give_all_back()?;
         self.say(&Note::Figures(self.desk.figures.clone()))?;
         let begin = Instant::now();
-        let rc = self.desk.bmi.finalize();
+        let rc = self.desk.method.finalize(CONTEXTS);
         if rc != 0 {
             return Err(format!("finalize: {}", bmi_host::codes::name(rc)));
         }
         record(&format!("finalized in {:?}", begin.elapsed()));
-        for news in self.desk.bmi.news() {
+        for news in bmi::news() {
             if let bmi::News::Wrong(text) = news {
                 return Err(text);
             }
         }
-        self.desk.peers.drop_all(&self.desk.bmi);
-        self.desk.bmi.drop_address(self.desk.bmi.listen());
+        self.desk.peers.drop_all(self.desk.method);
+        if let Some(listen) = listen {
+            self.desk.method.drop_address(listen);
+        }
         // libfabric keeps some of each until the process ends.
         if self.port == "rdm" {
             return Ok(());

@@ -9,7 +9,8 @@
 //! Knows nothing of: operations.
 
 use super::args::Place;
-use super::bmi::{self, Address, Bmi, News};
+use super::bmi::{self, News};
+use bmi_host::method::{Address, Method};
 use mx_sim::Rng;
 use std::collections::HashMap;
 
@@ -32,16 +33,21 @@ impl Peers {
     }
 
     /// Any address of a node; looked up when there is none.
-    pub(crate) fn any(&mut self, bmi: &Bmi, node: usize, rng: &mut Rng) -> Result<Address, String> {
+    pub(crate) fn any(
+        &mut self,
+        method: Method,
+        node: usize,
+        rng: &mut Rng,
+    ) -> Result<Address, String> {
         match self.of[node].len() {
-            0 => self.another(bmi, node),
+            0 => self.another(method, node),
             have => Ok(self.of[node][rng.index(have)]),
         }
     }
 
     /// A new address of a node.
-    pub(crate) fn another(&mut self, bmi: &Bmi, node: usize) -> Result<Address, String> {
-        let address = bmi.lookup(&bmi::name_of(&self.place, node))?;
+    pub(crate) fn another(&mut self, method: Method, node: usize) -> Result<Address, String> {
+        let address = method.lookup(&bmi::name_of(&self.place, node))?;
         if let Some(owner) = self.owner(address) {
             return Err(format!(
                 "lookup of n{node} gives {address:x?}, which is an address of n{owner} already"
@@ -52,17 +58,17 @@ impl Peers {
     }
 
     /// Drops all addresses of a node.
-    pub(crate) fn drop(&mut self, bmi: &Bmi, node: usize) {
+    pub(crate) fn drop(&mut self, method: Method, node: usize) {
         for address in std::mem::take(&mut self.of[node]) {
             self.registered.retain(|_, known| *known != address);
-            bmi.drop_address(address);
+            method.drop_address(address);
         }
     }
 
     /// Drops all there are.
-    pub(crate) fn drop_all(&mut self, bmi: &Bmi) {
+    pub(crate) fn drop_all(&mut self, method: Method) {
         for node in 0..self.of.len() {
-            self.drop(bmi, node);
+            self.drop(method, node);
         }
     }
 
@@ -72,14 +78,14 @@ impl Peers {
     }
 
     /// Takes in what the library told.
-    pub(crate) fn take(&mut self, bmi: &Bmi, news: News) -> Result<(), String> {
+    pub(crate) fn take(&mut self, method: Method, news: News) -> Result<(), String> {
         match news {
             News::Wrong(text) => Err(text),
             News::Registered(address, name) => {
                 if let Some(owner) = self.owner(address) {
                     return Err(format!("{address:x?} of n{owner} registered once more"));
                 }
-                let text = bmi.name(address);
+                let text = method.name(address);
                 let node = self.node_named(&text);
                 let node = node.ok_or_else(|| format!("a peer with the name '{text}'"))?;
                 bmi::record(&format!("n{node} registered as {name}, {address:x?}"));
@@ -92,14 +98,14 @@ impl Peers {
                 let Some(address) = self.registered.get(&name).copied() else {
                     return Ok(());
                 };
-                let may = bmi.may_drop(address);
+                let may = method.may_drop(address);
                 bmi::record(&format!("peer {name} forgotten, may be dropped: {may}"));
                 if may {
                     self.registered.remove(&name);
                     self.of
                         .iter_mut()
                         .for_each(|all| all.retain(|known| *known != address));
-                    bmi.drop_address(address);
+                    method.drop_address(address);
                 }
                 Ok(())
             }

@@ -7,8 +7,8 @@
 //! Owns: the thread, and what it has picked up.
 //! Knows nothing of: operations.
 
-use super::bmi::{self, Over};
-use bmi_host::abi::Ops;
+use super::bmi;
+use bmi_host::method::{Done, Method};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -24,12 +24,12 @@ pub(crate) struct Tester {
 struct Shared {
     stop: AtomicBool,
     /// Or what went wrong.
-    picked: Mutex<Result<Vec<Over>, String>>,
+    picked: Mutex<Result<Vec<Done>, String>>,
 }
 
 impl Tester {
     /// Begins to test a context.
-    pub(crate) fn begin(ops: &'static Ops, context: i64, idle_ms: i32) -> Self {
+    pub(crate) fn begin(method: Method, context: i64, idle_ms: i32) -> Self {
         let shared = Arc::new(Shared {
             stop: AtomicBool::new(false),
             picked: Mutex::new(Ok(Vec::new())),
@@ -37,7 +37,7 @@ impl Tester {
         let its = Arc::clone(&shared);
         let thread = std::thread::spawn(move || {
             while !its.stop.load(Ordering::Relaxed) {
-                let got = bmi::test(ops, context, idle_ms);
+                let got = bmi::test(method, context, idle_ms);
                 let mut picked = its.picked.lock().unwrap_or_else(PoisonError::into_inner);
                 match (&mut *picked, got) {
                     (Ok(all), Ok(more)) => all.extend(more),
@@ -56,14 +56,14 @@ impl Tester {
     }
 
     /// What it has picked up since the last time.
-    pub(crate) fn take(&self) -> Result<Vec<Over>, String> {
+    pub(crate) fn take(&self) -> Result<Vec<Done>, String> {
         let picked = &self.shared.picked;
         let mut picked = picked.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *picked, Ok(Vec::new()))
     }
 
     /// Ends it, and gives what it has picked up until then.
-    pub(crate) fn end(mut self) -> Result<Vec<Over>, String> {
+    pub(crate) fn end(mut self) -> Result<Vec<Done>, String> {
         self.stop();
         self.take()
     }

@@ -1,32 +1,30 @@
 //! The open endpoints of this machine, one by one.
 
-use mx_tools::args::{Args, Takes};
+use clap::Parser;
+use mx_tools::args::{self, Which};
 use mx_tools::endpoints;
 use mx_tools::json::Json;
 use mx_tools::text::show;
 use std::process::ExitCode;
 
-const USAGE: &str = "\
-usage: mx_endpoint_info [-b BOARD] [-e ENDPOINT] [-p PID] [--json]
-
+const ABOUT: &str = "\
 Shows the open endpoints of this machine: whose they are, over which ports they are reached, and
 what is posted on them. Only root sees those of other users. Those of other network namespaces
-are seen from there.
+are seen from there.";
 
-  -b BOARD     only endpoints of this board
-  -e ENDPOINT  only endpoints of this number
-  -p PID       only endpoints of this process
-  --json       one JSON list
-
-Ends with 1 when there is none.
-";
+#[derive(Parser)]
+#[command(about = ABOUT, after_help = "Ends with 1 when there is none.")]
+struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// One JSON list
+    #[arg(long)]
+    json: bool,
+}
 
 fn main() -> ExitCode {
-    let args = match Args::parse("mx_endpoint_info", USAGE, Takes::Endpoints) {
-        Ok(args) => args,
-        Err(code) => return code,
-    };
-    let found = endpoints::find(|found| args.wants(found));
+    let args: Args = args::read("mx_endpoint_info");
+    let found = endpoints::find(|found| args.which.wants(found));
     if args.json {
         let list = found.iter().map(endpoints::Endpoint::json).collect();
         show(&format!("{}\n", Json::List(list)));

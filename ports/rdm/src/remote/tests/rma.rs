@@ -80,7 +80,7 @@ fn a_card_of_any_kind_reads_into_every_shape_of_memory() {
                 let from = pattern(token as u8, &[into.len()]);
                 let ok = transfer(&mut pair, &from, &mut into, token);
                 assert_eq!(ok, Some(true), "{name} rough {rough} {token}");
-                assert!(from.joined() == into.joined(), "{name} {token}");
+                assert!(from.bytes() == into.bytes(), "{name} {token}");
             }
             assert_eq!((pair.a.ops.len(), pair.b.ops.len()), (0, 0));
             assert_eq!(fake.registered().0, 0, "{name}");
@@ -248,7 +248,7 @@ fn without_memory_to_register_nothing_is_exposed_and_reads_are_refused() {
     fake.faults(|faults| faults.register_limit = None);
     pair.b.read(at_b, key, &mut cut, 7).unwrap();
     pair.until("it ends", |pair| pair.b.ended(at_b, 7) == Some(true));
-    assert!(cut.joined() == memory.joined());
+    assert!(cut.bytes() == memory.bytes());
     pair.a.conceal(at_a, key);
     finish(fake, pair);
 }
@@ -302,7 +302,7 @@ fn memory_of_memalloc_is_registered_once_and_let_go_of_when_freed() {
     for token in 0..3 {
         pair.b.read(at_b, key, &mut into, token).unwrap();
         pair.until("it ends", |pair| pair.b.ended(at_b, token) == Some(true));
-        assert!(from.joined() == into.bytes());
+        assert!(from.bytes() == into.bytes());
         // The exposure, and the one that is kept.
         assert_eq!(fake.registered().0, 2);
     }
@@ -356,7 +356,7 @@ fn memory_that_was_unmapped_and_mapped_again_is_registered_anew() {
         let mut into = std::mem::ManuallyDrop::new(Given(start.cast(), len));
         pair.b.read(at_b, key, &mut *into, token).unwrap();
         pair.until("it ends", |pair| pair.b.ended(at_b, token) == Some(true));
-        assert!(from.joined() == into.bytes());
+        assert!(from.bytes() == into.bytes());
         pair.a.conceal(at_a, key);
         assert_eq!(fake.registered().0, 0);
         assert_eq!(map(start), start);
@@ -377,7 +377,7 @@ fn kept_registrations_make_room_for_others() {
     for (token, into) in (0..).zip(&mut buffers) {
         pair.b.read(at_b, key, into, token).unwrap();
         pair.until("it ends", |pair| pair.b.ended(at_b, token) == Some(true));
-        assert!(from.joined() == into.bytes());
+        assert!(from.bytes() == into.bytes());
     }
     assert_eq!(fake.registered().0, 3);
     pair.a.conceal(at_a, key);

@@ -9,6 +9,7 @@ use libfabric_sys::Library;
 use mx_port_fabric::{CqEvent, Domain, Ep, Role};
 use mx_proto::port::{RemoteKey, RemoteRead, SendError};
 use mx_proto::{Instant, LinkId, Memory};
+pub(super) use mx_sim::Pieces;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -183,10 +184,6 @@ impl Pair {
     }
 }
 
-/// Memory in several pieces.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Pieces(pub(super) Vec<Vec<u8>>);
-
 /// Pieces with bytes that differ everywhere.
 pub(super) fn pattern(seed: u8, lens: &[usize]) -> Pieces {
     let mut state = u64::from(seed) << 32 | 0x9e37_79b9;
@@ -201,38 +198,4 @@ pub(super) fn pattern(seed: u8, lens: &[usize]) -> Pieces {
             .map(|len| (0..*len).map(|_| byte()).collect())
             .collect(),
     )
-}
-
-impl Pieces {
-    pub(super) fn joined(&self) -> Vec<u8> {
-        self.0.concat()
-    }
-}
-
-impl Memory for Pieces {
-    fn len(&self) -> usize {
-        self.0.iter().map(Vec::len).sum()
-    }
-
-    fn visit(&self, offset: usize, len: usize, mut visitor: impl FnMut(&[u8])) {
-        let (mut begin, end) = (0, offset.saturating_add(len));
-        for piece in &self.0 {
-            let (from, to) = (offset.max(begin), end.min(begin + piece.len()));
-            if from < to {
-                visitor(&piece[from - begin..to - begin]);
-            }
-            begin += piece.len();
-        }
-    }
-
-    fn visit_mut(&mut self, offset: usize, len: usize, mut visitor: impl FnMut(&mut [u8])) {
-        let (mut begin, end) = (0, offset.saturating_add(len));
-        for piece in &mut self.0 {
-            let (from, to) = (offset.max(begin), end.min(begin + piece.len()));
-            if from < to {
-                visitor(&mut piece[from - begin..to - begin]);
-            }
-            begin += piece.len();
-        }
-    }
 }

@@ -16,7 +16,7 @@ use libfabric_sys::Library;
 /// one.
 pub(crate) fn start(provider: Option<&str>, pin: bool) -> Result<Sides, String> {
     let arguments = |command: &mut std::process::Command, number: &str, first: Option<&str>| {
-        command.args(["--fabric-side", number]);
+        command.args(["fabric-side", number]);
         if let Some(provider) = first.or(provider) {
             command.args(["--provider", provider]);
         }

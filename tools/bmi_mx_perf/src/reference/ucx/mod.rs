@@ -29,7 +29,7 @@ pub(crate) const LARGEST: usize = 8 << 10;
 pub(crate) fn start(port: Port, pin: bool) -> Result<Sides, String> {
     let transport = transport(port).ok_or("no transport of UCX's for this port")?;
     let arguments = |command: &mut std::process::Command, number: &str, _: Option<&str>| {
-        command.args(["--ucx-side", number]);
+        command.args(["ucx-side", number]);
         command.env(TRANSPORT, transport);
     };
     Sides::start(arguments, pin)

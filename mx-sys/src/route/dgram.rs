@@ -1,34 +1,24 @@
-//! The dgram port as one of a host's: opened when it is needed, polled as often as it is worth, and
-//! left for TCP by links to peers that do not have it.
+//! The dgram port as one of a host's: opened when it is needed, polled as often as it is worth.
 //!
 //! ```text
-//!   connect --> open yet? --> link --+-- up
-//!                              |     `-- nobody there, no answer --> Elsewhere(tcp)
-//!                              |         unless the address says /dgram
+//!   connect --> open yet? --> link, of whose way up the locator hears
 //!                              `-- is its address known? no: the locator asks, and brings a card
 //!
 //!   resting           while there is no session: strangers may knock, so a look is worth it
 //!                     only now and then
 //! ```
 //!
-//! A peer that opened no dgram port is found by nobody over UDP, just as one that is not there at
-//! all; TCP tells which of the two it is.
-//!
-//! Owns: the port, once it is open, and which links are on their way up.
+//! Owns: the port, once it is open.
 //! Knows nothing of: the other ports.
 
-use super::host::ROUTE_TCP;
-use super::locator::{Cards, Locator, Peer};
-use super::owner::DGRAM;
-use super::relay::{Relay, Watch};
+use super::locator::{Cards, Locator};
+use super::watch::{Relay, Settling};
 use mx_port_base::nest::Nest;
 use mx_port_dgram::fabric::FabricDatagrams;
 use mx_port_dgram::{self as dgram, Backend, DgramPort};
 use mx_port_fabric::card::{Card, Refusal};
 use mx_proto::port::{Close, ConnectError, LinkDown, Port, Sink};
-use mx_proto::told::Told;
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
-use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 
@@ -46,16 +36,6 @@ pub(super) struct Dgram {
     resting: bool,
     /// The name of what carries its datagrams.
     provider: String,
-    attempts: HashMap<LinkId, Attempt>,
-    told: Told<Peer>,
-}
-
-/// A link on its way up.
-#[derive(Clone, Copy, Debug)]
-struct Attempt {
-    target: Target,
-    /// No other port will do.
-    strict: bool,
 }
 
 impl std::fmt::Debug for Dgram {
@@ -101,11 +81,10 @@ impl Dgram {
         }
     }
 
-    /// Starts a link. `strict`: this port and no other will do.
+    /// Starts a link.
     pub(super) fn connect<M: Memory>(
         &mut self,
         target: Target,
-        strict: bool,
         (nest, member): (&Nest, u8),
         clock: &dyn Clock,
     ) -> Result<LinkId, ConnectError> {
@@ -124,7 +103,6 @@ impl Dgram {
             return Err(ConnectError::NoRoute);
         };
         let link = Port::<M>::connect(port, target, clock)?;
-        self.attempts.insert(link, Attempt { target, strict });
         self.resting = false;
         Ok(link)
     }
@@ -136,15 +114,12 @@ impl Dgram {
 
     /// Where the locator gets its cards, if the port is open.
     #[inline]
-    pub(super) fn cards(&mut self) -> Option<&mut Self> {
-        self.port.is_some().then_some(self)
+    pub(super) fn cards(&mut self) -> Option<&mut dyn Cards> {
+        self.port.is_some().then_some(self as _)
     }
 
     /// The endpoint closes a link.
     pub(super) fn close<M: Memory>(&mut self, link: LinkId, how: Close) {
-        if !self.attempts.is_empty() {
-            self.attempts.remove(&link);
-        }
         if let Some(port) = &mut self.port {
             Port::<M>::close(port, link, how);
         }
@@ -166,10 +141,7 @@ impl Dgram {
         };
         let mut sink = Relay {
             sink,
-            owner: DGRAM,
-            watch: Detour {
-                attempts: &mut self.attempts,
-                told: &mut self.told,
+            watch: Settling {
                 locator,
                 ours: &self.provider,
             },
@@ -202,13 +174,10 @@ impl Dgram {
         }
     }
 
-    /// The service, and whom a link of it is to lead to.
-    fn called(&mut self, link: LinkId) -> Option<(&mut FabricDatagrams, Target)> {
-        let Attempt { target, .. } = *self.attempts.get(&link)?;
-        let backend = self.port.as_mut()?.datagrams_mut().inner_mut();
+    fn fabric_mut(&mut self) -> Option<&mut FabricDatagrams> {
         self.resting = false;
-        match backend {
-            Backend::Fabric(fabric) => Some((fabric, target)),
+        match self.port.as_mut()?.datagrams_mut().inner_mut() {
+            Backend::Fabric(fabric) => Some(fabric),
             Backend::Udp(_) => None,
         }
     }
@@ -259,8 +228,14 @@ impl Cards for Dgram {
         }
     }
 
-    fn greet(&mut self, link: LinkId, theirs: &Card, _from: SocketAddr, _clock: &dyn Clock) {
-        let Some((fabric, target)) = self.called(link) else {
+    fn greet(
+        &mut self,
+        (_link, target): (LinkId, Target),
+        theirs: &Card,
+        _from: SocketAddr,
+        _clock: &dyn Clock,
+    ) {
+        let Some(fabric) = self.fabric_mut() else {
             return;
         };
         if theirs.format != fabric.address_format() {
@@ -270,65 +245,9 @@ impl Cards for Dgram {
         }
     }
 
-    fn give_up(&mut self, link: LinkId, _reason: LinkDown) {
-        if let Some((fabric, target)) = self.called(link) {
+    fn give_up(&mut self, (_link, target): (LinkId, Target), _reason: LinkDown) {
+        if let Some(fabric) = self.fabric_mut() {
             fabric.nowhere(target);
         }
-    }
-}
-
-/// Watches the port: attempts end here.
-struct Detour<'a> {
-    attempts: &'a mut HashMap<LinkId, Attempt>,
-    told: &'a mut Told<Peer>,
-    locator: &'a mut Locator,
-    /// Our provider.
-    ours: &'a str,
-}
-
-impl Detour<'_> {
-    /// What to tell the endpoint of a link that is down.
-    #[cold]
-    fn turn(&mut self, link: LinkId, reason: LinkDown) -> LinkDown {
-        let Some(Attempt { target, strict }) = self.attempts.remove(&link) else {
-            return reason;
-        };
-        let unheard = matches!(
-            reason,
-            LinkDown::Refused | LinkDown::Unreachable | LinkDown::TimedOut
-        );
-        let end = match unheard {
-            true => LinkDown::Elsewhere(ROUTE_TCP),
-            false => reason,
-        };
-        // It says more, if it has looked for the peer.
-        if let Some(end) = self.locator.settle(self.ours, link, Some(end)) {
-            return end;
-        }
-        if strict || !unheard {
-            return reason;
-        }
-        let peer = Peer::of(target);
-        if self.told.is_news(peer) {
-            log::info!("{peer}: over dgram {reason}: trying tcp");
-        }
-        end
-    }
-}
-
-impl Watch for Detour<'_> {
-    fn on_up(&mut self, link: LinkId) -> bool {
-        if !self.attempts.is_empty() {
-            self.attempts.remove(&link);
-            self.locator.settle(self.ours, link, None);
-        }
-        true
-    }
-
-    fn on_down(&mut self, link: LinkId, reason: LinkDown) -> Option<LinkDown> {
-        Some(match self.attempts.is_empty() {
-            true => reason,
-            false => self.turn(link, reason),
-        })
     }
 }

@@ -1,0 +1,16 @@
+//! Numbers of ports, which the names of their links carry ([`LinkId::at_port`]).
+//!
+//! Knows nothing of: the ports.
+//!
+//! [`LinkId::at_port`]: mx_proto::LinkId::at_port
+
+/// Shared memory.
+pub const LOCAL: u8 = 0;
+/// Kernel TCP.
+pub const TCP: u8 = 1;
+/// An endpoint's links to itself.
+pub const LOOPBACK: u8 = 2;
+/// libfabric's reliable datagrams.
+pub const RDM: u8 = 3;
+/// Datagrams.
+pub const DGRAM: u8 = 4;
