@@ -157,11 +157,14 @@ impl LocalPort {
             if heard == Heard::Nothing {
                 break;
             }
-            if left == 0 {
-                self.note_loud(id);
-            }
         }
         self.scratch = message;
+        if left == 0
+            && let Some(entry) = self.links.get(id)
+        {
+            // What is left is new again, and wakes whoever sleeps.
+            self.listen_for_room(id, entry.blocked || entry.unsaid.is_some());
+        }
         any | self.offer_room(id, sink)
     }
 

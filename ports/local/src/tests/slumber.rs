@@ -505,3 +505,23 @@ fn the_end_while_resting_is_noticed_and_nothing_is_lost() {
         assert_eq!(a.take(), [last, Event::Down(ab, reason)]);
     }
 }
+
+#[test]
+fn what_is_left_in_a_socket_wakes_whoever_sleeps() {
+    let (mut a, ab, mut b, ba) = asleep();
+    a.port.links.get_mut(ab).unwrap().pause = u8::MAX;
+    for at in 0..100 {
+        assert_eq!(a.send(ab, &[at]), Ok(Sent::Whole));
+    }
+    let mut got = Vec::new();
+    assert!(b.port.arm());
+    while readable(b.port.descriptors().data) {
+        // Somebody else polls, once, while the sleeper is armed.
+        b.poll_all();
+        got.extend(b.bodies());
+        assert!(b.port.loud.is_empty());
+    }
+    assert_eq!(got, (0..100).map(|at| [at]).collect::<Vec<_>>());
+    b.port.disarm();
+    assert_eq!(stage(&b, ba), Stage::Plain);
+}
