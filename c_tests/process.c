@@ -144,7 +144,7 @@ static bool reaches(struct bmi_method_addr *peer)
     if (ops->open_context(CONTEXT) != 0)
         return false;
     sent = ops->post_sendunexpected(&id, peer, "x", 1, BMI_EXT_ALLOC, 1, NULL, CONTEXT, NULL);
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); sent == 0 && outcount == 0;)
+    for (deadline_t deadline = deadline_in(WAIT_MS); sent == 0 && outcount == 0;)
         if (deadline_over(deadline) ||
             ops->testcontext(1, &done, &outcount, &error, &size, &user, 10, CONTEXT) < 0)
             return false;
@@ -182,7 +182,7 @@ static void forks(struct side *side)
             leave("4");
         leave(reaches(self) ? "0" : "5");
     }
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); waitpid(child, &status, WNOHANG) == 0;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); waitpid(child, &status, WNOHANG) == 0;) {
         if (deadline_over(deadline)) {
             kill(child, SIGKILL);
             FAIL("the forked child hangs");
@@ -240,7 +240,7 @@ static int mappings(void)
     return count;
 }
 
-static void partner(struct side *side)
+static void remote(struct side *side)
 {
     pair_serve(side);
     for (int i = 0; i < 10; i++)
@@ -277,7 +277,7 @@ static void patient_server(struct side *side)
     pair_serve(side);
     for (int i = 0; i < 10; i++) {
         struct bmi_method_addr *client = pair_accept();
-        deadline_t deadline = deadline_in(PATIENCE_MS);
+        deadline_t deadline = deadline_in(WAIT_MS);
 
         while (!host_release(client)) { /* until it is gone */
             CHECK(!deadline_over(deadline));
@@ -315,7 +315,7 @@ static const struct scenario scenarios[] = {
     SOLO(signals_do_not_disturb_blocked_calls, signals_interrupt_nothing),
     SOLO(a_forked_child_gets_errors_and_the_parent_goes_on, forks),
     SOLO(descriptors_are_closed_on_exec, execs),
-    PAIR(finalize_leaves_no_thread_descriptor_or_ring, partner, leaves_nothing),
+    PAIR(finalize_leaves_no_thread_descriptor_or_ring, remote, leaves_nothing),
     PAIR(clients_that_left_leave_nothing_at_the_server, patient_server, comes_and_goes),
     {0},
 };

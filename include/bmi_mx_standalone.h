@@ -534,7 +534,7 @@ struct method_drop_addr_query {
  * since `initialize`. A credit is 512 bytes for messages that nobody has asked for, 320 of them a
  * message's bookkeeping.
  *
- * `total` = `free` + `lent` + `drawn` + `copies` + `estates`. Later versions append members.
+ * `total` = `free` + `lent` + `drawn` + `copies` + `tombstones`. Later versions append members.
  */
 struct bmi_mx_credits {
     /** In: `sizeof(struct bmi_mx_credits)`. Out: how many bytes have been written. */
@@ -550,7 +550,7 @@ struct bmi_mx_credits {
     /** Those held by copies of our own sends. */
     uint64_t copies;
     /** Those held by messages of peers that are gone. */
-    uint64_t estates;
+    uint64_t tombstones;
     /** Connected peers. */
     uint64_t peers;
     /** Peers that want more than they have and wait for it. */
@@ -609,7 +609,7 @@ struct bmi_mx_peer_credits {
     /** `BMI_MX_PEER_INIT`, `_WAIT` or `_READY`. */
     int state;
     /** Credits lent to it, wherever they are. */
-    uint32_t loan;
+    uint32_t credit_limit;
     /** Of these, those that it can use now, as far as is known here. */
     uint32_t free;
     /** Those that its messages use which have not been taken. */

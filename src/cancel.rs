@@ -33,16 +33,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Throws away what has come for receives that were given up, if its peer's messages take up most
     /// of what it may leave here: in the end it could send nothing any more.
     #[cold]
-    pub(crate) fn relieve(&mut self, key: PeerKey) {
-        let Some(partner) = self.peers().get(key).and_then(|peer| peer.state.partner()) else {
+    pub(crate) fn shed(&mut self, key: PeerKey) {
+        let Some(remote) = self.peers().get(key).and_then(|peer| peer.state.remote()) else {
             return;
         };
-        if !self.endpoint.is_crowded_by(partner) {
+        if !self.endpoint.is_over_quota(remote) {
             return;
         }
         let mut thrown = 0;
         let bits = |tag| bits(MessageType::Expected, key.id(), tag);
-        let mut abandoned = std::mem::take(&mut self.arrivals_mut().abandoned);
+        let mut abandoned = std::mem::take(&mut self.unmatched_mut().abandoned);
         while let Some(tag) = abandoned.take_oldest(key.id(), |tag| {
             self.endpoint.probe(bits(tag), MATCH).is_some()
         }) {
@@ -50,7 +50,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let told = Status::Aborted;
             thrown += u32::from(self.endpoint.discard(bits(tag), MATCH, told));
         }
-        self.arrivals_mut().abandoned = abandoned;
+        self.unmatched_mut().abandoned = abandoned;
         if thrown > 0 {
             let id = key.id();
             log::info!("{thrown} messages of peer {id} for receives that were given up are gone");

@@ -1,10 +1,12 @@
 //! Numbers in documents are those of the code.
 
 use bmi_mx::config::{self, Config};
-use bmi_mx::peer::state::MOVES;
-use mx_port_fabric::card::{ADDRESS_MAX, Answer, Card, PROVIDER_MAX, Refusal};
-use mx_proto::moves;
-use mx_proto::transitions::Move;
+use bmi_mx::peer::state::TRANSITIONS;
+use mx_port_fabric::endpoint_address::{
+    ADDRESS_MAX, Answer, EndpointAddress, PROVIDER_MAX, Refusal,
+};
+use mx_proto::op_states;
+use mx_proto::transitions::Transition;
 use mx_sys::settings::{self, MX_ROWS, PEERS_FILE, Settings};
 use mx_sys::tunable::Tunable;
 use std::fmt::Display;
@@ -109,14 +111,14 @@ fn what_differs_by_library_is_told_in_the_documentation() {
     assert!(text.contains(PEERS_FILE));
 }
 
-/// The table of legal moves in `docs/states.md` that is said to be from a file.
-fn check_moves<S: Display>(file: &str, moves: &[Move<S>]) {
+/// The table of legal transitions in `docs/states.md` that is said to be from a file.
+fn check_transitions<S: Display>(file: &str, transitions: &[Transition<S>]) {
     let text = text_of("docs/states.md");
-    let begin = format!("<!-- moves: from {file} -->\n");
+    let begin = format!("<!-- transitions: from {file} -->\n");
     let (_, section) = text.split_once(&begin).expect("a table");
-    let (section, _) = section.split_once("<!-- /moves -->").unwrap();
-    let row = |m: &Move<S>| format!("| {} | {} | {} |\n", m.from, m.to, m.when);
-    let rows: String = moves.iter().map(row).collect();
+    let (section, _) = section.split_once("<!-- /transitions -->").unwrap();
+    let row = |m: &Transition<S>| format!("| {} | {} | {} |\n", m.from, m.to, m.when);
+    let rows: String = transitions.iter().map(row).collect();
     let table = format!("| from | to | when |\n|---|---|---|\n{rows}");
     assert_eq!(
         section, table,
@@ -125,9 +127,9 @@ fn check_moves<S: Display>(file: &str, moves: &[Move<S>]) {
 }
 
 #[test]
-fn the_moves_of_peers_and_operations_are_those_in_the_code() {
-    check_moves("src/peer/state.rs", MOVES);
-    check_moves("mx-proto/src/moves.rs", moves::MOVES);
+fn the_transitions_of_peers_and_operations_are_those_in_the_code() {
+    check_transitions("src/peer/state.rs", TRANSITIONS);
+    check_transitions("mx-proto/src/op_states.rs", op_states::TRANSITIONS);
 }
 
 /// The drawing of a section of `docs/states.md`.
@@ -165,8 +167,8 @@ fn variants(path: &str, name: &str) -> Vec<String> {
 fn drawn_states_exist_and_existing_ones_are_drawn() {
     let drawings: [(&str, &str, &str, &[&str]); 3] = [
         (
-            "A partner at the endpoint",
-            "mx-proto/src/partner.rs",
+            "A remote at the endpoint",
+            "mx-proto/src/remote.rs",
             "Life",
             &["GONE"],
         ),
@@ -237,7 +239,7 @@ fn the_changelog_knows_this_version() {
 }
 
 #[test]
-fn cards_are_documented_as_they_travel() {
+fn endpoint_addresses_are_documented_as_they_travel() {
     let text = text_of("docs/wire-format.md");
     let reasons = [
         Refusal::NoPort,
@@ -254,7 +256,7 @@ fn cards_are_documented_as_they_travel() {
     });
     let table = rows.join("\n");
     assert!(text.contains(&table), "docs/wire-format.md:\n{table}");
-    let fixed = Card {
+    let fixed = EndpointAddress {
         provider: String::new(),
         format: 0,
         address: Vec::new(),

@@ -63,7 +63,7 @@ fn server_and_client(rig: &mut Rig) -> (NodeId, NodeId) {
 fn report(rig: &mut Rig, node: NodeId) -> MethodReport {
     let report = rig.peek(node).method.report();
     let flow = report.flow;
-    let parts = flow.free + flow.lent + flow.drawn + flow.copies + flow.estates;
+    let parts = flow.free + flow.lent + flow.drawn + flow.copies + flow.tombstones;
     assert_eq!(parts, flow.total, "{flow:?}");
     assert!(report.usage.0 <= report.usage.1);
     report
@@ -96,9 +96,12 @@ fn a_sender_short_of_credits_is_seen_on_both_sides_until_it_is_served() {
     assert_eq!((there.stalled, there.operations), (1, 2));
 
     let borrower = peer(&mut rig, server, client);
-    assert_eq!((borrower.state, borrower.parked), (Name::Ready, 0));
+    assert_eq!((borrower.state, borrower.pending), (Name::Ready, 0));
     let account = borrower.account.unwrap();
-    assert_eq!((account.loan, account.waiting, account.free), (3, 3, 0));
+    assert_eq!(
+        (account.credit_limit, account.waiting, account.free),
+        (3, 3, 0)
+    );
     let lender = peer(&mut rig, client, server).account.unwrap();
     assert_eq!((lender.send_free, lender.send_waiting), (0, 2));
     assert!(lender.send_stalled);
@@ -149,19 +152,19 @@ fn messages_that_wait_and_peers_that_are_gone_are_seen() {
     rig.run_for(Duration::from_millis(10));
     let here = report(&mut rig, server);
     assert_eq!((here.early_bytes, here.inbox.messages), (1000, 1));
-    assert_eq!((here.inbox.bytes, here.flow.estates), (1000, 0));
+    assert_eq!((here.inbox.bytes, here.flow.tombstones), (1000, 0));
     rig.kill(client);
     rig.run("the loss", |rig| {
         peer(rig, server, client).account.is_none()
     });
     let here = report(&mut rig, server);
     // A message of 1000 bytes is three credits.
-    assert_eq!((here.flow.estates, here.flow.remotes), (3, 0));
+    assert_eq!((here.flow.tombstones, here.flow.remotes), (3, 0));
     assert_eq!(peer(&mut rig, server, client).state, Name::Init);
     rig.host(server).fetching = true;
     rig.run("the message", |rig| rig.peek(server).got.len() == 1);
     let here = report(&mut rig, server);
-    assert_eq!((here.flow.estates, here.usage.0), (0, 0));
+    assert_eq!((here.flow.tombstones, here.usage.0), (0, 0));
 }
 
 #[test]

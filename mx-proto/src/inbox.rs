@@ -17,9 +17,9 @@
 //! is. Cost: everything is O(1) for each message that it is about, and allocates nothing once there are
 //! places enough. A turn without messages takes no memory, so its number may be any.
 
-use crate::by_partner::ByPartner;
+use crate::by_remote::ByRemote;
 use crate::flow::Paid;
-use crate::ids::{MatchBits, PartnerId, RequestId};
+use crate::ids::{MatchBits, RemoteId, RequestId};
 use crate::matching::{Chains, Ends};
 use crate::origin::Source;
 use crate::port::RemoteKey;
@@ -32,14 +32,14 @@ use std::collections::HashMap;
 pub(crate) struct Entry<M> {
     pub(crate) turn: u32,
     pub(crate) length: u32,
-    pub(crate) source: PartnerId,
+    pub(crate) source: RemoteId,
     pub(crate) bits: MatchBits,
     pub(crate) body: Body<M>,
     /// What its sender has paid, and credits of the pool's own.
     pub(crate) paid: Paid,
     pub(crate) drawn: u32,
-    /// Its sender has gone, and it is an estate from there.
-    pub(crate) estate: Option<Source>,
+    /// Its sender has gone, and it is a tombstone from there.
+    pub(crate) tombstone: Option<Source>,
     /// In the order of arrival; once it can be had, in the order in which messages could.
     number: u64,
     /// It can be had.
@@ -67,7 +67,7 @@ pub(crate) enum Body<M> {
 impl<M> Entry<M> {
     pub(crate) fn new(
         turn: u32,
-        (source, bits, length): (PartnerId, MatchBits, u32),
+        (source, bits, length): (RemoteId, MatchBits, u32),
         paid: Paid,
         body: Body<M>,
     ) -> Self {
@@ -79,7 +79,7 @@ impl<M> Entry<M> {
             body,
             paid,
             drawn: 0,
-            estate: None,
+            tombstone: None,
             number: 0,
             ready: false,
             slot: 0,
@@ -111,7 +111,7 @@ pub(crate) struct Inbox<M> {
     line: Ends,
     lined: Chains,
     /// Those whose sender has not gone.
-    by_source: ByPartner,
+    by_source: ByRemote,
     /// Numbers given out.
     numbers: u64,
     /// Messages that can be had in turn; those that are here.
@@ -160,7 +160,7 @@ impl<M> Default for Inbox<M> {
             rotating: Chains::default(),
             line: Ends::EMPTY,
             lined: Chains::default(),
-            by_source: ByPartner::default(),
+            by_source: ByRemote::default(),
             numbers: 0,
             ready: 0,
             here: 0,
@@ -239,7 +239,7 @@ impl<M> Inbox<M> {
     }
 
     /// All messages of a sender that has not gone.
-    pub(crate) fn of_source(&self, source: PartnerId) -> Vec<u32> {
+    pub(crate) fn of_source(&self, source: RemoteId) -> Vec<u32> {
         self.by_source.of(source).collect()
     }
 
@@ -329,7 +329,7 @@ impl<M> Inbox<M> {
         let behind = self.messages.behind(place);
         let queue = &mut self.turns[slot as usize];
         self.messages.unlink(&mut queue.all, place);
-        if entry.estate.is_none() {
+        if entry.tombstone.is_none() {
             self.by_source.leave(entry.source, place);
         }
         self.here -= usize::from(entry.is_whole());
@@ -359,21 +359,21 @@ impl<M> Inbox<M> {
         if empty {
             self.forget(slot);
         }
-        if self.entries.is_empty() && self.entries.capacity() > ROOM_KEPT {
+        if self.entries.is_empty() && self.entries.capacity() > KEPT_MAX {
             // What a flood has left behind.
             *self = Self::default();
         }
         Some((entry, ready))
     }
 
-    /// The sender of a message that is here has gone: what it was paid with is an estate from there. It
+    /// The sender of a message that is here has gone: what it was paid with is a tombstone from there. It
     /// waits for no other sender's: those may wait for what it holds. Gives whether it can be had because
     /// of that.
     pub(crate) fn bequeath(&mut self, place: u32, from: Source) -> bool {
         let Some(entry) = self.entries.get_mut(place as usize) else {
             return false;
         };
-        if entry.estate.replace(from).is_none() {
+        if entry.tombstone.replace(from).is_none() {
             self.by_source.leave(entry.source, place);
         }
         let (slot, waits) = (entry.slot, !entry.ready);
@@ -519,7 +519,7 @@ fn join(
 }
 
 /// Messages for which memory is kept when there is none any more.
-const ROOM_KEPT: usize = 4096;
+const KEPT_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -645,7 +645,7 @@ mod tests {
             for source in 0..3 {
                 let theirs = all().filter(|it| it.source == source && !it.gone);
                 let mut theirs: Vec<_> = theirs.map(|it| it.place).collect();
-                let mut found = inbox.of_source(PartnerId::new(source, 1));
+                let mut found = inbox.of_source(RemoteId::new(source, 1));
                 theirs.sort_unstable();
                 found.sort_unstable();
                 assert_eq!(found, theirs);
@@ -676,7 +676,7 @@ mod tests {
                         }),
                     },
                 };
-                let from = (PartnerId::new(source, 1), MatchBits(n.into()), n);
+                let from = (RemoteId::new(source, 1), MatchBits(n.into()), n);
                 let (place, ready) = inbox.add(Entry::new(turn, from, Paid::Credits(1), body));
                 model.turns[turn as usize].push(Known {
                     place,
@@ -766,7 +766,7 @@ mod tests {
                         entry.drawn
                     }
                 );
-                assert_eq!(entry.estate, it.gone.then_some(Source(7)));
+                assert_eq!(entry.tombstone, it.gone.then_some(Source(7)));
                 model.see();
                 ready.into()
             }
@@ -798,7 +798,7 @@ mod tests {
     }
 
     fn whole(turn: u32, tag: u64) -> Entry<u32> {
-        let from = (PartnerId::new(turn, 1), MatchBits(tag), 8);
+        let from = (RemoteId::new(turn, 1), MatchBits(tag), 8);
         Entry::new(turn, from, Paid::Credits(1), Body::Here(0))
     }
 
@@ -869,7 +869,7 @@ mod tests {
     #[test]
     fn the_memory_of_a_flood_is_given_back() {
         let mut inbox = Inbox::default();
-        for n in 0..2 * ROOM_KEPT as u64 {
+        for n in 0..2 * KEPT_MAX as u64 {
             inbox.add(whole(n as u32 % 100, n));
         }
         while inbox.take().is_some() {}

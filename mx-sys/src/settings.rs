@@ -219,12 +219,12 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 },
             },
             Tunable {
-                name: "MX_MAX_PARTNERS",
+                name: "MX_MAX_REMOTES",
                 kind: Kind::Number(1, 1 << 20),
                 about: "connections at the same time; strangers beyond it are refused",
                 access: Access::Number {
-                    set: |s, v| s.as_mut().endpoint.max_partners = v as usize,
-                    get: |s| s.as_ref().endpoint.max_partners as u64,
+                    set: |s, v| s.as_mut().endpoint.max_remotes = v as usize,
+                    get: |s| s.as_ref().endpoint.max_remotes as u64,
                 },
             },
             Tunable {
@@ -496,11 +496,11 @@ impl Settings {
                 peer_timeout: None,
                 // MX's limit for what goes at once. Two programs that each send 32 KiB, wait for that and then receive must not wait
                 // for each other, whatever has been taken and not been told meanwhile.
-                first_loan: 4 * mx_proto::flow::FIRST,
+                first_credits: 4 * mx_proto::flow::FIRST,
                 eager_max: 32 << 10,
                 copies: usize::MAX,
                 // Messages, as many as eight peers may leave here.
-                keep_orphans: 4096,
+                keep_tombstones: 4096,
                 connect_again: true,
                 ..Self::default().endpoint
             },
@@ -581,7 +581,7 @@ impl Settings {
         ReliableConfig {
             // A silent peer is asked some times before it is given up.
             keepalive: usual.keepalive.min(usual.give_up / 4),
-            max_links: self.endpoint.max_partners,
+            max_links: self.endpoint.max_remotes,
             ..usual
         }
     }
@@ -721,16 +721,16 @@ mod tests {
         assert_eq!(mx.endpoint.peer_timeout, None);
         // A send of 32 KiB stands for itself even when all but one byte of another is taken up.
         let largest = mx_proto::flow::cost(mx.endpoint.eager_max as u32);
-        assert!(u32::from(mx.endpoint.first_loan) >= 2 * largest);
-        assert!(mx.endpoint.keep_orphans > 0 && mx.endpoint.connect_again);
+        assert!(u32::from(mx.endpoint.first_credits) >= 2 * largest);
+        assert!(mx.endpoint.keep_tombstones > 0 && mx.endpoint.connect_again);
         let usual = mx_proto::Config::default();
         mx.endpoint.request_timeout = usual.request_timeout;
         mx.endpoint.peer_timeout = usual.peer_timeout;
         assert!(std::mem::take(&mut mx.waiting_counts));
-        mx.endpoint.first_loan = usual.first_loan;
+        mx.endpoint.first_credits = usual.first_credits;
         mx.endpoint.eager_max = usual.eager_max;
         mx.endpoint.copies = usual.copies;
-        mx.endpoint.keep_orphans = usual.keep_orphans;
+        mx.endpoint.keep_tombstones = usual.keep_tombstones;
         mx.endpoint.connect_again = usual.connect_again;
         assert_eq!(format!("{mx:?}"), format!("{:?}", Settings::default()));
     }
@@ -754,7 +754,7 @@ mod tests {
             ("MX_DGRAM_CHECKSUM", "always"),
             ("MX_DGRAM_SOCKET_BYTES", "1M"),
             ("MX_DGRAM_FAULTS", "loss=0.25,seed=3"),
-            ("MX_MAX_PARTNERS", "77"),
+            ("MX_MAX_REMOTES", "77"),
             ("MX_DISABLE_SHMEM", "1"),
             ("MX_ZOMBIE", "0"),
         ]);

@@ -40,7 +40,7 @@ pub(super) unsafe fn all(out: NonNull<bmi_mx_credits>) -> Result<(), Box<Error>>
         lent: flow.lent.into(),
         drawn: flow.drawn.into(),
         copies: flow.copies.into(),
-        estates: flow.estates.into(),
+        tombstones: flow.tombstones.into(),
         peers: flow.remotes.into(),
         waiting_peers: flow.waiting.into(),
         asked_peers: flow.asked.into(),
@@ -78,7 +78,7 @@ pub(super) unsafe fn of_peer(out: NonNull<bmi_mx_peer_credits>) -> Result<(), Bo
     // SAFETY: `size` is in every version of the struct.
     let size = unsafe { (*out.as_ptr()).size };
     // At least one answer.
-    let least = offset_of!(bmi_mx_peer_credits, loan);
+    let least = offset_of!(bmi_mx_peer_credits, credit_limit);
     let size = whole_members::<bmi_mx_peer_credits>(size, least, size_of::<u32>())?;
     // SAFETY: the caller's promise; there are as many bytes.
     let addr = required("addr", unsafe { (*out.as_ptr()).addr })?;
@@ -88,14 +88,14 @@ pub(super) unsafe fn of_peer(out: NonNull<bmi_mx_peer_credits>) -> Result<(), Bo
         size,
         addr: addr.as_ptr(),
         state: state_number(peer.state),
-        loan: account.loan,
+        credit_limit: account.credit_limit,
         free: account.free,
         waiting: account.waiting,
         owed: account.owed,
         wanted: account.wanted,
         asked: account.asked.into(),
         send_free: account.send_free,
-        send_waiting: peer.parked + account.send_waiting,
+        send_waiting: peer.pending + account.send_waiting,
         send_stalled: account.send_stalled.into(),
     };
     // SAFETY: the caller's promise, and `size` is no more than it said.

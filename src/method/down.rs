@@ -1,13 +1,13 @@
 //! How peers are lost, and found again.
 //!
 //! ```text
-//!   cause ---> DISCONNECT   what is parked completes, then what the endpoint has
+//!   cause ---> DISCONNECT   what is pending completes, then what the endpoint has
 //!                  |        (all within one call)
 //!                  v
 //!                INIT       what is posted starts a new connection
 //!                  |
 //!                  v  no address object, no message waiting
-//!                gone       its id rests, then is given out again
+//!                gone       its id waits, then is given out again
 //! ```
 
 use super::{Host, Method};
@@ -34,7 +34,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             (at, self.endpoint.remind(at, key.to_word()))
         });
         let Host {
-            peers, arrivals, ..
+            peers, unmatched, ..
         } = self.endpoint.owner_mut();
         let Some(peer) = peers.get_mut(key) else {
             return;
@@ -47,9 +47,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         if let State::Disconnect { .. } = next {
             peer.conversation.on_loss();
-            arrivals.abandoned.forget(key.id());
+            unmatched.abandoned.forget(key.id());
         }
-        if next.partner().is_none() {
+        if next.remote().is_none() {
             (peer.handshake_waits, peer.again) = (false, 0);
         }
         if let State::Ready(_) = next
@@ -73,19 +73,19 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         }
         log::info!("{} (id {}) is down: {cause}", peer.name, key.id());
-        let (partner, connect) = (peer.state.partner(), peer.state.connect());
-        let parked = peer.take_parked(ops);
+        let (remote, connect) = (peer.state.remote(), peer.state.connect());
+        let pending = peer.take_pending(ops);
         self.move_to(key, State::Disconnect { cause });
         if let Some(request) = connect {
             self.endpoint.cancel_unmatched(request);
         }
-        for op in parked {
+        for op in pending {
             self.fail(op, cause.code());
         }
-        if let Some(partner) = partner {
-            self.endpoint.set_partner_context(partner, 0);
+        if let Some(remote) = remote {
+            self.endpoint.set_remote_context(remote, 0);
             // All operations with it end before this returns.
-            self.endpoint.disconnect(partner);
+            self.endpoint.disconnect(remote);
         }
         self.move_to(key, State::Init);
         self.tell_dead(key);
@@ -120,7 +120,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let wanted = !peer.objects.is_empty() || peer.state != State::Init;
         if !wanted && !self.holds_messages(key.id()) {
             log::debug!("{} (id {}) is gone", peer.name, key.id());
-            self.arrivals_mut().abandoned.forget(key.id());
+            self.unmatched_mut().abandoned.forget(key.id());
             self.peers_mut().remove(key);
         }
     }

@@ -1,7 +1,7 @@
 //! What can be seen of a method: all of it at once, and one peer.
 //!
 //! Knows nothing of: how it is shown.
-//! Cost: O(1), but for [`Method::report`], which looks at every partner.
+//! Cost: O(1), but for [`Method::report`], which looks at every remote.
 
 use super::Method;
 use crate::peer::state::{Name, State};
@@ -21,9 +21,9 @@ pub struct MethodReport {
     pub inbox: InboxStats,
     /// Of those, how many can be had.
     pub ready: u64,
-    /// Times that a partner's sends had to wait for credits.
+    /// Times that a remote's sends had to wait for credits.
     pub credit_stalls: u64,
-    /// Partners whose sends do now.
+    /// Remotes whose sends do now.
     pub stalled: u64,
     /// Operations posted and not handed out.
     pub operations: u64,
@@ -41,7 +41,7 @@ pub struct PeerGauges {
     /// The credits between it and us; `None`: there is no connection.
     pub account: Option<Account>,
     /// Operations with it that wait for the connection.
-    pub parked: u32,
+    pub pending: u32,
 }
 
 impl PeerGauges {
@@ -49,7 +49,7 @@ impl PeerGauges {
     pub const NONE: Self = Self {
         state: Name::Init,
         account: None,
-        parked: 0,
+        pending: 0,
     };
 }
 
@@ -59,7 +59,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         MethodGauges {
             peers: self.peers().len() as u64,
             operations: self.operations() as u64,
-            dropped: self.endpoint.owner().arrivals.dropped(),
+            dropped: self.endpoint.owner().unmatched.dropped(),
         }
     }
 
@@ -84,13 +84,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return PeerGauges::NONE;
         };
         let account = match peer.state {
-            State::Ready(ready) => self.endpoint.account(ready.partner),
+            State::Ready(ready) => self.endpoint.account(ready.remote),
             _ => None,
         };
         PeerGauges {
             state: peer.state.name(),
             account,
-            parked: peer.queued(),
+            pending: peer.queued(),
         }
     }
 }

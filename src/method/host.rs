@@ -7,23 +7,23 @@
 //! ```
 //!
 //! Owns: the peers and what arrives; the operations that are over, each in the list of its context; what else
-//! has ended, and lost partners, until the method looks.
+//! has ended, and lost remotes, until the method looks.
 //! Knows nothing of: handshakes.
 
 use super::{PostKind, Settings};
 use crate::abi::constants::BMI_MAX_CONTEXTS;
-use crate::arrivals::Arrivals;
 use crate::error::code_of;
 use crate::match_layout::MessageType;
 use crate::op::places::Blocks;
 use crate::op::word::{Role, Word};
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{PeerKey, Peers};
+use crate::unmatched::Unmatched;
 use libc::c_void;
 use mx_proto::flow::Lane;
 use mx_proto::ops::{List, Ops, Places};
 use mx_proto::{
-    Arrival, Down, DownReason, MatchBits, Outcome, Owner, PartnerId, RequestId, Source, Status,
+    Arrival, Down, DownReason, MatchBits, Outcome, Owner, RemoteId, RequestId, Source, Status,
     Verdict,
 };
 use mx_sys::{MallocBuffer, UserMemory};
@@ -57,7 +57,7 @@ pub(super) struct End {
 /// The method's owner of its endpoint.
 #[derive(Debug)]
 pub struct Host {
-    pub(crate) arrivals: Arrivals,
+    pub(crate) unmatched: Unmatched,
     pub(crate) peers: Peers,
     /// Operations that are over and that nobody has asked for, of each context.
     done: [List; CONTEXTS],
@@ -65,20 +65,20 @@ pub struct Host {
     produced: u64,
     pub(super) ends: VecDeque<End>,
     pub(super) downs: VecDeque<Down>,
-    /// Receives that have ended without a message, and for whose: should their partner be told lost next, they
+    /// Receives that have ended without a message, and for whose: should their remote be told lost next, they
     /// end with the cause of that.
-    pub(super) ended: Vec<(RequestId, PartnerId)>,
+    pub(super) ended: Vec<(RequestId, RemoteId)>,
     /// What was to be remembered by now, see [`Method::on_due`](super::Method::on_due).
     pub(super) due: Vec<u64>,
     /// Messages are of no interest any more.
-    pub(super) deaf: bool,
+    pub(super) discarding: bool,
 }
 
 impl Host {
     /// Nothing yet.
     pub fn new(settings: &Settings) -> Self {
         Self {
-            arrivals: Arrivals::new(settings.unexpected_max),
+            unmatched: Unmatched::new(settings.unexpected_max),
             peers: Peers::new(settings.peer_limit),
             done: Default::default(),
             produced: 0,
@@ -86,7 +86,7 @@ impl Host {
             downs: VecDeque::new(),
             ended: Vec::new(),
             due: Vec::new(),
-            deaf: false,
+            discarding: false,
         }
     }
 
@@ -125,7 +125,7 @@ impl Host {
     /// Is there something else that the method looks at after each call of the endpoint?
     #[inline]
     pub(super) fn has_rest(&self) -> bool {
-        !self.ended.is_empty() | self.arrivals.has_crowd()
+        !self.ended.is_empty() | self.unmatched.has_over_quota()
     }
 
     /// The contexts, one bit each, that have got something since the last call.
@@ -134,25 +134,25 @@ impl Host {
         std::mem::take(&mut self.produced)
     }
 
-    /// Why a partner is lost whose loss nobody has looked at.
-    pub(crate) fn lost(&self, partner: PartnerId) -> Option<DownReason> {
-        let down = self.downs.iter().rev().find(|down| down.partner == partner);
+    /// Why a remote is lost whose loss nobody has looked at.
+    pub(crate) fn lost(&self, remote: RemoteId) -> Option<DownReason> {
+        let down = self.downs.iter().rev().find(|down| down.remote == remote);
         down.map(|down| down.reason)
     }
 
     /// Nobody waits any more for the message that a receive was for.
     fn give_up(&mut self, key: PeerKey, tag: u32) {
-        self.arrivals.abandoned.add(key.id(), tag);
+        self.unmatched.abandoned.add(key.id(), tag);
     }
 
-    /// An operation of the host's has come to another end than a success, or was parked.
+    /// An operation of the host's has come to another end than a success, or was pending.
     #[inline(never)]
     fn on_other_end(&mut self, ops: &mut Ops<Self>, op: RequestId, kind: PostKind, how: Outcome) {
         let Some(word) = ops.word(op) else {
             return;
         };
         let (key, tag) = (word.peer, word.tag);
-        let (parked, set) = (word.parked, word.error != 0);
+        let (pending, set) = (word.pending, word.error != 0);
         let mut error = match how.status {
             Status::Timeout => word.timeout_code(),
             status => code_of(status),
@@ -162,10 +162,10 @@ impl Host {
                 self.give_up(key, tag);
             }
             if !set && how.status != Status::Cancelled {
-                self.ended.push((op, how.partner));
+                self.ended.push((op, how.remote));
             }
         }
-        if (parked || how.status == Status::Unreachable)
+        if (pending || how.status == Status::Unreachable)
             && let Some(peer) = self.peers.get_mut(key)
         {
             peer.dequeue(ops, op);
@@ -236,7 +236,7 @@ impl Owner for Host {
         let Role::Posted(kind) = word.role else {
             return self.on_own(ops, op, Outcome { ..how });
         };
-        if how.status == Status::Success && !word.parked {
+        if how.status == Status::Success && !word.pending {
             let context = word.end(0, how.transferred);
             self.produced |= 1 << context;
             ops.append_completed(&mut self.done[context], op);
@@ -248,8 +248,8 @@ impl Owner for Host {
     #[inline]
     fn down(&mut self, ops: &mut Ops<Self>, down: Down) {
         let cause = Cause::of_down(down.reason).code();
-        for (op, partner) in self.ended.drain(..) {
-            if partner == down.partner
+        for (op, remote) in self.ended.drain(..) {
+            if remote == down.remote
                 && let Some(word) = ops.word_mut(op)
             {
                 word.error = cause;
@@ -260,9 +260,9 @@ impl Owner for Host {
 
     #[inline]
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
-        match self.deaf {
+        match self.discarding {
             true => Verdict::Finished,
-            false => self.arrivals.arrived(arrival, body),
+            false => self.unmatched.arrived(arrival, body),
         }
     }
 
@@ -272,7 +272,7 @@ impl Owner for Host {
 
     #[inline]
     fn ready(&mut self, _turn: u32) {
-        self.arrivals.ready();
+        self.unmatched.ready();
     }
 
     fn due(&mut self, word: u64) {
@@ -280,9 +280,9 @@ impl Owner for Host {
     }
 
     #[inline]
-    fn has_news(&self) -> bool {
+    fn has_events(&self) -> bool {
         // Seldom is there anything, so all of it is looked at without a branch in between.
         let ended = !self.ends.is_empty() | !self.downs.is_empty();
-        ended | !self.due.is_empty() | self.arrivals.has_todo()
+        ended | !self.due.is_empty() | self.unmatched.has_todo()
     }
 }

@@ -5,7 +5,7 @@
 //!   post    cancel     test*                         lookup  drop
 //!     |       |          ^                              |
 //!     v       v          |                              v
-//!   parked            contexts        Arrivals      Peers: states, handshake       Host, the owner
+//!   pending            contexts        Unmatched      Peers: states, handshake       Host, the owner
 //!     |                  ^               ^              |
 //!     v                  |               |              v
 //!   +-- records -------- Endpoint (mx-proto) over some port and clock ----+
@@ -17,7 +17,7 @@
 //! An operation has one record, the endpoint's, and a word of the method's beside it (`../op`). When it is over
 //! its owner puts it into the list of its context, and that is all until the host asks.
 //!
-//! Of what else the endpoint reports of one partner, ends come first, then its loss, then the handshake of its
+//! Of what else the endpoint reports of one remote, ends come first, then its loss, then the handshake of its
 //! next life, so that nothing is taken for a new life's that belongs to the old one. How much comes in one
 //! call is limited by the endpoint's poll.
 //!
@@ -43,13 +43,13 @@ pub use host::{CONTEXTS, Done, Host};
 pub use inbound::{Handout, Unexpected};
 
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
-use crate::arrivals::Arrivals;
 use crate::config::Config;
 use crate::error::Error;
 use crate::match_layout::{MessageType, PEER_ID_MAX};
 use crate::op::word::{Role, Word};
 use crate::peer::state::Cause;
 use crate::peer::table::{PeerKey, Peers};
+use crate::unmatched::Unmatched;
 use libc::c_void;
 use mx_proto::port::Port;
 use mx_proto::supply::Claim;
@@ -215,8 +215,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     #[inline]
-    pub(crate) fn arrivals_mut(&mut self) -> &mut Arrivals {
-        &mut self.endpoint.owner_mut().arrivals
+    pub(crate) fn unmatched_mut(&mut self) -> &mut Unmatched {
+        &mut self.endpoint.owner_mut().unmatched
     }
 
     /// The peers, to look at.
@@ -241,7 +241,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// Messages of handshakes that have not been looked at.
     pub fn handshakes_kept(&self) -> usize {
-        self.endpoint.owner().arrivals.notes()
+        self.endpoint.owner().unmatched.notes()
     }
 
     /// Completions that wait in a context.
@@ -258,7 +258,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             self.watch_memory();
         }
         let host = self.endpoint.owner();
-        if host.has_news() || host.has_rest() {
+        if host.has_events() || host.has_rest() {
             return self.follow_up(busy);
         }
         busy
@@ -267,13 +267,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// What comes after a call of the endpoint, if there is anything. `busy`: it has found something.
     #[inline(never)]
     fn follow_up(&mut self, mut busy: bool) -> bool {
-        if self.endpoint.owner().has_news() {
+        if self.endpoint.owner().has_events() {
             busy |= self.drain();
         } else {
             self.endpoint.owner_mut().ended.clear();
         }
-        while let Some(key) = self.arrivals_mut().pop_crowd() {
-            self.relieve(key);
+        while let Some(key) = self.unmatched_mut().pop_over_quota() {
+            self.shed(key);
         }
         while let Some(word) = self.endpoint.owner_mut().due.pop() {
             busy |= self.on_due(word);
@@ -292,7 +292,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     pub fn take_produced(&mut self) -> u64 {
         let host = self.endpoint.owner_mut();
         let mut produced = host.take_produced();
-        if host.arrivals.take_produced() {
+        if host.unmatched.take_produced() {
             produced |= UNEXPECTED_READY;
         }
         produced
@@ -348,7 +348,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let host = self.endpoint.owner_mut();
         host.ends.clear();
         host.downs.clear();
-        host.deaf = true;
+        host.discarding = true;
     }
 
     /// The only thing to be called after [`Self::close`]: gives out what can go. Whoever comes now is
@@ -356,7 +356,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// happened.
     pub fn leave(&mut self) -> bool {
         let busy = self.endpoint.progress();
-        if self.endpoint.partners() > 0 {
+        if self.endpoint.remotes() > 0 {
             self.close();
         }
         busy
@@ -383,7 +383,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.on_end(&end);
             } else if let Some(down) = host.downs.pop_front() {
                 self.on_down(&down);
-            } else if let Some(note) = host.arrivals.pop_note() {
+            } else if let Some(note) = host.unmatched.pop_note() {
                 self.on_note(note);
             } else {
                 return busy;
@@ -408,7 +408,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let of_now = self
             .peers()
             .get(key)
-            .is_some_and(|peer| peer.state.partner() == Some(down.partner));
+            .is_some_and(|peer| peer.state.remote() == Some(down.remote));
         let cause = Cause::of_down(down.reason);
         if of_now && !(cause == Cause::Reset && self.retry(key)) {
             self.disconnect(key, cause);

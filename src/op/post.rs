@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   INIT             WAIT      READY
-//!   connect, park    park      endpoint
+//!   connect, hold    hold      endpoint
 //! ```
 //!
-//! What is parked is posted when the peer is ready, before anything else is, so nothing overtakes. What
+//! What is pending is posted when the peer is ready, before anything else is, so nothing overtakes. What
 //! completes at once takes no block. What is refused leaves nothing behind.
 //!
 //! Knows nothing of: waiting, threads, C's pointers.
@@ -96,21 +96,21 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if peer.conversation == Conversation::Cut && post.kind == PostKind::Send {
             return self.fail_cut(key, post, id);
         }
-        let State::Ready(Ready { partner, tx_id, .. }) = peer.state else {
+        let State::Ready(Ready { remote, tx_id, .. }) = peer.state else {
             return self.queue(key, post, id);
         };
         let bits = bits(post.kind.message_type(), tx_id, post.tag as u32);
         let bits = with_class(bits, post.class);
         let (kind, mode) = (post.kind, post.kind.send_mode());
         let what = Becoming { post, key };
-        match self.endpoint.send_what(partner, bits, what, mode) {
+        match self.endpoint.send_what(remote, bits, what, mode) {
             Ok(mx::Posted::Complete) => Ok(Posted::Complete { size }),
             Ok(mx::Posted::Pending(op)) => {
                 *id = self.id(op);
                 self.limit_posted(kind, op);
                 Ok(Posted::Pending)
             }
-            Err(mx::PostError::UnknownPartner) => {
+            Err(mx::PostError::UnknownRemote) => {
                 let peer = self.peers().get(key);
                 let name = peer.map_or_else(String::new, |peer| peer.name.clone());
                 self.disconnect(key, Cause::Reset);
@@ -132,21 +132,21 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     ) -> Result<Posted, Box<Error>> {
         self.admit(key, post)?;
         let Host {
-            peers, arrivals, ..
+            peers, unmatched, ..
         } = self.endpoint.owner_mut();
         let Some(peer) = peers.get_mut(key) else {
             return Err(unknown(post));
         };
         let bits = bits(MessageType::Expected, key.id(), post.tag as u32);
-        if !arrivals.abandoned.is_empty() {
-            (arrivals.abandoned).take_back(key.id(), post.tag as u32);
+        if !unmatched.abandoned.is_empty() {
+            (unmatched.abandoned).take_back(key.id(), post.tag as u32);
         }
-        let State::Ready(Ready { partner, .. }) = peer.state else {
+        let State::Ready(Ready { remote, .. }) = peer.state else {
             return self.queue(key, post, id);
         };
         let cut = peer.conversation == Conversation::Cut;
         let what = Becoming { post, key };
-        match self.endpoint.recv_what(partner, bits, MATCH, what) {
+        match self.endpoint.recv_what(remote, bits, MATCH, what) {
             Ok(Received::Pending(op)) => {
                 *id = self.id(op);
                 self.limit_posted(PostKind::Recv, op);
@@ -163,9 +163,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     code => self.end_at_once(key, post, (code, size), id),
                 }
             }
-            Err(mx::PostError::UnknownPartner) => {
+            Err(mx::PostError::UnknownRemote) => {
                 // It has gone, and the method has not looked at that yet.
-                let why = self.endpoint.owner().lost(partner);
+                let why = self.endpoint.owner().lost(remote);
                 let cause = why.map_or(Cause::Reset, Cause::of_down);
                 self.end_at_once(key, post, (cause.code(), 0), id)
             }
@@ -186,7 +186,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         (code, size): (i32, i64),
         id: &mut i64,
     ) -> Result<Posted, Box<Error>> {
-        let op = self.park(key, post, id)?;
+        let op = self.hold(key, post, id)?;
         if let Some(word) = self.word_mut(op) {
             word.set_end(code, size);
         }
@@ -202,7 +202,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         post: &mut Post,
         id: &mut i64,
     ) -> Result<Posted, Box<Error>> {
-        let op = self.park(key, post, id)?;
+        let op = self.hold(key, post, id)?;
         self.end_cut(key, op);
         Ok(Posted::Pending)
     }
@@ -215,7 +215,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             self.begin_connect(key, false)?;
         }
         let kind = post.kind;
-        let op = self.park(key, post, id)?;
+        let op = self.hold(key, post, id)?;
         let mut cut = false;
         let (host, ops) = self.endpoint.split();
         if let Some(peer) = host.peers.get_mut(key) {
@@ -231,7 +231,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     /// An operation that the endpoint is to do nothing about until it is told.
-    fn park(
+    fn hold(
         &mut self,
         key: PeerKey,
         post: &mut Post,
@@ -239,7 +239,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     ) -> Result<RequestId, Box<Error>> {
         let receives = post.kind == PostKind::Recv;
         let word = Word::new(post, key);
-        let Some(op) = self.endpoint.park(post.memory.take(), receives, word) else {
+        let Some(op) = self
+            .endpoint
+            .post_pending(post.memory.take(), receives, word)
+        else {
             return Err(Error::no_memory("an operation", BLOCK));
         };
         *id = self.id(op);

@@ -12,13 +12,13 @@
 //! default word.
 //!
 //! Owns: nothing. A message keeps what it was paid with until it is handed out or thrown away; if its
-//! sender has gone meanwhile, that is an estate of the pool's.
+//! sender has gone meanwhile, that is a tombstone of the pool's.
 
 use super::deadlines::Deadline;
-use super::{Core, Endpoint, Errand, Named};
+use super::{Core, DeferredAction, Endpoint, Named};
 use crate::event::Message;
 use crate::flow::{Paid, cost};
-use crate::ids::{MatchBits, PartnerId, RequestId};
+use crate::ids::{MatchBits, RemoteId, RequestId};
 use crate::inbox::{Body, Entry};
 use crate::memory::{Memory, Source};
 use crate::ops::{Fetch, Pulling, State};
@@ -162,7 +162,7 @@ impl<O: Owner> Core<O> {
     pub(super) fn put_in<B: Source + ?Sized>(
         &mut self,
         turn: u32,
-        (source, bits): (PartnerId, MatchBits),
+        (source, bits): (RemoteId, MatchBits),
         paid: Paid,
         body: &B,
     ) {
@@ -179,7 +179,7 @@ impl<O: Owner> Core<O> {
     pub(super) fn put_in_offer(
         &mut self,
         turn: u32,
-        what: (PartnerId, MatchBits, u32),
+        what: (RemoteId, MatchBits, u32),
         paid: Paid,
         (send_id, key): (u64, Option<RemoteKey>),
     ) {
@@ -202,8 +202,8 @@ impl<O: Owner> Core<O> {
         if ready {
             self.owner.ready(turn);
         }
-        if let Some(partner) = self.partners.of(source)
-            && self.flow.is_overdue(&partner.lends)
+        if let Some(remote) = self.remotes.of(source)
+            && self.flow.is_overdue(&remote.lends)
         {
             self.tell(source);
         }
@@ -257,14 +257,14 @@ impl<O: Owner> Core<O> {
 
     /// The fetch of a message is over.
     pub(super) fn end_fetch(&mut self, id: RequestId, place: u32, status: Status) {
-        let noted = self.errands.len();
+        let noted = self.actions.len();
         let rest = self.release(id);
         debug_assert!(rest.is_none(), "half of what we receive");
         let memory = self.ops.finish_keeping(id);
         self.ops.free(id);
-        if self.errands.len() > noted {
+        if self.actions.len() > noted {
             // The port may go on with it until it has been told.
-            self.errands.extend(memory.map(Errand::LetGo));
+            self.actions.extend(memory.map(DeferredAction::LetGo));
             return self.throw_away(place);
         }
         match memory {
@@ -322,16 +322,16 @@ impl<O: Owner> Core<O> {
         if entry.drawn > 0 {
             self.flow.undraw(entry.drawn);
         }
-        match entry.estate {
+        match entry.tombstone {
             Some(from) => self.flow.settle(from, entry.paid),
             None => self.consumed(entry.source, entry.paid),
         }
     }
 
-    /// A partner is about to go: its messages that are here stay, as an estate, the others go. Gives
+    /// A remote is about to go: its messages that are here stay, as a tombstone, the others go. Gives
     /// the places of those that came in slots.
-    pub(super) fn bequeath(&mut self, id: PartnerId) -> Vec<u32> {
-        let Some(from) = self.partners.of(id).map(|partner| partner.source) else {
+    pub(super) fn bequeath(&mut self, id: RemoteId) -> Vec<u32> {
+        let Some(from) = self.remotes.of(id).map(|remote| remote.source) else {
             return Vec::new();
         };
         let mut theirs = self.inbox.of_source(id);

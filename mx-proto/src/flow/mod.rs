@@ -25,7 +25,7 @@
 //! ```text
 //!   free --open, wants--> due --terms--> told --pay--> under way --arrives--> waiting --taken--> due
 //!    ^ ^                   |               |                                     |
-//!    | `--quiet, narrowed--'               |                         remote gone |--> estate --settle--> free
+//!    | `--quiet, narrowed--'               |                         remote gone |--> tombstone --settle--> free
 //!    `------------------------- Return ----'
 //!    <--> drawn: fetching what was announced      <--> copies of our own sends
 //! ```
@@ -40,7 +40,7 @@
 //! | `lender`, `borrower` | one remote: what we lend it, what it lends us |
 //! | `slots`, `terms` | what needs no credit; what a header says |
 //! | `lists`, `epochs` | who wants, who is quiet, who is active |
-//! | `moves` | lending, asking, narrowing |
+//! | `rebalance` | lending, asking, narrowing |
 //! | `settings`, `stats` | constants and limits; counters |
 //!
 //! Knows nothing of: messages, links, clocks, where accounts lie. Cost: 56 bytes a remote; a message
@@ -50,8 +50,8 @@ mod borrower;
 mod epochs;
 mod lender;
 mod lists;
-mod moves;
 mod pool;
+mod rebalance;
 mod settings;
 mod slots;
 mod stats;
@@ -97,7 +97,7 @@ pub struct Flow {
     pool: Pool,
     lists: Lists,
     epochs: Epochs,
-    /// The largest and the first loan.
+    /// The largest and the first credits.
     most: u32,
     first: u32,
     /// What may be on its way at once from each.
@@ -139,28 +139,28 @@ impl Flow {
     }
 
     /// What a remote from this source is lent first. When half of what there is for this has been lent,
-    /// loans shrink with the room that is left, so that who comes late gets something too.
-    pub fn first_loan(&self, source: Source) -> u32 {
+    /// credit limits shrink with the room that is left, so that who comes late gets something too.
+    pub fn first_credits(&self, source: Source) -> u32 {
         let most = (self.pool.total / 2).min(self.pool.lendable());
         let room = most.saturating_sub(self.pool.lent);
         let room = room.min(self.pool.room(source));
-        let loan = u64::from(self.first) * u64::from(room) / u64::from((most / 2).max(1));
+        let credit_limit = u64::from(self.first) * u64::from(room) / u64::from((most / 2).max(1));
         // At most `first` or `room`.
-        loan.max(1).min(self.first.into()).min(room.into()) as u32
+        credit_limit.max(1).min(self.first.into()).min(room.into()) as u32
     }
 
-    /// A remote is there, or has been promised this loan if it comes: it counts as told. False when
+    /// A remote is there, or has been promised this credit limit if it comes: it counts as told. False when
     /// there is no room for it; then nothing has happened. The account is a new one.
-    pub fn open(&mut self, all: &mut impl Accounts, remote: u32, loan: u32) -> bool {
+    pub fn open(&mut self, all: &mut impl Accounts, remote: u32, credit_limit: u32) -> bool {
         let Some((account, source)) = all.account(remote) else {
             return false;
         };
-        if loan > self.most || loan > self.pool.room(source) {
+        if credit_limit > self.most || credit_limit > self.pool.room(source) {
             return false;
         }
-        self.pool.lend(source, loan);
-        // An epoch from now it is quiet. A loan is at most `most`.
-        *account = Lender::open(loan as u16, self.epochs.number().wrapping_sub(1));
+        self.pool.lend(source, credit_limit);
+        // An epoch from now it is quiet. A credit limit is at most `most`.
+        *account = Lender::open(credit_limit as u16, self.epochs.number().wrapping_sub(1));
         self.epochs.remotes += 1;
         self.file(all, remote);
         true
@@ -179,7 +179,8 @@ impl Flow {
         if gone.asked > 0 {
             self.forget_asked(gone.asked);
         }
-        self.pool.take_back(source, gone.loan() - gone.waiting());
+        self.pool
+            .take_back(source, gone.credit_limit() - gone.waiting());
         // They are in its source's share all the time.
         self.pool.bequeath(gone.waiting());
         self.epochs.remotes -= 1;
@@ -199,9 +200,9 @@ impl Flow {
         if let Paid::Slot(_) = paid {
             self.counts.in_slots += 1;
         }
-        let news =
+        let updated =
             account.used != self.epochs.number() || self.counts.messages >= self.epochs.until;
-        Ok(news)
+        Ok(updated)
     }
 
     /// A message has been taken: by a receive, by whoever asked, or it is thrown away. When true, the
@@ -222,8 +223,8 @@ impl Flow {
     /// Are messages that hold so many credits most of what a remote may leave here, now that it can be lent no
     /// more?
     pub fn is_filled(&self, lender: &Lender, source: Source, held: u32) -> bool {
-        let more = lender.loan() < self.most && self.pool.room(source) > 0;
-        !more && 4 * held >= 3 * lender.loan()
+        let more = lender.credit_limit() < self.most && self.pool.room(source) > 0;
+        !more && 4 * held >= 3 * lender.credit_limit()
     }
 
     /// Ought the remote to be told even if nothing else goes there? To be asked when a message of its
@@ -258,7 +259,7 @@ impl Flow {
     }
 
     /// Would these terms tell the remote anything?
-    pub fn is_news(account: &Lender, terms: &Terms) -> bool {
+    pub fn says_more(account: &Lender, terms: &Terms) -> bool {
         terms.wanted > 0 || (terms.credit, terms.slots) != account.same_total()
     }
 
@@ -341,7 +342,7 @@ impl Flow {
             lent: self.pool.lent,
             drawn: self.pool.drawn,
             copies: self.pool.copies,
-            estates: self.pool.estates,
+            tombstones: self.pool.tombstones,
             remotes: self.epochs.remotes,
             waiting: waiting.iter().map(|place| self.lists.len(*place)).sum(),
             poor: self.lists.len(Place::Poor),

@@ -8,29 +8,29 @@
 //!              ^  `--matches data--> Done    |
 //!              `---- sender withdraws -------'
 //!   connect  Connecting --reply--> Done
-//!   parked   Parked --> Queued, Draining, Posted, Pulling or Done
+//!   pending   Pending --> Queued, Draining, Posted, Pulling or Done
 //!
 //!   Done --the owner has seen it--> Free
 //! ```
 //!
-//! [`crate::moves`] has all of them as a table. Memory belongs to the states that need it, so that there
+//! [`crate::op_states`] has all of them as a table. Memory belongs to the states that need it, so that there
 //! is none without it; it goes with the last of them.
 //!
 //! Knows nothing of: lists' heads, the wire, ports.
 
 use super::list::{Links, NONE, Strand};
-use crate::ids::{MatchBits, MatchMask, PartnerId};
+use crate::ids::{MatchBits, MatchMask, RemoteId};
 use crate::memory::Memory;
-use crate::moves::{self, Stage};
+use crate::op_states::{self, Stage};
 use crate::port::RemoteKey;
 use crate::queues::Stand;
-use crate::timeouts::Patience;
+use crate::timeouts::Timeout;
 use crate::timer::TimerId;
 use std::mem::ManuallyDrop;
 use std::num::{NonZeroU32, NonZeroU64};
 
 /// The other side of an operation that never had one.
-pub(crate) const NOBODY: PartnerId = PartnerId::new(u32::MAX, 0);
+pub(crate) const NOBODY: RemoteId = RemoteId::new(u32::MAX, 0);
 
 /// One operation, or a place for one.
 #[derive(Debug)]
@@ -41,14 +41,14 @@ pub struct Record<M> {
     pub(crate) links: Links,
     pub(crate) kin: Links,
     /// The other side, [`NOBODY`] while it is not known. It is among its kin, but for connects.
-    pub(crate) remote: PartnerId,
+    pub(crate) remote: RemoteId,
     /// A receive for messages of its remote and of nobody else, whether it has matched one or not.
     pub(crate) from_one: bool,
     pub(crate) timer: Option<TimerId>,
     /// Once it has been matched, or if it is a connect.
-    pub(crate) patience: Patience,
+    pub(crate) timeout: Timeout,
     /// Before that: a send's wait for its turn and its receiver, a receive's for a message.
-    pub(crate) waiting: Patience,
+    pub(crate) waiting: Timeout,
     /// Something has happened since the timer was last looked at.
     pub(crate) touched: bool,
     pub(crate) bits: MatchBits,
@@ -74,7 +74,7 @@ pub(crate) enum State<M> {
     Free,
     /// Its owner has yet to say with whom it is. Without memory only while that is being done, or
     /// has failed.
-    Parked { memory: Option<M>, receives: bool },
+    Pending { memory: Option<M>, receives: bool },
     /// A send waiting for its turn, in its remote's queue.
     Queued { memory: M, stand: Stand },
     /// A send whose message the port has taken, but whose memory it still reads.
@@ -82,12 +82,12 @@ pub(crate) enum State<M> {
     /// A send the receiver knows of.
     Offered {
         memory: M,
-        exposed: Option<RemoteKey>,
+        registered: Option<RemoteKey>,
     },
     /// A send whose data the receiver has begun to ask for.
     Serving {
         memory: M,
-        exposed: Option<RemoteKey>,
+        registered: Option<RemoteKey>,
     },
     /// A receive no message has matched, among those of the same bits.
     Posted {
@@ -209,8 +209,8 @@ impl<M> Default for Record<M> {
             remote: NOBODY,
             from_one: false,
             timer: None,
-            patience: Patience::FOR_EVER,
-            waiting: Patience::FOR_EVER,
+            timeout: Timeout::FOR_EVER,
+            waiting: Timeout::FOR_EVER,
             touched: false,
             bits: MatchBits(0),
             state: State::Free,
@@ -238,7 +238,7 @@ impl<M> Record<M> {
     /// An operation begins at this place.
     #[inline(always)]
     pub(crate) fn begin(&mut self, state: State<M>) {
-        moves::note(Stage::New, state.stage());
+        op_states::note(Stage::New, state.stage());
         self.state.begin(state);
     }
 
@@ -255,11 +255,11 @@ impl<M> Record<M> {
     }
 
     /// The time-out that counts in its present state.
-    pub(crate) fn limit(&self) -> Patience {
+    pub(crate) fn limit(&self) -> Timeout {
         if self.state.is_waiting() {
             self.waiting
         } else {
-            self.patience
+            self.timeout
         }
     }
 
@@ -280,7 +280,7 @@ impl<M> Record<M> {
         let stage = self.state.stage();
         if let Some(memory) = std::mem::replace(&mut self.state, State::Done).into_memory() {
             self.state = next(memory);
-            moves::note(stage, self.state.stage());
+            op_states::note(stage, self.state.stage());
         } else {
             debug_assert!(false, "{stage} has no memory");
         }
@@ -304,7 +304,7 @@ impl<M> State<M> {
             | Self::Serving { memory, .. }
             | Self::Posted { memory, .. }
             | Self::Pulling(Pulling { memory, .. }) => Some(memory),
-            Self::Parked { memory, .. } => memory.as_ref(),
+            Self::Pending { memory, .. } => memory.as_ref(),
             Self::Free | Self::Connecting { .. } | Self::Done => None,
         }
     }
@@ -345,7 +345,7 @@ impl<M> State<M> {
             | Self::Serving { memory, .. }
             | Self::Posted { memory, .. }
             | Self::Pulling(Pulling { memory, .. }) => Some(memory),
-            Self::Parked { memory, .. } => memory,
+            Self::Pending { memory, .. } => memory,
             Self::Free | Self::Connecting { .. } | Self::Done => None,
         }
     }
@@ -364,14 +364,14 @@ impl<M> State<M> {
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(
             self,
-            Self::Parked { .. } | Self::Queued { .. } | Self::Offered { .. } | Self::Posted { .. }
+            Self::Pending { .. } | Self::Queued { .. } | Self::Offered { .. } | Self::Posted { .. }
         )
     }
 
     /// Where the receiver can read a send's memory.
-    pub(crate) fn exposed(&self) -> Option<RemoteKey> {
+    pub(crate) fn registered(&self) -> Option<RemoteKey> {
         match self {
-            Self::Offered { exposed, .. } | Self::Serving { exposed, .. } => *exposed,
+            Self::Offered { registered, .. } | Self::Serving { registered, .. } => *registered,
             _ => None,
         }
     }
@@ -415,7 +415,7 @@ impl<M> State<M> {
     pub(crate) fn stage(&self) -> Stage {
         match self {
             Self::Free => Stage::New,
-            Self::Parked { .. } => Stage::Parked,
+            Self::Pending { .. } => Stage::Pending,
             Self::Queued { .. } => Stage::Queued,
             Self::Draining { .. } => Stage::Draining,
             Self::Offered { .. } => Stage::Offered,

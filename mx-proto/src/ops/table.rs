@@ -13,8 +13,8 @@
 use super::list::{Links, List, NONE, Strand};
 use super::places::Places;
 use super::record::{NOBODY, Record, State};
-use crate::ids::{MatchBits, PartnerId, RequestId};
-use crate::moves::{self, Stage};
+use crate::ids::{MatchBits, RemoteId, RequestId};
+use crate::op_states::{self, Stage};
 use crate::owner::Owner;
 use crate::timeouts::TimeOuts;
 use crate::timer::TimerId;
@@ -171,7 +171,7 @@ impl<O: Owner> Ops<O> {
         self.of_list(Strand::Own, list)
     }
 
-    /// Puts an operation that has completed, or that is parked, at the end of a list of the owner's. False,
+    /// Puts an operation that has completed, or that is pending, at the end of a list of the owner's. False,
     /// and nothing has changed, for any other one. It must be in no list.
     #[inline]
     pub fn append(&mut self, list: &mut List, id: RequestId) -> bool {
@@ -189,8 +189,8 @@ impl<O: Owner> Ops<O> {
         self.join(Strand::Own, list, id.index());
     }
 
-    /// Takes such an operation out of the list that it is in. One that is parked stays in its list when it
-    /// ends, and must leave it before it is unparked.
+    /// Takes such an operation out of the list that it is in. One that is pending stays in its list when it
+    /// ends, and must leave it before it is activated.
     #[inline]
     pub fn remove(&mut self, list: &mut List, id: RequestId) {
         if self.is_owners(id) {
@@ -200,7 +200,7 @@ impl<O: Owner> Ops<O> {
 
     #[inline]
     fn is_owners(&self, id: RequestId) -> bool {
-        let owners = |state: &_| matches!(state, State::Done | State::Parked { .. });
+        let owners = |state: &_| matches!(state, State::Done | State::Pending { .. });
         self.of(id).is_some_and(|record| owners(&record.state))
     }
 }
@@ -228,7 +228,7 @@ impl<O: Owner> Ops<O> {
     /// The same for so many more.
     #[inline]
     pub(crate) fn has_room_for(&mut self, more: usize) -> bool {
-        if self.free.len() < O::Places::RESTING as usize + more {
+        if self.free.len() < O::Places::REUSE_DELAY as usize + more {
             self.grow();
         }
         self.free.len() >= more
@@ -240,7 +240,7 @@ impl<O: Owner> Ops<O> {
         if self.places.grow() {
             // The lowest is used first.
             let new = first..self.places.len();
-            match O::Places::RESTING {
+            match O::Places::REUSE_DELAY {
                 0 => new.rev().for_each(|place| self.put_back(place)),
                 _ => new.for_each(|place| self.put_back(place)),
             }
@@ -251,12 +251,12 @@ impl<O: Owner> Ops<O> {
     #[inline(always)]
     fn put_back(&mut self, place: u32) {
         let free = &mut self.free;
-        let behind = match O::Places::RESTING {
+        let behind = match O::Places::REUSE_DELAY {
             0 => std::mem::replace(&mut free.first, place),
             _ => NONE,
         };
         self.places.record_mut(place).links.behind = behind;
-        if O::Places::RESTING != 0 {
+        if O::Places::REUSE_DELAY != 0 {
             match std::mem::replace(&mut free.last, place) {
                 NONE => free.first = place,
                 last => self.places.record_mut(last).links.behind = place,
@@ -307,7 +307,7 @@ impl<O: Owner> Ops<O> {
         record.remote = NOBODY;
         record.from_one = false;
         record.timer = None;
-        record.patience = timeouts.transfer;
+        record.timeout = timeouts.transfer;
         record.waiting = timeouts.waiting;
         record.touched = false;
         record.bits = bits;
@@ -320,9 +320,9 @@ impl<O: Owner> Ops<O> {
         self.places.on_use(id.index());
     }
 
-    /// A parked operation becomes what it would have become when it was posted. Its memory must have
+    /// A pending operation becomes what it would have become when it was posted. Its memory must have
     /// been taken out. Nothing happens to any other.
-    pub(crate) fn unpark(
+    pub(crate) fn activate(
         &mut self,
         id: RequestId,
         bits: MatchBits,
@@ -330,10 +330,10 @@ impl<O: Owner> Ops<O> {
         state: State<O::Memory>,
     ) {
         let record = self.get_mut(id);
-        let parked = |record: &&mut Record<_>| matches!(record.state, State::Parked { .. });
-        if let Some(record) = record.filter(parked) {
-            moves::note(Stage::Parked, state.stage());
-            record.patience = timeouts.transfer;
+        let pending = |record: &&mut Record<_>| matches!(record.state, State::Pending { .. });
+        if let Some(record) = record.filter(pending) {
+            op_states::note(Stage::Pending, state.stage());
+            record.timeout = timeouts.transfer;
             record.waiting = timeouts.waiting;
             record.bits = bits;
             record.state = state;
@@ -434,10 +434,10 @@ impl<O: Owner> Ops<O> {
     #[inline(always)]
     fn check_end(record: &Record<O::Memory>) {
         debug_assert!(record.timer.is_none(), "it has a timer");
-        let parked = matches!(record.state, State::Parked { .. });
-        debug_assert!(parked || record.links == Links::ALONE, "it is in a list");
+        let pending = matches!(record.state, State::Pending { .. });
+        debug_assert!(pending || record.links == Links::ALONE, "it is in a list");
         debug_assert_eq!(record.kin, Links::ALONE, "it has kin");
-        moves::note(record.state.stage(), Stage::Done);
+        op_states::note(record.state.stage(), Stage::Done);
     }
 
     /// Puts a record at the end of a list. It must not be in one of that strand.
@@ -458,7 +458,7 @@ impl<O: Owner> Ops<O> {
     /// The other side of an operation is `remote`, whose kin it joins. `only`: it is a receive for messages of
     /// that one and nobody else.
     #[inline(always)]
-    pub(crate) fn befriend(&mut self, place: u32, remote: PartnerId, only: bool, kin: &mut List) {
+    pub(crate) fn attach_op(&mut self, place: u32, remote: RemoteId, only: bool, kin: &mut List) {
         let record = self.places.record_mut(place);
         record.remote = remote;
         record.from_one |= only;

@@ -18,12 +18,12 @@ use super::link::{Link, Need, TRIALS_MAX, Trial};
 use super::packet::{Header, Kind};
 use super::reassembly::BodyLimits;
 use super::roster::{QUIET, Roster};
+use super::send_buffer::SendBuffer;
 use super::senders::Senders;
 use super::seq::Seq;
 use super::service::DATA_NAME_MAX;
 use super::session::{Caller, Session};
 use super::stats::ReliableStats;
-use super::store::Store;
 use crate::ids::LinkId;
 use crate::memory::Memory;
 use crate::origin::Source;
@@ -58,7 +58,7 @@ pub(super) struct Links<A> {
     pub(super) config: ReliableConfig,
     pub(super) stats: ReliableStats,
     pub(super) limits: BodyLimits,
-    pub(super) store: Store,
+    pub(super) send_buffer: SendBuffer,
     pub(super) cookies: Cookies,
     pub(super) table: Roster<A>,
     pub(super) by_cookie: HashMap<u64, LinkId, RandomState>,
@@ -67,13 +67,13 @@ pub(super) struct Links<A> {
     /// All links, by who began them.
     places: Shares,
     pub(super) source: fn(A) -> Source,
-    /// Links that are watched.
-    watched: usize,
+    /// Links that are monitored.
+    monitored: usize,
     dirty: VecDeque<LinkId>,
     backlog: Vec<LinkId>,
     /// They have asked what has arrived.
     pub(super) pinged: Vec<LinkId>,
-    /// They wait for room in the store.
+    /// They wait for room in the send buffer.
     pub(super) starved: Vec<LinkId>,
     wheel: Wheel<LinkId>,
     pub(super) replies: Vec<Reply<A>>,
@@ -95,14 +95,14 @@ pub(super) struct Links<A> {
 
 /// Room a peer always has: a few small datagrams. So much of what comes early is kept even when all
 /// that is shared is full: enough to tell the sender that something is lost.
-pub(super) const ROOM_MIN: usize = 8 << 10;
+pub(super) const RECEIVE_WINDOW_MIN: usize = 8 << 10;
 
 /// Of the bytes that are kept for a peer, those that come out of what all share.
 pub(super) fn shared(kept: usize) -> usize {
-    kept.saturating_sub(ROOM_MIN)
+    kept.saturating_sub(RECEIVE_WINDOW_MIN)
 }
 
-/// Mean time between two questions to peers that are watched, of however many there are: 4000 a second
+/// Mean time between two questions to peers that are monitored, of however many there are: 4000 a second
 /// take a few hundredths of a core.
 const QUESTIONS: Duration = Duration::from_micros(250);
 
@@ -126,14 +126,14 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             config,
             stats: ReliableStats::default(),
             limits,
-            store: Store::new(config.send_bytes_all).from(config.supply),
+            send_buffer: SendBuffer::new(config.send_bytes_all).from(config.supply),
             cookies: Cookies::new(key, config.source_share),
             table: Roster::new(config, datagram_max),
             by_cookie: HashMap::default(),
             trials: Shares::new(config.max_links.min(TRIALS_MAX), config.source_share),
             places: Shares::new(config.max_links, config.source_share),
             source,
-            watched: 0,
+            monitored: 0,
             dirty: VecDeque::new(),
             backlog: Vec::new(),
             pinged: Vec::new(),
@@ -247,14 +247,14 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         if link.trial.is_some() {
             self.trials.give_back(source, 1);
         }
-        self.watched -= usize::from(link.session.watched.is_some());
+        self.monitored -= usize::from(link.session.monitored.is_some());
         if link.called {
             self.cookies.remember(link.session.ours(), source, now);
         }
         if let Some((_, timer)) = link.timer.take() {
             self.wheel.clear(timer);
         }
-        link.session.send.release_all(&mut self.store);
+        link.session.send.release_all(&mut self.send_buffer);
         self.early_bytes -= shared(link.reassembly.kept_bytes());
         Some(link)
     }
@@ -271,25 +271,25 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     }
 
     /// Operations wait for the peer of a link, which says at once when it is gone; or no longer.
-    pub(super) fn watch(&mut self, now: Instant, id: LinkId, wanted: bool) {
-        let pause = wanted.then(|| self.watched_pause());
+    pub(super) fn monitor(&mut self, now: Instant, id: LinkId, wanted: bool) {
+        let pause = wanted.then(|| self.monitored_pause());
         let Some(link) = self.of_mut(id) else { return };
-        let before = std::mem::replace(&mut link.session.watched, pause).is_some();
-        self.watched = self.watched - usize::from(before) + usize::from(wanted);
+        let before = std::mem::replace(&mut link.session.monitored, pause).is_some();
+        self.monitored = self.monitored - usize::from(before) + usize::from(wanted);
         self.plan(now, id);
-        self.rest(now, id);
+        self.suspend(now, id);
     }
 
-    /// How long a peer that is watched may be silent before it is asked.
-    fn watched_pause(&self) -> Duration {
-        let all = u32::try_from(self.watched).unwrap_or(u32::MAX);
-        let pause = self.config.watched_keepalive;
+    /// How long a peer that is monitored may be silent before it is asked.
+    fn monitored_pause(&self) -> Duration {
+        let all = u32::try_from(self.monitored).unwrap_or(u32::MAX);
+        let pause = self.config.monitored_keepalive;
         pause.max(QUESTIONS.saturating_mul(all))
     }
 
     /// Bytes a peer may have under way to us.
-    pub(super) fn room_limit(&self) -> usize {
-        self.senders.share().max(ROOM_MIN)
+    pub(super) fn window_limit(&self) -> usize {
+        self.senders.share().max(RECEIVE_WINDOW_MIN)
     }
 
     /// Notes that a link may have something to send and that its deadline may have changed.
@@ -332,10 +332,10 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         link.timer = Some((at, self.wheel.set(now, at, id)));
     }
 
-    /// A link's turn is over: if nothing has happened on it for long, it rests.
+    /// A link's turn is over: if nothing has happened on it for long, it is suspended.
     #[inline]
-    pub(super) fn rest(&mut self, now: Instant, id: LinkId) {
-        self.table.rest(now, id.index(), id.generation());
+    pub(super) fn suspend(&mut self, now: Instant, id: LinkId) {
+        self.table.suspend(now, id.index(), id.generation());
     }
 
     /// When something is to be done although nothing arrives.
@@ -443,7 +443,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         false
     }
 
-    /// The store may have room again: those that waited for it may try.
+    /// The send buffer may have room again: those that waited for it may try.
     pub(super) fn feed_starved<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) {
         if self.starved.is_empty() {
             return;
@@ -456,14 +456,14 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     /// Looks at every link whose time has come.
     pub(super) fn expire<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) -> bool {
         let mut busy = false;
-        let pause = self.watched_pause();
+        let pause = self.monitored_pause();
         while let Some((id, _)) = self.wheel.expired(now) {
             let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
                 continue;
             };
             busy = true;
             link.timer = None;
-            if let Some(known) = &mut link.session.watched {
+            if let Some(known) = &mut link.session.monitored {
                 *known = pause;
             }
             let mut over = link.session.on_timer(now, &self.config, &mut self.stats);
@@ -471,13 +471,13 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
                 self.stats.unbound += 1;
                 over = Some(LinkDown::TimedOut);
             }
-            if let Some(complaint) = link.session.pmtu.take_complaint() {
-                log::warn!("{:?}: {complaint}", link.address);
+            if let Some(black_hole) = link.session.pmtu.take_black_hole() {
+                log::warn!("{:?}: {black_hole}", link.address);
             }
             if link.session.is_quiet(now, QUIET) {
                 link.session.shrink();
                 link.reassembly.shrink();
-                self.store.trim_if_idle();
+                self.send_buffer.trim_if_idle();
             }
             match over {
                 Some(reason) => {

@@ -1,4 +1,4 @@
-//! A reliable, ordered [`crate::port::Port`] made out of datagrams that get lost, doubled, overtaken
+//! A reliable, ordered [`crate::port::Port`] made out of datagrams that get lost, doubled, reordered
 //! and damaged.
 //!
 //! ```text
@@ -6,12 +6,12 @@
 //!      |  Port: packets                                                      port
 //!      v
 //!   Links: who has which session           one timer each, turns             links, link, senders
-//!      |        |                          at work or at rest                roster
-//!      |        |                          what arrives, for whom            arrivals, opening
+//!      |        |                          active or suspended                  roster
+//!      |        |                          what arrives, for whom            receive, opening
 //!      |        `- Cookies                 names nobody can guess            cookies
 //!      v
 //!   Session, one a link                    numbers, states, what goes out    session, transmit
-//!      |- SendWindow -- Store              what is not acknowledged          send_window, store
+//!      |- SendWindow -- SendBuffer              what is not acknowledged          send_window, send buffer
 //!      |- RecvWindow, Reassembly           what came early; packets again    recv_window, reassembly
 //!      |- Rtt, Congestion, Pacer, Pmtu, AckPolicy       how long, much, fast, large, when
 //!      v
@@ -28,7 +28,6 @@
 //! counted and dropped.
 
 mod ack_policy;
-mod arrivals;
 mod checksum;
 mod config;
 mod congestion;
@@ -38,22 +37,23 @@ mod links;
 mod opening;
 mod pacer;
 mod packet;
-mod parts;
+mod partial;
 mod pmtu;
 mod port;
 mod quote;
 mod reassembly;
+mod receive;
 mod recv_window;
 mod reordering;
 mod roster;
 mod rtt;
+mod send_buffer;
 mod send_window;
 mod senders;
 mod seq;
 mod service;
 mod session;
 mod stats;
-mod store;
 #[cfg(test)]
 mod tests;
 mod transmit;
@@ -62,5 +62,7 @@ pub use config::ReliableConfig;
 pub use packet::describe;
 pub use port::Reliable;
 pub use quote::Quote;
-pub use service::{Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, Incoming, Train};
+pub use service::{
+    Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, GsoBatch, Incoming,
+};
 pub use stats::ReliableStats;

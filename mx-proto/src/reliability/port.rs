@@ -1,8 +1,8 @@
 //! A [`Port`] over a [`DatagramPort`].
 //!
 //! ```text
-//!   send: packet = fragment -> segments, one behind the other in a block -> trains -> service
-//!   poll: trains -> sessions -> fragments, placed or in order -> packets -> Sink
+//!   send: packet = fragment -> segments, one behind the other in a block -> GSO batches -> service
+//!   poll: GSO batches -> sessions -> fragments, placed or in order -> packets -> Sink
 //!
 //!   a pass      answers to strangers, then one turn for every link that may have something
 //! ```
@@ -15,10 +15,10 @@
 use super::checksum::crc32c;
 use super::config::ReliableConfig;
 use super::link::Need;
-use super::links::{Links, ROOM_MIN, Reply};
+use super::links::{Links, RECEIVE_WINDOW_MIN, Reply};
 use super::packet::{DATAGRAM_HEADER, FIN, GREETING, Kind, SUMMED, greeting, name_of};
 use super::send_window::Content;
-use super::service::{Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, Train};
+use super::service::{Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, GsoBatch};
 use super::stats::ReliableStats;
 use super::transmit::{Outlet, Pass};
 use crate::ids::{LinkId, Target};
@@ -103,13 +103,13 @@ impl<D: DatagramPort> Reliable<D> {
     /// Where a link's peer is: what it says at that address it has heard there.
     pub fn address(&self, link: LinkId) -> Option<D::Address> {
         let (index, generation) = (link.index(), link.generation());
-        let place = self.links.table.watched(index, generation);
+        let place = self.links.table.monitored(index, generation);
         place.map(|(address, _)| address)
     }
 
-    /// Those of them that rest: nothing has happened on them for a while.
-    pub fn resting(&self) -> usize {
-        self.links.table.resting()
+    /// Those of them that are suspended: nothing has happened on them for a while.
+    pub fn suspended(&self) -> usize {
+        self.links.table.suspended()
     }
 
     /// Bytes that came early and are kept, as [`ReliableConfig::early_bytes_all`] limits them.
@@ -156,11 +156,11 @@ impl<D: DatagramPort> Reliable<D> {
                 _ => &[],
             };
             header.emit(payload, &mut self.scratch);
-            let train = Train::single(&self.scratch);
+            let batch = GsoBatch::single(&self.scratch);
             // Lost or not: whoever needs it asks again.
-            if self.datagrams.send(Channel::Command, to, train).is_ok() {
+            if self.datagrams.send(Channel::Command, to, batch).is_ok() {
                 self.links.stats.datagrams_out += 1;
-                self.links.stats.trains_out += 1;
+                self.links.stats.gso_batches_out += 1;
             }
         }
     }
@@ -197,10 +197,10 @@ impl<D: DatagramPort> Reliable<D> {
             retry_at,
             ..
         } = self;
-        let room = links.room_limit();
+        let window = links.window_limit();
         let Links {
             table,
-            store,
+            send_buffer,
             stats,
             config,
             ..
@@ -209,34 +209,34 @@ impl<D: DatagramPort> Reliable<D> {
             return;
         };
         if link.session.fin && link.session.send.free() > 0 {
-            link.session.push_fin(store);
+            link.session.push_fin(send_buffer);
         }
         let (address, data_address) = (link.address, link.data);
-        let left = room.saturating_sub(link.reassembly.kept_bytes());
-        let room = match link.reassembly.has_ready() {
+        let left = window.saturating_sub(link.reassembly.kept_bytes());
+        let window = match link.reassembly.has_ready() {
             true => left,
             // What is kept waits for more: without room for that it would wait for ever.
-            false => left.max(ROOM_MIN),
+            false => left.max(RECEIVE_WINDOW_MIN),
         };
         let mut outlet = Outlet {
             now,
-            room: u32::try_from(room).unwrap_or(u32::MAX),
+            window: u32::try_from(window).unwrap_or(u32::MAX),
             probe_max: data_address.map_or(0, |_| match link.session.pmtu.data_proven() {
                 true => usize::MAX,
                 false => link.data_credit,
             }),
             command: *command,
             data: *data,
-            store,
+            send_buffer,
             config,
             stats,
             scratch,
-            emit: |channel, train: Train<'_>| {
+            emit: |channel, batch: GsoBatch<'_>| {
                 let to = match channel {
                     Channel::Command => address,
                     Channel::Data => data_address.ok_or(DatagramError::Unreachable)?,
                 };
-                datagrams.send(channel, to, train)
+                datagrams.send(channel, to, batch)
             },
         };
         let pass = link.session.transmit(&mut outlet);
@@ -244,13 +244,13 @@ impl<D: DatagramPort> Reliable<D> {
         match pass {
             Pass::Done => {}
             Pass::More => links.touch(id),
-            Pass::NoRoom => {
+            Pass::WouldBlock => {
                 *retry_at = Some(now.after(RETRY));
                 links.touch(id);
             }
         }
         links.plan(now, id);
-        links.rest(now, id);
+        links.suspend(now, id);
     }
 }
 
@@ -259,12 +259,12 @@ const SMALLEST: usize = 548 - DATAGRAM_HEADER;
 
 impl super::session::Session {
     /// Queues the last segment there is, if there is memory for it.
-    fn push_fin(&mut self, store: &mut super::store::Store) {
-        let Some(mut writer) = store.writer(0, 1) else {
+    fn push_fin(&mut self, send_buffer: &mut super::send_buffer::SendBuffer) {
+        let Some(mut writer) = send_buffer.writer(0, 1) else {
             return;
         };
         let fragment = self.next_fragment;
-        writer.fill_up(store, &mut |_, segment| {
+        writer.fill_up(send_buffer, &mut |_, segment| {
             self.send.push(Content {
                 place: segment.place,
                 fragment,
@@ -329,7 +329,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         }
         let Links {
             table,
-            store,
+            send_buffer,
             config,
             starved,
             ..
@@ -337,7 +337,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         let link = table
             .get_mut(id.index(), id.generation())
             .ok_or(SendError::Down)?;
-        let Some(mut writer) = store.writer(len, size) else {
+        let Some(mut writer) = send_buffer.writer(len, size) else {
             link.blocked = Some(need);
             starved.push(id);
             return Err(SendError::WouldBlock);
@@ -348,10 +348,11 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         let (datagrams, address) = (&self.datagrams, link.address);
         let sum = *link.sum.get_or_insert_with(|| !datagrams.is_safe(address));
         let window = &mut link.session.send;
-        let mut done = |store: &mut super::store::Store, segment: super::store::Segment| {
+        let mut done = |send_buffer: &mut super::send_buffer::SendBuffer,
+                        segment: super::send_buffer::Segment| {
             let (flags, crc) = match sum {
                 true => {
-                    let payload = &store.bytes_of(segment.place)[DATAGRAM_HEADER..];
+                    let payload = &send_buffer.bytes_of(segment.place)[DATAGRAM_HEADER..];
                     (SUMMED, crc32c(payload))
                 }
                 false => (0, 0),
@@ -367,17 +368,19 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
                 tiny,
             });
         };
-        writer.push(store, header, &mut done);
+        writer.push(send_buffer, header, &mut done);
         match body {
-            Body::Bytes(bytes) => writer.push(store, bytes, &mut done),
+            Body::Bytes(bytes) => writer.push(send_buffer, bytes, &mut done),
             Body::Memory {
                 memory,
                 offset,
                 len,
-            } => memory.visit(offset, len, |piece| writer.push(store, piece, &mut done)),
+            } => memory.visit(offset, len, |piece| {
+                writer.push(send_buffer, piece, &mut done)
+            }),
         }
         // Memory that was shorter than promised leaves a packet that must still end.
-        writer.fill_up(store, &mut done);
+        writer.fill_up(send_buffer, &mut done);
         self.pump(id, now);
         Ok(Sent::Whole)
     }
@@ -443,14 +446,14 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         self.links.deadline()
     }
 
-    fn watch(&mut self, link: LinkId, wanted: bool) {
+    fn monitor(&mut self, link: LinkId, wanted: bool) {
         let (index, generation) = (link.index(), link.generation());
-        let Some((address, watched)) = self.links.table.watched(index, generation) else {
+        let Some((address, monitored)) = self.links.table.monitored(index, generation) else {
             return;
         };
         let wanted = wanted && self.datagrams.refuses_at_once(address);
-        if wanted != watched {
-            self.links.watch(self.datagrams.now(), link, wanted);
+        if wanted != monitored {
+            self.links.monitor(self.datagrams.now(), link, wanted);
         }
     }
 
@@ -472,7 +475,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
             {
                 let (to, header) = (link.address, link.session.sign_of_life(now));
                 self.links.replies.push(Reply { to, header });
-                self.links.rest(now, id);
+                self.links.suspend(now, id);
             }
         }
         self.answer();

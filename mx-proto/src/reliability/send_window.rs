@@ -15,10 +15,10 @@
 //! Cost: push, send and acknowledge are O(1) a segment without loss; with holes, an
 //! acknowledgement looks at the segments from the first hole to the highest that has arrived.
 
-use self::losses::Arrivals;
+use self::losses::AckOutcome;
+use super::send_buffer::{Place, SendBuffer};
 use super::seq::Seq;
 use super::service::Channel;
-use super::store::{Place, Store};
 use crate::time::Instant;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -82,7 +82,7 @@ struct Slot {
     /// When it was sent before the last time, if it was.
     earlier: Instant,
     /// When it was taken for lost, others had overtaken it.
-    overtaken: bool,
+    reordered: bool,
 }
 
 /// What an acknowledgement brought.
@@ -112,7 +112,7 @@ pub(super) struct Acked {
     pub(super) spurious_bytes: u64,
     /// When the first of those had been sent, the transmission that arrived.
     pub(super) spurious_sent_at: Option<Instant>,
-    /// The longest that one took that was overtaken by so many that it would be lost, had there
+    /// The longest that one took that was reordered by so many that it would be lost, had there
     /// not been a while to wait.
     pub(super) late: Option<Duration>,
     /// Those at the left edge were acknowledged: the window moved.
@@ -132,11 +132,11 @@ impl Acked {
 
 /// How a loss is told from a segment that is late.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Judgement {
+pub(super) struct LossDetection {
     /// The least time in which a segment can be sent and acknowledged. What is acknowledged sooner
     /// after it was sent again had arrived before.
     pub(super) least: Duration,
-    /// A segment that was overtaken is late, not lost, for so long after it was sent.
+    /// A segment that was reordered is late, not lost, for so long after it was sent.
     pub(super) wait: Duration,
 }
 
@@ -181,8 +181,8 @@ struct Counts {
 }
 
 impl SendWindow {
-    /// `room` is how many bytes the peer said it has room for at first.
-    pub(super) fn new(first: Seq, capacity: u16, room: u32) -> Self {
+    /// `window` is how many bytes the peer said it has room for at first.
+    pub(super) fn new(first: Seq, capacity: u16, window: u32) -> Self {
         Self {
             first,
             slots: VecDeque::new(),
@@ -192,7 +192,7 @@ impl SendWindow {
             counts: Counts::default(),
             acked_total: 0,
             sent_total: 0,
-            allowed_total: u64::from(room),
+            allowed_total: u64::from(window),
             transmissions: [0; 2],
             capacity,
         }
@@ -233,17 +233,17 @@ impl SendWindow {
             state: SegmentState::ToSend,
             sends: 0,
             earlier: Instant(0),
-            overtaken: false,
+            reordered: false,
         });
     }
 
-    /// The peer has room for `room` bytes from `ack` on. The edge never moves back. After
+    /// The peer has room for `window` bytes from `ack` on. The edge never moves back. After
     /// [`Self::on_ack`] with the same number.
     #[inline]
-    pub(super) fn on_room(&mut self, ack: Seq, room: u32) {
+    pub(super) fn on_window(&mut self, ack: Seq, window: u32) {
         // Said before what we know now: worth nothing.
         if ack == self.first {
-            let edge = self.acked_total + u64::from(room);
+            let edge = self.acked_total + u64::from(window);
             self.allowed_total = self.allowed_total.max(edge);
         }
     }
@@ -300,8 +300,8 @@ impl SendWindow {
     }
 
     /// How many segments from `index` on, which is what [`Self::next`] said, can go out as one
-    /// train of at most so many and so many bytes. One always can.
-    pub(super) fn train(&self, index: usize, max_segments: usize, max_bytes: usize) -> usize {
+    /// GSO batch of at most so many and so many bytes. One always can.
+    pub(super) fn batch(&self, index: usize, max_segments: usize, max_bytes: usize) -> usize {
         let Some(first) = self.slots.get(index) else {
             return 0;
         };
@@ -368,10 +368,10 @@ impl SendWindow {
         ack: Seq,
         sack: &[u64],
         now: Instant,
-        judgement: Judgement,
-        store: &mut Store,
+        detection: LossDetection,
+        send_buffer: &mut SendBuffer,
     ) -> Result<Acked, BadAck> {
-        let mut arrivals = Arrivals::new(now, judgement.least, self.counts.newest_arrived);
+        let mut outcome = AckOutcome::new(now, detection.least, self.counts.newest_arrived);
         if ack.precedes(self.first) {
             // Overtaken by a later one, which said all this and more.
             return Ok(Acked::default());
@@ -385,27 +385,27 @@ impl SendWindow {
             let Some(mut slot) = self.slots.pop_front() else {
                 break;
             };
-            self.counts.on_arrived(&mut slot, &mut arrivals, store);
+            self.counts.on_arrived(&mut slot, &mut outcome, send_buffer);
             self.acked_total += slot.bytes();
         }
         self.first = ack;
         self.fresh -= count;
         self.resend = self.resend.saturating_sub(count);
         self.highest = self.highest.max(highest) - count;
-        arrivals.acked.moved = count > 0;
+        outcome.acked.moved = count > 0;
         for (word, &bits) in sack.iter().enumerate() {
             let mut left = bits;
             while left != 0 {
                 let index = word * 64 + left.trailing_zeros() as usize + 1;
                 left &= left - 1;
                 if let Some(slot) = self.slots.get_mut(index) {
-                    self.counts.on_arrived(slot, &mut arrivals, store);
+                    self.counts.on_arrived(slot, &mut outcome, send_buffer);
                 }
             }
         }
-        let mut acked = arrivals.acked;
+        let mut acked = outcome.acked;
         if acked.segments > 0 {
-            self.find_lost(now, judgement.wait, &mut acked);
+            self.find_lost(now, detection.wait, &mut acked);
         }
         self.find_resend();
         Ok(acked)
@@ -417,10 +417,10 @@ impl SendWindow {
     }
 
     /// The link is gone: all bytes go back.
-    pub(super) fn release_all(&mut self, store: &mut Store) {
+    pub(super) fn release_all(&mut self, send_buffer: &mut SendBuffer) {
         for slot in std::mem::take(&mut self.slots) {
             if slot.state != SegmentState::Free {
-                store.release(slot.content.place);
+                send_buffer.release(slot.content.place);
             }
         }
         *self = Self::new(self.first, self.capacity, 0);

@@ -1,7 +1,7 @@
 //! One session with one peer: numbers, acknowledgements, timers; no packets.
 //!
 //! ```text
-//!   Calling --Welcome--> Open --close--> Closing --all acknowledged--> over
+//!   Connecting --Welcome--> Open --close--> Closing --all acknowledged--> over
 //!      |                  |  ^              |
 //!      |     a stranger's |  `- OPENING     |        the called side has no state before the
 //!      |                  |                 |        caller has proven where it is
@@ -14,7 +14,7 @@
 //! Owns: both windows, the estimates, the state. Knows nothing of: packets of the endpoint,
 //! addresses, other sessions.
 
-mod folded;
+mod suspended;
 
 use super::ack_policy::AckPolicy;
 use super::config::ReliableConfig;
@@ -25,15 +25,15 @@ use super::pmtu::Pmtu;
 use super::recv_window::{RecvWindow, Verdict};
 use super::reordering::Reordering;
 use super::rtt::Rtt;
-use super::send_window::{Acked, Judgement, SendWindow};
+use super::send_buffer::SendBuffer;
+use super::send_window::{Acked, LossDetection, SendWindow};
 use super::seq::Seq;
 use super::service::Channel;
 use super::stats::ReliableStats;
-use super::store::Store;
 use crate::port::LinkDown;
 use crate::time::Instant;
-pub(super) use folded::Folded;
 use std::time::Duration;
+pub(super) use suspended::SuspendedSession;
 
 /// A session.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ pub(super) struct Session {
     /// "Nobody there" since the peer was heard.
     refusals: u32,
     /// Operations wait for the peer, whose machine says when it is gone: it is asked so often.
-    pub(super) watched: Option<Duration>,
+    pub(super) monitored: Option<Duration>,
     /// Times that the peer had forgotten its Welcome.
     again: u32,
 }
@@ -113,7 +113,7 @@ pub(super) struct Session {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// Hello has been or is to be sent.
-    Calling {
+    Connecting {
         began: Instant,
         next: Instant,
         tries: u32,
@@ -142,7 +142,7 @@ const TRIES_BEFORE_GIVING_UP: u32 = 3;
 
 /// How long the answer to a Ping waits for the data channel to be empty: many times what it takes to
 /// take in a whole socket.
-const PATIENCE: Duration = Duration::from_millis(20);
+const ANSWER_WAIT_MAX: Duration = Duration::from_millis(20);
 
 /// Nanoseconds in a unit of the stamps of Pings: they say when they went out, modulo 71 minutes, and
 /// their answers repeat it (as the timestamps of RFC 7323 do).
@@ -179,7 +179,7 @@ impl Session {
         config: &ReliableConfig,
     ) -> Self {
         let state = match caller {
-            None => State::Calling {
+            None => State::Connecting {
                 began: now,
                 next: now,
                 tries: 0,
@@ -228,7 +228,7 @@ impl Session {
             probed: None,
             proof: 0,
             refusals: 0,
-            watched: None,
+            monitored: None,
             again: 0,
         }
     }
@@ -249,8 +249,8 @@ impl Session {
     }
 
     /// We have called and not been answered.
-    pub(super) fn is_calling(&self) -> bool {
-        matches!(self.state, State::Calling { .. })
+    pub(super) fn is_connecting(&self) -> bool {
+        matches!(self.state, State::Connecting { .. })
     }
 
     /// Nothing is to be delivered any more.
@@ -285,7 +285,7 @@ impl Session {
 
     /// The peer's answer to our Hello. True when that opened the session.
     pub(super) fn on_welcome(&mut self, now: Instant, header: &Header) -> bool {
-        let State::Calling {
+        let State::Connecting {
             tries, first_at, ..
         } = self.state
         else {
@@ -293,7 +293,7 @@ impl Session {
         };
         self.theirs = header.from;
         self.recv = RecvWindow::new(header.seq, NUMBERS);
-        self.send.on_room(self.first, header.room);
+        self.send.on_window(self.first, header.window);
         if tries == 1 {
             self.rtt.on_sample(now, now.since(first_at));
         }
@@ -320,7 +320,7 @@ impl Session {
         }
         self.again += 1;
         self.theirs = 0;
-        self.state = State::Calling {
+        self.state = State::Connecting {
             began: now,
             next: now.after(config.first_rto.saturating_mul(1 << self.again)),
             // Not 0: how long the answer takes is no sample of the way.
@@ -341,16 +341,16 @@ impl Session {
         now: Instant,
         header: &Header,
         payload: &[u8],
-        store: &mut Store,
+        send_buffer: &mut SendBuffer,
         stats: &mut ReliableStats,
     ) -> bool {
         self.heard_at = now;
         (self.pings, self.refusals) = (0, 0);
         self.unconfirmed = false;
         self.pmtu.on_heard();
-        let says = (header.ack, header.sack, header.room);
-        let news = says != self.last_ack || header.kind == Kind::Ack;
-        if news && !self.on_ack(now, header, payload, store, stats) {
+        let says = (header.ack, header.sack, header.window);
+        let updated = says != self.last_ack || header.kind == Kind::Ack;
+        if updated && !self.on_ack(now, header, payload, send_buffer, stats) {
             return false;
         }
         self.last_ack = says;
@@ -358,7 +358,7 @@ impl Session {
             Kind::Ping => {
                 let came = self.to_answer.map_or(now, |(_, came)| came);
                 self.to_answer = Some((header.seq.0, came));
-                if header.room == 0 {
+                if header.window == 0 {
                     // It is there, and takes nothing in for now.
                     self.progress_at = now;
                 }
@@ -380,21 +380,24 @@ impl Session {
         now: Instant,
         header: &Header,
         payload: &[u8],
-        store: &mut Store,
+        send_buffer: &mut SendBuffer,
         stats: &mut ReliableStats,
     ) -> bool {
         let (words, used) = header.sack_words(payload);
         let before = self.send.in_flight_bytes();
-        let judgement = Judgement {
+        let detection = LossDetection {
             least: self.rtt.min().unwrap_or_default(),
             wait: self.reordering.wait(now, &self.rtt),
         };
         let acks = &words[..used];
-        let Ok(acked) = self.send.on_ack(header.ack, acks, now, judgement, store) else {
+        let Ok(acked) = self
+            .send
+            .on_ack(header.ack, acks, now, detection, send_buffer)
+        else {
             stats.bad_acks += 1;
             return false;
         };
-        self.send.on_room(header.ack, header.room);
+        self.send.on_window(header.ack, header.window);
         if acked.moved {
             self.rtt.on_progress();
         }
@@ -451,23 +454,23 @@ impl Session {
     }
 
     /// Those that were overtaken have had their time.
-    fn on_judgement(&mut self, now: Instant) {
+    fn on_reordering_timeout(&mut self, now: Instant) {
         let wait = self.reordering.wait(now, &self.rtt);
-        let lost = self.send.lose_overtaken(now, wait);
+        let lost = self.send.declare_reordered_lost(now, wait);
         self.judge_at = lost.lost_next;
         self.on_lost(now, &lost);
     }
 
     /// The peer has answered our Ping: what was sent well before and is not named is lost.
     fn on_answer(&mut self, now: Instant, asked_at: Instant, stats: &mut ReliableStats) {
-        // The only sample there is on a way that has become longer than the patience.
+        // The only sample there is on a way that has become longer than the pause.
         self.rtt.on_sample(now, now.since(asked_at));
         // What went over the data channel just before the Ping may still come, the later the more this
         // way is known to keep things.
         let late = self.reordering.wait(now, &self.rtt);
         let slack = late
             .saturating_sub(self.rtt.min().unwrap_or_default())
-            .max(self.rtt.patience() / 4);
+            .max(self.rtt.rto_without_backoff() / 4);
         let mut lost = self.send.lose_sent_before(asked_at.before(slack));
         if stamp(asked_at) == stamp(self.pinged_at) {
             // What went right before the Ping would be here, had the Ping not overtaken it.
@@ -513,7 +516,7 @@ impl Session {
         let Some((stamp, came)) = self.to_answer else {
             return true;
         };
-        if !empty && now.since(came) < PATIENCE {
+        if !empty && now.since(came) < ANSWER_WAIT_MAX {
             return false;
         }
         self.to_answer = None;
@@ -535,9 +538,9 @@ impl Session {
     }
 
     /// Fragments were given out: perhaps the peer waits to hear that there is room again.
-    pub(super) fn on_drained(&mut self, now: Instant, room: u32, limit: usize) {
+    pub(super) fn on_drained(&mut self, now: Instant, window: u32, limit: usize) {
         let limit = limit as u32;
-        if self.advertised < limit / 4 && room >= limit / 2 {
+        if self.advertised < limit / 4 && window >= limit / 2 {
             self.acks.on_urgent(now);
         }
     }
@@ -555,7 +558,7 @@ impl Session {
 
     /// The service knows where the peer is: what was said to it before went nowhere.
     pub(super) fn on_found(&mut self, now: Instant) {
-        if let State::Calling { next, tries, .. } = &mut self.state {
+        if let State::Connecting { next, tries, .. } = &mut self.state {
             (*next, *tries) = (now, 0);
         }
     }
@@ -566,19 +569,19 @@ impl Session {
     pub(super) fn on_refused(&mut self) -> bool {
         self.refusals += 1;
         self.pings = 0;
-        self.is_calling() || self.refusals >= REFUSALS
+        self.is_connecting() || self.refusals >= REFUSALS
     }
 
     /// The same of the peer's data channel, without which a session goes on: the other one is asked.
     pub(super) fn on_data_refused(&mut self) {
-        self.ping |= !self.is_calling();
+        self.ping |= !self.is_connecting();
     }
 
     /// Something is in flight: when to ask for it, when to send it again.
     #[inline]
     pub(super) fn start_timer(&mut self, now: Instant) {
         if self.resend_at.is_none() && self.send.in_flight_bytes() > 0 {
-            let timeout = self.rtt.timeout();
+            let timeout = self.rtt.rto();
             self.resend_at = Some(now.after(2 * timeout));
             self.ask_at = Some(now.after(self.ask_pause()));
         }
@@ -598,11 +601,11 @@ impl Session {
     /// The same after so many questions in vain.
     fn pause_after(&self, fruitless: u32) -> Duration {
         // The last of what is under way is to be acknowledged at once.
-        let patience = match self.since_ask == 0 {
+        let pause = match self.since_ask == 0 {
             true => self.rtt.answer(),
-            false => self.rtt.patience(),
+            false => self.rtt.rto_without_backoff(),
         };
-        patience.saturating_mul(1 << fruitless.min(10))
+        pause.saturating_mul(1 << fruitless.min(10))
     }
 
     /// The first thing after the window was empty went out.
@@ -618,7 +621,7 @@ impl Session {
         stats: &mut ReliableStats,
     ) -> Option<LinkDown> {
         match self.state {
-            State::Calling { began, tries, .. } => {
+            State::Connecting { began, tries, .. } => {
                 let over = now.since(began) >= config.connect_give_up;
                 return (over && tries >= TRIES_BEFORE_GIVING_UP).then_some(LinkDown::TimedOut);
             }
@@ -631,7 +634,7 @@ impl Session {
             self.ping = true;
         }
         if self.judge_at.is_some_and(|at| at <= now) {
-            self.on_judgement(now);
+            self.on_reordering_timeout(now);
         }
         if self.resend_at.is_some_and(|at| at <= now) {
             (self.resend_at, self.ask_at) = (None, None);
@@ -674,14 +677,14 @@ impl Session {
 
     fn ping_at(&self, config: &ReliableConfig) -> Instant {
         let pause = match self.pings {
-            _ if self.send.is_stuck() => self.rtt.timeout().max(config.first_rto),
+            _ if self.send.is_stuck() => self.rtt.rto().max(config.first_rto),
             // Early enough for some tries before silence is death.
             0 => config.keepalive.min(config.give_up / 4),
             _ => config.max_rto.min(config.give_up / 8),
         };
         // Whoever answers that nobody is there is near: time-outs before that say nothing.
         let refused = (self.refusals > 0).then(|| self.pause_after(self.pings));
-        let sooner = refused.into_iter().chain(self.watched);
+        let sooner = refused.into_iter().chain(self.monitored);
         let pause = sooner.fold(pause, Duration::min);
         self.heard_at.max(self.pinged_at).after(pause)
     }
@@ -689,8 +692,8 @@ impl Session {
     /// When [`Self::on_timer`] or `transmit` has something to do.
     pub(super) fn deadline(&self, config: &ReliableConfig) -> Instant {
         let last = match self.state {
-            State::Calling { next, tries, .. } if tries < TRIES_BEFORE_GIVING_UP => return next,
-            State::Calling { began, next, .. } => {
+            State::Connecting { next, tries, .. } if tries < TRIES_BEFORE_GIVING_UP => return next,
+            State::Connecting { began, next, .. } => {
                 return next.min(began.after(config.connect_give_up));
             }
             State::Open => self.ping_at(config),
@@ -709,10 +712,10 @@ impl Session {
 
     /// A header that says what has arrived here.
     #[inline]
-    pub(super) fn acknowledging(&self, kind: Kind, room: u32) -> Header {
+    pub(super) fn acknowledging(&self, kind: Kind, window: u32) -> Header {
         let mut header = Header::new(kind, self.theirs, self.ours);
         header.ack = self.recv.cumulative();
-        header.room = room;
+        header.window = window;
         if kind == Kind::Ack {
             header.seq = Seq(self.answer.unwrap_or(0));
         }
@@ -729,8 +732,8 @@ impl Session {
 
     /// An acknowledgement went out, alone or with something else.
     #[inline]
-    pub(super) fn on_acknowledged(&mut self, room: u32) {
-        self.advertised = room;
+    pub(super) fn on_acknowledged(&mut self, window: u32) {
+        self.advertised = window;
         self.acks.on_acked();
     }
 

@@ -11,8 +11,8 @@ use super::*;
 use crate::ids::{EndpointId, LinkId, NicId, Route, Target};
 use crate::memory::Source;
 use crate::port::{
-    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, RemoteUse, Room,
-    SendError, Sink,
+    Body, Close, ConnectError, Destination, HEADER_LEN, HeaderBytes, LinkDown, Place, Port,
+    RemoteUse, SendError, Sink,
 };
 use crate::time::{Clock, Instant};
 use std::cell::RefCell;
@@ -96,8 +96,8 @@ impl DatagramPort for End {
     fn capacity(&self, _: Channel) -> Capacity {
         Capacity {
             datagram_max: 9000,
-            train_max: 64,
-            train_bytes: 60_000,
+            batch_max: 64,
+            batch_bytes: 60_000,
         }
     }
 
@@ -113,20 +113,20 @@ impl DatagramPort for End {
         &mut self,
         channel: Channel,
         to: Address,
-        train: Train<'_>,
+        batch: GsoBatch<'_>,
     ) -> Result<(), DatagramError> {
         let mut net = self.net.borrow_mut();
         if to.0 > 1 {
             return Err(DatagramError::Unreachable);
         }
-        if net.refuses && train.segment > net.mtu {
+        if net.refuses && batch.segment > net.mtu {
             net.refused += 1;
             return Err(DatagramError::TooLarge(net.mtu));
         }
-        for datagram in train.bytes.chunks(train.segment) {
+        for datagram in batch.bytes.chunks(batch.segment) {
             net.log.push((self.own, channel, datagram.to_vec()));
             let lost = net.lose.contains(&(net.log.len() - 1))
-                || (datagram.len() > net.mtu && !train.may_fragment);
+                || (datagram.len() > net.mtu && !batch.may_fragment);
             if !lost {
                 let from = (self.own, channel as u8);
                 net.queues[to.0][usize::from(to.1)].push_back((from, datagram.to_vec()));
@@ -202,7 +202,7 @@ impl Sink<Vec<u8>> for User {
         }
         let memory = self.rooms.entry(header[0]).or_insert_with(|| vec![0; len]);
         Some(Place {
-            memory: Room::Memory(memory),
+            memory: Destination::Memory(memory),
             offset: 0,
         })
     }
@@ -404,17 +404,17 @@ fn how_long_a_peer_was_looked_for_is_no_sample_of_the_way_to_it() {
     pair.run(Duration::from_micros(100));
     assert_eq!(pair.users[0].up, [link]);
     let session = &pair.ports[0].links.of_mut(link).unwrap().session;
-    let first = session.rtt.smoothed().expect("a first sample");
+    let first = session.rtt.srtt().expect("a first sample");
     assert!(first <= Duration::from_micros(100), "{first:?}");
 }
 
 #[test]
-fn tiny_packets_take_the_command_channel_and_others_the_data_channel_in_trains() {
+fn tiny_packets_take_the_command_channel_and_others_the_data_channel_in_batches() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     let before = pair.logged();
     pair.send(0, link, 1, &bytes(700)).unwrap();
     assert_eq!(pair.sent_since(before), [(0, Channel::Command, Kind::Data)]);
-    let trains = pair.ports[0].stats().trains_out;
+    let batches = pair.ports[0].stats().gso_batches_out;
     let before = pair.logged();
     pair.send(0, link, 2, &bytes(30_000)).unwrap();
     let sent = pair.sent_since(before);
@@ -423,7 +423,7 @@ fn tiny_packets_take_the_command_channel_and_others_the_data_channel_in_trains()
         sent.iter()
             .all(|sent| *sent == (0, Channel::Data, Kind::Data))
     );
-    assert_eq!(pair.ports[0].stats().trains_out, trains + 1);
+    assert_eq!(pair.ports[0].stats().gso_batches_out, batches + 1);
     pair.run(Duration::from_millis(1));
     let expected = [(1, bytes(700)), (2, bytes(30_000))];
     assert_eq!(pair.users[1].packets, expected);
@@ -593,9 +593,9 @@ fn memory_of_an_idle_link_is_small() {
     pair.run(Duration::from_secs(12));
     let size = size_of::<link::Link<Address>>();
     assert!(size <= 1536, "a link takes {size} bytes");
-    // And a sixth of that at rest, see `roster`.
-    let resting = [0, 1].map(|end| pair.ports[end].resting());
-    assert_eq!(resting, [1, 1]);
+    // And a sixth of that when suspended, see `roster`.
+    let suspended = [0, 1].map(|end| pair.ports[end].suspended());
+    assert_eq!(suspended, [1, 1]);
     assert_eq!(pair.users[1].packets.len(), 1);
 }
 
@@ -781,9 +781,9 @@ fn what_waited_for_a_ping_or_a_time_out_because_its_acknowledgement_was_lost_is_
         }
         assert_eq!(pair.users[1].packets.len(), 20);
         let session = &pair.ports[0].links.of_mut(link).expect("it is up").session;
-        let smoothed = session.rtt.smoothed().expect("the Pings were samples");
+        let smoothed = session.rtt.srtt().expect("the Pings were samples");
         assert!(smoothed < Duration::from_micros(600), "{smoothed:?}");
-        let patience = session.rtt.patience();
-        assert!(patience <= Duration::from_millis(1), "{patience:?}");
+        let rto = session.rtt.rto_without_backoff();
+        assert!(rto <= Duration::from_millis(1), "{rto:?}");
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   1. resends        data channel, at most a burst       peers need them most
 //!   2. new segments   tiny ones: command channel          each carries the acknowledgement
-//!                     others:    data channel, in trains
+//!                     others:    data channel, in GSO batches
 //!   3. probes         data channel                        sizes that may pass
 //!   4. control        command channel                     Ping, Ack, what is still owed
 //!
@@ -19,26 +19,26 @@
 
 use super::config::ReliableConfig;
 use super::packet::{ASK, DATAGRAM_HEADER, Header, Kind, SACK_WORDS, greeting};
-use super::service::{Capacity, Channel, DatagramError, Train};
+use super::send_buffer::SendBuffer;
+use super::service::{Capacity, Channel, DatagramError, GsoBatch};
 use super::session::{Session, State, stamp};
 use super::stats::ReliableStats;
-use super::store::Store;
 use crate::time::Instant;
 
 /// What a session sends with and to.
 pub(super) struct Outlet<'a, E> {
     pub(super) now: Instant,
     /// Bytes we have room for.
-    pub(super) room: u32,
+    pub(super) window: u32,
     /// Bytes that may go to the peer's data channel in probes.
     pub(super) probe_max: usize,
     pub(super) command: Capacity,
     pub(super) data: Capacity,
-    pub(super) store: &'a mut Store,
+    pub(super) send_buffer: &'a mut SendBuffer,
     pub(super) config: &'a ReliableConfig,
     pub(super) stats: &'a mut ReliableStats,
     pub(super) scratch: &'a mut Vec<u8>,
-    /// Gives a train to the service.
+    /// Gives a GSO batch to the service.
     pub(super) emit: E,
 }
 
@@ -50,19 +50,19 @@ pub(super) enum Pass {
     /// More could go at once; it is others' turn.
     More,
     /// The service has no room.
-    NoRoom,
+    WouldBlock,
 }
 
-/// Trains of one session in one pass.
-const TRAINS: usize = 4;
+/// GSO batches of one session in one pass.
+const BATCHES: usize = 4;
 
 impl Session {
     /// Sends what can go now, as far as one turn goes.
     pub(super) fn transmit<E>(&mut self, out: &mut Outlet<'_, E>) -> Pass
     where
-        E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+        E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
     {
-        if let State::Calling { next, .. } = self.state {
+        if let State::Connecting { next, .. } = self.state {
             return if next <= out.now {
                 self.transmit_hello(out)
             } else {
@@ -72,7 +72,7 @@ impl Session {
         let pass = self.transmit_segments(out);
         let tail = pass == Pass::Done && self.paced_until.is_none() && self.is_to_ask(out.now);
         if tail && !self.transmit_ping(self.last_sent_on, true, out) {
-            return Pass::NoRoom;
+            return Pass::WouldBlock;
         }
         // A full data channel holds no acknowledgement back.
         match self.transmit_control(out) {
@@ -83,15 +83,15 @@ impl Session {
 
     fn transmit_hello<E>(&mut self, out: &mut Outlet<'_, E>) -> Pass
     where
-        E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+        E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
     {
         let mut header = Header::new(Kind::Hello, 0, self.ours());
         header.seq = self.first;
-        header.room = out.room;
+        header.window = out.window;
         if !out.single(Channel::Command, header, &greeting(&[])) {
-            return Pass::NoRoom;
+            return Pass::WouldBlock;
         }
-        if let State::Calling {
+        if let State::Connecting {
             next,
             tries,
             first_at,
@@ -110,10 +110,10 @@ impl Session {
 
     fn transmit_segments<E>(&mut self, out: &mut Outlet<'_, E>) -> Pass
     where
-        E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+        E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
     {
         let mut resends = out.config.burst;
-        for _ in 0..TRAINS {
+        for _ in 0..BATCHES {
             let Some(index) = self.send.next() else {
                 return Pass::Done;
             };
@@ -148,15 +148,15 @@ impl Session {
             };
             let most = match again {
                 true if resends == 0 => return Pass::More,
-                true => capacity.train_max.min(resends),
-                false => capacity.train_max,
+                true => capacity.batch_max.min(resends),
+                false => capacity.batch_max,
             };
             let count =
                 self.send
-                    .train(index, most, free.min(capacity.train_bytes as u64) as usize);
-            match self.transmit_train(index, count, channel, out) {
+                    .batch(index, most, free.min(capacity.batch_bytes as u64) as usize);
+            match self.transmit_batch(index, count, channel, out) {
                 Ok(()) => {}
-                Err(DatagramError::WouldBlock) => return Pass::NoRoom,
+                Err(DatagramError::WouldBlock) => return Pass::WouldBlock,
                 // The segments are cut already: next time they go with leave to be cut again. If they
                 // had that, or get none, they are as good as lost.
                 Err(DatagramError::TooLarge(most)) => {
@@ -181,7 +181,7 @@ impl Session {
     }
 
     /// Sends `count` segments that lie one behind the other.
-    fn transmit_train<E>(
+    fn transmit_batch<E>(
         &mut self,
         index: usize,
         count: usize,
@@ -189,9 +189,9 @@ impl Session {
         out: &mut Outlet<'_, E>,
     ) -> Result<(), DatagramError>
     where
-        E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+        E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
     {
-        let mut header = self.acknowledging(Kind::Data, out.room);
+        let mut header = self.acknowledging(Kind::Data, out.window);
         let flags = header.flags;
         let mut flying = self.send.in_flight_bytes();
         let window = self
@@ -219,7 +219,7 @@ impl Session {
                 header.flags |= ASK;
                 self.since_ask = 0;
             }
-            header.write(out.store.bytes_of(content.place));
+            header.write(out.send_buffer.bytes_of(content.place));
             first.get_or_insert(content.place);
             last = Some(content.place);
         }
@@ -228,21 +228,21 @@ impl Session {
         };
         let segment = first.len as usize;
         let may_fragment = self.pmtu.is_to_be_cut(segment);
-        let bytes = out.store.run_of(first, last);
+        let bytes = out.send_buffer.run_of(first, last);
         let len = bytes.len() as u64;
-        let train = Train {
+        let batch = GsoBatch {
             bytes,
             segment,
             may_fragment,
             express: channel == Channel::Command && count == 1 && self.is_settled(),
         };
-        (out.emit)(channel, train)?;
+        (out.emit)(channel, batch)?;
         out.stats.datagrams_out += count as u64;
-        out.stats.trains_out += 1;
+        out.stats.gso_batches_out += 1;
         if channel == Channel::Data {
             self.pacer.on_sent(len);
         }
-        self.on_acknowledged(out.room);
+        self.on_acknowledged(out.window);
         self.sent(index, count, channel, out.now);
         Ok(())
     }
@@ -264,15 +264,15 @@ impl Session {
 
     fn transmit_control<E>(&mut self, out: &mut Outlet<'_, E>) -> Pass
     where
-        E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+        E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
     {
         if let Some(size) = self.pmtu.next_probe(out.now)
             && size <= out.probe_max
         {
-            let mut header = self.acknowledging(Kind::Probe, out.room);
+            let mut header = self.acknowledging(Kind::Probe, out.window);
             header.set_proof(self.proof);
             out.probe_max -= size;
-            let timeout = self.rtt.timeout();
+            let timeout = self.rtt.rto();
             match out.probe(header, size) {
                 Err(DatagramError::TooLarge(most)) => self.on_too_large(out.now, most),
                 // Sent or not: it is tried again after the same pause.
@@ -282,28 +282,28 @@ impl Session {
             self.ping = true;
         }
         if let Some((size, proof)) = self.probed {
-            let mut header = self.acknowledging(Kind::Probed, out.room);
+            let mut header = self.acknowledging(Kind::Probed, out.window);
             header.seq.0 = size;
             header.set_proof(proof);
             if !out.said(true, Channel::Command, header, &[]) {
-                return Pass::NoRoom;
+                return Pass::WouldBlock;
             }
             self.probed = None;
         }
         if self.ping && !self.transmit_ping(Channel::Command, self.is_overdue(), out) {
-            return Pass::NoRoom;
+            return Pass::WouldBlock;
         }
         // The answer to a Ping does not travel with anything else.
         if self.answer.is_some() || self.acks.due().is_some_and(|due| due <= out.now) {
-            let header = self.acknowledging(Kind::Ack, out.room);
+            let header = self.acknowledging(Kind::Ack, out.window);
             let (bytes, len) = self.further_words();
             let twice = self.answer.is_some() || self.recv.has_holes();
             if !out.said(twice, Channel::Command, header, &bytes[..len]) {
-                return Pass::NoRoom;
+                return Pass::WouldBlock;
             }
             out.stats.acks_alone += 1;
             self.answer = None;
-            self.on_acknowledged(out.room);
+            self.on_acknowledged(out.window);
         }
         Pass::Done
     }
@@ -311,14 +311,14 @@ impl Session {
     /// Asks on `channel` what has arrived. False: no room.
     fn transmit_ping<E>(&mut self, channel: Channel, twice: bool, out: &mut Outlet<'_, E>) -> bool
     where
-        E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+        E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
     {
-        let mut header = self.acknowledging(Kind::Ping, out.room);
+        let mut header = self.acknowledging(Kind::Ping, out.window);
         header.seq.0 = stamp(out.now);
         if !out.said(twice, channel, header, &[]) {
             return false;
         }
-        self.on_acknowledged(out.room);
+        self.on_acknowledged(out.window);
         self.on_pinged(out.now, channel);
         true
     }
@@ -340,14 +340,14 @@ impl Session {
 
 impl<E> Outlet<'_, E>
 where
-    E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+    E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
 {
     /// Sends one datagram that is not kept. False: no room.
     fn single(&mut self, channel: Channel, header: Header, payload: &[u8]) -> bool {
         header.emit(payload, self.scratch);
-        let sent = (self.emit)(channel, Train::single(self.scratch));
+        let sent = (self.emit)(channel, GsoBatch::single(self.scratch));
         self.stats.datagrams_out += u64::from(sent.is_ok());
-        self.stats.trains_out += u64::from(sent.is_ok());
+        self.stats.gso_batches_out += u64::from(sent.is_ok());
         sent != Err(DatagramError::WouldBlock)
     }
 
@@ -367,9 +367,9 @@ where
         self.scratch.clear();
         self.scratch.resize(DATAGRAM_HEADER + payload, 0);
         header.write(self.scratch);
-        (self.emit)(Channel::Data, Train::single(self.scratch))?;
+        (self.emit)(Channel::Data, GsoBatch::single(self.scratch))?;
         self.stats.datagrams_out += 1;
-        self.stats.trains_out += 1;
+        self.stats.gso_batches_out += 1;
         Ok(())
     }
 }

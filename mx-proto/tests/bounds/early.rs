@@ -2,9 +2,9 @@
 
 use super::live;
 use super::script::still;
-use mx_proto::port::{ConnectError, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, Room};
+use mx_proto::port::{ConnectError, Destination, HEADER_LEN, HeaderBytes, LinkDown, Place, Port};
 use mx_proto::reliability::{
-    Capacity, Channel, DatagramError, DatagramPort, Incoming, Reliable, ReliableConfig, Train,
+    Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming, Reliable, ReliableConfig,
 };
 use mx_proto::{Instant, LinkId, Source, Target};
 use mx_sim::{Ear, Hearing};
@@ -59,8 +59,8 @@ impl DatagramPort for End {
     fn capacity(&self, _: Channel) -> Capacity {
         Capacity {
             datagram_max: 65_507,
-            train_max: 64,
-            train_bytes: 60_000,
+            batch_max: 64,
+            batch_bytes: 60_000,
         }
     }
 
@@ -72,10 +72,10 @@ impl DatagramPort for End {
         Instant(1)
     }
 
-    fn send(&mut self, _: Channel, _: u32, train: Train<'_>) -> Result<(), DatagramError> {
+    fn send(&mut self, _: Channel, _: u32, batch: GsoBatch<'_>) -> Result<(), DatagramError> {
         let mut wire = self.0.borrow_mut();
-        match train.bytes[3] {
-            WELCOME => wire.welcome = train.bytes.to_vec(),
+        match batch.bytes[3] {
+            WELCOME => wire.welcome = batch.bytes.to_vec(),
             RESET => wire.resets += 1,
             _ => {}
         }
@@ -129,7 +129,7 @@ impl Ear for User {
 
     fn place(&mut self, _: LinkId, _: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
         (!self.place.is_empty()).then_some(Place {
-            memory: Room::Memory(&mut self.place),
+            memory: Destination::Memory(&mut self.place),
             offset: 0,
         })
     }

@@ -1,4 +1,4 @@
-//! The inbox and partners that keep no rule but those of their credits, or not even these.
+//! The inbox and remotes that keep no rule but those of their credits, or not even these.
 
 use super::live;
 use super::script::{Stage, UNEXPECTED};
@@ -40,7 +40,7 @@ fn end(stage: &mut Stage, peers: u32) {
     assert_eq!(stage.node.inbox_stats(), InboxStats::default());
     let flow = stage.node.flow_stats();
     assert_eq!((flow.free, flow.remotes), (flow.total, 0), "{flow:?}");
-    assert_eq!((stage.node.partners(), stage.node.requests()), (0, 0));
+    assert_eq!((stage.node.remotes(), stage.node.requests()), (0, 0));
 }
 
 #[test]
@@ -151,16 +151,13 @@ fn slots_are_free_again_when_their_messages_are_taken() {
         assert!(stage.node.next_message().is_none());
     }
     assert_eq!(stage.node.flow_stats().in_slots, 80);
-    assert_eq!(stage.node.partners(), 2);
+    assert_eq!(stage.node.remotes(), 2);
     // One that is not taken is the last.
     for _ in 0..2 {
         say_in(&stage, 1, Lane::Matched);
     }
     stage.run_with(put_in);
-    assert_eq!(
-        (stage.node.partners(), stage.node.stats().malformed),
-        (1, 1)
-    );
+    assert_eq!((stage.node.remotes(), stage.node.stats().malformed), (1, 1));
     end(&mut stage, 1);
 }
 
@@ -183,12 +180,12 @@ fn what_came_in_slots_stays_when_its_sender_goes_if_there_is_room() {
     let (first, then) = if lent[0] == 1 { (0, 1) } else { (1, 0) };
     leave(&mut stage, first);
     assert_eq!(
-        (stage.node.messages(), stage.node.flow_stats().estates),
+        (stage.node.messages(), stage.node.flow_stats().tombstones),
         (2, 1)
     );
     leave(&mut stage, then);
     assert_eq!(
-        (stage.node.messages(), stage.node.flow_stats().estates),
+        (stage.node.messages(), stage.node.flow_stats().tombstones),
         (1, 1)
     );
     assert_eq!(stage.node.next_message().unwrap().memory, [first as u8]);
@@ -297,7 +294,7 @@ fn whatever_peers_say_nothing_is_lost_of_what_there_is() {
             let flow = stage.node.flow_stats();
             assert_eq!(stats.fetching, stage.node.requests());
             assert_eq!(
-                flow.lent + flow.drawn + flow.estates + flow.free,
+                flow.lent + flow.drawn + flow.tombstones + flow.free,
                 flow.total
             );
             assert!(stats.bytes <= limit + 2 * CREDIT * peers as usize);

@@ -10,27 +10,27 @@ use super::pair::{self, Node, Pair, Side};
 use super::{EXACT, bits};
 use mx_proto::port::LinkDown;
 use mx_proto::{
-    Completion, Down, DownReason, Kind, PartnerId, Received, RequestId, SendMode, Status, Target,
+    Completion, Down, DownReason, Kind, Received, RemoteId, RequestId, SendMode, Status, Target,
 };
 use mx_sim::Buffer;
 use mx_sim::Rng;
 
 /// How a node's connects have ended, the oldest first.
-fn connected(node: &mut Node) -> Vec<(Status, PartnerId)> {
+fn connected(node: &mut Node) -> Vec<(Status, RemoteId)> {
     std::iter::from_fn(|| node.owner_mut().next_completion())
         .filter(|done| done.kind == Kind::Connect)
-        .map(|done| (done.status, done.partner))
+        .map(|done| (done.status, done.remote))
         .collect()
 }
 
-/// Why its partners have gone.
+/// Why its remotes have gone.
 fn gone(node: &mut Node) -> Vec<DownReason> {
     std::iter::from_fn(|| node.owner_mut().next_down())
         .map(|Down { reason, .. }| reason)
         .collect()
 }
 
-fn send(node: &mut Node, to: PartnerId, tag: u64, len: usize) {
+fn send(node: &mut Node, to: RemoteId, tag: u64, len: usize) {
     let data = Buffer::from(vec![tag as u8; len]);
     node.send(to, bits(tag), data, 0, SendMode::Standard)
         .unwrap();
@@ -45,7 +45,7 @@ fn receive(node: &mut Node, tag: u64) -> Completion {
 }
 
 /// More messages each way than a first window has, one after the other.
-fn talk(pair: &mut Pair, of_a: PartnerId, of_b: PartnerId, what: &str) {
+fn talk(pair: &mut Pair, of_a: RemoteId, of_b: RemoteId, what: &str) {
     for tag in 1..=20 {
         send(&mut pair.a, of_a, 100 + tag, 900);
         send(&mut pair.b, of_b, 200 + tag, 900);
@@ -60,17 +60,17 @@ fn talk(pair: &mut Pair, of_a: PartnerId, of_b: PartnerId, what: &str) {
 
 #[test]
 fn an_old_acquaintance_that_meets_a_new_one_takes_no_credit_along() {
-    for orphans in [0, 8] {
+    for tombstones in [0, 8] {
         for heard_first in [false, true] {
-            met_by_an_old_one(orphans, heard_first);
+            met_by_an_old_one(tombstones, heard_first);
         }
     }
 }
 
 /// `heard_first`: b hears of a's end before its own call is answered, which has met a's next.
-fn met_by_an_old_one(orphans: usize, heard_first: bool) {
-    let what = format!("orphans: {orphans}, heard first: {heard_first}");
-    let mut pair = Pair::keeping(orphans);
+fn met_by_an_old_one(tombstones: usize, heard_first: bool) {
+    let what = format!("tombstones: {tombstones}, heard first: {heard_first}");
+    let mut pair = Pair::keeping(tombstones);
     let (a, b) = (pair.target(Side::A), pair.target(Side::B));
     pair.hold(&[0]);
     pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
@@ -81,7 +81,7 @@ fn met_by_an_old_one(orphans: usize, heard_first: bool) {
     // B learns a's name by a message, and both have used more than a first window.
     send(&mut pair.a, of_a, 1, 10);
     pair.run();
-    let of_b = receive(&mut pair.b, 1).partner;
+    let of_b = receive(&mut pair.b, 1).remote;
     talk(&mut pair, of_a, of_b, &what);
 
     pair.hold(&[0, 1, 2]);
@@ -106,27 +106,27 @@ fn met_by_an_old_one(orphans: usize, heard_first: bool) {
     send(&mut pair.b, of_b, 2, 10);
     pair.hold(&[2]);
     pair.run();
-    let of_a = receive(&mut pair.a, 2).partner;
+    let of_a = receive(&mut pair.a, 2).remote;
     talk(&mut pair, of_a, of_b, &what);
     pair.hold(&[]);
     pair.run();
     assert_eq!(connected(&mut pair.a), [(Status::Success, of_a)], "{what}");
     talk(&mut pair, of_a, of_b, &what);
     assert_eq!((gone(&mut pair.a), gone(&mut pair.b)), (vec![], vec![]));
-    assert_eq!((pair.a.partners(), pair.b.partners()), (1, 1), "{what}");
+    assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1), "{what}");
 }
 
 /// The answer of an acquaintance that is over ends nothing of the present one.
 #[test]
 fn a_late_answer_of_an_old_acquaintance_is_nobodys() {
-    for orphans in [0, 8] {
-        let mut pair = Pair::keeping(orphans);
+    for tombstones in [0, 8] {
+        let mut pair = Pair::keeping(tombstones);
         let (a, b) = (pair.target(Side::A), pair.target(Side::B));
         // B calls, a answers, and the answer takes its time; meanwhile a parts and calls.
         pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
         pair.step(Side::B, 0);
         pair.step(Side::A, 0);
-        let old = pair.a.partner_of(b.nic, b.endpoint);
+        let old = pair.a.remote_of(b.nic, b.endpoint);
         pair.a.disconnect(old.expect("b has introduced itself"));
         pair.a.connect(b, pair::KEY, bits(0), 2).unwrap();
         pair.hold(&[0]);
@@ -135,7 +135,7 @@ fn a_late_answer_of_an_old_acquaintance_is_nobodys() {
         assert_eq!(status, Status::Success);
         send(&mut pair.a, of_a, 1, 10);
         pair.run();
-        let of_b = receive(&mut pair.b, 1).partner;
+        let of_b = receive(&mut pair.b, 1).remote;
         pair.hold(&[]);
         pair.run();
         assert_eq!(connected(&mut pair.b), [(Status::Success, of_b)]);
@@ -148,9 +148,9 @@ fn a_late_answer_of_an_old_acquaintance_is_nobodys() {
 #[test]
 fn whatever_crosses_what_nobody_is_taken_for_a_stranger() {
     mx_sim::seeds::each(3000, |seed| {
-        for orphans in [0, 8] {
+        for tombstones in [0, 8] {
             for secret in [None, Some("one and the same for all")] {
-                anything_crosses(seed, orphans, secret);
+                anything_crosses(seed, tombstones, secret);
             }
         }
     });
@@ -160,28 +160,26 @@ fn whatever_crosses_what_nobody_is_taken_for_a_stranger() {
 #[derive(Default)]
 struct Caller {
     connects: Vec<RequestId>,
-    partners: Vec<PartnerId>,
+    remotes: Vec<RemoteId>,
 }
 
 impl Caller {
     /// Takes in what has happened.
     fn look(&mut self, node: &mut Node, what: &str) {
         while let Some(event) = node.owner_mut().next_down() {
-            let Down {
-                partner, reason, ..
-            } = event;
+            let Down { remote, reason, .. } = event;
             let ours = matches!(
                 reason,
                 DownReason::Disconnected | DownReason::Link(LinkDown::Closed)
             );
             assert!(ours, "down: {reason}; {what}");
-            self.partners.retain(|known| *known != partner);
+            self.remotes.retain(|known| *known != remote);
         }
         while let Some(done) = node.owner_mut().next_completion() {
             self.connects.retain(|connect| *connect != done.request);
-            let lives = node.partner_identity(done.partner).is_some();
+            let lives = node.remote_identity(done.remote).is_some();
             if done.kind == Kind::Connect && done.status == Status::Success && lives {
-                self.partners.push(done.partner);
+                self.remotes.push(done.remote);
             }
         }
     }
@@ -196,13 +194,13 @@ impl Caller {
                 let connect = self.connects.swap_remove(rng.index(self.connects.len()));
                 node.cancel_unmatched(connect);
             }
-            3 if !self.partners.is_empty() => {
-                let partner = self.partners[0];
-                node.disconnect(partner);
-                self.partners.retain(|known| *known != partner);
+            3 if !self.remotes.is_empty() => {
+                let remote = self.remotes[0];
+                node.disconnect(remote);
+                self.remotes.retain(|known| *known != remote);
             }
-            4..=6 if !self.partners.is_empty() => {
-                let to = self.partners[rng.index(self.partners.len())];
+            4..=6 if !self.remotes.is_empty() => {
+                let to = self.remotes[rng.index(self.remotes.len())];
                 for _ in 0..rng.within(1..=12) {
                     send(node, to, 7, rng.pick(&[0, 100, 5_000, 40_000]));
                 }
@@ -224,10 +222,10 @@ fn receive_all(node: &mut Node) {
     }
 }
 
-fn anything_crosses(seed: u64, orphans: usize, secret: Option<&str>) {
-    let what = format!("seed {seed}, orphans: {orphans}, secret: {secret:?}");
+fn anything_crosses(seed: u64, tombstones: usize, secret: Option<&str>) {
+    let what = format!("seed {seed}, tombstones: {tombstones}, secret: {secret:?}");
     let mut rng = Rng::new(seed);
-    let mut pair = Pair::with_secrets(secret, secret, orphans, 1);
+    let mut pair = Pair::with_secrets(secret, secret, tombstones, 1);
     let (a, b) = (pair.target(Side::A), pair.target(Side::B));
     let mut callers = [Caller::default(), Caller::default()];
     let mut slow = Vec::new();

@@ -10,7 +10,7 @@ use mx_proto::secret::Secret;
 use mx_proto::wire::Kind;
 use mx_proto::{
     Arrival, Clock, Completion, Config, Down, Endpoint, EndpointId, Identity, Key, LinkId,
-    MatchBits, MatchMask, Memory, NicId, Outcome, Owner, PartnerId, Received, RequestId, Route,
+    MatchBits, MatchMask, Memory, NicId, Outcome, Owner, Received, RemoteId, RequestId, Route,
     SendMode, SessionId, Status, Target, Verdict,
 };
 use mx_sim::buffer::Watch;
@@ -26,7 +26,7 @@ pub(crate) const UNEXPECTED_MAX: usize = 300_000;
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Keeps what it is told, and answers as a test wants.
-pub(crate) struct Desk {
+pub(crate) struct TestOwner {
     queue: Queue<Buffer>,
     /// What becomes of a message that no receive accepts.
     pub(crate) answer: Answer,
@@ -58,7 +58,7 @@ pub(crate) fn defer(_: &Arrival) -> Verdict {
     Verdict::Defer
 }
 
-impl Desk {
+impl TestOwner {
     fn new() -> Self {
         Self {
             queue: Queue::default(),
@@ -78,13 +78,13 @@ impl Desk {
     }
 }
 
-impl Queued for Desk {
+impl Queued for TestOwner {
     fn queue(&mut self) -> &mut Queue<Buffer> {
         &mut self.queue
     }
 }
 
-impl Owner for Desk {
+impl Owner for TestOwner {
     type Memory = Buffer;
     type Word = u64;
     type Places = Chunks<Buffer, u64>;
@@ -119,12 +119,12 @@ impl Owner for Desk {
         self.ready.push(turn);
     }
 
-    fn has_news(&self) -> bool {
-        self.queue.has_news()
+    fn has_events(&self) -> bool {
+        self.queue.has_events()
     }
 }
 
-pub(crate) type Node = Endpoint<QueuePort, VirtualClock, Desk>;
+pub(crate) type Node = Endpoint<QueuePort, VirtualClock, TestOwner>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
@@ -498,14 +498,14 @@ pub(crate) fn secret(letters: &str) -> Secret {
     Secret::new(Zeroizing::new(letters.as_bytes().to_vec()))
 }
 
-fn settings(keep_orphans: usize) -> Config {
+fn settings(keep_tombstones: usize) -> Config {
     Config {
         unexpected_bytes: UNEXPECTED_MAX,
         request_timeout: Some(TIMEOUT),
         waiting_timeout: Some(TIMEOUT),
         peer_timeout: None,
-        keep_orphans,
-        connect_again: keep_orphans > 0,
+        keep_tombstones,
+        connect_again: keep_tombstones > 0,
         ..Config::default()
     }
 }
@@ -526,7 +526,7 @@ fn node(
         hub: hub.clone(),
         node: number,
     };
-    Endpoint::new(config, identity, KEY, port, clock.clone(), Desk::new())
+    Endpoint::new(config, identity, KEY, port, clock.clone(), TestOwner::new())
 }
 
 impl Pair {
@@ -535,12 +535,12 @@ impl Pair {
     }
 
     /// Both keep so many messages whose sender has gone, and connect again (unless 0).
-    pub(crate) fn keeping(orphans: usize) -> Self {
+    pub(crate) fn keeping(tombstones: usize) -> Self {
         let hub = Rc::new(RefCell::new(Hub::default()));
         let clock = VirtualClock::default();
         Self {
-            a: node(&hub, &clock, settings(orphans), 0, 1),
-            b: node(&hub, &clock, settings(orphans), 1, 2),
+            a: node(&hub, &clock, settings(tombstones), 0, 1),
+            b: node(&hub, &clock, settings(tombstones), 1, 2),
             freeze_b: false,
             hold_data: false,
             hub,
@@ -554,7 +554,7 @@ impl Pair {
     pub(crate) fn with_secrets(
         a: Option<&str>,
         b: Option<&str>,
-        orphans: usize,
+        tombstones: usize,
         poll_budget: usize,
     ) -> Self {
         let mut pair = Self::new();
@@ -562,7 +562,7 @@ impl Pair {
             key: Key([key; 16]),
             secret: letters.map(secret),
             poll_budget,
-            ..settings(orphans)
+            ..settings(tombstones)
         };
         pair.secret_of_a = a.map(secret);
         pair.a = node(&pair.hub, &pair.clock, config(1, a), 0, 1);
@@ -580,7 +580,7 @@ impl Pair {
     }
 
     /// A calls b: how that ends, and what it calls b then.
-    pub(crate) fn call(&mut self) -> (Status, PartnerId) {
+    pub(crate) fn call(&mut self) -> (Status, RemoteId) {
         let target = self.target(Side::B);
         self.a.connect(target, KEY, MatchBits(0), 1).unwrap();
         self.run();
@@ -589,18 +589,18 @@ impl Pair {
             .owner_mut()
             .next_completion()
             .expect("it ends at once");
-        (done.status, done.partner)
+        (done.status, done.remote)
     }
 
     /// The same, and it goes well.
-    pub(crate) fn connected(&mut self) -> PartnerId {
+    pub(crate) fn connected(&mut self) -> RemoteId {
         let (status, b) = self.call();
         assert_eq!(status, Status::Success);
         b
     }
 
     /// A message gets from a to b.
-    pub(crate) fn talk(&mut self, b: PartnerId) {
+    pub(crate) fn talk(&mut self, b: RemoteId) {
         let (bits, data) = (MatchBits(9), Buffer::from(vec![5; 100]));
         self.a.send(b, bits, data, 0, SendMode::Standard).unwrap();
         self.run();
@@ -616,8 +616,8 @@ impl Pair {
     }
 
     /// Ports ask where messages go when their headers have come.
-    pub(crate) fn streaming(first_loan: u16) -> Self {
-        let pair = Self::lending(first_loan);
+    pub(crate) fn streaming(first_credits: u16) -> Self {
+        let pair = Self::lending(first_credits);
         pair.hub.borrow_mut().streams = true;
         pair
     }
@@ -678,15 +678,15 @@ impl Pair {
     }
 
     /// As many messages as ever go to b before it has been heard of.
-    pub(crate) fn with_large_loans() -> Self {
+    pub(crate) fn with_large_credit_limits() -> Self {
         Self::lending(4096)
     }
 
     /// B lends so many credits first.
-    pub(crate) fn lending(first_loan: u16) -> Self {
+    pub(crate) fn lending(first_credits: u16) -> Self {
         let mut pair = Self::new();
         let config = Config {
-            first_loan,
+            first_credits,
             ..settings(0)
         };
         pair.b = node(&pair.hub, &pair.clock, config, 1, 2);
@@ -818,13 +818,13 @@ impl Pair {
     }
 
     /// A closes and is opened again at once, as another session.
-    pub(crate) fn reopen_a(&mut self, orphans: usize) {
+    pub(crate) fn reopen_a(&mut self, tombstones: usize) {
         self.sessions += 1;
         self.a.close();
         let config = Config {
             key: Key([self.sessions as u8; 16]),
             secret: self.secret_of_a.clone(),
-            ..settings(orphans)
+            ..settings(tombstones)
         };
         self.a = node(&self.hub, &self.clock, config, 0, self.sessions);
     }
@@ -904,7 +904,7 @@ impl Pair {
     pub(crate) fn with_places(places: usize) -> Self {
         let mut pair = Self::new();
         let config = Config {
-            max_partners: places,
+            max_remotes: places,
             source_share: 50,
             ..settings(0)
         };

@@ -55,7 +55,7 @@ pub(crate) struct Crowd {
     now: Instant,
     /// The end of an epoch for which nothing but time has to pass.
     epoch: Option<Instant>,
-    /// Packets with nothing but wishes, grants, Revokes and Returns, both ways.
+    /// Packets with nothing but requests, lent credits, Revokes and Returns, both ways.
     pub(crate) controls: u64,
     /// Packets with nothing but a running total that allows what has been taken, or may be on its way.
     pub(crate) updates: u64,
@@ -133,11 +133,11 @@ impl Crowd {
     /// One more peer.
     pub(crate) fn connect(&mut self) -> u32 {
         let peer = self.peers.len() as u32;
-        let loan = self.flow.first_loan(Source::TRUSTED);
+        let credit_limit = self.flow.first_credits(Source::TRUSTED);
         self.accounts.0.push(Lender::default());
-        assert!(self.flow.open(&mut self.accounts, peer, loan));
+        assert!(self.flow.open(&mut self.accounts, peer, credit_limit));
         self.peers.push(Peer {
-            borrower: Borrower::open(loan),
+            borrower: Borrower::open(credit_limit),
             active: false,
             backlog: 0,
             under_way: 0,

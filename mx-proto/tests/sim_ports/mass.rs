@@ -7,7 +7,7 @@
 use super::peer::{Greeting, header, len_of, target};
 use super::{ReliablePeer, reliable};
 use mx_proto::memory::Source;
-use mx_proto::port::{Body, HeaderBytes, Limits, Place, Port, Room, SendError, Sent};
+use mx_proto::port::{Body, Destination, HeaderBytes, Limits, Place, Port, SendError, Sent};
 use mx_proto::reliability::ReliableConfig;
 use mx_proto::{Instant, LinkId};
 use mx_sim::{Buffer, Cluster, DatagramNet, Drive, Ear, Hearing, NodeId, VirtualClock, World};
@@ -67,7 +67,7 @@ impl Ear<Buffer> for Counted {
         }
         let memory = &mut self.scratch;
         Some(Place {
-            memory: Room::Memory(memory),
+            memory: Destination::Memory(memory),
             offset: 0,
         })
     }

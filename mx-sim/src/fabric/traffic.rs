@@ -27,13 +27,13 @@ impl<M: Memory> Inner<M> {
             self.put(now.after(round), host, link, What::Down(LinkDown::Refused));
             return Ok(link);
         };
-        if !self.by_hand && to.route == Route::AUTO && link.index() % DETOURS == 1 {
+        if !self.by_hand && to.route == Route::AUTO && link.index() % FALLBACKS == 1 {
             // Not drawn, so that seeds that once failed still run as they did.
             self.put(
                 now.after(round),
                 host,
                 link,
-                What::Down(LinkDown::Elsewhere(DETOUR)),
+                What::Down(LinkDown::Elsewhere(FALLBACK)),
             );
             return Ok(link);
         }
@@ -291,26 +291,26 @@ impl<M: Memory> Inner<M> {
         }
     }
 
-    pub(crate) fn expose(&mut self, host: HostId, memory: &M) -> Option<RemoteKey> {
+    pub(crate) fn register(&mut self, host: HostId, memory: &M) -> Option<RemoteKey> {
         let share = self.share?;
         if !self.hosts[host].profile.remote_read || self.rng.chance(0.1) {
             return None;
         }
         let key = self.serial();
-        self.exposed.insert(key, (host, share(memory)));
+        self.registered.insert(key, (host, share(memory)));
         Some(RemoteKey {
             address: host as u64,
             key,
         })
     }
 
-    pub(crate) fn conceal(&mut self, host: HostId, key: RemoteKey) {
+    pub(crate) fn deregister(&mut self, host: HostId, key: RemoteKey) {
         if self
-            .exposed
+            .registered
             .get(&key.key)
             .is_some_and(|(owner, _)| *owner == host)
         {
-            self.exposed.remove(&key.key);
+            self.registered.remove(&key.key);
         }
     }
 
@@ -324,7 +324,7 @@ impl<M: Memory> Inner<M> {
             len,
         } = self.reads.remove(&(host, link, token))?;
         let end = self.end(host, link)?;
-        let Some((owner, memory)) = self.exposed.get(&key.key) else {
+        let Some((owner, memory)) = self.registered.get(&key.key) else {
             return Some(false);
         };
         if end.dark || end.peer.map(|(peer, _)| peer) != Some(*owner) {
@@ -357,5 +357,5 @@ impl<M: Memory> Inner<M> {
 }
 
 /// One link in so many that ask for no route in particular is told to take this one.
-const DETOURS: u32 = 7;
-const DETOUR: Route = Route(1);
+const FALLBACKS: u32 = 7;
+const FALLBACK: Route = Route(1);

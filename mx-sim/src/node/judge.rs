@@ -64,8 +64,8 @@ impl Owner for Judge {
         self.queue.keep_down(down);
     }
 
-    fn has_news(&self) -> bool {
-        self.queue.has_news()
+    fn has_events(&self) -> bool {
+        self.queue.has_events()
     }
 
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
@@ -88,7 +88,7 @@ impl Owner for Judge {
         let context = arrival.source_context;
         assert!(
             context == 0 || context == from as u64 + 1,
-            "another partner's context"
+            "another remote's context"
         );
         let shown = body.map(|body| {
             assert_eq!(body.len(), arrival.length as usize);

@@ -20,21 +20,21 @@ fn random_config(rng: &mut Rng, peer_timeout: Option<Duration>) -> Config {
     let mut config = Config {
         eager_max: rng.pick(&[0, 100, 4 << 10, 32 << 10, 512 << 10]),
         unexpected_bytes: rng.pick(&[0, 10_000, 100_000, 64 << 20]),
-        first_loan: rng.pick(&[0, 1, 4, 80]),
+        first_credits: rng.pick(&[0, 1, 4, 80]),
         request_timeout: Some(Duration::from_secs(2)),
         waiting_timeout: Some(Duration::from_secs(2)),
         peer_timeout: None,
         poll_budget: rng.pick(&[1, 3, 64]),
         burst: rng.pick(&[1, 16]),
-        max_partners: rng.pick(&[1, 3, 1 << 20]),
-        keep_orphans: rng.pick(&[0, 2, 4096]),
+        max_remotes: rng.pick(&[1, 3, 1 << 20]),
+        keep_tombstones: rng.pick(&[0, 2, 4096]),
         connect_again: false,
         ..Config::default()
     };
     config.peer_timeout = peer_timeout;
     config.fetched_max = (config.unexpected_bytes / 2).min(1 << 20) as u32;
     // Whoever wants the one wants the other; the seeds of old keep what they drew.
-    config.connect_again = config.keep_orphans > 0;
+    config.connect_again = config.keep_tombstones > 0;
     config
 }
 

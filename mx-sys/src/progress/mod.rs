@@ -4,14 +4,14 @@
 //!   post:  lock ------------------> engine          wait_until(check):
 //!                                     ^               progress, check        every time
 //!   +---------- Shared<T> ------------|----+          spin a little          in an exchange
-//!   |  Mutex { engine T, who waits }  |    |          sleep:  leader    in the kernel, armed
-//!   |                                 |    |                  followers on a bell each
+//!   |  Mutex { engine T, who waits }  |    |          sleep:  progress thread  in the kernel, armed
+//!   |                                 |    |                  waiters on a doorbell each
 //!   |  Helper thread -----------------'    |
 //!   +--------------------------------------+
 //! ```
 //!
-//! At most one thread sleeps in the kernel on the engine's descriptors: the *leader*, or, while no
-//! application thread polls or waits, the helper. Other waiting threads are *followers* and sleep
+//! At most one thread sleeps in the kernel on the engine's descriptors: the *progress thread*, or, while no
+//! application thread polls or waits, the helper. Other waiting threads are *waiters* and sleep
 //! until somebody takes something in that concerns them. The engine is *armed* (peers must wake
 //! us) exactly while such a thread sleeps and nobody else looks after the engine.
 //!
@@ -19,7 +19,7 @@
 //! was produced ([`Progress::take_produced`]), and arms the engine again ([`Progress::arm`]
 //! refuses while there is anything to do).
 //!
-//! Owns: the lock, the bells, the order of waiting threads.
+//! Owns: the lock, the doorbells, the order of waiting threads.
 //! Knows nothing of: what the engine does; a `check` decides what a thread waits for.
 //! Cost: a poll is one uncontended lock. No system call unless somebody sleeps or is woken.
 
@@ -32,7 +32,7 @@ mod spin;
 mod wait;
 
 pub use helper::Helper;
-pub use sleep::BELL;
+pub use sleep::DOORBELL;
 
 use crate::eventfd::EventFd;
 use crate::fork::ForkMark;
@@ -104,7 +104,7 @@ pub trait Progress {
 
     /// A thread goes to sleep on the engine's descriptors: the time to write down what others may
     /// look at meanwhile. `waits` is what has been counted of waiting threads.
-    fn on_rest(&mut self, _waits: &WaitStats) {}
+    fn on_sleep(&mut self, _waits: &WaitStats) {}
 }
 
 /// What the administrator may set.
@@ -133,15 +133,15 @@ impl Tuning {
 /// How often what happened; for tests and for people.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WaitStats {
-    /// A thread went to sleep in the kernel as the leader.
-    pub leader_sleeps: u64,
-    /// A thread went to sleep as a follower.
-    pub follower_sleeps: u64,
-    /// A sleeping leader was woken by another thread.
-    pub leader_kicks: u64,
-    /// A follower was woken because of what was produced.
-    pub follower_wakes: u64,
-    /// A follower was woken to become the leader.
+    /// A thread went to sleep in the kernel as the progress thread.
+    pub progress_thread_sleeps: u64,
+    /// A thread went to sleep as a waiter.
+    pub waiter_sleeps: u64,
+    /// A sleeping progress thread was woken by another thread.
+    pub progress_thread_wakes: u64,
+    /// A waiter was woken because of what was produced.
+    pub waiter_wakes: u64,
+    /// A waiter was woken to become the progress thread.
     pub handovers: u64,
     /// The helper went to sleep on the data descriptors.
     pub helper_arms: u64,
@@ -162,26 +162,26 @@ pub struct Shared<T> {
 /// What the two threads that sleep in the kernel are woken with. Whoever sleeps or rings holds them
 /// meanwhile, so that they can be given back while threads still do.
 #[derive(Debug)]
-struct Bells {
-    leader: EventFd,
+struct Doorbells {
+    progress_thread: EventFd,
     helper: EventFd,
-    /// The number of the set that the leader's is in.
+    /// The number of the set that the progress thread's is in.
     joined: AtomicU64,
 }
 
-impl Bells {
+impl Doorbells {
     fn new() -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
-            leader: EventFd::new()?,
+            progress_thread: EventFd::new()?,
             helper: EventFd::new()?,
             joined: AtomicU64::new(0),
         }))
     }
 
-    /// The set to sleep in, once the leader's bell is in it. Called with the lock held.
+    /// The set to sleep in, once the progress thread's doorbell is in it. Called with the lock held.
     fn join(&self, (set, number): (RawFd, u64)) -> Option<RawFd> {
         if self.joined.load(Ordering::Relaxed) != number {
-            if !sleep::join(set, &self.leader) {
+            if !sleep::join(set, &self.progress_thread) {
                 return None;
             }
             self.joined.store(number, Ordering::Relaxed);
@@ -200,7 +200,7 @@ type Held<'a, T> = MutexGuard<'a, Core<T>>;
 impl<T: Progress> Shared<T> {
     /// Puts `value` behind a lock. Fails when there are no descriptors left.
     pub fn new(value: T, tuning: Tuning) -> io::Result<Self> {
-        let waiting = Waiting::new(tuning.spin(), Bells::new()?);
+        let waiting = Waiting::new(tuning.spin(), Doorbells::new()?);
         Ok(Self {
             core: Mutex::new(Core { value, waiting }),
             contenders: AtomicU32::new(0),
@@ -214,8 +214,8 @@ impl<T: Progress> Shared<T> {
     pub fn retune(&self, tuning: Tuning) -> io::Result<()> {
         let mut core = self.acquire();
         core.waiting.spin = tuning.spin();
-        if core.waiting.bells.is_none() {
-            core.waiting.bells = Some(Bells::new()?);
+        if core.waiting.doorbells.is_none() {
+            core.waiting.doorbells = Some(Doorbells::new()?);
         }
         self.release(core);
         Ok(())
@@ -264,19 +264,19 @@ impl<T: Progress> Shared<T> {
     /// all find that out.
     pub fn end(&self) {
         let mut core = self.acquire();
-        let bells = core.waiting.bells.take();
+        let doorbells = core.waiting.doorbells.take();
         self.release(core);
-        if let Some(bells) = bells {
+        if let Some(doorbells) = doorbells {
             // The last thread that sleeps on them closes them.
-            bells.leader.ring();
+            doorbells.progress_thread.ring();
         }
     }
 
-    fn bells(&self) -> Option<Arc<Bells>> {
+    fn doorbells(&self) -> Option<Arc<Doorbells>> {
         let core = self.acquire();
-        let bells = core.waiting.bells.clone();
+        let doorbells = core.waiting.doorbells.clone();
         self.release(core);
-        bells
+        doorbells
     }
 
     /// The engine, when nobody shares it any more.

@@ -12,7 +12,7 @@
 //!   a link's name says whose it is ([`LinkId::port`])
 //! ```
 //!
-//! A link over rdm begins with a question over TCP (`locator`), which the endpoint does not see, and
+//! A link over rdm begins with a question over TCP (`exchange`), which the endpoint does not see, and
 //! so does one over datagrams where addresses do not follow from host and number.
 //!
 //! A port without a link is *quiet*: it is not polled, so that TCP costs a process that only uses
@@ -24,16 +24,16 @@
 //! Owns: the ports.
 //! Knows nothing of: what the ports do.
 
+pub use super::address_exchange::{Addresses, Fabric};
 use super::dgram::Dgram;
-pub use super::locator::{Cards, Fabric};
 use mx_port_dgram::{AnyAddress, DgramPort};
 use mx_port_local::LocalPort;
 
-use super::locator::{Askers, Locator};
+use super::address_exchange::{AddressExchange, Askers};
+use super::filter::{ExchangeFilter, FallbackFilter, Relay};
 use super::loopback::LoopbackPort;
 use super::open::{BOARD, is_oneself};
 use super::proof::{self, prove};
-use super::watch::{Relay, Scout, Settling};
 use crate::nic;
 use mx_port_base::endpoint_port::PortMap;
 use mx_port_base::nest::Nest;
@@ -94,7 +94,7 @@ pub struct HostPorts<R = RdmPort> {
     tcp: TcpPort,
     rdm: Rdm<R>,
     dgram: Dgram,
-    locator: Locator,
+    exchange: AddressExchange,
     secret: Option<Secret>,
     local_quiet: bool,
     tcp_quiet: bool,
@@ -206,7 +206,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             tcp,
             rdm,
             dgram,
-            locator: Locator::default(),
+            exchange: AddressExchange::default(),
             secret: None,
             local_quiet: true,
             tcp_quiet: true,
@@ -226,7 +226,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
 
     /// From now on peers have to know this.
     pub(super) fn keep(&mut self, secret: Secret) -> io::Result<()> {
-        self.locator.guard(secret.clone(), random::key()?);
+        self.exchange.guard(secret.clone(), random::key()?);
         self.secret = Some(secret);
         Ok(())
     }
@@ -263,7 +263,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
                 (Some(MEMBER_CONTROL), _) => self.look = true,
                 (Some(member), _) => tcp |= member == MEMBER_TCP,
                 (None, Some(local)) => {
-                    local.note_bell(*token);
+                    local.note_doorbell(*token);
                 }
                 (None, None) => {}
             }
@@ -411,8 +411,8 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             return Err(ConnectError::NoRoute);
         };
         let link = rdm.reserve(clock, (!strict).then_some(ROUTE_TCP))?;
-        let (locator, tcp) = (&mut self.locator, &mut self.tcp);
-        if let Err(error) = locator.search::<M>(link, (target, strict), tcp, clock) {
+        let (exchange, tcp) = (&mut self.exchange, &mut self.tcp);
+        if let Err(error) = exchange.search::<M>(link, (target, strict), tcp, clock) {
             Port::<M>::close(rdm, link, Close::Now);
             return Err(error);
         }
@@ -429,12 +429,12 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     ) -> Result<LinkId, ConnectError> {
         let nest = (&self.data, MEMBER_DGRAM);
         let link = self.dgram.connect::<M>(target, nest, clock)?;
-        let (locator, tcp) = (&mut self.locator, &mut self.tcp);
+        let (exchange, tcp) = (&mut self.exchange, &mut self.tcp);
         if !self.dgram.asks() {
-            locator.expect(link, (target, strict));
+            exchange.expect(link, (target, strict));
             return Ok(link);
         }
-        if let Err(error) = locator.search::<M>(link, (target, strict), tcp, clock) {
+        if let Err(error) = exchange.search::<M>(link, (target, strict), tcp, clock) {
             self.dgram.close::<M>(link, Close::Now);
             return Err(error);
         }
@@ -467,11 +467,11 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             self.rdm_quiet = true;
             return false;
         };
-        let watch = Settling {
-            locator: &mut self.locator,
+        let filter = FallbackFilter {
+            exchange: &mut self.exchange,
             ours: &self.rdm.provider,
         };
-        let mut sink = Relay { sink, watch };
+        let mut sink = Relay { sink, filter };
         let some = Port::<M>::poll(rdm, clock, budget, &mut sink);
         self.rdm_quiet = !some && rdm.link_count() == 0 && Port::<M>::deadline(rdm).is_none();
         some
@@ -495,15 +495,15 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     ) -> bool {
         let mut relay = Relay {
             sink,
-            watch: Scout(&mut self.locator),
+            filter: ExchangeFilter(&mut self.exchange),
         };
         let mut some = self.tcp.poll(clock, budget, &mut relay);
         let ports = Askers {
             rdm: self.rdm.port.as_mut().map(|rdm| rdm as _),
-            dgram: self.dgram.cards(),
+            dgram: self.dgram.endpoint_addresses(),
         };
         if self
-            .locator
+            .exchange
             .run::<M, S>((ports, &mut self.tcp), clock, sink)
         {
             some = true;
@@ -797,9 +797,9 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         if !self.rdm_quiet {
             any |= self.poll_rdm(clock, budget, sink);
         }
-        if round || !(any || self.dgram.is_resting()) {
-            let locator = &mut self.locator;
-            any |= self.dgram.poll::<M, S>((clock, budget), locator, sink);
+        if round || !(any || self.dgram.is_idle()) {
+            let exchange = &mut self.exchange;
+            any |= self.dgram.poll::<M, S>((clock, budget), exchange, sink);
         }
         if !self.tcp_quiet && (round || !any) {
             any |= self.poll_tcp(clock, budget, sink);
@@ -814,30 +814,30 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             (TCP, ..) => Port::<M>::close(&mut self.tcp, link, how),
             (LOOPBACK, ..) => Port::<M>::close(&mut self.loopback, link, how),
             (RDM, _, Some(rdm)) => {
-                self.locator.forget::<M>(link, &mut self.tcp);
+                self.exchange.forget::<M>(link, &mut self.tcp);
                 Port::<M>::close(rdm, link, how);
             }
             (DGRAM, ..) => {
-                self.locator.forget::<M>(link, &mut self.tcp);
+                self.exchange.forget::<M>(link, &mut self.tcp);
                 self.dgram.close::<M>(link, how);
             }
             _ => {}
         }
     }
 
-    fn expose(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
+    fn register(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
         self.touched = true;
         // The others let nobody read memory.
         match (link.port(), &mut self.rdm.port) {
-            (RDM, Some(rdm)) => rdm.expose(link, memory, token),
+            (RDM, Some(rdm)) => rdm.register(link, memory, token),
             _ => None,
         }
     }
 
-    fn conceal(&mut self, link: LinkId, key: RemoteKey) {
+    fn deregister(&mut self, link: LinkId, key: RemoteKey) {
         self.touched = true;
         if let (RDM, Some(rdm)) = (link.port(), &mut self.rdm.port) {
-            Port::<M>::conceal(rdm, link, key);
+            Port::<M>::deregister(rdm, link, key);
         }
     }
 
@@ -855,16 +855,16 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             Port::<M>::deadline(&self.tcp),
             self.rdm.port.as_ref().and_then(Port::<M>::deadline),
             self.dgram.deadline::<M>(),
-            self.locator.deadline(),
+            self.exchange.deadline(),
         ];
         all.into_iter().flatten().min()
     }
 
     /// Of datagrams nobody hears but who sends some.
-    fn watch(&mut self, link: LinkId, wanted: bool) {
+    fn monitor(&mut self, link: LinkId, wanted: bool) {
         if let (DGRAM, Some(dgram)) = (link.port(), self.dgram.port_mut()) {
             self.touched = true;
-            Port::<M>::watch(dgram, link, wanted);
+            Port::<M>::monitor(dgram, link, wanted);
         }
     }
 

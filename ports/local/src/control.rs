@@ -40,8 +40,8 @@ impl LocalPort {
         let mut any = false;
         // Also those of links that every poll looks at: a peer may ask one of them to sleep.
         self.slept = false;
-        if self.take_bells() {
-            any = self.hear_loud(sink) | self.poll_hot(budget, sink, true);
+        if self.take_doorbells() {
+            any = self.hear_loud(sink) | self.poll_active_set(budget, sink, true);
         }
         any |= self.poll_control(clock, sink);
         self.hear_loud(sink) | any
@@ -74,30 +74,30 @@ impl LocalPort {
         any | self.bury(sink)
     }
 
-    /// A link's bell has rung, or its peer has said something, as the data set has told. False: the
+    /// A link's doorbell has rung, or its peer has said something, as the data set has told. False: the
     /// token is no link's.
-    pub fn note_bell(&mut self, token: u64) -> bool {
+    pub fn note_doorbell(&mut self, token: u64) -> bool {
         let id = LinkId::from_word(token);
         let Some(entry) = self.links.get_mut(id) else {
             return false;
         };
         // A wake-up stays unread for now.
-        if !entry.is_bell() {
+        if !entry.is_doorbell() {
             self.note_loud(id);
         }
         self.warm(id);
         true
     }
 
-    /// Takes in wake-ups and makes those links hot. Returns true when there were any; the caller
+    /// Takes in wake-ups and makes those links active. Returns true when there were any; the caller
     /// then looks at the rings.
-    pub(super) fn take_bells(&mut self) -> bool {
+    pub(super) fn take_doorbells(&mut self) -> bool {
         let mut any = false;
         // Bounded: peers that ring without end must not hold us here.
         for _ in 0..=self.links.len() / BATCH {
             let ready = self.data.ready();
             for token in &ready {
-                any |= self.note_bell(*token);
+                any |= self.note_doorbell(*token);
             }
             if ready.len() < BATCH {
                 break;
@@ -106,7 +106,7 @@ impl LocalPort {
         if any && self.armed {
             // One thread polls while another one sleeps: what has rung must ring for that one, too.
             // Whoever called looks at the rings next, that is, after the barrier.
-            self.set_hot_asleep(true);
+            self.set_active_asleep(true);
             barrier::heavy();
         }
         any
@@ -365,9 +365,10 @@ impl LocalPort {
         if let Some(socket) = &entry.socket {
             self.control
                 .modify(socket.raw(), id.to_word(), Interest::HangUp)?;
-            self.data.add(socket.raw(), id.to_word(), Interest::Bell)?;
+            self.data
+                .add(socket.raw(), id.to_word(), Interest::Doorbell)?;
         }
-        self.chill(id);
+        self.deactivate(id);
         // What came behind is there already.
         self.note_loud(id);
         Ok(())

@@ -17,9 +17,9 @@ pub(super) enum Interest {
     /// Something to read, or the end.
     Readable,
     /// Something new to read, once.
-    Bell,
+    Doorbell,
     /// The same, or room to write.
-    BellOrRoom,
+    DoorbellOrRoom,
     /// The end only.
     HangUp,
     /// Nothing, for the time being.
@@ -87,8 +87,8 @@ impl Epoll {
     fn control(&self, what: i32, fd: RawFd, token: u64, interest: Interest) -> io::Result<()> {
         let events = match interest {
             Interest::Readable => libc::EPOLLIN | libc::EPOLLRDHUP,
-            Interest::Bell => libc::EPOLLIN | libc::EPOLLET,
-            Interest::BellOrRoom => libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET,
+            Interest::Doorbell => libc::EPOLLIN | libc::EPOLLET,
+            Interest::DoorbellOrRoom => libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLET,
             Interest::HangUp => libc::EPOLLRDHUP,
             Interest::Nothing => 0,
         };

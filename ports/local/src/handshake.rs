@@ -15,7 +15,7 @@
 //!      | Bye ----------------------------------->  |   closed on purpose
 //! ```
 //!
-//! A message is one byte, the bell; [`MESSAGE_LEN`] bytes, a [`Word`], little endian; or a packet, header
+//! A message is one byte, the doorbell; [`MESSAGE_LEN`] bytes, a [`Word`], little endian; or a packet, header
 //! and body, which is longer. The process that receives one treats it as any packet from a stranger.
 //!
 //! Owns: the layout of the words.
@@ -31,7 +31,7 @@ const _: () = assert!(MESSAGE_LEN < mx_proto::port::HEADER_LEN);
 /// The version of everything the two processes share: words, layout, ring protocol.
 pub(super) const VERSION: u32 = 2;
 
-/// What a side says, bells and packets aside.
+/// What a side says, doorbells and packets aside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Word {
     /// The first word, the initiator's. `asymmetric`: see [`super::barrier`].

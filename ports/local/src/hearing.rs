@@ -2,7 +2,7 @@
 //! words.
 //!
 //! ```text
-//!   the kernel tells of a socket --> loud --the next poll--> hear: bells away, packets to the endpoint,
+//!   the kernel tells of a socket --> loud --the next poll--> hear: doorbells away, packets to the endpoint,
 //!                                                            words heeded, one after another
 //!   no room in the socket: blocked, and a word unsaid; the kernel tells when there is
 //! ```
@@ -101,8 +101,8 @@ impl LocalPort {
     /// The kernel is to tell when there is room in the socket, or no more.
     pub(super) fn listen_for_room(&self, id: LinkId, wanted: bool) {
         let interest = match wanted {
-            true => Interest::BellOrRoom,
-            false => Interest::Bell,
+            true => Interest::DoorbellOrRoom,
+            false => Interest::Doorbell,
         };
         if let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) {
             let _ = self.data.modify(socket.raw(), id.to_word(), interest);
@@ -178,7 +178,7 @@ impl LocalPort {
             Err(error) => return self.hear_end(id, &error),
         };
         let mut last = match messages.len() {
-            BATCH => Heard::Bells,
+            BATCH => Heard::Doorbells,
             _ => Heard::Nothing,
         };
         for message in &messages {
@@ -204,7 +204,7 @@ impl LocalPort {
     fn hear_end(&mut self, id: LinkId, error: &io::Error) -> Heard {
         match error.kind() {
             // The peer has gone without reading everything; what it said before comes now.
-            io::ErrorKind::ConnectionReset => return Heard::Bells,
+            io::ErrorKind::ConnectionReset => return Heard::Doorbells,
             io::ErrorKind::InvalidData => self.fail(id),
             _ if is_transient(error) => {}
             _ => self.hang_up(id),
@@ -231,7 +231,7 @@ impl LocalPort {
                 self.hang_up(id);
                 return Heard::Nothing;
             }
-            Ok(Received::Message(1, None)) => return Heard::Bells,
+            Ok(Received::Message(1, None)) => return Heard::Doorbells,
             Ok(Received::Message(len, None)) if len >= HEADER_LEN => {
                 let packet = message.get(..len).unwrap_or(&[]);
                 match (packet.split_first_chunk(), &entry.state) {
@@ -318,7 +318,7 @@ impl LocalPort {
 enum Heard {
     Nothing,
     /// And perhaps more.
-    Bells,
+    Doorbells,
     /// And perhaps more.
     Something,
 }

@@ -12,24 +12,24 @@
 //! while both sides poll. The Unix socket beside it brings the memory over, wakes a side that
 //! sleeps, and hangs up when the other side is gone.
 //!
-//! A few links that were active lately are *hot*: every poll looks at them. The others are *cold*:
-//! they stay prepared for sleeping, so that their next packet rings the bell, and polls look at the
-//! bells of all of them together now and then. So neither a poll nor going to sleep costs more with
+//! A few links that were active lately are *active*: every poll looks at them. The others are *idle*:
+//! they stay prepared for sleeping, so that their next packet rings the doorbell, and polls look at the
+//! doorbells of all of them together now and then. So neither a poll nor going to sleep costs more with
 //! a thousand idle clients.
 //!
 //! A link that is idle for long *sleeps*: both sides give the memory back, and only the socket stays. Packets
 //! go over that until there is memory again (`hearing`, `slumber`).
 //!
 //! Owns: the listening name of one endpoint, and all its links.
-//! Knows nothing of: partners, packets' contents, other ports.
+//! Knows nothing of: remotes, packets' contents, other ports.
 
+mod active;
 mod barrier;
 mod budget;
 mod control;
 mod epoll;
 mod handshake;
 mod hearing;
-mod hot;
 mod layout;
 mod link;
 mod lives;
@@ -73,11 +73,11 @@ pub struct LocalPort {
     places: Shares,
     strangers: Strangers,
     /// The links that every poll looks at; see the module's description.
-    hot: Vec<LinkId>,
-    /// Where in `hot` the next poll begins.
+    active: Vec<LinkId>,
+    /// Where in `active` the next poll begins.
     turn: usize,
-    /// How many links are past the handshake and not in `hot`.
-    cold: usize,
+    /// How many links are past the handshake and not in `active`.
+    idle: usize,
     /// Handshakes that have a time limit or are to be tried again. May contain stale names.
     timed: Vec<LinkId>,
     /// The shared memory of all links.
@@ -102,7 +102,7 @@ pub struct LocalPort {
     control_wanted: bool,
     /// The first poll that finds nothing looks at all descriptors: we have slept.
     slept: bool,
-    /// The next poll need not look at bells: the kernel has just told who rang.
+    /// The next poll need not look at doorbells: the kernel has just told who rang.
     told: bool,
     armed: bool,
     /// The process that opened the port.
@@ -193,9 +193,9 @@ impl LocalPort {
             links: Table::new(options.max_links),
             places: Shares::new(strangers::places(options.max_links), options.share),
             strangers: Strangers::new(BOUND_WITHIN),
-            hot: Vec::new(),
+            active: Vec::new(),
             turn: 0,
-            cold: 0,
+            idle: 0,
             timed: Vec::new(),
             budget: Budget::new(options.bytes, options.share, options.idle),
             awake: Vec::new(),
@@ -244,7 +244,7 @@ impl LocalPort {
         self.control_wanted = true;
     }
 
-    /// Who slept on the data descriptor was told which bells rang ([`LocalPort::note_bell`]); the next
+    /// Who slept on the data descriptor was told which doorbells rang ([`LocalPort::note_doorbell`]); the next
     /// poll need not look.
     pub fn note_told(&mut self) {
         (self.slept, self.told) = (false, true);
@@ -306,21 +306,21 @@ impl LocalPort {
             return self.send_plain(link, header, body);
         };
         match up.producer.push(header, body) {
-            Ok(false) if !entry.cold && entry.socket.is_some() => Ok(Sent::Whole),
+            Ok(false) if !entry.idle && entry.socket.is_some() => Ok(Sent::Whole),
             outcome => self.after_push(link, outcome),
         }
     }
 
-    /// There are hot links, and it is known of nothing else that is to be looked at.
+    /// There are active links, and it is known of nothing else that is to be looked at.
     #[inline]
     pub fn is_active(&self) -> bool {
-        !self.hot.is_empty() && !self.control_wanted && !self.slept && self.loud.is_empty()
+        !self.active.is_empty() && !self.control_wanted && !self.slept && self.loud.is_empty()
     }
 
-    /// Takes packets from the hot links.
+    /// Takes packets from the active links.
     #[inline(always)]
     pub fn poll_active<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
-        self.poll_hot(budget.max(1), sink, false)
+        self.poll_active_set(budget.max(1), sink, false)
     }
 
     /// [`Port::poll`], of all links. `turn`: the number of this poll. What costs system calls has its turn
@@ -340,7 +340,7 @@ impl LocalPort {
         if !self.loud.is_empty() {
             any |= self.hear_loud(sink);
         }
-        any |= self.poll_hot(budget, sink, true);
+        any |= self.poll_active_set(budget, sink, true);
         let control_every = if any {
             CONTROL_EVERY
         } else {
@@ -355,10 +355,10 @@ impl LocalPort {
             LISTEN_EVERY_EMPTY
         };
         let told = std::mem::take(&mut self.told);
-        if self.cold != 0 && !told && turn % listen_every == 0 && self.take_bells() {
+        if self.idle != 0 && !told && turn % listen_every == 0 && self.take_doorbells() {
             any = true;
             self.hear_loud(sink);
-            self.poll_hot(budget, sink, false);
+            self.poll_active_set(budget, sink, false);
         }
         any
     }
@@ -422,7 +422,7 @@ impl LocalPort {
         match outcome {
             Ok(asleep) => {
                 if asleep {
-                    ring_bell(&entry.socket);
+                    ring_doorbell(&entry.socket);
                 }
                 Ok(Sent::Whole)
             }
@@ -527,7 +527,7 @@ impl<M: Memory> Port<M> for LocalPort {
 
 /// Wakes the peer.
 #[cold]
-fn ring_bell(socket: &Option<Socket>) {
+fn ring_doorbell(socket: &Option<Socket>) {
     if let Some(socket) = socket {
         socket.ring();
     }
@@ -543,16 +543,16 @@ const CONTROL_EVERY_EMPTY: u32 = 256;
 /// ... and every so many in any case, so that a port that is always busy still accepts.
 const CONTROL_EVERY: u32 = 1 << 16;
 
-/// This many links stay hot, however long they have been idle.
-const HOT_KEPT: usize = 16;
+/// This many links stay active, however long they have been idle.
+const ACTIVE_KEPT: usize = 16;
 
-/// Beyond those, a link cools down after this many polls of all links without a packet of it.
-const COOL_AFTER: u32 = 128;
+/// Beyond those, a link retire after this many polls of all links without a packet of it.
+const IDLE_AFTER: u32 = 128;
 
-/// With this many hot links, a further one makes the idlest of them cool down.
-const HOT_MAX: usize = 32;
+/// With this many active links, a further one makes the idlest of them retire.
+const ACTIVE_MAX: usize = 32;
 
-/// Every so many polls look at the bells of cold links (one system call for all), if they find nothing
+/// Every so many polls look at the doorbells of idle links (one system call for all), if they find nothing
 /// else: often enough to answer a client within microseconds ...
 const LISTEN_EVERY_EMPTY: u32 = 16;
 

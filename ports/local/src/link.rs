@@ -55,8 +55,8 @@ pub(super) struct Entry {
     pub(super) unread: u8,
     /// How often the kernel has told of something new to read since.
     pub(super) told: u8,
-    /// It is past the handshake and no poll looks at its ring: its bells and messages are listened to.
-    pub(super) cold: bool,
+    /// It is past the handshake and no poll looks at its ring: its doorbells and messages are listened to.
+    pub(super) idle: bool,
     /// It is in the list of links whose sockets are to be read.
     pub(super) loud: bool,
     /// A word that there was no room for in the socket. Nothing follows it there until it is said.
@@ -142,7 +142,7 @@ impl Entry {
             doomed: false,
             unread: 0,
             told: 0,
-            cold: false,
+            idle: false,
             loud: false,
             unsaid: None,
             asymmetric: false,
@@ -189,7 +189,7 @@ impl Entry {
 
     /// There is something new to read. True: it is a wake-up and nothing else, as it comes from a peer
     /// that has seen that we sleep, and may stay unread.
-    pub(super) fn is_bell(&mut self) -> bool {
+    pub(super) fn is_doorbell(&mut self) -> bool {
         let State::Up(link) = &mut self.state else {
             return false;
         };

@@ -109,8 +109,8 @@ impl LocalPort {
             self.control.remove(socket.raw());
             self.data.remove(socket.raw());
         }
-        self.hot.retain(|other| *other != id);
-        self.cold -= usize::from(entry.cold);
+        self.active.retain(|other| *other != id);
+        self.idle -= usize::from(entry.idle);
         if entry.listed {
             self.awake.retain(|other| *other != id);
         }

@@ -120,7 +120,7 @@ impl LocalPort {
             }
             (other, None) => other,
         });
-        self.go_hot(id);
+        self.activate(id);
     }
 
     /// The peer has no room for what we have handed over, but perhaps for `less`.
@@ -161,9 +161,9 @@ impl LocalPort {
                 return Err(Violation);
             }
         }
-        self.chill(id);
+        self.deactivate(id);
         self.turn(id, |_| State::Plain);
-        self.drop_cold();
+        self.drop_idle();
         self.stats.slept += 1;
         if let Some(entry) = self.links.get_mut(id) {
             entry.pause = 0;
@@ -189,7 +189,7 @@ impl LocalPort {
 
     /// Looks after links that are idle.
     pub(super) fn tend(&mut self, clock: &dyn Clock) {
-        let Some(patience) = self.budget.patience() else {
+        let Some(idle_timeout) = self.budget.idle_timeout() else {
             return;
         };
         if self.awake.is_empty() {
@@ -198,15 +198,15 @@ impl LocalPort {
         }
         let now = clock.now();
         if self.next_look.is_some_and(|at| at <= now) {
-            self.look_for_idle(now, patience);
+            self.look_for_idle(now, idle_timeout);
             self.next_look = None;
         }
-        let latest = now.after((patience / 4).max(LEAST_PAUSE));
+        let latest = now.after((idle_timeout / 4).max(LEAST_PAUSE));
         self.next_look = Some(self.next_look.map_or(latest, |at| at.min(latest)));
     }
 
-    /// Links that have been idle for `patience` rest.
-    fn look_for_idle(&mut self, now: Instant, patience: Duration) {
+    /// Links that have been idle for `idle_timeout` rest.
+    fn look_for_idle(&mut self, now: Instant, idle_timeout: Duration) {
         let (links, loud) = (&mut self.links, &mut self.loud);
         self.awake.retain(|id| {
             let Some(entry) = links.get_mut(*id) else {
@@ -220,7 +220,7 @@ impl LocalPort {
             let counts = link.counts();
             match link.seen {
                 Some((seen, since)) if seen == counts && !blocked => {
-                    let idle = now.since(since) >= patience && !link.producer.is_retired();
+                    let idle = now.since(since) >= idle_timeout && !link.producer.is_retired();
                     if idle
                         && said_all
                         && let Some(socket) = &entry.socket
@@ -240,12 +240,12 @@ impl LocalPort {
     }
 
     /// A link has rings, and traffic is to be expected.
-    fn go_hot(&mut self, id: LinkId) {
+    fn activate(&mut self, id: LinkId) {
         let Some(entry) = self.links.get_mut(id) else {
             return;
         };
-        if std::mem::take(&mut entry.cold) {
-            self.cold -= 1;
+        if std::mem::take(&mut entry.idle) {
+            self.idle -= 1;
         }
         if self.armed {
             entry.set_asleep(true);
@@ -255,8 +255,8 @@ impl LocalPort {
             self.awake.push(id);
         }
         // The next poll sets the time for a look.
-        self.control_wanted |= self.next_look.is_none() && self.budget.patience().is_some();
-        self.make_hot(id);
+        self.control_wanted |= self.next_look.is_none() && self.budget.idle_timeout().is_some();
+        self.make_active(id);
     }
 }
 

@@ -14,6 +14,7 @@
 //! Knows nothing of: links beyond their names, the endpoint.
 
 use super::addresses::Addresses;
+use super::bounce::BounceBuffers;
 use super::frame::{FRAME_LEN, Frame, Kind};
 use super::links::{Link, Peer};
 use super::ops::{Op, Ops};
@@ -22,11 +23,10 @@ use super::provider::Choice;
 use super::reading::Reading;
 use super::receive::Receive;
 use super::remote::{Outlet, Remote};
-use super::rooms::Rooms;
 use super::slots::Slots;
 use libfabric_sys::Library;
 use mx_port_fabric::RdmError;
-use mx_port_fabric::card::Card;
+use mx_port_fabric::endpoint_address::EndpointAddress;
 use mx_port_fabric::{CqEvent, Domain, Ep, FabricError, Role};
 use mx_proto::LinkId;
 use std::collections::{HashMap, VecDeque};
@@ -41,7 +41,7 @@ pub(super) struct Fabric {
     pub(super) domain: Domain,
     pub(super) slots: Slots,
     pub(super) receive: Receive,
-    pub(super) rooms: Rooms,
+    pub(super) bounce: BounceBuffers,
     pub(super) ops: Ops,
     pub(super) addresses: Addresses,
     /// How messages go over it.
@@ -51,7 +51,7 @@ pub(super) struct Fabric {
     /// Events that were read out of turn; they come before what is in the queue.
     pub(super) backlog: VecDeque<CqEvent>,
     /// Links that have gone while the provider had slots of theirs: their address and how many.
-    orphans: HashMap<LinkId, (u64, u32)>,
+    tombstones: HashMap<LinkId, (u64, u32)>,
     /// They are too many.
     clogged: bool,
     /// What is to be injected is put together here.
@@ -91,12 +91,12 @@ impl Fabric {
             remote: Remote::new(plan),
             slots: Slots::new(plan.prefix + plan.slot_bytes, plan.mr_local, plan.tx_depth),
             receive,
-            rooms: Rooms::default(),
+            bounce: BounceBuffers::default(),
             ops: Ops::new(),
             addresses: Addresses::default(),
             out: VecDeque::new(),
             backlog: VecDeque::new(),
-            orphans: HashMap::new(),
+            tombstones: HashMap::new(),
             clogged: false,
             scratch: vec![0; plan.prefix + plan.inject_max],
             main: Some(main),
@@ -117,13 +117,16 @@ impl Fabric {
         }
     }
 
-    /// Whom a card describes. The address is given back by [`Fabric::forget`]. `None` when the
+    /// Whom an endpoint address describes. The address is given back by [`Fabric::forget`]. `None` when the
     /// provider will not have it.
-    pub(super) fn peer_of(&mut self, card: &Card) -> Option<Peer> {
-        match self.addresses.take(&self.domain, &card.address) {
-            Ok(address) => Some(Peer::new(address, card)),
+    pub(super) fn peer_of(&mut self, endpoint_address: &EndpointAddress) -> Option<Peer> {
+        match self.addresses.take(&self.domain, &endpoint_address.address) {
+            Ok(address) => Some(Peer::new(address, endpoint_address)),
             Err(error) => {
-                log::debug!("the address of a peer on {}: {error}", card.provider);
+                log::debug!(
+                    "the address of a peer on {}: {error}",
+                    endpoint_address.provider
+                );
                 None
             }
         }
@@ -144,7 +147,7 @@ impl Fabric {
             domain: &self.domain,
             main: self.main.as_ref()?,
             ops: &mut self.ops,
-            rooms: &mut self.rooms,
+            bounce: &mut self.bounce,
             out: &mut self.out,
             backlog: &mut self.backlog,
         };
@@ -228,17 +231,17 @@ impl Fabric {
     }
 
     /// A slot has come back whose link is gone.
-    pub(super) fn orphan_returned(&mut self, owner: LinkId) {
-        let Some((address, left)) = self.orphans.get_mut(&owner) else {
+    pub(super) fn tombstone_returned(&mut self, owner: LinkId) {
+        let Some((address, left)) = self.tombstones.get_mut(&owner) else {
             return;
         };
         *left -= 1;
         if *left == 0 {
             let address = *address;
-            self.orphans.remove(&owner);
+            self.tombstones.remove(&owner);
             self.addresses.give(&self.domain, address);
         }
-        self.count_orphans();
+        self.count_tombstones();
     }
 
     /// A link has been taken out of the table: what it still has here is let go of. Its memory has
@@ -249,8 +252,8 @@ impl Fabric {
             return;
         };
         if link.slots > 0 {
-            self.orphans.insert(link.id, (address, link.slots));
-            self.count_orphans();
+            self.tombstones.insert(link.id, (address, link.slots));
+            self.count_tombstones();
         } else {
             self.addresses.give(&self.domain, address);
         }
@@ -263,11 +266,11 @@ impl Fabric {
 
     /// Slots with frames to peers that have gone.
     pub(super) fn lost_slots(&self) -> usize {
-        let lost: u32 = self.orphans.values().map(|(_, slots)| slots).sum();
+        let lost: u32 = self.tombstones.values().map(|(_, slots)| slots).sum();
         lost as usize
     }
 
-    fn count_orphans(&mut self) {
+    fn count_tombstones(&mut self) {
         let lost = self.lost_slots();
         self.clogged = self.slots.lose(lost);
     }

@@ -12,7 +12,7 @@
 //!  Hello     does this reach you?             HelloAck   it does
 //!  Ping      are you there?                   Pong       I am
 //!  Bye       the link is over
-//!  Reading   the sender is still reading what was exposed (see `reading`)
+//!  Reading   the sender is still reading what was registered (see `reading`)
 //! ```
 //!
 //! The cookie is drawn for each link, 64 bits from the kernel, and told only to its peer, over TCP: what
@@ -27,7 +27,7 @@
 pub(super) const FRAME_LEN: usize = 16;
 
 /// The version of this layout. Sides with different ones do not get to know each other: the
-/// locator compares [`mx_port_fabric::card::VERSION`].
+/// address exchange compares [`mx_port_fabric::endpoint_address::VERSION`].
 const VERSION: u8 = 3;
 
 /// What a frame is.

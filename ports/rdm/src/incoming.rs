@@ -94,7 +94,7 @@ fn body_len(header: &HeaderBytes) -> usize {
 mod tests {
     use super::super::links::Links;
     use super::*;
-    use mx_proto::port::{LinkDown, Place, RemoteUse, Room};
+    use mx_proto::port::{Destination, LinkDown, Place, RemoteUse};
     use mx_proto::{Instant, LinkId, Source};
     use std::time::Duration;
 
@@ -115,7 +115,7 @@ mod tests {
         fn place(&mut self, _: LinkId, _: u64, header: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
             self.body.resize(body_len(header), 0);
             (!self.unwanted).then_some(Place {
-                memory: Room::Bytes(&mut self.body),
+                memory: Destination::Bytes(&mut self.body),
                 offset: 0,
             })
         }

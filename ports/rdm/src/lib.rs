@@ -1,7 +1,7 @@
 //! The port over libfabric's reliable datagrams.
 //!
 //! ```text
-//!   HostPorts --- card, answer, greet (the locator's business)
+//!   HostPorts --- endpoint address, answer, greet (the address exchange's business)
 //!       |
 //!   RdmPort  --- links     who they lead to, keep-alive
 //!       |    --- frame     what goes in front of every packet
@@ -25,16 +25,17 @@
 //! Knows nothing of: TCP, how peers find each other, what is in the packets.
 
 mod addresses;
-mod cards;
+mod bounce;
+mod endpoint_addresses;
 mod fabric;
 mod frame;
 pub mod hardware;
 mod incoming;
-mod intake;
 mod links;
 mod ops;
 mod pieces;
 mod plan;
+mod poll;
 mod port;
 mod provider;
 mod reading;
@@ -42,7 +43,6 @@ mod receive;
 mod registration;
 mod remote;
 mod rma;
-mod rooms;
 mod sequence;
 mod slots;
 
@@ -125,7 +125,7 @@ pub struct RdmPort {
     /// The member: the queue's descriptor.
     armed: Option<RawFd>,
     /// They could not be waited for: the port is looked at when its deadline says so.
-    deaf: bool,
+    polled_only: bool,
     now: Instant,
     /// When it was last polled.
     polled: Instant,
@@ -198,7 +198,7 @@ impl RdmPort {
             room_at: Instant(0),
             nest,
             armed: None,
-            deaf: false,
+            polled_only: false,
             now: Instant(0),
             polled: Instant(0),
             signed: Instant(0),
@@ -242,10 +242,10 @@ impl RdmPort {
                 "provider {}: polled from now on: {error}",
                 self.choice.provider()
             );
-            self.deaf = true;
+            self.polled_only = true;
             self.let_go();
         }
-        !self.deaf
+        !self.polled_only
     }
 
     /// From now on, whoever sleeps does so on this epoll instance and not on one of the port's own.
@@ -257,7 +257,7 @@ impl RdmPort {
 
     /// What there is to sleep on, if anything.
     fn wait_fd(&self) -> Option<RawFd> {
-        let fabric = self.fabric.as_ref().filter(|_| !self.deaf)?;
+        let fabric = self.fabric.as_ref().filter(|_| !self.polled_only)?;
         fabric.domain.wait_fd()
     }
 

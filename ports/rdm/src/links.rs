@@ -1,12 +1,12 @@
 //! Links over the fabric: who they lead to, and how they live and end.
 //!
 //! ```text
-//!   reserve            peer's card            HelloAck
+//!   reserve            peer's endpoint address            HelloAck
 //!  ---------> Locating ----------> Greeting ------------.
-//!                | no card            | no answer       v           Bye, silence, error
+//!                | no endpoint address            | no answer       v           Bye, silence, error
 //!                `---> down           `---> down        Up ----------------------------> down
 //!                                                       ^ |
-//!   answer (its card)            first frame            | | close
+//!   answer (its endpoint address)            first frame            | | close
 //!  ------------------> Waiting -------------------------' `----> Closing ----> gone
 //!                         | silence                              what was accepted has left,
 //!                         `---> gone                             or a second is over
@@ -43,7 +43,7 @@ const GREETING: Duration = Duration::from_secs(5);
 /// How long what was accepted has to leave a link that is being closed.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// How long the locator has. It has a time-out of its own; this one is for safety.
+/// How long the address exchange has. It has a time-out of its own; this one is for safety.
 const LOCATING: Duration = Duration::from_secs(60);
 
 /// Links of one port, those of strangers included. Half of them is more than the clients that one
@@ -78,7 +78,7 @@ pub(super) enum Heard {
 
 /// Whether there is room for a stranger.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Room {
+pub(super) enum Vacancy {
     /// There is.
     Free,
     /// If this one goes.
@@ -177,20 +177,20 @@ impl Links {
     }
 
     /// A link whose peer is not known yet.
-    pub(super) fn reserve(&mut self, cookie: u64, detour: Option<Route>, now: Instant) -> LinkId {
+    pub(super) fn reserve(&mut self, cookie: u64, fallback: Option<Route>, now: Instant) -> LinkId {
         let until = now.after(LOCATING);
         self.places.take(Source::TRUSTED, 1);
-        self.add(State::Locating { until }, cookie, None, detour, now)
+        self.add(State::Locating { until }, cookie, None, fallback, now)
     }
 
     /// Whether somebody from there may have a link.
-    pub(super) fn room_for(&self, from: SocketAddr) -> Room {
+    pub(super) fn vacancy_for(&self, from: SocketAddr) -> Vacancy {
         if !self.places.may_take(source_of(from), 1) {
-            Room::None
+            Vacancy::None
         } else if self.is_full() || self.strangers.len() >= STRANGERS_MAX {
-            self.victim().map_or(Room::None, Room::Of)
+            self.victim().map_or(Vacancy::None, Vacancy::Of)
         } else {
-            Room::Free
+            Vacancy::Free
         }
     }
 
@@ -202,7 +202,7 @@ impl Links {
         })
     }
 
-    /// A link for somebody who has asked for our card, from there, when there is room.
+    /// A link for somebody who has asked for our endpoint address, from there, when there is room.
     pub(super) fn answer(
         &mut self,
         cookie: u64,
@@ -285,7 +285,7 @@ impl Links {
         state: State,
         cookie: u64,
         peer: Option<Peer>,
-        detour: Option<Route>,
+        fallback: Option<Route>,
         now: Instant,
     ) -> LinkId {
         let generation = self.next_generation;
@@ -317,7 +317,7 @@ impl Links {
             pause: Duration::ZERO,
             heard: now,
             pinged: false,
-            detour,
+            fallback,
         });
         self.young.push(id);
         id
@@ -436,16 +436,16 @@ impl Links {
     }
 
     /// We have been away for so long that silence means little: it counts no more than
-    /// [`Links::patience`]. (Something, so that who is always away for long finds out too.)
+    /// [`Links::absence_max`]. (Something, so that who is always away for long finds out too.)
     pub(super) fn forgive(&mut self, away: Duration, now: Instant) {
-        let excused = away.saturating_sub(self.patience());
+        let excused = away.saturating_sub(self.absence_max());
         for link in self.slots.iter_mut().flatten() {
             link.heard = link.heard.after(excused).min(now);
         }
     }
 
     /// How long we may be away before silence means little.
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn absence_max(&self) -> Duration {
         self.keepalive / 8
     }
 
@@ -496,7 +496,9 @@ impl Links {
                 State::Up | State::Waiting => return false,
                 State::Locating { until } => (until, Alarm::Down(*id, LinkDown::TimedOut)),
                 State::Greeting { until } => {
-                    let reason = link.detour.map_or(LinkDown::TimedOut, LinkDown::Elsewhere);
+                    let reason = link
+                        .fallback
+                        .map_or(LinkDown::TimedOut, LinkDown::Elsewhere);
                     (until, Alarm::Down(*id, reason))
                 }
                 State::Closing { until, answer }

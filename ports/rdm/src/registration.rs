@@ -162,13 +162,13 @@ impl Registrations {
             return;
         }
         self.seen = released;
-        let orphans: Vec<usize> = self
+        let tombstones: Vec<usize> = self
             .kept
             .iter()
             .filter(|(_, kept)| kept.leases == 0 && Arc::strong_count(&kept.region) == 1)
             .map(|(number, _)| number)
             .collect();
-        for number in orphans {
+        for number in tombstones {
             self.forget(number);
         }
         // One that is leased now is found by a later call.
@@ -307,5 +307,5 @@ fn bytes_max(memlock: Option<u64>) -> usize {
     usize::try_from(half).unwrap_or(usize::MAX).min(1 << 30)
 }
 
-/// Registrations kept at a time. Cards have room for many thousands, a search for not so many.
+/// Registrations kept at a time. Addresses have room for many thousands, a search for not so many.
 const KEPT_MAX: usize = 256;

@@ -2,18 +2,18 @@
 //!
 //! ```text
 //!   sender's port                                     receiver's port
-//!   expose ---- RemoteKey, in the endpoint's offer ---> read
+//!   register ---- RemoteKey, in the endpoint's offer ---> read
 //!      |                                                  |
 //!      |   registered for remote reading     <----------- fi_read, piece by piece
 //!      v                                                  v
-//!   conceal                                            ReadDone, or recall
+//!   deregister                                            ReadDone, or recall
 //! ```
 //!
-//! Only over providers with real RMA ([`Plan`]). Elsewhere `expose` gives no key and `read` refuses,
+//! Only over providers with real RMA ([`Plan`]). Elsewhere `register` gives no key and `read` refuses,
 //! and the endpoint has the message sent through the port's own buffers. Refusing is always allowed,
 //! and a read that fails is repeated that way by the endpoint.
 //!
-//! Three calls give memory back: `conceal`, `recall` and `on_link_down`. When one of them returns,
+//! Three calls give memory back: `deregister`, `recall` and `on_link_down`. When one of them returns,
 //! nobody touches the memory concerned any more, whatever the peer or the provider do. Where a
 //! provider cannot be brought to let go of it, [`Remote::wants_renewal`] says so at once, and the
 //! caller has to close endpoint and domain before it returns itself.
@@ -21,11 +21,11 @@
 //! Owns: whether it is done at all; reports not yet fetched.
 //! Knows nothing of: what the bytes mean, links (a name and an address are all it sees).
 
+use super::bounce::BounceBuffers;
 use super::ops::{Op, Ops};
 use super::plan::Plan;
 use super::reading::Reading;
 use super::rma::Rma;
-use super::rooms::Rooms;
 use mx_port_fabric::{CqEvent, Domain, Ep};
 use mx_proto::port::{RemoteKey, RemoteRead, SendError};
 use mx_proto::{Instant, LinkId, Memory};
@@ -33,11 +33,11 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Reads and exposures of all links.
+/// Reads and registrations of all links.
 pub(super) struct Remote {
     /// `None` where the provider has no real RMA.
     rma: Option<Rma>,
-    news: News,
+    events: Events,
 }
 
 // SAFETY: pointers in it are to memory lent to the port, which one thread at a time may use,
@@ -51,7 +51,7 @@ pub(super) struct Outlet<'a> {
     pub(super) main: &'a Ep,
     pub(super) ops: &'a mut Ops,
     /// Memory for cards that cannot be kept from writing.
-    pub(super) rooms: &'a mut Rooms,
+    pub(super) bounce: &'a mut BounceBuffers,
     /// Signs of life for peers, in order.
     pub(super) out: &'a mut VecDeque<(LinkId, Reading)>,
     /// Events of other operations that were met while looking for our own; the port handles them
@@ -64,8 +64,8 @@ pub(super) struct Outlet<'a> {
 pub(super) enum Report {
     /// A read has ended; where not `ok`, nothing is known of what it wrote.
     ReadDone { link: LinkId, token: u64, ok: bool },
-    /// The peer is reading what was exposed with this token.
-    Exposed { link: LinkId, token: u64 },
+    /// The peer is reading what was registered with this token.
+    Registered { link: LinkId, token: u64 },
     /// The read with this token gets on.
     Reading { link: LinkId, token: u64 },
 }
@@ -75,7 +75,7 @@ pub(super) type Outcome = Result<(), i32>;
 
 /// Reports, and completions met out of turn.
 #[derive(Default)]
-pub(super) struct News {
+pub(super) struct Events {
     reports: VecDeque<Report>,
     /// Pieces whose end was taken from the queue while looking for something else; handled before the
     /// call ends.
@@ -91,11 +91,11 @@ impl Remote {
     pub(super) fn new(plan: &Plan) -> Self {
         Self {
             rma: plan.rma.map(|reads| Rma::new(plan, reads)),
-            news: News::default(),
+            events: Events::default(),
         }
     }
 
-    /// Nothing is exposed or read any more.
+    /// Nothing is registered or read any more.
     pub(super) fn close(&mut self) {
         self.rma = None;
     }
@@ -108,12 +108,12 @@ impl Remote {
     /// The provider did not give memory back that had to be: everything has to be closed and
     /// opened anew, before the call that led to this returns to the endpoint.
     pub(super) fn wants_renewal(&self) -> bool {
-        self.news.renewal
+        self.events.renewal
     }
 
-    /// Lets the peer read `memory` until [`Remote::conceal`]. `None`: it cannot be read this way.
-    /// `token` comes back with [`Report::Exposed`].
-    pub(super) fn expose<M: Memory>(
+    /// Lets the peer read `memory` until [`Remote::deregister`]. `None`: it cannot be read this way.
+    /// `token` comes back with [`Report::Registered`].
+    pub(super) fn register<M: Memory>(
         &mut self,
         outlet: &mut Outlet<'_>,
         link: LinkId,
@@ -124,13 +124,13 @@ impl Remote {
             return None;
         }
         let rma = self.rma.as_mut()?;
-        rma.expose(outlet, link, segments_of(memory), token)
+        rma.register(outlet, link, segments_of(memory), token)
     }
 
-    /// Ends an exposure: when this returns, nobody reads the memory.
-    pub(super) fn conceal(&mut self, outlet: &mut Outlet<'_>, link: LinkId, key: RemoteKey) {
+    /// Ends a registration: when this returns, nobody reads the memory.
+    pub(super) fn deregister(&mut self, outlet: &mut Outlet<'_>, link: LinkId, key: RemoteKey) {
         if let Some(rma) = &mut self.rma {
-            rma.conceal(outlet, &mut self.news, link, key);
+            rma.deregister(outlet, &mut self.events, link, key);
         }
         self.settle(outlet);
     }
@@ -158,7 +158,7 @@ impl Remote {
         memory.visit_mut(at, len, |piece| {
             segments.push((piece.as_mut_ptr(), piece.len()));
         });
-        let wish = Wish {
+        let request = ReadRequest {
             key,
             from: from as u64,
             segments,
@@ -166,7 +166,7 @@ impl Remote {
             token,
         };
         let rma = self.rma.as_mut().ok_or(SendError::Down)?;
-        let begun = rma.read(outlet, &mut self.news, link, wish);
+        let begun = rma.read(outlet, &mut self.events, link, request);
         self.settle(outlet);
         begun
     }
@@ -174,22 +174,22 @@ impl Remote {
     /// Ends a read: when this returns, nobody writes to its memory, and no report of it follows.
     pub(super) fn recall(&mut self, outlet: &mut Outlet<'_>, link: LinkId, token: u64) {
         if let Some(rma) = &mut self.rma {
-            rma.recall(outlet, &mut self.news, link, token);
+            rma.recall(outlet, &mut self.events, link, token);
         }
         self.settle(outlet);
-        self.news.forget_read(link, token);
+        self.events.forget_read(link, token);
     }
 
     /// The peer says that it is reading. Nothing in it is to be trusted.
     pub(super) fn on_reading(&mut self, link: LinkId, reading: Reading) {
         if let Some(rma) = &mut self.rma {
-            rma.on_reading(&mut self.news, link, reading);
+            rma.on_reading(&mut self.events, link, reading);
         }
     }
 
     /// A piece of ours has ended.
     pub(super) fn on_event(&mut self, outlet: &mut Outlet<'_>, piece: u32, outcome: Outcome) {
-        self.news.met.push_back((piece, outcome));
+        self.events.met.push_back((piece, outcome));
         self.settle(outlet);
     }
 
@@ -200,19 +200,19 @@ impl Remote {
         }
     }
 
-    /// A link is gone: all memory of its reads and exposures is given back, without reports.
+    /// A link is gone: all memory of its reads and registrations is given back, without reports.
     pub(super) fn on_link_down(&mut self, outlet: &mut Outlet<'_>, link: LinkId) {
         if let Some(rma) = &mut self.rma {
-            rma.on_link_down(outlet, &mut self.news, link);
+            rma.on_link_down(outlet, &mut self.events, link);
         }
         self.settle(outlet);
-        self.news.forget_link(link);
+        self.events.forget_link(link);
     }
 
     /// Does what is due: what had no room, signs of life.
     pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, now: Instant) {
         if let Some(rma) = &mut self.rma {
-            rma.poll(outlet, &mut self.news, now);
+            rma.poll(outlet, &mut self.events, now);
             self.settle(outlet);
         }
     }
@@ -224,23 +224,23 @@ impl Remote {
 
     /// What happened, oldest first.
     pub(super) fn next_report(&mut self) -> Option<Report> {
-        self.news.reports.pop_front()
+        self.events.reports.pop_front()
     }
 
     /// Handles completions met on the way. Each operation ends once, so this does too.
     fn settle(&mut self, outlet: &mut Outlet<'_>) {
-        while let Some((piece, outcome)) = self.news.met.pop_front() {
+        while let Some((piece, outcome)) = self.events.met.pop_front() {
             if let Some(rma) = &mut self.rma {
-                rma.on_event(outlet, &mut self.news, piece, outcome);
+                rma.on_event(outlet, &mut self.events, piece, outcome);
             }
         }
     }
 }
 
 /// One read as [`Rma`] takes it.
-pub(super) struct Wish {
+pub(super) struct ReadRequest {
     pub(super) key: RemoteKey,
-    /// First byte of the exposure to read.
+    /// First byte of the registration to read.
     pub(super) from: u64,
     pub(super) segments: Segments,
     /// Bytes in all segments together.
@@ -248,7 +248,7 @@ pub(super) struct Wish {
     pub(super) token: u64,
 }
 
-impl News {
+impl Events {
     pub(super) fn report(&mut self, report: Report) {
         // One sign of life is as good as many.
         let repeated = !matches!(report, Report::ReadDone { .. })
@@ -309,15 +309,15 @@ impl News {
         });
     }
 
-    pub(super) fn forget_exposure(&mut self, link: LinkId, token: u64) {
-        let gone = Report::Exposed { link, token };
+    pub(super) fn forget_registration(&mut self, link: LinkId, token: u64) {
+        let gone = Report::Registered { link, token };
         self.reports.retain(|report| *report != gone);
     }
 
     fn forget_link(&mut self, link: LinkId) {
         self.reports.retain(|report| {
             let (Report::ReadDone { link: of, .. }
-            | Report::Exposed { link: of, .. }
+            | Report::Registered { link: of, .. }
             | Report::Reading { link: of, .. }) = *report;
             of != link
         });
@@ -326,21 +326,21 @@ impl News {
 
 /// How often a call that gives memory back looks for the completions that would make harsher means
 /// unnecessary.
-pub(super) struct Patience {
+pub(super) struct LookLimit {
     /// None as long as nobody has had to look.
     begun: Option<Duration>,
     span: Duration,
     looks: u32,
 }
 
-impl Patience {
+impl LookLimit {
     pub(super) fn new() -> Self {
-        Self::of(PATIENCE)
+        Self::of(LOOKING_MAX)
     }
 
     /// For when nothing milder is left than to close the endpoint that all links share.
     pub(super) fn last() -> Self {
-        Self::of(LAST_PATIENCE)
+        Self::of(LAST_LOOKING_MAX)
     }
 
     fn of(span: Duration) -> Self {
@@ -355,7 +355,7 @@ impl Patience {
     pub(super) fn again(&mut self) -> bool {
         self.looks += 1;
         let span = match self.looks < LOOKS_MIN {
-            true => LAST_PATIENCE,
+            true => LAST_LOOKING_MAX,
             false => self.span,
         };
         let now = worked();
@@ -399,14 +399,14 @@ const LOOK_EVENTS: usize = 64;
 const LOOKS_MIN: u32 = 250;
 
 /// After so many looks, no more than this of a processor is spent on them: more find nothing either.
-const PATIENCE: Duration = Duration::from_micros(500);
+const LOOKING_MAX: Duration = Duration::from_micros(500);
 
 /// Nor so much on any number of them: nobody shall wait for a call that is not to block.
-const LAST_PATIENCE: Duration = Duration::from_millis(4);
+const LAST_LOOKING_MAX: Duration = Duration::from_millis(4);
 
 #[cfg(test)]
 impl Remote {
-    /// Reads and exposures under way.
+    /// Reads and registrations under way.
     fn counts(&self) -> (usize, usize) {
         self.rma.as_ref().map_or((0, 0), Rma::counts)
     }

@@ -1,7 +1,7 @@
 //! Large messages by RMA: the receiver's card reads the sender's memory.
 //!
 //! ```text
-//!   exposing side                              reading side
+//!   registering side                              reading side
 //!   registered for remote reading
 //!   key --------------------------------------> pieces, each an fi_read into place
 //!        <======================================   at most WINDOW a link
@@ -11,19 +11,19 @@
 //!
 //! A registration that is closed cannot be read or written any more, whatever is still under way:
 //! that is how memory is given back here. Where reads need no local registration, the card reads into
-//! rooms of ours, and what has arrived there is copied. Where a provider does not close a registration,
-//! only closing the endpoint helps, and [`News::demand_renewal`] asks for it.
+//! bounce buffers, and what has arrived there is copied. Where a provider does not close a registration,
+//! only closing the endpoint helps, and [`Events::demand_renewal`] asks for it.
 //!
-//! Owns: registrations of exposures, reads and their pieces.
+//! Owns: registrations of sends, reads and their pieces.
 //! Knows nothing of: frames.
 
+use super::bounce;
 use super::ops::Op;
 use super::pieces::Pieces;
 use super::plan::{Plan, Reads};
 use super::reading::Reading;
 use super::registration::{Lease, Registrations};
-use super::remote::{News, Outcome, Outlet, PIECE_MIN, Patience, Report, Segments, Wish};
-use super::rooms;
+use super::remote::{Events, LookLimit, Outcome, Outlet, PIECE_MIN, ReadRequest, Report, Segments};
 use libfabric_sys::abi::{FI_EAGAIN, FI_REMOTE_READ};
 use mx_port_fabric::Mr;
 use mx_proto::port::{RemoteKey, SendError};
@@ -33,10 +33,10 @@ use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// Reads and exposures of all links.
+/// Reads and registrations of all links.
 pub(super) struct Rma {
     /// By the key of its registration.
-    exposed: HashMap<u64, Exposed>,
+    registered: HashMap<u64, Registered>,
     registrations: Registrations,
     links: HashMap<LinkId, Link>,
     reads: Slab<Read>,
@@ -45,9 +45,9 @@ pub(super) struct Rma {
     blocked: VecDeque<LinkId>,
     /// When peers are told next that they are being read.
     chime: Option<Instant>,
-    /// Operations need their memory registered. Where they do not, they go into rooms.
+    /// Operations need their memory registered. Where they do not, they go into bounce buffers.
     local: bool,
-    /// Rooms that the provider may keep for links that are gone, before everything is opened anew.
+    /// BounceBuffers that the provider may keep for links that are gone, before everything is opened anew.
     lost_max: usize,
     piece_max: usize,
     /// As of the last poll.
@@ -64,7 +64,7 @@ struct Link {
     blocked: bool,
 }
 
-struct Exposed {
+struct Registered {
     link: LinkId,
     address: u64,
     token: u64,
@@ -93,9 +93,9 @@ struct Posted {
     landing: Option<Landing>,
 }
 
-/// Where a piece that comes into a room belongs.
+/// Where a piece that comes into a bounce buffer belongs.
 struct Landing {
-    room: u32,
+    buffer: u32,
     start: *mut u8,
     len: usize,
 }
@@ -103,7 +103,7 @@ struct Landing {
 impl Rma {
     pub(super) fn new(plan: &Plan, Reads { max_read, .. }: Reads) -> Self {
         Self {
-            exposed: HashMap::new(),
+            registered: HashMap::new(),
             registrations: Registrations::new(),
             links: HashMap::new(),
             reads: Slab::new(),
@@ -112,17 +112,17 @@ impl Rma {
             chime: None,
             local: plan.mr_local,
             // They take up as much of its queue.
-            lost_max: rooms::MOST.min(plan.tx_depth) / 2,
+            lost_max: bounce::MOST.min(plan.tx_depth) / 2,
             piece_max: match plan.mr_local {
                 true => max_read.clamp(1, PIECE_MAX),
-                false => max_read.clamp(1, rooms::ROOM),
+                false => max_read.clamp(1, bounce::BUFFER_BYTES),
             },
             now: Instant::default(),
         }
     }
 
     /// Only memory in one piece: a key names one registration.
-    pub(super) fn expose(
+    pub(super) fn register(
         &mut self,
         outlet: &mut Outlet<'_>,
         link: LinkId,
@@ -132,10 +132,10 @@ impl Rma {
         let [(start, len)] = segments[..] else {
             return None;
         };
-        if !self.links.contains_key(&link) || self.exposed.len() >= EXPOSED_MAX {
+        if !self.links.contains_key(&link) || self.registered.len() >= REGISTERED_MAX {
             return None;
         }
-        // SAFETY: the caller of `Remote::expose` lends the memory until `conceal` has returned,
+        // SAFETY: the caller of `Remote::register` lends the memory until `deregister` has returned,
         // which closes the registration, or has the endpoint closed if it cannot.
         let mr = unsafe {
             self.registrations
@@ -143,13 +143,13 @@ impl Rma {
         };
         let mr = mr.ok()?;
         let (address, key) = (mr.remote_base(start), mr.key());
-        if self.exposed.contains_key(&key) {
+        if self.registered.contains_key(&key) {
             log::warn!("rdm: the provider gave out registration key {key:#x} twice");
             return None;
         }
-        self.exposed.insert(
+        self.registered.insert(
             key,
-            Exposed {
+            Registered {
                 link,
                 address,
                 token,
@@ -159,46 +159,46 @@ impl Rma {
         Some(RemoteKey { address, key })
     }
 
-    pub(super) fn conceal(
+    pub(super) fn deregister(
         &mut self,
         outlet: &mut Outlet<'_>,
-        news: &mut News,
+        events: &mut Events,
         link: LinkId,
         key: RemoteKey,
     ) {
         if self.of(link, key).is_some()
-            && let Some(Exposed { mr, token, .. }) = self.exposed.remove(&key.key)
+            && let Some(Registered { mr, token, .. }) = self.registered.remove(&key.key)
         {
-            news.forget_exposure(link, token);
-            finish(outlet, news, mr.close());
+            events.forget_registration(link, token);
+            finish(outlet, events, mr.close());
         }
     }
 
     pub(super) fn read(
         &mut self,
         outlet: &mut Outlet<'_>,
-        news: &mut News,
+        events: &mut Events,
         link: LinkId,
-        wish: Wish,
+        request: ReadRequest,
     ) -> Result<(), SendError> {
         if !self.links.contains_key(&link) {
             return Err(SendError::Down);
         }
-        let remote = wish.key.address.checked_add(wish.from);
+        let remote = request.key.address.checked_add(request.from);
         let remote = remote
-            .filter(|remote| remote.checked_add(wish.len as u64).is_some())
+            .filter(|remote| remote.checked_add(request.len as u64).is_some())
             .ok_or(SendError::Down)?;
-        let pieces = Pieces::new(wish.segments.clone(), self.piece_max);
-        if wish.len / pieces.left().max(1) < PIECE_MIN {
+        let pieces = Pieces::new(request.segments.clone(), self.piece_max);
+        if request.len / pieces.left().max(1) < PIECE_MIN {
             return Err(SendError::Down);
         }
         let leases = self
-            .lease(outlet, news, &wish.segments)
+            .lease(outlet, events, &request.segments)
             .ok_or(SendError::Down)?;
         let id = self.reads.insert(Read {
             link,
-            token: wish.token,
-            key: wish.key,
+            token: request.token,
+            key: request.key,
             remote,
             pieces,
             leases,
@@ -211,14 +211,14 @@ impl Rma {
         }
         let soon = self.now.after(CHIME);
         self.chime.get_or_insert(soon);
-        self.post(outlet, news, link);
+        self.post(outlet, events, link);
         Ok(())
     }
 
     pub(super) fn recall(
         &mut self,
         outlet: &mut Outlet<'_>,
-        news: &mut News,
+        events: &mut Events,
         link: LinkId,
         token: u64,
     ) {
@@ -227,7 +227,7 @@ impl Rma {
             .iter()
             .find(|(_, read)| (read.link, read.token) == (link, token));
         if let Some((id, _)) = found {
-            self.take_back(outlet, news, &[id]);
+            self.take_back(outlet, events, &[id]);
         }
     }
 
@@ -240,40 +240,45 @@ impl Rma {
         });
     }
 
-    pub(super) fn on_link_down(&mut self, outlet: &mut Outlet<'_>, news: &mut News, link: LinkId) {
+    pub(super) fn on_link_down(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        events: &mut Events,
+        link: LinkId,
+    ) {
         let reads: Vec<usize> = self
             .reads
             .iter()
             .filter(|(_, read)| read.link == link)
             .map(|(id, _)| id)
             .collect();
-        self.take_back(outlet, news, &reads);
+        self.take_back(outlet, events, &reads);
         self.links.remove(&link);
         if self.lost() > self.lost_max {
             log::warn!("rdm: reads from dead peers fill the provider's queue");
-            news.demand_renewal();
+            events.demand_renewal();
         }
-        let gone: Vec<Exposed> = self
-            .exposed
-            .extract_if(|_, exposed| exposed.link == link)
-            .map(|(_, exposed)| exposed)
+        let gone: Vec<Registered> = self
+            .registered
+            .extract_if(|_, registered| registered.link == link)
+            .map(|(_, registered)| registered)
             .collect();
-        for exposed in gone {
-            finish(outlet, news, exposed.mr.close());
+        for registered in gone {
+            finish(outlet, events, registered.mr.close());
         }
     }
 
-    pub(super) fn on_reading(&mut self, news: &mut News, link: LinkId, Reading(key): Reading) {
-        if let Some(exposed) = self.of(link, key) {
-            let token = exposed.token;
-            news.report(Report::Exposed { link, token });
+    pub(super) fn on_reading(&mut self, events: &mut Events, link: LinkId, Reading(key): Reading) {
+        if let Some(registered) = self.of(link, key) {
+            let token = registered.token;
+            events.report(Report::Registered { link, token });
         }
     }
 
     pub(super) fn on_event(
         &mut self,
         outlet: &mut Outlet<'_>,
-        news: &mut News,
+        events: &mut Events,
         piece: u32,
         outcome: Outcome,
     ) {
@@ -283,14 +288,14 @@ impl Rma {
         if let Some(link) = self.links.get_mut(&posted.link) {
             link.posted = link.posted.saturating_sub(1);
         }
-        if let Some(Landing { room, start, len }) = posted.landing {
+        if let Some(Landing { buffer, start, len }) = posted.landing {
             if posted.read.is_some() && outcome.is_ok() {
-                let bytes = outlet.rooms.bytes(room, len);
+                let bytes = outlet.bounce.bytes(buffer, len);
                 // SAFETY: the piece's memory is lent until its read has been reported or taken back;
                 // neither has happened, or `read` were none.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
             }
-            outlet.rooms.give(room);
+            outlet.bounce.give(buffer);
         }
         if let Some(id) = posted.read
             && let Some(read) = self.reads.get_mut(id)
@@ -300,19 +305,19 @@ impl Rma {
                 Ok(()) => {
                     read.moved = true;
                     let (link, token) = (read.link, read.token);
-                    news.report(Report::Reading { link, token });
+                    events.report(Report::Reading { link, token });
                 }
                 Err(errno) => {
                     log::debug!("link {:?}: a read failed ({errno})", read.link);
                     read.fail();
                 }
             }
-            self.end_read(outlet, news, id);
+            self.end_read(outlet, events, id);
         }
-        self.post(outlet, news, posted.link);
+        self.post(outlet, events, posted.link);
     }
 
-    pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, news: &mut News, now: Instant) {
+    pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, events: &mut Events, now: Instant) {
         self.now = now;
         self.registrations.tidy();
         for _ in 0..self.blocked.len() {
@@ -321,7 +326,7 @@ impl Rma {
             };
             if let Some(link) = self.links.get_mut(&id) {
                 link.blocked = false;
-                self.post(outlet, news, id);
+                self.post(outlet, events, id);
             }
         }
         if self.chime.is_some_and(|chime| chime <= now) {
@@ -342,13 +347,13 @@ impl Rma {
         }
     }
 
-    /// Reads and exposures under way.
+    /// Reads and registrations under way.
     #[cfg(test)]
     pub(super) fn counts(&self) -> (usize, usize) {
-        (self.reads.len(), self.exposed.len())
+        (self.reads.len(), self.registered.len())
     }
 
-    /// Rooms that the provider has for links that are gone, and may keep for ever.
+    /// BounceBuffers that the provider has for links that are gone, and may keep for ever.
     fn lost(&self) -> usize {
         let lost = self.posted.iter().filter(|(_, posted)| {
             posted.landing.is_some() && !self.links.contains_key(&posted.link)
@@ -357,20 +362,20 @@ impl Rma {
     }
 
     /// Ends reads without a report.
-    fn take_back(&mut self, outlet: &mut Outlet<'_>, news: &mut News, ids: &[usize]) {
+    fn take_back(&mut self, outlet: &mut Outlet<'_>, events: &mut Events, ids: &[usize]) {
         for id in ids {
             if let Some(read) = self.reads.get_mut(*id) {
                 read.fail();
             }
-            self.end_read(outlet, news, *id);
+            self.end_read(outlet, events, *id);
         }
-        let mut patience = Patience::new();
+        let mut looks = LookLimit::new();
         while self.local && ids.iter().any(|id| self.reads.contains(*id)) {
-            news.look(outlet);
-            while let Some((piece, outcome)) = news.next_met() {
-                self.on_event(outlet, news, piece, outcome);
+            events.look(outlet);
+            while let Some((piece, outcome)) = events.next_met() {
+                self.on_event(outlet, events, piece, outcome);
             }
-            if !patience.again() {
+            if !looks.again() {
                 break;
             }
         }
@@ -382,7 +387,7 @@ impl Rma {
                 posted.read.take_if(|of| *of == *id);
             }
             for lease in read.leases.drain(..) {
-                finish(outlet, news, self.registrations.revoke(lease));
+                finish(outlet, events, self.registrations.revoke(lease));
             }
             if let Some(link) = self.links.get_mut(&read.link) {
                 link.turn.retain(|turn| turn != id);
@@ -394,7 +399,7 @@ impl Rma {
     fn lease(
         &mut self,
         outlet: &mut Outlet<'_>,
-        news: &mut News,
+        events: &mut Events,
         segments: &Segments,
     ) -> Option<SmallVec<[Lease; 1]>> {
         let mut leases = SmallVec::new();
@@ -411,7 +416,7 @@ impl Rma {
             match lease {
                 Ok(lease) => leases.push(lease),
                 Err(_) => {
-                    self.give_back(outlet, news, &mut leases);
+                    self.give_back(outlet, events, &mut leases);
                     return None;
                 }
             }
@@ -422,16 +427,16 @@ impl Rma {
     fn give_back(
         &mut self,
         outlet: &mut Outlet<'_>,
-        news: &mut News,
+        events: &mut Events,
         leases: &mut SmallVec<[Lease; 1]>,
     ) {
         for lease in leases.drain(..) {
-            finish(outlet, news, self.registrations.give_back(lease));
+            finish(outlet, events, self.registrations.give_back(lease));
         }
     }
 
     /// Gives the provider as many pieces of a link's reads as it may have.
-    fn post(&mut self, outlet: &mut Outlet<'_>, news: &mut News, link: LinkId) {
+    fn post(&mut self, outlet: &mut Outlet<'_>, events: &mut Events, link: LinkId) {
         while let Some(state) = self.links.get_mut(&link)
             && state.posted < WINDOW
             && let Some(&id) = state.turn.front()
@@ -450,16 +455,16 @@ impl Rma {
                 .map_or(std::ptr::null_mut(), |lease| self.registrations.desc(lease));
             let landing = match self.local {
                 true => None,
-                false => match outlet.rooms.take() {
+                false => match outlet.bounce.take() {
                     None => return state.block(&mut self.blocked, link),
-                    room => room,
+                    buffer => buffer,
                 },
             };
             let start = landing.map_or(piece.start, |(_, start)| start);
             let number = self.posted.vacant_key() as u32;
             let context = outlet.ops.begin(Op::Read(number));
             // SAFETY: the memory is lent until the read is reported or taken back; before that
-            // this piece completes, or its registration or its endpoint is closed. A room outlives
+            // this piece completes, or its registration or its endpoint is closed. A bounce buffer outlives
             // the endpoint, and is nobody else's until the completion.
             let posted = unsafe {
                 outlet.main.read(
@@ -474,8 +479,8 @@ impl Rma {
             };
             if posted.is_err() {
                 outlet.ops.end(context);
-                if let Some((room, _)) = landing {
-                    outlet.rooms.give(room);
+                if let Some((buffer, _)) = landing {
+                    outlet.bounce.give(buffer);
                 }
             }
             match posted {
@@ -487,8 +492,8 @@ impl Rma {
                     self.posted.insert(Posted {
                         link,
                         read: Some(id),
-                        landing: landing.map(|(room, _)| Landing {
-                            room,
+                        landing: landing.map(|(buffer, _)| Landing {
+                            buffer,
                             start: piece.start,
                             len: piece.len,
                         }),
@@ -498,14 +503,14 @@ impl Rma {
                 Err(errno) => {
                     log::debug!("link {link:?}: a read could not be posted ({errno})");
                     read.fail();
-                    self.end_read(outlet, news, id);
+                    self.end_read(outlet, events, id);
                 }
             }
         }
     }
 
     /// Reports a read of which nothing is to come any more.
-    fn end_read(&mut self, outlet: &mut Outlet<'_>, news: &mut News, id: usize) {
+    fn end_read(&mut self, outlet: &mut Outlet<'_>, events: &mut Events, id: usize) {
         let ended = self
             .reads
             .get(id)
@@ -514,7 +519,7 @@ impl Rma {
             return;
         }
         let mut read = self.reads.remove(id);
-        self.give_back(outlet, news, &mut read.leases);
+        self.give_back(outlet, events, &mut read.leases);
         let Read {
             link,
             token,
@@ -526,13 +531,13 @@ impl Rma {
             state.turn.retain(|turn| *turn != id);
         }
         let ok = !failed;
-        news.report(Report::ReadDone { link, token, ok });
+        events.report(Report::ReadDone { link, token, ok });
     }
 
-    fn of(&self, link: LinkId, key: RemoteKey) -> Option<&Exposed> {
-        self.exposed
+    fn of(&self, link: LinkId, key: RemoteKey) -> Option<&Registered> {
+        self.registered
             .get(&key.key)
-            .filter(|exposed| exposed.link == link && exposed.address == key.address)
+            .filter(|registered| registered.link == link && registered.address == key.address)
     }
 }
 
@@ -556,18 +561,18 @@ impl Read {
 
 /// A registration has to be closed. Where the provider is still busy with it, that may change when
 /// it handles what has arrived.
-fn finish(outlet: &mut Outlet<'_>, news: &mut News, closed: Result<(), (Mr, i32)>) {
+fn finish(outlet: &mut Outlet<'_>, events: &mut Events, closed: Result<(), (Mr, i32)>) {
     let mut closed = closed;
-    let mut patience = Patience::last();
+    let mut looks = LookLimit::last();
     while let Err((mr, code)) = closed {
-        if news.renewal_is_due() {
+        if events.renewal_is_due() {
             // That closes this one, too.
             return;
         }
-        news.look(outlet);
-        if !patience.again() {
+        events.look(outlet);
+        if !looks.again() {
             log::warn!("rdm: a registration cannot be closed (error {code})");
-            return news.demand_renewal();
+            return events.demand_renewal();
         }
         closed = mr.close();
     }
@@ -586,5 +591,5 @@ const CHIME: Duration = Duration::from_secs(2);
 /// How soon to try again what the provider had no room for, if nothing completes before.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// Exposures of all links: cards have a limited number of registrations.
-const EXPOSED_MAX: usize = 16 * 1024;
+/// Registrations of all links: cards have a limited number of registrations.
+const REGISTERED_MAX: usize = 16 * 1024;

@@ -7,7 +7,7 @@
 
 use mx_port_base::clock::MonotonicClock;
 use mx_port_tcp::{TcpOptions, TcpPort};
-use mx_proto::port::{Body, HeaderBytes, Place, Port, Room, SendError, Sent};
+use mx_proto::port::{Body, Destination, HeaderBytes, Place, Port, SendError, Sent};
 use mx_proto::{EndpointId, LinkId, NicId, Route, Source, Target};
 use mx_sim::{Ear, Hearing, header_of};
 use smallvec::smallvec;
@@ -225,7 +225,7 @@ impl Ear for Count {
             return None;
         }
         Some(Place {
-            memory: Room::Memory(&mut self.into),
+            memory: Destination::Memory(&mut self.into),
             offset: 0,
         })
     }

@@ -38,7 +38,7 @@ const READ_MAX: usize = 1 << 20;
 /// Bytes of large bodies after which other links get their turn.
 const TURN: usize = 2 << 20;
 
-/// Largest body of a packet on a link that the endpoint has not bound: a hello or a card, and what
+/// Largest body of a packet on a link that the endpoint has not bound: a hello or an endpoint address, and what
 /// they may come to carry.
 pub const STRANGER_MAX: usize = 1024;
 const _: () = assert!(STRANGER_MAX + HEADER_LEN < READ_MIN);
@@ -169,8 +169,8 @@ impl Rx {
     }
 
     /// The link is quiet: it does with less memory.
-    pub(super) fn cool(&mut self, pool: &mut Pool) {
-        pool.cool(&mut self.kept);
+    pub(super) fn retire(&mut self, pool: &mut Pool) {
+        pool.retire(&mut self.kept);
     }
 
     /// Reads and delivers at most about `quota` packets. `busy`: more is expected soon.

@@ -65,9 +65,9 @@ pub const MEANINGS: &[(&str, Kind, &str)] = &[
         Count,
         "packets that make no sense; their links were closed",
     ),
-    ("partners_up", Count, "peers that were connected"),
+    ("remotes_up", Count, "peers that were connected"),
     (
-        "partners_down",
+        "remotes_down",
         Count,
         "peers that were disconnected or lost",
     ),
@@ -116,7 +116,7 @@ pub const MEANINGS: &[(&str, Kind, &str)] = &[
     ),
     ("flow_copies", Level, "credits held by copies of own sends"),
     (
-        "flow_estates",
+        "flow_tombstones",
         Level,
         "credits held by messages whose senders are gone",
     ),
@@ -152,7 +152,11 @@ pub const MEANINGS: &[(&str, Kind, &str)] = &[
         "breaches of the rules about credits",
     ),
     ("flow_wants", Count, "times that peers wanted more credits"),
-    ("flow_granted", Count, "credits lent after the first loans"),
+    (
+        "flow_granted",
+        Count,
+        "credits lent after the first credits",
+    ),
     (
         "flow_revoked",
         Count,
@@ -182,7 +186,7 @@ pub const MEANINGS: &[(&str, Kind, &str)] = &[
         Level,
         "messages that wait for room before they are fetched",
     ),
-    ("partners", Level, "peers known"),
+    ("remotes", Level, "peers known"),
     ("requests", Level, "operations under way"),
     (
         "posted_receives",
@@ -196,22 +200,22 @@ pub const MEANINGS: &[(&str, Kind, &str)] = &[
     ),
     ("links", Level, "links of all ports"),
     (
-        "wait_leader_sleeps",
+        "wait_progress_thread_sleeps",
         Count,
         "times a thread went to sleep in the kernel for all",
     ),
     (
-        "wait_follower_sleeps",
+        "wait_waiter_sleeps",
         Count,
         "times a thread went to sleep behind another one",
     ),
     (
-        "wait_leader_kicks",
+        "wait_progress_thread_wakes",
         Count,
         "times the first sleeper was woken by another thread",
     ),
     (
-        "wait_follower_wakes",
+        "wait_waiter_wakes",
         Count,
         "times a thread behind it was woken for its own completion",
     ),
@@ -357,7 +361,7 @@ pub const MEANINGS: &[(&str, Kind, &str)] = &[
     ),
     ("dgram_datagrams_out", Count, "datagrams sent"),
     (
-        "dgram_trains_out",
+        "dgram_gso_batches_out",
         Count,
         "calls of the kernel that sent them",
     ),

@@ -110,8 +110,8 @@ impl Program {
     fn meet(&mut self, a: usize, b: usize) {
         for (from, to) in [(a, b), (b, a)] {
             let node = &mut self.nodes[from];
-            let loan = node.flow.first_loan(node.all.0[to].1);
-            assert!(node.flow.open(&mut node.all, to as u32, loan));
+            let credit_limit = node.flow.first_credits(node.all.0[to].1);
+            assert!(node.flow.open(&mut node.all, to as u32, credit_limit));
             // Totals are about to wrap, sometimes.
             let near = self.rng.pick(&[0, u32::MAX - 10, u32::MAX - 200]);
             let account = &mut node.all.0[to].0;
@@ -120,7 +120,7 @@ impl Program {
             }
             let side = &mut self.nodes[to].sides[from];
             side.open = true;
-            side.borrower = Borrower::open(loan).shifted(near);
+            side.borrower = Borrower::open(credit_limit).shifted(near);
             side.seen = [0; 2];
         }
     }
@@ -251,7 +251,7 @@ impl Program {
         let (credit, more, epoch) = terms.words();
         assert_eq!(Terms::from_words(credit, more, epoch), terms);
         if let Err(violation) = self.nodes[b].receive(a, what, &terms) {
-            // Who is lied to about its credits may be found by the liar.
+            // Who is lied to about its credits may be found by the violator.
             let honest = !self.nodes[a].hostile && !self.nodes[b].hostile;
             assert!(!honest, "{violation}: {what:?}");
             self.part(a, b);
@@ -413,7 +413,7 @@ impl Program {
             assert!(node.sides.iter().all(|side| side.here.is_empty()));
             node.settle_all();
             let stats = node.flow.stats();
-            assert_eq!((stats.drawn, stats.estates), (0, 0));
+            assert_eq!((stats.drawn, stats.tombstones), (0, 0));
             // A hostile one may hold up what is for it.
             assert!(stats.copies == 0 || !honest);
         }
@@ -487,14 +487,14 @@ impl Node {
                 let cost = if fetch > 0 { 1 } else { message.cost };
                 let paid = Paid::of(aux, cost)?;
                 let account = &mut self.all.0[from].0;
-                let news = self.flow.arrived(account, paid)?;
+                let updated = self.flow.arrived(account, paid)?;
                 if message.number != u32::MAX {
                     let seen = &mut side.seen[message.lane as usize];
                     assert!(message.number > std::mem::replace(seen, message.number));
                 }
                 side.here.push(Here { paid, fetch });
                 side.credit |= self.flow.is_overdue(account);
-                if news {
+                if updated {
                     self.flow.note_use(&mut self.all, from as u32);
                 }
             }
@@ -542,7 +542,7 @@ impl Node {
     fn check(&self) {
         let stats = self.flow.stats();
         assert_eq!(
-            stats.free + stats.lent + stats.drawn + stats.copies + stats.estates,
+            stats.free + stats.lent + stats.drawn + stats.copies + stats.tombstones,
             stats.total
         );
         assert!(stats.lent + stats.copies <= self.settings.total() - self.settings.reserve());
@@ -552,7 +552,7 @@ impl Node {
             Paid::Slot(_) => 0,
         };
         let gone = self.gone.iter().map(|(_, paid)| credits(paid).max(1));
-        assert_eq!(stats.estates, gone.sum());
+        assert_eq!(stats.tombstones, gone.sum());
         let (mut lent, mut wanted, mut open) = (0, 0, 0);
         for ((account, _), side) in self.all.0.iter().zip(&self.sides) {
             let here = side
@@ -569,13 +569,13 @@ impl Node {
             assert_eq!(account.in_slots() as usize, in_slots);
             let (unused, due) = (account.unused(), account.due());
             assert_eq!(
-                u64::from(account.loan()),
+                u64::from(account.credit_limit()),
                 u64::from(here) + u64::from(unused) + u64::from(due)
             );
-            assert!(account.loan() <= self.settings.most());
-            assert!(side.open || account.loan() == 0);
+            assert!(account.credit_limit() <= self.settings.most());
+            assert!(side.open || account.credit_limit() == 0);
             assert!(side.borrower.free() < 1 << 24);
-            lent += account.loan();
+            lent += account.credit_limit();
             wanted += u64::from(account.wanted());
             open += u32::from(side.open);
         }

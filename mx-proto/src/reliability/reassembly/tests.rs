@@ -1,9 +1,9 @@
 //! Chunks in all orders, good and bad, and what the layer above sees of them.
 
-use super::super::parts::PIECE_COST;
+use super::super::partial::PIECE_COST;
 use super::*;
 use crate::memory::Source;
-use crate::port::{BODY_LEN_AT, HeaderBytes, LinkDown, Place, RemoteUse, Room};
+use crate::port::{BODY_LEN_AT, Destination, HeaderBytes, LinkDown, Place, RemoteUse};
 
 pub(in crate::reliability) const WHO: (LinkId, u64) = (LinkId::new(3, 1), 77);
 pub(in crate::reliability) const LIMITS: BodyLimits = BodyLimits {
@@ -44,7 +44,7 @@ impl Sink<Vec<u8>> for Above {
         let mut places = self.places.iter_mut();
         let (_, memory) = places.find(|(tag, _)| *tag == header[0])?;
         Some(Place {
-            memory: Room::Memory(memory),
+            memory: Destination::Memory(memory),
             offset: 5,
         })
     }
@@ -120,13 +120,13 @@ impl Rig {
             budget,
         } = self;
         let admitted = reassembly.admits(&chunk, false, usize::MAX);
-        let fits = |room: &usize| reassembly.admits(&chunk, false, *room) == Admission::Yes;
-        let room = [0, 96, 400, 800].into_iter().find(fits);
+        let fits = |window: &usize| reassembly.admits(&chunk, false, *window) == Admission::Yes;
+        let window = [0, 96, 400, 800].into_iter().find(fits);
         let before = reassembly.kept_bytes();
         let taken = reassembly.take(&chunk, WHO, LIMITS, budget, above);
         // What is not let in is refused; what is too long shows only when it is taken.
         assert!(admitted == Admission::Yes || taken.is_err());
-        assert!(room.is_none_or(|room| reassembly.kept_bytes() <= before + room));
+        assert!(window.is_none_or(|window| reassembly.kept_bytes() <= before + window));
         assert!(reassembly.waiting.capacity() <= SLOT_COST * (1 + reassembly.waiting.len()));
         taken
     }
@@ -255,7 +255,7 @@ fn a_body_that_has_a_place_goes_there_before_its_turn_and_is_told_in_its_turn() 
     rig.above.places.push((2, vec![0; 3005]));
     rig.take_all(chunks(1, &large, 500));
     let kept = rig.reassembly.kept_bytes();
-    assert_eq!((rig.seen(), kept), (vec![], WAITING_COST + Parts::COST));
+    assert_eq!((rig.seen(), kept), (vec![], WAITING_COST + Partial::COST));
     assert_eq!(rig.above.places[0].1[5..], body(2, 3000));
     rig.take_all(chunks(0, &small, 500));
     assert_eq!(rig.seen(), [whole(1, 10), Seen::Placed(2)]);
@@ -271,7 +271,7 @@ fn a_body_without_a_place_yet_is_kept_and_placed_when_it_is_its_turn() {
     rig.take_all(two[1..5].iter().rev().copied().chain([two[0]]));
     assert_eq!(
         rig.reassembly.kept_bytes(),
-        WAITING_COST + Parts::COST + 5 * (500 + PIECE_COST + ALLOC_COST) - HEADER_LEN
+        WAITING_COST + Partial::COST + 5 * (500 + PIECE_COST + ALLOC_COST) - HEADER_LEN
     );
     rig.above.places.push((2, vec![0; 3005]));
     rig.take_all(one[3..].iter().copied());
@@ -321,35 +321,32 @@ fn a_body_that_is_no_longer_wanted_halfway_is_not_told_and_not_written_further()
 }
 
 #[test]
-fn room_bounds_what_is_kept_and_the_front_always_comes_in_when_it_is_in_order() {
+fn window_bounds_what_is_kept_and_the_front_always_comes_in_when_it_is_in_order() {
     let (small, large) = (packet(1, 10), packet(2, 3000));
     let mut rig = Rig::new(0);
     let (front, early) = (chunks(0, &small, 500)[0], chunks(1, &small, 500)[0]);
     let parts = chunks(2, &large, 500);
-    let cost = WAITING_COST + Parts::cost_of_first(&early);
+    let cost = WAITING_COST + Partial::cost_of_first(&early);
     for in_order in [false, true] {
-        let admits = |room| rig.reassembly.admits(&early, in_order, room);
-        assert_eq!(admits(cost - 1), Admission::NoRoom);
+        let admits = |window| rig.reassembly.admits(&early, in_order, window);
+        assert_eq!(admits(cost - 1), Admission::Full);
         assert_eq!(admits(cost), Admission::Yes);
     }
     for chunk in [front, fin(0)] {
         let admits = |in_order| rig.reassembly.admits(&chunk, in_order, 0);
         assert_eq!(admits(true), Admission::Yes);
-        assert_eq!(admits(false), Admission::NoRoom);
+        assert_eq!(admits(false), Admission::Full);
     }
-    assert_eq!(
-        rig.reassembly.admits(&parts[1], false, 0),
-        Admission::NoRoom
-    );
+    assert_eq!(rig.reassembly.admits(&parts[1], false, 0), Admission::Full);
     rig.above.places.push((2, vec![0; 3005]));
     rig.take_all([parts[0]]);
     // What goes where it belongs costs something only behind a hole.
-    let admits = |at: usize, room| rig.reassembly.admits(&parts[at], false, room);
+    let admits = |at: usize, window| rig.reassembly.admits(&parts[at], false, window);
     assert_eq!(admits(1, 0), Admission::Yes);
-    assert_eq!(admits(2, PIECE_COST - 1), Admission::NoRoom);
+    assert_eq!(admits(2, PIECE_COST - 1), Admission::Full);
     assert_eq!(admits(2, PIECE_COST), Admission::Yes);
     rig.take_all([parts[2]]);
-    let admits = |at: usize, room| rig.reassembly.admits(&parts[at], false, room);
+    let admits = |at: usize, window| rig.reassembly.admits(&parts[at], false, window);
     assert_eq!(admits(3, 0), Admission::Yes);
 }
 
@@ -384,7 +381,7 @@ fn a_packet_whose_turn_it_is_costs_nothing_and_one_before_its_turn_what_it_takes
     let parts = chunks(3, &large, 500);
     rig.take_all([parts[0], fin(4)]);
     let wholes = 2 * (WAITING_COST + ALLOC_COST + 42);
-    let part = WAITING_COST + Parts::COST + PIECE_COST + ALLOC_COST + 500 - HEADER_LEN;
+    let part = WAITING_COST + Partial::COST + PIECE_COST + ALLOC_COST + 500 - HEADER_LEN;
     assert_eq!(rig.reassembly.kept_bytes(), wholes + part + WAITING_COST);
     for left in [wholes / 2 + part, part, 0] {
         let mut budget = 1;

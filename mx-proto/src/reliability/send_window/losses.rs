@@ -18,8 +18,8 @@
 //! Knows nothing of: what a loss means to the congestion window.
 
 use super::{Acked, Counts, SegmentState, SendWindow, Sending, Slot};
+use crate::reliability::send_buffer::SendBuffer;
 use crate::reliability::service::Channel;
-use crate::reliability::store::Store;
 use crate::time::Instant;
 use std::time::Duration;
 
@@ -29,16 +29,16 @@ const REORDERING: u64 = 3;
 
 /// One acknowledgement while it is taken in.
 #[derive(Debug)]
-pub(super) struct Arrivals {
+pub(super) struct AckOutcome {
     pub(super) acked: Acked,
     now: Instant,
-    /// See [`super::Judgement`]; 0: nothing is known.
+    /// See [`super::LossDetection`]; 0: nothing is known.
     least: Duration,
     /// What had arrived before it: in one acknowledgement nothing overtakes anything.
     newest: [u64; 2],
 }
 
-impl Arrivals {
+impl AckOutcome {
     pub(super) fn new(now: Instant, least: Duration, newest: [u64; 2]) -> Self {
         Self {
             acked: Acked::default(),
@@ -54,7 +54,7 @@ impl Arrivals {
         let age = self.now.since(sending.at);
         // The latest is the one that took least.
         self.acked.rtt = Some(self.acked.rtt.map_or(age, |rtt| rtt.min(age)));
-        if sending.is_overtaken(self.newest, 1) {
+        if sending.is_reordered(self.newest, 1) {
             self.acked.late = self.acked.late.max(Some(age));
         }
     }
@@ -97,7 +97,11 @@ impl SendWindow {
     }
 
     /// What was overtaken is lost once it was sent longer than `wait` ago.
-    pub(in super::super) fn lose_overtaken(&mut self, now: Instant, wait: Duration) -> Acked {
+    pub(in super::super) fn declare_reordered_lost(
+        &mut self,
+        now: Instant,
+        wait: Duration,
+    ) -> Acked {
         let mut lost = Acked::default();
         self.find_lost(now, wait, &mut lost);
         self.find_resend();
@@ -108,7 +112,7 @@ impl SendWindow {
         let newest = self.counts.newest_arrived;
         let mut next: Option<Instant> = None;
         self.lose(self.highest, acked, |sending, sends| {
-            if !sending.is_overtaken(newest, sends) {
+            if !sending.is_reordered(newest, sends) {
                 return false;
             }
             // That one is lost again is more likely than that it is late, and being wrong costs little.
@@ -155,17 +159,17 @@ impl SendWindow {
     /// just be late: says of how much that is true, and since when. After `wait` has grown.
     pub(in super::super) fn wait_longer(&mut self, now: Instant, wait: Duration) -> Acked {
         let newest = self.counts.newest_arrived;
-        let mut arrivals = Arrivals::new(now, Duration::ZERO, newest);
+        let mut outcome = AckOutcome::new(now, Duration::ZERO, newest);
         for slot in self.slots.iter_mut().take(self.highest) {
             let sends = slot.sends;
             let is_late = |sending: Sending| {
-                sending.is_overtaken(newest, sends) && now.since(sending.at) < wait
+                sending.is_reordered(newest, sends) && now.since(sending.at) < wait
             };
             if let Some(sending) = self.counts.revive(slot, is_late) {
-                arrivals.on_spurious(sending.at, slot.bytes());
+                outcome.on_spurious(sending.at, slot.bytes());
             }
         }
-        let mut acked = arrivals.acked;
+        let mut acked = outcome.acked;
         self.find_lost(now, wait, &mut acked);
         self.find_resend();
         acked
@@ -192,7 +196,7 @@ impl SendWindow {
             }
             run += 1;
             slot.state = SegmentState::ToResend(sending);
-            slot.overtaken = sending.is_overtaken(newest, slot.sends);
+            slot.reordered = sending.is_reordered(newest, slot.sends);
             acked.lost_segments += 1;
             acked.lost_bytes += slot.bytes();
             acked.lost_sent_at = acked.lost_sent_at.max(Some(sending.at));
@@ -212,8 +216,8 @@ impl Counts {
     pub(super) fn on_arrived(
         &mut self,
         slot: &mut Slot,
-        arrivals: &mut Arrivals,
-        store: &mut Store,
+        outcome: &mut AckOutcome,
+        send_buffer: &mut SendBuffer,
     ) {
         let bytes = slot.bytes();
         match slot.state {
@@ -221,44 +225,44 @@ impl Counts {
                 self.in_flight -= 1;
                 self.in_flight_bytes -= bytes;
                 if slot.sends == 1 {
-                    arrivals.on_first(sending);
+                    outcome.on_first(sending);
                     self.note_newest(sending);
                 } else {
-                    self.on_resent_arrived(slot, sending, arrivals);
+                    self.on_resent_arrived(slot, sending, outcome);
                 }
             }
             SegmentState::ToResend(sending) => {
                 self.lost -= 1;
                 if slot.sends == 1 {
-                    arrivals.on_first(sending);
+                    outcome.on_first(sending);
                 }
-                arrivals.on_spurious(sending.at, bytes);
+                outcome.on_spurious(sending.at, bytes);
             }
             SegmentState::ToSend => debug_assert!(false, "acknowledged before it was sent"),
             SegmentState::Free => return,
         }
         slot.state = SegmentState::Free;
         self.queued_bytes -= bytes;
-        arrivals.acked.segments += 1;
-        arrivals.acked.bytes += bytes;
-        arrivals.acked.largest = arrivals.acked.largest.max(slot.content.place.len);
-        store.release(slot.content.place);
+        outcome.acked.segments += 1;
+        outcome.acked.bytes += bytes;
+        outcome.acked.largest = outcome.acked.largest.max(slot.content.place.len);
+        send_buffer.release(slot.content.place);
     }
 
     /// Of a segment sent twice only the time can tell which of the two has arrived (the Eifel
     /// algorithm, RFC 3522), and only if it is too short for the second.
     #[cold]
-    fn on_resent_arrived(&mut self, slot: &Slot, sending: Sending, arrivals: &mut Arrivals) {
-        if arrivals.least.is_zero() {
+    fn on_resent_arrived(&mut self, slot: &Slot, sending: Sending, outcome: &mut AckOutcome) {
+        if outcome.least.is_zero() {
             return;
         }
-        if arrivals.now.since(sending.at) >= arrivals.least {
+        if outcome.now.since(sending.at) >= outcome.least {
             return self.note_newest(sending);
         }
-        arrivals.on_spurious(slot.earlier, slot.bytes());
-        if slot.sends == 2 && slot.overtaken {
-            let age = arrivals.now.since(slot.earlier);
-            arrivals.acked.late = arrivals.acked.late.max(Some(age));
+        outcome.on_spurious(slot.earlier, slot.bytes());
+        if slot.sends == 2 && slot.reordered {
+            let age = outcome.now.since(slot.earlier);
+            outcome.acked.late = outcome.acked.late.max(Some(age));
         }
     }
 
@@ -287,7 +291,7 @@ impl Sending {
     /// has been sent `sends` times, and so was lost before, a single later one is enough (RFC 8985,
     /// section 6.2, step 4: no reordering threshold in recovery).
     #[inline]
-    fn is_overtaken(self, newest: [u64; 2], sends: u32) -> bool {
+    fn is_reordered(self, newest: [u64; 2], sends: u32) -> bool {
         let later = if sends > 1 { 1 } else { REORDERING };
         self.transmission + later <= newest[self.channel as usize]
     }

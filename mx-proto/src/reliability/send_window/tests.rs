@@ -10,27 +10,30 @@ const SIZE: u32 = 100;
 /// A window and where its bytes lie.
 struct Rig {
     window: SendWindow,
-    judgement: Judgement,
-    store: Store,
+    detection: LossDetection,
+    send_buffer: SendBuffer,
 }
 
 impl Rig {
-    fn new(capacity: u16, room: u32) -> Self {
-        let window = SendWindow::new(START, capacity, room);
-        let store = Store::new(4 << 20);
-        let judgement = Judgement::default();
+    fn new(capacity: u16, window: u32) -> Self {
+        let window = SendWindow::new(START, capacity, window);
+        let send_buffer = SendBuffer::new(4 << 20);
+        let detection = LossDetection::default();
         Self {
             window,
-            judgement,
-            store,
+            detection,
+            send_buffer,
         }
     }
 
     /// A fragment of so many bytes, in segments of at most 36 bytes: 100 with their header.
     fn push_fragment(&mut self, len: u32, tiny: bool) {
         let window = &mut self.window;
-        let mut writer = self.store.writer(len as usize, 36).expect("there is room");
-        writer.fill_up(&mut self.store, &mut |_, segment| {
+        let mut writer = self
+            .send_buffer
+            .writer(len as usize, 36)
+            .expect("there is room");
+        writer.fill_up(&mut self.send_buffer, &mut |_, segment| {
             window.push(Content {
                 place: segment.place,
                 fragment: 7,
@@ -71,10 +74,10 @@ impl Rig {
 
     fn ack(&mut self, ack: u32, sack: &[u64], at: u64) -> Result<Acked, BadAck> {
         let (ack, now) = (START.ahead(ack), Instant(at));
-        let judgement = self.judgement;
+        let detection = self.detection;
         let acked = self
             .window
-            .on_ack(ack, sack, now, judgement, &mut self.store);
+            .on_ack(ack, sack, now, detection, &mut self.send_buffer);
         self.check();
         acked
     }
@@ -128,7 +131,7 @@ fn an_old_acknowledgement_changes_nothing() {
         rig.ack(5u32.wrapping_sub(u32::MAX / 2), &[1], 60),
         Ok(Acked::default())
     );
-    rig.window.on_room(START.ahead(3), u32::MAX);
+    rig.window.on_window(START.ahead(3), u32::MAX);
     assert_eq!(rig.window.counts.in_flight, 5);
 }
 
@@ -250,8 +253,8 @@ fn a_segment_lost_twice_is_found_by_what_is_sent_after_it() {
 }
 
 /// Nothing comes back sooner than 30 after it was sent, and late ones take up to `wait`.
-fn judging(wait: u64) -> Judgement {
-    Judgement {
+fn detecting(wait: u64) -> LossDetection {
+    LossDetection {
         least: Duration::from_nanos(30),
         wait: Duration::from_nanos(wait),
     }
@@ -260,7 +263,7 @@ fn judging(wait: u64) -> Judgement {
 #[test]
 fn a_resend_that_arrives_tells_of_those_sent_again_before_it() {
     let mut rig = Rig::sent(5);
-    rig.judgement = judging(0);
+    rig.detection = detecting(0);
     assert!(rig.window.on_timeout());
     assert_eq!(rig.send(1000), [0, 1, 2, 3, 4]);
     // A single one is enough.
@@ -274,7 +277,7 @@ fn a_resend_that_arrives_tells_of_those_sent_again_before_it() {
 fn what_is_acknowledged_too_soon_after_its_resend_had_arrived_before() {
     for (at, spurious) in [(89, 1), (90, 0)] {
         let mut rig = Rig::sent(4);
-        rig.judgement = judging(0);
+        rig.detection = detecting(0);
         rig.ack(0, &[0b111], 50).expect("in range");
         assert_eq!(rig.send(60), [0]);
         let acked = rig.ack(4, &[], at).expect("in range");
@@ -299,7 +302,7 @@ fn nothing_is_said_of_resends_while_the_way_is_not_known() {
 #[test]
 fn what_was_asked_for_and_came_late_is_not_out_of_order() {
     let mut rig = Rig::sent(4);
-    rig.judgement = judging(0);
+    rig.detection = detecting(0);
     assert_eq!(rig.window.lose_sent_before(Instant(100)).lost_segments, 4);
     assert_eq!(rig.send(100), [0, 1, 2, 3]);
     let acked = rig.ack(4, &[], 110).expect("in range");
@@ -329,20 +332,20 @@ fn what_went_right_before_a_ping_and_is_not_named_is_lost() {
 }
 
 #[test]
-fn an_overtaken_segment_is_late_until_its_time_is_over() {
+fn a_reordered_segment_is_not_lost_until_its_time_is_over() {
     let mut rig = Rig::sent(6);
-    rig.judgement = judging(100);
+    rig.detection = detecting(100);
     let acked = rig.ack(0, &[0b11110], 99).expect("in range");
     // 1 was sent at 1, and is overtaken as well.
     assert_eq!(acked.lost_segments, 0);
     assert_eq!(acked.lost_next, Some(Instant(100)));
-    let wait = rig.judgement.wait;
-    let lost = rig.window.lose_overtaken(Instant(99), wait);
+    let wait = rig.detection.wait;
+    let lost = rig.window.declare_reordered_lost(Instant(99), wait);
     assert_eq!(
         (lost.lost_segments, lost.lost_next),
         (0, Some(Instant(100)))
     );
-    let lost = rig.window.lose_overtaken(Instant(100), wait);
+    let lost = rig.window.declare_reordered_lost(Instant(100), wait);
     assert_eq!(
         (lost.lost_segments, lost.lost_next),
         (1, Some(Instant(101)))
@@ -358,7 +361,7 @@ fn an_overtaken_segment_is_late_until_its_time_is_over() {
 #[test]
 fn in_one_acknowledgement_nothing_is_late() {
     let mut rig = Rig::sent(10);
-    rig.judgement = judging(0);
+    rig.detection = detecting(0);
     let acked = rig.ack(10, &[], 50).expect("in range");
     assert_eq!((acked.segments, acked.late), (10, None));
 }
@@ -366,7 +369,7 @@ fn in_one_acknowledgement_nothing_is_late() {
 #[test]
 fn who_learns_to_wait_longer_takes_back_what_is_only_late() {
     let mut rig = Rig::sent(10);
-    rig.judgement = judging(0);
+    rig.detection = detecting(0);
     let acked = rig.ack(0, &[0b1_1111_0000], 60).expect("in range");
     assert_eq!(acked.lost_segments, 5);
     // 0 and 1 go again; 2 turns out to be late by 58.
@@ -390,7 +393,7 @@ fn who_learns_to_wait_longer_takes_back_what_is_only_late() {
 #[test]
 fn a_time_out_that_was_none_is_taken_back() {
     let mut rig = Rig::sent(10);
-    rig.judgement = judging(0);
+    rig.detection = detecting(0);
     assert!(rig.window.on_timeout());
     for number in [0, 1] {
         rig.window.on_sent(number, Data, Instant(100));
@@ -445,10 +448,10 @@ fn the_hint_finds_every_loss_in_order() {
 }
 
 #[test]
-fn nothing_is_sent_beyond_the_room_of_the_receiver() {
+fn nothing_is_sent_beyond_the_window_of_the_receiver() {
     let mut rig = Rig::new(64, 2 * SIZE + 99);
     rig.push(5, false);
-    assert_eq!(rig.window.train(0, 64, 1 << 20), 1);
+    assert_eq!(rig.window.batch(0, 64, 1 << 20), 1);
     assert_eq!(rig.send(0), [0, 1]);
     assert!(!rig.window.is_stuck());
     rig.ack(2, &[], 9).expect("in range");
@@ -456,17 +459,17 @@ fn nothing_is_sent_beyond_the_room_of_the_receiver() {
     assert_eq!(rig.send(10), [2]);
     rig.ack(3, &[], 11).expect("in range");
     assert!(rig.window.is_stuck());
-    rig.window.on_room(START.ahead(3), SIZE);
+    rig.window.on_window(START.ahead(3), SIZE);
     assert_eq!(rig.send(12), [3]);
     // An older, smaller promise does not take it back.
-    rig.window.on_room(START.ahead(3), 2 * SIZE);
-    rig.window.on_room(START.ahead(3), 0);
+    rig.window.on_window(START.ahead(3), 2 * SIZE);
+    rig.window.on_window(START.ahead(3), 0);
     assert_eq!(rig.send(13), [4]);
     rig.check();
 }
 
 #[test]
-fn what_was_lost_needs_no_new_room() {
+fn what_was_lost_needs_no_new_window() {
     let mut rig = Rig::new(64, 4 * SIZE);
     rig.push(5, false);
     assert_eq!(rig.send(0), [0, 1, 2, 3]);
@@ -486,32 +489,32 @@ fn a_timeout_resends_all_that_is_not_known_to_be_there() {
 }
 
 #[test]
-fn a_train_is_adjacent_of_one_size_of_one_kind_and_within_all_limits() {
+fn a_batch_is_adjacent_of_one_size_of_one_kind_and_within_all_limits() {
     let mut rig = Rig::new(64, u32::MAX);
     // 10 of full size and one of 10 bytes, in one block; then another fragment.
     rig.push_fragment(370, false);
     rig.push_fragment(360, false);
     let window = &mut rig.window;
-    assert_eq!(window.train(0, 64, 1 << 20), 11);
-    assert_eq!(window.train(0, 4, 1 << 20), 4);
-    assert_eq!(window.train(0, 64, 399), 3);
-    assert_eq!(window.train(0, 64, 1), 1);
-    assert_eq!(window.train(0, 0, 0), 1);
-    assert_eq!(window.train(10, 64, 1 << 20), 1);
-    assert_eq!(window.train(11, 64, 1 << 20), 10);
-    assert_eq!(window.train(21, 64, 1 << 20), 0);
+    assert_eq!(window.batch(0, 64, 1 << 20), 11);
+    assert_eq!(window.batch(0, 4, 1 << 20), 4);
+    assert_eq!(window.batch(0, 64, 399), 3);
+    assert_eq!(window.batch(0, 64, 1), 1);
+    assert_eq!(window.batch(0, 0, 0), 1);
+    assert_eq!(window.batch(10, 64, 1 << 20), 1);
+    assert_eq!(window.batch(11, 64, 1 << 20), 10);
+    assert_eq!(window.batch(21, 64, 1 << 20), 0);
     window.allowed_total = 350;
-    assert_eq!(window.train(0, 64, 1 << 20), 3);
+    assert_eq!(window.batch(0, 64, 1 << 20), 3);
     window.allowed_total = 1 << 20;
     (0..8).for_each(|index| window.on_sent(index, Data, Instant(index as u64)));
     rig.ack(0, &[0b111_1000], 20).expect("in range");
     // 0 to 3 are lost, 4 to 7 here, 8 to 10 new.
     assert_eq!(rig.window.next(), Some(0));
-    assert_eq!(rig.window.train(0, 64, 1 << 20), 4);
-    assert_eq!(rig.window.train(8, 64, 1 << 20), 3);
+    assert_eq!(rig.window.batch(0, 64, 1 << 20), 4);
+    assert_eq!(rig.window.batch(8, 64, 1 << 20), 3);
     rig.window.on_sent(0, Data, Instant(30));
     assert_eq!(rig.window.next(), Some(1));
-    assert_eq!(rig.window.train(1, 64, 1 << 20), 3);
+    assert_eq!(rig.window.batch(1, 64, 1 << 20), 3);
 }
 
 #[test]
@@ -524,7 +527,7 @@ fn random_histories_keep_all_sums_right_and_deliver_everything() {
         (random >> 33) % below
     };
     let mut rig = Rig::new(200, 20_000);
-    rig.judgement = judging(5);
+    rig.detection = detecting(5);
     let (mut here, mut edge, mut pushed) = (vec![false; 5000], 0usize, 0usize);
     let mut lost = 0;
     for now in 0.. {
@@ -551,11 +554,11 @@ fn random_histories_keep_all_sums_right_and_deliver_everything() {
                 .ack(edge as u32, &sack, now)
                 .expect("all of it was sent");
             lost += acked.lost_segments;
-            rig.window.on_room(START.ahead(edge as u32), 20_000);
+            rig.window.on_window(START.ahead(edge as u32), 20_000);
         }
-        let (at, wait) = (Instant(now), rig.judgement.wait);
+        let (at, wait) = (Instant(now), rig.detection.wait);
         let found = match draw(50) {
-            0 => rig.window.lose_overtaken(at, wait),
+            0 => rig.window.declare_reordered_lost(at, wait),
             1 => rig.window.wait_longer(at, wait * 2),
             2 => rig.window.lose_sent_before(at),
             _ => Acked::default(),
@@ -574,8 +577,8 @@ fn random_histories_keep_all_sums_right_and_deliver_everything() {
         }
     }
     assert!(lost > 100, "{lost} losses");
-    rig.store.trim();
-    assert_eq!(rig.store.bytes(), 0);
+    rig.send_buffer.trim();
+    assert_eq!(rig.send_buffer.bytes(), 0);
 }
 
 #[test]
@@ -587,11 +590,14 @@ fn an_idle_window_holds_no_memory_and_a_link_that_goes_gives_its_bytes_back() {
     rig.ack(10, &[0b10], 1).expect("in range");
     rig.window.shrink();
     assert!(rig.window.slots.capacity() >= 90);
-    rig.window.release_all(&mut rig.store);
+    rig.window.release_all(&mut rig.send_buffer);
     assert!(rig.window.is_empty() && rig.window.next().is_none());
     rig.check();
-    rig.store.trim();
-    assert_eq!((rig.store.bytes(), rig.window.slots.capacity()), (0, 0));
+    rig.send_buffer.trim();
+    assert_eq!(
+        (rig.send_buffer.bytes(), rig.window.slots.capacity()),
+        (0, 0)
+    );
     let mut rig = Rig::sent(30);
     rig.ack(30, &[], 40).expect("in range");
     rig.window.shrink();

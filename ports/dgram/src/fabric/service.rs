@@ -13,7 +13,7 @@ use super::peers::NoPlace;
 use super::{FabricDatagrams, Open};
 use mx_port_fabric::FabricError;
 use mx_proto::port::{ConnectError, WakeDescriptors};
-use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, Incoming, Train};
+use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming};
 use mx_proto::{Instant, Target};
 use std::net::SocketAddr;
 
@@ -79,16 +79,16 @@ impl DatagramPort for FabricDatagrams {
         &mut self,
         channel: Channel,
         to: FabricAddress,
-        train: Train<'_>,
+        batch: GsoBatch<'_>,
     ) -> Result<(), DatagramError> {
         let capacity = self.capacity_of(channel);
-        if train.segment.min(train.bytes.len()) > capacity.datagram_max {
+        if batch.segment.min(batch.bytes.len()) > capacity.datagram_max {
             return Err(DatagramError::TooLarge(capacity.datagram_max));
         }
         if to.is_sought() {
             return Err(DatagramError::Unreachable);
         }
-        debug_assert!(train.bytes.len().div_ceil(train.segment) <= capacity.train_max);
+        debug_assert!(batch.bytes.len().div_ceil(batch.segment) <= capacity.batch_max);
         let Some(open) = &mut self.open else {
             return Err(DatagramError::Unreachable);
         };
@@ -104,7 +104,7 @@ impl DatagramPort for FabricDatagrams {
             Channel::Command => &mut open.command,
             Channel::Data => &mut open.data,
         };
-        line.send((&mut open.peers, peer), train, &mut self.stats)
+        line.send((&mut open.peers, peer), batch, &mut self.stats)
     }
 
     fn poll(
@@ -112,7 +112,7 @@ impl DatagramPort for FabricDatagrams {
         budget: usize,
         mut receive: impl FnMut(Incoming<'_, FabricAddress>),
     ) -> bool {
-        let told = self.desk.hand_out(&mut receive);
+        let told = self.resolver.hand_out(&mut receive);
         if !self.is_open() {
             return told;
         }
@@ -132,7 +132,7 @@ impl DatagramPort for FabricDatagrams {
             }
         }
         if any {
-            self.pulse.quicken();
+            self.poll_timer.quicken();
         }
         if self.stats.foreign > 0 && !self.told_foreign {
             self.told_foreign = true;
@@ -164,7 +164,7 @@ impl DatagramPort for FabricDatagrams {
     }
 
     fn arm(&mut self) -> bool {
-        if !self.desk.is_empty() {
+        if !self.resolver.is_empty() {
             return false;
         }
         let Some(open) = &self.open else {
@@ -181,7 +181,7 @@ impl DatagramPort for FabricDatagrams {
     }
 
     fn disarm(&mut self) {
-        self.pulse.stop();
+        self.poll_timer.stop();
     }
 
     fn descriptors(&self) -> WakeDescriptors {
@@ -262,8 +262,8 @@ impl FabricDatagrams {
 
     /// Wakes who sleeps after a while.
     fn sleep_on_timer(&mut self) -> bool {
-        let timer = [self.pulse.raw()];
-        self.watch(&timer) && self.pulse.start()
+        let timer = [self.poll_timer.raw()];
+        self.watch(&timer) && self.poll_timer.start()
     }
 }
 

@@ -4,12 +4,12 @@
 
 use super::*;
 use mx_proto::port::ConnectError;
-use mx_proto::reliability::{DatagramError, DatagramPort, Incoming, Train};
+use mx_proto::reliability::{DatagramError, DatagramPort, GsoBatch, Incoming};
 use mx_proto::{EndpointId, Route, Target};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn options() -> FabricOptions {
     FabricOptions {
@@ -48,7 +48,7 @@ fn poll(service: &mut FabricDatagrams, budget: usize) -> Vec<Datagram> {
 
 /// Polls until there are `count` datagrams.
 fn wait(service: &mut FabricDatagrams, count: usize) -> Vec<Datagram> {
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIMEOUT;
     let mut got = Vec::new();
     while got.len() < count {
         assert!(
@@ -62,8 +62,8 @@ fn wait(service: &mut FabricDatagrams, count: usize) -> Vec<Datagram> {
 }
 
 fn send(service: &mut FabricDatagrams, channel: Channel, to: FabricAddress, bytes: &[u8]) {
-    let until = std::time::Instant::now() + PATIENCE;
-    while let Err(error) = service.send(channel, to, Train::single(bytes)) {
+    let until = std::time::Instant::now() + TIMEOUT;
+    while let Err(error) = service.send(channel, to, GsoBatch::single(bytes)) {
         assert_eq!(error, DatagramError::WouldBlock);
         assert!(std::time::Instant::now() < until, "no room");
         poll(service, 0);
@@ -77,7 +77,7 @@ fn both_channels_carry_datagrams_of_all_sizes_to_strangers_and_back() {
     for channel in [Channel::Command, Channel::Data] {
         let most = a.capacity(channel).datagram_max;
         assert!((1400..=1472).contains(&most), "{most}");
-        assert_eq!(a.capacity(channel).train_max, 1);
+        assert_eq!(a.capacity(channel).batch_max, 1);
         for len in [1, 64, 768, most] {
             let bytes: Vec<u8> = (0..len).map(|at| (at * 7 + len) as u8).collect();
             let to = b.address(channel);
@@ -89,7 +89,7 @@ fn both_channels_carry_datagrams_of_all_sizes_to_strangers_and_back() {
         }
         let to = b.address(channel);
         let long = vec![0; most + 1];
-        let refused = a.send(channel, to, Train::single(&long));
+        let refused = a.send(channel, to, GsoBatch::single(&long));
         assert_eq!(refused, Err(DatagramError::TooLarge(most)));
     }
     let stats = a.stats();
@@ -199,7 +199,7 @@ fn thousands_of_peers_share_the_places_there_are() {
         let place = SocketAddr::from(([127, 1 + high, middle, low.max(1)], 9));
         let name = somebody.elsewhere(place).unwrap();
         // Whether it arrives is no matter, nor whether the kernel finds a way.
-        let _ = service.send(Channel::Data, name, Train::single(b"x"));
+        let _ = service.send(Channel::Data, name, GsoBatch::single(b"x"));
     }
     let open = service.open.as_ref().unwrap();
     assert_eq!(open.peers.len(), peers::MOST);
@@ -227,7 +227,7 @@ fn a_sleeper_is_woken_by_either_channel() {
         });
         let b = b.as_mut().unwrap();
         for channel in [Channel::Command, Channel::Data, Channel::Command] {
-            let until = std::time::Instant::now() + PATIENCE;
+            let until = std::time::Instant::now() + TIMEOUT;
             while !b.arm() {
                 assert!(std::time::Instant::now() < until, "never idle");
                 b.disarm();
@@ -250,7 +250,7 @@ fn what_has_come_already_keeps_one_from_sleeping() {
     let (mut a, mut b) = (open(), open());
     let to = b.address(Channel::Data);
     send(&mut a, Channel::Data, to, b"here");
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIMEOUT;
     // `udp` looks at its sockets when it is asked: either one must not sleep, or one is woken.
     let slept = b.arm();
     assert!(!slept || readable(&b, 10_000));

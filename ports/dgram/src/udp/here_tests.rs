@@ -43,13 +43,13 @@ fn speak(udp: &mut UdpDatagrams, peer: &UdpSocket, channel: Channel) -> Address 
 }
 
 fn answer(udp: &mut UdpDatagrams, channel: Channel, to: Address, segment: usize, express: bool) {
-    let train = Train {
+    let batch = GsoBatch {
         bytes: b"answer, answer",
         segment,
         may_fragment: false,
         express,
     };
-    udp.send(channel, to, train).unwrap();
+    udp.send(channel, to, batch).unwrap();
 }
 
 fn source(peer: &UdpSocket) -> SocketAddr {
@@ -93,14 +93,14 @@ fn where_there_is_no_choice_nothing_is_told() {
 
 #[test]
 fn the_express_socket_sends_from_there_too_and_not_for_the_next_peer() {
-    let (mut udp, hot, next) = (open(true), peer(), peer());
+    let (mut udp, active, next) = (open(true), peer(), peer());
     let called = Address::new(next.local_addr().unwrap());
-    let spoken = speak(&mut udp, &hot, Channel::Command);
+    let spoken = speak(&mut udp, &active, Channel::Command);
     let command = udp.command.port();
     for (peer, to, from) in [
-        (&hot, spoken, SPOKEN_TO),
+        (&active, spoken, SPOKEN_TO),
         (&next, called, Ipv4Addr::LOCALHOST),
-        (&hot, spoken, SPOKEN_TO),
+        (&active, spoken, SPOKEN_TO),
     ] {
         let sources: Vec<_> = (0..100)
             .map(|_| {

@@ -6,7 +6,7 @@ use super::super::frame::Kind;
 use super::super::incoming::Incoming;
 use super::super::sequence::Sequence;
 use super::INTRODUCTION_MAX;
-use mx_port_fabric::card::Card;
+use mx_port_fabric::endpoint_address::EndpointAddress;
 use mx_proto::origin::Source;
 use mx_proto::secret::Binding;
 use mx_proto::{Instant, LinkId, Route};
@@ -26,7 +26,7 @@ pub(crate) struct Link {
     pub(crate) word: u64,
     /// `None` only while locating.
     pub(crate) peer: Option<Peer>,
-    /// Where its peer got our card. Frames with our cookie come from there, or from whom it told.
+    /// Where its peer got our endpoint address. Frames with our cookie come from there, or from whom it told.
     pub(crate) from: Option<SocketAddr>,
     /// Others began it.
     pub(super) called: bool,
@@ -56,7 +56,7 @@ pub(crate) struct Link {
     /// It has been asked whether it is there.
     pub(super) pinged: bool,
     /// Where to look for the peer when the fabric does not answer.
-    pub(super) detour: Option<Route>,
+    pub(super) fallback: Option<Route>,
 }
 
 impl Link {
@@ -84,7 +84,7 @@ impl Link {
 /// What a link is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
-    /// The peer's card is not known yet.
+    /// The peer's endpoint address is not known yet.
     Locating {
         /// Not longer than this.
         until: Instant,
@@ -94,7 +94,7 @@ pub(crate) enum State {
         /// Not longer than this.
         until: Instant,
     },
-    /// The peer has our card.
+    /// The peer has our endpoint address.
     Waiting,
     /// It carries packets.
     Up,
@@ -120,11 +120,11 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn new(address: u64, card: &Card) -> Self {
+    pub(crate) fn new(address: u64, endpoint_address: &EndpointAddress) -> Self {
         Self {
             address,
-            link: card.link,
-            cookie: card.cookie,
+            link: endpoint_address.link,
+            cookie: endpoint_address.cookie,
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::direct::nodes::{Lent, Nodes, pattern};
 use libfabric_fake::{Fake, Faults, Shape};
 use mx_port_rdm::RdmOptions;
 use mx_proto::port::{Limits, Port};
-use mx_proto::{Config, LinkId, PartnerId, Status};
+use mx_proto::{Config, LinkId, RemoteId, Status};
 use mx_sim::Cancelled;
 
 /// Where copies are all there is, and more frames of one message than anywhere else.
@@ -19,10 +19,10 @@ const COPIED: fn() -> Shape = Shape::tcp_rxm;
 const LEN: usize = 150_000;
 
 /// Two nodes, and how the first calls the second, which takes all of this test's messages unasked.
-fn pair(shape: &Shape, seed: u64) -> (Fake, Nodes, PartnerId) {
+fn pair(shape: &Shape, seed: u64) -> (Fake, Nodes, RemoteId) {
     let fake = Fake::new(shape.clone(), seed);
     let config = Config {
-        first_loan: 8192,
+        first_credits: 8192,
         ..Config::default()
     };
     let options = RdmOptions {

@@ -1,10 +1,10 @@
 //! One side of a test, and two of them with what goes between.
 
+use crate::bounce::BounceBuffers;
 use crate::ops::{Op, Ops};
 use crate::provider::Choice;
 use crate::reading::Reading;
 use crate::remote::{Outlet, Remote, Report};
-use crate::rooms::Rooms;
 use libfabric_sys::Library;
 use mx_port_fabric::{CqEvent, Domain, Ep, Role};
 use mx_proto::port::{RemoteKey, RemoteRead, SendError};
@@ -24,7 +24,7 @@ pub(super) struct Side {
     pub(super) reports: Vec<Report>,
     pub(super) now: Instant,
     pub(super) domain: Domain,
-    pub(super) rooms: Rooms,
+    pub(super) bounce: BounceBuffers,
 }
 
 impl Side {
@@ -40,7 +40,7 @@ impl Side {
             reports: Vec::new(),
             now: Instant(1),
             domain,
-            rooms: Rooms::default(),
+            bounce: BounceBuffers::default(),
         }
     }
 
@@ -49,29 +49,34 @@ impl Side {
             domain: &self.domain,
             main: &self.main,
             ops: &mut self.ops,
-            rooms: &mut self.rooms,
+            bounce: &mut self.bounce,
             out: &mut self.out,
             backlog: &mut self.backlog,
         };
         call(&mut self.remote, &mut outlet)
     }
 
-    pub(super) fn try_expose<M: Memory>(
+    pub(super) fn try_register<M: Memory>(
         &mut self,
         link: LinkId,
         memory: &M,
         token: u64,
     ) -> Option<RemoteKey> {
-        self.with(|remote, outlet| remote.expose(outlet, link, memory, token))
+        self.with(|remote, outlet| remote.register(outlet, link, memory, token))
     }
 
-    pub(super) fn expose<M: Memory>(&mut self, link: LinkId, memory: &M, token: u64) -> RemoteKey {
-        self.with(|remote, outlet| remote.expose(outlet, link, memory, token))
-            .expect("it can be exposed")
+    pub(super) fn register<M: Memory>(
+        &mut self,
+        link: LinkId,
+        memory: &M,
+        token: u64,
+    ) -> RemoteKey {
+        self.with(|remote, outlet| remote.register(outlet, link, memory, token))
+            .expect("it can be registered")
     }
 
-    pub(super) fn conceal(&mut self, link: LinkId, key: RemoteKey) {
-        self.with(|remote, outlet| remote.conceal(outlet, link, key));
+    pub(super) fn deregister(&mut self, link: LinkId, key: RemoteKey) {
+        self.with(|remote, outlet| remote.deregister(outlet, link, key));
     }
 
     pub(super) fn read<M: Memory>(

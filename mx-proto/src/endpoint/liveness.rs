@@ -1,0 +1,156 @@
+//! Whether remotes with which there are operations are still there.
+//!
+//! ```text
+//!   step  |  0  |  1  |  2  |  3  |  4  |  5  | ... | 15  |      1/16 of the time-out each
+//!   heard |  x           nothing             |     |     |
+//!               .     .     .     .  Ping                 lost: between 15/16 and 1 of the time-out
+//!                                                         after the last packet
+//! ```
+//!
+//! Every packet leaves a mark at its remote, and nothing else: no clock is read for it. What is
+//! there of time is the step, at whose end the mark is looked at. Where there is none, the port is
+//! asked, which may have heard of the remote though no packet became whole: over a network that
+//! loses much, one that is missing holds all later ones up. A step counts one however late
+//! its end is noticed, so that our own absence is not held against a remote.
+//!
+//! The port of its sending link is told as well: where a peer's death shows only when something is
+//! sent, it sends something.
+//!
+//! Remotes with which nothing is under way have no timer. One that runs is left to run out, and
+//! then looks whether there is still a reason.
+//!
+//! Owns: how long a step is.
+//! Knows nothing of: what becomes of a lost remote's operations.
+
+use super::deadlines::Deadline;
+use super::{Core, DeferredAction, Endpoint};
+use crate::ids::RemoteId;
+use crate::owner::Owner;
+use crate::port::{LinkDown, Port};
+use crate::remote::Life;
+use crate::status::DownReason;
+use crate::time::{Clock, Instant};
+use crate::wire;
+use std::time::Duration;
+
+/// How long remotes may be silent.
+#[derive(Debug)]
+pub(super) struct Liveness {
+    /// `None`: nobody is monitored.
+    step: Option<Duration>,
+}
+
+impl Liveness {
+    pub(super) fn new(timeout: Option<Duration>) -> Self {
+        Self {
+            step: timeout.map(|timeout| (timeout / STEPS).max(SHORTEST) / PARTS * PARTS),
+        }
+    }
+}
+
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
+    /// There is something with a remote from now on.
+    #[cold]
+    pub(super) fn begin_monitoring(&mut self, remote: RemoteId) {
+        if self.core.liveness.step.is_some() {
+            let now = self.clock.now();
+            self.core.monitor(remote, now);
+            self.run_actions();
+        }
+    }
+
+    /// A step has ended, which was to be at `due`.
+    pub(super) fn end_step(&mut self, id: RemoteId, due: Instant, now: Instant) {
+        let Self { port, core, .. } = self;
+        let Some(remote) = core.remotes.of_mut(id) else {
+            return;
+        };
+        let idle = remote.kin.is_empty() && remote.connects.is_empty();
+        let Life::Met(met) = &mut remote.life else {
+            return;
+        };
+        met.step = None;
+        if met.silent > 0 {
+            let link = met.tx.link();
+            if idle {
+                return core.actions.push(DeferredAction::Monitor(link, false));
+            }
+            let began = due.before(core.liveness.step.unwrap_or_default());
+            if port.heard_at(link).is_some_and(|at| at >= began) {
+                met.silent = 0;
+            }
+        }
+        match u32::from(met.silent) {
+            LOST => {
+                core.stats.silenced += 1;
+                return core.fail_remote(id, DownReason::Link(LinkDown::TimedOut));
+            }
+            PING if remote.standing(wire::Kind::Ping).is_none() => {
+                core.push_control(id, wire::Header::new(wire::Kind::Ping, 0, 0), &[]);
+            }
+            _ => {}
+        }
+        core.next_step(id, due, now);
+    }
+}
+
+impl<O: Owner> Core<O> {
+    /// Begins to monitor a remote, unless that has been done.
+    pub(super) fn monitor(&mut self, id: RemoteId, now: Instant) {
+        // One that has never answered is what connects have a time-out for.
+        if self.liveness.step.is_some()
+            && let Some(met) = self.remotes.met_mut(id)
+            && met.step.is_none()
+        {
+            met.silent = 0;
+            self.actions
+                .push(DeferredAction::Monitor(met.tx.link(), true));
+            self.next_step(id, now, now);
+        }
+    }
+
+    /// The step that was to end at `due` has.
+    fn next_step(&mut self, id: RemoteId, due: Instant, now: Instant) {
+        let (Some(step), Some(met)) = (self.liveness.step, self.remotes.met_mut(id)) else {
+            return;
+        };
+        // Small delays must not add up, and a long one must not make the next step a short one.
+        let began = if now.since(due) < step / 2 { due } else { now };
+        let end = began.after(step).up_to(step / PARTS);
+        met.silent += 1;
+        met.step = Some(self.wheel.set(now, end, Deadline::Silence(id)));
+    }
+
+    /// The remote wants to know whether we are there, and says which question that is. One answer at a
+    /// time is enough, to the last question, and all that is kept for a remote that reads none.
+    pub(super) fn on_ping(&mut self, from: RemoteId, question: u64) {
+        let Some(remote) = self.remotes.of_mut(from) else {
+            return;
+        };
+        match remote.standing(wire::Kind::Pong) {
+            // One of those that watch has no number.
+            Some(pong) if question != 0 => pong.header.word = question,
+            Some(_) => {}
+            None => {
+                let pong = wire::Header::new(wire::Kind::Pong, question, 0);
+                self.push_control(from, pong, &[]);
+            }
+        }
+    }
+}
+
+/// Steps in a time-out.
+const STEPS: u32 = 16;
+
+/// Silent steps after which the remote is asked: late enough that whoever talks is never asked,
+/// early enough for several round trips of a bad network.
+const PING: u32 = 4;
+
+/// Silent steps after which it is lost. With the one in which it was last heard, a time-out.
+const LOST: u32 = STEPS - 1;
+
+/// A step ends at a multiple of so many parts of it, with those of other remotes.
+const PARTS: u32 = 8;
+
+/// The shortest step: timers do not get finer.
+const SHORTEST: Duration = Duration::from_millis(1);

@@ -1,0 +1,196 @@
+//! Operations that are posted before the layer above knows with whom.
+//!
+//! ```text
+//!   post ----> Pending: a record, its memory, and in no list of the endpoint's
+//!                 | send_pending, recv_pending: as if it were posted now
+//!                 v
+//!              Queued, Draining, Posted, Pulling, or done at once
+//! ```
+//!
+//! They are in whatever lists the layer above has for them, and are ended like all others. How long one may
+//! wait is limited as for all others ([`Endpoint::limit_waiting`]); what is left of that goes with it.
+
+use super::commands::{PostError, Posted, Received, SendMode};
+use super::{Core, Endpoint};
+use crate::event::Outcome;
+use crate::ids::{MatchBits, MatchMask, RemoteId, RequestId};
+use crate::memory::Memory;
+use crate::ops::{NOBODY, Ops, State};
+use crate::owner::{Owner, Posting};
+use crate::port::Port;
+use crate::status::{Kind, Status};
+use crate::time::{Clock, Instant};
+use crate::timeouts::TimeOuts;
+use std::time::Duration;
+
+/// What is being posted, and may come to an operation.
+pub(super) trait Slot<O: Owner> {
+    /// Does it need a place?
+    fn is_new(&self) -> bool;
+
+    /// Its bytes.
+    fn memory(&mut self) -> &mut O::Memory;
+
+    /// It is an operation now, in the state that `state` makes of its memory. `None`: there can be no more.
+    fn enter(
+        self,
+        ops: &mut Ops<O>,
+        what: (MatchBits, TimeOuts),
+        state: impl FnOnce(O::Memory) -> State<O::Memory>,
+    ) -> Option<RequestId>;
+}
+
+/// A new one.
+pub(super) struct New<T>(pub(super) T);
+
+/// One that was pending, and the memory that it had.
+struct Pending<M>(RequestId, M);
+
+impl<O: Owner, T: Posting<O>> Slot<O> for New<T> {
+    #[inline(always)]
+    fn is_new(&self) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn memory(&mut self) -> &mut O::Memory {
+        self.0.memory()
+    }
+
+    #[inline(always)]
+    fn enter(
+        self,
+        ops: &mut Ops<O>,
+        (bits, timeouts): (MatchBits, TimeOuts),
+        state: impl FnOnce(O::Memory) -> State<O::Memory>,
+    ) -> Option<RequestId> {
+        // First of all, so that there is no state yet that would have to be let go of.
+        let (id, record, its) = ops.open(bits, timeouts)?;
+        let (memory, word) = self.0.begin();
+        record.begin(state(memory));
+        *its = word;
+        ops.opened(id);
+        Some(id)
+    }
+}
+
+impl<O: Owner> Slot<O> for Pending<O::Memory> {
+    fn is_new(&self) -> bool {
+        false
+    }
+
+    fn memory(&mut self) -> &mut O::Memory {
+        &mut self.1
+    }
+
+    fn enter(
+        self,
+        ops: &mut Ops<O>,
+        (bits, timeouts): (MatchBits, TimeOuts),
+        state: impl FnOnce(O::Memory) -> State<O::Memory>,
+    ) -> Option<RequestId> {
+        ops.activate(self.0, bits, timeouts, state(self.1));
+        Some(self.0)
+    }
+}
+
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
+    /// Makes an operation that nothing is done about: a send, or with `receives` a receive. It has no
+    /// time-out. `None` when there are as many as there can be.
+    pub fn post_pending(
+        &mut self,
+        memory: O::Memory,
+        receives: bool,
+        word: O::Word,
+    ) -> Option<RequestId> {
+        let state = State::Pending {
+            memory: Some(memory),
+            receives,
+        };
+        let timeouts = self.core.timeouts.of_receive();
+        self.core.ops.add(word, MatchBits(0), timeouts, state)
+    }
+
+    /// Sends what was pending, as [`Self::send`] does. It may complete within this call. After an error
+    /// it is pending as before, but for its memory.
+    pub fn send_pending(
+        &mut self,
+        op: RequestId,
+        to: RemoteId,
+        bits: MatchBits,
+        mode: SendMode,
+    ) -> Result<(), PostError> {
+        let Some(memory) = self.core.take_pending(op) else {
+            return Ok(());
+        };
+        let due = self.core.stop_timer(op);
+        let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
+        if let Posted::Complete = self.send_as(to, bits, Pending(op, memory), mode)? {
+            let outcome = Outcome {
+                kind: Kind::Send,
+                status: Status::Success,
+                remote: to,
+                bits,
+                length: len,
+                transferred: len,
+                matched: false,
+            };
+            self.core.end_pending(op, outcome);
+        }
+        self.limit_rest(op, due);
+        Ok(())
+    }
+
+    /// Receives into what was pending, as [`Self::recv`] does, or [`Self::recv_from`]. It may complete
+    /// within this call. After an error it is pending as before, but for its memory.
+    pub fn recv_pending(
+        &mut self,
+        op: RequestId,
+        from: Option<RemoteId>,
+        bits: MatchBits,
+        mask: MatchMask,
+    ) -> Result<(), PostError> {
+        let Some(memory) = self.core.take_pending(op) else {
+            return Ok(());
+        };
+        let due = self.core.stop_timer(op);
+        let from = from.unwrap_or(NOBODY);
+        let received = self.receive_from(from, (bits, mask), Pending(op, memory))?;
+        if let Received::Complete(outcome) = received {
+            self.core.end_pending(op, outcome);
+        }
+        self.limit_rest(op, due);
+        Ok(())
+    }
+
+    fn limit_rest(&mut self, op: RequestId, due: Option<Instant>) {
+        if let Some(due) = due {
+            // In whole milliseconds, and none more than it had.
+            let rest = due.since(self.clock.now()).as_millis() as u64;
+            self.limit_waiting(op, Some(Duration::from_millis(rest)));
+        }
+    }
+}
+
+impl<O: Owner> Core<O> {
+    /// Tells when it would have run out.
+    fn stop_timer(&mut self, op: RequestId) -> Option<Instant> {
+        let timer = self.ops.get_mut(op)?.timer.take()?;
+        let due = self.wheel.due(timer);
+        self.wheel.clear(timer);
+        due
+    }
+
+    fn take_pending(&mut self, op: RequestId) -> Option<O::Memory> {
+        match &mut self.ops.get_mut(op)?.state {
+            State::Pending { memory, .. } => memory.take(),
+            _ => None,
+        }
+    }
+
+    fn end_pending(&mut self, op: RequestId, outcome: Outcome) {
+        if self.ops.finish(op) {
+            self.owner.completed(&mut self.ops, op, outcome);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Session packets for links that are nobody's sending link.
+//!
+//! ```text
+//!   answers to strangers, introductions --> [ oldest ... youngest ] --> its link; no room: the end
+//!                                             |
+//!                                             `-- how many of each link, so that none has many
+//! ```
+//!
+//! Owns: them, and what becomes of their links after them.
+//! Knows nothing of: what they say. Cost: O(1), but for what waits when a link goes.
+
+use crate::ids::LinkId;
+use crate::queues::Control;
+use foldhash::fast::RandomState;
+use std::collections::{HashMap, VecDeque};
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct SessionQueue {
+    queue: VecDeque<(LinkId, Control, After)>,
+    each: HashMap<LinkId, Unsent, RandomState>,
+}
+
+/// What becomes of its link when a packet is out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum After {
+    /// It stays.
+    Open,
+    /// It is closed, unless somebody gets in on it before.
+    Close,
+    /// It is closed, and nothing counts that comes on it before.
+    End,
+}
+
+/// The packets of one link.
+#[derive(Debug, Default)]
+struct Unsent {
+    packets: usize,
+    /// One of them is the end.
+    ends: bool,
+}
+
+impl SessionQueue {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// May another answer be kept for this link?
+    pub(super) fn has_room(&self, link: LinkId) -> bool {
+        let most = match self.queue.len() < ALL {
+            true => EACH,
+            false => EACH_WHEN_FULL,
+        };
+        self.each
+            .get(&link)
+            .is_none_or(|unsent| unsent.packets < most)
+    }
+
+    pub(super) fn push(&mut self, link: LinkId, control: Control, after: After) {
+        let unsent = self.each.entry(link).or_default();
+        unsent.packets += 1;
+        unsent.ends |= after == After::End;
+        self.queue.push_back((link, control, after));
+    }
+
+    pub(super) fn pop(&mut self) -> Option<(LinkId, Control, After)> {
+        let packet = self.queue.pop_front()?;
+        self.uncount(packet.0);
+        if self.queue.is_empty() && self.queue.capacity() > KEPT {
+            *self = Self::default();
+        }
+        Some(packet)
+    }
+
+    /// A link is no more.
+    pub(super) fn forget(&mut self, link: LinkId) {
+        if self.each.remove(&link).is_some() {
+            self.queue.retain(|(of, _, _)| *of != link);
+        }
+    }
+
+    /// Somebody who was refused on it has got in after all: it stays.
+    pub(super) fn keep_open(&mut self, link: LinkId) {
+        if self.each.contains_key(&link) {
+            for (of, _, after) in &mut self.queue {
+                if *of == link && *after == After::Close {
+                    *after = After::Open;
+                }
+            }
+        }
+    }
+
+    /// Is what waits for this link the end of it?
+    pub(super) fn ends(&self, link: LinkId) -> bool {
+        self.each.get(&link).is_some_and(|unsent| unsent.ends)
+    }
+
+    fn uncount(&mut self, link: LinkId) {
+        if let Some(unsent) = self.each.get_mut(&link) {
+            unsent.packets -= 1;
+            if unsent.packets == 0 {
+                self.each.remove(&link);
+            }
+        }
+    }
+}
+
+/// What may wait on one link: far more connects than anybody has under way there.
+pub(super) const EACH: usize = 256;
+/// The same once there are [`ALL`], about a megabyte, on all links together.
+const EACH_WHEN_FULL: usize = 4;
+const ALL: usize = 8192;
+/// Places kept when there is none any more.
+const KEPT: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Header, Kind};
+
+    fn answer() -> Control {
+        Control::new(Header::new(Kind::Reply, 0, 0), &[])
+    }
+
+    #[test]
+    fn each_link_has_room_and_little_once_there_is_a_crowd() {
+        let mut queue = SessionQueue::default();
+        let link = |n| LinkId::new(n, 1);
+        for _ in 0..EACH {
+            assert!(queue.has_room(link(0)));
+            queue.push(link(0), answer(), After::Open);
+        }
+        assert!(!queue.has_room(link(0)));
+        for n in 1..ALL as u32 {
+            queue.push(link(n), answer(), After::Open);
+        }
+        for n in 1..EACH_WHEN_FULL {
+            assert!(queue.has_room(link(1)), "{n}");
+            queue.push(link(1), answer(), After::Open);
+        }
+        assert!(!queue.has_room(link(1)) && queue.has_room(link(2)));
+        queue.forget(link(0));
+        assert!(queue.has_room(link(0)));
+        while queue.pop().is_some() {}
+        assert!(queue.each.is_empty() && queue.queue.capacity() == 0);
+    }
+
+    #[test]
+    fn a_link_that_is_to_stay_is_not_closed() {
+        let mut queue = SessionQueue::default();
+        let [stays, goes, ended] = [1, 2, 3].map(|n| LinkId::new(n, 1));
+        queue.push(stays, answer(), After::Close);
+        queue.push(goes, answer(), After::Close);
+        queue.push(ended, answer(), After::End);
+        queue.keep_open(stays);
+        queue.keep_open(ended);
+        assert_eq!(
+            [stays, goes, ended].map(|link| queue.ends(link)),
+            [false, false, true]
+        );
+        let mut next = || queue.pop().map(|(link, _, after)| (link, after));
+        assert_eq!(next(), Some((stays, After::Open)));
+        assert_eq!(next(), Some((goes, After::Close)));
+        assert_eq!(next(), Some((ended, After::End)));
+        assert!(!queue.ends(ended));
+    }
+}

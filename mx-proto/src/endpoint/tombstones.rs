@@ -1,0 +1,108 @@
+//! Messages whose sender has gone before they were received.
+//!
+//! ```text
+//!   remote fails --> its whole messages get the name of a tombstone     (offers go: their bytes are gone)
+//!                       tombstone: the same identity and context, an id of its own, no link
+//!   the last one is received --> the tombstone goes with the next progress,
+//!                                so that who got the message can still ask who sent it
+//! ```
+//!
+//! A tombstone is found by no name and sent to by nobody: the peer's next life is another remote. Our
+//! own [`Endpoint::disconnect`] leaves no tombstone.
+//!
+//! Owns: how many such messages there are. They wait where all others do, and what they cost is
+//! a tombstone of the pool's until then.
+
+use super::{Core, Endpoint};
+use crate::ids::{EndpointId, NicId, RemoteId};
+use crate::owner::Owner;
+use crate::port::Port;
+use crate::remote::{Life, Remote};
+use crate::status::Status;
+use crate::time::Clock;
+
+/// Messages without a sender.
+#[derive(Debug, Default)]
+pub(super) struct Tombstones {
+    count: usize,
+    /// Tombstones that have lost their last message.
+    spent: Vec<RemoteId>,
+}
+
+impl Tombstones {
+    /// So many have left.
+    pub(super) fn gone(&mut self, left: u32) {
+        self.count = self.count.saturating_sub(left as usize);
+    }
+}
+
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
+    /// Throws away what an endpoint has left behind when it went, in whichever life.
+    pub fn forget_tombstones(&mut self, nic: NicId, endpoint: EndpointId) {
+        for id in self.core.remotes.ids() {
+            let tombstone = self
+                .core
+                .remotes
+                .of(id)
+                .is_some_and(|remote| remote.is_tombstone() && remote.name == (nic, endpoint));
+            if tombstone {
+                self.core.dissolve(id, Status::Unreachable, false);
+            }
+        }
+    }
+
+    /// Is it only the name on messages of a sender that has gone?
+    pub fn is_tombstone(&self, remote: RemoteId) -> bool {
+        let remote = self.core.remotes.of(remote);
+        remote.is_some_and(Remote::is_tombstone)
+    }
+}
+
+impl<O: Owner> Core<O> {
+    /// A remote is about to be dissolved because it has failed. The name that its messages have from
+    /// now on, as many as may stay, if any do.
+    pub(super) fn leave_tombstone(&mut self, id: RemoteId) -> Option<RemoteId> {
+        let room = self
+            .config
+            .keep_tombstones
+            .saturating_sub(self.tombstones.count);
+        let remote = self.remotes.living(id)?;
+        if room == 0 {
+            return None;
+        }
+        let first = self.unexpected.whole_of(id).min(room);
+        let then = self.undecided.whole_of(id).min(room - first);
+        if first + then == 0 {
+            return None;
+        }
+        // Two messages are not in one slab place, so they are fewer than 2^32.
+        let tombstone = remote.tombstone((first + then) as u32);
+        let tombstone = self.remotes.add_tombstone(tombstone);
+        self.unexpected.rename(id, tombstone, first);
+        self.undecided.rename(id, tombstone, then);
+        self.tombstones.count += first + then;
+        Some(tombstone)
+    }
+
+    /// One of a tombstone's messages has been received.
+    #[cold]
+    pub(super) fn tombstone_read(&mut self, tombstone: RemoteId) {
+        self.tombstones.gone(1);
+        if let Some(remote) = self.remotes.of_mut(tombstone)
+            && let Life::Tombstone { messages, .. } = &mut remote.life
+        {
+            *messages = messages.saturating_sub(1);
+            if *messages == 0 {
+                self.tombstones.spent.push(tombstone);
+            }
+        }
+    }
+
+    /// Tombstones without messages go.
+    #[inline]
+    pub(super) fn bury(&mut self) {
+        while let Some(tombstone) = self.tombstones.spent.pop() {
+            self.remotes.take(tombstone);
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Moving credits to who wants them.
+//!
+//! ```text
+//!   poll:  serve     Poor, then Short, then Wanting, each in order <-- what can be lent
+//!            |  somebody is left
+//!            v
+//!          ask       Above from the front, who is quiet: a Revoke for what is above the minimum
+//!            |       Within likewise, for everything, while somebody has none
+//!            |       Above, who has more than its share and leaves most of it unused
+//!            v
+//!          narrow    nobody to ask, and somebody is Poor or Short: what is taken from whoever has more
+//!                    than its share is not told again
+//! ```
+//!
+//! While nobody wants anything, who uses most of its credit limit at a time is lent as much again (`enlarge`).
+//!
+//! *Share* is what each active remote had if all of them had the same. Why this ends: who is served
+//! while others have less than their share gets no more than its own; who wants beyond it gets what is
+//! free, and nothing is narrowed for it.
+
+use super::lender::{Lender, Place};
+use super::lists::Lists;
+use super::settings::{ASKED_AT_ONCE, MINIMUM, QUIET};
+use super::terms::{Paid, Violation};
+use super::{Accounts, Flow, Say};
+use crate::origin::Source;
+
+impl Flow {
+    /// The remote has sent something: nobody is less quiet.
+    #[cold]
+    pub fn note_use(&mut self, all: &mut impl Accounts, remote: u32) {
+        if self.counts.messages >= self.epochs.until {
+            self.end_epoch();
+        }
+        let epoch = self.epochs.number();
+        let Some((account, _)) = all.account(remote) else {
+            return;
+        };
+        if account.used == epoch {
+            return;
+        }
+        account.used = epoch;
+        self.epochs.on_active();
+        self.at_once = self.epochs.at_once();
+        if !account.wants() {
+            self.lists.put(all, remote, Place::Nowhere);
+            self.file(all, remote);
+        }
+    }
+
+    /// An epoch ends: [`EPOCH_TIME`](super::EPOCH_TIME) has passed while somebody waited.
+    pub fn end_epoch(&mut self) {
+        self.counts.epochs += 1;
+        self.epochs.end(self.counts.messages);
+        self.at_once = self.epochs.at_once();
+        (self.asked, self.expected) = (0, 0);
+        self.wake();
+    }
+
+    /// A header said that the remote misses so many. When true, it ought to be told at once.
+    #[cold]
+    pub fn wants(&mut self, all: &mut impl Accounts, remote: u32, credits: u32) -> bool {
+        self.counts.wants += 1;
+        self.note_use(all, remote);
+        let most = self.most;
+        let Some((account, _)) = all.account(remote) else {
+            return false;
+        };
+        // It does not know of these.
+        let due = account.due();
+        account.hurry(self.at_once);
+        let room = most.saturating_sub(account.credit_limit());
+        let wanted = credits.saturating_sub(due).next_multiple_of(GRAIN);
+        self.set_wanted(account, wanted.min(room));
+        let overdue = account.is_overdue(self.at_once);
+        self.file(all, remote);
+        self.wake();
+        overdue
+    }
+
+    /// The remote answers a Revoke.
+    pub fn returned(
+        &mut self,
+        all: &mut impl Accounts,
+        remote: u32,
+        credits: u32,
+    ) -> Result<(), Violation> {
+        let Some((account, source)) = all.account(remote) else {
+            return Ok(());
+        };
+        let violation = if account.asked == 0 {
+            Some(Violation::NotAsked)
+        } else if credits > account.unused() {
+            Some(Violation::NotHad)
+        } else {
+            None
+        };
+        if let Some(violation) = violation {
+            self.counts.violations += 1;
+            return Err(violation);
+        }
+        let asked = std::mem::take(&mut account.asked);
+        account.arrived = account.arrived.wrapping_add(credits);
+        account.taken = account.taken.wrapping_add(credits);
+        // At most what is unused, which is a part of the credit limit.
+        account.credit_limit -= credits as u16;
+        // Who keeps some is as good as one that has just used it.
+        if credits < asked.into() {
+            account.used = self.epochs.number();
+        }
+        self.forget_asked(asked);
+        self.pool.take_back(source, credits);
+        self.counts.returned += u64::from(credits);
+        self.file(all, remote);
+        self.wake();
+        Ok(())
+    }
+
+    /// Is there anything to [poll](Self::poll)?
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Moves what is to be moved: the next that has to be told. To be called until there is nothing more,
+    /// a few times a step, when there [may be](Self::is_ready).
+    pub fn poll(&mut self, all: &mut impl Accounts) -> Option<(u32, Say)> {
+        if !self.ready {
+            return None;
+        }
+        let next = self.serve(all).or_else(|| self.ask(all));
+        if next.is_none() {
+            // With many stale requests there is more to do.
+            self.ready = self.pool.available() > 0 && self.first_waiting().is_some();
+            self.narrowing = self.is_anybody_short() && self.asked == 0;
+        }
+        next
+    }
+
+    /// Lends to those who wait, in order, until one has to be told.
+    fn serve(&mut self, all: &mut impl Accounts) -> Option<(u32, Say)> {
+        let (epoch, share) = (self.epochs.number(), self.share());
+        for _ in 0..LOOKED_AT {
+            let remote = self.first_waiting()?;
+            let others = self.lists.len(Place::Poor) + self.lists.len(Place::Short) > 1;
+            let available = self.pool.available();
+            let (account, source) = all.account(remote)?;
+            let stale = account.is_idle_for(QUIET, epoch);
+            if available == 0 && !stale {
+                return None;
+            }
+            let part = if account.place != Place::Wanting && others {
+                share.saturating_sub(account.credit_limit()).max(1)
+            } else {
+                self.most
+            };
+            let credits = account.wanted().min(part).min(self.pool.room(source));
+            if stale || credits == 0 {
+                // It is not heard of any more, or its source has what it may have.
+                self.set_wanted(account, 0);
+                self.file(all, remote);
+                continue;
+            }
+            self.pool.lend(source, credits);
+            self.counts.granted += u64::from(credits);
+            // With what was wanted the credit limit is at most the largest one.
+            account.credit_limit += credits as u16;
+            // It is not asked for what it has just been lent.
+            account.used = epoch;
+            let left = account.wanted() - credits;
+            // It waits for them, unless it has plenty.
+            let told = account.has_little(self.at_once) && account.hurry(self.at_once);
+            self.set_wanted(account, left);
+            // To the back, if it wants more.
+            self.lists.put(all, remote, Place::Nowhere);
+            self.file(all, remote);
+            if told {
+                return Some((remote, Say::Credit));
+            }
+        }
+        None
+    }
+
+    fn first_waiting(&self) -> Option<u32> {
+        let places = [Place::Poor, Place::Short, Place::Wanting];
+        places.iter().find_map(|place| self.lists.front(*place))
+    }
+
+    /// Asks one for credits, if some are missing.
+    fn ask(&mut self, all: &mut impl Accounts) -> Option<(u32, Say)> {
+        while self.asked < ASKED_AT_ONCE
+            && self.wanted > (self.pool.available() + self.expected).into()
+        {
+            let (remote, floor) = self.find(all)?;
+            let (account, source) = all.account(remote)?;
+            // It does not know of what is due.
+            let over = account.credit_limit().saturating_sub(floor);
+            let due = over.min(account.due());
+            // Both are at most the credit limit.
+            account.credit_limit -= due as u16;
+            account.asked = (over - due).min(account.unused()) as u16;
+            let asked = u32::from(account.asked);
+            self.pool.take_back(source, due);
+            self.counts.narrowed += u64::from(due);
+            self.counts.revoked += u64::from(asked);
+            if asked > 0 {
+                self.lists.put(all, remote, Place::Nowhere);
+                self.asked += 1;
+                self.expected += asked;
+                return Some((remote, Say::Revoke(asked)));
+            }
+            self.pass_over(all, remote);
+            if due > 0
+                && let Some(told) = self.serve(all)
+            {
+                return Some(told);
+            }
+        }
+        None
+    }
+
+    /// A remote has nothing to give: to the back, as if it had just used it.
+    fn pass_over(&mut self, all: &mut impl Accounts, remote: u32) {
+        if let Some((account, _)) = all.account(remote) {
+            account.used = self.epochs.number();
+        }
+        self.lists.put(all, remote, Place::Nowhere);
+        self.file(all, remote);
+    }
+
+    /// Somebody to ask, and what it may keep.
+    fn find(&mut self, all: &mut impl Accounts) -> Option<(u32, u32)> {
+        let epoch = self.epochs.number();
+        let mut quiet = |lists: &Lists, place| {
+            let remote = lists.front(place)?;
+            let (account, _) = all.account(remote)?;
+            account.is_idle_for(QUIET, epoch).then_some(remote)
+        };
+        if let Some(remote) = quiet(&self.lists, Place::Above) {
+            let poor = self.lists.len(Place::Poor) > 0;
+            return Some((remote, if poor { 0 } else { MINIMUM }));
+        }
+        if self.lists.len(Place::Poor) > 0
+            && let Some(remote) = quiet(&self.lists, Place::Within)
+        {
+            return Some((remote, 0));
+        }
+        if !self.is_anybody_short() {
+            return None;
+        }
+        let share = self.share().max(MINIMUM);
+        for _ in 0..PASS_OVER {
+            let remote = self.lists.front(Place::Above)?;
+            let (account, _) = all.account(remote)?;
+            let idle =
+                account.is_idle_for(1, epoch) && 2 * account.unused() > account.credit_limit();
+            if account.credit_limit() > share && idle {
+                return Some((remote, share));
+            }
+            self.lists.put(all, remote, Place::Above);
+        }
+        None
+    }
+
+    /// Nobody is quiet, and somebody has less than its share: of what has just been taken nothing above
+    /// the share is told again.
+    #[cold]
+    pub(super) fn narrow(&mut self, account: &mut Lender, source: Source, paid: Paid) {
+        let Paid::Credits(cost) = paid else { return };
+        let over = account.credit_limit().saturating_sub(self.share());
+        let less = over.min(cost).min(account.due());
+        account.credit_limit -= less as u16;
+        self.pool.take_back(source, less);
+        self.counts.narrowed += u64::from(less);
+        self.ready |= less > 0;
+    }
+
+    /// A remote has less left than what has just been taken: it is lent the difference, so that the next
+    /// time it can be told with a message that goes there anyway. Only while nobody waits for credits, and
+    /// whoever comes gets a whole first credits.
+    #[cold]
+    pub(super) fn enlarge(&mut self, account: &mut Lender, source: Source) {
+        if self.wanted > 0
+            || account.credit_limit() <= MINIMUM
+            || self.first_credits(source) < self.first
+        {
+            return;
+        }
+        let more = account.due().saturating_sub(account.unused());
+        let more = more.min(self.most.saturating_sub(account.credit_limit()));
+        let more = more.min(self.pool.room(source));
+        self.pool.lend(source, more);
+        self.counts.granted += u64::from(more);
+        // At most the largest credit limit.
+        account.credit_limit += more as u16;
+    }
+
+    /// Puts the remote in the list that it belongs in; it keeps its place if it is there already.
+    pub(super) fn file(&mut self, all: &mut impl Accounts, remote: u32) {
+        let share = self.share();
+        let Some((account, _)) = all.account(remote) else {
+            return;
+        };
+        let place = if account.wants() {
+            match account.credit_limit() {
+                0 => Place::Poor,
+                // Not for a few: shares change a little all the time.
+                credit_limit if credit_limit < share - share / 4 => Place::Short,
+                _ => Place::Wanting,
+            }
+        } else if account.asked > 0 || account.credit_limit == 0 {
+            Place::Nowhere
+        } else if account.credit_limit() > MINIMUM {
+            Place::Above
+        } else {
+            Place::Within
+        };
+        if account.place != place {
+            self.lists.put(all, remote, place);
+        }
+    }
+
+    pub(super) fn set_wanted(&mut self, account: &mut Lender, credits: u32) {
+        self.wanted += u64::from(credits);
+        self.wanted -= u64::from(account.wanted);
+        // At most the largest credit limit.
+        account.wanted = credits as u16;
+    }
+
+    /// A remote that was asked in this epoch, or before it, is not any more.
+    pub(super) fn forget_asked(&mut self, credits: u16) {
+        self.asked = self.asked.saturating_sub(1);
+        self.expected = self.expected.saturating_sub(credits.into());
+    }
+
+    /// Credits have come free, or somebody wants some.
+    pub(super) fn wake(&mut self) {
+        self.ready |= self.wanted > 0 || self.narrowing || self.missing > 0;
+    }
+
+    fn is_anybody_short(&self) -> bool {
+        self.lists.len(Place::Poor) + self.lists.len(Place::Short) > 0
+    }
+
+    /// What each active remote could have, were all that can be lent spread evenly.
+    fn share(&self) -> u32 {
+        (self.pool.lendable() / self.epochs.active()).max(1)
+    }
+}
+
+/// Requests are rounded up to a multiple of this: one credit at a time is not worth telling, and who has
+/// exactly what it uses misses one whenever its messages change a little.
+const GRAIN: u32 = 8;
+
+/// Requests that one step looks at: many of them may be stale.
+const LOOKED_AT: u32 = 64;
+
+/// Remotes that have no more than their share or use it, and are passed over for each that is looked
+/// for.
+const PASS_OVER: usize = 8;

@@ -1,0 +1,68 @@
+//! What the log has been told already, so that what happens over and over is a few lines.
+//!
+//! Owns: how often each thing has happened. Knows nothing of: what it is.
+//! Cost: one hash each time; at most `ENTRIES_MAX` things are remembered.
+
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// What has been told, and how often it has happened.
+#[derive(Debug)]
+pub struct LogLimit<K>(HashMap<K, u64, RandomState>);
+
+/// What is remembered at most. Beyond it all begins to be told again.
+const ENTRIES_MAX: usize = 4096;
+
+impl<K> Default for LogLimit<K> {
+    fn default() -> Self {
+        Self(HashMap::default())
+    }
+}
+
+impl<K: Eq + Hash> LogLimit<K> {
+    /// It happens for the first time.
+    pub fn is_first(&mut self, what: K) -> bool {
+        self.count(what) == 1
+    }
+
+    /// It happens for the first time, the second, the fourth, and so on: for which one.
+    pub fn again(&mut self, what: K) -> Option<u64> {
+        Some(self.count(what)).filter(|times| times.is_power_of_two())
+    }
+
+    fn count(&mut self, what: K) -> u64 {
+        if self.0.len() >= ENTRIES_MAX && !self.0.contains_key(&what) {
+            self.0.clear();
+        }
+        let times = self.0.entry(what).or_insert(0);
+        *times = times.saturating_add(1);
+        *times
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_first_once_until_there_is_too_much_of_it() {
+        let mut logged = LogLimit::default();
+        for what in 0..ENTRIES_MAX {
+            assert!(logged.is_first(what));
+            assert!(!logged.is_first(what));
+        }
+        // Full: it begins again.
+        assert!(logged.is_first(ENTRIES_MAX));
+        assert!(logged.is_first(0));
+        assert_eq!(logged.0.len(), 2);
+    }
+
+    #[test]
+    fn what_goes_on_is_told_ever_more_rarely() {
+        let mut logged = LogLimit::default();
+        let times: Vec<u64> = (0..1000).filter_map(|_| logged.again("flood")).collect();
+        assert_eq!(times, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]);
+        assert_eq!(logged.again("another"), Some(1));
+    }
+}

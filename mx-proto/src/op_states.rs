@@ -1,0 +1,77 @@
+//! The states of an operation, and how it may go from one to another.
+//!
+//! ```text
+//!   New --> Queued ---> Offered --> Serving --> Done          a send
+//!            `--> Draining ---------------------^
+//!   New --> Posted <--> Pulling --------------> Done          a receive
+//!   New --> Connecting -----------------------> Done          a connect
+//!   New --> Pending --> where New goes, or Done                a send or a receive
+//! ```
+//!
+//! `docs/states.md` shows the table; the simulator's random operations make every transition, or their
+//! test fails.
+//!
+//! Owns: which transitions are legal, and in debug builds which were made.
+//! Knows nothing of: what a state holds.
+
+use crate::transition_table;
+use std::fmt;
+
+/// Where an operation stands; `ops/record.rs` has what belongs to each.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Stage {
+    /// It is being posted.
+    New,
+    /// Its owner has yet to say with whom it is.
+    Pending,
+    /// A send waits for its turn.
+    Queued,
+    /// A send has gone out, and the port still reads its memory.
+    Draining,
+    /// The receiver knows of a send.
+    Offered,
+    /// The receiver has begun to ask for a send's data.
+    Serving,
+    /// A receive waits for a message.
+    Posted,
+    /// A receive's data is on its way.
+    Pulling,
+    /// A connect waits for its answer.
+    Connecting,
+    /// It has completed, and is its owner's.
+    Done,
+}
+
+transition_table! {
+    Stage {
+        New => Queued: "a send is large, must be matched, or has no room or credit",
+        New => Draining: "a send with its data goes at once, and the port keeps its memory or takes only a part",
+        New => Posted: "a receive finds no message",
+        New => Pulling: "a receive finds a message that has been offered; one is fetched for whoever asks",
+        New => Connecting: "a connect is begun",
+        New => Pending: "it is posted before it is known with whom",
+        Pending => Queued: "see New; it is a send",
+        Pending => Draining: "see New",
+        Pending => Posted: "see New; it is a receive",
+        Pending => Pulling: "see New",
+        Pending => Done: "all of it goes at once, or a message with its data is there; called off",
+        Queued => Draining: "its turn, and the port keeps its memory or takes only a part",
+        Queued => Offered: "its turn, and it is too large, or no credit is left for its bytes",
+        Queued => Done: "its turn, and all of it has gone; called off, time-out; the remote is lost",
+        Draining => Done: "the port has done with its memory; called off, time-out; the remote is lost",
+        Offered => Serving: "the receiver asks for the first part, or reads it",
+        Offered => Done: "the receiver wants none of it; called off, time-out; the remote is lost",
+        Serving => Done: "the receiver has it, or does not want it any more; called off, time-out; the remote is lost",
+        Posted => Pulling: "an offer matches, or a message whose data is still coming",
+        Posted => Done: "a message with its data matches; called off, time-out",
+        Pulling => Posted: "the sender withdraws the message",
+        Pulling => Done: "all of it is there; called off, time-out; the remote is lost",
+        Connecting => Done: "the answer comes; called off, time-out; nobody is there",
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}

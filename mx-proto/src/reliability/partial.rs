@@ -1,0 +1,433 @@
+//! One fragment that arrives in parts.
+//!
+//! ```text
+//!   0      32         settled                                            len
+//!   | header |  body ... |    hole    [ piece ]   hole   [ piece ]        |
+//!              placed, dropped        with bytes of its own, or already
+//!              or in `bytes`          placed or dropped
+//!
+//!   Unknown --- front, nobody has a place for it: small -> Kept     large -> Dropped
+//!      `------- place() answers -----------------------> Placed -- no longer wanted --^
+//! ```
+//!
+//! Owns: the bytes of the fragment that have no place yet.
+//! Knows nothing of: other fragments, except that it may be the front one.
+
+use super::reassembly::{ALLOC_COST, BadFragment, BodyLimits, Chunk, SLOT_COST};
+use crate::ids::LinkId;
+use crate::memory::Memory;
+use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, Place, Sink};
+
+/// A packet of which not everything is here.
+#[derive(Debug, Default)]
+pub(super) struct Partial {
+    /// Once `settled` is not 0.
+    header: HeaderBytes,
+    len: u32,
+    /// Bytes that are here.
+    got: u32,
+    /// Everything before this is here, and where it belongs.
+    settled: u32,
+    way: Way,
+    /// Bytes in `pieces`.
+    kept: u32,
+    /// The body up to `settled`, if it is kept. Grows only in the front fragment.
+    bytes: Vec<u8>,
+    /// What is here beyond `settled`, in order.
+    pieces: Vec<Piece>,
+}
+
+/// Where the body goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Way {
+    /// That will be known when everything before it has been delivered.
+    #[default]
+    Unknown,
+    /// The sink has a place for it, as long as it says so.
+    Placed,
+    /// Whole to the sink.
+    Kept,
+    Dropped,
+}
+
+#[derive(Debug)]
+struct Piece {
+    at: u32,
+    end: u32,
+    /// Empty if they are where they belong.
+    bytes: Box<[u8]>,
+}
+
+/// What a piece costs, without its bytes.
+pub(super) const PIECE_COST: usize = SLOT_COST * size_of::<Piece>();
+
+impl Partial {
+    /// What a fragment costs of which nothing is here: there is a place for a piece more than there
+    /// are.
+    pub(super) const COST: usize = size_of::<Self>() + ALLOC_COST + PIECE_COST;
+
+    /// Starts anew, with a fragment of `len` bytes; the memory is used again.
+    pub(super) fn begin(&mut self, len: u32) {
+        let (mut bytes, mut pieces) = (
+            std::mem::take(&mut self.bytes),
+            std::mem::take(&mut self.pieces),
+        );
+        bytes.clear();
+        pieces.clear();
+        *self = Self {
+            len,
+            bytes,
+            pieces,
+            ..Self::default()
+        };
+    }
+
+    /// Everything is here.
+    pub(super) fn is_complete(&self) -> bool {
+        self.got == self.len
+    }
+
+    /// Everything before this is here, and in the front fragment nothing at it.
+    pub(super) fn settled(&self) -> u32 {
+        self.settled
+    }
+
+    /// What is here beyond `settled` costs, beside [`Self::COST`].
+    pub(super) fn charge(&self) -> usize {
+        self.kept as usize + self.pieces.len() * self.piece_cost()
+    }
+
+    /// What another chunk costs at most.
+    pub(super) fn cost_of(&self, chunk: &Chunk<'_>) -> usize {
+        if self.keeps() {
+            return self.piece_cost() + chunk.payload.len();
+        }
+        let (at, end) = (chunk.offset, chunk.offset + chunk.payload.len() as u32);
+        let before = self.gap_for(at, end).and_then(|index| index.checked_sub(1));
+        let before = before.and_then(|index| self.pieces.get(index));
+        let grows = at == self.settled || before.is_some_and(|before| before.end == at);
+        if grows { 0 } else { self.piece_cost() }
+    }
+
+    /// What the first chunk of a fragment costs at most.
+    pub(super) fn cost_of_first(chunk: &Chunk<'_>) -> usize {
+        Self::COST + PIECE_COST + ALLOC_COST + chunk.payload.len()
+    }
+
+    /// Bytes of it that have no place yet are kept here.
+    fn keeps(&self) -> bool {
+        matches!(self.way, Way::Unknown | Way::Kept)
+    }
+
+    fn piece_cost(&self) -> usize {
+        PIECE_COST + if self.keeps() { ALLOC_COST } else { 0 }
+    }
+}
+
+impl Partial {
+    /// Adds a part that is sound by itself. `is_front`: everything before this fragment has been
+    /// delivered.
+    pub(super) fn add<M: Memory, S: Sink<M>>(
+        &mut self,
+        chunk: &Chunk<'_>,
+        is_front: bool,
+        who: (LinkId, u64),
+        limits: BodyLimits,
+        sink: &mut S,
+    ) -> Result<(), BadFragment> {
+        let end = chunk.offset + chunk.payload.len() as u32;
+        if chunk.len != self.len {
+            return Err(BadFragment);
+        }
+        self.gap_for(chunk.offset, end).ok_or(BadFragment)?;
+        self.got += chunk.payload.len() as u32;
+        let (mut at, mut body) = (chunk.offset, chunk.payload);
+        if at == 0
+            && let Some((header, rest)) = body.split_first_chunk::<HEADER_LEN>()
+        {
+            self.header = *header;
+            self.settled = HEADER_LEN as u32;
+            (at, body) = (self.settled, rest);
+        }
+        if chunk.offset == 0 || is_front {
+            self.decide(is_front, who, limits, sink);
+        }
+        if body.is_empty() {
+            return Ok(());
+        }
+        if self.way == Way::Placed {
+            match place(who, &self.header, self.body_len(), sink) {
+                Some(mut place) => {
+                    let offset = place.offset + at as usize - HEADER_LEN;
+                    place.memory.fill(offset, body.len(), body, 0);
+                }
+                // Once some of the body has gone one way the rest cannot go another.
+                None => self.way = Way::Dropped,
+            }
+        }
+        self.record(at, end, body);
+        Ok(())
+    }
+
+    /// Asks where the body belongs, if that is not known yet. For the front fragment the answer
+    /// is final.
+    pub(super) fn decide<M: Memory, S: Sink<M>>(
+        &mut self,
+        is_front: bool,
+        who: (LinkId, u64),
+        limits: BodyLimits,
+        sink: &mut S,
+    ) {
+        if self.way != Way::Unknown || self.settled == 0 {
+            return;
+        }
+        let body_len = self.body_len();
+        if let Some(mut place) = place(who, &self.header, body_len, sink) {
+            for piece in &self.pieces {
+                let offset = place.offset + piece.at as usize - HEADER_LEN;
+                let len = piece.bytes.len();
+                place.memory.fill(offset, len, &piece.bytes[..], 0);
+            }
+            self.way = Way::Placed;
+        } else if !is_front {
+            return;
+        } else if body_len <= limits.kept {
+            self.way = Way::Kept;
+        } else {
+            self.way = Way::Dropped;
+        }
+        if self.way != Way::Kept {
+            self.kept = 0;
+            for piece in &mut self.pieces {
+                piece.bytes = Box::default();
+            }
+        }
+        self.settle();
+    }
+
+    /// All is here, and it is this fragment's turn.
+    pub(super) fn deliver<M: Memory, S: Sink<M>>(
+        &mut self,
+        (link, cookie): (LinkId, u64),
+        sink: &mut S,
+    ) {
+        match self.way {
+            Way::Placed => sink.on_placed(link, cookie, &self.header),
+            Way::Kept => sink.on_packet(link, cookie, &self.header, &self.bytes[..]),
+            Way::Dropped => {}
+            Way::Unknown => debug_assert!(false, "delivered before its turn"),
+        }
+    }
+
+    fn body_len(&self) -> usize {
+        (self.len as usize).saturating_sub(HEADER_LEN)
+    }
+
+    /// Before which piece the bytes from `at` to `end` belong. `None`: some of them are here.
+    fn gap_for(&self, at: u32, end: u32) -> Option<usize> {
+        if at < self.settled {
+            return None;
+        }
+        let index = match self.pieces.last() {
+            Some(last) if last.at >= at => self.pieces.partition_point(|piece| piece.at < at),
+            _ => self.pieces.len(),
+        };
+        let before = index
+            .checked_sub(1)
+            .and_then(|index| self.pieces.get(index));
+        let fits = before.is_none_or(|before| before.end <= at)
+            && self.pieces.get(index).is_none_or(|after| end <= after.at);
+        fits.then_some(index)
+    }
+
+    /// Bytes `at` to `end` of the fragment have come; they are kept unless they are where they
+    /// belong.
+    fn record(&mut self, at: u32, end: u32, body: &[u8]) {
+        let is_kept = self.keeps();
+        if at == self.settled && self.way != Way::Unknown {
+            if is_kept {
+                self.append(body);
+            }
+            self.settled = end;
+            self.settle();
+            return;
+        }
+        let Some(index) = self.gap_for(at, end) else {
+            return;
+        };
+        if is_kept {
+            self.kept += body.len() as u32;
+            let bytes = body.into();
+            self.pieces.insert(index, Piece { at, end, bytes });
+            return;
+        }
+        let before = index
+            .checked_sub(1)
+            .and_then(|index| self.pieces.get_mut(index));
+        match before {
+            Some(before) if before.end == at => before.end = end,
+            _ => self.pieces.insert(
+                index,
+                Piece {
+                    at,
+                    end,
+                    bytes: Box::default(),
+                },
+            ),
+        }
+    }
+
+    /// Takes in the pieces that have no hole before them any more.
+    fn settle(&mut self) {
+        let mut count = 0;
+        while let Some(piece) = self.pieces.get_mut(count)
+            && piece.at == self.settled
+        {
+            self.settled = piece.end;
+            let bytes = std::mem::take(&mut piece.bytes);
+            self.kept -= bytes.len() as u32;
+            self.append(&bytes);
+            count += 1;
+        }
+        if count > 0 {
+            self.pieces.drain(..count);
+            let used = 1 + self.pieces.len();
+            if self.pieces.capacity() > SLOT_COST * used {
+                self.pieces.shrink_to(2 * used);
+            }
+        }
+    }
+
+    fn append(&mut self, more: &[u8]) {
+        let need = self.bytes.len() + more.len();
+        if need > self.bytes.capacity() {
+            // By doubling, but not beyond what the body can become.
+            let want = (2 * need).min(self.body_len()).max(need);
+            self.bytes.reserve_exact(want - self.bytes.len());
+        }
+        self.bytes.extend_from_slice(more);
+    }
+}
+
+/// Asks where a body belongs. A place it does not fit into is none.
+#[inline]
+pub(super) fn place<'a, M: Memory + 'a, S: Sink<M>>(
+    (link, cookie): (LinkId, u64),
+    header: &HeaderBytes,
+    len: usize,
+    sink: &'a mut S,
+) -> Option<Place<'a, M>> {
+    let place = sink.place(link, cookie, header)?;
+    let room = place.memory.len().checked_sub(place.offset)?;
+    (len <= room).then_some(place)
+}
+
+/// The length of its body, as a packet's header says.
+#[inline]
+pub(super) fn body_len(header: &HeaderBytes) -> usize {
+    let at = BODY_LEN_AT;
+    u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reassembly::tests::{Above, LIMITS, Seen, WHO, body, chunks, packet};
+    use super::*;
+
+    /// Adds these chunks of a fragment that is cut into chunks of 100 bytes.
+    fn add(
+        partial: &mut Partial,
+        packet: &[u8],
+        order: &[usize],
+        is_front: bool,
+        above: &mut Above,
+    ) {
+        let all = chunks(0, packet, 100);
+        for &at in order {
+            let added = partial.add(&all[at], is_front, WHO, LIMITS, above);
+            assert_eq!(added, Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_kept_body_is_as_long_as_what_has_come_and_never_longer_than_it_can_be() {
+        let packet = packet(1, 950);
+        let (mut partial, mut above) = (Partial::default(), Above::default());
+        partial.begin(packet.len() as u32);
+        assert_eq!(partial.bytes.capacity(), 0);
+        // A piece far behind costs only itself.
+        add(&mut partial, &packet, &[9, 0], true, &mut above);
+        assert!(
+            partial.bytes.capacity() <= 2 * 100,
+            "{}",
+            partial.bytes.capacity()
+        );
+        // What is in order is the packet itself.
+        assert_eq!(partial.charge(), 82 + PIECE_COST + ALLOC_COST);
+        add(
+            &mut partial,
+            &packet,
+            &[1, 2, 3, 4, 5, 6, 7, 8],
+            true,
+            &mut above,
+        );
+        assert!(partial.is_complete() && partial.pieces.is_empty());
+        assert!(
+            partial.bytes.capacity() <= 950,
+            "{}",
+            partial.bytes.capacity()
+        );
+        partial.deliver(WHO, &mut above);
+        assert_eq!(above.seen, [Seen::Packet(1, body(1, 950))]);
+        // Asked once: the answer is final.
+        assert_eq!(above.asked, 1);
+    }
+
+    #[test]
+    fn memory_is_used_again_by_the_next_fragment() {
+        let (mut partial, mut above) = (Partial::default(), Above::default());
+        let mut before = None;
+        for tag in 0..10 {
+            let packet = packet(tag, 900);
+            partial.begin(packet.len() as u32);
+            add(
+                &mut partial,
+                &packet,
+                &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
+                true,
+                &mut above,
+            );
+            partial.deliver(WHO, &mut above);
+            assert_eq!(above.seen.pop(), Some(Seen::Packet(tag, body(tag, 900))));
+            let now = (partial.bytes.as_ptr(), partial.pieces.capacity());
+            assert_eq!(*before.get_or_insert(now), now);
+        }
+    }
+
+    #[test]
+    fn pieces_that_are_placed_become_one_and_hold_no_bytes() {
+        let packet = packet(1, 5000);
+        let (mut partial, mut above) = (Partial::default(), Above::default());
+        above.places.push((1, vec![0; 5005]));
+        partial.begin(packet.len() as u32);
+        let most: Vec<usize> = [0].into_iter().chain(2..50).collect();
+        add(&mut partial, &packet, &most, false, &mut above);
+        assert!(partial.way == Way::Placed && !partial.is_complete());
+        assert_eq!((partial.pieces.len(), partial.charge()), (1, PIECE_COST));
+        assert!(partial.pieces.iter().all(|piece| piece.bytes.is_empty()));
+        add(&mut partial, &packet, &[1, 50], false, &mut above);
+        assert!(partial.is_complete());
+        assert_eq!(above.places[0].1[5..], body(1, 5000));
+    }
+
+    #[test]
+    fn a_place_too_small_is_none() {
+        let packet = packet(1, 5000);
+        let (mut partial, mut above) = (Partial::default(), Above::default());
+        partial.begin(packet.len() as u32);
+        above.places.push((1, vec![0; 5004]));
+        add(&mut partial, &packet, &[0, 1], true, &mut above);
+        assert_eq!(partial.way, Way::Dropped);
+        assert!(above.places[0].1.iter().all(|&byte| byte == 0));
+    }
+}

@@ -1,0 +1,423 @@
+//! What arrives: datagrams become what sessions hear and packets that the sink is given.
+//!
+//! ```text
+//!   bytes of a GSO batch, cut --> Header::parse --> Hello -----------> Welcome, and nothing is kept
+//!                                  |
+//!                  to: a session of ours, from where its peer is
+//!                                  |        `- nobody's: OPENING and true? a session; else Reset
+//!                                  v
+//!                        Session::on_header        acknowledgements, Pings, Probes
+//!                                  v  Data
+//!                        Session::on_segment --> Reassembly --> Sink
+//! ```
+//!
+//! The first datagram of a poll that is a whole packet, the next in order, is delivered before
+//! anything else is done about it (the notes' fast receive). Its bookkeeping is done when the next
+//! poll begins, and that poll has no fast receive, so that it can starve nothing.
+//!
+//! Nothing that arrives is trusted: every field is checked against the window or table it is about,
+//! and what does not fit is counted and dropped.
+
+use super::links::{Deferred, Links, RECEIVE_WINDOW_MIN, Reply, shared};
+use super::packet::{BadDatagram, FIN, Header, Kind};
+use super::quote::Quote;
+use super::reassembly::{Admission, Chunk, Reassembly};
+use super::recv_window::Verdict;
+use super::service::{Channel, Incoming};
+use crate::ids::LinkId;
+use crate::memory::Memory;
+use crate::port::{LinkDown, Sink};
+use crate::time::Instant;
+use std::fmt;
+use std::hash::Hash;
+
+impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
+    /// A poll begins: so many packets may be given to the sink.
+    pub(super) fn begin<M: Memory, S: Sink<M>>(
+        &mut self,
+        now: Instant,
+        budget: usize,
+        sink: &mut S,
+    ) -> bool {
+        self.budget = budget.max(1);
+        let settled = self.settle();
+        self.fast = settled.is_none();
+        if let Some(id) = settled {
+            self.look_at(now, id, sink);
+        }
+        if !self.has_backlog() {
+            return !self.fast;
+        }
+        for id in self.take_backlog() {
+            self.give_out(now, id, sink);
+        }
+        true
+    }
+
+    /// Does what was put off for the sake of a fast receive, if there was anything. That link is to
+    /// be looked at.
+    #[inline]
+    pub(super) fn settle(&mut self) -> Option<LinkId> {
+        let Deferred {
+            link: id,
+            arrived_at: now,
+            header,
+        } = self.deferred.take()?;
+        if let Some(link) = self.table.get_mut(id.index(), id.generation()) {
+            link.active = self.senders.note(now, link.active);
+            let (send_buffer, stats) = (&mut self.send_buffer, &mut self.stats);
+            link.session
+                .on_header(now, &header, &[], send_buffer, stats);
+            self.touch(id);
+        }
+        Some(id)
+    }
+
+    /// The same for this link only, which whoever asks looks at. True when there was anything.
+    #[inline]
+    pub(super) fn settle_of(&mut self, id: LinkId) -> bool {
+        let deferred = self.deferred.as_ref();
+        deferred.is_some_and(|deferred| deferred.link == id) && self.settle().is_some()
+    }
+
+    /// Takes in something the service has.
+    pub(super) fn on_incoming<M: Memory, S: Sink<M>>(
+        &mut self,
+        now: Instant,
+        incoming: Incoming<'_, A>,
+        sink: &mut S,
+    ) {
+        match incoming {
+            Incoming::Datagrams {
+                channel,
+                from,
+                bytes,
+                segment,
+            } => {
+                for datagram in bytes.chunks(segment.max(1)) {
+                    self.on_datagram(now, (channel, from), datagram, sink);
+                    self.fast = false;
+                }
+            }
+            Incoming::Refused { to, quote } => self.on_refused(now, (to, quote), sink),
+            Incoming::TooLarge { to, most, quote } => self.on_too_large(now, (to, quote), most),
+            Incoming::Found { at, is } => self.on_found(now, at, is),
+            Incoming::NotFound { at } => self.on_not_found(now, at, sink),
+        }
+    }
+
+    fn on_datagram<M: Memory, S: Sink<M>>(
+        &mut self,
+        now: Instant,
+        (channel, from): (Channel, A),
+        bytes: &[u8],
+        sink: &mut S,
+    ) {
+        self.stats.datagrams_in += 1;
+        let (header, payload) = match Header::parse(bytes) {
+            Ok(parsed) => parsed,
+            Err(BadDatagram::Malformed) => return self.stats.malformed += 1,
+            Err(BadDatagram::Damaged) => return self.stats.damaged += 1,
+        };
+        if header.kind == Kind::Hello {
+            return self.on_hello(now, (channel, from), &header);
+        }
+        let known = self.by_cookie.get(&header.to).copied();
+        let Some(id) = known.or_else(|| self.on_stranger(now, (channel, from), &header)) else {
+            return;
+        };
+        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+            return;
+        };
+        if header.kind == Kind::Welcome {
+            if link.address == from {
+                self.on_welcome(now, id, &header, payload, sink);
+            }
+            return;
+        }
+        if link.session.theirs() != header.from
+            || !link.is_home((channel, from), header.kind, self.same_host)
+        {
+            self.stats.old_session += 1;
+            return;
+        }
+        if channel == Channel::Data {
+            if link.data == Some(from) {
+                link.data_credit = link.data_credit.saturating_add(bytes.len());
+            } else {
+                self.set_data(id, from, bytes.len());
+            }
+        }
+        if header.kind == Kind::Reset {
+            return self.on_reset(now, id, &header, sink);
+        }
+        if self.fast
+            && header.kind == Kind::Data
+            && self.receive_fast(now, id, &header, payload, sink)
+        {
+            return;
+        }
+        // Nothing of a link is taken in before what came earlier has been.
+        if let Some(id) = self.settle() {
+            self.look_at(now, id, sink);
+        }
+        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+            return;
+        };
+        let (send_buffer, stats) = (&mut self.send_buffer, &mut self.stats);
+        if !link
+            .session
+            .on_header(now, &header, payload, send_buffer, stats)
+        {
+            return;
+        }
+        self.touch(id);
+        if header.kind == Kind::Ping {
+            self.pinged.push(id);
+        }
+        if header.kind == Kind::Data {
+            self.on_data(now, id, &header, payload, sink);
+        }
+        self.look_at(now, id, sink);
+    }
+
+    /// Answers those who have asked what has arrived, once that is known: nothing is left on the data
+    /// channel (`empty`).
+    pub(super) fn answer_pings(&mut self, now: Instant, empty: bool) {
+        for id in std::mem::take(&mut self.pinged) {
+            let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+                continue;
+            };
+            if link.session.answer(now, empty) {
+                self.touch(id);
+            } else {
+                self.pinged.push(id);
+            }
+        }
+    }
+
+    /// Delivers a whole packet that is the next in order, and leaves the rest for later.
+    #[inline]
+    fn receive_fast<M: Memory, S: Sink<M>>(
+        &mut self,
+        now: Instant,
+        id: LinkId,
+        header: &Header,
+        payload: &[u8],
+        sink: &mut S,
+    ) -> bool {
+        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+            return false;
+        };
+        let whole = header.offset == 0 && header.whole as usize == payload.len();
+        let plain = whole && header.flags & FIN == 0;
+        if !plain
+            || self.budget == 0
+            || link.is_too_early(header, payload)
+            || !link.session.is_open()
+            || !link.attached
+            || link.session.recv.verdict(header.seq) != Verdict::Next
+            || link.session.recv.has_holes()
+            || link.reassembly.kept_bytes() > 0
+        {
+            return false;
+        }
+        let chunk = chunk_of(header, payload);
+        if link.reassembly.admits(&chunk, true, 0) != Admission::Yes {
+            return false;
+        }
+        // What is owed for it may travel with the answer, before the rest is seen to.
+        link.session.on_segment(now, header, Verdict::Next);
+        link.session.recv.mark(header.seq);
+        link.known = true;
+        let who = (id, link.cookie);
+        let taken = link
+            .reassembly
+            .take(&chunk, who, self.limits, &mut self.budget, sink);
+        if taken.is_err() {
+            self.on_bad(now, id, sink);
+            return true;
+        }
+        self.deferred = Some(Deferred {
+            link: id,
+            arrived_at: now,
+            header: *header,
+        });
+        self.stats.fast_receives += 1;
+        true
+    }
+
+    fn on_too_large(&mut self, now: Instant, what: (A, Option<Quote>), most: usize) {
+        if let Some(id) = self.whose(what)
+            && let Some(link) = self.of_mut(id)
+        {
+            link.session.on_too_large(now, most);
+            self.touch(id);
+        }
+    }
+
+    /// The link on which something was sent to `to` that came back. That something did, anybody can
+    /// say; only who has seen it can quote it.
+    pub(super) fn whose(&mut self, (to, quote): (A, Option<Quote>)) -> Option<LinkId> {
+        let id = quote.and_then(|quote| self.by_cookie.get(&quote.session()).copied());
+        let whose = id.filter(|id| {
+            let link = self.of_mut(*id);
+            link.is_some_and(|link| link.address == to || link.data == Some(to))
+        });
+        self.stats.old_session += u64::from(whose.is_none());
+        whose
+    }
+
+    /// Whoever was called at `at` is at `is`: the Hello goes there now.
+    fn on_found(&mut self, now: Instant, at: A, is: A) {
+        for id in self.calling(at) {
+            let link = self.of_mut(id);
+            let Some(link) = link.filter(|link| link.session.is_connecting()) else {
+                continue;
+            };
+            link.address = is;
+            link.session.on_found(now);
+            self.touch(id);
+        }
+    }
+
+    /// Links that call this address. Looks at all links: that is told once for each of them.
+    pub(super) fn calling(&self, address: A) -> Vec<LinkId> {
+        let all = self.table.addresses();
+        all.filter(|(_, at)| *at == address)
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    fn on_data<M: Memory, S: Sink<M>>(
+        &mut self,
+        now: Instant,
+        id: LinkId,
+        header: &Header,
+        payload: &[u8],
+        sink: &mut S,
+    ) {
+        let Self {
+            table,
+            config,
+            limits,
+            stats,
+            senders,
+            early_bytes,
+            budget,
+            ..
+        } = self;
+        let Some(link) = table.get_mut(id.index(), id.generation()) else {
+            return;
+        };
+        link.active = senders.note(now, link.active);
+        let verdict = link.session.recv.verdict(header.seq);
+        match verdict {
+            Verdict::Duplicate => stats.duplicates += 1,
+            Verdict::Outside => stats.outside_window += 1,
+            Verdict::Next | Verdict::Early => {}
+        }
+        let is_new = matches!(verdict, Verdict::Next | Verdict::Early);
+        // After a close nobody wants it, but the peer's window must move, or it cannot end either.
+        if !is_new || link.session.is_closing() || !link.attached {
+            link.session.on_segment(now, header, verdict);
+            link.session.recv.mark(header.seq);
+            return;
+        }
+        if verdict != Verdict::Next && link.trial.is_some() || link.is_too_early(header, payload) {
+            // It comes again.
+            return stats.outside_window += 1;
+        }
+        let before = link.reassembly.kept_bytes();
+        let left = config.early_bytes_all.saturating_sub(*early_bytes);
+        let window = (config.early_bytes.saturating_sub(before))
+            .min(left + RECEIVE_WINDOW_MIN.saturating_sub(before));
+        let chunk = chunk_of(header, payload);
+        let in_order = verdict == Verdict::Next;
+        if config.supply.is_dire() && !(in_order && chunk.is_whole()) {
+            // There is no memory to keep it in. It comes again.
+            return stats.outside_window += 1;
+        }
+        match link.reassembly.admits(&chunk, in_order, window) {
+            Admission::Yes => {}
+            Admission::Full => return stats.outside_window += 1,
+            Admission::Bad => return self.on_bad(now, id, sink),
+        }
+        link.session.on_segment(now, header, verdict);
+        link.session.recv.mark(header.seq);
+        link.known = true;
+        let who = (id, link.cookie);
+        let taken = link.reassembly.take(&chunk, who, *limits, budget, sink);
+        *early_bytes = *early_bytes + shared(link.reassembly.kept_bytes()) - shared(before);
+        match taken {
+            Ok(taken) if taken.fin => self.on_fin(now, id, sink),
+            Ok(_) => self.note_backlog(id),
+            Err(_) => self.on_bad(now, id, sink),
+        }
+    }
+
+    /// Gives out what is there in order, as far as the budget goes.
+    fn give_out<M: Memory, S: Sink<M>>(&mut self, now: Instant, id: LinkId, sink: &mut S) {
+        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+            return;
+        };
+        let before = link.reassembly.kept_bytes();
+        let who = (id, link.cookie);
+        let taken = link
+            .reassembly
+            .deliver(who, self.limits, &mut self.budget, sink);
+        let kept = link.reassembly.kept_bytes();
+        self.early_bytes = self.early_bytes + shared(kept) - shared(before);
+        if taken.fin {
+            return self.on_fin(now, id, sink);
+        }
+        let limit = self.window_limit();
+        if let Some(link) = self.table.get_mut(id.index(), id.generation()) {
+            let window = u32::try_from(limit.saturating_sub(kept)).unwrap_or(u32::MAX);
+            link.session.on_drained(now, window, limit);
+        }
+        self.note_backlog(id);
+        self.touch(id);
+    }
+
+    /// A link was closed here: nobody wants what came on it and has not been given out, but its peer
+    /// may have waited for the room that this took.
+    pub(super) fn discard(&mut self, now: Instant, id: LinkId) {
+        let limit = self.window_limit();
+        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+            return;
+        };
+        self.early_bytes -= shared(link.reassembly.kept_bytes());
+        link.reassembly = Reassembly::new(0);
+        let window = u32::try_from(limit).unwrap_or(u32::MAX);
+        link.session.on_drained(now, window, limit);
+        self.touch(id);
+    }
+
+    /// Everything has arrived, and nothing follows.
+    fn on_fin<M: Memory, S: Sink<M>>(&mut self, now: Instant, id: LinkId, sink: &mut S) {
+        if let Some(link) = self.of_mut(id) {
+            // The last acknowledgement goes out before the link is forgotten.
+            let (to, header) = (link.address, link.session.farewell());
+            self.replies.push(Reply { to, header });
+        }
+        self.fail(now, id, LinkDown::Closed, sink);
+    }
+
+    /// What arrived is nothing that a peer of ours sends.
+    #[cold]
+    fn on_bad<M: Memory, S: Sink<M>>(&mut self, now: Instant, id: LinkId, sink: &mut S) {
+        self.reset(id);
+        self.fail(now, id, LinkDown::Protocol, sink);
+    }
+}
+
+fn chunk_of<'a>(header: &Header, payload: &'a [u8]) -> Chunk<'a> {
+    Chunk {
+        fragment: header.fragment,
+        offset: header.offset,
+        len: header.whole,
+        fin: header.flags & FIN != 0,
+        payload,
+    }
+}

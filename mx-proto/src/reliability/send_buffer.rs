@@ -1,0 +1,371 @@
+//! Where the bytes of segments under way lie.
+//!
+//! ```text
+//!   block of 64 KiB, of one fragment                       blocks:  1 KiB | 10 KiB | 64 KiB
+//!   [ header | payload ][ header | payload ][ header | pay ]        in use, or free for the next
+//!     `---- Place ----'   `---- Place ----'
+//!     `------------- run_of: a GSO batch -----------------'
+//! ```
+//!
+//! Owns: every byte that has been accepted and not been acknowledged, of all links of a port.
+//! Knows nothing of: links, sequence numbers, what is in a header.
+//! Cost: reserving, writing and releasing are O(1) a block and allocate nothing as long as there
+//! are free blocks; an idle send buffer holds nothing after [`SendBuffer::trim`].
+
+use crate::supply::Supply;
+
+/// Bytes in front of every segment's payload that are left for the datagram's header.
+pub(super) const HEADER_SPACE: usize = 64;
+
+/// Bytes of a block, by class: a tiny fragment; one jumbo frame, or some fragments of a small
+/// message; as much as the largest GSO batch, and the largest datagram there is.
+const CLASS_BYTES: [usize; 3] = [1 << 10, 10 << 10, 64 << 10];
+
+/// Free blocks kept of each class. 64 large ones, 4 MiB, are what one link has under way at most;
+/// the small ones are kept for as many messages as a window has segments.
+const CLASS_SPARE: [usize; 3] = [1024, 128, 64];
+
+/// No block.
+const NONE: u32 = u32::MAX;
+
+/// Where one segment lies: `len` bytes, those for the header included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Place {
+    pub(super) block: u32,
+    pub(super) at: u32,
+    pub(super) len: u32,
+}
+
+impl Place {
+    /// `next` begins where this one ends.
+    pub(super) fn adjoins(self, next: Self) -> bool {
+        self.block == next.block && self.at + self.len == next.at
+    }
+}
+
+/// A segment that has been written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Segment {
+    pub(super) place: Place,
+    /// Its first byte's place in the fragment.
+    pub(super) offset: u32,
+    /// Bytes of it.
+    pub(super) payload: u32,
+}
+
+/// Some memory.
+#[derive(Debug)]
+struct Block {
+    /// Empty when the entry stands for no memory.
+    bytes: Box<[u8]>,
+    class: u8,
+    /// Segments in it that have not been released.
+    live: u32,
+    /// The one that follows it in a fragment that is being written; or the next vacant entry.
+    next: u32,
+}
+
+/// The bytes of segments.
+#[derive(Debug)]
+pub(super) struct SendBuffer {
+    blocks: Vec<Block>,
+    /// Blocks with memory that nobody uses, by class.
+    spare: [Vec<u32>; CLASS_BYTES.len()],
+    /// The first entry without memory.
+    vacant: u32,
+    bytes: usize,
+    limit: usize,
+    supply: Supply,
+}
+
+/// A fragment that is being written.
+///
+/// Has to be written to its end: what it reserved is released with its segments.
+#[derive(Debug)]
+pub(super) struct Writer {
+    block: u32,
+    /// Where in the block the current segment begins.
+    at: u32,
+    /// Bytes of the current segment's payload, and how many of them are there.
+    size: u32,
+    filled: u32,
+    /// Where in the fragment it begins.
+    offset: u32,
+    /// Bytes of the fragment.
+    len: u32,
+    /// Payload of every segment but the last.
+    payload: u32,
+    finished: bool,
+}
+
+impl SendBuffer {
+    /// A send buffer that never has more than `limit` bytes.
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            blocks: Vec::new(),
+            spare: [const { Vec::new() }; CLASS_BYTES.len()],
+            vacant: NONE,
+            bytes: 0,
+            limit,
+            supply: Supply::ENDLESS,
+        }
+    }
+
+    /// The same, whose memory comes from there.
+    pub(super) fn from(self, supply: Supply) -> Self {
+        Self { supply, ..self }
+    }
+
+    /// Bytes in all blocks, those that are free included.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Reserves what a fragment of `len` bytes needs that is cut into segments of at most
+    /// `payload` bytes. `None`: the limit is reached, or `payload` is no size for a segment.
+    pub(super) fn writer(&mut self, len: usize, payload: usize) -> Option<Writer> {
+        let stride = HEADER_SPACE + payload;
+        let largest = CLASS_BYTES[CLASS_BYTES.len() - 1];
+        if payload == 0 || stride > largest {
+            return None;
+        }
+        let total = u32::try_from(len).ok()?;
+        let a_block = largest / stride;
+        let (mut first, mut last) = (NONE, NONE);
+        let mut left = len;
+        let mut segments = len.div_ceil(payload).max(1);
+        while segments > 0 {
+            let here = segments.min(a_block);
+            let bytes = left.min(here * payload);
+            let Some(block) = self.reserve(bytes + here * HEADER_SPACE, here as u32) else {
+                self.give_up(first);
+                return None;
+            };
+            match self.blocks.get_mut(last as usize) {
+                Some(before) => before.next = block,
+                None => first = block,
+            }
+            last = block;
+            segments -= here;
+            left -= bytes;
+        }
+        Some(Writer {
+            block: first,
+            at: 0,
+            size: total.min(payload as u32),
+            filled: 0,
+            offset: 0,
+            len: total,
+            payload: payload as u32,
+            finished: false,
+        })
+    }
+
+    /// One segment, with the room for its header. Empty if there is no such segment.
+    #[inline]
+    pub(super) fn bytes_of(&mut self, place: Place) -> &mut [u8] {
+        self.run_of(place, place)
+    }
+
+    /// All segments from `first` to `last`, which lie one behind the other in one block.
+    #[inline]
+    pub(super) fn run_of(&mut self, first: Place, last: Place) -> &mut [u8] {
+        debug_assert_eq!(first.block, last.block);
+        let end = last.at as usize + last.len as usize;
+        let block = self.blocks.get_mut(first.block as usize);
+        let run = block.and_then(|block| block.bytes.get_mut(first.at as usize..end));
+        debug_assert!(run.is_some(), "no segment at {first:?}");
+        run.unwrap_or_default()
+    }
+
+    /// A segment is no longer needed. Its block goes back when all segments in it have.
+    #[inline]
+    pub(super) fn release(&mut self, place: Place) {
+        let Some(block) = self.blocks.get_mut(place.block as usize) else {
+            return;
+        };
+        debug_assert!(block.live > 0, "released twice: {place:?}");
+        block.live = block.live.saturating_sub(1);
+        if block.live == 0 {
+            self.free(place.block);
+        }
+    }
+
+    /// Lets go of all free memory.
+    pub(super) fn trim(&mut self) {
+        for class in 0..CLASS_BYTES.len() {
+            for index in std::mem::take(&mut self.spare[class]) {
+                self.drop_memory(index);
+            }
+        }
+        if self.bytes == 0 {
+            self.blocks = Vec::new();
+            self.vacant = NONE;
+        }
+    }
+
+    /// The same, unless something is under way that will want memory again soon.
+    pub(super) fn trim_if_idle(&mut self) {
+        let spare = self.spare.iter().zip(CLASS_BYTES);
+        let free: usize = spare.map(|(blocks, bytes)| blocks.len() * bytes).sum();
+        if free == self.bytes {
+            self.trim();
+        }
+    }
+
+    /// A block of at least `need` bytes for so many segments.
+    fn reserve(&mut self, need: usize, live: u32) -> Option<u32> {
+        let class = CLASS_BYTES.iter().position(|&bytes| need <= bytes)?;
+        let index = match self.spare[class].pop() {
+            Some(index) => index,
+            None => self.obtain(class)?,
+        };
+        let block = &mut self.blocks[index as usize];
+        block.live = live;
+        block.next = NONE;
+        Some(index)
+    }
+
+    #[cold]
+    fn obtain(&mut self, class: usize) -> Option<u32> {
+        let size = CLASS_BYTES[class];
+        if self.supply.is_dire() {
+            return None;
+        }
+        if self.bytes + size > self.limit {
+            // Blocks of the other classes may be what fills it.
+            self.trim();
+        }
+        if self.bytes + size > self.limit {
+            return None;
+        }
+        self.bytes += size;
+        let block = Block {
+            bytes: vec![0; size].into_boxed_slice(),
+            class: class as u8,
+            live: 0,
+            next: NONE,
+        };
+        let index = self.vacant;
+        if let Some(vacant) = self.blocks.get_mut(index as usize) {
+            self.vacant = vacant.next;
+            *vacant = block;
+            return Some(index);
+        }
+        self.blocks.push(block);
+        Some(self.blocks.len() as u32 - 1)
+    }
+
+    fn free(&mut self, index: u32) {
+        let class = usize::from(self.blocks[index as usize].class);
+        if self.spare[class].len() < CLASS_SPARE[class] {
+            self.spare[class].push(index);
+        } else {
+            self.drop_memory(index);
+        }
+    }
+
+    fn drop_memory(&mut self, index: u32) {
+        let block = &mut self.blocks[index as usize];
+        self.bytes -= block.bytes.len();
+        block.bytes = Box::default();
+        block.next = self.vacant;
+        self.vacant = index;
+    }
+
+    /// Gives back a chain of blocks of which nothing has been written.
+    fn give_up(&mut self, mut index: u32) {
+        while let Some(block) = self.blocks.get_mut(index as usize) {
+            block.live = 0;
+            let next = block.next;
+            self.free(index);
+            index = next;
+        }
+    }
+}
+
+impl Writer {
+    /// Adds bytes to the fragment; what goes beyond its length is left out. `done` is told of
+    /// every segment that is complete.
+    pub(super) fn push(
+        &mut self,
+        send_buffer: &mut SendBuffer,
+        mut bytes: &[u8],
+        done: &mut impl FnMut(&mut SendBuffer, Segment),
+    ) {
+        while !bytes.is_empty() && !self.finished {
+            let take = bytes.len().min((self.size - self.filled) as usize);
+            let (now, later) = bytes.split_at(take);
+            if let Some(into) = self.next_bytes(send_buffer, take) {
+                into.copy_from_slice(now);
+            }
+            bytes = later;
+            self.filled += take as u32;
+            if self.filled == self.size {
+                self.end_segment(send_buffer, done);
+            }
+        }
+    }
+
+    /// Ends the fragment, with zeros if bytes are missing: memory that was shorter than promised
+    /// leaves a fragment that must still end. Also what makes an empty fragment a segment.
+    pub(super) fn fill_up(
+        &mut self,
+        send_buffer: &mut SendBuffer,
+        done: &mut impl FnMut(&mut SendBuffer, Segment),
+    ) {
+        while !self.finished {
+            let missing = (self.size - self.filled) as usize;
+            if let Some(into) = self.next_bytes(send_buffer, missing) {
+                into.fill(0);
+            }
+            self.end_segment(send_buffer, done);
+        }
+    }
+
+    fn next_bytes<'a>(
+        &self,
+        send_buffer: &'a mut SendBuffer,
+        count: usize,
+    ) -> Option<&'a mut [u8]> {
+        let from = self.at as usize + HEADER_SPACE + self.filled as usize;
+        let block = send_buffer.blocks.get_mut(self.block as usize);
+        block.and_then(|block| block.bytes.get_mut(from..from + count))
+    }
+
+    fn end_segment(
+        &mut self,
+        send_buffer: &mut SendBuffer,
+        done: &mut impl FnMut(&mut SendBuffer, Segment),
+    ) {
+        let place = Place {
+            block: self.block,
+            at: self.at,
+            len: HEADER_SPACE as u32 + self.size,
+        };
+        let segment = Segment {
+            place,
+            offset: self.offset,
+            payload: self.size,
+        };
+        let stride = HEADER_SPACE as u32 + self.payload;
+        self.at += stride;
+        self.offset += self.size;
+        self.size = self.payload.min(self.len - self.offset);
+        self.filled = 0;
+        self.finished = self.size == 0;
+        // Only the last block of a fragment has room for less than `a_block` segments, and what
+        // ends there ends the fragment.
+        let largest = CLASS_BYTES[CLASS_BYTES.len() - 1];
+        if !self.finished && (self.at + stride) as usize > largest {
+            self.at = 0;
+            let block = send_buffer.blocks.get(self.block as usize);
+            self.block = block.map_or(NONE, |block| block.next);
+        }
+        done(send_buffer, segment);
+    }
+}
+
+#[cfg(test)]
+mod tests;

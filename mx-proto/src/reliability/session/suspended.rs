@@ -1,0 +1,140 @@
+//! A session on which nothing has happened for a while, in a tenth of the room.
+//!
+//! ```text
+//!   Session --fold--> SuspendedSession        nothing under way, owed, asked or searched for
+//!           <-resume-
+//! ```
+//!
+//! What it is called, where the numbers stand, and what is known of the way: its time, its window (of
+//! which half counts after so long), the size that passes. The rest is as in a new session.
+//!
+//! Knows nothing of: when to fold.
+
+use super::super::config::ReliableConfig;
+use super::super::pmtu::{Found, Pmtu};
+use super::super::rtt::{Remembered, Rtt};
+use super::super::seq::Seq;
+use super::{Caller, Session, State};
+use crate::time::Instant;
+
+/// See above.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::reliability) struct SuspendedSession {
+    ours: u64,
+    theirs: u64,
+    proof: u64,
+    heard_at: Instant,
+    progress_at: Instant,
+    pinged_at: Instant,
+    way: Remembered,
+    size: Found,
+    /// Numbers of our next segment and of theirs.
+    next: Seq,
+    awaited: Seq,
+    next_fragment: u32,
+    /// Bytes that they have room for.
+    peer_window: u32,
+    advertised: u32,
+    window: u32,
+    slow_start: bool,
+}
+
+impl SuspendedSession {
+    /// Our cookie and the peer's.
+    pub(in crate::reliability) fn cookies(&self) -> (u64, u64) {
+        (self.ours, self.theirs)
+    }
+
+    /// When the peer last said something valid.
+    pub(in crate::reliability) fn heard_at(&self) -> Instant {
+        self.heard_at
+    }
+}
+
+impl Session {
+    /// It can be suspended. `None`: something is not done.
+    pub(in crate::reliability) fn suspend(&self) -> Option<SuspendedSession> {
+        let timers = [
+            self.resend_at,
+            self.ask_at,
+            self.asked,
+            self.judge_at,
+            self.acks.due(),
+        ];
+        let owes = self.ping
+            || self.fin
+            || self.to_answer.is_some()
+            || self.answer.is_some()
+            || self.probed.is_some();
+        let done = self.state == State::Open
+            && !self.unconfirmed
+            && !owes
+            && self.pings == 0
+            && self.monitored.is_none()
+            && self.send.is_empty()
+            && !self.recv.has_holes()
+            && timers.iter().all(Option::is_none);
+        if !done {
+            return None;
+        }
+        Some(SuspendedSession {
+            ours: self.ours,
+            theirs: self.theirs,
+            proof: self.proof,
+            heard_at: self.heard_at,
+            progress_at: self.progress_at,
+            pinged_at: self.pinged_at,
+            way: self.rtt.remembered(),
+            size: self.pmtu.found()?,
+            next: self.send.first(),
+            awaited: self.recv.cumulative(),
+            next_fragment: self.next_fragment,
+            peer_window: u32::try_from(self.send.open_bytes()).unwrap_or(u32::MAX),
+            advertised: self.advertised,
+            window: u32::try_from(self.congestion.window()).unwrap_or(u32::MAX),
+            slow_start: self.congestion.is_slow_start(),
+        })
+    }
+
+    /// The session that was suspended, on a port of that `datagram_max` and `config`.
+    pub(in crate::reliability) fn resume(
+        suspended: &SuspendedSession,
+        datagram_max: usize,
+        config: &ReliableConfig,
+    ) -> Self {
+        let caller = Caller {
+            cookie: suspended.theirs,
+            first: suspended.awaited,
+        };
+        let heard_at = suspended.heard_at;
+        let mut session = Self::new(
+            heard_at,
+            suspended.ours,
+            suspended.next,
+            Some(caller),
+            datagram_max,
+            config,
+        );
+        session
+            .send
+            .on_window(suspended.next, suspended.peer_window);
+        session.next_fragment = suspended.next_fragment;
+        session.rtt = Rtt::recalled(config, heard_at, suspended.way);
+        session.pmtu = Pmtu::recalled(datagram_max, suspended.size);
+        session.congestion.set_segment(session.pmtu.size());
+        session
+            .congestion
+            .resume(suspended.window.into(), suspended.slow_start);
+        session.advertised = suspended.advertised;
+        session.progress_at = suspended.progress_at;
+        session.pinged_at = suspended.pinged_at;
+        session.proof = suspended.proof;
+        session
+    }
+
+    /// Nothing of ours has been under way since then.
+    #[inline]
+    pub(in crate::reliability) fn has_sent_since(&self, since: Instant) -> bool {
+        self.progress_at > since
+    }
+}

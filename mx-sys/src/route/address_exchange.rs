@@ -1,0 +1,621 @@
+//! "Who are you on the fabric?": asked over TCP before a link over libfabric can begin.
+//!
+//! ```text
+//!   asker                                         answerer
+//!   a link is reserved
+//!   a TCP link is made ------------------------->
+//!   LOCATE, our address --------------------------->  its address exchange, not its endpoint
+//!                                                  rdm: a link is made there; dgram: nothing
+//!   the link greets <------- ANSWER, its address ---
+//!   the TCP link ends                              the TCP link ends
+//!
+//!   no endpoint address, or no answer in 5 s: the link goes down, Elsewhere(tcp)
+//! ```
+//!
+//! Where there is a site's secret, endpoint addresses are for those who know it:
+//!
+//! ```text
+//!   HAIL --------------------------------------->
+//!        <------------------------------ NONCE     its own; it keeps nothing for it
+//!   LOCATE, our nonce, proof, our endpoint address --------->  nothing is made before the proof is right
+//!        <------------------ proof, its endpoint address ---   nothing is greeted before that one is
+//! ```
+//!
+//! It is asked for links of `rdm`, and of `dgram` where addresses of its provider do not follow from
+//! host and number.
+//!
+//! A peer of an older version takes the question for a violation and closes the link, which is an
+//! answer too. Whoever asks is a stranger and stays one: its TCP link is closed with the answer,
+//! and what it makes the fabric's port reserve is bounded there.
+//!
+//! With each endpoint address goes the address at the other end of the TCP link: what the network knows of the
+//! peer, and all that it knows.
+//!
+//! Owns: which TCP links are the address exchange's, and what links wait for.
+//! Knows nothing of: libfabric, how an endpoint address is made or used ([`Addresses`] does).
+
+mod guard;
+mod packet;
+mod ports;
+mod trouble;
+
+pub(super) use packet::{What, recognise};
+pub use ports::{Addresses, Fabric};
+pub(super) use trouble::Peer;
+
+use super::host::ROUTE_TCP;
+use guard::{Guard, Proven};
+use mx_port_base::origin::Origin;
+use mx_port_fabric::endpoint_address::{
+    ANSWER_MAX, Answer, ENDPOINT_ADDRESS_MAX, EndpointAddress, Refusal,
+};
+use mx_port_tcp::TcpPort;
+use mx_proto::log_limit::LogLimit;
+use mx_proto::port::{Close, ConnectError, HeaderBytes, LinkDown, Port, SendError, Sink};
+use mx_proto::secret::{Nonce, PROOF_LEN, Secret};
+use mx_proto::{Clock, Instant, LinkId, Memory, Source, Target};
+use packet::{For, bytes_of, send};
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use trouble::{Line, Trouble};
+
+/// What a stranger sends first fits what TCP takes from one.
+const _: () = assert!(mx_port_tcp::STRANGER_MAX > ENDPOINT_ADDRESS_MAX);
+
+/// How long a peer may take to say who it is, once it has accepted our connection: its process has
+/// to poll once for it.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What is to be done when the TCP port's poll is over.
+#[derive(Debug)]
+enum DeferredAction {
+    /// The link can carry the question.
+    Ask(LinkId),
+    /// A stranger wants a nonce, to ask for that port.
+    Welcome(For, LinkId),
+    /// A stranger asks for it. `None`: it cannot be understood.
+    Reply(For, LinkId, Option<Vec<u8>>),
+    /// We are answered. `None`: it cannot be understood.
+    Take(LinkId, Option<Answer>),
+    /// The link went down before there was an answer.
+    Lost(LinkId, LinkDown),
+}
+
+/// A TCP link that finds somebody.
+#[derive(Debug)]
+struct Asking {
+    /// The link that waits for it.
+    link: LinkId,
+    progress: Progress,
+    /// What the one who is asked wants proven.
+    nonce: Option<Nonce>,
+    /// What has been proven to it.
+    proven: Option<Proven>,
+    /// Its address, once it has been asked.
+    peer: Option<SocketAddr>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Progress {
+    Dialling,
+    Hailed,
+    Asked,
+    Answered,
+}
+
+/// A link on its way up.
+#[derive(Debug)]
+struct Attempt {
+    target: Target,
+    /// The address asks for this port: no other one will do.
+    strict: bool,
+    /// Where it is asked who the peer is; `None`: its address is known.
+    tcp: Option<LinkId>,
+    /// Why it will not get there, and the peer's provider.
+    trouble: Option<(Trouble, String)>,
+    /// What the link was given up with, which its port may not be able to say.
+    reason: Option<LinkDown>,
+}
+
+/// The open ports whose peers are looked for.
+pub(super) struct Askers<'a> {
+    pub(super) rdm: Option<&'a mut dyn Addresses>,
+    pub(super) dgram: Option<&'a mut dyn Addresses>,
+}
+
+impl Askers<'_> {
+    fn of(&mut self, of: For) -> Option<&mut dyn Addresses> {
+        let port = match of {
+            For::Rdm => &mut self.rdm,
+            For::Dgram => &mut self.dgram,
+        };
+        port.as_mut().map(|port| &mut **port as _)
+    }
+}
+
+/// Finds peers, and is found.
+#[derive(Debug, Default)]
+pub(super) struct AddressExchange {
+    /// By the TCP link.
+    asking: HashMap<LinkId, Asking>,
+    /// By the link that waits.
+    attempts: HashMap<LinkId, Attempt>,
+    /// When to stop waiting for an answer, in order. Some may have come.
+    deadlines: VecDeque<(Instant, LinkId)>,
+    actions: Vec<DeferredAction>,
+    logged: LogLimit<(Peer, For, Trouble)>,
+    /// Who may ask; `None`: everybody.
+    guard: Option<Guard>,
+    /// Who was found not to know the secret.
+    suspects: LogLimit<IpAddr>,
+}
+
+impl AddressExchange {
+    /// From now on who asks and who answers has to know the secret. Nonces follow from the key.
+    pub(super) fn guard(&mut self, secret: Secret, key: [u8; 16]) {
+        self.guard = Some(Guard::new(secret, key));
+    }
+
+    /// A link is on its way up to whom the port knows. `strict`: no other port will do.
+    pub(super) fn expect(&mut self, link: LinkId, (target, strict): (Target, bool)) {
+        let attempt = Attempt {
+            target,
+            strict,
+            tcp: None,
+            trouble: None,
+            reason: None,
+        };
+        self.attempts.insert(link, attempt);
+    }
+
+    /// Begins the search for who a link leads to; an error leaves the link to who has reserved it.
+    pub(super) fn search<M: Memory>(
+        &mut self,
+        link: LinkId,
+        target: (Target, bool),
+        tcp: &mut TcpPort,
+        clock: &dyn Clock,
+    ) -> Result<(), ConnectError> {
+        let carrier = Port::<M>::connect(tcp, target.0, clock)?;
+        let asking = Asking {
+            link,
+            progress: Progress::Dialling,
+            nonce: None,
+            proven: None,
+            peer: None,
+        };
+        self.asking.insert(carrier, asking);
+        self.expect(link, target);
+        if let Some(attempt) = self.attempts.get_mut(&link) {
+            attempt.tcp = Some(carrier);
+        }
+        Ok(())
+    }
+
+    /// The endpoint has closed a link.
+    pub(super) fn forget<M: Memory>(&mut self, link: LinkId, tcp: &mut TcpPort) {
+        if let Some(attempt) = self.attempts.remove(&link)
+            && let Some(carrier) = attempt.tcp
+            && self.asking.remove(&carrier).is_some()
+        {
+            Port::<M>::close(tcp, carrier, Close::Now);
+        }
+    }
+
+    /// When [`AddressExchange::run`] wants to be called although nothing arrives.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.deadlines.front().map(|(deadline, _)| *deadline)
+    }
+
+    /// Does what the last poll of the TCP port, or time, has left to do. Returns true when there
+    /// was anything.
+    #[inline]
+    pub(super) fn run<M: Memory, S: Sink<M>>(
+        &mut self,
+        (ports, tcp): (Askers<'_>, &mut TcpPort),
+        clock: &dyn Clock,
+        sink: &mut S,
+    ) -> bool {
+        let idle = self.actions.is_empty() && self.deadlines.is_empty();
+        !idle && self.work::<M, S>((ports, tcp), clock, sink)
+    }
+
+    #[cold]
+    fn work<M: Memory, S: Sink<M>>(
+        &mut self,
+        (mut ports, tcp): (Askers<'_>, &mut TcpPort),
+        clock: &dyn Clock,
+        sink: &mut S,
+    ) -> bool {
+        let actions = std::mem::take(&mut self.actions);
+        let mut did = !actions.is_empty();
+        for action in actions {
+            match action {
+                DeferredAction::Welcome(of, link) => {
+                    self.welcome::<M>(ports.of(of), tcp, link);
+                    tell_of_end(tcp, link, sink);
+                }
+                DeferredAction::Reply(of, link, bytes) => {
+                    self.reply::<M>((of, ports.of(of)), tcp, link, bytes, clock);
+                    tell_of_end(tcp, link, sink);
+                }
+                DeferredAction::Ask(link) => self.ask::<M>(&mut ports, tcp, link, clock),
+                DeferredAction::Take(link, answer) => {
+                    Port::<M>::close(tcp, link, Close::Now);
+                    self.take(&mut ports, link, answer, clock);
+                }
+                DeferredAction::Lost(link, reason) => self.lost(&mut ports, link, reason),
+            }
+        }
+        let now = clock.now();
+        while let Some(&(at, link)) = self.deadlines.front() {
+            if now < at && self.asking.contains_key(&link) {
+                break;
+            }
+            self.deadlines.pop_front();
+            if let Some(asking) = self.asking.remove(&link) {
+                did = true;
+                Port::<M>::close(tcp, link, Close::Now);
+                self.fail(&mut ports, asking.link, Trouble::Silent, String::new());
+            }
+        }
+        did
+    }
+
+    /// Sends our endpoint address, or asks what is to be proven with it.
+    fn ask<M: Memory>(
+        &mut self,
+        ports: &mut Askers<'_>,
+        tcp: &mut TcpPort,
+        link: LinkId,
+        clock: &dyn Clock,
+    ) {
+        let Some(asking) = self.asking.get_mut(&link) else {
+            return;
+        };
+        let of = For::of(asking.link);
+        let (what, begins) = match (asking.progress, &self.guard, asking.nonce) {
+            (Progress::Dialling, None, _) => (What::Question(of), true),
+            (Progress::Dialling, Some(_), _) => (What::Hail(of), true),
+            (Progress::Hailed, Some(_), Some(_)) => (What::Question(of), false),
+            _ => return,
+        };
+        let endpoint_address = ports
+            .of(of)
+            .and_then(|port| port.endpoint_address(asking.link));
+        let Some(endpoint_address) = endpoint_address else {
+            self.asking.remove(&link);
+            Port::<M>::close(tcp, link, Close::Now);
+            return;
+        };
+        let (bytes, proven) = match (&mut self.guard, what, asking.nonce) {
+            (Some(guard), What::Question(_), Some(theirs)) => {
+                let (bytes, proven) = guard.question(of, &endpoint_address.emit(), theirs);
+                (bytes, Some(proven))
+            }
+            (_, What::Hail(_), _) => (Vec::new(), None),
+            _ => (endpoint_address.emit(), None),
+        };
+        match send::<M>(tcp, link, what, &bytes) {
+            Ok(_) => {
+                asking.proven = proven;
+                asking.peer = address_of(tcp, link);
+                asking.progress = match what {
+                    What::Hail(_) => Progress::Hailed,
+                    _ => Progress::Asked,
+                };
+                if begins {
+                    self.deadlines.push_back((clock.now().after(TIMEOUT), link));
+                }
+            }
+            // It says when there is room, or that it is down.
+            Err(SendError::WouldBlock | SendError::Down) => {}
+        }
+    }
+
+    /// The TCP link is one of those that find somebody.
+    #[inline]
+    pub(super) fn is_asking(&self, link: LinkId) -> bool {
+        !self.asking.is_empty() && self.asking.contains_key(&link)
+    }
+
+    /// A stranger has asked on this TCP link and will be answered.
+    #[inline]
+    pub(super) fn is_answering(&self, link: LinkId) -> bool {
+        let of_link = |action: &DeferredAction| matches!(action, DeferredAction::Reply(_, to, _) if *to == link);
+        !self.actions.is_empty() && self.actions.iter().any(of_link)
+    }
+
+    /// A link of the address exchange's can carry something.
+    pub(super) fn on_room(&mut self, link: LinkId) {
+        self.actions.push(DeferredAction::Ask(link));
+    }
+
+    /// A link of the address exchange's is down.
+    pub(super) fn on_down(&mut self, link: LinkId, reason: LinkDown) {
+        self.actions.push(DeferredAction::Lost(link, reason));
+    }
+
+    /// A packet has come on a link of the address exchange's.
+    #[cold]
+    pub(super) fn on_answer<B: Source + ?Sized>(
+        &mut self,
+        link: LinkId,
+        header: &HeaderBytes,
+        body: &B,
+    ) {
+        let Some(asking) = self.asking.get_mut(&link) else {
+            return;
+        };
+        if asking.progress == Progress::Answered {
+            return;
+        }
+        let what = recognise(header);
+        if what == Some((What::Nonce, true))
+            && asking.progress == Progress::Hailed
+            && asking.nonce.is_none()
+            && let Some(nonce) = bytes_of(body, size_of::<Nonce>())
+            && let Ok(nonce) = Nonce::try_from(nonce)
+        {
+            asking.nonce = Some(nonce);
+            return self.actions.push(DeferredAction::Ask(link));
+        }
+        asking.progress = Progress::Answered;
+        let bytes = match what {
+            Some((What::Answer, true)) => bytes_of(body, PROOF_LEN + ANSWER_MAX),
+            _ => None,
+        };
+        let answer = bytes.and_then(|bytes| match &self.guard {
+            Some(guard) => guard.answered(asking.proven.as_ref(), &bytes),
+            None => Answer::parse(&bytes),
+        });
+        self.actions.push(DeferredAction::Take(link, answer));
+    }
+
+    /// A stranger has asked; `known`: in our version.
+    #[cold]
+    pub(super) fn on_question<B: Source + ?Sized>(
+        &mut self,
+        of: For,
+        link: LinkId,
+        known: bool,
+        body: &B,
+    ) {
+        let bytes = bytes_of(body, guard::BEFORE_ADDRESS + ENDPOINT_ADDRESS_MAX).filter(|_| known);
+        self.actions.push(DeferredAction::Reply(of, link, bytes));
+    }
+
+    /// A stranger has a secret.
+    #[cold]
+    pub(super) fn on_hail(&mut self, of: For, link: LinkId) {
+        self.actions.push(DeferredAction::Welcome(of, link));
+    }
+
+    /// Says what is to be proven.
+    fn welcome<M: Memory>(
+        &self,
+        port: Option<&mut dyn Addresses>,
+        tcp: &mut TcpPort,
+        link: LinkId,
+    ) {
+        let Some(guard) = &self.guard else {
+            let provider = port.map_or("", |port| port.provider());
+            let answer = none(Refusal::NoSecret, provider);
+            return answer_and_close::<M>(tcp, link, &answer.emit());
+        };
+        if send::<M>(tcp, link, What::Nonce, &guard.nonce_for(link)).is_err() {
+            Port::<M>::close(tcp, link, Close::Now);
+        }
+    }
+
+    /// Answers a stranger, whose link ends with it.
+    fn reply<M: Memory>(
+        &mut self,
+        (of, port): (For, Option<&mut dyn Addresses>),
+        tcp: &mut TcpPort,
+        link: LinkId,
+        bytes: Option<Vec<u8>>,
+        clock: &dyn Clock,
+    ) {
+        // Who has gone hears no answer.
+        let Some(from) = address_of(tcp, link) else {
+            return;
+        };
+        let Some(guard) = &self.guard else {
+            let endpoint_address = bytes.and_then(|bytes| EndpointAddress::parse(&bytes));
+            let answer = answer_to(port, endpoint_address, from, clock);
+            log::debug!("link {link:?} asks for the fabric: {answer:?}");
+            return answer_and_close::<M>(tcp, link, &answer.emit());
+        };
+        let question = bytes.and_then(|bytes| guard.asked(of, link, &bytes));
+        let Some((endpoint_address, proven)) = question else {
+            let who = from.ip();
+            if self.suspects.is_first(who) {
+                log::warn!(
+                    "{who} asks for the {of} port and does not know our secret: refused; \
+                     MX_SECRET_FILE has to hold the same on all machines"
+                );
+            }
+            let provider = port.map_or("", |port| port.provider());
+            let answer = none(Refusal::Secret, provider);
+            return answer_and_close::<M>(tcp, link, &answer.emit());
+        };
+        let answer = answer_to(port, EndpointAddress::parse(&endpoint_address), from, clock);
+        log::debug!("link {link:?} asks for the fabric: {answer:?}");
+        answer_and_close::<M>(tcp, link, &guard.answer(&proven, &answer.emit()));
+    }
+
+    fn take(
+        &mut self,
+        ports: &mut Askers<'_>,
+        carrier: LinkId,
+        answer: Option<Answer>,
+        clock: &dyn Clock,
+    ) {
+        let Some(Asking { link, peer, .. }) = self.asking.remove(&carrier) else {
+            return;
+        };
+        let (Some(port), Some(attempt)) = (ports.of(For::of(link)), self.attempts.get(&link))
+        else {
+            return;
+        };
+        match (answer, peer) {
+            (Some(Answer::EndpointAddress(endpoint_address)), Some(peer))
+                if endpoint_address.provider == port.provider() =>
+            {
+                port.greet((link, attempt.target), &endpoint_address, peer, clock);
+            }
+            (Some(Answer::EndpointAddress(endpoint_address)), Some(_)) => {
+                let trouble = Trouble::Refused(Refusal::Provider);
+                self.fail(ports, link, trouble, endpoint_address.provider);
+            }
+            (Some(Answer::None { why, provider }), _) => {
+                self.fail(ports, link, Trouble::Refused(why), provider);
+            }
+            // An endpoint address from whom nobody has asked is none.
+            (None | Some(Answer::EndpointAddress(_)), _) => {
+                self.fail(ports, link, Trouble::Puzzled, String::new());
+            }
+        }
+    }
+
+    fn lost(&mut self, ports: &mut Askers<'_>, carrier: LinkId, reason: LinkDown) {
+        let Some(Asking { link, progress, .. }) = self.asking.remove(&carrier) else {
+            return;
+        };
+        match progress {
+            // Nobody is there, by whatever way.
+            Progress::Dialling => self.give_up(ports, link, reason),
+            // The answer is dealt with.
+            Progress::Answered => {}
+            Progress::Hailed | Progress::Asked => {
+                self.fail(ports, link, Trouble::Puzzled, String::new())
+            }
+        }
+    }
+
+    fn fail(&mut self, ports: &mut Askers<'_>, link: LinkId, trouble: Trouble, theirs: String) {
+        if let Some(attempt) = self.attempts.get_mut(&link) {
+            attempt.trouble = Some((trouble, theirs));
+        }
+        self.give_up(ports, link, LinkDown::Elsewhere(ROUTE_TCP));
+    }
+
+    fn give_up(&mut self, ports: &mut Askers<'_>, link: LinkId, reason: LinkDown) {
+        if let (Some(port), Some(attempt)) = (ports.of(For::of(link)), self.attempts.get_mut(&link))
+        {
+            attempt.reason = Some(reason);
+            port.give_up((link, attempt.target), reason);
+        }
+    }
+
+    /// A link is up or down: how an attempt has ended, and what to tell the endpoint. `None`: it is
+    /// up, or was none.
+    ///
+    /// A peer that opened no dgram port is found by nobody over UDP, just as one that is not there at
+    /// all; TCP tells which of the two it is.
+    pub(super) fn end_attempt(
+        &mut self,
+        ours: &str,
+        link: LinkId,
+        end: Option<LinkDown>,
+    ) -> Option<LinkDown> {
+        let attempt = self.attempts.remove(&link)?;
+        let (peer, of) = (Peer::of(attempt.target), For::of(link));
+        let end = attempt.reason.or(end)?;
+        let unheard = attempt.reason.is_none()
+            && of == For::Dgram
+            && matches!(
+                end,
+                LinkDown::Refused | LinkDown::Unreachable | LinkDown::TimedOut
+            );
+        let route = match end {
+            LinkDown::Elsewhere(route) => route,
+            _ if unheard => ROUTE_TCP,
+            _ => return Some(end),
+        };
+        if attempt.tcp.is_none() {
+            if attempt.strict {
+                return Some(end);
+            }
+            if self.logged.is_first((peer, of, Trouble::Unheard)) {
+                log::info!("{peer}: over {of} {end}: trying tcp");
+            }
+            return Some(LinkDown::Elsewhere(route));
+        }
+        let (trouble, theirs) = attempt.trouble.unwrap_or((Trouble::Unheard, String::new()));
+        // Each way of failing once for each peer.
+        if self.logged.is_first((peer, of, trouble)) {
+            let line = Line {
+                peer,
+                of,
+                ours,
+                theirs: &theirs,
+                trouble,
+            };
+            match attempt.strict {
+                true => log::warn!("{line}; its address says /{of}, so there is no connection"),
+                false => log::warn!("{line}: falling back to tcp"),
+            }
+        }
+        Some(match attempt.strict {
+            true => LinkDown::Unreachable,
+            false => LinkDown::Elsewhere(route),
+        })
+    }
+}
+
+fn none(why: Refusal, provider: &str) -> Answer {
+    Answer::None {
+        why,
+        provider: provider.to_owned(),
+    }
+}
+
+fn answer_to(
+    port: Option<&mut dyn Addresses>,
+    endpoint_address: Option<EndpointAddress>,
+    from: SocketAddr,
+    clock: &dyn Clock,
+) -> Answer {
+    match (port, endpoint_address) {
+        (None, _) => none(Refusal::NoPort, ""),
+        (Some(port), None) => none(Refusal::NotUnderstood, port.provider()),
+        (Some(port), Some(endpoint_address)) => match port.answer(&endpoint_address, from, clock) {
+            Ok(endpoint_address) => Answer::EndpointAddress(endpoint_address),
+            Err(why) => none(why, port.provider()),
+        },
+    }
+}
+
+fn address_of(tcp: &TcpPort, link: LinkId) -> Option<SocketAddr> {
+    match tcp.origin(link) {
+        Origin::Address(address) => Some(address),
+        _ => None,
+    }
+}
+
+/// The endpoint hears that a stranger's link has been closed: what came on it before the question may
+/// have been an introduction, which must not wait any longer.
+fn tell_of_end<M: Memory, S: Sink<M>>(tcp: &TcpPort, link: LinkId, sink: &mut S) {
+    if address_of(tcp, link).is_none() {
+        sink.on_down(link, 0, LinkDown::Closed);
+    }
+}
+
+/// Into an empty socket buffer, from which the kernel delivers it. Whoever has filled the buffer
+/// before, or sends on after its question, may miss the answer.
+fn answer_and_close<M: Memory>(tcp: &mut TcpPort, link: LinkId, bytes: &[u8]) {
+    if send::<M>(tcp, link, What::Answer, bytes).is_err() {
+        log::debug!("link {link:?}: no room for the answer");
+    }
+    Port::<M>::close(tcp, link, Close::Now);
+}
+
+/// A question with a proof of knowing the secret, to who has never said that nonce.
+#[cfg(test)]
+pub(super) fn question_for_tests(secret: Secret, endpoint_address: &[u8]) -> Vec<u8> {
+    let mut guard = Guard::new(secret, [9; 16]);
+    guard.question(For::Rdm, endpoint_address, [3; 16]).0
+}

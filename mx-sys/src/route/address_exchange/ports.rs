@@ -1,0 +1,114 @@
+//! What a port offers so that its peers can be found.
+//!
+//! An endpoint address proves nothing by itself: whoever has one can write anything into it. What it comes with is
+//! the address at the other end of the TCP connection, which the kernel knows; our own endpoint address goes there
+//! and nowhere else. So whoever uses what only our endpoint address says has been told it at that address.
+//!
+//! Knows nothing of: how they are.
+
+use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
+use mx_port_rdm::RdmPort;
+use mx_proto::port::{ConnectError, LinkDown};
+use mx_proto::{Clock, LinkId, Route, Target};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+
+/// What the address exchange needs of the port whose peers it finds. Links have the names they have there.
+pub trait Addresses {
+    /// Whom it works with. Sides that name different ones cannot understand each other.
+    fn provider(&self) -> &str;
+    /// What to tell the peer of such a link. `None` when it is gone.
+    fn endpoint_address(&self, link: LinkId) -> Option<EndpointAddress>;
+    /// A peer at that address wants a link: says where it leads, and makes this side's end of it if
+    /// there has to be one before it is used.
+    fn answer(
+        &mut self,
+        theirs: &EndpointAddress,
+        from: SocketAddr,
+        clock: &dyn Clock,
+    ) -> Result<EndpointAddress, Refusal>;
+    /// The endpoint address of whom a link is to lead to has come, from that address.
+    fn greet(
+        &mut self,
+        link: (LinkId, Target),
+        theirs: &EndpointAddress,
+        from: SocketAddr,
+        clock: &dyn Clock,
+    );
+    /// It will not come: the next poll takes the link down.
+    fn give_up(&mut self, link: (LinkId, Target), reason: LinkDown);
+}
+
+/// What stands for the rdm port among all ports.
+pub trait Fabric: Addresses {
+    /// Begins a link that waits for an endpoint address. When the peer does not answer over the fabric, it ends
+    /// with the way round it, where there is one.
+    fn reserve(
+        &mut self,
+        clock: &dyn Clock,
+        fallback: Option<Route>,
+    ) -> Result<LinkId, ConnectError>;
+    /// Links at the moment.
+    fn link_count(&self) -> usize;
+    /// With what address endpoint addresses were exchanged for a link. `None` before that.
+    fn address(&self, link: LinkId) -> Option<SocketAddr>;
+    /// From now on, whoever sleeps does so on this epoll instance. The port's descriptors go
+    /// straight into it: providers nest their own three deep, and the kernel allows five.
+    fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()>;
+}
+
+impl Addresses for RdmPort {
+    fn provider(&self) -> &str {
+        self.provider()
+    }
+
+    fn endpoint_address(&self, link: LinkId) -> Option<EndpointAddress> {
+        self.endpoint_address(link)
+    }
+
+    fn answer(
+        &mut self,
+        theirs: &EndpointAddress,
+        from: SocketAddr,
+        clock: &dyn Clock,
+    ) -> Result<EndpointAddress, Refusal> {
+        self.answer(theirs, from, clock)
+    }
+
+    fn greet(
+        &mut self,
+        (link, _): (LinkId, Target),
+        theirs: &EndpointAddress,
+        from: SocketAddr,
+        clock: &dyn Clock,
+    ) {
+        self.greet(link, theirs, from, clock);
+    }
+
+    fn give_up(&mut self, (link, _): (LinkId, Target), reason: LinkDown) {
+        self.give_up(link, reason);
+    }
+}
+
+impl Fabric for RdmPort {
+    fn reserve(
+        &mut self,
+        clock: &dyn Clock,
+        fallback: Option<Route>,
+    ) -> Result<LinkId, ConnectError> {
+        self.reserve(clock, fallback)
+    }
+
+    fn link_count(&self) -> usize {
+        self.link_count()
+    }
+
+    fn address(&self, link: LinkId) -> Option<SocketAddr> {
+        self.address(link)
+    }
+
+    fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
+        self.wake_through(epoll)
+    }
+}

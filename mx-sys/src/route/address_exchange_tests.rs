@@ -1,0 +1,812 @@
+//! Two `HostPorts` in one process find each other over TCP, for a fabric that only exists here.
+
+use super::address_exchange::{Addresses, Fabric};
+use super::dgram::Dgram;
+use super::host::{HostPorts, ROUTE_RDM, ROUTE_TCP, Rdm};
+use crate::nic;
+use mx_port_base::clock::MonotonicClock;
+use mx_port_base::endpoint_port::PortMap;
+use mx_port_base::numbers::{RDM, TCP};
+use mx_port_fabric::endpoint_address::{ANSWER_MAX, Answer, EndpointAddress, Refusal};
+use mx_port_tcp::{TcpOptions, TcpPort};
+use mx_proto::origin::{Claim, Proof, Source};
+use mx_proto::port::{
+    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkDown, Port, SendError, Sent,
+    Sink, WakeDescriptors,
+};
+use mx_proto::secret::Secret;
+use mx_proto::{
+    Clock, EndpointId, Identity, Instant, LinkId, Memory, NicId, Route, SessionId, Target,
+};
+use mx_sim::recorder::{Recorder, Seen, header_of};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// Reaching it means that something hangs.
+const LONG: Duration = Duration::from_secs(20);
+
+/// An interface nobody knows.
+const NOWHERE: NicId = NicId(5);
+
+/// A fabric on which every peer is heard at once, and nothing else is.
+#[derive(Debug, Default)]
+struct Double {
+    provider: &'static str,
+    made: u32,
+    open: Vec<LinkId>,
+    ups: Vec<LinkId>,
+    downs: Vec<(LinkId, LinkDown)>,
+    answered: Vec<EndpointAddress>,
+    greeted: Vec<(LinkId, EndpointAddress)>,
+    from: HashMap<LinkId, SocketAddr>,
+    /// It takes no more links.
+    full: bool,
+}
+
+impl Double {
+    fn new(provider: &'static str) -> Self {
+        Self {
+            provider,
+            ..Self::default()
+        }
+    }
+
+    fn make(&mut self) -> LinkId {
+        self.made += 1;
+        let link = LinkId::new(self.made, 0).at_port(RDM);
+        self.open.push(link);
+        link
+    }
+}
+
+impl Addresses for Double {
+    fn provider(&self) -> &str {
+        self.provider
+    }
+
+    fn endpoint_address(&self, link: LinkId) -> Option<EndpointAddress> {
+        self.open.contains(&link).then(|| EndpointAddress {
+            provider: self.provider.to_owned(),
+            format: 2,
+            address: vec![9; 16],
+            incarnation: 5,
+            link: link.index(),
+            cookie: 7,
+        })
+    }
+
+    fn answer(
+        &mut self,
+        theirs: &EndpointAddress,
+        from: SocketAddr,
+        _: &dyn Clock,
+    ) -> Result<EndpointAddress, Refusal> {
+        if theirs.provider != self.provider {
+            return Err(Refusal::Provider);
+        }
+        if self.full {
+            return Err(Refusal::Full);
+        }
+        self.answered.push(theirs.clone());
+        let link = self.make();
+        self.from.insert(link, from);
+        self.endpoint_address(link).ok_or(Refusal::Failed)
+    }
+
+    fn greet(
+        &mut self,
+        (link, _): (LinkId, Target),
+        theirs: &EndpointAddress,
+        from: SocketAddr,
+        _: &dyn Clock,
+    ) {
+        self.from.insert(link, from);
+        self.greeted.push((link, theirs.clone()));
+        self.ups.push(link);
+    }
+
+    fn give_up(&mut self, (link, _): (LinkId, Target), reason: LinkDown) {
+        if self.open.contains(&link) {
+            self.open.retain(|open| *open != link);
+            self.downs.push((link, reason));
+        }
+    }
+}
+
+impl Fabric for Double {
+    fn reserve(&mut self, _: &dyn Clock, _: Option<Route>) -> Result<LinkId, ConnectError> {
+        match self.full {
+            true => Err(ConnectError::NoResources),
+            false => Ok(self.make()),
+        }
+    }
+
+    fn link_count(&self) -> usize {
+        self.open.len() + self.downs.len()
+    }
+
+    fn address(&self, link: LinkId) -> Option<SocketAddr> {
+        self.from.get(&link).copied()
+    }
+
+    fn wake_through(&mut self, _: std::os::fd::BorrowedFd<'_>) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<M: Memory> Port<M> for Double {
+    fn limits(&self, _: LinkId) -> Limits {
+        Limits {
+            packet_max: 4096,
+            streamed_max: 0,
+            data_max: 4096,
+            pull_block: 4096,
+            remote_read: true,
+        }
+    }
+
+    fn connect(&mut self, _: Target, _: &dyn Clock) -> Result<LinkId, ConnectError> {
+        Err(ConnectError::NoRoute)
+    }
+
+    fn bind(&mut self, _: LinkId, _: u64) {}
+
+    fn send(&mut self, _: LinkId, _: &HeaderBytes, _: Body<'_, M>) -> Result<Sent, SendError> {
+        Err(SendError::Down)
+    }
+
+    fn resume(&mut self, _: LinkId, _: &M, _: usize, _: usize) -> Result<Sent, SendError> {
+        Err(SendError::Down)
+    }
+
+    fn detach(&mut self, _: LinkId, _: &M, _: usize, _: usize) {}
+
+    fn poll<S: Sink<M>>(&mut self, _: &dyn Clock, _: usize, sink: &mut S) -> bool {
+        let (ups, downs) = (
+            std::mem::take(&mut self.ups),
+            std::mem::take(&mut self.downs),
+        );
+        let some = !ups.is_empty() || !downs.is_empty();
+        for link in ups {
+            sink.on_up(link, 0);
+        }
+        for (link, reason) in downs {
+            sink.on_down(link, 0, reason);
+        }
+        some
+    }
+
+    fn close(&mut self, link: LinkId, _: Close) {
+        self.open.retain(|open| *open != link);
+        self.from.remove(&link);
+    }
+
+    fn arm(&mut self) -> bool {
+        true
+    }
+
+    fn disarm(&mut self) {}
+
+    fn descriptors(&self) -> WakeDescriptors {
+        WakeDescriptors::default()
+    }
+}
+
+/// The real clock, which can be put forward.
+#[derive(Default)]
+struct Hasty(Cell<Duration>);
+
+impl Clock for Hasty {
+    fn now(&self) -> Instant {
+        MonotonicClock.now().after(self.0.get())
+    }
+}
+
+fn listening() -> TcpPort {
+    let listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
+    let resolver = |target: Target| {
+        if target.nic == NOWHERE {
+            return Err(ConnectError::UnknownNic);
+        }
+        let port = PortMap::default().port(target.endpoint);
+        let port = port.map_err(|_| ConnectError::BadEndpoint)?;
+        Ok([SocketAddr::from((Ipv4Addr::LOCALHOST, port))]
+            .into_iter()
+            .collect())
+    };
+    TcpPort::open(TcpOptions::new(listen, Box::new(resolver))).unwrap()
+}
+
+fn target_of(port: u16, route: Route) -> Target {
+    Target {
+        nic: nic::own_nic(None).unwrap(),
+        endpoint: PortMap::default().endpoint(port).unwrap(),
+        route,
+    }
+}
+
+struct Side {
+    ports: HostPorts<Double>,
+    sink: Recorder,
+    clock: Hasty,
+}
+
+impl Side {
+    fn new(policy: Route, fabric: Option<Double>) -> Self {
+        Self::with(policy, Rdm::new(fabric, None))
+    }
+
+    fn with(policy: Route, rdm: Rdm<Double>) -> Self {
+        let tcp = listening();
+        let own = Identity {
+            nic: nic::own_nic(None).unwrap(),
+            endpoint: PortMap::default().endpoint(tcp.local_port()).unwrap(),
+            session: SessionId(1),
+        };
+        let ports = HostPorts::new(
+            own,
+            policy,
+            PortMap::default(),
+            None,
+            tcp,
+            rdm,
+            Dgram::default(),
+        );
+        Self {
+            ports: ports.unwrap(),
+            sink: Recorder::default(),
+            clock: Hasty::default(),
+        }
+    }
+
+    fn knowing(mut self, secret: &str) -> Self {
+        let bytes = zeroize::Zeroizing::new(secret.as_bytes().to_vec());
+        self.ports.keep(Secret::new(bytes)).unwrap();
+        self
+    }
+
+    fn target(&self, route: Route) -> Target {
+        target_of(self.ports.tcp_port(), route)
+    }
+
+    fn connect(&mut self, target: Target) -> Result<LinkId, ConnectError> {
+        Port::<Vec<u8>>::connect(&mut self.ports, target, &self.clock)
+    }
+
+    fn poll(&mut self) -> bool {
+        self.ports.note_control();
+        self.ports.poll(&self.clock, 64, &mut self.sink)
+    }
+
+    fn fabric(&self) -> &Double {
+        self.ports.rdm().unwrap()
+    }
+
+    fn tcp_links(&self) -> usize {
+        self.ports.tcp().link_count()
+    }
+
+    /// What the network says when the other side claims that interface on a link.
+    fn proof_of(&self, link: LinkId, other: &Self, nic: NicId) -> Proof {
+        let own = self.ports.identity();
+        let claim = Claim {
+            nic,
+            endpoint: other.ports.identity().endpoint,
+            to: (own.nic, own.endpoint),
+        };
+        Port::<Vec<u8>>::proof(&self.ports, link, &claim)
+    }
+
+    /// What the endpoint has heard since the last time, but for ends of links it never knew.
+    fn heard(&mut self) -> Vec<Seen> {
+        let strangers = |seen: &Seen| matches!(seen, Seen::Down(_, 0, LinkDown::Closed));
+        let mut seen = self.sink.take();
+        seen.retain(|seen| !strangers(seen));
+        seen
+    }
+}
+
+fn until(mut done: impl FnMut() -> bool) {
+    let begin = std::time::Instant::now();
+    while !done() {
+        assert!(begin.elapsed() < LONG, "it never happens");
+        std::thread::yield_now();
+    }
+}
+
+/// Polls both until `a` has been told something, and returns that.
+fn told(a: &mut Side, mut other: impl FnMut()) -> Vec<Seen> {
+    until(|| {
+        other();
+        a.poll();
+        !a.sink.seen.is_empty()
+    });
+    a.sink.take()
+}
+
+fn both(a: &mut Side, b: &mut Side) -> Vec<Seen> {
+    told(a, || {
+        b.poll();
+    })
+}
+
+#[test]
+fn a_link_comes_up_when_each_side_has_the_others_endpoint_address_and_tcp_is_left_alone_again() {
+    let mut a = Side::new(ROUTE_RDM, Some(Double::new("verbs;ofi_rxm")));
+    let mut b = Side::new(Route::AUTO, Some(Double::new("verbs;ofi_rxm")));
+    for route in [Route::AUTO, ROUTE_RDM] {
+        let link = a.connect(b.target(route)).unwrap();
+        assert_eq!(link.port(), RDM);
+        assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
+        assert_eq!(HostPorts::port_name(link), "rdm");
+    }
+    let (a_links, b_links) = (&a.fabric().open, &b.fabric().open);
+    let asked: Vec<u32> = b
+        .fabric()
+        .answered
+        .iter()
+        .map(|endpoint_address| endpoint_address.link)
+        .collect();
+    let greeted: Vec<u32> = a
+        .fabric()
+        .greeted
+        .iter()
+        .map(|(_, endpoint_address)| endpoint_address.link)
+        .collect();
+    assert_eq!(asked, [a_links[0].index(), a_links[1].index()]);
+    assert_eq!(greeted, [b_links[0].index(), b_links[1].index()]);
+    until(|| {
+        a.poll();
+        b.poll();
+        a.tcp_links() + b.tcp_links() == 0
+    });
+    assert_eq!(b.heard(), []);
+    assert_eq!((a.ports.link_count(), b.ports.link_count()), (2, 2));
+}
+
+#[test]
+fn a_peer_without_our_fabric_is_reached_over_tcp_unless_its_address_forbids() {
+    let full = Double {
+        full: true,
+        ..Double::new("tcp")
+    };
+    for fabric in [None, Some(Double::new("verbs;ofi_rxm")), Some(full)] {
+        let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+        let mut b = Side::new(ROUTE_TCP, fabric);
+        let link = a.connect(b.target(Route::AUTO)).unwrap();
+        let elsewhere = LinkDown::Elsewhere(ROUTE_TCP);
+        assert_eq!(both(&mut a, &mut b), [Seen::Down(link, 0, elsewhere)]);
+        let link = a.connect(b.target(ROUTE_RDM)).unwrap();
+        let unreachable = LinkDown::Unreachable;
+        assert_eq!(both(&mut a, &mut b), [Seen::Down(link, 0, unreachable)]);
+        // What the endpoint does then.
+        let link = a.connect(b.target(ROUTE_TCP)).unwrap();
+        assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
+        assert_eq!(link.port(), TCP);
+        assert_eq!(a.fabric().link_count(), 0);
+        assert_eq!(b.heard(), []);
+    }
+}
+
+/// What a version without the address exchange does: it takes the question for a violation.
+#[test]
+fn a_peer_that_closes_the_link_over_the_question_is_reached_over_tcp() {
+    let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+    let mut old = listening();
+    let link = a.connect(target_of(old.local_port(), Route::AUTO)).unwrap();
+    let mut sink = Recorder::default();
+    let seen = told(&mut a, || {
+        old.note_control();
+        old.poll(&MonotonicClock, 64, &mut sink);
+        for seen in sink.take() {
+            if let Seen::Packet { link, .. } = seen {
+                Port::<Vec<u8>>::close(&mut old, link, Close::Now);
+            }
+        }
+    });
+    assert_eq!(seen, [Seen::Down(link, 0, LinkDown::Elsewhere(ROUTE_TCP))]);
+    assert_eq!(a.tcp_links(), 0);
+}
+
+#[test]
+fn a_peer_that_answers_nonsense_is_reached_over_tcp() {
+    for body in [&b"\x01nonsense"[..], b"", &[0; ANSWER_MAX + 1]] {
+        let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+        let mut odd = listening();
+        let link = a.connect(target_of(odd.local_port(), Route::AUTO)).unwrap();
+        let mut sink = Recorder::default();
+        let seen = told(&mut a, || {
+            odd.note_control();
+            odd.poll(&MonotonicClock, 64, &mut sink);
+            for seen in sink.take() {
+                if let Seen::Packet {
+                    link, mut header, ..
+                } = seen
+                {
+                    header[1] = 2;
+                    header[4..8].copy_from_slice(&(body.len() as u32).to_le_bytes());
+                    let body = Body::Bytes(body);
+                    Port::<Vec<u8>>::send(&mut odd, link, &header, body).unwrap();
+                }
+            }
+        });
+        assert_eq!(seen, [Seen::Down(link, 0, LinkDown::Elsewhere(ROUTE_TCP))]);
+    }
+}
+
+#[test]
+fn a_peer_that_says_nothing_is_given_five_seconds() {
+    let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+    let mut silent = listening();
+    let link = a
+        .connect(target_of(silent.local_port(), Route::AUTO))
+        .unwrap();
+    let mut sink = Recorder::default();
+    until(|| {
+        a.poll();
+        silent.note_control();
+        silent.poll(&MonotonicClock, 64, &mut sink);
+        !sink.seen.is_empty()
+    });
+    assert_eq!(a.sink.take(), []);
+    let due = Port::<Vec<u8>>::deadline(&a.ports).unwrap();
+    let left = due.since(a.clock.now());
+    assert!(left <= Duration::from_secs(5), "{left:?}");
+    a.clock.0.set(left + Duration::from_millis(1));
+    let seen = told(&mut a, || {});
+    assert_eq!(seen, [Seen::Down(link, 0, LinkDown::Elsewhere(ROUTE_TCP))]);
+    assert_eq!(a.tcp_links(), 0);
+}
+
+#[test]
+fn where_nobody_listens_the_link_fails_as_over_tcp() {
+    let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+    let port = listening().local_port();
+    for route in [Route::AUTO, ROUTE_RDM] {
+        let link = a.connect(target_of(port, route)).unwrap();
+        let seen = told(&mut a, || {});
+        assert_eq!(seen, [Seen::Down(link, 0, LinkDown::Refused)]);
+    }
+    let nowhere = Target {
+        nic: NOWHERE,
+        endpoint: EndpointId(3),
+        route: ROUTE_RDM,
+    };
+    assert_eq!(a.connect(nowhere), Err(ConnectError::UnknownNic));
+    assert_eq!(a.fabric().link_count() + a.tcp_links(), 0);
+}
+
+#[test]
+fn a_link_closed_while_its_peer_is_looked_for_takes_the_search_with_it() {
+    let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+    let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+    let link = a.connect(b.target(Route::AUTO)).unwrap();
+    assert_eq!(a.tcp_links(), 1);
+    Port::<Vec<u8>>::close(&mut a.ports, link, Close::Now);
+    assert_eq!((a.tcp_links(), a.fabric().link_count()), (0, 0));
+    for _ in 0..1000 {
+        a.poll();
+        b.poll();
+    }
+    assert_eq!((a.sink.take(), b.sink.take()), (vec![], vec![]));
+}
+
+#[test]
+fn the_port_is_opened_for_the_first_address_that_asks_and_not_for_others() {
+    let later = || Some(Double::new("tcp"));
+    let mut a = Side::with(Route::AUTO, Rdm::new(None, Some(Box::new(later))));
+    let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+    let link = a.connect(b.target(Route::AUTO)).unwrap();
+    assert_eq!(link.port(), TCP);
+    assert!(a.ports.rdm().is_none());
+    assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
+    let link = a.connect(b.target(ROUTE_RDM)).unwrap();
+    assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
+    assert_eq!(link.port(), RDM);
+    // It still carries only what asks for it.
+    let link = a.connect(b.target(Route::AUTO)).unwrap();
+    assert_eq!(link.port(), TCP);
+
+    let mut a = Side::with(Route::AUTO, Rdm::new(None, Some(Box::new(|| None))));
+    for _ in 0..2 {
+        let refused = a.connect(b.target(ROUTE_RDM));
+        assert_eq!(refused, Err(ConnectError::NoRoute));
+    }
+}
+
+#[test]
+fn a_port_that_is_full_leaves_the_peer_to_tcp() {
+    let full = Double {
+        full: true,
+        ..Double::new("tcp")
+    };
+    let mut a = Side::new(ROUTE_RDM, Some(full));
+    let b = Side::new(ROUTE_RDM, None);
+    let link = a.connect(b.target(Route::AUTO)).unwrap();
+    assert_eq!(link.port(), TCP);
+    let refused = a.connect(b.target(ROUTE_RDM));
+    assert_eq!(refused, Err(ConnectError::NoResources));
+}
+
+/// The bytes of a question with this body.
+fn question(body: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_LEN];
+    bytes[..4].copy_from_slice(b"L\x01mx");
+    bytes[4..8].copy_from_slice(&(body.len() as u32).to_le_bytes());
+    bytes[8] = 1;
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+/// What `b` says to a stranger that sends `bytes`, until it closes the connection.
+fn stranger(b: &mut Side, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(("127.0.0.1", b.ports.tcp_port())).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    stream.write_all(b"\x93MXTCP\x01\x00").unwrap();
+    stream.write_all(bytes).unwrap();
+    let mut said = Vec::new();
+    let mut buffer = [0; 4096];
+    until(|| {
+        b.poll();
+        match stream.read(&mut buffer) {
+            Ok(0) => true,
+            Ok(n) => {
+                said.extend_from_slice(&buffer[..n]);
+                false
+            }
+            Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
+        }
+    });
+    drop(stream);
+    until(|| {
+        b.poll();
+        b.tcp_links() == 0
+    });
+    said.split_off(said.len().min(8))
+}
+
+#[test]
+fn strangers_get_one_answer_whatever_they_say_and_leave_nothing_behind() {
+    let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+    let good = Double {
+        open: vec![LinkId::new(3, 0)],
+        ..Double::new("tcp")
+    };
+    let endpoint_address = good.endpoint_address(LinkId::new(3, 0)).unwrap().emit();
+    let not_understood = Answer::None {
+        why: Refusal::NotUnderstood,
+        provider: "tcp".to_owned(),
+    };
+    let mut other_version = question(&endpoint_address);
+    other_version[8] = 2;
+    let mut cases = vec![
+        question(b""),
+        question(&[0xff; 300]),
+        question(&endpoint_address[1..]),
+        other_version,
+    ];
+    let mut state = 1u64;
+    for len in 0..64usize {
+        let mut bytes = endpoint_address.clone();
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(len as u64 | 1);
+        // Its head decides about everything behind it.
+        bytes[(state >> 33) as usize % 12] ^= (state >> 56) as u8 | 1;
+        bytes.truncate(endpoint_address.len().saturating_sub(len % 7));
+        if EndpointAddress::parse(&bytes).is_none() {
+            cases.push(question(&bytes));
+        }
+    }
+    for case in &cases {
+        let said = stranger(&mut b, case);
+        let (header, body) = said.split_at(HEADER_LEN);
+        assert_eq!(header[..4], *b"L\x02mx");
+        assert_eq!(Answer::parse(body), Some(not_understood.clone()));
+    }
+    // More than any question has is not even taken in.
+    assert_eq!(stranger(&mut b, &question(&vec![0; 40_000])), []);
+    let seen = b.heard();
+    assert!(matches!(seen[..], [Seen::Down(_, 0, LinkDown::Protocol)]));
+    assert!(b.fabric().answered.is_empty());
+    assert_eq!(b.fabric().link_count(), 0);
+
+    // Asking twice, and introducing oneself after it, is for nobody.
+    let twice = [
+        question(&endpoint_address),
+        question(&endpoint_address),
+        header_of(3, 0).to_vec(),
+    ]
+    .concat();
+    let said = stranger(&mut b, &twice);
+    assert!(matches!(
+        Answer::parse(&said[HEADER_LEN..]),
+        Some(Answer::EndpointAddress(_))
+    ));
+    assert_eq!(b.fabric().answered.len(), 1);
+    assert_eq!(b.heard(), []);
+}
+
+#[test]
+fn an_introduction_that_waits_ends_with_the_question_behind_it_whenever_that_comes() {
+    let endpoint_address = Double {
+        open: vec![LinkId::new(3, 0)],
+        ..Double::new("tcp")
+    };
+    let endpoint_address = endpoint_address
+        .endpoint_address(LinkId::new(3, 0))
+        .unwrap()
+        .emit();
+    let mut hail = [0; HEADER_LEN];
+    hail.copy_from_slice(&question(b""));
+    hail[1] = 4;
+    // Without a secret somebody who hails is sent away like one who asks.
+    for last in [
+        question(&endpoint_address),
+        question(b"no endpoint address"),
+        hail.to_vec(),
+    ] {
+        for at_once in [true, false] {
+            let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+            let mut stream = TcpStream::connect(("127.0.0.1", b.ports.tcp_port())).unwrap();
+            stream.write_all(b"\x93MXTCP\x01\x00").unwrap();
+            stream.write_all(&header_of(3, 0)).unwrap();
+            if !at_once {
+                // The endpoint does not bind the link yet: it asks about the claim.
+                until(|| {
+                    b.poll();
+                    !b.sink.seen.is_empty()
+                });
+            }
+            stream.write_all(&last).unwrap();
+            until(|| {
+                b.poll();
+                b.tcp_links() == 0
+            });
+            match &b.sink.take()[..] {
+                [
+                    Seen::Packet { link, .. },
+                    Seen::Down(down, 0, LinkDown::Closed),
+                ] => {
+                    assert_eq!((link, link.port()), (down, TCP));
+                }
+                seen => panic!("{seen:?}, at once: {at_once}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_claim_over_the_fabric_is_proven_or_refuted_by_the_address_the_endpoint_addresses_went_to() {
+    let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+    let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+    let ours = a.connect(b.target(ROUTE_RDM)).unwrap();
+    let address_missing = a.proof_of(ours, &b, a.ports.identity().nic);
+    assert!(
+        matches!(address_missing, Proof::Ask(..)),
+        "{address_missing:?}"
+    );
+    assert_eq!(both(&mut a, &mut b), [Seen::Up(ours, 0)]);
+    let theirs = b.fabric().open[0];
+    let elsewhere = nic::id_of_address("10.1.2.3".parse().unwrap());
+    for (side, link, other) in [(&a, ours, &b), (&b, theirs, &a)] {
+        let here = other.ports.identity().nic;
+        assert_eq!(side.proof_of(link, other, here), Proof::Proven);
+        assert_eq!(side.proof_of(link, other, elsewhere), Proof::Refuted);
+        let source = Port::<Vec<u8>>::source(&side.ports, link);
+        assert_ne!(source, Source::TRUSTED);
+    }
+    // A link that is no more, or never was, proves nothing.
+    Port::<Vec<u8>>::close(&mut a.ports, ours, Close::Now);
+    for link in [ours, LinkId::new(7, 7).at_port(RDM)] {
+        let proof = a.proof_of(link, &b, b.ports.identity().nic);
+        assert!(matches!(proof, Proof::Ask(..)), "{proof:?}");
+    }
+}
+
+#[test]
+fn a_question_on_a_link_of_a_remote_is_a_packet_like_any_other() {
+    let mut a = Side::new(ROUTE_TCP, None);
+    let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+    let link = a.connect(b.target(ROUTE_TCP)).unwrap();
+    assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
+    let send = |a: &mut Side, header: HeaderBytes| {
+        Port::<Vec<u8>>::send(&mut a.ports, link, &header, Body::EMPTY).unwrap()
+    };
+    send(&mut a, header_of(3, 0));
+    let Seen::Packet { link: theirs, .. } = both(&mut b, &mut a)[0] else {
+        panic!("no packet");
+    };
+    Port::<Vec<u8>>::bind(&mut b.ports, theirs, 77);
+    let mut header = [0; HEADER_LEN];
+    header.copy_from_slice(&question(b""));
+    send(&mut a, header);
+    let seen = both(&mut b, &mut a);
+    assert!(
+        matches!(seen[..], [Seen::Packet { cookie: 77, .. }]),
+        "{seen:?}"
+    );
+    assert_eq!(theirs.port(), TCP);
+    assert_eq!(b.tcp_links(), 1);
+}
+
+const KNOWN: &str = "0123456789abcdef";
+
+#[test]
+fn with_a_secret_on_both_sides_a_link_comes_up_and_tcp_is_left_alone_again() {
+    let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp"))).knowing(KNOWN);
+    let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp"))).knowing(KNOWN);
+    for round in 1..=3 {
+        let link = a.connect(b.target(ROUTE_RDM)).unwrap();
+        assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
+        assert_eq!((b.fabric().answered.len(), b.heard().len()), (round, 0));
+        assert_eq!(a.fabric().greeted.len(), round);
+    }
+    until(|| {
+        a.poll();
+        b.poll();
+        a.tcp_links() + b.tcp_links() == 0
+    });
+}
+
+#[test]
+fn without_the_secret_nothing_is_made_and_the_link_ends_at_once() {
+    let side = |secret: Option<&str>| {
+        let side = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+        match secret {
+            Some(secret) => side.knowing(secret),
+            None => side,
+        }
+    };
+    let other = "0123456789abcdeF";
+    for (ours, theirs) in [
+        (None, Some(KNOWN)),
+        (Some(KNOWN), None),
+        (Some(KNOWN), Some(other)),
+    ] {
+        let (mut a, mut b) = (side(ours), side(theirs));
+        let link = a.connect(b.target(ROUTE_RDM)).unwrap();
+        let seen = both(&mut a, &mut b);
+        assert_eq!(seen, [Seen::Down(link, 0, LinkDown::Unreachable)]);
+        assert!(b.fabric().answered.is_empty() && a.fabric().greeted.is_empty());
+        assert_eq!(b.fabric().link_count(), 0, "{ours:?} {theirs:?}");
+        until(|| {
+            a.poll();
+            b.poll();
+            a.tcp_links() + b.tcp_links() == 0
+        });
+    }
+}
+
+#[test]
+fn a_question_without_a_proof_or_with_one_of_yesterday_is_refused() {
+    let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp"))).knowing(KNOWN);
+    let refused = Answer::None {
+        why: Refusal::Secret,
+        provider: "tcp".to_owned(),
+    };
+    let good = Double {
+        open: vec![LinkId::new(3, 0)],
+        ..Double::new("tcp")
+    };
+    let endpoint_address = good.endpoint_address(LinkId::new(3, 0)).unwrap().emit();
+    // A proof that is right in itself, for another link's nonce.
+    let bytes = zeroize::Zeroizing::new(KNOWN.as_bytes().to_vec());
+    let former = super::address_exchange::question_for_tests(Secret::new(bytes), &endpoint_address);
+    for body in [
+        endpoint_address.clone(),
+        Vec::new(),
+        former.clone(),
+        former[..47].to_vec(),
+        [vec![0; 48], endpoint_address.clone()].concat(),
+        vec![0xff; 900],
+    ] {
+        let said = stranger(&mut b, &question(&body));
+        assert_eq!(Answer::parse(&said[HEADER_LEN..]), Some(refused.clone()));
+    }
+    assert!(b.fabric().answered.is_empty());
+    assert_eq!(b.fabric().link_count(), 0);
+}

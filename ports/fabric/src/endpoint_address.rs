@@ -1,0 +1,402 @@
+//! What one side has to know about the other before a fabric can carry anything between them.
+//!
+//! ```text
+//!  0         4         6      7      8            10      12         16
+//!  +---------+---------+------+------+------------+-------+----------+
+//!  | "MXrc"  | version | name |  0   | address    |   0   | format   |
+//!  |         | u16     | len  |      | len u16    |       | u32      |
+//!  +---------+---------+------+------+------------+-------+----------+
+//!  | incarnation u64   | cookie u64               | link u32         |
+//!  +-------------------+--------------------------+------------------+
+//!  | provider's name (1 to 64)  | address in that format (1 to 256)  |
+//!  +----------------------------+------------------------------------+   little endian
+//!
+//!  answer:  01 endpoint address                        here I am
+//!           00 why u8, len u8, name        no, and what I use myself (nothing without a port)
+//! ```
+//!
+//! Endpoint addresses travel over TCP, from whoever connects there: nothing in them is believed but their own
+//! lengths, and those only after they have been checked.
+//!
+//! Owns: the bytes of endpoint addresses and answers.
+//! Knows nothing of: libfabric, links, how the bytes travel.
+
+use std::fmt;
+
+/// Longest provider name, such as `verbs;ofi_rxm`.
+pub const PROVIDER_MAX: usize = 64;
+
+/// Longest address. The longest known today are psm's and cxi's, of some 50 bytes; names in
+/// text form stay below this too.
+pub const ADDRESS_MAX: usize = 256;
+
+/// The version of the layout and of the frames that follow over the fabric. Sides with different
+/// ones fall back to TCP.
+pub const VERSION: u16 = 3;
+
+/// Longest endpoint address.
+pub const ENDPOINT_ADDRESS_MAX: usize = FIXED + PROVIDER_MAX + ADDRESS_MAX;
+
+/// Longest answer.
+pub const ANSWER_MAX: usize = 1 + ENDPOINT_ADDRESS_MAX;
+
+const MAGIC: [u8; 4] = *b"MXrc";
+const FIXED: usize = 36;
+
+const ANSWER_NONE: u8 = 0;
+const ANSWER_ADDRESS: u8 = 1;
+
+/// Where one side can be found on its fabric, and by what it knows frames of one link.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EndpointAddress {
+    /// The provider, by its exact name: two sides understand each other when it is the same.
+    pub provider: String,
+    /// libfabric's number for the form of `address`.
+    pub format: u32,
+    /// The address of the sender's endpoint, as `fi_getname` gave it.
+    pub address: Vec<u8>,
+    /// Drawn when the sender's port was opened: tells a restarted peer from the one before it.
+    pub incarnation: u64,
+    /// The sender's number for the link, which frames to it carry.
+    pub link: u32,
+    /// Drawn for the link; frames that do not carry it are dropped.
+    pub cookie: u64,
+}
+
+impl EndpointAddress {
+    /// The endpoint address as it travels. What exceeds the limits is cut off, and the peer will not find
+    /// anybody there; nobody of ours has such names.
+    pub fn emit(&self) -> Vec<u8> {
+        let provider = cut(self.provider.as_bytes(), PROVIDER_MAX);
+        let address = cut(&self.address, ADDRESS_MAX);
+        let mut bytes = Vec::with_capacity(FIXED + provider.len() + address.len());
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        // Both lengths have just been bounded.
+        bytes.extend_from_slice(&[provider.len() as u8, 0]);
+        bytes.extend_from_slice(&(address.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(&[0, 0]);
+        bytes.extend_from_slice(&self.format.to_le_bytes());
+        bytes.extend_from_slice(&self.incarnation.to_le_bytes());
+        bytes.extend_from_slice(&self.cookie.to_le_bytes());
+        bytes.extend_from_slice(&self.link.to_le_bytes());
+        bytes.extend_from_slice(provider);
+        bytes.extend_from_slice(address);
+        bytes
+    }
+
+    /// `None` when the bytes are no endpoint address of this version.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut rest = Reader(bytes);
+        if rest.array::<4>()? != MAGIC || u16::from_le_bytes(rest.array()?) != VERSION {
+            return None;
+        }
+        let [provider_len, _] = rest.array()?;
+        let address_len = usize::from(u16::from_le_bytes(rest.array()?));
+        let _: [u8; 2] = rest.array()?;
+        let format = u32::from_le_bytes(rest.array()?);
+        let incarnation = u64::from_le_bytes(rest.array()?);
+        let cookie = u64::from_le_bytes(rest.array()?);
+        let link = u32::from_le_bytes(rest.array()?);
+        let provider = provider_name(rest.take(provider_len.into())?)?;
+        let address = rest.take(address_len)?;
+        let whole = rest.0.is_empty() && !provider.is_empty();
+        (whole && (1..=ADDRESS_MAX).contains(&address_len)).then(|| Self {
+            provider: provider.to_owned(),
+            format,
+            address: address.to_vec(),
+            incarnation,
+            link,
+            cookie,
+        })
+    }
+}
+
+/// Why somebody is not to be had over a fabric.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Refusal {
+    /// It does not have that port, or not over libfabric.
+    NoPort,
+    /// It uses another provider.
+    Provider,
+    /// The same provider, but its addresses have another form.
+    Format,
+    /// It has as many links as it can have.
+    Full,
+    /// It could not make sense of the endpoint address: another version, probably.
+    NotUnderstood,
+    /// There is a site's secret, and the endpoint address did not come with a proof of knowing it.
+    Secret,
+    /// The one who asks wants a secret, and there is none.
+    NoSecret,
+    /// The provider would not take the address, or something else there failed.
+    Failed,
+}
+
+impl Refusal {
+    fn from_byte(byte: u8) -> Self {
+        match byte {
+            1 => Self::NoPort,
+            2 => Self::Provider,
+            3 => Self::Format,
+            4 => Self::Full,
+            5 => Self::NotUnderstood,
+            7 => Self::Secret,
+            8 => Self::NoSecret,
+            // Reasons of later versions are reasons too.
+            _ => Self::Failed,
+        }
+    }
+
+    fn byte(self) -> u8 {
+        match self {
+            Self::NoPort => 1,
+            Self::Provider => 2,
+            Self::Format => 3,
+            Self::Full => 4,
+            Self::NotUnderstood => 5,
+            Self::Failed => 6,
+            Self::Secret => 7,
+            Self::NoSecret => 8,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoPort => "no port for it",
+            Self::Provider => "another provider",
+            Self::Format => "another address format",
+            Self::Full => "no room for another link",
+            Self::NotUnderstood => "another version of that port",
+            Self::Secret => "a site's secret that is not ours, see MX_SECRET_FILE",
+            Self::NoSecret => "no secret as we have, see MX_SECRET_FILE",
+            Self::Failed => "its provider failed",
+        })
+    }
+}
+
+/// What an endpoint address is answered with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// The other side has made its end of the link.
+    EndpointAddress(EndpointAddress),
+    /// It has not.
+    None {
+        /// The reason.
+        why: Refusal,
+        /// Its own provider; empty when it has none.
+        provider: String,
+    },
+}
+
+impl Answer {
+    /// The answer as it travels.
+    pub fn emit(&self) -> Vec<u8> {
+        match self {
+            Self::EndpointAddress(endpoint_address) => {
+                let mut bytes = vec![ANSWER_ADDRESS];
+                bytes.extend_from_slice(&endpoint_address.emit());
+                bytes
+            }
+            Self::None { why, provider } => {
+                let provider = cut(provider.as_bytes(), PROVIDER_MAX);
+                let mut bytes = vec![ANSWER_NONE, why.byte(), provider.len() as u8];
+                bytes.extend_from_slice(provider);
+                bytes
+            }
+        }
+    }
+
+    /// `None` when the bytes are no answer.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut rest = Reader(bytes);
+        match rest.array()? {
+            [ANSWER_ADDRESS] => EndpointAddress::parse(rest.0).map(Self::EndpointAddress),
+            [ANSWER_NONE] => {
+                let [why, len] = rest.array()?;
+                let provider = provider_name(rest.take(len.into())?)?;
+                rest.0.is_empty().then(|| Self::None {
+                    why: Refusal::from_byte(why),
+                    provider: provider.to_owned(),
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A name that may stand in a log: printable, without blanks, not too long. It may be empty.
+fn provider_name(bytes: &[u8]) -> Option<&str> {
+    let fits = bytes.len() <= PROVIDER_MAX && bytes.iter().all(u8::is_ascii_graphic);
+    std::str::from_utf8(bytes).ok().filter(|_| fits)
+}
+
+fn cut(bytes: &[u8], most: usize) -> &[u8] {
+    debug_assert!(bytes.len() <= most, "{} bytes of {most}", bytes.len());
+    &bytes[..bytes.len().min(most)]
+}
+
+/// Takes bytes from the front, as far as there are any.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        Some(front)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoint_address() -> EndpointAddress {
+        EndpointAddress {
+            provider: "verbs;ofi_rxm".to_owned(),
+            format: 2,
+            address: (0..16).collect(),
+            incarnation: 0x1122_3344_5566_7788,
+            link: 0xffff_fffe,
+            cookie: 0x99aa_bbcc_ddee_ff00,
+        }
+    }
+
+    /// splitmix64: as good as any for making noise.
+    fn noise(state: &mut u64) -> u64 {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = *state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    #[test]
+    fn a_endpoint_address_survives_its_way_at_every_length_and_none_longer_does() {
+        for (provider, address) in [(1, 1), (PROVIDER_MAX, ADDRESS_MAX), (13, 16)] {
+            let endpoint_address = EndpointAddress {
+                provider: "p".repeat(provider),
+                address: vec![7; address],
+                ..endpoint_address()
+            };
+            let bytes = endpoint_address.emit();
+            assert!(bytes.len() <= ENDPOINT_ADDRESS_MAX);
+            assert_eq!(EndpointAddress::parse(&bytes), Some(endpoint_address));
+        }
+        // By hand: `emit` makes none of these.
+        let with = |provider: u8, address: u16| {
+            let mut bytes = endpoint_address().emit();
+            bytes.truncate(FIXED);
+            bytes[6] = provider;
+            bytes[8..10].copy_from_slice(&address.to_le_bytes());
+            bytes.resize(FIXED + usize::from(provider) + usize::from(address), b'x');
+            bytes
+        };
+        assert!(EndpointAddress::parse(&with(64, 256)).is_some());
+        for (provider, address) in [(65, 16), (13, 257), (0, 16), (13, 0), (255, 65535)] {
+            assert_eq!(
+                EndpointAddress::parse(&with(provider, address)),
+                None,
+                "{provider} {address}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_endpoint_address_cut_short_or_with_something_behind_it_is_none() {
+        let bytes = endpoint_address().emit();
+        for n in 0..bytes.len() {
+            assert_eq!(EndpointAddress::parse(&bytes[..n]), None, "{n} bytes");
+        }
+        let longer: Vec<u8> = bytes.iter().copied().chain([0]).collect();
+        assert_eq!(EndpointAddress::parse(&longer), None);
+    }
+
+    #[test]
+    fn another_magic_or_version_is_none_and_names_are_fit_for_a_log() {
+        for (at, value) in [(0, b'm'), (3, b'C'), (4, 1), (5, 1)] {
+            let mut bytes = endpoint_address().emit();
+            bytes[at] = value;
+            assert_eq!(EndpointAddress::parse(&bytes), None, "byte {at}");
+        }
+        for bad in [0, b'\n', b' ', 0x1b, 0x7f, 0x80, 0xff] {
+            let mut bytes = endpoint_address().emit();
+            bytes[FIXED + 3] = bad;
+            assert_eq!(EndpointAddress::parse(&bytes), None, "{bad:#x} in the name");
+        }
+    }
+
+    #[test]
+    fn answers_survive_their_way_and_unknown_reasons_stay_reasons() {
+        let refusals = [
+            Refusal::NoPort,
+            Refusal::Provider,
+            Refusal::Format,
+            Refusal::Full,
+            Refusal::NotUnderstood,
+            Refusal::Secret,
+            Refusal::NoSecret,
+            Refusal::Failed,
+        ];
+        let mut answers = vec![Answer::EndpointAddress(endpoint_address())];
+        answers.extend(refusals.map(|why| Answer::None {
+            why,
+            provider: "tcp".to_owned(),
+        }));
+        answers.push(Answer::None {
+            why: Refusal::NoPort,
+            provider: String::new(),
+        });
+        for answer in answers {
+            let bytes = answer.emit();
+            assert!(bytes.len() <= ANSWER_MAX);
+            assert_eq!(Answer::parse(&bytes), Some(answer.clone()));
+            for n in 0..bytes.len() {
+                assert_eq!(Answer::parse(&bytes[..n]), None, "{n} bytes of {answer:?}");
+            }
+        }
+        assert_eq!(
+            Answer::parse(&[0, 200, 0]),
+            Some(Answer::None {
+                why: Refusal::Failed,
+                provider: String::new()
+            })
+        );
+        assert_eq!(Answer::parse(&[2]), None);
+    }
+
+    #[test]
+    fn noise_and_damaged_endpoint_addresses_are_parsed_without_harm_and_what_parses_is_the_same_again()
+     {
+        let mut state = 7;
+        let good = Answer::EndpointAddress(endpoint_address()).emit();
+        for round in 0..20_000 {
+            let bytes: Vec<u8> = if round % 2 == 0 {
+                let len = noise(&mut state) as usize % 400;
+                (0..len).map(|_| noise(&mut state) as u8).collect()
+            } else {
+                let mut bytes = good.clone();
+                for _ in 0..1 + round % 3 {
+                    let at = noise(&mut state) as usize % bytes.len();
+                    bytes[at] = noise(&mut state) as u8;
+                }
+                bytes
+            };
+            if let Some(answer) = Answer::parse(&bytes) {
+                assert_eq!(Answer::parse(&answer.emit()), Some(answer));
+            }
+            if let Some(endpoint_address) = EndpointAddress::parse(&bytes) {
+                assert_eq!(
+                    EndpointAddress::parse(&endpoint_address.emit()),
+                    Some(endpoint_address)
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The links that every poll looks at, and going to sleep with them.
+//!
+//! ```text
+//!                     a packet, a doorbell, a send
+//!     idle  ------------------------------------------>  active: every poll takes packets from it
+//!   prepared for sleeping: the peer rings   <------------  idle for some thousand polls, and more
+//!   its doorbells are looked at now and then       retire         of them are active than stay so anyway
+//! ```
+//!
+//! Owns: which links are active.
+//! Knows nothing of: descriptors, links that are not up.
+
+use super::link::{Entry, State, UNREAD_MAX};
+use super::{ACTIVE_KEPT, ACTIVE_MAX, IDLE_AFTER, LocalPort, barrier, ring, ring_doorbell};
+use mx_proto::port::Sink;
+use mx_proto::{LinkId, Memory, Source};
+use smallvec::SmallVec;
+
+/// What is left when a packet has been taken.
+#[derive(Clone, Copy)]
+pub(super) struct After {
+    /// There is another one.
+    more: bool,
+    /// Something is to be seen to that is not in the ring.
+    odd: bool,
+    /// There was one.
+    pub(super) taken: bool,
+}
+
+impl After {
+    const NOTHING: Self = Self {
+        more: false,
+        odd: false,
+        taken: false,
+    };
+}
+
+impl LocalPort {
+    /// [`mx_proto::port::Port::arm`].
+    pub fn arm(&mut self) -> bool {
+        for at in 0..self.active.len() {
+            let id = self.active[at];
+            if self.links.get(id).is_some_and(|it| it.unread >= UNREAD_MAX) {
+                self.note_loud(id);
+            }
+        }
+        if self.control_wanted || !self.loud.is_empty() {
+            return false;
+        }
+        self.set_active_asleep(true);
+        barrier::heavy();
+        for at in 0..self.active.len() {
+            if self
+                .links
+                .get_mut(self.active[at])
+                .is_some_and(Entry::wants_poll)
+            {
+                self.set_active_asleep(false);
+                return false;
+            }
+        }
+        self.armed = true;
+        true
+    }
+
+    /// [`mx_proto::port::Port::disarm`].
+    pub fn disarm(&mut self) {
+        if !std::mem::take(&mut self.armed) {
+            return;
+        }
+        self.slept = true;
+        // Links beyond the few that are cheap to look at stay prepared for sleeping.
+        let mut kept = 0;
+        let mut at = 0;
+        while let Some(id) = self.active.get(at).copied() {
+            let Some(entry) = self.links.get_mut(id) else {
+                self.active.swap_remove(at);
+                continue;
+            };
+            // One that has rung meanwhile will not ring again until it is prepared anew.
+            if kept < ACTIVE_KEPT || entry.blocked || !entry.is_asleep() {
+                kept += 1;
+                at += 1;
+                entry.set_asleep(false);
+            } else {
+                self.active.swap_remove(at);
+                self.deactivate(id);
+            }
+        }
+    }
+
+    /// Takes packets from the active links. `all`: also looks for what is not in their rings.
+    #[inline(always)]
+    pub(super) fn poll_active_set<M: Memory, S: Sink<M>>(
+        &mut self,
+        budget: usize,
+        sink: &mut S,
+        all: bool,
+    ) -> bool {
+        let mut links = self.active.len();
+        let mut left = budget;
+        while links != 0 && left != 0 {
+            links -= 1;
+            let next = self.turn + 1;
+            self.turn = if next < self.active.len() { next } else { 0 };
+            let Some(id) = self.active.get(self.turn).copied() else {
+                break;
+            };
+            let Some(entry) = self.links.get_mut(id) else {
+                continue;
+            };
+            let State::Up(link) = &mut entry.state else {
+                continue;
+            };
+            let mut odd = false;
+            if link.consumer.is_ready() {
+                let quota = match self.active.len() {
+                    1 => left,
+                    _ => (budget / 4).clamp(1, left),
+                };
+                for _ in 0..quota {
+                    left -= 1;
+                    let after = self.take(id, sink);
+                    odd |= after.odd;
+                    if !after.more {
+                        break;
+                    }
+                }
+            } else if all {
+                link.idle = link.idle.saturating_add(1);
+                // For room the peer's line is pulled over: not while it is busy and has nothing for us.
+                let cooling = link.idle >= IDLE_AFTER && self.active.len() > ACTIVE_KEPT;
+                odd = cooling || entry.is_odd();
+            }
+            if odd {
+                left = left.saturating_sub(self.visit_oddity(id, sink));
+            }
+        }
+        left != budget
+    }
+
+    /// Takes the packet that is next on a link.
+    #[inline(never)]
+    pub(super) fn take<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> After {
+        let Some(entry) = self.links.get_mut(id) else {
+            return After::NOTHING;
+        };
+        let State::Up(link) = &mut entry.state else {
+            return After::NOTHING;
+        };
+        match link.consumer.peek() {
+            Ok(Some(packet)) => {
+                entry.known = true;
+                link.idle = 0;
+                sink.on_packet(id, entry.cookie, &packet.header, &packet.body);
+                if link.consumer.release(packet.body.len()) {
+                    ring_doorbell(&entry.socket);
+                }
+                After {
+                    more: link.consumer.is_ready(),
+                    odd: entry.blocked | entry.socket.is_none(),
+                    taken: true,
+                }
+            }
+            Ok(None) => After::NOTHING,
+            Err(ring::Corrupt) => {
+                link.failed = true;
+                After {
+                    more: false,
+                    odd: true,
+                    taken: false,
+                }
+            }
+        }
+    }
+
+    /// What is not an everyday matter in a visit: room again, the end, cooling down.
+    #[cold]
+    #[inline(never)]
+    fn visit_oddity<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> usize {
+        let Some(entry) = self.links.get_mut(id) else {
+            return 0;
+        };
+        let (cookie, blocked) = (entry.cookie, entry.blocked);
+        let Some(link) = entry.up() else { return 0 };
+        let room = if blocked {
+            link.producer.has_room()
+        } else {
+            Ok(false)
+        };
+        link.failed |= room.is_err();
+        let cooling = link.idle >= IDLE_AFTER && !blocked;
+        if let Some(reason) = entry.verdict() {
+            self.end(id, reason, sink);
+            return 1;
+        }
+        if room == Ok(true) && entry.socket.is_some() {
+            entry.blocked = false;
+            sink.on_writable(id, cookie);
+            return 1;
+        }
+        if cooling && self.active.len() > ACTIVE_KEPT {
+            self.retire(IDLE_AFTER);
+        }
+        0
+    }
+
+    /// Makes an idle link active: it is looked at in every poll and need not ring.
+    pub(super) fn warm(&mut self, id: LinkId) {
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
+        let State::Up(link) = &mut entry.state else {
+            return;
+        };
+        link.idle = 0;
+        if entry.idle {
+            entry.idle = false;
+            // While we sleep it goes on ringing.
+            if !self.armed {
+                entry.unread += u8::from(link.consumer.set_sleeping(false));
+            }
+            self.idle -= 1;
+            self.make_active(id);
+        }
+    }
+
+    /// No poll looks at this link from now on. It is not among the active ones any more, or about to
+    /// be taken out.
+    pub(super) fn deactivate(&mut self, id: LinkId) {
+        if let Some(entry) = self.links.get_mut(id)
+            && !entry.idle
+        {
+            entry.idle = true;
+            self.idle += 1;
+        }
+    }
+
+    /// Takes those out that have been made idle.
+    pub(super) fn drop_idle(&mut self) {
+        let links = &self.links;
+        let active = |id: &LinkId| {
+            links
+                .get(*id)
+                .is_some_and(|entry| matches!(entry.state, State::Up(_)) && !entry.idle)
+        };
+        self.active.retain(active);
+    }
+
+    /// Puts a link among the active ones; when there are too many, the idlest retire.
+    pub(super) fn make_active(&mut self, id: LinkId) {
+        if self.active.len() >= ACTIVE_MAX {
+            self.retire(0);
+        }
+        self.active.push(id);
+    }
+
+    /// Makes active links idle that have been idle for `idle` polls, the idlest first, until there are
+    /// only as many left as stay active anyway. Links with something to do stay active.
+    fn retire(&mut self, idle: u32) {
+        let mut idlest: SmallVec<[(u32, LinkId); ACTIVE_MAX]> = SmallVec::new();
+        for id in &self.active {
+            if let Some(Entry {
+                blocked: false,
+                state: State::Up(link),
+                ..
+            }) = self.links.get(*id)
+                && link.idle >= idle
+            {
+                idlest.push((link.idle, *id));
+            }
+        }
+        idlest.sort_unstable_by_key(|(idle, _)| std::cmp::Reverse(*idle));
+        idlest.truncate(self.active.len().saturating_sub(ACTIVE_KEPT));
+        for (_, id) in &idlest {
+            if let Some(entry) = self.links.get_mut(*id) {
+                entry.set_asleep(true);
+            }
+        }
+        // One for all of them: it is the dear part.
+        barrier::heavy();
+        for (_, id) in idlest {
+            let Some(entry) = self.links.get_mut(id) else {
+                continue;
+            };
+            if entry.wants_poll() {
+                entry.set_asleep(self.armed);
+            } else {
+                self.deactivate(id);
+            }
+        }
+        self.drop_idle();
+    }
+
+    pub(super) fn set_active_asleep(&mut self, asleep: bool) {
+        for id in &self.active {
+            if let Some(entry) = self.links.get_mut(*id) {
+                entry.set_asleep(asleep);
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! How links begin: our endpoint address goes out, the peer's comes in.
+//!
+//! ```text
+//!   we call:         reserve --> endpoint address --> the address exchange --> greet --> Hello
+//!                                                    `--> give_up
+//!   we are called:   the address exchange --> answer: a place for a stranger, and our endpoint address
+//! ```
+//!
+//! Knows nothing of: how endpoint addresses travel. They come with the address that TCP knows, see
+//! `address_exchange::Addresses`.
+
+use super::RdmPort;
+use super::frame::Kind;
+use super::links::Vacancy;
+use mx_port_base::random;
+use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
+use mx_proto::port::{ConnectError, LinkDown};
+use mx_proto::{Clock, LinkId, Route};
+use std::net::SocketAddr;
+
+impl RdmPort {
+    /// A link whose peer has to be located. If the fabric itself does not answer then, the link
+    /// ends with a `fallback`, where there is one.
+    pub fn reserve(
+        &mut self,
+        clock: &dyn Clock,
+        fallback: Option<Route>,
+    ) -> Result<LinkId, ConnectError> {
+        let now = clock.now();
+        if !self.is_open(now) {
+            return Err(ConnectError::NoRoute);
+        }
+        if self.links.is_full() {
+            return Err(ConnectError::NoResources);
+        }
+        let cookie = random::nonzero().map_err(|_| ConnectError::NoResources)?;
+        Ok(self.links.reserve(cookie, fallback, now))
+    }
+
+    /// What the peer of a link has to know. `None` when the link is gone.
+    pub fn endpoint_address(&self, link: LinkId) -> Option<EndpointAddress> {
+        let (fabric, link) = (self.fabric.as_ref()?, self.links.of(link)?);
+        Some(EndpointAddress {
+            provider: fabric.plan().provider.clone(),
+            format: fabric.plan().address_format,
+            address: fabric.main.as_ref()?.address().to_vec(),
+            incarnation: self.incarnation,
+            link: link.id.index(),
+            cookie: link.cookie,
+        })
+    }
+
+    /// With what address endpoint addresses were exchanged for a link: frames on it come from whoever has been
+    /// told our endpoint address there.
+    pub fn address(&self, link: LinkId) -> Option<SocketAddr> {
+        self.links.of(link)?.from
+    }
+
+    /// Somebody at that address wants a link. Returns our endpoint address for it, which is for that address
+    /// alone.
+    pub fn answer(
+        &mut self,
+        theirs: &EndpointAddress,
+        from: SocketAddr,
+        clock: &dyn Clock,
+    ) -> Result<EndpointAddress, Refusal> {
+        let now = clock.now();
+        if !self.is_open(now) {
+            return Err(Refusal::Failed);
+        }
+        let Some(fabric) = &self.fabric else {
+            return Err(Refusal::Failed);
+        };
+        if theirs.provider != fabric.plan().provider {
+            return Err(Refusal::Provider);
+        }
+        if theirs.format != fabric.plan().address_format {
+            return Err(Refusal::Format);
+        }
+        let cookie = random::nonzero().map_err(|_| Refusal::Failed)?;
+        if !self.make_room(from) {
+            return Err(Refusal::Full);
+        }
+        let fabric = self.fabric.as_mut().ok_or(Refusal::Failed)?;
+        let Some(peer) = fabric.peer_of(theirs) else {
+            self.stats.malformed += 1;
+            return Err(Refusal::Failed);
+        };
+        let address = peer.address;
+        let id = self.links.answer(cookie, peer, from, now);
+        fabric.remote.on_link_up(id, address);
+        self.endpoint_address(id).ok_or(Refusal::Failed)
+    }
+
+    /// There is a place for a stranger from there, perhaps another one's. False: there is none.
+    fn make_room(&mut self, from: SocketAddr) -> bool {
+        match self.links.vacancy_for(from) {
+            Vacancy::Free => {}
+            Vacancy::Of(stranger) => {
+                self.stats.evicted += 1;
+                self.give_up(stranger, LinkDown::Reset);
+            }
+            Vacancy::None => {
+                self.stats.turned_away += 1;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The peer of a reserved link has been located, at that address, to which our endpoint address has gone;
+    /// whether the fabric leads there is tried now.
+    pub fn greet(
+        &mut self,
+        link: LinkId,
+        theirs: &EndpointAddress,
+        from: SocketAddr,
+        clock: &dyn Clock,
+    ) {
+        let now = clock.now();
+        let Some(fabric) = &mut self.fabric else {
+            return;
+        };
+        if self.links.of(link).is_none() {
+            return;
+        }
+        let Some(peer) = fabric.peer_of(theirs) else {
+            self.stats.malformed += 1;
+            return self.give_up(link, LinkDown::Unreachable);
+        };
+        let address = peer.address;
+        if !self.links.greet(link, peer, from, now) {
+            fabric.addresses.give(&fabric.domain, address);
+            return;
+        }
+        fabric.remote.on_link_up(link, address);
+        self.send_control(link, Kind::Hello, &[]);
+    }
+
+    /// The peer of a reserved link could not be located. The endpoint hears of it with the next
+    /// poll.
+    pub fn give_up(&mut self, link: LinkId, reason: LinkDown) {
+        self.fail(link, reason);
+    }
+}

@@ -1,0 +1,449 @@
+//! What a poll does: completions first, then the clock, then what waits for room.
+//!
+//! ```text
+//!   backlog, completion queue --> receive: frame --> link --> Sink, remote, or an answer
+//!                             --> send:    slot free
+//!                             --> remote:  its own
+//!   clock  --> ping, silence, links that came to nothing
+//!   room   --> buffers to post, small frames, then "writable" in the order of waiting
+//!   remote --> reads done --> Sink
+//! ```
+//!
+//! Nothing that arrives is believed: a frame needs a link and that link's cookie, a completion an
+//! operation of ours, a place in a buffer must lie in that buffer.
+
+use super::RdmPort;
+use super::fabric::{Manner, NotSent};
+use super::frame::{Frame, Kind};
+use super::incoming;
+use super::links::{Alarm, Heard, Link, State};
+use super::ops::Op;
+use super::reading::Reading;
+use super::remote::Report;
+use super::sequence::Turn;
+use libc::c_void;
+use libfabric_sys::abi::FI_MULTI_RECV;
+use mx_port_fabric::CqEvent;
+use mx_proto::port::{LinkDown, RemoteUse, Sink};
+use mx_proto::{Instant, LinkId, Memory};
+
+/// Events taken from the queue at a time.
+const BATCH: usize = 32;
+
+/// Frames that may wait on one link before it gets no more signs of life.
+const CONTROL_MAX: usize = 64;
+
+/// Links told in one poll that there may be room again.
+const UNBLOCKED: usize = 32;
+
+impl RdmPort {
+    /// One poll. Returns true when anything happened.
+    pub(super) fn turn<M: Memory, S: Sink<M>>(
+        &mut self,
+        now: Instant,
+        budget: usize,
+        sink: &mut S,
+    ) -> bool {
+        self.now = now;
+        let away = now.since(self.polled);
+        if away > self.links.absence_max() {
+            // Stopped, or busy elsewhere: the answers may be here already, unread.
+            self.links.forgive(away, now);
+        }
+        self.polled = now;
+        if self.fabric.is_none() && self.links.len() == 0 {
+            return self.report_downs(sink);
+        }
+        self.links.next_round();
+        let mut any = self.take_in(budget, sink);
+        let moved = any;
+        if self.links.is_due(now) {
+            self.keep_time();
+        }
+        self.post_buffers();
+        self.with_remote(|remote, outlet| remote.poll(outlet, now));
+        self.send_readings();
+        any |= self.report_remote(sink);
+        if moved || now >= self.room_at {
+            any |= self.unblock(moved, sink);
+        }
+        if self.fabric.as_ref().is_some_and(super::Fabric::is_clogged) {
+            log::warn!("frames to dead peers fill the send slots: the endpoint is closed");
+            self.renew();
+        }
+        any |= self.report_downs(sink);
+        if any {
+            self.busy = now;
+        }
+        any
+    }
+
+    fn take_in<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
+        let mut events = std::mem::take(&mut self.events);
+        let mut taken = 0;
+        while taken < budget {
+            let Some(fabric) = &mut self.fabric else {
+                break;
+            };
+            if fabric.backlog.is_empty() {
+                if let Err(error) = fabric.domain.read(&mut events, BATCH) {
+                    log::error!("provider {}: {error}", self.choice.provider());
+                    // They are about operations that are no more.
+                    events.clear();
+                    self.renew();
+                    break;
+                }
+            } else {
+                events.extend(fabric.backlog.drain(..));
+            }
+            let found = events.len();
+            taken += found;
+            let renewals = self.stats.renewals;
+            for event in events.drain(..) {
+                if self.stats.renewals == renewals {
+                    self.handle_event(event, sink);
+                }
+                // Otherwise it is about operations that are no more.
+            }
+            if found < BATCH {
+                // Asking again would only cost a system call, on most providers.
+                break;
+            }
+        }
+        self.events = events;
+        taken > 0
+    }
+
+    fn handle_event<M: Memory, S: Sink<M>>(&mut self, event: CqEvent, sink: &mut S) {
+        let (context, flags, outcome) = match event {
+            CqEvent::Done {
+                context,
+                flags,
+                buf,
+                len,
+                ..
+            } => (context, flags, Ok((buf, len))),
+            CqEvent::Failed {
+                context,
+                flags,
+                errno,
+                ..
+            } => (context, flags, Err(errno)),
+        };
+        let Some(fabric) = &mut self.fabric else {
+            return;
+        };
+        let Some(op) = fabric.ops.of(context) else {
+            // What was injected has no context. That it failed is the peer's silence, which its link
+            // notices.
+            let injected = context.is_null() && outcome.is_err();
+            self.stats.strange += u64::from(!injected);
+            return;
+        };
+        // An error is the end of one frame, not of the buffer it fell into: others land there.
+        let last = !matches!(op, Op::Receive(_))
+            || !fabric.plan().multi_recv
+            || flags & FI_MULTI_RECV != 0;
+        if last {
+            fabric.ops.end(context);
+        }
+        match op {
+            Op::Receive(number) => {
+                match outcome {
+                    Ok((start, len)) => self.handle_frame(number, start, len, sink),
+                    Err(code) => {
+                        log::debug!("a receive failed: {}", self.library.strerror(code));
+                        self.stats.malformed += 1;
+                    }
+                }
+                if last && let Some(fabric) = &mut self.fabric {
+                    fabric.receive.returned(number);
+                }
+            }
+            Op::Send(slot) => self.handle_sent(slot, outcome.err()),
+            Op::Read(piece) => {
+                let outcome = outcome.map(|_| ());
+                self.with_remote(|remote, outlet| remote.on_event(outlet, piece, outcome));
+            }
+        }
+    }
+
+    fn handle_sent(&mut self, slot: u32, error: Option<i32>) {
+        let Some(fabric) = &mut self.fabric else {
+            return;
+        };
+        let Some(owner) = fabric.slots.put(slot) else {
+            return;
+        };
+        let Some(link) = self.links.of_mut(owner) else {
+            return fabric.tombstone_returned(owner);
+        };
+        link.slots -= 1;
+        if let Some(code) = error {
+            // Links keep order and lose nothing, so this one is over.
+            let text = self.library.strerror(code);
+            log::debug!("link {owner:?}: a send failed: {text}");
+            self.fail(owner, LinkDown::Reset);
+        }
+    }
+
+    #[inline]
+    fn handle_frame<M: Memory, S: Sink<M>>(
+        &mut self,
+        number: u32,
+        start: *const c_void,
+        len: usize,
+        sink: &mut S,
+    ) {
+        let Some(fabric) = &mut self.fabric else {
+            return;
+        };
+        if len == 0 {
+            // A buffer that comes back without a message.
+            return;
+        }
+        let prefix = fabric.plan().prefix;
+        let arrived = fabric.receive.arrived(number, start, len);
+        let parsed = arrived
+            .and_then(|bytes| bytes.get(prefix..))
+            .and_then(Frame::parse);
+        let Some((frame, body)) = parsed else {
+            self.stats.malformed += 1;
+            return;
+        };
+        let Some(link) = self.links.addressed(frame.link, frame.cookie, self.now) else {
+            self.stats.stale += 1;
+            return;
+        };
+        let (id, word) = (link.id, link.word);
+        if frame.kind == Kind::Reset {
+            // Who is still being greeted, or not known to have come, decides by the clock.
+            if matches!(link.state, State::Up | State::Closing { .. }) {
+                self.end(id, LinkDown::Reset);
+            }
+            return;
+        }
+        if !link.takes(frame.kind, body.len()) {
+            log::debug!("link {id:?}: a stranger sends more than an introduction");
+            self.stats.malformed += 1;
+            self.fail(id, LinkDown::Protocol);
+            return;
+        }
+        match link.sequence.arrived(frame.number) {
+            Turn::Now => {}
+            Turn::Past => {
+                self.stats.stale += 1;
+                return;
+            }
+            Turn::Early => {
+                self.stats.early += 1;
+                if !self.links.hold(id, &frame, body, self.now) {
+                    log::debug!("link {id:?}: too much of it comes before its turn");
+                    self.fail(id, LinkDown::Reset);
+                }
+                return;
+            }
+        }
+        match self.links.on_frame(id, frame.kind) {
+            Heard::Carries => {}
+            Heard::CameUp => sink.on_up(id, word),
+            Heard::Ignored => return,
+            Heard::Over => {
+                self.drop_link(id);
+                return;
+            }
+        }
+        match frame.kind {
+            kind @ (Kind::Packet | Kind::Rest) => {
+                if !incoming::take(self.links.of_mut(id), kind, body, sink) {
+                    return self.violated(id);
+                }
+            }
+            kind => {
+                let reading = Reading::parse(body);
+                self.handle_signal(id, kind, reading);
+            }
+        }
+        self.handle_held(id, sink);
+    }
+
+    /// A peer has sent what none of ours does.
+    #[cold]
+    fn violated(&mut self, id: LinkId) {
+        log::debug!("link {id:?}: no packet of a peer of ours");
+        self.stats.malformed += 1;
+        self.fail(id, LinkDown::Protocol);
+    }
+
+    /// Frames that came before the one that has just been taken, and follow it.
+    fn handle_held<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
+        while let Some((kind, body)) = self.links.next_held(id, self.now) {
+            match kind {
+                Kind::Packet | Kind::Rest => {
+                    if !incoming::take(self.links.of_mut(id), kind, &body, sink) {
+                        return self.violated(id);
+                    }
+                }
+                kind => self.handle_signal(id, kind, Reading::parse(&body)),
+            }
+        }
+    }
+
+    /// A frame without a packet; `reading` is its body, of the kind that has one.
+    fn handle_signal(&mut self, id: LinkId, kind: Kind, reading: Option<Reading>) {
+        match kind {
+            Kind::Reading => match (reading, &mut self.fabric) {
+                (Some(reading), Some(fabric)) => fabric.remote.on_reading(id, reading),
+                _ => self.stats.malformed += 1,
+            },
+            Kind::Hello => self.send_control(id, Kind::HelloAck, &[]),
+            Kind::Ping => self.send_control(id, Kind::Pong, &[]),
+            // It waits until it hears that we know.
+            Kind::Bye => self.fail(id, LinkDown::Closed),
+            Kind::HelloAck | Kind::Pong | Kind::Packet | Kind::Rest | Kind::Reset => {}
+        }
+    }
+
+    fn keep_time(&mut self) {
+        let mut alarms = std::mem::take(&mut self.alarms);
+        self.links.tick(self.now, &mut alarms);
+        for alarm in alarms.drain(..) {
+            self.handle_alarm(alarm);
+        }
+        self.alarms = alarms;
+        while let Some(alarm) = self.links.overdue(self.now) {
+            self.handle_alarm(alarm);
+        }
+    }
+
+    fn handle_alarm(&mut self, alarm: Alarm) {
+        match alarm {
+            Alarm::Ping(id) => self.send_control(id, Kind::Ping, &[]),
+            Alarm::Down(id, reason) => self.fail(id, reason),
+            Alarm::Gone(id) => {
+                self.drop_link(id);
+            }
+        }
+    }
+
+    fn post_buffers(&mut self) {
+        let Some(fabric) = &mut self.fabric else {
+            return;
+        };
+        if !fabric.receive.owes() {
+            return;
+        }
+        if let Err(code) = fabric.post_buffers() {
+            let text = self.library.strerror(code);
+            log::error!("provider {}: fi_recv: {text}", self.choice.provider());
+            self.renew();
+        }
+    }
+
+    /// Tells peers that they are being read. Where that waits already, more of it says nothing new.
+    fn send_readings(&mut self) {
+        while let Some((id, reading)) = self.fabric.as_mut().and_then(|f| f.out.pop_front()) {
+            let full = |link: &Link| link.control.len() >= CONTROL_MAX;
+            if !self.links.of(id).is_some_and(full) {
+                self.send_control(id, Kind::Reading, &reading.emit());
+            }
+        }
+    }
+
+    fn report_remote<M: Memory, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
+        let mut any = false;
+        while let Some(report) = self
+            .fabric
+            .as_mut()
+            .and_then(|fabric| fabric.remote.next_report())
+        {
+            any = true;
+            let (Report::ReadDone { link: id, .. }
+            | Report::Registered { link: id, .. }
+            | Report::Reading { link: id, .. }) = report;
+            let Some(word) = self.links.of(id).map(|link| link.word) else {
+                continue;
+            };
+            match report {
+                Report::ReadDone { token, ok, .. } => sink.on_remote_read(id, word, token, ok),
+                Report::Registered { token, .. } => {
+                    sink.on_remote_activity(id, word, RemoteUse::Registered(token));
+                }
+                Report::Reading { token, .. } => {
+                    sink.on_remote_activity(id, word, RemoteUse::Reading(token));
+                }
+            }
+        }
+        any
+    }
+
+    /// Those who have waited longest for room try again: their small frames here, the rest in the
+    /// endpoint. Where nothing has happened that could have made room, only after their pause: the
+    /// endpoint takes every try for something that happened, and would never sleep.
+    fn unblock<M: Memory, S: Sink<M>>(&mut self, moved: bool, sink: &mut S) -> bool {
+        let mut any = false;
+        let mut tried = 0;
+        self.room_at = Instant(u64::MAX);
+        for _ in 0..self.blocked.len() {
+            let Some(id) = self.blocked.pop_front() else {
+                break;
+            };
+            let Some(link) = self.links.of_mut(id) else {
+                continue;
+            };
+            let due = moved || link.retry_at <= self.now;
+            if !due || tried == UNBLOCKED {
+                self.room_at = self.room_at.min(link.retry_at);
+                self.blocked.push_back(id);
+                continue;
+            }
+            tried += 1;
+            link.blocked = false;
+            if !self.flush_control(id) {
+                self.block(id);
+                continue;
+            }
+            if let Some(link) = self.links.of_mut(id)
+                && std::mem::take(&mut link.wanted)
+            {
+                any = true;
+                sink.on_writable(id, link.word);
+            }
+        }
+        any
+    }
+
+    /// Sends what small frames wait on a link. False when there is no room for all of them.
+    pub(super) fn flush_control(&mut self, id: LinkId) -> bool {
+        loop {
+            let Some(link) = self.links.of_mut(id) else {
+                return true;
+            };
+            let Some(control) = link.control.pop_front() else {
+                return true;
+            };
+            let manner = match control.kind {
+                Kind::Bye | Kind::Reset => Manner::Tracked,
+                _ => Manner::Fast,
+            };
+            if self.send_now(id, control.kind, &control.body, manner) == Err(NotSent::Busy)
+                && let Some(link) = self.links.of_mut(id)
+            {
+                link.control.push_front(control);
+                return false;
+            }
+        }
+    }
+
+    /// Tells the endpoint which links have ended.
+    fn report_downs<M: Memory, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
+        while let Some(id) = self.broken.pop() {
+            self.fail(id, LinkDown::Reset);
+        }
+        let any = !self.downs.is_empty();
+        for (id, word, reason) in std::mem::take(&mut self.downs) {
+            sink.on_down(id, word, reason);
+        }
+        any
+    }
+}
