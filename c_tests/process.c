@@ -240,7 +240,7 @@ static int mappings(void)
     return count;
 }
 
-static void partner(struct side *side)
+static void remote(struct side *side)
 {
     pair_serve(side);
     for (int i = 0; i < 10; i++)
@@ -315,7 +315,7 @@ static const struct scenario scenarios[] = {
     SOLO(signals_do_not_disturb_blocked_calls, signals_interrupt_nothing),
     SOLO(a_forked_child_gets_errors_and_the_parent_goes_on, forks),
     SOLO(descriptors_are_closed_on_exec, execs),
-    PAIR(finalize_leaves_no_thread_descriptor_or_ring, partner, leaves_nothing),
+    PAIR(finalize_leaves_no_thread_descriptor_or_ring, remote, leaves_nothing),
     PAIR(clients_that_left_leave_nothing_at_the_server, patient_server, comes_and_goes),
     {0},
 };

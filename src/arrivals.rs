@@ -16,14 +16,14 @@ use crate::abandoned::Abandoned;
 use crate::match_layout::{Fields, MessageType};
 use crate::peer::handshake::REQUEST_MAX;
 use crate::peer::table::PeerKey;
-use mx_proto::{Arrival, PartnerId, Source, Verdict};
+use mx_proto::{Arrival, RemoteId, Source, Verdict};
 use std::collections::VecDeque;
 
 /// A message of the handshake.
 #[derive(Debug)]
 pub(crate) struct Note {
     /// Who sent it.
-    pub partner: PartnerId,
+    pub remote: RemoteId,
     /// Its match bits taken apart.
     pub fields: Fields,
     /// What it says.
@@ -113,7 +113,7 @@ impl Arrivals {
             _ => vec![b'?'; REQUEST_MAX + 1],
         };
         self.notes.push_back(Note {
-            partner: arrival.source,
+            remote: arrival.source,
             fields,
             body,
         });
@@ -211,7 +211,7 @@ mod tests {
 
     fn arrival(peer: u64, bits: MatchBits, length: u32) -> Arrival {
         Arrival {
-            source: PartnerId::new(3, 1),
+            source: RemoteId::new(3, 1),
             source_context: peer,
             identity: Identity {
                 nic: NicId(1),

@@ -34,10 +34,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// of what it may leave here: in the end it could send nothing any more.
     #[cold]
     pub(crate) fn relieve(&mut self, key: PeerKey) {
-        let Some(partner) = self.peers().get(key).and_then(|peer| peer.state.partner()) else {
+        let Some(remote) = self.peers().get(key).and_then(|peer| peer.state.remote()) else {
             return;
         };
-        if !self.endpoint.is_crowded_by(partner) {
+        if !self.endpoint.is_crowded_by(remote) {
             return;
         }
         let mut thrown = 0;

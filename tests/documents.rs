@@ -167,8 +167,8 @@ fn variants(path: &str, name: &str) -> Vec<String> {
 fn drawn_states_exist_and_existing_ones_are_drawn() {
     let drawings: [(&str, &str, &str, &[&str]); 3] = [
         (
-            "A partner at the endpoint",
-            "mx-proto/src/partner.rs",
+            "A remote at the endpoint",
+            "mx-proto/src/remote.rs",
             "Life",
             &["GONE"],
         ),

@@ -437,5 +437,5 @@ fn fault_20_dead_clients_cost_nothing_and_unexpected_buffers_have_the_exact_size
     let method = &rig.peek(server).method;
     assert!(method.peers().is_empty());
     assert_eq!((method.unexpected(), method.operations()), (0, 0));
-    assert_eq!(method.endpoint().partners(), 0);
+    assert_eq!(method.endpoint().remotes(), 0);
 }

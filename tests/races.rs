@@ -129,7 +129,7 @@ impl Tally {
 
     /// An operation is over; its memory is ours again.
     fn end(&self, loan: *mut Loan, error: i32, size: i64, tag: i32) {
-        // -BMI_ENORECVR: its partner was called off when they had met, or thrown away in the end.
+        // -BMI_ENORECVR: its remote was called off when they had met, or thrown away in the end.
         assert!(
             [0, -BMI_ECANCEL, -BMI_ENORECVR].contains(&error),
             "error {error}"
@@ -291,7 +291,7 @@ fn what_threads_post_cancel_and_test_for_in_each_others_way_ends_exactly_once() 
                 }
             }
         }));
-        // Two that call off what was posted last, and in the end whatever lost its partner by that.
+        // Two that call off what was posted last, and in the end whatever lost its remote by that.
         for canceller in 0..2 {
             threads.push(scope.spawn(move || {
                 let mut dice = Dice(5 + canceller);

@@ -7,7 +7,7 @@ use bmi_mx::abi::constants::*;
 use bmi_mx::match_layout::{MessageType, VERSION, bits};
 use bmi_mx::peer::handshake::ConnReq;
 use mx_proto::flow::FlowStats;
-use mx_proto::{Account, PartnerId};
+use mx_proto::{Account, RemoteId};
 use mx_sim::Profile;
 use mx_sim::world::NodeId;
 use sim::{NIC, OTHER_NIC, Rig};
@@ -374,34 +374,34 @@ fn call(rig: &mut Rig, stranger: NodeId, id: u32) {
 fn say(rig: &mut Rig, stranger: NodeId, bits: u64, bytes: &[u8]) {
     let stranger = rig.stranger(stranger);
     let to = stranger.connected.expect("connected before");
-    if stranger.endpoint.partner_context(to).is_some() {
+    if stranger.endpoint.remote_context(to).is_some() {
         stranger.send_to(to, bits, bytes);
     }
 }
 
-/// A host that has been made to call a stranger, which has not answered: the stranger, its partner,
+/// A host that has been made to call a stranger, which has not answered: the stranger, its remote,
 /// and its id at the host.
-fn called(rig: &mut Rig, host: NodeId) -> (NodeId, PartnerId, u32) {
+fn called(rig: &mut Rig, host: NodeId) -> (NodeId, RemoteId, u32) {
     let stranger = rig.add_stranger();
     rig.host(host).send_unexpected(stranger, 1, b"first");
     rig.run("the call", |rig| {
         !rig.peek_stranger(stranger).inbox().messages.is_empty()
     });
-    let (partner, bits, _) = rig.peek_stranger(stranger).inbox().messages[0];
-    (stranger, partner, (bits.0 >> 32) as u32 & 0xf_ffff)
+    let (remote, bits, _) = rig.peek_stranger(stranger).inbox().messages[0];
+    (stranger, remote, (bits.0 >> 32) as u32 & 0xf_ffff)
 }
 
 #[test]
 fn a_peer_that_was_called_may_send_right_behind_its_answer() {
     let mut rig = Rig::new(1);
     let server = rig.add(Profile::default());
-    let (peer, partner, id) = called(&mut rig, server);
+    let (peer, remote, id) = called(&mut rig, server);
     let stranger = rig.stranger(peer);
     let ack = bits(MessageType::ConnAck, 5, VERSION).0;
-    stranger.send_to(partner, ack, b"");
+    stranger.send_to(remote, ack, b"");
     for tag in 0..60 {
         let unexpected = bits(MessageType::Unexpected, id, tag).0;
-        stranger.send_to(partner, unexpected, &[tag as u8; 900]);
+        stranger.send_to(remote, unexpected, &[tag as u8; 900]);
     }
     rig.run_for(100 * MS);
     let tags: Vec<_> = rig.peek(server).got.iter().map(|got| got.tag).collect();

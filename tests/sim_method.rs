@@ -429,7 +429,7 @@ fn what_waits_for_a_connection_never_goes_once_the_method_has_ended() {
         // It reaches a, which is still there, and is turned away; a second time a is gone.
         rig.run_for(Duration::from_millis(10));
         assert_eq!(rig.peek(b).got.len(), late, "after {micros} us");
-        assert_eq!(rig.peek(a).method.endpoint().partners(), 0);
+        assert_eq!(rig.peek(a).method.endpoint().remotes(), 0);
         rig.kill(a);
         let code = rig.wait(b, mine);
         assert!(

@@ -3,7 +3,7 @@
 //! ```text
 //!   application: connect send recv cancel disconnect decide          exactly one end each
 //!        |
-//!     Endpoint         heap, partners and unexpected bytes bounded, no panic
+//!     Endpoint         heap, remotes and unexpected bytes bounded, no panic
 //!        |
 //!   HostilePort <- packets: right answers to what was sent, nearly right ones, any
 //! ```
@@ -20,7 +20,7 @@ use mx_proto::owner::Queue;
 use mx_proto::port::{HEADER_LEN, HeaderBytes, LinkDown};
 use mx_proto::{
     Arrival, Config, Decision, Deferred, Down, EndpointId, InboxStats, LinkId, MatchBits,
-    MatchMask, NicId, Outcome, Owner, PartnerId, Posted, Received, RequestId, Route, SendMode,
+    MatchMask, NicId, Outcome, Owner, Posted, Received, RemoteId, RequestId, Route, SendMode,
     Status, Verdict,
 };
 use std::cell::RefCell;
@@ -30,10 +30,10 @@ use std::time::Duration;
 
 /// Steps of one program.
 const STEPS_MAX: usize = 400;
-const PARTNERS: usize = 6;
+const REMOTES: usize = 6;
 const UNEXPECTED: usize = 128 << 10;
 
-/// Heap of an endpoint with [`config`]: what is unexpected, and 32 KiB for each partner's books and
+/// Heap of an endpoint with [`config`]: what is unexpected, and 32 KiB for each remote's books and
 /// for each link's packets that wait.
 const HEAP_MAX: isize = (UNEXPECTED + 12 * (32 << 10) + (256 << 10)) as isize;
 
@@ -52,7 +52,7 @@ fn config(flags: u8) -> Config {
         first_loan: 16,
         request_timeout: (flags & 1 == 0).then_some(Duration::from_secs(20)),
         waiting_timeout: (flags & 2 != 0).then_some(Duration::from_secs(3)),
-        max_partners: PARTNERS,
+        max_remotes: REMOTES,
         keep_orphans: if flags & 4 == 0 { 0 } else { 8 },
         connect_again: flags & 8 != 0,
         ..Config::default()
@@ -69,7 +69,7 @@ struct World {
     wire: Rc<RefCell<Wire>>,
     endpoint: HostileEndpoint<Host>,
     pending: BTreeSet<u64>,
-    partners: Vec<PartnerId>,
+    remotes: Vec<RemoteId>,
     deferred: Option<Deferred>,
     contexts: u64,
 }
@@ -135,11 +135,11 @@ impl World {
             wire,
             endpoint,
             pending: BTreeSet::new(),
-            partners: Vec::new(),
+            remotes: Vec::new(),
             deferred: None,
             contexts: 0,
         };
-        // One partner that called, one that was called.
+        // One remote that called, one that was called.
         if flags & 16 == 0 {
             let link = world.wire.borrow_mut().open();
             world.packet(link, &packet(1, 5, 0, &hello(KEY, 2, 0)), 0);
@@ -186,9 +186,9 @@ impl World {
             8 => self.cancel(input),
             9 => {
                 let at = input.below(8);
-                if !self.partners.is_empty() {
-                    let partner = self.partners[at % self.partners.len()];
-                    within(1, || self.endpoint.disconnect(partner));
+                if !self.remotes.is_empty() {
+                    let remote = self.remotes[at % self.remotes.len()];
+                    within(1, || self.endpoint.disconnect(remote));
                 }
             }
             10 => self.endpoint.owner_mut().how = input.byte(),
@@ -238,20 +238,20 @@ impl World {
             let was = self.pending.remove(&done.request.to_word());
             assert!(was, "an end of what was not under way: {done:?}");
             assert!(done.transferred <= done.length || done.status != Status::Success);
-            self.meet(done.partner);
+            self.meet(done.remote);
         }
         while let Some(down) = within(1, || self.endpoint.owner_mut().ends.next_down()) {
-            assert!(self.endpoint.partner_identity(down.partner).is_none());
+            assert!(self.endpoint.remote_identity(down.remote).is_none());
         }
     }
 
-    fn meet(&mut self, partner: PartnerId) {
-        if self.endpoint.partner_identity(partner).is_some() && !self.partners.contains(&partner) {
-            self.partners.push(partner);
+    fn meet(&mut self, remote: RemoteId) {
+        if self.endpoint.remote_identity(remote).is_some() && !self.remotes.contains(&remote) {
+            self.remotes.push(remote);
         }
         let endpoint = &self.endpoint;
-        self.partners
-            .retain(|known| endpoint.partner_identity(*known).is_some());
+        self.remotes
+            .retain(|known| endpoint.remote_identity(*known).is_some());
     }
 
     fn know(&mut self, request: RequestId) {
@@ -303,14 +303,14 @@ impl World {
 
     fn send(&mut self, to: usize, bits: u64, len: usize, flags: u8) {
         for number in 2..6 {
-            if let Some(partner) = self.endpoint.partner_of(NicId(1), EndpointId(number)) {
-                self.meet(partner);
+            if let Some(remote) = self.endpoint.remote_of(NicId(1), EndpointId(number)) {
+                self.meet(remote);
             }
         }
-        if self.partners.is_empty() || self.pending.len() >= POSTED_MAX {
+        if self.remotes.is_empty() || self.pending.len() >= POSTED_MAX {
             return;
         }
-        let to = self.partners[to % self.partners.len()];
+        let to = self.remotes[to % self.remotes.len()];
         let mode = match flags & 1 {
             0 => SendMode::Standard,
             _ => SendMode::Synchronous,
@@ -516,7 +516,7 @@ impl Program for World {
     fn check(&self) {
         let held = meter::held(1);
         assert!(held <= HEAP_MAX, "{held} bytes of heap");
-        assert!(self.endpoint.partners() <= PARTNERS + 8);
+        assert!(self.endpoint.remotes() <= REMOTES + 8);
         assert!(self.endpoint.unexpected_bytes() <= UNEXPECTED);
         let buffers = Rc::strong_count(&self.endpoint.owner().buffers) - 1;
         let inbox = self.endpoint.inbox_stats();

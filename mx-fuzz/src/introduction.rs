@@ -33,9 +33,9 @@ use zeroize::Zeroizing;
 
 const STEPS_MAX: usize = 400;
 const LINKS_MAX: usize = 24;
-const PARTNERS: usize = 8;
+const REMOTES: usize = 8;
 const CALLS_MAX: usize = 16;
-/// Heap for all of that: partners, introductions, what is said to links that read nothing.
+/// Heap for all of that: remotes, introductions, what is said to links that read nothing.
 const HEAP_MAX: isize = 512 << 10;
 /// Endpoints with this number and above have the secret, if there is one.
 const RIGHTFUL: u8 = 32;
@@ -105,7 +105,7 @@ impl World {
         let config = || Config {
             unexpected_bytes: 64 << 10,
             first_loan: 4,
-            max_partners: PARTNERS,
+            max_remotes: REMOTES,
             request_timeout: Some(Duration::from_secs(20)),
             connect_again: flags & 2 != 0,
             keep_orphans: usize::from(flags >> 2 & 1) * 8,
@@ -130,7 +130,7 @@ impl World {
     fn collect(&mut self) {
         while let Some(done) = within(1, || self.endpoint.owner_mut().ends.next_completion()) {
             self.calls -= 1;
-            let who = self.endpoint.partner_identity(done.partner);
+            let who = self.endpoint.remote_identity(done.remote);
             let number = who.map(|who| who.endpoint.0);
             let rightful = number.is_none_or(|number| number >= RIGHTFUL.into());
             let fine = done.status != Status::Success || !self.endpoint.owner().secret || rightful;
@@ -302,8 +302,8 @@ impl Program for World {
             }
             7 => {
                 let number = EndpointId(input.byte().into());
-                if let Some(partner) = self.endpoint.partner_of(NicId(1), number) {
-                    within(1, || self.endpoint.disconnect(partner));
+                if let Some(remote) = self.endpoint.remote_of(NicId(1), number) {
+                    within(1, || self.endpoint.disconnect(remote));
                 }
             }
             8..=11 => {
@@ -322,7 +322,7 @@ impl Program for World {
     fn check(&self) {
         let held = meter::held(1);
         assert!(held <= HEAP_MAX, "{held} bytes of heap");
-        assert!(self.endpoint.partners() <= PARTNERS + CALLS_MAX);
+        assert!(self.endpoint.remotes() <= REMOTES + CALLS_MAX);
         let (waiting, links) = (
             self.endpoint.introductions(),
             self.wire.borrow().links.len(),
@@ -330,8 +330,8 @@ impl Program for World {
         assert!(waiting <= links, "{waiting} introductions on {links} links");
         let strangers = 0..u32::from(RIGHTFUL);
         for number in strangers.filter(|_| self.endpoint.owner().secret) {
-            let known = self.endpoint.partner_of(NicId(1), EndpointId(number));
-            let who = known.and_then(|known| self.endpoint.partner_identity(known));
+            let known = self.endpoint.remote_of(NicId(1), EndpointId(number));
+            let who = known.and_then(|known| self.endpoint.remote_identity(known));
             let got_in = who.is_some_and(|who| who.session != SessionId(0));
             assert!(!got_in, "{number} is known without the secret");
         }
@@ -388,7 +388,7 @@ mod tests {
             .map(|sent| sent.1[0])
             .collect();
         (
-            world.endpoint.partners(),
+            world.endpoint.remotes(),
             world.endpoint.stats().refused,
             sent,
         )
@@ -405,8 +405,8 @@ mod tests {
             ("called-secret-wrong", 0, 1, None),
             ("stranger-open-wrong", 1, 0, None),
         ] {
-            let (partners, refusals, sent) = reached(name);
-            assert_eq!((partners, refusals), (known, refused), "{name}: {sent:?}");
+            let (remotes, refusals, sent) = reached(name);
+            assert_eq!((remotes, refusals), (known, refused), "{name}: {sent:?}");
             let all = kind.iter().all(|kind| sent.contains(kind));
             let none = kind.is_some() || !sent.contains(&challenge) && !sent.contains(&prove);
             assert!(all && none, "{name}: {sent:?}");

@@ -16,12 +16,12 @@ pub struct Config {
     /// over a port that [asks where they go](crate::port::Limits::streamed_max); larger ones are
     /// offered and pulled.
     pub eager_max: usize,
-    /// Memory for messages nobody asked for that all partners together may leave here, 320 bytes of
+    /// Memory for messages nobody asked for that all remotes together may leave here, 320 bytes of
     /// bookkeeping for each included, in credits of 512 bytes. Not in it are two messages of at most
-    /// one credit of every partner. One that has used up what it was lent of this offers its messages
+    /// one credit of every remote. One that has used up what it was lent of this offers its messages
     /// instead of sending them, or waits.
     pub unexpected_bytes: usize,
-    /// Credits one partner is lent of that at first while there is much room: it can send so much
+    /// Credits one remote is lent of that at first while there is much room: it can send so much
     /// before anybody has taken anything.
     pub first_loan: u16,
     /// Bytes of the largest message of the [inbox](crate::Verdict::Inbox) that is fetched when it was only
@@ -35,21 +35,21 @@ pub struct Config {
     /// How long a send may wait for its turn and for its receiver, likewise. For MX that is part of
     /// the same time-out; a BMI server may take its time as long as it lives.
     pub waiting_timeout: Option<Duration>,
-    /// How long nothing may be heard of a partner with which there are operations, receives of
+    /// How long nothing may be heard of a remote with which there are operations, receives of
     /// [its messages](crate::Endpoint::recv_from) included, until it is taken for lost. `None`: for ever,
     /// which is MX's way. The one default for all networks: what TCP and fabrics notice by
     /// themselves, they notice within the same time.
     pub peer_timeout: Option<Duration>,
     /// Packets taken in by one progress call, so that it stays short.
     pub poll_budget: usize,
-    /// Packets given out to one partner before it is the next one's turn.
+    /// Packets given out to one remote before it is the next one's turn.
     pub burst: usize,
-    /// [Copies](crate::SendMode::Buffered) of messages to one partner that may wait for its link: as
+    /// [Copies](crate::SendMode::Buffered) of messages to one remote that may wait for its link: as
     /// many as a server answers at once, and less than a window of sends that are to wait.
     pub copies: usize,
-    /// Partners at the same time; strangers beyond it are refused.
-    pub max_partners: usize,
-    /// Percent, 1 to 100, of the places and credits that others leave which partners from one source
+    /// Remotes at the same time; strangers beyond it are refused.
+    pub max_remotes: usize,
+    /// Percent, 1 to 100, of the places and credits that others leave which remotes from one source
     /// may have.
     pub source_share: u8,
     /// Messages that may wait here although their sender has gone, all senders together. Programs
@@ -130,7 +130,7 @@ impl Default for Config {
             poll_budget: 64,
             burst: 16,
             copies: 16,
-            max_partners: 1 << 20,
+            max_remotes: 1 << 20,
             source_share: 50,
             keep_orphans: 0,
             key: Key::default(),

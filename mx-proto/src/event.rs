@@ -1,6 +1,6 @@
 //! What an endpoint tells the layer above it.
 
-use crate::ids::{EndpointId, MatchBits, NicId, PartnerId, RequestId, SessionId};
+use crate::ids::{EndpointId, MatchBits, NicId, RemoteId, RequestId, SessionId};
 use crate::matching::{Payload, Waiting};
 use crate::status::{DownReason, Kind, Status};
 use std::ops::Deref;
@@ -31,7 +31,7 @@ pub struct Outcome {
     /// How it ended.
     pub status: Status,
     /// The other side: destination of a send, source of a receive, peer of a connect.
-    pub partner: PartnerId,
+    pub remote: RemoteId,
     /// The message's match bits (a receive: as sent).
     pub bits: MatchBits,
     /// Bytes of the message.
@@ -67,7 +67,7 @@ impl Outcome {
     #[inline]
     pub(crate) fn received(
         status: Status,
-        partner: PartnerId,
+        remote: RemoteId,
         bits: MatchBits,
         transferred: u32,
         length: u32,
@@ -75,7 +75,7 @@ impl Outcome {
         Self {
             kind: Kind::Recv,
             status,
-            partner,
+            remote,
             bits,
             length,
             transferred,
@@ -98,12 +98,12 @@ impl Outcome {
     }
 }
 
-/// A partner is gone, not by our own [`crate::Endpoint::disconnect`]. Its operations have completed
+/// A remote is gone, not by our own [`crate::Endpoint::disconnect`]. Its operations have completed
 /// before this is told; the id is stale.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Down {
     /// Who it was.
-    pub partner: PartnerId,
+    pub remote: RemoteId,
     /// The word attached to it.
     pub context: u64,
     /// Its name and session.
@@ -116,7 +116,7 @@ pub struct Down {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
     /// Who sent it.
-    pub source: PartnerId,
+    pub source: RemoteId,
     /// The word attached to the sender, 0 if none.
     pub source_context: u64,
     /// The sender's name and session.
@@ -153,7 +153,7 @@ pub struct Message<M> {
     /// The turn that it was for.
     pub turn: u32,
     /// Who sent it. Stale if that has gone meanwhile.
-    pub source: PartnerId,
+    pub source: RemoteId,
     /// Its match bits.
     pub bits: MatchBits,
     /// All of its bytes.

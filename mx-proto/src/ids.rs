@@ -5,11 +5,11 @@
 //!             `- EndpointId one open endpoint on it
 //!                 `- SessionId   one life of that endpoint
 //!   LinkId     a path a port opened to somebody     (port's number)
-//!   PartnerId  a remote endpoint we talk to         (endpoint's number)
+//!   RemoteId  a remote endpoint we talk to         (endpoint's number)
 //!   RequestId  one posted send, receive or connect  (endpoint's number)
 //! ```
 //!
-//! `LinkId`, `PartnerId` and `RequestId` are an index and a generation: a stale one is
+//! `LinkId`, `RemoteId` and `RequestId` are an index and a generation: a stale one is
 //! recognised instead of naming whoever got the slot next.
 
 use std::fmt;
@@ -113,7 +113,7 @@ generational! {
 }
 generational! {
     /// A remote endpoint this endpoint talks to.
-    PartnerId, 32
+    RemoteId, 32
 }
 generational! {
     /// A posted operation that has not completed yet.

@@ -17,9 +17,9 @@
 //! is. Cost: everything is O(1) for each message that it is about, and allocates nothing once there are
 //! places enough. A turn without messages takes no memory, so its number may be any.
 
-use crate::by_partner::ByPartner;
+use crate::by_remote::ByRemote;
 use crate::flow::Paid;
-use crate::ids::{MatchBits, PartnerId, RequestId};
+use crate::ids::{MatchBits, RemoteId, RequestId};
 use crate::matching::{Chains, Ends};
 use crate::origin::Source;
 use crate::port::RemoteKey;
@@ -32,7 +32,7 @@ use std::collections::HashMap;
 pub(crate) struct Entry<M> {
     pub(crate) turn: u32,
     pub(crate) length: u32,
-    pub(crate) source: PartnerId,
+    pub(crate) source: RemoteId,
     pub(crate) bits: MatchBits,
     pub(crate) body: Body<M>,
     /// What its sender has paid, and credits of the pool's own.
@@ -67,7 +67,7 @@ pub(crate) enum Body<M> {
 impl<M> Entry<M> {
     pub(crate) fn new(
         turn: u32,
-        (source, bits, length): (PartnerId, MatchBits, u32),
+        (source, bits, length): (RemoteId, MatchBits, u32),
         paid: Paid,
         body: Body<M>,
     ) -> Self {
@@ -111,7 +111,7 @@ pub(crate) struct Inbox<M> {
     line: Ends,
     lined: Chains,
     /// Those whose sender has not gone.
-    by_source: ByPartner,
+    by_source: ByRemote,
     /// Numbers given out.
     numbers: u64,
     /// Messages that can be had in turn; those that are here.
@@ -160,7 +160,7 @@ impl<M> Default for Inbox<M> {
             rotating: Chains::default(),
             line: Ends::EMPTY,
             lined: Chains::default(),
-            by_source: ByPartner::default(),
+            by_source: ByRemote::default(),
             numbers: 0,
             ready: 0,
             here: 0,
@@ -239,7 +239,7 @@ impl<M> Inbox<M> {
     }
 
     /// All messages of a sender that has not gone.
-    pub(crate) fn of_source(&self, source: PartnerId) -> Vec<u32> {
+    pub(crate) fn of_source(&self, source: RemoteId) -> Vec<u32> {
         self.by_source.of(source).collect()
     }
 
@@ -645,7 +645,7 @@ mod tests {
             for source in 0..3 {
                 let theirs = all().filter(|it| it.source == source && !it.gone);
                 let mut theirs: Vec<_> = theirs.map(|it| it.place).collect();
-                let mut found = inbox.of_source(PartnerId::new(source, 1));
+                let mut found = inbox.of_source(RemoteId::new(source, 1));
                 theirs.sort_unstable();
                 found.sort_unstable();
                 assert_eq!(found, theirs);
@@ -676,7 +676,7 @@ mod tests {
                         }),
                     },
                 };
-                let from = (PartnerId::new(source, 1), MatchBits(n.into()), n);
+                let from = (RemoteId::new(source, 1), MatchBits(n.into()), n);
                 let (place, ready) = inbox.add(Entry::new(turn, from, Paid::Credits(1), body));
                 model.turns[turn as usize].push(Known {
                     place,
@@ -798,7 +798,7 @@ mod tests {
     }
 
     fn whole(turn: u32, tag: u64) -> Entry<u32> {
-        let from = (PartnerId::new(turn, 1), MatchBits(tag), 8);
+        let from = (RemoteId::new(turn, 1), MatchBits(tag), 8);
         Entry::new(turn, from, Paid::Credits(1), Body::Here(0))
     }
 

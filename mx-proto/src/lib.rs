@@ -6,7 +6,7 @@
 //!        |                                                   ^
 //!        v                                                   |
 //!  +-- endpoint ------------------------------------------------------+
-//!  |  partners (sessions, credits, pending queue)   ops               |
+//!  |  remotes (sessions, credits, pending queue)   ops               |
 //!  |  matching (posted, unexpected)   inbox         timers            |
 //!  +-----------------------------|------------------------------------+
 //!                                v  wire
@@ -17,7 +17,7 @@
 //! bytes from a [`Memory`], packets go through a [`Port`](port::Port). Two endpoints with equal inputs give
 //! equal outputs.
 
-mod by_partner;
+mod by_remote;
 mod config;
 mod endpoint;
 mod event;
@@ -30,10 +30,10 @@ pub mod moves;
 pub mod ops;
 pub mod origin;
 pub mod owner;
-mod partner;
 pub mod port;
 mod queues;
 pub mod reliability;
+mod remote;
 pub mod secret;
 pub mod shares;
 mod stats;
@@ -53,7 +53,7 @@ pub use event::{
     Arrival, Completion, Decision, Deferred, Down, Identity, Message, Outcome, Verdict,
 };
 pub use ids::{
-    EndpointId, LinkId, MatchBits, MatchMask, NicId, PartnerId, RequestId, Route, SessionId, Target,
+    EndpointId, LinkId, MatchBits, MatchMask, NicId, RemoteId, RequestId, Route, SessionId, Target,
 };
 pub use matching::{EntryId, MatchIndex};
 pub use memory::{Memory, Source};

@@ -43,7 +43,7 @@ pub trait Owner: Sized {
     /// now or later.
     fn completed(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome);
 
-    /// A partner is gone, not by our own [`disconnect`](crate::Endpoint::disconnect). Its operations
+    /// A remote is gone, not by our own [`disconnect`](crate::Endpoint::disconnect). Its operations
     /// have completed; the id is stale.
     fn down(&mut self, ops: &mut Ops<Self>, down: Down);
 
@@ -125,13 +125,13 @@ impl<M> Queue<M> {
         self.completions.pop_front()
     }
 
-    /// The oldest loss of a partner that has not been fetched.
+    /// The oldest loss of a remote that has not been fetched.
     #[inline]
     pub fn next_down(&mut self) -> Option<Down> {
         self.downs.pop_front()
     }
 
-    /// Keeps the loss of a partner, for an owner that has this in it.
+    /// Keeps the loss of a remote, for an owner that has this in it.
     #[inline]
     pub fn keep_down(&mut self, down: Down) {
         self.downs.push_back(down);

@@ -1,4 +1,4 @@
-//! What waits to go out to one partner.
+//! What waits to go out to one remote.
 //!
 //! ```text
 //!   partial   rest of a packet the link took half of: before everything
@@ -11,7 +11,7 @@
 //! for credits, or the slot, of the other. Copies of messages that are complete for their senders have
 //! been paid for, and nothing that has not stands before them in their lane: they always can go.
 //!
-//! Only partners for which something waits have them: who is quiet keeps one empty place. A few sets
+//! Only remotes for which something waits have them: who is quiet keeps one empty place. A few sets
 //! are kept for whoever needs one next, so that traffic allocates nothing.
 //!
 //! Knows nothing of: operations' contents, whose credits they are, the port.
@@ -23,14 +23,14 @@ use crate::port::HeaderBytes;
 use crate::wire::{CONTROL_MAX, Header, Kind};
 use std::collections::VecDeque;
 
-/// Everything that waits for one partner.
+/// Everything that waits for one remote.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     pub(crate) partial: Option<Partial>,
     pub(crate) control: VecDeque<Control>,
     /// The kinds that stand in it, a bit each; meant for those of which one at a time is enough.
     kinds: u32,
-    /// The partner stands in the endpoint's queue of those with something to send.
+    /// The remote stands in the endpoint's queue of those with something to send.
     pub(crate) ready: bool,
     /// Sends that are [queued](crate::ops::State::Queued).
     pub(crate) lanes: [List; 2],
@@ -48,7 +48,7 @@ pub(crate) struct Queues {
 /// What a message in a lane is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stand {
-    /// Its number among all that were posted to this partner while something waited.
+    /// Its number among all that were posted to this remote while something waited.
     pub(crate) number: u64,
     /// Credits it takes, with its data if it may go so. A copy has paid them.
     pub(crate) cost: u32,
@@ -231,7 +231,7 @@ impl Queues {
 
 /// Empty sets, for whoever needs one next.
 #[derive(Debug, Default)]
-#[expect(clippy::vec_box, reason = "a set goes from here to a partner as it is")]
+#[expect(clippy::vec_box, reason = "a set goes from here to a remote as it is")]
 pub(crate) struct Spares(Vec<Box<Queues>>);
 
 impl Spares {
@@ -260,7 +260,7 @@ impl Spares {
 /// Parts of one message that may wait. A receiver of ours asks for two, and for no third before
 /// it has the first.
 const PARTS_MAX: usize = 4;
-/// Sets kept for the next partners: as many as are busy at once without one waiting for the other.
+/// Sets kept for the next remotes: as many as are busy at once without one waiting for the other.
 const SPARES_KEPT: usize = 64;
 /// Entries of memory an empty queue of a kept set has: 64 sets have at most 100 KiB.
 const CONTROL_KEPT: usize = 8;
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_set_goes_to_the_next_partner_without_what_a_burst_left() {
+    fn an_empty_set_goes_to_the_next_remote_without_what_a_burst_left() {
         let mut spares = Spares::default();
         let (mut one, mut other) = (None, None);
         for n in 0..1000 {

@@ -19,17 +19,17 @@ pub struct Stats {
     pub queued: u64,
     /// Messages offered although they were small, for want of credit.
     pub offered_for_credit: u64,
-    /// Times that nothing for a partner could go for want of credits.
+    /// Times that nothing for a remote could go for want of credits.
     pub credit_stalls: u64,
-    /// Packets about requests or partners that no longer exist: dropped.
+    /// Packets about requests or remotes that no longer exist: dropped.
     pub stale: u64,
     /// Packets that make no sense: their link was closed.
     pub malformed: u64,
-    /// Partners that came up.
-    pub partners_up: u64,
-    /// Partners that went down.
-    pub partners_down: u64,
-    /// Connects refused because of a wrong key, version, or too many partners.
+    /// Remotes that came up.
+    pub remotes_up: u64,
+    /// Remotes that went down.
+    pub remotes_down: u64,
+    /// Connects refused because of a wrong key, version, or too many remotes.
     pub refused: u64,
     /// Peers refused because the network does not bear out who they say they are.
     pub unproven: u64,
@@ -37,9 +37,9 @@ pub struct Stats {
     pub confirms: u64,
     /// Newcomers refused because whoever they say they are is there and is another one.
     pub intruders: u64,
-    /// Partners whose session was ended because there was no memory for a message.
+    /// Remotes whose session was ended because there was no memory for a message.
     pub out_of_memory: u64,
-    /// Partners that were taken for lost because nothing was heard of them.
+    /// Remotes that were taken for lost because nothing was heard of them.
     pub silenced: u64,
     /// Requests that ran into their time-out.
     pub timeouts: u64,

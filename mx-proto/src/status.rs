@@ -1,4 +1,4 @@
-//! How operations end, and why partners go.
+//! How operations end, and why remotes go.
 
 use crate::port::LinkDown;
 use std::fmt;
@@ -18,9 +18,9 @@ pub enum Status {
     EndpointUnknown,
     /// Nobody has that endpoint open.
     EndpointClosed,
-    /// The partner went away or was disconnected.
+    /// The remote went away or was disconnected.
     Unreachable,
-    /// The partner is another one than before.
+    /// The remote is another one than before.
     BadSession,
     /// The connection key does not fit.
     BadKey,
@@ -28,7 +28,7 @@ pub enum Status {
     BadEndpoint,
     /// The receiver called off a receive that had already matched this message.
     Aborted,
-    /// The peer has no room for another partner.
+    /// The peer has no room for another remote.
     NoResources,
     /// One of the two does not know the site's secret, or has none.
     BadSecret,
@@ -45,7 +45,7 @@ pub enum Kind {
     Connect,
 }
 
-/// Why a partner is gone.
+/// Why a remote is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DownReason {
     /// It said goodbye.

@@ -1,4 +1,4 @@
-//! Deadlines of requests, partners or links: a hierarchical wheel.
+//! Deadlines of requests, remotes or links: a hierarchical wheel.
 //!
 //! ```text
 //!   level 0    64 slots of a tick           | x |   | x | x | ...     the 64 ticks around now

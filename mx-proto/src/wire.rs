@@ -41,7 +41,7 @@
 //! begins with, and the others nothing. A Revoke asks for credits that are not used; the answer, a
 //! Return, says how many count as used from now on.
 //!
-//! Knows nothing of: partners, requests, ports.
+//! Knows nothing of: remotes, requests, ports.
 
 use crate::event::Identity;
 use crate::flow::Terms;
@@ -224,7 +224,7 @@ impl Header {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hello {
     pub(crate) version: u16,
-    /// Which of the sender's partners, one after the other, the receiver is. Within one session
+    /// Which of the sender's remotes, one after the other, the receiver is. Within one session
     /// it tells a peer that has parted and come back from one that connects a second time.
     pub(crate) epoch: u16,
     pub(crate) key: u32,

@@ -186,14 +186,14 @@ impl Endpoints {
                 id
             }
             Step::Part(id) => {
-                if let Some(partner) = self.at(id).partners().first().copied() {
-                    self.at(id).disconnect(partner);
+                if let Some(remote) = self.at(id).remotes().first().copied() {
+                    self.at(id).disconnect(remote);
                 }
                 id
             }
             Step::Send(id, len) => {
-                if let Some(partner) = self.at(id).partners().first().copied() {
-                    self.at(id).send(partner, BITS, len);
+                if let Some(remote) = self.at(id).remotes().first().copied() {
+                    self.at(id).send(remote, BITS, len);
                 }
                 id
             }
@@ -234,16 +234,16 @@ impl Endpoints {
     /// Two that have nothing to do with each other any more begin anew.
     fn works(&mut self, from: NodeId, to: NodeId) {
         for _ in 0..2 {
-            let known = self.at(from).partners().to_vec();
-            let known = known.into_iter().find(|partner| {
-                let identity = self.peek(from).endpoint.partner_identity(*partner);
+            let known = self.at(from).remotes().to_vec();
+            let known = known.into_iter().find(|remote| {
+                let identity = self.peek(from).endpoint.remote_identity(*remote);
                 identity.is_some_and(|peer| peer.endpoint.0 as NodeId == to)
             });
-            if let Some(partner) = known {
+            if let Some(remote) = known {
                 let before = self.book.borrow().received();
                 self.at(to).recv(Selector::exact(6), LARGE);
                 self.hand.asked(to, "recv", &mut self.cluster);
-                self.at(from).send(partner, 6, LARGE);
+                self.at(from).send(remote, 6, LARGE);
                 self.hand.asked(from, "send", &mut self.cluster);
                 self.run();
                 self.pass(Duration::from_secs(5));
@@ -269,7 +269,7 @@ impl explore::World for Endpoints {
         let mut steps: Vec<_> = net.into_iter().map(Step::Net).collect();
         for id in (0..alphabet.nodes).filter(|id| self.hand.is_running(*id)) {
             let node = self.peek(id);
-            let knows = !node.partners().is_empty();
+            let knows = !node.remotes().is_empty();
             let sends = self.times(|step| matches!(step, Step::Send(by, _) if *by == id));
             let calls = self.times(|step| matches!(step, Step::Call(by, _) if *by == id));
             let cancels = |step: &Step| matches!(step, Step::CancelSends(by) | Step::CancelRecvs(by) if *by == id);

@@ -1,4 +1,4 @@
-//! One greedy partner among a hundred does not more than double the others' delay.
+//! One greedy remote among a hundred does not more than double the others' delay.
 //!
 //! ```text
 //!   99 polite clients: a request of 8 bytes, its answer, the next request ...
@@ -12,7 +12,7 @@ use mx_proto::ops::{Chunks, Ops};
 use mx_proto::owner::Queue;
 use mx_proto::{
     Arrival, Config, Down, Endpoint, EndpointId, Identity, Instant, MatchBits, MatchMask, NicId,
-    Outcome, Owner, PartnerId, Posted, Received, RequestId, Route, SendMode, SessionId, Source,
+    Outcome, Owner, Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Source,
     Target, Verdict,
 };
 use mx_sim::world::World;
@@ -48,14 +48,14 @@ struct Client {
     node: Node,
     world: World,
     greed: Greed,
-    server: Option<PartnerId>,
+    server: Option<RemoteId>,
     asked: Option<Instant>,
     delays: Vec<Duration>,
     under_way: usize,
 }
 
 impl Client {
-    fn ask(&mut self, server: PartnerId) {
+    fn ask(&mut self, server: RemoteId) {
         self.asked = Some(self.world.now());
         let room = Buffer::new(vec![0; 8]);
         let posted = self.node.recv(ANSWER, MatchMask::EXACT, room, 1);
@@ -63,13 +63,13 @@ impl Client {
         self.send(server, REQUEST, 8);
     }
 
-    fn send(&mut self, server: PartnerId, bits: MatchBits, len: usize) {
+    fn send(&mut self, server: RemoteId, bits: MatchBits, len: usize) {
         let data = Buffer::new(vec![1; len]);
         let posted = self.node.send(server, bits, data, 2, SendMode::Standard);
         self.under_way += usize::from(matches!(posted, Ok(Posted::Pending(_))));
     }
 
-    fn be_greedy(&mut self, server: PartnerId) {
+    fn be_greedy(&mut self, server: RemoteId) {
         match self.greed {
             Greed::None => {}
             Greed::Sends(len) => {
@@ -95,7 +95,7 @@ impl Drive for Client {
         let busy = self.node.progress();
         while let Some(done) = self.node.owner_mut().queue.next_completion() {
             match done.context {
-                0 => self.server = Some(done.partner),
+                0 => self.server = Some(done.remote),
                 1 => {
                     let asked = self.asked.take().expect("it has asked");
                     self.delays.push(self.world.now().since(asked));
@@ -123,7 +123,7 @@ impl Drive for Client {
 #[derive(Default)]
 struct Desk {
     queue: Queue<Buffer>,
-    waiting: Vec<PartnerId>,
+    waiting: Vec<RemoteId>,
 }
 
 impl Owner for Desk {
@@ -195,7 +195,7 @@ impl Drive for Server {
         while let Some(done) = self.node.owner_mut().queue.next_completion() {
             self.under_way -= usize::from(done.context == 5);
         }
-        if let Some(greedy) = self.gets.and_then(|name| self.node.partner_of(NIC, name)) {
+        if let Some(greedy) = self.gets.and_then(|name| self.node.remote_of(NIC, name)) {
             while self.under_way < MANY {
                 let data = Buffer::new(vec![4; LARGE]);
                 let sent = self.node.send(greedy, FLOOD, data, 5, SendMode::Standard);
@@ -310,7 +310,7 @@ fn delays(greed: Greed) -> (Duration, Duration) {
 }
 
 #[test]
-fn one_greedy_partner_among_a_hundred_does_not_double_the_delay_of_the_others() {
+fn one_greedy_remote_among_a_hundred_does_not_double_the_delay_of_the_others() {
     let (mean, longest) = delays(Greed::None);
     println!("all polite: {mean:?} in the mean, {longest:?} at most");
     let kinds = [

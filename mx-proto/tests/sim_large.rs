@@ -62,8 +62,8 @@ fn both_ways(seed: u64, loss: f64, windows: [u16; 2], len: usize) -> Duration {
     for id in 0..2 {
         let node = cluster.node(id).expect("it lives");
         node.recv(Selector::exact(TAG), len);
-        let partner = node.partners()[0];
-        node.send(partner, TAG, len);
+        let remote = node.remotes()[0];
+        node.send(remote, TAG, len);
         cluster.poke(id);
     }
     let done = cluster.run_while(10_000_000, |_| book.borrow().received() < 2);

@@ -104,7 +104,7 @@ impl Stage {
         };
         stage.node(0).connect(1, KEY);
         stage.run(2 * SECOND);
-        assert_eq!(stage.node(0).partners().len(), 1);
+        assert_eq!(stage.node(0).remotes().len(), 1);
         stage
     }
 
@@ -121,7 +121,7 @@ impl Stage {
     fn send(&mut self, len: usize) {
         self.node(1).recv(Selector::exact(TAG), len);
         let sender = self.node(0);
-        sender.send(sender.partners()[0], TAG, len);
+        sender.send(sender.remotes()[0], TAG, len);
     }
 
     /// From now on no segment that goes from the first to the second arrives, or all do again;
@@ -152,7 +152,7 @@ fn stream(seed: u64, terms: Terms) -> Duration {
             let receiver = cluster.node(1).expect("it lives");
             receiver.recv(Selector::exact(TAG), MESSAGE);
             let sender = cluster.node(0).expect("it lives");
-            let to = sender.partners()[0];
+            let to = sender.remotes()[0];
             sender.send(to, TAG, MESSAGE);
             cluster.poke(0);
             cluster.poke(1);

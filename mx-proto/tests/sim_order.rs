@@ -54,8 +54,8 @@ fn a_send_does_not_overtake_those_that_wait_although_there_is_room_again() {
     (0..40).for_each(|_| receiver.recv(Selector::exact(5), 1_000));
     run(&mut cluster, second);
     let sender = cluster.node(0).expect("it lives");
-    let partner = sender.partners()[0];
-    (0..30).for_each(|_| sender.send(partner, 5, 1_000));
+    let remote = sender.remotes()[0];
+    (0..30).for_each(|_| sender.send(remote, 5, 1_000));
     let waiting = sender.outstanding();
     assert!(waiting > 10, "the link took everything at once");
     // The receiver empties the link while the sender does not look.
@@ -68,7 +68,7 @@ fn a_send_does_not_overtake_those_that_wait_although_there_is_room_again() {
         assert!(sender.progress(), "nothing moves");
     }
     assert!(sender.outstanding() > 0, "everything moved at once");
-    sender.send(partner, 5, 1_000);
+    sender.send(remote, 5, 1_000);
     run(&mut cluster, second);
     assert_eq!(book.borrow().received(), 31);
 }

@@ -1,4 +1,4 @@
-//! Receives that are for one partner's messages, and somebody else who sends with the same bits: three
+//! Receives that are for one remote's messages, and somebody else who sends with the same bits: three
 //! endpoints on the simulated network.
 //!
 //! ```text
@@ -10,8 +10,8 @@
 use mx_proto::owner::Queue;
 use mx_proto::{
     Completion, Config, Down, DownReason, Endpoint, EndpointId, Identity, Instant, MatchBits,
-    MatchMask, NicId, PartnerId, PostError, Posted, Received, RequestId, Route, SendMode,
-    SessionId, Status, Target,
+    MatchMask, NicId, PostError, Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId,
+    Status, Target,
 };
 use mx_sim::world::{NodeId, World};
 use mx_sim::{Buffer, Cluster, Drive, Fabric, Profile, SimPort, VirtualClock, seeds};
@@ -52,8 +52,8 @@ struct Rig {
     world: World,
     cluster: Cluster<Side>,
     /// What the receiver calls the others.
-    honest: PartnerId,
-    forger: PartnerId,
+    honest: RemoteId,
+    forger: RemoteId,
 }
 
 impl Rig {
@@ -82,7 +82,7 @@ impl Rig {
                 down: Vec::new(),
             });
         }
-        let nobody = PartnerId::new(0, 0);
+        let nobody = RemoteId::new(0, 0);
         let mut rig = Self {
             world,
             cluster,
@@ -109,7 +109,7 @@ impl Rig {
         assert!(self.cluster.run_until(until, STEPS), "too busy");
     }
 
-    fn connect(&mut self, to: NodeId) -> PartnerId {
+    fn connect(&mut self, to: NodeId) -> RemoteId {
         let target = Target {
             nic: NIC,
             endpoint: EndpointId(to as u32),
@@ -121,15 +121,15 @@ impl Rig {
         self.run(20);
         let done = self.side(RECEIVER).completions.pop().expect("an answer");
         assert_eq!(done.status, Status::Success);
-        done.partner
+        done.remote
     }
 
     /// A message to the receiver, every byte of which is the sender's number.
     fn send(&mut self, from: NodeId, len: usize) {
         let endpoint = &mut self.side(from).endpoint;
-        let to = endpoint.partner_of(NIC, EndpointId(RECEIVER as u32));
+        let to = endpoint.remote_of(NIC, EndpointId(RECEIVER as u32));
         let memory = Buffer::new(vec![from as u8; len]);
-        let to = to.expect("a partner");
+        let to = to.expect("a remote");
         let sent = endpoint.send(to, BITS, memory, 5, SendMode::Standard);
         sent.expect("it can be sent");
         self.run(20);
@@ -153,7 +153,7 @@ impl Rig {
         let forger = self.forger;
         let side = self.side(RECEIVER);
         let down = side.down.pop().expect("the forger is lost");
-        assert_eq!(down.partner, forger);
+        assert_eq!(down.remote, forger);
         assert!(matches!(down.reason, DownReason::Protocol(_)), "{down:?}");
         assert!(side.down.is_empty());
         assert_eq!(side.endpoint.stats().malformed, 1);
@@ -176,7 +176,7 @@ fn a_forged_message_ends_its_senders_link_and_the_receive_waits_for_the_honest_o
             rig.send(HONEST, len);
             let done = rig.side(RECEIVER).completions.pop().expect("it has come");
             assert_eq!((done.request, done.status), (receive, Status::Success));
-            assert_eq!(done.partner, rig.honest);
+            assert_eq!(done.remote, rig.honest);
             assert!(memory.bytes().iter().all(|byte| *byte == HONEST as u8));
         }
     }
@@ -195,7 +195,7 @@ fn a_forged_message_that_came_first_is_thrown_away_by_the_receive_it_is_not_for(
         let Received::Complete(outcome) = received else {
             panic!("{received:?}");
         };
-        assert_eq!(outcome.partner, rig.honest);
+        assert_eq!(outcome.remote, rig.honest);
         assert!(memory.bytes().iter().all(|byte| *byte == HONEST as u8));
         rig.run(20);
         rig.check_forger_is_lost();
@@ -204,7 +204,7 @@ fn a_forged_message_that_came_first_is_thrown_away_by_the_receive_it_is_not_for(
 }
 
 #[test]
-fn receives_end_with_their_partner_and_those_of_others_go_on() {
+fn receives_end_with_their_remote_and_those_of_others_go_on() {
     for matched in [false, true] {
         let mut rig = Rig::new(3);
         let memory = Buffer::new(vec![0; 300_000]);
@@ -226,9 +226,9 @@ fn receives_end_with_their_partner_and_those_of_others_go_on() {
         if matched {
             // Its data never comes, or not all of it.
             let endpoint = &mut rig.side(HONEST).endpoint;
-            let to = endpoint.partner_of(NIC, EndpointId(RECEIVER as u32));
+            let to = endpoint.remote_of(NIC, EndpointId(RECEIVER as u32));
             let memory = Buffer::new(vec![1; 300_000]);
-            let to = to.expect("a partner");
+            let to = to.expect("a remote");
             endpoint
                 .send(to, BITS, memory, 5, SendMode::Standard)
                 .expect("it can be sent");
@@ -240,15 +240,15 @@ fn receives_end_with_their_partner_and_those_of_others_go_on() {
         drop(rig.cluster.kill(HONEST));
         rig.run(1_000);
         let side = rig.side(RECEIVER);
-        assert_eq!(side.down.pop().expect("it is lost").partner, honest);
+        assert_eq!(side.down.pop().expect("it is lost").remote, honest);
         let done = side.completions.pop().expect("it ends");
         assert!(side.completions.is_empty());
-        assert_eq!((done.request, done.partner), (receive, honest));
+        assert_eq!((done.request, done.remote), (receive, honest));
         assert_eq!(done.matched, matched);
         assert_ne!(done.status, Status::Success);
         assert_eq!(side.endpoint.posted_receives(), 1);
         assert_eq!(words(&mut rig), []);
-        assert!(matches!(rig.recv(&memory), Err(PostError::UnknownPartner)));
+        assert!(matches!(rig.recv(&memory), Err(PostError::UnknownRemote)));
     }
 }
 
@@ -261,8 +261,8 @@ fn a_receive_whose_message_is_withdrawn_is_still_for_nobody_else() {
         let memory = Buffer::new(vec![0; 300_000]);
         let receive = rig.post(&memory);
         let endpoint = &mut rig.side(HONEST).endpoint;
-        let to = endpoint.partner_of(NIC, EndpointId(RECEIVER as u32));
-        let (to, data) = (to.expect("a partner"), Buffer::new(vec![1; 300_000]));
+        let to = endpoint.remote_of(NIC, EndpointId(RECEIVER as u32));
+        let (to, data) = (to.expect("a remote"), Buffer::new(vec![1; 300_000]));
         let sent = endpoint.send(to, BITS, data, 5, SendMode::Standard);
         let Ok(Posted::Pending(send)) = sent else {
             panic!("{sent:?}");
@@ -281,7 +281,7 @@ fn a_receive_whose_message_is_withdrawn_is_still_for_nobody_else() {
         rig.check_forger_is_lost();
         rig.send(HONEST, 10);
         let done = rig.side(RECEIVER).completions.pop().expect("it has come");
-        assert_eq!((done.request, done.partner), (receive, rig.honest));
+        assert_eq!((done.request, done.remote), (receive, rig.honest));
         let honest = rig.honest;
         let endpoint = &rig.side(RECEIVER).endpoint;
         assert_eq!(endpoint.receives_from(honest).count(), 0);

@@ -16,7 +16,7 @@ use mx_proto::port::{
 };
 use mx_proto::{
     Clock, Config, Down, Endpoint, EndpointId, Identity, Instant, LinkId, MatchBits, MatchMask,
-    NicId, PartnerId, Received, Route, SendMode, SessionId, Status, Target,
+    NicId, Received, RemoteId, Route, SendMode, SessionId, Status, Target,
 };
 use mx_sim::{Buffer, Cluster, Drive, Fabric, Profile, Rng, SimPort, VirtualClock, World, seeds};
 use std::collections::BTreeMap;
@@ -171,13 +171,13 @@ struct Actor {
     next_turn: Instant,
     /// Sessions of the two that behave.
     honest: [SessionId; 2],
-    peer: Option<PartnerId>,
+    peer: Option<RemoteId>,
     /// Memory of what is posted, by context.
     memory: Vec<Buffer>,
     received: u64,
     /// Honest messages, by the receive they came into.
     numbers: BTreeMap<u64, u64>,
-    evils: Vec<PartnerId>,
+    evils: Vec<RemoteId>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -212,7 +212,7 @@ impl Actor {
     fn on_received(&mut self, completion: mx_proto::Completion) {
         let buffer = self.memory[completion.context as usize].clone();
         buffer.give_back();
-        let from = self.endpoint.partner_identity(completion.partner);
+        let from = self.endpoint.remote_identity(completion.remote);
         let honest = from.is_some_and(|from| from.session == self.honest[0]);
         // What evil ones send with this tag is as good as any other message of theirs.
         if honest && completion.status == Status::Success {
@@ -278,16 +278,16 @@ impl Actor {
                 let _ = self.endpoint.recv(bits, MatchMask::EXACT, memory, 1);
             }
             2 if self.rng.chance(0.1) => {
-                if let Some(partner) = self.evils.pop() {
-                    self.endpoint.disconnect(partner);
+                if let Some(remote) = self.evils.pop() {
+                    self.endpoint.disconnect(remote);
                 }
             }
             _ => {
-                if let Some(partner) = self.evils.last() {
+                if let Some(remote) = self.evils.last() {
                     let memory = Buffer::new(vec![0xee; len]);
                     let _ = self
                         .endpoint
-                        .send(*partner, bits, memory, 2, SendMode::Standard);
+                        .send(*remote, bits, memory, 2, SendMode::Standard);
                 }
             }
         }
@@ -306,11 +306,11 @@ impl Drive for Actor {
             match (self.role, completion.kind) {
                 (Role::Sender, mx_proto::Kind::Connect) => {
                     assert_eq!(completion.status, Status::Success);
-                    self.peer = Some(completion.partner);
+                    self.peer = Some(completion.remote);
                 }
                 (Role::Sender, _) => assert_eq!(completion.status, Status::Success),
                 (Role::Receiver, _) => self.on_received(completion),
-                (Role::Evil, mx_proto::Kind::Connect) => self.evils.push(completion.partner),
+                (Role::Evil, mx_proto::Kind::Connect) => self.evils.push(completion.remote),
                 (Role::Evil, _) => {}
             }
         }

@@ -1,4 +1,4 @@
-//! Partners that fall silent, on the simulated network: they are noticed in time, and nobody else
+//! Remotes that fall silent, on the simulated network: they are noticed in time, and nobody else
 //! is taken for one.
 
 use mx_proto::owner::Queue;
@@ -6,7 +6,7 @@ use mx_proto::port::{LinkDown, Port};
 use mx_proto::reliability::{Reliable, ReliableConfig};
 use mx_proto::{
     Completion, Config, Down, DownReason, Endpoint, EndpointId, Identity, Instant, MatchBits,
-    MatchMask, NicId, PartnerId, Posted, Received, RequestId, Route, SendMode, SessionId, Status,
+    MatchMask, NicId, Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Status,
     Target,
 };
 use mx_sim::scenario::key;
@@ -66,7 +66,7 @@ fn config(peer_timeout: Duration) -> Config {
 
 impl Rig {
     /// Two endpoints that know each other.
-    fn new(seed: u64, peer_timeout: Duration) -> (Self, PartnerId) {
+    fn new(seed: u64, peer_timeout: Duration) -> (Self, RemoteId) {
         let world = World::new(seed);
         seeds::watch(&world);
         let fabric = Fabric::new(&world, None);
@@ -80,7 +80,7 @@ impl Rig {
 
 impl Rig<Reliable<SimDatagrams>> {
     /// The same over datagrams, on a network that says when nobody has a name open.
-    fn over_datagrams(seed: u64, peer_timeout: Duration) -> (Self, PartnerId) {
+    fn over_datagrams(seed: u64, peer_timeout: Duration) -> (Self, RemoteId) {
         let world = World::new(seed);
         seeds::watch(&world);
         let net = DatagramNet::new(&world, Terms::default());
@@ -95,11 +95,7 @@ impl Rig<Reliable<SimDatagrams>> {
 }
 
 impl<P: Port<Buffer>> Rig<P> {
-    fn with(
-        world: &World,
-        open: impl Fn(NodeId) -> P,
-        peer_timeout: Duration,
-    ) -> (Self, PartnerId) {
+    fn with(world: &World, open: impl Fn(NodeId) -> P, peer_timeout: Duration) -> (Self, RemoteId) {
         let world = world.clone();
         let mut cluster = Cluster::new(&world);
         for node in 0..2u32 {
@@ -125,8 +121,8 @@ impl<P: Port<Buffer>> Rig<P> {
             });
         }
         let mut rig = Self { world, cluster };
-        let partner = rig.connect();
-        (rig, partner)
+        let remote = rig.connect();
+        (rig, remote)
     }
 
     fn side(&mut self, node: NodeId) -> &mut Side<P> {
@@ -141,7 +137,7 @@ impl<P: Port<Buffer>> Rig<P> {
     }
 
     /// The first reaches the second.
-    fn connect(&mut self) -> PartnerId {
+    fn connect(&mut self) -> RemoteId {
         let target = Target {
             nic: NIC,
             endpoint: EndpointId(1),
@@ -154,7 +150,7 @@ impl<P: Port<Buffer>> Rig<P> {
         self.run(millis(20));
         let (_, done) = self.side(0).completions.pop().expect("an answer");
         assert_eq!(done.status, Status::Success);
-        done.partner
+        done.remote
     }
 
     fn run(&mut self, span: Duration) {
@@ -163,7 +159,7 @@ impl<P: Port<Buffer>> Rig<P> {
     }
 
     /// A send that nobody receives.
-    fn send(&mut self, to: PartnerId, len: usize) -> RequestId {
+    fn send(&mut self, to: RemoteId, len: usize) -> RequestId {
         let memory = Buffer::new(vec![1; len]);
         let (bits, mode) = (MatchBits(1), SendMode::Synchronous);
         match self.side(0).endpoint.send(to, bits, memory, 5, mode) {
@@ -173,11 +169,11 @@ impl<P: Port<Buffer>> Rig<P> {
     }
 
     /// A receive from nobody else, that nothing comes for.
-    fn recv_from(&mut self, node: NodeId, partner: PartnerId) -> RequestId {
+    fn recv_from(&mut self, node: NodeId, remote: RemoteId) -> RequestId {
         let memory = Buffer::new(vec![0; 10]);
         let (bits, mask) = (MatchBits(77), MatchMask::EXACT);
         let endpoint = &mut self.side(node).endpoint;
-        match endpoint.recv_from(partner, bits, mask, memory, 6) {
+        match endpoint.recv_from(remote, bits, mask, memory, 6) {
             Ok(Received::Pending(request)) => request,
             other => panic!("{other:?}"),
         }
@@ -191,9 +187,9 @@ impl<P: Port<Buffer>> Rig<P> {
     }
 }
 
-/// How long after `since` the partner was lost; it has to be by silence.
+/// How long after `since` the remote was lost; it has to be by silence.
 fn lost_after(rig: &mut Rig, since: Instant) -> Duration {
-    let (at, reason) = rig.side(0).down.pop().expect("the partner is lost");
+    let (at, reason) = rig.side(0).down.pop().expect("the remote is lost");
     assert_eq!(reason, DownReason::Link(LinkDown::TimedOut));
     assert_eq!(rig.side(0).endpoint.stats().silenced, 1);
     at.since(since)
@@ -210,14 +206,14 @@ fn check_span(took: Duration, timeout: Duration) {
 }
 
 #[test]
-fn a_frozen_partner_is_lost_within_the_time_out_and_can_be_reached_again() {
+fn a_frozen_remote_is_lost_within_the_time_out_and_can_be_reached_again() {
     for (seed, timeout) in [100, 500, 777, 20_000, 3_600_000].into_iter().enumerate() {
         let timeout = millis(timeout);
         for len in [10, 300_000] {
-            let (mut rig, partner) = Rig::new(seed as u64, timeout);
+            let (mut rig, remote) = Rig::new(seed as u64, timeout);
             rig.cluster.stall(1, timeout * 3);
             let began = rig.world.now();
-            rig.send(partner, len);
+            rig.send(remote, len);
             rig.run(timeout * 2);
             check_span(lost_after(&mut rig, began), timeout);
             let (_, ended) = rig.side(0).completions.pop().expect("the send ends");
@@ -225,7 +221,7 @@ fn a_frozen_partner_is_lost_within_the_time_out_and_can_be_reached_again() {
             assert_eq!(rig.side(0).endpoint.requests(), 0);
             rig.run(timeout * 2);
             // It has come back, and found its link gone.
-            assert_eq!(rig.side(1).endpoint.partners(), 0);
+            assert_eq!(rig.side(1).endpoint.remotes(), 0);
             let again = rig.connect();
             rig.send(again, len);
             rig.recv(1);
@@ -239,8 +235,8 @@ fn a_frozen_partner_is_lost_within_the_time_out_and_can_be_reached_again() {
 fn silence_counts_from_the_last_packet_also_in_the_middle_of_a_transfer() {
     let timeout = millis(1_600);
     for moment in [0, 1, 40, 99, 100, 130, 777] {
-        let (mut rig, partner) = Rig::new(moment, timeout);
-        rig.send(partner, 400_000);
+        let (mut rig, remote) = Rig::new(moment, timeout);
+        rig.send(remote, 400_000);
         rig.run(millis(moment));
         let heard = rig.heard();
         rig.recv(1);
@@ -260,10 +256,10 @@ fn silence_counts_from_the_last_packet_also_in_the_middle_of_a_transfer() {
 }
 
 #[test]
-fn a_living_partner_may_leave_a_send_waiting_for_ever() {
+fn a_living_remote_may_leave_a_send_waiting_for_ever() {
     let timeout = millis(200);
-    let (mut rig, partner) = Rig::new(1, timeout);
-    let (small, large) = (rig.send(partner, 10), rig.send(partner, 100_000));
+    let (mut rig, remote) = Rig::new(1, timeout);
+    let (small, large) = (rig.send(remote, 10), rig.send(remote, 100_000));
     rig.run(timeout * 1_000);
     assert_eq!(rig.side(0).completions, []);
     assert_eq!(rig.side(0).down, []);
@@ -281,7 +277,7 @@ fn a_living_partner_may_leave_a_send_waiting_for_ever() {
 #[test]
 fn without_operations_there_is_no_timer_and_nobody_is_asked() {
     let timeout = millis(200);
-    let (mut rig, partner) = Rig::new(1, timeout);
+    let (mut rig, remote) = Rig::new(1, timeout);
     rig.run(timeout);
     let packets = rig.side(1).endpoint.stats().packets_in;
     assert_eq!(rig.side(0).endpoint.deadline(), None);
@@ -289,14 +285,14 @@ fn without_operations_there_is_no_timer_and_nobody_is_asked() {
     rig.run(timeout * 40);
     assert_eq!(rig.side(0).down, []);
     // Nor when there have been some, and an old silence is not counted against a new one.
-    let send = rig.send(partner, 10);
+    let send = rig.send(remote, 10);
     rig.run(timeout * 3 / 4);
     rig.side(0).endpoint.cancel(send);
     rig.run(timeout * 2);
     assert_eq!(rig.side(0).down, []);
     assert_eq!(rig.side(0).endpoint.deadline(), None);
     let began = rig.world.now();
-    rig.send(partner, 10);
+    rig.send(remote, 10);
     rig.run(timeout * 2);
     check_span(lost_after(&mut rig, began), timeout);
     assert_eq!(rig.side(1).endpoint.stats().packets_in, packets);
@@ -307,8 +303,8 @@ fn who_is_away_itself_holds_it_against_nobody() {
     let timeout = millis(400);
     for (seed, pause) in [1, 100, 399, 400, 1_000, 60_000].into_iter().enumerate() {
         for begin in [0, 130, 390] {
-            let (mut rig, partner) = Rig::new(seed as u64, timeout);
-            rig.send(partner, 10);
+            let (mut rig, remote) = Rig::new(seed as u64, timeout);
+            rig.send(remote, 10);
             rig.run(millis(begin));
             rig.cluster.stall(0, millis(pause));
             rig.run(millis(pause) + timeout * 20);
@@ -318,13 +314,13 @@ fn who_is_away_itself_holds_it_against_nobody() {
 }
 
 #[test]
-fn partners_that_are_both_away_at_times_keep_each_other() {
+fn remotes_that_are_both_away_at_times_keep_each_other() {
     seeds::each(30, |seed| {
         let timeout = millis(400);
-        let (mut rig, partner) = Rig::new(seed, timeout);
-        rig.send(partner, 10);
-        let back = rig.side(1).endpoint.partner_of(NIC, EndpointId(0));
-        rig.recv_from(1, back.expect("a partner"));
+        let (mut rig, remote) = Rig::new(seed, timeout);
+        rig.send(remote, 10);
+        let back = rig.side(1).endpoint.remote_of(NIC, EndpointId(0));
+        rig.recv_from(1, back.expect("a remote"));
         let mut rng = rig.world.fork_rng();
         for _ in 0..50 {
             // At the same time, for as long as one likes.
@@ -344,10 +340,10 @@ fn partners_that_are_both_away_at_times_keep_each_other() {
 }
 
 #[test]
-fn a_partner_that_only_a_receive_waits_for_is_lost_and_the_receive_with_it() {
+fn a_remote_that_only_a_receive_waits_for_is_lost_and_the_receive_with_it() {
     let timeout = millis(320);
-    let (mut rig, partner) = Rig::new(3, timeout);
-    let receive = rig.recv_from(0, partner);
+    let (mut rig, remote) = Rig::new(3, timeout);
+    let receive = rig.recv_from(0, remote);
     rig.run(timeout * 10);
     assert_eq!(rig.side(0).down, []);
     assert_eq!(rig.side(0).completions, []);
@@ -366,10 +362,10 @@ fn a_partner_that_only_a_receive_waits_for_is_lost_and_the_receive_with_it() {
 }
 
 #[test]
-fn a_partner_whose_receive_was_called_off_is_left_alone() {
+fn a_remote_whose_receive_was_called_off_is_left_alone() {
     let timeout = millis(320);
-    let (mut rig, partner) = Rig::new(3, timeout);
-    let receive = rig.recv_from(0, partner);
+    let (mut rig, remote) = Rig::new(3, timeout);
+    let receive = rig.recv_from(0, remote);
     assert!(rig.side(0).endpoint.end(receive, Status::Cancelled));
     rig.run(timeout);
     assert_eq!(rig.side(0).endpoint.deadline(), None);
@@ -379,24 +375,24 @@ fn a_partner_whose_receive_was_called_off_is_left_alone() {
 }
 
 #[test]
-fn the_shortest_time_out_there_is_leaves_a_living_partner_alone() {
-    let (mut rig, partner) = Rig::new(3, millis(1));
+fn the_shortest_time_out_there_is_leaves_a_living_remote_alone() {
+    let (mut rig, remote) = Rig::new(3, millis(1));
     // The shortest there is: a step of a millisecond.
-    rig.send(partner, 10);
+    rig.send(remote, 10);
     rig.run(millis(500));
     assert_eq!(rig.side(0).down, []);
 }
 
 #[test]
-fn a_dead_partner_that_is_waited_for_is_missed_at_once_where_its_machine_says_so() {
+fn a_dead_remote_that_is_waited_for_is_missed_at_once_where_its_machine_says_so() {
     for seed in 0..20 {
-        let (mut rig, partner) = Rig::over_datagrams(seed, millis(20_000));
+        let (mut rig, remote) = Rig::over_datagrams(seed, millis(20_000));
         let idle = [0, 10, 500, 3_000, 30_000][seed as usize % 5];
         rig.run(millis(idle));
         match seed % 3 {
-            0 => drop(rig.recv_from(0, partner)),
-            1 => drop(rig.send(partner, 10)),
-            _ => drop(rig.send(partner, 300_000)),
+            0 => drop(rig.recv_from(0, remote)),
+            1 => drop(rig.send(remote, 10)),
+            _ => drop(rig.send(remote, 300_000)),
         }
         rig.run(millis(7 * seed * seed));
         drop(rig.cluster.kill(1));
@@ -411,9 +407,9 @@ fn a_dead_partner_that_is_waited_for_is_missed_at_once_where_its_machine_says_so
 }
 
 #[test]
-fn a_partner_that_nobody_waits_for_any_more_is_asked_as_seldom_as_before() {
-    let (mut rig, partner) = Rig::over_datagrams(1, millis(1_600));
-    let receive = rig.recv_from(0, partner);
+fn a_remote_that_nobody_waits_for_any_more_is_asked_as_seldom_as_before() {
+    let (mut rig, remote) = Rig::over_datagrams(1, millis(1_600));
+    let receive = rig.recv_from(0, remote);
     rig.run(millis(5_000));
     let sent = |rig: &mut Rig<_>| {
         let side: &mut Side<Reliable<SimDatagrams>> = rig.side(0);

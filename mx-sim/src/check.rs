@@ -27,9 +27,9 @@ pub type Serial = u64;
 pub enum SendState {
     /// Posted and not complete.
     Pending,
-    /// Complete: it will arrive unless the partners part.
+    /// Complete: it will arrive unless the remotes part.
     Done,
-    /// Cancelled, timed out, or its partner went away: it may have arrived or not.
+    /// Cancelled, timed out, or its remote went away: it may have arrived or not.
     Given,
 }
 

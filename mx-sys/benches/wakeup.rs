@@ -17,7 +17,7 @@ mod node;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use mx_proto::{Config, PartnerId, Route};
+use mx_proto::{Config, RemoteId, Route};
 use mx_sys::eventfd::EventFd;
 use mx_sys::{EndpointChoice, Helper, OpenOptions, ROUTE_LOCAL, ROUTE_TCP, Shared, Tuning};
 use node::Node;
@@ -229,7 +229,7 @@ impl Side for ToySide {
 /// A whole endpoint.
 struct NodeSide {
     node: Node,
-    to: PartnerId,
+    to: RemoteId,
     buffer: Box<[u8; 8]>,
 }
 

@@ -219,12 +219,12 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 },
             },
             Tunable {
-                name: "MX_MAX_PARTNERS",
+                name: "MX_MAX_REMOTES",
                 kind: Kind::Number(1, 1 << 20),
                 about: "connections at the same time; strangers beyond it are refused",
                 access: Access::Number {
-                    set: |s, v| s.as_mut().endpoint.max_partners = v as usize,
-                    get: |s| s.as_ref().endpoint.max_partners as u64,
+                    set: |s, v| s.as_mut().endpoint.max_remotes = v as usize,
+                    get: |s| s.as_ref().endpoint.max_remotes as u64,
                 },
             },
             Tunable {
@@ -584,7 +584,7 @@ impl Settings {
         ReliableConfig {
             // A silent peer is asked some times before it is given up.
             keepalive: usual.keepalive.min(usual.give_up / 4),
-            max_links: self.endpoint.max_partners,
+            max_links: self.endpoint.max_remotes,
             ..usual
         }
     }
@@ -757,7 +757,7 @@ mod tests {
             ("MX_DGRAM_CHECKSUM", "always"),
             ("MX_DGRAM_SOCKET_BYTES", "1M"),
             ("MX_DGRAM_FAULTS", "loss=0.25,seed=3"),
-            ("MX_MAX_PARTNERS", "77"),
+            ("MX_MAX_REMOTES", "77"),
             ("MX_DISABLE_SHMEM", "1"),
             ("MX_ZOMBIE", "0"),
         ]);

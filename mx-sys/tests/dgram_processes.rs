@@ -20,7 +20,7 @@ mod node;
 use mx_port_dgram::BackendChoice;
 use mx_proto::{
     Completion, Config, Down, DownReason, EndpointId, Identity, MatchBits, MatchMask, NicId,
-    PartnerId, Received, SessionId, Status, Target,
+    Received, RemoteId, SessionId, Status, Target,
 };
 use mx_sys::{EndpointChoice, MallocBuffer, OpenOptions, ROUTE_DGRAM, UserMemory};
 use node::{LONG, Node, NotConnected, pattern, pending};
@@ -165,12 +165,12 @@ fn a_killed_peer_ends_everything(way: Way) {
         assert_ne!(node.done(context).status, Status::Success);
     }
     let Down {
-        partner,
+        remote,
         identity: gone,
         reason,
         ..
     } = node.event();
-    assert_eq!((partner, gone), (to, identity));
+    assert_eq!((remote, gone), (to, identity));
     assert!(matches!(reason, DownReason::Link(_)), "{reason:?}");
     let took = begin.elapsed();
     println!("  noticed after {} ms: {reason:?}", took.as_millis());
@@ -250,7 +250,7 @@ fn a_killed_client_is_missed(way: Way) {
         let done = node.receive(ONE_WAY, &mut buffer);
         let engine = node.shared.lock();
         match done.status {
-            Status::Success => Ok(engine.endpoint.partner_identity(done.partner)),
+            Status::Success => Ok(engine.endpoint.remote_identity(done.remote)),
             status => Err(status),
         }
     };
@@ -338,7 +338,7 @@ fn target(identity: Identity) -> Target {
 }
 
 /// A node connected to a fresh server.
-fn with_server(way: Way) -> (Node, Server, PartnerId) {
+fn with_server(way: Way) -> (Node, Server, RemoteId) {
     let server = Server::start(way, None);
     let node = open(way, EndpointChoice::Any);
     let to = node.connect(target(server.identity)).unwrap();
@@ -346,7 +346,7 @@ fn with_server(way: Way) -> (Node, Server, PartnerId) {
 }
 
 /// Sends, and receives what comes back.
-fn round_trip(node: &Node, to: PartnerId, bytes: &[u8]) -> Vec<u8> {
+fn round_trip(node: &Node, to: RemoteId, bytes: &[u8]) -> Vec<u8> {
     let mut got = vec![0; bytes.len()];
     let posted = node.post(BACK, &mut got, 1 << 40);
     assert_eq!(node.send_all(to, ECHO, bytes), Status::Success);
@@ -366,7 +366,7 @@ impl Stream {
     const FIRST: u64 = 100;
     const AT_A_TIME: u64 = 8;
 
-    fn start(node: &Node, to: PartnerId, bytes: &[u8]) -> Self {
+    fn start(node: &Node, to: RemoteId, bytes: &[u8]) -> Self {
         for n in 0..Self::AT_A_TIME {
             pending(node.send(to, ONE_WAY, bytes, Self::FIRST + n));
         }
@@ -387,14 +387,14 @@ impl Stream {
     }
 
     /// One message more.
-    fn go_on(&mut self, node: &Node, to: PartnerId, bytes: &[u8]) {
+    fn go_on(&mut self, node: &Node, to: RemoteId, bytes: &[u8]) {
         let done = Self::next(node);
         assert_eq!(done.status, Status::Success);
         pending(node.send(to, ONE_WAY, bytes, done.context));
     }
 
     /// Goes on until it fails, and waits for all. Returns how it failed.
-    fn end(self, node: &Node, to: PartnerId, bytes: &[u8]) -> Status {
+    fn end(self, node: &Node, to: RemoteId, bytes: &[u8]) -> Status {
         loop {
             let done = Self::next(node);
             if done.status != Status::Success {
@@ -558,9 +558,9 @@ impl Service {
             say("flowing");
         }
         // Unless the client has gone meanwhile.
-        let known = node.shared.lock().endpoint.partner_identity(done.partner);
+        let known = node.shared.lock().endpoint.remote_identity(done.remote);
         if self.bits == ECHO && known.is_some() {
-            node.send_all(done.partner, BACK, &self.room[..done.length as usize]);
+            node.send_all(done.remote, BACK, &self.room[..done.length as usize]);
         }
     }
 }

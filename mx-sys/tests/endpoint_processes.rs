@@ -15,7 +15,7 @@ mod signal;
 
 use mx_proto::port::ConnectError;
 use mx_proto::{
-    Completion, Down, DownReason, EndpointId, Identity, NicId, PartnerId, Received, Route,
+    Completion, Down, DownReason, EndpointId, Identity, NicId, Received, RemoteId, Route,
     SessionId, Status, Target,
 };
 use mx_sim::Cancelled;
@@ -137,7 +137,7 @@ fn a_cancelled_send_leaves_the_connection_alone(route: Route) {
     );
 }
 
-/// Both a thread blocked in a wait and the helper thread beside it, with a partner.
+/// Both a thread blocked in a wait and the helper thread beside it, with a remote.
 fn a_blocked_server_uses_no_processor(route: Route) {
     let (node, server, to) = with_server(route);
     assert_eq!(round_trip(&node, to, 1, b"there"), b"there");
@@ -208,12 +208,12 @@ fn a_killed_peer_ends_everything(route: Route) {
         "{sent:?}"
     );
     let Down {
-        partner,
+        remote,
         identity: gone,
         reason,
         ..
     } = node.event();
-    assert_eq!((partner, gone), (to, identity));
+    assert_eq!((remote, gone), (to, identity));
     assert!(matches!(reason, DownReason::Link(_)), "{reason:?}");
     assert!(begin.elapsed() < AT_ONCE, "{:?}", begin.elapsed());
     // A receive that the message had matched is over; one that nothing matched is still posted.
@@ -250,7 +250,7 @@ fn a_second_server_is_refused(route: Route) {
 }
 
 /// A node connected to a fresh server.
-fn with_server(route: Route) -> (Node, Server, PartnerId) {
+fn with_server(route: Route) -> (Node, Server, RemoteId) {
     let server = Server::start(None);
     let node = Node::any();
     let begin = Instant::now();
@@ -264,7 +264,7 @@ fn with_server(route: Route) -> (Node, Server, PartnerId) {
 }
 
 /// Sends with `bits`, receives what comes back with the next ones.
-fn round_trip(node: &Node, to: PartnerId, bits: u64, bytes: &[u8]) -> Vec<u8> {
+fn round_trip(node: &Node, to: RemoteId, bits: u64, bytes: &[u8]) -> Vec<u8> {
     const BACK: u64 = 1 << 40;
     let mut got = vec![0; bytes.len()];
     let posted = node.post(bits + 1, &mut got, BACK);
@@ -432,7 +432,7 @@ impl Service {
         if done.status == Status::Success {
             reply(
                 node,
-                done.partner,
+                done.remote,
                 self.bits + 1,
                 &self.buffer[..done.length as usize],
             );
@@ -441,8 +441,8 @@ impl Service {
 }
 
 /// Sends back, unless the client has gone meanwhile.
-fn reply(node: &Node, to: PartnerId, bits: u64, bytes: &[u8]) {
-    if node.shared.lock().endpoint.partner_identity(to).is_some() {
+fn reply(node: &Node, to: RemoteId, bits: u64, bytes: &[u8]) {
+    if node.shared.lock().endpoint.remote_identity(to).is_some() {
         node.send_all(to, bits, bytes);
     }
 }

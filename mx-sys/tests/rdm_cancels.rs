@@ -18,7 +18,7 @@ mod peer;
 #[path = "../../ports/local/tests/signal/mod.rs"]
 mod signal;
 
-use mx_proto::{Config, PartnerId, Posted, Received, RequestId};
+use mx_proto::{Config, Posted, Received, RemoteId, RequestId};
 use mx_sim::Cancelled;
 use mx_sys::RdmError;
 use mx_sys::{EndpointChoice, OpenError};
@@ -237,7 +237,7 @@ struct Given {
 
 struct World {
     node: Node,
-    to: PartnerId,
+    to: RemoteId,
     next: u64,
     under: Vec<Under>,
     given: Vec<Given>,
@@ -245,7 +245,7 @@ struct World {
 }
 
 impl World {
-    fn new(node: Node, to: PartnerId) -> Self {
+    fn new(node: Node, to: RemoteId) -> Self {
         Self {
             node,
             to,
@@ -289,7 +289,7 @@ impl World {
             .shared
             .lock()
             .endpoint
-            .partner_identity(self.to)
+            .remote_identity(self.to)
             .is_some();
         let request = if class == Class::LargeIn {
             match self.node.post(FROM_PEER, buffer.bytes(LARGE), context) {

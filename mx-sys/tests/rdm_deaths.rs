@@ -16,7 +16,7 @@ mod peer;
 mod signal;
 
 use mx_proto::port::LinkDown;
-use mx_proto::{Config, Down, DownReason, PartnerId, Posted, Received, Status};
+use mx_proto::{Config, Down, DownReason, Posted, Received, RemoteId, Status};
 use mx_sim::Cancelled;
 use mx_sys::RdmError;
 use mx_sys::{EndpointChoice, OpenError};
@@ -96,7 +96,7 @@ fn open() -> Result<Node, OpenError> {
 }
 
 /// A node and a peer that have exchanged large messages.
-fn pair(busy: bool) -> (Node, Peer, PartnerId) {
+fn pair(busy: bool) -> (Node, Peer, RemoteId) {
     let peer = Peer::start(None, KEEPALIVE, busy);
     let node = open().unwrap();
     let to = node.connect(peer.target()).unwrap();
@@ -107,7 +107,7 @@ fn pair(busy: bool) -> (Node, Peer, PartnerId) {
     (node, peer, to)
 }
 
-/// Waits for the end of the partner, and says how long that took from `begin` on.
+/// Waits for the end of the remote, and says how long that took from `begin` on.
 fn down(node: &Node, begin: Instant) -> Duration {
     let Down { reason, .. } = node.event();
     // By its silence; or sooner, because the provider has missed it, or a frame that came out of its
@@ -264,13 +264,13 @@ fn killed_clients_leave_nothing() {
             if done.context < 4 {
                 node.post(TO_PEER, &mut room[done.context as usize], done.context);
                 if done.status == Status::Success {
-                    (to, came) = (Some(done.partner), came + 1);
+                    (to, came) = (Some(done.remote), came + 1);
                 }
             }
         }
         if life % 2 == 0
             && let Some(to) = to
-            && node.shared.lock().endpoint.partner_identity(to).is_some()
+            && node.shared.lock().endpoint.remote_identity(to).is_some()
         {
             // Slots that it will never take from the provider.
             client.signal(libc::SIGSTOP);

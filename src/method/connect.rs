@@ -7,10 +7,10 @@
 //!   CONN_ACK arrives: READY, queues flushed   done: READY, CONN_ACK ->, queues flushed
 //! ```
 //!
-//! Both may begin at once. Then CONN_REQ finds a peer in WAIT, by the partner's context word or
+//! Both may begin at once. Then CONN_REQ finds a peer in WAIT, by the remote's context word or
 //! by its network name, and turns it to answering: one peer, two handshakes, the same ids. Where
 //! one remote endpoint was looked up under two names, the second transport connect gives the
-//! partner of the first, and the two peers become one.
+//! remote of the first, and the two peers become one.
 //!
 //! What is posted before READY is parked, and posted then, in the same order.
 
@@ -27,8 +27,8 @@ use crate::peer::state::{Cause, Ready, State, Wait};
 use crate::peer::table::PeerKey;
 use mx_proto::port::Port;
 use mx_proto::{
-    Clock, EndpointId, Identity, MatchBits, NicId, Outcome, PartnerId, PostError, Posted,
-    RequestId, Route, SendMode, Status, Target,
+    Clock, EndpointId, Identity, MatchBits, NicId, Outcome, PostError, Posted, RemoteId, RequestId,
+    Route, SendMode, Status, Target,
 };
 use mx_sys::{MallocBuffer, UserMemory};
 
@@ -127,39 +127,39 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 };
                 self.disconnect(key, cause);
             }
-            Some(Wait::Connecting { again, .. }) => self.on_reached(key, how.partner, again),
+            Some(Wait::Connecting { again, .. }) => self.on_reached(key, how.remote, again),
             Some(Wait::Answering { tx_id, .. }) => {
-                self.become_ready(key, Ready::new(how.partner, tx_id), true);
+                self.become_ready(key, Ready::new(how.remote, tx_id), true);
             }
             _ => {}
         }
     }
 
     /// ICON_REQ is done: says who we are.
-    fn on_reached(&mut self, key: PeerKey, partner: PartnerId, again: bool) {
-        let Some(context) = self.endpoint.partner_context(partner) else {
+    fn on_reached(&mut self, key: PeerKey, remote: RemoteId, again: bool) {
+        let Some(context) = self.endpoint.remote_context(remote) else {
             return self.disconnect(key, Cause::Reset);
         };
         let other = PeerKey::from_word(context);
         if other != key && self.peers().get(other).is_some() {
             return self.merge(key, other);
         }
-        self.know_partner(key, partner);
-        self.move_to(key, State::Wait(Wait::Requested { partner, again }));
+        self.know_remote(key, remote);
+        self.move_to(key, State::Wait(Wait::Requested { remote, again }));
         let body = ConnReq::emit(&self.name);
         let bits = bits(MessageType::ConnReq, key.id(), VERSION);
-        self.send_handshake(key, partner, bits, &body);
+        self.send_handshake(key, remote, bits, &body);
     }
 
-    /// Ties partner and peer to each other.
-    fn know_partner(&mut self, key: PeerKey, partner: PartnerId) {
-        self.endpoint.set_partner_context(partner, key.to_word());
-        if let Some(Identity { nic, endpoint, .. }) = self.endpoint.partner_identity(partner) {
+    /// Ties remote and peer to each other.
+    fn know_remote(&mut self, key: PeerKey, remote: RemoteId) {
+        self.endpoint.set_remote_context(remote, key.to_word());
+        if let Some(Identity { nic, endpoint, .. }) = self.endpoint.remote_identity(remote) {
             self.peers_mut().set_own_name(key, (nic, endpoint));
         }
     }
 
-    fn send_handshake(&mut self, key: PeerKey, partner: PartnerId, bits: MatchBits, body: &[u8]) {
+    fn send_handshake(&mut self, key: PeerKey, remote: RemoteId, bits: MatchBits, body: &[u8]) {
         let memory = match body {
             [] => UserMemory::empty(),
             body => match MallocBuffer::copy_of(body) {
@@ -170,7 +170,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let word = Word::own(Role::Handshake, key);
         let sent = self
             .endpoint
-            .send(partner, bits, memory, word, SendMode::Standard);
+            .send(remote, bits, memory, word, SendMode::Standard);
         match sent {
             Ok(Posted::Complete) => {}
             Ok(Posted::Pending(_)) => {
@@ -187,11 +187,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let Some(peer) = self.peers_mut().get_mut(key) else {
             return;
         };
-        if peer.state.partner() != Some(how.partner) {
+        if peer.state.remote() != Some(how.remote) {
             return;
         }
         peer.handshake_waits = false;
-        // That the partner is gone is told as an event of its own.
+        // That the remote is gone is told as an event of its own.
         if !matches!(how.status, Status::Success | Status::Unreachable) {
             self.disconnect(key, Cause::of_connect(how.status));
         }
@@ -199,8 +199,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// CONN_REQ or CONN_ACK.
     pub(super) fn on_note(&mut self, note: Note) {
-        // A partner that is gone has no identity any more.
-        let Some(identity) = self.endpoint.partner_identity(note.partner) else {
+        // A remote that is gone has no identity any more.
+        let Some(identity) = self.endpoint.remote_identity(note.remote) else {
             return;
         };
         match note.fields.kind {
@@ -213,20 +213,20 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let theirs = note.fields.tag;
         if theirs != VERSION {
             let why = format_args!("speaks version {theirs:#x}, we speak {VERSION:#x}");
-            return self.refuse(note.partner, Refusal::Version, why);
+            return self.refuse(note.remote, Refusal::Version, why);
         }
         let request = match ConnReq::parse(&note.body) {
             Ok(request) if note.fields.id != 0 => request,
             Ok(_) => {
                 let why = "sent a connection request without an id";
-                return self.refuse(note.partner, Refusal::Malformed, why);
+                return self.refuse(note.remote, Refusal::Malformed, why);
             }
             Err(reason) => {
                 let why = format_args!("sent a connection request with {reason}");
-                return self.refuse(note.partner, Refusal::Malformed, why);
+                return self.refuse(note.remote, Refusal::Malformed, why);
             }
         };
-        let context = self.endpoint.partner_context(note.partner).unwrap_or(0);
+        let context = self.endpoint.remote_context(note.remote).unwrap_or(0);
         let known = PeerKey::from_word(context);
         let key = match self.peers().get(known) {
             Some(_) => known,
@@ -237,7 +237,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     Ok(key) => key,
                     Err(error) => {
                         let why = format_args!("calls itself {:?}: {error}", request.name);
-                        return self.refuse(note.partner, Refusal::NoRoom, why);
+                        return self.refuse(note.remote, Refusal::NoRoom, why);
                     }
                 }
             }
@@ -247,13 +247,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// CONN_REQ came from this peer, maybe in a new life.
     fn answer(&mut self, key: PeerKey, note: Note, identity: Identity) {
-        let (partner, tx_id) = (note.partner, note.fields.id);
+        let (remote, tx_id) = (note.remote, note.fields.id);
         let Some(state) = self.peers().get(key).map(|peer| peer.state) else {
             return;
         };
         match state {
-            State::Ready(ready) if ready.partner == partner => {
-                let new = Ready::new(partner, tx_id);
+            State::Ready(ready) if ready.remote == remote => {
+                let new = Ready::new(remote, tx_id);
                 if ready.answered && ready.tx_id == tx_id {
                     // Both have begun at once, and its answer has overtaken this.
                     return self.move_to(key, State::Ready(new));
@@ -269,11 +269,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     .is_some_and(|peer| peer.handshake_waits);
                 return self.become_ready(key, new, !waits);
             }
-            State::Wait(Wait::Answering { request, .. }) if state.partner() == Some(partner) => {
-                return self.move_to(key, State::answering(request, partner, tx_id));
+            State::Wait(Wait::Answering { request, .. }) if state.remote() == Some(remote) => {
+                return self.move_to(key, State::answering(request, remote, tx_id));
             }
             State::Ready(_) | State::Wait(Wait::Requested { .. } | Wait::Answering { .. })
-                if state.partner() != Some(partner) =>
+                if state.remote() != Some(remote) =>
             {
                 // Its old life is over. What it had completes before this note is looked at again.
                 self.disconnect(key, Cause::Reset);
@@ -287,14 +287,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         let target = Target::auto(identity.nic, identity.endpoint);
         let bits = bits(MessageType::IconAck, key.id(), 0);
-        self.know_partner(key, partner);
+        self.know_remote(key, remote);
         let word = Word::own(Role::Connect, key);
         match self.endpoint.connect(target, KEY, bits, word) {
-            Ok(request) => self.move_to(key, State::answering(request, partner, tx_id)),
+            Ok(request) => self.move_to(key, State::answering(request, remote, tx_id)),
             Err(reason) => {
-                self.endpoint.set_partner_context(partner, 0);
+                self.endpoint.set_remote_context(remote, 0);
                 let why = format_args!("cannot be connected back to: {reason}");
-                self.refuse(partner, Refusal::NoRoom, why);
+                self.refuse(remote, Refusal::NoRoom, why);
                 self.disconnect(key, Cause::of_start(reason));
                 self.maybe_remove(key);
             }
@@ -302,22 +302,22 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     fn on_conn_ack(&mut self, note: &Note, identity: Identity) {
-        let context = self.endpoint.partner_context(note.partner).unwrap_or(0);
+        let context = self.endpoint.remote_context(note.remote).unwrap_or(0);
         let key = PeerKey::from_word(context);
         let Some(peer) = self.peers().get(key) else {
             log::debug!("{identity:?} answered a connection request nobody made; dropped");
             return;
         };
-        if peer.state.partner() != Some(note.partner) {
+        if peer.state.remote() != Some(note.remote) {
             return;
         }
         let answer = Answer::of(note.fields);
         match (peer.state, answer) {
-            (State::Wait(Wait::Requested { partner, .. }), Answer::Accepted { tx_id }) => {
+            (State::Wait(Wait::Requested { remote, .. }), Answer::Accepted { tx_id }) => {
                 self.become_ready(
                     key,
                     Ready {
-                        partner,
+                        remote,
                         tx_id,
                         answered: true,
                     },
@@ -339,8 +339,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// The handshake is finished: everything that waited goes out, in order.
     fn become_ready(&mut self, key: PeerKey, ready: Ready, acknowledge: bool) {
-        let partner = ready.partner;
-        self.know_partner(key, partner);
+        let remote = ready.remote;
+        self.know_remote(key, remote);
         self.move_to(key, State::Ready(ready));
         let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
             return;
@@ -348,7 +348,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         peer.conversation.on_ready();
         if acknowledge {
             let bits = bits(MessageType::ConnAck, key.id(), VERSION);
-            self.send_handshake(key, partner, bits, &[]);
+            self.send_handshake(key, remote, bits, &[]);
         }
         self.post_parked(key);
     }
@@ -360,7 +360,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let Some(peer) = host.peers.get_mut(key) else {
                 return;
             };
-            let State::Ready(Ready { partner, tx_id, .. }) = peer.state else {
+            let State::Ready(Ready { remote, tx_id, .. }) = peer.state else {
                 return;
             };
             let Some(op) = ops.first(&peer.parked) else {
@@ -374,12 +374,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let posted = match kind.unwrap_or(PostKind::Recv) {
                 PostKind::Recv => {
                     let bits = bits(MessageType::Expected, key.id(), tag);
-                    self.endpoint.unpark_recv(op, Some(partner), bits, MATCH)
+                    self.endpoint.unpark_recv(op, Some(remote), bits, MATCH)
                 }
                 kind => {
                     let bits = with_class(bits(kind.message_type(), tx_id, tag), class);
                     let mode = kind.send_mode();
-                    self.endpoint.unpark_send(op, partner, bits, mode)
+                    self.endpoint.unpark_send(op, remote, bits, mode)
                 }
             };
             if let Err(error) = posted {
@@ -431,7 +431,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 /// Why the endpoint did not take an operation, as the code it completes with.
 pub(crate) fn code_of_post(error: PostError) -> i32 {
     match error {
-        PostError::UnknownPartner => Cause::Reset.code(),
+        PostError::UnknownRemote => Cause::Reset.code(),
         PostError::TooLarge(_) => -BMI_EMSGSIZE,
         PostError::TooMany => -BMI_ENOMEM,
         PostError::BadMask => code_of(Status::Aborted),

@@ -13,7 +13,7 @@ use crate::peer::conversation::Conversation;
 use crate::peer::state::{Cause, State};
 use crate::peer::table::PeerKey;
 use mx_proto::port::Port;
-use mx_proto::{Clock, PartnerId, RequestId, Status};
+use mx_proto::{Clock, RemoteId, RequestId, Status};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
@@ -35,16 +35,16 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// An unexpected message that came over `partner`'s connection is handed out.
+    /// An unexpected message that came over `remote`'s connection is handed out.
     #[inline]
-    pub(super) fn on_handed_out(&mut self, key: PeerKey, partner: PartnerId) {
+    pub(super) fn on_handed_out(&mut self, key: PeerKey, remote: RemoteId) {
         let Some(peer) = self.peers_mut().get_mut(key) else {
             return;
         };
         if peer.conversation == Conversation::Open {
             return;
         }
-        if peer.state.partner() == Some(partner) {
+        if peer.state.remote() == Some(remote) {
             // Receives that are provisional were posted for something else, and stay so.
             peer.conversation = Conversation::Open;
         } else {
@@ -85,8 +85,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         let ops = self.endpoint.ops();
         let mut found: Vec<_> = ops.all(&peer.parked).collect();
-        if let Some(partner) = peer.state.partner() {
-            found.extend(self.endpoint.receives_from(partner));
+        if let Some(remote) = peer.state.remote() {
+            found.extend(self.endpoint.receives_from(remote));
         }
         found.retain(|op| ops.word(*op).is_some_and(|word| word.provisional));
         found

@@ -49,7 +49,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             peer.conversation.on_loss();
             arrivals.abandoned.forget(key.id());
         }
-        if next.partner().is_none() {
+        if next.remote().is_none() {
             (peer.handshake_waits, peer.again) = (false, 0);
         }
         if let State::Ready(_) = next
@@ -73,7 +73,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         }
         log::info!("{} (id {}) is down: {cause}", peer.name, key.id());
-        let (partner, connect) = (peer.state.partner(), peer.state.connect());
+        let (remote, connect) = (peer.state.remote(), peer.state.connect());
         let parked = peer.take_parked(ops);
         self.move_to(key, State::Disconnect { cause });
         if let Some(request) = connect {
@@ -82,10 +82,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         for op in parked {
             self.fail(op, cause.code());
         }
-        if let Some(partner) = partner {
-            self.endpoint.set_partner_context(partner, 0);
+        if let Some(remote) = remote {
+            self.endpoint.set_remote_context(remote, 0);
             // All operations with it end before this returns.
-            self.endpoint.disconnect(partner);
+            self.endpoint.disconnect(remote);
         }
         self.move_to(key, State::Init);
         self.tell_dead(key);

@@ -1,7 +1,7 @@
 //! What can be seen of a method: all of it at once, and one peer.
 //!
 //! Knows nothing of: how it is shown.
-//! Cost: O(1), but for [`Method::report`], which looks at every partner.
+//! Cost: O(1), but for [`Method::report`], which looks at every remote.
 
 use super::Method;
 use crate::peer::state::{Name, State};
@@ -21,9 +21,9 @@ pub struct MethodReport {
     pub inbox: InboxStats,
     /// Of those, how many can be had.
     pub ready: u64,
-    /// Times that a partner's sends had to wait for credits.
+    /// Times that a remote's sends had to wait for credits.
     pub credit_stalls: u64,
-    /// Partners whose sends do now.
+    /// Remotes whose sends do now.
     pub stalled: u64,
     /// Operations posted and not handed out.
     pub operations: u64,
@@ -84,7 +84,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return PeerGauges::NONE;
         };
         let account = match peer.state {
-            State::Ready(ready) => self.endpoint.account(ready.partner),
+            State::Ready(ready) => self.endpoint.account(ready.remote),
             _ => None,
         };
         PeerGauges {

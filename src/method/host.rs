@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the peers and what arrives; the operations that are over, each in the list of its context; what else
-//! has ended, and lost partners, until the method looks.
+//! has ended, and lost remotes, until the method looks.
 //! Knows nothing of: handshakes.
 
 use super::{PostKind, Settings};
@@ -23,7 +23,7 @@ use libc::c_void;
 use mx_proto::flow::Lane;
 use mx_proto::ops::{List, Ops, Places};
 use mx_proto::{
-    Arrival, Down, DownReason, MatchBits, Outcome, Owner, PartnerId, RequestId, Source, Status,
+    Arrival, Down, DownReason, MatchBits, Outcome, Owner, RemoteId, RequestId, Source, Status,
     Verdict,
 };
 use mx_sys::{MallocBuffer, UserMemory};
@@ -65,9 +65,9 @@ pub struct Host {
     produced: u64,
     pub(super) ends: VecDeque<End>,
     pub(super) downs: VecDeque<Down>,
-    /// Receives that have ended without a message, and for whose: should their partner be told lost next, they
+    /// Receives that have ended without a message, and for whose: should their remote be told lost next, they
     /// end with the cause of that.
-    pub(super) ended: Vec<(RequestId, PartnerId)>,
+    pub(super) ended: Vec<(RequestId, RemoteId)>,
     /// What was to be remembered by now, see [`Method::on_due`](super::Method::on_due).
     pub(super) due: Vec<u64>,
     /// Messages are of no interest any more.
@@ -134,9 +134,9 @@ impl Host {
         std::mem::take(&mut self.produced)
     }
 
-    /// Why a partner is lost whose loss nobody has looked at.
-    pub(crate) fn lost(&self, partner: PartnerId) -> Option<DownReason> {
-        let down = self.downs.iter().rev().find(|down| down.partner == partner);
+    /// Why a remote is lost whose loss nobody has looked at.
+    pub(crate) fn lost(&self, remote: RemoteId) -> Option<DownReason> {
+        let down = self.downs.iter().rev().find(|down| down.remote == remote);
         down.map(|down| down.reason)
     }
 
@@ -162,7 +162,7 @@ impl Host {
                 self.give_up(key, tag);
             }
             if !set && how.status != Status::Cancelled {
-                self.ended.push((op, how.partner));
+                self.ended.push((op, how.remote));
             }
         }
         if (parked || how.status == Status::Unreachable)
@@ -248,8 +248,8 @@ impl Owner for Host {
     #[inline]
     fn down(&mut self, ops: &mut Ops<Self>, down: Down) {
         let cause = Cause::of_down(down.reason).code();
-        for (op, partner) in self.ended.drain(..) {
-            if partner == down.partner
+        for (op, remote) in self.ended.drain(..) {
+            if remote == down.remote
                 && let Some(word) = ops.word_mut(op)
             {
                 word.error = cause;

@@ -17,7 +17,7 @@
 //! An operation has one record, the endpoint's, and a word of the method's beside it (`../op`). When it is over
 //! its owner puts it into the list of its context, and that is all until the host asks.
 //!
-//! Of what else the endpoint reports of one partner, ends come first, then its loss, then the handshake of its
+//! Of what else the endpoint reports of one remote, ends come first, then its loss, then the handshake of its
 //! next life, so that nothing is taken for a new life's that belongs to the old one. How much comes in one
 //! call is limited by the endpoint's poll.
 //!
@@ -356,7 +356,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// happened.
     pub fn leave(&mut self) -> bool {
         let busy = self.endpoint.progress();
-        if self.endpoint.partners() > 0 {
+        if self.endpoint.remotes() > 0 {
             self.close();
         }
         busy
@@ -408,7 +408,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let of_now = self
             .peers()
             .get(key)
-            .is_some_and(|peer| peer.state.partner() == Some(down.partner));
+            .is_some_and(|peer| peer.state.remote() == Some(down.remote));
         let cause = Cause::of_down(down.reason);
         if of_now && !(cause == Cause::Reset && self.retry(key)) {
             self.disconnect(key, cause);

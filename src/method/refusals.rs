@@ -5,7 +5,7 @@
 //!                         more than 16 times: disconnected
 //! ```
 //!
-//! A partner that is nobody's peer has its refusals counted in its context word. Whoever reads that
+//! A remote that is nobody's peer has its refusals counted in its context word. Whoever reads that
 //! as a peer's key finds nobody: its highest bit is set, and the id is 0.
 
 use super::Method;
@@ -14,11 +14,11 @@ use crate::op::word::Word;
 use crate::peer::state::Cause;
 use crate::peer::table::PeerKey;
 use mx_proto::port::Port;
-use mx_proto::{Clock, PartnerId, SendMode};
+use mx_proto::{Clock, RemoteId, SendMode};
 use mx_sys::UserMemory;
 use std::fmt;
 
-/// Marks the context word of a partner that has been refused.
+/// Marks the context word of a remote that has been refused.
 const REFUSED: u64 = 1 << 63;
 
 /// One more refusal.
@@ -28,10 +28,10 @@ const ONCE: u64 = 1 << 32;
 const FORGIVEN: u64 = 16;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// Tells a partner that it cannot be a peer. One that takes nothing is told once: whatever else
+    /// Tells a remote that it cannot be a peer. One that takes nothing is told once: whatever else
     /// it asks, nothing is kept for it.
-    pub(super) fn refuse(&mut self, partner: PartnerId, reason: Refusal, why: impl fmt::Display) {
-        let Some(context) = self.endpoint.partner_context(partner) else {
+    pub(super) fn refuse(&mut self, remote: RemoteId, reason: Refusal, why: impl fmt::Display) {
+        let Some(context) = self.endpoint.remote_context(remote) else {
             return;
         };
         let key = PeerKey::from_word(context);
@@ -49,21 +49,21 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             };
             let context = context + ONCE;
             let times = (context & !REFUSED) / ONCE;
-            let identity = self.endpoint.partner_identity(partner);
+            let identity = self.endpoint.remote_identity(remote);
             if times == 1 {
                 log::warn!("{identity:?} {why}: refused");
             }
             if times > FORGIVEN {
                 log::debug!("{identity:?} is refused again and again: disconnected");
-                return self.endpoint.disconnect(partner);
+                return self.endpoint.disconnect(remote);
             }
-            self.endpoint.set_partner_context(partner, context);
+            self.endpoint.set_remote_context(remote, context);
         }
-        if self.endpoint.queued_for(partner) == 0 {
+        if self.endpoint.queued_for(remote) == 0 {
             // One that does not get through is noticed by its receiver's time-out.
             let (memory, word) = (UserMemory::empty(), Word::default());
             let bits = refusal_bits(reason);
-            let _ = (self.endpoint).send(partner, bits, memory, word, SendMode::Standard);
+            let _ = (self.endpoint).send(remote, bits, memory, word, SendMode::Standard);
         }
     }
 

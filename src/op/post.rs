@@ -96,21 +96,21 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if peer.conversation == Conversation::Cut && post.kind == PostKind::Send {
             return self.fail_cut(key, post, id);
         }
-        let State::Ready(Ready { partner, tx_id, .. }) = peer.state else {
+        let State::Ready(Ready { remote, tx_id, .. }) = peer.state else {
             return self.queue(key, post, id);
         };
         let bits = bits(post.kind.message_type(), tx_id, post.tag as u32);
         let bits = with_class(bits, post.class);
         let (kind, mode) = (post.kind, post.kind.send_mode());
         let what = Becoming { post, key };
-        match self.endpoint.send_what(partner, bits, what, mode) {
+        match self.endpoint.send_what(remote, bits, what, mode) {
             Ok(mx::Posted::Complete) => Ok(Posted::Complete { size }),
             Ok(mx::Posted::Pending(op)) => {
                 *id = self.id(op);
                 self.limit_posted(kind, op);
                 Ok(Posted::Pending)
             }
-            Err(mx::PostError::UnknownPartner) => {
+            Err(mx::PostError::UnknownRemote) => {
                 let peer = self.peers().get(key);
                 let name = peer.map_or_else(String::new, |peer| peer.name.clone());
                 self.disconnect(key, Cause::Reset);
@@ -141,12 +141,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if !arrivals.abandoned.is_empty() {
             (arrivals.abandoned).take_back(key.id(), post.tag as u32);
         }
-        let State::Ready(Ready { partner, .. }) = peer.state else {
+        let State::Ready(Ready { remote, .. }) = peer.state else {
             return self.queue(key, post, id);
         };
         let cut = peer.conversation == Conversation::Cut;
         let what = Becoming { post, key };
-        match self.endpoint.recv_what(partner, bits, MATCH, what) {
+        match self.endpoint.recv_what(remote, bits, MATCH, what) {
             Ok(Received::Pending(op)) => {
                 *id = self.id(op);
                 self.limit_posted(PostKind::Recv, op);
@@ -163,9 +163,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                     code => self.end_at_once(key, post, (code, size), id),
                 }
             }
-            Err(mx::PostError::UnknownPartner) => {
+            Err(mx::PostError::UnknownRemote) => {
                 // It has gone, and the method has not looked at that yet.
-                let why = self.endpoint.owner().lost(partner);
+                let why = self.endpoint.owner().lost(remote);
                 let cause = why.map_or(Cause::Reset, Cause::of_down);
                 self.end_at_once(key, post, (cause.code(), 0), id)
             }

@@ -22,7 +22,7 @@ use crate::abi::constants as bmi;
 use libc::c_int;
 use mx_proto::port::{ConnectError, LinkDown};
 use mx_proto::transition_table;
-use mx_proto::{DownReason, PartnerId, RequestId, Status};
+use mx_proto::{DownReason, RemoteId, RequestId, Status};
 use std::fmt;
 
 /// Where a peer is in its life.
@@ -54,7 +54,7 @@ pub enum Wait {
     /// CONN_REQ is sent, CONN_ACK not here.
     Requested {
         /// Whom we sent it to.
-        partner: PartnerId,
+        remote: RemoteId,
         /// As in `Connecting`.
         again: bool,
     },
@@ -63,7 +63,7 @@ pub enum Wait {
         /// It.
         request: RequestId,
         /// Who sent CONN_REQ.
-        partner: PartnerId,
+        remote: RemoteId,
         /// What the peer calls us.
         tx_id: u32,
     },
@@ -73,7 +73,7 @@ pub enum Wait {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ready {
     /// The endpoint's name for the peer.
-    pub partner: PartnerId,
+    pub remote: RemoteId,
     /// The peer's name for us, in every message to it.
     pub tx_id: u32,
     /// It has answered our call, and not called itself.
@@ -82,9 +82,9 @@ pub struct Ready {
 
 impl Ready {
     /// With a peer that has called.
-    pub const fn new(partner: PartnerId, tx_id: u32) -> Self {
+    pub const fn new(remote: RemoteId, tx_id: u32) -> Self {
         Self {
-            partner,
+            remote,
             tx_id,
             answered: false,
         }
@@ -92,22 +92,22 @@ impl Ready {
 }
 
 impl State {
-    /// CONN_REQ has come from that partner, which calls us `tx_id`.
-    pub const fn answering(request: RequestId, partner: PartnerId, tx_id: u32) -> Self {
+    /// CONN_REQ has come from that remote, which calls us `tx_id`.
+    pub const fn answering(request: RequestId, remote: RemoteId, tx_id: u32) -> Self {
         Self::Wait(Wait::Answering {
             request,
-            partner,
+            remote,
             tx_id,
         })
     }
 
     /// The endpoint's name for the peer, once it is known.
     #[inline]
-    pub const fn partner(&self) -> Option<PartnerId> {
+    pub const fn remote(&self) -> Option<RemoteId> {
         match self {
-            Self::Ready(Ready { partner, .. })
-            | Self::Wait(Wait::Requested { partner, .. } | Wait::Answering { partner, .. }) => {
-                Some(*partner)
+            Self::Ready(Ready { remote, .. })
+            | Self::Wait(Wait::Requested { remote, .. } | Wait::Answering { remote, .. }) => {
+                Some(*remote)
             }
             Self::Init | Self::Wait(Wait::Connecting { .. }) | Self::Disconnect { .. } => None,
         }
@@ -246,7 +246,7 @@ impl Cause {
         }
     }
 
-    /// Why a partner went.
+    /// Why a remote went.
     pub const fn of_down(reason: DownReason) -> Self {
         match reason {
             DownReason::Disconnected | DownReason::Restarted => Self::Reset,
@@ -306,14 +306,14 @@ mod tests {
     use super::*;
 
     fn every_state() -> Vec<State> {
-        let (request, partner) = (RequestId::new(1, 1), PartnerId::new(2, 1));
+        let (request, remote) = (RequestId::new(1, 1), RemoteId::new(2, 1));
         let again = false;
         vec![
             State::Init,
             State::Wait(Wait::Connecting { request, again }),
-            State::Wait(Wait::Requested { partner, again }),
-            State::answering(request, partner, 3),
-            State::Ready(Ready::new(partner, 3)),
+            State::Wait(Wait::Requested { remote, again }),
+            State::answering(request, remote, 3),
+            State::Ready(Ready::new(remote, 3)),
             State::Disconnect {
                 cause: Cause::Reset,
             },
@@ -339,10 +339,10 @@ mod tests {
     }
 
     #[test]
-    fn only_states_that_met_somebody_have_a_partner() {
+    fn only_states_that_met_somebody_have_a_remote() {
         let with: Vec<_> = every_state()
             .iter()
-            .map(|state| state.partner().is_some())
+            .map(|state| state.remote().is_some())
             .collect();
         assert_eq!(with, [false, false, true, true, true, false]);
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!   address object (many) --.
 //!   (interface, endpoint) ---+--> PeerKey { id, generation } --> Peer
-//!   partner's context word --'
+//!   remote's context word --'
 //!
 //!   ids: 1, 2, 3, ...   freed ones rest, oldest first, and are given out again when 1024 rest
 //!                       or the numbers are used up

@@ -372,7 +372,7 @@ impl<'a> Stage<'a> {
             assert_eq!(inbox.bytes, 0, "n{me}: unexpected {when}");
             assert_eq!(flow.free, flow.total, "n{me}: credits {when}: {flow:?}");
             assert_eq!(endpoint.requests(), 0, "n{me}: requests {when}");
-            assert_eq!(endpoint.partners(), 0, "n{me}: partners {when}");
+            assert_eq!(endpoint.remotes(), 0, "n{me}: remotes {when}");
             assert_eq!(endpoint.unexpected_bytes(), 0, "n{me}: bytes {when}");
             assert_eq!(method.deadline(), None, "n{me}: a timer {when}");
         }

@@ -23,7 +23,7 @@ use mx_proto::ops::{Chunks, Ops};
 use mx_proto::owner::Queue;
 use mx_proto::{
     Arrival, Clock, Down, Endpoint, EndpointId, Identity, Instant, MatchBits, Memory, NicId,
-    Outcome, Owner, PartnerId, RequestId, Route, SendMode, SessionId, Source, Target, Verdict,
+    Outcome, Owner, RemoteId, RequestId, Route, SendMode, SessionId, Source, Target, Verdict,
 };
 use mx_sim::fabric::Share;
 use mx_sim::world::{NodeId, World};
@@ -86,7 +86,7 @@ pub struct Host {
 
 pub struct Stranger {
     pub endpoint: Endpoint<TwoNames, VirtualClock, Inbox>,
-    pub connected: Option<PartnerId>,
+    pub connected: Option<RemoteId>,
 }
 
 /// Everything a stranger was sent.
@@ -95,7 +95,7 @@ pub struct Inbox {
     ends: Queue<UserMemory>,
     /// Whatever comes now is left where it is.
     pub closed: bool,
-    pub messages: Vec<(PartnerId, MatchBits, Vec<u8>)>,
+    pub messages: Vec<(RemoteId, MatchBits, Vec<u8>)>,
 }
 
 impl Owner for Inbox {
@@ -159,7 +159,7 @@ impl Stranger {
         let busy = self.endpoint.progress();
         while let Some(completion) = self.endpoint.owner_mut().ends.next_completion() {
             if completion.kind == mx_proto::Kind::Connect {
-                self.connected = Some(completion.partner);
+                self.connected = Some(completion.remote);
             }
         }
         while self.endpoint.owner_mut().ends.next_down().is_some() {}
@@ -175,7 +175,7 @@ impl Stranger {
     /// Has the node it connected to not ended the connection?
     pub fn is_connected(&self) -> bool {
         let to = self.connected.expect("connected before");
-        self.endpoint.partner_identity(to).is_some()
+        self.endpoint.remote_identity(to).is_some()
     }
 
     /// Sends anything to the node it connected to, or that connected to it.
@@ -184,7 +184,7 @@ impl Stranger {
         self.send_to(to, bits, bytes);
     }
 
-    pub fn send_to(&mut self, to: PartnerId, bits: u64, bytes: &[u8]) {
+    pub fn send_to(&mut self, to: RemoteId, bits: u64, bytes: &[u8]) {
         let mut buffer = mx_sys::MallocBuffer::new(bytes.len()).unwrap();
         buffer.bytes_mut().copy_from_slice(bytes);
         let memory = UserMemory::owned(buffer);

@@ -5,15 +5,15 @@ use super::sessions::Manner;
 use super::{Core, Endpoint};
 use crate::event::{Down, Outcome};
 use crate::flow::{self, Flow, Lane, Paid};
-use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId, Route, Target};
+use crate::ids::{LinkId, MatchBits, MatchMask, RemoteId, RequestId, Route, Target};
 use crate::matching::{Payload, Waiting};
 use crate::memory::Memory;
 use crate::ops::{Head, List, NOBODY, Pulling, State, Strand, Turn};
 use crate::origin::Source;
 use crate::owner::{Owner, Posting};
-use crate::partner::{Life, LinkState, Partner, Tx};
 use crate::port::{Body, Close, ConnectError, LinkDown, Port, SendError, Sent};
 use crate::queues::{Partial, Queues, Stand};
+use crate::remote::{Life, LinkState, Remote, Tx};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::timeouts::{Patience, TimeOuts};
@@ -46,7 +46,7 @@ pub enum SendMode {
     Standard,
     /// At once, from a copy, if it is small and only its link keeps it from going: credits for its data
     /// are there, and what waits before it in its lane are copies. Nothing that is sent later can be
-    /// received before it. A copy has no time-out, and is given up only with its partner. Otherwise as
+    /// received before it. A copy has no time-out, and is given up only with its remote. Otherwise as
     /// `Standard`.
     Buffered,
     /// Not before the message has been matched.
@@ -56,8 +56,8 @@ pub enum SendMode {
 /// Why nothing was posted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PostError {
-    /// The partner id is stale.
-    UnknownPartner,
+    /// The remote id is stale.
+    UnknownRemote,
     /// A message has at most 2^32 - 1 bytes; this one has so many.
     TooLarge(usize),
     /// The match bits have bits outside the mask.
@@ -69,7 +69,7 @@ pub enum PostError {
 impl fmt::Display for PostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownPartner => f.write_str("no such partner"),
+            Self::UnknownRemote => f.write_str("no such remote"),
             Self::TooLarge(len) => write!(f, "message of {len} bytes exceeds 4294967295"),
             Self::BadMask => f.write_str("match bits lie outside the mask"),
             Self::TooMany => f.write_str("too many operations"),
@@ -78,11 +78,11 @@ impl fmt::Display for PostError {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Sends all of `memory` to a partner. `word`: the owner's, of the operation that it becomes.
+    /// Sends all of `memory` to a remote. `word`: the owner's, of the operation that it becomes.
     #[inline]
     pub fn send(
         &mut self,
-        to: PartnerId,
+        to: RemoteId,
         bits: MatchBits,
         memory: O::Memory,
         word: O::Word,
@@ -95,7 +95,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[inline(always)]
     pub fn send_what(
         &mut self,
-        to: PartnerId,
+        to: RemoteId,
         bits: MatchBits,
         what: impl Posting<O>,
         mode: SendMode,
@@ -106,18 +106,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[inline(always)]
     pub(super) fn send_as(
         &mut self,
-        to: PartnerId,
+        to: RemoteId,
         bits: MatchBits,
         mut slot: impl Slot<O>,
         mode: SendMode,
     ) -> Result<Posted, PostError> {
         let len = slot.memory().len();
         let len = u32::try_from(len).map_err(|_| PostError::TooLarge(len))?;
-        let gone = PostError::UnknownPartner;
-        let mut partner = self.core.partners.of_mut(to).ok_or(gone)?;
-        if let Some(Tx::Blocked(link)) = partner.tx() {
+        let gone = PostError::UnknownRemote;
+        let mut remote = self.core.remotes.of_mut(to).ok_or(gone)?;
+        if let Some(Tx::Blocked(link)) = remote.tx() {
             self.look_for_room(to, link);
-            partner = self.core.partners.of_mut(to).ok_or(gone)?;
+            remote = self.core.remotes.of_mut(to).ok_or(gone)?;
         }
         let (ops, flow) = (&mut self.core.ops, &self.core.flow);
         let stats = &mut self.core.stats;
@@ -127,15 +127,15 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         let cost = flow::cost(len);
         if mode != SendMode::Synchronous
-            && partner.is_clear()
-            && let Life::Met(met) = &mut partner.life
+            && remote.is_clear()
+            && let Life::Met(met) = &mut remote.life
             && let Tx::Open(link) = met.tx
             && len <= met.reach.eager_max
             && let Some(paid) = met.borrows.means(cost, O::lane(bits))
         {
             let mut header = wire::Header::new(wire::Kind::Eager, bits.0, len);
             (header.body_len, header.aux) = (len, paid.aux());
-            header.terms = flow.terms(&partner.lends, &met.borrows, cost);
+            header.terms = flow.terms(&remote.lends, &met.borrows, cost);
             let body = Body::Memory {
                 memory: slot.memory(),
                 offset: 0,
@@ -143,7 +143,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
             match self.port.send(link, &header.emit(), body) {
                 Ok(sent) => {
-                    Flow::on_told(&mut partner.lends, &mut met.borrows, &header.terms);
+                    Flow::on_told(&mut remote.lends, &mut met.borrows, &header.terms);
                     met.borrows.pay(paid);
                     stats.packets_out += 1;
                     stats.eager_out += 1;
@@ -155,8 +155,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 Err(SendError::WouldBlock | SendError::Down) => met.tx = Tx::Blocked(link),
             }
         }
-        if partner.is_ghost() {
-            return Err(PostError::UnknownPartner);
+        if remote.is_ghost() {
+            return Err(PostError::UnknownRemote);
         }
         self.queue(to, bits, slot, mode)
     }
@@ -165,7 +165,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[inline(never)]
     fn hold(
         &mut self,
-        to: PartnerId,
+        to: RemoteId,
         bits: MatchBits,
         slot: impl Slot<O>,
         (link, len): (LinkId, u32),
@@ -191,14 +191,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[inline(never)]
     fn queue(
         &mut self,
-        to: PartnerId,
+        to: RemoteId,
         bits: MatchBits,
         mut slot: impl Slot<O>,
         mode: SendMode,
     ) -> Result<Posted, PostError> {
         let small_max = self.core.config.small_max();
         // Where it goes may not be known yet, and then not what may go there.
-        let most = small_max.max(self.core.partners.reach(to).eager_max as usize);
+        let most = small_max.max(self.core.remotes.reach(to).eager_max as usize);
         let memory = slot.memory();
         // Not above the largest eager one.
         let cost = if mode != SendMode::Synchronous && memory.len() <= most {
@@ -224,7 +224,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     fn line_up(
         &mut self,
-        to: PartnerId,
+        to: RemoteId,
         bits: MatchBits,
         slot: impl Slot<O>,
         (turn, cost): (Turn, u32),
@@ -236,7 +236,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.core.stats.queued += 1;
         let Core {
             ops,
-            partners,
+            remotes,
             spares,
             ..
         } = &mut self.core;
@@ -244,8 +244,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if turn == Turn::Copied {
             (record.patience, record.waiting) = (Patience::FOR_EVER, Patience::FOR_EVER);
         }
-        if let Some(partner) = partners.of_mut(to) {
-            let (queues, lane) = (spares.fill(&mut partner.queues), O::lane(bits));
+        if let Some(remote) = remotes.of_mut(to) {
+            let (queues, lane) = (spares.fill(&mut remote.queues), O::lane(bits));
             if let State::Queued { stand, .. } = &mut record.state {
                 *stand = queues.enter(lane, turn, cost);
             }
@@ -260,7 +260,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The link had no room when it was last asked. If it has some now, what waits goes first.
     #[cold]
-    fn look_for_room(&mut self, to: PartnerId, link: LinkId) {
+    fn look_for_room(&mut self, to: RemoteId, link: LinkId) {
         if self.port.has_room(link) {
             self.core.open(to, link);
             self.settle();
@@ -280,12 +280,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.receive_from(NOBODY, (bits, mask), New((memory, word)))
     }
 
-    /// The same of messages from one partner and nobody else: when that goes, this ends too. Who else sends
-    /// a message that it would accept breaks the rules, and is no partner any more.
+    /// The same of messages from one remote and nobody else: when that goes, this ends too. Who else sends
+    /// a message that it would accept breaks the rules, and is no remote any more.
     #[inline]
     pub fn recv_from(
         &mut self,
-        from: PartnerId,
+        from: RemoteId,
         bits: MatchBits,
         mask: MatchMask,
         memory: O::Memory,
@@ -298,7 +298,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[inline(always)]
     pub fn recv_what(
         &mut self,
-        from: PartnerId,
+        from: RemoteId,
         bits: MatchBits,
         mask: MatchMask,
         what: impl Posting<O>,
@@ -310,13 +310,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[inline(always)]
     pub(super) fn receive_from(
         &mut self,
-        from: PartnerId,
+        from: RemoteId,
         (bits, mask): (MatchBits, MatchMask),
         slot: impl Slot<O>,
     ) -> Result<Received, PostError> {
-        let mut partner = self.core.partners.of_mut(from);
-        if partner.as_ref().is_none_or(|partner| partner.is_ghost()) && from != NOBODY {
-            return Err(PostError::UnknownPartner);
+        let mut remote = self.core.remotes.of_mut(from);
+        if remote.as_ref().is_none_or(|remote| remote.is_ghost()) && from != NOBODY {
+            return Err(PostError::UnknownRemote);
         }
         if mask.apply(bits) != bits {
             return Err(PostError::BadMask);
@@ -328,7 +328,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             if let Some(waiting) = self.early_from(from, bits, mask) {
                 return self.recv_waiting(waiting, from, (bits, mask), slot);
             }
-            partner = self.core.partners.of_mut(from);
+            remote = self.core.remotes.of_mut(from);
         }
         let ops = &mut self.core.ops;
         let posted = &mut self.core.posted;
@@ -342,16 +342,16 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let id = slot.enter(ops, (bits, timeouts), state);
         let id = id.ok_or(PostError::TooMany)?;
         posted.enter(ops, id.index());
-        if let Some(partner) = partner {
-            ops.befriend(id.index(), from, true, &mut partner.kin);
-            if partner.met().is_none_or(|met| met.step.is_none()) {
+        if let Some(remote) = remote {
+            ops.befriend(id.index(), from, true, &mut remote.kin);
+            if remote.met().is_none_or(|met| met.step.is_none()) {
                 self.begin_watch(from);
             }
         }
         Ok(Received::Pending(id))
     }
 
-    fn early_from(&mut self, from: PartnerId, bits: MatchBits, mask: MatchMask) -> Option<Waiting> {
+    fn early_from(&mut self, from: RemoteId, bits: MatchBits, mask: MatchMask) -> Option<Waiting> {
         let waiting = self.core.take_early(from, bits, mask);
         if waiting.is_none() && self.has_work() {
             // Others' messages have been refused.
@@ -360,11 +360,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         waiting
     }
 
-    /// Receives that are for messages of one partner and nobody else, oldest first.
-    pub fn receives_from(&self, partner: PartnerId) -> impl Iterator<Item = RequestId> {
+    /// Receives that are for messages of one remote and nobody else, oldest first.
+    pub fn receives_from(&self, remote: RemoteId) -> impl Iterator<Item = RequestId> {
         let ops = &self.core.ops;
-        let partner = self.core.partners.of(partner);
-        let kin = partner
+        let remote = self.core.remotes.of(remote);
+        let kin = remote
             .into_iter()
             .flat_map(|of| ops.of_list(Strand::Kin, &of.kin));
         kin.filter(|id| ops.record(id.index()).from_one)
@@ -389,7 +389,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     fn recv_waiting(
         &mut self,
         waiting: Waiting,
-        from: PartnerId,
+        from: RemoteId,
         (own, mask): (MatchBits, MatchMask),
         mut slot: impl Slot<O>,
     ) -> Result<Received, PostError> {
@@ -446,7 +446,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Calls a request off if nothing has come of it: a receive that no message has matched, a
     /// connect without an answer. It is then gone as if it had never been posted, without a
-    /// completion; what ends with it, as sends to a partner whose last connect it was, has its own.
+    /// completion; what ends with it, as sends to a remote whose last connect it was, has its own.
     /// False, and nothing has changed, for any other request.
     pub fn cancel_unmatched(&mut self, request: RequestId) -> bool {
         let Some(record) = self.core.ops.get(request) else {
@@ -467,10 +467,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// Sends to a partner that wait for their turn, for the link or for credit.
-    pub fn queued_for(&self, partner: PartnerId) -> usize {
-        let partner = self.core.partners.of(partner);
-        let queues = partner.and_then(Partner::queues);
+    /// Sends to a remote that wait for their turn, for the link or for credit.
+    pub fn queued_for(&self, remote: RemoteId) -> usize {
+        let remote = self.core.remotes.of(remote);
+        let queues = remote.and_then(Remote::queues);
         queues.map_or(0, Queues::waiting)
     }
 
@@ -503,7 +503,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// How long one operation may wait for its counterpart, counted from now: a send for its turn
     /// and a receiver, a receive for a message. Then it is called off as [`Status::Timeout`], and
-    /// the partner stays. `None`: for ever. A receive whose message is withdrawn waits from the
+    /// the remote stays. `None`: for ever. A receive whose message is withdrawn waits from the
     /// beginning. False when nothing waits any more: it has been matched or has completed.
     pub fn limit_waiting(&mut self, request: RequestId, limit: Option<Duration>) -> bool {
         let Some(posted) = self.core.ops.get_mut(request) else {
@@ -519,7 +519,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// Starts talking to a remote endpoint. The completion carries the partner and `bits`.
+    /// Starts talking to a remote endpoint. The completion carries the remote and `bits`.
     pub fn connect(
         &mut self,
         target: Target,
@@ -530,7 +530,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if !self.core.ops.has_room() {
             return Err(ConnectError::NoResources);
         }
-        let to = self.partner_at(target)?;
+        let to = self.remote_at(target)?;
         let timeouts = self.core.timeouts;
         let state = State::Connecting { key };
         let id = self.core.ops.add(word, bits, timeouts, state);
@@ -542,29 +542,29 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(id)
     }
 
-    /// The connect is told to the partner, now or when a link is up.
-    fn introduce(&mut self, to: PartnerId, id: RequestId) {
-        let Core { ops, partners, .. } = &mut self.core;
-        if let Some(partner) = partners.of_mut(to) {
+    /// The connect is told to the remote, now or when a link is up.
+    fn introduce(&mut self, to: RemoteId, id: RequestId) {
+        let Core { ops, remotes, .. } = &mut self.core;
+        if let Some(remote) = remotes.of_mut(to) {
             ops.record_mut(id.index()).remote = to;
-            ops.join(Strand::Own, &mut partner.connects, id.index());
-            if let Some(link) = partner.live_tx().or_else(|| partner.link_up()) {
+            ops.join(Strand::Own, &mut remote.connects, id.index());
+            if let Some(link) = remote.live_tx().or_else(|| remote.link_up()) {
                 self.core.send_connect(to, link, id, Manner::Plain);
             }
         }
     }
 
-    /// A connect whose partner has gone goes to the endpoint's next life, if there is one.
+    /// A connect whose remote has gone goes to the endpoint's next life, if there is one.
     pub(super) fn connect_again(&mut self, id: RequestId, target: Target) {
         // It may have been cancelled meanwhile.
         if self.core.ops.get(id).is_none() {
             return;
         }
-        match self.partner_at(target) {
-            Ok(partner) => {
-                self.introduce(partner, id);
+        match self.remote_at(target) {
+            Ok(remote) => {
+                self.introduce(remote, id);
                 let now = self.clock.now();
-                self.core.watch_over(partner, now);
+                self.core.watch_over(remote, now);
             }
             Err(error) => {
                 log::debug!("{target:?} once more: {error}");
@@ -575,78 +575,78 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// Who is known under that name, or is called now.
-    fn partner_at(&mut self, target: Target) -> Result<PartnerId, ConnectError> {
+    fn remote_at(&mut self, target: Target) -> Result<RemoteId, ConnectError> {
         let name = (target.nic, target.endpoint);
-        if let Some(known) = self.core.partners.find(name) {
+        if let Some(known) = self.core.remotes.find(name) {
             return Ok(known);
         }
-        if !self.core.partners.may_add(Source::TRUSTED) {
+        if !self.core.remotes.may_add(Source::TRUSTED) {
             return Err(ConnectError::NoResources);
         }
         let link = self.port.connect(target, &self.clock)?;
-        let id = self.core.add_partner(name, Source::TRUSTED);
+        let id = self.core.add_remote(name, Source::TRUSTED);
         self.attach(id, link);
         Ok(id)
     }
 
-    fn attach(&mut self, id: PartnerId, link: LinkId) {
-        if let Some(partner) = self.core.partners.of_mut(id) {
-            partner.links.push((link, LinkState::Dialled));
+    fn attach(&mut self, id: RemoteId, link: LinkId) {
+        if let Some(remote) = self.core.remotes.of_mut(id) {
+            remote.links.push((link, LinkState::Dialled));
         }
         self.port.bind(link, id.to_word());
     }
 
-    /// The way to a partner was none, but its port named another.
-    pub(super) fn connect_elsewhere(&mut self, id: PartnerId, route: Route) {
-        let Some(partner) = self.core.partners.of(id) else {
+    /// The way to a remote was none, but its port named another.
+    pub(super) fn connect_elsewhere(&mut self, id: RemoteId, route: Route) {
+        let Some(remote) = self.core.remotes.of(id) else {
             return;
         };
-        if let Some(link) = partner.link_up() {
+        if let Some(link) = remote.link_up() {
             // It has called us meanwhile.
             return self.core.introduce_all(id, link);
         }
-        match self.port.connect(partner.target(route), &self.clock) {
+        match self.port.connect(remote.target(route), &self.clock) {
             Ok(link) => self.attach(id, link),
             Err(error) => {
-                log::debug!("partner {id:?}: {error}");
+                log::debug!("remote {id:?}: {error}");
                 let reason = DownReason::Link(unreached(error));
-                self.core.fail_partner(id, reason);
+                self.core.fail_remote(id, reason);
             }
         }
     }
 
-    /// Ends the session with a partner: its operations complete as unreachable, what it sent and
-    /// nobody received is thrown away, it is told, and `partner` becomes stale.
-    pub fn disconnect(&mut self, partner: PartnerId) {
-        self.part(partner, Status::Unreachable);
+    /// Ends the session with a remote: its operations complete as unreachable, what it sent and
+    /// nobody received is thrown away, it is told, and `remote` becomes stale.
+    pub fn disconnect(&mut self, remote: RemoteId) {
+        self.part(remote, Status::Unreachable);
         self.settle();
     }
 
-    fn part(&mut self, id: PartnerId, status: Status) {
+    fn part(&mut self, id: RemoteId, status: Status) {
         // There may be room by now for what is complete for its sender.
-        let copies = |partner: &Partner| Some(partner.queues()?.has_copies());
-        if self.core.partners.of(id).and_then(copies) == Some(true) {
+        let copies = |remote: &Remote| Some(remote.queues()?.has_copies());
+        if self.core.remotes.of(id).and_then(copies) == Some(true) {
             self.burst(id);
         }
-        let Some(partner) = self.core.dissolve(id, status, false) else {
+        let Some(remote) = self.core.dissolve(id, status, false) else {
             return;
         };
         // Memory goes back before anybody hears of the end.
         self.run_errands();
-        if let Some(link) = partner.live_tx() {
+        if let Some(link) = remote.live_tx() {
             let header = wire::Header::new(wire::Kind::Disconnect, 0, 0).emit();
             // Without room for it, the closed link says the same.
             let _ = self.port.send(link, &header, Body::EMPTY);
         }
-        for (link, _) in &partner.links {
+        for (link, _) in &remote.links {
             self.close_link(*link, Close::Flush);
         }
     }
 
-    /// Ends everything: partners are told, links closed, every request completes as closed.
+    /// Ends everything: remotes are told, links closed, every request completes as closed.
     pub fn close(&mut self) {
-        for partner in self.core.partners.ids() {
-            self.part(partner, Status::EndpointClosed);
+        for remote in self.core.remotes.ids() {
+            self.part(remote, Status::EndpointClosed);
         }
         let left: Vec<_> = self.core.ops.iter().map(|(id, _)| id).collect();
         for id in left {
@@ -660,18 +660,18 @@ impl<O: Owner> Core<O> {
     /// A copy of a message that can go as soon as its link has room, paid for; see [`SendMode::Buffered`].
     fn copy(
         &mut self,
-        to: PartnerId,
+        to: RemoteId,
         lane: Lane,
         memory: &O::Memory,
         cost: u32,
     ) -> Option<O::Memory> {
         let Self { flow, owner, .. } = self;
-        let partner = self.partners.of_mut(to)?;
+        let remote = self.remotes.of_mut(to)?;
         let most = self.config.copies;
-        let Life::Met(met) = &mut partner.life else {
+        let Life::Met(met) = &mut remote.life else {
             return None;
         };
-        let queues = partner.queues.as_deref();
+        let queues = remote.queues.as_deref();
         let goes = memory.len() <= met.reach.eager_max as usize
             && cost <= met.borrows.free()
             && queues.map_or(most > 0, |all| all.takes_copy(lane, most));
@@ -692,31 +692,31 @@ impl<O: Owner> Core<O> {
         Some(copy)
     }
 
-    /// A copy has gone, or its partner has.
+    /// A copy has gone, or its remote has.
     #[cold]
     pub(super) fn copy_over(&mut self, id: RequestId, how: &Outcome) {
         self.flow.uncopy(flow::cost(how.length));
         if how.status != Status::Success {
-            let (length, to) = (how.length, how.partner);
-            log::warn!("{length} bytes to partner {to:?} that were complete are lost");
+            let (length, to) = (how.length, how.remote);
+            log::warn!("{length} bytes to remote {to:?} that were complete are lost");
         }
         self.ops.free(id);
     }
 
-    /// The link to a partner has taken a part of a packet.
-    pub(super) fn leave_rest(&mut self, to: PartnerId, rest: Partial) {
-        if let Some(partner) = self.partners.of_mut(to) {
-            self.spares.fill(&mut partner.queues).partial = Some(rest);
-            if let Life::Met(met) = &mut partner.life {
+    /// The link to a remote has taken a part of a packet.
+    pub(super) fn leave_rest(&mut self, to: RemoteId, rest: Partial) {
+        if let Some(remote) = self.remotes.of_mut(to) {
+            self.spares.fill(&mut remote.queues).partial = Some(rest);
+            if let Life::Met(met) = &mut remote.life {
                 met.tx = Tx::Blocked(met.tx.link());
             }
         }
     }
 
-    /// A new operation with a partner, which is no connect. `None`: there can be no more.
+    /// A new operation with a remote, which is no connect. `None`: there can be no more.
     fn begin(
         &mut self,
-        to: PartnerId,
+        to: RemoteId,
         bits: MatchBits,
         slot: impl Slot<O>,
         state: impl FnOnce(O::Memory) -> State<O::Memory>,
@@ -726,108 +726,103 @@ impl<O: Owner> Core<O> {
         Some(id)
     }
 
-    /// Takes a partner out of everything; its operations complete with `status`. Its messages stay if
+    /// Takes a remote out of everything; its operations complete with `status`. Its messages stay if
     /// `keep`, those that may.
-    pub(super) fn dissolve(
-        &mut self,
-        id: PartnerId,
-        status: Status,
-        keep: bool,
-    ) -> Option<Partner> {
+    pub(super) fn dissolve(&mut self, id: RemoteId, status: Status, keep: bool) -> Option<Remote> {
         // Its place may be another's by now.
-        self.partners.of(id)?;
+        self.remotes.of(id)?;
         while let Some(op) = self.next_of(id) {
             self.complete(op, status, 0);
         }
         self.cut_all(id);
         self.close_account(id, keep);
-        let partner = self.partners.take(id)?;
-        self.controls -= partner.queues().map_or(0, |queues| queues.control.len());
+        let remote = self.remotes.take(id)?;
+        self.controls -= remote.queues().map_or(0, |queues| queues.control.len());
         self.introductions.gone(id);
-        match &partner.life {
+        match &remote.life {
             Life::Calling { .. } => {}
             Life::Met(met) => {
                 if let Some(timer) = met.step {
                     self.wheel.clear(timer);
                 }
-                self.stats.partners_down += 1;
+                self.stats.remotes_down += 1;
             }
             Life::Ghost { messages, .. } => self.orphans.gone(*messages),
         }
-        Some(partner)
+        Some(remote)
     }
 
-    /// The oldest of a partner's operations, connects last.
-    fn next_of(&self, id: PartnerId) -> Option<RequestId> {
-        let partner = self.partners.of(id)?;
-        let op = self.ops.first(&partner.kin);
-        op.or_else(|| self.ops.first(&partner.connects))
+    /// The oldest of a remote's operations, connects last.
+    fn next_of(&self, id: RemoteId) -> Option<RequestId> {
+        let remote = self.remotes.of(id)?;
+        let op = self.ops.first(&remote.kin);
+        op.or_else(|| self.ops.first(&remote.connects))
     }
 
     /// Do connects go on that went to a session which turns out to have ended? An endpoint may be
-    /// opened again right after it was closed, and is meant then. None of them was this partner's
+    /// opened again right after it was closed, and is meant then. None of them was this remote's
     /// first, so each answers for the end of another session.
-    pub(super) fn connects_again(&self, id: PartnerId, reason: DownReason) -> bool {
-        self.partners.of(id).is_some_and(|partner| {
+    pub(super) fn connects_again(&self, id: RemoteId, reason: DownReason) -> bool {
+        self.remotes.of(id).is_some_and(|remote| {
             self.config.connect_again
-                && !matches!(partner.life, Life::Calling { over: None })
+                && !matches!(remote.life, Life::Calling { over: None })
                 && !matches!(reason, DownReason::Protocol(_) | DownReason::Secret)
         })
     }
 
-    /// A partner is gone, for a reason of its own.
-    pub(super) fn fail_partner(&mut self, id: PartnerId, reason: DownReason) {
+    /// A remote is gone, for a reason of its own.
+    pub(super) fn fail_remote(&mut self, id: RemoteId, reason: DownReason) {
         let again = if self.connects_again(id, reason) {
             self.take_connects(id)
         } else {
             List::EMPTY
         };
-        if let Some(partner) = self.end_partner(id, reason, true) {
-            self.leave_to_others(&partner, again);
+        if let Some(remote) = self.end_remote(id, reason, true) {
+            self.leave_to_others(&remote, again);
         }
     }
 
-    /// A partner's connects, which do not end with it. They must get another one.
-    pub(super) fn take_connects(&mut self, id: PartnerId) -> List {
-        let partner = self.partners.of_mut(id);
-        partner.map_or(List::EMPTY, |partner| std::mem::take(&mut partner.connects))
+    /// A remote's connects, which do not end with it. They must get another one.
+    pub(super) fn take_connects(&mut self, id: RemoteId) -> List {
+        let remote = self.remotes.of_mut(id);
+        remote.map_or(List::EMPTY, |remote| std::mem::take(&mut remote.connects))
     }
 
-    /// Closes the links of a partner that has been taken out. These connects to it go to whoever is
+    /// Closes the links of a remote that has been taken out. These connects to it go to whoever is
     /// there now.
-    pub(super) fn leave_to_others(&mut self, partner: &Partner, mut again: List) {
+    pub(super) fn leave_to_others(&mut self, remote: &Remote, mut again: List) {
         use super::Errand;
         while let Some(connect) = self.ops.first(&again) {
             self.ops.leave(Strand::Own, &mut again, connect.index());
-            let target = partner.target(Route::AUTO);
+            let target = remote.target(Route::AUTO);
             self.errands.push(Errand::ConnectAgain(connect, target));
         }
-        for (link, _) in &partner.links {
+        for (link, _) in &remote.links {
             self.errands.push(Errand::Close(*link, Close::Now));
         }
     }
 
-    /// Dissolves a partner that is gone, and says so. Its links are the caller's; its messages stay if
+    /// Dissolves a remote that is gone, and says so. Its links are the caller's; its messages stay if
     /// `keep`, those that may.
-    pub(super) fn end_partner(
+    pub(super) fn end_remote(
         &mut self,
-        id: PartnerId,
+        id: RemoteId,
         reason: DownReason,
         keep: bool,
-    ) -> Option<Partner> {
-        let partner = self.dissolve(id, reason.status(), keep)?;
-        let identity = partner.identity();
-        log::debug!("partner {id:?} ({identity:?}) is down: {reason}");
-        if partner.met().is_some() {
+    ) -> Option<Remote> {
+        let remote = self.dissolve(id, reason.status(), keep)?;
+        let identity = remote.identity();
+        log::debug!("remote {id:?} ({identity:?}) is down: {reason}");
+        if remote.met().is_some() {
             let down = Down {
-                partner: id,
-                context: partner.context,
+                remote: id,
+                context: remote.context,
                 identity,
                 reason,
             };
             self.owner.down(&mut self.ops, down);
         }
-        Some(partner)
+        Some(remote)
     }
 }
 

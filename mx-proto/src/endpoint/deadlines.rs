@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   operations' time-outs  --.
-//!   silence of partners    --+
+//!   silence of remotes    --+
 //!   claims that are asked  --+--> wheel --> expire, when everything is looked at
 //!   old lives that are     --+
 //!   epochs of flow control --+
@@ -16,7 +16,7 @@
 
 use super::introductions::Due;
 use super::{Core, Endpoint};
-use crate::ids::{LinkId, PartnerId, RequestId};
+use crate::ids::{LinkId, RemoteId, RequestId};
 use crate::owner::Owner;
 use crate::port::Port;
 use crate::status::Status;
@@ -35,12 +35,12 @@ pub(super) const OPS: Duration = Duration::from_millis(64);
 pub(super) enum Deadline {
     /// An operation has taken too long.
     Op(RequestId),
-    /// A step of the time ends in which a partner may be silent.
-    Silence(PartnerId),
+    /// A step of the time ends in which a remote may be silent.
+    Silence(RemoteId),
     /// A claimed address, asked on that link of ours, has taken too long.
     Asking(LinkId),
-    /// An old partner has taken too long to say that it is there.
-    Doubt(PartnerId),
+    /// An old remote has taken too long to say that it is there.
+    Doubt(RemoteId),
     /// An epoch of flow control has lasted long enough.
     Epoch,
     /// There was no memory for a message of the inbox.

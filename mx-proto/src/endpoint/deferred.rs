@@ -17,7 +17,7 @@ use super::inbound::Found;
 use super::outbound::notify_code;
 use super::{Core, Endpoint};
 use crate::event::{Decision, Deferred};
-use crate::ids::{PartnerId, RequestId};
+use crate::ids::{RemoteId, RequestId};
 use crate::matching::{Payload, Waiting};
 use crate::owner::Owner;
 use crate::port::Port;
@@ -48,7 +48,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 next = Some(Deferred { arrival, waiting });
                 break;
             }
-            debug_assert!(false, "a message outlived its partner");
+            debug_assert!(false, "a message outlived its remote");
             self.core.let_go(&waiting);
         }
         if self.has_work() {
@@ -65,7 +65,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             debug_assert!(false, "a message of another endpoint");
             return;
         };
-        if self.core.partners.of(waiting.source).is_none() {
+        if self.core.remotes.of(waiting.source).is_none() {
             self.core.let_go(&waiting);
             if let Some(source) = out.estate {
                 self.core.flow.settle(source, out.paid);
@@ -113,8 +113,8 @@ impl<O: Owner> Core<O> {
         } else {
             self.unexpected.add(waiting);
         }
-        if let Some(partner) = self.partners.of(source)
-            && self.flow.is_overdue(&partner.lends)
+        if let Some(remote) = self.remotes.of(source)
+            && self.flow.is_overdue(&remote.lends)
         {
             self.tell(source);
         }
@@ -144,7 +144,7 @@ impl<O: Owner> Core<O> {
     }
 
     /// The sender of an offer learns that nobody will ask for its bytes, and how its send ends.
-    pub(super) fn finish_offer(&mut self, source: PartnerId, send_id: u64, told: Status) {
+    pub(super) fn finish_offer(&mut self, source: RemoteId, send_id: u64, told: Status) {
         let mut done = Header::new(wire::Kind::Notify, send_id, 0);
         done.aux = notify_code(told);
         self.push_control(source, done, &[]);

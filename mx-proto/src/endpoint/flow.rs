@@ -7,26 +7,26 @@
 //!   Revoke, Return ---------------'          `-- terms, in every packet that goes
 //! ```
 //!
-//! Owns nothing: accounts lie in their partners, all else in [`Flow`](crate::flow::Flow). What is waited
+//! Owns nothing: accounts lie in their remotes, all else in [`Flow`](crate::flow::Flow). What is waited
 //! for has its time measured here, while somebody waits.
 
 use super::deadlines::Deadline;
 use super::{Core, Endpoint};
 use crate::flow::{Accounts, CREDIT, EPOCH_TIME, FlowStats, Lender, Paid, Say, Terms, Violation};
-use crate::ids::{LinkId, PartnerId};
+use crate::ids::{LinkId, RemoteId};
 use crate::matching::Waiting;
 use crate::origin::Source;
 use crate::owner::Owner;
-use crate::partner::{Name, Partners};
 use crate::port::Port;
 use crate::queues::Queues;
+use crate::remote::{Name, Remotes};
 use crate::time::{Clock, Instant};
 use crate::wire::{Header, Kind};
 
-impl Accounts for Partners {
-    fn account(&mut self, remote: u32) -> Option<(&mut Lender, Source)> {
-        let partner = self.at_mut(remote)?;
-        Some((&mut partner.lends, partner.source))
+impl Accounts for Remotes {
+    fn account(&mut self, index: u32) -> Option<(&mut Lender, Source)> {
+        let remote = self.at_mut(index)?;
+        Some((&mut remote.lends, remote.source))
     }
 }
 
@@ -41,19 +41,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.core.kept_bytes
     }
 
-    /// Bytes that are lent to partners or taken by their messages, bookkeeping included, and the
+    /// Bytes that are lent to remotes or taken by their messages, bookkeeping included, and the
     /// limit ([`Config::unexpected_bytes`](crate::Config::unexpected_bytes)). Beyond it there are at
-    /// most two messages of a credit each of every partner.
+    /// most two messages of a credit each of every remote.
     #[inline]
     pub fn unexpected_usage(&self) -> (usize, usize) {
         let (used, total) = self.core.flow.used();
         (used as usize * CREDIT, total as usize * CREDIT)
     }
 
-    /// What there is of credits between a partner and us; `None` when the id is stale.
-    pub fn account(&self, partner: PartnerId) -> Option<Account> {
-        let partner = self.core.partners.of(partner)?;
-        let lends = &partner.lends;
+    /// What there is of credits between a remote and us; `None` when the id is stale.
+    pub fn account(&self, remote: RemoteId) -> Option<Account> {
+        let remote = self.core.remotes.of(remote)?;
+        let lends = &remote.lends;
         Some(Account {
             loan: lends.loan(),
             free: lends.unused(),
@@ -61,31 +61,31 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             owed: lends.due(),
             wanted: lends.wanted(),
             asked: lends.is_asked(),
-            send_free: partner.met().map_or(0, |met| met.borrows.free()),
-            send_waiting: partner.queues().map_or(0, Queues::waiting) as u32,
-            send_stalled: partner.is_stalled(),
+            send_free: remote.met().map_or(0, |met| met.borrows.free()),
+            send_waiting: remote.queues().map_or(0, Queues::waiting) as u32,
+            send_stalled: remote.is_stalled(),
         })
     }
 
-    /// Partners to which sends wait for credits.
+    /// Remotes to which sends wait for credits.
     pub fn stalled(&self) -> usize {
         let core = &self.core;
-        let partners = core.partners.ids().into_iter();
-        let partners = partners.filter_map(|id| core.partners.of(id));
-        partners.filter(|partner| partner.is_stalled()).count()
+        let remotes = core.remotes.ids().into_iter();
+        let remotes = remotes.filter_map(|id| core.remotes.of(id));
+        remotes.filter(|remote| remote.is_stalled()).count()
     }
 
-    /// Do messages that nobody has posted a receive for take up most of what a partner may leave here, and can
+    /// Do messages that nobody has posted a receive for take up most of what a remote may leave here, and can
     /// it be lent no more? When that is used up, no further ones come from it. Cost: O(n) for n such messages.
-    pub fn is_crowded_by(&self, partner: PartnerId) -> bool {
-        let (count, held) = self.core.unexpected.held_of(partner);
-        let partner = self.core.partners.of(partner).filter(|_| count > 0);
+    pub fn is_crowded_by(&self, remote: RemoteId) -> bool {
+        let (count, held) = self.core.unexpected.held_of(remote);
+        let remote = self.core.remotes.of(remote).filter(|_| count > 0);
         let flow = &self.core.flow;
-        partner.is_some_and(|it| flow.is_filled(&it.lends, it.source, held))
+        remote.is_some_and(|it| flow.is_filled(&it.lends, it.source, held))
     }
 }
 
-/// The credits between one partner and us.
+/// The credits between one remote and us.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Account {
     /// Lent to it, wherever they are.
@@ -109,12 +109,12 @@ pub struct Account {
 }
 
 impl<O: Owner> Core<O> {
-    /// A new partner gets its first loan. It counts as told at once, so that each of many that come
+    /// A new remote gets its first loan. It counts as told at once, so that each of many that come
     /// together counts with those before it.
-    pub(super) fn add_partner(&mut self, name: Name, source: Source) -> PartnerId {
+    pub(super) fn add_remote(&mut self, name: Name, source: Source) -> RemoteId {
         let loan = self.flow.first_loan(source);
-        let id = self.partners.add(name, source, loan);
-        let lent = self.flow.open(&mut self.partners, id.index(), loan);
+        let id = self.remotes.add(name, source, loan);
+        let lent = self.flow.open(&mut self.remotes, id.index(), loan);
         debug_assert!(lent, "there is room for as much as there is room for");
         id
     }
@@ -136,12 +136,12 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// What a partner's header says about credits, other than that more may be sent.
+    /// What a remote's header says about credits, other than that more may be sent.
     #[cold]
-    pub(super) fn note_wish(&mut self, from: PartnerId, terms: &Terms) {
+    pub(super) fn note_wish(&mut self, from: RemoteId, terms: &Terms) {
         if self
             .flow
-            .wants(&mut self.partners, from.index(), terms.wanted)
+            .wants(&mut self.remotes, from.index(), terms.wanted)
         {
             self.tell(from);
         }
@@ -151,40 +151,40 @@ impl<O: Owner> Core<O> {
     #[inline]
     pub(super) fn received(
         &mut self,
-        from: PartnerId,
+        from: RemoteId,
         aux: u32,
         cost: u32,
     ) -> Result<Paid, Violation> {
-        let Self { partners, flow, .. } = self;
-        let partner = partners.of_mut(from).ok_or(Violation::NoCredit)?;
+        let Self { remotes, flow, .. } = self;
+        let remote = remotes.of_mut(from).ok_or(Violation::NoCredit)?;
         let paid = Paid::of(aux, cost)?;
-        if flow.arrived(&mut partner.lends, paid)? {
-            flow.note_use(partners, from.index());
+        if flow.arrived(&mut remote.lends, paid)? {
+            flow.note_use(remotes, from.index());
         }
         Ok(paid)
     }
 
     /// A message of `source` takes no more room here.
     #[inline(always)]
-    pub(super) fn consumed(&mut self, source: PartnerId, paid: Paid) {
-        let Self { partners, flow, .. } = self;
-        let Some(partner) = partners.of_mut(source) else {
+    pub(super) fn consumed(&mut self, source: RemoteId, paid: Paid) {
+        let Self { remotes, flow, .. } = self;
+        let Some(remote) = remotes.of_mut(source) else {
             return;
         };
-        if partner.is_ghost() {
-            flow.settle(partner.source, paid);
+        if remote.is_ghost() {
+            flow.settle(remote.source, paid);
             return self.orphan_left(source);
         }
-        if flow.taken(&mut partner.lends, partner.source, paid) {
+        if flow.taken(&mut remote.lends, remote.source, paid) {
             self.tell(source);
         }
     }
 
-    /// A partner ought to hear our terms, with a packet of their own if no other goes.
+    /// A remote ought to hear our terms, with a packet of their own if no other goes.
     #[cold]
-    pub(super) fn tell(&mut self, id: PartnerId) {
-        if let Some(partner) = self.partners.of_mut(id)
-            && partner.standing(Kind::Credit).is_none()
+    pub(super) fn tell(&mut self, id: RemoteId) {
+        if let Some(remote) = self.remotes.of_mut(id)
+            && remote.standing(Kind::Credit).is_none()
         {
             self.push_control(id, Header::new(Kind::Credit, 0, 0), &[]);
         }
@@ -194,11 +194,11 @@ impl<O: Owner> Core<O> {
     pub(super) fn move_credits(&mut self) -> bool {
         let mut busy = false;
         for _ in 0..MOVES_AT_ONCE {
-            let Some((place, say)) = self.flow.poll(&mut self.partners) else {
+            let Some((place, say)) = self.flow.poll(&mut self.remotes) else {
                 break;
             };
             busy = true;
-            let Some(id) = self.partners.at(place) else {
+            let Some(id) = self.remotes.at(place) else {
                 continue;
             };
             match say {
@@ -211,41 +211,35 @@ impl<O: Owner> Core<O> {
         busy
     }
 
-    /// A partner would like to have credits back. Who has messages for it keeps them.
-    pub(super) fn on_revoke(&mut self, from: PartnerId, header: &Header) {
-        let Some(partner) = self.partners.of_mut(from) else {
+    /// A remote would like to have credits back. Who has messages for it keeps them.
+    pub(super) fn on_revoke(&mut self, from: RemoteId, header: &Header) {
+        let Some(remote) = self.remotes.of_mut(from) else {
             return;
         };
-        if partner.standing(Kind::Return).is_some() {
+        if remote.standing(Kind::Return).is_some() {
             // One of ours waits for the answer before it asks again.
             self.stats.stale += 1;
             return;
         }
-        let waiting = partner.queues().map_or(0, |queues| queues.cost);
-        let met = self.partners.met_mut(from);
+        let waiting = remote.queues().map_or(0, |queues| queues.cost);
+        let met = self.remotes.met_mut(from);
         let credits = met.map_or(0, |met| met.borrows.give_back(header.length, waiting));
         self.push_control(from, Header::new(Kind::Return, 0, credits), &[]);
     }
 
-    /// A partner has answered a Revoke.
-    pub(super) fn on_return(
-        &mut self,
-        link: LinkId,
-        cookie: u64,
-        from: PartnerId,
-        header: &Header,
-    ) {
+    /// A remote has answered a Revoke.
+    pub(super) fn on_return(&mut self, link: LinkId, cookie: u64, from: RemoteId, header: &Header) {
         let back = self
             .flow
-            .returned(&mut self.partners, from.index(), header.length);
+            .returned(&mut self.remotes, from.index(), header.length);
         if let Err(violation) = back {
             self.violation(link, cookie, violation.text());
         }
     }
 
-    /// The account of a partner that goes is closed. What it has left here stays as messages of a
+    /// The account of a remote that goes is closed. What it has left here stays as messages of a
     /// ghost, if `keep` and if there is room, or goes; what is in the inbox stays, if it is whole.
-    pub(super) fn close_account(&mut self, id: PartnerId, keep: bool) {
+    pub(super) fn close_account(&mut self, id: RemoteId, keep: bool) {
         let in_slots = self.bequeath(id);
         let ghost = if keep { self.leave_orphans(id) } else { None };
         for waiting in self.unexpected.forget(id, |_| true) {
@@ -255,26 +249,26 @@ impl<O: Owner> Core<O> {
             self.drop_waiting(id, &waiting);
         }
         let Self {
-            partners,
+            remotes,
             flow,
             undecided,
             ..
         } = self;
-        let Some(partner) = partners.of_mut(id) else {
+        let Some(remote) = remotes.of_mut(id) else {
             return;
         };
         // One that is being decided goes when it has been.
         if let Some(out) = undecided.out_of(id) {
-            if partner.is_ghost() || out.paid.slot().is_none() {
-                out.estate = Some(partner.source);
+            if remote.is_ghost() || out.paid.slot().is_none() {
+                out.estate = Some(remote.source);
             } else {
-                flow.taken(&mut partner.lends, partner.source, out.paid);
+                flow.taken(&mut remote.lends, remote.source, out.paid);
             }
         }
-        if partner.is_ghost() {
+        if remote.is_ghost() {
             return;
         }
-        if !flow.close(partners, id.index()) {
+        if !flow.close(remotes, id.index()) {
             if let Some(ghost) = ghost {
                 self.empty_slots(ghost);
             }
@@ -284,21 +278,21 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// A message of a partner goes unread, with the partner.
-    fn drop_waiting(&mut self, id: PartnerId, waiting: &Waiting) {
+    /// A message of a remote goes unread, with the remote.
+    fn drop_waiting(&mut self, id: RemoteId, waiting: &Waiting) {
         self.let_go(waiting);
-        let Self { partners, flow, .. } = self;
-        if let Some(partner) = partners.of_mut(id) {
-            match partner.is_ghost() {
-                true => flow.settle(partner.source, waiting.paid()),
-                false => _ = flow.taken(&mut partner.lends, partner.source, waiting.paid()),
+        let Self { remotes, flow, .. } = self;
+        if let Some(remote) = remotes.of_mut(id) {
+            match remote.is_ghost() {
+                true => flow.settle(remote.source, waiting.paid()),
+                false => _ = flow.taken(&mut remote.lends, remote.source, waiting.paid()),
             }
         }
     }
 
     /// There is no room for what a ghost has left in slots.
     #[cold]
-    fn empty_slots(&mut self, ghost: PartnerId) {
+    fn empty_slots(&mut self, ghost: RemoteId) {
         let in_slot = |waiting: &Waiting| waiting.slot.is_some();
         let mut gone = self.unexpected.forget(ghost, in_slot);
         gone.append(&mut self.undecided.forget(ghost, in_slot));

@@ -3,10 +3,10 @@
 //! ```text
 //!   header --parse--> session packet?  -> sessions
 //!                     message?         -> credit check -> posted receive, owner, or unexpected
-//!                     about a request? -> look it up, check it belongs to this partner
+//!                     about a request? -> look it up, check it belongs to this remote
 //! ```
 //!
-//! Everything from the wire is checked before it is used. What names a request or partner that is
+//! Everything from the wire is checked before it is used. What names a request or remote that is
 //! no more is counted and dropped; what no peer of ours would send ends the link.
 
 use super::commands::inbound_status;
@@ -15,14 +15,14 @@ use super::outbound::{notify_code, notify_status};
 use super::{Core, Named, reader};
 use crate::event::{Arrival, Outcome, Verdict};
 use crate::flow::{self, CREDIT, Paid};
-use crate::ids::{LinkId, MatchBits, MatchMask, PartnerId, RequestId};
+use crate::ids::{LinkId, MatchBits, MatchMask, RemoteId, RequestId};
 use crate::matching::{Payload, Waiting};
 use crate::memory::{Memory, Source};
 use crate::ops::Position;
 use crate::ops::{Head, NOBODY, Pulling, State, Strand};
 use crate::owner::Owner;
-use crate::partner::{Life, LinkState};
 use crate::port::{Close, HeaderBytes, LinkDown, Place, RemoteKey, RemoteUse, Room, Sink};
+use crate::remote::{Life, LinkState};
 use crate::status::{DownReason, Status};
 use crate::time::{Clock, Instant};
 use crate::wire::{self, Header, OfferBody, PullBody};
@@ -35,8 +35,8 @@ pub(super) struct Inbound<'a, O: Owner, C> {
 
 impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
     fn on_up(&mut self, link: LinkId, cookie: u64) {
-        let partner = self.core.partner_of(link, cookie);
-        self.core.link_up(link, partner);
+        let remote = self.core.remote_of(link, cookie);
+        self.core.link_up(link, remote);
     }
 
     fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
@@ -44,8 +44,8 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         self.core.lose_introduction(link, reason);
         self.core.challenges.forget(link);
         let cut = self.core.cut(link);
-        let partner = self.core.partner_of(link, cookie);
-        self.core.link_down(link, partner, reason);
+        let remote = self.core.remote_of(link, cookie);
+        self.core.link_down(link, remote, reason);
         self.core.lose(cut, reason);
     }
 
@@ -63,19 +63,19 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             Some(header) if header.body_len as usize == body.len() => header,
             _ => return core.violation(link, cookie, "no packet of this protocol"),
         };
-        let mut from = PartnerId::from_word(cookie);
-        let mut partner = match core.partners.of_mut(from) {
-            Some(partner) if partner.owns(link) => partner,
+        let mut from = RemoteId::from_word(cookie);
+        let mut remote = match core.remotes.of_mut(from) {
+            Some(remote) if remote.owns(link) => remote,
             _ => {
-                from = core.partner_bound(link);
-                match core.partners.of_mut(from) {
-                    Some(partner) => partner,
+                from = core.remote_bound(link);
+                match core.remotes.of_mut(from) {
+                    Some(remote) => remote,
                     None => return self.stranger_packet(link, cookie, &{ header }, body),
                 }
             }
         };
         if core.config.secret.is_some()
-            && partner.state_of(link) < Some(LinkState::Proven)
+            && remote.state_of(link) < Some(LinkState::Proven)
             && !matches!(
                 header.kind,
                 wire::Kind::Connect | wire::Kind::Reply | wire::Kind::Challenge
@@ -83,19 +83,19 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         {
             return core.distrust(link, from, None, UNASKED);
         }
-        if let Life::Met(met) = &mut partner.life {
+        if let Life::Met(met) = &mut remote.life {
             met.silent = 0;
             if header.kind.says_terms() {
                 if met.borrows.on_terms(&header.terms)
-                    && partner.has_pending()
-                    && partner.takes_turn()
+                    && remote.has_pending()
+                    && remote.takes_turn()
                 {
                     core.ready.push_back(from);
                 }
                 if header.terms.wanted > 0 {
                     core.note_wish(from, &{ header.terms });
-                    match core.partners.of_mut(from) {
-                        Some(again) => partner = again,
+                    match core.remotes.of_mut(from) {
+                        Some(again) => remote = again,
                         None => return,
                     }
                 }
@@ -120,12 +120,12 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             Ok(paid) => paid,
             Err(violation) => return core.violation(link, cookie, violation.text()),
         };
-        match core.flow.arrived(&mut partner.lends, paid) {
+        match core.flow.arrived(&mut remote.lends, paid) {
             Ok(false) => {}
             Ok(true) => {
-                core.flow.note_use(&mut core.partners, from.index());
-                match core.partners.of_mut(from) {
-                    Some(again) => partner = again,
+                core.flow.note_use(&mut core.remotes, from.index());
+                match core.remotes.of_mut(from) {
+                    Some(again) => remote = again,
                     None => return,
                 }
             }
@@ -142,10 +142,10 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
                     core.posted.enter(&mut core.ops, place);
                     return self.foreign(link, from, paid);
                 }
-                core.ops.leave(Strand::Kin, &mut partner.kin, place);
+                core.ops.leave(Strand::Kin, &mut remote.kin, place);
             }
             core.stats.matched += 1;
-            let overdue = core.flow.taken(&mut partner.lends, partner.source, paid);
+            let overdue = core.flow.taken(&mut remote.lends, remote.source, paid);
             core.fill(place, from, bits, body);
             if overdue {
                 core.tell(from);
@@ -181,7 +181,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             wire::Kind::Eager => return self.place_streamed(link),
             _ => return None,
         }
-        let from = self.core.partner_of(link, cookie);
+        let from = self.core.remote_of(link, cookie);
         if !self.core.trusts(link, from) {
             return None;
         }
@@ -194,7 +194,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             return None;
         }
         record.touched = true;
-        if let Some(met) = self.core.partners.met_mut(from) {
+        if let Some(met) = self.core.remotes.met_mut(from) {
             // A packet of which nothing but parts arrives for long.
             met.silent = 0;
         }
@@ -212,7 +212,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             return self.end_streamed(link, cookie, bytes, &header);
         }
         self.core.stats.packets_in += 1;
-        let from = self.core.partner_of(link, cookie);
+        let from = self.core.remote_of(link, cookie);
         self.heed(from, &header);
         let id = RequestId::from_word(header.word);
         if let Some(record) = self.core.ops.get_mut(id)
@@ -228,7 +228,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
     }
 
     fn on_writable(&mut self, link: LinkId, cookie: u64) {
-        let id = self.core.partner_of(link, cookie);
+        let id = self.core.remote_of(link, cookie);
         self.core.open(id, link);
     }
 
@@ -265,7 +265,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             record.become_next(|memory| State::Serving { memory, exposed });
             self.core.serving(id, self.clock);
         }
-        if let Some(met) = self.core.partners.met_mut(from) {
+        if let Some(met) = self.core.remotes.met_mut(from) {
             met.silent = 0;
         }
     }
@@ -310,7 +310,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             && self.core.introductions.confirmed(link, header.length == 1)
         {
         } else if cookie != 0 {
-            // A partner that has been disconnected while this was under way.
+            // A remote that has been disconnected while this was under way.
             self.core.stats.stale += 1;
         } else if header.kind == wire::Kind::Connect {
             self.core.on_connect(link, None, header, &body.to_vec());
@@ -325,8 +325,8 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     }
 
     /// What the header of a body that has been placed says about credits.
-    pub(super) fn heed(&mut self, from: PartnerId, header: &Header) {
-        if let Some(met) = self.core.partners.met_mut(from) {
+    pub(super) fn heed(&mut self, from: RemoteId, header: &Header) {
+        if let Some(met) = self.core.remotes.met_mut(from) {
             if met.borrows.on_terms(&header.terms) {
                 self.core.make_ready(from);
             }
@@ -341,7 +341,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     pub(super) fn unmatched<B: Source + ?Sized>(
         &mut self,
         link: LinkId,
-        from: PartnerId,
+        from: RemoteId,
         header: &Header,
         paid: Paid,
         body: &B,
@@ -366,7 +366,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         self.core.keep(waiting, deferred);
     }
 
-    fn offer(&mut self, link: LinkId, cookie: u64, from: PartnerId, header: &Header, body: &[u8]) {
+    fn offer(&mut self, link: LinkId, cookie: u64, from: RemoteId, header: &Header, body: &[u8]) {
         let Some(OfferBody { send_id, key }) = OfferBody::parse(body) else {
             return self.core.violation(link, cookie, "a malformed offer");
         };
@@ -419,7 +419,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     fn judge<B: Source + ?Sized>(
         &mut self,
         link: LinkId,
-        from: PartnerId,
+        from: RemoteId,
         header: &Header,
         paid: Paid,
         body: Option<&B>,
@@ -440,12 +440,12 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
 
     /// A message has come that a receive from somebody else accepts.
     #[cold]
-    pub(super) fn foreign(&mut self, link: LinkId, from: PartnerId, paid: Paid) {
+    pub(super) fn foreign(&mut self, link: LinkId, from: RemoteId, paid: Paid) {
         self.core.consumed(from, paid);
         self.core.violation(link, from.to_word(), FOREIGN);
     }
 
-    fn data<B: Source + ?Sized>(&mut self, from: PartnerId, header: &Header, body: &B) {
+    fn data<B: Source + ?Sized>(&mut self, from: RemoteId, header: &Header, body: &B) {
         let id = RequestId::from_word(header.word);
         if let Some(record) = self.core.ops.get_mut(id)
             && record.remote == from
@@ -466,7 +466,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         &mut self,
         link: LinkId,
         cookie: u64,
-        from: PartnerId,
+        from: RemoteId,
         header: &Header,
         body: &B,
     ) {
@@ -514,21 +514,21 @@ impl<O: Owner> Core<O> {
     /// Whose link it is. One that has changed hands during the same poll has another cookie yet, or
     /// none, and one that is about to be closed is nobody's.
     #[inline]
-    pub(super) fn partner_of(&self, link: LinkId, cookie: u64) -> PartnerId {
-        let id = PartnerId::from_word(cookie);
-        match self.partners.of(id) {
-            Some(partner) if partner.owns(link) => id,
-            _ => self.partner_bound(link),
+    pub(super) fn remote_of(&self, link: LinkId, cookie: u64) -> RemoteId {
+        let id = RemoteId::from_word(cookie);
+        match self.remotes.of(id) {
+            Some(remote) if remote.owns(link) => id,
+            _ => self.remote_bound(link),
         }
     }
 
     #[cold]
-    fn partner_bound(&self, link: LinkId) -> PartnerId {
+    fn remote_bound(&self, link: LinkId) -> RemoteId {
         let bound = self.errands.iter().rev().find_map(|errand| match errand {
-            super::Errand::Bind(to, cookie) if *to == link => Some(PartnerId::from_word(*cookie)),
+            super::Errand::Bind(to, cookie) if *to == link => Some(RemoteId::from_word(*cookie)),
             _ => None,
         });
-        let owns = |id: &PartnerId| self.partners.of(*id).is_some_and(|of| of.owns(link));
+        let owns = |id: &RemoteId| self.remotes.of(*id).is_some_and(|of| of.owns(link));
         bound.filter(owns).unwrap_or(NOBODY)
     }
 
@@ -548,7 +548,7 @@ impl<O: Owner> Core<O> {
         bytes: &HeaderBytes,
         body: &B,
     ) {
-        let from = self.partner_of(link, cookie);
+        let from = self.remote_of(link, cookie);
         if self.may_put_behind(link, from, body.len() as u32) {
             self.introductions.put_behind(link, bytes, body);
         } else {
@@ -557,22 +557,22 @@ impl<O: Owner> Core<O> {
     }
 
     /// May a packet with a body of that length be kept there?
-    pub(super) fn may_put_behind(&self, link: LinkId, from: PartnerId, len: u32) -> bool {
-        let partner = self.partners.of(from);
-        let opening = partner.map_or(0, |partner| partner.opening as usize);
+    pub(super) fn may_put_behind(&self, link: LinkId, from: RemoteId, len: u32) -> bool {
+        let remote = self.remotes.of(from);
+        let opening = remote.map_or(0, |remote| remote.opening as usize);
         let most = (opening + 2) * CREDIT + 64 * 256;
         self.introductions.bytes_behind(link, len as usize) <= most
     }
 
-    /// The peer does not speak our protocol: its link, and with it the partner, ends.
+    /// The peer does not speak our protocol: its link, and with it the remote, ends.
     #[cold]
     pub(super) fn violation(&mut self, link: LinkId, cookie: u64, what: &'static str) {
         self.stats.malformed += 1;
         self.forget_introduction(link);
-        let partner = self.partner_of(link, cookie);
+        let remote = self.remote_of(link, cookie);
         log::debug!("link {link:?}: {what}; closing it");
         self.errands.push(super::Errand::Close(link, Close::Now));
-        self.fail_partner(partner, DownReason::Protocol(what));
+        self.fail_remote(remote, DownReason::Protocol(what));
     }
 
     /// Is there memory for a message that no receive accepts?
@@ -587,20 +587,20 @@ impl<O: Owner> Core<O> {
     /// There is no memory for a message, which cannot be left out: its sender's session ends, and may
     /// begin anew.
     #[cold]
-    pub(super) fn out_of_room(&mut self, link: LinkId, from: PartnerId) {
+    pub(super) fn out_of_room(&mut self, link: LinkId, from: RemoteId) {
         self.stats.out_of_memory += 1;
         self.errands.push(super::Errand::Close(link, Close::Now));
-        self.fail_partner(from, DownReason::NoMemory);
+        self.fail_remote(from, DownReason::NoMemory);
     }
 
     pub(super) fn arrival(
         &self,
-        source: PartnerId,
+        source: RemoteId,
         bits: MatchBits,
         length: u32,
     ) -> Option<Arrival> {
-        let partner = self.partners.of(source)?;
-        let (source_context, identity) = (partner.context, partner.identity());
+        let remote = self.remotes.of(source)?;
+        let (source_context, identity) = (remote.context, remote.identity());
         Some(Arrival {
             source,
             source_context,
@@ -615,7 +615,7 @@ impl<O: Owner> Core<O> {
     pub(super) fn fill<B: Source + ?Sized>(
         &mut self,
         place: u32,
-        from: PartnerId,
+        from: RemoteId,
         bits: MatchBits,
         body: &B,
     ) {
@@ -635,7 +635,7 @@ impl<O: Owner> Core<O> {
     pub(super) fn fill_receive(
         &mut self,
         id: RequestId,
-        from: PartnerId,
+        from: RemoteId,
         bits: MatchBits,
         body: &[u8],
     ) {
@@ -649,7 +649,7 @@ impl<O: Owner> Core<O> {
     pub(super) fn match_offer(
         &mut self,
         id: RequestId,
-        from: PartnerId,
+        from: RemoteId,
         offer: (u64, Option<RemoteKey>),
         bits: MatchBits,
         length: u32,
@@ -664,8 +664,8 @@ impl<O: Owner> Core<O> {
     }
 
     /// The data of a receive that has become `Pulling` is on its way, or will be.
-    pub(super) fn begin_pull(&mut self, id: RequestId, from: PartnerId, now: Instant) {
-        let reach = self.partners.reach(from);
+    pub(super) fn begin_pull(&mut self, id: RequestId, from: RemoteId, now: Instant) {
+        let reach = self.remotes.reach(from);
         let State::Pulling(pulling) = &mut self.ops.record_mut(id.index()).state else {
             return;
         };
@@ -705,7 +705,7 @@ impl<O: Owner> Core<O> {
             }
             return;
         }
-        let block = self.partners.reach(from).pull_block;
+        let block = self.remotes.reach(from).pull_block;
         while let Some(State::Pulling(pulling)) =
             self.ops.get_mut(id).map(|record| &mut record.state)
             && pulling.requested < pulling.wanted
@@ -723,7 +723,7 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    fn on_notify(&mut self, from: PartnerId, header: &Header) {
+    fn on_notify(&mut self, from: RemoteId, header: &Header) {
         let id = RequestId::from_word(header.word);
         if let Some(record) = self.ops.get(id)
             && record.remote == from
@@ -738,7 +738,7 @@ impl<O: Owner> Core<O> {
 
     /// The sender calls an offered message off. A receive that had matched it goes back to where
     /// it was, as if the message had never been.
-    fn on_withdraw(&mut self, from: PartnerId, header: &Header, now: Instant) {
+    fn on_withdraw(&mut self, from: RemoteId, header: &Header, now: Instant) {
         let unmatched = self.unexpected.withdraw(from, header.word);
         if let Some(waiting) = unmatched.or_else(|| self.undecided.withdraw(from, header.word)) {
             return self.consumed(from, waiting.paid());
@@ -820,7 +820,7 @@ pub(super) const FOREIGN: &str = "a message that a receive from somebody else ac
 impl<O: Owner> Core<O> {
     /// The oldest posted receive that accepts a message. One that is for another remote's messages stays
     /// where it is.
-    pub(super) fn find_receive(&mut self, from: PartnerId, bits: MatchBits) -> Found {
+    pub(super) fn find_receive(&mut self, from: RemoteId, bits: MatchBits) -> Found {
         let taken = self.posted.take(&mut self.ops, bits);
         let Some(id) = taken.and_then(|place| self.ops.at(place)) else {
             return Found::Nothing;
@@ -837,7 +837,7 @@ impl<O: Owner> Core<O> {
     /// anybody's.
     pub(super) fn take_early(
         &mut self,
-        from: PartnerId,
+        from: RemoteId,
         bits: MatchBits,
         mask: MatchMask,
     ) -> Option<Waiting> {
@@ -856,9 +856,9 @@ impl<O: Owner> Core<O> {
         let source = waiting.source;
         self.finish(waiting, Status::Aborted);
         // Of whoever has gone it may be an old life's.
-        if self.partners.living(source).is_some() {
+        if self.remotes.living(source).is_some() {
             self.stats.malformed += 1;
-            self.fail_partner(source, DownReason::Protocol(FOREIGN));
+            self.fail_remote(source, DownReason::Protocol(FOREIGN));
         }
     }
 }

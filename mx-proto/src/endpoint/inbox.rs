@@ -18,7 +18,7 @@ use super::deadlines::Deadline;
 use super::{Core, Endpoint, Errand, Named};
 use crate::event::Message;
 use crate::flow::{Paid, cost};
-use crate::ids::{MatchBits, PartnerId, RequestId};
+use crate::ids::{MatchBits, RemoteId, RequestId};
 use crate::inbox::{Body, Entry};
 use crate::memory::{Memory, Source};
 use crate::ops::{Fetch, Pulling, State};
@@ -162,7 +162,7 @@ impl<O: Owner> Core<O> {
     pub(super) fn put_in<B: Source + ?Sized>(
         &mut self,
         turn: u32,
-        (source, bits): (PartnerId, MatchBits),
+        (source, bits): (RemoteId, MatchBits),
         paid: Paid,
         body: &B,
     ) {
@@ -179,7 +179,7 @@ impl<O: Owner> Core<O> {
     pub(super) fn put_in_offer(
         &mut self,
         turn: u32,
-        what: (PartnerId, MatchBits, u32),
+        what: (RemoteId, MatchBits, u32),
         paid: Paid,
         (send_id, key): (u64, Option<RemoteKey>),
     ) {
@@ -202,8 +202,8 @@ impl<O: Owner> Core<O> {
         if ready {
             self.owner.ready(turn);
         }
-        if let Some(partner) = self.partners.of(source)
-            && self.flow.is_overdue(&partner.lends)
+        if let Some(remote) = self.remotes.of(source)
+            && self.flow.is_overdue(&remote.lends)
         {
             self.tell(source);
         }
@@ -328,10 +328,10 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// A partner is about to go: its messages that are here stay, as an estate, the others go. Gives
+    /// A remote is about to go: its messages that are here stay, as an estate, the others go. Gives
     /// the places of those that came in slots.
-    pub(super) fn bequeath(&mut self, id: PartnerId) -> Vec<u32> {
-        let Some(from) = self.partners.of(id).map(|partner| partner.source) else {
+    pub(super) fn bequeath(&mut self, id: RemoteId) -> Vec<u32> {
+        let Some(from) = self.remotes.of(id).map(|remote| remote.source) else {
             return Vec::new();
         };
         let mut theirs = self.inbox.of_source(id);

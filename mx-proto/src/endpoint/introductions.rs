@@ -1,7 +1,7 @@
-//! Links between their first hello and a partner: what is asked before anybody believes it.
+//! Links between their first hello and a remote: what is asked before anybody believes it.
 //!
 //! ```text
-//!   hello --> CLAIMED --> (CHALLENGED) --proof of the port--> (ASKING) --> (NEWCOMER) --> partner, Reply
+//!   hello --> CLAIMED --> (CHALLENGED) --proof of the port--> (ASKING) --> (NEWCOMER) --> remote, Reply
 //!                |          |    with a      |                 the claimed   an old life of
 //!                |          |    secret      | refuted         address       that name, and
 //!                |          |                |                   |           who has its address
@@ -20,8 +20,8 @@
 //! The port must not be called while it is polled: what comes is noted here, and looked at after the
 //! poll (`steps`). The site's secret is asked for in `challenges`.
 //!
-//! Owns: hellos that wait, the links that lead to claimed addresses, old partners that are asked.
-//! Knows nothing of: addresses, what a partner is. Cost: nothing while nobody comes; O(1) for each.
+//! Owns: hellos that wait, the links that lead to claimed addresses, old remotes that are asked.
+//! Knows nothing of: addresses, what a remote is. Cost: nothing while nobody comes; O(1) for each.
 
 mod challenges;
 mod steps;
@@ -29,7 +29,7 @@ mod steps;
 pub(super) use challenges::{Challenges, REFUSED, UNASKED, UNVOUCHED};
 
 use super::deadlines::Deadline;
-use crate::ids::{LinkId, PartnerId, Route};
+use crate::ids::{LinkId, RemoteId, Route};
 use crate::memory::Source as Bytes;
 use crate::origin::{Address, Source};
 use crate::port::{HEADER_LEN, HeaderBytes, LinkDown};
@@ -48,8 +48,8 @@ pub(super) struct Introductions {
     waiting: HashMap<LinkId, Introduction, RandomState>,
     /// Our links to claimed addresses: whose introduction each is about.
     asking: HashMap<LinkId, LinkId, RandomState>,
-    /// Partners in whose place somebody else would be.
-    doubts: HashMap<PartnerId, Doubt, RandomState>,
+    /// Remotes in whose place somebody else would be.
+    doubts: HashMap<RemoteId, Doubt, RandomState>,
     /// What is to be done after the poll.
     due: VecDeque<Due>,
     /// Who has how many of the introductions that wait for somebody.
@@ -58,7 +58,7 @@ pub(super) struct Introductions {
     refused: Told<Source>,
     /// How many spoke another version.
     versions: Told<()>,
-    /// The number of the last question to an old partner.
+    /// The number of the last question to an old remote.
     serial: u64,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Introductions {
 #[derive(Debug)]
 struct Introduction {
     /// Whom we have called there; `None` for a stranger's link.
-    from: Option<PartnerId>,
+    from: Option<RemoteId>,
     header: Header,
     hello: Hello,
     /// Further Connects of the same stranger.
@@ -99,10 +99,10 @@ enum Stage {
     /// The claimed address is being asked.
     Asking,
     /// It is who it says; whether an old life of it is over is being asked.
-    Newcomer(PartnerId),
+    Newcomer(RemoteId),
 }
 
-/// A partner that is asked whether it is still there.
+/// A remote that is asked whether it is still there.
 #[derive(Debug)]
 struct Doubt {
     serial: u64,
@@ -120,17 +120,17 @@ pub(super) enum Due {
     /// Its peer has proven the site's secret.
     Trust(LinkId),
     /// Whom we have called asks for it there.
-    Challenge(LinkId, PartnerId, Box<ChallengeBody>),
+    Challenge(LinkId, RemoteId, Box<ChallengeBody>),
     /// Somebody asks whether a hello was ours.
     Confirm(LinkId, ConfirmBody),
     /// A claimed address has answered, or does not.
     Asked(LinkId, Option<bool>),
     /// It is to be tried another way.
     AskElsewhere(LinkId, Route),
-    /// A partner is to be asked whether it is still there.
-    Doubt(PartnerId),
+    /// A remote is to be asked whether it is still there.
+    Doubt(RemoteId),
     /// It is, or it is not.
-    Answered(PartnerId, bool),
+    Answered(RemoteId, bool),
 }
 
 impl Introductions {
@@ -172,7 +172,7 @@ impl Introductions {
     fn begin(
         &mut self,
         link: LinkId,
-        from: Option<PartnerId>,
+        from: Option<RemoteId>,
         (header, hello): (Header, Hello),
         trusted: bool,
     ) {
@@ -256,23 +256,23 @@ impl Introductions {
         introduction.placed
     }
 
-    /// A partner is no more.
+    /// A remote is no more.
     #[inline]
-    pub(super) fn gone(&mut self, id: PartnerId) {
+    pub(super) fn gone(&mut self, id: RemoteId) {
         if !self.doubts.is_empty() && self.doubts.contains_key(&id) {
             self.due.push_back(Due::Answered(id, false));
         }
     }
 
-    /// A partner has answered the question of that number.
-    pub(super) fn answered(&mut self, id: PartnerId, serial: u64) {
+    /// A remote has answered the question of that number.
+    pub(super) fn answered(&mut self, id: RemoteId, serial: u64) {
         if self.doubts.get(&id).is_some_and(|of| of.serial == serial) {
             self.due.push_back(Due::Answered(id, true));
         }
     }
 
-    /// A call of ours has led to another life than this partner's.
-    pub(super) fn doubt(&mut self, id: PartnerId) {
+    /// A call of ours has led to another life than this remote's.
+    pub(super) fn doubt(&mut self, id: RemoteId) {
         self.due.push_back(Due::Doubt(id));
     }
 
@@ -327,7 +327,7 @@ impl Introductions {
 
 /// How long a claimed address may take to answer. A port drops a stranger's link after 5 s.
 const ASK_TIME: Duration = Duration::from_secs(3);
-/// How long a partner may take to say that it is still there, when somebody with proof of its name
+/// How long a remote may take to say that it is still there, when somebody with proof of its name
 /// wants its place.
 const OLD_TIME: Duration = Duration::from_secs(1);
 /// Introductions that wait for somebody, all sources together.

@@ -11,7 +11,7 @@
 //!        +--> Owner: completed, down, arrived, memory, ready
 //! ```
 //!
-//! Owns: operations, partners, matching, timers, the port, and its own owner, the layer above. Knows
+//! Owns: operations, remotes, matching, timers, the port, and its own owner, the layer above. Knows
 //! nothing of: locks, threads, what lies behind memory, the port, the clock and the owner.
 //!
 //! Order of calls: any. Nothing blocks, and nothing calls back in: an owner cannot reach its
@@ -41,15 +41,15 @@ use crate::config::Config;
 use crate::event::{Arrival, Identity, Outcome};
 use crate::flow::Flow;
 use crate::ids::{
-    EndpointId, LinkId, MatchBits, MatchMask, NicId, PartnerId, RequestId, Route, Target,
+    EndpointId, LinkId, MatchBits, MatchMask, NicId, RemoteId, RequestId, Route, Target,
 };
 use crate::inbox::Inbox;
 use crate::matching;
 use crate::ops::{NOBODY, Ops, State, Strand};
 use crate::owner::Owner;
-use crate::partner::{Partner, Partners, Reach, Tx};
 use crate::port::{Close, LinkDown, Port, RemoteKey, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
+use crate::remote::{Reach, Remote, Remotes, Tx};
 use crate::shares::Shares;
 use crate::stats::Stats;
 use crate::status::{DownReason, Kind, Status};
@@ -84,8 +84,8 @@ struct Core<O: Owner> {
     key: u32,
     /// All operations.
     ops: Ops<O>,
-    partners: Partners,
-    /// Queues for partners that have none yet.
+    remotes: Remotes,
+    /// Queues for remotes that have none yet.
     spares: Spares,
     posted: matching::Posted,
     unexpected: matching::Unexpected,
@@ -105,20 +105,20 @@ struct Core<O: Owner> {
     kept_bytes: usize,
     wheel: Wheel<Deadline>,
     watch: watch::Watch,
-    /// Partners with something to send and room to send it; each at most once.
-    ready: VecDeque<PartnerId>,
+    /// Remotes with something to send and room to send it; each at most once.
+    ready: VecDeque<RemoteId>,
     session_out: aside::Aside,
     /// Messages whose bodies are coming, by the link on which they come.
     streamed: streamed::AllStreamed,
     introductions: introductions::Introductions,
     challenges: introductions::Challenges,
-    /// Packets without message data that wait for partners, all together.
+    /// Packets without message data that wait for remotes, all together.
     controls: usize,
     /// Memory the port still reads, and whose it is.
     held: HashMap<(LinkId, u64), RequestId, RandomState>,
     /// Receives whose data is on its way, and offers in the inbox, by the sender and its name for them.
     /// Should a sender give two messages the same name, one of them has it.
-    names: HashMap<(PartnerId, u64), Named, RandomState>,
+    names: HashMap<(RemoteId, u64), Named, RandomState>,
     errands: Vec<Errand<O::Memory>>,
     stats: Stats,
 }
@@ -148,12 +148,12 @@ enum Errand<M> {
     LetGo(M),
     Conceal(LinkId, RemoteKey),
     Read(RequestId),
-    /// Whether operations wait for the partner behind this link.
+    /// Whether operations wait for the remote behind this link.
     Watch(LinkId, bool),
-    /// Learn what the partner's new sending link can do.
-    Limits(PartnerId, LinkId),
-    /// Try another way to a partner that has not answered.
-    Connect(PartnerId, Route),
+    /// Learn what the remote's new sending link can do.
+    Limits(RemoteId, LinkId),
+    /// Try another way to a remote that has not answered.
+    Connect(RemoteId, Route),
     /// A connect met a session that has ended: it is for whoever is there now.
     ConnectAgain(RequestId, Target),
 }
@@ -163,7 +163,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub fn new(config: Config, identity: Identity, key: u32, port: P, clock: C, owner: O) -> Self {
         let share = config.source_share;
         let flow = Flow::new(&config.flow());
-        let places = Shares::new(config.max_partners, share);
+        let places = Shares::new(config.max_remotes, share);
         let supply = config.supply;
         let core = Core {
             owner,
@@ -177,7 +177,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             key,
             ops: Ops::default(),
             messages: Claim::new(supply, MESSAGE_COST),
-            partners: Partners::new(places, Claim::new(supply, PARTNER_COST)),
+            remotes: Remotes::new(places, Claim::new(supply, REMOTE_COST)),
             spares: Spares::default(),
             posted: matching::Posted::default(),
             unexpected: matching::Unexpected::default(),
@@ -218,7 +218,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.core.config.supply
     }
 
-    /// The time after which a silent partner is lost ([`Config::peer_timeout`]).
+    /// The time after which a silent remote is lost ([`Config::peer_timeout`]).
     pub fn peer_timeout(&self) -> Option<Duration> {
         self.core.config.peer_timeout
     }
@@ -365,8 +365,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// Remote endpoints known.
-    pub fn partners(&self) -> usize {
-        self.core.partners.len()
+    pub fn remotes(&self) -> usize {
+        self.core.remotes.len()
     }
 
     /// Introductions under way: those of strangers, and answers to calls of ours that wait for a proof.
@@ -387,31 +387,28 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.core.arrival(source, bits, length)
     }
 
-    /// The word attached to a partner, 0 if none was; `None` when the id is stale.
-    pub fn partner_context(&self, partner: PartnerId) -> Option<u64> {
-        self.core
-            .partners
-            .of(partner)
-            .map(|partner| partner.context)
+    /// The word attached to a remote, 0 if none was; `None` when the id is stale.
+    pub fn remote_context(&self, remote: RemoteId) -> Option<u64> {
+        self.core.remotes.of(remote).map(|remote| remote.context)
     }
 
-    /// Attaches a word to a partner. False when the id is stale.
-    pub fn set_partner_context(&mut self, partner: PartnerId, context: u64) -> bool {
-        let Some(partner) = self.core.partners.of_mut(partner) else {
+    /// Attaches a word to a remote. False when the id is stale.
+    pub fn set_remote_context(&mut self, remote: RemoteId, context: u64) -> bool {
+        let Some(remote) = self.core.remotes.of_mut(remote) else {
             return false;
         };
-        partner.context = context;
+        remote.context = context;
         true
     }
 
-    /// The partner of that name, also one that has not answered yet.
-    pub fn partner_of(&self, nic: NicId, endpoint: EndpointId) -> Option<PartnerId> {
-        self.core.partners.find((nic, endpoint))
+    /// The remote of that name, also one that has not answered yet.
+    pub fn remote_of(&self, nic: NicId, endpoint: EndpointId) -> Option<RemoteId> {
+        self.core.remotes.find((nic, endpoint))
     }
 
-    /// A partner's name and session; `None` when the id is stale.
-    pub fn partner_identity(&self, partner: PartnerId) -> Option<Identity> {
-        self.core.partners.of(partner).map(Partner::identity)
+    /// A remote's name and session; `None` when the id is stale.
+    pub fn remote_identity(&self, remote: RemoteId) -> Option<Identity> {
+        self.core.remotes.of(remote).map(Remote::identity)
     }
 
     #[inline]
@@ -459,8 +456,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 Errand::Conceal(link, key) => self.port.conceal(link, key),
                 Errand::Read(request) => self.read_remote(request),
                 Errand::Watch(link, wanted) => self.port.watch(link, wanted),
-                Errand::Limits(partner, link) => self.learn_limits(partner, link),
-                Errand::Connect(partner, route) => self.connect_elsewhere(partner, route),
+                Errand::Limits(remote, link) => self.learn_limits(remote, link),
+                Errand::Connect(remote, route) => self.connect_elsewhere(remote, route),
                 Errand::ConnectAgain(connect, target) => self.connect_again(connect, target),
             }
         }
@@ -476,9 +473,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.core.lose(cut, LinkDown::Closed);
     }
 
-    fn learn_limits(&mut self, id: PartnerId, link: LinkId) {
+    fn learn_limits(&mut self, id: RemoteId, link: LinkId) {
         let limits = self.port.limits(link);
-        if let Some(met) = self.core.partners.met_mut(id) {
+        if let Some(met) = self.core.remotes.met_mut(id) {
             met.reach = Reach::of(limits, self.core.config.eager_max);
             if met.step.is_some() {
                 self.port.watch(link, true);
@@ -490,7 +487,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
 impl<O: Owner> Core<O> {
     /// Starts the time-out that an operation has in its present state, if any, afresh; and looks
-    /// after its partner.
+    /// after its remote.
     fn start_timer(&mut self, id: RequestId, now: Instant) {
         let Some(record) = self.ops.get_mut(id) else {
             return;
@@ -502,28 +499,28 @@ impl<O: Owner> Core<O> {
             let at = now.after(timeout).up_to(deadlines::OPS);
             record.timer = Some(self.wheel.set(now, at, Deadline::Op(id)));
         }
-        let remote = record.remote;
-        if remote != NOBODY {
-            self.watch_over(remote, now);
+        let to = record.remote;
+        if to != NOBODY {
+            self.watch_over(to, now);
         }
     }
 
-    /// An operation, which is no connect, is with a partner from now on.
-    fn befriend(&mut self, id: RequestId, remote: PartnerId) {
-        let Self { ops, partners, .. } = self;
-        match partners.of_mut(remote) {
-            Some(partner) => ops.befriend(id.index(), remote, false, &mut partner.kin),
-            None => ops.record_mut(id.index()).remote = remote,
+    /// An operation, which is no connect, is with a remote from now on.
+    fn befriend(&mut self, id: RequestId, to: RemoteId) {
+        let Self { ops, remotes, .. } = self;
+        match remotes.of_mut(to) {
+            Some(remote) => ops.befriend(id.index(), to, false, &mut remote.kin),
+            None => ops.record_mut(id.index()).remote = to,
         }
     }
 
     /// The opposite.
     fn estrange(&mut self, id: RequestId) {
-        let Self { ops, partners, .. } = self;
+        let Self { ops, remotes, .. } = self;
         let record = ops.record_mut(id.index());
-        let remote = std::mem::replace(&mut record.remote, NOBODY);
-        if let Some(partner) = partners.of_mut(remote) {
-            ops.leave(Strand::Kin, &mut partner.kin, id.index());
+        let to = std::mem::replace(&mut record.remote, NOBODY);
+        if let Some(remote) = remotes.of_mut(to) {
+            ops.leave(Strand::Kin, &mut remote.kin, id.index());
         }
     }
 
@@ -551,7 +548,7 @@ impl<O: Owner> Core<O> {
         let outcome = Outcome {
             kind,
             status,
-            partner: record.remote,
+            remote: record.remote,
             bits,
             length,
             transferred,
@@ -587,7 +584,7 @@ impl<O: Owner> Core<O> {
     fn release(&mut self, id: RequestId) -> Option<(LinkId, Partial)> {
         let Self {
             ops,
-            partners,
+            remotes,
             spares,
             errands,
             ..
@@ -609,31 +606,31 @@ impl<O: Owner> Core<O> {
             self.posted.remove(ops, id);
         }
         let record = ops.record_mut(place);
-        let remote = record.remote;
-        let partner = partners.of_mut(remote)?;
-        let tx = partner.tx().map(Tx::link);
+        let to = record.remote;
+        let remote = remotes.of_mut(to)?;
+        let tx = remote.tx().map(Tx::link);
         let mut rest = None;
         match &record.state {
             State::Queued { stand, .. } => {
                 let lane = O::lane(record.bits);
-                if let Some(queues) = partner.queues_mut() {
+                if let Some(queues) = remote.queues_mut() {
                     queues.exit(lane, *stand);
                     ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
                 }
-                spares.tidy(&mut partner.queues);
+                spares.tidy(&mut remote.queues);
             }
             State::Draining { .. } | State::Offered { .. } | State::Serving { .. } => {
                 if let (Some(link), Some(key)) = (tx, record.state.exposed()) {
                     errands.push(Errand::Conceal(link, key));
                 }
-                if let Some(queues) = partner.queues_mut() {
+                if let Some(queues) = remote.queues_mut() {
                     queues.forget(id);
                     let mine = |partial: &mut Partial| partial.request == id;
                     rest = tx.zip(queues.partial.take_if(mine));
                 }
             }
             State::Pulling(pulling) => {
-                let name = (remote, pulling.send_id);
+                let name = (to, pulling.send_id);
                 if self.names.get(&name) == Some(&Named::Pull(id)) {
                     self.names.remove(&name);
                 }
@@ -644,11 +641,11 @@ impl<O: Owner> Core<O> {
             _ => {}
         }
         match ops.record(place).state {
-            State::Connecting { .. } => ops.leave(Strand::Own, &mut partner.connects, place),
-            _ => ops.leave(Strand::Kin, &mut partner.kin, place),
+            State::Connecting { .. } => ops.leave(Strand::Own, &mut remote.connects, place),
+            _ => ops.leave(Strand::Kin, &mut remote.kin, place),
         }
         if rest.is_some() {
-            self.make_ready(remote);
+            self.make_ready(to);
         }
         rest
     }
@@ -658,7 +655,7 @@ impl<O: Owner> Core<O> {
         let Some(record) = self.ops.get(id) else {
             return;
         };
-        let (word, remote) = (id.to_word(), record.remote);
+        let (word, to) = (id.to_word(), record.remote);
         let farewell = match &record.state {
             State::Offered { .. } | State::Serving { .. } => {
                 Some(wire::Header::new(wire::Kind::Withdraw, word, 0))
@@ -674,40 +671,40 @@ impl<O: Owner> Core<O> {
         let connects = matches!(record.state, State::Connecting { .. });
         self.complete(id, status, 0);
         if let Some(header) = farewell {
-            self.push_farewell(remote, header);
+            self.push_farewell(to, header);
         }
         if connects {
-            self.drop_if_unwanted(remote);
+            self.drop_if_unwanted(to);
         }
     }
 
-    /// Queues a packet without message data for a partner.
-    fn push_control(&mut self, to: PartnerId, header: wire::Header, body: &[u8]) {
-        if let Some(partner) = self.partners.of_mut(to) {
-            let queues = self.spares.fill(&mut partner.queues);
+    /// Queues a packet without message data for a remote.
+    fn push_control(&mut self, to: RemoteId, header: wire::Header, body: &[u8]) {
+        if let Some(remote) = self.remotes.of_mut(to) {
+            let queues = self.spares.fill(&mut remote.queues);
             queues.push(Control::new(header, body));
             self.controls += 1;
             self.make_ready(to);
         }
     }
 
-    /// Queues what a partner must know of an operation that is over here. One that has read nothing
+    /// Queues what a remote must know of an operation that is over here. One that has read nothing
     /// through thousands of them ends like one that is silent.
-    fn push_farewell(&mut self, to: PartnerId, header: wire::Header) {
+    fn push_farewell(&mut self, to: RemoteId, header: wire::Header) {
         self.push_control(to, header, &[]);
-        let queues = self.partners.of(to).and_then(Partner::queues);
+        let queues = self.remotes.of(to).and_then(Remote::queues);
         let unread = |queues: &Queues| {
             let kinds = [wire::Kind::Withdraw, wire::Kind::Notify];
             queues.control.len() > FAREWELLS_MAX && queues.count(&kinds) > FAREWELLS_MAX
         };
         if queues.is_some_and(unread) {
-            self.fail_partner(to, DownReason::Link(LinkDown::TimedOut));
+            self.fail_remote(to, DownReason::Link(LinkDown::TimedOut));
         }
     }
 
-    /// A partner's link has room again.
-    fn open(&mut self, id: PartnerId, link: LinkId) {
-        if let Some(met) = self.partners.met_mut(id)
+    /// A remote's link has room again.
+    fn open(&mut self, id: RemoteId, link: LinkId) {
+        if let Some(met) = self.remotes.met_mut(id)
             && met.tx.link() == link
         {
             met.tx = Tx::Open(link);
@@ -715,10 +712,10 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// Notes that a partner may have something that can go out.
-    fn make_ready(&mut self, id: PartnerId) {
-        if let Some(partner) = self.partners.of_mut(id)
-            && partner.takes_turn()
+    /// Notes that a remote may have something that can go out.
+    fn make_ready(&mut self, id: RemoteId) {
+        if let Some(remote) = self.remotes.of_mut(id)
+            && remote.takes_turn()
         {
             self.ready.push_back(id);
         }
@@ -740,8 +737,8 @@ const READS: u64 = 1 << 63;
 
 /// What the tables have for a message that waits here, beside its bytes ([`Claim::new`]).
 const MESSAGE_COST: usize = 512;
-/// What they have for a partner and its links, those of the port and of the layer above included.
-const PARTNER_COST: usize = 4 << 10;
+/// What they have for a remote and its links, those of the port and of the layer above included.
+const REMOTE_COST: usize = 4 << 10;
 
-/// What may wait for one partner about operations that are over: half a megabyte.
+/// What may wait for one remote about operations that are over: half a megabyte.
 const FAREWELLS_MAX: usize = 4096;

@@ -1,23 +1,23 @@
 //! Messages whose sender has gone before they were received.
 //!
 //! ```text
-//!   partner fails --> its whole messages get the name of a ghost     (offers go: their bytes are gone)
+//!   remote fails --> its whole messages get the name of a ghost     (offers go: their bytes are gone)
 //!                       ghost: the same identity and context, an id of its own, no link
 //!   the last one is received --> the ghost goes with the next progress,
 //!                                so that who got the message can still ask who sent it
 //! ```
 //!
-//! A ghost is found by no name and sent to by nobody: the peer's next life is another partner. Our
+//! A ghost is found by no name and sent to by nobody: the peer's next life is another remote. Our
 //! own [`Endpoint::disconnect`] leaves no ghost.
 //!
 //! Owns: how many such messages there are. They wait where all others do, and what they cost is
 //! an estate of the pool's until then.
 
 use super::{Core, Endpoint};
-use crate::ids::{EndpointId, NicId, PartnerId};
+use crate::ids::{EndpointId, NicId, RemoteId};
 use crate::owner::Owner;
-use crate::partner::{Life, Partner};
 use crate::port::Port;
+use crate::remote::{Life, Remote};
 use crate::status::Status;
 use crate::time::Clock;
 
@@ -26,7 +26,7 @@ use crate::time::Clock;
 pub(super) struct Orphans {
     count: usize,
     /// Ghosts that have lost their last message.
-    spent: Vec<PartnerId>,
+    spent: Vec<RemoteId>,
 }
 
 impl Orphans {
@@ -39,12 +39,12 @@ impl Orphans {
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Throws away what an endpoint has left behind when it went, in whichever life.
     pub fn forget_orphans(&mut self, nic: NicId, endpoint: EndpointId) {
-        for id in self.core.partners.ids() {
+        for id in self.core.remotes.ids() {
             let ghost = self
                 .core
-                .partners
+                .remotes
                 .of(id)
-                .is_some_and(|partner| partner.is_ghost() && partner.name == (nic, endpoint));
+                .is_some_and(|remote| remote.is_ghost() && remote.name == (nic, endpoint));
             if ghost {
                 self.core.dissolve(id, Status::Unreachable, false);
             }
@@ -52,18 +52,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// Is it only the name on messages of a sender that has gone?
-    pub fn is_orphaned(&self, partner: PartnerId) -> bool {
-        let partner = self.core.partners.of(partner);
-        partner.is_some_and(Partner::is_ghost)
+    pub fn is_orphaned(&self, remote: RemoteId) -> bool {
+        let remote = self.core.remotes.of(remote);
+        remote.is_some_and(Remote::is_ghost)
     }
 }
 
 impl<O: Owner> Core<O> {
-    /// A partner is about to be dissolved because it has failed. The name that its messages have from
+    /// A remote is about to be dissolved because it has failed. The name that its messages have from
     /// now on, as many as may stay, if any do.
-    pub(super) fn leave_orphans(&mut self, id: PartnerId) -> Option<PartnerId> {
+    pub(super) fn leave_orphans(&mut self, id: RemoteId) -> Option<RemoteId> {
         let room = self.config.keep_orphans.saturating_sub(self.orphans.count);
-        let partner = self.partners.living(id)?;
+        let remote = self.remotes.living(id)?;
         if room == 0 {
             return None;
         }
@@ -73,8 +73,8 @@ impl<O: Owner> Core<O> {
             return None;
         }
         // Two messages are not in one slab place, so they are fewer than 2^32.
-        let ghost = partner.ghost((first + then) as u32);
-        let ghost = self.partners.add_ghost(ghost);
+        let ghost = remote.ghost((first + then) as u32);
+        let ghost = self.remotes.add_ghost(ghost);
         self.unexpected.rename(id, ghost, first);
         self.undecided.rename(id, ghost, then);
         self.orphans.count += first + then;
@@ -83,10 +83,10 @@ impl<O: Owner> Core<O> {
 
     /// One of a ghost's messages has been received.
     #[cold]
-    pub(super) fn orphan_left(&mut self, ghost: PartnerId) {
+    pub(super) fn orphan_left(&mut self, ghost: RemoteId) {
         self.orphans.gone(1);
-        if let Some(partner) = self.partners.of_mut(ghost)
-            && let Life::Ghost { messages, .. } = &mut partner.life
+        if let Some(remote) = self.remotes.of_mut(ghost)
+            && let Life::Ghost { messages, .. } = &mut remote.life
         {
             *messages = messages.saturating_sub(1);
             if *messages == 0 {
@@ -99,7 +99,7 @@ impl<O: Owner> Core<O> {
     #[inline]
     pub(super) fn bury(&mut self) {
         while let Some(ghost) = self.orphans.spent.pop() {
-            self.partners.take(ghost);
+            self.remotes.take(ghost);
         }
     }
 }

@@ -1,28 +1,28 @@
 //! What goes out.
 //!
 //! ```text
-//!   session packets -> ready partners, one burst each, round robin
+//!   session packets -> ready remotes, one burst each, round robin
 //!                        burst: partial -> control -> (message, part of a stream)*
 //! ```
 //!
-//! A packet the port does not take has not happened: it stays where it was, and the partner leaves
+//! A packet the port does not take has not happened: it stays where it was, and the remote leaves
 //! the round until the port says that there is room.
 
 use super::aside::After;
 use super::{Core, Endpoint, Errand, read_token};
 use crate::flow::{self, Borrower, Flow, Lane, Paid};
-use crate::ids::{LinkId, PartnerId, RequestId};
+use crate::ids::{LinkId, RemoteId, RequestId};
 use crate::memory::Memory;
 use crate::ops::{Ops, State, Strand, Turn};
 use crate::owner::Owner;
-use crate::partner::{Life, Partner, Tx};
 use crate::port::{Body, Close, LinkDown, Port, RemoteRead, SendError, Sent};
 use crate::queues::{Partial, Queues, Stream};
+use crate::remote::{Life, Remote, Tx};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::wire::{self, Header, OfferBody, PullBody};
 
-/// How a partner's burst ended.
+/// How a remote's burst ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Burst {
     /// Nothing more to send.
@@ -84,7 +84,7 @@ impl Next {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Gives out what can go, fairly: at most about two polls' worth, and to each partner two bursts,
+    /// Gives out what can go, fairly: at most about two polls' worth, and to each remote two bursts,
     /// so that one that takes much does not keep the endpoint from taking in what others send.
     pub(super) fn transmit(&mut self) -> bool {
         let mut busy = self.transmit_sessions();
@@ -96,16 +96,16 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             bursts -= 1;
             busy = true;
             let burst = self.burst(id);
-            if let Some(partner) = self.core.partners.of_mut(id) {
-                if let Some(queues) = partner.queues_mut() {
+            if let Some(remote) = self.core.remotes.of_mut(id) {
+                if let Some(queues) = remote.queues_mut() {
                     queues.ready = false;
                 }
-                self.core.spares.tidy(&mut partner.queues);
+                self.core.spares.tidy(&mut remote.queues);
                 match burst {
                     Burst::Done => {}
                     Burst::More => self.core.make_ready(id),
                     Burst::Blocked => {
-                        if let Life::Met(met) = &mut partner.life {
+                        if let Life::Met(met) = &mut remote.life {
                             met.tx = Tx::Blocked(met.tx.link());
                         }
                     }
@@ -140,18 +140,18 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         busy
     }
 
-    pub(super) fn burst(&mut self, id: PartnerId) -> Burst {
+    pub(super) fn burst(&mut self, id: RemoteId) -> Burst {
         for turn in 0..self.core.config.burst {
             let Core {
-                partners,
+                remotes,
                 ops,
                 stats,
                 ..
             } = &mut self.core;
-            let Some(partner) = partners.of_mut(id) else {
+            let Some(remote) = remotes.of_mut(id) else {
                 return Burst::Done;
             };
-            let (Life::Met(met), Some(queues)) = (&partner.life, &mut partner.queues) else {
+            let (Life::Met(met), Some(queues)) = (&remote.life, &mut remote.queues) else {
                 return Burst::Done;
             };
             let (Tx::Open(link) | Tx::Blocked(link)) = met.tx else {
@@ -186,19 +186,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Burst::More
     }
 
-    fn send_control(&mut self, id: PartnerId, link: LinkId) -> Result<(), SendError> {
+    fn send_control(&mut self, id: RemoteId, link: LinkId) -> Result<(), SendError> {
         let unread_max = self.core.unread_max();
         let Core {
-            partners,
+            remotes,
             flow,
             stats,
             controls,
             ..
         } = &mut self.core;
-        let Some(partner) = partners.of_mut(id) else {
+        let Some(remote) = remotes.of_mut(id) else {
             return Ok(());
         };
-        let (Life::Met(met), Some(queues)) = (&mut partner.life, &mut partner.queues) else {
+        let (Life::Met(met), Some(queues)) = (&mut remote.life, &mut remote.queues) else {
             return Ok(());
         };
         let unread = queues.control.len() > unread_max;
@@ -206,7 +206,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return Ok(());
         };
         let kind = control.header.kind;
-        let (lends, borrows) = (&mut partner.lends, &mut met.borrows);
+        let (lends, borrows) = (&mut remote.lends, &mut met.borrows);
         let mut news = true;
         if kind.says_terms() {
             // Who reads no answers is allowed nothing more that would be answered.
@@ -230,19 +230,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(())
     }
 
-    fn send_message(&mut self, id: PartnerId, link: LinkId, next: Next) -> Result<(), SendError> {
+    fn send_message(&mut self, id: RemoteId, link: LinkId, next: Next) -> Result<(), SendError> {
         let expose_from = self.core.config.small_max();
         let Core {
-            partners,
+            remotes,
             ops,
             flow,
             stats,
             ..
         } = &mut self.core;
-        let Some(partner) = partners.of_mut(id) else {
+        let Some(remote) = remotes.of_mut(id) else {
             return Ok(());
         };
-        let (Life::Met(met), Some(queues)) = (&mut partner.life, &mut partner.queues) else {
+        let (Life::Met(met), Some(queues)) = (&mut remote.life, &mut remote.queues) else {
             return Ok(());
         };
         let Next { send, lane, .. } = next;
@@ -261,7 +261,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let mut header = Header::new(kind, record.bits.0, len);
         header.aux = next.paid.aux();
-        header.terms = flow.terms(&partner.lends, &met.borrows, queues.cost);
+        header.terms = flow.terms(&remote.lends, &met.borrows, queues.cost);
         if next.eager {
             header.body_len = len;
             let body = Body::Memory {
@@ -270,7 +270,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 len: len as usize,
             };
             let sent = self.port.send(link, &header.emit(), body)?;
-            Flow::on_told(&mut partner.lends, &mut met.borrows, &header.terms);
+            Flow::on_told(&mut remote.lends, &mut met.borrows, &header.terms);
             if stand.turn != Turn::Copied {
                 met.borrows.pay(next.paid);
             }
@@ -316,7 +316,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             return Err(error);
         }
-        Flow::on_told(&mut partner.lends, &mut met.borrows, &header.terms);
+        Flow::on_told(&mut remote.lends, &mut met.borrows, &header.terms);
         met.borrows.pay(next.paid);
         queues.exit(lane, stand);
         stats.packets_out += 1;
@@ -328,19 +328,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(())
     }
 
-    fn send_data(&mut self, id: PartnerId, link: LinkId) -> Result<(), SendError> {
+    fn send_data(&mut self, id: RemoteId, link: LinkId) -> Result<(), SendError> {
         let Core {
-            partners,
+            remotes,
             ops,
             flow,
             stats,
             held,
             ..
         } = &mut self.core;
-        let Some(partner) = partners.of_mut(id) else {
+        let Some(remote) = remotes.of_mut(id) else {
             return Ok(());
         };
-        let (Life::Met(met), Some(queues)) = (&mut partner.life, &mut partner.queues) else {
+        let (Life::Met(met), Some(queues)) = (&mut remote.life, &mut remote.queues) else {
             return Ok(());
         };
         let Some(&stream) = queues.streams.front() else {
@@ -358,14 +358,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         // Offsets of a message stay below 2^32, and so do parts of it.
         let mut header = Header::new(wire::Kind::Data, stream.recv_id, stream.at as u32);
         header.body_len = len as u32;
-        header.terms = flow.terms(&partner.lends, &met.borrows, queues.cost);
+        header.terms = flow.terms(&remote.lends, &met.borrows, queues.cost);
         let body = Body::Memory {
             memory,
             offset: stream.at,
             len,
         };
         let sent = self.port.send(link, &header.emit(), body)?;
-        Flow::on_told(&mut partner.lends, &mut met.borrows, &header.terms);
+        Flow::on_told(&mut remote.lends, &mut met.borrows, &header.terms);
         stats.packets_out += 1;
         *touched = true;
         match sent {
@@ -397,14 +397,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    fn send_rest(
-        &mut self,
-        id: PartnerId,
-        link: LinkId,
-        partial: Partial,
-    ) -> Result<(), SendError> {
-        let Core { partners, ops, .. } = &mut self.core;
-        let Some(queues) = partners.of_mut(id).and_then(Partner::queues_mut) else {
+    fn send_rest(&mut self, id: RemoteId, link: LinkId, partial: Partial) -> Result<(), SendError> {
+        let Core { remotes, ops, .. } = &mut self.core;
+        let Some(queues) = remotes.of_mut(id).and_then(Remote::queues_mut) else {
             return Ok(());
         };
         let record = ops.get_mut(partial.request);
@@ -419,8 +414,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             debug_assert!(false, "a partial packet without its request");
             queues.partial = None;
             self.core.errands.push(Errand::Close(link, Close::Now));
-            self.core
-                .fail_partner(id, DownReason::Link(LinkDown::Reset));
+            self.core.fail_remote(id, DownReason::Link(LinkDown::Reset));
             return Ok(());
         };
         let len = partial.end - partial.at;
@@ -464,8 +458,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let (len, token) = (pulling.wanted as usize, read_token(id));
         let memory = &mut pulling.memory;
-        let partner = core.partners.of(record.remote);
-        let link = partner.and_then(Partner::live_tx);
+        let remote = core.remotes.of(record.remote);
+        let link = remote.and_then(Remote::live_tx);
         let started = link.is_some_and(|link| {
             let read = RemoteRead {
                 key,
@@ -488,7 +482,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 }
 
 impl<O: Owner> Core<O> {
-    /// What may wait for a partner before it is granted nothing more.
+    /// What may wait for a remote before it is granted nothing more.
     #[inline]
     pub(super) fn unread_max(&self) -> usize {
         match self.controls < UNREAD_ALL {
@@ -510,7 +504,7 @@ impl<O: Owner> Core<O> {
     /// The receiver asks for a part of an offered message.
     pub(super) fn on_pull(
         &mut self,
-        from: PartnerId,
+        from: RemoteId,
         header: &Header,
         pull: PullBody,
         clock: &impl Clock,
@@ -540,7 +534,7 @@ impl<O: Owner> Core<O> {
             record.become_next(|memory| State::Serving { memory, exposed });
             self.serving(id, clock);
         }
-        let Some(partner) = self.partners.of_mut(from) else {
+        let Some(remote) = self.remotes.of_mut(from) else {
             return;
         };
         let part = Stream {
@@ -549,7 +543,7 @@ impl<O: Owner> Core<O> {
             at,
             end,
         };
-        if !self.spares.fill(&mut partner.queues).extend_stream(part) {
+        if !self.spares.fill(&mut remote.queues).extend_stream(part) {
             // More at once than a receiver of ours has outstanding.
             self.stats.stale += 1;
             return;
@@ -576,10 +570,10 @@ pub(super) fn notify_status(code: u32) -> Status {
     }
 }
 
-/// Packets without data that may wait for a partner before it is granted nothing more: far more than
+/// Packets without data that may wait for a remote before it is granted nothing more: far more than
 /// one that reads has there, as each of its messages may cost an answer.
 const UNREAD_MAX: usize = 256;
-/// The same once there are [`UNREAD_ALL`], about a megabyte, for all partners together.
+/// The same once there are [`UNREAD_ALL`], about a megabyte, for all remotes together.
 const UNREAD_CROWDED: usize = 4;
 const UNREAD_ALL: usize = 16 * 1024;
 /// Session packets that one call tries to give out.

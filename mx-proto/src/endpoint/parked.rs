@@ -13,7 +13,7 @@
 use super::commands::{PostError, Posted, Received, SendMode};
 use super::{Core, Endpoint};
 use crate::event::Outcome;
-use crate::ids::{MatchBits, MatchMask, PartnerId, RequestId};
+use crate::ids::{MatchBits, MatchMask, RemoteId, RequestId};
 use crate::memory::Memory;
 use crate::ops::{NOBODY, Ops, State};
 use crate::owner::{Owner, Posting};
@@ -111,7 +111,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub fn unpark_send(
         &mut self,
         op: RequestId,
-        to: PartnerId,
+        to: RemoteId,
         bits: MatchBits,
         mode: SendMode,
     ) -> Result<(), PostError> {
@@ -124,7 +124,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let outcome = Outcome {
                 kind: Kind::Send,
                 status: Status::Success,
-                partner: to,
+                remote: to,
                 bits,
                 length: len,
                 transferred: len,
@@ -141,7 +141,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     pub fn unpark_recv(
         &mut self,
         op: RequestId,
-        from: Option<PartnerId>,
+        from: Option<RemoteId>,
         bits: MatchBits,
         mask: MatchMask,
     ) -> Result<(), PostError> {

@@ -3,23 +3,23 @@
 //! ```text
 //!   us                                    them
 //!   connect(): link --------------------> (a stranger's link)
-//!   on_up: Connect(who, key) -----------> version, key, room? -> partner, sends on this link
-//!   partner <------- Reply(status, who) -
+//!   on_up: Connect(who, key) -----------> version, key, room? -> remote, sends on this link
+//!   remote <------- Reply(status, who) -
 //!
-//!   both at once: two links, one partner; each side goes on sending where it began
+//!   both at once: two links, one remote; each side goes on sending where it began
 //!   our call is answered by another acquaintance of the peer's than the one that has reached us
-//!       meanwhile: a later one, and what was before is over, the call goes on as another partner's;
+//!       meanwhile: a later one, and what was before is over, the call goes on as another remote's;
 //!       a former one, and the answer is nobody's
 //!   it says goodbye while a call of ours is unanswered: what was before is over, the call goes on
-//!   Connect with another session: the peer restarted, once the old partner is gone (introductions.rs)
+//!   Connect with another session: the peer restarted, once the old remote is gone (introductions.rs)
 //!   Connect with another epoch:   it parted and came back, or comes under a second address:
 //!       <---- Reply(known, epoch)     asked, it says which: it knows that epoch and stays with
 //!       Connect(afresh) --------->    it, or what was before is over
 //! ```
 //!
-//! A partner stands for one pair of acquaintances, ours and the peer's, on every link of it: credits
+//! A remote stands for one pair of acquaintances, ours and the peer's, on every link of it: credits
 //! begin with the pair and end with it, and what a link carries before the peer has introduced itself
-//! there counts for nobody. A partner is known by the address it claims (interface and endpoint
+//! there counts for nobody. A remote is known by the address it claims (interface and endpoint
 //! number). Where we reached it under another address, the reply tells, and who waits gets to the one
 //! we have.
 
@@ -28,13 +28,13 @@ use super::aside::After;
 use super::introductions::{REFUSED, UNASKED, UNVOUCHED};
 use crate::event::Identity;
 use crate::flow::Borrower;
-use crate::ids::{EndpointId, LinkId, NicId, PartnerId, RequestId};
+use crate::ids::{EndpointId, LinkId, NicId, RemoteId, RequestId};
 use crate::ops::{List, State, Strand};
 use crate::origin::Source;
 use crate::owner::Owner;
-use crate::partner::{Life, Link, LinkState, Met, Name, Partner, Reach, Tx};
 use crate::port::{Close, LinkDown};
 use crate::queues::Control;
+use crate::remote::{Life, Link, LinkState, Met, Name, Reach, Remote, Tx};
 use crate::secret::Nonce;
 use crate::status::{DownReason, Status};
 use crate::wire::{self, Header, Hello, VERSION};
@@ -44,40 +44,40 @@ use super::Errand;
 
 impl<O: Owner> Core<O> {
     /// A link we asked for can carry packets: introduce ourselves.
-    pub(super) fn link_up(&mut self, link: LinkId, id: PartnerId) {
-        let partner = self.partners.of_mut(id);
-        let Some(partner) = partner.filter(|partner| partner.owns(link)) else {
+    pub(super) fn link_up(&mut self, link: LinkId, id: RemoteId) {
+        let remote = self.remotes.of_mut(id);
+        let Some(remote) = remote.filter(|remote| remote.owns(link)) else {
             if !self.ask_now(link) {
                 self.errands.push(Errand::Close(link, Close::Now));
             }
             return;
         };
-        if partner.met().is_some() && partner.connects.is_empty() {
+        if remote.met().is_some() && remote.connects.is_empty() {
             // The peer has reached us meanwhile, and nobody waits for this one any more.
-            partner.links.retain(|known| known.0 != link);
+            remote.links.retain(|known| known.0 != link);
             self.errands.push(Errand::Close(link, Close::Now));
             return;
         }
-        partner.advance(link, LinkState::Up);
+        remote.advance(link, LinkState::Up);
         self.introduce_all(id, link);
     }
 
     /// Sends the Connects of all connects that wait for an answer.
-    pub(super) fn introduce_all(&mut self, id: PartnerId, link: LinkId) {
+    pub(super) fn introduce_all(&mut self, id: RemoteId, link: LinkId) {
         for connect in self.connects_to(id) {
             self.send_connect(id, link, connect, Manner::Plain);
         }
     }
 
-    pub(super) fn link_down(&mut self, link: LinkId, id: PartnerId, reason: LinkDown) {
+    pub(super) fn link_down(&mut self, link: LinkId, id: RemoteId, reason: LinkDown) {
         self.held.retain(|(held_by, _), _| *held_by != link);
-        let Some(partner) = self.partners.of_mut(id) else {
+        let Some(remote) = self.remotes.of_mut(id) else {
             self.introductions.ask_failed(link, reason);
             return;
         };
-        partner.links.retain(|known| known.0 != link);
-        let (tried, up) = (!partner.links.is_empty(), partner.link_up().is_some());
-        match &mut partner.life {
+        remote.links.retain(|known| known.0 != link);
+        let (tried, up) = (!remote.links.is_empty(), remote.link_up().is_some());
+        match &mut remote.life {
             Life::Met(met) => {
                 let sends = met.tx.link() == link;
                 if sends {
@@ -88,11 +88,11 @@ impl<O: Owner> Core<O> {
                     // the peer had reached us: what has not been answered there is asked here.
                     Tx::Open(tx) | Tx::Blocked(tx) => self.introduce_all(id, tx),
                     Tx::Closed(_) if sends && reason != LinkDown::Closed => {
-                        self.fail_partner(id, DownReason::Link(reason));
+                        self.fail_remote(id, DownReason::Link(reason));
                     }
                     // The peer is going; nothing goes out to it any more. One that goes closes all
                     // links, and what it sent last may still be in another one, whose end is the
-                    // partner's. But one on which it has not answered may have met the peer's next
+                    // remote's. But one on which it has not answered may have met the peer's next
                     // acquaintance: its answer tells.
                     Tx::Closed(_) if up => {}
                     Tx::Closed(_) => self.part_from(id, DownReason::Link(reason)),
@@ -102,53 +102,53 @@ impl<O: Owner> Core<O> {
             _ if tried => {}
             _ => match reason {
                 LinkDown::Elsewhere(route) => self.errands.push(Errand::Connect(id, route)),
-                _ => self.fail_partner(id, DownReason::Link(reason)),
+                _ => self.fail_remote(id, DownReason::Link(reason)),
             },
         }
     }
 
     /// An acquaintance is over at the peer. A call of ours that it has not answered goes on: it meets
     /// whoever the peer is by then.
-    pub(super) fn part_from(&mut self, id: PartnerId, reason: DownReason) {
-        let calls = self.partners.of(id).is_some_and(|partner| {
-            let mut links = partner.links.iter();
+    pub(super) fn part_from(&mut self, id: RemoteId, reason: DownReason) {
+        let calls = self.remotes.of(id).is_some_and(|remote| {
+            let mut links = remote.links.iter();
             let unanswered = links.any(|link| link.1 != LinkState::Met);
-            partner.met().is_some() && unanswered && !partner.connects.is_empty()
+            remote.met().is_some() && unanswered && !remote.connects.is_empty()
         });
         if !calls {
-            return self.fail_partner(id, reason);
+            return self.fail_remote(id, reason);
         }
         if let Some(next) = self.begin_anew(id, reason, |link| link.1 != LinkState::Met)
-            && let Some(link) = self.partners.of(next).and_then(Partner::link_up)
+            && let Some(link) = self.remotes.of(next).and_then(Remote::link_up)
         {
             self.introduce_all(next, link);
         }
     }
 
-    /// Ends a partner. Those of its links on which we have called and which lead to the peer's next
-    /// acquaintance are another partner's from now on, with the connects that wait. That has the
+    /// Ends a remote. Those of its links on which we have called and which lead to the peer's next
+    /// acquaintance are another remote's from now on, with the connects that wait. That has the
     /// same epoch, and the peer has been promised what it was promised in the Connects that went
     /// out there; all else begins with nothing. `None`: there is no room for what was promised, and
     /// all of its links end.
     fn begin_anew(
         &mut self,
-        id: PartnerId,
+        id: RemoteId,
         reason: DownReason,
         leads_on: impl Fn(&Link) -> bool,
-    ) -> Option<PartnerId> {
-        let partner = self.partners.of(id)?;
-        let (opening, source) = (partner.opening, partner.source);
-        let (epoch, name) = (partner.epoch, partner.name);
+    ) -> Option<RemoteId> {
+        let remote = self.remotes.of(id)?;
+        let (opening, source) = (remote.opening, remote.source);
+        let (epoch, name) = (remote.epoch, remote.name);
         let again = self.connects_again(id, reason);
         // What has been promised comes before what the old one leaves here.
-        let next = self.partners.add_as(epoch, name, source, opening);
-        let promise = |core: &mut Self| core.flow.open(&mut core.partners, next.index(), opening);
+        let next = self.remotes.add_as(epoch, name, source, opening);
+        let promise = |core: &mut Self| core.flow.open(&mut core.remotes, next.index(), opening);
         let promised = promise(self);
         let mut connects = self.take_connects(id);
-        let old = self.end_partner(id, reason, promised)?;
+        let old = self.end_remote(id, reason, promised)?;
         if !promised && !promise(self) {
             log::debug!("{id:?} is over, and there is no room for its next acquaintance");
-            self.partners.take(next);
+            self.remotes.take(next);
             while !again && let Some(connect) = self.ops.first(&connects) {
                 self.ops.leave(Strand::Own, &mut connects, connect.index());
                 self.complete(connect, reason.status(), 0);
@@ -165,10 +165,10 @@ impl<O: Owner> Core<O> {
         for (link, _) in gone {
             self.errands.push(Errand::Close(link, Close::Flush));
         }
-        let partner = self.partners.of_mut(next)?;
-        partner.life = Life::Calling { over };
-        partner.links = kept;
-        partner.connects = connects;
+        let remote = self.remotes.of_mut(next)?;
+        remote.life = Life::Calling { over };
+        remote.links = kept;
+        remote.connects = connects;
         for connect in self.connects_to(next) {
             self.ops.record_mut(connect.index()).remote = next;
         }
@@ -179,7 +179,7 @@ impl<O: Owner> Core<O> {
     /// Sends the Connect packet that belongs to one connect request.
     pub(super) fn send_connect(
         &mut self,
-        id: PartnerId,
+        id: RemoteId,
         link: LinkId,
         connect: RequestId,
         manner: Manner,
@@ -188,12 +188,12 @@ impl<O: Owner> Core<O> {
             Some(State::Connecting { key, .. }) => *key,
             _ => return,
         };
-        let Some(partner) = self.partners.of(id) else {
+        let Some(remote) = self.remotes.of(id) else {
             return;
         };
         let mut header = Header::new(wire::Kind::Connect, connect.to_word(), manner as u32);
-        header.terms.credit = partner.opening;
-        let mut hello = self.hello(partner.epoch, key, Some(partner.name));
+        header.terms.credit = remote.opening;
+        let mut hello = self.hello(remote.epoch, key, Some(remote.name));
         if !self.trusts(link, id) {
             hello = self.say(link, hello);
         }
@@ -214,15 +214,15 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// Somebody introduces itself. `from` is the partner the link already belongs to.
+    /// Somebody introduces itself. `from` is the remote the link already belongs to.
     pub(super) fn on_connect(
         &mut self,
         link: LinkId,
-        from: Option<PartnerId>,
+        from: Option<RemoteId>,
         header: &Header,
         body: &[u8],
     ) {
-        let cookie = from.map_or(0, PartnerId::to_word);
+        let cookie = from.map_or(0, RemoteId::to_word);
         let hello = match Hello::parse(body) {
             Ok(hello) => hello,
             Err(what) => return self.violation(link, cookie, what),
@@ -267,11 +267,11 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// Somebody introduces itself on a link of a partner's.
+    /// Somebody introduces itself on a link of a remote's.
     pub(super) fn connect_on(
         &mut self,
         link: LinkId,
-        from: PartnerId,
+        from: RemoteId,
         header: &Header,
         hello: &Hello,
     ) {
@@ -293,45 +293,45 @@ impl<O: Owner> Core<O> {
             }
             return self.reply_known(link, header.word, epoch, hello);
         }
-        let known = self.partners.namesake(&hello.identity);
-        if known.is_some_and(|(_, partner)| {
-            partner.links.len() >= LINKS_MAX && partner.is(&hello.identity)
+        let known = self.remotes.namesake(&hello.identity);
+        if known.is_some_and(|(_, remote)| {
+            remote.links.len() >= LINKS_MAX && remote.is(&hello.identity)
         }) {
             return self.refuse(link, None, header, Status::NoResources);
         }
-        match self.partner_for(link, source, hello.identity) {
+        match self.remote_for(link, source, hello.identity) {
             Some(id) => self.acquaint(id, link, header, hello),
             None => self.refuse(link, None, header, Status::NoResources),
         }
     }
 
-    /// A partner has called on a link of its.
-    fn acquaint(&mut self, id: PartnerId, link: LinkId, header: &Header, hello: &Hello) {
+    /// A remote has called on a link of its.
+    fn acquaint(&mut self, id: RemoteId, link: LinkId, header: &Header, hello: &Hello) {
         self.establish(id, hello, link, header);
         self.send_reply(Some(id), link, header.word, Status::Success, After::Open);
     }
 
     /// Whoever has the address repeats what we say. When we reach ourselves under some name, the
     /// first that comes back to the caller is an answer.
-    fn is_echo(&self, from: Option<PartnerId>, hello: &Hello) -> bool {
-        let caller = from.and_then(|id| self.partners.of(id));
-        hello.identity == self.identity && caller.is_some_and(|partner| partner.met().is_none())
+    fn is_echo(&self, from: Option<RemoteId>, hello: &Hello) -> bool {
+        let caller = from.and_then(|id| self.remotes.of(id));
+        hello.identity == self.identity && caller.is_some_and(|remote| remote.met().is_none())
     }
 
-    /// The peer is our partner already, but as another acquaintance of its own: it has parted and
+    /// The peer is our remote already, but as another acquaintance of its own: it has parted and
     /// come back, or it reaches us under a second address. Only it knows which; this is the epoch
     /// to ask it about. If it comes afresh, what was before is over.
     fn known_otherwise(&mut self, hello: &Hello, header: &Header) -> Option<u16> {
-        let (id, partner) = self.partners.namesake(&hello.identity)?;
+        let (id, remote) = self.remotes.namesake(&hello.identity)?;
         let session = hello.identity.session;
-        let is_met = partner.met().is_some();
-        let known = match partner.life {
+        let is_met = remote.met().is_some();
+        let known = match remote.life {
             Life::Met(Met {
                 session: of, epoch, ..
             }) if of == session => epoch,
             Life::Calling {
                 over: Some((_, over)),
-            } if partner.is_over(session, hello.epoch) => over,
+            } if remote.is_over(session, hello.epoch) => over,
             _ => return None,
         };
         if known == hello.epoch && is_met {
@@ -357,29 +357,29 @@ impl<O: Owner> Core<O> {
     fn on_known(
         &mut self,
         link: LinkId,
-        from: PartnerId,
+        from: RemoteId,
         connect: RequestId,
         who: Identity,
         epoch: u32,
     ) {
-        if let Some(partner) = self.partners.of(from)
-            && partner.met().is_some()
-            && partner.identity() != who
+        if let Some(remote) = self.remotes.of(from)
+            && remote.met().is_some()
+            && remote.identity() != who
         {
             // As in `meet`: no proof of that name has been asked for.
-            if partner.state_of(link) == Some(LinkState::Met) {
+            if remote.state_of(link) == Some(LinkState::Met) {
                 return self.violation(link, from.to_word(), "a reply under another name");
             }
             return self.leave_link(link, from);
         }
-        let known = self.partners.namesake(&who).filter(|(id, partner)| {
-            *id != from && partner.is(&who) && u32::from(partner.epoch) == epoch
+        let known = self.remotes.namesake(&who).filter(|(id, remote)| {
+            *id != from && remote.is(&who) && u32::from(remote.epoch) == epoch
         });
         let Some((known, _)) = known else {
             // It takes us for one we have parted as, unless it has connected to us meanwhile: then
             // it learns on its own link whom it has reached.
-            let partner = self.partners.of(from);
-            let adopted = partner.and_then(Partner::live_tx);
+            let remote = self.remotes.of(from);
+            let adopted = remote.and_then(Remote::live_tx);
             return match adopted {
                 Some(own) => self.send_connect(from, own, connect, Manner::Plain),
                 None => self.send_connect(from, link, connect, Manner::Afresh),
@@ -390,23 +390,18 @@ impl<O: Owner> Core<O> {
         self.drop_if_unwanted(from);
     }
 
-    fn refuse(&mut self, link: LinkId, from: Option<PartnerId>, header: &Header, status: Status) {
+    fn refuse(&mut self, link: LinkId, from: Option<RemoteId>, header: &Header, status: Status) {
         self.stats.refused += 1;
         let closes = from.is_none() && !self.introductions.holds(link);
         let after = if closes { After::Close } else { After::Open };
         self.send_reply(from, link, header.word, status, after);
     }
 
-    /// The partner a stranger's link belongs to from now on, made if need be.
-    fn partner_for(
-        &mut self,
-        link: LinkId,
-        source: Source,
-        identity: Identity,
-    ) -> Option<PartnerId> {
-        let id = match self.partners.namesake(&identity) {
-            Some((id, partner)) => {
-                if partner
+    /// The remote a stranger's link belongs to from now on, made if need be.
+    fn remote_for(&mut self, link: LinkId, source: Source, identity: Identity) -> Option<RemoteId> {
+        let id = match self.remotes.namesake(&identity) {
+            Some((id, remote)) => {
+                if remote
                     .met()
                     .is_some_and(|met| met.session != identity.session)
                 {
@@ -416,20 +411,20 @@ impl<O: Owner> Core<O> {
                 id
             }
             None => {
-                if !self.partners.may_add(source) {
+                if !self.remotes.may_add(source) {
                     return None;
                 }
-                self.add_partner(identity.name(), source)
+                self.add_remote(identity.name(), source)
             }
         };
         self.errands.push(Errand::Bind(link, id.to_word()));
         self.session_out.keep_open(link);
-        let links = &mut self.partners.of_mut(id)?.links;
+        let links = &mut self.remotes.of_mut(id)?.links;
         links.push((link, LinkState::Met));
         Some(id)
     }
 
-    /// The peer introduces itself on a link of a partner's: the partner that stands for it there, from
+    /// The peer introduces itself on a link of a remote's: the remote that stands for it there, from
     /// now on. `None`: none does, and that has been dealt with.
     ///
     /// On a link that the peer has called on, and on one where it has answered, it stays who it is. A
@@ -438,16 +433,16 @@ impl<O: Owner> Core<O> {
     fn meet(
         &mut self,
         link: LinkId,
-        id: PartnerId,
+        id: RemoteId,
         hello: &Hello,
         what: &'static str,
-    ) -> Option<PartnerId> {
-        let partner = self.partners.of(id)?;
-        let over = partner.is_over(hello.identity.session, hello.epoch);
-        let met_here = partner.state_of(link) == Some(LinkState::Met);
-        let same_name = partner.name == hello.identity.name();
-        let same = partner.is(&hello.identity);
-        match partner.met() {
+    ) -> Option<RemoteId> {
+        let remote = self.remotes.of(id)?;
+        let over = remote.is_over(hello.identity.session, hello.epoch);
+        let met_here = remote.state_of(link) == Some(LinkState::Met);
+        let same_name = remote.name == hello.identity.name();
+        let same = remote.is(&hello.identity);
+        match remote.met() {
             Some(met) if same && met.epoch == hello.epoch => return Some(id),
             // Whoever has answered our call is none of the peer that has reached us meanwhile.
             Some(_) if !same_name && !met_here => self.leave_link(link, id),
@@ -460,18 +455,18 @@ impl<O: Owner> Core<O> {
         None
     }
 
-    /// The partner has said who it is, on this link. What it lends us first counts if it had not before.
-    fn establish(&mut self, id: PartnerId, hello: &Hello, link: LinkId, header: &Header) {
+    /// The remote has said who it is, on this link. What it lends us first counts if it had not before.
+    fn establish(&mut self, id: RemoteId, hello: &Hello, link: LinkId, header: &Header) {
         let identity = hello.identity;
-        self.partners.rename(id, identity.name());
-        let Some(partner) = self.partners.of_mut(id) else {
+        self.remotes.rename(id, identity.name());
+        let Some(remote) = self.remotes.of_mut(id) else {
             return;
         };
-        partner.advance(link, LinkState::Met);
-        if partner.met().is_some() {
+        remote.advance(link, LinkState::Met);
+        if remote.met().is_some() {
             return;
         }
-        partner.life = Life::Met(Met {
+        remote.life = Life::Met(Met {
             session: identity.session,
             token: hello.token,
             epoch: hello.epoch,
@@ -483,11 +478,11 @@ impl<O: Owner> Core<O> {
         });
         // Asked of the port as soon as it is not being polled.
         self.errands.push(Errand::Limits(id, link));
-        self.stats.partners_up += 1;
+        self.stats.remotes_up += 1;
     }
 
     /// The answer to a Connect of ours.
-    pub(super) fn on_reply(&mut self, link: LinkId, from: PartnerId, header: &Header, body: &[u8]) {
+    pub(super) fn on_reply(&mut self, link: LinkId, from: RemoteId, header: &Header, body: &[u8]) {
         let hello = match Hello::parse(body) {
             Ok(hello) => hello,
             Err(what) => return self.violation(link, from.to_word(), what),
@@ -511,7 +506,7 @@ impl<O: Owner> Core<O> {
 
     /// A call of ours is answered by somebody that has not proven the site's secret: nothing but a
     /// refusal is believed.
-    fn refused_by(&mut self, link: LinkId, from: PartnerId, header: &Header, hello: &Hello) {
+    fn refused_by(&mut self, link: LinkId, from: RemoteId, header: &Header, hello: &Hello) {
         let status = reply_status(header.aux);
         if header.aux == REPLY_KNOWN || status == Status::Success {
             return self.distrust(link, from, Some(hello.identity), UNASKED);
@@ -534,7 +529,7 @@ impl<O: Owner> Core<O> {
     pub(super) fn reply_on(
         &mut self,
         link: LinkId,
-        from: PartnerId,
+        from: RemoteId,
         header: &Header,
         hello: &Hello,
     ) {
@@ -548,7 +543,7 @@ impl<O: Owner> Core<O> {
         }
         let status = reply_status(header.aux);
         let id = match status {
-            // It is our partner there also if nobody waits for it any more.
+            // It is our remote there also if nobody waits for it any more.
             Status::Success => self.meet(link, from, hello, "a reply under another name"),
             _ => Some(from),
         };
@@ -576,34 +571,34 @@ impl<O: Owner> Core<O> {
         self.drop_if_unwanted(id);
     }
 
-    /// A partner's link leads to another life of it. On a link that it has introduced itself on it says
+    /// A remote's link leads to another life of it. On a link that it has introduced itself on it says
     /// so itself. Where it answers a call of ours the peer has restarted, perhaps: the former life had
     /// reached us on a link of its own, which tells, or is asked. Our call goes on there meanwhile.
-    fn another_life(&mut self, link: LinkId, id: PartnerId, met: bool) {
-        let elsewhere = self.partners.of(id).and_then(Partner::live_tx);
+    fn another_life(&mut self, link: LinkId, id: RemoteId, met: bool) {
+        let elsewhere = self.remotes.of(id).and_then(Remote::live_tx);
         if met || elsewhere.is_none_or(|tx| tx == link) {
             self.errands.push(Errand::Close(link, Close::Now));
-            return self.fail_partner(id, DownReason::Restarted);
+            return self.fail_remote(id, DownReason::Restarted);
         }
         self.introductions.doubt(id);
         self.leave_link(link, id);
     }
 
-    /// A link that we have called on leads to nobody that its partner stands for.
-    pub(super) fn leave_link(&mut self, link: LinkId, id: PartnerId) {
+    /// A link that we have called on leads to nobody that its remote stands for.
+    pub(super) fn leave_link(&mut self, link: LinkId, id: RemoteId) {
         self.errands.push(Errand::Close(link, Close::Now));
         self.link_down(link, id, LinkDown::Closed);
     }
 
-    /// A partner that we have called under some address says who it is. `None`: it is one we have
+    /// A remote that we have called under some address says who it is. `None`: it is one we have
     /// already, to which those who wait have got.
-    fn resolve(&mut self, link: LinkId, from: PartnerId, hello: &Hello) -> Option<PartnerId> {
+    fn resolve(&mut self, link: LinkId, from: RemoteId, hello: &Hello) -> Option<RemoteId> {
         let identity = hello.identity;
-        let known = self.partners.namesake(&identity);
-        let Some((known, partner)) = known.filter(|(known, _)| *known != from) else {
+        let known = self.remotes.namesake(&identity);
+        let Some((known, remote)) = known.filter(|(known, _)| *known != from) else {
             return Some(from);
         };
-        match partner.met() {
+        match remote.met() {
             // It was reached under both names and has answered under neither yet: the other
             // connect will find this one.
             None => return Some(from),
@@ -612,8 +607,8 @@ impl<O: Owner> Core<O> {
                 self.leave_link(link, from);
                 return None;
             }
-            Some(met) if met.epoch != hello.epoch && !partner.is_over(met.session, hello.epoch) => {
-                self.fail_partner(known, DownReason::Disconnected);
+            Some(met) if met.epoch != hello.epoch && !remote.is_over(met.session, hello.epoch) => {
+                self.fail_remote(known, DownReason::Disconnected);
                 return Some(from);
             }
             Some(_) => {}
@@ -626,35 +621,35 @@ impl<O: Owner> Core<O> {
         None
     }
 
-    /// A connect has got to a partner, which is not the one that it went to.
-    fn complete_as(&mut self, connect: RequestId, known: PartnerId) {
+    /// A connect has got to a remote, which is not the one that it went to.
+    fn complete_as(&mut self, connect: RequestId, known: RemoteId) {
         if let Some(mut outcome) = self.finish_op(connect, Status::Success, 0) {
-            outcome.partner = known;
+            outcome.remote = known;
             self.owner.completed(&mut self.ops, connect, outcome);
         }
     }
 
-    /// Connects that wait for a partner's answer, oldest first.
-    fn connects_to(&self, id: PartnerId) -> SmallVec<[RequestId; 1]> {
-        let partner = self.partners.of(id);
-        let connects = partner.map_or(List::EMPTY, |partner| partner.connects);
+    /// Connects that wait for a remote's answer, oldest first.
+    fn connects_to(&self, id: RemoteId) -> SmallVec<[RequestId; 1]> {
+        let remote = self.remotes.of(id);
+        let connects = remote.map_or(List::EMPTY, |remote| remote.connects);
         self.ops.of_list(Strand::Own, &connects).collect()
     }
 
-    /// Does this connect wait for a partner's answer?
-    fn awaits(&self, id: PartnerId, connect: RequestId) -> bool {
+    /// Does this connect wait for a remote's answer?
+    fn awaits(&self, id: RemoteId, connect: RequestId) -> bool {
         let record = self.ops.get(connect).filter(|record| record.remote == id);
         record.is_some_and(|record| matches!(record.state, State::Connecting { .. }))
     }
 
-    /// A partner that never answered and that nobody wants to reach any more is let go.
-    pub(super) fn drop_if_unwanted(&mut self, id: PartnerId) {
+    /// A remote that never answered and that nobody wants to reach any more is let go.
+    pub(super) fn drop_if_unwanted(&mut self, id: RemoteId) {
         let unwanted = self
-            .partners
+            .remotes
             .of(id)
-            .is_some_and(|partner| partner.met().is_none() && partner.connects.is_empty());
-        if unwanted && let Some(partner) = self.dissolve(id, Status::Unreachable, false) {
-            for (link, _) in &partner.links {
+            .is_some_and(|remote| remote.met().is_none() && remote.connects.is_empty());
+        if unwanted && let Some(remote) = self.dissolve(id, Status::Unreachable, false) {
+            for (link, _) in &remote.links {
                 self.errands.push(Errand::Close(*link, Close::Now));
             }
         }
@@ -662,48 +657,48 @@ impl<O: Owner> Core<O> {
 
     pub(super) fn send_reply(
         &mut self,
-        to: Option<PartnerId>,
+        to: Option<RemoteId>,
         link: LinkId,
         connect: u64,
         status: Status,
         after: After,
     ) {
-        let partner = to.and_then(|id| self.partners.of(id));
-        let epoch = partner.map_or(0, |partner| partner.epoch);
-        let partner = partner.filter(|_| status == Status::Success);
-        let hello = self.hello(epoch, 0, partner.map(|partner| partner.name));
+        let remote = to.and_then(|id| self.remotes.of(id));
+        let epoch = remote.map_or(0, |remote| remote.epoch);
+        let remote = remote.filter(|_| status == Status::Success);
+        let hello = self.hello(epoch, 0, remote.map(|remote| remote.name));
         let mut header = Header::new(wire::Kind::Reply, connect, 0);
         header.aux = reply_code(status);
-        header.terms.credit = partner.map_or(0, |partner| partner.opening);
+        header.terms.credit = remote.map_or(0, |remote| remote.opening);
         self.send_session(to, link, header, &hello.emit(), after);
     }
 
     /// Does so much wait on this link that nobody who reads it would have let it grow? What a peer
     /// says of itself costs it no credit, so an answer to each must not be kept for ever.
-    fn unread_sessions(&self, link: LinkId, from: Option<PartnerId>) -> bool {
-        let partner = from.and_then(|id| self.partners.of(id));
-        let queues = partner.filter(|partner| partner.live_tx() == Some(link));
+    fn unread_sessions(&self, link: LinkId, from: Option<RemoteId>) -> bool {
+        let remote = from.and_then(|id| self.remotes.of(id));
+        let queues = remote.filter(|remote| remote.live_tx() == Some(link));
         // What our own operations have queued does not count.
         let most = self.unread_max();
-        let unread = queues.and_then(Partner::queues).is_some_and(|queues| {
+        let unread = queues.and_then(Remote::queues).is_some_and(|queues| {
             queues.control.len() >= most
                 && queues.count(&[wire::Kind::Connect, wire::Kind::Reply]) >= most
         });
         unread || !self.session_out.has_room(link)
     }
 
-    /// On the partner's sending link a session packet keeps its place among the others.
+    /// On the remote's sending link a session packet keeps its place among the others.
     fn send_session(
         &mut self,
-        to: Option<PartnerId>,
+        to: Option<RemoteId>,
         link: LinkId,
         header: Header,
         body: &[u8],
         after: After,
     ) {
-        let partner = to.and_then(|id| self.partners.of(id));
-        if let (Some(id), Some(partner)) = (to, partner)
-            && partner.live_tx() == Some(link)
+        let remote = to.and_then(|id| self.remotes.of(id));
+        if let (Some(id), Some(remote)) = (to, remote)
+            && remote.live_tx() == Some(link)
         {
             return self.push_control(id, header, body);
         }
@@ -722,10 +717,10 @@ pub(super) enum Manner {
     Afresh = 1,
 }
 
-/// Links one partner may have: one each way, and as many again that are about to go.
+/// Links one remote may have: one each way, and as many again that are about to go.
 const LINKS_MAX: usize = 16;
 
-/// In a reply: you are my partner already, as this epoch of yours.
+/// In a reply: you are my remote already, as this epoch of yours.
 const REPLY_KNOWN: u32 = 4;
 
 /// A connect's end as the number it has in a reply packet.

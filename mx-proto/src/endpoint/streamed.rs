@@ -18,11 +18,11 @@ use super::inbound::{FOREIGN, Found, Inbound};
 use super::introductions::UNASKED;
 use super::{Core, inbound};
 use crate::flow::{Paid, cost};
-use crate::ids::{LinkId, MatchBits, PartnerId, RequestId};
+use crate::ids::{LinkId, MatchBits, RemoteId, RequestId};
 use crate::ops::{Pulling, State};
 use crate::owner::Owner;
-use crate::partner::Life;
 use crate::port::{HeaderBytes, LinkDown, Place, Room, Sink};
+use crate::remote::Life;
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::wire::Header;
@@ -38,7 +38,7 @@ pub(super) type AllStreamed = HashMap<LinkId, Streamed, RandomState>;
 /// One message.
 #[derive(Debug)]
 pub(super) struct Streamed {
-    from: PartnerId,
+    from: RemoteId,
     into: Into,
 }
 
@@ -59,10 +59,10 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         cookie: u64,
         header: &Header,
     ) -> Option<()> {
-        let from = self.core.partner_of(link, cookie);
+        let from = self.core.remote_of(link, cookie);
         // What a stranger says is looked at when it is whole.
-        let partner = self.core.partners.of(from)?;
-        let met = matches!(partner.life, Life::Met(_));
+        let remote = self.core.remotes.of(from)?;
+        let met = matches!(remote.life, Life::Met(_));
         if !self.core.trusts(link, from) {
             self.core.distrust(link, from, None, UNASKED);
             return None;
@@ -95,7 +95,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     fn match_streamed(
         &mut self,
         link: LinkId,
-        from: PartnerId,
+        from: RemoteId,
         header: &Header,
     ) -> Result<Option<Into>, &'static str> {
         let (len, bits) = (header.body_len, MatchBits(header.word));
@@ -128,7 +128,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     }
 
     /// The message goes into this receive, which is in no list.
-    fn receive_streamed(&mut self, id: RequestId, from: PartnerId, bits: MatchBits, len: u32) {
+    fn receive_streamed(&mut self, id: RequestId, from: RemoteId, bits: MatchBits, len: u32) {
         let record = self.core.ops.record_mut(id.index());
         record.become_next(|memory| {
             State::Pulling(Pulling::new(memory, (STREAMED, None), bits, len, None))
@@ -145,11 +145,11 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         let Core {
             streamed,
             ops,
-            partners,
+            remotes,
             ..
         } = &mut *self.core;
         let Streamed { from, into } = streamed.get_mut(&link)?;
-        if let Some(met) = partners.met_mut(*from) {
+        if let Some(met) = remotes.met_mut(*from) {
             met.silent = 0;
         }
         let memory = match into {
@@ -198,7 +198,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     }
 
     /// A message that nobody waited for, or could not have, when it began is here.
-    fn whole(&mut self, link: LinkId, from: PartnerId, header: &Header, paid: Paid, body: &[u8]) {
+    fn whole(&mut self, link: LinkId, from: RemoteId, header: &Header, paid: Paid, body: &[u8]) {
         if self.core.undecided.is_empty() {
             let bits = MatchBits(header.word);
             match self.core.find_receive(from, bits) {
@@ -217,7 +217,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
 
 impl<O: Owner> Core<O> {
     /// The rest of what is coming on a link never will. The sender of such a message, which is lost.
-    pub(super) fn cut(&mut self, link: LinkId) -> Option<PartnerId> {
+    pub(super) fn cut(&mut self, link: LinkId) -> Option<RemoteId> {
         let Streamed { from, into } = self.streamed.remove(&link)?;
         if let Into::Bytes(Some(paid), _) = into {
             self.consumed(from, paid);
@@ -227,18 +227,18 @@ impl<O: Owner> Core<O> {
 
     /// The sender of a message that has been cut believes that it has arrived: its session ends, also where
     /// it has another link. A receive ends with it.
-    pub(super) fn lose(&mut self, cut: Option<PartnerId>, reason: LinkDown) {
+    pub(super) fn lose(&mut self, cut: Option<RemoteId>, reason: LinkDown) {
         if let Some(from) = cut {
-            self.fail_partner(from, DownReason::Link(reason));
+            self.fail_remote(from, DownReason::Link(reason));
         }
     }
 
-    /// The same of all links of a partner that is about to go.
-    pub(super) fn cut_all(&mut self, id: PartnerId) {
+    /// The same of all links of a remote that is about to go.
+    pub(super) fn cut_all(&mut self, id: RemoteId) {
         if self.streamed.is_empty() {
             return;
         }
-        let links = self.partners.of(id).map(|partner| partner.links.clone());
+        let links = self.remotes.of(id).map(|remote| remote.links.clone());
         for (link, _) in links.into_iter().flatten() {
             _ = self.cut(link);
         }

@@ -1,4 +1,4 @@
-//! Whether partners with which there are operations are still there.
+//! Whether remotes with which there are operations are still there.
 //!
 //! ```text
 //!   step  |  0  |  1  |  2  |  3  |  4  |  5  | ... | 15  |      1/16 of the time-out each
@@ -7,33 +7,33 @@
 //!                                                         after the last packet
 //! ```
 //!
-//! Every packet leaves a mark at its partner, and nothing else: no clock is read for it. What is
+//! Every packet leaves a mark at its remote, and nothing else: no clock is read for it. What is
 //! there of time is the step, at whose end the mark is looked at. Where there is none, the port is
-//! asked, which may have heard of the partner though no packet became whole: over a network that
+//! asked, which may have heard of the remote though no packet became whole: over a network that
 //! loses much, one that is missing holds all later ones up. A step counts one however late
-//! its end is noticed, so that our own absence is not held against a partner.
+//! its end is noticed, so that our own absence is not held against a remote.
 //!
 //! The port of its sending link is told as well: where a peer's death shows only when something is
 //! sent, it sends something.
 //!
-//! Partners with which nothing is under way have no timer. One that runs is left to run out, and
+//! Remotes with which nothing is under way have no timer. One that runs is left to run out, and
 //! then looks whether there is still a reason.
 //!
 //! Owns: how long a step is.
-//! Knows nothing of: what becomes of a lost partner's operations.
+//! Knows nothing of: what becomes of a lost remote's operations.
 
 use super::deadlines::Deadline;
 use super::{Core, Endpoint, Errand};
-use crate::ids::PartnerId;
+use crate::ids::RemoteId;
 use crate::owner::Owner;
-use crate::partner::Life;
 use crate::port::{LinkDown, Port};
+use crate::remote::Life;
 use crate::status::DownReason;
 use crate::time::{Clock, Instant};
 use crate::wire;
 use std::time::Duration;
 
-/// How long partners may be silent.
+/// How long remotes may be silent.
 #[derive(Debug)]
 pub(super) struct Watch {
     /// `None`: nobody is watched.
@@ -49,24 +49,24 @@ impl Watch {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// There is something with a partner from now on.
+    /// There is something with a remote from now on.
     #[cold]
-    pub(super) fn begin_watch(&mut self, partner: PartnerId) {
+    pub(super) fn begin_watch(&mut self, remote: RemoteId) {
         if self.core.watch.step.is_some() {
             let now = self.clock.now();
-            self.core.watch_over(partner, now);
+            self.core.watch_over(remote, now);
             self.run_errands();
         }
     }
 
     /// A step has ended, which was to be at `due`.
-    pub(super) fn end_step(&mut self, id: PartnerId, due: Instant, now: Instant) {
+    pub(super) fn end_step(&mut self, id: RemoteId, due: Instant, now: Instant) {
         let Self { port, core, .. } = self;
-        let Some(partner) = core.partners.of_mut(id) else {
+        let Some(remote) = core.remotes.of_mut(id) else {
             return;
         };
-        let idle = partner.kin.is_empty() && partner.connects.is_empty();
-        let Life::Met(met) = &mut partner.life else {
+        let idle = remote.kin.is_empty() && remote.connects.is_empty();
+        let Life::Met(met) = &mut remote.life else {
             return;
         };
         met.step = None;
@@ -83,9 +83,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         match u32::from(met.silent) {
             LOST => {
                 core.stats.silenced += 1;
-                return core.fail_partner(id, DownReason::Link(LinkDown::TimedOut));
+                return core.fail_remote(id, DownReason::Link(LinkDown::TimedOut));
             }
-            PING if partner.standing(wire::Kind::Ping).is_none() => {
+            PING if remote.standing(wire::Kind::Ping).is_none() => {
                 core.push_control(id, wire::Header::new(wire::Kind::Ping, 0, 0), &[]);
             }
             _ => {}
@@ -95,11 +95,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 }
 
 impl<O: Owner> Core<O> {
-    /// Begins to watch a partner, unless that has been done.
-    pub(super) fn watch_over(&mut self, id: PartnerId, now: Instant) {
+    /// Begins to watch a remote, unless that has been done.
+    pub(super) fn watch_over(&mut self, id: RemoteId, now: Instant) {
         // One that has never answered is what connects have a time-out for.
         if self.watch.step.is_some()
-            && let Some(met) = self.partners.met_mut(id)
+            && let Some(met) = self.remotes.met_mut(id)
             && met.step.is_none()
         {
             met.silent = 0;
@@ -109,8 +109,8 @@ impl<O: Owner> Core<O> {
     }
 
     /// The step that was to end at `due` has.
-    fn next_step(&mut self, id: PartnerId, due: Instant, now: Instant) {
-        let (Some(step), Some(met)) = (self.watch.step, self.partners.met_mut(id)) else {
+    fn next_step(&mut self, id: RemoteId, due: Instant, now: Instant) {
+        let (Some(step), Some(met)) = (self.watch.step, self.remotes.met_mut(id)) else {
             return;
         };
         // Small delays must not add up, and a long one must not make the next step a short one.
@@ -120,13 +120,13 @@ impl<O: Owner> Core<O> {
         met.step = Some(self.wheel.set(now, end, Deadline::Silence(id)));
     }
 
-    /// The partner wants to know whether we are there, and says which question that is. One answer at a
-    /// time is enough, to the last question, and all that is kept for a partner that reads none.
-    pub(super) fn on_ping(&mut self, from: PartnerId, question: u64) {
-        let Some(partner) = self.partners.of_mut(from) else {
+    /// The remote wants to know whether we are there, and says which question that is. One answer at a
+    /// time is enough, to the last question, and all that is kept for a remote that reads none.
+    pub(super) fn on_ping(&mut self, from: RemoteId, question: u64) {
+        let Some(remote) = self.remotes.of_mut(from) else {
             return;
         };
-        match partner.standing(wire::Kind::Pong) {
+        match remote.standing(wire::Kind::Pong) {
             // One of those that watch has no number.
             Some(pong) if question != 0 => pong.header.word = question,
             Some(_) => {}
@@ -141,14 +141,14 @@ impl<O: Owner> Core<O> {
 /// Steps in a time-out.
 const STEPS: u32 = 16;
 
-/// Silent steps after which the partner is asked: late enough that whoever talks is never asked,
+/// Silent steps after which the remote is asked: late enough that whoever talks is never asked,
 /// early enough for several round trips of a bad network.
 const PING: u32 = 4;
 
 /// Silent steps after which it is lost. With the one in which it was last heard, a time-out.
 const LOST: u32 = STEPS - 1;
 
-/// A step ends at a multiple of so many parts of it, with those of other partners.
+/// A step ends at a multiple of so many parts of it, with those of other remotes.
 const PARTS: u32 = 8;
 
 /// The shortest step: timers do not get finer.

@@ -9,7 +9,7 @@
 //! Cost: a few messages, those of one poll, so everything but the ends is a linear search.
 
 use crate::flow::Paid;
-use crate::ids::PartnerId;
+use crate::ids::RemoteId;
 use crate::matching::Waiting;
 use crate::origin::Source;
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 /// A message that is being decided elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Out {
-    from: PartnerId,
+    from: RemoteId,
     pub(crate) paid: Paid,
     /// Its sender has gone, and what it costs is an estate from there.
     pub(crate) estate: Option<Source>,
@@ -66,7 +66,7 @@ impl Undecided {
     }
 
     /// What [`Self::next`] gave is about to be decided elsewhere.
-    pub(crate) fn hand_out(&mut self, source: PartnerId, paid: Paid) {
+    pub(crate) fn hand_out(&mut self, source: RemoteId, paid: Paid) {
         debug_assert!(self.out.is_none(), "two messages are being decided");
         self.out = Some(Out {
             from: source,
@@ -84,7 +84,7 @@ impl Undecided {
     }
 
     /// Takes out the offer `send_id` of `source`.
-    pub(crate) fn withdraw(&mut self, source: PartnerId, send_id: u64) -> Option<Waiting> {
+    pub(crate) fn withdraw(&mut self, source: RemoteId, send_id: u64) -> Option<Waiting> {
         let mut all = self.queue.iter();
         let at = all.position(|waiting| waiting.is_offer(source, send_id))?;
         let found = self.queue.remove(at);
@@ -93,13 +93,13 @@ impl Undecided {
     }
 
     /// How many whole messages from `source` wait.
-    pub(crate) fn whole_of(&self, source: PartnerId) -> usize {
+    pub(crate) fn whole_of(&self, source: RemoteId) -> usize {
         let all = self.queue.iter();
         all.filter(|waiting| waiting.is_whole_of(source)).count()
     }
 
     /// Puts another name on the oldest `count` whole messages from `source`.
-    pub(crate) fn rename(&mut self, source: PartnerId, to: PartnerId, count: usize) {
+    pub(crate) fn rename(&mut self, source: RemoteId, to: RemoteId, count: usize) {
         let all = self.queue.iter_mut();
         for waiting in all
             .filter(|waiting| waiting.is_whole_of(source))
@@ -112,7 +112,7 @@ impl Undecided {
     /// Takes out everything from `source` that is `wanted`.
     pub(crate) fn forget(
         &mut self,
-        source: PartnerId,
+        source: RemoteId,
         wanted: impl Fn(&Waiting) -> bool,
     ) -> Vec<Waiting> {
         let goes = |waiting: &Waiting| waiting.source == source && wanted(waiting);
@@ -130,7 +130,7 @@ impl Undecided {
     }
 
     /// The message that is being decided, if it is from `source`.
-    pub(crate) fn out_of(&mut self, source: PartnerId) -> Option<&mut Out> {
+    pub(crate) fn out_of(&mut self, source: RemoteId) -> Option<&mut Out> {
         self.out.as_mut().filter(|out| out.from == source)
     }
 

@@ -10,9 +10,9 @@
 //! Cost: what a [`MatchIndex`] costs; a sender's messages are found without looking at others', and its
 //! offers by their names.
 
-use crate::by_partner::ByPartner;
+use crate::by_remote::ByRemote;
 use crate::flow::{self, Lane, Paid};
-use crate::ids::{MatchBits, MatchMask, PartnerId};
+use crate::ids::{MatchBits, MatchMask, RemoteId};
 use crate::matching::{EntryId, MatchIndex};
 use crate::port::RemoteKey;
 use foldhash::fast::RandomState;
@@ -33,7 +33,7 @@ pub(crate) enum Payload {
 /// One waiting message.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    pub(crate) source: PartnerId,
+    pub(crate) source: RemoteId,
     pub(crate) bits: MatchBits,
     pub(crate) length: u32,
     /// It came in this slot of its sender's.
@@ -60,12 +60,12 @@ impl Waiting {
     }
 
     /// All of it is here, and `from` has sent it.
-    pub(crate) fn is_whole_of(&self, from: PartnerId) -> bool {
+    pub(crate) fn is_whole_of(&self, from: RemoteId) -> bool {
         self.source == from && matches!(self.payload, Payload::Eager(_))
     }
 
     /// Who has offered it under which name, if it is not here whole.
-    fn offer(&self) -> Option<(PartnerId, u64)> {
+    fn offer(&self) -> Option<(RemoteId, u64)> {
         match self.payload {
             Payload::Eager(_) => None,
             Payload::Offer { send_id, .. } => Some((self.source, send_id)),
@@ -73,7 +73,7 @@ impl Waiting {
     }
 
     /// Is it what `from` has offered as `wanted`?
-    pub(crate) fn is_offer(&self, from: PartnerId, wanted: u64) -> bool {
+    pub(crate) fn is_offer(&self, from: RemoteId, wanted: u64) -> bool {
         self.offer() == Some((from, wanted))
     }
 }
@@ -82,10 +82,10 @@ impl Waiting {
 #[derive(Debug, Default)]
 pub(crate) struct Unexpected {
     messages: MatchIndex<Waiting>,
-    by_source: ByPartner,
+    by_source: ByRemote,
     /// Those that are only offered, by source and name. Should a source give two of them the same
     /// name, the younger one has it.
-    offers: HashMap<(PartnerId, u64), EntryId, RandomState>,
+    offers: HashMap<(RemoteId, u64), EntryId, RandomState>,
 }
 
 impl Unexpected {
@@ -123,7 +123,7 @@ impl Unexpected {
     }
 
     /// All messages from `source`, oldest first.
-    fn of(&self, source: PartnerId) -> impl Iterator<Item = (EntryId, &Waiting)> {
+    fn of(&self, source: RemoteId) -> impl Iterator<Item = (EntryId, &Waiting)> {
         let places = self.by_source.of(source);
         places.filter_map(|place| self.messages.at(place))
     }
@@ -135,13 +135,13 @@ impl Unexpected {
     }
 
     /// Takes out the offer `send_id` of `source`.
-    pub(crate) fn withdraw(&mut self, source: PartnerId, send_id: u64) -> Option<Waiting> {
+    pub(crate) fn withdraw(&mut self, source: RemoteId, send_id: u64) -> Option<Waiting> {
         let id = *self.offers.get(&(source, send_id))?;
         self.remove(id)
     }
 
     /// How many whole messages from `source` there are.
-    pub(crate) fn whole_of(&self, source: PartnerId) -> usize {
+    pub(crate) fn whole_of(&self, source: RemoteId) -> usize {
         let theirs = self.of(source);
         theirs
             .filter(|(_, waiting)| waiting.is_whole_of(source))
@@ -149,7 +149,7 @@ impl Unexpected {
     }
 
     /// How many are from `source`, and the credits that they hold.
-    pub(crate) fn held_of(&self, source: PartnerId) -> (usize, u32) {
+    pub(crate) fn held_of(&self, source: RemoteId) -> (usize, u32) {
         let held = |(count, credits), (_, waiting): (_, &Waiting)| match waiting.paid() {
             Paid::Credits(cost) => (count + 1, credits + cost),
             Paid::Slot(_) => (count + 1, credits),
@@ -158,7 +158,7 @@ impl Unexpected {
     }
 
     /// Puts another name on the oldest `count` whole messages from `source`.
-    pub(crate) fn rename(&mut self, source: PartnerId, to: PartnerId, count: usize) {
+    pub(crate) fn rename(&mut self, source: RemoteId, to: RemoteId, count: usize) {
         let theirs = self.of(source);
         let whole = theirs.filter(|(_, waiting)| waiting.is_whole_of(source));
         let whole: Vec<_> = whole.map(|(id, _)| id).take(count).collect();
@@ -174,7 +174,7 @@ impl Unexpected {
     /// Takes out everything from `source` that is `wanted`.
     pub(crate) fn forget(
         &mut self,
-        source: PartnerId,
+        source: RemoteId,
         wanted: impl Fn(&Waiting) -> bool,
     ) -> Vec<Waiting> {
         let theirs = self.of(source).filter(|(_, waiting)| wanted(waiting));
@@ -194,7 +194,7 @@ mod tests {
 
     fn message(source: u32, bits: u64, byte: u8) -> Waiting {
         Waiting {
-            source: PartnerId::new(source, 1),
+            source: RemoteId::new(source, 1),
             bits: MatchBits(bits),
             length: 1,
             slot: None,
@@ -239,7 +239,7 @@ mod tests {
         for n in 0..6 {
             unexpected.add(message(n % 2, 1, n as u8));
         }
-        assert_eq!(unexpected.forget(PartnerId::new(0, 1), |_| true).len(), 3);
+        assert_eq!(unexpected.forget(RemoteId::new(0, 1), |_| true).len(), 3);
         let out: Vec<_> =
             std::iter::from_fn(|| byte(unexpected.take(MatchBits(1), MatchMask::EXACT))).collect();
         assert_eq!(out, [1, 3, 5]);
@@ -256,9 +256,9 @@ mod tests {
             payload: offer,
             ..message(3, 1, 0)
         });
-        assert!(unexpected.withdraw(PartnerId::new(4, 1), 42).is_none());
-        assert!(unexpected.withdraw(PartnerId::new(3, 1), 41).is_none());
-        assert!(unexpected.withdraw(PartnerId::new(3, 1), 42).is_some());
+        assert!(unexpected.withdraw(RemoteId::new(4, 1), 42).is_none());
+        assert!(unexpected.withdraw(RemoteId::new(3, 1), 41).is_none());
+        assert!(unexpected.withdraw(RemoteId::new(3, 1), 42).is_some());
         assert!(unexpected.messages.is_empty() && unexpected.offers.is_empty());
     }
 
@@ -276,9 +276,9 @@ mod tests {
             });
         }
         assert!(unexpected.take(MatchBits(1), MatchMask::EXACT).is_some());
-        let withdrawn = unexpected.withdraw(PartnerId::new(3, 1), 42);
+        let withdrawn = unexpected.withdraw(RemoteId::new(3, 1), 42);
         assert_eq!(withdrawn.map(|it| it.bits), Some(MatchBits(3)));
-        assert!(unexpected.withdraw(PartnerId::new(3, 1), 42).is_none());
+        assert!(unexpected.withdraw(RemoteId::new(3, 1), 42).is_none());
         assert!(unexpected.take(MatchBits(2), MatchMask::EXACT).is_some());
         assert!(unexpected.messages.is_empty() && unexpected.offers.is_empty());
     }
@@ -288,7 +288,7 @@ mod tests {
         mx_sim::seeds::each(500, |seed| {
             let mut rng = mx_sim::Rng::new(seed);
             let mut unexpected = Unexpected::default();
-            let source = |n: u64| PartnerId::new(n as u32, 1);
+            let source = |n: u64| RemoteId::new(n as u32, 1);
             for n in 0..rng.below(200) {
                 let (bits, of) = (rng.below(8), rng.below(4));
                 match rng.below(8) {

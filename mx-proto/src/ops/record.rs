@@ -19,7 +19,7 @@
 //! Knows nothing of: lists' heads, the wire, ports.
 
 use super::list::{Links, NONE, Strand};
-use crate::ids::{MatchBits, MatchMask, PartnerId};
+use crate::ids::{MatchBits, MatchMask, RemoteId};
 use crate::memory::Memory;
 use crate::moves::{self, Stage};
 use crate::port::RemoteKey;
@@ -30,7 +30,7 @@ use std::mem::ManuallyDrop;
 use std::num::{NonZeroU32, NonZeroU64};
 
 /// The other side of an operation that never had one.
-pub(crate) const NOBODY: PartnerId = PartnerId::new(u32::MAX, 0);
+pub(crate) const NOBODY: RemoteId = RemoteId::new(u32::MAX, 0);
 
 /// One operation, or a place for one.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub struct Record<M> {
     pub(crate) links: Links,
     pub(crate) kin: Links,
     /// The other side, [`NOBODY`] while it is not known. It is among its kin, but for connects.
-    pub(crate) remote: PartnerId,
+    pub(crate) remote: RemoteId,
     /// A receive for messages of its remote and of nobody else, whether it has matched one or not.
     pub(crate) from_one: bool,
     pub(crate) timer: Option<TimerId>,

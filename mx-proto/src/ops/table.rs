@@ -13,7 +13,7 @@
 use super::list::{Links, List, NONE, Strand};
 use super::places::Places;
 use super::record::{NOBODY, Record, State};
-use crate::ids::{MatchBits, PartnerId, RequestId};
+use crate::ids::{MatchBits, RemoteId, RequestId};
 use crate::moves::{self, Stage};
 use crate::owner::Owner;
 use crate::timeouts::TimeOuts;
@@ -458,7 +458,7 @@ impl<O: Owner> Ops<O> {
     /// The other side of an operation is `remote`, whose kin it joins. `only`: it is a receive for messages of
     /// that one and nobody else.
     #[inline(always)]
-    pub(crate) fn befriend(&mut self, place: u32, remote: PartnerId, only: bool, kin: &mut List) {
+    pub(crate) fn befriend(&mut self, place: u32, remote: RemoteId, only: bool, kin: &mut List) {
         let record = self.places.record_mut(place);
         record.remote = remote;
         record.from_one |= only;

@@ -1,18 +1,18 @@
-//! Partners that take all they can get.
+//! Remotes that take all they can get.
 
 use super::live;
 use super::script::Stage;
 use mx_proto::flow::{CREDIT, Lane, OVERHEAD};
 use mx_proto::wire::{HELLO_LEN, Header, Kind};
-use mx_proto::{Arrival, Config, MatchBits, MatchMask, PartnerId, Posted, SendMode, Verdict};
+use mx_proto::{Arrival, Config, MatchBits, MatchMask, Posted, RemoteId, SendMode, Verdict};
 use mx_sim::CallOff;
 
 /// What a message is counted for besides its bytes.
 const MESSAGE_COST: isize = OVERHEAD as isize;
-/// Bytes for each partner beyond the limit: what a quiet one costs, two messages of a credit each, and
+/// Bytes for each remote beyond the limit: what a quiet one costs, two messages of a credit each, and
 /// what waits to go to it. That is within 2 KiB and what a quiet one costs.
 const BEYOND_EACH: isize = 700 + 2 * CREDIT as isize + 1024;
-/// Bytes of an endpoint whoever its partners are.
+/// Bytes of an endpoint whoever its remotes are.
 const ENDPOINT: isize = 1 << 20;
 
 fn limited(unexpected_bytes: usize) -> Config {
@@ -129,8 +129,8 @@ fn one_peer(limit: usize) -> (Stage, isize) {
     (stage, live())
 }
 
-fn id_of(stage: &Stage, n: u32) -> PartnerId {
-    PartnerId::from_word(stage.wires(|wires| wires.cookie_of(n)))
+fn id_of(stage: &Stage, n: u32) -> RemoteId {
+    RemoteId::from_word(stage.wires(|wires| wires.cookie_of(n)))
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn who_offers_and_reads_no_answer_is_answered_a_bounded_number_of_times() {
             // It knows by heart how windows move, so it need not be told.
             stage.offer(0, n, 10);
             stage.run_with(finish);
-            if stage.node.partners() == 0 {
+            if stage.node.remotes() == 0 {
                 break;
             }
             accepted = n;
@@ -177,11 +177,11 @@ fn offers_answered_on_another_link_than_that_of_the_introductions_are_bounded_to
             stage.offer(0, n, 10);
         }
         stage.run_with(finish);
-        if stage.node.partners() == 0 {
+        if stage.node.remotes() == 0 {
             break;
         }
     }
-    assert_eq!(stage.node.partners(), 0);
+    assert_eq!(stage.node.remotes(), 0);
     stage.shrink();
     assert!(live() - before < ENDPOINT);
 }
@@ -228,7 +228,7 @@ fn introductions_on_ever_new_links_end_at_sixteen() {
         stage.call(link, 0);
     }
     stage.run();
-    assert_eq!(stage.node.partners(), 1);
+    assert_eq!(stage.node.remotes(), 1);
     assert_eq!(stage.node.stats().refused, 1_000 - 16);
 }
 
@@ -272,7 +272,7 @@ fn what_is_called_off_for_one_that_reads_nothing_ends_it_at_last() {
     stage.deafen(1);
     for (n, send) in sends.into_iter().enumerate() {
         stage.node.cancel(send);
-        assert_eq!(stage.node.partners(), usize::from(n < 4_096), "{n}");
+        assert_eq!(stage.node.remotes(), usize::from(n < 4_096), "{n}");
     }
 }
 
@@ -368,7 +368,7 @@ fn what_those_who_left_have_left_behind_counts_until_it_is_received() {
         let (used, limit) = stage.node.unexpected_usage();
         assert!(used <= limit, "{n}: {used}");
     }
-    let ghosts = stage.node.partners() as isize;
+    let ghosts = stage.node.remotes() as isize;
     assert!(ghosts > 20 && ghosts < 1_000, "{ghosts}");
     stage.shrink();
     let grown = live() - before;
@@ -384,7 +384,7 @@ fn what_those_who_left_have_left_behind_counts_until_it_is_received() {
     stage.run();
     assert!(received >= ghosts);
     assert_eq!(
-        (stage.node.partners(), stage.node.unexpected_usage().0),
+        (stage.node.remotes(), stage.node.unexpected_usage().0),
         (0, 0)
     );
 }
@@ -405,10 +405,7 @@ fn who_is_thrown_out_for_a_message_leaves_none_of_its_credits_behind() {
             stage.eager(1, 5, &[1; 2_000]);
         }
         stage.run();
-        assert_eq!(
-            (stage.node.partners(), stage.node.stats().malformed),
-            (1, 1)
-        );
+        assert_eq!((stage.node.remotes(), stage.node.stats().malformed), (1, 1));
         assert_eq!(stage.node.flow_stats().estates, 0);
         // The other one's message comes through.
         assert!(stage.send_honestly(0, 5, &[2; 8]));
@@ -469,7 +466,7 @@ fn each_of_many_that_go_together_costs_what_it_has_left() {
         stage.offer(n, n.into(), 8);
         stage.offer(n, 1 << 50, 8);
         stage.eager(n, 2 << 50, &[1]);
-        let to = PartnerId::from_word(stage.wires(|wires| wires.cookie_of(n)));
+        let to = RemoteId::from_word(stage.wires(|wires| wires.cookie_of(n)));
         let send = stage
             .node
             .send(to, MatchBits(3), vec![0; 8], 0, SendMode::Synchronous);
@@ -481,7 +478,7 @@ fn each_of_many_that_go_together_costs_what_it_has_left() {
         stage.say(n, Header::new(Kind::Disconnect, 0, 0), &[]);
     }
     stage.run();
-    assert_eq!(stage.node.partners(), 0);
+    assert_eq!(stage.node.remotes(), 0);
     assert_eq!(stage.node.unexpected_bytes(), 0);
     let mut ended = 0;
     while stage.node.owner_mut().next_completion().is_some() {

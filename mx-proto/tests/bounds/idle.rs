@@ -1,15 +1,15 @@
-//! What a quiet partner costs: memory, and time of a progress call.
+//! What a quiet remote costs: memory, and time of a progress call.
 
 use super::live;
 use super::script::Stage;
-use mx_proto::{Config, MatchBits, MatchMask, PartnerId, Posted, SendMode};
+use mx_proto::{Config, MatchBits, MatchMask, Posted, RemoteId, SendMode};
 use mx_sim::CallOff;
 use std::time::Instant;
 
-/// Bytes of a quiet partner in the endpoint, tables included, whatever their fill.
+/// Bytes of a quiet remote in the endpoint, tables included, whatever their fill.
 const GOAL: isize = 700;
 
-/// Bytes that an endpoint keeps for the next burst, however many partners it has.
+/// Bytes that an endpoint keeps for the next burst, however many remotes it has.
 const ENDPOINT: isize = 1 << 20;
 
 fn bytes_each(stage: &Stage, before: isize, script: isize, peers: u32) -> isize {
@@ -21,7 +21,7 @@ fn bytes_each(stage: &Stage, before: isize, script: isize, peers: u32) -> isize 
 const SCRIPT: isize = 64;
 
 #[test]
-fn a_quiet_partner_takes_little_memory_whether_it_was_busy_or_not() {
+fn a_quiet_remote_takes_little_memory_whether_it_was_busy_or_not() {
     // Just after a table has grown it is worst, just before it is best.
     for peers in [1_025, 2_000, 10_000, 16_385] {
         let before = live();
@@ -49,7 +49,7 @@ fn a_quiet_partner_takes_little_memory_whether_it_was_busy_or_not() {
                     stage.node.cancel(id);
                 }
             }
-            let to = PartnerId::from_word(stage.wires(|wires| wires.cookie_of(n)));
+            let to = RemoteId::from_word(stage.wires(|wires| wires.cookie_of(n)));
             for len in [100, 50_000] {
                 let posted = stage
                     .node
@@ -66,7 +66,7 @@ fn a_quiet_partner_takes_little_memory_whether_it_was_busy_or_not() {
             (0, 0)
         );
         let used = bytes_each(&stage, before, script, peers);
-        println!("{peers} partners: {new} bytes each when new, {used} after traffic");
+        println!("{peers} remotes: {new} bytes each when new, {used} after traffic");
         assert!(new <= GOAL, "{new}");
         assert!(used <= GOAL + ENDPOINT / peers as isize, "{used}");
     }
@@ -86,12 +86,12 @@ fn idle_call(stage: &mut Stage) -> f64 {
 }
 
 #[test]
-fn a_hundred_thousand_quiet_partners_take_no_progress_time() {
+fn a_hundred_thousand_quiet_remotes_take_no_progress_time() {
     let mut one = Stage::with_peers(Config::default(), 1);
     let mut many = Stage::with_peers(Config::default(), 100_000);
     let attempts = many.wires(|wires| wires.attempts);
     let (alone, crowd) = (idle_call(&mut one), idle_call(&mut many));
-    println!("idle progress: {alone:.1} ns with 1 partner, {crowd:.1} ns with 100 000");
+    println!("idle progress: {alone:.1} ns with 1 remote, {crowd:.1} ns with 100 000");
     assert_eq!(
         many.wires(|wires| wires.attempts),
         attempts,

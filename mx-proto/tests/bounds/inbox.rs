@@ -1,4 +1,4 @@
-//! The inbox and partners that keep no rule but those of their credits, or not even these.
+//! The inbox and remotes that keep no rule but those of their credits, or not even these.
 
 use super::live;
 use super::script::{Stage, UNEXPECTED};
@@ -40,7 +40,7 @@ fn end(stage: &mut Stage, peers: u32) {
     assert_eq!(stage.node.inbox_stats(), InboxStats::default());
     let flow = stage.node.flow_stats();
     assert_eq!((flow.free, flow.remotes), (flow.total, 0), "{flow:?}");
-    assert_eq!((stage.node.partners(), stage.node.requests()), (0, 0));
+    assert_eq!((stage.node.remotes(), stage.node.requests()), (0, 0));
 }
 
 #[test]
@@ -151,16 +151,13 @@ fn slots_are_free_again_when_their_messages_are_taken() {
         assert!(stage.node.next_message().is_none());
     }
     assert_eq!(stage.node.flow_stats().in_slots, 80);
-    assert_eq!(stage.node.partners(), 2);
+    assert_eq!(stage.node.remotes(), 2);
     // One that is not taken is the last.
     for _ in 0..2 {
         say_in(&stage, 1, Lane::Matched);
     }
     stage.run_with(put_in);
-    assert_eq!(
-        (stage.node.partners(), stage.node.stats().malformed),
-        (1, 1)
-    );
+    assert_eq!((stage.node.remotes(), stage.node.stats().malformed), (1, 1));
     end(&mut stage, 1);
 }
 

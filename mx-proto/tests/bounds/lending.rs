@@ -4,7 +4,7 @@ use super::script::{Stage, UNEXPECTED};
 use mx_proto::flow::{FIRST, Lane, Paid, Slots, Terms};
 use mx_proto::origin::Source;
 use mx_proto::wire::{Header, Kind, VERSION};
-use mx_proto::{Arrival, Config, MatchBits, MatchMask, PartnerId, Received, SendMode, Verdict};
+use mx_proto::{Arrival, Config, MatchBits, MatchMask, Received, RemoteId, SendMode, Verdict};
 
 /// Peers that want more than there is, together.
 const BUSY: u32 = 6;
@@ -46,7 +46,7 @@ fn check(stage: &Stage) {
 }
 
 #[test]
-fn ten_thousand_partners_get_credits_and_nobody_is_asked_for_them() {
+fn ten_thousand_remotes_get_credits_and_nobody_is_asked_for_them() {
     let stage = Stage::with_peers(Config::default(), 10_000);
     for n in 0..10_000 {
         // Its slots at least.
@@ -176,7 +176,7 @@ fn who_hoards_and_does_not_answer_is_passed_over() {
     assert!(asked.iter().sum::<u32>() > 32);
     assert!(asked.iter().all(|times| *times <= 1), "{asked:?}");
     assert_eq!(went, 60_000);
-    assert_eq!(stage.node.partners(), peers as usize);
+    assert_eq!(stage.node.remotes(), peers as usize);
     check(&stage);
 }
 
@@ -196,7 +196,7 @@ fn one_call_asks_few_at_a_time() {
 #[test]
 fn credits_given_back_unasked_or_that_were_not_there_end_their_sender() {
     let mut stage = listening(1 << 20, 120);
-    let others = |stage: &Stage| stage.node.partners();
+    let others = |stage: &Stage| stage.node.remotes();
     stage.say(7, Header::new(Kind::Return, 0, 1), &[]);
     stage.run_with(finish);
     assert_eq!((others(&stage), stage.node.stats().malformed), (119, 1));
@@ -241,10 +241,7 @@ fn a_slot_holds_one_small_message_and_everything_else_in_it_ends_the_link() {
         };
         let ended = |mut stage: Stage| {
             stage.run();
-            assert_eq!(
-                (stage.node.stats().malformed, stage.node.partners()),
-                (1, 1)
-            );
+            assert_eq!((stage.node.stats().malformed, stage.node.remotes()), (1, 1));
         };
         // Another one while that waits.
         let stage = fresh();
@@ -323,7 +320,7 @@ fn what_we_send_in_one_lane_passes_what_waits_in_the_other_and_only_then() {
         // It lends nothing, so there are the slots.
         stage.call_as(0, 0, VERSION, 0);
         stage.run();
-        let to = PartnerId::from_word(stage.wires(|wires| wires.cookie_of(0)));
+        let to = RemoteId::from_word(stage.wires(|wires| wires.cookie_of(0)));
         let bits = |lane| MatchBits([0, UNEXPECTED][lane as usize]);
         let other = Lane::ALL[1 - full as usize];
         for (number, lane) in [full, full, other, full, other].into_iter().enumerate() {
@@ -379,7 +376,7 @@ fn who_speaks_the_version_before_is_told_so_in_a_header_that_it_can_read() {
     // There its second byte had to be zero.
     let [(_, told, _)] = &replies[..] else { return };
     assert_eq!(told.emit()[1], 0);
-    assert_eq!((stage.node.partners(), stage.node.stats().refused), (1, 1));
+    assert_eq!((stage.node.remotes(), stage.node.stats().refused), (1, 1));
 }
 
 #[test]
@@ -420,7 +417,7 @@ fn what_one_machine_borrows_leaves_others_as_much() {
 }
 
 #[test]
-fn a_partner_whose_messages_all_wait_goes_on_when_others_leave_room() {
+fn a_remote_whose_messages_all_wait_goes_on_when_others_leave_room() {
     let mut stage = listening(512 * 200, 2);
     // The first leaves all it may, and wants more.
     let mut left = 0;

@@ -1,4 +1,4 @@
-//! What a partner can make an endpoint hold, and what a quiet one costs: measured, not believed.
+//! What a remote can make an endpoint hold, and what a quiet one costs: measured, not believed.
 //!
 //! ```text
 //!   counting allocator:  bytes that this thread holds

@@ -309,7 +309,7 @@ impl Stage {
             }
         }
         stage.run();
-        assert_eq!(stage.node.partners(), count as usize);
+        assert_eq!(stage.node.remotes(), count as usize);
         stage
     }
 

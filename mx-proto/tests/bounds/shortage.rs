@@ -5,7 +5,7 @@ use super::script::Stage;
 use mx_proto::supply::{Level, Supply};
 use mx_proto::wire::Kind;
 use mx_proto::{
-    Arrival, Config, Down, DownReason, MatchBits, MatchMask, PartnerId, Received, SendMode, Status,
+    Arrival, Config, Down, DownReason, MatchBits, MatchMask, Received, RemoteId, SendMode, Status,
     Verdict,
 };
 use std::cell::Cell;
@@ -44,7 +44,7 @@ fn operations_take_half_of_what_is_claimed_for_them_at_most() {
     for count in [4_000, 16_385, 40_000] {
         let mut stage = Stage::with_peers(config(), 1);
         stage.deafen(1);
-        let to = PartnerId::from_word(stage.wires(|wires| wires.cookie_of(0)));
+        let to = RemoteId::from_word(stage.wires(|wires| wires.cookie_of(0)));
         let peak = peak_of(|| {
             for n in 0..count {
                 let got = stage
@@ -64,7 +64,7 @@ fn operations_take_half_of_what_is_claimed_for_them_at_most() {
 }
 
 #[test]
-fn partners_and_their_messages_take_no_more_than_is_claimed_for_them() {
+fn remotes_and_their_messages_take_no_more_than_is_claimed_for_them() {
     for (peers, for_all) in [
         (3_000, false),
         (3_000, true),
@@ -75,7 +75,7 @@ fn partners_and_their_messages_take_no_more_than_is_claimed_for_them() {
         CLAIMED.set(0);
         let peak = peak_of(|| {
             let stage = stage.insert(Stage::with_peers(config(), peers));
-            // In the inbox each partner has a turn of its own, and what has no bytes is fetched at once.
+            // In the inbox each remote has a turn of its own, and what has no bytes is fetched at once.
             let put_in = |it: &Arrival| Verdict::Inbox {
                 turn: it.source.index() + 1,
             };
@@ -111,13 +111,13 @@ fn newcomers_are_refused_while_memory_is_short_and_let_in_afterwards() {
         LEVEL.set(level);
         stage.call(1, 1);
         stage.run();
-        assert_eq!(stage.node.partners(), 1);
+        assert_eq!(stage.node.remotes(), 1);
         let refusals = stage.sent(Kind::Reply);
         assert!(matches!(&refusals[..], [(_, told, _)] if told.aux != 0));
         LEVEL.set(Level::Ample);
         stage.call(2, 1);
         stage.run();
-        assert_eq!(stage.node.partners(), 2);
+        assert_eq!(stage.node.remotes(), 2);
     }
 }
 
@@ -149,7 +149,7 @@ fn a_message_that_there_is_no_memory_for_ends_its_sender_and_nobody_else() {
         .expect("it was received");
     assert_eq!((done.context, done.status), (0, Status::Success));
     assert_eq!(stage.node.stats().out_of_memory, 2);
-    assert_eq!(stage.node.partners(), 1);
+    assert_eq!(stage.node.remotes(), 1);
     for _ in 0..2 {
         let down = stage.node.owner_mut().next_down();
         let Some(Down { reason, .. }) = down else {
@@ -175,5 +175,5 @@ fn a_message_that_there_is_no_memory_for_ends_its_sender_and_nobody_else() {
             .expect("it is served");
         assert_eq!((done.context, done.status), (n.into(), Status::Success));
     }
-    assert_eq!(stage.node.partners(), 3);
+    assert_eq!(stage.node.remotes(), 3);
 }

@@ -2,19 +2,19 @@
 
 use super::pair::{self, Pair, Side};
 use super::{EXACT, bits, connected};
-use mx_proto::{Down, Kind, PartnerId, SendMode, Status};
+use mx_proto::{Down, Kind, RemoteId, SendMode, Status};
 
 /// How a's or b's only completion ended.
 macro_rules! ended {
     ($node:expr) => {{
         let done = $node.owner_mut().next_completion().expect("it has ended");
         assert_eq!(done.kind, Kind::Connect);
-        (done.status, done.partner)
+        (done.status, done.remote)
     }};
 }
 
 /// Both have connected at the same time, so that there are two links.
-fn connected_both_ways() -> (Pair, PartnerId) {
+fn connected_both_ways() -> (Pair, RemoteId) {
     let mut pair = Pair::keeping(8);
     let (a, b) = (pair.target(Side::A), pair.target(Side::B));
     pair.a.connect(b, pair::KEY, bits(0), 1).unwrap();
@@ -123,14 +123,14 @@ fn a_connect_that_meets_the_end_of_a_session_goes_to_the_next() {
         if newest_first {
             pair.newest_first();
         }
-        let before = pair.b.partner_identity(old).unwrap();
+        let before = pair.b.remote_identity(old).unwrap();
         pair.reopen_a(8);
         let a = pair.target(Side::A);
         pair.b.connect(a, pair::KEY, bits(0), 5).unwrap();
         pair.run();
         let (status, new) = ended!(pair.b);
         assert_eq!(status, Status::Success);
-        let after = pair.b.partner_identity(new).unwrap();
+        let after = pair.b.remote_identity(new).unwrap();
         assert_eq!((after.nic, after.endpoint), (before.nic, before.endpoint));
         assert_ne!(after.session, before.session);
         assert!(pair.b.owner_mut().next_completion().is_none());

@@ -4,7 +4,7 @@ use super::*;
 use mx_proto::flow::cost;
 
 /// A message of `len` bytes, which are `word`'s lowest: whether it is complete at once.
-fn sent(pair: &mut Pair, to: PartnerId, word: u64, len: usize, mode: SendMode) -> bool {
+fn sent(pair: &mut Pair, to: RemoteId, word: u64, len: usize, mode: SendMode) -> bool {
     let data = pair.filled(vec![word as u8; len]);
     let posted = pair.a.send(to, bits(word), data.clone(), word, mode);
     let complete = posted.unwrap() == Posted::Complete;
@@ -15,7 +15,7 @@ fn sent(pair: &mut Pair, to: PartnerId, word: u64, len: usize, mode: SendMode) -
 }
 
 /// Two of them, whose link has just become full, and how many small messages that took.
-fn full() -> (Pair, PartnerId, u64) {
+fn full() -> (Pair, RemoteId, u64) {
     let mut pair = Pair::new();
     let (b, _) = connected(&mut pair);
     pair.freeze_b = true;
@@ -91,7 +91,7 @@ fn nothing_is_copied_behind_what_could_have_to_wait_for_credits() {
 }
 
 #[test]
-fn copies_end_with_their_partner_without_a_word() {
+fn copies_end_with_their_remote_without_a_word() {
     for parts in [false, true] {
         let (mut pair, b, first) = full();
         for word in first..first + 5 {

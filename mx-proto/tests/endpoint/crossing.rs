@@ -10,26 +10,26 @@ use super::pair::{self, Node, Pair, Shared, Side};
 use super::{EXACT, bits};
 use mx_proto::port::LinkDown;
 use mx_proto::{
-    Completion, Down, DownReason, Kind, PartnerId, Received, RequestId, SendMode, Status, Target,
+    Completion, Down, DownReason, Kind, Received, RemoteId, RequestId, SendMode, Status, Target,
 };
 use mx_sim::Rng;
 
 /// How a node's connects have ended, the oldest first.
-fn connected(node: &mut Node) -> Vec<(Status, PartnerId)> {
+fn connected(node: &mut Node) -> Vec<(Status, RemoteId)> {
     std::iter::from_fn(|| node.owner_mut().next_completion())
         .filter(|done| done.kind == Kind::Connect)
-        .map(|done| (done.status, done.partner))
+        .map(|done| (done.status, done.remote))
         .collect()
 }
 
-/// Why its partners have gone.
+/// Why its remotes have gone.
 fn gone(node: &mut Node) -> Vec<DownReason> {
     std::iter::from_fn(|| node.owner_mut().next_down())
         .map(|Down { reason, .. }| reason)
         .collect()
 }
 
-fn send(node: &mut Node, to: PartnerId, tag: u64, len: usize) {
+fn send(node: &mut Node, to: RemoteId, tag: u64, len: usize) {
     let data = Shared::from(vec![tag as u8; len]);
     node.send(to, bits(tag), data, 0, SendMode::Standard)
         .unwrap();
@@ -44,7 +44,7 @@ fn receive(node: &mut Node, tag: u64) -> Completion {
 }
 
 /// More messages each way than a first window has, one after the other.
-fn talk(pair: &mut Pair, of_a: PartnerId, of_b: PartnerId, what: &str) {
+fn talk(pair: &mut Pair, of_a: RemoteId, of_b: RemoteId, what: &str) {
     for tag in 1..=20 {
         send(&mut pair.a, of_a, 100 + tag, 900);
         send(&mut pair.b, of_b, 200 + tag, 900);
@@ -80,7 +80,7 @@ fn met_by_an_old_one(orphans: usize, heard_first: bool) {
     // B learns a's name by a message, and both have used more than a first window.
     send(&mut pair.a, of_a, 1, 10);
     pair.run();
-    let of_b = receive(&mut pair.b, 1).partner;
+    let of_b = receive(&mut pair.b, 1).remote;
     talk(&mut pair, of_a, of_b, &what);
 
     pair.hold(&[0, 1, 2]);
@@ -105,14 +105,14 @@ fn met_by_an_old_one(orphans: usize, heard_first: bool) {
     send(&mut pair.b, of_b, 2, 10);
     pair.hold(&[2]);
     pair.run();
-    let of_a = receive(&mut pair.a, 2).partner;
+    let of_a = receive(&mut pair.a, 2).remote;
     talk(&mut pair, of_a, of_b, &what);
     pair.hold(&[]);
     pair.run();
     assert_eq!(connected(&mut pair.a), [(Status::Success, of_a)], "{what}");
     talk(&mut pair, of_a, of_b, &what);
     assert_eq!((gone(&mut pair.a), gone(&mut pair.b)), (vec![], vec![]));
-    assert_eq!((pair.a.partners(), pair.b.partners()), (1, 1), "{what}");
+    assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1), "{what}");
 }
 
 /// The answer of an acquaintance that is over ends nothing of the present one.
@@ -125,7 +125,7 @@ fn a_late_answer_of_an_old_acquaintance_is_nobodys() {
         pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
         pair.step(Side::B, 0);
         pair.step(Side::A, 0);
-        let old = pair.a.partner_of(b.nic, b.endpoint);
+        let old = pair.a.remote_of(b.nic, b.endpoint);
         pair.a.disconnect(old.expect("b has introduced itself"));
         pair.a.connect(b, pair::KEY, bits(0), 2).unwrap();
         pair.hold(&[0]);
@@ -134,7 +134,7 @@ fn a_late_answer_of_an_old_acquaintance_is_nobodys() {
         assert_eq!(status, Status::Success);
         send(&mut pair.a, of_a, 1, 10);
         pair.run();
-        let of_b = receive(&mut pair.b, 1).partner;
+        let of_b = receive(&mut pair.b, 1).remote;
         pair.hold(&[]);
         pair.run();
         assert_eq!(connected(&mut pair.b), [(Status::Success, of_b)]);
@@ -159,28 +159,26 @@ fn whatever_crosses_what_nobody_is_taken_for_a_stranger() {
 #[derive(Default)]
 struct Caller {
     connects: Vec<RequestId>,
-    partners: Vec<PartnerId>,
+    remotes: Vec<RemoteId>,
 }
 
 impl Caller {
     /// Takes in what has happened.
     fn look(&mut self, node: &mut Node, what: &str) {
         while let Some(event) = node.owner_mut().next_down() {
-            let Down {
-                partner, reason, ..
-            } = event;
+            let Down { remote, reason, .. } = event;
             let ours = matches!(
                 reason,
                 DownReason::Disconnected | DownReason::Link(LinkDown::Closed)
             );
             assert!(ours, "down: {reason}; {what}");
-            self.partners.retain(|known| *known != partner);
+            self.remotes.retain(|known| *known != remote);
         }
         while let Some(done) = node.owner_mut().next_completion() {
             self.connects.retain(|connect| *connect != done.request);
-            let lives = node.partner_identity(done.partner).is_some();
+            let lives = node.remote_identity(done.remote).is_some();
             if done.kind == Kind::Connect && done.status == Status::Success && lives {
-                self.partners.push(done.partner);
+                self.remotes.push(done.remote);
             }
         }
     }
@@ -195,13 +193,13 @@ impl Caller {
                 let connect = self.connects.swap_remove(rng.index(self.connects.len()));
                 node.cancel_unmatched(connect);
             }
-            3 if !self.partners.is_empty() => {
-                let partner = self.partners[0];
-                node.disconnect(partner);
-                self.partners.retain(|known| *known != partner);
+            3 if !self.remotes.is_empty() => {
+                let remote = self.remotes[0];
+                node.disconnect(remote);
+                self.remotes.retain(|known| *known != remote);
             }
-            4..=6 if !self.partners.is_empty() => {
-                let to = self.partners[rng.index(self.partners.len())];
+            4..=6 if !self.remotes.is_empty() => {
+                let to = self.remotes[rng.index(self.remotes.len())];
                 for _ in 0..rng.within(1..=12) {
                     send(node, to, 7, rng.pick(&[0, 100, 5_000, 40_000]));
                 }

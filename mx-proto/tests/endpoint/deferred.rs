@@ -3,19 +3,19 @@
 use super::pair::{self, Pair, defer};
 use super::{EXACT, bits, completions, connected, pattern, pending, waiting};
 use mx_proto::{
-    Clock, Decision, Deferred, MatchMask, PartnerId, Received, RequestId, SendMode, Status,
+    Clock, Decision, Deferred, MatchMask, Received, RemoteId, RequestId, SendMode, Status,
 };
 use mx_sim::CallOff;
 use std::time::Duration;
 
 /// Two endpoints that know each other, and what a calls b.
-fn acquainted() -> (Pair, PartnerId) {
+fn acquainted() -> (Pair, RemoteId) {
     let mut pair = Pair::new();
     let (b, _) = connected(&mut pair);
     (pair, b)
 }
 
-fn send(pair: &mut Pair, to: PartnerId, tag: u64, data: Vec<u8>) -> Option<RequestId> {
+fn send(pair: &mut Pair, to: RemoteId, tag: u64, data: Vec<u8>) -> Option<RequestId> {
     let data = pair.filled(data);
     let posted = pair.a.send(to, bits(tag), data, 0, SendMode::Standard);
     match posted.unwrap() {
@@ -363,7 +363,7 @@ fn an_endpoint_with_something_to_decide_neither_sleeps_nor_waits_for_time() {
         pair.b.decide(message, Decision::Finished);
         source
     };
-    assert!(pair.b.partner_identity(source).is_some());
+    assert!(pair.b.remote_identity(source).is_some());
     assert!(
         pair.b
             .deadline()

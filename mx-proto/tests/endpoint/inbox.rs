@@ -3,7 +3,7 @@
 
 use super::pair::{self, Pair, keep, put_in};
 use super::{bits, connected, pattern, pending};
-use mx_proto::{InboxStats, PartnerId, RequestId, SendMode, Status};
+use mx_proto::{InboxStats, RemoteId, RequestId, SendMode, Status};
 use std::time::Duration;
 
 /// The largest message that is fetched here: of 585 credits 196 are kept for it.
@@ -12,7 +12,7 @@ const LARGE: usize = 100_000;
 /// Of these messages only two can be fetched at a time beside what is lent.
 const LARGE_COST: u32 = 196;
 
-fn begin() -> (Pair, PartnerId, PartnerId) {
+fn begin() -> (Pair, RemoteId, RemoteId) {
     let mut pair = Pair::with_inbox(LARGE as u32);
     let (b, a) = connected(&mut pair);
     pair.b.owner_mut().asked.clear();
@@ -22,7 +22,7 @@ fn begin() -> (Pair, PartnerId, PartnerId) {
 /// A message of a turn; it can be told by its tag.
 fn send_as(
     pair: &mut Pair,
-    to: PartnerId,
+    to: RemoteId,
     turn: u64,
     tag: u64,
     len: usize,
@@ -36,7 +36,7 @@ fn send_as(
     }
 }
 
-fn send(pair: &mut Pair, to: PartnerId, turn: u64, tag: u64, len: usize) -> Option<RequestId> {
+fn send(pair: &mut Pair, to: RemoteId, turn: u64, tag: u64, len: usize) -> Option<RequestId> {
     send_as(pair, to, turn, tag, len, SendMode::Standard)
 }
 
@@ -163,7 +163,7 @@ fn a_sender_that_goes_leaves_what_is_whole() {
         }
         pair.hold_data = false;
         pair.run_with(put_in);
-        assert_eq!(pair.b.partners(), 0, "the name of a sender is not kept");
+        assert_eq!(pair.b.remotes(), 0, "the name of a sender is not kept");
         let flow = pair.b.flow_stats();
         // 10 B, 5000 B and none, with what is kept of each.
         assert_eq!((flow.estates, flow.lent, flow.drawn), (1 + 11 + 1, 0, 0));

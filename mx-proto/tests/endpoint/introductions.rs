@@ -59,7 +59,7 @@ fn a_claim_to_a_living_peers_place_changes_nothing_for_it() {
         ),
         (None, None)
     );
-    assert_eq!(pair.b.partners(), 1);
+    assert_eq!(pair.b.remotes(), 1);
     pair.advance(Duration::from_secs(5));
     pair.talk(b);
 }
@@ -82,7 +82,7 @@ fn a_peer_whose_link_is_down_is_replaced_at_once() {
         Some(Status::Success)
     );
     assert!(matches!(pair.b.owner_mut().next_down(), Some(Down { .. })));
-    assert_eq!(pair.b.partners(), 1);
+    assert_eq!(pair.b.remotes(), 1);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn who_has_a_silent_peers_address_by_now_replaces_it_at_once() {
             ..
         })
     ));
-    assert_eq!((pair.b.stats().confirms, pair.b.partners()), (1, 1));
+    assert_eq!((pair.b.stats().confirms, pair.b.remotes()), (1, 1));
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn who_claims_a_silent_peers_place_and_has_not_its_address_does_not_hurry_its_en
         pair.run();
         assert_eq!(replies(&mut pair, forger), (vec![3], true));
         pair.advance(Duration::from_secs(2));
-        assert_eq!(pair.b.partners(), 1);
+        assert_eq!(pair.b.remotes(), 1);
         pair.hold(&[]);
         pair.run();
         pair.talk(b);
@@ -141,7 +141,7 @@ fn who_claims_a_silent_peers_place_and_has_not_its_address_does_not_hurry_its_en
     );
     let stats = pair.b.stats();
     assert_eq!((stats.unproven, stats.intruders), (2, 1));
-    assert_eq!(pair.b.partners(), 1);
+    assert_eq!(pair.b.remotes(), 1);
 }
 
 /// Sessions are no secret: every refusal tells them.
@@ -174,7 +174,7 @@ fn whoever_knows_a_peers_session_can_neither_end_it_nor_join_it() {
         ),
         (None, None)
     );
-    assert_eq!((pair.b.partners(), pair.b.stats().unproven), (1, 4));
+    assert_eq!((pair.b.remotes(), pair.b.stats().unproven), (1, 4));
 }
 
 /// What asks about a newcomer ends with its introduction.
@@ -210,10 +210,10 @@ fn what_is_refuted_is_refused_and_nobody_is_known_by_it() {
             assert_eq!(replies(&mut pair, forger), (vec![3], true));
         }
     }
-    assert_eq!((pair.b.stats().unproven, pair.b.partners()), (4, 1));
+    assert_eq!((pair.b.stats().unproven, pair.b.remotes()), (4, 1));
     assert!(
         pair.b
-            .partner_of(NicId(555), mx_proto::EndpointId(3))
+            .remote_of(NicId(555), mx_proto::EndpointId(3))
             .is_none()
     );
     pair.talk(b);
@@ -228,7 +228,7 @@ fn a_claimed_address_is_asked_and_confirms_or_does_not() {
     let b = pair.connected();
     pair.talk(b);
     assert_eq!(pair.b.stats().confirms, 1);
-    assert_eq!(pair.b.partners(), 1);
+    assert_eq!(pair.b.remotes(), 1);
     for (nic, session, token) in [(100, 1, 0), (100, 0xbad, 0), (100, 1, u64::MAX)] {
         let forger = pair.stranger();
         connect(&mut pair, forger, hello(nic, session, token));
@@ -236,7 +236,7 @@ fn a_claimed_address_is_asked_and_confirms_or_does_not() {
         assert_eq!(replies(&mut pair, forger), (vec![3], true));
     }
     assert_eq!((pair.b.stats().confirms, pair.b.stats().unproven), (4, 3));
-    assert_eq!(pair.b.partners(), 1);
+    assert_eq!(pair.b.remotes(), 1);
     pair.talk(b);
     // Nobody is there, or nobody answers.
     let nowhere = pair.nowhere();
@@ -254,7 +254,7 @@ fn a_claimed_address_is_asked_and_confirms_or_does_not() {
     assert_eq!(replies(&mut pair, forger), (vec![], false));
     pair.advance(Duration::from_secs(4));
     assert_eq!(replies(&mut pair, forger), (vec![3], true));
-    assert_eq!(pair.b.partners(), 1);
+    assert_eq!(pair.b.remotes(), 1);
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn who_has_overheard_a_hello_is_not_confirmed_to_have_said_it() {
         assert_eq!(replies(&mut pair, forger), (vec![3], true));
         assert_eq!(pair.b.stats().unproven, attempt);
     }
-    assert_eq!(pair.b.partners(), 1);
+    assert_eq!(pair.b.remotes(), 1);
     pair.talk(b);
     // From another address of a's machine it is as good as from the first.
     pair.prove(Proof::Ask(a, Address(pair::ALIAS_OF_A)));
@@ -295,7 +295,7 @@ fn what_comes_behind_a_breach_of_the_rules_begins_nothing() {
             pair.run();
             assert_eq!(replies(&mut pair, link), (vec![], true));
         }
-        let left = (pair.b.introductions(), pair.b.partners());
+        let left = (pair.b.introductions(), pair.b.remotes());
         assert_eq!(left, (0, 0), "{secret:?}");
     }
 }
@@ -326,7 +326,7 @@ fn a_peer_that_says_it_is_another_known_one_is_not_taken_for_it() {
     pair.run();
     let done = pair.b.owner_mut().next_completion().expect("it ends");
     assert_ne!(done.status, Status::Success);
-    assert_eq!(pair.b.partners(), 1, "a is still there");
+    assert_eq!(pair.b.remotes(), 1, "a is still there");
 }
 
 #[test]
@@ -353,7 +353,7 @@ fn one_source_has_its_share_of_the_places_and_others_get_in() {
         in_ += u32::from(replies(&mut pair, link).0 == [0]);
         links.push(link);
     }
-    assert_eq!((in_, pair.b.partners()), (8, 8));
+    assert_eq!((in_, pair.b.remotes()), (8, 8));
     let other = pair.stranger();
     pair.comes_from(other, 0x0a00_0002);
     connect(&mut pair, other, hello(300, 5, 0));
@@ -376,8 +376,5 @@ fn one_source_has_its_share_of_the_places_and_others_get_in() {
     pair.comes_from(link, 0x0a00_0001);
     connect(&mut pair, link, hello(400, 5, 0));
     pair.run();
-    assert_eq!(
-        (replies(&mut pair, link).0, pair.b.partners()),
-        (vec![0], 8)
-    );
+    assert_eq!((replies(&mut pair, link).0, pair.b.remotes()), (vec![0], 8));
 }

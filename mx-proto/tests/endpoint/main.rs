@@ -17,8 +17,8 @@ mod waiting;
 
 use mx_proto::wire::{Header, Kind as Packet};
 use mx_proto::{
-    Completion, Down, DownReason, Kind, MatchBits, MatchMask, PartnerId, PostError, Posted,
-    Received, RequestId, SendMode, Status,
+    Completion, Down, DownReason, Kind, MatchBits, MatchMask, PostError, Posted, Received,
+    RemoteId, RequestId, SendMode, Status,
 };
 use mx_sim::{CallOff, Cancelled};
 use pair::{Pair, Side};
@@ -37,7 +37,7 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
 }
 
 /// Connects a to b and tells what each calls the other.
-fn connected(pair: &mut Pair) -> (PartnerId, PartnerId) {
+fn connected(pair: &mut Pair) -> (RemoteId, RemoteId) {
     let target = pair.target(Side::B);
     pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
     pair.run();
@@ -53,7 +53,7 @@ fn connected(pair: &mut Pair) -> (PartnerId, PartnerId) {
     // B has never been told of A; a message names it.
     pair.a
         .send(
-            done.partner,
+            done.remote,
             bits(77),
             pair.filled(vec![]),
             0,
@@ -69,7 +69,7 @@ fn connected(pair: &mut Pair) -> (PartnerId, PartnerId) {
         .owner_mut()
         .next_completion()
         .expect("the first message arrives");
-    (done.partner, first.partner)
+    (done.remote, first.remote)
 }
 
 fn pending(posted: Posted) -> RequestId {
@@ -401,7 +401,7 @@ fn unmatched_receives_are_cancelled_without_a_trace() {
 fn disconnect_ends_everything_on_both_sides_and_a_new_connect_starts_afresh() {
     let mut pair = Pair::new();
     let (b, a) = connected(&mut pair);
-    assert!(pair.b.set_partner_context(a, 42));
+    assert!(pair.b.set_remote_context(a, 42));
     pending(
         pair.a
             .send(
@@ -423,7 +423,7 @@ fn disconnect_ends_everything_on_both_sides_and_a_new_connect_starts_afresh() {
     );
     assert_eq!(pair.a.owner_mut().next_down(), None);
     let Some(Down {
-        partner,
+        remote,
         context,
         reason,
         ..
@@ -431,15 +431,12 @@ fn disconnect_ends_everything_on_both_sides_and_a_new_connect_starts_afresh() {
     else {
         panic!("b is told")
     };
-    assert_eq!(
-        (partner, context, reason),
-        (a, 42, DownReason::Disconnected)
-    );
+    assert_eq!((remote, context, reason), (a, 42, DownReason::Disconnected));
     let refused = pair
         .a
         .send(b, bits(1), pair.filled(vec![]), 0, SendMode::Standard);
-    assert_eq!(refused, Err(PostError::UnknownPartner));
-    assert!(!pair.b.set_partner_context(a, 1));
+    assert_eq!(refused, Err(PostError::UnknownRemote));
+    assert!(!pair.b.set_remote_context(a, 1));
     // What b had not received is gone.
     waiting(pair.b.recv(bits(1), EXACT, pair.shared(1), 0).unwrap());
     let (again, _) = connected(&mut pair);
@@ -464,18 +461,15 @@ fn whoever_parts_and_comes_back_at_once_is_not_parted_from_again() {
     pair.run();
     let done = pair.a.owner_mut().next_completion().unwrap();
     assert_eq!(done.status, Status::Success);
-    let Some(Down {
-        partner, reason, ..
-    }) = pair.b.owner_mut().next_down()
-    else {
+    let Some(Down { remote, reason, .. }) = pair.b.owner_mut().next_down() else {
         panic!("the old acquaintance is over")
     };
-    assert_eq!((partner, reason), (a, DownReason::Disconnected));
-    assert_eq!((pair.a.partners(), pair.b.partners()), (1, 1));
+    assert_eq!((remote, reason), (a, DownReason::Disconnected));
+    assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1));
     for n in 0..2000u32 {
         let data = pair.filled(n.to_le_bytes().to_vec());
         pair.a
-            .send(done.partner, bits(2), data, 0, SendMode::Standard)
+            .send(done.remote, bits(2), data, 0, SendMode::Standard)
             .unwrap();
         waiting(pair.b.recv(bits(2), EXACT, pair.shared(4), 0).unwrap());
         pair.run();
@@ -494,7 +488,7 @@ fn whoever_parts_and_comes_back_at_once_is_not_parted_from_again() {
 }
 
 #[test]
-fn a_lost_link_fails_the_partner_on_both_sides() {
+fn a_lost_link_fails_the_remote_on_both_sides() {
     let mut pair = Pair::new();
     let (b, _) = connected(&mut pair);
     waiting(pair.b.recv(bits(2), EXACT, pair.shared(1), 3).unwrap());
@@ -517,7 +511,7 @@ fn a_lost_link_fails_the_partner_on_both_sides() {
     );
     assert!(matches!(pair.a.owner_mut().next_down(), Some(Down { .. })));
     assert!(matches!(pair.b.owner_mut().next_down(), Some(Down { .. })));
-    // A receive that nothing matched stays: it belongs to no partner.
+    // A receive that nothing matched stays: it belongs to no remote.
     assert_eq!(pair.b.owner_mut().next_completion(), None);
     assert_eq!(pair.b.posted_receives(), 1);
 }
@@ -533,7 +527,7 @@ fn a_wrong_key_is_refused_and_an_absent_peer_is_closed() {
         (done.status, done.context, done.bits),
         (Status::BadKey, 4, bits(9))
     );
-    assert_eq!((pair.a.partners(), pair.b.partners()), (0, 0));
+    assert_eq!((pair.a.remotes(), pair.b.remotes()), (0, 0));
     pair.a
         .connect(pair.nowhere(), pair::KEY, bits(9), 4)
         .unwrap();
@@ -542,11 +536,11 @@ fn a_wrong_key_is_refused_and_an_absent_peer_is_closed() {
         pair.a.owner_mut().next_completion().unwrap().status,
         Status::EndpointClosed
     );
-    assert_eq!(pair.a.partners(), 0);
+    assert_eq!(pair.a.remotes(), 0);
 }
 
 #[test]
-fn connecting_at_the_same_time_makes_one_partner_on_each_side() {
+fn connecting_at_the_same_time_makes_one_remote_on_each_side() {
     let mut pair = Pair::new();
     let (to_a, to_b) = (pair.target(Side::A), pair.target(Side::B));
     pair.a.connect(to_b, pair::KEY, bits(0), 1).unwrap();
@@ -555,14 +549,14 @@ fn connecting_at_the_same_time_makes_one_partner_on_each_side() {
     let b = pair.a.owner_mut().next_completion().unwrap();
     let a = pair.b.owner_mut().next_completion().unwrap();
     assert_eq!((a.status, b.status), (Status::Success, Status::Success));
-    assert_eq!((pair.a.partners(), pair.b.partners()), (1, 1));
+    assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1));
     for len in [1, 100_000] {
         let (at_a, at_b) = (pair.shared(len), pair.shared(len));
         waiting(pair.a.recv(bits(1), EXACT, at_a.clone(), 0).unwrap());
         waiting(pair.b.recv(bits(1), EXACT, at_b.clone(), 0).unwrap());
         pair.a
             .send(
-                b.partner,
+                b.remote,
                 bits(1),
                 pair.filled(pattern(len, 1)),
                 0,
@@ -571,7 +565,7 @@ fn connecting_at_the_same_time_makes_one_partner_on_each_side() {
             .unwrap();
         pair.b
             .send(
-                a.partner,
+                a.remote,
                 bits(1),
                 pair.filled(pattern(len, 2)),
                 0,
@@ -584,25 +578,25 @@ fn connecting_at_the_same_time_makes_one_partner_on_each_side() {
         let of_b = completions(&mut pair.b)
             .into_iter()
             .find(|done| done.kind == Kind::Recv);
-        assert_eq!(of_b.unwrap().partner, a.partner);
+        assert_eq!(of_b.unwrap().remote, a.remote);
         completions(&mut pair.a);
     }
 }
 
 #[test]
-fn one_peer_under_two_addresses_is_one_partner() {
+fn one_peer_under_two_addresses_is_one_remote() {
     let mut pair = Pair::new();
     let (b, _) = connected(&mut pair);
     let alias = pair.alias_of_b();
     pair.a.connect(alias, pair::KEY, bits(3), 6).unwrap();
     pair.run();
     let done = pair.a.owner_mut().next_completion().unwrap();
-    assert_eq!((done.status, done.partner), (Status::Success, b));
-    assert_eq!((pair.a.partners(), pair.b.partners()), (1, 1));
+    assert_eq!((done.status, done.remote), (Status::Success, b));
+    assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1));
 }
 
 #[test]
-fn a_restarted_peer_is_a_new_partner_and_the_old_one_goes_down() {
+fn a_restarted_peer_is_a_new_remote_and_the_old_one_goes_down() {
     let mut pair = Pair::new();
     connected(&mut pair);
     pair.restart_a_silently();
@@ -622,7 +616,7 @@ fn a_restarted_peer_is_a_new_partner_and_the_old_one_goes_down() {
         panic!("told")
     };
     assert_eq!(reason, DownReason::Restarted);
-    assert_eq!(pair.b.partners(), 1);
+    assert_eq!(pair.b.remotes(), 1);
 }
 
 #[test]
@@ -714,9 +708,9 @@ fn who_introduces_itself_for_ever_and_reads_no_answer_is_failed() {
     pair.a.progress();
     let (header, body) = pair.next_for_b().expect("an introduction is under way");
     pair.run();
-    assert_eq!(pair.b.partners(), 1);
+    assert_eq!(pair.b.remotes(), 1);
     let mut answered = 0;
-    while pair.b.partners() == 1 {
+    while pair.b.remotes() == 1 {
         assert!(answered < 10_000, "its answers are kept for ever");
         pair.inject_from_a(header, body.clone());
         pair.b.progress();
@@ -746,7 +740,7 @@ fn nonsense_packets_end_the_link_and_nothing_else() {
         pair.run();
     }
     assert!(pair.b.stats().malformed >= 1);
-    assert_eq!(pair.b.partners(), 1, "the good peer is still there");
+    assert_eq!(pair.b.remotes(), 1, "the good peer is still there");
     for (header, body) in [
         eager(5, 4),
         (Header::new(Packet::Offer, 1, 5).emit(), vec![]),
@@ -757,7 +751,7 @@ fn nonsense_packets_end_the_link_and_nothing_else() {
         pair.inject_from_a(header, body);
         pair.run();
         assert_eq!(pair.b.stats().malformed, 1);
-        assert_eq!(pair.b.partners(), 0);
+        assert_eq!(pair.b.remotes(), 0);
         assert!(matches!(
             pair.b.owner_mut().next_down(),
             Some(Down {
@@ -780,7 +774,7 @@ fn packets_about_strange_requests_are_counted_and_dropped() {
         pair.run();
         assert_eq!(pair.b.stats().stale, before + 1, "{kind:?}");
     }
-    assert_eq!(pair.b.partners(), 1);
+    assert_eq!(pair.b.remotes(), 1);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::naive::{DEFER, FINISH, Message, Naive, Receive};
 use super::pair::Pair;
 use super::{bits, connected};
 use mx_proto::{
-    Arrival, Completion, Decision, Deferred, Kind, MatchMask, PartnerId, Posted, Received,
+    Arrival, Completion, Decision, Deferred, Kind, MatchMask, Posted, Received, RemoteId,
     RequestId, SendMode, Status, Verdict,
 };
 use mx_sim::{CallOff, Cancelled, Rng, seeds};
@@ -37,7 +37,7 @@ enum Packet {
 struct Run {
     rng: Rng,
     pair: Pair,
-    b: PartnerId,
+    b: RemoteId,
     model: Naive,
     under_way: Vec<Packet>,
     /// Offers a has not been told the end of.

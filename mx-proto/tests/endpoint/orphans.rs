@@ -3,18 +3,18 @@
 use super::pair::{self, Pair, Side, defer};
 use super::{EXACT, bits, completions, connected, waiting};
 use mx_proto::{
-    Arrival, Decision, Down, MatchMask, PartnerId, PostError, Received, SendMode, Status,
+    Arrival, Decision, Down, MatchMask, PostError, Received, RemoteId, SendMode, Status,
 };
 
 /// Two endpoints that know each other, and what b calls a.
-fn acquainted(orphans: usize) -> (Pair, PartnerId, PartnerId) {
+fn acquainted(orphans: usize) -> (Pair, RemoteId, RemoteId) {
     let mut pair = Pair::keeping(orphans);
     let (b, a) = connected(&mut pair);
-    assert!(pair.b.set_partner_context(a, 42));
+    assert!(pair.b.set_remote_context(a, 42));
     (pair, b, a)
 }
 
-fn send(pair: &mut Pair, to: PartnerId, tag: u64, data: Vec<u8>) {
+fn send(pair: &mut Pair, to: RemoteId, tag: u64, data: Vec<u8>) {
     let data = pair.filled(data);
     pair.a
         .send(to, bits(tag), data, 0, SendMode::Standard)
@@ -22,7 +22,7 @@ fn send(pair: &mut Pair, to: PartnerId, tag: u64, data: Vec<u8>) {
 }
 
 /// A sends messages 1 to `count`, each as long as its number, and closes.
-fn sent_and_gone(pair: &mut Pair, to: PartnerId, count: u8) {
+fn sent_and_gone(pair: &mut Pair, to: RemoteId, count: u8) {
     for tag in 1..=count {
         send(pair, to, tag.into(), vec![tag; tag.into()]);
     }
@@ -42,9 +42,9 @@ fn probed(pair: &mut Pair, tag: u64) -> Option<Arrival> {
 #[test]
 fn what_a_sender_left_behind_is_received_under_its_name() {
     let (mut pair, b, a) = acquainted(8);
-    let name = pair.b.partner_identity(a).unwrap();
+    let name = pair.b.remote_identity(a).unwrap();
     sent_and_gone(&mut pair, b, 3);
-    assert_eq!(pair.b.partner_identity(a), None);
+    assert_eq!(pair.b.remote_identity(a), None);
     assert_eq!(pair.b.unexpected_bytes(), 1 + 2 + 3);
     for tag in [2, 1, 3] {
         let seen = probed(&mut pair, tag).expect("it waits");
@@ -66,12 +66,12 @@ fn what_a_sender_left_behind_is_received_under_its_name() {
             vec![tag as u8; tag as usize]
         );
         // Who got it may ask whose it was, also of the last one.
-        assert_eq!(pair.b.partner_identity(done.partner), Some(name));
-        assert_eq!(pair.b.partner_context(done.partner), Some(42));
-        assert!(pair.b.is_orphaned(done.partner));
+        assert_eq!(pair.b.remote_identity(done.remote), Some(name));
+        assert_eq!(pair.b.remote_context(done.remote), Some(42));
+        assert!(pair.b.is_orphaned(done.remote));
     }
     pair.run();
-    assert_eq!((pair.b.partners(), pair.b.unexpected_bytes()), (0, 0));
+    assert_eq!((pair.b.remotes(), pair.b.unexpected_bytes()), (0, 0));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn no_more_than_allowed_stay_and_the_oldest_do() {
         pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
         pair.run();
         let done = pair.a.owner_mut().next_completion().unwrap();
-        (done.partner, ())
+        (done.remote, ())
     };
     send(&mut pair, b, 4, vec![4; 4]);
     send(&mut pair, b, 5, vec![5; 5]);
@@ -107,7 +107,7 @@ fn without_room_they_go_with_their_sender() {
     let (mut pair, b, _) = acquainted(0);
     sent_and_gone(&mut pair, b, 2);
     assert!(probed(&mut pair, 1).is_none());
-    assert_eq!((pair.b.partners(), pair.b.unexpected_bytes()), (0, 0));
+    assert_eq!((pair.b.remotes(), pair.b.unexpected_bytes()), (0, 0));
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn offers_go_with_their_sender() {
     pair.cut();
     pair.run();
     assert!(probed(&mut pair, 1).is_none());
-    assert_eq!(pair.b.partners(), 0);
+    assert_eq!(pair.b.remotes(), 0);
 }
 
 #[test]
@@ -131,14 +131,14 @@ fn a_disconnect_of_ours_leaves_nothing_and_forgetting_takes_what_there_is() {
     assert!(probed(&mut pair, 1).is_none());
 
     let (mut pair, b, a) = acquainted(8);
-    let name = pair.b.partner_identity(a).unwrap();
+    let name = pair.b.remote_identity(a).unwrap();
     sent_and_gone(&mut pair, b, 2);
     let other = mx_proto::EndpointId(name.endpoint.0 + 1);
     pair.b.forget_orphans(name.nic, other);
     assert!(probed(&mut pair, 1).is_some());
     pair.b.forget_orphans(name.nic, name.endpoint);
     assert!(probed(&mut pair, 1).is_none() && probed(&mut pair, 2).is_none());
-    assert_eq!((pair.b.partners(), pair.b.unexpected_bytes()), (0, 0));
+    assert_eq!((pair.b.remotes(), pair.b.unexpected_bytes()), (0, 0));
 }
 
 #[test]
@@ -149,10 +149,10 @@ fn nobody_is_reached_by_the_name_on_an_orphan() {
     let refused = pair
         .b
         .send(ghost, bits(1), pair.filled(vec![1]), 0, SendMode::Standard);
-    assert_eq!(refused, Err(PostError::UnknownPartner));
+    assert_eq!(refused, Err(PostError::UnknownRemote));
     pair.b.disconnect(ghost);
     assert!(probed(&mut pair, 1).is_none());
-    assert_eq!(pair.b.partners(), 0);
+    assert_eq!(pair.b.remotes(), 0);
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_deferred_message_outlives_a_sender_that_goes_in_the_same_poll() {
         (1, Status::Success, 7)
     );
     pair.run();
-    assert_eq!((pair.b.partners(), pair.b.unexpected_bytes()), (0, 0));
+    assert_eq!((pair.b.remotes(), pair.b.unexpected_bytes()), (0, 0));
     assert!(pair.b.probe(bits(0), MatchMask(0)).is_none());
 }
 

@@ -10,7 +10,7 @@ use mx_proto::secret::Secret;
 use mx_proto::wire::Kind;
 use mx_proto::{
     Arrival, Clock, Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, Key, LinkId,
-    MatchBits, MatchMask, Memory, NicId, Outcome, Owner, PartnerId, Received, RequestId, Route,
+    MatchBits, MatchMask, Memory, NicId, Outcome, Owner, Received, RemoteId, RequestId, Route,
     SendMode, SessionId, Status, Target, Verdict,
 };
 use mx_sim::Queued;
@@ -634,7 +634,7 @@ impl Pair {
     }
 
     /// A calls b: how that ends, and what it calls b then.
-    pub(crate) fn call(&mut self) -> (Status, PartnerId) {
+    pub(crate) fn call(&mut self) -> (Status, RemoteId) {
         let target = self.target(Side::B);
         self.a.connect(target, KEY, MatchBits(0), 1).unwrap();
         self.run();
@@ -643,18 +643,18 @@ impl Pair {
             .owner_mut()
             .next_completion()
             .expect("it ends at once");
-        (done.status, done.partner)
+        (done.status, done.remote)
     }
 
     /// The same, and it goes well.
-    pub(crate) fn connected(&mut self) -> PartnerId {
+    pub(crate) fn connected(&mut self) -> RemoteId {
         let (status, b) = self.call();
         assert_eq!(status, Status::Success);
         b
     }
 
     /// A message gets from a to b.
-    pub(crate) fn talk(&mut self, b: PartnerId) {
+    pub(crate) fn talk(&mut self, b: RemoteId) {
         let (bits, data) = (MatchBits(9), Shared::from(vec![5; 100]));
         self.a.send(b, bits, data, 0, SendMode::Standard).unwrap();
         self.run();
@@ -960,7 +960,7 @@ impl Pair {
     pub(crate) fn with_places(places: usize) -> Self {
         let mut pair = Self::new();
         let config = Config {
-            max_partners: places,
+            max_remotes: places,
             source_share: 50,
             ..settings(0)
         };

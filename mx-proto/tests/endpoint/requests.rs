@@ -2,14 +2,14 @@
 
 use super::pair::{self, Pair, Side, TIMEOUT};
 use super::{EXACT, bits, completions, connected, pattern, pending, waiting};
-use mx_proto::{Completion, PartnerId, RequestId, SendMode, Status};
+use mx_proto::{Completion, RemoteId, RequestId, SendMode, Status};
 use mx_sim::{CallOff, Cancelled};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A send that nobody answers.
-fn unanswered(pair: &mut Pair, to: PartnerId, context: u64) -> RequestId {
+fn unanswered(pair: &mut Pair, to: RemoteId, context: u64) -> RequestId {
     let data = pair.filled(vec![1]);
     let posted = pair
         .a
@@ -126,7 +126,7 @@ fn a_connect_without_an_answer_can_be_taken_back() {
     let connect = pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
     pair.run();
     assert!(pair.a.cancel_unmatched(connect));
-    assert_eq!((pair.a.requests(), pair.a.partners()), (0, 0));
+    assert_eq!((pair.a.requests(), pair.a.remotes()), (0, 0));
     pair.freeze_b = false;
     pair.run();
     assert_eq!(completions(&mut pair.a), []);

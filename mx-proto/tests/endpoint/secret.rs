@@ -34,7 +34,7 @@ fn packet(kind: Kind, aux: u32, body: Vec<u8>) -> Packet {
 
 /// Nobody knows anybody, and nothing is under way.
 fn nobody(pair: &mut Pair) {
-    assert_eq!((pair.a.partners(), pair.b.partners()), (0, 0));
+    assert_eq!((pair.a.remotes(), pair.b.remotes()), (0, 0));
     assert_eq!((pair.a.requests(), pair.b.requests()), (0, 0));
     assert_eq!(
         (
@@ -71,7 +71,7 @@ fn recorded(pair: &mut Pair) -> [Packet; 3] {
     assert_eq!(kinds(&said), [Kind::Prove]);
     let b = pair
         .a
-        .partner_of(pair.impostor().nic, pair.impostor().endpoint);
+        .remote_of(pair.impostor().nic, pair.impostor().endpoint);
     pair.a.disconnect(b.unwrap());
     pair.run();
     assert_eq!(
@@ -270,7 +270,7 @@ fn laundered(pair: &mut Pair) -> (usize, Packet) {
     let proof = pair.said(called).remove(0);
     pair.inject(calls, proof.0, proof.1);
     pair.run();
-    assert_eq!(pair.b.partners(), 0, "b does not believe it");
+    assert_eq!(pair.b.remotes(), 0, "b does not believe it");
     (called, connect)
 }
 
@@ -373,8 +373,8 @@ fn both_call_at_once_and_each_proves_it_on_its_link() {
         assert_eq!(done.status, Status::Success);
         let status = pair.b.owner_mut().next_completion().map(|done| done.status);
         assert_eq!(status, Some(Status::Success));
-        assert_eq!((pair.a.partners(), pair.b.partners()), (1, 1));
-        pair.talk(done.partner);
+        assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1));
+        pair.talk(done.remote);
     }
     // One of them knows another: neither of its links counts.
     let mut pair = pair(OURS, ANOTHER);
@@ -423,5 +423,5 @@ fn a_peer_that_restarts_proves_it_anew() {
     let (status, b) = pair.call();
     assert_eq!(status, Status::Success);
     pair.talk(b);
-    assert_eq!(pair.b.partners(), 1);
+    assert_eq!(pair.b.remotes(), 1);
 }

@@ -6,14 +6,14 @@ use super::*;
 const LEN: usize = 60_000;
 
 /// Two of them with credit for one such message; what a calls b, and what b calls a.
-fn streaming() -> (Pair, PartnerId, PartnerId) {
+fn streaming() -> (Pair, RemoteId, RemoteId) {
     let mut pair = Pair::streaming(4096);
     let (b, a) = connected(&mut pair);
     (pair, b, a)
 }
 
 /// A sends that to b.
-fn send(pair: &mut Pair, b: PartnerId, word: u64, data: Vec<u8>) -> pair::Shared {
+fn send(pair: &mut Pair, b: RemoteId, word: u64, data: Vec<u8>) -> pair::Shared {
     let data = pair.filled(data);
     let posted = pair
         .a
@@ -54,7 +54,7 @@ fn what_credit_covers_goes_at_once_and_is_placed_while_it_comes() {
     let ends = completions(&mut pair.b);
     let [end] = &ends[..] else { panic!("{ends:?}") };
     assert_eq!((end.status, end.transferred), (Status::Success, LEN as u32));
-    assert_eq!((end.kind, end.partner), (Kind::Recv, a));
+    assert_eq!((end.kind, end.remote), (Kind::Recv, a));
     assert_eq!(buffer.bytes(), pattern(LEN, 3));
     let stats = pair.a.stats();
     // The other one came before.
@@ -165,7 +165,7 @@ fn a_link_that_ends_midway_gives_everything_back() {
                 buffer.forbid();
                 assert_eq!(ends[0].status, Status::Unreachable, "{ends:?}");
             }
-            assert_eq!(pair.b.partners(), 0);
+            assert_eq!(pair.b.remotes(), 0);
             completions(&mut pair.a);
             nothing_left(&mut pair);
             assert_eq!(pair.b.flow_stats().lent, 0);
@@ -254,12 +254,12 @@ fn more_than_its_credit_covers_ends_the_link_before_anything_is_kept() {
     header.body_len = LEN as u32;
     pair.inject_from_a(header.emit(), vec![0; LEN]);
     pair.run();
-    assert_eq!(pair.b.partners(), 0);
+    assert_eq!(pair.b.remotes(), 0);
     assert_eq!(pair.b.stats().malformed, 1);
 }
 
 /// Both connect at the same time, so that there are two links: a sends on the second, b on the first.
-fn streaming_both_ways() -> (Pair, PartnerId) {
+fn streaming_both_ways() -> (Pair, RemoteId) {
     let mut pair = Pair::streaming(4096);
     let (a, b) = (pair.target(Side::A), pair.target(Side::B));
     pair.a.connect(b, pair::KEY, bits(0), 1).unwrap();
@@ -268,7 +268,7 @@ fn streaming_both_ways() -> (Pair, PartnerId) {
         pair.step(side, link);
     }
     pair.run();
-    let b = completions(&mut pair.a)[0].partner;
+    let b = completions(&mut pair.a)[0].remote;
     completions(&mut pair.b);
     assert_eq!(pair.links(), 2);
     (pair, b)
@@ -284,7 +284,7 @@ fn a_message_that_is_lost_with_one_of_two_links_ends_its_senders_session() {
         pair.run();
         pair.cut_off_b(1);
         pair.step(Side::B, 1);
-        assert_eq!(pair.b.partners(), 0);
+        assert_eq!(pair.b.remotes(), 0);
         if let Some(buffer) = buffer {
             assert_eq!(completions(&mut pair.b)[0].status, Status::Unreachable);
             buffer.forbid();
@@ -311,7 +311,7 @@ fn our_own_end_midway_gives_everything_back() {
     pair.stop_midway(false);
     pair.run();
     completions(&mut pair.a);
-    assert_eq!(pair.a.partners(), 0);
+    assert_eq!(pair.a.remotes(), 0);
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn a_body_of_another_length_than_its_message_ends_the_link() {
         header.body_len = LEN as u32;
         pair.inject_from_a(header.emit(), vec![0; LEN]);
         pair.run();
-        assert_eq!(pair.b.partners(), 0);
+        assert_eq!(pair.b.remotes(), 0);
         assert_eq!(pair.b.stats().malformed, 1);
         assert_eq!(buffer.bytes(), vec![0xaa; LEN]);
     }

@@ -2,20 +2,20 @@
 
 use super::pair::{Pair, Shared, TIMEOUT};
 use super::{EXACT, bits, completions, connected, pattern, pending, waiting};
-use mx_proto::{Completion, PartnerId, RequestId, SendMode, Status};
+use mx_proto::{Completion, RemoteId, RequestId, SendMode, Status};
 use mx_sim::{CallOff, Cancelled};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Sends wait for ever, transfers do not.
-fn patient() -> (Pair, PartnerId) {
+fn patient() -> (Pair, RemoteId) {
     let mut pair = Pair::waiting_for_ever();
     let (b, _) = connected(&mut pair);
     (pair, b)
 }
 
-fn send(pair: &mut Pair, to: PartnerId, data: impl Into<Shared>, context: u64) -> RequestId {
+fn send(pair: &mut Pair, to: RemoteId, data: impl Into<Shared>, context: u64) -> RequestId {
     let mode = SendMode::Synchronous;
     let posted = pair.a.send(to, bits(1), data.into(), context, mode);
     pending(posted.unwrap())
@@ -48,7 +48,7 @@ fn a_send_waits_for_ever_and_its_transfer_does_not() {
 }
 
 #[test]
-fn a_send_with_a_limit_is_withdrawn_and_its_partner_stays() {
+fn a_send_with_a_limit_is_withdrawn_and_its_remote_stays() {
     let (mut pair, b) = patient();
     for len in [10, 100_000] {
         let data = pair.filled(pattern(len, 1));

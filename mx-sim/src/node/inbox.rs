@@ -51,7 +51,7 @@ impl<P: Port<Buffer>> Node<P> {
         assert_ne!(message.bits.0 & FOR_HANDLER, 0, "it was for somebody else");
         self.taken += 1;
         let from = message.turn as usize - 1;
-        let known = self.endpoint.partner_identity(message.source);
+        let known = self.endpoint.remote_identity(message.source);
         let mut book = self.endpoint.owner().book.borrow_mut();
         if let Some(known) = known {
             assert_eq!(book.life_of(known.session), Some(from), "another's message");

@@ -88,7 +88,7 @@ impl Owner for Judge {
         let context = arrival.source_context;
         assert!(
             context == 0 || context == from as u64 + 1,
-            "another partner's context"
+            "another remote's context"
         );
         let shown = body.map(|body| {
             assert_eq!(body.len(), arrival.length as usize);

@@ -30,8 +30,8 @@ use mx_proto::flow::CREDIT;
 use mx_proto::owner::Queue;
 use mx_proto::port::Port;
 use mx_proto::{
-    Completion, Config, Endpoint, EndpointId, Identity, Instant, NicId, PartnerId, RequestId,
-    Route, SessionId, Target,
+    Completion, Config, Endpoint, EndpointId, Identity, Instant, NicId, RemoteId, RequestId, Route,
+    SessionId, Target,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -130,7 +130,7 @@ pub struct Node<P> {
     world: World,
     thought: Option<Thought>,
     ops: BTreeMap<u64, Op>,
-    peers: Vec<PartnerId>,
+    peers: Vec<RemoteId>,
     next_turn: Instant,
     /// Messages that it has taken out of the inbox.
     taken: u64,
@@ -273,7 +273,7 @@ impl<P: Port<Buffer>> Node<P> {
     }
 
     /// Those it is connected to, as far as it has been told.
-    pub fn partners(&self) -> &[PartnerId] {
+    pub fn remotes(&self) -> &[RemoteId] {
         &self.peers
     }
 
@@ -351,8 +351,8 @@ impl<P: Port<Buffer>> Node<P> {
     /// Nothing may wait for a dead peer longer than the time-out allows.
     fn check_limits(&self) {
         let held = self.endpoint.unexpected_bytes() + self.endpoint.inbox_stats().bytes;
-        // A credit has fewer bytes of contents; two messages of every partner need none.
-        let slots = 2 * CREDIT * self.endpoint.partners();
+        // A credit has fewer bytes of contents; two messages of every remote need none.
+        let slots = 2 * CREDIT * self.endpoint.remotes();
         assert!(
             held <= self.unexpected_max.max(CREDIT) + slots,
             "{held} bytes of unexpected messages"

@@ -5,7 +5,7 @@ use crate::buffer::Buffer;
 use crate::check::Selector;
 use crate::world::NodeId;
 use mx_proto::port::Port;
-use mx_proto::{Completion, Down, DownReason, EndpointId, Kind, MatchBits, PartnerId, Status};
+use mx_proto::{Completion, Down, DownReason, EndpointId, Kind, MatchBits, RemoteId, Status};
 
 impl<P: Port<Buffer>> Node<P> {
     pub(super) fn on_completion(&mut self, completion: Completion) {
@@ -60,7 +60,7 @@ impl<P: Port<Buffer>> Node<P> {
                     let siege = self.endpoint.owner().siege.as_ref();
                     let any = siege.is_some_and(|siege| siege.doubts(to));
                     assert!(any || key == KEY, "a wrong key was accepted");
-                    self.on_connected(to, completion.partner);
+                    self.on_connected(to, completion.remote);
                 }
             }
         }
@@ -87,7 +87,7 @@ impl<P: Port<Buffer>> Node<P> {
             }
             other => panic!("a receive cannot end as {other:?}"),
         }
-        let identity = self.endpoint.partner_identity(completion.partner);
+        let identity = self.endpoint.remote_identity(completion.remote);
         if let Some(siege) = &self.endpoint.owner().siege
             && Siege::is_hostile(completion.bits)
         {
@@ -101,9 +101,9 @@ impl<P: Port<Buffer>> Node<P> {
         book.received_by(self.life, posted, from, completion.bits, len, &bytes[..got]);
     }
 
-    fn on_connected(&mut self, to: NodeId, partner: PartnerId) {
+    fn on_connected(&mut self, to: NodeId, remote: RemoteId) {
         // It may have gone again before the completion was fetched.
-        let Some(identity) = self.endpoint.partner_identity(partner) else {
+        let Some(identity) = self.endpoint.remote_identity(remote) else {
             return;
         };
         let life = self
@@ -127,22 +127,22 @@ impl<P: Port<Buffer>> Node<P> {
         let Some(life) = life else {
             panic!("connected to a session nobody ever had")
         };
-        assert!(self.endpoint.set_partner_context(partner, life as u64 + 1));
-        if !self.peers.contains(&partner) {
-            self.peers.push(partner);
+        assert!(self.endpoint.set_remote_context(remote, life as u64 + 1));
+        if !self.peers.contains(&remote) {
+            self.peers.push(remote);
         }
     }
 
     pub(super) fn on_down(&mut self, down: Down) {
         let Down {
-            partner,
+            remote,
             context,
             identity,
             reason,
         } = down;
-        self.note(format!("partner {partner:?} is down: {reason}"));
+        self.note(format!("remote {remote:?} is down: {reason}"));
         assert_eq!(
-            self.endpoint.partner_identity(partner),
+            self.endpoint.remote_identity(remote),
             None,
             "down, but still known"
         );
@@ -162,10 +162,10 @@ impl<P: Port<Buffer>> Node<P> {
         };
         assert!(
             context == 0 || context == life as u64 + 1,
-            "another partner's context"
+            "another remote's context"
         );
         book.parted(self.life, life);
         drop(book);
-        self.peers.retain(|peer| *peer != partner);
+        self.peers.retain(|peer| *peer != remote);
     }
 }

@@ -99,9 +99,9 @@ impl<P: Port<Buffer>> Node<P> {
     /// It is connected to that node.
     pub fn knows(&self, node: NodeId) -> bool {
         let name = (home(&self.world, node), EndpointId(node as u32));
-        let known = self.endpoint.partner_of(name.0, name.1);
+        let known = self.endpoint.remote_of(name.0, name.1);
         let known = known.filter(|known| self.peers.contains(known));
-        let identity = known.and_then(|known| self.endpoint.partner_identity(known));
+        let identity = known.and_then(|known| self.endpoint.remote_identity(known));
         identity.is_some_and(|identity| self.is_honest(&identity))
     }
 

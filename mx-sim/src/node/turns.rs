@@ -15,7 +15,7 @@ use crate::clock::VirtualClock;
 use crate::world::NodeId;
 use mx_proto::port::Port;
 use mx_proto::{
-    Endpoint, MatchBits, MatchMask, PartnerId, PostError, Posted, Received, RequestId, SendMode,
+    Endpoint, MatchBits, MatchMask, PostError, Posted, Received, RemoteId, RequestId, SendMode,
     Target,
 };
 
@@ -99,27 +99,27 @@ impl<P: Port<Buffer>> Node<P> {
             return self.random_connect();
         }
         let index = self.endpoint.owner_mut().rng.index(self.peers.len());
-        let (partner, len) = (self.peers[index], self.random_len());
+        let (remote, len) = (self.peers[index], self.random_len());
         let bits = self.random_bits();
         let parks = self.rng().chance(0.1);
-        self.post_send(partner, bits, len, parks);
+        self.post_send(remote, bits, len, parks);
     }
 
     /// Posts a send.
-    pub fn send(&mut self, partner: PartnerId, bits: u64, len: usize) {
-        self.post_send(partner, bits, len, false);
+    pub fn send(&mut self, remote: RemoteId, bits: u64, len: usize) {
+        self.post_send(remote, bits, len, false);
     }
 
-    fn post_send(&mut self, partner: PartnerId, bits: u64, len: usize, parks: bool) {
-        let identity = self.endpoint.partner_identity(partner);
+    fn post_send(&mut self, remote: RemoteId, bits: u64, len: usize, parks: bool) {
+        let identity = self.endpoint.remote_identity(remote);
         let to =
             identity.and_then(|peer| self.endpoint.owner().book.borrow().life_of(peer.session));
         let Some(to) = to else {
             assert!(
                 identity.is_none(),
-                "a partner with a session nobody ever had"
+                "a remote with a session nobody ever had"
             );
-            self.peers.retain(|peer| *peer != partner);
+            self.peers.retain(|peer| *peer != remote);
             return;
         };
         let bits = MatchBits(bits);
@@ -156,13 +156,13 @@ impl<P: Port<Buffer>> Node<P> {
         ));
         if parks {
             return self.park(context, &buffer, false, |endpoint, op| {
-                endpoint.unpark_send(op, partner, bits, mode)
+                endpoint.unpark_send(op, remote, bits, mode)
             });
         }
         let queued = self.endpoint.stats().queued;
         match self
             .endpoint
-            .send(partner, bits, buffer.share(), context, mode)
+            .send(remote, bits, buffer.share(), context, mode)
         {
             Ok(Posted::Complete) => {
                 let way = match self.endpoint.stats().queued > queued {
@@ -181,10 +181,10 @@ impl<P: Port<Buffer>> Node<P> {
             }
             Ok(Posted::Pending(request)) => self.pending(context, request),
             Err(error) => {
-                assert_eq!(error, PostError::UnknownPartner);
+                assert_eq!(error, PostError::UnknownRemote);
                 self.ops.remove(&context);
                 self.endpoint.owner().book.borrow_mut().unposted(serial);
-                self.peers.retain(|peer| *peer != partner);
+                self.peers.retain(|peer| *peer != remote);
             }
         }
     }
@@ -302,10 +302,10 @@ impl<P: Port<Buffer>> Node<P> {
         self.disconnect(self.peers[index]);
     }
 
-    /// Ends the session with a partner.
-    pub fn disconnect(&mut self, partner: PartnerId) {
-        self.note(format!("disconnect {partner:?}"));
-        if let Some(identity) = self.endpoint.partner_identity(partner) {
+    /// Ends the session with a remote.
+    pub fn disconnect(&mut self, remote: RemoteId) {
+        self.note(format!("disconnect {remote:?}"));
+        if let Some(identity) = self.endpoint.remote_identity(remote) {
             let life = self
                 .endpoint
                 .owner()
@@ -320,13 +320,13 @@ impl<P: Port<Buffer>> Node<P> {
                     .parted(self.life, life);
             }
         }
-        self.endpoint.disconnect(partner);
-        assert_eq!(self.endpoint.partner_identity(partner), None, "still known");
-        self.peers.retain(|peer| *peer != partner);
+        self.endpoint.disconnect(remote);
+        assert_eq!(self.endpoint.remote_identity(remote), None, "still known");
+        self.peers.retain(|peer| *peer != remote);
     }
 
     fn post_to_a_stranger(&mut self) {
-        let nobody = PartnerId::from_word(self.rng().bits());
+        let nobody = RemoteId::from_word(self.rng().bits());
         let sent = self.endpoint.send(
             nobody,
             MatchBits(0),
@@ -334,7 +334,7 @@ impl<P: Port<Buffer>> Node<P> {
             0,
             SendMode::Standard,
         );
-        assert_eq!(sent, Err(PostError::UnknownPartner));
+        assert_eq!(sent, Err(PostError::UnknownRemote));
         assert_eq!(
             self.endpoint.cancel(RequestId::from_word(u64::MAX)),
             Cancelled::Unknown
@@ -350,7 +350,7 @@ impl<P: Port<Buffer>> Node<P> {
         if let Some(arrival) = self.endpoint.probe(MatchBits(bits), MatchMask(TAG_MASK)) {
             assert_eq!(arrival.bits.0 & TAG_MASK, bits);
             assert_eq!(
-                self.endpoint.partner_identity(arrival.source),
+                self.endpoint.remote_identity(arrival.source),
                 Some(arrival.identity)
             );
         }

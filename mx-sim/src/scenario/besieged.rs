@@ -137,7 +137,7 @@ impl<N: Network> Besieged<N> {
             waiting_timeout: None,
             peer_timeout: None,
             poll_budget: rng.pick(&[1, 3, 64]),
-            max_partners: 256,
+            max_remotes: 256,
             secret: secrets.site.clone(),
             ..Config::default()
         };
@@ -201,8 +201,8 @@ impl<N: Network> Besieged<N> {
         let (honest, hostile) = (self.honest, self.nodes - self.honest);
         for id in 0..honest {
             let node = self.honest(id);
-            let known = node.endpoint.partners();
-            assert!(known <= 256, "{known} partners");
+            let known = node.endpoint.remotes();
+            assert!(known <= 256, "{known} remotes");
             let under_way = node.endpoint.introductions();
             assert!(
                 under_way <= LINKS * hostile + 16,
@@ -279,7 +279,7 @@ impl<N: Network> Besieged<N> {
             assert_eq!(node.outstanding(), 0, "left: {}", node.describe());
             let left = node.endpoint.introductions();
             assert_eq!(left, 0, "introductions of nobody at n{id}");
-            let (known, stats) = (node.endpoint.partners(), *node.endpoint.stats());
+            let (known, stats) = (node.endpoint.remotes(), *node.endpoint.stats());
             let mut book = self.book.borrow_mut();
             book.count(format!("known at the end: {}", known >= self.honest));
             for (what, count) in [

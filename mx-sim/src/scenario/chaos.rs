@@ -26,7 +26,7 @@ fn random_config(rng: &mut Rng, peer_timeout: Option<Duration>) -> Config {
         peer_timeout: None,
         poll_budget: rng.pick(&[1, 3, 64]),
         burst: rng.pick(&[1, 16]),
-        max_partners: rng.pick(&[1, 3, 1 << 20]),
+        max_remotes: rng.pick(&[1, 3, 1 << 20]),
         keep_orphans: rng.pick(&[0, 2, 4096]),
         connect_again: false,
         ..Config::default()

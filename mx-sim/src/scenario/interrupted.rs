@@ -145,7 +145,7 @@ impl<N: Network> Stage<N> {
         for _ in 0..20 {
             self.at(from).connect(to, KEY);
             self.run(Duration::from_millis(500));
-            if !self.at(from).partners().is_empty() {
+            if !self.at(from).remotes().is_empty() {
                 return;
             }
         }
@@ -154,11 +154,11 @@ impl<N: Network> Stage<N> {
 
     fn post(&mut self, from: NodeId, len: usize, room: usize, late: bool) {
         let to = 1 - from;
-        let partner = self.at(from).partners()[0];
+        let remote = self.at(from).remotes()[0];
         if !late {
             self.at(to).recv(Selector::exact(5), room);
         }
-        self.at(from).send(partner, 5, len);
+        self.at(from).send(remote, 5, len);
         if late {
             self.run(Duration::from_micros(40));
             self.at(to).recv(Selector::exact(5), room);
@@ -191,8 +191,8 @@ impl<N: Network> Stage<N> {
     fn interrupt(&mut self, how: Interruption) {
         self.world.note(0, format!("--- {how:?}"));
         let disconnect = |node: &mut Node<N::Port>| {
-            for partner in node.partners().to_vec() {
-                node.disconnect(partner);
+            for remote in node.remotes().to_vec() {
+                node.disconnect(remote);
             }
         };
         match how {
@@ -250,16 +250,16 @@ impl<N: Network> Stage<N> {
             }
         }
         for from in 0..2 {
-            if self.at(from).partners().is_empty() {
+            if self.at(from).remotes().is_empty() {
                 self.connect(from, 1 - from);
             }
         }
         let before = self.book.borrow().received();
         for (from, len) in [(0, 100_000), (1, 100)] {
             // A message that nobody received may lie there; this one is another.
-            let partner = self.at(from).partners()[0];
+            let remote = self.at(from).remotes()[0];
             self.at(1 - from).recv(Selector::exact(6), len);
-            self.at(from).send(partner, 6, len);
+            self.at(from).send(remote, 6, len);
         }
         self.run(Duration::from_secs(3));
         assert_eq!(

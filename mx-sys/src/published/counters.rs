@@ -4,7 +4,7 @@
 //! ```text
 //!   mx_proto::Stats   Gauges   WaitStats   LocalStats, TcpStats, ...    Sample
 //!        |              |          |               |
-//!   "matched"      "partners" "wait_.."   "local_..", "tcp_..", "rdm_.."      labels(), values()
+//!   "matched"      "remotes" "wait_.."   "local_..", "tcp_..", "rdm_.."      labels(), values()
 //! ```
 //!
 //! The table names every field of each: one that is missing does not compile.
@@ -28,7 +28,7 @@ use mx_proto::{Clock, Endpoint, InboxStats, Owner, Stats};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Gauges {
     /// Remote endpoints known.
-    pub partners: u64,
+    pub remotes: u64,
     /// Operations that have not completed.
     pub requests: u64,
     /// Receives posted and not matched.
@@ -101,7 +101,7 @@ impl<'a> Sample<'a> {
             flow: endpoint.flow_stats(),
             inbox: endpoint.inbox_stats(),
             gauges: Gauges {
-                partners: endpoint.partners() as u64,
+                remotes: endpoint.remotes() as u64,
                 requests: endpoint.requests() as u64,
                 posted_receives: endpoint.posted_receives() as u64,
                 unexpected_bytes: endpoint.unexpected_bytes() as u64,
@@ -158,7 +158,7 @@ table! {
     LABELS, COUNT, values(sample: &Sample<'_>);
     "" Stats = sample.stats, {
         packets_out, packets_in, eager_out, offers_out, matched, unmatched, queued,
-        offered_for_credit, credit_stalls, stale, malformed, partners_up, partners_down, refused, unproven,
+        offered_for_credit, credit_stalls, stale, malformed, remotes_up, remotes_down, refused, unproven,
         confirms, intruders, out_of_memory, silenced, timeouts
     };
     "flow_" FlowStats = sample.flow, {
@@ -166,7 +166,7 @@ table! {
         violations, wants, granted, revoked, returned, narrowed, draws_refused, epochs
     };
     "inbox_" InboxStats = sample.inbox, { messages, bytes, fetching, waiting };
-    "" Gauges = sample.gauges, { partners, requests, posted_receives, unexpected_bytes, links };
+    "" Gauges = sample.gauges, { remotes, requests, posted_receives, unexpected_bytes, links };
     "wait_" WaitStats = sample.waits, {
         leader_sleeps, follower_sleeps, leader_kicks, follower_wakes, handovers, helper_arms,
         stand_downs

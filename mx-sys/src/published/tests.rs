@@ -48,7 +48,7 @@ fn what_is_published_is_found_until_it_is_dropped() {
 
     let mut sample = Sample::default();
     sample.stats.matched = u64::MAX;
-    sample.gauges.partners = 3;
+    sample.gauges.remotes = 3;
     sample.ports.local = Some(LocalStats::default());
     sample.ports.rdm = Some(("tcp;ofi_rxm", RdmStats::default()));
     published.update(&sample);
@@ -60,7 +60,7 @@ fn what_is_published_is_found_until_it_is_dropped() {
             .unwrap()
             .1
     };
-    assert_eq!((of("matched"), of("partners")), (u64::MAX, 3));
+    assert_eq!((of("matched"), of("remotes")), (u64::MAX, 3));
     assert_eq!(page.provider, "tcp;ofi_rxm");
     let open = (page.ports.local, page.ports.tcp, page.ports.rdm);
     assert_eq!(open, (true, false, true));

@@ -683,7 +683,7 @@ fn a_claim_over_the_fabric_is_proven_or_refuted_by_the_address_the_cards_went_to
 }
 
 #[test]
-fn a_question_on_a_link_of_a_partner_is_a_packet_like_any_other() {
+fn a_question_on_a_link_of_a_remote_is_a_packet_like_any_other() {
     let mut a = Side::new(ROUTE_TCP, None);
     let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
     let link = a.connect(b.target(ROUTE_TCP)).unwrap();

@@ -9,7 +9,7 @@ use crate::node::traffic::{exchange, stream};
 use crate::node::{LONG, Node, pattern};
 use libfabric_fake::{Fake, Shape};
 use mx_port_dgram::BackendChoice;
-use mx_proto::{Config, PartnerId, Route, Status};
+use mx_proto::{Config, RemoteId, Route, Status};
 use mx_sys::{EndpointChoice, OpenOptions, ROUTE_DGRAM, ROUTE_TCP};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
@@ -40,9 +40,9 @@ fn on_card(fake: &Fake) -> Node {
     open(options)
 }
 
-fn pair(a: Node, b: Node) -> (Node, Node, PartnerId) {
-    let partner = a.connect(b.target(Route::AUTO)).unwrap();
-    (a, b, partner)
+fn pair(a: Node, b: Node) -> (Node, Node, RemoteId) {
+    let remote = a.connect(b.target(Route::AUTO)).unwrap();
+    (a, b, remote)
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::dgram_common::{
 use crate::node::traffic::{exchange, stream};
 use crate::node::{Node, pattern};
 use mx_port_dgram::faults::FaultPlan;
-use mx_proto::{Config, PartnerId, Route, Status};
+use mx_proto::{Config, RemoteId, Route, Status};
 use mx_sys::{EndpointChoice, OpenOptions, ROUTE_DGRAM, ROUTE_TCP};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -22,12 +22,12 @@ fn node(policy: Route, faults: Option<&str>) -> Node {
     Node::open(options(policy, faults), Config::default(), true).unwrap()
 }
 
-/// Two nodes that reach each other over datagrams; the partner is the second one as the first one
+/// Two nodes that reach each other over datagrams; the remote is the second one as the first one
 /// sees it.
-fn pair(faults: [Option<&str>; 2]) -> (Node, Node, PartnerId) {
+fn pair(faults: [Option<&str>; 2]) -> (Node, Node, RemoteId) {
     let [a, b] = faults.map(|faults| node(ROUTE_DGRAM, faults));
-    let partner = a.connect(b.target(Route::AUTO)).unwrap();
-    (a, b, partner)
+    let remote = a.connect(b.target(Route::AUTO)).unwrap();
+    (a, b, remote)
 }
 
 #[test]
@@ -102,12 +102,9 @@ fn many_peers_talk_to_one() {
         for (n, client) in clients.iter().enumerate() {
             let target = server.target(Route::AUTO);
             scope.spawn(move || {
-                let partner = client.connect(target).unwrap();
+                let remote = client.connect(target).unwrap();
                 let message = pattern(200_000, n as u64 + 1);
-                assert_eq!(
-                    client.send_all(partner, n as u64, &message),
-                    Status::Success
-                );
+                assert_eq!(client.send_all(remote, n as u64, &message), Status::Success);
             });
         }
         for n in 0..clients.len() {

@@ -26,11 +26,11 @@ fn stats(node: &Node) -> LocalStats {
 }
 
 /// A message there, and whether it arrives.
-fn check(from: &Node, to: &Node, partner: mx_proto::PartnerId, bits: u64, len: usize) {
+fn check(from: &Node, to: &Node, remote: mx_proto::RemoteId, bits: u64, len: usize) {
     let sent = pattern(len, bits + 1);
     let mut got = vec![0; len];
     crate::node::waiting(to.post(bits, &mut got, bits));
-    assert_eq!(from.send_all(partner, bits, &sent), Status::Success);
+    assert_eq!(from.send_all(remote, bits, &sent), Status::Success);
     assert_eq!(to.done(bits).status, Status::Success);
     assert!(got == sent);
 }
@@ -45,16 +45,16 @@ fn peers_beyond_the_limit_come_over_tcp() {
     let mut clients = Vec::new();
     for _ in 0..PEERS {
         let client = Node::any();
-        let partner = client.connect(server.target(Route::AUTO)).unwrap();
-        clients.push((client, partner));
+        let remote = client.connect(server.target(Route::AUTO)).unwrap();
+        clients.push((client, remote));
     }
     let got = stats(&server);
     assert!(got.turned_away > 0 && got.accepted > 0, "{got:?}");
     assert_eq!(got.turned_away + got.accepted, PEERS);
     assert!(got.bytes <= LIMIT as u64);
-    for (at, (client, partner)) in clients.iter().enumerate() {
+    for (at, (client, remote)) in clients.iter().enumerate() {
         for (size, len) in [8, 30_000, 300_000].into_iter().enumerate() {
-            check(client, &server, *partner, (at * 3 + size) as u64, len);
+            check(client, &server, *remote, (at * 3 + size) as u64, len);
         }
     }
     // An address that allows nothing else is out of luck.
@@ -62,8 +62,8 @@ fn peers_beyond_the_limit_come_over_tcp() {
     let refused = strict.connect(server.target(ROUTE_LOCAL)).unwrap_err();
     assert!(matches!(refused, NotConnected::Later(_)), "{refused:?}");
     // And the server itself gets there, whichever way.
-    let partner = server.connect(strict.target(Route::AUTO)).unwrap();
-    check(&server, &strict, partner, 1_000, 5_000);
+    let remote = server.connect(strict.target(Route::AUTO)).unwrap();
+    check(&server, &strict, remote, 1_000, 5_000);
 }
 
 #[test]
@@ -87,10 +87,10 @@ fn links_that_sleep_wake_up_for_messages_of_any_size() {
         }
         assert_eq!((stats(&a).bytes, stats(&b).bytes), (0, 0));
         let len = [0, 8, 5_000, 32_768, 100_000, 3_000_000][round as usize / 2];
-        let (from, to, partner) = match round % 2 {
+        let (from, to, remote) = match round % 2 {
             0 => (&a, &b, to_b),
             _ => (&b, &a, to_a),
         };
-        check(from, to, partner, round, len);
+        check(from, to, remote, round, len);
     }
 }

@@ -4,22 +4,21 @@ use crate::node::traffic::stream;
 use crate::node::{KEY, LONG, Node, NotConnected, pattern, pending, waiting};
 use mx_proto::port::ConnectError;
 use mx_proto::{
-    Config, Down, DownReason, EndpointId, MatchBits, NicId, PartnerId, Posted, Route, Status,
-    Target,
+    Config, Down, DownReason, EndpointId, MatchBits, NicId, Posted, RemoteId, Route, Status, Target,
 };
 use mx_sim::Cancelled;
 use mx_sys::{EndpointChoice, OpenError, OpenOptions, PortMap, ROUTE_LOCAL, ROUTE_TCP, nic};
 use std::time::Duration;
 
-/// Two connected nodes; the partner is the second one as the first one sees it.
-fn pair(route: Route) -> (Node, Node, PartnerId) {
+/// Two connected nodes; the remote is the second one as the first one sees it.
+fn pair(route: Route) -> (Node, Node, RemoteId) {
     let (a, b) = (Node::any(), Node::any());
-    let partner = a.connect(b.target(route)).unwrap();
-    (a, b, partner)
+    let remote = a.connect(b.target(route)).unwrap();
+    (a, b, remote)
 }
 
 /// The other direction.
-fn back(a: &Node, b: &Node) -> PartnerId {
+fn back(a: &Node, b: &Node) -> RemoteId {
     b.connect(a.target(Route::AUTO)).unwrap()
 }
 
@@ -161,7 +160,7 @@ fn a_disconnect_ends_everything_on_both_sides_and_one_can_connect_again() {
         } = b.event();
         assert_eq!(identity, a.identity);
         assert_eq!(reason, DownReason::Disconnected);
-        assert!(a.shared.lock().endpoint.partner_identity(to_b).is_none());
+        assert!(a.shared.lock().endpoint.remote_identity(to_b).is_none());
 
         let again = a.connect(b.target(route)).unwrap();
         assert_ne!(again, to_b);
@@ -205,7 +204,7 @@ fn an_endpoint_can_talk_to_itself_by_every_name() {
         let mut got = vec![0; 3 << 20];
         pending(node.send(to_me, 1, &big, 1));
         let done = node.receive(1, &mut got);
-        assert_eq!((done.status, done.partner), (Status::Success, to_me));
+        assert_eq!((done.status, done.remote), (Status::Success, to_me));
         assert_eq!(node.done(1).status, Status::Success);
         assert!(got == big);
         assert_eq!(node.send_all(to_me, 2, b"small"), Status::Success);
@@ -217,7 +216,7 @@ fn an_endpoint_can_talk_to_itself_by_every_name() {
         ports.local().unwrap().link_count() + ports.tcp().link_count(),
         0
     );
-    assert_eq!(engine.endpoint.partners(), 1);
+    assert_eq!(engine.endpoint.remotes(), 1);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use crate::node::traffic::{exchange, stream};
 use crate::node::{LONG, Node, NotConnected, pattern, pending};
-use mx_proto::{Config, Down, DownReason, PartnerId, Route, Status};
+use mx_proto::{Config, Down, DownReason, RemoteId, Route, Status};
 use mx_sys::{
     EndpointChoice, OpenError, OpenOptions, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, RdmOptions,
 };
@@ -23,12 +23,12 @@ fn node(policy: Route) -> Node {
     Node::open(options(policy), Config::default(), true).unwrap()
 }
 
-/// Two nodes that reach each other over the fabric; the partner is the second one as the first one
+/// Two nodes that reach each other over the fabric; the remote is the second one as the first one
 /// sees it.
-fn pair() -> (Node, Node, PartnerId) {
+fn pair() -> (Node, Node, RemoteId) {
     let (a, b) = (node(ROUTE_RDM), node(ROUTE_RDM));
-    let partner = a.connect(b.target(Route::AUTO)).unwrap();
-    (a, b, partner)
+    let remote = a.connect(b.target(Route::AUTO)).unwrap();
+    (a, b, remote)
 }
 
 /// Links over shared memory, TCP and the fabric.
@@ -102,7 +102,7 @@ fn a_peer_without_a_fabric_is_reached_over_tcp_unless_its_address_says_rdm() {
 }
 
 #[test]
-fn both_at_once_become_one_partner_each() {
+fn both_at_once_become_one_remote_each() {
     let (a, b) = (node(ROUTE_RDM), node(ROUTE_RDM));
     let (to_b, to_a) = std::thread::scope(|scope| {
         let there = scope.spawn(|| a.connect(b.target(Route::AUTO)).unwrap());
@@ -114,7 +114,7 @@ fn both_at_once_become_one_partner_each() {
     assert_eq!(b.send_all(to_a, 2, b"back"), Status::Success);
     assert_eq!(a.receive(2, &mut [0; 4]).status, Status::Success);
     for node in [&a, &b] {
-        assert_eq!(node.shared.lock().endpoint.partners(), 1);
+        assert_eq!(node.shared.lock().endpoint.remotes(), 1);
         assert_eq!(links(node).0, 0);
     }
 }

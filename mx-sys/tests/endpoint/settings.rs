@@ -25,8 +25,8 @@ fn open(options: OpenOptions) -> Node {
 
 /// Links over shared memory, TCP and the fabric, once `from` has sent to `to`.
 fn links_of_a_message(from: &Node, to: &Node) -> (usize, usize, usize) {
-    let partner = from.connect(to.target(Route::AUTO)).unwrap();
-    assert_eq!(from.send_all(partner, 1, b"message"), Status::Success);
+    let remote = from.connect(to.target(Route::AUTO)).unwrap();
+    assert_eq!(from.send_all(remote, 1, b"message"), Status::Success);
     let mut got = [0; 7];
     assert_eq!(to.receive(1, &mut got).status, Status::Success);
     assert_eq!(&got, b"message");

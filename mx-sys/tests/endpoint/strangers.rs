@@ -180,7 +180,7 @@ fn a_peer_that_is_there_is_not_replaced_by_who_claims_its_place_over_the_fabric(
     // The old one says that it is there, or its address that it has not called: whichever is heard first.
     let stats = *server.shared.lock().endpoint.stats();
     let refused = stats.intruders + stats.unproven;
-    assert_eq!((refused, stats.partners_down), (3, 0), "{stats:?}");
+    assert_eq!((refused, stats.remotes_down), (3, 0), "{stats:?}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use mx_proto::owner::Queue;
 use mx_proto::port::{ConnectError, WakeDescriptors};
 use mx_proto::{
     Completion, Config, Down, Endpoint, EndpointId, Identity, Instant, Kind, MatchBits, MatchMask,
-    PartnerId, Posted, Received, RequestId, Route, SendMode, Status, Target,
+    Posted, Received, RemoteId, RequestId, Route, SendMode, Status, Target,
 };
 use mx_sim::{CallOff, Cancelled};
 use mx_sys::clock::MonotonicClock;
@@ -107,7 +107,7 @@ pub(crate) struct Node {
     _helper: Option<Helper<Engine>>,
 }
 
-/// Why there is no partner.
+/// Why there is no remote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NotConnected {
     AtOnce(ConnectError),
@@ -180,7 +180,7 @@ impl Node {
     }
 
     /// Connects and waits for the answer.
-    pub(crate) fn connect(&self, target: Target) -> Result<PartnerId, NotConnected> {
+    pub(crate) fn connect(&self, target: Target) -> Result<RemoteId, NotConnected> {
         const CONNECT: u64 = u64::MAX;
         let posted = self
             .shared
@@ -191,7 +191,7 @@ impl Node {
         let done = self.done(CONNECT);
         assert_eq!(done.kind, Kind::Connect);
         match done.status {
-            Status::Success => Ok(done.partner),
+            Status::Success => Ok(done.remote),
             status => Err(NotConnected::Later(status)),
         }
     }
@@ -225,7 +225,7 @@ impl Node {
     }
 
     /// Posts a send. The bytes must live until it is done.
-    pub(crate) fn send(&self, to: PartnerId, bits: u64, bytes: &[u8], context: u64) -> Posted {
+    pub(crate) fn send(&self, to: RemoteId, bits: u64, bytes: &[u8], context: u64) -> Posted {
         let memory = reading(bytes);
         let mut engine = self.shared.lock();
         engine
@@ -235,7 +235,7 @@ impl Node {
     }
 
     /// Sends and waits until it is done.
-    pub(crate) fn send_all(&self, to: PartnerId, bits: u64, bytes: &[u8]) -> Status {
+    pub(crate) fn send_all(&self, to: RemoteId, bits: u64, bytes: &[u8]) -> Status {
         match self.send(to, bits, bytes, 1 << 62 | bits) {
             Posted::Complete => Status::Success,
             Posted::Pending(_) => self.done(1 << 62 | bits).status,

@@ -5,10 +5,10 @@
 //! ```
 
 use super::{Node, pattern, waiting};
-use mx_proto::{PartnerId, Posted, Route, Status};
+use mx_proto::{Posted, RemoteId, Route, Status};
 
 /// Messages of these sizes there and back at once, each compared byte by byte.
-pub(crate) fn exchange(a: &Node, b: &Node, to_b: PartnerId, sizes: &[usize]) {
+pub(crate) fn exchange(a: &Node, b: &Node, to_b: RemoteId, sizes: &[usize]) {
     let to_a = b.connect(a.target(Route::AUTO)).unwrap();
     for (n, &size) in sizes.iter().enumerate() {
         let bits = n as u64;
@@ -36,7 +36,7 @@ pub(crate) fn exchange(a: &Node, b: &Node, to_b: PartnerId, sizes: &[usize]) {
 }
 
 /// So many small messages, which arrive whole and in order.
-pub(crate) fn stream(a: &Node, b: &Node, to_b: PartnerId, count: u64) {
+pub(crate) fn stream(a: &Node, b: &Node, to_b: RemoteId, count: u64) {
     let messages: Vec<Vec<u8>> = (0..count).map(|n| pattern(n as usize % 300, n)).collect();
     let posted: Vec<Posted> = messages
         .iter()

@@ -12,7 +12,7 @@
 use crate::node::{LONG, Node};
 use crate::signal;
 use mx_proto::{
-    Config, EndpointId, Identity, MatchBits, NicId, PartnerId, Route, SendMode, SessionId, Status,
+    Config, EndpointId, Identity, MatchBits, NicId, RemoteId, Route, SendMode, SessionId, Status,
     Target,
 };
 use mx_sys::{EndpointChoice, OpenOptions, ROUTE_RDM, UserMemory};
@@ -161,7 +161,7 @@ fn serve(node: &Node, busy: bool, target: Option<Target>) {
         if done.context < 4 {
             node.post(TO_PEER, &mut room[done.context as usize], done.context);
             if done.status == Status::Success {
-                to = Some(done.partner);
+                to = Some(done.remote);
             }
         } else {
             idle.push(done.context);
@@ -199,8 +199,8 @@ fn call(node: &Node, target: Target, message: &[u8]) {
     }
 }
 
-/// Posts a large send; false when there is no such partner any more.
-fn send(node: &Node, to: PartnerId, bits: u64, bytes: &[u8], context: u64) -> bool {
+/// Posts a large send; false when there is no such remote any more.
+fn send(node: &Node, to: RemoteId, bits: u64, bytes: &[u8], context: u64) -> bool {
     let start = bytes.as_ptr().cast_mut().cast();
     // SAFETY: what is sent here lives until the process ends; a send only reads.
     let memory = unsafe { UserMemory::new(start, bytes.len()) }.unwrap();

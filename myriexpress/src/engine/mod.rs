@@ -36,7 +36,7 @@ use crate::handles::{Address, EndpointHandle, PeerKey, RequestHandle};
 use crate::status::{Status, StatusCode};
 use mx_proto::port::{Port, WakeDescriptors};
 use mx_proto::supply::Claim;
-use mx_proto::{Clock, Endpoint, Identity, Instant, Owner, PartnerId, RequestId, SendMode};
+use mx_proto::{Clock, Endpoint, Identity, Instant, Owner, RemoteId, RequestId, SendMode};
 use mx_sys::{Interest, UserMemory};
 use peers::{Peer, Peers};
 use program::Word;
@@ -278,19 +278,19 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     pub(crate) fn disconnect(&mut self, address: Address) -> Result<(), Error> {
         let key = self.peer_of(address)?;
         let Some(&Peer {
-            identity, partner, ..
+            identity, remote, ..
         }) = self.peers().get(key)
         else {
             return Ok(());
         };
-        // It may be on its way back already, as another partner that has not been heard.
+        // It may be on its way back already, as another remote that has not been heard.
         let coming = self
             .endpoint
-            .partner_of(identity.nic, identity.endpoint)
-            .filter(|coming| Some(*coming) != partner);
+            .remote_of(identity.nic, identity.endpoint)
+            .filter(|coming| Some(*coming) != remote);
         // What ends with it is reported under its name.
-        for partner in partner.into_iter().chain(coming) {
-            self.endpoint.disconnect(partner);
+        for remote in remote.into_iter().chain(coming) {
+            self.endpoint.disconnect(remote);
         }
         self.endpoint
             .forget_orphans(identity.nic, identity.endpoint);
@@ -325,15 +325,15 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
 
     #[cold]
     fn follow_up(&mut self) {
-        for (op, partner, gone) in std::mem::take(&mut self.endpoint.owner_mut().unnamed) {
-            let key = gone.or_else(|| self.peer_of_partner(partner));
+        for (op, remote, gone) in std::mem::take(&mut self.endpoint.owner_mut().unnamed) {
+            let key = gone.or_else(|| self.peer_of_remote(remote));
             let (program, ops) = self.endpoint.split();
             if let (Some(key), Some(word)) = (key, ops.word_mut(op)) {
                 word.status.source = program.address(key);
             }
         }
-        if let Some((partner, how)) = self.endpoint.owner_mut().connected_to_self.take() {
-            self.on_connected_to_self(partner, how);
+        if let Some((remote, how)) = self.endpoint.owner_mut().connected_to_self.take() {
+            self.on_connected_to_self(remote, how);
         }
     }
 
@@ -342,31 +342,31 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         &self.endpoint.owner().peers
     }
 
-    /// The peer behind a partner.
+    /// The peer behind a remote.
     #[inline]
-    fn peer_of_partner(&mut self, partner: PartnerId) -> Option<PeerKey> {
-        let known = self.peers().of_partner(partner);
-        known.or_else(|| self.new_peer_of_partner(partner))
+    fn peer_of_remote(&mut self, remote: RemoteId) -> Option<PeerKey> {
+        let known = self.peers().of_remote(remote);
+        known.or_else(|| self.new_peer_of_remote(remote))
     }
 
     #[cold]
-    fn new_peer_of_partner(&mut self, partner: PartnerId) -> Option<PeerKey> {
-        let identity = self.endpoint.partner_identity(partner)?;
-        let orphaned = self.endpoint.is_orphaned(partner);
+    fn new_peer_of_remote(&mut self, remote: RemoteId) -> Option<PeerKey> {
+        let identity = self.endpoint.remote_identity(remote)?;
+        let orphaned = self.endpoint.is_orphaned(remote);
         let peers = &mut self.endpoint.owner_mut().peers;
         if !orphaned {
-            return Some(peers.connected(identity, partner));
+            return Some(peers.connected(identity, remote));
         }
         // What it left behind says nothing about its connection now.
         let key = peers.remembered(identity);
-        peers.ascribe(partner, key);
+        peers.ascribe(remote, key);
         Some(key)
     }
 
-    /// The address of the peer behind a partner.
+    /// The address of the peer behind a remote.
     #[inline]
-    fn source(&mut self, partner: PartnerId) -> Address {
-        let key = self.peer_of_partner(partner);
+    fn source(&mut self, remote: RemoteId) -> Address {
+        let key = self.peer_of_remote(remote);
         key.map_or(Address::NOBODY, |key| self.endpoint.owner().address(key))
     }
 

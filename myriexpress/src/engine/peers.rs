@@ -1,9 +1,9 @@
 //! Whom an endpoint knows: what `mx_endpoint_addr_t` names.
 //!
 //! ```text
-//!   (NIC, endpoint id) --by_name--> peer: session, partner, the program's pointer
+//!   (NIC, endpoint id) --by_name--> peer: session, remote, the program's pointer
 //!                                     |  ^
-//!                partner of mx-proto  v  |  by_partner
+//!                remote of mx-proto  v  |  by_remote
 //! ```
 //!
 //! A peer is the same one for as long as the endpoint is open, through restarts of the other side:
@@ -15,7 +15,7 @@
 
 use crate::handles::PeerKey;
 use foldhash::fast::RandomState;
-use mx_proto::{EndpointId, Identity, NicId, PartnerId};
+use mx_proto::{EndpointId, Identity, NicId, RemoteId};
 use std::collections::{HashMap, VecDeque};
 
 /// Somebody messages can come from or go to.
@@ -24,7 +24,7 @@ pub(crate) struct Peer {
     /// Its name, and its life as known last.
     pub(crate) identity: Identity,
     /// The protocol endpoint's name for it, while there is a connection.
-    pub(crate) partner: Option<PartnerId>,
+    pub(crate) remote: Option<RemoteId>,
     /// The program's pointer; only handed through.
     pub(crate) context: usize,
     /// Its latest death.
@@ -38,8 +38,8 @@ pub(crate) struct Peers {
     free: Vec<u32>,
     next_generation: u32,
     by_name: HashMap<(NicId, EndpointId), PeerKey, RandomState>,
-    /// At the place of each partner, the last that was there and whose it was.
-    by_partner: Vec<(PartnerId, PeerKey)>,
+    /// At the place of each remote, the last that was there and whose it was.
+    by_remote: Vec<(RemoteId, PeerKey)>,
     /// Those that died, oldest first, with the death meant.
     dead: VecDeque<(PeerKey, u64)>,
     deaths: u64,
@@ -69,7 +69,7 @@ impl Peers {
             free: Vec::new(),
             next_generation: Self::OWN.generation,
             by_name: HashMap::default(),
-            by_partner: Vec::new(),
+            by_remote: Vec::new(),
             dead: VecDeque::new(),
             deaths: 0,
         };
@@ -120,7 +120,7 @@ impl Peers {
         let key = self.known(identity);
         let unheard_of = self
             .get(key)
-            .is_some_and(|peer| peer.partner.is_none() && peer.death == 0);
+            .is_some_and(|peer| peer.remote.is_none() && peer.death == 0);
         if unheard_of && key != Self::OWN {
             self.mourn(key);
         }
@@ -139,7 +139,7 @@ impl Peers {
             generation,
             peer: Some(Peer {
                 identity,
-                partner: None,
+                remote: None,
                 context: 0,
                 death: 0,
             }),
@@ -151,7 +151,7 @@ impl Peers {
             }
             None => {
                 self.slots.push(slot);
-                // There are never more than partners, of which there are at most 2^20.
+                // There are never more than remotes, of which there are at most 2^20.
                 self.slots.len() as u32 - 1
             }
         };
@@ -161,40 +161,40 @@ impl Peers {
     }
 
     /// There is a connection to the peer of that name.
-    pub(crate) fn connected(&mut self, identity: Identity, partner: PartnerId) -> PeerKey {
+    pub(crate) fn connected(&mut self, identity: Identity, remote: RemoteId) -> PeerKey {
         let key = self.known(identity);
         if let Some(peer) = self.get_mut(key) {
             peer.identity = identity;
-            peer.partner = Some(partner);
+            peer.remote = Some(remote);
         }
-        self.ascribe(partner, key);
+        self.ascribe(remote, key);
         key
     }
 
-    /// That partner is this peer, or is the name on what it has left.
-    pub(crate) fn ascribe(&mut self, partner: PartnerId, key: PeerKey) {
-        let place = partner.index() as usize;
-        if self.by_partner.len() <= place {
-            self.by_partner.resize(place + 1, (partner, key));
+    /// That remote is this peer, or is the name on what it has left.
+    pub(crate) fn ascribe(&mut self, remote: RemoteId, key: PeerKey) {
+        let place = remote.index() as usize;
+        if self.by_remote.len() <= place {
+            self.by_remote.resize(place + 1, (remote, key));
         }
-        self.by_partner[place] = (partner, key);
+        self.by_remote[place] = (remote, key);
     }
 
-    /// The peer behind a partner.
+    /// The peer behind a remote.
     #[inline]
-    pub(crate) fn of_partner(&self, partner: PartnerId) -> Option<PeerKey> {
-        let (known, key) = *self.by_partner.get(partner.index() as usize)?;
-        (known == partner && self.get(key).is_some()).then_some(key)
+    pub(crate) fn of_remote(&self, remote: RemoteId) -> Option<PeerKey> {
+        let (known, key) = *self.by_remote.get(remote.index() as usize)?;
+        (known == remote && self.get(key).is_some()).then_some(key)
     }
 
     /// The connection of the peer of that name has ended.
-    pub(crate) fn lost(&mut self, identity: Identity, partner: PartnerId) {
+    pub(crate) fn lost(&mut self, identity: Identity, remote: RemoteId) {
         let name = (identity.nic, identity.endpoint);
         let Some(key) = self.by_name.get(&name).copied() else {
             return;
         };
         match self.get_mut(key) {
-            Some(peer) if peer.partner == Some(partner) => peer.partner = None,
+            Some(peer) if peer.remote == Some(remote) => peer.remote = None,
             _ => return,
         }
         self.mourn(key);
@@ -206,7 +206,7 @@ impl Peers {
             return false;
         };
         peer.context = context;
-        if context == 0 && peer.partner.is_none() {
+        if context == 0 && peer.remote.is_none() {
             self.mourn(key);
         }
         true
@@ -214,18 +214,18 @@ impl Peers {
 
     /// Drops a peer; tells its connection, if there was one. The endpoint itself stays, without
     /// its pointer.
-    pub(crate) fn remove(&mut self, key: PeerKey) -> Option<PartnerId> {
+    pub(crate) fn remove(&mut self, key: PeerKey) -> Option<RemoteId> {
         let peer = self.get_mut(key)?;
-        let partner = peer.partner.take();
+        let remote = peer.remote.take();
         if key == Self::OWN {
             peer.context = 0;
-            return partner;
+            return remote;
         }
         let name = (peer.identity.nic, peer.identity.endpoint);
         self.slots[key.index as usize].peer = None;
         self.free.push(key.index);
         self.by_name.remove(&name);
-        partner
+        remote
     }
 
     /// Remembers that a peer is dead, and forgets those that have been for long.
@@ -244,7 +244,7 @@ impl Peers {
         };
         let unwanted = self
             .get(oldest)
-            .is_some_and(|peer| peer.death == death && peer.partner.is_none() && peer.context == 0);
+            .is_some_and(|peer| peer.death == death && peer.remote.is_none() && peer.context == 0);
         if unwanted && oldest != Self::OWN {
             self.remove(oldest);
         }
@@ -264,32 +264,32 @@ mod tests {
         }
     }
 
-    fn partner(n: u32) -> PartnerId {
-        PartnerId::new(n, 1)
+    fn remote(n: u32) -> RemoteId {
+        RemoteId::new(n, 1)
     }
 
     #[test]
     fn a_peer_that_restarts_keeps_its_key_and_its_pointer() {
         let mut peers = Peers::new(identity(0, 1));
-        let key = peers.connected(identity(3, 10), partner(1));
+        let key = peers.connected(identity(3, 10), remote(1));
         assert!(peers.set_context(key, 0x77));
-        peers.lost(identity(3, 10), partner(1));
-        assert_eq!(peers.get(key).unwrap().partner, None);
-        assert_eq!(peers.connected(identity(3, 11), partner(2)), key);
+        peers.lost(identity(3, 10), remote(1));
+        assert_eq!(peers.get(key).unwrap().remote, None);
+        assert_eq!(peers.connected(identity(3, 11), remote(2)), key);
         // News of the former life are no news.
-        peers.lost(identity(3, 10), partner(1));
+        peers.lost(identity(3, 10), remote(1));
         let peer = peers.get(key).unwrap();
         assert_eq!(peer.identity, identity(3, 11));
-        assert_eq!((peer.partner, peer.context), (Some(partner(2)), 0x77));
+        assert_eq!((peer.remote, peer.context), (Some(remote(2)), 0x77));
     }
 
     #[test]
     fn a_removed_peer_is_gone_and_a_made_up_one_never_was() {
         let mut peers = Peers::new(identity(0, 1));
-        let key = peers.connected(identity(3, 10), partner(1));
-        assert_eq!(peers.remove(key), Some(partner(1)));
+        let key = peers.connected(identity(3, 10), remote(1));
+        assert_eq!(peers.remove(key), Some(remote(1)));
         assert!(peers.get(key).is_none() && peers.existed(key));
-        let again = peers.connected(identity(3, 10), partner(2));
+        let again = peers.connected(identity(3, 10), remote(2));
         assert_eq!(again.index, key.index);
         assert!(peers.get(key).is_none() && peers.existed(key));
         assert!(peers.get(again).is_some());
@@ -298,32 +298,32 @@ mod tests {
             assert!(!peers.existed(made_up));
             assert!(!peers.set_context(made_up, 1));
         }
-        assert_eq!(peers.of_partner(partner(1)), None);
-        assert_eq!(peers.of_partner(partner(2)), Some(again));
-        assert_eq!(peers.of_partner(PartnerId::new(2, 2)), None);
+        assert_eq!(peers.of_remote(remote(1)), None);
+        assert_eq!(peers.of_remote(remote(2)), Some(again));
+        assert_eq!(peers.of_remote(RemoteId::new(2, 2)), None);
     }
 
     #[test]
     fn the_endpoint_itself_cannot_be_removed() {
         let mut peers = Peers::new(identity(0, 1));
-        assert_eq!(peers.connected(identity(0, 1), partner(4)), Peers::OWN);
+        assert_eq!(peers.connected(identity(0, 1), remote(4)), Peers::OWN);
         peers.set_context(Peers::OWN, 5);
-        assert_eq!(peers.remove(Peers::OWN), Some(partner(4)));
+        assert_eq!(peers.remove(Peers::OWN), Some(remote(4)));
         let own = peers.get(Peers::OWN).unwrap();
-        assert_eq!((own.partner, own.context), (None, 0));
+        assert_eq!((own.remote, own.context), (None, 0));
     }
 
     #[test]
     fn of_many_dead_peers_the_oldest_without_a_pointer_go() {
         let mut peers = Peers::new(identity(0, 1));
-        let wanted = peers.connected(identity(1, 1), partner(1));
+        let wanted = peers.connected(identity(1, 1), remote(1));
         peers.set_context(wanted, 1);
-        peers.lost(identity(1, 1), partner(1));
+        peers.lost(identity(1, 1), remote(1));
         let mut keys = Vec::new();
         for n in 0..DEAD_KEPT as u32 + 10 {
             let who = identity(1000 + n, 1);
-            keys.push(peers.connected(who, partner(2 + n)));
-            peers.lost(who, partner(2 + n));
+            keys.push(peers.connected(who, remote(2 + n)));
+            peers.lost(who, remote(2 + n));
         }
         assert!(peers.get(wanted).is_some());
         assert!(peers.get(keys[0]).is_none() && peers.get(keys[9]).is_none());

@@ -18,8 +18,8 @@ use crate::handles::{Address, RequestHandle};
 use crate::status::{Status, StatusCode};
 use mx_proto::port::{ConnectError, Port};
 use mx_proto::{
-    Clock, EndpointId, MatchBits, MatchMask, Memory, NicId, Owner, PartnerId, PostError, Posted,
-    Received, RequestId, SendMode, Target,
+    Clock, EndpointId, MatchBits, MatchMask, Memory, NicId, Owner, PostError, Posted, Received,
+    RemoteId, RequestId, SendMode, Target,
 };
 use mx_sys::UserMemory;
 
@@ -44,13 +44,13 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             whose: Whose::Program,
             entry: None,
         };
-        let partner = self.peers().get(peer).and_then(|peer| peer.partner);
-        let op = match partner {
+        let remote = self.peers().get(peer).and_then(|peer| peer.remote);
+        let op = match remote {
             // What waits for a connection to oneself is not overtaken, whoever else has made one.
-            _ if peer == Peers::OWN && (partner.is_none() || self.connecting) => {
+            _ if peer == Peers::OWN && (remote.is_none() || self.connecting) => {
                 self.send_to_self(word, memory, mode)
             }
-            Some(partner) => self.send(word, partner, memory, mode),
+            Some(remote) => self.send(word, remote, memory, mode),
             None => self.over(word, StatusCode::EndpointUnreachable, 0),
         };
         self.posted(op)
@@ -60,12 +60,12 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     fn send(
         &mut self,
         word: Word,
-        partner: PartnerId,
+        remote: RemoteId,
         memory: UserMemory,
         mode: SendMode,
     ) -> Option<RequestId> {
         let bits = MatchBits(word.status.match_info);
-        match self.endpoint.send(partner, bits, memory, word, mode) {
+        match self.endpoint.send(remote, bits, memory, word, mode) {
             Ok(Posted::Complete) => self.over(word, StatusCode::Success, word.status.msg_length),
             Ok(Posted::Pending(op)) => {
                 self.settle();
@@ -128,18 +128,18 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
 
     /// The connect to oneself has ended.
     #[cold]
-    pub(super) fn on_connected_to_self(&mut self, partner: PartnerId, how: mx_proto::Status) {
+    pub(super) fn on_connected_to_self(&mut self, remote: RemoteId, how: mx_proto::Status) {
         self.connecting = false;
         if how != mx_proto::Status::Success {
             return self.fail_to_self(how);
         }
-        self.peer_of_partner(partner);
+        self.peer_of_remote(remote);
         for (op, mode) in std::mem::take(&mut self.to_self) {
             let Some(word) = self.endpoint.ops().word(op) else {
                 continue;
             };
             let bits = MatchBits(word.status.match_info);
-            let sent = self.endpoint.unpark_send(op, partner, bits, mode);
+            let sent = self.endpoint.unpark_send(op, remote, bits, mode);
             if sent.is_err() {
                 self.endpoint.end(op, mx_proto::Status::Unreachable);
             }

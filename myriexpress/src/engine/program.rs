@@ -17,7 +17,7 @@ use crate::handles::{Address, PeerKey, REQUESTS_MAX};
 use crate::status::{Status, StatusCode};
 use mx_proto::ops::{Chunks, Ops};
 use mx_proto::{
-    Arrival, Down, EntryId, Identity, Kind, MatchBits, MatchIndex, Outcome, Owner, PartnerId,
+    Arrival, Down, EntryId, Identity, Kind, MatchBits, MatchIndex, Outcome, Owner, RemoteId,
     RequestId, Source, Verdict,
 };
 use mx_sys::{Interest, MallocBuffer, UserMemory};
@@ -70,10 +70,10 @@ pub(crate) struct Program {
     pub(super) produced: Interest,
     /// A handler is registered.
     pub(super) deferring: bool,
-    /// Requests that ended with partners that are no peers yet, or have gone since: then as whom.
-    pub(super) unnamed: Vec<(RequestId, PartnerId, Option<PeerKey>)>,
+    /// Requests that ended with remotes that are no peers yet, or have gone since: then as whom.
+    pub(super) unnamed: Vec<(RequestId, RemoteId, Option<PeerKey>)>,
     /// How the connect to oneself ended.
-    pub(super) connected_to_self: Option<(PartnerId, mx_proto::Status)>,
+    pub(super) connected_to_self: Option<(RemoteId, mx_proto::Status)>,
 }
 
 impl Word {
@@ -155,10 +155,10 @@ impl Program {
 
     /// The other side of a request, now or when it is a peer.
     #[inline]
-    fn name(&mut self, word: &mut Word, op: RequestId, partner: PartnerId) {
-        match self.peers.of_partner(partner) {
+    fn name(&mut self, word: &mut Word, op: RequestId, remote: RemoteId) {
+        match self.peers.of_remote(remote) {
             Some(key) => word.status.source = self.address(key),
-            None => self.unnamed.push((op, partner, None)),
+            None => self.unnamed.push((op, remote, None)),
         }
     }
 }
@@ -174,7 +174,7 @@ impl Owner for Program {
             return;
         };
         if word.whose == Whose::Engine {
-            self.connected_to_self = Some((how.partner, how.status));
+            self.connected_to_self = Some((how.remote, how.status));
         }
         let mut code = StatusCode::from(how.status);
         let mut transferred = how.transferred;
@@ -188,18 +188,18 @@ impl Owner for Program {
             Kind::Recv => {
                 word.status.match_info = how.bits.0;
                 word.status.msg_length = how.length;
-                self.name(word, op, how.partner);
+                self.name(word, op, how.remote);
             }
-            Kind::Connect if code == StatusCode::Success => self.name(word, op, how.partner),
+            Kind::Connect if code == StatusCode::Success => self.name(word, op, how.remote),
             Kind::Send | Kind::Connect => {}
         }
         self.finish(ops, op, code, transferred);
     }
 
     fn down(&mut self, _: &mut Ops<Self>, down: Down) {
-        self.peers.lost(down.identity, down.partner);
-        for (_, partner, key) in &mut self.unnamed {
-            if *partner == down.partner {
+        self.peers.lost(down.identity, down.remote);
+        for (_, remote, key) in &mut self.unnamed {
+            if *remote == down.remote {
                 *key = Some(self.peers.remembered(down.identity));
             }
         }
@@ -207,7 +207,7 @@ impl Owner for Program {
 
     #[inline]
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, _: Option<&B>) -> Verdict {
-        if self.peers.of_partner(arrival.source).is_none() {
+        if self.peers.of_remote(arrival.source).is_none() {
             self.peers.connected(arrival.identity, arrival.source);
         }
         if self.deferring {

@@ -21,7 +21,7 @@
 //! The next send hands over new memory (`waking`).
 //!
 //! Owns: the listening name of one endpoint, and all its links.
-//! Knows nothing of: partners, packets' contents, other ports.
+//! Knows nothing of: remotes, packets' contents, other ports.
 
 mod barrier;
 mod budget;

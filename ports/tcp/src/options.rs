@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// As many links as an endpoint has partners at most. Descriptors end long before, and the table of
+/// As many links as an endpoint has remotes at most. Descriptors end long before, and the table of
 /// links grows with use.
 const MOST_LINKS: usize = 1 << 20;
 
@@ -97,8 +97,8 @@ mod tests {
     use mx_proto::port::ConnectError;
 
     #[test]
-    fn links_do_not_end_before_partners_do() {
+    fn links_do_not_end_before_remotes_do() {
         let options = TcpOptions::new(Vec::new(), Box::new(|_| Err(ConnectError::NoRoute)));
-        assert!(options.max_links >= mx_proto::Config::default().max_partners);
+        assert!(options.max_links >= mx_proto::Config::default().max_remotes);
     }
 }

@@ -22,7 +22,7 @@ pub const HEADING: [&str; 7] = [
 
 /// Counters that say what there is now, rather than what there has been.
 const STATE: [&str; 5] = [
-    "partners",
+    "remotes",
     "links",
     "requests",
     "posted_receives",

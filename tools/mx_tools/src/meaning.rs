@@ -65,9 +65,9 @@ pub const MEANINGS: &[(&str, Kind, &str)] = &[
         Count,
         "packets that make no sense; their links were closed",
     ),
-    ("partners_up", Count, "peers that were connected"),
+    ("remotes_up", Count, "peers that were connected"),
     (
-        "partners_down",
+        "remotes_down",
         Count,
         "peers that were disconnected or lost",
     ),
@@ -182,7 +182,7 @@ pub const MEANINGS: &[(&str, Kind, &str)] = &[
         Level,
         "messages that wait for room before they are fetched",
     ),
-    ("partners", Level, "peers known"),
+    ("remotes", Level, "peers known"),
     ("requests", Level, "operations under way"),
     (
         "posted_receives",

@@ -19,10 +19,10 @@ use super::{Due, Stage};
 use crate::endpoint::Core;
 use crate::endpoint::aside::After;
 use crate::event::Identity;
-use crate::ids::{LinkId, NicId, PartnerId, SessionId};
+use crate::ids::{LinkId, NicId, RemoteId, SessionId};
 use crate::owner::Owner;
-use crate::partner::{LinkState, Partner};
 use crate::queues::Control;
+use crate::remote::{LinkState, Remote};
 use crate::secret::{self, Binding, Purpose, Role, Words};
 use crate::status::{DownReason, Status};
 use crate::told::Told;
@@ -163,7 +163,7 @@ impl<O: Owner> Core<O> {
 
     /// Whom we have called asks for the site's secret. What the port knows of the link is asked when it
     /// is not being polled.
-    pub(in crate::endpoint) fn on_challenge(&mut self, link: LinkId, from: PartnerId, body: &[u8]) {
+    pub(in crate::endpoint) fn on_challenge(&mut self, link: LinkId, from: RemoteId, body: &[u8]) {
         let Some(body) = ChallengeBody::parse(body) else {
             return self.violation(link, from.to_word(), "a malformed challenge");
         };
@@ -175,13 +175,13 @@ impl<O: Owner> Core<O> {
     pub(super) fn answer_challenge(
         &mut self,
         link: LinkId,
-        from: PartnerId,
+        from: RemoteId,
         binding: Binding,
         body: &ChallengeBody,
     ) {
         // It may be another's by now, or nobody's.
-        let from = self.partner_of(link, from.to_word());
-        if self.partners.of(from).is_none() {
+        let from = self.remote_of(link, from.to_word());
+        if self.remotes.of(from).is_none() {
             return;
         }
         let who = Some(body.identity);
@@ -206,19 +206,19 @@ impl<O: Owner> Core<O> {
         let proof = secret.prove(Role::Caller, &words);
         self.challenges.forget_said(link);
         self.challenges.vouched.insert(link, body.identity);
-        if let Some(partner) = self.partners.of_mut(from) {
-            partner.advance(link, LinkState::Proven);
+        if let Some(remote) = self.remotes.of_mut(from) {
+            remote.advance(link, LinkState::Proven);
         }
         let header = Header::new(wire::Kind::Prove, 0, 0);
         self.session_out
             .push(link, Control::new(header, &proof), After::Open);
     }
 
-    /// May what comes on this link of a partner's be believed, as far as the site's secret goes?
+    /// May what comes on this link of a remote's be believed, as far as the site's secret goes?
     #[inline]
-    pub(in crate::endpoint) fn trusts(&self, link: LinkId, from: PartnerId) -> bool {
-        let proven = |partner: &Partner| partner.state_of(link) >= Some(LinkState::Proven);
-        self.config.secret.is_none() || self.partners.of(from).is_some_and(proven)
+    pub(in crate::endpoint) fn trusts(&self, link: LinkId, from: RemoteId) -> bool {
+        let proven = |remote: &Remote| remote.state_of(link) >= Some(LinkState::Proven);
+        self.config.secret.is_none() || self.remotes.of(from).is_some_and(proven)
     }
 
     /// With a secret: what is said on a link of ours where nothing is proven yet. The same each time,
@@ -245,34 +245,34 @@ impl<O: Owner> Core<O> {
     pub(in crate::endpoint) fn distrust(
         &mut self,
         link: LinkId,
-        from: PartnerId,
+        from: RemoteId,
         who: Option<Identity>,
         why: &str,
     ) {
         self.log_distrust(who, from, why);
         self.stats.refused += 1;
-        if self.partners.of(from).is_some_and(|it| it.met().is_some()) {
+        if self.remotes.of(from).is_some_and(|it| it.met().is_some()) {
             return self.leave_link(link, from);
         }
-        self.fail_partner(from, DownReason::Secret);
+        self.fail_remote(from, DownReason::Secret);
     }
 
     /// Says what to do about the secret, once for each interface called and then ever more rarely.
     pub(in crate::endpoint) fn log_distrust(
         &mut self,
         who: Option<Identity>,
-        from: PartnerId,
+        from: RemoteId,
         why: &str,
     ) {
-        let Some(partner) = self.partners.of(from) else {
+        let Some(remote) = self.remotes.of(from) else {
             return;
         };
-        let Some(times) = self.challenges.distrusted.again(partner.name.0) else {
+        let Some(times) = self.challenges.distrusted.again(remote.name.0) else {
             return;
         };
         let called = self.config.name(&Identity {
             session: SessionId(0),
-            ..partner.identity()
+            ..remote.identity()
         });
         let who = who.map_or_else(String::new, |who| {
             format!(" and reached {}", self.config.name(&who))

@@ -6,7 +6,7 @@
 //!                                        `--> ask --> asked --'            `--> turn_away
 //! ```
 //!
-//! Knows nothing of: how a claim is proven, what a partner is.
+//! Knows nothing of: how a claim is proven, what a remote is.
 
 use super::challenges::SILENT;
 use super::{ASK_TIME, Doubt, Due, Introduction, Introductions, MORE_MAX, OLD_TIME, Stage};
@@ -15,7 +15,7 @@ use crate::endpoint::aside::After;
 use crate::endpoint::deadlines::Deadline;
 use crate::endpoint::inbound::Inbound;
 use crate::endpoint::{Core, Endpoint, Errand};
-use crate::ids::{EndpointId, LinkId, NicId, PartnerId, Route, Target};
+use crate::ids::{EndpointId, LinkId, NicId, RemoteId, Route, Target};
 use crate::ops::NOBODY;
 use crate::origin::{Address, Claim, Proof};
 use crate::owner::Owner;
@@ -188,12 +188,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return self.ask(link, target, now);
         }
         if let Some(old) = self.core.old_life(from, &hello) {
-            let live = self.core.partners.of(old).and_then(|of| of.live_tx());
+            let live = self.core.remotes.of(old).and_then(|of| of.live_tx());
             if live.is_some() && !confirmed {
                 return self.doubt(old, link, now);
             }
             // Its link is down, or its address is another's.
-            self.core.fail_partner(old, DownReason::Restarted);
+            self.core.fail_remote(old, DownReason::Restarted);
         }
         if from.is_some() && self.core.claim_on(link).is_none() {
             return;
@@ -212,8 +212,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         for (header, body) in behind {
             // Not after its link has been given up.
-            let owner = self.core.partner_of(link, from.to_word());
-            if self.core.partners.of(owner).is_none() {
+            let owner = self.core.remote_of(link, from.to_word());
+            if self.core.remotes.of(owner).is_none() {
                 break;
             }
             let mut sink = Inbound {
@@ -224,8 +224,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Asks whether an old partner is still there, in whose place the peer of `link` would be.
-    fn doubt(&mut self, old: PartnerId, link: LinkId, now: Instant) {
+    /// Asks whether an old remote is still there, in whose place the peer of `link` would be.
+    fn doubt(&mut self, old: RemoteId, link: LinkId, now: Instant) {
         if !self.core.introductions.may_wait(link) {
             return self.core.turn_away(link, Status::NoResources);
         }
@@ -248,8 +248,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.core.turn_away(link, Status::NoResources);
     }
 
-    /// An old partner is there, or it is not.
-    fn old_answered(&mut self, old: PartnerId, alive: bool, now: Instant) {
+    /// An old remote is there, or it is not.
+    fn old_answered(&mut self, old: RemoteId, alive: bool, now: Instant) {
         let Some(doubt) = self.core.introductions.doubts.remove(&old) else {
             return;
         };
@@ -263,7 +263,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         newcomers.retain(waits);
         // Who only claimed its place is no reason.
         if !alive && (doubt.ours || !newcomers.is_empty()) {
-            self.core.fail_partner(old, DownReason::Restarted);
+            self.core.fail_remote(old, DownReason::Restarted);
         }
         for link in newcomers {
             if !alive {
@@ -302,14 +302,14 @@ impl<O: Owner> Core<O> {
     pub(in crate::endpoint) fn waits_for_proof(
         &mut self,
         link: LinkId,
-        from: PartnerId,
+        from: RemoteId,
         header: &Header,
         hello: &Hello,
     ) -> bool {
         let who = &hello.identity;
-        let waits = self.partners.of(from).is_some_and(|partner| {
-            partner.met().is_none()
-                && (partner.name != who.name() || self.old_life(Some(from), hello).is_some())
+        let waits = self.remotes.of(from).is_some_and(|remote| {
+            remote.met().is_none()
+                && (remote.name != who.name() || self.old_life(Some(from), hello).is_some())
         });
         if waits {
             // Whoever answers a call has proven the secret before.
@@ -323,8 +323,8 @@ impl<O: Owner> Core<O> {
     fn claim_on(&mut self, link: LinkId) -> Option<Claim> {
         let introduction = self.introductions.waiting.get(&link)?;
         let stays = introduction.from.is_none_or(|from| {
-            let partner = self.partners.of(from);
-            partner.is_some_and(|partner| partner.owns(link))
+            let remote = self.remotes.of(from);
+            remote.is_some_and(|remote| remote.owns(link))
         });
         let Hello { identity, to, .. } = introduction.hello;
         if !stays {
@@ -342,21 +342,21 @@ impl<O: Owner> Core<O> {
     /// sessions are no secret, tokens are. Who calls us under a second name of ours says another one, too.
     fn is_a_second_call(&self, hello: &Hello) -> bool {
         let who = &hello.identity;
-        let known = self.partners.namesake(who);
+        let known = self.remotes.namesake(who);
         let met = known.and_then(|(_, it)| it.met());
         met.is_some_and(|it| it.session == who.session && it.token != hello.token)
     }
 
     /// Who is known under the name of a hello, in another life.
-    fn old_life(&self, from: Option<PartnerId>, hello: &Hello) -> Option<PartnerId> {
+    fn old_life(&self, from: Option<RemoteId>, hello: &Hello) -> Option<RemoteId> {
         let who = &hello.identity;
-        let (known, partner) = self.partners.namesake(who)?;
-        (Some(known) != from && partner.met()?.session != who.session).then_some(known)
+        let (known, remote) = self.remotes.namesake(who)?;
+        (Some(known) != from && remote.met()?.session != who.session).then_some(known)
     }
 
-    /// Asks a partner whether it is still there; `newcomer` waits for its place.
-    fn ask_old(&mut self, old: PartnerId, newcomer: Option<LinkId>, now: Instant) {
-        if self.partners.of(old).is_none() {
+    /// Asks a remote whether it is still there; `newcomer` waits for its place.
+    fn ask_old(&mut self, old: RemoteId, newcomer: Option<LinkId>, now: Instant) {
+        if self.remotes.of(old).is_none() {
             return;
         }
         let Introductions {
@@ -403,7 +403,7 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// A stranger becomes a partner.
+    /// A stranger becomes a remote.
     fn admit_all(&mut self, link: LinkId, introduction: Introduction) {
         let Introduction {
             source,
@@ -413,8 +413,8 @@ impl<O: Owner> Core<O> {
             ..
         } = introduction;
         for (header, hello) in [(header, hello)].into_iter().chain(more) {
-            let bound = self.partner_of(link, 0);
-            match self.partners.of(bound) {
+            let bound = self.remote_of(link, 0);
+            match self.remotes.of(bound) {
                 Some(_) => self.connect_on(link, bound, &header, &hello),
                 None => self.admit(link, source, &header, &hello),
             }

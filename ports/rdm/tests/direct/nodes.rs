@@ -6,7 +6,7 @@ use mx_port_rdm::{RdmError, RdmOptions};
 use mx_proto::owner::Queue;
 use mx_proto::{
     Completion, Config, Endpoint, EndpointId, Identity, MatchBits, MatchMask, Memory, NicId,
-    PartnerId, Posted, Received, RequestId, Route, SendMode, SessionId, Status, Target,
+    Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Status, Target,
 };
 use mx_sim::{CallOff, Cancelled};
 use std::net::{IpAddr, Ipv4Addr};
@@ -149,10 +149,10 @@ impl Nodes {
         })
     }
 
-    pub(crate) fn connect(&mut self, from: usize, to: usize) -> PartnerId {
+    pub(crate) fn connect(&mut self, from: usize, to: usize) -> RemoteId {
         let done = self.try_connect(from, to);
         assert_eq!(done.status, Status::Success);
-        done.partner
+        done.remote
     }
 
     pub(crate) fn try_connect(&mut self, from: usize, to: usize) -> Completion {
@@ -171,7 +171,7 @@ impl Nodes {
     pub(crate) fn send(
         &mut self,
         from: usize,
-        to: PartnerId,
+        to: RemoteId,
         bits: u64,
         bytes: &[u8],
         context: u64,
@@ -187,7 +187,7 @@ impl Nodes {
     }
 
     /// Sends and waits for the end.
-    pub(crate) fn send_all(&mut self, from: usize, to: PartnerId, bits: u64, bytes: &[u8]) {
+    pub(crate) fn send_all(&mut self, from: usize, to: RemoteId, bits: u64, bytes: &[u8]) {
         let context = u64::MAX - 1;
         if self.send(from, to, bits, bytes, context).is_some() {
             assert_eq!(self.wait(from, context).status, Status::Success);

@@ -13,7 +13,7 @@
 use crate::direct::made_up::{nodes, shapes};
 use crate::direct::nodes::{Nodes, pattern};
 use libfabric_fake::{Death, Fake, Faults, Shape};
-use mx_proto::{PartnerId, RequestId, Status};
+use mx_proto::{RemoteId, RequestId, Status};
 use mx_sim::Cancelled;
 
 /// What the peer does from the moment of the cancel on, or a little earlier.
@@ -33,7 +33,7 @@ const LENGTHS: [usize; 4] = [8, 4_000, 200_001, 2 << 20];
 struct World {
     fake: Fake,
     nodes: Nodes,
-    to: PartnerId,
+    to: RemoteId,
     peer: Peer,
     name: String,
     /// What the peer's operations use, until it is gone.

@@ -212,13 +212,13 @@ fn many_endpoints_in_one_process_talk_to_each_other() {
     let mut got = vec![0; 40_000];
     for from in 0..count {
         for to in (0..count).filter(|to| *to != from) {
-            let partner = nodes.connect(from, to);
+            let remote = nodes.connect(from, to);
             let message = pattern(40_000, (from * count + to) as u64);
-            nodes.send_all(from, partner, from as u64, &message[..33]);
+            nodes.send_all(from, remote, from as u64, &message[..33]);
             let done = nodes.receive(to, from as u64, &mut got[..33]);
             assert_eq!(done.status, Status::Success);
             nodes.post(to, from as u64, &mut got, 5);
-            nodes.send_all(from, partner, from as u64, &message);
+            nodes.send_all(from, remote, from as u64, &message);
             assert_eq!(nodes.wait(to, 5).status, Status::Success);
             assert!(got == message, "{from} to {to}");
         }
@@ -256,8 +256,8 @@ fn a_flood_from_several_senders_arrives_whole_and_in_order() {
     let count = 3_000u64;
     let messages: Vec<[u8; 8]> = (0..count).map(u64::to_le_bytes).collect();
     for (n, message) in messages.iter().enumerate() {
-        for (k, partner) in to.iter().enumerate() {
-            nodes.send(k + 1, *partner, k as u64, message, n as u64);
+        for (k, remote) in to.iter().enumerate() {
+            nodes.send(k + 1, *remote, k as u64, message, n as u64);
         }
     }
     for message in &messages {

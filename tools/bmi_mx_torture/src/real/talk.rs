@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 /// One node's conversations.
 #[derive(Debug, Default)]
 pub(crate) struct Talk {
-    with: Vec<Partner>,
+    with: Vec<Remote>,
     most: u32,
 }
 
 #[derive(Debug)]
-struct Partner {
+struct Remote {
     node: usize,
     attempt: u32,
     receive: Option<u64>,
@@ -34,14 +34,14 @@ impl Talk {
     /// Begins with all of these.
     pub(crate) fn begin(nodes: &[usize]) -> Self {
         let now = Instant::now();
-        let partner = |node: &usize| Partner {
+        let remote = |node: &usize| Remote {
             node: *node,
             attempt: 0,
             receive: None,
             next: now,
         };
         Self {
-            with: nodes.iter().map(partner).collect(),
+            with: nodes.iter().map(remote).collect(),
             most: 0,
         }
     }
@@ -54,33 +54,33 @@ impl Talk {
     ) -> Result<Option<u32>, String> {
         let now = Instant::now();
         for at in (0..self.with.len()).rev() {
-            let partner = &mut self.with[at];
+            let remote = &mut self.with[at];
             let ended = over
                 .iter()
-                .find(|(label, _)| Some(*label) == partner.receive);
+                .find(|(label, _)| Some(*label) == remote.receive);
             match ended {
                 Some((_, 0)) => {
-                    self.most = self.most.max(partner.attempt);
+                    self.most = self.most.max(remote.attempt);
                     self.with.swap_remove(at);
                     continue;
                 }
                 Some(_) => {
-                    partner.receive = None;
-                    partner.next = partner.next.min(now + PAUSE);
+                    remote.receive = None;
+                    remote.next = remote.next.min(now + PAUSE);
                 }
                 None => {}
             }
-            if now >= partner.next {
-                partner.next = now + PATIENCE;
-                if let Some(label) = partner.receive.take() {
+            if now >= remote.next {
+                remote.next = now + PATIENCE;
+                if let Some(label) = remote.receive.take() {
                     desk.cancel(label)?;
                 }
-                partner.attempt += 1;
-                let tag = partner.attempt as i32;
-                partner.receive = desk.post(Verb::Recv, partner.node, REPLY + tag, 100, 1)?;
-                desk.post(Verb::SendUnexpected, partner.node, PING + tag, 60, 1)?;
-                if partner.receive.is_none() {
-                    partner.next = now + PAUSE;
+                remote.attempt += 1;
+                let tag = remote.attempt as i32;
+                remote.receive = desk.post(Verb::Recv, remote.node, REPLY + tag, 100, 1)?;
+                desk.post(Verb::SendUnexpected, remote.node, PING + tag, 60, 1)?;
+                if remote.receive.is_none() {
+                    remote.next = now + PAUSE;
                 }
             }
         }
@@ -89,7 +89,7 @@ impl Talk {
 
     /// Those it is not over with.
     pub(crate) fn left(&self) -> Vec<usize> {
-        self.with.iter().map(|partner| partner.node).collect()
+        self.with.iter().map(|remote| remote.node).collect()
     }
 }
 

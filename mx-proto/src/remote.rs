@@ -1,20 +1,20 @@
 //! One remote endpoint: its session and the links to it.
 //!
 //! ```text
-//!   by id:    table  --> Partner --> Queues, while something waits to go there
+//!   by id:    table  --> Remote --> Queues, while something waits to go there
 //!   by name:  hash of (interface, number) --> id
 //! ```
 //!
 //! Messages go out on one link for the whole session (`tx`), so that they keep their order. A
 //! second link exists only when both sides connected at the same time; we listen on both.
 //!
-//! Knows nothing of: requests' contents, matching, the port. Cost: what a quiet partner takes here
+//! Knows nothing of: requests' contents, matching, the port. Cost: what a quiet remote takes here
 //! is measured in `tests/bounds`.
 
 use crate::config::SMALL_MAX;
 use crate::event::Identity;
 use crate::flow::{Borrower, Lane, Lender};
-use crate::ids::{EndpointId, LinkId, NicId, PartnerId, Route, SessionId, Target};
+use crate::ids::{EndpointId, LinkId, NicId, RemoteId, Route, SessionId, Target};
 use crate::ops::List;
 use crate::origin::Source;
 use crate::port::Limits;
@@ -33,7 +33,7 @@ pub(crate) type Name = (NicId, EndpointId);
 
 /// A remote endpoint.
 #[derive(Debug)]
-pub(crate) struct Partner {
+pub(crate) struct Remote {
     /// Its address. Until it has answered: the one we know it by.
     pub(crate) name: Name,
     /// Our number for this acquaintance: credits count for the pair of it and the peer's.
@@ -110,7 +110,7 @@ impl Tx {
     }
 }
 
-/// One link to a partner, and how far it has got.
+/// One link to a remote, and how far it has got.
 pub(crate) type Link = (LinkId, LinkState);
 
 /// None goes back.
@@ -122,7 +122,7 @@ pub(crate) enum LinkState {
     Up,
     /// The peer has proven there that it knows the site's secret. Without a secret nobody asks.
     Proven,
-    /// The peer has introduced itself there: it leads to the acquaintance that the partner stands for.
+    /// The peer has introduced itself there: it leads to the acquaintance that the remote stands for.
     Met,
 }
 
@@ -159,7 +159,7 @@ impl Reach {
     }
 }
 
-impl Partner {
+impl Remote {
     pub(crate) fn new(name: Name, epoch: u16, source: Source, opening: u32) -> Self {
         Self {
             name,
@@ -350,17 +350,17 @@ impl Met {
     }
 }
 
-/// All partners of one endpoint, by id and by address.
+/// All remotes of one endpoint, by id and by address.
 #[derive(Debug)]
-pub(crate) struct Partners {
-    table: Table<Partner>,
-    by_name: HashMap<Name, PartnerId, RandomState>,
+pub(crate) struct Remotes {
+    table: Table<Remote>,
+    by_name: HashMap<Name, RemoteId, RandomState>,
     next_epoch: u16,
     places: Shares,
     room: Claim,
 }
 
-impl Partners {
+impl Remotes {
     pub(crate) fn new(places: Shares, room: Claim) -> Self {
         Self {
             table: Table::new(),
@@ -381,7 +381,7 @@ impl Partners {
     }
 
     /// A new acquaintance, which is lent so much first.
-    pub(crate) fn add(&mut self, name: Name, source: Source, opening: u32) -> PartnerId {
+    pub(crate) fn add(&mut self, name: Name, source: Source, opening: u32) -> RemoteId {
         let epoch = self.next_epoch;
         self.next_epoch = epoch.checked_add(1).unwrap_or(1);
         self.add_as(epoch, name, source, opening)
@@ -394,99 +394,99 @@ impl Partners {
         name: Name,
         source: Source,
         opening: u32,
-    ) -> PartnerId {
-        let id = self.add_ghost(Partner::new(name, epoch, source, opening));
+    ) -> RemoteId {
+        let id = self.add_ghost(Remote::new(name, epoch, source, opening));
         self.by_name.insert(name, id);
         id
     }
 
     /// A name that nobody is reached by.
-    pub(crate) fn add_ghost(&mut self, ghost: Partner) -> PartnerId {
+    pub(crate) fn add_ghost(&mut self, ghost: Remote) -> RemoteId {
         self.places.take(ghost.source, 1);
         let (index, generation) = self.table.insert(ghost);
-        PartnerId::new(index, generation)
+        RemoteId::new(index, generation)
     }
 
     #[inline]
-    pub(crate) fn of(&self, id: PartnerId) -> Option<&Partner> {
+    pub(crate) fn of(&self, id: RemoteId) -> Option<&Remote> {
         self.table.get(id.index(), id.generation())
     }
 
     #[inline]
-    pub(crate) fn of_mut(&mut self, id: PartnerId) -> Option<&mut Partner> {
+    pub(crate) fn of_mut(&mut self, id: RemoteId) -> Option<&mut Remote> {
         self.table.get_mut(id.index(), id.generation())
     }
 
     /// One that is not only a name.
-    pub(crate) fn living(&self, id: PartnerId) -> Option<&Partner> {
-        self.of(id).filter(|partner| !partner.is_ghost())
+    pub(crate) fn living(&self, id: RemoteId) -> Option<&Remote> {
+        self.of(id).filter(|remote| !remote.is_ghost())
     }
 
     /// What is known of one once it has introduced itself.
     #[inline]
-    pub(crate) fn met_mut(&mut self, id: PartnerId) -> Option<&mut Met> {
+    pub(crate) fn met_mut(&mut self, id: RemoteId) -> Option<&mut Met> {
         match &mut self.of_mut(id)?.life {
             Life::Met(met) => Some(met),
             _ => None,
         }
     }
 
-    /// What a partner's sending link can do.
-    pub(crate) fn reach(&self, id: PartnerId) -> Reach {
-        let met = self.of(id).and_then(Partner::met);
+    /// What a remote's sending link can do.
+    pub(crate) fn reach(&self, id: RemoteId) -> Reach {
+        let met = self.of(id).and_then(Remote::met);
         met.map_or(Reach::UNKNOWN, |met| met.reach)
     }
 
-    /// The partner at a place in the table.
-    pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut Partner> {
+    /// The remote at a place in the table.
+    pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut Remote> {
         self.table.at_mut(index)
     }
 
     /// Who has a place in the table.
-    pub(crate) fn at(&self, index: u32) -> Option<PartnerId> {
+    pub(crate) fn at(&self, index: u32) -> Option<RemoteId> {
         let generation = self.table.generation_of(index)?;
-        Some(PartnerId::new(index, generation))
+        Some(RemoteId::new(index, generation))
     }
 
-    pub(crate) fn find(&self, name: Name) -> Option<PartnerId> {
+    pub(crate) fn find(&self, name: Name) -> Option<RemoteId> {
         self.by_name.get(&name).copied()
     }
 
     /// Who is known under a name, in whichever life.
-    pub(crate) fn namesake(&self, who: &Identity) -> Option<(PartnerId, &Partner)> {
+    pub(crate) fn namesake(&self, who: &Identity) -> Option<(RemoteId, &Remote)> {
         let id = self.find(who.name())?;
         Some((id, self.of(id)?))
     }
 
-    pub(crate) fn take(&mut self, id: PartnerId) -> Option<Partner> {
-        let partner = self.table.remove(id.index(), id.generation())?;
-        let operations = [partner.kin, partner.connects];
+    pub(crate) fn take(&mut self, id: RemoteId) -> Option<Remote> {
+        let remote = self.table.remove(id.index(), id.generation())?;
+        let operations = [remote.kin, remote.connects];
         debug_assert_eq!(operations, [List::EMPTY; 2], "operations with {id:?}");
-        self.places.give_back(partner.source, 1);
-        self.forget_name(partner.name, id);
-        Some(partner)
+        self.places.give_back(remote.source, 1);
+        self.forget_name(remote.name, id);
+        Some(remote)
     }
 
     /// That name is not this one's any more.
-    fn forget_name(&mut self, name: Name, id: PartnerId) {
+    fn forget_name(&mut self, name: Name, id: RemoteId) {
         if self.by_name.get(&name) == Some(&id) {
             self.by_name.remove(&name);
         }
     }
 
-    /// Gives a partner the address it says it has.
-    pub(crate) fn rename(&mut self, id: PartnerId, name: Name) {
-        if let Some(partner) = self.of_mut(id) {
-            let old = std::mem::replace(&mut partner.name, name);
+    /// Gives a remote the address it says it has.
+    pub(crate) fn rename(&mut self, id: RemoteId, name: Name) {
+        if let Some(remote) = self.of_mut(id) {
+            let old = std::mem::replace(&mut remote.name, name);
             self.forget_name(old, id);
             self.by_name.insert(name, id);
         }
     }
 
-    pub(crate) fn ids(&self) -> Vec<PartnerId> {
+    pub(crate) fn ids(&self) -> Vec<RemoteId> {
         self.table
             .iter()
-            .map(|((index, generation), _)| PartnerId::new(index, generation))
+            .map(|((index, generation), _)| RemoteId::new(index, generation))
             .collect()
     }
 }
@@ -499,9 +499,9 @@ mod tests {
     fn what_is_over_is_known_across_the_wrap_of_epochs() {
         let (session, other) = (SessionId(7), SessionId(8));
         for now in [1, 2, 40_000, u16::MAX] {
-            let mut partner = Partner::new((NicId(1), EndpointId(0)), 1, Source::TRUSTED, 0);
-            assert!(!partner.is_over(session, now));
-            partner.life = Life::Met(Met {
+            let mut remote = Remote::new((NicId(1), EndpointId(0)), 1, Source::TRUSTED, 0);
+            assert!(!remote.is_over(session, now));
+            remote.life = Life::Met(Met {
                 session,
                 token: 0,
                 epoch: now,
@@ -512,17 +512,17 @@ mod tests {
                 step: None,
             });
             let later = |by: u16| now.wrapping_add(by);
-            assert!(!partner.is_over(session, now));
-            assert!(!partner.is_over(session, later(1)) && !partner.is_over(session, later(1000)));
-            assert!(partner.is_over(session, later(u16::MAX)));
-            assert!(partner.is_over(session, now.wrapping_sub(1000)));
-            assert!(!partner.is_over(other, now.wrapping_sub(1)));
+            assert!(!remote.is_over(session, now));
+            assert!(!remote.is_over(session, later(1)) && !remote.is_over(session, later(1000)));
+            assert!(remote.is_over(session, later(u16::MAX)));
+            assert!(remote.is_over(session, now.wrapping_sub(1000)));
+            assert!(!remote.is_over(other, now.wrapping_sub(1)));
             // It has ended: so has its number.
             let over = Some((session, now));
-            partner.life = Life::Calling { over };
-            assert!(partner.is_over(session, now));
-            assert!(partner.is_over(session, now.wrapping_sub(1)));
-            assert!(!partner.is_over(session, later(1)) && !partner.is_over(other, now));
+            remote.life = Life::Calling { over };
+            assert!(remote.is_over(session, now));
+            assert!(remote.is_over(session, now.wrapping_sub(1)));
+            assert!(!remote.is_over(session, later(1)) && !remote.is_over(other, now));
         }
     }
 }

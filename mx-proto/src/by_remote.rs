@@ -1,0 +1,75 @@
+//! Which places of a slab belong to which remote.
+//!
+//! ```text
+//!   place of a remote:  first, last      place of the slab:  neighbours
+//!         #0  ------------>  #4 <-> #7 <-> #2                 in the order they joined
+//!         #1  ------------>  (none)
+//! ```
+//!
+//! Who takes a remote out of its table has emptied its chain: the place is given out again.
+//!
+//! Knows nothing of: what lies at the places. Cost: join and leave are O(1) and allocate nothing once
+//! everything has grown to its size; 8 bytes a place on either side.
+
+use crate::ids::RemoteId;
+use crate::matching::{Chains, Ends};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct ByRemote {
+    ends: Vec<Ends>,
+    chains: Chains,
+}
+
+impl ByRemote {
+    /// `place`, which is nobody's, is `remote`'s from now on.
+    #[inline]
+    pub(crate) fn join(&mut self, remote: RemoteId, place: u32) {
+        let at = remote.index() as usize;
+        if at >= self.ends.len() {
+            self.ends.resize(at + 1, Ends::EMPTY);
+        }
+        self.chains.append(&mut self.ends[at], place);
+    }
+
+    /// `place`, which was `remote`'s, is nobody's.
+    #[inline]
+    pub(crate) fn leave(&mut self, remote: RemoteId, place: u32) {
+        match self.ends.get_mut(remote.index() as usize) {
+            Some(ends) => self.chains.unlink(ends, place),
+            None => debug_assert!(false, "{remote:?} has never had a place"),
+        }
+    }
+
+    /// All of a remote's, in the order they joined.
+    pub(crate) fn of(&self, remote: RemoteId) -> impl Iterator<Item = u32> {
+        let ends = self.ends.get(remote.index() as usize);
+        self.chains.walk(ends.copied().unwrap_or(Ends::EMPTY))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_has_their_own_places_in_the_order_they_joined() {
+        let remote = |index| RemoteId::new(index, 7);
+        let mut places = ByRemote::default();
+        for place in [4, 7, 2, 9, 0] {
+            places.join(remote(place % 2), place);
+        }
+        let of = |places: &ByRemote, index| places.of(remote(index)).collect::<Vec<_>>();
+        assert_eq!(
+            [of(&places, 0), of(&places, 1)],
+            [vec![4, 2, 0], vec![7, 9]]
+        );
+        places.leave(remote(0), 2);
+        places.join(remote(1), 2);
+        places.leave(remote(0), 4);
+        places.leave(remote(1), 7);
+        assert_eq!([of(&places, 0), of(&places, 1)], [vec![0], vec![9, 2]]);
+        places.leave(remote(0), 0);
+        assert!(of(&places, 0).is_empty() && of(&places, 5).is_empty());
+    }
+}
