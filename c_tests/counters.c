@@ -33,7 +33,7 @@ static struct bmi_mx_credits credits(void)
 
     CHECK_THAT(ops->get_info(BMI_MX_GET_CREDITS, &all), ==, 0);
     CHECK_THAT(all.size, ==, sizeof all);
-    CHECK_THAT(all.total, ==, all.free + all.lent + all.drawn + all.copies + all.estates);
+    CHECK_THAT(all.total, ==, all.free + all.lent + all.drawn + all.copies + all.tombstones);
     CHECK_THAT(all.used_bytes, <=, all.limit_bytes);
     return all;
 }
@@ -171,7 +171,7 @@ static void lends_little(struct side *side)
     CHECK_THAT(all.unexpected_bytes, ==, (LOAN + 1) * 100);
     CHECK_THAT(all.used_bytes, ==, LOAN * 512);
     CHECK_THAT(all.limit_bytes, ==, TOTAL * 512);
-    CHECK_THAT(all.violations + all.drawn + all.copies + all.estates, ==, 0);
+    CHECK_THAT(all.violations + all.drawn + all.copies + all.tombstones, ==, 0);
     one = credits_of(client);
     CHECK_THAT(one.state, ==, BMI_MX_PEER_READY);
     CHECK_THAT(one.loan, ==, LOAN);

@@ -552,7 +552,7 @@ struct method_drop_addr_query {
  * since `initialize`. A credit is 512 bytes for messages that nobody has asked for, 320 of them a
  * message's bookkeeping.
  *
- * `total` = `free` + `lent` + `drawn` + `copies` + `estates`. Later versions append members.
+ * `total` = `free` + `lent` + `drawn` + `copies` + `tombstones`. Later versions append members.
  */
 struct bmi_mx_credits {
     /** In: `sizeof(struct bmi_mx_credits)`. Out: how many bytes have been written. */
@@ -568,7 +568,7 @@ struct bmi_mx_credits {
     /** Those held by copies of our own sends. */
     uint64_t copies;
     /** Those held by messages of peers that are gone. */
-    uint64_t estates;
+    uint64_t tombstones;
     /** Connected peers. */
     uint64_t peers;
     /** Peers that want more than they have and wait for it. */

@@ -49,7 +49,7 @@ fn waiting(rig: &mut Rig, server: NodeId) -> usize {
 /// All credits are where they belong, and none is held by a message.
 fn assert_settled(rig: &mut Rig, node: NodeId) {
     let stats = flow(rig, node);
-    assert_eq!((stats.drawn, stats.estates), (0, 0), "{stats:?}");
+    assert_eq!((stats.drawn, stats.tombstones), (0, 0), "{stats:?}");
     assert_eq!(stats.total, stats.free + stats.lent, "{stats:?}");
     assert_eq!(stats.violations, 0, "{stats:?}");
 }

@@ -63,7 +63,7 @@ fn server_and_client(rig: &mut Rig) -> (NodeId, NodeId) {
 fn report(rig: &mut Rig, node: NodeId) -> MethodReport {
     let report = rig.peek(node).method.report();
     let flow = report.flow;
-    let parts = flow.free + flow.lent + flow.drawn + flow.copies + flow.estates;
+    let parts = flow.free + flow.lent + flow.drawn + flow.copies + flow.tombstones;
     assert_eq!(parts, flow.total, "{flow:?}");
     assert!(report.usage.0 <= report.usage.1);
     report
@@ -149,19 +149,19 @@ fn messages_that_wait_and_peers_that_are_gone_are_seen() {
     rig.run_for(Duration::from_millis(10));
     let here = report(&mut rig, server);
     assert_eq!((here.early_bytes, here.inbox.messages), (1000, 1));
-    assert_eq!((here.inbox.bytes, here.flow.estates), (1000, 0));
+    assert_eq!((here.inbox.bytes, here.flow.tombstones), (1000, 0));
     rig.kill(client);
     rig.run("the loss", |rig| {
         peer(rig, server, client).account.is_none()
     });
     let here = report(&mut rig, server);
     // A message of 1000 bytes is three credits.
-    assert_eq!((here.flow.estates, here.flow.remotes), (3, 0));
+    assert_eq!((here.flow.tombstones, here.flow.remotes), (3, 0));
     assert_eq!(peer(&mut rig, server, client).state, Name::Init);
     rig.host(server).fetching = true;
     rig.run("the message", |rig| rig.peek(server).got.len() == 1);
     let here = report(&mut rig, server);
-    assert_eq!((here.flow.estates, here.usage.0), (0, 0));
+    assert_eq!((here.flow.tombstones, here.usage.0), (0, 0));
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn config(flags: u8) -> Config {
         request_timeout: (flags & 1 == 0).then_some(Duration::from_secs(20)),
         waiting_timeout: (flags & 2 != 0).then_some(Duration::from_secs(3)),
         max_remotes: REMOTES,
-        keep_orphans: if flags & 4 == 0 { 0 } else { 8 },
+        keep_tombstones: if flags & 4 == 0 { 0 } else { 8 },
         connect_again: flags & 8 != 0,
         ..Config::default()
     }
@@ -546,7 +546,7 @@ impl Program for World {
         while within(1, || self.endpoint.next_message()).is_some() {}
         assert_eq!(self.endpoint.inbox_stats(), InboxStats::default());
         let flow = self.endpoint.flow_stats();
-        assert_eq!((flow.drawn, flow.estates), (0, 0), "credits of nobody");
+        assert_eq!((flow.drawn, flow.tombstones), (0, 0), "credits of nobody");
         assert!(
             self.pending.is_empty(),
             "without an end: {:?}",

@@ -108,7 +108,7 @@ impl World {
             max_remotes: REMOTES,
             request_timeout: Some(Duration::from_secs(20)),
             connect_again: flags & 2 != 0,
-            keep_orphans: usize::from(flags >> 2 & 1) * 8,
+            keep_tombstones: usize::from(flags >> 2 & 1) * 8,
             key: Key([5; 16]),
             secret: has.then(secret),
             ..Config::default()

@@ -55,7 +55,7 @@ pub struct Config {
     /// Messages that may wait here although their sender has gone, all senders together. Programs
     /// for MX send, exit, and expect the message to be received later; a BMI host takes its
     /// messages over as they come, and an expected one of a lost peer is to be discarded.
-    pub keep_orphans: usize,
+    pub keep_tombstones: usize,
     /// What the tokens in this endpoint's hellos are made with: drawn when it is opened, told to
     /// nobody.
     pub key: Key,
@@ -132,7 +132,7 @@ impl Default for Config {
             copies: 16,
             max_remotes: 1 << 20,
             source_share: 50,
-            keep_orphans: 0,
+            keep_tombstones: 0,
             key: Key::default(),
             secret: None,
             name_of: |place| format!("{place:?}"),

@@ -38,8 +38,8 @@ pub(crate) struct Entry<M> {
     /// What its sender has paid, and credits of the pool's own.
     pub(crate) paid: Paid,
     pub(crate) drawn: u32,
-    /// Its sender has gone, and it is an estate from there.
-    pub(crate) estate: Option<Source>,
+    /// Its sender has gone, and it is a tombstone from there.
+    pub(crate) tombstone: Option<Source>,
     /// In the order of arrival; once it can be had, in the order in which messages could.
     number: u64,
     /// It can be had.
@@ -79,7 +79,7 @@ impl<M> Entry<M> {
             body,
             paid,
             drawn: 0,
-            estate: None,
+            tombstone: None,
             number: 0,
             ready: false,
             slot: 0,
@@ -329,7 +329,7 @@ impl<M> Inbox<M> {
         let behind = self.messages.behind(place);
         let queue = &mut self.turns[slot as usize];
         self.messages.unlink(&mut queue.all, place);
-        if entry.estate.is_none() {
+        if entry.tombstone.is_none() {
             self.by_source.leave(entry.source, place);
         }
         self.here -= usize::from(entry.is_whole());
@@ -366,14 +366,14 @@ impl<M> Inbox<M> {
         Some((entry, ready))
     }
 
-    /// The sender of a message that is here has gone: what it was paid with is an estate from there. It
+    /// The sender of a message that is here has gone: what it was paid with is a tombstone from there. It
     /// waits for no other sender's: those may wait for what it holds. Gives whether it can be had because
     /// of that.
     pub(crate) fn bequeath(&mut self, place: u32, from: Source) -> bool {
         let Some(entry) = self.entries.get_mut(place as usize) else {
             return false;
         };
-        if entry.estate.replace(from).is_none() {
+        if entry.tombstone.replace(from).is_none() {
             self.by_source.leave(entry.source, place);
         }
         let (slot, waits) = (entry.slot, !entry.ready);
@@ -766,7 +766,7 @@ mod tests {
                         entry.drawn
                     }
                 );
-                assert_eq!(entry.estate, it.gone.then_some(Source(7)));
+                assert_eq!(entry.tombstone, it.gone.then_some(Source(7)));
                 model.see();
                 ready.into()
             }

@@ -66,7 +66,7 @@ pub(crate) enum Life {
     },
     Met(Met),
     /// It is only the name of a sender that has gone, on so many messages that wait here.
-    Ghost {
+    Tombstone {
         session: SessionId,
         messages: u32,
     },
@@ -177,11 +177,11 @@ impl Remote {
     }
 
     /// The name that stays on so many `messages` of this one.
-    pub(crate) fn ghost(&self, messages: u32) -> Self {
+    pub(crate) fn tombstone(&self, messages: u32) -> Self {
         let session = self.identity().session;
         Self {
             context: self.context,
-            life: Life::Ghost { session, messages },
+            life: Life::Tombstone { session, messages },
             ..Self::new(self.name, 0, self.source, 0)
         }
     }
@@ -202,8 +202,8 @@ impl Remote {
 
     /// Is it only the name of a sender that has gone?
     #[inline]
-    pub(crate) fn is_ghost(&self) -> bool {
-        matches!(self.life, Life::Ghost { .. })
+    pub(crate) fn is_tombstone(&self) -> bool {
+        matches!(self.life, Life::Tombstone { .. })
     }
 
     /// The link is one of its, which has got that far by now.
@@ -325,7 +325,7 @@ impl Remote {
             endpoint: self.name.1,
             session: match self.life {
                 Life::Calling { .. } => SessionId(0),
-                Life::Met(Met { session, .. }) | Life::Ghost { session, .. } => session,
+                Life::Met(Met { session, .. }) | Life::Tombstone { session, .. } => session,
             },
         }
     }
@@ -395,15 +395,15 @@ impl Remotes {
         source: Source,
         opening: u32,
     ) -> RemoteId {
-        let id = self.add_ghost(Remote::new(name, epoch, source, opening));
+        let id = self.add_tombstone(Remote::new(name, epoch, source, opening));
         self.by_name.insert(name, id);
         id
     }
 
     /// A name that nobody is reached by.
-    pub(crate) fn add_ghost(&mut self, ghost: Remote) -> RemoteId {
-        self.places.take(ghost.source, 1);
-        let (index, generation) = self.table.insert(ghost);
+    pub(crate) fn add_tombstone(&mut self, tombstone: Remote) -> RemoteId {
+        self.places.take(tombstone.source, 1);
+        let (index, generation) = self.table.insert(tombstone);
         RemoteId::new(index, generation)
     }
 
@@ -419,7 +419,7 @@ impl Remotes {
 
     /// One that is not only a name.
     pub(crate) fn living(&self, id: RemoteId) -> Option<&Remote> {
-        self.of(id).filter(|remote| !remote.is_ghost())
+        self.of(id).filter(|remote| !remote.is_tombstone())
     }
 
     /// What is known of one once it has introduced itself.

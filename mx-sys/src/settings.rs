@@ -503,7 +503,7 @@ impl Settings {
                 eager_max: 32 << 10,
                 copies: usize::MAX,
                 // Messages, as many as eight peers may leave here.
-                keep_orphans: 4096,
+                keep_tombstones: 4096,
                 connect_again: true,
                 ..Self::default().endpoint
             },
@@ -725,7 +725,7 @@ mod tests {
         // A send of 32 KiB stands for itself even when all but one byte of another is taken up.
         let largest = mx_proto::flow::cost(mx.endpoint.eager_max as u32);
         assert!(u32::from(mx.endpoint.first_loan) >= 2 * largest);
-        assert!(mx.endpoint.keep_orphans > 0 && mx.endpoint.connect_again);
+        assert!(mx.endpoint.keep_tombstones > 0 && mx.endpoint.connect_again);
         let usual = mx_proto::Config::default();
         mx.endpoint.request_timeout = usual.request_timeout;
         mx.endpoint.peer_timeout = usual.peer_timeout;
@@ -733,7 +733,7 @@ mod tests {
         mx.endpoint.first_loan = usual.first_loan;
         mx.endpoint.eager_max = usual.eager_max;
         mx.endpoint.copies = usual.copies;
-        mx.endpoint.keep_orphans = usual.keep_orphans;
+        mx.endpoint.keep_tombstones = usual.keep_tombstones;
         mx.endpoint.connect_again = usual.connect_again;
         assert_eq!(format!("{mx:?}"), format!("{:?}", Settings::default()));
     }

@@ -131,7 +131,7 @@ pub struct bmi_mx_host {
 /// since `initialize`. A credit is 512 bytes for messages that nobody has asked for, 320 of them a
 /// message's bookkeeping.
 ///
-/// `total` = `free` + `lent` + `drawn` + `copies` + `estates`. Later versions append members.
+/// `total` = `free` + `lent` + `drawn` + `copies` + `tombstones`. Later versions append members.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct bmi_mx_credits {
@@ -148,7 +148,7 @@ pub struct bmi_mx_credits {
     /// Those held by copies of our own sends.
     pub copies: u64,
     /// Those held by messages of peers that are gone.
-    pub estates: u64,
+    pub tombstones: u64,
     /// Connected peers.
     pub peers: u64,
     /// Peers that want more than they have and wait for it.

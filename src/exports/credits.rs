@@ -40,7 +40,7 @@ pub(super) unsafe fn all(out: NonNull<bmi_mx_credits>) -> Result<(), Box<Error>>
         lent: flow.lent.into(),
         drawn: flow.drawn.into(),
         copies: flow.copies.into(),
-        estates: flow.estates.into(),
+        tombstones: flow.tombstones.into(),
         peers: flow.remotes.into(),
         waiting_peers: flow.waiting.into(),
         asked_peers: flow.asked.into(),

@@ -155,7 +155,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 Err(SendError::WouldBlock | SendError::Down) => met.tx = Tx::Blocked(link),
             }
         }
-        if remote.is_ghost() {
+        if remote.is_tombstone() {
             return Err(PostError::UnknownRemote);
         }
         self.queue(to, bits, slot, mode)
@@ -315,7 +315,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         slot: impl Slot<O>,
     ) -> Result<Received, PostError> {
         let mut remote = self.core.remotes.of_mut(from);
-        if remote.as_ref().is_none_or(|remote| remote.is_ghost()) && from != NOBODY {
+        if remote.as_ref().is_none_or(|remote| remote.is_tombstone()) && from != NOBODY {
             return Err(PostError::UnknownRemote);
         }
         if mask.apply(bits) != bits {
@@ -747,7 +747,7 @@ impl<O: Owner> Core<O> {
                 }
                 self.stats.remotes_down += 1;
             }
-            Life::Ghost { messages, .. } => self.orphans.gone(*messages),
+            Life::Tombstone { messages, .. } => self.tombstones.gone(*messages),
         }
         Some(remote)
     }

@@ -171,9 +171,9 @@ impl<O: Owner> Core<O> {
         let Some(remote) = remotes.of_mut(source) else {
             return;
         };
-        if remote.is_ghost() {
+        if remote.is_tombstone() {
             flow.settle(remote.source, paid);
-            return self.orphan_left(source);
+            return self.tombstone_read(source);
         }
         if flow.taken(&mut remote.lends, remote.source, paid) {
             self.tell(source);
@@ -238,10 +238,10 @@ impl<O: Owner> Core<O> {
     }
 
     /// The account of a remote that goes is closed. What it has left here stays as messages of a
-    /// ghost, if `keep` and if there is room, or goes; what is in the inbox stays, if it is whole.
+    /// tombstone, if `keep` and if there is room, or goes; what is in the inbox stays, if it is whole.
     pub(super) fn close_account(&mut self, id: RemoteId, keep: bool) {
         let in_slots = self.bequeath(id);
-        let ghost = if keep { self.leave_orphans(id) } else { None };
+        let tombstone = if keep { self.leave_tombstone(id) } else { None };
         for waiting in self.unexpected.forget(id, |_| true) {
             self.drop_waiting(id, &waiting);
         }
@@ -259,18 +259,18 @@ impl<O: Owner> Core<O> {
         };
         // One that is being decided goes when it has been.
         if let Some(out) = undecided.out_of(id) {
-            if remote.is_ghost() || out.paid.slot().is_none() {
-                out.estate = Some(remote.source);
+            if remote.is_tombstone() || out.paid.slot().is_none() {
+                out.tombstone = Some(remote.source);
             } else {
                 flow.taken(&mut remote.lends, remote.source, out.paid);
             }
         }
-        if remote.is_ghost() {
+        if remote.is_tombstone() {
             return;
         }
         if !flow.close(remotes, id.index()) {
-            if let Some(ghost) = ghost {
-                self.empty_slots(ghost);
+            if let Some(tombstone) = tombstone {
+                self.empty_slots(tombstone);
             }
             for place in in_slots {
                 self.leave_out(place);
@@ -283,22 +283,22 @@ impl<O: Owner> Core<O> {
         self.let_go(waiting);
         let Self { remotes, flow, .. } = self;
         if let Some(remote) = remotes.of_mut(id) {
-            match remote.is_ghost() {
+            match remote.is_tombstone() {
                 true => flow.settle(remote.source, waiting.paid()),
                 false => _ = flow.taken(&mut remote.lends, remote.source, waiting.paid()),
             }
         }
     }
 
-    /// There is no room for what a ghost has left in slots.
+    /// There is no room for what a tombstone has left in slots.
     #[cold]
-    fn empty_slots(&mut self, ghost: RemoteId) {
+    fn empty_slots(&mut self, tombstone: RemoteId) {
         let in_slot = |waiting: &Waiting| waiting.slot.is_some();
-        let mut gone = self.unexpected.forget(ghost, in_slot);
-        gone.append(&mut self.undecided.forget(ghost, in_slot));
+        let mut gone = self.unexpected.forget(tombstone, in_slot);
+        gone.append(&mut self.undecided.forget(tombstone, in_slot));
         for waiting in gone {
             self.let_go(&waiting);
-            self.orphan_left(ghost);
+            self.tombstone_read(tombstone);
         }
     }
 }

@@ -12,7 +12,7 @@
 //! default word.
 //!
 //! Owns: nothing. A message keeps what it was paid with until it is handed out or thrown away; if its
-//! sender has gone meanwhile, that is an estate of the pool's.
+//! sender has gone meanwhile, that is a tombstone of the pool's.
 
 use super::deadlines::Deadline;
 use super::{Core, Endpoint, Errand, Named};
@@ -322,13 +322,13 @@ impl<O: Owner> Core<O> {
         if entry.drawn > 0 {
             self.flow.undraw(entry.drawn);
         }
-        match entry.estate {
+        match entry.tombstone {
             Some(from) => self.flow.settle(from, entry.paid),
             None => self.consumed(entry.source, entry.paid),
         }
     }
 
-    /// A remote is about to go: its messages that are here stay, as an estate, the others go. Gives
+    /// A remote is about to go: its messages that are here stay, as a tombstone, the others go. Gives
     /// the places of those that came in slots.
     pub(super) fn bequeath(&mut self, id: RemoteId) -> Vec<u32> {
         let Some(from) = self.remotes.of(id).map(|remote| remote.source) else {

@@ -26,11 +26,11 @@ mod flow;
 mod inbound;
 mod inbox;
 mod introductions;
-mod orphans;
 mod outbound;
 mod parked;
 mod sessions;
 mod streamed;
+mod tombstones;
 mod watch;
 
 pub use commands::{PostError, Posted, Received, SendMode};
@@ -95,7 +95,7 @@ struct Core<O: Owner> {
     starved: bool,
     /// Room for one more of the messages in these three.
     messages: Claim,
-    orphans: orphans::Orphans,
+    tombstones: tombstones::Tombstones,
     /// The time-outs of what is posted from now on.
     timeouts: TimeOuts,
     flow: Flow,
@@ -184,7 +184,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             undecided: matching::Undecided::default(),
             inbox: Inbox::default(),
             starved: false,
-            orphans: orphans::Orphans::default(),
+            tombstones: tombstones::Tombstones::default(),
             flow,
             epoch_ends: false,
             kept_bytes: 0,

@@ -25,7 +25,7 @@
 //! ```text
 //!   free --open, wants--> due --terms--> told --pay--> under way --arrives--> waiting --taken--> due
 //!    ^ ^                   |               |                                     |
-//!    | `--quiet, narrowed--'               |                         remote gone |--> estate --settle--> free
+//!    | `--quiet, narrowed--'               |                         remote gone |--> tombstone --settle--> free
 //!    `------------------------- Return ----'
 //!    <--> drawn: fetching what was announced      <--> copies of our own sends
 //! ```
@@ -337,7 +337,7 @@ impl Flow {
             lent: self.pool.lent,
             drawn: self.pool.drawn,
             copies: self.pool.copies,
-            estates: self.pool.estates,
+            tombstones: self.pool.tombstones,
             remotes: self.epochs.remotes,
             waiting: waiting.iter().map(|place| self.lists.len(*place)).sum(),
             poor: self.lists.len(Place::Poor),

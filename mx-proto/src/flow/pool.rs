@@ -4,15 +4,15 @@
 //!                lend                  bequeath (the remote is gone, its messages wait)
 //!         .-----------> lent ---------------------.
 //!       free <----------'  take back              v
-//!        | ^ <--------------------------------- estates     settle
+//!        | ^ <--------------------------------- tombstones     settle
 //!        | |`---------> drawn     fetching what was only announced, until it is taken
 //!        | `----------> copies    of our own sends, until they have gone
 //!        v
-//!       total = free + lent + drawn + copies + estates                       always
+//!       total = free + lent + drawn + copies + tombstones                       always
 //!       lent + copies <= total - reserve                                     when lending, copying
 //! ```
 //!
-//! The reserve is never lent, and what is drawn or an estate comes back when messages are taken: so a
+//! The reserve is never lent, and what is drawn or a tombstone comes back when messages are taken: so a
 //! draw of up to the reserve always comes through in time.
 //!
 //! One source borrows at most its [share](Shares) of what the others leave, what the messages of its
@@ -46,7 +46,7 @@ pub(super) struct Pool {
     pub(super) lent: u32,
     pub(super) drawn: u32,
     pub(super) copies: u32,
-    pub(super) estates: u32,
+    pub(super) tombstones: u32,
     shares: Shares,
 }
 
@@ -60,7 +60,7 @@ impl Pool {
             lent: 0,
             drawn: 0,
             copies: 0,
-            estates: 0,
+            tombstones: 0,
             shares: Shares::new((total - reserve) as usize, settings.source_share),
         }
     }
@@ -72,7 +72,7 @@ impl Pool {
 
     #[inline]
     pub(super) fn used(&self) -> u32 {
-        self.lent + self.drawn + self.copies + self.estates
+        self.lent + self.drawn + self.copies + self.tombstones
     }
 
     /// What could be lent if nobody had anything.
@@ -114,7 +114,7 @@ impl Pool {
     /// Credits of a loan are held by messages of nobody from now on.
     pub(super) fn bequeath(&mut self, credits: u32) {
         self.lent -= credits;
-        self.estates += credits;
+        self.tombstones += credits;
     }
 
     /// Messages that had come in slots are nobody's from now on. False: there is no room for them.
@@ -122,16 +122,16 @@ impl Pool {
         if credits > self.free() {
             return false;
         }
-        self.estates += credits;
+        self.tombstones += credits;
         self.shares.take(source, credits as usize);
         true
     }
 
     /// A message of nobody has been taken.
     pub(super) fn settle(&mut self, source: Source, credits: u32) {
-        debug_assert!(credits <= self.estates, "settled {credits} of {self:?}");
-        let credits = credits.min(self.estates);
-        self.estates -= credits;
+        debug_assert!(credits <= self.tombstones, "settled {credits} of {self:?}");
+        let credits = credits.min(self.tombstones);
+        self.tombstones -= credits;
         self.shares.give_back(source, credits as usize);
     }
 
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_is_for_draws_and_estates_and_is_never_lent() {
+    fn the_reserve_is_for_draws_and_tombstones_and_is_never_lent() {
         let mut pool = pool();
         assert_eq!(
             (pool.lendable(), pool.available(), pool.free()),
@@ -209,7 +209,7 @@ mod tests {
         pool.undraw(25);
         assert!(pool.inherit(A, 2));
         pool.take_back(Source::TRUSTED, 100);
-        // What is drawn, and estates, count in the reserve.
+        // What is drawn, and tombstones, count in the reserve.
         assert_eq!((pool.available(), pool.free()), (100, 123));
         pool.settle(A, 2);
         pool.undraw(100);

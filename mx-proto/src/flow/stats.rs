@@ -1,7 +1,7 @@
 //! What flow control can be asked about.
 //!
 //! ```text
-//!   total = free + lent + drawn + copies + estates            lent = sum of all accounts' loans
+//!   total = free + lent + drawn + copies + tombstones            lent = sum of all accounts' loans
 //! ```
 
 /// The balance, and how often what happened since the beginning.
@@ -18,7 +18,7 @@ pub struct FlowStats {
     /// Held by copies of our own sends.
     pub copies: u32,
     /// Held by messages whose senders are gone.
-    pub estates: u32,
+    pub tombstones: u32,
     /// Open accounts.
     pub remotes: u32,
     /// Remotes that want more than they have and wait for it.

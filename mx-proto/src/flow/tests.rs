@@ -1,7 +1,7 @@
 //! The rules of a lender and all its remotes, one by one; and random programs.
 //!
 //! ```text
-//!   lending    first loans, wants, who is served first, slots, draws, estates, shares of sources
+//!   lending    first loans, wants, who is served first, slots, draws, tombstones, shares of sources
 //!   taking     the quiet: who is asked, for how much, when again; epochs; what is narrowed
 //!   model      many lenders and borrowers, honest and hostile, any order of events
 //! ```

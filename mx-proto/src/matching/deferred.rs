@@ -19,8 +19,8 @@ use std::collections::VecDeque;
 pub(crate) struct Out {
     from: RemoteId,
     pub(crate) paid: Paid,
-    /// Its sender has gone, and what it costs is an estate from there.
-    pub(crate) estate: Option<Source>,
+    /// Its sender has gone, and what it costs is a tombstone from there.
+    pub(crate) tombstone: Option<Source>,
 }
 
 /// All undecided messages of one endpoint. Every one is younger than every unexpected message.
@@ -71,7 +71,7 @@ impl Undecided {
         self.out = Some(Out {
             from: source,
             paid,
-            estate: None,
+            tombstone: None,
         });
         self.recount();
     }

@@ -350,7 +350,7 @@ fn messages_that_are_handed_out_hold_no_credits() {
 fn what_those_who_left_have_left_behind_counts_until_it_is_received() {
     let limit = 1 << 20;
     let config = Config {
-        keep_orphans: 1_000_000,
+        keep_tombstones: 1_000_000,
         ..limited(limit)
     };
     let mut stage = Stage::with_peers(config, 0);
@@ -368,11 +368,14 @@ fn what_those_who_left_have_left_behind_counts_until_it_is_received() {
         let (used, limit) = stage.node.unexpected_usage();
         assert!(used <= limit, "{n}: {used}");
     }
-    let ghosts = stage.node.remotes() as isize;
-    assert!(ghosts > 20 && ghosts < 1_000, "{ghosts}");
+    let tombstones = stage.node.remotes() as isize;
+    assert!(tombstones > 20 && tombstones < 1_000, "{tombstones}");
     stage.shrink();
     let grown = live() - before;
-    assert!(grown <= limit as isize + ghosts * 700 + ENDPOINT, "{grown}");
+    assert!(
+        grown <= limit as isize + tombstones * 700 + ENDPOINT,
+        "{grown}"
+    );
     let mut received = 0;
     while let Some(found) = stage.node.probe(MatchBits(0), MatchMask(0)) {
         let got = stage
@@ -382,7 +385,7 @@ fn what_those_who_left_have_left_behind_counts_until_it_is_received() {
         received += 1;
     }
     stage.run();
-    assert!(received >= ghosts);
+    assert!(received >= tombstones);
     assert_eq!(
         (stage.node.remotes(), stage.node.unexpected_usage().0),
         (0, 0)
@@ -406,7 +409,7 @@ fn who_is_thrown_out_for_a_message_leaves_none_of_its_credits_behind() {
         }
         stage.run();
         assert_eq!((stage.node.remotes(), stage.node.stats().malformed), (1, 1));
-        assert_eq!(stage.node.flow_stats().estates, 0);
+        assert_eq!(stage.node.flow_stats().tombstones, 0);
         // The other one's message comes through.
         assert!(stage.send_honestly(0, 5, &[2; 8]));
         stage.run();

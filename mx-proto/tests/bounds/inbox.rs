@@ -180,12 +180,12 @@ fn what_came_in_slots_stays_when_its_sender_goes_if_there_is_room() {
     let (first, then) = if lent[0] == 1 { (0, 1) } else { (1, 0) };
     leave(&mut stage, first);
     assert_eq!(
-        (stage.node.messages(), stage.node.flow_stats().estates),
+        (stage.node.messages(), stage.node.flow_stats().tombstones),
         (2, 1)
     );
     leave(&mut stage, then);
     assert_eq!(
-        (stage.node.messages(), stage.node.flow_stats().estates),
+        (stage.node.messages(), stage.node.flow_stats().tombstones),
         (1, 1)
     );
     assert_eq!(stage.node.next_message().unwrap().memory, [first as u8]);
@@ -294,7 +294,7 @@ fn whatever_peers_say_nothing_is_lost_of_what_there_is() {
             let flow = stage.node.flow_stats();
             assert_eq!(stats.fetching, stage.node.requests());
             assert_eq!(
-                flow.lent + flow.drawn + flow.estates + flow.free,
+                flow.lent + flow.drawn + flow.tombstones + flow.free,
                 flow.total
             );
             assert!(stats.bytes <= limit + 2 * CREDIT * peers as usize);

@@ -40,7 +40,7 @@ fn busy(stage: &mut Stage, link: u32, len: usize) -> Vec<u32> {
 fn check(stage: &Stage) {
     let flow = stage.node.flow_stats();
     assert!(
-        flow.lent + flow.drawn + flow.copies + flow.estates + flow.free == flow.total,
+        flow.lent + flow.drawn + flow.copies + flow.tombstones + flow.free == flow.total,
         "{flow:?}"
     );
 }

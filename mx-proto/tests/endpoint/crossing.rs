@@ -59,17 +59,17 @@ fn talk(pair: &mut Pair, of_a: RemoteId, of_b: RemoteId, what: &str) {
 
 #[test]
 fn an_old_acquaintance_that_meets_a_new_one_takes_no_credit_along() {
-    for orphans in [0, 8] {
+    for tombstones in [0, 8] {
         for heard_first in [false, true] {
-            met_by_an_old_one(orphans, heard_first);
+            met_by_an_old_one(tombstones, heard_first);
         }
     }
 }
 
 /// `heard_first`: b hears of a's end before its own call is answered, which has met a's next.
-fn met_by_an_old_one(orphans: usize, heard_first: bool) {
-    let what = format!("orphans: {orphans}, heard first: {heard_first}");
-    let mut pair = Pair::keeping(orphans);
+fn met_by_an_old_one(tombstones: usize, heard_first: bool) {
+    let what = format!("tombstones: {tombstones}, heard first: {heard_first}");
+    let mut pair = Pair::keeping(tombstones);
     let (a, b) = (pair.target(Side::A), pair.target(Side::B));
     pair.hold(&[0]);
     pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
@@ -118,8 +118,8 @@ fn met_by_an_old_one(orphans: usize, heard_first: bool) {
 /// The answer of an acquaintance that is over ends nothing of the present one.
 #[test]
 fn a_late_answer_of_an_old_acquaintance_is_nobodys() {
-    for orphans in [0, 8] {
-        let mut pair = Pair::keeping(orphans);
+    for tombstones in [0, 8] {
+        let mut pair = Pair::keeping(tombstones);
         let (a, b) = (pair.target(Side::A), pair.target(Side::B));
         // B calls, a answers, and the answer takes its time; meanwhile a parts and calls.
         pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
@@ -147,9 +147,9 @@ fn a_late_answer_of_an_old_acquaintance_is_nobodys() {
 #[test]
 fn whatever_crosses_what_nobody_is_taken_for_a_stranger() {
     mx_sim::seeds::each(3000, |seed| {
-        for orphans in [0, 8] {
+        for tombstones in [0, 8] {
             for secret in [None, Some("one and the same for all")] {
-                anything_crosses(seed, orphans, secret);
+                anything_crosses(seed, tombstones, secret);
             }
         }
     });
@@ -221,10 +221,10 @@ fn receive_all(node: &mut Node) {
     }
 }
 
-fn anything_crosses(seed: u64, orphans: usize, secret: Option<&str>) {
-    let what = format!("seed {seed}, orphans: {orphans}, secret: {secret:?}");
+fn anything_crosses(seed: u64, tombstones: usize, secret: Option<&str>) {
+    let what = format!("seed {seed}, tombstones: {tombstones}, secret: {secret:?}");
     let mut rng = Rng::new(seed);
-    let mut pair = Pair::with_secrets(secret, secret, orphans, 1);
+    let mut pair = Pair::with_secrets(secret, secret, tombstones, 1);
     let (a, b) = (pair.target(Side::A), pair.target(Side::B));
     let mut callers = [Caller::default(), Caller::default()];
     let mut slow = Vec::new();

@@ -76,7 +76,7 @@ fn assert_empty(pair: &mut Pair) {
     assert_eq!(pair.b.inbox_stats(), InboxStats::default());
     assert_eq!((pair.b.messages(), pair.b.next_turn(|_| true)), (0, None));
     let flow = pair.b.flow_stats();
-    assert_eq!((flow.drawn, flow.estates), (0, 0));
+    assert_eq!((flow.drawn, flow.tombstones), (0, 0));
     assert_eq!(flow.free + flow.lent, flow.total);
     assert_eq!((pair.b.requests(), pair.b.ops().in_use()), (0, 0));
     // It can be sent as much again as ever.
@@ -166,7 +166,7 @@ fn a_sender_that_goes_leaves_what_is_whole() {
         assert_eq!(pair.b.remotes(), 0, "the name of a sender is not kept");
         let flow = pair.b.flow_stats();
         // 10 B, 5000 B and none, with what is kept of each.
-        assert_eq!((flow.estates, flow.lent, flow.drawn), (1 + 11 + 1, 0, 0));
+        assert_eq!((flow.tombstones, flow.lent, flow.drawn), (1 + 11 + 1, 0, 0));
         assert_eq!(pair.b.owner().ready, [5; 3]);
         for tag in [1, 3, 5] {
             let message = pair.b.next_message().unwrap();
@@ -185,7 +185,7 @@ fn a_fetched_message_stays_when_its_sender_goes_and_keeps_what_was_drawn() {
     pair.cut();
     pair.run_with(put_in);
     let flow = pair.b.flow_stats();
-    assert_eq!((flow.estates, flow.drawn), (1, LARGE_COST - 1));
+    assert_eq!((flow.tombstones, flow.drawn), (1, LARGE_COST - 1));
     assert_eq!(tags(&mut pair), [1]);
     assert_empty(&mut pair);
 }

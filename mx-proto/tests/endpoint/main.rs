@@ -8,11 +8,11 @@ mod inbox;
 mod introductions;
 mod matching;
 mod naive;
-mod orphans;
 mod pair;
 mod requests;
 mod secret;
 mod streamed;
+mod tombstones;
 mod waiting;
 
 use mx_proto::wire::{Header, Kind as Packet};

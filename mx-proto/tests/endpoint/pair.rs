@@ -552,14 +552,14 @@ pub(crate) fn secret(letters: &str) -> Secret {
     Secret::new(Zeroizing::new(letters.as_bytes().to_vec()))
 }
 
-fn settings(keep_orphans: usize) -> Config {
+fn settings(keep_tombstones: usize) -> Config {
     Config {
         unexpected_bytes: UNEXPECTED_MAX,
         request_timeout: Some(TIMEOUT),
         waiting_timeout: Some(TIMEOUT),
         peer_timeout: None,
-        keep_orphans,
-        connect_again: keep_orphans > 0,
+        keep_tombstones,
+        connect_again: keep_tombstones > 0,
         ..Config::default()
     }
 }
@@ -589,12 +589,12 @@ impl Pair {
     }
 
     /// Both keep so many messages whose sender has gone, and connect again (unless 0).
-    pub(crate) fn keeping(orphans: usize) -> Self {
+    pub(crate) fn keeping(tombstones: usize) -> Self {
         let hub = Rc::new(RefCell::new(Hub::default()));
         let clock = VirtualClock::default();
         Self {
-            a: node(&hub, &clock, settings(orphans), 0, 1),
-            b: node(&hub, &clock, settings(orphans), 1, 2),
+            a: node(&hub, &clock, settings(tombstones), 0, 1),
+            b: node(&hub, &clock, settings(tombstones), 1, 2),
             freeze_b: false,
             hold_data: false,
             hub,
@@ -608,7 +608,7 @@ impl Pair {
     pub(crate) fn with_secrets(
         a: Option<&str>,
         b: Option<&str>,
-        orphans: usize,
+        tombstones: usize,
         poll_budget: usize,
     ) -> Self {
         let mut pair = Self::new();
@@ -616,7 +616,7 @@ impl Pair {
             key: Key([key; 16]),
             secret: letters.map(secret),
             poll_budget,
-            ..settings(orphans)
+            ..settings(tombstones)
         };
         pair.secret_of_a = a.map(secret);
         pair.a = node(&pair.hub, &pair.clock, config(1, a), 0, 1);
@@ -874,13 +874,13 @@ impl Pair {
     }
 
     /// A closes and is opened again at once, as another session.
-    pub(crate) fn reopen_a(&mut self, orphans: usize) {
+    pub(crate) fn reopen_a(&mut self, tombstones: usize) {
         self.sessions += 1;
         self.a.close();
         let config = Config {
             key: Key([self.sessions as u8; 16]),
             secret: self.secret_of_a.clone(),
-            ..settings(orphans)
+            ..settings(tombstones)
         };
         self.a = node(&self.hub, &self.clock, config, 0, self.sessions);
     }

@@ -33,7 +33,7 @@ fn receive(pair: &mut Pair, word: u64, len: usize) -> (pair::Shared, Received) {
 fn nothing_left(pair: &mut Pair) {
     assert_eq!((pair.a.requests(), pair.b.requests()), (0, 0));
     let (flow, waiting) = (pair.b.flow_stats(), pair.b.unexpected_bytes());
-    assert_eq!((flow.estates, flow.drawn, waiting), (0, 0, 0));
+    assert_eq!((flow.tombstones, flow.drawn, waiting), (0, 0, 0));
     assert_eq!(flow.free + flow.lent, flow.total);
 }
 

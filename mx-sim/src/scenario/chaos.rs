@@ -27,14 +27,14 @@ fn random_config(rng: &mut Rng, peer_timeout: Option<Duration>) -> Config {
         poll_budget: rng.pick(&[1, 3, 64]),
         burst: rng.pick(&[1, 16]),
         max_remotes: rng.pick(&[1, 3, 1 << 20]),
-        keep_orphans: rng.pick(&[0, 2, 4096]),
+        keep_tombstones: rng.pick(&[0, 2, 4096]),
         connect_again: false,
         ..Config::default()
     };
     config.peer_timeout = peer_timeout;
     config.fetched_max = (config.unexpected_bytes / 2).min(1 << 20) as u32;
     // Whoever wants the one wants the other; the seeds of old keep what they drew.
-    config.connect_again = config.keep_orphans > 0;
+    config.connect_again = config.keep_tombstones > 0;
     config
 }
 

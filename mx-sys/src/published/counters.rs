@@ -162,7 +162,7 @@ table! {
         confirms, intruders, out_of_memory, silenced, timeouts
     };
     "flow_" FlowStats = sample.flow, {
-        total, free, lent, drawn, copies, estates, remotes, waiting, poor, asked, messages, in_slots,
+        total, free, lent, drawn, copies, tombstones, remotes, waiting, poor, asked, messages, in_slots,
         violations, wants, granted, revoked, returned, narrowed, draws_refused, epochs
     };
     "inbox_" InboxStats = sample.inbox, { messages, bytes, fetching, waiting };

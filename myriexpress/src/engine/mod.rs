@@ -293,7 +293,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             self.endpoint.disconnect(remote);
         }
         self.endpoint
-            .forget_orphans(identity.nic, identity.endpoint);
+            .forget_tombstones(identity.nic, identity.endpoint);
         self.settle();
         self.endpoint.owner_mut().peers.remove(key);
         if key == Peers::OWN {
@@ -352,9 +352,9 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     #[cold]
     fn new_peer_of_remote(&mut self, remote: RemoteId) -> Option<PeerKey> {
         let identity = self.endpoint.remote_identity(remote)?;
-        let orphaned = self.endpoint.is_orphaned(remote);
+        let tombstone = self.endpoint.is_tombstone(remote);
         let peers = &mut self.endpoint.owner_mut().peers;
-        if !orphaned {
+        if !tombstone {
             return Some(peers.connected(identity, remote));
         }
         // What it left behind says nothing about its connection now.

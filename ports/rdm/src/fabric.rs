@@ -51,7 +51,7 @@ pub(super) struct Fabric {
     /// Events that were read out of turn; they come before what is in the queue.
     pub(super) backlog: VecDeque<CqEvent>,
     /// Links that have gone while the provider had slots of theirs: their address and how many.
-    orphans: HashMap<LinkId, (u64, u32)>,
+    tombstones: HashMap<LinkId, (u64, u32)>,
     /// They are too many.
     clogged: bool,
     /// What is to be injected is put together here.
@@ -96,7 +96,7 @@ impl Fabric {
             addresses: Addresses::default(),
             out: VecDeque::new(),
             backlog: VecDeque::new(),
-            orphans: HashMap::new(),
+            tombstones: HashMap::new(),
             clogged: false,
             scratch: vec![0; plan.prefix + plan.inject_max],
             main: Some(main),
@@ -228,17 +228,17 @@ impl Fabric {
     }
 
     /// A slot has come back whose link is gone.
-    pub(super) fn orphan_returned(&mut self, owner: LinkId) {
-        let Some((address, left)) = self.orphans.get_mut(&owner) else {
+    pub(super) fn tombstone_returned(&mut self, owner: LinkId) {
+        let Some((address, left)) = self.tombstones.get_mut(&owner) else {
             return;
         };
         *left -= 1;
         if *left == 0 {
             let address = *address;
-            self.orphans.remove(&owner);
+            self.tombstones.remove(&owner);
             self.addresses.give(&self.domain, address);
         }
-        self.count_orphans();
+        self.count_tombstones();
     }
 
     /// A link has been taken out of the table: what it still has here is let go of. Its memory has
@@ -249,8 +249,8 @@ impl Fabric {
             return;
         };
         if link.slots > 0 {
-            self.orphans.insert(link.id, (address, link.slots));
-            self.count_orphans();
+            self.tombstones.insert(link.id, (address, link.slots));
+            self.count_tombstones();
         } else {
             self.addresses.give(&self.domain, address);
         }
@@ -263,11 +263,11 @@ impl Fabric {
 
     /// Slots with frames to peers that have gone.
     pub(super) fn lost_slots(&self) -> usize {
-        let lost: u32 = self.orphans.values().map(|(_, slots)| slots).sum();
+        let lost: u32 = self.tombstones.values().map(|(_, slots)| slots).sum();
         lost as usize
     }
 
-    fn count_orphans(&mut self) {
+    fn count_tombstones(&mut self) {
         let lost = self.lost_slots();
         self.clogged = self.slots.lose(lost);
     }

@@ -175,7 +175,7 @@ impl RdmPort {
             return;
         };
         let Some(link) = self.links.of_mut(owner) else {
-            return fabric.orphan_returned(owner);
+            return fabric.tombstone_returned(owner);
         };
         link.slots -= 1;
         if let Some(code) = error {

@@ -162,13 +162,13 @@ impl Registrations {
             return;
         }
         self.seen = released;
-        let orphans: Vec<usize> = self
+        let tombstones: Vec<usize> = self
             .kept
             .iter()
             .filter(|(_, kept)| kept.leases == 0 && Arc::strong_count(&kept.region) == 1)
             .map(|(number, _)| number)
             .collect();
-        for number in orphans {
+        for number in tombstones {
             self.forget(number);
         }
         // One that is leased now is found by a later call.

@@ -116,7 +116,7 @@ pub const MEANINGS: &[(&str, Kind, &str)] = &[
     ),
     ("flow_copies", Level, "credits held by copies of own sends"),
     (
-        "flow_estates",
+        "flow_tombstones",
         Level,
         "credits held by messages whose senders are gone",
     ),

@@ -193,7 +193,7 @@ fn what_the_gone_leave_here_is_held_until_it_is_taken() {
     assert!(town.flow.close(&mut town.all, remote));
     let stats = town.flow.stats();
     assert_eq!(
-        (stats.lent, stats.estates, stats.free, stats.remotes),
+        (stats.lent, stats.tombstones, stats.free, stats.remotes),
         (0, 31, 969, 0)
     );
     // It stays in its source's share: half of what may be lent, less that.
@@ -208,7 +208,7 @@ fn what_the_gone_leave_here_is_held_until_it_is_taken() {
         .expect("free");
     assert!(town.flow.draw(1000));
     assert!(!town.flow.close(&mut town.all, remote));
-    assert_eq!(town.flow.stats().estates, 0);
+    assert_eq!(town.flow.stats().tombstones, 0);
 }
 
 #[test]

@@ -413,7 +413,7 @@ impl Program {
             assert!(node.sides.iter().all(|side| side.here.is_empty()));
             node.settle_all();
             let stats = node.flow.stats();
-            assert_eq!((stats.drawn, stats.estates), (0, 0));
+            assert_eq!((stats.drawn, stats.tombstones), (0, 0));
             // A hostile one may hold up what is for it.
             assert!(stats.copies == 0 || !honest);
         }
@@ -542,7 +542,7 @@ impl Node {
     fn check(&self) {
         let stats = self.flow.stats();
         assert_eq!(
-            stats.free + stats.lent + stats.drawn + stats.copies + stats.estates,
+            stats.free + stats.lent + stats.drawn + stats.copies + stats.tombstones,
             stats.total
         );
         assert!(stats.lent + stats.copies <= self.settings.total() - self.settings.reserve());
@@ -552,7 +552,7 @@ impl Node {
             Paid::Slot(_) => 0,
         };
         let gone = self.gone.iter().map(|(_, paid)| credits(paid).max(1));
-        assert_eq!(stats.estates, gone.sum());
+        assert_eq!(stats.tombstones, gone.sum());
         let (mut lent, mut wanted, mut open) = (0, 0, 0);
         for ((account, _), side) in self.all.0.iter().zip(&self.sides) {
             let here = side

@@ -77,7 +77,7 @@ impl Net {
             config: Config {
                 request_timeout: None,
                 peer_timeout: None,
-                keep_orphans: 100,
+                keep_tombstones: 100,
                 copies: usize::MAX,
                 // As `Settings::for_mx`.
                 eager_max: 32 << 10,

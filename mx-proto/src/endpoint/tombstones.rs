@@ -1,17 +1,17 @@
 //! Messages whose sender has gone before they were received.
 //!
 //! ```text
-//!   remote fails --> its whole messages get the name of a ghost     (offers go: their bytes are gone)
-//!                       ghost: the same identity and context, an id of its own, no link
-//!   the last one is received --> the ghost goes with the next progress,
+//!   remote fails --> its whole messages get the name of a tombstone     (offers go: their bytes are gone)
+//!                       tombstone: the same identity and context, an id of its own, no link
+//!   the last one is received --> the tombstone goes with the next progress,
 //!                                so that who got the message can still ask who sent it
 //! ```
 //!
-//! A ghost is found by no name and sent to by nobody: the peer's next life is another remote. Our
-//! own [`Endpoint::disconnect`] leaves no ghost.
+//! A tombstone is found by no name and sent to by nobody: the peer's next life is another remote. Our
+//! own [`Endpoint::disconnect`] leaves no tombstone.
 //!
 //! Owns: how many such messages there are. They wait where all others do, and what they cost is
-//! an estate of the pool's until then.
+//! a tombstone of the pool's until then.
 
 use super::{Core, Endpoint};
 use crate::ids::{EndpointId, NicId, RemoteId};
@@ -23,13 +23,13 @@ use crate::time::Clock;
 
 /// Messages without a sender.
 #[derive(Debug, Default)]
-pub(super) struct Orphans {
+pub(super) struct Tombstones {
     count: usize,
-    /// Ghosts that have lost their last message.
+    /// Tombstones that have lost their last message.
     spent: Vec<RemoteId>,
 }
 
-impl Orphans {
+impl Tombstones {
     /// So many have left.
     pub(super) fn gone(&mut self, left: u32) {
         self.count = self.count.saturating_sub(left as usize);
@@ -38,31 +38,34 @@ impl Orphans {
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Throws away what an endpoint has left behind when it went, in whichever life.
-    pub fn forget_orphans(&mut self, nic: NicId, endpoint: EndpointId) {
+    pub fn forget_tombstones(&mut self, nic: NicId, endpoint: EndpointId) {
         for id in self.core.remotes.ids() {
-            let ghost = self
+            let tombstone = self
                 .core
                 .remotes
                 .of(id)
-                .is_some_and(|remote| remote.is_ghost() && remote.name == (nic, endpoint));
-            if ghost {
+                .is_some_and(|remote| remote.is_tombstone() && remote.name == (nic, endpoint));
+            if tombstone {
                 self.core.dissolve(id, Status::Unreachable, false);
             }
         }
     }
 
     /// Is it only the name on messages of a sender that has gone?
-    pub fn is_orphaned(&self, remote: RemoteId) -> bool {
+    pub fn is_tombstone(&self, remote: RemoteId) -> bool {
         let remote = self.core.remotes.of(remote);
-        remote.is_some_and(Remote::is_ghost)
+        remote.is_some_and(Remote::is_tombstone)
     }
 }
 
 impl<O: Owner> Core<O> {
     /// A remote is about to be dissolved because it has failed. The name that its messages have from
     /// now on, as many as may stay, if any do.
-    pub(super) fn leave_orphans(&mut self, id: RemoteId) -> Option<RemoteId> {
-        let room = self.config.keep_orphans.saturating_sub(self.orphans.count);
+    pub(super) fn leave_tombstone(&mut self, id: RemoteId) -> Option<RemoteId> {
+        let room = self
+            .config
+            .keep_tombstones
+            .saturating_sub(self.tombstones.count);
         let remote = self.remotes.living(id)?;
         if room == 0 {
             return None;
@@ -73,33 +76,33 @@ impl<O: Owner> Core<O> {
             return None;
         }
         // Two messages are not in one slab place, so they are fewer than 2^32.
-        let ghost = remote.ghost((first + then) as u32);
-        let ghost = self.remotes.add_ghost(ghost);
-        self.unexpected.rename(id, ghost, first);
-        self.undecided.rename(id, ghost, then);
-        self.orphans.count += first + then;
-        Some(ghost)
+        let tombstone = remote.tombstone((first + then) as u32);
+        let tombstone = self.remotes.add_tombstone(tombstone);
+        self.unexpected.rename(id, tombstone, first);
+        self.undecided.rename(id, tombstone, then);
+        self.tombstones.count += first + then;
+        Some(tombstone)
     }
 
-    /// One of a ghost's messages has been received.
+    /// One of a tombstone's messages has been received.
     #[cold]
-    pub(super) fn orphan_left(&mut self, ghost: RemoteId) {
-        self.orphans.gone(1);
-        if let Some(remote) = self.remotes.of_mut(ghost)
-            && let Life::Ghost { messages, .. } = &mut remote.life
+    pub(super) fn tombstone_read(&mut self, tombstone: RemoteId) {
+        self.tombstones.gone(1);
+        if let Some(remote) = self.remotes.of_mut(tombstone)
+            && let Life::Tombstone { messages, .. } = &mut remote.life
         {
             *messages = messages.saturating_sub(1);
             if *messages == 0 {
-                self.orphans.spent.push(ghost);
+                self.tombstones.spent.push(tombstone);
             }
         }
     }
 
-    /// Ghosts without messages go.
+    /// Tombstones without messages go.
     #[inline]
     pub(super) fn bury(&mut self) {
-        while let Some(ghost) = self.orphans.spent.pop() {
-            self.remotes.take(ghost);
+        while let Some(tombstone) = self.tombstones.spent.pop() {
+            self.remotes.take(tombstone);
         }
     }
 }

@@ -7,8 +7,8 @@ use mx_proto::{
 };
 
 /// Two endpoints that know each other, and what b calls a.
-fn acquainted(orphans: usize) -> (Pair, RemoteId, RemoteId) {
-    let mut pair = Pair::keeping(orphans);
+fn acquainted(tombstones: usize) -> (Pair, RemoteId, RemoteId) {
+    let mut pair = Pair::keeping(tombstones);
     let (b, a) = connected(&mut pair);
     assert!(pair.b.set_remote_context(a, 42));
     (pair, b, a)
@@ -68,7 +68,7 @@ fn what_a_sender_left_behind_is_received_under_its_name() {
         // Who got it may ask whose it was, also of the last one.
         assert_eq!(pair.b.remote_identity(done.remote), Some(name));
         assert_eq!(pair.b.remote_context(done.remote), Some(42));
-        assert!(pair.b.is_orphaned(done.remote));
+        assert!(pair.b.is_tombstone(done.remote));
     }
     pair.run();
     assert_eq!((pair.b.remotes(), pair.b.unexpected_bytes()), (0, 0));
@@ -134,23 +134,27 @@ fn a_disconnect_of_ours_leaves_nothing_and_forgetting_takes_what_there_is() {
     let name = pair.b.remote_identity(a).unwrap();
     sent_and_gone(&mut pair, b, 2);
     let other = mx_proto::EndpointId(name.endpoint.0 + 1);
-    pair.b.forget_orphans(name.nic, other);
+    pair.b.forget_tombstones(name.nic, other);
     assert!(probed(&mut pair, 1).is_some());
-    pair.b.forget_orphans(name.nic, name.endpoint);
+    pair.b.forget_tombstones(name.nic, name.endpoint);
     assert!(probed(&mut pair, 1).is_none() && probed(&mut pair, 2).is_none());
     assert_eq!((pair.b.remotes(), pair.b.unexpected_bytes()), (0, 0));
 }
 
 #[test]
-fn nobody_is_reached_by_the_name_on_an_orphan() {
+fn nobody_is_reached_by_the_name_on_an_tombstone() {
     let (mut pair, b, _) = acquainted(8);
     sent_and_gone(&mut pair, b, 1);
-    let ghost = probed(&mut pair, 1).unwrap().source;
-    let refused = pair
-        .b
-        .send(ghost, bits(1), pair.filled(vec![1]), 0, SendMode::Standard);
+    let tombstone = probed(&mut pair, 1).unwrap().source;
+    let refused = pair.b.send(
+        tombstone,
+        bits(1),
+        pair.filled(vec![1]),
+        0,
+        SendMode::Standard,
+    );
     assert_eq!(refused, Err(PostError::UnknownRemote));
-    pair.b.disconnect(ghost);
+    pair.b.disconnect(tombstone);
     assert!(probed(&mut pair, 1).is_none());
     assert_eq!(pair.b.remotes(), 0);
 }
