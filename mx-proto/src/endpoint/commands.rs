@@ -632,7 +632,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return;
         };
         // Memory goes back before anybody hears of the end.
-        self.run_errands();
+        self.run_actions();
         if let Some(link) = remote.live_tx() {
             let header = wire::Header::new(wire::Kind::Disconnect, 0, 0).emit();
             // Without room for it, the closed link says the same.
@@ -791,14 +791,15 @@ impl<O: Owner> Core<O> {
     /// Closes the links of a remote that has been taken out. These connects to it go to whoever is
     /// there now.
     pub(super) fn leave_to_others(&mut self, remote: &Remote, mut again: List) {
-        use super::Errand;
+        use super::DeferredAction;
         while let Some(connect) = self.ops.first(&again) {
             self.ops.leave(Strand::Own, &mut again, connect.index());
             let target = remote.target(Route::AUTO);
-            self.errands.push(Errand::ConnectAgain(connect, target));
+            self.actions
+                .push(DeferredAction::ConnectAgain(connect, target));
         }
         for (link, _) in &remote.links {
-            self.errands.push(Errand::Close(*link, Close::Now));
+            self.actions.push(DeferredAction::Close(*link, Close::Now));
         }
     }
 

@@ -524,8 +524,10 @@ impl<O: Owner> Core<O> {
 
     #[cold]
     fn remote_bound(&self, link: LinkId) -> RemoteId {
-        let bound = self.errands.iter().rev().find_map(|errand| match errand {
-            super::Errand::Bind(to, cookie) if *to == link => Some(RemoteId::from_word(*cookie)),
+        let bound = self.actions.iter().rev().find_map(|action| match action {
+            super::DeferredAction::Bind(to, cookie) if *to == link => {
+                Some(RemoteId::from_word(*cookie))
+            }
             _ => None,
         });
         let owns = |id: &RemoteId| self.remotes.of(*id).is_some_and(|of| of.owns(link));
@@ -534,8 +536,8 @@ impl<O: Owner> Core<O> {
 
     /// Is the link to be closed as soon as the port is not being polled, or has sent its last packet?
     fn is_closing(&self, link: LinkId) -> bool {
-        let closes = |errand: &super::Errand<O::Memory>| matches!(errand, super::Errand::Close(of, _) if *of == link);
-        self.session_out.ends(link) || self.errands.iter().any(closes)
+        let closes = |action: &super::DeferredAction<O::Memory>| matches!(action, super::DeferredAction::Close(of, _) if *of == link);
+        self.session_out.ends(link) || self.actions.iter().any(closes)
     }
 
     /// Keeps a packet behind an answer whose sender is still being looked at: no more of them than we
@@ -571,7 +573,8 @@ impl<O: Owner> Core<O> {
         self.forget_introduction(link);
         let remote = self.remote_of(link, cookie);
         log::debug!("link {link:?}: {what}; closing it");
-        self.errands.push(super::Errand::Close(link, Close::Now));
+        self.actions
+            .push(super::DeferredAction::Close(link, Close::Now));
         self.fail_remote(remote, DownReason::Protocol(what));
     }
 
@@ -589,7 +592,8 @@ impl<O: Owner> Core<O> {
     #[cold]
     pub(super) fn out_of_room(&mut self, link: LinkId, from: RemoteId) {
         self.stats.out_of_memory += 1;
-        self.errands.push(super::Errand::Close(link, Close::Now));
+        self.actions
+            .push(super::DeferredAction::Close(link, Close::Now));
         self.fail_remote(from, DownReason::NoMemory);
     }
 
@@ -701,7 +705,7 @@ impl<O: Owner> Core<O> {
         if pulling.key.is_some() {
             if pulling.requested == 0 {
                 pulling.requested = pulling.wanted;
-                self.errands.push(super::Errand::Read(id));
+                self.actions.push(super::DeferredAction::Read(id));
             }
             return;
         }

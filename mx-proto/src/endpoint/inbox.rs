@@ -15,7 +15,7 @@
 //! sender has gone meanwhile, that is a tombstone of the pool's.
 
 use super::deadlines::Deadline;
-use super::{Core, Endpoint, Errand, Named};
+use super::{Core, DeferredAction, Endpoint, Named};
 use crate::event::Message;
 use crate::flow::{Paid, cost};
 use crate::ids::{MatchBits, RemoteId, RequestId};
@@ -257,14 +257,14 @@ impl<O: Owner> Core<O> {
 
     /// The fetch of a message is over.
     pub(super) fn end_fetch(&mut self, id: RequestId, place: u32, status: Status) {
-        let noted = self.errands.len();
+        let noted = self.actions.len();
         let rest = self.release(id);
         debug_assert!(rest.is_none(), "half of what we receive");
         let memory = self.ops.finish_keeping(id);
         self.ops.free(id);
-        if self.errands.len() > noted {
+        if self.actions.len() > noted {
             // The port may go on with it until it has been told.
-            self.errands.extend(memory.map(Errand::LetGo));
+            self.actions.extend(memory.map(DeferredAction::LetGo));
             return self.throw_away(place);
         }
         match memory {

@@ -119,7 +119,7 @@ struct Core<O: Owner> {
     /// Receives whose data is on its way, and offers in the inbox, by the sender and its name for them.
     /// Should a sender give two messages the same name, one of them has it.
     names: HashMap<(RemoteId, u64), Named, RandomState>,
-    errands: Vec<Errand<O::Memory>>,
+    actions: Vec<DeferredAction<O::Memory>>,
     stats: Stats,
 }
 
@@ -134,7 +134,7 @@ enum Named {
 
 /// Something the port is to be told as soon as it is not being polled.
 #[derive(Debug)]
-enum Errand<M> {
+enum DeferredAction<M> {
     Bind(LinkId, u64),
     Close(LinkId, Close),
     Detach {
@@ -197,7 +197,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             controls: 0,
             held: HashMap::default(),
             names: HashMap::default(),
-            errands: Vec::new(),
+            actions: Vec::new(),
             stats: Stats::default(),
         };
         Self {
@@ -297,7 +297,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Prepares for sleeping on [`Self::descriptors`]. False when there is something to do first.
     pub fn arm(&mut self) -> bool {
         !self.core.owner.has_news()
-            && self.core.errands.is_empty()
+            && self.core.actions.is_empty()
             && self.core.ready.is_empty()
             && !self.core.flow.is_ready()
             && !self.core.undecided.waits()
@@ -414,36 +414,36 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     #[inline]
     fn has_work(&self) -> bool {
         // Seldom is there anything, so all of it is looked at without a branch in between.
-        !self.core.errands.is_empty()
+        !self.core.actions.is_empty()
             | !self.core.ready.is_empty()
             | !self.core.session_out.is_empty()
             | self.core.introductions.is_due()
             | self.core.flow.is_ready()
     }
 
-    /// Carries out what has been noted: errands first, they free memory and links.
+    /// Carries out what has been noted: actions first, they free memory and links.
     #[inline(never)]
     fn settle(&mut self) -> bool {
         let mut busy = false;
         if self.core.introductions.is_due() {
             busy |= self.see_to_introductions();
         }
-        busy |= self.run_errands();
+        busy |= self.run_actions();
         busy |= self.core.move_credits();
         busy |= self.fetch();
         busy |= self.transmit();
-        busy | self.run_errands()
+        busy | self.run_actions()
     }
 
-    fn run_errands(&mut self) -> bool {
-        if self.core.errands.is_empty() {
+    fn run_actions(&mut self) -> bool {
+        if self.core.actions.is_empty() {
             return false;
         }
-        for errand in std::mem::take(&mut self.core.errands) {
-            match errand {
-                Errand::Bind(link, cookie) => self.port.bind(link, cookie),
-                Errand::Close(link, how) => self.close_link(link, how),
-                Errand::Detach {
+        for action in std::mem::take(&mut self.core.actions) {
+            match action {
+                DeferredAction::Bind(link, cookie) => self.port.bind(link, cookie),
+                DeferredAction::Close(link, how) => self.close_link(link, how),
+                DeferredAction::Detach {
                     link,
                     memory,
                     at,
@@ -451,14 +451,16 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 } => {
                     self.port.detach(link, &memory, at, len);
                 }
-                Errand::Recall(link, token) => self.port.recall(link, token),
-                Errand::LetGo(memory) => drop(memory),
-                Errand::Conceal(link, key) => self.port.conceal(link, key),
-                Errand::Read(request) => self.read_remote(request),
-                Errand::Watch(link, wanted) => self.port.watch(link, wanted),
-                Errand::Limits(remote, link) => self.learn_limits(remote, link),
-                Errand::Connect(remote, route) => self.connect_elsewhere(remote, route),
-                Errand::ConnectAgain(connect, target) => self.connect_again(connect, target),
+                DeferredAction::Recall(link, token) => self.port.recall(link, token),
+                DeferredAction::LetGo(memory) => drop(memory),
+                DeferredAction::Conceal(link, key) => self.port.conceal(link, key),
+                DeferredAction::Read(request) => self.read_remote(request),
+                DeferredAction::Watch(link, wanted) => self.port.watch(link, wanted),
+                DeferredAction::Limits(remote, link) => self.learn_limits(remote, link),
+                DeferredAction::Connect(remote, route) => self.connect_elsewhere(remote, route),
+                DeferredAction::ConnectAgain(connect, target) => {
+                    self.connect_again(connect, target)
+                }
             }
         }
         true
@@ -555,21 +557,21 @@ impl<O: Owner> Core<O> {
             matched: matches!(state, State::Pulling(_)),
         };
         let copy = state.is_copy();
-        let noted = self.errands.len();
+        let noted = self.actions.len();
         let rest = self.release(id);
-        if rest.is_none() && self.errands.len() == noted {
+        if rest.is_none() && self.actions.len() == noted {
             self.ops.finish(id);
         } else {
             // The port may go on with it until it has been told.
             let memory = self.ops.finish_keeping(id);
-            self.errands.extend(memory.map(|memory| match rest {
-                Some((link, Partial { at, end, .. })) => Errand::Detach {
+            self.actions.extend(memory.map(|memory| match rest {
+                Some((link, Partial { at, end, .. })) => DeferredAction::Detach {
                     link,
                     memory,
                     at,
                     len: end - at,
                 },
-                None => Errand::LetGo(memory),
+                None => DeferredAction::LetGo(memory),
             }));
         }
         if copy {
@@ -586,7 +588,7 @@ impl<O: Owner> Core<O> {
             ops,
             remotes,
             spares,
-            errands,
+            actions,
             ..
         } = self;
         let place = id.index();
@@ -597,7 +599,7 @@ impl<O: Owner> Core<O> {
         if record.state.is_announced() && !self.held.is_empty() {
             self.held.retain(|(link, token), owner| {
                 if *owner == id {
-                    errands.push(Errand::Recall(*link, *token));
+                    actions.push(DeferredAction::Recall(*link, *token));
                 }
                 *owner != id
             });
@@ -621,7 +623,7 @@ impl<O: Owner> Core<O> {
             }
             State::Draining { .. } | State::Offered { .. } | State::Serving { .. } => {
                 if let (Some(link), Some(key)) = (tx, record.state.exposed()) {
-                    errands.push(Errand::Conceal(link, key));
+                    actions.push(DeferredAction::Conceal(link, key));
                 }
                 if let Some(queues) = remote.queues_mut() {
                     queues.forget(id);
@@ -635,7 +637,7 @@ impl<O: Owner> Core<O> {
                     self.names.remove(&name);
                 }
                 if let (Some(link), true) = (tx, pulling.reading) {
-                    errands.push(Errand::Recall(link, read_token(id)));
+                    actions.push(DeferredAction::Recall(link, read_token(id)));
                 }
             }
             _ => {}

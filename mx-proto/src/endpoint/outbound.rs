@@ -9,7 +9,7 @@
 //! the round until the port says that there is room.
 
 use super::aside::After;
-use super::{Core, Endpoint, Errand, read_token};
+use super::{Core, DeferredAction, Endpoint, read_token};
 use crate::flow::{self, Borrower, Flow, Lane, Paid};
 use crate::ids::{LinkId, RemoteId, RequestId};
 use crate::memory::Memory;
@@ -128,7 +128,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     self.core.stats.packets_out += 1;
                     busy = true;
                     if after != After::Open {
-                        self.core.errands.push(Errand::Close(link, Close::Flush));
+                        self.core
+                            .actions
+                            .push(DeferredAction::Close(link, Close::Flush));
                     }
                 }
                 Err(SendError::WouldBlock) => {
@@ -413,7 +415,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             // a packet that cannot be ended ends the link.
             debug_assert!(false, "a partial packet without its request");
             queues.partial = None;
-            self.core.errands.push(Errand::Close(link, Close::Now));
+            self.core
+                .actions
+                .push(DeferredAction::Close(link, Close::Now));
             self.core.fail_remote(id, DownReason::Link(LinkDown::Reset));
             return Ok(());
         };
@@ -449,7 +453,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return;
         };
         if pulling.reading {
-            // Its message was withdrawn and another took its place before this errand was run:
+            // Its message was withdrawn and another took its place before this action was run:
             // there are two of them, and the first has begun.
             return;
         }

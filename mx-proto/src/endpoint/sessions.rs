@@ -40,7 +40,7 @@ use crate::status::{DownReason, Status};
 use crate::wire::{self, Header, Hello, VERSION};
 use smallvec::SmallVec;
 
-use super::Errand;
+use super::DeferredAction;
 
 impl<O: Owner> Core<O> {
     /// A link we asked for can carry packets: introduce ourselves.
@@ -48,14 +48,14 @@ impl<O: Owner> Core<O> {
         let remote = self.remotes.of_mut(id);
         let Some(remote) = remote.filter(|remote| remote.owns(link)) else {
             if !self.ask_now(link) {
-                self.errands.push(Errand::Close(link, Close::Now));
+                self.actions.push(DeferredAction::Close(link, Close::Now));
             }
             return;
         };
         if remote.met().is_some() && remote.connects.is_empty() {
             // The peer has reached us meanwhile, and nobody waits for this one any more.
             remote.links.retain(|known| known.0 != link);
-            self.errands.push(Errand::Close(link, Close::Now));
+            self.actions.push(DeferredAction::Close(link, Close::Now));
             return;
         }
         remote.advance(link, LinkState::Up);
@@ -101,7 +101,7 @@ impl<O: Owner> Core<O> {
             // Still others are being tried.
             _ if tried => {}
             _ => match reason {
-                LinkDown::Elsewhere(route) => self.errands.push(Errand::Connect(id, route)),
+                LinkDown::Elsewhere(route) => self.actions.push(DeferredAction::Connect(id, route)),
                 _ => self.fail_remote(id, DownReason::Link(reason)),
             },
         }
@@ -160,10 +160,11 @@ impl<O: Owner> Core<O> {
         let (kept, gone): (SmallVec<[Link; 1]>, SmallVec<[Link; 1]>) =
             old.links.into_iter().partition(leads_on);
         for (link, _) in &kept {
-            self.errands.push(Errand::Bind(*link, next.to_word()));
+            self.actions
+                .push(DeferredAction::Bind(*link, next.to_word()));
         }
         for (link, _) in gone {
-            self.errands.push(Errand::Close(link, Close::Flush));
+            self.actions.push(DeferredAction::Close(link, Close::Flush));
         }
         let remote = self.remotes.of_mut(next)?;
         remote.life = Life::Calling { over };
@@ -417,7 +418,7 @@ impl<O: Owner> Core<O> {
                 self.add_remote(identity.name(), source)
             }
         };
-        self.errands.push(Errand::Bind(link, id.to_word()));
+        self.actions.push(DeferredAction::Bind(link, id.to_word()));
         self.session_out.keep_open(link);
         let links = &mut self.remotes.of_mut(id)?.links;
         links.push((link, LinkState::Met));
@@ -477,7 +478,7 @@ impl<O: Owner> Core<O> {
             step: None,
         });
         // Asked of the port as soon as it is not being polled.
-        self.errands.push(Errand::Limits(id, link));
+        self.actions.push(DeferredAction::Limits(id, link));
         self.stats.remotes_up += 1;
     }
 
@@ -577,7 +578,7 @@ impl<O: Owner> Core<O> {
     fn another_life(&mut self, link: LinkId, id: RemoteId, met: bool) {
         let elsewhere = self.remotes.of(id).and_then(Remote::live_tx);
         if met || elsewhere.is_none_or(|tx| tx == link) {
-            self.errands.push(Errand::Close(link, Close::Now));
+            self.actions.push(DeferredAction::Close(link, Close::Now));
             return self.fail_remote(id, DownReason::Restarted);
         }
         self.introductions.doubt(id);
@@ -586,7 +587,7 @@ impl<O: Owner> Core<O> {
 
     /// A link that we have called on leads to nobody that its remote stands for.
     pub(super) fn leave_link(&mut self, link: LinkId, id: RemoteId) {
-        self.errands.push(Errand::Close(link, Close::Now));
+        self.actions.push(DeferredAction::Close(link, Close::Now));
         self.link_down(link, id, LinkDown::Closed);
     }
 
@@ -650,7 +651,7 @@ impl<O: Owner> Core<O> {
             .is_some_and(|remote| remote.met().is_none() && remote.connects.is_empty());
         if unwanted && let Some(remote) = self.dissolve(id, Status::Unreachable, false) {
             for (link, _) in &remote.links {
-                self.errands.push(Errand::Close(*link, Close::Now));
+                self.actions.push(DeferredAction::Close(*link, Close::Now));
             }
         }
     }

@@ -23,7 +23,7 @@
 //! Knows nothing of: what becomes of a lost remote's operations.
 
 use super::deadlines::Deadline;
-use super::{Core, Endpoint, Errand};
+use super::{Core, DeferredAction, Endpoint};
 use crate::ids::RemoteId;
 use crate::owner::Owner;
 use crate::port::{LinkDown, Port};
@@ -55,7 +55,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if self.core.watch.step.is_some() {
             let now = self.clock.now();
             self.core.watch_over(remote, now);
-            self.run_errands();
+            self.run_actions();
         }
     }
 
@@ -73,7 +73,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if met.silent > 0 {
             let link = met.tx.link();
             if idle {
-                return core.errands.push(Errand::Watch(link, false));
+                return core.actions.push(DeferredAction::Watch(link, false));
             }
             let began = due.before(core.watch.step.unwrap_or_default());
             if port.heard_at(link).is_some_and(|at| at >= began) {
@@ -103,7 +103,8 @@ impl<O: Owner> Core<O> {
             && met.step.is_none()
         {
             met.silent = 0;
-            self.errands.push(Errand::Watch(met.tx.link(), true));
+            self.actions
+                .push(DeferredAction::Watch(met.tx.link(), true));
             self.next_step(id, now, now);
         }
     }

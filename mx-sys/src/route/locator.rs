@@ -67,7 +67,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is to be done when the TCP port's poll is over.
 #[derive(Debug)]
-enum Errand {
+enum DeferredAction {
     /// The link can carry the question.
     Ask(LinkId),
     /// A stranger wants a nonce, to ask for that port.
@@ -141,7 +141,7 @@ pub(super) struct Locator {
     attempts: HashMap<LinkId, Attempt>,
     /// When to stop waiting for an answer, in order. Some may have come.
     deadlines: VecDeque<(Instant, LinkId)>,
-    errands: Vec<Errand>,
+    actions: Vec<DeferredAction>,
     told: Told<(Peer, For, Trouble)>,
     /// Who may ask; `None`: everybody.
     guard: Option<Guard>,
@@ -215,7 +215,7 @@ impl Locator {
         clock: &dyn Clock,
         sink: &mut S,
     ) -> bool {
-        let idle = self.errands.is_empty() && self.deadlines.is_empty();
+        let idle = self.actions.is_empty() && self.deadlines.is_empty();
         !idle && self.work::<M, S>((ports, tcp), clock, sink)
     }
 
@@ -226,24 +226,24 @@ impl Locator {
         clock: &dyn Clock,
         sink: &mut S,
     ) -> bool {
-        let errands = std::mem::take(&mut self.errands);
-        let mut did = !errands.is_empty();
-        for errand in errands {
-            match errand {
-                Errand::Welcome(of, link) => {
+        let actions = std::mem::take(&mut self.actions);
+        let mut did = !actions.is_empty();
+        for action in actions {
+            match action {
+                DeferredAction::Welcome(of, link) => {
                     self.welcome::<M>(ports.of(of), tcp, link);
                     tell_of_end(tcp, link, sink);
                 }
-                Errand::Reply(of, link, bytes) => {
+                DeferredAction::Reply(of, link, bytes) => {
                     self.reply::<M>((of, ports.of(of)), tcp, link, bytes, clock);
                     tell_of_end(tcp, link, sink);
                 }
-                Errand::Ask(link) => self.ask::<M>(&mut ports, tcp, link, clock),
-                Errand::Take(link, answer) => {
+                DeferredAction::Ask(link) => self.ask::<M>(&mut ports, tcp, link, clock),
+                DeferredAction::Take(link, answer) => {
                     Port::<M>::close(tcp, link, Close::Now);
                     self.take(&mut ports, link, answer, clock);
                 }
-                Errand::Lost(link, reason) => self.lost(&mut ports, link, reason),
+                DeferredAction::Lost(link, reason) => self.lost(&mut ports, link, reason),
             }
         }
         let now = clock.now();
@@ -320,18 +320,18 @@ impl Locator {
     /// A stranger has asked on this TCP link and will be answered.
     #[inline]
     pub(super) fn is_answering(&self, link: LinkId) -> bool {
-        let of_link = |errand: &Errand| matches!(errand, Errand::Reply(_, to, _) if *to == link);
-        !self.errands.is_empty() && self.errands.iter().any(of_link)
+        let of_link = |action: &DeferredAction| matches!(action, DeferredAction::Reply(_, to, _) if *to == link);
+        !self.actions.is_empty() && self.actions.iter().any(of_link)
     }
 
     /// A link of the locator's can carry something.
     pub(super) fn on_room(&mut self, link: LinkId) {
-        self.errands.push(Errand::Ask(link));
+        self.actions.push(DeferredAction::Ask(link));
     }
 
     /// A link of the locator's is down.
     pub(super) fn on_down(&mut self, link: LinkId, reason: LinkDown) {
-        self.errands.push(Errand::Lost(link, reason));
+        self.actions.push(DeferredAction::Lost(link, reason));
     }
 
     /// A packet has come on a link of the locator's.
@@ -356,7 +356,7 @@ impl Locator {
             && let Ok(nonce) = Nonce::try_from(nonce)
         {
             asking.nonce = Some(nonce);
-            return self.errands.push(Errand::Ask(link));
+            return self.actions.push(DeferredAction::Ask(link));
         }
         asking.progress = Progress::Answered;
         let bytes = match what {
@@ -367,7 +367,7 @@ impl Locator {
             Some(guard) => guard.answered(asking.proven.as_ref(), &bytes),
             None => Answer::parse(&bytes),
         });
-        self.errands.push(Errand::Take(link, answer));
+        self.actions.push(DeferredAction::Take(link, answer));
     }
 
     /// A stranger has asked; `known`: in our version.
@@ -380,13 +380,13 @@ impl Locator {
         body: &B,
     ) {
         let bytes = bytes_of(body, guard::BEFORE_CARD + CARD_MAX).filter(|_| known);
-        self.errands.push(Errand::Reply(of, link, bytes));
+        self.actions.push(DeferredAction::Reply(of, link, bytes));
     }
 
     /// A stranger has a secret.
     #[cold]
     pub(super) fn on_hail(&mut self, of: For, link: LinkId) {
-        self.errands.push(Errand::Welcome(of, link));
+        self.actions.push(DeferredAction::Welcome(of, link));
     }
 
     /// Says what is to be proven.

@@ -14,7 +14,7 @@ use crate::config::Place;
 use crate::endpoint::aside::After;
 use crate::endpoint::deadlines::Deadline;
 use crate::endpoint::inbound::Inbound;
-use crate::endpoint::{Core, Endpoint, Errand};
+use crate::endpoint::{Core, DeferredAction, Endpoint};
 use crate::ids::{EndpointId, LinkId, NicId, RemoteId, Route, Target};
 use crate::ops::NOBODY;
 use crate::origin::{Address, Claim, Proof};
@@ -391,7 +391,7 @@ impl<O: Owner> Core<O> {
             return;
         };
         if let Some(from) = introduction.from {
-            self.errands.push(Errand::Close(link, Close::Now));
+            self.actions.push(DeferredAction::Close(link, Close::Now));
             return self.link_down(link, from, LinkDown::Protocol);
         }
         let last = introduction.more.len();
@@ -442,7 +442,7 @@ impl<O: Owner> Core<O> {
         let (introduction, ours) = self.introductions.take(link, &mut self.wheel)?;
         if let Some(ours) = ours {
             self.session_out.forget(ours);
-            self.errands.push(Errand::Close(ours, Close::Now));
+            self.actions.push(DeferredAction::Close(ours, Close::Now));
         }
         Some(introduction)
     }
