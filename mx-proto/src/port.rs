@@ -334,7 +334,7 @@ pub trait Port<M: Memory> {
 
     /// Says whether operations wait for the peer of `link`. A port whose peers' deaths show only
     /// when something is sent to them then sends something now and then, where that tells.
-    fn watch(&mut self, link: LinkId, wanted: bool) {
+    fn monitor(&mut self, link: LinkId, wanted: bool) {
         let _ = (link, wanted);
     }
 

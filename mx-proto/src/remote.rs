@@ -85,9 +85,9 @@ pub(crate) struct Met {
     pub(crate) reach: Reach,
     /// What it lends us.
     pub(crate) borrows: Borrower,
-    /// Steps that have ended since something came from it; see `endpoint/watch.rs`.
+    /// Steps that have ended since something came from it; see `endpoint/liveness.rs`.
     pub(crate) silent: u8,
-    /// The end of the present step, while it is watched.
+    /// The end of the present step, while it is monitored.
     pub(crate) step: Option<TimerId>,
 }
 

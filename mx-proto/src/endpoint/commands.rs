@@ -345,7 +345,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if let Some(remote) = remote {
             ops.befriend(id.index(), from, true, &mut remote.kin);
             if remote.met().is_none_or(|met| met.step.is_none()) {
-                self.begin_watch(from);
+                self.begin_monitoring(from);
             }
         }
         Ok(Received::Pending(id))
@@ -564,7 +564,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             Ok(remote) => {
                 self.introduce(remote, id);
                 let now = self.clock.now();
-                self.core.watch_over(remote, now);
+                self.core.monitor(remote, now);
             }
             Err(error) => {
                 log::debug!("{target:?} once more: {error}");

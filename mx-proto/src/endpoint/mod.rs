@@ -26,12 +26,12 @@ mod flow;
 mod inbound;
 mod inbox;
 mod introductions;
+mod liveness;
 mod outbound;
 mod parked;
 mod sessions;
 mod streamed;
 mod tombstones;
-mod watch;
 
 pub use commands::{PostError, Posted, Received, SendMode};
 pub use deadlines::Reminder;
@@ -104,7 +104,7 @@ struct Core<O: Owner> {
     /// Bytes of messages that wait here.
     kept_bytes: usize,
     wheel: Wheel<Deadline>,
-    watch: watch::Watch,
+    liveness: liveness::Liveness,
     /// Remotes with something to send and room to send it; each at most once.
     ready: VecDeque<RemoteId>,
     session_out: aside::Aside,
@@ -149,7 +149,7 @@ enum DeferredAction<M> {
     Conceal(LinkId, RemoteKey),
     Read(RequestId),
     /// Whether operations wait for the remote behind this link.
-    Watch(LinkId, bool),
+    Monitor(LinkId, bool),
     /// Learn what the remote's new sending link can do.
     Limits(RemoteId, LinkId),
     /// Try another way to a remote that has not answered.
@@ -171,7 +171,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 transfer: Patience::new(config.request_timeout),
                 waiting: Patience::new(config.waiting_timeout),
             },
-            watch: watch::Watch::new(config.peer_timeout),
+            liveness: liveness::Liveness::new(config.peer_timeout),
             config,
             identity,
             key,
@@ -455,7 +455,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 DeferredAction::LetGo(memory) => drop(memory),
                 DeferredAction::Conceal(link, key) => self.port.conceal(link, key),
                 DeferredAction::Read(request) => self.read_remote(request),
-                DeferredAction::Watch(link, wanted) => self.port.watch(link, wanted),
+                DeferredAction::Monitor(link, wanted) => self.port.monitor(link, wanted),
                 DeferredAction::Limits(remote, link) => self.learn_limits(remote, link),
                 DeferredAction::Connect(remote, route) => self.connect_elsewhere(remote, route),
                 DeferredAction::ConnectAgain(connect, target) => {
@@ -480,7 +480,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if let Some(met) = self.core.remotes.met_mut(id) {
             met.reach = Reach::of(limits, self.core.config.eager_max);
             if met.step.is_some() {
-                self.port.watch(link, true);
+                self.port.monitor(link, true);
             }
             self.core.make_ready(id);
         }
@@ -503,7 +503,7 @@ impl<O: Owner> Core<O> {
         }
         let to = record.remote;
         if to != NOBODY {
-            self.watch_over(to, now);
+            self.monitor(to, now);
         }
     }
 

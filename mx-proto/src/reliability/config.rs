@@ -43,7 +43,7 @@ pub struct ReliableConfig {
     /// The same of a peer that operations wait for, on a machine that says at once when it is gone.
     /// A death is noticed after half of it on the average; an idle exchange of 64 bytes costs some
     /// microseconds on either side.
-    pub watched_keepalive: Duration,
+    pub monitored_keepalive: Duration,
     /// How long a closed link goes on trying to deliver what was accepted.
     pub linger: Duration,
     /// Largest datagram to be tried, whatever the service can do.
@@ -85,7 +85,7 @@ impl Default for ReliableConfig {
             give_up: Duration::from_secs(20),
             connect_give_up: Duration::from_secs(10),
             keepalive: Duration::from_secs(5),
-            watched_keepalive: Duration::from_millis(40),
+            monitored_keepalive: Duration::from_millis(40),
             linger: Duration::from_secs(2),
             datagram_max: 65_507,
             packet_max: 32 << 10,

@@ -67,8 +67,8 @@ pub(super) struct Links<A> {
     /// All links, by who began them.
     places: Shares,
     pub(super) source: fn(A) -> Source,
-    /// Links that are watched.
-    watched: usize,
+    /// Links that are monitored.
+    monitored: usize,
     dirty: VecDeque<LinkId>,
     backlog: Vec<LinkId>,
     /// They have asked what has arrived.
@@ -102,7 +102,7 @@ pub(super) fn shared(kept: usize) -> usize {
     kept.saturating_sub(ROOM_MIN)
 }
 
-/// Mean time between two questions to peers that are watched, of however many there are: 4000 a second
+/// Mean time between two questions to peers that are monitored, of however many there are: 4000 a second
 /// take a few hundredths of a core.
 const QUESTIONS: Duration = Duration::from_micros(250);
 
@@ -133,7 +133,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             trials: Shares::new(config.max_links.min(TRIALS_MAX), config.source_share),
             places: Shares::new(config.max_links, config.source_share),
             source,
-            watched: 0,
+            monitored: 0,
             dirty: VecDeque::new(),
             backlog: Vec::new(),
             pinged: Vec::new(),
@@ -247,7 +247,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         if link.trial.is_some() {
             self.trials.give_back(source, 1);
         }
-        self.watched -= usize::from(link.session.watched.is_some());
+        self.monitored -= usize::from(link.session.monitored.is_some());
         if link.called {
             self.cookies.remember(link.session.ours(), source, now);
         }
@@ -271,19 +271,19 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     }
 
     /// Operations wait for the peer of a link, which says at once when it is gone; or no longer.
-    pub(super) fn watch(&mut self, now: Instant, id: LinkId, wanted: bool) {
-        let pause = wanted.then(|| self.watched_pause());
+    pub(super) fn monitor(&mut self, now: Instant, id: LinkId, wanted: bool) {
+        let pause = wanted.then(|| self.monitored_pause());
         let Some(link) = self.of_mut(id) else { return };
-        let before = std::mem::replace(&mut link.session.watched, pause).is_some();
-        self.watched = self.watched - usize::from(before) + usize::from(wanted);
+        let before = std::mem::replace(&mut link.session.monitored, pause).is_some();
+        self.monitored = self.monitored - usize::from(before) + usize::from(wanted);
         self.plan(now, id);
         self.rest(now, id);
     }
 
-    /// How long a peer that is watched may be silent before it is asked.
-    fn watched_pause(&self) -> Duration {
-        let all = u32::try_from(self.watched).unwrap_or(u32::MAX);
-        let pause = self.config.watched_keepalive;
+    /// How long a peer that is monitored may be silent before it is asked.
+    fn monitored_pause(&self) -> Duration {
+        let all = u32::try_from(self.monitored).unwrap_or(u32::MAX);
+        let pause = self.config.monitored_keepalive;
         pause.max(QUESTIONS.saturating_mul(all))
     }
 
@@ -456,14 +456,14 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     /// Looks at every link whose time has come.
     pub(super) fn expire<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) -> bool {
         let mut busy = false;
-        let pause = self.watched_pause();
+        let pause = self.monitored_pause();
         while let Some((id, _)) = self.wheel.expired(now) {
             let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
                 continue;
             };
             busy = true;
             link.timer = None;
-            if let Some(known) = &mut link.session.watched {
+            if let Some(known) = &mut link.session.monitored {
                 *known = pause;
             }
             let mut over = link.session.on_timer(now, &self.config, &mut self.stats);

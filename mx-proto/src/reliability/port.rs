@@ -103,7 +103,7 @@ impl<D: DatagramPort> Reliable<D> {
     /// Where a link's peer is: what it says at that address it has heard there.
     pub fn address(&self, link: LinkId) -> Option<D::Address> {
         let (index, generation) = (link.index(), link.generation());
-        let place = self.links.table.watched(index, generation);
+        let place = self.links.table.monitored(index, generation);
         place.map(|(address, _)| address)
     }
 
@@ -443,14 +443,14 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         self.links.deadline()
     }
 
-    fn watch(&mut self, link: LinkId, wanted: bool) {
+    fn monitor(&mut self, link: LinkId, wanted: bool) {
         let (index, generation) = (link.index(), link.generation());
-        let Some((address, watched)) = self.links.table.watched(index, generation) else {
+        let Some((address, monitored)) = self.links.table.monitored(index, generation) else {
             return;
         };
         let wanted = wanted && self.datagrams.refuses_at_once(address);
-        if wanted != watched {
-            self.links.watch(self.datagrams.now(), link, wanted);
+        if wanted != monitored {
+            self.links.monitor(self.datagrams.now(), link, wanted);
         }
     }
 

@@ -107,11 +107,11 @@ impl<A: Copy + Eq> Roster<A> {
         })
     }
 
-    /// Where a link's peer is, and whether it is watched. Wakes nobody.
-    pub(super) fn watched(&self, index: u32, generation: u32) -> Option<(A, bool)> {
+    /// Where a link's peer is, and whether it is monitored. Wakes nobody.
+    pub(super) fn monitored(&self, index: u32, generation: u32) -> Option<(A, bool)> {
         Some(match self.places.get(index, generation)? {
-            Place::Awake(link) => (link.address, link.session.watched.is_some()),
-            // One that is watched does not rest.
+            Place::Awake(link) => (link.address, link.session.monitored.is_some()),
+            // One that is monitored does not rest.
             Place::AtRest(resting) => (resting.address, false),
         })
     }

@@ -104,7 +104,7 @@ pub(super) struct Session {
     /// "Nobody there" since the peer was heard.
     refusals: u32,
     /// Operations wait for the peer, whose machine says when it is gone: it is asked so often.
-    pub(super) watched: Option<Duration>,
+    pub(super) monitored: Option<Duration>,
     /// Times that the peer had forgotten its Welcome.
     again: u32,
 }
@@ -228,7 +228,7 @@ impl Session {
             probed: None,
             proof: 0,
             refusals: 0,
-            watched: None,
+            monitored: None,
             again: 0,
         }
     }
@@ -681,7 +681,7 @@ impl Session {
         };
         // Whoever answers that nobody is there is near: time-outs before that say nothing.
         let refused = (self.refusals > 0).then(|| self.pause_after(self.pings));
-        let sooner = refused.into_iter().chain(self.watched);
+        let sooner = refused.into_iter().chain(self.monitored);
         let pause = sooner.fold(pause, Duration::min);
         self.heard_at.max(self.pinged_at).after(pause)
     }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   something goes to the dead ---> refused --> asked again at once --> refused --> refused: dead
-//!   nothing does                    operations wait (watched): asked 25 times a second
+//!   nothing does                    operations wait (monitored): asked 25 times a second
 //!                                   otherwise: the keep-alive
 //! ```
 
@@ -25,10 +25,10 @@ const fn millis(span: u64) -> Duration {
 /// What three questions at short intervals take.
 const ASKING: Duration = millis(20);
 
-fn watch(stage: &mut Stage, id: NodeId, wanted: bool) {
+fn monitor(stage: &mut Stage, id: NodeId, wanted: bool) {
     let peer = stage.at(id);
     let link = peer.link.or(peer.heard.link).expect("it has a link");
-    Port::<Buffer>::watch(&mut peer.port, link, wanted);
+    Port::<Buffer>::monitor(&mut peer.port, link, wanted);
 }
 
 /// The other one dies; how long it takes until that is noticed, if it does within 10 s.
@@ -59,15 +59,15 @@ fn count_pings(stage: &Stage) -> Rc<RefCell<Vec<Instant>>> {
 }
 
 #[test]
-fn a_dead_peer_that_is_watched_is_missed_at_once_however_long_nothing_has_happened() {
+fn a_dead_peer_that_is_monitored_is_missed_at_once_however_long_nothing_has_happened() {
     seeds::each(10, |seed| {
         let mut stage = Stage::new(seed);
         stage.exchange(3);
-        watch(&mut stage, 0, true);
+        monitor(&mut stage, 0, true);
         let idle = stage.rng.pick(&[0, 1, 33, 700, 5_000]);
         stage.run(millis(idle));
         let took = death(&mut stage);
-        let limit = ReliableConfig::default().watched_keepalive + ASKING;
+        let limit = ReliableConfig::default().monitored_keepalive + ASKING;
         assert!(took <= limit, "{took:?} after {idle} ms");
     });
 }
@@ -92,11 +92,11 @@ fn a_dead_peer_that_nobody_waits_for_is_missed_with_the_first_thing_sent_to_it()
 
 #[test]
 fn a_peer_that_has_been_silent_for_long_and_dies_is_missed_with_the_next_question() {
-    for is_watched in [false, true] {
+    for is_monitored in [false, true] {
         seeds::each(5, |seed| {
             let mut stage = Stage::new(seed);
             stage.exchange(3);
-            watch(&mut stage, 0, is_watched);
+            monitor(&mut stage, 0, is_monitored);
             stage.net.set_cut(0, 1, true);
             stage.at(0).to_send.extend([100, 30_000]);
             // Everything that is asked again and again has its longest pause.
@@ -104,8 +104,8 @@ fn a_peer_that_has_been_silent_for_long_and_dies_is_missed_with_the_next_questio
             stage.run(2 * SECOND + millis(more));
             assert_eq!(stage.down(0), None);
             let took = death(&mut stage);
-            let longest = match is_watched {
-                true => ReliableConfig::default().watched_keepalive,
+            let longest = match is_monitored {
+                true => ReliableConfig::default().monitored_keepalive,
                 false => config().give_up / 8,
             };
             assert!(took <= longest + ASKING, "{took:?}");
@@ -165,12 +165,13 @@ fn a_refusal_that_nothing_follows_makes_nobody_ask_for_ever() {
 }
 
 #[test]
-fn a_living_peer_that_is_watched_is_asked_while_it_is_silent_and_no_longer_than_it_is_watched() {
+fn a_living_peer_that_is_monitored_is_asked_while_it_is_silent_and_no_longer_than_it_is_monitored()
+{
     let mut stage = settled(1, Terms::default());
     let pings = count_pings(&stage);
-    watch(&mut stage, 0, true);
+    monitor(&mut stage, 0, true);
     stage.run(4 * SECOND);
-    let pause = ReliableConfig::default().watched_keepalive;
+    let pause = ReliableConfig::default().monitored_keepalive;
     let most = (4 * SECOND).div_duration_f64(pause) as usize;
     let asked = pings.borrow_mut().drain(..).count();
     assert!((most / 2..=most).contains(&asked), "{asked} of {most}");
@@ -183,7 +184,7 @@ fn a_living_peer_that_is_watched_is_asked_while_it_is_silent_and_no_longer_than_
     assert_eq!(pings.borrow().len(), 0);
     stage.run(3 * SECOND);
     pings.borrow_mut().clear();
-    watch(&mut stage, 0, false);
+    monitor(&mut stage, 0, false);
     assert_eq!(stage.at(0).port.resting(), 1);
     stage.run(3 * SECOND);
     assert_eq!(pings.borrow().len(), 0);
@@ -192,20 +193,20 @@ fn a_living_peer_that_is_watched_is_asked_while_it_is_silent_and_no_longer_than_
 }
 
 #[test]
-fn where_nobody_says_that_a_peer_is_gone_none_is_asked_more_often_for_being_watched() {
+fn where_nobody_says_that_a_peer_is_gone_none_is_asked_more_often_for_being_monitored() {
     let terms = Terms {
         answers_refused: false,
         ..Terms::default()
     };
     let mut stage = settled(1, terms);
     let pings = count_pings(&stage);
-    watch(&mut stage, 0, true);
+    monitor(&mut stage, 0, true);
     stage.run(millis(900));
     assert_eq!(pings.borrow().len(), 0);
 }
 
 #[test]
-fn all_that_are_watched_together_are_asked_so_often_and_no_more() {
+fn all_that_are_monitored_together_are_asked_so_often_and_no_more() {
     let mut stage = settled(1, Terms::default());
     for id in 0..2 {
         stage.at(id).heard.indifferent = true;
@@ -220,7 +221,7 @@ fn all_that_are_watched_together_are_asked_so_often_and_no_more() {
     // Until the sizes that pass are known: what looks for them asks, too.
     stage.run(3 * SECOND);
     for link in &links {
-        Port::<Buffer>::watch(&mut stage.at(0).port, *link, true);
+        Port::<Buffer>::monitor(&mut stage.at(0).port, *link, true);
     }
     stage.run(SECOND);
     let pings = count_pings(&stage);
@@ -229,7 +230,7 @@ fn all_that_are_watched_together_are_asked_so_often_and_no_more() {
     // Without a bound it would be 20 000.
     assert!((3_000..=4_100).contains(&asked), "{asked} in a second");
     for link in links {
-        Port::<Buffer>::watch(&mut stage.at(0).port, link, false);
+        Port::<Buffer>::monitor(&mut stage.at(0).port, link, false);
     }
     stage.run(millis(10));
     pings.borrow_mut().clear();

@@ -861,10 +861,10 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     /// Of datagrams nobody hears but who sends some.
-    fn watch(&mut self, link: LinkId, wanted: bool) {
+    fn monitor(&mut self, link: LinkId, wanted: bool) {
         if let (DGRAM, Some(dgram)) = (link.port(), self.dgram.port_mut()) {
             self.touched = true;
-            Port::<M>::watch(dgram, link, wanted);
+            Port::<M>::monitor(dgram, link, wanted);
         }
     }
 

@@ -70,7 +70,7 @@ impl Session {
             && !self.unconfirmed
             && !owes
             && self.pings == 0
-            && self.watched.is_none()
+            && self.monitored.is_none()
             && self.send.is_empty()
             && !self.recv.has_holes()
             && timers.iter().all(Option::is_none);

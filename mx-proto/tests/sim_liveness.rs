@@ -249,7 +249,7 @@ fn silence_counts_from_the_last_packet_also_in_the_middle_of_a_transfer() {
         rig.cluster.stall(1, timeout * 3);
         rig.run(timeout * 2);
         let took = lost_after(&mut rig, began);
-        // A step may have gone by since the last packet, if it was watched before.
+        // A step may have gone by since the last packet, if it was monitored before.
         assert!(took > timeout * 7 / 8, "{took:?}");
         check_span(took.max(timeout * 15 / 16), timeout);
     }
@@ -417,12 +417,12 @@ fn a_remote_that_nobody_waits_for_any_more_is_asked_as_seldom_as_before() {
     };
     let before = sent(&mut rig);
     rig.run(millis(5_000));
-    let watched = sent(&mut rig) - before;
-    assert!(watched >= 50, "{watched}");
+    let monitored = sent(&mut rig) - before;
+    assert!(monitored >= 50, "{monitored}");
     assert!(rig.side(0).endpoint.end(receive, Status::Cancelled));
     rig.run(millis(500));
     let before = sent(&mut rig);
     rig.run(millis(5_000));
-    let unwatched = sent(&mut rig) - before;
-    assert!(unwatched <= 4, "{unwatched}");
+    let unmonitored = sent(&mut rig) - before;
+    assert!(unmonitored <= 4, "{unmonitored}");
 }

@@ -35,12 +35,12 @@ use std::time::Duration;
 
 /// How long remotes may be silent.
 #[derive(Debug)]
-pub(super) struct Watch {
-    /// `None`: nobody is watched.
+pub(super) struct Liveness {
+    /// `None`: nobody is monitored.
     step: Option<Duration>,
 }
 
-impl Watch {
+impl Liveness {
     pub(super) fn new(timeout: Option<Duration>) -> Self {
         Self {
             step: timeout.map(|timeout| (timeout / STEPS).max(SHORTEST) / PARTS * PARTS),
@@ -51,10 +51,10 @@ impl Watch {
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// There is something with a remote from now on.
     #[cold]
-    pub(super) fn begin_watch(&mut self, remote: RemoteId) {
-        if self.core.watch.step.is_some() {
+    pub(super) fn begin_monitoring(&mut self, remote: RemoteId) {
+        if self.core.liveness.step.is_some() {
             let now = self.clock.now();
-            self.core.watch_over(remote, now);
+            self.core.monitor(remote, now);
             self.run_actions();
         }
     }
@@ -73,9 +73,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if met.silent > 0 {
             let link = met.tx.link();
             if idle {
-                return core.actions.push(DeferredAction::Watch(link, false));
+                return core.actions.push(DeferredAction::Monitor(link, false));
             }
-            let began = due.before(core.watch.step.unwrap_or_default());
+            let began = due.before(core.liveness.step.unwrap_or_default());
             if port.heard_at(link).is_some_and(|at| at >= began) {
                 met.silent = 0;
             }
@@ -95,23 +95,23 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 }
 
 impl<O: Owner> Core<O> {
-    /// Begins to watch a remote, unless that has been done.
-    pub(super) fn watch_over(&mut self, id: RemoteId, now: Instant) {
+    /// Begins to monitor a remote, unless that has been done.
+    pub(super) fn monitor(&mut self, id: RemoteId, now: Instant) {
         // One that has never answered is what connects have a time-out for.
-        if self.watch.step.is_some()
+        if self.liveness.step.is_some()
             && let Some(met) = self.remotes.met_mut(id)
             && met.step.is_none()
         {
             met.silent = 0;
             self.actions
-                .push(DeferredAction::Watch(met.tx.link(), true));
+                .push(DeferredAction::Monitor(met.tx.link(), true));
             self.next_step(id, now, now);
         }
     }
 
     /// The step that was to end at `due` has.
     fn next_step(&mut self, id: RemoteId, due: Instant, now: Instant) {
-        let (Some(step), Some(met)) = (self.watch.step, self.remotes.met_mut(id)) else {
+        let (Some(step), Some(met)) = (self.liveness.step, self.remotes.met_mut(id)) else {
             return;
         };
         // Small delays must not add up, and a long one must not make the next step a short one.
