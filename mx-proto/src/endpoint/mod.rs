@@ -18,7 +18,6 @@
 //! endpoint. What a port reports during a poll is carried out (closing links, recalling memory)
 //! before [`Endpoint::progress`] returns, hence before anybody can act on the completions it caused.
 
-mod aside;
 mod commands;
 mod deadlines;
 mod deferred;
@@ -29,6 +28,7 @@ mod introductions;
 mod liveness;
 mod outbound;
 mod parked;
+mod session_queue;
 mod sessions;
 mod streamed;
 mod tombstones;
@@ -107,7 +107,7 @@ struct Core<O: Owner> {
     liveness: liveness::Liveness,
     /// Remotes with something to send and room to send it; each at most once.
     ready: VecDeque<RemoteId>,
-    session_out: aside::Aside,
+    session_out: session_queue::SessionQueue,
     /// Messages whose bodies are coming, by the link on which they come.
     streamed: streamed::AllStreamed,
     introductions: introductions::Introductions,
@@ -190,7 +190,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             kept_bytes: 0,
             wheel: Wheel::new(deadlines::TICK),
             ready: VecDeque::new(),
-            session_out: aside::Aside::default(),
+            session_out: session_queue::SessionQueue::default(),
             streamed: streamed::AllStreamed::default(),
             introductions: introductions::Introductions::new(share),
             challenges: introductions::Challenges::default(),

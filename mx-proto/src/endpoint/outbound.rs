@@ -8,7 +8,7 @@
 //! A packet the port does not take has not happened: it stays where it was, and the remote leaves
 //! the round until the port says that there is room.
 
-use super::aside::After;
+use super::session_queue::After;
 use super::{Core, DeferredAction, Endpoint, read_token};
 use crate::flow::{self, Borrower, Flow, Lane, Paid};
 use crate::ids::{LinkId, RemoteId, RequestId};

@@ -24,8 +24,8 @@
 //! we have.
 
 use super::Core;
-use super::aside::After;
 use super::introductions::{REFUSED, UNASKED, UNVOUCHED};
+use super::session_queue::After;
 use crate::event::Identity;
 use crate::flow::Borrower;
 use crate::ids::{EndpointId, LinkId, NicId, RemoteId, RequestId};

@@ -17,7 +17,7 @@
 
 use super::{Due, Stage};
 use crate::endpoint::Core;
-use crate::endpoint::aside::After;
+use crate::endpoint::session_queue::After;
 use crate::event::Identity;
 use crate::ids::{LinkId, NicId, RemoteId, SessionId};
 use crate::owner::Owner;

@@ -11,9 +11,9 @@
 use super::challenges::SILENT;
 use super::{ASK_TIME, Doubt, Due, Introduction, Introductions, MORE_MAX, OLD_TIME, Stage};
 use crate::config::Place;
-use crate::endpoint::aside::After;
 use crate::endpoint::deadlines::Deadline;
 use crate::endpoint::inbound::Inbound;
+use crate::endpoint::session_queue::After;
 use crate::endpoint::{Core, DeferredAction, Endpoint};
 use crate::ids::{EndpointId, LinkId, NicId, RemoteId, Route, Target};
 use crate::ops::NOBODY;

@@ -16,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Aside {
+pub(super) struct SessionQueue {
     queue: VecDeque<(LinkId, Control, After)>,
     each: HashMap<LinkId, Unsent, RandomState>,
 }
@@ -40,7 +40,7 @@ struct Unsent {
     ends: bool,
 }
 
-impl Aside {
+impl SessionQueue {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
@@ -129,44 +129,44 @@ mod tests {
 
     #[test]
     fn each_link_has_room_and_little_once_there_is_a_crowd() {
-        let mut aside = Aside::default();
+        let mut queue = SessionQueue::default();
         let link = |n| LinkId::new(n, 1);
         for _ in 0..EACH {
-            assert!(aside.has_room(link(0)));
-            aside.push(link(0), answer(), After::Open);
+            assert!(queue.has_room(link(0)));
+            queue.push(link(0), answer(), After::Open);
         }
-        assert!(!aside.has_room(link(0)));
+        assert!(!queue.has_room(link(0)));
         for n in 1..ALL as u32 {
-            aside.push(link(n), answer(), After::Open);
+            queue.push(link(n), answer(), After::Open);
         }
         for n in 1..EACH_CROWDED {
-            assert!(aside.has_room(link(1)), "{n}");
-            aside.push(link(1), answer(), After::Open);
+            assert!(queue.has_room(link(1)), "{n}");
+            queue.push(link(1), answer(), After::Open);
         }
-        assert!(!aside.has_room(link(1)) && aside.has_room(link(2)));
-        aside.forget(link(0));
-        assert!(aside.has_room(link(0)));
-        while aside.pop().is_some() {}
-        assert!(aside.each.is_empty() && aside.queue.capacity() == 0);
+        assert!(!queue.has_room(link(1)) && queue.has_room(link(2)));
+        queue.forget(link(0));
+        assert!(queue.has_room(link(0)));
+        while queue.pop().is_some() {}
+        assert!(queue.each.is_empty() && queue.queue.capacity() == 0);
     }
 
     #[test]
     fn a_link_that_is_to_stay_is_not_closed() {
-        let mut aside = Aside::default();
+        let mut queue = SessionQueue::default();
         let [stays, goes, ended] = [1, 2, 3].map(|n| LinkId::new(n, 1));
-        aside.push(stays, answer(), After::Close);
-        aside.push(goes, answer(), After::Close);
-        aside.push(ended, answer(), After::End);
-        aside.keep_open(stays);
-        aside.keep_open(ended);
+        queue.push(stays, answer(), After::Close);
+        queue.push(goes, answer(), After::Close);
+        queue.push(ended, answer(), After::End);
+        queue.keep_open(stays);
+        queue.keep_open(ended);
         assert_eq!(
-            [stays, goes, ended].map(|link| aside.ends(link)),
+            [stays, goes, ended].map(|link| queue.ends(link)),
             [false, false, true]
         );
-        let mut next = || aside.pop().map(|(link, _, after)| (link, after));
+        let mut next = || queue.pop().map(|(link, _, after)| (link, after));
         assert_eq!(next(), Some((stays, After::Open)));
         assert_eq!(next(), Some((goes, After::Close)));
         assert_eq!(next(), Some((ended, After::End)));
-        assert!(!aside.ends(ended));
+        assert!(!queue.ends(ended));
     }
 }
