@@ -96,7 +96,7 @@ fn a_sender_short_of_credits_is_seen_on_both_sides_until_it_is_served() {
     assert_eq!((there.stalled, there.operations), (1, 2));
 
     let borrower = peer(&mut rig, server, client);
-    assert_eq!((borrower.state, borrower.parked), (Name::Ready, 0));
+    assert_eq!((borrower.state, borrower.pending), (Name::Ready, 0));
     let account = borrower.account.unwrap();
     assert_eq!((account.loan, account.waiting, account.free), (3, 3, 0));
     let lender = peer(&mut rig, client, server).account.unwrap();

@@ -346,7 +346,7 @@ fn only_the_id_of_an_operation_in_its_own_context_names_it() {
     let mut rig = Rig::new(14);
     let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
     // One waits for its connection, later ones are at the endpoint.
-    let parked = rig.host(a).recv(b, 1, 5);
+    let pending = rig.host(a).recv(b, 1, 5);
     let refused = |rig: &mut Rig, id: i64, context: i64| {
         let method = &mut rig.host(a).method;
         let error = method.cancel(id, context).unwrap_err();
@@ -366,10 +366,10 @@ fn only_the_id_of_an_operation_in_its_own_context_names_it() {
             assert_eq!(rig.host(a).method.take_done(id, own).unwrap(), None);
         }
     };
-    check(&mut rig, &[parked]);
+    check(&mut rig, &[pending]);
     rig.introduce(a, b);
     let posted: Vec<_> = (0..3).map(|tag| rig.host(a).recv(b, 10 + tag, 5)).collect();
-    let all = [&[parked][..], &posted].concat();
+    let all = [&[pending][..], &posted].concat();
     check(&mut rig, &all);
     // Gone, they are none of anybody's; so is a number that another method gave.
     let gone = rig.peek(a).id(posted[1]).unwrap();
@@ -382,7 +382,7 @@ fn only_the_id_of_an_operation_in_its_own_context_names_it() {
     let other = rig.host(b).recv(a, 1, 5);
     let theirs = rig.peek(b).id(other).unwrap();
     refused(&mut rig, theirs, (other % 16) as i64);
-    check(&mut rig, &[parked, posted[0], posted[2]]);
+    check(&mut rig, &[pending, posted[0], posted[2]]);
 }
 
 #[test]

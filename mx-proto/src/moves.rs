@@ -5,7 +5,7 @@
 //!            `--> Draining ---------------------^
 //!   New --> Posted <--> Pulling --------------> Done          a receive
 //!   New --> Connecting -----------------------> Done          a connect
-//!   New --> Parked --> where New goes, or Done                a send or a receive
+//!   New --> Pending --> where New goes, or Done                a send or a receive
 //! ```
 //!
 //! `docs/states.md` shows the table; the simulator's random operations make every move, or their
@@ -23,7 +23,7 @@ pub enum Stage {
     /// It is being posted.
     New,
     /// Its owner has yet to say with whom it is.
-    Parked,
+    Pending,
     /// A send waits for its turn.
     Queued,
     /// A send has gone out, and the port still reads its memory.
@@ -49,12 +49,12 @@ transition_table! {
         New => Posted: "a receive finds no message",
         New => Pulling: "a receive finds a message that has been offered; one is fetched for whoever asks",
         New => Connecting: "a connect is begun",
-        New => Parked: "it is posted before it is known with whom",
-        Parked => Queued: "see New; it is a send",
-        Parked => Draining: "see New",
-        Parked => Posted: "see New; it is a receive",
-        Parked => Pulling: "see New",
-        Parked => Done: "all of it goes at once, or a message with its data is there; called off",
+        New => Pending: "it is posted before it is known with whom",
+        Pending => Queued: "see New; it is a send",
+        Pending => Draining: "see New",
+        Pending => Posted: "see New; it is a receive",
+        Pending => Pulling: "see New",
+        Pending => Done: "all of it goes at once, or a message with its data is there; called off",
         Queued => Draining: "its turn, and the port keeps its memory or takes only a part",
         Queued => Offered: "its turn, and it is too large, or no credit is left for its bytes",
         Queued => Done: "its turn, and all of it has gone; called off, time-out; the remote is lost",

@@ -95,7 +95,7 @@ pub(super) unsafe fn of_peer(out: NonNull<bmi_mx_peer_credits>) -> Result<(), Bo
         wanted: account.wanted,
         asked: account.asked.into(),
         send_free: account.send_free,
-        send_waiting: peer.parked + account.send_waiting,
+        send_waiting: peer.pending + account.send_waiting,
         send_stalled: account.send_stalled.into(),
     };
     // SAFETY: the caller's promise, and `size` is no more than it said.

@@ -12,7 +12,7 @@
 //! one remote endpoint was looked up under two names, the second transport connect gives the
 //! remote of the first, and the two peers become one.
 //!
-//! What is posted before READY is parked, and posted then, in the same order.
+//! What is posted before READY is pending, and posted then, in the same order.
 
 use super::{Method, PostKind};
 use crate::abi::constants::{BMI_EMSGSIZE, BMI_ENOMEM};
@@ -350,11 +350,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let bits = bits(MessageType::ConnAck, key.id(), VERSION);
             self.send_handshake(key, remote, bits, &[]);
         }
-        self.post_parked(key);
+        self.post_pending(key);
     }
 
-    /// Gives what is parked to the endpoint, if the peer is ready.
-    fn post_parked(&mut self, key: PeerKey) {
+    /// Gives what is pending to the endpoint, if the peer is ready.
+    fn post_pending(&mut self, key: PeerKey) {
         loop {
             let (host, ops) = self.endpoint.split();
             let Some(peer) = host.peers.get_mut(key) else {
@@ -363,7 +363,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let State::Ready(Ready { remote, tx_id, .. }) = peer.state else {
                 return;
             };
-            let Some(op) = ops.first(&peer.parked) else {
+            let Some(op) = ops.first(&peer.pending) else {
                 return;
             };
             peer.dequeue(ops, op);
@@ -374,12 +374,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let posted = match kind.unwrap_or(PostKind::Recv) {
                 PostKind::Recv => {
                     let bits = bits(MessageType::Expected, key.id(), tag);
-                    self.endpoint.unpark_recv(op, Some(remote), bits, MATCH)
+                    self.endpoint.recv_pending(op, Some(remote), bits, MATCH)
                 }
                 kind => {
                     let bits = with_class(bits(kind.message_type(), tx_id, tag), class);
                     let mode = kind.send_mode();
-                    self.endpoint.unpark_send(op, remote, bits, mode)
+                    self.endpoint.send_pending(op, remote, bits, mode)
                 }
             };
             if let Err(error) = posted {
@@ -400,7 +400,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return;
         };
         let (conversation, has_provisional) = (peer.conversation, peer.has_provisional);
-        let parked = peer.take_parked(ops);
+        let pending = peer.take_pending(ops);
         let cause = Cause::Reset;
         self.move_to(from, State::Disconnect { cause });
         self.peers_mut().rename(from, into);
@@ -416,13 +416,13 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             peer.conversation.on_ready();
         }
         peer.has_provisional |= has_provisional;
-        for op in parked {
+        for op in pending {
             if let Some(word) = ops.word_mut(op) {
                 word.peer = into;
             }
             peer.enqueue(ops, op);
         }
-        self.post_parked(into);
+        self.post_pending(into);
         self.move_to(from, State::Init);
         self.maybe_remove(from);
     }

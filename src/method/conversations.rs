@@ -84,7 +84,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return Vec::new();
         };
         let ops = self.endpoint.ops();
-        let mut found: Vec<_> = ops.all(&peer.parked).collect();
+        let mut found: Vec<_> = ops.all(&peer.pending).collect();
         if let Some(remote) = peer.state.remote() {
             found.extend(self.endpoint.receives_from(remote));
         }

@@ -1,7 +1,7 @@
 //! How peers are lost, and found again.
 //!
 //! ```text
-//!   cause ---> DISCONNECT   what is parked completes, then what the endpoint has
+//!   cause ---> DISCONNECT   what is pending completes, then what the endpoint has
 //!                  |        (all within one call)
 //!                  v
 //!                INIT       what is posted starts a new connection
@@ -74,12 +74,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         log::info!("{} (id {}) is down: {cause}", peer.name, key.id());
         let (remote, connect) = (peer.state.remote(), peer.state.connect());
-        let parked = peer.take_parked(ops);
+        let pending = peer.take_pending(ops);
         self.move_to(key, State::Disconnect { cause });
         if let Some(request) = connect {
             self.endpoint.cancel_unmatched(request);
         }
-        for op in parked {
+        for op in pending {
             self.fail(op, cause.code());
         }
         if let Some(remote) = remote {

@@ -41,7 +41,7 @@ pub struct PeerGauges {
     /// The credits between it and us; `None`: there is no connection.
     pub account: Option<Account>,
     /// Operations with it that wait for the connection.
-    pub parked: u32,
+    pub pending: u32,
 }
 
 impl PeerGauges {
@@ -49,7 +49,7 @@ impl PeerGauges {
     pub const NONE: Self = Self {
         state: Name::Init,
         account: None,
-        parked: 0,
+        pending: 0,
     };
 }
 
@@ -90,7 +90,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         PeerGauges {
             state: peer.state.name(),
             account,
-            parked: peer.queued(),
+            pending: peer.queued(),
         }
     }
 }

@@ -145,14 +145,14 @@ impl Host {
         self.arrivals.abandoned.add(key.id(), tag);
     }
 
-    /// An operation of the host's has come to another end than a success, or was parked.
+    /// An operation of the host's has come to another end than a success, or was pending.
     #[inline(never)]
     fn on_other_end(&mut self, ops: &mut Ops<Self>, op: RequestId, kind: PostKind, how: Outcome) {
         let Some(word) = ops.word(op) else {
             return;
         };
         let (key, tag) = (word.peer, word.tag);
-        let (parked, set) = (word.parked, word.error != 0);
+        let (pending, set) = (word.pending, word.error != 0);
         let mut error = match how.status {
             Status::Timeout => word.timeout_code(),
             status => code_of(status),
@@ -165,7 +165,7 @@ impl Host {
                 self.ended.push((op, how.remote));
             }
         }
-        if (parked || how.status == Status::Unreachable)
+        if (pending || how.status == Status::Unreachable)
             && let Some(peer) = self.peers.get_mut(key)
         {
             peer.dequeue(ops, op);
@@ -236,7 +236,7 @@ impl Owner for Host {
         let Role::Posted(kind) = word.role else {
             return self.on_own(ops, op, Outcome { ..how });
         };
-        if how.status == Status::Success && !word.parked {
+        if how.status == Status::Success && !word.pending {
             let context = word.end(0, how.transferred);
             self.produced |= 1 << context;
             ops.append_completed(&mut self.done[context], op);

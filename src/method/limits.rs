@@ -1,7 +1,7 @@
 //! How long operations wait for their counterpart, and with whom they wait.
 //!
 //! ```text
-//!   an operation   the endpoint's timer of it, parked and afterwards    -BMI_ETIMEDOUT
+//!   an operation   the endpoint's timer of it, pending and afterwards    -BMI_ETIMEDOUT
 //! ```
 //!
 //! The limits are those of the operation's class and none unless they are set; the peer stays. What
@@ -40,23 +40,23 @@ impl Peer {
     /// An operation of the host's waits for the peer from now on, behind the others.
     pub(crate) fn enqueue(&mut self, ops: &mut Ops<Host>, op: RequestId) {
         if let Some(word) = ops.word_mut(op) {
-            word.parked = true;
-            ops.append(&mut self.parked, op);
+            word.pending = true;
+            ops.append(&mut self.pending, op);
         }
     }
 
     /// It does so no more. Nothing happens to one that does not.
     pub(crate) fn dequeue(&mut self, ops: &mut Ops<Host>, op: RequestId) {
         if let Some(word) = ops.word_mut(op)
-            && std::mem::take(&mut word.parked)
+            && std::mem::take(&mut word.pending)
         {
-            ops.remove(&mut self.parked, op);
+            ops.remove(&mut self.pending, op);
         }
     }
 
     /// All operations that do, which are in no list afterwards.
-    pub(crate) fn take_parked(&mut self, ops: &mut Ops<Host>) -> Vec<RequestId> {
-        let all: Vec<_> = ops.all(&self.parked).collect();
+    pub(crate) fn take_pending(&mut self, ops: &mut Ops<Host>) -> Vec<RequestId> {
+        let all: Vec<_> = ops.all(&self.pending).collect();
         for op in &all {
             self.dequeue(ops, *op);
         }
@@ -66,6 +66,6 @@ impl Peer {
     /// How many that are.
     #[inline]
     pub(crate) fn queued(&self) -> u32 {
-        self.parked.len() as u32
+        self.pending.len() as u32
     }
 }

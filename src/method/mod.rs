@@ -5,7 +5,7 @@
 //!   post    cancel     test*                         lookup  drop
 //!     |       |          ^                              |
 //!     v       v          |                              v
-//!   parked            contexts        Arrivals      Peers: states, handshake       Host, the owner
+//!   pending            contexts        Arrivals      Peers: states, handshake       Host, the owner
 //!     |                  ^               ^              |
 //!     v                  |               |              v
 //!   +-- records -------- Endpoint (mx-proto) over some port and clock ----+

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   INIT             WAIT      READY
-//!   connect, park    park      endpoint
+//!   connect, hold    hold      endpoint
 //! ```
 //!
-//! What is parked is posted when the peer is ready, before anything else is, so nothing overtakes. What
+//! What is pending is posted when the peer is ready, before anything else is, so nothing overtakes. What
 //! completes at once takes no block. What is refused leaves nothing behind.
 //!
 //! Knows nothing of: waiting, threads, C's pointers.
@@ -186,7 +186,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         (code, size): (i32, i64),
         id: &mut i64,
     ) -> Result<Posted, Box<Error>> {
-        let op = self.park(key, post, id)?;
+        let op = self.hold(key, post, id)?;
         if let Some(word) = self.word_mut(op) {
             word.set_end(code, size);
         }
@@ -202,7 +202,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         post: &mut Post,
         id: &mut i64,
     ) -> Result<Posted, Box<Error>> {
-        let op = self.park(key, post, id)?;
+        let op = self.hold(key, post, id)?;
         self.end_cut(key, op);
         Ok(Posted::Pending)
     }
@@ -215,7 +215,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             self.begin_connect(key, false)?;
         }
         let kind = post.kind;
-        let op = self.park(key, post, id)?;
+        let op = self.hold(key, post, id)?;
         let mut cut = false;
         let (host, ops) = self.endpoint.split();
         if let Some(peer) = host.peers.get_mut(key) {
@@ -231,7 +231,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     /// An operation that the endpoint is to do nothing about until it is told.
-    fn park(
+    fn hold(
         &mut self,
         key: PeerKey,
         post: &mut Post,
@@ -239,7 +239,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     ) -> Result<RequestId, Box<Error>> {
         let receives = post.kind == PostKind::Recv;
         let word = Word::new(post, key);
-        let Some(op) = self.endpoint.park(post.memory.take(), receives, word) else {
+        let Some(op) = self
+            .endpoint
+            .post_pending(post.memory.take(), receives, word)
+        else {
             return Err(Error::no_memory("an operation", BLOCK));
         };
         *id = self.id(op);

@@ -35,7 +35,7 @@ pub struct Word {
     /// A receive posted while the conversation with its peer was cut.
     pub provisional: bool,
     /// It waits for its peer, in that one's list.
-    pub parked: bool,
+    pub pending: bool,
     /// The code it completes or has completed with, if it is not 0. Before it is over the method has
     /// set it, and nothing that the endpoint says changes it.
     pub error: i32,
@@ -66,7 +66,7 @@ impl Word {
             context: post.context as u8,
             class: post.class,
             provisional: false,
-            parked: false,
+            pending: false,
             error: 0,
             tag: post.tag as u32,
             peer,
@@ -125,7 +125,7 @@ impl Default for Word {
             context: 0,
             class: 0,
             provisional: false,
-            parked: false,
+            pending: false,
             error: 0,
             tag: 0,
             peer: PeerKey::NOBODY,

@@ -122,7 +122,7 @@ pub struct Peer {
     /// How the host knows it.
     pub inbound: Inbound,
     /// Operations that wait for READY, as they were posted.
-    pub parked: List,
+    pub pending: List,
 }
 
 // SAFETY: the pointers are only compared and handed back to the host.
@@ -214,7 +214,7 @@ impl Peers {
             handshake_waits: false,
             again: 0,
             inbound: Inbound::No,
-            parked: List::EMPTY,
+            pending: List::EMPTY,
         }));
         self.len += 1;
         self.by_name.insert((target.nic, target.endpoint), key);
@@ -234,7 +234,7 @@ impl Peers {
                 self.by_name.remove(&name);
             }
         }
-        debug_assert!(peer.parked.is_empty(), "{} has operations", peer.name);
+        debug_assert!(peer.pending.is_empty(), "{} has operations", peer.name);
         Some(peer)
     }
 

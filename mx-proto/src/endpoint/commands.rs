@@ -1,6 +1,6 @@
 //! What the application asks of an endpoint.
 
-use super::parked::{New, Slot};
+use super::pending::{New, Slot};
 use super::sessions::Manner;
 use super::{Core, Endpoint};
 use crate::event::{Down, Outcome};

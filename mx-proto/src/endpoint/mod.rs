@@ -27,7 +27,7 @@ mod inbox;
 mod introductions;
 mod liveness;
 mod outbound;
-mod parked;
+mod pending;
 mod session_queue;
 mod sessions;
 mod streamed;
@@ -544,7 +544,7 @@ impl<O: Owner> Core<O> {
             State::Pulling(pulling) => (Kind::Recv, pulling.length, pulling.bits),
             State::Posted { .. } => (Kind::Recv, state.room(), record.bits),
             State::Connecting { .. } => (Kind::Connect, 0, record.bits),
-            State::Parked { receives: true, .. } => (Kind::Recv, state.room(), record.bits),
+            State::Pending { receives: true, .. } => (Kind::Recv, state.room(), record.bits),
             _ => (Kind::Send, state.room(), record.bits),
         };
         let outcome = Outcome {

@@ -8,7 +8,7 @@
 //!              ^  `--matches data--> Done    |
 //!              `---- sender withdraws -------'
 //!   connect  Connecting --reply--> Done
-//!   parked   Parked --> Queued, Draining, Posted, Pulling or Done
+//!   pending   Pending --> Queued, Draining, Posted, Pulling or Done
 //!
 //!   Done --the owner has seen it--> Free
 //! ```
@@ -74,7 +74,7 @@ pub(crate) enum State<M> {
     Free,
     /// Its owner has yet to say with whom it is. Without memory only while that is being done, or
     /// has failed.
-    Parked { memory: Option<M>, receives: bool },
+    Pending { memory: Option<M>, receives: bool },
     /// A send waiting for its turn, in its remote's queue.
     Queued { memory: M, stand: Stand },
     /// A send whose message the port has taken, but whose memory it still reads.
@@ -304,7 +304,7 @@ impl<M> State<M> {
             | Self::Serving { memory, .. }
             | Self::Posted { memory, .. }
             | Self::Pulling(Pulling { memory, .. }) => Some(memory),
-            Self::Parked { memory, .. } => memory.as_ref(),
+            Self::Pending { memory, .. } => memory.as_ref(),
             Self::Free | Self::Connecting { .. } | Self::Done => None,
         }
     }
@@ -345,7 +345,7 @@ impl<M> State<M> {
             | Self::Serving { memory, .. }
             | Self::Posted { memory, .. }
             | Self::Pulling(Pulling { memory, .. }) => Some(memory),
-            Self::Parked { memory, .. } => memory,
+            Self::Pending { memory, .. } => memory,
             Self::Free | Self::Connecting { .. } | Self::Done => None,
         }
     }
@@ -364,7 +364,7 @@ impl<M> State<M> {
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(
             self,
-            Self::Parked { .. } | Self::Queued { .. } | Self::Offered { .. } | Self::Posted { .. }
+            Self::Pending { .. } | Self::Queued { .. } | Self::Offered { .. } | Self::Posted { .. }
         )
     }
 
@@ -415,7 +415,7 @@ impl<M> State<M> {
     pub(crate) fn stage(&self) -> Stage {
         match self {
             Self::Free => Stage::New,
-            Self::Parked { .. } => Stage::Parked,
+            Self::Pending { .. } => Stage::Pending,
             Self::Queued { .. } => Stage::Queued,
             Self::Draining { .. } => Stage::Draining,
             Self::Offered { .. } => Stage::Offered,

@@ -171,7 +171,7 @@ impl<O: Owner> Ops<O> {
         self.of_list(Strand::Own, list)
     }
 
-    /// Puts an operation that has completed, or that is parked, at the end of a list of the owner's. False,
+    /// Puts an operation that has completed, or that is pending, at the end of a list of the owner's. False,
     /// and nothing has changed, for any other one. It must be in no list.
     #[inline]
     pub fn append(&mut self, list: &mut List, id: RequestId) -> bool {
@@ -189,8 +189,8 @@ impl<O: Owner> Ops<O> {
         self.join(Strand::Own, list, id.index());
     }
 
-    /// Takes such an operation out of the list that it is in. One that is parked stays in its list when it
-    /// ends, and must leave it before it is unparked.
+    /// Takes such an operation out of the list that it is in. One that is pending stays in its list when it
+    /// ends, and must leave it before it is activated.
     #[inline]
     pub fn remove(&mut self, list: &mut List, id: RequestId) {
         if self.is_owners(id) {
@@ -200,7 +200,7 @@ impl<O: Owner> Ops<O> {
 
     #[inline]
     fn is_owners(&self, id: RequestId) -> bool {
-        let owners = |state: &_| matches!(state, State::Done | State::Parked { .. });
+        let owners = |state: &_| matches!(state, State::Done | State::Pending { .. });
         self.of(id).is_some_and(|record| owners(&record.state))
     }
 }
@@ -320,9 +320,9 @@ impl<O: Owner> Ops<O> {
         self.places.on_use(id.index());
     }
 
-    /// A parked operation becomes what it would have become when it was posted. Its memory must have
+    /// A pending operation becomes what it would have become when it was posted. Its memory must have
     /// been taken out. Nothing happens to any other.
-    pub(crate) fn unpark(
+    pub(crate) fn activate(
         &mut self,
         id: RequestId,
         bits: MatchBits,
@@ -330,9 +330,9 @@ impl<O: Owner> Ops<O> {
         state: State<O::Memory>,
     ) {
         let record = self.get_mut(id);
-        let parked = |record: &&mut Record<_>| matches!(record.state, State::Parked { .. });
-        if let Some(record) = record.filter(parked) {
-            moves::note(Stage::Parked, state.stage());
+        let pending = |record: &&mut Record<_>| matches!(record.state, State::Pending { .. });
+        if let Some(record) = record.filter(pending) {
+            moves::note(Stage::Pending, state.stage());
             record.patience = timeouts.transfer;
             record.waiting = timeouts.waiting;
             record.bits = bits;
@@ -434,8 +434,8 @@ impl<O: Owner> Ops<O> {
     #[inline(always)]
     fn check_end(record: &Record<O::Memory>) {
         debug_assert!(record.timer.is_none(), "it has a timer");
-        let parked = matches!(record.state, State::Parked { .. });
-        debug_assert!(parked || record.links == Links::ALONE, "it is in a list");
+        let pending = matches!(record.state, State::Pending { .. });
+        debug_assert!(pending || record.links == Links::ALONE, "it is in a list");
         debug_assert_eq!(record.kin, Links::ALONE, "it has kin");
         moves::note(record.state.stage(), Stage::Done);
     }

@@ -155,8 +155,8 @@ impl<P: Port<Buffer>> Node<P> {
             bits.0
         ));
         if parks {
-            return self.park(context, &buffer, false, |endpoint, op| {
-                endpoint.unpark_send(op, remote, bits, mode)
+            return self.hold(context, &buffer, false, |endpoint, op| {
+                endpoint.send_pending(op, remote, bits, mode)
             });
         }
         let queued = self.endpoint.stats().queued;
@@ -226,8 +226,8 @@ impl<P: Port<Buffer>> Node<P> {
             bits.0, mask.0
         ));
         if parks {
-            return self.park(context, &buffer, true, |endpoint, op| {
-                endpoint.unpark_recv(op, None, bits, mask)
+            return self.hold(context, &buffer, true, |endpoint, op| {
+                endpoint.recv_pending(op, None, bits, mask)
             });
         }
         match self.endpoint.recv(bits, mask, buffer.share(), context) {
@@ -238,18 +238,20 @@ impl<P: Port<Buffer>> Node<P> {
     }
 
     /// Posts an operation before it is said with whom it is; then says so, or calls it off.
-    fn park(
+    fn hold(
         &mut self,
         context: u64,
         buffer: &Buffer,
         receives: bool,
-        unpark: impl FnOnce(&mut Endpoint<P, VirtualClock, Judge>, RequestId) -> Result<(), PostError>,
+        activate: impl FnOnce(&mut Endpoint<P, VirtualClock, Judge>, RequestId) -> Result<(), PostError>,
     ) {
-        let parked = self.endpoint.park(buffer.share(), receives, context);
-        let op = parked.expect("there is no limit");
+        let pending = self
+            .endpoint
+            .post_pending(buffer.share(), receives, context);
+        let op = pending.expect("there is no limit");
         self.pending(context, op);
         let called_off = self.rng().chance(0.1);
-        if called_off || unpark(&mut self.endpoint, op).is_err() {
+        if called_off || activate(&mut self.endpoint, op).is_err() {
             self.cancel(context);
         }
     }

@@ -103,7 +103,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         memory: UserMemory,
         mode: SendMode,
     ) -> Option<RequestId> {
-        let op = self.endpoint.park(memory, false, word)?;
+        let op = self.endpoint.post_pending(memory, false, word)?;
         self.to_self.push((op, mode));
         if self.connecting {
             return Some(op);
@@ -139,7 +139,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
                 continue;
             };
             let bits = MatchBits(word.status.match_info);
-            let sent = self.endpoint.unpark_send(op, remote, bits, mode);
+            let sent = self.endpoint.send_pending(op, remote, bits, mode);
             if sent.is_err() {
                 self.endpoint.end(op, mx_proto::Status::Unreachable);
             }

@@ -1,8 +1,8 @@
 //! Operations that are posted before the layer above knows with whom.
 //!
 //! ```text
-//!   park ----> Parked: a record, its memory, and in no list of the endpoint's
-//!                 | unpark_send, unpark_recv: as if it were posted now
+//!   post ----> Pending: a record, its memory, and in no list of the endpoint's
+//!                 | send_pending, recv_pending: as if it were posted now
 //!                 v
 //!              Queued, Draining, Posted, Pulling, or done at once
 //! ```
@@ -43,8 +43,8 @@ pub(super) trait Slot<O: Owner> {
 /// A new one.
 pub(super) struct New<T>(pub(super) T);
 
-/// One that was parked, and the memory that it had.
-struct Parked<M>(RequestId, M);
+/// One that was pending, and the memory that it had.
+struct Pending<M>(RequestId, M);
 
 impl<O: Owner, T: Posting<O>> Slot<O> for New<T> {
     #[inline(always)]
@@ -74,7 +74,7 @@ impl<O: Owner, T: Posting<O>> Slot<O> for New<T> {
     }
 }
 
-impl<O: Owner> Slot<O> for Parked<O::Memory> {
+impl<O: Owner> Slot<O> for Pending<O::Memory> {
     fn is_new(&self) -> bool {
         false
     }
@@ -89,7 +89,7 @@ impl<O: Owner> Slot<O> for Parked<O::Memory> {
         (bits, timeouts): (MatchBits, TimeOuts),
         state: impl FnOnce(O::Memory) -> State<O::Memory>,
     ) -> Option<RequestId> {
-        ops.unpark(self.0, bits, timeouts, state(self.1));
+        ops.activate(self.0, bits, timeouts, state(self.1));
         Some(self.0)
     }
 }
@@ -97,8 +97,13 @@ impl<O: Owner> Slot<O> for Parked<O::Memory> {
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Makes an operation that nothing is done about: a send, or with `receives` a receive. It has no
     /// time-out. `None` when there are as many as there can be.
-    pub fn park(&mut self, memory: O::Memory, receives: bool, word: O::Word) -> Option<RequestId> {
-        let state = State::Parked {
+    pub fn post_pending(
+        &mut self,
+        memory: O::Memory,
+        receives: bool,
+        word: O::Word,
+    ) -> Option<RequestId> {
+        let state = State::Pending {
             memory: Some(memory),
             receives,
         };
@@ -106,21 +111,21 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.core.ops.add(word, MatchBits(0), timeouts, state)
     }
 
-    /// Sends what was parked, as [`Self::send`] does. It may complete within this call. After an error
-    /// it is parked as before, but for its memory.
-    pub fn unpark_send(
+    /// Sends what was pending, as [`Self::send`] does. It may complete within this call. After an error
+    /// it is pending as before, but for its memory.
+    pub fn send_pending(
         &mut self,
         op: RequestId,
         to: RemoteId,
         bits: MatchBits,
         mode: SendMode,
     ) -> Result<(), PostError> {
-        let Some(memory) = self.core.take_parked(op) else {
+        let Some(memory) = self.core.take_pending(op) else {
             return Ok(());
         };
         let due = self.core.stop_timer(op);
         let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
-        if let Posted::Complete = self.send_as(to, bits, Parked(op, memory), mode)? {
+        if let Posted::Complete = self.send_as(to, bits, Pending(op, memory), mode)? {
             let outcome = Outcome {
                 kind: Kind::Send,
                 status: Status::Success,
@@ -130,29 +135,29 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 transferred: len,
                 matched: false,
             };
-            self.core.end_parked(op, outcome);
+            self.core.end_pending(op, outcome);
         }
         self.limit_rest(op, due);
         Ok(())
     }
 
-    /// Receives into what was parked, as [`Self::recv`] does, or [`Self::recv_from`]. It may complete
-    /// within this call. After an error it is parked as before, but for its memory.
-    pub fn unpark_recv(
+    /// Receives into what was pending, as [`Self::recv`] does, or [`Self::recv_from`]. It may complete
+    /// within this call. After an error it is pending as before, but for its memory.
+    pub fn recv_pending(
         &mut self,
         op: RequestId,
         from: Option<RemoteId>,
         bits: MatchBits,
         mask: MatchMask,
     ) -> Result<(), PostError> {
-        let Some(memory) = self.core.take_parked(op) else {
+        let Some(memory) = self.core.take_pending(op) else {
             return Ok(());
         };
         let due = self.core.stop_timer(op);
         let from = from.unwrap_or(NOBODY);
-        let received = self.receive_from(from, (bits, mask), Parked(op, memory))?;
+        let received = self.receive_from(from, (bits, mask), Pending(op, memory))?;
         if let Received::Complete(outcome) = received {
-            self.core.end_parked(op, outcome);
+            self.core.end_pending(op, outcome);
         }
         self.limit_rest(op, due);
         Ok(())
@@ -176,14 +181,14 @@ impl<O: Owner> Core<O> {
         due
     }
 
-    fn take_parked(&mut self, op: RequestId) -> Option<O::Memory> {
+    fn take_pending(&mut self, op: RequestId) -> Option<O::Memory> {
         match &mut self.ops.get_mut(op)?.state {
-            State::Parked { memory, .. } => memory.take(),
+            State::Pending { memory, .. } => memory.take(),
             _ => None,
         }
     }
 
-    fn end_parked(&mut self, op: RequestId, outcome: Outcome) {
+    fn end_pending(&mut self, op: RequestId, outcome: Outcome) {
         if self.ops.finish(op) {
             self.owner.completed(&mut self.ops, op, outcome);
         }
