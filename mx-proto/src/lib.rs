@@ -24,6 +24,7 @@ mod event;
 pub mod flow;
 pub mod ids;
 mod inbox;
+pub mod log_limit;
 mod matching;
 pub mod memory;
 pub mod moves;
@@ -43,7 +44,6 @@ mod table;
 pub mod time;
 mod timeouts;
 mod timer;
-pub mod told;
 pub mod transitions;
 pub mod wire;
 

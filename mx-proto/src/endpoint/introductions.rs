@@ -30,13 +30,13 @@ pub(super) use challenges::{Challenges, REFUSED, UNASKED, UNVOUCHED};
 
 use super::deadlines::Deadline;
 use crate::ids::{LinkId, RemoteId, Route};
+use crate::log_limit::LogLimit;
 use crate::memory::Source as Bytes;
 use crate::origin::{Address, Source};
 use crate::port::{HEADER_LEN, HeaderBytes, LinkDown};
 use crate::secret::Binding;
 use crate::shares::Shares;
 use crate::timer::{TimerId, Wheel};
-use crate::told::Told;
 use crate::wire::{ChallengeBody, ConfirmBody, Header, Hello};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, VecDeque};
@@ -55,9 +55,9 @@ pub(super) struct Introductions {
     /// Who has how many of the introductions that wait for somebody.
     shares: Shares,
     /// Who has been refused.
-    refused: Told<Source>,
+    refused: LogLimit<Source>,
     /// How many spoke another version.
-    versions: Told<()>,
+    versions: LogLimit<()>,
     /// The number of the last question to an old remote.
     serial: u64,
 }
@@ -142,8 +142,8 @@ impl Introductions {
             doubts: HashMap::default(),
             due: VecDeque::new(),
             shares: Shares::new(WAITING_MAX, share),
-            refused: Told::default(),
-            versions: Told::default(),
+            refused: LogLimit::default(),
+            versions: LogLimit::default(),
             serial: 0,
         }
     }

@@ -217,7 +217,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 false => flow.terms(lends, borrows, queues.cost),
             };
             control.header.terms = terms;
-            news = kind != wire::Kind::Credit || Flow::is_news(lends, &terms);
+            news = kind != wire::Kind::Credit || Flow::says_more(lends, &terms);
         }
         if news {
             let (header, body) = control.parts();

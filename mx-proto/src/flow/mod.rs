@@ -254,7 +254,7 @@ impl Flow {
     }
 
     /// Would these terms tell the remote anything?
-    pub fn is_news(account: &Lender, terms: &Terms) -> bool {
+    pub fn says_more(account: &Lender, terms: &Terms) -> bool {
         terms.wanted > 0 || (terms.credit, terms.slots) != account.same_total()
     }
 

@@ -48,9 +48,9 @@ use guard::{Guard, Proven};
 use mx_port_base::origin::Origin;
 use mx_port_fabric::card::{ANSWER_MAX, Answer, CARD_MAX, Card, Refusal};
 use mx_port_tcp::TcpPort;
+use mx_proto::log_limit::LogLimit;
 use mx_proto::port::{Close, ConnectError, HeaderBytes, LinkDown, Port, SendError, Sink};
 use mx_proto::secret::{Nonce, PROOF_LEN, Secret};
-use mx_proto::told::Told;
 use mx_proto::{Clock, Instant, LinkId, Memory, Source, Target};
 use packet::{For, bytes_of, send};
 use std::collections::{HashMap, VecDeque};
@@ -142,11 +142,11 @@ pub(super) struct Locator {
     /// When to stop waiting for an answer, in order. Some may have come.
     deadlines: VecDeque<(Instant, LinkId)>,
     actions: Vec<DeferredAction>,
-    told: Told<(Peer, For, Trouble)>,
+    logged: LogLimit<(Peer, For, Trouble)>,
     /// Who may ask; `None`: everybody.
     guard: Option<Guard>,
     /// Who was found not to know the secret.
-    suspects: Told<IpAddr>,
+    suspects: LogLimit<IpAddr>,
 }
 
 impl Locator {
@@ -423,7 +423,7 @@ impl Locator {
         let question = bytes.and_then(|bytes| guard.asked(of, link, &bytes));
         let Some((card, proven)) = question else {
             let who = from.ip();
-            if self.suspects.is_news(who) {
+            if self.suspects.is_first(who) {
                 log::warn!(
                     "{who} asks for the {of} port and does not know our secret: refused; \
                      MX_SECRET_FILE has to hold the same on all machines"
@@ -529,14 +529,14 @@ impl Locator {
             if attempt.strict {
                 return Some(end);
             }
-            if self.told.is_news((peer, of, Trouble::Unheard)) {
+            if self.logged.is_first((peer, of, Trouble::Unheard)) {
                 log::info!("{peer}: over {of} {end}: trying tcp");
             }
             return Some(LinkDown::Elsewhere(route));
         }
         let (trouble, theirs) = attempt.trouble.unwrap_or((Trouble::Unheard, String::new()));
         // Each way of failing once for each peer.
-        if self.told.is_news((peer, of, trouble)) {
+        if self.logged.is_first((peer, of, trouble)) {
             let line = Line {
                 peer,
                 of,

@@ -20,12 +20,12 @@ use crate::endpoint::Core;
 use crate::endpoint::session_queue::After;
 use crate::event::Identity;
 use crate::ids::{LinkId, NicId, RemoteId, SessionId};
+use crate::log_limit::LogLimit;
 use crate::owner::Owner;
 use crate::queues::Control;
 use crate::remote::{LinkState, Remote};
 use crate::secret::{self, Binding, Purpose, Role, Words};
 use crate::status::{DownReason, Status};
-use crate::told::Told;
 use crate::wire::{self, ChallengeBody, HELLO_LEN, Header, Hello};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
@@ -42,7 +42,7 @@ pub(in crate::endpoint) struct Challenges {
     /// The number of the last nonce, ours as callers and as called ones.
     nonces: u64,
     /// The interfaces that we have called in vain.
-    distrusted: Told<NicId>,
+    distrusted: LogLimit<NicId>,
 }
 
 impl Challenges {

@@ -1,7 +1,7 @@
 //! What the log has been told already, so that what happens over and over is a few lines.
 //!
 //! Owns: how often each thing has happened. Knows nothing of: what it is.
-//! Cost: one hash each time; at most `TOLD_MAX` things are remembered.
+//! Cost: one hash each time; at most `ENTRIES_MAX` things are remembered.
 
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
@@ -9,20 +9,20 @@ use std::hash::Hash;
 
 /// What has been told, and how often it has happened.
 #[derive(Debug)]
-pub struct Told<K>(HashMap<K, u64, RandomState>);
+pub struct LogLimit<K>(HashMap<K, u64, RandomState>);
 
 /// What is remembered at most. Beyond it all begins to be told again.
-const TOLD_MAX: usize = 4096;
+const ENTRIES_MAX: usize = 4096;
 
-impl<K> Default for Told<K> {
+impl<K> Default for LogLimit<K> {
     fn default() -> Self {
         Self(HashMap::default())
     }
 }
 
-impl<K: Eq + Hash> Told<K> {
+impl<K: Eq + Hash> LogLimit<K> {
     /// It happens for the first time.
-    pub fn is_news(&mut self, what: K) -> bool {
+    pub fn is_first(&mut self, what: K) -> bool {
         self.count(what) == 1
     }
 
@@ -32,7 +32,7 @@ impl<K: Eq + Hash> Told<K> {
     }
 
     fn count(&mut self, what: K) -> u64 {
-        if self.0.len() >= TOLD_MAX && !self.0.contains_key(&what) {
+        if self.0.len() >= ENTRIES_MAX && !self.0.contains_key(&what) {
             self.0.clear();
         }
         let times = self.0.entry(what).or_insert(0);
@@ -46,23 +46,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_news_once_until_there_is_too_much_of_it() {
-        let mut told = Told::default();
-        for what in 0..TOLD_MAX {
-            assert!(told.is_news(what));
-            assert!(!told.is_news(what));
+    fn everything_is_first_once_until_there_is_too_much_of_it() {
+        let mut logged = LogLimit::default();
+        for what in 0..ENTRIES_MAX {
+            assert!(logged.is_first(what));
+            assert!(!logged.is_first(what));
         }
         // Full: it begins again.
-        assert!(told.is_news(TOLD_MAX));
-        assert!(told.is_news(0));
-        assert_eq!(told.0.len(), 2);
+        assert!(logged.is_first(ENTRIES_MAX));
+        assert!(logged.is_first(0));
+        assert_eq!(logged.0.len(), 2);
     }
 
     #[test]
     fn what_goes_on_is_told_ever_more_rarely() {
-        let mut told = Told::default();
-        let times: Vec<u64> = (0..1000).filter_map(|_| told.again("flood")).collect();
+        let mut logged = LogLimit::default();
+        let times: Vec<u64> = (0..1000).filter_map(|_| logged.again("flood")).collect();
         assert_eq!(times, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]);
-        assert_eq!(told.again("another"), Some(1));
+        assert_eq!(logged.again("another"), Some(1));
     }
 }
