@@ -1,11 +1,11 @@
 //! Numbers in documents are those of the code.
 
 use bmi_mx::config::{self, Config};
-use bmi_mx::peer::state::MOVES;
+use bmi_mx::peer::state::TRANSITIONS;
 use mx_port_fabric::card::{ADDRESS_MAX, Answer, Card, PROVIDER_MAX, Refusal};
-use mx_port_local::moves as links;
-use mx_proto::moves;
-use mx_proto::transitions::Move;
+use mx_port_local::link_states as links;
+use mx_proto::op_states;
+use mx_proto::transitions::Transition;
 use mx_sys::settings::{self, MX_ROWS, PEERS_FILE, Settings};
 use mx_sys::tunable::Tunable;
 use std::fmt::Display;
@@ -110,14 +110,14 @@ fn what_differs_by_library_is_told_in_the_documentation() {
     assert!(text.contains(PEERS_FILE));
 }
 
-/// The table of legal moves in `docs/states.md` that is said to be from a file.
-fn check_moves<S: Display>(file: &str, moves: &[Move<S>]) {
+/// The table of legal transitions in `docs/states.md` that is said to be from a file.
+fn check_transitions<S: Display>(file: &str, transitions: &[Transition<S>]) {
     let text = text_of("docs/states.md");
-    let begin = format!("<!-- moves: from {file} -->\n");
+    let begin = format!("<!-- transitions: from {file} -->\n");
     let (_, section) = text.split_once(&begin).expect("a table");
-    let (section, _) = section.split_once("<!-- /moves -->").unwrap();
-    let row = |m: &Move<S>| format!("| {} | {} | {} |\n", m.from, m.to, m.when);
-    let rows: String = moves.iter().map(row).collect();
+    let (section, _) = section.split_once("<!-- /transitions -->").unwrap();
+    let row = |m: &Transition<S>| format!("| {} | {} | {} |\n", m.from, m.to, m.when);
+    let rows: String = transitions.iter().map(row).collect();
     let table = format!("| from | to | when |\n|---|---|---|\n{rows}");
     assert_eq!(
         section, table,
@@ -127,9 +127,9 @@ fn check_moves<S: Display>(file: &str, moves: &[Move<S>]) {
 
 #[test]
 fn the_moves_of_peers_and_operations_are_those_in_the_code() {
-    check_moves("src/peer/state.rs", MOVES);
-    check_moves("mx-proto/src/moves.rs", moves::MOVES);
-    check_moves("ports/local/src/moves.rs", links::MOVES);
+    check_transitions("src/peer/state.rs", TRANSITIONS);
+    check_transitions("mx-proto/src/op_states.rs", op_states::TRANSITIONS);
+    check_transitions("ports/local/src/link_states.rs", links::TRANSITIONS);
 }
 
 /// The drawing of a section of `docs/states.md`.

@@ -14,9 +14,9 @@ mod sim;
 
 use bmi_mx::match_layout::{MessageType, VERSION, bits};
 use bmi_mx::peer::handshake::ConnReq;
-use bmi_mx::peer::state::{MOVES, Name};
+use bmi_mx::peer::state::{Name, TRANSITIONS};
 use bmi_mx_torture::{Step, shrink};
-use mx_proto::transitions::Move;
+use mx_proto::transitions::Transition;
 use mx_sim::{Profile, World};
 use random::Plan;
 use std::cell::RefCell;
@@ -211,11 +211,11 @@ impl Coverage {
         let _ = (&mut self.met, shape);
     }
 
-    /// As markdown: every legal move, when it is made, how often it was and in which shapes.
+    /// As markdown: every legal transition, when it is made, how often it was and in which shapes.
     fn table(&self) -> String {
         let mut text =
             String::from("| from | to | when | times | shapes |\n|---|---|---|---|---|\n");
-        for step in MOVES {
+        for step in TRANSITIONS {
             let met = self.met.get(&(step.from, step.to));
             let (times, shapes) = met.cloned().unwrap_or_default();
             let shapes: Vec<_> = shapes.into_iter().collect();
@@ -230,9 +230,9 @@ impl Coverage {
         text
     }
 
-    fn missing(&self) -> Vec<Move<Name>> {
-        let met = |step: &&Move<Name>| !self.met.contains_key(&(step.from, step.to));
-        MOVES.iter().filter(met).copied().collect()
+    fn missing(&self) -> Vec<Transition<Name>> {
+        let met = |step: &&Transition<Name>| !self.met.contains_key(&(step.from, step.to));
+        TRANSITIONS.iter().filter(met).copied().collect()
     }
 }
 

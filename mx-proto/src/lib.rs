@@ -27,7 +27,7 @@ mod inbox;
 pub mod log_limit;
 mod matching;
 pub mod memory;
-pub mod moves;
+pub mod op_states;
 pub mod ops;
 pub mod origin;
 pub mod owner;

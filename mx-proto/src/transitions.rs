@@ -1,17 +1,17 @@
-//! Tables of legal moves from state to state, and which of them were made.
+//! Tables of legal transitions from state to state, and which of them were made.
 //!
 //! ```text
 //!   transition_table! { Stage { Up => Asking: "it is idle for long", ... } }
-//!      MOVES        the table: docs/states.md shows it, and a test compares both
+//!      TRANSITIONS        the table: docs/states.md shows it, and a test compares both
 //!      note(from, to)   debug builds only: is it legal? it was made
 //!      met::take()      what this thread has made, for a test that wants to see every one
 //! ```
 //!
 //! Knows nothing of: what the states are.
 
-/// A legal move.
+/// A legal transition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Move<S> {
+pub struct Transition<S> {
     /// Where it begins.
     pub from: S,
     /// Where it ends.
@@ -20,21 +20,21 @@ pub struct Move<S> {
     pub when: &'static str,
 }
 
-/// Declares the table `MOVES` of an enum, `note` and `met` (see the module).
+/// Declares the table `TRANSITIONS` of an enum, `note` and `met` (see the module).
 #[macro_export]
 macro_rules! transition_table {
     ($stage:ident { $($from:ident => $to:ident: $when:literal,)* }) => {
-        /// All legal moves.
-        pub const MOVES: &[$crate::transitions::Move<$stage>] = &[$(
-            $crate::transitions::Move { from: $stage::$from, to: $stage::$to, when: $when },
+        /// All legal transitions.
+        pub const TRANSITIONS: &[$crate::transitions::Transition<$stage>] = &[$(
+            $crate::transitions::Transition { from: $stage::$from, to: $stage::$to, when: $when },
         )*];
 
-        /// Notes a move, which must be a legal one, if it is one. Nothing in release builds.
+        /// Notes a transition, which must be a legal one, if it is one. Nothing in release builds.
         #[inline(always)]
         pub(crate) fn note(from: $stage, to: $stage) {
             #[cfg(debug_assertions)]
             {
-                let known = MOVES.iter().any(|step| (step.from, step.to) == (from, to));
+                let known = TRANSITIONS.iter().any(|step| (step.from, step.to) == (from, to));
                 assert!(known || from == to, "{from} -> {to}");
                 if known {
                     met::MET.with_borrow_mut(|met| *met.entry((from, to)).or_default() += 1);
@@ -44,7 +44,7 @@ macro_rules! transition_table {
             let _ = (from, to);
         }
 
-        /// Which moves this thread has made.
+        /// Which transitions this thread has made.
         #[cfg(debug_assertions)]
         pub mod met {
             use super::$stage;

@@ -87,7 +87,7 @@ fn random_operations_keep_every_promise_over_faulty_datagrams() {
 #[test]
 #[cfg(debug_assertions)]
 fn random_operations_make_every_legal_move() {
-    use mx_proto::moves::{MOVES, met};
+    use mx_proto::op_states::{TRANSITIONS, met};
     let tally = &mut Tally::new();
     met::take();
     for seed in 1..=100 {
@@ -96,7 +96,7 @@ fn random_operations_make_every_legal_move() {
     }
     let met = met::take();
     let mut table = String::from("| from | to | when | times |\n|---|---|---|---|\n");
-    for step in MOVES {
+    for step in TRANSITIONS {
         let times = met.get(&(step.from, step.to)).copied().unwrap_or(0);
         table += &format!(
             "| {} | {} | {} | {times} |\n",
@@ -105,7 +105,7 @@ fn random_operations_make_every_legal_move() {
     }
     let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/operations.md");
     std::fs::write(path, &table).unwrap();
-    let missing = MOVES
+    let missing = TRANSITIONS
         .iter()
         .find(|step| !met.contains_key(&(step.from, step.to)));
     assert_eq!(missing, None, "never made:\n{table}");

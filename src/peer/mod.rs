@@ -1,7 +1,7 @@
 //! The other ends: who they are and how far we are with them.
 //!
 //! ```text
-//!   state.rs      INIT / WAIT / READY / DISCONNECT and the moves between them
+//!   state.rs      INIT / WAIT / READY / DISCONNECT and the transitions between them
 //!   conversation.rs   UNOPENED / OPEN / CUT: what expected operations belong to
 //!   table.rs      peers by id, by address object, by network name
 //!   handshake.rs  CONN_REQ and CONN_ACK as bytes and verdicts

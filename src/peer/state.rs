@@ -13,9 +13,9 @@
 //! A connection that is cut before READY is tried once more from the start (Connecting): the other
 //! side may just have been taking leave of our last one.
 //!
-//! [`MOVES`] are the arrows; `docs/states.md` says what happens to operations on each.
+//! [`TRANSITIONS`] are the arrows; `docs/states.md` says what happens to operations on each.
 //!
-//! Owns: which data each state has and which moves are legal.
+//! Owns: which data each state has and which transitions are legal.
 //! Knows nothing of: operations, the endpoint.
 
 use crate::abi::constants as bmi;
@@ -140,9 +140,9 @@ impl State {
         }
     }
 
-    /// May this state be followed by `next`? Those in [`MOVES`] may.
+    /// May this state be followed by `next`? Those in [`TRANSITIONS`] may.
     pub fn may_become(&self, next: &Self) -> bool {
-        MOVES
+        TRANSITIONS
             .iter()
             .any(|legal| legal.from == self.name() && legal.to == next.name())
     }

@@ -40,7 +40,7 @@
 //! | `lender`, `borrower` | one remote: what we lend it, what it lends us |
 //! | `slots`, `terms` | what needs no credit; what a header says |
 //! | `lists`, `epochs` | who wants, who is quiet, who is active |
-//! | `moves` | lending, asking, narrowing |
+//! | `rebalance` | lending, asking, narrowing |
 //! | `settings`, `stats` | constants and limits; counters |
 //!
 //! Knows nothing of: messages, links, clocks, where accounts lie. Cost: 56 bytes a remote; a message
@@ -50,8 +50,8 @@ mod borrower;
 mod epochs;
 mod lender;
 mod lists;
-mod moves;
 mod pool;
+mod rebalance;
 mod settings;
 mod slots;
 mod stats;

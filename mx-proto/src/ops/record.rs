@@ -13,7 +13,7 @@
 //!   Done --the owner has seen it--> Free
 //! ```
 //!
-//! [`crate::moves`] has all of them as a table. Memory belongs to the states that need it, so that there
+//! [`crate::op_states`] has all of them as a table. Memory belongs to the states that need it, so that there
 //! is none without it; it goes with the last of them.
 //!
 //! Knows nothing of: lists' heads, the wire, ports.
@@ -21,7 +21,7 @@
 use super::list::{Links, NONE, Strand};
 use crate::ids::{MatchBits, MatchMask, RemoteId};
 use crate::memory::Memory;
-use crate::moves::{self, Stage};
+use crate::op_states::{self, Stage};
 use crate::port::RemoteKey;
 use crate::queues::Stand;
 use crate::timeouts::Patience;
@@ -238,7 +238,7 @@ impl<M> Record<M> {
     /// An operation begins at this place.
     #[inline(always)]
     pub(crate) fn begin(&mut self, state: State<M>) {
-        moves::note(Stage::New, state.stage());
+        op_states::note(Stage::New, state.stage());
         self.state.begin(state);
     }
 
@@ -280,7 +280,7 @@ impl<M> Record<M> {
         let stage = self.state.stage();
         if let Some(memory) = std::mem::replace(&mut self.state, State::Done).into_memory() {
             self.state = next(memory);
-            moves::note(stage, self.state.stage());
+            op_states::note(stage, self.state.stage());
         } else {
             debug_assert!(false, "{stage} has no memory");
         }

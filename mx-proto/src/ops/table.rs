@@ -14,7 +14,7 @@ use super::list::{Links, List, NONE, Strand};
 use super::places::Places;
 use super::record::{NOBODY, Record, State};
 use crate::ids::{MatchBits, RemoteId, RequestId};
-use crate::moves::{self, Stage};
+use crate::op_states::{self, Stage};
 use crate::owner::Owner;
 use crate::timeouts::TimeOuts;
 use crate::timer::TimerId;
@@ -332,7 +332,7 @@ impl<O: Owner> Ops<O> {
         let record = self.get_mut(id);
         let pending = |record: &&mut Record<_>| matches!(record.state, State::Pending { .. });
         if let Some(record) = record.filter(pending) {
-            moves::note(Stage::Pending, state.stage());
+            op_states::note(Stage::Pending, state.stage());
             record.patience = timeouts.transfer;
             record.waiting = timeouts.waiting;
             record.bits = bits;
@@ -437,7 +437,7 @@ impl<O: Owner> Ops<O> {
         let pending = matches!(record.state, State::Pending { .. });
         debug_assert!(pending || record.links == Links::ALONE, "it is in a list");
         debug_assert_eq!(record.kin, Links::ALONE, "it has kin");
-        moves::note(record.state.stage(), Stage::Done);
+        op_states::note(record.state.stage(), Stage::Done);
     }
 
     /// Puts a record at the end of a list. It must not be in one of that strand.

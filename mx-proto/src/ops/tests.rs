@@ -2,7 +2,7 @@ use super::{Chunks, List, Ops, Places, Record, State, Strand};
 use crate::event::{Arrival, Down, Outcome, Verdict};
 use crate::ids::{MatchBits, RequestId};
 use crate::memory::Source;
-use crate::moves::Stage;
+use crate::op_states::Stage;
 use crate::owner::Owner;
 use crate::queues::Stand;
 use crate::timeouts::{Patience, TimeOuts};

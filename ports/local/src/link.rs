@@ -6,7 +6,7 @@
 //!
 //!   Up:  hung up (no socket) --ring drained--> down: Closed or Reset
 //!        failed (nonsense in the ring)-------> down: Protocol
-//!        idle for long --Asking--> Asleep --Waking--> Up          `moves` has all of it
+//!        idle for long --Asking--> Asleep --Waking--> Up          `link_states` has all of it
 //! ```
 //!
 //! Owns: what each state needs, and nothing of the other states.
@@ -15,7 +15,7 @@
 use super::barrier;
 use super::handshake::{Traits, Word};
 use super::layout::{Geometry, REST_AT};
-use super::moves::Stage;
+use super::link_states::Stage;
 use super::rest::{self, Counts, Rest};
 use super::ring::{Consumer, Corrupt, Producer};
 use super::socket::Socket;
@@ -279,7 +279,7 @@ impl Memory {
 }
 
 impl State {
-    /// Its name in [`moves`](super::moves). `None` between two states.
+    /// Its name in [`link_states`](super::link_states). `None` between two states.
     pub(super) fn stage(&self) -> Option<Stage> {
         Some(match self {
             Self::Dialing(_) => Stage::Dialing,

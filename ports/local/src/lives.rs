@@ -1,7 +1,7 @@
 //! Changing a link's state, and its end.
 //!
 //! ```text
-//!   turn: state --> next, one of the legal moves; its memory counted, the sleepers counted
+//!   turn: state --> next, one of the legal transitions; its memory counted, the sleepers counted
 //!
 //!   hung up, failed:  with rings     the next poll drains them, then on_down
 //!                     without rings  doomed: the next poll that looks at descriptors, on_down
@@ -12,7 +12,7 @@
 
 use super::LocalPort;
 use super::link::{Entry, State};
-use super::moves::{self, Stage};
+use super::link_states::{self, Stage};
 use mx_proto::port::{LinkDown, Sink};
 use mx_proto::{LinkId, Memory as Bytes};
 
@@ -30,7 +30,7 @@ impl LocalPort {
         if let (Some(from), Some(to)) = (from, to)
             && from != to
         {
-            moves::note(from, to);
+            link_states::note(from, to);
         }
         let mut listed = None;
         if after == 0 {

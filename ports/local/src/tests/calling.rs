@@ -4,7 +4,7 @@ use super::slumber::{meet, node_with, rest, send_through, stage};
 use super::strangers::Rogue;
 use super::{Event, Node};
 use crate::layout::REST_AT;
-use crate::moves::Stage;
+use crate::link_states::Stage;
 use mx_proto::LinkId;
 use mx_proto::origin::Source;
 use mx_proto::port::{Close, SendError, Sent};

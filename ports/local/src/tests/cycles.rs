@@ -3,7 +3,7 @@
 use super::limit;
 use super::slumber::{IDLE, meet, node_with, rest, room_for, stage};
 use super::{Event, Node, fresh_name};
-use crate::moves::{self, MOVES, Stage};
+use crate::link_states::{self, Stage, TRANSITIONS};
 use crate::socket::Socket;
 use mx_proto::LinkId;
 use mx_proto::port::SendError;
@@ -186,7 +186,7 @@ fn and_when_memory_is_short() {
 /// Every move of the table is made here, on one thread.
 #[test]
 fn every_move_of_the_table_is_made() {
-    drop(moves::met::take());
+    drop(link_states::met::take());
     try_out(7, 1, room_for(1), 4_000);
     try_out(100, 20, 4 << 20, 20_000);
     limit::a_client_that_hands_over_too_much_gets_less();
@@ -205,8 +205,8 @@ fn every_move_of_the_table_is_made() {
     a.clock.advance(Duration::from_millis(60));
     a.settle();
     assert_eq!(stage(&a, dialled.unwrap()), Stage::Greeting);
-    let met = moves::met::take();
-    for step in MOVES {
+    let met = link_states::met::take();
+    for step in TRANSITIONS {
         assert!(
             met.contains_key(&(step.from, step.to)),
             "{} -> {}",

@@ -6,7 +6,7 @@ use super::{Event, Node, link_up};
 use crate::LocalOptions;
 use crate::handshake::{Hello, MESSAGE_LEN, Welcome, Word};
 use crate::layout::Geometry;
-use crate::moves::Stage;
+use crate::link_states::Stage;
 use crate::socket::{Received, Socket};
 use mx_port_base::sealed::Region;
 use mx_proto::Route;

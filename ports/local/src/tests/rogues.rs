@@ -7,7 +7,7 @@ use super::{Event, Node, last_link, link_up};
 use crate::LocalOptions;
 use crate::handshake::{MESSAGE_LEN, Wake, Word};
 use crate::layout::{Geometry, REST_AT};
-use crate::moves::Stage;
+use crate::link_states::Stage;
 use crate::socket::Received;
 use mx_proto::LinkId;
 use mx_proto::port::{Close, LinkDown, SendError};

@@ -4,7 +4,7 @@ use super::{Event, Node, linked, readable};
 use crate::LocalOptions;
 use crate::layout::Geometry;
 use crate::link::{Entry, State};
-use crate::moves::Stage;
+use crate::link_states::Stage;
 use mx_proto::LinkId;
 use mx_proto::port::{Close, LinkDown, SendError, Sent};
 use std::time::Duration;

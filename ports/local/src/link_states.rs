@@ -8,9 +8,9 @@
 //!                               `---- memory taken --- Waking <------------'-'---------'
 //! ```
 //!
-//! `docs/states.md` shows the table; the tests of the port make every move, or fail.
+//! `docs/states.md` shows the table; the tests of the port make every transition, or fail.
 //!
-//! Owns: which moves are legal, and in debug builds which were made.
+//! Owns: which transitions are legal, and in debug builds which were made.
 //! Knows nothing of: what a state holds.
 
 use mx_proto::transition_table;

@@ -8,10 +8,10 @@
 //!   New --> Pending --> where New goes, or Done                a send or a receive
 //! ```
 //!
-//! `docs/states.md` shows the table; the simulator's random operations make every move, or their
+//! `docs/states.md` shows the table; the simulator's random operations make every transition, or their
 //! test fails.
 //!
-//! Owns: which moves are legal, and in debug builds which were made.
+//! Owns: which transitions are legal, and in debug builds which were made.
 //! Knows nothing of: what a state holds.
 
 use crate::transition_table;
