@@ -359,7 +359,7 @@ impl<M> Inbox<M> {
         if empty {
             self.forget(slot);
         }
-        if self.entries.is_empty() && self.entries.capacity() > ROOM_KEPT {
+        if self.entries.is_empty() && self.entries.capacity() > KEPT_MAX {
             // What a flood has left behind.
             *self = Self::default();
         }
@@ -519,7 +519,7 @@ fn join(
 }
 
 /// Messages for which memory is kept when there is none any more.
-const ROOM_KEPT: usize = 4096;
+const KEPT_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -869,7 +869,7 @@ mod tests {
     #[test]
     fn the_memory_of_a_flood_is_given_back() {
         let mut inbox = Inbox::default();
-        for n in 0..2 * ROOM_KEPT as u64 {
+        for n in 0..2 * KEPT_MAX as u64 {
             inbox.add(whole(n as u32 % 100, n));
         }
         while inbox.take().is_some() {}

@@ -151,7 +151,7 @@ impl<K> MatchIndex<K> {
         for class in &mut self.classes {
             class.unlink(entry.bits, id.index);
         }
-        if self.entries.is_empty() && self.entries.capacity() > ROOM_KEPT {
+        if self.entries.is_empty() && self.entries.capacity() > KEPT_MAX {
             // What a flood has left behind: a program may never see another one.
             self.entries = Slab::new();
             self.by_age = Chains::default();
@@ -345,7 +345,7 @@ const NONE: u32 = u32::MAX;
 /// Masks for which things stay arranged; a program with more pays for arranging them again.
 const CLASSES_KEPT: usize = 8;
 /// Entries for which memory is kept when there is none any more: about half a megabyte.
-const ROOM_KEPT: usize = 4096;
+const KEPT_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn the_memory_of_a_flood_is_given_back() {
         let mut index = MatchIndex::default();
-        for n in 0..3 * ROOM_KEPT as u64 {
+        for n in 0..3 * KEPT_MAX as u64 {
             index.add(MatchBits(n), n);
         }
         while let Some(id) = index.oldest() {

@@ -18,7 +18,7 @@
 //! Nothing that arrives is trusted: every field is checked against the window or table it is about,
 //! and what does not fit is counted and dropped.
 
-use super::links::{Deferred, Links, ROOM_MIN, Reply, shared};
+use super::links::{Deferred, Links, RECEIVE_WINDOW_MIN, Reply, shared};
 use super::packet::{BadDatagram, FIN, Header, Kind};
 use super::quote::Quote;
 use super::reassembly::{Admission, Chunk, Reassembly};
@@ -326,17 +326,17 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
         let before = link.reassembly.kept_bytes();
         let left = config.early_bytes_all.saturating_sub(*early_bytes);
-        let room =
-            (config.early_bytes.saturating_sub(before)).min(left + ROOM_MIN.saturating_sub(before));
+        let window = (config.early_bytes.saturating_sub(before))
+            .min(left + RECEIVE_WINDOW_MIN.saturating_sub(before));
         let chunk = chunk_of(header, payload);
         let in_order = verdict == Verdict::Next;
         if config.supply.is_dire() && !(in_order && chunk.is_whole()) {
             // There is no memory to keep it in. It comes again.
             return stats.outside_window += 1;
         }
-        match link.reassembly.admits(&chunk, in_order, room) {
+        match link.reassembly.admits(&chunk, in_order, window) {
             Admission::Yes => {}
-            Admission::NoRoom => return stats.outside_window += 1,
+            Admission::Full => return stats.outside_window += 1,
             Admission::Bad => return self.on_bad(now, id, sink),
         }
         link.session.on_segment(now, header, verdict);
@@ -367,10 +367,10 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         if taken.fin {
             return self.on_fin(now, id, sink);
         }
-        let limit = self.room_limit();
+        let limit = self.window_limit();
         if let Some(link) = self.table.get_mut(id.index(), id.generation()) {
-            let room = u32::try_from(limit.saturating_sub(kept)).unwrap_or(u32::MAX);
-            link.session.on_drained(now, room, limit);
+            let window = u32::try_from(limit.saturating_sub(kept)).unwrap_or(u32::MAX);
+            link.session.on_drained(now, window, limit);
         }
         self.note_backlog(id);
         self.touch(id);
@@ -379,14 +379,14 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     /// A link was closed here: nobody wants what came on it and has not been given out, but its peer
     /// may have waited for the room that this took.
     pub(super) fn discard(&mut self, now: Instant, id: LinkId) {
-        let limit = self.room_limit();
+        let limit = self.window_limit();
         let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
             return;
         };
         self.early_bytes -= shared(link.reassembly.kept_bytes());
         link.reassembly = Reassembly::new(0);
-        let room = u32::try_from(limit).unwrap_or(u32::MAX);
-        link.session.on_drained(now, room, limit);
+        let window = u32::try_from(limit).unwrap_or(u32::MAX);
+        link.session.on_drained(now, window, limit);
         self.touch(id);
     }
 

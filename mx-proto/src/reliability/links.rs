@@ -95,11 +95,11 @@ pub(super) struct Links<A> {
 
 /// Room a peer always has: a few small datagrams. So much of what comes early is kept even when all
 /// that is shared is full: enough to tell the sender that something is lost.
-pub(super) const ROOM_MIN: usize = 8 << 10;
+pub(super) const RECEIVE_WINDOW_MIN: usize = 8 << 10;
 
 /// Of the bytes that are kept for a peer, those that come out of what all share.
 pub(super) fn shared(kept: usize) -> usize {
-    kept.saturating_sub(ROOM_MIN)
+    kept.saturating_sub(RECEIVE_WINDOW_MIN)
 }
 
 /// Mean time between two questions to peers that are monitored, of however many there are: 4000 a second
@@ -288,8 +288,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     }
 
     /// Bytes a peer may have under way to us.
-    pub(super) fn room_limit(&self) -> usize {
-        self.senders.share().max(ROOM_MIN)
+    pub(super) fn window_limit(&self) -> usize {
+        self.senders.share().max(RECEIVE_WINDOW_MIN)
     }
 
     /// Notes that a link may have something to send and that its deadline may have changed.

@@ -49,7 +49,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
                 .of_caller((&from, source), header.from, header.seq, epoch);
         let mut welcome = Header::new(Kind::Welcome, header.from, cookie);
         welcome.seq = self.config.first_seq.map_or(first, Seq);
-        welcome.room = u32::try_from(self.room_limit()).unwrap_or(u32::MAX);
+        welcome.window = u32::try_from(self.window_limit()).unwrap_or(u32::MAX);
         self.replies.push(Reply {
             to: from,
             header: welcome,

@@ -13,7 +13,7 @@
 //!  +---------------------------+---------------------------+
 //!  | sack: bit i: ack + 1 + i is here                      |
 //!  +---------------------------+-------------+-------------+
-//!  | room: bytes beyond ack    | flags       | payload len |
+//!  | window: bytes beyond ack  | flags       | payload len |
 //!  +---------------------------+-------------+-------------+
 //!  | fragment: its number      | offset: in the fragment   |
 //!  +---------------------------+---------------------------+
@@ -101,7 +101,7 @@ pub(super) struct Header {
     pub(super) seq: Seq,
     pub(super) ack: Seq,
     pub(super) sack: u64,
-    pub(super) room: u32,
+    pub(super) window: u32,
     pub(super) flags: u16,
     pub(super) payload: u16,
     pub(super) fragment: u32,
@@ -129,7 +129,7 @@ impl Header {
             seq: Seq(0),
             ack: Seq(0),
             sack: 0,
-            room: 0,
+            window: 0,
             flags: 0,
             payload: 0,
             fragment: 0,
@@ -153,7 +153,7 @@ impl Header {
         head[24..28].copy_from_slice(&self.seq.0.to_le_bytes());
         head[28..32].copy_from_slice(&self.ack.0.to_le_bytes());
         head[32..40].copy_from_slice(&self.sack.to_le_bytes());
-        head[40..44].copy_from_slice(&self.room.to_le_bytes());
+        head[40..44].copy_from_slice(&self.window.to_le_bytes());
         head[44..46].copy_from_slice(&self.flags.to_le_bytes());
         head[46..48].copy_from_slice(&self.payload.to_le_bytes());
         head[48..52].copy_from_slice(&self.fragment.to_le_bytes());
@@ -230,7 +230,7 @@ impl Header {
             seq: Seq(u32_at(head, 24)),
             ack: Seq(u32_at(head, 28)),
             sack: u64_at(head, 32),
-            room: u32_at(head, 40),
+            window: u32_at(head, 40),
             flags: u16_at(head, 44),
             payload: u16_at(head, 46),
             fragment: u32_at(head, 48),
@@ -311,14 +311,14 @@ pub fn describe(bytes: &[u8]) -> String {
     let set = FLAGS.iter().filter(|(bit, _)| header.flags & bit != 0);
     let flags: String = set.map(|(_, name)| *name).collect();
     format!(
-        "{:?} {:04x}->{:04x} seq {} ack {} sack {:x} room {} fragment {} {}+{} of {}{flags}",
+        "{:?} {:04x}->{:04x} seq {} ack {} sack {:x} window {} fragment {} {}+{} of {}{flags}",
         header.kind,
         header.from & 0xffff,
         header.to & 0xffff,
         header.seq.0,
         header.ack.0,
         header.sack,
-        header.room,
+        header.window,
         header.fragment,
         header.offset,
         header.payload,
@@ -362,7 +362,7 @@ mod tests {
             seq: Seq(u32::MAX),
             ack: Seq(5),
             sack: 1 << 63 | 1,
-            room: 1 << 20,
+            window: 1 << 20,
             fragment: 7,
             offset: 1400,
             whole: 4000,

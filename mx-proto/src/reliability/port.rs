@@ -15,7 +15,7 @@
 use super::checksum::crc32c;
 use super::config::ReliableConfig;
 use super::link::Need;
-use super::links::{Links, ROOM_MIN, Reply};
+use super::links::{Links, RECEIVE_WINDOW_MIN, Reply};
 use super::packet::{DATAGRAM_HEADER, FIN, GREETING, Kind, SUMMED, greeting, name_of};
 use super::send_window::Content;
 use super::service::{Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, Train};
@@ -197,7 +197,7 @@ impl<D: DatagramPort> Reliable<D> {
             retry_at,
             ..
         } = self;
-        let room = links.room_limit();
+        let window = links.window_limit();
         let Links {
             table,
             store,
@@ -212,15 +212,15 @@ impl<D: DatagramPort> Reliable<D> {
             link.session.push_fin(store);
         }
         let (address, data_address) = (link.address, link.data);
-        let left = room.saturating_sub(link.reassembly.kept_bytes());
-        let room = match link.reassembly.has_ready() {
+        let left = window.saturating_sub(link.reassembly.kept_bytes());
+        let window = match link.reassembly.has_ready() {
             true => left,
             // What is kept waits for more: without room for that it would wait for ever.
-            false => left.max(ROOM_MIN),
+            false => left.max(RECEIVE_WINDOW_MIN),
         };
         let mut outlet = Outlet {
             now,
-            room: u32::try_from(room).unwrap_or(u32::MAX),
+            window: u32::try_from(window).unwrap_or(u32::MAX),
             probe_max: data_address.map_or(0, |_| match link.session.pmtu.data_proven() {
                 true => usize::MAX,
                 false => link.data_credit,
@@ -244,7 +244,7 @@ impl<D: DatagramPort> Reliable<D> {
         match pass {
             Pass::Done => {}
             Pass::More => links.touch(id),
-            Pass::NoRoom => {
+            Pass::WouldBlock => {
                 *retry_at = Some(now.after(RETRY));
                 links.touch(id);
             }

@@ -45,7 +45,7 @@ pub(super) struct Chunk<'a> {
 pub(super) enum Admission {
     Yes,
     /// It would have to be kept, and there is no room for that.
-    NoRoom,
+    Full,
     /// No peer of ours sends that.
     Bad,
 }
@@ -146,12 +146,12 @@ impl Reassembly {
         }
     }
 
-    /// Whether a chunk may come in when `room` bytes may be charged for it. `in_order`: everything
+    /// Whether a chunk may come in when `window` bytes may be charged for it. `in_order`: everything
     /// that was sent before it has come in. Then it always may if it is its fragment's turn, so
     /// that there is progress whatever is full. ([`Self::take`] may still find that it is none: that
     /// it is too long, or that a part of it is here.)
     #[inline]
-    pub(super) fn admits(&self, chunk: &Chunk<'_>, in_order: bool, room: usize) -> Admission {
+    pub(super) fn admits(&self, chunk: &Chunk<'_>, in_order: bool, window: usize) -> Admission {
         let headed = chunk.offset != 0 || chunk.fin || chunk.has_sound_header();
         let ahead = chunk.fragment.wrapping_sub(self.next);
         if !chunk.is_sound() || !headed || self.ended || ahead >= AHEAD_MAX {
@@ -172,9 +172,9 @@ impl Reassembly {
                 false => Admission::Bad,
             };
         }
-        match cost <= room {
+        match cost <= window {
             true => Admission::Yes,
-            false => Admission::NoRoom,
+            false => Admission::Full,
         }
     }
 

@@ -181,8 +181,8 @@ struct Counts {
 }
 
 impl SendWindow {
-    /// `room` is how many bytes the peer said it has room for at first.
-    pub(super) fn new(first: Seq, capacity: u16, room: u32) -> Self {
+    /// `window` is how many bytes the peer said it has room for at first.
+    pub(super) fn new(first: Seq, capacity: u16, window: u32) -> Self {
         Self {
             first,
             slots: VecDeque::new(),
@@ -192,7 +192,7 @@ impl SendWindow {
             counts: Counts::default(),
             acked_total: 0,
             sent_total: 0,
-            allowed_total: u64::from(room),
+            allowed_total: u64::from(window),
             transmissions: [0; 2],
             capacity,
         }
@@ -237,13 +237,13 @@ impl SendWindow {
         });
     }
 
-    /// The peer has room for `room` bytes from `ack` on. The edge never moves back. After
+    /// The peer has room for `window` bytes from `ack` on. The edge never moves back. After
     /// [`Self::on_ack`] with the same number.
     #[inline]
-    pub(super) fn on_room(&mut self, ack: Seq, room: u32) {
+    pub(super) fn on_window(&mut self, ack: Seq, window: u32) {
         // Said before what we know now: worth nothing.
         if ack == self.first {
-            let edge = self.acked_total + u64::from(room);
+            let edge = self.acked_total + u64::from(window);
             self.allowed_total = self.allowed_total.max(edge);
         }
     }

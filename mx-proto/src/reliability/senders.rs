@@ -24,14 +24,14 @@ pub(super) struct Senders {
 const SENDERS_EPOCH: Duration = Duration::from_millis(10);
 
 impl Senders {
-    pub(super) fn new(receive_buffer: usize, room: usize) -> Self {
+    pub(super) fn new(receive_buffer: usize, window: usize) -> Self {
         Self {
             epoch: 0,
             now: 0,
             before: 0,
             // What the kernel keeps about a datagram is about as large as a small one. The queue of
             // a switch is not ours to know: all senders together get what one gets alone.
-            buffer: room.min(receive_buffer / 2),
+            buffer: window.min(receive_buffer / 2),
         }
     }
 

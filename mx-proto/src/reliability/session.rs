@@ -293,7 +293,7 @@ impl Session {
         };
         self.theirs = header.from;
         self.recv = RecvWindow::new(header.seq, NUMBERS);
-        self.send.on_room(self.first, header.room);
+        self.send.on_window(self.first, header.window);
         if tries == 1 {
             self.rtt.on_sample(now, now.since(first_at));
         }
@@ -348,7 +348,7 @@ impl Session {
         (self.pings, self.refusals) = (0, 0);
         self.unconfirmed = false;
         self.pmtu.on_heard();
-        let says = (header.ack, header.sack, header.room);
+        let says = (header.ack, header.sack, header.window);
         let news = says != self.last_ack || header.kind == Kind::Ack;
         if news && !self.on_ack(now, header, payload, store, stats) {
             return false;
@@ -358,7 +358,7 @@ impl Session {
             Kind::Ping => {
                 let came = self.to_answer.map_or(now, |(_, came)| came);
                 self.to_answer = Some((header.seq.0, came));
-                if header.room == 0 {
+                if header.window == 0 {
                     // It is there, and takes nothing in for now.
                     self.progress_at = now;
                 }
@@ -394,7 +394,7 @@ impl Session {
             stats.bad_acks += 1;
             return false;
         };
-        self.send.on_room(header.ack, header.room);
+        self.send.on_window(header.ack, header.window);
         if acked.moved {
             self.rtt.on_progress();
         }
@@ -535,9 +535,9 @@ impl Session {
     }
 
     /// Fragments were given out: perhaps the peer waits to hear that there is room again.
-    pub(super) fn on_drained(&mut self, now: Instant, room: u32, limit: usize) {
+    pub(super) fn on_drained(&mut self, now: Instant, window: u32, limit: usize) {
         let limit = limit as u32;
-        if self.advertised < limit / 4 && room >= limit / 2 {
+        if self.advertised < limit / 4 && window >= limit / 2 {
             self.acks.on_urgent(now);
         }
     }
@@ -709,10 +709,10 @@ impl Session {
 
     /// A header that says what has arrived here.
     #[inline]
-    pub(super) fn acknowledging(&self, kind: Kind, room: u32) -> Header {
+    pub(super) fn acknowledging(&self, kind: Kind, window: u32) -> Header {
         let mut header = Header::new(kind, self.theirs, self.ours);
         header.ack = self.recv.cumulative();
-        header.room = room;
+        header.window = window;
         if kind == Kind::Ack {
             header.seq = Seq(self.answer.unwrap_or(0));
         }
@@ -729,8 +729,8 @@ impl Session {
 
     /// An acknowledgement went out, alone or with something else.
     #[inline]
-    pub(super) fn on_acknowledged(&mut self, room: u32) {
-        self.advertised = room;
+    pub(super) fn on_acknowledged(&mut self, window: u32) {
+        self.advertised = window;
         self.acks.on_acked();
     }
 

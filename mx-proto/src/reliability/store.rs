@@ -15,7 +15,7 @@
 use crate::supply::Supply;
 
 /// Bytes in front of every segment's payload that are left for the datagram's header.
-pub(super) const HEADER_ROOM: usize = 64;
+pub(super) const HEADER_SPACE: usize = 64;
 
 /// Bytes of a block, by class: a tiny fragment; one jumbo frame, or some fragments of a small
 /// message; as much as the largest train, and the largest datagram there is.
@@ -125,7 +125,7 @@ impl Store {
     /// Reserves what a fragment of `len` bytes needs that is cut into segments of at most
     /// `payload` bytes. `None`: the limit is reached, or `payload` is no size for a segment.
     pub(super) fn writer(&mut self, len: usize, payload: usize) -> Option<Writer> {
-        let stride = HEADER_ROOM + payload;
+        let stride = HEADER_SPACE + payload;
         let largest = CLASS_BYTES[CLASS_BYTES.len() - 1];
         if payload == 0 || stride > largest {
             return None;
@@ -138,7 +138,7 @@ impl Store {
         while segments > 0 {
             let here = segments.min(a_block);
             let bytes = left.min(here * payload);
-            let Some(block) = self.reserve(bytes + here * HEADER_ROOM, here as u32) else {
+            let Some(block) = self.reserve(bytes + here * HEADER_SPACE, here as u32) else {
                 self.give_up(first);
                 return None;
             };
@@ -325,7 +325,7 @@ impl Writer {
     }
 
     fn next_bytes<'a>(&self, store: &'a mut Store, count: usize) -> Option<&'a mut [u8]> {
-        let from = self.at as usize + HEADER_ROOM + self.filled as usize;
+        let from = self.at as usize + HEADER_SPACE + self.filled as usize;
         let block = store.blocks.get_mut(self.block as usize);
         block.and_then(|block| block.bytes.get_mut(from..from + count))
     }
@@ -334,14 +334,14 @@ impl Writer {
         let place = Place {
             block: self.block,
             at: self.at,
-            len: HEADER_ROOM as u32 + self.size,
+            len: HEADER_SPACE as u32 + self.size,
         };
         let segment = Segment {
             place,
             offset: self.offset,
             payload: self.size,
         };
-        let stride = HEADER_ROOM as u32 + self.payload;
+        let stride = HEADER_SPACE as u32 + self.payload;
         self.at += stride;
         self.offset += self.size;
         self.size = self.payload.min(self.len - self.offset);

@@ -29,7 +29,7 @@ use crate::time::Instant;
 pub(super) struct Outlet<'a, E> {
     pub(super) now: Instant,
     /// Bytes we have room for.
-    pub(super) room: u32,
+    pub(super) window: u32,
     /// Bytes that may go to the peer's data channel in probes.
     pub(super) probe_max: usize,
     pub(super) command: Capacity,
@@ -50,7 +50,7 @@ pub(super) enum Pass {
     /// More could go at once; it is others' turn.
     More,
     /// The service has no room.
-    NoRoom,
+    WouldBlock,
 }
 
 /// Trains of one session in one pass.
@@ -72,7 +72,7 @@ impl Session {
         let pass = self.transmit_segments(out);
         let tail = pass == Pass::Done && self.paced_until.is_none() && self.is_to_ask(out.now);
         if tail && !self.transmit_ping(self.last_sent_on, true, out) {
-            return Pass::NoRoom;
+            return Pass::WouldBlock;
         }
         // A full data channel holds no acknowledgement back.
         match self.transmit_control(out) {
@@ -87,9 +87,9 @@ impl Session {
     {
         let mut header = Header::new(Kind::Hello, 0, self.ours());
         header.seq = self.first;
-        header.room = out.room;
+        header.window = out.window;
         if !out.single(Channel::Command, header, &greeting(&[])) {
-            return Pass::NoRoom;
+            return Pass::WouldBlock;
         }
         if let State::Calling {
             next,
@@ -156,7 +156,7 @@ impl Session {
                     .train(index, most, free.min(capacity.train_bytes as u64) as usize);
             match self.transmit_train(index, count, channel, out) {
                 Ok(()) => {}
-                Err(DatagramError::WouldBlock) => return Pass::NoRoom,
+                Err(DatagramError::WouldBlock) => return Pass::WouldBlock,
                 // The segments are cut already: next time they go with leave to be cut again. If they
                 // had that, or get none, they are as good as lost.
                 Err(DatagramError::TooLarge(most)) => {
@@ -191,7 +191,7 @@ impl Session {
     where
         E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
     {
-        let mut header = self.acknowledging(Kind::Data, out.room);
+        let mut header = self.acknowledging(Kind::Data, out.window);
         let flags = header.flags;
         let mut flying = self.send.in_flight_bytes();
         let window = self
@@ -242,7 +242,7 @@ impl Session {
         if channel == Channel::Data {
             self.pacer.on_sent(len);
         }
-        self.on_acknowledged(out.room);
+        self.on_acknowledged(out.window);
         self.sent(index, count, channel, out.now);
         Ok(())
     }
@@ -269,7 +269,7 @@ impl Session {
         if let Some(size) = self.pmtu.next_probe(out.now)
             && size <= out.probe_max
         {
-            let mut header = self.acknowledging(Kind::Probe, out.room);
+            let mut header = self.acknowledging(Kind::Probe, out.window);
             header.set_proof(self.proof);
             out.probe_max -= size;
             let timeout = self.rtt.timeout();
@@ -282,28 +282,28 @@ impl Session {
             self.ping = true;
         }
         if let Some((size, proof)) = self.probed {
-            let mut header = self.acknowledging(Kind::Probed, out.room);
+            let mut header = self.acknowledging(Kind::Probed, out.window);
             header.seq.0 = size;
             header.set_proof(proof);
             if !out.said(true, Channel::Command, header, &[]) {
-                return Pass::NoRoom;
+                return Pass::WouldBlock;
             }
             self.probed = None;
         }
         if self.ping && !self.transmit_ping(Channel::Command, self.is_overdue(), out) {
-            return Pass::NoRoom;
+            return Pass::WouldBlock;
         }
         // The answer to a Ping does not travel with anything else.
         if self.answer.is_some() || self.acks.due().is_some_and(|due| due <= out.now) {
-            let header = self.acknowledging(Kind::Ack, out.room);
+            let header = self.acknowledging(Kind::Ack, out.window);
             let (bytes, len) = self.further_words();
             let twice = self.answer.is_some() || self.recv.has_holes();
             if !out.said(twice, Channel::Command, header, &bytes[..len]) {
-                return Pass::NoRoom;
+                return Pass::WouldBlock;
             }
             out.stats.acks_alone += 1;
             self.answer = None;
-            self.on_acknowledged(out.room);
+            self.on_acknowledged(out.window);
         }
         Pass::Done
     }
@@ -313,12 +313,12 @@ impl Session {
     where
         E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
     {
-        let mut header = self.acknowledging(Kind::Ping, out.room);
+        let mut header = self.acknowledging(Kind::Ping, out.window);
         header.seq.0 = stamp(out.now);
         if !out.said(twice, channel, header, &[]) {
             return false;
         }
-        self.on_acknowledged(out.room);
+        self.on_acknowledged(out.window);
         self.on_pinged(out.now, channel);
         true
     }

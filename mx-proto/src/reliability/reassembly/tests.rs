@@ -120,13 +120,13 @@ impl Rig {
             budget,
         } = self;
         let admitted = reassembly.admits(&chunk, false, usize::MAX);
-        let fits = |room: &usize| reassembly.admits(&chunk, false, *room) == Admission::Yes;
-        let room = [0, 96, 400, 800].into_iter().find(fits);
+        let fits = |window: &usize| reassembly.admits(&chunk, false, *window) == Admission::Yes;
+        let window = [0, 96, 400, 800].into_iter().find(fits);
         let before = reassembly.kept_bytes();
         let taken = reassembly.take(&chunk, WHO, LIMITS, budget, above);
         // What is not let in is refused; what is too long shows only when it is taken.
         assert!(admitted == Admission::Yes || taken.is_err());
-        assert!(room.is_none_or(|room| reassembly.kept_bytes() <= before + room));
+        assert!(window.is_none_or(|window| reassembly.kept_bytes() <= before + window));
         assert!(reassembly.waiting.capacity() <= SLOT_COST * (1 + reassembly.waiting.len()));
         taken
     }
@@ -321,35 +321,32 @@ fn a_body_that_is_no_longer_wanted_halfway_is_not_told_and_not_written_further()
 }
 
 #[test]
-fn room_bounds_what_is_kept_and_the_front_always_comes_in_when_it_is_in_order() {
+fn window_bounds_what_is_kept_and_the_front_always_comes_in_when_it_is_in_order() {
     let (small, large) = (packet(1, 10), packet(2, 3000));
     let mut rig = Rig::new(0);
     let (front, early) = (chunks(0, &small, 500)[0], chunks(1, &small, 500)[0]);
     let parts = chunks(2, &large, 500);
     let cost = WAITING_COST + Parts::cost_of_first(&early);
     for in_order in [false, true] {
-        let admits = |room| rig.reassembly.admits(&early, in_order, room);
-        assert_eq!(admits(cost - 1), Admission::NoRoom);
+        let admits = |window| rig.reassembly.admits(&early, in_order, window);
+        assert_eq!(admits(cost - 1), Admission::Full);
         assert_eq!(admits(cost), Admission::Yes);
     }
     for chunk in [front, fin(0)] {
         let admits = |in_order| rig.reassembly.admits(&chunk, in_order, 0);
         assert_eq!(admits(true), Admission::Yes);
-        assert_eq!(admits(false), Admission::NoRoom);
+        assert_eq!(admits(false), Admission::Full);
     }
-    assert_eq!(
-        rig.reassembly.admits(&parts[1], false, 0),
-        Admission::NoRoom
-    );
+    assert_eq!(rig.reassembly.admits(&parts[1], false, 0), Admission::Full);
     rig.above.places.push((2, vec![0; 3005]));
     rig.take_all([parts[0]]);
     // What goes where it belongs costs something only behind a hole.
-    let admits = |at: usize, room| rig.reassembly.admits(&parts[at], false, room);
+    let admits = |at: usize, window| rig.reassembly.admits(&parts[at], false, window);
     assert_eq!(admits(1, 0), Admission::Yes);
-    assert_eq!(admits(2, PIECE_COST - 1), Admission::NoRoom);
+    assert_eq!(admits(2, PIECE_COST - 1), Admission::Full);
     assert_eq!(admits(2, PIECE_COST), Admission::Yes);
     rig.take_all([parts[2]]);
-    let admits = |at: usize, room| rig.reassembly.admits(&parts[at], false, room);
+    let admits = |at: usize, window| rig.reassembly.admits(&parts[at], false, window);
     assert_eq!(admits(3, 0), Admission::Yes);
 }
 

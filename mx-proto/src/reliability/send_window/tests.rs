@@ -15,8 +15,8 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(capacity: u16, room: u32) -> Self {
-        let window = SendWindow::new(START, capacity, room);
+    fn new(capacity: u16, window: u32) -> Self {
+        let window = SendWindow::new(START, capacity, window);
         let store = Store::new(4 << 20);
         let judgement = Judgement::default();
         Self {
@@ -128,7 +128,7 @@ fn an_old_acknowledgement_changes_nothing() {
         rig.ack(5u32.wrapping_sub(u32::MAX / 2), &[1], 60),
         Ok(Acked::default())
     );
-    rig.window.on_room(START.ahead(3), u32::MAX);
+    rig.window.on_window(START.ahead(3), u32::MAX);
     assert_eq!(rig.window.counts.in_flight, 5);
 }
 
@@ -445,7 +445,7 @@ fn the_hint_finds_every_loss_in_order() {
 }
 
 #[test]
-fn nothing_is_sent_beyond_the_room_of_the_receiver() {
+fn nothing_is_sent_beyond_the_window_of_the_receiver() {
     let mut rig = Rig::new(64, 2 * SIZE + 99);
     rig.push(5, false);
     assert_eq!(rig.window.train(0, 64, 1 << 20), 1);
@@ -456,17 +456,17 @@ fn nothing_is_sent_beyond_the_room_of_the_receiver() {
     assert_eq!(rig.send(10), [2]);
     rig.ack(3, &[], 11).expect("in range");
     assert!(rig.window.is_stuck());
-    rig.window.on_room(START.ahead(3), SIZE);
+    rig.window.on_window(START.ahead(3), SIZE);
     assert_eq!(rig.send(12), [3]);
     // An older, smaller promise does not take it back.
-    rig.window.on_room(START.ahead(3), 2 * SIZE);
-    rig.window.on_room(START.ahead(3), 0);
+    rig.window.on_window(START.ahead(3), 2 * SIZE);
+    rig.window.on_window(START.ahead(3), 0);
     assert_eq!(rig.send(13), [4]);
     rig.check();
 }
 
 #[test]
-fn what_was_lost_needs_no_new_room() {
+fn what_was_lost_needs_no_new_window() {
     let mut rig = Rig::new(64, 4 * SIZE);
     rig.push(5, false);
     assert_eq!(rig.send(0), [0, 1, 2, 3]);
@@ -551,7 +551,7 @@ fn random_histories_keep_all_sums_right_and_deliver_everything() {
                 .ack(edge as u32, &sack, now)
                 .expect("all of it was sent");
             lost += acked.lost_segments;
-            rig.window.on_room(START.ahead(edge as u32), 20_000);
+            rig.window.on_window(START.ahead(edge as u32), 20_000);
         }
         let (at, wait) = (Instant(now), rig.judgement.wait);
         let found = match draw(50) {

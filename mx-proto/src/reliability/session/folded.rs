@@ -33,7 +33,7 @@ pub(in crate::reliability) struct Folded {
     awaited: Seq,
     next_fragment: u32,
     /// Bytes that they have room for.
-    room: u32,
+    peer_window: u32,
     advertised: u32,
     window: u32,
     slow_start: bool,
@@ -89,7 +89,7 @@ impl Session {
             next: self.send.first(),
             awaited: self.recv.cumulative(),
             next_fragment: self.next_fragment,
-            room: u32::try_from(self.send.open_bytes()).unwrap_or(u32::MAX),
+            peer_window: u32::try_from(self.send.open_bytes()).unwrap_or(u32::MAX),
             advertised: self.advertised,
             window: u32::try_from(self.congestion.window()).unwrap_or(u32::MAX),
             slow_start: self.congestion.is_slow_start(),
@@ -115,7 +115,7 @@ impl Session {
             datagram_max,
             config,
         );
-        session.send.on_room(folded.next, folded.room);
+        session.send.on_window(folded.next, folded.peer_window);
         session.next_fragment = folded.next_fragment;
         session.rtt = Rtt::recalled(config, heard_at, folded.way);
         session.pmtu = Pmtu::recalled(datagram_max, folded.size);

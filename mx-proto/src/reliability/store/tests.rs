@@ -32,8 +32,8 @@ fn read(store: &mut Store, segments: &[Segment]) -> Vec<u8> {
     for segment in segments {
         assert_eq!(segment.offset as usize, bytes.len());
         let all = store.bytes_of(segment.place);
-        assert_eq!(all.len(), HEADER_ROOM + segment.payload as usize);
-        bytes.extend_from_slice(&all[HEADER_ROOM..]);
+        assert_eq!(all.len(), HEADER_SPACE + segment.payload as usize);
+        bytes.extend_from_slice(&all[HEADER_SPACE..]);
     }
     bytes
 }
@@ -41,7 +41,7 @@ fn read(store: &mut Store, segments: &[Segment]) -> Vec<u8> {
 #[test]
 fn fragments_of_all_lengths_cut_in_all_ways_come_back_whole() {
     let mut store = Store::new(16 << 20);
-    let payloads = [484, 1408, 8908, 32_704, 65_443, (64 << 10) - HEADER_ROOM];
+    let payloads = [484, 1408, 8908, 32_704, 65_443, (64 << 10) - HEADER_SPACE];
     let lens = [
         1, 32, 960, 961, 1408, 1409, 10_176, 10_177, 65_472, 65_473, 262_176,
     ];
@@ -83,7 +83,7 @@ fn the_segments_of_a_block_are_one_run() {
     );
     let run = store.run_of(segments[1].place, segments[2].place);
     assert_eq!(run.len(), 2 * 1472);
-    assert_eq!(run[1472 + HEADER_ROOM], bytes[2 * 1408]);
+    assert_eq!(run[1472 + HEADER_SPACE], bytes[2 * 1408]);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn what_does_not_fit_reserves_nothing() {
     assert!(store.writer(100_000, 0).is_none());
     assert!(
         store
-            .writer(100_000, (64 << 10) - HEADER_ROOM + 1)
+            .writer(100_000, (64 << 10) - HEADER_SPACE + 1)
             .is_none()
     );
     let held = store.writer(100_000, 1408);
