@@ -12,7 +12,7 @@ use crate::meter::within;
 use crate::packets::{Packet, body_len};
 use mx_proto::LinkId;
 use mx_proto::memory::Source;
-use mx_proto::port::{HeaderBytes, LinkDown, Place, RemoteUse, Room, Sink};
+use mx_proto::port::{Destination, HeaderBytes, LinkDown, Place, RemoteUse, Sink};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 #[derive(Debug, Default)]
@@ -140,7 +140,7 @@ impl Sink<Vec<u8>> for User {
             let room = self.rooms.entry((link, *header));
             let memory = room.or_insert_with(|| vec![0; len]);
             Some(Place {
-                memory: Room::Memory(memory),
+                memory: Destination::Memory(memory),
                 offset: 0,
             })
         })

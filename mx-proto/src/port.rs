@@ -419,21 +419,21 @@ pub enum RemoteUse {
 #[derive(Debug)]
 pub struct Place<'a, M> {
     /// What it is written to.
-    pub memory: Room<'a, M>,
+    pub memory: Destination<'a, M>,
     /// Where in it the body begins. All of the body fits behind it.
     pub offset: usize,
 }
 
 /// Memory that a port reads a body into.
 #[derive(Debug)]
-pub enum Room<'a, M> {
+pub enum Destination<'a, M> {
     /// The posted receive's buffer, or memory of the owner's.
     Memory(&'a mut M),
     /// Bytes of the endpoint's own.
     Bytes(&'a mut Vec<u8>),
 }
 
-impl<M: Memory> Memory for Room<'_, M> {
+impl<M: Memory> Memory for Destination<'_, M> {
     #[inline]
     fn len(&self) -> usize {
         match self {

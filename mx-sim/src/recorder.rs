@@ -1,6 +1,6 @@
 //! A [`Sink`] for tests: writes down what it is told.
 
-use mx_proto::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, LinkDown, Place, Room, Sink};
+use mx_proto::port::{BODY_LEN_AT, Destination, HEADER_LEN, HeaderBytes, LinkDown, Place, Sink};
 use mx_proto::{LinkId, Source};
 
 /// One call of a sink's.
@@ -99,7 +99,7 @@ impl Sink<Vec<u8>> for Recorder {
 
     fn place(&mut self, _: LinkId, _: u64, _: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
         self.place.as_mut().map(|memory| Place {
-            memory: Room::Memory(memory),
+            memory: Destination::Memory(memory),
             offset: 2,
         })
     }

@@ -21,7 +21,7 @@ use crate::memory::{Memory, Source};
 use crate::ops::Position;
 use crate::ops::{Head, NOBODY, Pulling, State, Strand};
 use crate::owner::Owner;
-use crate::port::{Close, HeaderBytes, LinkDown, Place, RemoteKey, RemoteUse, Room, Sink};
+use crate::port::{Close, Destination, HeaderBytes, LinkDown, Place, RemoteKey, RemoteUse, Sink};
 use crate::remote::{Life, LinkState};
 use crate::status::{DownReason, Status};
 use crate::time::{Clock, Instant};
@@ -199,7 +199,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             met.silent = 0;
         }
         Some(Place {
-            memory: Room::Memory(&mut pulling.memory),
+            memory: Destination::Memory(&mut pulling.memory),
             offset: header.length as usize,
         })
     }

@@ -21,7 +21,7 @@ use crate::flow::{Paid, cost};
 use crate::ids::{LinkId, MatchBits, RemoteId, RequestId};
 use crate::ops::{Pulling, State};
 use crate::owner::Owner;
-use crate::port::{HeaderBytes, LinkDown, Place, Room, Sink};
+use crate::port::{Destination, HeaderBytes, LinkDown, Place, Sink};
 use crate::remote::Life;
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
@@ -153,12 +153,12 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             met.silent = 0;
         }
         let memory = match into {
-            Into::Bytes(_, bytes) => Room::Bytes(bytes),
+            Into::Bytes(_, bytes) => Destination::Bytes(bytes),
             Into::Receive(id) => {
                 let record = ops.get_mut(*id)?;
                 record.touched = true;
                 match &mut record.state {
-                    State::Pulling(pulling) => Room::Memory(&mut pulling.memory),
+                    State::Pulling(pulling) => Destination::Memory(&mut pulling.memory),
                     _ => return None,
                 }
             }

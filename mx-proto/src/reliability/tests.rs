@@ -11,8 +11,8 @@ use super::*;
 use crate::ids::{EndpointId, LinkId, NicId, Route, Target};
 use crate::memory::Source;
 use crate::port::{
-    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, RemoteUse, Room,
-    SendError, Sink,
+    Body, Close, ConnectError, Destination, HEADER_LEN, HeaderBytes, LinkDown, Place, Port,
+    RemoteUse, SendError, Sink,
 };
 use crate::time::{Clock, Instant};
 use std::cell::RefCell;
@@ -202,7 +202,7 @@ impl Sink<Vec<u8>> for User {
         }
         let memory = self.rooms.entry(header[0]).or_insert_with(|| vec![0; len]);
         Some(Place {
-            memory: Room::Memory(memory),
+            memory: Destination::Memory(memory),
             offset: 0,
         })
     }

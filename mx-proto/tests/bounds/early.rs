@@ -3,7 +3,7 @@
 use super::live;
 use super::script::StillClock;
 use mx_proto::port::{
-    ConnectError, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, RemoteUse, Room, Sink,
+    ConnectError, Destination, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, RemoteUse, Sink,
 };
 use mx_proto::reliability::{
     Capacity, Channel, DatagramError, DatagramPort, Incoming, Reliable, ReliableConfig, Train,
@@ -129,7 +129,7 @@ impl Sink<Vec<u8>> for User {
     }
     fn place(&mut self, _: LinkId, _: u64, _: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
         (!self.place.is_empty()).then_some(Place {
-            memory: Room::Memory(&mut self.place),
+            memory: Destination::Memory(&mut self.place),
             offset: 0,
         })
     }

@@ -8,7 +8,7 @@ use super::peer::{Greeting, header, len_of, target};
 use super::{ReliablePeer, reliable};
 use mx_proto::memory::Source;
 use mx_proto::port::{
-    Body, HeaderBytes, Limits, LinkDown, Place, Port, RemoteUse, Room, SendError, Sent, Sink,
+    Body, Destination, HeaderBytes, Limits, LinkDown, Place, Port, RemoteUse, SendError, Sent, Sink,
 };
 use mx_proto::reliability::ReliableConfig;
 use mx_proto::{Instant, LinkId};
@@ -79,7 +79,7 @@ impl Sink<Buffer> for Counted {
         }
         let memory = &mut self.scratch;
         Some(Place {
-            memory: Room::Memory(memory),
+            memory: Destination::Memory(memory),
             offset: 0,
         })
     }

@@ -9,7 +9,7 @@
 
 use mx_proto::memory::{Memory, Source};
 use mx_proto::port::{
-    BODY_LEN_AT, Body, HeaderBytes, LinkDown, Place, Port, Room, SendError, Sent, Sink,
+    BODY_LEN_AT, Body, Destination, HeaderBytes, LinkDown, Place, Port, SendError, Sent, Sink,
 };
 use mx_proto::{EndpointId, Instant, LinkId, NicId, Route, Target};
 use mx_sim::{Buffer, Cluster, Drive, NodeId, Rng, VirtualClock, World};
@@ -173,7 +173,7 @@ impl Sink<Buffer> for Heard {
         let room = || Buffer::in_pieces(vec![0xee; len_of(header) + 7], vec![5, 1000]);
         let memory = self.placed.entry(number).or_insert_with(room);
         Some(Place {
-            memory: Room::Memory(memory),
+            memory: Destination::Memory(memory),
             offset: 7,
         })
     }

@@ -7,7 +7,8 @@
 
 use mx_port_tcp::{TcpOptions, TcpPort};
 use mx_proto::port::{
-    BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, Room, SendError, Sent, Sink,
+    BODY_LEN_AT, Body, Destination, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, SendError,
+    Sent, Sink,
 };
 use mx_proto::{Clock, EndpointId, Instant, LinkId, NicId, Route, Source, Target};
 use smallvec::smallvec;
@@ -230,7 +231,7 @@ impl Sink<Vec<u8>> for Count {
             return None;
         }
         Some(Place {
-            memory: Room::Memory(&mut self.into),
+            memory: Destination::Memory(&mut self.into),
             offset: 0,
         })
     }

@@ -3,7 +3,7 @@
 use super::super::parts::PIECE_COST;
 use super::*;
 use crate::memory::Source;
-use crate::port::{BODY_LEN_AT, HeaderBytes, LinkDown, Place, RemoteUse, Room};
+use crate::port::{BODY_LEN_AT, Destination, HeaderBytes, LinkDown, Place, RemoteUse};
 
 pub(in crate::reliability) const WHO: (LinkId, u64) = (LinkId::new(3, 1), 77);
 pub(in crate::reliability) const LIMITS: BodyLimits = BodyLimits {
@@ -44,7 +44,7 @@ impl Sink<Vec<u8>> for Above {
         let mut places = self.places.iter_mut();
         let (_, memory) = places.find(|(tag, _)| *tag == header[0])?;
         Some(Place {
-            memory: Room::Memory(memory),
+            memory: Destination::Memory(memory),
             offset: 5,
         })
     }

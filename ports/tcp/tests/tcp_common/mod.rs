@@ -4,7 +4,8 @@
 
 use mx_port_tcp::{TcpOptions, TcpPort};
 use mx_proto::port::{
-    BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, Room, SendError, Sent, Sink,
+    BODY_LEN_AT, Body, Destination, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, SendError,
+    Sent, Sink,
 };
 use mx_proto::{Clock, EndpointId, Instant, LinkId, Memory, NicId, Route, Source, Target};
 use smallvec::SmallVec;
@@ -205,7 +206,7 @@ impl Sink<Pieces> for Recorder {
             return None;
         }
         Some(Place {
-            memory: Room::Memory(memory),
+            memory: Destination::Memory(memory),
             offset: 0,
         })
     }
