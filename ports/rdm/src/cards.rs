@@ -11,7 +11,7 @@
 
 use super::RdmPort;
 use super::frame::Kind;
-use super::links::Room;
+use super::links::Vacancy;
 use mx_port_base::random;
 use mx_port_fabric::card::{Card, Refusal};
 use mx_proto::port::{ConnectError, LinkDown};
@@ -94,13 +94,13 @@ impl RdmPort {
 
     /// There is a place for a stranger from there, perhaps another one's. False: there is none.
     fn make_room(&mut self, from: SocketAddr) -> bool {
-        match self.links.room_for(from) {
-            Room::Free => {}
-            Room::Of(stranger) => {
+        match self.links.vacancy_for(from) {
+            Vacancy::Free => {}
+            Vacancy::Of(stranger) => {
                 self.stats.evicted += 1;
                 self.give_up(stranger, LinkDown::Reset);
             }
-            Room::None => {
+            Vacancy::None => {
                 self.stats.turned_away += 1;
                 return false;
             }

@@ -14,6 +14,7 @@
 //! Knows nothing of: links beyond their names, the endpoint.
 
 use super::addresses::Addresses;
+use super::bounce::BounceBuffers;
 use super::frame::{FRAME_LEN, Frame, Kind};
 use super::links::{Link, Peer};
 use super::ops::{Op, Ops};
@@ -22,7 +23,6 @@ use super::provider::Choice;
 use super::reading::Reading;
 use super::receive::Receive;
 use super::remote::{Outlet, Remote};
-use super::rooms::Rooms;
 use super::slots::Slots;
 use libfabric_sys::Library;
 use mx_port_fabric::RdmError;
@@ -41,7 +41,7 @@ pub(super) struct Fabric {
     pub(super) domain: Domain,
     pub(super) slots: Slots,
     pub(super) receive: Receive,
-    pub(super) rooms: Rooms,
+    pub(super) bounce: BounceBuffers,
     pub(super) ops: Ops,
     pub(super) addresses: Addresses,
     /// How messages go over it.
@@ -91,7 +91,7 @@ impl Fabric {
             remote: Remote::new(plan),
             slots: Slots::new(plan.prefix + plan.slot_bytes, plan.mr_local, plan.tx_depth),
             receive,
-            rooms: Rooms::default(),
+            bounce: BounceBuffers::default(),
             ops: Ops::new(),
             addresses: Addresses::default(),
             out: VecDeque::new(),
@@ -144,7 +144,7 @@ impl Fabric {
             domain: &self.domain,
             main: self.main.as_ref()?,
             ops: &mut self.ops,
-            rooms: &mut self.rooms,
+            bounce: &mut self.bounce,
             out: &mut self.out,
             backlog: &mut self.backlog,
         };

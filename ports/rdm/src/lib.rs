@@ -25,6 +25,7 @@
 //! Knows nothing of: TCP, how peers find each other, what is in the packets.
 
 mod addresses;
+mod bounce;
 mod cards;
 mod fabric;
 mod frame;
@@ -41,7 +42,6 @@ mod receive;
 mod registration;
 mod remote;
 mod rma;
-mod rooms;
 mod sequence;
 mod slots;
 

@@ -78,7 +78,7 @@ pub(super) enum Heard {
 
 /// Whether there is room for a stranger.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Room {
+pub(super) enum Vacancy {
     /// There is.
     Free,
     /// If this one goes.
@@ -184,13 +184,13 @@ impl Links {
     }
 
     /// Whether somebody from there may have a link.
-    pub(super) fn room_for(&self, from: SocketAddr) -> Room {
+    pub(super) fn vacancy_for(&self, from: SocketAddr) -> Vacancy {
         if !self.places.may_take(source_of(from), 1) {
-            Room::None
+            Vacancy::None
         } else if self.is_full() || self.strangers.len() >= STRANGERS_MAX {
-            self.victim().map_or(Room::None, Room::Of)
+            self.victim().map_or(Vacancy::None, Vacancy::Of)
         } else {
-            Room::Free
+            Vacancy::Free
         }
     }
 

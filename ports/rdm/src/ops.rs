@@ -5,7 +5,7 @@
 //!                                  |
 //!   end(context) <-- completion ---'      None: not one of ours, or not any more
 //!
-//!   chunk  [ room | room | ... ]          room: 64 bytes for the provider, then our number
+//!   chunk  [ context | context | ... ]          context: 64 bytes for the provider, then our number
 //!   ops    [ Some(op) | None | ... ]      the same numbers
 //! ```
 //!
@@ -33,19 +33,19 @@ pub(super) enum Op {
 
 /// What the provider may scribble into.
 #[repr(C)]
-struct Room(UnsafeCell<fi_context2>);
+struct ContextSpace(UnsafeCell<fi_context2>);
 
 /// Contexts in a chunk.
 const CHUNK: usize = 256;
 
 /// All outstanding operations of a domain.
 pub(super) struct Ops {
-    chunks: Vec<Box<[Room]>>,
+    chunks: Vec<Box<[ContextSpace]>>,
     ops: Vec<Option<Op>>,
     free: Vec<u32>,
 }
 
-// SAFETY: the rooms are written by the provider only, and it is used by one thread at a time.
+// SAFETY: the contexts are written by the provider only, and it is used by one thread at a time.
 unsafe impl Send for Ops {}
 
 impl Ops {
@@ -90,21 +90,24 @@ impl Ops {
 
     fn number(&self, context: *mut c_void) -> Option<u32> {
         let address = context.addr();
-        self.chunks.iter().enumerate().find_map(|(chunk, rooms)| {
-            let offset = address.wrapping_sub(rooms.as_ptr().addr());
-            let index = offset / size_of::<Room>();
-            let ours = index < CHUNK && offset % size_of::<Room>() == 0;
-            ours.then_some((chunk * CHUNK + index) as u32)
-        })
+        self.chunks
+            .iter()
+            .enumerate()
+            .find_map(|(chunk, contexts)| {
+                let offset = address.wrapping_sub(contexts.as_ptr().addr());
+                let index = offset / size_of::<ContextSpace>();
+                let ours = index < CHUNK && offset % size_of::<ContextSpace>() == 0;
+                ours.then_some((chunk * CHUNK + index) as u32)
+            })
     }
 
     fn grow(&mut self) {
-        let rooms = (0..CHUNK).map(|_| {
-            Room(UnsafeCell::new(fi_context2 {
+        let contexts = (0..CHUNK).map(|_| {
+            ContextSpace(UnsafeCell::new(fi_context2 {
                 internal: [std::ptr::null_mut(); 8],
             }))
         });
-        self.chunks.push(rooms.collect());
+        self.chunks.push(contexts.collect());
         let first = self.ops.len();
         self.ops.resize(first + CHUNK, None);
         self.free

@@ -21,11 +21,11 @@
 //! Owns: whether it is done at all; reports not yet fetched.
 //! Knows nothing of: what the bytes mean, links (a name and an address are all it sees).
 
+use super::bounce::BounceBuffers;
 use super::ops::{Op, Ops};
 use super::plan::Plan;
 use super::reading::Reading;
 use super::rma::Rma;
-use super::rooms::Rooms;
 use mx_port_fabric::{CqEvent, Domain, Ep};
 use mx_proto::port::{RemoteKey, RemoteRead, SendError};
 use mx_proto::{Instant, LinkId, Memory};
@@ -51,7 +51,7 @@ pub(super) struct Outlet<'a> {
     pub(super) main: &'a Ep,
     pub(super) ops: &'a mut Ops,
     /// Memory for cards that cannot be kept from writing.
-    pub(super) rooms: &'a mut Rooms,
+    pub(super) bounce: &'a mut BounceBuffers,
     /// Signs of life for peers, in order.
     pub(super) out: &'a mut VecDeque<(LinkId, Reading)>,
     /// Events of other operations that were met while looking for our own; the port handles them

@@ -11,19 +11,19 @@
 //!
 //! A registration that is closed cannot be read or written any more, whatever is still under way:
 //! that is how memory is given back here. Where reads need no local registration, the card reads into
-//! rooms of ours, and what has arrived there is copied. Where a provider does not close a registration,
+//! bounce buffers, and what has arrived there is copied. Where a provider does not close a registration,
 //! only closing the endpoint helps, and [`News::demand_renewal`] asks for it.
 //!
 //! Owns: registrations of exposures, reads and their pieces.
 //! Knows nothing of: frames.
 
+use super::bounce;
 use super::ops::Op;
 use super::pieces::Pieces;
 use super::plan::{Plan, Reads};
 use super::reading::Reading;
 use super::registration::{Lease, Registrations};
 use super::remote::{News, Outcome, Outlet, PIECE_MIN, Patience, Report, Segments, Wish};
-use super::rooms;
 use libfabric_sys::abi::{FI_EAGAIN, FI_REMOTE_READ};
 use mx_port_fabric::Mr;
 use mx_proto::port::{RemoteKey, SendError};
@@ -45,9 +45,9 @@ pub(super) struct Rma {
     blocked: VecDeque<LinkId>,
     /// When peers are told next that they are being read.
     chime: Option<Instant>,
-    /// Operations need their memory registered. Where they do not, they go into rooms.
+    /// Operations need their memory registered. Where they do not, they go into bounce buffers.
     local: bool,
-    /// Rooms that the provider may keep for links that are gone, before everything is opened anew.
+    /// BounceBuffers that the provider may keep for links that are gone, before everything is opened anew.
     lost_max: usize,
     piece_max: usize,
     /// As of the last poll.
@@ -93,9 +93,9 @@ struct Posted {
     landing: Option<Landing>,
 }
 
-/// Where a piece that comes into a room belongs.
+/// Where a piece that comes into a bounce buffer belongs.
 struct Landing {
-    room: u32,
+    buffer: u32,
     start: *mut u8,
     len: usize,
 }
@@ -112,10 +112,10 @@ impl Rma {
             chime: None,
             local: plan.mr_local,
             // They take up as much of its queue.
-            lost_max: rooms::MOST.min(plan.tx_depth) / 2,
+            lost_max: bounce::MOST.min(plan.tx_depth) / 2,
             piece_max: match plan.mr_local {
                 true => max_read.clamp(1, PIECE_MAX),
-                false => max_read.clamp(1, rooms::ROOM),
+                false => max_read.clamp(1, bounce::BUFFER_BYTES),
             },
             now: Instant::default(),
         }
@@ -283,14 +283,14 @@ impl Rma {
         if let Some(link) = self.links.get_mut(&posted.link) {
             link.posted = link.posted.saturating_sub(1);
         }
-        if let Some(Landing { room, start, len }) = posted.landing {
+        if let Some(Landing { buffer, start, len }) = posted.landing {
             if posted.read.is_some() && outcome.is_ok() {
-                let bytes = outlet.rooms.bytes(room, len);
+                let bytes = outlet.bounce.bytes(buffer, len);
                 // SAFETY: the piece's memory is lent until its read has been reported or taken back;
                 // neither has happened, or `read` were none.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
             }
-            outlet.rooms.give(room);
+            outlet.bounce.give(buffer);
         }
         if let Some(id) = posted.read
             && let Some(read) = self.reads.get_mut(id)
@@ -348,7 +348,7 @@ impl Rma {
         (self.reads.len(), self.exposed.len())
     }
 
-    /// Rooms that the provider has for links that are gone, and may keep for ever.
+    /// BounceBuffers that the provider has for links that are gone, and may keep for ever.
     fn lost(&self) -> usize {
         let lost = self.posted.iter().filter(|(_, posted)| {
             posted.landing.is_some() && !self.links.contains_key(&posted.link)
@@ -450,16 +450,16 @@ impl Rma {
                 .map_or(std::ptr::null_mut(), |lease| self.registrations.desc(lease));
             let landing = match self.local {
                 true => None,
-                false => match outlet.rooms.take() {
+                false => match outlet.bounce.take() {
                     None => return state.block(&mut self.blocked, link),
-                    room => room,
+                    buffer => buffer,
                 },
             };
             let start = landing.map_or(piece.start, |(_, start)| start);
             let number = self.posted.vacant_key() as u32;
             let context = outlet.ops.begin(Op::Read(number));
             // SAFETY: the memory is lent until the read is reported or taken back; before that
-            // this piece completes, or its registration or its endpoint is closed. A room outlives
+            // this piece completes, or its registration or its endpoint is closed. A bounce buffer outlives
             // the endpoint, and is nobody else's until the completion.
             let posted = unsafe {
                 outlet.main.read(
@@ -474,8 +474,8 @@ impl Rma {
             };
             if posted.is_err() {
                 outlet.ops.end(context);
-                if let Some((room, _)) = landing {
-                    outlet.rooms.give(room);
+                if let Some((buffer, _)) = landing {
+                    outlet.bounce.give(buffer);
                 }
             }
             match posted {
@@ -487,8 +487,8 @@ impl Rma {
                     self.posted.insert(Posted {
                         link,
                         read: Some(id),
-                        landing: landing.map(|(room, _)| Landing {
-                            room,
+                        landing: landing.map(|(buffer, _)| Landing {
+                            buffer,
                             start: piece.start,
                             len: piece.len,
                         }),

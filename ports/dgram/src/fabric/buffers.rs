@@ -20,13 +20,13 @@ pub(super) struct Buffers {
     /// Ends before the memory goes.
     registration: Option<Mr>,
     memory: Box<[u8]>,
-    contexts: Box<[Room]>,
+    contexts: Box<[ContextSpace]>,
     size: usize,
 }
 
 /// What the provider may scribble into.
 #[repr(C)]
-struct Room(UnsafeCell<fi_context2>);
+struct ContextSpace(UnsafeCell<fi_context2>);
 
 /// Buffers begin at multiples of this: a cache line, so that no two share one.
 const ALIGN: usize = 64;
@@ -53,11 +53,11 @@ impl Buffers {
             }?),
             false => None,
         };
-        let rooms = (0..count).map(|_| Room(UnsafeCell::new(fi_context2::EMPTY)));
+        let contexts = (0..count).map(|_| ContextSpace(UnsafeCell::new(fi_context2::EMPTY)));
         Ok(Self {
             registration,
             memory,
-            contexts: rooms.collect(),
+            contexts: contexts.collect(),
             size,
         })
     }
@@ -87,16 +87,16 @@ impl Buffers {
     /// What an operation on it is known by.
     #[inline]
     pub(super) fn context(&self, number: u32) -> *mut c_void {
-        let room = self.contexts.get(number as usize);
-        room.map_or(ptr::null_mut(), |room| room.0.get().cast())
+        let context = self.contexts.get(number as usize);
+        context.map_or(ptr::null_mut(), |context| context.0.get().cast())
     }
 
     /// Which one a context belongs to; `None`: it is none of ours.
     #[inline]
     pub(super) fn number(&self, context: *mut c_void) -> Option<u32> {
         let offset = context.addr().checked_sub(self.contexts.as_ptr().addr())?;
-        let index = offset / size_of::<Room>();
-        let ours = offset % size_of::<Room>() == 0 && index < self.contexts.len();
+        let index = offset / size_of::<ContextSpace>();
+        let ours = offset % size_of::<ContextSpace>() == 0 && index < self.contexts.len();
         ours.then_some(index as u32)
     }
 }

@@ -132,22 +132,22 @@ fn strangers_are_bounded_and_the_oldest_of_the_greediest_source_makes_room() {
     let mut links = Links::new(Duration::from_secs(20), 50);
     let other = links.answer(7, PEER, elsewhere(), at(0));
     for _ in 1..STRANGERS_MAX {
-        assert_eq!(links.room_for(from()), Room::Free);
+        assert_eq!(links.vacancy_for(from()), Vacancy::Free);
         links.answer(7, PEER, from(), at(0));
     }
     // They have had no turn.
-    assert_eq!(links.room_for(from()), Room::None);
+    assert_eq!(links.vacancy_for(from()), Vacancy::None);
     links.next_round();
     let first = links.ids()[1];
     for address in [from(), elsewhere()] {
-        assert_eq!(links.room_for(address), Room::Of(first));
+        assert_eq!(links.vacancy_for(address), Vacancy::Of(first));
     }
     // One that has been heard goes last.
     links.on_frame(first, Kind::Hello);
     let second = links.ids()[2];
-    assert_eq!(links.room_for(elsewhere()), Room::Of(second));
+    assert_eq!(links.vacancy_for(elsewhere()), Vacancy::Of(second));
     links.take(second).unwrap();
-    assert_eq!(links.room_for(elsewhere()), Room::Free);
+    assert_eq!(links.vacancy_for(elsewhere()), Vacancy::Free);
     assert!(links.of(other).is_some());
 }
 
@@ -156,17 +156,20 @@ fn ten_thousand_clients_fit_into_one_machines_share_and_others_get_in() {
     let mut links = Links::new(Duration::from_secs(20), 50);
     let mut bound = 0;
     loop {
-        let (room, id) = (links.room_for(from()), links.answer(7, PEER, from(), at(0)));
+        let (room, id) = (
+            links.vacancy_for(from()),
+            links.answer(7, PEER, from(), at(0)),
+        );
         if !links.bind(id, 1) {
-            assert_eq!(room, Room::None);
+            assert_eq!(room, Vacancy::None);
             break;
         }
-        assert_eq!(room, Room::Free);
+        assert_eq!(room, Vacancy::Free);
         bound += 1;
     }
     assert_eq!(bound, LINKS_MAX / 2);
     assert!(bound > 10_000);
-    assert_eq!(links.room_for(elsewhere()), Room::Free);
+    assert_eq!(links.vacancy_for(elsewhere()), Vacancy::Free);
     let id = links.answer(7, PEER, elsewhere(), at(0));
     assert!(links.bind(id, 1));
     // What we begin ourselves has no share.
@@ -176,7 +179,7 @@ fn ten_thousand_clients_fit_into_one_machines_share_and_others_get_in() {
         links.take(id).unwrap();
     }
     assert_eq!((links.places.used(), links.strangers.len()), (0, 0));
-    assert_eq!(links.room_for(from()), Room::Free);
+    assert_eq!(links.vacancy_for(from()), Vacancy::Free);
 }
 
 #[test]

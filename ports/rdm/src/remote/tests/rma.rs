@@ -194,7 +194,7 @@ fn a_link_that_goes_down_leaves_no_registration() {
         (0..50).for_each(|_| pair.step());
         assert!(into == after);
         assert!(pair.b.reports.is_empty());
-        assert_eq!(pair.b.rooms.taken(), 0);
+        assert_eq!(pair.b.bounce.taken(), 0);
         drop((pair, memory, into));
         assert_eq!(fake.open_objects(), Vec::<String>::new());
     }
@@ -214,13 +214,13 @@ fn what_a_card_keeps_of_peers_that_are_gone_is_bounded() {
         let link = LinkId::new(100 + life, 1);
         pair.b.remote.on_link_up(link, address);
         pair.b.read(link, key, &mut into, 5).unwrap();
-        let before = pair.b.rooms.taken();
+        let before = pair.b.bounce.taken();
         pair.b.link_down(link);
         assert_eq!(
             fake.holds(into.0[0].as_ptr(), 2 << 20),
             Vec::<String>::new()
         );
-        assert_eq!(pair.b.rooms.taken(), before);
+        assert_eq!(pair.b.bounce.taken(), before);
         assert_eq!(pair.b.remote.wants_renewal(), before > most, "{before}");
         if before > most {
             break;

@@ -1,10 +1,10 @@
 //! One side of a test, and two of them with what goes between.
 
+use crate::bounce::BounceBuffers;
 use crate::ops::{Op, Ops};
 use crate::provider::Choice;
 use crate::reading::Reading;
 use crate::remote::{Outlet, Remote, Report};
-use crate::rooms::Rooms;
 use libfabric_sys::Library;
 use mx_port_fabric::{CqEvent, Domain, Ep, Role};
 use mx_proto::port::{RemoteKey, RemoteRead, SendError};
@@ -23,7 +23,7 @@ pub(super) struct Side {
     pub(super) reports: Vec<Report>,
     pub(super) now: Instant,
     pub(super) domain: Domain,
-    pub(super) rooms: Rooms,
+    pub(super) bounce: BounceBuffers,
 }
 
 impl Side {
@@ -39,7 +39,7 @@ impl Side {
             reports: Vec::new(),
             now: Instant(1),
             domain,
-            rooms: Rooms::default(),
+            bounce: BounceBuffers::default(),
         }
     }
 
@@ -48,7 +48,7 @@ impl Side {
             domain: &self.domain,
             main: &self.main,
             ops: &mut self.ops,
-            rooms: &mut self.rooms,
+            bounce: &mut self.bounce,
             out: &mut self.out,
             backlog: &mut self.backlog,
         };

@@ -1,0 +1,86 @@
+//! Memory that cards read into where they cannot be kept from writing.
+//!
+//! ```text
+//!   peer's memory --fi_read--> buffer --copied--> the receiver's buffer, if it still wants it
+//!                               |
+//!                               `-- the buffer was given back: the buffer waits for the card alone
+//! ```
+//!
+//! A provider that asks for no local registration (`FI_MR_LOCAL`) has none that could be closed: what
+//! it was given is its own until the operation completes, which with a dead peer may be never. So it
+//! is given this.
+//!
+//! Owns: the memory. It must outlive the endpoint.
+//! Knows nothing of: reads.
+//! Cost: one copy; memory grows to what is under way at once, and to [`MOST`] buffers.
+
+/// Bytes of a buffer: the longest piece of a read through one. A card carries it in some
+/// microseconds, and it is still in a cache when it is copied.
+pub(super) const BUFFER_BYTES: usize = 256 << 10;
+
+/// BounceBuffers there may be: 128 MiB, reached only when many peers are read from at once.
+pub(super) const MOST: usize = 512;
+
+/// All buffers of an endpoint.
+#[derive(Debug, Default)]
+pub(super) struct BounceBuffers {
+    memory: Vec<Box<[u8]>>,
+    free: Vec<u32>,
+}
+
+impl BounceBuffers {
+    /// A buffer and where it is; `None` when all are taken.
+    pub(super) fn take(&mut self) -> Option<(u32, *mut u8)> {
+        if self.free.is_empty() {
+            if self.memory.len() >= MOST {
+                return None;
+            }
+            self.free.push(self.memory.len() as u32);
+            self.memory.push(vec![0; BUFFER_BYTES].into_boxed_slice());
+        }
+        let buffer = self.free.pop()?;
+        let memory = self.memory.get_mut(buffer as usize)?;
+        Some((buffer, memory.as_mut_ptr()))
+    }
+
+    /// What has arrived in a buffer. Nobody may be writing there.
+    pub(super) fn bytes(&self, buffer: u32, len: usize) -> &[u8] {
+        self.memory
+            .get(buffer as usize)
+            .and_then(|memory| memory.get(..len))
+            .unwrap_or(&[])
+    }
+
+    /// Nobody writes there any more.
+    pub(super) fn give(&mut self, buffer: u32) {
+        debug_assert!(!self.free.contains(&buffer), "buffer {buffer} twice");
+        self.free.push(buffer);
+    }
+
+    /// BounceBuffers that are taken.
+    #[cfg(test)]
+    pub(super) fn taken(&self) -> usize {
+        self.memory.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_so_many_buffers_and_each_has_one_tenant() {
+        let mut buffers = BounceBuffers::default();
+        let mut taken: Vec<_> = (0..MOST).map(|_| buffers.take().unwrap()).collect();
+        assert!(buffers.take().is_none());
+        assert_eq!(buffers.taken(), MOST);
+        taken.sort();
+        taken.dedup_by_key(|(_, start)| *start);
+        assert_eq!(taken.len(), MOST);
+        let (last, start) = taken[MOST - 1];
+        assert_eq!(buffers.bytes(last, 9).as_ptr(), start.cast_const());
+        assert_eq!(buffers.bytes(last, BUFFER_BYTES + 1), []);
+        buffers.give(last);
+        assert_eq!(buffers.take(), Some((last, start)));
+    }
+}
