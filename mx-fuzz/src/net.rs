@@ -13,7 +13,7 @@ use crate::meter::within;
 use mx_proto::ids::Target;
 use mx_proto::port::ConnectError;
 use mx_proto::reliability::{
-    Capacity, Channel, DatagramError, DatagramPort, Incoming, Quote, Train,
+    Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming, Quote,
 };
 use mx_proto::time::{Clock, Instant};
 use std::cell::RefCell;
@@ -97,7 +97,7 @@ impl Net {
         }
     }
 
-    /// One arrives as the only one of its train.
+    /// One arrives as the only one of its GSO batch.
     pub(crate) fn arrive(&mut self, datagram: Datagram) {
         let segment = datagram.bytes.len().max(1);
         self.arrive_cut(datagram, segment);
@@ -174,8 +174,8 @@ impl DatagramPort for End {
         };
         Capacity {
             datagram_max,
-            train_max: 16,
-            train_bytes: 60_000,
+            batch_max: 16,
+            batch_bytes: 60_000,
         }
     }
 
@@ -191,7 +191,7 @@ impl DatagramPort for End {
         &mut self,
         channel: Channel,
         to: Address,
-        train: Train<'_>,
+        batch: GsoBatch<'_>,
     ) -> Result<(), DatagramError> {
         within(0, || {
             let mut net = self.net.borrow_mut();
@@ -200,8 +200,8 @@ impl DatagramPort for End {
                 return Err(fault);
             }
             assert!(
-                train.segment > 0 && !train.bytes.is_empty(),
-                "an empty train"
+                batch.segment > 0 && !batch.bytes.is_empty(),
+                "an empty GSO batch"
             );
             let capacity_max = if channel == Channel::Command {
                 1472
@@ -209,12 +209,12 @@ impl DatagramPort for End {
                 net.datagram_max
             };
             assert!(
-                train.segment.min(train.bytes.len()) <= capacity_max && train.bytes.len() <= 65_507,
+                batch.segment.min(batch.bytes.len()) <= capacity_max && batch.bytes.len() <= 65_507,
                 "larger than the service can send: {} of {}",
-                train.segment,
-                train.bytes.len()
+                batch.segment,
+                batch.bytes.len()
             );
-            for bytes in train.bytes.chunks(train.segment) {
+            for bytes in batch.bytes.chunks(batch.segment) {
                 assert!(bytes.len() >= HEADER, "a datagram without a header");
                 net.take(Datagram {
                     from: (self.own as u8, channel as u8),

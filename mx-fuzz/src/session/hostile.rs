@@ -68,19 +68,19 @@ impl World {
     /// Some for one receiver arrive together, cut where the service thinks they are.
     pub(super) fn join(&mut self, input: &mut Input<'_>) {
         let at = input.below(64);
-        let Some(mut train) = self.take_from_wire(at) else {
+        let Some(mut batch) = self.take_from_wire(at) else {
             return;
         };
-        let right = train.bytes.len();
+        let right = batch.bytes.len();
         for _ in 0..input.below(16) {
             let mut net = self.net.borrow_mut();
             let alike = net.wire.get(at).is_some_and(|next| {
-                (next.from, next.to) == (train.from, train.to) && next.bytes.len() <= right
+                (next.from, next.to) == (batch.from, batch.to) && next.bytes.len() <= right
             });
             let Some(next) = net.wire.remove(at).filter(|_| alike) else {
                 break;
             };
-            train.bytes.extend_from_slice(&next.bytes);
+            batch.bytes.extend_from_slice(&next.bytes);
             if next.bytes.len() < right {
                 break;
             }
@@ -90,9 +90,9 @@ impl World {
             128 => 1,
             129 => usize::MAX,
             130 => HEADER,
-            _ => 1 + input.below(train.bytes.len()),
+            _ => 1 + input.below(batch.bytes.len()),
         };
-        self.net.borrow_mut().arrive_cut(train, segment);
+        self.net.borrow_mut().arrive_cut(batch, segment);
     }
 
     /// A datagram that nobody sent. Whoever has both cookies of a session and its address, or uses
@@ -330,7 +330,7 @@ impl World {
         let stats = ReliableStats {
             datagrams_in: 0,
             datagrams_out: 0,
-            trains_out: 0,
+            gso_batches_out: 0,
             malformed: 0,
             damaged: 0,
             old_session: 0,

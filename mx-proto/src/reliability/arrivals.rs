@@ -1,7 +1,7 @@
 //! What arrives: datagrams become what sessions hear and packets that the sink is given.
 //!
 //! ```text
-//!   bytes of a train, cut --> Header::parse --> Hello -----------> Welcome, and nothing is kept
+//!   bytes of a GSO batch, cut --> Header::parse --> Hello -----------> Welcome, and nothing is kept
 //!                                  |
 //!                  to: a session of ours, from where its peer is
 //!                                  |        `- nobody's: OPENING and true? a session; else Reset

@@ -310,7 +310,7 @@ impl Round {
 
 /// Packets wait somewhere on the way when even the luckiest of a round trip took longer than the
 /// way does. A quarter of that, for then a fall by 0.7 empties the queue and hardly more. At least
-/// 500 us: what a train of 64 KiB takes on a link of 1 Gbit/s, and what an acknowledgement may wait.
+/// 500 us: what a GSO batch of 64 KiB takes on a link of 1 Gbit/s, and what an acknowledgement may wait.
 /// Where samples differ, by as much as is never in all of a round: three times what they differ by
 /// on the average. At most 25 ms, beyond which a queue is one however long the way is.
 fn is_queue(least: Duration, rtt: &Rtt) -> bool {
@@ -343,7 +343,7 @@ fn rise_ms(bytes: u64, segment: u64) -> u64 {
 }
 
 /// In flight at first: 16 segments, what one pass sends (usnic's figure), but of large segments no
-/// more than 64 KiB, a train.
+/// more than 64 KiB, a GSO batch.
 fn initial(segment: u64) -> u64 {
     (segment * 16).min((64 << 10).max(segment * FLOOR))
 }

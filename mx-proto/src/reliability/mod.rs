@@ -62,5 +62,7 @@ pub use config::ReliableConfig;
 pub use packet::describe;
 pub use port::Reliable;
 pub use quote::Quote;
-pub use service::{Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, Incoming, Train};
+pub use service::{
+    Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, GsoBatch, Incoming,
+};
 pub use stats::ReliableStats;

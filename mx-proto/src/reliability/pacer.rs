@@ -1,4 +1,4 @@
-//! When the next train may go: a bucket that fills at the rate of the window.
+//! When the next GSO batch may go: a bucket that fills at the rate of the window.
 //!
 //! ```text
 //!   rate = 1.25 (slow start: 2) * window / round trip
@@ -6,7 +6,7 @@
 //!        v
 //!   +---------+  at most 64 KiB, or 1 ms at that rate
 //!   | credit  |
-//!   +---------+ ---> a train takes its bytes out
+//!   +---------+ ---> a GSO batch takes its bytes out
 //! ```
 //!
 //! Owns: the credit. Knows nothing of: what is sent, the congestion controller.
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// The bucket of one link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pacer {
-    /// Bytes that may go at once. Below 0 after a train that was larger than the bucket.
+    /// Bytes that may go at once. Below 0 after a GSO batch that was larger than the bucket.
     credit: i64,
     /// When it was last filled.
     filled_at: Instant,
@@ -33,7 +33,7 @@ impl Pacer {
         }
     }
 
-    /// When `bytes` may go; `None`: now. A train larger than the bucket goes when that is full.
+    /// When `bytes` may go; `None`: now. A GSO batch larger than the bucket goes when that is full.
     pub(super) fn wait_until(
         &mut self,
         now: Instant,
@@ -74,7 +74,7 @@ impl Pacer {
     }
 }
 
-/// Least depth of the bucket: one train of the largest datagrams. Shorter ones would save the
+/// Least depth of the bucket: one GSO batch of the largest datagrams. Shorter ones would save the
 /// network nothing, and cost a system call each.
 const QUANTUM: i64 = 64 << 10;
 
@@ -91,17 +91,17 @@ mod tests {
         rtt
     }
 
-    /// Bytes that go in a second in trains of `train`, when the pacer is asked `late` after each
+    /// Bytes that go in a second in GSO batches of `batch`, when the pacer is asked `late` after each
     /// time it has named.
-    fn in_a_second(train: u64, window: u64, slow: bool, round: Duration, late: Duration) -> u64 {
+    fn in_a_second(batch: u64, window: u64, slow: bool, round: Duration, late: Duration) -> u64 {
         let (mut pacer, rtt) = (Pacer::new(), rtt(round));
         let (mut now, mut sent) = (Instant(5_000_000_000), 0);
         let end = now.after(Duration::from_secs(1));
         while now < end {
-            match pacer.wait_until(now, train, window, slow, &rtt) {
+            match pacer.wait_until(now, batch, window, slow, &rtt) {
                 None => {
-                    pacer.on_sent(train);
-                    sent += train;
+                    pacer.on_sent(batch);
+                    sent += batch;
                 }
                 Some(at) => {
                     assert!(at > now);
@@ -116,14 +116,14 @@ mod tests {
     fn the_rate_is_that_of_the_window_and_a_quarter_or_twice_it_in_slow_start() {
         for (round, window) in [(10 * MS, 1 << 20), (MS, 100_000), (100 * MS, 30_000)] {
             let rate = window * 1000 / round.as_millis() as u64;
-            for train in [100, 1472, 20_000, 64 << 10, 1 << 20] {
-                let depth = (rate / 500).max(64 << 10) + train;
-                let sent = in_a_second(train, window, false, round, Duration::ZERO);
+            for batch in [100, 1472, 20_000, 64 << 10, 1 << 20] {
+                let depth = (rate / 500).max(64 << 10) + batch;
+                let sent = in_a_second(batch, window, false, round, Duration::ZERO);
                 assert!(
                     sent.abs_diff(rate * 5 / 4) <= depth + rate / 100,
                     "{sent} at {rate}"
                 );
-                let sent = in_a_second(train, window, true, round, Duration::ZERO);
+                let sent = in_a_second(batch, window, true, round, Duration::ZERO);
                 assert!(
                     sent.abs_diff(rate * 2) <= depth + rate / 100,
                     "{sent} at {rate}"
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_saves_up_no_more_than_a_train_or_a_millisecond() {
+    fn silence_saves_up_no_more_than_a_batch_or_a_millisecond() {
         for (window, round, depth) in [(64_000, 10 * MS, 64 << 10), (1 << 20, MS, 1_310_720)] {
             let (mut pacer, rtt) = (Pacer::new(), rtt(round));
             let now = Instant(3_600_000_000_000);

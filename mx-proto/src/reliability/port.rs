@@ -1,8 +1,8 @@
 //! A [`Port`] over a [`DatagramPort`].
 //!
 //! ```text
-//!   send: packet = fragment -> segments, one behind the other in a block -> trains -> service
-//!   poll: trains -> sessions -> fragments, placed or in order -> packets -> Sink
+//!   send: packet = fragment -> segments, one behind the other in a block -> GSO batches -> service
+//!   poll: GSO batches -> sessions -> fragments, placed or in order -> packets -> Sink
 //!
 //!   a pass      answers to strangers, then one turn for every link that may have something
 //! ```
@@ -18,7 +18,7 @@ use super::link::Need;
 use super::links::{Links, RECEIVE_WINDOW_MIN, Reply};
 use super::packet::{DATAGRAM_HEADER, FIN, GREETING, Kind, SUMMED, greeting, name_of};
 use super::send_window::Content;
-use super::service::{Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, Train};
+use super::service::{Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, GsoBatch};
 use super::stats::ReliableStats;
 use super::transmit::{Outlet, Pass};
 use crate::ids::{LinkId, Target};
@@ -156,11 +156,11 @@ impl<D: DatagramPort> Reliable<D> {
                 _ => &[],
             };
             header.emit(payload, &mut self.scratch);
-            let train = Train::single(&self.scratch);
+            let batch = GsoBatch::single(&self.scratch);
             // Lost or not: whoever needs it asks again.
-            if self.datagrams.send(Channel::Command, to, train).is_ok() {
+            if self.datagrams.send(Channel::Command, to, batch).is_ok() {
                 self.links.stats.datagrams_out += 1;
-                self.links.stats.trains_out += 1;
+                self.links.stats.gso_batches_out += 1;
             }
         }
     }
@@ -231,12 +231,12 @@ impl<D: DatagramPort> Reliable<D> {
             config,
             stats,
             scratch,
-            emit: |channel, train: Train<'_>| {
+            emit: |channel, batch: GsoBatch<'_>| {
                 let to = match channel {
                     Channel::Command => address,
                     Channel::Data => data_address.ok_or(DatagramError::Unreachable)?,
                 };
-                datagrams.send(channel, to, train)
+                datagrams.send(channel, to, batch)
             },
         };
         let pass = link.session.transmit(&mut outlet);

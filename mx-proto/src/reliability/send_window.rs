@@ -300,8 +300,8 @@ impl SendWindow {
     }
 
     /// How many segments from `index` on, which is what [`Self::next`] said, can go out as one
-    /// train of at most so many and so many bytes. One always can.
-    pub(super) fn train(&self, index: usize, max_segments: usize, max_bytes: usize) -> usize {
+    /// GSO batch of at most so many and so many bytes. One always can.
+    pub(super) fn batch(&self, index: usize, max_segments: usize, max_bytes: usize) -> usize {
         let Some(first) = self.slots.get(index) else {
             return 0;
         };

@@ -1,7 +1,7 @@
 //! What the reliability layer needs of whatever carries datagrams.
 //!
 //! ```text
-//!   Reliable --- Train on a channel ---> service          one datagram, or many of equal size
+//!   Reliable --- GsoBatch on a channel ---> service          one datagram, or many of equal size
 //!            <-- Incoming -------------                    for one receiver, in one call
 //!
 //!   Command   ACKs, control, tiny fragments: short queue, taken in first
@@ -33,15 +33,15 @@ pub struct Capacity {
     /// Largest datagram that can be given to the service; what passes on the way to a peer may be
     /// less. At least 548 bytes.
     pub datagram_max: usize,
-    /// Most datagrams in one [`Train`].
-    pub train_max: usize,
-    /// Most bytes in one [`Train`].
-    pub train_bytes: usize,
+    /// Most datagrams in one [`GsoBatch`].
+    pub batch_max: usize,
+    /// Most bytes in one [`GsoBatch`].
+    pub batch_bytes: usize,
 }
 
 /// Datagrams for one receiver: `bytes` cut every `segment` bytes. The last may be shorter.
 #[derive(Clone, Copy, Debug)]
-pub struct Train<'a> {
+pub struct GsoBatch<'a> {
     /// All of them, one behind the other.
     pub bytes: &'a [u8],
     /// Bytes of each but the last. Not 0.
@@ -53,7 +53,7 @@ pub struct Train<'a> {
     pub express: bool,
 }
 
-impl<'a> Train<'a> {
+impl<'a> GsoBatch<'a> {
     /// A single datagram.
     pub fn single(bytes: &'a [u8]) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl<'a> Train<'a> {
     }
 }
 
-/// Why a train was not taken.
+/// Why a GSO batch was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DatagramError {
     /// No room now; it is tried again.
@@ -89,7 +89,7 @@ impl fmt::Display for DatagramError {
 /// What a datagram service tells.
 #[derive(Debug)]
 pub enum Incoming<'a, A> {
-    /// Datagrams of one sender arrived together, as in a [`Train`].
+    /// Datagrams of one sender arrived together, as in a [`GsoBatch`].
     Datagrams {
         /// The channel they came on.
         channel: Channel,
@@ -144,7 +144,7 @@ pub trait DatagramPort {
     /// [`Incoming::Found`]; nothing can be sent there before.
     fn resolve(&self, target: Target) -> Result<Self::Address, ConnectError>;
 
-    /// Both are of one host: a peer may use either, see [`Train::express`].
+    /// Both are of one host: a peer may use either, see [`GsoBatch::express`].
     fn same_host(one: Self::Address, other: Self::Address) -> bool {
         one == other
     }
@@ -187,7 +187,7 @@ pub trait DatagramPort {
         &mut self,
         channel: Channel,
         to: Self::Address,
-        train: Train<'_>,
+        batch: GsoBatch<'_>,
     ) -> Result<(), DatagramError>;
 
     /// Hands out at most about `budget` of the datagrams that have come in, the command channel's

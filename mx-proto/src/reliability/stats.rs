@@ -6,7 +6,7 @@ pub struct ReliableStats {
     /// Datagrams given to the service.
     pub datagrams_out: u64,
     /// Calls of the service that sent them.
-    pub trains_out: u64,
+    pub gso_batches_out: u64,
     /// Datagrams taken from the service.
     pub datagrams_in: u64,
     /// Segments sent again.

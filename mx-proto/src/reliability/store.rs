@@ -4,7 +4,7 @@
 //!   block of 64 KiB, of one fragment                       blocks:  1 KiB | 10 KiB | 64 KiB
 //!   [ header | payload ][ header | payload ][ header | pay ]        in use, or free for the next
 //!     `---- Place ----'   `---- Place ----'
-//!     `------------- run_of: a train -----------------'
+//!     `------------- run_of: a GSO batch -----------------'
 //! ```
 //!
 //! Owns: every byte that has been accepted and not been acknowledged, of all links of a port.
@@ -18,7 +18,7 @@ use crate::supply::Supply;
 pub(super) const HEADER_SPACE: usize = 64;
 
 /// Bytes of a block, by class: a tiny fragment; one jumbo frame, or some fragments of a small
-/// message; as much as the largest train, and the largest datagram there is.
+/// message; as much as the largest GSO batch, and the largest datagram there is.
 const CLASS_BYTES: [usize; 3] = [1 << 10, 10 << 10, 64 << 10];
 
 /// Free blocks kept of each class. 64 large ones, 4 MiB, are what one link has under way at most;

@@ -96,8 +96,8 @@ impl DatagramPort for End {
     fn capacity(&self, _: Channel) -> Capacity {
         Capacity {
             datagram_max: 9000,
-            train_max: 64,
-            train_bytes: 60_000,
+            batch_max: 64,
+            batch_bytes: 60_000,
         }
     }
 
@@ -113,20 +113,20 @@ impl DatagramPort for End {
         &mut self,
         channel: Channel,
         to: Address,
-        train: Train<'_>,
+        batch: GsoBatch<'_>,
     ) -> Result<(), DatagramError> {
         let mut net = self.net.borrow_mut();
         if to.0 > 1 {
             return Err(DatagramError::Unreachable);
         }
-        if net.refuses && train.segment > net.mtu {
+        if net.refuses && batch.segment > net.mtu {
             net.refused += 1;
             return Err(DatagramError::TooLarge(net.mtu));
         }
-        for datagram in train.bytes.chunks(train.segment) {
+        for datagram in batch.bytes.chunks(batch.segment) {
             net.log.push((self.own, channel, datagram.to_vec()));
             let lost = net.lose.contains(&(net.log.len() - 1))
-                || (datagram.len() > net.mtu && !train.may_fragment);
+                || (datagram.len() > net.mtu && !batch.may_fragment);
             if !lost {
                 let from = (self.own, channel as u8);
                 net.queues[to.0][usize::from(to.1)].push_back((from, datagram.to_vec()));
@@ -409,12 +409,12 @@ fn how_long_a_peer_was_looked_for_is_no_sample_of_the_way_to_it() {
 }
 
 #[test]
-fn tiny_packets_take_the_command_channel_and_others_the_data_channel_in_trains() {
+fn tiny_packets_take_the_command_channel_and_others_the_data_channel_in_batches() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     let before = pair.logged();
     pair.send(0, link, 1, &bytes(700)).unwrap();
     assert_eq!(pair.sent_since(before), [(0, Channel::Command, Kind::Data)]);
-    let trains = pair.ports[0].stats().trains_out;
+    let batches = pair.ports[0].stats().gso_batches_out;
     let before = pair.logged();
     pair.send(0, link, 2, &bytes(30_000)).unwrap();
     let sent = pair.sent_since(before);
@@ -423,7 +423,7 @@ fn tiny_packets_take_the_command_channel_and_others_the_data_channel_in_trains()
         sent.iter()
             .all(|sent| *sent == (0, Channel::Data, Kind::Data))
     );
-    assert_eq!(pair.ports[0].stats().trains_out, trains + 1);
+    assert_eq!(pair.ports[0].stats().gso_batches_out, batches + 1);
     pair.run(Duration::from_millis(1));
     let expected = [(1, bytes(700)), (2, bytes(30_000))];
     assert_eq!(pair.users[1].packets, expected);

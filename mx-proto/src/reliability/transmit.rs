@@ -3,7 +3,7 @@
 //! ```text
 //!   1. resends        data channel, at most a burst       peers need them most
 //!   2. new segments   tiny ones: command channel          each carries the acknowledgement
-//!                     others:    data channel, in trains
+//!                     others:    data channel, in GSO batches
 //!   3. probes         data channel                        sizes that may pass
 //!   4. control        command channel                     Ping, Ack, what is still owed
 //!
@@ -19,7 +19,7 @@
 
 use super::config::ReliableConfig;
 use super::packet::{ASK, DATAGRAM_HEADER, Header, Kind, SACK_WORDS, greeting};
-use super::service::{Capacity, Channel, DatagramError, Train};
+use super::service::{Capacity, Channel, DatagramError, GsoBatch};
 use super::session::{Session, State, stamp};
 use super::stats::ReliableStats;
 use super::store::Store;
@@ -38,7 +38,7 @@ pub(super) struct Outlet<'a, E> {
     pub(super) config: &'a ReliableConfig,
     pub(super) stats: &'a mut ReliableStats,
     pub(super) scratch: &'a mut Vec<u8>,
-    /// Gives a train to the service.
+    /// Gives a GSO batch to the service.
     pub(super) emit: E,
 }
 
@@ -53,14 +53,14 @@ pub(super) enum Pass {
     WouldBlock,
 }
 
-/// Trains of one session in one pass.
-const TRAINS: usize = 4;
+/// GSO batches of one session in one pass.
+const BATCHES: usize = 4;
 
 impl Session {
     /// Sends what can go now, as far as one turn goes.
     pub(super) fn transmit<E>(&mut self, out: &mut Outlet<'_, E>) -> Pass
     where
-        E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+        E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
     {
         if let State::Calling { next, .. } = self.state {
             return if next <= out.now {
@@ -83,7 +83,7 @@ impl Session {
 
     fn transmit_hello<E>(&mut self, out: &mut Outlet<'_, E>) -> Pass
     where
-        E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+        E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
     {
         let mut header = Header::new(Kind::Hello, 0, self.ours());
         header.seq = self.first;
@@ -110,10 +110,10 @@ impl Session {
 
     fn transmit_segments<E>(&mut self, out: &mut Outlet<'_, E>) -> Pass
     where
-        E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+        E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
     {
         let mut resends = out.config.burst;
-        for _ in 0..TRAINS {
+        for _ in 0..BATCHES {
             let Some(index) = self.send.next() else {
                 return Pass::Done;
             };
@@ -148,13 +148,13 @@ impl Session {
             };
             let most = match again {
                 true if resends == 0 => return Pass::More,
-                true => capacity.train_max.min(resends),
-                false => capacity.train_max,
+                true => capacity.batch_max.min(resends),
+                false => capacity.batch_max,
             };
             let count =
                 self.send
-                    .train(index, most, free.min(capacity.train_bytes as u64) as usize);
-            match self.transmit_train(index, count, channel, out) {
+                    .batch(index, most, free.min(capacity.batch_bytes as u64) as usize);
+            match self.transmit_batch(index, count, channel, out) {
                 Ok(()) => {}
                 Err(DatagramError::WouldBlock) => return Pass::WouldBlock,
                 // The segments are cut already: next time they go with leave to be cut again. If they
@@ -181,7 +181,7 @@ impl Session {
     }
 
     /// Sends `count` segments that lie one behind the other.
-    fn transmit_train<E>(
+    fn transmit_batch<E>(
         &mut self,
         index: usize,
         count: usize,
@@ -189,7 +189,7 @@ impl Session {
         out: &mut Outlet<'_, E>,
     ) -> Result<(), DatagramError>
     where
-        E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+        E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
     {
         let mut header = self.acknowledging(Kind::Data, out.window);
         let flags = header.flags;
@@ -230,15 +230,15 @@ impl Session {
         let may_fragment = self.pmtu.is_to_be_cut(segment);
         let bytes = out.store.run_of(first, last);
         let len = bytes.len() as u64;
-        let train = Train {
+        let batch = GsoBatch {
             bytes,
             segment,
             may_fragment,
             express: channel == Channel::Command && count == 1 && self.is_settled(),
         };
-        (out.emit)(channel, train)?;
+        (out.emit)(channel, batch)?;
         out.stats.datagrams_out += count as u64;
-        out.stats.trains_out += 1;
+        out.stats.gso_batches_out += 1;
         if channel == Channel::Data {
             self.pacer.on_sent(len);
         }
@@ -264,7 +264,7 @@ impl Session {
 
     fn transmit_control<E>(&mut self, out: &mut Outlet<'_, E>) -> Pass
     where
-        E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+        E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
     {
         if let Some(size) = self.pmtu.next_probe(out.now)
             && size <= out.probe_max
@@ -311,7 +311,7 @@ impl Session {
     /// Asks on `channel` what has arrived. False: no room.
     fn transmit_ping<E>(&mut self, channel: Channel, twice: bool, out: &mut Outlet<'_, E>) -> bool
     where
-        E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+        E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
     {
         let mut header = self.acknowledging(Kind::Ping, out.window);
         header.seq.0 = stamp(out.now);
@@ -340,14 +340,14 @@ impl Session {
 
 impl<E> Outlet<'_, E>
 where
-    E: FnMut(Channel, Train<'_>) -> Result<(), DatagramError>,
+    E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
 {
     /// Sends one datagram that is not kept. False: no room.
     fn single(&mut self, channel: Channel, header: Header, payload: &[u8]) -> bool {
         header.emit(payload, self.scratch);
-        let sent = (self.emit)(channel, Train::single(self.scratch));
+        let sent = (self.emit)(channel, GsoBatch::single(self.scratch));
         self.stats.datagrams_out += u64::from(sent.is_ok());
-        self.stats.trains_out += u64::from(sent.is_ok());
+        self.stats.gso_batches_out += u64::from(sent.is_ok());
         sent != Err(DatagramError::WouldBlock)
     }
 
@@ -367,9 +367,9 @@ where
         self.scratch.clear();
         self.scratch.resize(DATAGRAM_HEADER + payload, 0);
         header.write(self.scratch);
-        (self.emit)(Channel::Data, Train::single(self.scratch))?;
+        (self.emit)(Channel::Data, GsoBatch::single(self.scratch))?;
         self.stats.datagrams_out += 1;
-        self.stats.trains_out += 1;
+        self.stats.gso_batches_out += 1;
         Ok(())
     }
 }

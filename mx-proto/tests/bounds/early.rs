@@ -6,7 +6,7 @@ use mx_proto::port::{
     ConnectError, Destination, HEADER_LEN, HeaderBytes, LinkDown, Place, Port, RemoteUse, Sink,
 };
 use mx_proto::reliability::{
-    Capacity, Channel, DatagramError, DatagramPort, Incoming, Reliable, ReliableConfig, Train,
+    Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming, Reliable, ReliableConfig,
 };
 use mx_proto::{Instant, LinkId, Source, Target};
 use std::cell::RefCell;
@@ -60,8 +60,8 @@ impl DatagramPort for End {
     fn capacity(&self, _: Channel) -> Capacity {
         Capacity {
             datagram_max: 65_507,
-            train_max: 64,
-            train_bytes: 60_000,
+            batch_max: 64,
+            batch_bytes: 60_000,
         }
     }
 
@@ -73,10 +73,10 @@ impl DatagramPort for End {
         Instant(1)
     }
 
-    fn send(&mut self, _: Channel, _: u32, train: Train<'_>) -> Result<(), DatagramError> {
+    fn send(&mut self, _: Channel, _: u32, batch: GsoBatch<'_>) -> Result<(), DatagramError> {
         let mut wire = self.0.borrow_mut();
-        match train.bytes[3] {
-            WELCOME => wire.welcome = train.bytes.to_vec(),
+        match batch.bytes[3] {
+            WELCOME => wire.welcome = batch.bytes.to_vec(),
             RESET => wire.resets += 1,
             _ => {}
         }

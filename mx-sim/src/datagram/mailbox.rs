@@ -110,7 +110,7 @@ impl Mailbox {
         Some(letter)
     }
 
-    /// The next one, should it continue a train of `from`: no longer than its datagrams, and not
+    /// The next one, should it continue a GSO batch of `from`: no longer than its datagrams, and not
     /// more than `room` bytes.
     pub(super) fn take_more(
         &mut self,
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn only_equal_ones_of_one_sender_continue_a_train() {
+    fn only_equal_ones_of_one_sender_continue_a_batch() {
         let mut mailbox = Mailbox::new(0, 100);
         let letters = [datagram(1, 10), datagram(1, 7), datagram(2, 7)];
         for (order, letter) in letters.into_iter().enumerate() {

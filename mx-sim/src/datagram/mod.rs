@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   SimDatagrams of a -- command --> Link a->b, Link a->b --> [Bottleneck] --> Mailbox --> poll of b
-//!                     -- data -----> (or both over one)       of all who       drop-tail   trains
-//!                        trains                               send to b
+//!                     -- data -----> (or both over one)       of all who       drop-tail   GSO batches
+//!                        GSO batches                               send to b
 //! ```
 //!
 //! Whatever the contract of [`mx_proto::reliability::DatagramPort`] leaves open is a choice in

@@ -1,7 +1,7 @@
 //! The network between services: links, what several of them share, and mailboxes.
 //!
 //! ```text
-//!   train --> each datagram: script --> Link of (from, to, channel) --> [Bottleneck of `to`] --> Mailbox
+//!   GSO batch --> each datagram: script --> Link of (from, to, channel) --> [Bottleneck of `to`] --> Mailbox
 //!                                                                        in the order of time
 //! ```
 //!
@@ -20,7 +20,7 @@ use crate::rng::Rng;
 use crate::trace::{Entry, HEAD};
 use crate::world::{NodeId, World};
 use mx_proto::Instant;
-use mx_proto::reliability::{Channel, DatagramError, Quote, Train};
+use mx_proto::reliability::{Channel, DatagramError, GsoBatch, Quote};
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -37,8 +37,8 @@ pub struct Traffic {
     pub sent: u64,
     /// Their bytes.
     pub sent_bytes: u64,
-    /// Trains of more than one datagram that were sent.
-    pub trains: u64,
+    /// GSO batches of more than one datagram that were sent.
+    pub batches: u64,
     /// Datagrams that found a queue full.
     pub queue_full: u64,
     /// Datagrams that found a receiver's buffer full.
@@ -224,25 +224,25 @@ impl Inner {
         }
     }
 
-    /// Sends a train, or says why not.
+    /// Sends a GSO batch, or says why not.
     pub(super) fn send(
         &mut self,
         (node, from): (NodeId, SimAddress),
         to: SimAddress,
-        train: Train<'_>,
+        batch: GsoBatch<'_>,
     ) -> Result<(), DatagramError> {
-        let may_cut = train.may_fragment && self.terms.oversize != Oversize::IsSwallowed;
+        let may_cut = batch.may_fragment && self.terms.oversize != Oversize::IsSwallowed;
         let refuse = self.terms.refuse;
         if self.rng.chance(refuse) {
             return Err(DatagramError::WouldBlock);
         }
         let now = self.world.now();
-        *self.bytes_to.entry(to).or_default() += train.bytes.len() as u64;
+        *self.bytes_to.entry(to).or_default() += batch.bytes.len() as u64;
         let open = self.boxes.get(&to).filter(|mailbox| mailbox.open);
         let Some(receiver) = open.map(|mailbox| mailbox.node) else {
             if self.terms.answers_refused {
                 let at = now.after(self.terms.faults.latency * 2);
-                self.post(from, at, Letter::Refused(to, Quote::read(train.bytes)));
+                self.post(from, at, Letter::Refused(to, Quote::read(batch.bytes)));
             }
             return Ok(());
         };
@@ -251,20 +251,20 @@ impl Inner {
         if is_cut && self.terms.answers_cut {
             return Err(DatagramError::Unreachable);
         }
-        let largest = train.segment.min(train.bytes.len());
+        let largest = batch.segment.min(batch.bytes.len());
         if largest > mtu && !may_cut && !is_cut {
             match self.terms.oversize {
                 Oversize::Vanishes | Oversize::IsSwallowed => {}
                 Oversize::IsReported => {
                     let at = now.after(self.terms.faults.latency * 2);
-                    let quote = Quote::read(train.bytes);
+                    let quote = Quote::read(batch.bytes);
                     self.post(from, at, Letter::TooLarge(to, mtu, quote));
                 }
                 Oversize::IsRefused => return Err(DatagramError::TooLarge(mtu)),
             }
         }
-        self.traffic.trains += u64::from(train.bytes.len() > train.segment);
-        for bytes in train.bytes.chunks(train.segment) {
+        self.traffic.batches += u64::from(batch.bytes.len() > batch.segment);
+        for bytes in batch.bytes.chunks(batch.segment) {
             self.carry((node, from), (receiver, to), bytes, may_cut);
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! One node's end of the service.
 //!
 //! ```text
-//!   arrived at command, arrived at data --> singly, or equal ones of one sender as a train
+//!   arrived at command, arrived at data --> singly, or equal ones of one sender as a GSO batch
 //! ```
 //!
 //! Knows nothing of: how datagrams get here.
@@ -13,12 +13,12 @@ use super::terms::Terms;
 use crate::world::NodeId;
 use mx_proto::origin::Source;
 use mx_proto::port::ConnectError;
-use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, Incoming, Train};
+use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming};
 use mx_proto::{EndpointId, Instant, NicId, Target};
 use std::time::Duration;
 
-/// Bytes in one train at most, as in one packet of the Internet.
-const TRAIN_BYTES: usize = 65_507;
+/// Bytes in one GSO batch at most, as in one packet of the Internet.
+const GSO_BATCH_BYTES: usize = 65_507;
 
 /// How soon somebody polls again who left out something: as applications do that test for a moment
 /// between other things.
@@ -32,8 +32,8 @@ pub struct SimDatagrams {
     command: SimAddress,
     data: SimAddress,
     name: [u8; 4],
-    /// A train that is handed out.
-    train: Vec<u8>,
+    /// A GSO batch that is handed out.
+    batch: Vec<u8>,
     /// Polls since the data channel was looked at.
     glances: u32,
 }
@@ -63,7 +63,7 @@ impl SimDatagrams {
             command,
             data,
             name: data.name(),
-            train: Vec::new(),
+            batch: Vec::new(),
             glances: 0,
         })
     }
@@ -94,7 +94,7 @@ impl SimDatagrams {
                 Letter::Datagram(from, _) => receive(Incoming::Datagrams {
                     channel,
                     from,
-                    bytes: &self.train,
+                    bytes: &self.batch,
                     segment: segment.max(1),
                 }),
                 Letter::Refused(to, quote) => receive(Incoming::Refused { to, quote }),
@@ -111,8 +111,8 @@ impl SimDatagrams {
         mailbox.is_none_or(|mailbox| mailbox.is_empty())
     }
 
-    /// The oldest thing that has arrived on a channel; of datagrams, as many as go into a train are
-    /// put into `self.train`, at most `budget`. What it is, the size of each, and how many.
+    /// The oldest thing that has arrived on a channel; of datagrams, as many as go into a GSO batch are
+    /// put into `self.batch`, at most `budget`. What it is, the size of each, and how many.
     fn next(&mut self, channel: Channel, budget: usize) -> Option<(Letter, usize, usize)> {
         let address = self.of(channel);
         let mut inner = self.net.inner.borrow_mut();
@@ -125,15 +125,15 @@ impl SimDatagrams {
         let Letter::Datagram(from, bytes) = &letter else {
             return Some((letter, 0, 1));
         };
-        self.train.clear();
-        self.train.extend_from_slice(bytes);
+        self.batch.clear();
+        self.batch.extend_from_slice(bytes);
         let (segment, mut count, mut last) = (bytes.len(), 1, bytes.len());
         while last == segment && count < budget && rng.chance(terms.coalesce) {
-            let room = TRAIN_BYTES.saturating_sub(self.train.len());
+            let room = GSO_BATCH_BYTES.saturating_sub(self.batch.len());
             let Some(more) = mailbox.take_more(*from, segment, room) else {
                 break;
             };
-            self.train.extend_from_slice(&more);
+            self.batch.extend_from_slice(&more);
             last = more.len();
             count += 1;
         }
@@ -183,8 +183,8 @@ impl DatagramPort for SimDatagrams {
         let terms = self.terms();
         Capacity {
             datagram_max: terms.datagram_max,
-            train_max: terms.train_max,
-            train_bytes: TRAIN_BYTES.max(terms.datagram_max),
+            batch_max: terms.batch_max,
+            batch_bytes: GSO_BATCH_BYTES.max(terms.datagram_max),
         }
     }
 
@@ -200,22 +200,22 @@ impl DatagramPort for SimDatagrams {
         &mut self,
         channel: Channel,
         to: SimAddress,
-        train: Train<'_>,
+        batch: GsoBatch<'_>,
     ) -> Result<(), DatagramError> {
         let Capacity {
             datagram_max,
-            train_max,
-            train_bytes,
+            batch_max,
+            batch_bytes,
         } = self.capacity(channel);
-        let count = train.bytes.len().div_ceil(train.segment);
-        assert!((1..=train_max).contains(&count), "a train of {count}");
+        let count = batch.bytes.len().div_ceil(batch.segment);
+        assert!((1..=batch_max).contains(&count), "a GSO batch of {count}");
         assert!(
-            train.segment.min(train.bytes.len()) <= datagram_max,
+            batch.segment.min(batch.bytes.len()) <= datagram_max,
             "a datagram larger than the service takes"
         );
-        assert!(train.bytes.len() <= train_bytes, "too long a train");
+        assert!(batch.bytes.len() <= batch_bytes, "too long a GSO batch");
         let from = (self.node, self.of(channel));
-        self.net.inner.borrow_mut().send(from, to, train)
+        self.net.inner.borrow_mut().send(from, to, batch)
     }
 
     fn poll(&mut self, budget: usize, mut receive: impl FnMut(Incoming<'_, SimAddress>)) -> bool {

@@ -28,8 +28,8 @@ pub struct Terms {
     pub mtu: usize,
     /// Largest datagram the service takes.
     pub datagram_max: usize,
-    /// Most datagrams in a train that is sent.
-    pub train_max: usize,
+    /// Most datagrams in a GSO batch that is sent.
+    pub batch_max: usize,
     /// Bytes of each channel that have arrived and were not polled; more are lost.
     pub receive_buffer: usize,
     /// Both channels of a pair of nodes queue up behind each other; else each has a way of its own.
@@ -38,7 +38,7 @@ pub struct Terms {
     pub oversize: Oversize,
     /// The service says that nothing is damaged under way. Faults must agree.
     pub safe: bool,
-    /// How likely what arrived one behind the other is handed out as a train.
+    /// How likely what arrived one behind the other is handed out as a GSO batch.
     pub coalesce: f64,
     /// Arrivals become visible only at multiples of it, as with an interface that saves interrupts.
     pub moderation: Duration,
@@ -59,7 +59,7 @@ impl Default for Terms {
             faults: Faults::default(),
             mtu: 1472,
             datagram_max: 65_507,
-            train_max: 64,
+            batch_max: 64,
             receive_buffer: 4 << 20,
             one_queue: true,
             oversize: Oversize::Vanishes,
@@ -91,7 +91,7 @@ impl Terms {
             faults,
             mtu,
             datagram_max: rng.pick(&[mtu, 65_507]),
-            train_max: rng.pick(&[1, 7, 64]),
+            batch_max: rng.pick(&[1, 7, 64]),
             receive_buffer: rng.pick(&[128 << 10, 4 << 20]),
             one_queue: rng.chance(0.5),
             oversize: rng.pick(&[

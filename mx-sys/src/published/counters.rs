@@ -183,7 +183,7 @@ table! {
         stale, early, malformed, strange, renewals, blocked, evicted, turned_away
     };
     "dgram_" ReliableStats = sample.ports.dgram.unwrap_or_default(), {
-        datagrams_out, trains_out, datagrams_in, resent, timeouts, asked_losses, late,
+        datagrams_out, gso_batches_out, datagrams_in, resent, timeouts, asked_losses, late,
         acks_alone, fast_receives, duplicates, outside_window, malformed, damaged, old_session, bad_acks,
         refused, over_share, unbound, black_holes
     };

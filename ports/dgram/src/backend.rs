@@ -16,7 +16,7 @@ use super::udp::{Address, UdpDatagrams};
 use mx_port_base::origin::Origin;
 use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, WakeDescriptors};
-use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, Incoming, Train};
+use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming};
 use mx_proto::{Instant, Target};
 
 /// What carries datagrams.
@@ -148,11 +148,11 @@ impl DatagramPort for Backend {
         &mut self,
         channel: Channel,
         to: AnyAddress,
-        train: Train<'_>,
+        batch: GsoBatch<'_>,
     ) -> Result<(), DatagramError> {
         match (self, to) {
-            (Self::Udp(udp), AnyAddress::Udp(to)) => udp.send(channel, to, train),
-            (Self::Fabric(fabric), AnyAddress::Fabric(to)) => fabric.send(channel, to, train),
+            (Self::Udp(udp), AnyAddress::Udp(to)) => udp.send(channel, to, batch),
+            (Self::Fabric(fabric), AnyAddress::Fabric(to)) => fabric.send(channel, to, batch),
             _ => Err(DatagramError::Unreachable),
         }
     }

@@ -24,7 +24,7 @@ pub use plan::{FaultPlan, WANTED};
 
 use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, WakeDescriptors};
-use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, Incoming, Train};
+use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming};
 use mx_proto::{Instant, Target};
 use std::collections::VecDeque;
 use std::fmt;
@@ -220,13 +220,13 @@ impl<A: Copy> Mishaps<A> {
                 self.stats.passed += 1;
                 if self.held.iter().any(|held| self.seen >= held.after) {
                     let end = at + datagram.len();
-                    train(channel, from, &bytes[run..end], segment, receive);
+                    batch(channel, from, &bytes[run..end], segment, receive);
                     run = end;
                     self.release(now, receive);
                 }
                 continue;
             }
-            train(channel, from, &bytes[run..at], segment, receive);
+            batch(channel, from, &bytes[run..at], segment, receive);
             run = at + datagram.len();
             match fate {
                 Fate::Pass => {}
@@ -255,7 +255,7 @@ impl<A: Copy> Mishaps<A> {
             }
             self.release(now, receive);
         }
-        train(channel, from, &bytes[run..], segment, receive);
+        batch(channel, from, &bytes[run..], segment, receive);
     }
 
     fn hold(&mut self, channel: Channel, from: A, bytes: &[u8], after: u64, until: Instant) {
@@ -288,10 +288,10 @@ impl<A: Copy> Mishaps<A> {
 }
 
 fn single<A>(channel: Channel, from: A, bytes: &[u8], receive: &mut impl FnMut(Incoming<'_, A>)) {
-    train(channel, from, bytes, bytes.len(), receive);
+    batch(channel, from, bytes, bytes.len(), receive);
 }
 
-fn train<A>(
+fn batch<A>(
     channel: Channel,
     from: A,
     bytes: &[u8],
@@ -359,9 +359,9 @@ impl<D: DatagramPort> DatagramPort for Faulty<D> {
         &mut self,
         channel: Channel,
         to: Self::Address,
-        train: Train<'_>,
+        batch: GsoBatch<'_>,
     ) -> Result<(), DatagramError> {
-        self.inner.send(channel, to, train)
+        self.inner.send(channel, to, batch)
     }
 
     #[inline]

@@ -358,7 +358,7 @@ pub const MEANINGS: &[(&str, Kind, &str)] = &[
     ),
     ("dgram_datagrams_out", Count, "datagrams sent"),
     (
-        "dgram_trains_out",
+        "dgram_gso_batches_out",
         Count,
         "calls of the kernel that sent them",
     ),

@@ -406,7 +406,7 @@ fn grown() -> (Congestion, Rtt, Instant) {
 }
 
 #[test]
-fn the_first_window_is_sixteen_segments_or_a_train() {
+fn the_first_window_is_sixteen_segments_or_a_batch() {
     let first = |segment, cap| Congestion::new(segment, cap).window();
     assert_eq!(first(1200, 1 << 20), 16 * 1200);
     assert_eq!(first(8972, 1 << 20), 64 << 10);

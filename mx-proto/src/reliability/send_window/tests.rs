@@ -448,7 +448,7 @@ fn the_hint_finds_every_loss_in_order() {
 fn nothing_is_sent_beyond_the_window_of_the_receiver() {
     let mut rig = Rig::new(64, 2 * SIZE + 99);
     rig.push(5, false);
-    assert_eq!(rig.window.train(0, 64, 1 << 20), 1);
+    assert_eq!(rig.window.batch(0, 64, 1 << 20), 1);
     assert_eq!(rig.send(0), [0, 1]);
     assert!(!rig.window.is_stuck());
     rig.ack(2, &[], 9).expect("in range");
@@ -486,32 +486,32 @@ fn a_timeout_resends_all_that_is_not_known_to_be_there() {
 }
 
 #[test]
-fn a_train_is_adjacent_of_one_size_of_one_kind_and_within_all_limits() {
+fn a_batch_is_adjacent_of_one_size_of_one_kind_and_within_all_limits() {
     let mut rig = Rig::new(64, u32::MAX);
     // 10 of full size and one of 10 bytes, in one block; then another fragment.
     rig.push_fragment(370, false);
     rig.push_fragment(360, false);
     let window = &mut rig.window;
-    assert_eq!(window.train(0, 64, 1 << 20), 11);
-    assert_eq!(window.train(0, 4, 1 << 20), 4);
-    assert_eq!(window.train(0, 64, 399), 3);
-    assert_eq!(window.train(0, 64, 1), 1);
-    assert_eq!(window.train(0, 0, 0), 1);
-    assert_eq!(window.train(10, 64, 1 << 20), 1);
-    assert_eq!(window.train(11, 64, 1 << 20), 10);
-    assert_eq!(window.train(21, 64, 1 << 20), 0);
+    assert_eq!(window.batch(0, 64, 1 << 20), 11);
+    assert_eq!(window.batch(0, 4, 1 << 20), 4);
+    assert_eq!(window.batch(0, 64, 399), 3);
+    assert_eq!(window.batch(0, 64, 1), 1);
+    assert_eq!(window.batch(0, 0, 0), 1);
+    assert_eq!(window.batch(10, 64, 1 << 20), 1);
+    assert_eq!(window.batch(11, 64, 1 << 20), 10);
+    assert_eq!(window.batch(21, 64, 1 << 20), 0);
     window.allowed_total = 350;
-    assert_eq!(window.train(0, 64, 1 << 20), 3);
+    assert_eq!(window.batch(0, 64, 1 << 20), 3);
     window.allowed_total = 1 << 20;
     (0..8).for_each(|index| window.on_sent(index, Data, Instant(index as u64)));
     rig.ack(0, &[0b111_1000], 20).expect("in range");
     // 0 to 3 are lost, 4 to 7 here, 8 to 10 new.
     assert_eq!(rig.window.next(), Some(0));
-    assert_eq!(rig.window.train(0, 64, 1 << 20), 4);
-    assert_eq!(rig.window.train(8, 64, 1 << 20), 3);
+    assert_eq!(rig.window.batch(0, 64, 1 << 20), 4);
+    assert_eq!(rig.window.batch(8, 64, 1 << 20), 3);
     rig.window.on_sent(0, Data, Instant(30));
     assert_eq!(rig.window.next(), Some(1));
-    assert_eq!(rig.window.train(1, 64, 1 << 20), 3);
+    assert_eq!(rig.window.batch(1, 64, 1 << 20), 3);
 }
 
 #[test]

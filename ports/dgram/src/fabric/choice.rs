@@ -47,7 +47,7 @@ pub(super) struct Plan {
     /// Buffers must be registered, and their `desc` given.
     pub register: bool,
     /// Datagrams given in one call: more than one where `FI_MORE` spares a doorbell.
-    pub train_max: usize,
+    pub batch_max: usize,
     /// The kernel of this host carries it.
     pub software: bool,
     /// The fabric checks what it carries, from one end to the other.
@@ -81,8 +81,8 @@ const FRAME_MAX: usize = 65_507;
 /// The longest prefix: what providers ask for is a header or two, far below this.
 const PREFIX_MAX: usize = 1024;
 
-/// Datagrams in a train over hardware: a doorbell costs about as much as ten descriptors.
-const TRAIN: usize = 16;
+/// Datagrams in a GSO batch over hardware: a doorbell costs about as much as ten descriptors.
+const GSO_BATCH: usize = 16;
 
 /// A provider that has datagrams and cannot be used.
 type Unfit = String;
@@ -318,7 +318,7 @@ impl Plan {
         let software = provider == "udp";
         Ok(Self {
             register: mr_mode & FI_MR_LOCAL != 0 || mode & FI_LOCAL_MR != 0,
-            train_max: if software { 1 } else { TRAIN },
+            batch_max: if software { 1 } else { GSO_BATCH },
             software,
             // The invariant CRC of InfiniBand and RoCE.
             checked: provider == "verbs",

@@ -91,14 +91,14 @@ fn what_fits_is_injected_where_queues_are_looked_after() {
 fn depths_segments_and_registrations_are_what_the_offer_says() {
     let verbs = plan(Shape::verbs_ud());
     assert!(verbs.register && verbs.terms.mr_prov_key && verbs.terms.virt_addr && verbs.checked);
-    assert!(!verbs.software && verbs.train_max == TRAIN);
+    assert!(!verbs.software && verbs.batch_max == GSO_BATCH);
     assert_eq!((verbs.terms.tx_depth, verbs.terms.rx_depth), (384, 384));
     assert_eq!(verbs.terms.mr_key_bytes, 4);
     let usnic = plan(Shape::usnic());
     assert_eq!(usnic.terms.tx_depth, 32);
     assert!(usnic.register && !usnic.terms.mr_prov_key && !usnic.checked);
     let udp = plan(Shape::udp());
-    assert!(udp.software && !udp.register && udp.train_max == 1);
+    assert!(udp.software && !udp.register && udp.batch_max == 1);
     assert_eq!(udp.terms.entries, Entries::Plain);
 }
 

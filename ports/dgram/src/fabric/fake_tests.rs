@@ -5,7 +5,7 @@ use libfabric_fake::{Call, Fake, Faults, Shape, Wait as Waiting};
 use libfabric_sys::abi::{
     FI_ADDR_EFA, FI_CONTEXT2, FI_EHOSTUNREACH, FI_EIO, FI_MSG_PREFIX, FI_RM_DISABLED,
 };
-use mx_proto::reliability::{DatagramError, DatagramPort, Incoming, Train};
+use mx_proto::reliability::{DatagramError, DatagramPort, GsoBatch, Incoming};
 use mx_proto::{EndpointId, NicId, Route};
 
 /// Two services on one fabric.
@@ -37,13 +37,13 @@ impl Pair {
         segment: usize,
     ) -> Result<(), DatagramError> {
         let to = self.b.address(channel);
-        let train = Train {
+        let batch = GsoBatch {
             bytes,
             segment,
             may_fragment: false,
             express: false,
         };
-        self.a.send(channel, to, train)
+        self.a.send(channel, to, batch)
     }
 
     /// The same, as soon as there is room. What arrives meanwhile is added to `got`.
@@ -168,7 +168,7 @@ fn prefixes_registrations_and_short_queues_carry_everything_that_is_not_lost() {
 }
 
 #[test]
-fn a_train_goes_out_behind_one_doorbell_and_arrives_in_order() {
+fn a_batch_goes_out_behind_one_doorbell_and_arrives_in_order() {
     for knows_more in [true, false] {
         let shape = Shape {
             knows_more,
@@ -177,7 +177,7 @@ fn a_train_goes_out_behind_one_doorbell_and_arrives_in_order() {
         let mut pair = Pair::new(shape, 1);
         let capacity = pair.a.capacity(Channel::Data);
         assert_eq!(capacity.datagram_max, 8972 - 24);
-        assert_eq!(capacity.train_max, 16);
+        assert_eq!(capacity.batch_max, 16);
         for len in [1, 2, 16] {
             let segment = 1000;
             let bytes: Vec<u8> = (0..len * segment - 300).map(|at| (at / 7) as u8).collect();
@@ -193,10 +193,10 @@ fn a_train_goes_out_behind_one_doorbell_and_arrives_in_order() {
 }
 
 #[test]
-fn a_train_is_taken_whole_or_not_at_all() {
+fn a_batch_is_taken_whole_or_not_at_all() {
     let mut pair = Pair::new(Shape::usnic(), 1);
     let bytes = vec![7; 16 * 100];
-    // 32 sends at a time: two trains, of which nothing has been told to be over.
+    // 32 sends at a time: two GSO batches, of which nothing has been told to be over.
     pair.send(Channel::Data, &bytes, 100).unwrap();
     pair.send(Channel::Data, &bytes, 100).unwrap();
     pair.fake.faults(|faults| faults.late_send = 1.0);
@@ -212,7 +212,7 @@ fn a_train_is_taken_whole_or_not_at_all() {
     }
     pair.settle(&mut got);
     assert_eq!(got.len() % 16, 0);
-    // A provider that says "again" has taken nothing, and the whole train can be tried again.
+    // A provider that says "again" has taken nothing, and the whole GSO batch can be tried again.
     pair.fake.faults(|faults| faults.again = 1.0);
     let sent = pair.a.stats().sent;
     for _ in 0..10 {
@@ -269,8 +269,8 @@ fn posts_that_fail_are_losses() {
     let bytes = [1; 64];
     let refused = pair.send(Channel::Data, &bytes, 64);
     assert_eq!(refused, Err(DatagramError::Unreachable));
-    let train = [1; 640];
-    assert_eq!(pair.send(Channel::Data, &train, 64), Ok(()));
+    let batch = [1; 640];
+    assert_eq!(pair.send(Channel::Data, &batch, 64), Ok(()));
     assert_eq!(pair.a.stats().send_errors, 11);
     pair.fake.faults(|faults| faults.refuse.clear());
     let mut got = Vec::new();
@@ -411,7 +411,9 @@ fn whose_address_does_not_follow_from_the_target_is_waited_for() {
         let mut pair = Pair::new(shape, 1);
         assert!(pair.a.asks() && pair.a.port().is_none());
         let sought = pair.a.resolve(target(2000)).unwrap();
-        let refused = pair.a.send(Channel::Command, sought, Train::single(b"x"));
+        let refused = pair
+            .a
+            .send(Channel::Command, sought, GsoBatch::single(b"x"));
         assert_eq!(refused, Err(DatagramError::Unreachable));
         let beyond = pair.a.resolve(target(70_000));
         assert_eq!(beyond, Err(mx_proto::port::ConnectError::BadEndpoint));

@@ -7,7 +7,7 @@
 //!   take   owed --fi_recv--> posted --completion--> arrived --handed out--> owed
 //! ```
 //!
-//! A train is taken whole or not at all. What of it the provider does not take at once waits here,
+//! A GSO batch is taken whole or not at all. What of it the provider does not take at once waits here,
 //! in its buffers, and goes with the next poll.
 //!
 //! A provider's word is not believed: a completion counts only for a buffer it has, and only as
@@ -25,7 +25,7 @@ use super::peers::Peers;
 use libc::c_void;
 use mx_port_fabric::RdmError;
 use mx_port_fabric::{CqEvent, Domain, Ep, FabricError, Role};
-use mx_proto::reliability::{DatagramError, Train};
+use mx_proto::reliability::{DatagramError, GsoBatch};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
@@ -118,7 +118,7 @@ impl Line {
             header: header(&name),
             prefix: terms.prefix,
             inject_max: terms.inject_max,
-            batches: plan.train_max > 1,
+            batches: plan.batch_max > 1,
             scratch: vec![0; terms.prefix + terms.inject_max],
         })
     }
@@ -156,17 +156,17 @@ impl Line {
         self.buffers.close_registration();
     }
 
-    /// Sends a train to the peer who has that place.
+    /// Sends a GSO batch to the peer who has that place.
     pub(super) fn send(
         &mut self,
         (peers, peer): (&mut Peers, u32),
-        train: Train<'_>,
+        batch: GsoBatch<'_>,
         stats: &mut FabricStats,
     ) -> Result<(), DatagramError> {
-        let count = train.bytes.len().div_ceil(train.segment.max(1));
+        let count = batch.bytes.len().div_ceil(batch.segment.max(1));
         let single = count == 1 && self.waiting.is_empty();
-        if single && self.header.len() + train.bytes.len() <= self.inject_max {
-            return self.inject(peers.address(peer), train.bytes, stats);
+        if single && self.header.len() + batch.bytes.len() <= self.inject_max {
+            return self.inject(peers.address(peer), batch.bytes, stats);
         }
         if self.free.len() < count || !self.waiting.is_empty() {
             self.collect(peers, count, stats);
@@ -175,7 +175,7 @@ impl Line {
         if self.free.len() < count || !self.waiting.is_empty() {
             return Err(DatagramError::WouldBlock);
         }
-        for datagram in train.bytes.chunks(train.segment.max(1)) {
+        for datagram in batch.bytes.chunks(batch.segment.max(1)) {
             // There are as many, as has just been seen.
             let Some(number) = self.free.pop() else { break };
             let frame = self.buffers.bytes(number);

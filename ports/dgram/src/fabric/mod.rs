@@ -309,8 +309,8 @@ impl FabricDatagrams {
         let datagram_max = plan.datagram_max(&self.address(channel));
         Capacity {
             datagram_max,
-            train_max: plan.train_max,
-            train_bytes: plan.train_max * datagram_max,
+            batch_max: plan.batch_max,
+            batch_bytes: plan.batch_max * datagram_max,
         }
     }
 

@@ -145,7 +145,7 @@ fn messages_of_all_sizes_go_over_udp_both_ways() {
             assert_eq!((stats.foreign, stats.damaged, stats.strays), (0, 0, 0));
             // Data has its own channel once that has been proven.
             let service = port.datagrams();
-            assert_eq!(service.capacity(Channel::Data).train_max, 1);
+            assert_eq!(service.capacity(Channel::Data).batch_max, 1);
         }
     }
 }

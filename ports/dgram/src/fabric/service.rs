@@ -13,7 +13,7 @@ use super::peers::NoPlace;
 use super::{FabricDatagrams, Open};
 use mx_port_fabric::FabricError;
 use mx_proto::port::{ConnectError, WakeDescriptors};
-use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, Incoming, Train};
+use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming};
 use mx_proto::{Instant, Target};
 use std::net::SocketAddr;
 
@@ -79,16 +79,16 @@ impl DatagramPort for FabricDatagrams {
         &mut self,
         channel: Channel,
         to: FabricAddress,
-        train: Train<'_>,
+        batch: GsoBatch<'_>,
     ) -> Result<(), DatagramError> {
         let capacity = self.capacity_of(channel);
-        if train.segment.min(train.bytes.len()) > capacity.datagram_max {
+        if batch.segment.min(batch.bytes.len()) > capacity.datagram_max {
             return Err(DatagramError::TooLarge(capacity.datagram_max));
         }
         if to.is_sought() {
             return Err(DatagramError::Unreachable);
         }
-        debug_assert!(train.bytes.len().div_ceil(train.segment) <= capacity.train_max);
+        debug_assert!(batch.bytes.len().div_ceil(batch.segment) <= capacity.batch_max);
         let Some(open) = &mut self.open else {
             return Err(DatagramError::Unreachable);
         };
@@ -104,7 +104,7 @@ impl DatagramPort for FabricDatagrams {
             Channel::Command => &mut open.command,
             Channel::Data => &mut open.data,
         };
-        line.send((&mut open.peers, peer), train, &mut self.stats)
+        line.send((&mut open.peers, peer), batch, &mut self.stats)
     }
 
     fn poll(

@@ -4,7 +4,7 @@
 
 use super::*;
 use mx_proto::port::ConnectError;
-use mx_proto::reliability::{DatagramError, DatagramPort, Incoming, Train};
+use mx_proto::reliability::{DatagramError, DatagramPort, GsoBatch, Incoming};
 use mx_proto::{EndpointId, Route, Target};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
@@ -63,7 +63,7 @@ fn wait(service: &mut FabricDatagrams, count: usize) -> Vec<Datagram> {
 
 fn send(service: &mut FabricDatagrams, channel: Channel, to: FabricAddress, bytes: &[u8]) {
     let until = std::time::Instant::now() + PATIENCE;
-    while let Err(error) = service.send(channel, to, Train::single(bytes)) {
+    while let Err(error) = service.send(channel, to, GsoBatch::single(bytes)) {
         assert_eq!(error, DatagramError::WouldBlock);
         assert!(std::time::Instant::now() < until, "no room");
         poll(service, 0);
@@ -77,7 +77,7 @@ fn both_channels_carry_datagrams_of_all_sizes_to_strangers_and_back() {
     for channel in [Channel::Command, Channel::Data] {
         let most = a.capacity(channel).datagram_max;
         assert!((1400..=1472).contains(&most), "{most}");
-        assert_eq!(a.capacity(channel).train_max, 1);
+        assert_eq!(a.capacity(channel).batch_max, 1);
         for len in [1, 64, 768, most] {
             let bytes: Vec<u8> = (0..len).map(|at| (at * 7 + len) as u8).collect();
             let to = b.address(channel);
@@ -89,7 +89,7 @@ fn both_channels_carry_datagrams_of_all_sizes_to_strangers_and_back() {
         }
         let to = b.address(channel);
         let long = vec![0; most + 1];
-        let refused = a.send(channel, to, Train::single(&long));
+        let refused = a.send(channel, to, GsoBatch::single(&long));
         assert_eq!(refused, Err(DatagramError::TooLarge(most)));
     }
     let stats = a.stats();
@@ -199,7 +199,7 @@ fn thousands_of_peers_share_the_places_there_are() {
         let place = SocketAddr::from(([127, 1 + high, middle, low.max(1)], 9));
         let name = somebody.elsewhere(place).unwrap();
         // Whether it arrives is no matter, nor whether the kernel finds a way.
-        let _ = service.send(Channel::Data, name, Train::single(b"x"));
+        let _ = service.send(Channel::Data, name, GsoBatch::single(b"x"));
     }
     let open = service.open.as_ref().unwrap();
     assert_eq!(open.peers.len(), peers::MOST);

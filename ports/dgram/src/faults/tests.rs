@@ -3,11 +3,11 @@
 use super::*;
 use std::cell::Cell;
 
-/// Receives datagrams of four bytes, numbered from 0, in trains of `train`.
+/// Receives datagrams of four bytes, numbered from 0, in GSO batches of `batch`.
 struct Numbers {
     next: u32,
     end: u32,
-    train: u32,
+    batch: u32,
     now: Cell<u64>,
 }
 
@@ -33,8 +33,8 @@ impl DatagramPort for Numbers {
     fn capacity(&self, _: Channel) -> Capacity {
         Capacity {
             datagram_max: 1,
-            train_max: 1,
-            train_bytes: 1,
+            batch_max: 1,
+            batch_bytes: 1,
         }
     }
 
@@ -47,15 +47,15 @@ impl DatagramPort for Numbers {
         Instant(self.now.get())
     }
 
-    fn send(&mut self, _: Channel, _: u8, _: Train<'_>) -> Result<(), DatagramError> {
+    fn send(&mut self, _: Channel, _: u8, _: GsoBatch<'_>) -> Result<(), DatagramError> {
         Ok(())
     }
 
     fn poll(&mut self, _: usize, mut receive: impl FnMut(Incoming<'_, u8>)) -> bool {
-        let end = self.end.min(self.next + self.train);
+        let end = self.end.min(self.next + self.batch);
         let bytes: Vec<u8> = (self.next..end).flat_map(u32::to_le_bytes).collect();
         self.next = end;
-        train(Channel::Data, 9, &bytes, 4, &mut receive);
+        batch(Channel::Data, 9, &bytes, 4, &mut receive);
         !bytes.is_empty()
     }
 
@@ -81,7 +81,7 @@ fn through(text: &str) -> (Vec<Vec<u8>>, FaultStats) {
     let numbers = Numbers {
         next: 0,
         end: COUNT,
-        train: 60,
+        batch: 60,
         now: Cell::new(0),
     };
     let mut faulty = Faulty::new(numbers, Some(plan(text)));
@@ -168,7 +168,7 @@ fn what_is_damaged_differs_or_is_shorter_and_its_service_is_not_safe() {
         let numbers = Numbers {
             next: 0,
             end: 0,
-            train: 1,
+            batch: 1,
             now: Cell::new(0),
         };
         Faulty::new(numbers, Some(plan(text))).is_safe(1)

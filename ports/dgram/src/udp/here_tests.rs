@@ -43,13 +43,13 @@ fn speak(udp: &mut UdpDatagrams, peer: &UdpSocket, channel: Channel) -> Address 
 }
 
 fn answer(udp: &mut UdpDatagrams, channel: Channel, to: Address, segment: usize, express: bool) {
-    let train = Train {
+    let batch = GsoBatch {
         bytes: b"answer, answer",
         segment,
         may_fragment: false,
         express,
     };
-    udp.send(channel, to, train).unwrap();
+    udp.send(channel, to, batch).unwrap();
 }
 
 fn source(peer: &UdpSocket) -> SocketAddr {

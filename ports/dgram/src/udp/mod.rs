@@ -1,4 +1,4 @@
-//! Datagrams over kernel UDP: two sockets, trains through GSO, batches through GRO.
+//! Datagrams over kernel UDP: two sockets, GSO batches through GSO, batches through GRO.
 //!
 //! ```text
 //!   command socket   the endpoint's number, as its TCP port     every poll, first
@@ -15,7 +15,7 @@
 //!
 //! Owns: both sockets, the buffers datagrams are received into.
 //! Knows nothing of: what is in them; which of them belong together.
-//! Cost: a tiny datagram is one `sendto` here and one `recvfrom` there; a train of 64 KiB one
+//! Cost: a tiny datagram is one `sendto` here and one `recvfrom` there; a GSO batch of 64 KiB one
 //! system call on either side. No allocation.
 
 mod address;
@@ -35,7 +35,7 @@ use mx_port_base::clock::MonotonicClock;
 use mx_port_base::interfaces::Interfaces;
 use mx_port_base::nest::Nest;
 use mx_proto::port::{ConnectError, WakeDescriptors};
-use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, Incoming, Train};
+use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming};
 use mx_proto::{Clock, Instant, Target};
 use quinn_udp::RecvMeta;
 use smallvec::SmallVec;
@@ -51,14 +51,14 @@ const COMMAND_MAX: usize = 2048;
 /// Largest UDP payload over IPv4. Over IPv6 the kernel says what is too large.
 const DATA_MAX: usize = 65_507;
 
-/// Most bytes of a train: what fits behind the headers of IPv6, so that no address is special.
-const TRAIN_BYTES: usize = 65_535 - 48;
+/// Most bytes of a GSO batch: what fits behind the headers of IPv6, so that no address is special.
+const GSO_BATCH_BYTES: usize = 65_535 - 48;
 
-/// Datagrams in a train where the kernel does not send trains: a compromise between calls from
+/// Datagrams in a GSO batch where the kernel does not send GSO batches: a compromise between calls from
 /// above and what is lost when the socket is full in the middle.
-const TRAIN_WITHOUT_GSO: usize = 8;
+const BATCH_WITHOUT_GSO: usize = 8;
 
-/// Buffers of one look. Those for data hold what GRO makes of a train; four of them fit a
+/// Buffers of one look. Those for data hold what GRO makes of a GSO batch; four of them fit a
 /// second-level cache.
 const COMMAND_BATCH: usize = 16;
 const DATA_BATCH: usize = 4;
@@ -426,9 +426,9 @@ impl DatagramPort for UdpDatagrams {
         };
         Capacity {
             datagram_max,
-            // What the kernel takes may become less later; trains are then taken apart here.
-            train_max: socket.train_max().max(TRAIN_WITHOUT_GSO),
-            train_bytes: TRAIN_BYTES,
+            // What the kernel takes may become less later; GSO batches are then taken apart here.
+            batch_max: socket.batch_max().max(BATCH_WITHOUT_GSO),
+            batch_bytes: GSO_BATCH_BYTES,
         }
     }
 
@@ -446,23 +446,23 @@ impl DatagramPort for UdpDatagrams {
         &mut self,
         channel: Channel,
         to: Address,
-        train: Train<'_>,
+        batch: GsoBatch<'_>,
     ) -> Result<(), DatagramError> {
-        debug_assert!(train.segment > 0);
+        debug_assert!(batch.segment > 0);
         let most = match channel {
             Channel::Command => COMMAND_MAX,
             Channel::Data => DATA_MAX,
         };
-        let largest = train.segment.min(train.bytes.len());
+        let largest = batch.segment.min(batch.bytes.len());
         if largest > most {
             return Err(DatagramError::TooLarge(most));
         }
-        debug_assert!(train.bytes.len() <= TRAIN_BYTES.max(largest));
+        debug_assert!(batch.bytes.len() <= GSO_BATCH_BYTES.max(largest));
         let source = self.spoken.address(to.here());
-        if train.express && self.express.send(to, source, train.bytes) {
+        if batch.express && self.express.send(to, source, batch.bytes) {
             return Ok(());
         }
-        self.socket(channel).send(to, source, train)
+        self.socket(channel).send(to, source, batch)
     }
 
     #[inline]

@@ -1,12 +1,12 @@
-//! One UDP socket: trains out, batches in, and what came back instead.
+//! One UDP socket: GSO batches out, batches in, and what came back instead.
 //!
 //! ```text
-//!   train of one ------- sendto ------------------> kernel
-//!   train of many ------ sendmsg, GSO ------------> kernel cuts it, or the card does
+//!   GSO batch of one ------- sendto ------------------> kernel
+//!   GSO batch of many ------ sendmsg, GSO ------------> kernel cuts it, or the card does
 //!            `-- without GSO: sendto, one by one
 //!
 //!   one at a time <----- recvfrom ----------------- kernel
-//!   batches <----------- recvmmsg, GRO ------------ kernel has put trains together again
+//!   batches <----------- recvmmsg, GRO ------------ kernel has put GSO batches together again
 //!
 //!   an error of a call --> the queue of errors ---> failures: refused, too large
 //! ```
@@ -21,7 +21,7 @@
 use super::address::Address;
 use super::control::{self, Failure};
 use super::sys::{self, RawAddress};
-use mx_proto::reliability::{DatagramError, Train};
+use mx_proto::reliability::{DatagramError, GsoBatch};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -42,7 +42,7 @@ pub(super) struct Opening {
     pub(super) port: u16,
     /// Bytes of received datagrams that the kernel is asked to keep.
     pub(super) receive_buffer: usize,
-    /// The kernel puts trains together again.
+    /// The kernel puts GSO batches together again.
     pub(super) together: bool,
     /// It says which of this host's addresses a datagram came to.
     pub(super) tells: bool,
@@ -108,22 +108,22 @@ impl Socket {
         self.receive_buffer
     }
 
-    /// Datagrams in one train.
-    pub(super) fn train_max(&self) -> usize {
+    /// Datagrams in one GSO batch.
+    pub(super) fn batch_max(&self) -> usize {
         self.state.max_gso_segments()
     }
 
-    /// Sends a train that is not longer than the kernel takes. `source`: the address of ours that it
+    /// Sends a GSO batch that is not longer than the kernel takes. `source`: the address of ours that it
     /// is to come from; else the one of the way there.
     #[inline]
     pub(super) fn send(
         &mut self,
         to: Address,
         source: Option<IpAddr>,
-        train: Train<'_>,
+        batch: GsoBatch<'_>,
     ) -> Result<(), DatagramError> {
-        if train.may_fragment != self.fragmenting {
-            self.allow_fragments(train.may_fragment);
+        if batch.may_fragment != self.fragmenting {
+            self.allow_fragments(batch.may_fragment);
         }
         let Some(raw) = RawAddress::new(to, self.both) else {
             return Err(DatagramError::Unreachable);
@@ -133,14 +133,14 @@ impl Socket {
             raw: &raw,
             source,
         };
-        if train.bytes.len() <= train.segment {
-            return self.send_one(train.bytes, there);
+        if batch.bytes.len() <= batch.segment {
+            return self.send_one(batch.bytes, there);
         }
-        // The kernel cuts trains by itself only into what needs no further cutting.
-        if train.may_fragment || self.state.max_gso_segments() < 2 {
-            return self.send_each(train, there);
+        // The kernel cuts GSO batches by itself only into what needs no further cutting.
+        if batch.may_fragment || self.state.max_gso_segments() < 2 {
+            return self.send_each(batch, there);
         }
-        self.send_train(train, there)
+        self.send_batch(batch, there)
     }
 
     #[inline]
@@ -162,8 +162,8 @@ impl Socket {
     }
 
     /// Where the first one goes, the rest goes too, or is lost.
-    fn send_each(&mut self, train: Train<'_>, there: There<'_>) -> Result<(), DatagramError> {
-        for (nth, bytes) in train.bytes.chunks(train.segment.max(1)).enumerate() {
+    fn send_each(&mut self, batch: GsoBatch<'_>, there: There<'_>) -> Result<(), DatagramError> {
+        for (nth, bytes) in batch.bytes.chunks(batch.segment.max(1)).enumerate() {
             match self.send_one(bytes, there) {
                 Err(error) if nth == 0 => return Err(error),
                 Err(_) => break,
@@ -174,25 +174,25 @@ impl Socket {
     }
 
     #[inline]
-    fn send_train(&mut self, train: Train<'_>, there: There<'_>) -> Result<(), DatagramError> {
-        let transmit = there.transmit(train.bytes, Some(train.segment));
+    fn send_batch(&mut self, batch: GsoBatch<'_>, there: There<'_>) -> Result<(), DatagramError> {
+        let transmit = there.transmit(batch.bytes, Some(batch.segment));
         for _ in 0..TRIES {
             let Err(error) = self.state.try_send((&self.fd).into(), &transmit) else {
                 return Ok(());
             };
             if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO)) {
-                return self.without_gso(train, there);
+                return self.without_gso(batch, there);
             }
-            self.judge(&error, there.to, train.segment)?;
+            self.judge(&error, there.to, batch.segment)?;
         }
         Err(DatagramError::WouldBlock)
     }
 
-    /// The kernel, or the card, does not take this train. Kernels before 6.14 say so also when one
-    /// datagram of it is too large for the interface, which is no reason to send no more trains.
+    /// The kernel, or the card, does not take this GSO batch. Kernels before 6.14 say so also when one
+    /// datagram of it is too large for the interface, which is no reason to send no more GSO batches.
     #[cold]
-    fn without_gso(&mut self, train: Train<'_>, there: There<'_>) -> Result<(), DatagramError> {
-        let sent = self.send_each(train, there);
+    fn without_gso(&mut self, batch: GsoBatch<'_>, there: There<'_>) -> Result<(), DatagramError> {
+        let sent = self.send_each(batch, there);
         // Unreachable: the source is no address of ours any more.
         let no_reason = matches!(
             sent,
@@ -407,7 +407,7 @@ fn enlarge(fd: &OwnedFd, bytes: usize) -> io::Result<usize> {
     Ok(usize::try_from(given / 2).unwrap_or(0).max(1))
 }
 
-/// Bytes that wait for the card: a dozen of the largest trains. What is to be sent next is decided
+/// Bytes that wait for the card: a dozen of the largest GSO batches. What is to be sent next is decided
 /// above, so that a longer queue would only be late.
 const SEND_BUFFER: i32 = 1 << 20;
 
@@ -442,7 +442,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_that_began_anew_with_trains_asks_the_kernel_for_what_it_did_before() {
+    fn a_socket_that_began_anew_with_batches_asks_the_kernel_for_what_it_did_before() {
         for together in [false, true] {
             let mut socket = Socket::open(Opening {
                 ip: Some(Ipv4Addr::LOCALHOST.into()),
@@ -472,11 +472,11 @@ mod tests {
                 raw: &raw,
                 source,
             };
-            let train = Train {
+            let batch = GsoBatch {
                 segment: 10,
-                ..Train::single(&[0; 20])
+                ..GsoBatch::single(&[0; 20])
             };
-            let sent = socket.without_gso(train, there);
+            let sent = socket.without_gso(batch, there);
             assert_eq!(sent, Err(DatagramError::Unreachable));
             assert_eq!(options(&socket), before);
         }

@@ -6,7 +6,7 @@
 //!   ways      link_mtu                             what the interface takes
 //! ```
 //!
-//! Trains and batches go through quinn-udp; a single small datagram without control messages is a
+//! GSO batches and batches go through quinn-udp; a single small datagram without control messages is a
 //! tenth cheaper through `sendto` and `recvfrom`. What has control messages is in `control`.
 //!
 //! These two do without the C library's functions, which are points where a thread may be cancelled:

@@ -88,8 +88,8 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 31 + at / 251) as u8).collect()
 }
 
-fn train(bytes: &[u8], segment: usize) -> Train<'_> {
-    Train {
+fn batch(bytes: &[u8], segment: usize) -> GsoBatch<'_> {
+    GsoBatch {
         bytes,
         segment,
         may_fragment: false,
@@ -98,7 +98,7 @@ fn train(bytes: &[u8], segment: usize) -> Train<'_> {
 }
 
 #[test]
-fn trains_of_all_shapes_arrive_there_and_back_on_both_channels_of_both_families() {
+fn batches_of_all_shapes_arrive_there_and_back_on_both_channels_of_both_families() {
     let shapes = [
         (1, 1),
         (100, 100),
@@ -129,7 +129,7 @@ fn trains_of_all_shapes_arrive_there_and_back_on_both_channels_of_both_families(
                     let source = sides[from].at(host, channel);
                     sides[from]
                         .udp
-                        .send(channel, to, train(&bytes, segment))
+                        .send(channel, to, batch(&bytes, segment))
                         .unwrap();
                     let side = &mut sides[1 - from];
                     let count = len.div_ceil(segment);
@@ -154,19 +154,19 @@ fn trains_of_all_shapes_arrive_there_and_back_on_both_channels_of_both_families(
 }
 
 #[test]
-fn a_train_on_the_data_channel_arrives_in_one_piece() {
+fn a_batch_on_the_data_channel_arrives_in_one_piece() {
     let (mut a, mut b) = (Side::new(None), Side::new(None));
     let bytes = pattern(44_800);
     let to = b.at(HOSTS[0], Channel::Data);
-    assert_eq!(a.udp.data.train_max(), 64, "this kernel knows GSO");
-    a.udp.send(Channel::Data, to, train(&bytes, 1400)).unwrap();
+    assert_eq!(a.udp.data.batch_max(), 64, "this kernel knows GSO");
+    a.udp.send(Channel::Data, to, batch(&bytes, 1400)).unwrap();
     b.until(|b| b.got.len() == 32);
     assert_eq!(b.pieces, [32]);
     // Back again, from where it came.
     let back = b.got[0].1;
     assert_eq!(back, a.at(HOSTS[0], Channel::Data));
     b.udp
-        .send(Channel::Data, back, train(&bytes, 1400))
+        .send(Channel::Data, back, batch(&bytes, 1400))
         .unwrap();
     a.until(|a| a.got.len() == 32);
 }
@@ -209,12 +209,14 @@ fn nobody_there_is_told_for_whom_it_is_true_and_harms_nobody_else() {
             (Channel::Command, gone, &long, quote),
             (Channel::Data, gone_data, &long, quote),
         ] {
-            a.udp.send(channel, to, Train::single(bytes)).unwrap();
+            a.udp.send(channel, to, GsoBatch::single(bytes)).unwrap();
             // The answer is there already, and is told at the next call, whatever that is about.
             let there = b.at(host, channel);
-            a.udp.send(channel, there, Train::single(b"hello")).unwrap();
             a.udp
-                .send(channel, there, train(&pattern(4000), 1000))
+                .send(channel, there, GsoBatch::single(b"hello"))
+                .unwrap();
+            a.udp
+                .send(channel, there, batch(&pattern(4000), 1000))
                 .unwrap();
             b.until(|b| b.got.len() == 5);
             b.got.clear();
@@ -230,7 +232,7 @@ fn who_slept_hears_of_a_refusal_although_nothing_else_comes() {
     let gone = Side::new(None).at(HOSTS[0], Channel::Command);
     assert!(a.udp.arm());
     a.udp
-        .send(Channel::Command, gone, Train::single(b"?"))
+        .send(Channel::Command, gone, GsoBatch::single(b"?"))
         .unwrap();
     let nest = a.udp.nest.readable();
     assert_eq!(nest, 1 << MEMBER_COMMAND);
@@ -246,7 +248,7 @@ fn what_no_interface_takes_is_too_large_and_says_what_is_not() {
     for host in HOSTS {
         let to = b.at(host, Channel::Data);
         let most = sys::link_mtu(to).unwrap() - to.headers();
-        let sent = a.udp.send(Channel::Data, to, Train::single(&bytes));
+        let sent = a.udp.send(Channel::Data, to, GsoBatch::single(&bytes));
         match most < bytes.len() {
             true => assert_eq!(sent, Err(DatagramError::TooLarge(most))),
             false => assert_eq!(sent, Ok(())),
@@ -254,7 +256,7 @@ fn what_no_interface_takes_is_too_large_and_says_what_is_not() {
         // It is told once, and the socket goes on.
         assert_eq!(a.udp.nest.readable(), 0);
         a.udp
-            .send(Channel::Data, to, train(&bytes[..3000], 1000))
+            .send(Channel::Data, to, batch(&bytes[..3000], 1000))
             .unwrap();
         let count = 3 + usize::from(sent.is_ok());
         b.until(|b| b.got.len() == count);
@@ -262,7 +264,7 @@ fn what_no_interface_takes_is_too_large_and_says_what_is_not() {
         assert!(!a.poll());
     }
     let to = b.at(HOSTS[0], Channel::Command);
-    let sent = a.udp.send(Channel::Command, to, Train::single(&bytes));
+    let sent = a.udp.send(Channel::Command, to, GsoBatch::single(&bytes));
     assert_eq!(sent, Err(DatagramError::TooLarge(COMMAND_MAX)));
 }
 
@@ -273,12 +275,12 @@ fn what_may_be_cut_and_what_may_not_take_turns() {
         let bytes = pattern(60_000);
         let to = b.at(host, Channel::Data);
         for may_fragment in [true, false, true, true, false] {
-            let train = Train {
+            let batch = GsoBatch {
                 may_fragment,
-                ..train(&bytes, 30_000)
+                ..batch(&bytes, 30_000)
             };
-            a.udp.send(Channel::Data, to, train).unwrap();
-            assert_eq!(a.udp.data.train_max(), 64);
+            a.udp.send(Channel::Data, to, batch).unwrap();
+            assert_eq!(a.udp.data.batch_max(), 64);
             b.until(|b| b.got.len() == 2);
             assert!(
                 b.got
@@ -296,23 +298,23 @@ fn more_than_the_buffer_holds_is_lost_and_the_rest_is_whole() {
     let to = b.at(HOSTS[0], Channel::Data);
     let bytes = pattern(64_000);
     let buffer = b.udp.receive_buffer();
-    let trains = 4 * buffer / bytes.len();
-    for _ in 0..trains {
-        a.udp.send(Channel::Data, to, train(&bytes, 1000)).unwrap();
+    let batches = 4 * buffer / bytes.len();
+    for _ in 0..batches {
+        a.udp.send(Channel::Data, to, batch(&bytes, 1000)).unwrap();
     }
     let mut kept = 0;
     while b.poll() {
         kept += b.got.drain(..).map(|got| got.2.len()).sum::<usize>();
     }
     assert!(
-        kept < trains * bytes.len(),
+        kept < batches * bytes.len(),
         "{kept} of {}",
-        trains * bytes.len()
+        batches * bytes.len()
     );
     assert!(kept >= buffer / 2, "{kept} of a buffer of {buffer}");
     // And then everything arrives again.
     a.udp
-        .send(Channel::Data, to, Train::single(b"after"))
+        .send(Channel::Data, to, GsoBatch::single(b"after"))
         .unwrap();
     b.until(|b| !b.got.is_empty());
 }
@@ -326,10 +328,10 @@ fn a_flood_on_one_channel_does_not_keep_the_other_from_being_heard() {
     ] {
         let to = b.at(HOSTS[0], flood);
         for _ in 0..200 {
-            a.udp.send(flood, to, Train::single(&[1; 50])).unwrap();
+            a.udp.send(flood, to, GsoBatch::single(&[1; 50])).unwrap();
         }
         let to = b.at(HOSTS[0], other);
-        a.udp.send(other, to, Train::single(b"here")).unwrap();
+        a.udp.send(other, to, GsoBatch::single(b"here")).unwrap();
         let mut polls = 0;
         while !b.got.iter().any(|got| got.0 == other) {
             assert!(polls <= DATA_EVERY, "{polls}");
@@ -350,7 +352,9 @@ fn the_data_channel_is_seldom_looked_at_when_quiet_and_at_once_when_that_is_aske
         b.poll();
     }
     for _ in 0..20 {
-        a.udp.send(Channel::Data, to, Train::single(b"x")).unwrap();
+        a.udp
+            .send(Channel::Data, to, GsoBatch::single(b"x"))
+            .unwrap();
     }
     assert!(!b.poll(), "this one leaves it out");
     let mut came = 0;

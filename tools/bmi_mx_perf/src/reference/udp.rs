@@ -1,4 +1,4 @@
-//! Bare UDP over loopback, polled: one datagram there and back, and trains of them one way.
+//! Bare UDP over loopback, polled: one datagram there and back, and GSO batches of them one way.
 //!
 //! ```text
 //!   latency   send ---> recv ---> send ---> recv                 a datagram each
@@ -64,13 +64,13 @@ impl Wire for Socket {
 
 /// Datagrams given to the kernel in one call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Train {
+pub(crate) struct GsoBatch {
     /// Bytes of each.
     pub(crate) segment: usize,
     pub(crate) count: usize,
 }
 
-impl Train {
+impl GsoBatch {
     /// What passes an Ethernet: as many as fit into one call.
     pub(crate) const ETHERNET: Self = Self {
         segment: 1472,
@@ -97,16 +97,16 @@ impl Train {
     }
 }
 
-/// Bytes per second that arrive when `volume` bytes are sent in such trains.
-pub(crate) fn stream(train: Train, volume: usize, pin: bool) -> Result<f64> {
+/// Bytes per second that arrive when `volume` bytes are sent in such GSO batches.
+pub(crate) fn stream(batch: GsoBatch, volume: usize, pin: bool) -> Result<f64> {
     let (Socket(near), Socket(far)) = pair()?;
-    if train.count > 1 {
-        let segment = train.segment as libc::c_int;
+    if batch.count > 1 {
+        let segment = batch.segment as libc::c_int;
         set(&near, libc::SOL_UDP, libc::UDP_SEGMENT, segment)?;
         set(&far, libc::SOL_UDP, libc::UDP_GRO, 1)?;
     }
-    let under_way = (receive_buffer(&far)? / 2).min(UNDER_WAY) / train.cost();
-    let under_way = (under_way.max(1) * train.bytes()) as u64;
+    let under_way = (receive_buffer(&far)? / 2).min(UNDER_WAY) / batch.cost();
+    let under_way = (under_way.max(1) * batch.bytes()) as u64;
     let sink = Arc::new(Sink::default());
     let counting = sink.clone();
     let receiver = std::thread::spawn(move || {
@@ -115,8 +115,8 @@ pub(crate) fn stream(train: Train, volume: usize, pin: bool) -> Result<f64> {
         }
         counting.count(&far);
     });
-    let data = vec![1u8; train.bytes()];
-    let calls = volume.div_ceil(train.bytes()).max(1);
+    let data = vec![1u8; batch.bytes()];
+    let calls = volume.div_ceil(batch.bytes()).max(1);
     let start = Instant::now();
     let (mut sent, mut lost) = (0, 0);
     for _ in 0..calls {
@@ -253,10 +253,10 @@ mod unit {
     use super::*;
 
     #[test]
-    fn every_byte_of_every_train_arrives() {
-        for train in [Train::ETHERNET, Train::LOOPBACK, Train::single(8)] {
-            let speed = stream(train, 40 * train.bytes(), false);
-            assert!(speed.is_ok_and(|speed| speed > 0.0), "{train:?}");
+    fn every_byte_of_every_batch_arrives() {
+        for batch in [GsoBatch::ETHERNET, GsoBatch::LOOPBACK, GsoBatch::single(8)] {
+            let speed = stream(batch, 40 * batch.bytes(), false);
+            assert!(speed.is_ok_and(|speed| speed > 0.0), "{batch:?}");
         }
     }
 

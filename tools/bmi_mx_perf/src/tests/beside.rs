@@ -15,7 +15,7 @@
 use super::Bench;
 use super::latency::GROUPS;
 use crate::args::Port;
-use crate::reference::udp::Train;
+use crate::reference::udp::GsoBatch;
 use crate::reference::{self, ring, tcp, ucx, udp};
 
 /// One reference.
@@ -26,7 +26,7 @@ pub(super) enum Beside {
     /// One datagram a message.
     Udp,
     /// As many datagrams a call as the kernel takes.
-    Trains(Train),
+    GsoBatches(GsoBatch),
     Fabric,
     Ucx,
 }
@@ -57,10 +57,13 @@ impl Beside {
         if bench.port != Port::Dgram {
             return Self::latency(bench, size);
         }
-        // A train has no messages; where one is at least as long, both move the same bytes.
+        // A GSO batch has no messages; where one is at least as long, both move the same bytes.
         let udp = match size {
             0..=DATAGRAM => vec![Self::Udp],
-            _ => vec![Self::Trains(Train::ETHERNET), Self::Trains(Train::LOOPBACK)],
+            _ => vec![
+                Self::GsoBatches(GsoBatch::ETHERNET),
+                Self::GsoBatches(GsoBatch::LOOPBACK),
+            ],
         };
         let first = [Self::Tcp].into_iter().chain(udp);
         first.chain(Self::fabric(bench)).collect()
@@ -85,7 +88,7 @@ impl Beside {
             (Self::Ring, _) => "bare ring".into(),
             (Self::Tcp, _) => tcp::NAME.into(),
             (Self::Udp, _) => udp::NAME.into(),
-            (Self::Trains(Train { segment, count }), _) => {
+            (Self::GsoBatches(GsoBatch { segment, count }), _) => {
                 format!("{} {segment} x {count}", udp::NAME)
             }
             (Self::Fabric, Some(fabric)) => {
@@ -122,7 +125,7 @@ impl Beside {
                 // A TCP stream has no empty messages; one byte stands for it.
                 Ok(reference::latency(pair, size.max(1), GROUPS, group, pin))
             }
-            Self::Udp | Self::Trains(_) => {
+            Self::Udp | Self::GsoBatches(_) => {
                 let pair = udp::pair().map_err(|error| error.to_string())?;
                 Ok(reference::latency(pair, size, GROUPS, group, pin))
             }
@@ -140,8 +143,8 @@ impl Beside {
                 let pair = tcp::pair().map_err(|error| error.to_string())?;
                 Ok(reference::stream(pair, size, count, pin))
             }
-            Self::Udp => trains(Train::single(size.max(1)), size, count, pin),
-            Self::Trains(train) => trains(train, size, count, pin),
+            Self::Udp => batches(GsoBatch::single(size.max(1)), size, count, pin),
+            Self::GsoBatches(batch) => batches(batch, size, count, pin),
             Self::Fabric => {
                 let most = match bench.port {
                     Port::Dgram => (SLOW_VOLUME / size.max(1)).clamp(16, SLOW_COUNT),
@@ -154,9 +157,9 @@ impl Beside {
     }
 }
 
-fn trains(train: Train, size: usize, count: usize, pin: bool) -> Result<f64, String> {
+fn batches(batch: GsoBatch, size: usize, count: usize, pin: bool) -> Result<f64, String> {
     let size = size.max(1);
-    let speed = udp::stream(train, size * count, pin).map_err(|error| error.to_string())?;
+    let speed = udp::stream(batch, size * count, pin).map_err(|error| error.to_string())?;
     Ok(speed / size as f64)
 }
 
