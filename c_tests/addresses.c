@@ -503,7 +503,7 @@ static void early_client(struct side *side)
 {
     struct bmi_method_addr *server = pair_join(side);
     struct op send = {0};
-    deadline_t deadline = deadline_in(PATIENCE_MS);
+    deadline_t deadline = deadline_in(WAIT_MS);
 
     if (op_send_unexpected(&send, server, "x", 1, 1) >= 0) {
         op_wait(&send);

@@ -101,7 +101,7 @@ static struct bmi_method_addr *take_one(const char *wanted)
     struct bmi_method_unexpected_info info;
     int outcount = 0;
 
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); outcount == 0;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); outcount == 0;) {
         bmi_op_id_t id;
         bmi_error_code_t error;
         bmi_size_t size;
@@ -157,7 +157,7 @@ static void hosted_server(struct side *side)
     hear(side, "bye");
     /* It is gone: the forget function hears of it. */
     query.addr = client;
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); forgotten == 0 || query.response != 1;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); forgotten == 0 || query.response != 1;) {
         struct bmi_method_unexpected_info info;
         int outcount;
 
@@ -186,7 +186,7 @@ static void hostless_client(struct side *side)
     posted = table->post_sendunexpected(&id, server, "good morning", 12, BMI_EXT_ALLOC, 1, NULL,
                                         0, NULL);
     CHECK(posted == 0 || posted == 1);
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); posted == 0;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); posted == 0;) {
         int outcount;
         bmi_error_code_t error;
         bmi_size_t size;

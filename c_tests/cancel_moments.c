@@ -115,7 +115,7 @@ static bool hello(void)
 /* Until somebody answers: the first attempts may still go to the dead. */
 static void greet(void)
 {
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); !hello();) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); !hello();) {
         CHECK(!deadline_over(deadline));
         host_pump(5);
     }

@@ -32,7 +32,7 @@ static bool let_in(unsigned source, int endpoint, const unsigned char *opening, 
 
     CHECK(fd >= 0);
     answered = wire_say(fd, opening, size) &&
-               wire_hear(fd, heard, sizeof heard, PATIENCE_MS) == sizeof heard;
+               wire_hear(fd, heard, sizeof heard, WAIT_MS) == sizeof heard;
     close(fd);
     return answered && header[0] == KIND_REPLY && header[STATUS_AT] == 0;
 }

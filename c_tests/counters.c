@@ -155,7 +155,7 @@ static void lends_little(struct side *side)
     little_memory();
     client = pair_server(side);
     tell(side, "send", 0);
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); credits().ready < LOAN + 1;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); credits().ready < LOAN + 1;) {
         CHECK(!deadline_over(deadline));
         host_testcontext(4, 0, 2); /* not testunexpected: they stay */
     }
@@ -206,7 +206,7 @@ static void sends_more(struct side *side)
     for (int i = 0; i < SENT; i++)
         CHECK_THAT(op_send_unexpected(&send[i], server, body, sizeof body, i), >=, 0);
     pair_hear(side, "here");
-    for (deadline_t deadline = deadline_in(PATIENCE_MS);;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS);;) {
         one = credits_of(server);
         if (one.send_waiting == SENT - LOAN - 1 && one.send_stalled == 1 &&
             credits().operations == SENT - LOAN - 1)
@@ -255,7 +255,7 @@ static void runs_out(struct side *side)
 
         tell(side, "flood", 0);
         /* What was fetched has taken all there is, and there is more to fetch. */
-        for (deadline_t deadline = deadline_in(PATIENCE_MS);
+        for (deadline_t deadline = deadline_in(WAIT_MS);
              told == 0 || all.held == 0 || all.coming > 0 || all.draws_refused == refused;
              all = credits()) {
             CHECK(!deadline_over(deadline));

@@ -127,7 +127,7 @@ static void goes_on(struct side *side, int pause_ms, bool ack_first)
     /* Nobody looks at them any more. */
     fill(out, STRIP, 2);
     fenced_free(room);
-    deadline = deadline_in(PATIENCE_MS);
+    deadline = deadline_in(WAIT_MS);
     while (!pair_try_hello(server))
         CHECK(!deadline_over(deadline));
     check_filled(out, STRIP, 2);

@@ -25,7 +25,7 @@ enum { OLD_LARGE = 1024 * 1024, TAG_SMALL = 1, TAG_LARGE, TAG_LIST, TAG_MARKER, 
 /* As op_wait, but takes no unexpected messages. */
 static void wait_without_taking(struct op *op)
 {
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); !op_done(op);) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); !op_done(op);) {
         CHECK(!deadline_over(deadline));
         host_testcontext(16, 0, 5);
     }
@@ -106,7 +106,7 @@ static void is_dropped(struct side *side)
 
 static void soon(struct bmi_method_addr *address, int forgotten)
 {
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); host_forgotten_of(address) < forgotten;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); host_forgotten_of(address) < forgotten;) {
         CHECK(!deadline_over(deadline));
         host_testcontext(16, 0, 5);
     }
@@ -143,7 +143,7 @@ static void host_of_guests(struct side *side)
 
     /* The third has something to say, and dies before anybody listens. */
     tell(side, "say it", 0);
-    for (deadline_t deadline = deadline_in(2 * PATIENCE_MS); !heard_anything(side);) {
+    for (deadline_t deadline = deadline_in(2 * WAIT_MS); !heard_anything(side);) {
         CHECK(!deadline_over(deadline));
         host_testcontext(16, 0, 2);
     }
@@ -173,7 +173,7 @@ static void host_of_guests(struct side *side)
 static void guest(struct side *side)
 {
     struct bmi_method_addr *server;
-    deadline_t deadline = deadline_in(4 * PATIENCE_MS);
+    deadline_t deadline = deadline_in(4 * WAIT_MS);
 
     host_start_client();
     server = host_lookup_endpoint((int)hear(side, "endpoint"));
@@ -263,7 +263,7 @@ static void caller(struct side *side)
     }
     tell(side, "mine", endpoint);
     pair_hello(host_lookup_endpoint((int)hear(side, "endpoint")));
-    for (deadline_t deadline = deadline_in(3 * PATIENCE_MS); !deadline_over(deadline);)
+    for (deadline_t deadline = deadline_in(3 * WAIT_MS); !deadline_over(deadline);)
         host_pump(1);
     FAIL("nobody killed me");
 }
@@ -355,7 +355,7 @@ static void forgets_thousands(struct side *side)
     CHECK_THAT(bmi_mx_set_host(&host), ==, 0);
     tell(side, "endpoint", host_start_server());
     /* On a machine that has no time for so many, as many as it has. */
-    for (deadline = deadline_in(PATIENCE_MS); crowd.gone < clients() && !deadline_over(deadline);) {
+    for (deadline = deadline_in(WAIT_MS); crowd.gone < clients() && !deadline_over(deadline);) {
         serve_crowd(&crowd);
         if (before == 0 && crowd.gone >= settled())
             before = mallinfo2().uordblks;
@@ -366,12 +366,12 @@ static void forgets_thousands(struct side *side)
         CHECK_THAT(after, <, before + (size_t)(crowd.gone - settled()) * 96 + 65536);
     /* The log has at most 100 lines a second: some more come, until the id of one is heard. */
     atomic_store(&last_id, 0);
-    for (deadline = deadline_in(PATIENCE_MS); atomic_load(&last_id) == 0;) {
+    for (deadline = deadline_in(WAIT_MS); atomic_load(&last_id) == 0;) {
         CHECK(!deadline_over(deadline));
         serve_crowd(&crowd);
     }
     tell(side, "enough", 0);
-    for (deadline = deadline_in(2 * PATIENCE_MS); !heard_anything(side) || host_waiting() ||
+    for (deadline = deadline_in(2 * WAIT_MS); !heard_anything(side) || host_waiting() ||
                                                   crowd.gone < crowd.count;) {
         CHECK(!deadline_over(deadline));
         serve_crowd(&crowd);

@@ -336,7 +336,7 @@ static void forks(struct side *side)
         (void)ops->finalize();
         leave("0");
     }
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); waitpid(child, &status, WNOHANG) == 0;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); waitpid(child, &status, WNOHANG) == 0;) {
         if (deadline_over(deadline)) {
             kill(child, SIGKILL);
             FAIL("the forked child hangs");

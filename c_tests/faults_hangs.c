@@ -83,7 +83,7 @@ static void fault_7_client(struct side *side)
     ops_on_many_threads = true;
     for (int i = 0; i < SEVEN_THREADS; i++)
         CHECK_THAT(pthread_create(&threads[i], NULL, post_until_stopped, &posts[i]), ==, 0);
-    until = deadline_in(PATIENCE_MS);
+    until = deadline_in(WAIT_MS);
     while (atomic_load(&under_way) < 3 * SEVEN_THREADS) {
         CHECK(!deadline_over(until));
         host_pump(1);
@@ -121,7 +121,7 @@ static void fault_7_server(struct side *side)
     tell(side, "endpoint", host_start_server());
     pair_accept();
     tell(side, "accepted", 0);
-    for (deadline_t deadline = deadline_in(3 * PATIENCE_MS); !deadline_over(deadline);)
+    for (deadline_t deadline = deadline_in(3 * WAIT_MS); !deadline_over(deadline);)
         host_pump(1);
 }
 
@@ -235,7 +235,7 @@ static void fault_10_client(struct side *side)
 {
     struct bmi_method_addr *server = pair_join(side);
     struct op send = {0};
-    deadline_t deadline = deadline_in(PATIENCE_MS);
+    deadline_t deadline = deadline_in(WAIT_MS);
 
     /* Only an unexpected send: nothing else of that peer is ever completed. */
     if (op_send_unexpected(&send, server, "x", 1, 1) >= 0)

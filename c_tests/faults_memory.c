@@ -92,23 +92,23 @@ static void fault_13(struct world *world)
 
     set_up(world, &stage);
     if (door_is_open(&stage, DOOR_TCP)) {
-        deadline_t deadline = deadline_in(PATIENCE_MS);
+        deadline_t deadline = deadline_in(WAIT_MS);
         unsigned type = 0;
         int fd;
 
         size = record_tcp(world, opening);
         fd = conn_req(&stage, opening, size, 0x200, name, sizeof name);
         /* enter() has read the header of the Reply; its hello is next. */
-        CHECK_THAT(wire_hear(fd, body, WIRE_HELLO, PATIENCE_MS), ==, WIRE_HELLO);
+        CHECK_THAT(wire_hear(fd, body, WIRE_HELLO, WAIT_MS), ==, WIRE_HELLO);
         while (type != 0xa) {
             uint32_t length;
 
             CHECK(!deadline_over(deadline));
-            if (wire_hear(fd, header, sizeof header, PATIENCE_MS) != sizeof header)
+            if (wire_hear(fd, header, sizeof header, WAIT_MS) != sizeof header)
                 FAIL("no answer to a CONN_REQ of another version");
             memcpy(&length, header + 4, 4);
             CHECK_THAT(length, <=, sizeof body);
-            CHECK_THAT(wire_hear(fd, body, length, PATIENCE_MS), ==, length);
+            CHECK_THAT(wire_hear(fd, body, length, WAIT_MS), ==, length);
             if (header[0] == 3)
                 type = header[15] >> 4;
         }
@@ -372,7 +372,7 @@ static void fault_22_client(struct side *side)
     CHECK_THAT(ops->cancel(receive.id, 0), ==, 0);
     ids[0] = 0;
     ids[1] = receive.id;
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); outcount == 0;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); outcount == 0;) {
         CHECK(!deadline_over(deadline));
         CHECK_THAT(ops->testsome(2, ids, &outcount, &index, &error, &size, NULL, 0, 0), >=, 0);
     }

@@ -107,7 +107,7 @@ static void fault_1_client(struct side *side)
             bmi_size_t size = 0;
 
             host_enter_test_call();
-            for (deadline_t deadline = deadline_in(PATIENCE_MS); outcount == 0;) {
+            for (deadline_t deadline = deadline_in(WAIT_MS); outcount == 0;) {
                 CHECK(!deadline_over(deadline));
                 CHECK_THAT(ops->test(receive.id, &outcount, &error, &size, NULL, 10, 0), >=, 0);
             }

@@ -190,7 +190,7 @@ static void sleeper_start(struct sleeper *sleeper, enum wait wait, bmi_op_id_t i
 static void sleeper_await(struct sleeper *sleeper)
 {
 
-    for (deadline_t deadline = deadline_in(PATIENCE_MS);;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS);;) {
         char path[64], state = '?';
         FILE *file;
 

@@ -257,7 +257,7 @@ static void many_clients(struct world *world)
 /* Lets messages come, without taking one. */
 static void let_arrive(uint64_t messages)
 {
-    deadline_t deadline = deadline_in(PATIENCE_MS);
+    deadline_t deadline = deadline_in(WAIT_MS);
     struct bmi_mx_credits all = {.size = sizeof all};
 
     while (ops->get_info(BMI_MX_GET_CREDITS, &all) == 0 && all.ready < messages) {

@@ -48,7 +48,7 @@ static void greet(struct bmi_method_addr *server)
 {
     static const char hello[] = "hello";
 
-    for (deadline_t deadline = deadline_in(PATIENCE_MS);;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS);;) {
         struct op receive = {0}, send = {0};
         char buffer[64];
 
@@ -404,7 +404,7 @@ static void freezes_briefly(struct world *world)
 {
     struct child *sides[2];
 
-    set_ms("BMI_MX_PEER_TIMEOUT_MS", PATIENCE_MS); /* both inherit it */
+    set_ms("BMI_MX_PEER_TIMEOUT_MS", WAIT_MS); /* both inherit it */
     sides[0] = spawn(world, "server");
     sides[1] = spawn(world, "client");
     unsetenv("BMI_MX_PEER_TIMEOUT_MS");

@@ -3,7 +3,7 @@
  * it keeps serving others, and the dead one's successor can come back.
  *
  * The director kills; sides report to it. Deaths are noticed through the socket at once, over
- * rdm by keep-alive (promise 7), which is set low here: PATIENCE_MS is generous.
+ * rdm by keep-alive (promise 7), which is set low here: WAIT_MS is generous.
  */
 #include "support/pair.h"
 #include "support/pattern.h"
@@ -87,7 +87,7 @@ static void victim_client(struct side *side)
     memset(big, 1, 16 * MIB);
     CHECK_THAT(op_send(&moving, server, big, 16 * MIB, 1), >=, 0);
     tell(side, "moving", 0);
-    for (deadline_t deadline = deadline_in(3 * PATIENCE_MS); !deadline_over(deadline);)
+    for (deadline_t deadline = deadline_in(3 * WAIT_MS); !deadline_over(deadline);)
         host_pump(1);
     FAIL("nobody killed me");
 }
@@ -142,7 +142,7 @@ static void victim_server(struct side *side)
     client = pair_accept();
     (void)client;
     tell(side, "accepted", 0);
-    for (deadline_t deadline = deadline_in(3 * PATIENCE_MS); !deadline_over(deadline);)
+    for (deadline_t deadline = deadline_in(3 * WAIT_MS); !deadline_over(deadline);)
         host_pump(1);
     FAIL("nobody killed me");
 }
@@ -178,7 +178,7 @@ static void loyal_client(struct side *side)
     server = host_lookup_endpoint((int)hear(side, "endpoint"));
     for (int round = 0; round < rounds(); round++) {
         struct op receive[PENDING] = {{0}}, send[PENDING] = {{0}};
-        deadline_t deadline = deadline_in(PATIENCE_MS);
+        deadline_t deadline = deadline_in(WAIT_MS);
 
         /* Comes back although the peer was down in between (fault 10). */
         while (!greet(server)) {
@@ -276,7 +276,7 @@ static void simple_server(struct side *side)
 {
     tell(side, "endpoint", host_start_server());
     pair_accept();
-    for (deadline_t deadline = deadline_in(3 * PATIENCE_MS); !deadline_over(deadline);)
+    for (deadline_t deadline = deadline_in(3 * WAIT_MS); !deadline_over(deadline);)
         host_pump(1);
 }
 

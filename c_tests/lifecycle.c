@@ -67,7 +67,7 @@ static void comes_back(struct side *side)
     struct bmi_method_addr *server = pair_join(side);
 
     for (int i = 0; i < 5; i++) {
-        deadline_t deadline = deadline_in(PATIENCE_MS);
+        deadline_t deadline = deadline_in(WAIT_MS);
         int number = -1;
         struct op receive, send;
 
@@ -322,7 +322,7 @@ static void query_server(struct side *side)
     pair_serve(side);
     for (int i = 0; i < 8; i++) {
         struct arrival arrival = host_next();
-        deadline_t deadline = deadline_in(PATIENCE_MS);
+        deadline_t deadline = deadline_in(WAIT_MS);
 
         arrival_free(&arrival);
         /* Alive: keep it. host_release() answers what DROP_ADDR_QUERY says. */
@@ -369,13 +369,13 @@ static void quiet_server(struct side *side)
     pair_serve(side);
     for (int i = 0; i < 8; i++) {
         struct bmi_method_addr *client = pair_accept();
-        deadline_t patience = deadline_in(1000);
+        deadline_t timeout = deadline_in(1000);
 
         tell(side, "you may go", 0);
         hear(side, "gone");
         /* The helper thread notices; should it be off, a test call has to. */
         while (!host_release(client)) {
-            if (deadline_over(patience))
+            if (deadline_over(timeout))
                 host_pump(1);
             nanosleep(&pause, NULL);
         }

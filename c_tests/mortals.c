@@ -147,7 +147,7 @@ static void server(struct side *side)
     CHECK(offered != NULL);
     tell(side, "endpoint", host_start_server());
     while (turn >= 0) {
-        deadline_t deadline = deadline_in(PATIENCE_MS);
+        deadline_t deadline = deadline_in(WAIT_MS);
 
         if (!heard_anything(side)) {
             attend();
@@ -221,7 +221,7 @@ static void mortal(struct side *side)
     CHECK_THAT(op_recv(&lost, address, &byte, 1, TAG_STEADY), >=, 0);
     CHECK_THAT(op_send(&offer, address, big, MIB, TAG_STEADY), >=, 0);
     tell(side, "busy", 0);
-    for (deadline_t deadline = deadline_in(3 * PATIENCE_MS); !deadline_over(deadline);)
+    for (deadline_t deadline = deadline_in(3 * WAIT_MS); !deadline_over(deadline);)
         host_pump(5);
     FAIL("nobody killed me");
 }

@@ -74,7 +74,7 @@ static int64_t load_times_out(struct load *load, bool sends)
 /* Says hello until it works. */
 static void greet(struct bmi_method_addr *server)
 {
-    for (deadline_t deadline = deadline_in(2 * PATIENCE_MS);;) {
+    for (deadline_t deadline = deadline_in(2 * WAIT_MS);;) {
         struct op receive = {0}, send = {0};
         int64_t out = 1, in = 0;
 

@@ -60,7 +60,7 @@ static void client(struct side *side)
     become_host(side);
     address(at, sizeof at);
     hear(side, "go");
-    for (deadline_t deadline = deadline_in(PATIENCE_MS);
+    for (deadline_t deadline = deadline_in(WAIT_MS);
          !tried("%s/bmi_cp --list %s >/dev/null 2>&1", bin, at);)
         if (deadline_over(deadline))
             FAIL("the file server does not answer");

@@ -144,7 +144,7 @@ static bool reaches(struct bmi_method_addr *peer)
     if (ops->open_context(CONTEXT) != 0)
         return false;
     sent = ops->post_sendunexpected(&id, peer, "x", 1, BMI_EXT_ALLOC, 1, NULL, CONTEXT, NULL);
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); sent == 0 && outcount == 0;)
+    for (deadline_t deadline = deadline_in(WAIT_MS); sent == 0 && outcount == 0;)
         if (deadline_over(deadline) ||
             ops->testcontext(1, &done, &outcount, &error, &size, &user, 10, CONTEXT) < 0)
             return false;
@@ -182,7 +182,7 @@ static void forks(struct side *side)
             leave("4");
         leave(reaches(self) ? "0" : "5");
     }
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); waitpid(child, &status, WNOHANG) == 0;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); waitpid(child, &status, WNOHANG) == 0;) {
         if (deadline_over(deadline)) {
             kill(child, SIGKILL);
             FAIL("the forked child hangs");
@@ -277,7 +277,7 @@ static void patient_server(struct side *side)
     pair_serve(side);
     for (int i = 0; i < 10; i++) {
         struct bmi_method_addr *client = pair_accept();
-        deadline_t deadline = deadline_in(PATIENCE_MS);
+        deadline_t deadline = deadline_in(WAIT_MS);
 
         while (!host_release(client)) { /* until it is gone */
             CHECK(!deadline_over(deadline));

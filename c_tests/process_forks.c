@@ -52,7 +52,7 @@ static void forks_meanwhile(struct side *side)
         if (child == 0) {
             struct bmi_method_addr *addr;
 
-            alarm(PATIENCE_MS / 1000);
+            alarm(WAIT_MS / 1000);
             addr = ops->method_addr_lookup("mx://localhost:0:6");
             if (addr == NULL || ops->set_info(BMI_DROP_ADDR, addr) != 0)
                 _exit(1);

@@ -158,7 +158,7 @@ static int64_t ask(struct bmi_method_addr *peer, int64_t own)
 
 static int64_t greet(struct bmi_method_addr *peer, int64_t own)
 {
-    for (deadline_t deadline = deadline_in(PATIENCE_MS);;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS);;) {
         int64_t life = ask(peer, own);
 
         if (life >= 0)
@@ -209,7 +209,7 @@ static void phoenix_server(struct side *side)
         CHECK_THAT(ops->open_context(0), ==, 0);
     }
     tell(side, "endpoint", endpoint);
-    for (deadline_t deadline = deadline_in(5 * PATIENCE_MS); !deadline_over(deadline);) {
+    for (deadline_t deadline = deadline_in(5 * WAIT_MS); !deadline_over(deadline);) {
         struct arrival arrival;
 
         if (!host_next_within(&arrival, 10))
@@ -322,7 +322,7 @@ static void phoenix_guest(struct side *side)
     greet(server, life);
     say_go(server, life);
     swap(server, life, TAG_FROM, TAG_TO);
-    for (deadline_t deadline = deadline_in(5 * PATIENCE_MS); !deadline_over(deadline);)
+    for (deadline_t deadline = deadline_in(5 * WAIT_MS); !deadline_over(deadline);)
         host_pump(10);
     FAIL("nobody killed me");
 }

@@ -136,7 +136,7 @@ static void client(struct side *side)
             break;
         for (int i = 0; i < TRIES; i++) {
             if (real) {
-                for (deadline_t deadline = deadline_in(PATIENCE_MS); !meets(address);)
+                for (deadline_t deadline = deadline_in(WAIT_MS); !meets(address);)
                     CHECK(!deadline_over(deadline));
             } else {
                 code = tries_in_vain(address, big);

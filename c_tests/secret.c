@@ -56,7 +56,7 @@ static void unwanted(struct side *side, const char *letters)
         if (op_send_unexpected(&request, server, "hello", 5, 1) == 0)
             op_wait(&request);
         CHECK_THAT(request.posted < 0 ? request.posted : request.error, ==, -BMI_EACCES);
-        CHECK_THAT(now_ms() - before, <, PATIENCE_MS / 2 * slower());
+        CHECK_THAT(now_ms() - before, <, WAIT_MS / 2 * slower());
     }
     tell(side, "refused", 0);
     pair_hear(side, "stop");

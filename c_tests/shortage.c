@@ -151,7 +151,7 @@ static void recovers(struct world *world, const struct flood *flood)
 {
     struct stage stage = {.turn = 0, .server = flood->server, .endpoint = (int)flood->endpoint};
 
-    child_hear_within(stage.server, "taken", 3 * PATIENCE_MS);
+    child_hear_within(stage.server, "taken", 3 * WAIT_MS);
     stage.good = flood_survive(world, flood, "good");
     check_good(&stage);
     take_down(&stage);

@@ -49,7 +49,7 @@ static void asks_by_class(struct side *side)
     CHECK_THAT(take(9, 1, 50, 0), ==, 0);
     /* The last first: no class waits for another. */
     for (int i = CLASSES - 1; i >= 0; i--)
-        CHECK_THAT(take(classes[i], EACH, PATIENCE_MS, 0), ==, EACH);
+        CHECK_THAT(take(classes[i], EACH, WAIT_MS, 0), ==, EACH);
     for (int i = 0; i < CLASSES; i++)
         CHECK_THAT(take(classes[i], 1, 20, EACH), ==, 0);
     tell(side, "taken", 0);
@@ -98,7 +98,7 @@ static void sleeps_beside_a_class(struct side *side)
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
     CHECK_THAT((after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000, <,
                250 * slower());
-    CHECK_THAT(take(7, 1, PATIENCE_MS, 0), ==, 1);
+    CHECK_THAT(take(7, 1, WAIT_MS, 0), ==, 1);
     tell(side, "taken", 0);
     pair_part(side);
 }

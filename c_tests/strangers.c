@@ -91,7 +91,7 @@ static void replay_damaged(struct world *world)
         int fd = dial(&stage, DOOR_TCP);
 
         CHECK(fd >= 0 && wire_say(fd, opening, size));
-        CHECK_THAT(wire_hear(fd, heard, WIRE_PREAMBLE + WIRE_HEADER, PATIENCE_MS), ==,
+        CHECK_THAT(wire_hear(fd, heard, WIRE_PREAMBLE + WIRE_HEADER, WAIT_MS), ==,
                    WIRE_PREAMBLE + WIRE_HEADER);
         close(fd);
     }

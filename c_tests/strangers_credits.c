@@ -166,18 +166,18 @@ static bool call(struct stranger *stranger)
     static const char name[] = "mx://stranger:0:1";
 
     return send_within(stranger, UINT64_C(0xc) << 60 | UINT64_C(5) << 32 | 0x100, name,
-                       sizeof name, PATIENCE_MS);
+                       sizeof name, WAIT_MS);
 }
 
 /* The server has taken in all that was said. */
 static void is_heard(struct stranger *stranger)
 {
     unsigned before = stranger->pongs;
-    deadline_t deadline = deadline_in(PATIENCE_MS);
+    deadline_t deadline = deadline_in(WAIT_MS);
 
     say(stranger, KIND_PING);
     while (stranger->pongs == before && !stranger->over && !deadline_over(deadline))
-        listen_to(stranger, PATIENCE_MS);
+        listen_to(stranger, WAIT_MS);
     CHECK(stranger->pongs > before);
 }
 
@@ -186,27 +186,27 @@ static void come_in(struct stranger *stranger, const struct stage *stage,
                     const unsigned char *opening, size_t size)
 {
     static unsigned char visits; /* as enter() counts them */
-    deadline_t deadline = deadline_in(PATIENCE_MS);
+    deadline_t deadline = deadline_in(WAIT_MS);
 
     memset(stranger, 0, sizeof *stranger);
     stranger->fd = enter(stage, opening, size);
     CHECK(stranger->fd >= 0);
     memcpy(stranger->hello, opening + WIRE_PREAMBLE + WIRE_HEADER, HELLO);
     stranger->hello[SESSION_AT - WIRE_PREAMBLE - WIRE_HEADER] ^= ++visits;
-    CHECK_THAT(wire_hear(stranger->fd, stranger->heard, HELLO, PATIENCE_MS), ==, HELLO);
+    CHECK_THAT(wire_hear(stranger->fd, stranger->heard, HELLO, WAIT_MS), ==, HELLO);
     is_heard(stranger);
     CHECK(call(stranger));
     while (stranger->id == 0 && !deadline_over(deadline))
-        listen_to(stranger, PATIENCE_MS);
+        listen_to(stranger, WAIT_MS);
     CHECK(stranger->id != 0);
 }
 
 static void is_shown_the_door(struct stranger *stranger)
 {
-    deadline_t deadline = deadline_in(PATIENCE_MS);
+    deadline_t deadline = deadline_in(WAIT_MS);
 
     while (!stranger->over && !deadline_over(deadline))
-        listen_to(stranger, PATIENCE_MS);
+        listen_to(stranger, WAIT_MS);
     CHECK(stranger->over);
     close(stranger->fd);
 }
@@ -260,7 +260,7 @@ static void break_rules(struct world *world)
     stranger.wanted = WANTED_MAX;
     for (int n = 0; n < 1000; n++)
         say(&stranger, KIND_CREDIT);
-    deadline = deadline_in(PATIENCE_MS);
+    deadline = deadline_in(WAIT_MS);
     while (stranger.allowed - stranger.sent <= FIRST_LOAN && !deadline_over(deadline))
         listen_to(&stranger, 10);
     is_heard(&stranger);

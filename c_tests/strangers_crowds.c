@@ -82,7 +82,7 @@ static void leave_parts(struct world *world, bool introduced)
         claim(opening, 2000 + i, 1000 + (uint64_t)i);
         if (introduced) {
             if (wire_say(fds[i], opening, size) &&
-                wire_hear(fds[i], heard, sizeof heard, PATIENCE_MS) == sizeof heard)
+                wire_hear(fds[i], heard, sizeof heard, WAIT_MS) == sizeof heard)
                 let_in++;
         } else {
             wire_say(fds[i], opening, WIRE_PREAMBLE);

@@ -64,12 +64,12 @@ static size_t ask(const struct stage *stage, const unsigned char *opening, const
     wire_put(header + 8, version, 2);
     if (wire_say(fd, opening, WIRE_PREAMBLE) && wire_say(fd, header, sizeof header) &&
         wire_say(fd, body, size) && answer != NULL &&
-        wire_hear(fd, heard, sizeof heard, PATIENCE_MS) == sizeof heard) {
+        wire_hear(fd, heard, sizeof heard, WAIT_MS) == sizeof heard) {
         memcpy(&length, heard + WIRE_PREAMBLE + 4, 4);
         CHECK_THAT(heard[WIRE_PREAMBLE], ==, 'L');
         CHECK_THAT(length, >, 0);
         CHECK_THAT(length, <=, room);
-        CHECK_THAT(wire_hear(fd, answer, length, PATIENCE_MS), ==, length);
+        CHECK_THAT(wire_hear(fd, answer, length, WAIT_MS), ==, length);
     }
     close(fd);
     return length;

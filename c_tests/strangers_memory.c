@@ -92,7 +92,7 @@ static bool record_local(struct world *world, struct opening_local *opening)
     client = spawn(world, "dialler");
     child_tell(client, "endpoint", endpoint);
     child_tell(client, "door", DOOR_LOCAL);
-    fd = wire_accept(listener, PATIENCE_MS);
+    fd = wire_accept(listener, WAIT_MS);
     CHECK_THAT(receive_with_fds(fd, opening), >, 0);
     CHECK_THAT(opening->count, >=, 1);
     close(fd);
@@ -198,7 +198,7 @@ static void scribble(struct world *world)
             memcpy(saved, memory, size);
         memcpy(memory, saved, size);
         send_with_fds(fd, opening.bytes, opening.size, opening.fds, opening.count);
-        if (wire_hear(fd, answer, 1, seed == 0 ? PATIENCE_MS : 500) == 1)
+        if (wire_hear(fd, answer, 1, seed == 0 ? WAIT_MS : 500) == 1)
             accepted++;
         for (int round = 0; round < 10; round++) {
             size_t from = round % 3 == 0 ? 0 : (size_t)round * 1000;
@@ -248,7 +248,7 @@ static void talk_in_sleep(struct world *world)
         CHECK(fd >= 0);
         memset(memory, 0, 4096);
         send_with_fds(fd, opening.bytes, opening.size, opening.fds, opening.count);
-        CHECK_THAT(wire_hear(fd, answer, 1, PATIENCE_MS), ==, 1);
+        CHECK_THAT(wire_hear(fd, answer, 1, WAIT_MS), ==, 1);
         /* Sizes and version as a real client has them. */
         memset(word, 0, sizeof word);
         memcpy(word, opening.bytes, opening.size < 32 ? opening.size : 32);

@@ -87,7 +87,7 @@ static void tests_one(struct side *side)
     CHECK_THAT(outcount, ==, 0);
     tell(side, "send", 3);
     /* Exactly the one asked for is reported, though all three complete. */
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); outcount == 0;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); outcount == 0;) {
         CHECK(!deadline_over(deadline));
         result = ops->test(receive[1].id, &outcount, &error, &size, &user, 10, 0);
         CHECK_THAT(result, >=, 0);
@@ -97,7 +97,7 @@ static void tests_one(struct side *side)
     CHECK_THAT(size, ==, 1);
     CHECK(user == &receive[1]);
     /* user_ptr may be NULL. */
-    for (deadline_t deadline = deadline_in(PATIENCE_MS);;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS);;) {
         CHECK(!deadline_over(deadline));
         CHECK_THAT(ops->test(receive[2].id, &outcount, &error, &size, NULL, 10, 0), >=, 0);
         if (outcount == 1)
@@ -127,7 +127,7 @@ static void tests_some(struct side *side)
     tell(side, "send", MANY);
     after_marker(client); /* testcontext in there may take the ones with id 0 left out */
     host_enter_test_call();
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); done < MANY;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); done < MANY;) {
         int indices[MANY], outcount = -1;
         bmi_error_code_t errors[MANY];
         bmi_size_t amounts[MANY];
@@ -179,7 +179,7 @@ static void tests_some_polling(struct side *side)
     }
     tell(side, "send", MANY);
     host_enter_test_call();
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); done < MANY;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); done < MANY;) {
         CHECK(!deadline_over(deadline));
         CHECK_THAT(ops->testsome(MANY, ids, &outcount, indices, errors, amounts, NULL, 0, 0),
                    >=, 0);
@@ -213,7 +213,7 @@ static void tests_context_singly(struct side *side)
         CHECK_THAT(op_recv(&receive[i], client, buffer[i], 16, i + 1), ==, 0);
     tell(side, "send", MANY);
     host_enter_test_call();
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); done < MANY;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); done < MANY;) {
         bmi_op_id_t id;
         bmi_error_code_t error;
         bmi_size_t size;
@@ -273,7 +273,7 @@ static void wakes_for_unexpected(struct side *side)
     CHECK_THAT(host_testcontext(5, 0, LONG_IDLE_MS * slower()), ==, 0);
     CHECK_THAT(now_ms() - begin, <, (int64_t)SOON_MS * slower());
     CHECK_THAT(pthread_join(asker, NULL), ==, 0);
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); (got = host_testunexpected(5, 0)) == 0;)
+    for (deadline_t deadline = deadline_in(WAIT_MS); (got = host_testunexpected(5, 0)) == 0;)
         CHECK(!deadline_over(deadline));
     CHECK_THAT(got, ==, 1);
     dismiss(side);
@@ -368,7 +368,7 @@ static void sleeps(struct side *side)
     host_start_server();
     settle();
     /* Idle 0 does not wait. The machine may keep us waiting, but not each time. */
-    for (deadline_t deadline = deadline_in(PATIENCE_MS);;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS);;) {
         begin = now_ms();
         CHECK_THAT(host_testcontext(5, 0, 0), ==, 0);
         if (now_ms() - begin < 20)
@@ -403,7 +403,7 @@ static void unexpected_in_batches(struct side *side)
     tell(side, "send", 1);
     CHECK_THAT(op_recv(&first, client, NULL, 0, 1), >=, 0);
     CHECK_THAT(op_recv(&marker, client, NULL, 0, 0x3a3a), >=, 0);
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); !op_done(&marker);) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); !op_done(&marker);) {
         CHECK(!deadline_over(deadline));
         host_testcontext(8, 0, 5);
     }

@@ -25,7 +25,7 @@ static atomic_bool stop;
 static void await(struct op *op)
 {
     const struct timespec pause = {.tv_nsec = 200 * 1000};
-    deadline_t deadline = deadline_in(2 * PATIENCE_MS);
+    deadline_t deadline = deadline_in(2 * WAIT_MS);
 
     CHECK_THAT(op->posted, >=, 0);
     while (!op_done(op)) {
@@ -252,7 +252,7 @@ static atomic_int woken[2];
 static void *sleep_in_context(void *argument)
 {
     int context = (int)(intptr_t)argument;
-    deadline_t deadline = deadline_in(2 * PATIENCE_MS);
+    deadline_t deadline = deadline_in(2 * WAIT_MS);
 
     while (host_testcontext(4, context, 8000) == 0)
         CHECK(!deadline_over(deadline));

@@ -154,7 +154,7 @@ static void client(struct side *side)
         pause_ms(1);
         CHECK_THAT(op_recv(&receive, server, answer, sizeof answer, 7), ==, 0);
         CHECK_THAT(op_send_unexpected(&send, server, request, sizeof request, 1), ==, 1);
-        for (deadline_t deadline = deadline_in(PATIENCE_MS); !op_done(&receive);) {
+        for (deadline_t deadline = deadline_in(WAIT_MS); !op_done(&receive);) {
             CHECK(!deadline_over(deadline));
             host_testcontext(8, 0, IDLE_MS);
         }

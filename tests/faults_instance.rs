@@ -68,10 +68,10 @@ fn count(of: &str) -> usize {
 /// Descriptors and threads, as soon as they are `expected`: the kernel lists a thread for a moment
 /// after it has been joined.
 fn settled(expected: (usize, usize)) -> (usize, usize) {
-    let patience = Instant::now() + Duration::from_secs(5);
+    let timeout = Instant::now() + Duration::from_secs(5);
     loop {
         let now = (count("fd"), count("task"));
-        if now == expected || Instant::now() > patience {
+        if now == expected || Instant::now() > timeout {
             return now;
         }
         std::thread::yield_now();

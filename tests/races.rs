@@ -224,9 +224,9 @@ fn what_threads_post_cancel_and_test_for_in_each_others_way_ends_exactly_once() 
     let posting = &AtomicUsize::new(POSTERS);
     let unexpected = &AtomicUsize::new(0);
     let over = || posting.load(Ordering::Acquire) == 0 && tally.all_over();
-    let patience = Instant::now() + LONG;
+    let timeout = Instant::now() + LONG;
     let check = || {
-        assert!(Instant::now() < patience, "some are never over");
+        assert!(Instant::now() < timeout, "some are never over");
     };
     thread::scope(|scope| {
         let mut threads = Vec::new();

@@ -52,7 +52,7 @@ static void any_takes_what_fits(struct side *side)
     }
     /* Even ones first, whatever completed before them. */
     for (int i = 0; i < 6; i += 2) {
-        OK(mx_wait_any(ep, PATIENCE_MS, 0, UINT64_C(1) << 60, &status, &result));
+        OK(mx_wait_any(ep, WAIT_MS, 0, UINT64_C(1) << 60, &status, &result));
         CHECK_THAT(result, ==, 1);
         CHECK_THAT(status.match_info, ==, i);
         CHECK(status.context == &in[i]);
@@ -64,7 +64,7 @@ static void any_takes_what_fits(struct side *side)
     OK(mx_test_any(ep, 0, UINT64_C(1) << 60, &status, &result));
     CHECK_THAT(result, ==, 0);
     CHECK(status_untouched(&status));
-    OK(mx_wait_any(ep, PATIENCE_MS, UINT64_C(1) << 60 | 3, EXACTLY, &status, &result));
+    OK(mx_wait_any(ep, WAIT_MS, UINT64_C(1) << 60 | 3, EXACTLY, &status, &result));
     CHECK_THAT(result, ==, 1);
     CHECK_THAT(status.match_info & 0xff, ==, 3);
     for (int i = 1; i < 6; i += 4) {
@@ -96,7 +96,7 @@ static void any_finds_all_kinds(struct side *side)
         uint32_t result = 0;
         int which;
 
-        OK(mx_wait_any(ep, PATIENCE_MS, 0x700, 0xf00, &status, &result));
+        OK(mx_wait_any(ep, WAIT_MS, 0x700, 0xf00, &status, &result));
         CHECK_THAT(result, ==, 1);
         STATUS_IS(status, MX_STATUS_SUCCESS);
         which = (int)((int *)status.context - token);
@@ -127,7 +127,7 @@ static void peek_leaves_it(struct side *side)
     CHECK_THAT(result, ==, 0);
     CHECK(peeked == NULL);
     succeed(ep, send_to(ep, me, &in[0], 0, 2), 0);
-    OK(mx_peek(ep, PATIENCE_MS, &peeked, &result));
+    OK(mx_peek(ep, WAIT_MS, &peeked, &result));
     CHECK_THAT(result, ==, 1);
     CHECK(peeked == second);
     succeed(ep, send_to(ep, me, &in[0], 0, 1), 0);
@@ -137,7 +137,7 @@ static void peek_leaves_it(struct side *side)
         CHECK(peeked == second); /* the oldest, until it is tested */
     }
     CHECK(is_done(ep, &second, &status));
-    OK(mx_peek(ep, PATIENCE_MS, &peeked, &result));
+    OK(mx_peek(ep, WAIT_MS, &peeked, &result));
     CHECK(peeked == first);
     CHECK(is_done(ep, &peeked, &status));
     REFUSED(mx_test(ep, &first, &status, &result), MX_BAD_REQUEST);
@@ -319,7 +319,7 @@ static void everybody_wakes_up(struct side *side)
         CHECK(pthread_create(&waiter->thread, NULL, wait_for_ever, waiter) == 0);
     }
     /* It is not known when they sleep, so they are woken until all have been seen to. */
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); !deadline_over(deadline);) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); !deadline_over(deadline);) {
         OK(mx_wakeup(ep));
         all = true;
         for (int i = 0; i < KINDS; i++)
@@ -359,7 +359,7 @@ static void *listen_for_class(void *argument)
         mx_status_t status;
         uint32_t result = 0;
 
-        OK(mx_wait_any(listener->ep, PATIENCE_MS, listener->class << 48, UINT64_C(0xffff) << 48,
+        OK(mx_wait_any(listener->ep, WAIT_MS, listener->class << 48, UINT64_C(0xffff) << 48,
                        &status, &result));
         CHECK_THAT(result, ==, 1);
         CHECK_THAT(status.match_info >> 48, ==, listener->class);

@@ -99,7 +99,7 @@ static void too_late(struct side *side)
     request = receive(b, in, SMALL, 1, EXACTLY);
     succeed(a, send_to(a, to_b, out, SMALL, 1), SMALL);
     while (result == 0)
-        OK(mx_peek(b, PATIENCE_MS, &peeked, &result));
+        OK(mx_peek(b, WAIT_MS, &peeked, &result));
     result = 77;
     OK(mx_cancel(b, &request, &result));
     CHECK_THAT(result, ==, 0);
@@ -173,7 +173,7 @@ static void connects_can_be_cancelled(struct side *side)
     OK(mx_reenable_progression(deaf));
     /* And the next one is a new one. */
     OK(mx_iconnect(a, local_nic(), id, KEY, 7, NULL, &request));
-    while (OK(mx_peek(a, PATIENCE_MS, &done, &result)), result == 0)
+    while (OK(mx_peek(a, WAIT_MS, &done, &result)), result == 0)
         ;
     CHECK(done == request);
     OK(mx_cancel(a, &request, &result)); /* answered: too late */
@@ -264,7 +264,7 @@ static void forgotten_requests_go_their_way(struct side *side)
     request = receive(b, in, SMALL, 7, EXACTLY);
     succeed(a, send_to(a, to_b, out, SMALL, 7), SMALL);
     while (result == 0)
-        OK(mx_peek(b, PATIENCE_MS, &peeked, &result));
+        OK(mx_peek(b, WAIT_MS, &peeked, &result));
     CHECK(peeked == request);
     forgotten(b, &request);
     OK(mx_ipeek(b, &peeked, &result));

@@ -54,20 +54,20 @@ static void connects_are_refused(struct side *side)
     mx_request_t request = (mx_request_t)&address, was = request;
     mx_status_t status;
     uint64_t nic = local_nic();
-    uint32_t patience = (uint32_t)(PATIENCE_MS * slower());
+    uint32_t timeout = (uint32_t)(WAIT_MS * slower());
 
     (void)side;
     memset(&address, 0x3c, sizeof address);
     before = address;
-    REFUSED(mx_connect(ep, nic, id, KEY + 1, patience, &address), MX_BAD_CONNECTION_KEY);
-    REFUSED(mx_connect(ep, nic, id, 0, patience, &address), MX_BAD_CONNECTION_KEY);
-    REFUSED(mx_connect(ep, nic, absent, KEY, patience, &address), MX_CONNECTION_FAILED);
-    REFUSED(mx_connect(ep, nic, NO_ID, KEY, patience, &address), MX_BAD_ENDPOINT_ID);
-    REFUSED(mx_connect(ep, nic, MX_ANY_ENDPOINT, KEY, patience, &address), MX_BAD_ENDPOINT_ID);
-    REFUSED(mx_connect(ep, NO_NIC, id, KEY, patience, &address), MX_NIC_NOT_FOUND);
-    REFUSED(mx_connect(ep, 0, id, KEY, patience, &address), MX_NIC_NOT_FOUND);
-    REFUSED(mx_connect(ep, TOO_LONG | nic, id, KEY, patience, &address), MX_NIC_NOT_FOUND);
-    REFUSED(mx_connect(ep, nic, id, KEY, patience, NULL), MX_FAILURE);
+    REFUSED(mx_connect(ep, nic, id, KEY + 1, timeout, &address), MX_BAD_CONNECTION_KEY);
+    REFUSED(mx_connect(ep, nic, id, 0, timeout, &address), MX_BAD_CONNECTION_KEY);
+    REFUSED(mx_connect(ep, nic, absent, KEY, timeout, &address), MX_CONNECTION_FAILED);
+    REFUSED(mx_connect(ep, nic, NO_ID, KEY, timeout, &address), MX_BAD_ENDPOINT_ID);
+    REFUSED(mx_connect(ep, nic, MX_ANY_ENDPOINT, KEY, timeout, &address), MX_BAD_ENDPOINT_ID);
+    REFUSED(mx_connect(ep, NO_NIC, id, KEY, timeout, &address), MX_NIC_NOT_FOUND);
+    REFUSED(mx_connect(ep, 0, id, KEY, timeout, &address), MX_NIC_NOT_FOUND);
+    REFUSED(mx_connect(ep, TOO_LONG | nic, id, KEY, timeout, &address), MX_NIC_NOT_FOUND);
+    REFUSED(mx_connect(ep, nic, id, KEY, timeout, NULL), MX_FAILURE);
     CHECK(same_address(address, before));
 
     REFUSED(mx_iconnect(ep, NO_NIC, id, KEY, 1, NULL, &request), MX_NIC_NOT_FOUND);
@@ -95,14 +95,14 @@ static void a_key_concerns_the_connect_only(struct side *side)
 {
     mx_endpoint_t a, b;
     mx_endpoint_addr_t to_b, to_a;
-    uint32_t patience = (uint32_t)(PATIENCE_MS * slower());
+    uint32_t timeout = (uint32_t)(WAIT_MS * slower());
 
     (void)side;
     party_start();
     OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, 0, NULL, 0, &a));
     OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, UINT32_MAX, NULL, 0, &b));
-    OK(mx_connect(a, local_nic(), id_of(b), UINT32_MAX, patience, &to_b));
-    OK(mx_connect(b, local_nic(), id_of(a), 0, patience, &to_a));
+    OK(mx_connect(a, local_nic(), id_of(b), UINT32_MAX, timeout, &to_b));
+    OK(mx_connect(b, local_nic(), id_of(a), 0, timeout, &to_a));
     exchange(a, to_b, b, 1000, 1);
     exchange(b, to_a, a, 1000, 2);
     OK(mx_close_endpoint(b));
@@ -237,10 +237,10 @@ static struct name name_of(mx_endpoint_addr_t address)
 static mx_endpoint_addr_t call_back(mx_endpoint_t ep, struct name name)
 {
     uint64_t nic = (uint64_t)name.nic_high16 << 32 | name.nic_low32;
-    uint32_t patience = (uint32_t)(PATIENCE_MS * slower());
+    uint32_t timeout = (uint32_t)(WAIT_MS * slower());
     mx_endpoint_addr_t address;
 
-    OK(mx_connect(ep, nic, name.endpoint_id, KEY, patience, &address));
+    OK(mx_connect(ep, nic, name.endpoint_id, KEY, timeout, &address));
     return address;
 }
 
@@ -370,7 +370,7 @@ static void survivor(struct side *side)
         tell(side, "sent", 0);
         hear(side, "gone");
         /* It is noticed, and what is sent then fails instead of reaching somebody else. */
-        for (deadline_t deadline = deadline_in(PATIENCE_MS);;) {
+        for (deadline_t deadline = deadline_in(WAIT_MS);;) {
             mx_request_t request = ssend_to(ep, address, "message", 8, 2);
 
             status = finish(ep, request);

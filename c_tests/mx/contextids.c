@@ -118,7 +118,7 @@ static void *serve_class(void *argument)
         uint32_t result = 0;
 
         receive(self->ep, &in, sizeof in, self->class, mask);
-        OK(mx_wait_any(self->ep, PATIENCE_MS, self->class, mask, &status, &result));
+        OK(mx_wait_any(self->ep, WAIT_MS, self->class, mask, &status, &result));
         CHECK_THAT(result, ==, 1);
         CHECK(status.context == &in);
         CHECK_THAT(status.match_info & mask, ==, self->class);
@@ -168,7 +168,7 @@ static void connects_have_a_class(struct side *side)
     a = open_with(8, 0);
     b = open_with(8, 0);
     OK(mx_iconnect(a, local_nic(), id_of(b), KEY, 0xabcd07, NULL, &request));
-    OK(mx_wait_any(a, PATIENCE_MS, 7, 0xff, &status, &result));
+    OK(mx_wait_any(a, WAIT_MS, 7, 0xff, &status, &result));
     CHECK_THAT(result, ==, 1);
     STATUS_IS(status, MX_STATUS_SUCCESS);
     CHECK_THAT(status.match_info, ==, 0xabcd07);

@@ -23,7 +23,7 @@ static mx_request_t pending;
 static void in_a_child(void (*act)(void))
 {
     pid_t pid = fork();
-    deadline_t deadline = deadline_in(2 * PATIENCE_MS);
+    deadline_t deadline = deadline_in(2 * WAIT_MS);
 
     CHECK(pid >= 0);
     if (pid == 0) {
@@ -159,7 +159,7 @@ static void the_parent_dies_first(struct side *side)
 
         /* The peer notices that we go, although a child of ours holds copies of everything. */
         succeed(pair.ep, receive(pair.ep, &last, 1, 1, EXACTLY), 1);
-        for (deadline_t deadline = deadline_in(PATIENCE_MS);;) {
+        for (deadline_t deadline = deadline_in(WAIT_MS);;) {
             mx_status_t status = finish(pair.ep, ssend_to(pair.ep, pair.peer, NULL, 0, 2));
 
             if (status.code != MX_STATUS_SUCCESS)

@@ -199,7 +199,7 @@ static void inherits(struct side *side)
     tell(side, "arrived", 0);
     hear(side, "gone");
     /* It is noticed before the messages are asked for. */
-    for (deadline_t deadline = deadline_in(PATIENCE_MS);;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS);;) {
         mx_status_t status = finish(pair.ep, ssend_to(pair.ep, pair.peer, NULL, 0, 99));
 
         if (status.code != MX_STATUS_SUCCESS)
@@ -276,7 +276,7 @@ static void receives_afterwards(struct side *side)
         mx_request_t request = receive(pair.ep, in, sizeof in, i, EXACTLY);
         mx_status_t status;
 
-        for (deadline_t deadline = deadline_in(PATIENCE_MS); !is_done(pair.ep, &request, &status);)
+        for (deadline_t deadline = deadline_in(WAIT_MS); !is_done(pair.ep, &request, &status);)
             if (deadline_over(deadline))
                 FAIL("message %d of 100 is lost", (int)i);
         STATUS_IS(status, MX_STATUS_SUCCESS);

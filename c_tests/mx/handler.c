@@ -55,7 +55,7 @@ static mx_unexp_handler_action_t handler(void *context, mx_endpoint_addr_t sourc
 
 static void await_calls(int calls)
 {
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); seen.calls < calls;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); seen.calls < calls;) {
         mx_status_t status;
         uint32_t result;
 
@@ -463,13 +463,13 @@ static void others_go_on_meanwhile(struct side *side)
     early = receive(b, &in, sizeof in, 7, EXACTLY);
     succeed(a, send_to(a, to_b, &out, sizeof out, 7), sizeof out);
     for (mx_request_t peeked; result != 1;)
-        OK(mx_peek(b, PATIENCE_MS, &peeked, &result));
+        OK(mx_peek(b, WAIT_MS, &peeked, &result));
     seen.act = wait_at_the_gate;
     pthread_mutex_lock(&gate);
     OK(mx_register_unexp_handler(b, handler, NULL));
     CHECK(pthread_create(&thread, NULL, progress_until_told, &unregistered) == 0);
     OK(mx_isend(a, NULL, 0, to_b, 8, NULL, NULL));
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); seen.inside == 0;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); seen.inside == 0;) {
         OK(mx_progress(a));
         CHECK(!deadline_over(deadline));
     }

@@ -242,7 +242,7 @@ static void endpoints_have_handlers_of_their_own(struct side *side)
     REFUSED(mx_isend(null, NULL, 0, nobody, 0, NULL, NULL), MX_BAD_ENDPOINT);
     CHECK_THAT(own_calls, ==, 1);
     OK(mx_iconnect(with, local_nic(), 70000, KEY, 0, NULL, &request));
-    OK(mx_wait(with, &request, PATIENCE_MS, &status, &result));
+    OK(mx_wait(with, &request, WAIT_MS, &status, &result));
     CHECK_THAT(result, ==, 1);
     STATUS_IS(status, MX_STATUS_BAD_ENDPOINT);
     CHECK_THAT(own_calls, ==, 2);

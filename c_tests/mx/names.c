@@ -181,7 +181,7 @@ static void connects_by_names(struct side *side)
     setenv("MX_PEERS", path, 1);
     a = party_open();
     b = open_any();
-    OK(mx_connect(a, nic_of("peer.invalid:0"), id_of(b), KEY, (uint32_t)(PATIENCE_MS * slower()),
+    OK(mx_connect(a, nic_of("peer.invalid:0"), id_of(b), KEY, (uint32_t)(WAIT_MS * slower()),
                   &to_b));
     exchange(a, to_b, b, 1000, 1);
     CHECK(unlink(path) == 0);

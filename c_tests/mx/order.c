@@ -136,7 +136,7 @@ static void completions_in_order(struct side *side)
                     me, (uint64_t)which, NULL, NULL));
     }
     /* 7 and 40 have no common factor: the last to complete is number 33. */
-    for (deadline_t deadline = deadline_in(PATIENCE_MS);;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS);;) {
         OK(mx_progress(ep));
         OK(mx_test(ep, &receives[33], &status, &result));
         if (result == 1)

@@ -156,7 +156,7 @@ static void without_a_helper(struct side *side)
     a = party_open();
     b = open_any();
     OK(mx_iconnect(a, local_nic(), id_of(b), KEY, 0, NULL, &connecting));
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); connected == 0;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); connected == 0;) {
         CHECK(!deadline_over(deadline));
         OK(mx_progress(b));
         OK(mx_test(a, &connecting, &status, &connected));
@@ -165,13 +165,13 @@ static void without_a_helper(struct side *side)
     fill(out, LARGE, 9);
     receiving = receive(b, in, LARGE, 1, EXACTLY);
     sending = send_to(a, status.source, out, LARGE, 1);
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); received == 0;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); received == 0;) {
         CHECK(!deadline_over(deadline));
         OK(mx_progress(a));
         OK(mx_test(b, &receiving, &status, &received));
     }
     check_filled(in, LARGE, 9);
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); !is_done(a, &sending, &status);) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); !is_done(a, &sending, &status);) {
         CHECK(!deadline_over(deadline));
         OK(mx_progress(b));
     }

@@ -73,7 +73,7 @@ static void unwanted(struct side *side, const char *letters)
     uint32_t id = (uint32_t)hear(side, "id");
 
     for (int attempt = 0; attempt < 3; attempt++) {
-        uint32_t patience = (uint32_t)(PATIENCE_MS * slower());
+        uint32_t timeout = (uint32_t)(WAIT_MS * slower());
         int64_t before = now_ms();
         mx_request_t request = NULL;
         mx_endpoint_addr_t address;
@@ -82,8 +82,8 @@ static void unwanted(struct side *side, const char *letters)
         OK(mx_iconnect(ep, local_nic(), id, KEY, 0, NULL, &request));
         status = finish(ep, request);
         STATUS_IS(status, MX_STATUS_REJECTED);
-        REFUSED(mx_connect(ep, local_nic(), id, KEY, patience, &address), MX_CONNECTION_FAILED);
-        CHECK_THAT(now_ms() - before, <, PATIENCE_MS / 2 * slower());
+        REFUSED(mx_connect(ep, local_nic(), id, KEY, timeout, &address), MX_CONNECTION_FAILED);
+        CHECK_THAT(now_ms() - before, <, WAIT_MS / 2 * slower());
     }
     tell(side, "refused", 0);
     party_close(ep);

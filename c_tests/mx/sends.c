@@ -201,7 +201,7 @@ static void buffered_says_when_the_buffer_is_free(struct side *side)
     open_two();
     fill(out, SMALL, 1);
     small = send_to(a, to_b, out, SMALL, 1);
-    OK(mx_buffered(a, &small, PATIENCE_MS, &result));
+    OK(mx_buffered(a, &small, WAIT_MS, &result));
     CHECK_THAT(result, ==, 1);
     CHECK(small != NULL);
     CHECK(buffered(&small));
@@ -222,7 +222,7 @@ static void buffered_says_when_the_buffer_is_free(struct side *side)
     CHECK_THAT(result, ==, 0);
     succeed(b, receive(b, in, SMALL, 3, EXACTLY), SMALL);
     succeed(b, receive(b, in, LARGE, 2, EXACTLY), LARGE);
-    OK(mx_buffered(a, &large, PATIENCE_MS, &result));
+    OK(mx_buffered(a, &large, WAIT_MS, &result));
     CHECK_THAT(result, ==, 1);
     OK(mx_buffered(a, &synchronous, MX_INFINITE, &result));
     CHECK_THAT(result, ==, 1);
@@ -299,7 +299,7 @@ static void requests_know_their_context(struct side *side)
     kept = receiving;
     succeed(a, sending, sizeof out);
     for (uint32_t result = 0; result == 0;)
-        OK(mx_peek(b, PATIENCE_MS, &receiving, &result));
+        OK(mx_peek(b, WAIT_MS, &receiving, &result));
     CHECK(receiving == kept);
     OK(mx_context(&receiving, &context)); /* done, not tested */
     CHECK(context == in);

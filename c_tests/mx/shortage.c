@@ -152,7 +152,7 @@ static mx_endpoint_addr_t connect_again_to(mx_endpoint_t ep, uint32_t id)
     mx_endpoint_addr_t to;
 
     for (int tries = port_is("rdm") ? 2 : 0; tries > 0; tries--)
-        if (mx_connect(ep, local_nic(), id, KEY, (uint32_t)(PATIENCE_MS / 2 * slower()), &to) == MX_SUCCESS)
+        if (mx_connect(ep, local_nic(), id, KEY, (uint32_t)(WAIT_MS / 2 * slower()), &to) == MX_SUCCESS)
             return to;
     return connect_to(ep, id);
 }
@@ -180,7 +180,7 @@ static void flood_with(struct world *world, const char *role, int mib, int count
     flood_join(world, &flood, "sender", count);
     flood_over(&flood, FLOOD_MS);
     good = flood_survive(world, &flood, "honest");
-    child_hear_within(good, "served", 2 * PATIENCE_MS);
+    child_hear_within(good, "served", 2 * WAIT_MS);
     child_end(good);
     child_tell(flood.server, "stop", 0);
     child_end(flood.server);

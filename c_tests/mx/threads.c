@@ -244,7 +244,7 @@ static void closed_while_threads_wait(struct side *side)
     a = party_open();
     b = open_any();
     start_all(threads, 4, waits_until_it_is_closed);
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); waiting < 4;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); waiting < 4;) {
         OK(mx_progress(a));
         CHECK(!deadline_over(deadline));
     }
@@ -294,7 +294,7 @@ static void *meddles(void *number)
             mx_return_t code;
 
             errors_begin();
-            code = mx_connect(b, local_nic(), id_of(a), KEY, PATIENCE_MS, &address);
+            code = mx_connect(b, local_nic(), id_of(a), KEY, WAIT_MS, &address);
             /* A wake-up of the others ends it early. */
             CHECK(code == MX_TIMEOUT || (code == MX_SUCCESS && same_address(address, to_a)));
             break;

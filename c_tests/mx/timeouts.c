@@ -114,7 +114,7 @@ static void connects(struct side *side)
     expires(request, begin);
     /* And once it listens, it works. */
     OK(mx_reenable_progression(mute));
-    OK(mx_set_request_timeout(ep, NULL, PATIENCE_MS * (uint32_t)slower()));
+    OK(mx_set_request_timeout(ep, NULL, WAIT_MS * (uint32_t)slower()));
     OK(mx_iconnect(ep, local_nic(), mute_id, KEY, 1, NULL, &request));
     status = finish(ep, request);
     STATUS_IS(status, MX_STATUS_SUCCESS);

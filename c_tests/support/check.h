@@ -58,6 +58,6 @@ bool deadline_over(deadline_t deadline);
 int deadline_left(deadline_t deadline);
 
 /* How long one wait may take before a test gives up. */
-#define PATIENCE_MS 10000
+#define WAIT_MS 10000
 
 #endif

@@ -434,7 +434,7 @@ struct arrival host_next(void)
 {
     struct arrival arrival;
 
-    if (!host_next_within(&arrival, PATIENCE_MS))
+    if (!host_next_within(&arrival, WAIT_MS))
         FAIL("no unexpected message came");
     CHECK_THAT(arrival.error, ==, 0);
     return arrival;

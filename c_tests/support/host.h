@@ -80,7 +80,7 @@ void host_pump(int idle_ms);
 int host_testcontext(int incount, bmi_context_id context, int idle_ms);
 /* testunexpected alone; queues the messages and returns how many there were. */
 int host_testunexpected(int incount, int idle_ms);
-/* The oldest message not yet taken; pumps for it. Fails the test after PATIENCE_MS. */
+/* The oldest message not yet taken; pumps for it. Fails the test after WAIT_MS. */
 struct arrival host_next(void);
 /* The same, without failing: false when none came in time. */
 bool host_next_within(struct arrival *arrival, int ms);

@@ -241,7 +241,7 @@ void holdings_take(struct holdings *holdings)
 
 void holdings_compare(const struct holdings *before, struct holdings *after)
 {
-    deadline_t deadline = deadline_in(PATIENCE_MS);
+    deadline_t deadline = deadline_in(WAIT_MS);
     char text[800];
 
     holdings_take(after);

@@ -178,7 +178,7 @@ bool op_wait_within(struct op *op, int ms)
 
 void op_wait(struct op *op)
 {
-    if (!op_wait_within(op, PATIENCE_MS))
+    if (!op_wait_within(op, WAIT_MS))
         FAIL("operation does not complete");
 }
 

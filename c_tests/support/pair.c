@@ -77,7 +77,7 @@ struct bmi_method_addr *pair_client(struct side *side)
 
 int64_t pair_hear(struct side *side, const char *word)
 {
-    deadline_t deadline = deadline_in(2 * PATIENCE_MS);
+    deadline_t deadline = deadline_in(2 * WAIT_MS);
 
     while (!heard_anything(side)) {
         if (deadline_over(deadline))

@@ -23,7 +23,7 @@ void set_ms(const char *name, int ms);
 bool death_is_silent(void);
 
 /* For main(), before anything is started: where they are silent, has the dead noticed within a fraction of
- * PATIENCE_MS instead of the 20 s that are right for clusters. Leaves values that are set alone. */
+ * WAIT_MS instead of the 20 s that are right for clusters. Leaves values that are set alone. */
 void port_notices_deaths_soon(void);
 
 #endif

@@ -77,7 +77,7 @@ void dialler(struct side *side)
     server = host_lookup(text);
     CHECK(server != NULL);
     op_send_unexpected(&send, server, "hello", 5, 1);
-    for (deadline_t deadline = deadline_in(3 * PATIENCE_MS); !deadline_over(deadline);)
+    for (deadline_t deadline = deadline_in(3 * WAIT_MS); !deadline_over(deadline);)
         host_pump(5);
 }
 
@@ -153,8 +153,8 @@ size_t record_tcp(struct world *world, unsigned char opening[OPENING_MAX])
 
     child_tell(client, "endpoint", port);
     child_tell(client, "door", DOOR_TCP);
-    fd = wire_accept(listener, PATIENCE_MS);
-    size = wire_hear(fd, opening, WIRE_PREAMBLE, PATIENCE_MS);
+    fd = wire_accept(listener, WAIT_MS);
+    size = wire_hear(fd, opening, WIRE_PREAMBLE, WAIT_MS);
     CHECK_THAT(size, ==, WIRE_PREAMBLE);
     CHECK(wire_say(fd, opening, WIRE_PREAMBLE));
     size += wire_hear(fd, opening + size, OPENING_MAX - size, 300);
@@ -182,7 +182,7 @@ int enter(const struct stage *stage, const unsigned char *opening, size_t size)
     memcpy(copy, opening, size);
     copy[SESSION_AT] ^= ++visits;
     if (wire_say(fd, copy, size) &&
-        wire_hear(fd, heard, sizeof heard, PATIENCE_MS) == sizeof heard)
+        wire_hear(fd, heard, sizeof heard, WAIT_MS) == sizeof heard)
         return fd;
     close(fd);
     return -1;

@@ -222,7 +222,7 @@ int wire_accept(int listener, int ms)
 bool wire_say(int fd, const void *bytes, size_t size)
 {
     const char *next = bytes;
-    deadline_t deadline = deadline_in(PATIENCE_MS);
+    deadline_t deadline = deadline_in(WAIT_MS);
 
     while (size > 0) {
         ssize_t sent = send(fd, next, size, MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -97,7 +97,7 @@ void tell(struct side *side, const char *word, int64_t value)
 
 int64_t hear(struct side *side, const char *word)
 {
-    return receive_note(side->line, word, "the other side", 2 * PATIENCE_MS);
+    return receive_note(side->line, word, "the other side", 2 * WAIT_MS);
 }
 
 bool heard_anything(struct side *side)
@@ -152,7 +152,7 @@ static bool stopped(pid_t pid)
 static void await_stop(pid_t pid)
 {
 
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); !stopped(pid);) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); !stopped(pid);) {
         if (deadline_over(deadline))
             FAIL("process %d does not stop", (int)pid);
         pause_ms(1);
@@ -174,7 +174,7 @@ void child_tell(struct child *child, const char *word, int64_t value)
 
 int64_t child_hear(struct child *child, const char *word)
 {
-    return child_hear_within(child, word, 2 * PATIENCE_MS);
+    return child_hear_within(child, word, 2 * WAIT_MS);
 }
 
 int64_t child_hear_within(struct child *child, const char *word, int ms)
@@ -280,7 +280,7 @@ void child_kill(struct child *child)
     if (!child->alive)
         return;
     kill(child->pid, SIGKILL);
-    if (!reap_by(child, deadline_in(PATIENCE_MS), &status))
+    if (!reap_by(child, deadline_in(WAIT_MS), &status))
         FAIL("%s survives SIGKILL", child->role);
 }
 

@@ -362,7 +362,7 @@ impl Program for World {
                     "{link:?} ended: {reason} of an honest peer"
                 );
                 assert!(
-                    self.disturbed || self.users[end].foreign || self.elapsed() > PATIENCE,
+                    self.disturbed || self.users[end].foreign || self.elapsed() > TIMEOUT,
                     "{link:?} ended without cause: {reason}"
                 );
             }
@@ -373,7 +373,7 @@ impl Program for World {
     /// link. Then everything is closed and nothing remains.
     fn finish(mut self) {
         self.net.borrow_mut().faults = (0, None);
-        let fair = !self.disturbed && self.elapsed() < PATIENCE;
+        let fair = !self.disturbed && self.elapsed() < TIMEOUT;
         for _ in 0..if fair { KIND_STEPS } else { 50 } {
             if self.all_arrived() {
                 break;
@@ -388,7 +388,7 @@ impl Program for World {
             }
             self.check();
         }
-        if fair && self.elapsed() < PATIENCE * 2 {
+        if fair && self.elapsed() < TIMEOUT * 2 {
             assert!(
                 self.all_arrived(),
                 "not everything arrived: {:?}",
@@ -405,6 +405,6 @@ impl Program for World {
 }
 
 /// Less than what any link waits before it gives up.
-const PATIENCE: Duration = Duration::from_secs(4);
+const TIMEOUT: Duration = Duration::from_secs(4);
 
 const KIND_STEPS: usize = 4000;

@@ -7,9 +7,9 @@ use std::time::Duration;
 /// How long an operation may go without progress, in four bytes: whole milliseconds, not less than
 /// asked for; 0 stands for ever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Patience(u32);
+pub(crate) struct Timeout(u32);
 
-impl Patience {
+impl Timeout {
     pub(crate) const FOR_EVER: Self = Self(0);
 
     /// Spans of more than 49 days are for ever, those below a millisecond are one.
@@ -28,23 +28,23 @@ impl Patience {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TimeOuts {
     /// Of a transfer, or a connect.
-    pub(crate) transfer: Patience,
+    pub(crate) transfer: Timeout,
     /// Of what waits to be matched.
-    pub(crate) waiting: Patience,
+    pub(crate) waiting: Timeout,
 }
 
 impl TimeOuts {
     /// Of what has none.
     pub(crate) const NONE: Self = Self {
-        transfer: Patience::FOR_EVER,
-        waiting: Patience::FOR_EVER,
+        transfer: Timeout::FOR_EVER,
+        waiting: Timeout::FOR_EVER,
     };
 
     /// What a posted receive begins with: it waits for ever.
     #[inline]
     pub(crate) fn of_receive(self) -> Self {
         Self {
-            waiting: Patience::FOR_EVER,
+            waiting: Timeout::FOR_EVER,
             ..self
         }
     }
@@ -55,9 +55,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience_is_never_shorter_than_what_was_asked_for() {
-        let span = |span| Patience::new(Some(span)).span();
-        assert_eq!(Patience::new(None).span(), None);
+    fn a_timeout_is_never_shorter_than_what_was_asked_for() {
+        let span = |span| Timeout::new(Some(span)).span();
+        assert_eq!(Timeout::new(None).span(), None);
         let millis = Duration::from_millis;
         assert_eq!(span(Duration::ZERO), Some(millis(1)));
         assert_eq!(span(Duration::from_nanos(1_000_001)), Some(millis(2)));

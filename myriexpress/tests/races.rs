@@ -145,9 +145,9 @@ fn exchange(port: PortChoice) {
     let to_b = connect(a, b).unwrap();
     let received = &AtomicU64::new(0);
     let cancelled = &AtomicU64::new(0);
-    let patience = Instant::now() + LONG;
+    let timeout = Instant::now() + LONG;
     let check = || {
-        assert!(Instant::now() < patience, "{received:?} received");
+        assert!(Instant::now() < timeout, "{received:?} received");
     };
     thread::scope(|scope| {
         let mut threads = Vec::new();

@@ -53,7 +53,7 @@ const char *link_open(struct link *link, const struct options *options)
 
     mx_set_error_handler(keep_words);
     link->sleep = options->sleep;
-    link->patience_ms = PATIENCE_MS;
+    link->timeout_ms = WAIT_MS;
     if ((error = failed("mx_init", mx_init())) != NULL)
         return error;
     if (options->endpoint == MX_ANY_ENDPOINT)
@@ -81,7 +81,7 @@ const char *link_connect(struct link *link, uint64_t nic_id, uint32_t id, uint32
     char what[64];
 
     snprintf(what, sizeof(what), "connecting to endpoint %u", id);
-    return failed(what, mx_connect(link->endpoint, nic_id, id, key, PATIENCE_MS, peer));
+    return failed(what, mx_connect(link->endpoint, nic_id, id, key, WAIT_MS, peer));
 }
 
 const char *link_post_recv(struct link *link, void *data, uint32_t size, uint64_t bits,
@@ -101,7 +101,7 @@ const char *link_post_send(struct link *link, const void *data, uint32_t size,
     return failed("mx_isend", mx_isend(link->endpoint, &segment, 1, peer, bits, NULL, request));
 }
 
-/* Tests, or sleeps, until the request is done or patience has run out. */
+/* Tests, or sleeps, until the request is done or timeout has run out. */
 static mx_return_t await(struct link *link, mx_request_t *request, mx_status_t *status,
                          uint32_t *done)
 {
@@ -109,7 +109,7 @@ static mx_return_t await(struct link *link, mx_request_t *request, mx_status_t *
     int n;
 
     if (link->sleep)
-        return mx_wait(link->endpoint, request, link->patience_ms, status, done);
+        return mx_wait(link->endpoint, request, link->timeout_ms, status, done);
     do {
         for (n = 0; n < POLLS; n++) {
             mx_return_t code = mx_test(link->endpoint, request, status, done);
@@ -117,7 +117,7 @@ static mx_return_t await(struct link *link, mx_request_t *request, mx_status_t *
                 return code;
         }
         if (deadline == 0)
-            deadline = link_now() + link->patience_ms * 1e-3;
+            deadline = link_now() + link->timeout_ms * 1e-3;
         /* The peer may be waiting for this very core. */
         sched_yield();
     } while (link_now() < deadline);
@@ -136,9 +136,9 @@ const char *link_finish(struct link *link, mx_request_t *request, uint32_t size)
     if (code != MX_SUCCESS)
         return failed("waiting", code);
     if (!done) {
-        link->lost_patience = 1;
+        link->timed_out = 1;
         snprintf(text, sizeof(text), "the other side has said nothing for %u s",
-                 link->patience_ms / 1000);
+                 link->timeout_ms / 1000);
         return text;
     }
     if (status.code != MX_STATUS_SUCCESS)
@@ -161,6 +161,6 @@ int link_give_up(struct link *link, mx_request_t *request)
     if (mx_cancel(link->endpoint, request, &gone) == MX_SUCCESS && gone)
         return 1;
     /* A send, or a receive that had been matched: ended by the disconnect. */
-    mx_wait(link->endpoint, request, PATIENCE_MS, &status, &gone);
+    mx_wait(link->endpoint, request, WAIT_MS, &status, &gone);
     return *request == NULL;
 }

@@ -1,5 +1,5 @@
 /*
- * An open endpoint, and waiting on it with patience that ends.
+ * An open endpoint, and waiting on it with the time-out that ends.
  *
  *   link_open --> link_post_recv, link_post_send --> link_finish   (polls, or sleeps with -w)
  *                                            `-----> link_give_up  (the peer is gone)
@@ -21,15 +21,15 @@ struct link {
     /* Sleep in mx_wait instead of polling. */
     int sleep;
     /* A peer that says nothing for so long, in the middle of a measurement, is gone. */
-    uint32_t patience_ms;
+    uint32_t timeout_ms;
     /* That has happened. */
-    int lost_patience;
+    int timed_out;
 };
 
 /* The measuring side's, that side's while others may be served before it, and the other side's. */
-#define PATIENCE_MS 10000u
-#define PATIENCE_IN_LINE_MS 60000u
-#define PATIENCE_SERVING_MS 5000u
+#define WAIT_MS 10000u
+#define WAIT_IN_LINE_MS 60000u
+#define WAIT_SERVING_MS 5000u
 
 /* The library's own words for a call that has just failed. */
 const char *link_reason(mx_return_t code);

@@ -136,9 +136,9 @@ static const char *ask(struct session *session)
     if (error == NULL)
         error = link_finish(&session->link, &request, sizeof(words));
     if (error == NULL && session->plan.kind != PLAN_QUIT) {
-        session->link.patience_ms = PATIENCE_IN_LINE_MS;
+        session->link.timeout_ms = WAIT_IN_LINE_MS;
         error = measure_answer(session);
-        session->link.patience_ms = PATIENCE_MS;
+        session->link.timeout_ms = WAIT_MS;
     }
     return error;
 }

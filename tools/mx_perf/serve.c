@@ -116,7 +116,7 @@ static int give_up(struct client *client)
      * Only a client that is silent has sends that would not end. The address is that of its
      * endpoint: when the client is gone, it may be the next one's already.
      */
-    if (client->link->lost_patience && session(client) == client->session)
+    if (client->link->timed_out && session(client) == client->session)
         mx_disconnect(client->link->endpoint, client->peer);
     free = link_give_up(client->link, &client->echo);
     free &= link_give_up(client->link, &client->answering);
@@ -134,7 +134,7 @@ static const char *run(struct client *client)
     int free = 1;
 
     client->link->sleep = plan->sleep != 0;
-    client->link->lost_patience = 0;
+    client->link->timed_out = 0;
     if (!acceptable(plan) || !ring_make(&client->ring, slots, plan->size))
         error = answer(client, 1, 0);
     else
@@ -153,7 +153,7 @@ const char *serve(struct link *link, const struct options *options)
     uint32_t wait_ms = MX_INFINITE;
 
     /* Nobody else waits for its turn when there is only one client. */
-    link->patience_ms = options->self ? PATIENCE_IN_LINE_MS : PATIENCE_SERVING_MS;
+    link->timeout_ms = options->self ? WAIT_IN_LINE_MS : WAIT_SERVING_MS;
     for (;;) {
         mx_segment_t segment = {&client.plan, sizeof(client.plan)};
         mx_request_t request;
@@ -184,7 +184,7 @@ const char *serve(struct link *link, const struct options *options)
             if (!options->keep && error != NULL)
                 return error;
             if (!options->keep)
-                wait_ms = PATIENCE_IN_LINE_MS;
+                wait_ms = WAIT_IN_LINE_MS;
         }
         if (error != NULL)
             fprintf(stderr, "%s: a client failed: %s\n", options->program->name, error);

@@ -111,7 +111,7 @@ mx_endpoint_addr_t connect_to(mx_endpoint_t ep, uint32_t id)
 {
     mx_endpoint_addr_t address;
 
-    OK(mx_connect(ep, local_nic(), id, KEY, (uint32_t)(PATIENCE_MS * slower()), &address));
+    OK(mx_connect(ep, local_nic(), id, KEY, (uint32_t)(WAIT_MS * slower()), &address));
     return address;
 }
 
@@ -174,7 +174,7 @@ bool is_done(mx_endpoint_t ep, mx_request_t *request, mx_status_t *status)
 
 mx_status_t finish(mx_endpoint_t ep, mx_request_t request)
 {
-    deadline_t deadline = deadline_in(2 * PATIENCE_MS);
+    deadline_t deadline = deadline_in(2 * WAIT_MS);
     mx_status_t status;
     uint32_t result = 77;
 
@@ -222,7 +222,7 @@ mx_status_t probe_for(mx_endpoint_t ep, uint64_t bits, uint64_t mask)
     mx_status_t status;
     uint32_t result = 0;
 
-    for (deadline_t deadline = deadline_in(PATIENCE_MS); result == 0;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); result == 0;) {
         if (deadline_over(deadline))
             FAIL("no message with bits 0x%llx", (unsigned long long)bits);
         OK(mx_probe(ep, (uint32_t)deadline_left(deadline) + 1, bits & mask, mask, &status,
@@ -262,7 +262,7 @@ struct pair pair_open(struct side *side)
 
 int64_t pair_hear(struct pair *pair, const char *word)
 {
-    deadline_t deadline = deadline_in(2 * PATIENCE_MS);
+    deadline_t deadline = deadline_in(2 * WAIT_MS);
     mx_status_t status;
     uint32_t result;
 

@@ -44,7 +44,7 @@ void party_close(mx_endpoint_t ep);
 uint64_t local_nic(void);
 uint32_t id_of(mx_endpoint_t ep);
 mx_endpoint_addr_t address_of(mx_endpoint_t ep);
-/* mx_connect to an endpoint of this host with KEY and patience. */
+/* mx_connect to an endpoint of this host with KEY and timeout. */
 mx_endpoint_addr_t connect_to(mx_endpoint_t ep, uint32_t id);
 bool same_address(mx_endpoint_addr_t a, mx_endpoint_addr_t b);
 
@@ -59,7 +59,7 @@ mx_request_t receive(mx_endpoint_t ep, void *buffer, size_t size, uint64_t bits,
 
 /* mx_test. */
 bool is_done(mx_endpoint_t ep, mx_request_t *request, mx_status_t *status);
-/* mx_wait with patience; the request is used up. */
+/* mx_wait with timeout; the request is used up. */
 mx_status_t finish(mx_endpoint_t ep, mx_request_t request);
 /* Likewise, with a status of success and `size` bytes. */
 mx_status_t succeed(mx_endpoint_t ep, mx_request_t request, size_t size);

@@ -16,7 +16,7 @@ use crate::queues::{Partial, Queues, Stand};
 use crate::remote::{Life, LinkState, Remote, Tx};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
-use crate::timeouts::{Patience, TimeOuts};
+use crate::timeouts::{TimeOuts, Timeout};
 use crate::wire;
 use std::fmt;
 use std::time::Duration;
@@ -242,7 +242,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         } = &mut self.core;
         let record = ops.record_mut(id.index());
         if turn == Turn::Copied {
-            (record.patience, record.waiting) = (Patience::FOR_EVER, Patience::FOR_EVER);
+            (record.timeout, record.waiting) = (Timeout::FOR_EVER, Timeout::FOR_EVER);
         }
         if let Some(remote) = remotes.of_mut(to) {
             let (queues, lane) = (spares.fill(&mut remote.queues), O::lane(bits));
@@ -477,10 +477,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// How long operations posted from now on may go without any progress: sends, whether they
     /// have been matched or not, connects, and receives once they have matched. `None`: for ever.
     pub fn set_request_timeout(&mut self, timeout: Option<Duration>) {
-        let patience = Patience::new(timeout);
+        let timeout = Timeout::new(timeout);
         self.core.timeouts = TimeOuts {
-            transfer: patience,
-            waiting: patience,
+            transfer: timeout,
+            waiting: timeout,
         };
     }
 
@@ -489,12 +489,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(posted) = self.core.ops.get_mut(request) else {
             return false;
         };
-        posted.patience = Patience::new(timeout);
+        posted.timeout = Timeout::new(timeout);
         posted.touched = false;
         match posted.state {
             State::Posted { .. } => return true,
             State::Pulling(_) => {}
-            _ => posted.waiting = posted.patience,
+            _ => posted.waiting = posted.timeout,
         }
         let now = self.clock.now();
         self.core.start_timer(request, now);
@@ -512,7 +512,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if !posted.state.is_waiting() {
             return false;
         }
-        posted.waiting = Patience::new(limit);
+        posted.waiting = Timeout::new(limit);
         posted.touched = false;
         let now = self.clock.now();
         self.core.start_timer(request, now);

@@ -55,7 +55,7 @@ use crate::stats::Stats;
 use crate::status::{DownReason, Kind, Status};
 use crate::supply::{Claim, Supply};
 use crate::time::{Clock, Instant};
-use crate::timeouts::{Patience, TimeOuts};
+use crate::timeouts::{TimeOuts, Timeout};
 use crate::timer::Wheel;
 use crate::wire;
 use deadlines::Deadline;
@@ -168,8 +168,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let core = Core {
             owner,
             timeouts: TimeOuts {
-                transfer: Patience::new(config.request_timeout),
-                waiting: Patience::new(config.waiting_timeout),
+                transfer: Timeout::new(config.request_timeout),
+                waiting: Timeout::new(config.waiting_timeout),
             },
             liveness: liveness::Liveness::new(config.peer_timeout),
             config,

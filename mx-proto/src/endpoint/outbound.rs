@@ -498,7 +498,7 @@ impl<O: Owner> Core<O> {
     /// A send has been matched: the time-out of transfers counts from now on, if it is another one.
     pub(super) fn serving(&mut self, id: RequestId, clock: &impl Clock) {
         if let Some(record) = self.ops.get_mut(id)
-            && record.waiting != record.patience
+            && record.waiting != record.timeout
         {
             record.touched = false;
             self.start_timer(id, clock.now());

@@ -367,7 +367,7 @@ const CLASSES_KEPT: usize = 16;
 mod tests {
     use super::*;
     use crate::owner::Queue;
-    use crate::timeouts::{Patience, TimeOuts};
+    use crate::timeouts::{TimeOuts, Timeout};
     use mx_sim::Rng;
 
     const EXACT: MatchMask = MatchMask::EXACT;
@@ -391,8 +391,8 @@ mod tests {
                 head: Head::NONE,
             };
             let timeouts = TimeOuts {
-                transfer: Patience::FOR_EVER,
-                waiting: Patience::FOR_EVER,
+                transfer: Timeout::FOR_EVER,
+                waiting: Timeout::FOR_EVER,
             };
             let id = self.ops.add(0, bits, timeouts, state).unwrap();
             self.posted.enter(&mut self.ops, id.index());

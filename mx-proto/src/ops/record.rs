@@ -24,7 +24,7 @@ use crate::memory::Memory;
 use crate::op_states::{self, Stage};
 use crate::port::RemoteKey;
 use crate::queues::Stand;
-use crate::timeouts::Patience;
+use crate::timeouts::Timeout;
 use crate::timer::TimerId;
 use std::mem::ManuallyDrop;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -46,9 +46,9 @@ pub struct Record<M> {
     pub(crate) from_one: bool,
     pub(crate) timer: Option<TimerId>,
     /// Once it has been matched, or if it is a connect.
-    pub(crate) patience: Patience,
+    pub(crate) timeout: Timeout,
     /// Before that: a send's wait for its turn and its receiver, a receive's for a message.
-    pub(crate) waiting: Patience,
+    pub(crate) waiting: Timeout,
     /// Something has happened since the timer was last looked at.
     pub(crate) touched: bool,
     pub(crate) bits: MatchBits,
@@ -209,8 +209,8 @@ impl<M> Default for Record<M> {
             remote: NOBODY,
             from_one: false,
             timer: None,
-            patience: Patience::FOR_EVER,
-            waiting: Patience::FOR_EVER,
+            timeout: Timeout::FOR_EVER,
+            waiting: Timeout::FOR_EVER,
             touched: false,
             bits: MatchBits(0),
             state: State::Free,
@@ -255,11 +255,11 @@ impl<M> Record<M> {
     }
 
     /// The time-out that counts in its present state.
-    pub(crate) fn limit(&self) -> Patience {
+    pub(crate) fn limit(&self) -> Timeout {
         if self.state.is_waiting() {
             self.waiting
         } else {
-            self.patience
+            self.timeout
         }
     }
 

@@ -307,7 +307,7 @@ impl<O: Owner> Ops<O> {
         record.remote = NOBODY;
         record.from_one = false;
         record.timer = None;
-        record.patience = timeouts.transfer;
+        record.timeout = timeouts.transfer;
         record.waiting = timeouts.waiting;
         record.touched = false;
         record.bits = bits;
@@ -333,7 +333,7 @@ impl<O: Owner> Ops<O> {
         let pending = |record: &&mut Record<_>| matches!(record.state, State::Pending { .. });
         if let Some(record) = record.filter(pending) {
             op_states::note(Stage::Pending, state.stage());
-            record.patience = timeouts.transfer;
+            record.timeout = timeouts.transfer;
             record.waiting = timeouts.waiting;
             record.bits = bits;
             record.state = state;

@@ -5,13 +5,13 @@ use crate::memory::Source;
 use crate::op_states::Stage;
 use crate::owner::Owner;
 use crate::queues::Stand;
-use crate::timeouts::{Patience, TimeOuts};
+use crate::timeouts::{TimeOuts, Timeout};
 use mx_sim::Rng;
 use std::rc::Rc;
 
 const FOR_EVER: TimeOuts = TimeOuts {
-    transfer: Patience::FOR_EVER,
-    waiting: Patience::FOR_EVER,
+    transfer: Timeout::FOR_EVER,
+    waiting: Timeout::FOR_EVER,
 };
 
 /// Memory that shows when it is let go of.

@@ -32,7 +32,7 @@ const ENOUGH: u32 = 3;
 
 /// Fewer early segments wait for this part of the delay. Longer than a command segment is ever
 /// behind a data segment sent before it on one host, far below the shortest time-out.
-const PATIENCE: u32 = 8;
+const EARLY_PART: u32 = 8;
 
 impl AckPolicy {
     pub(super) fn new(delay: Duration, window: u16) -> Self {
@@ -60,7 +60,7 @@ impl AckPolicy {
         self.early = self.early.saturating_add(1);
         let wait = match self.early >= ENOUGH {
             true => Duration::ZERO,
-            false => self.delay / PATIENCE,
+            false => self.delay / EARLY_PART,
         };
         self.plan(now.after(wait));
     }

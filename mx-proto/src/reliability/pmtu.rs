@@ -182,11 +182,11 @@ impl Pmtu {
         } = self.probe
             && wanted as usize == size
         {
-            let patience = timeout.max(PATIENCE) * (1 << tries.silent.min(4));
+            let probe_timeout = timeout.max(PROBE_TIMEOUT_MIN) * (1 << tries.silent.min(4));
             self.probe = Probe::Out {
                 size: wanted,
                 tries,
-                lost_at: now.after(patience),
+                lost_at: now.after(probe_timeout),
                 heard: false,
             };
         }
@@ -413,8 +413,8 @@ const TRIES: u8 = 5;
 /// Probes without any word from the peer after which nothing is tried until it is heard again.
 const SILENT: u8 = 3;
 
-/// Least patience with a probe: a peer's wake-up, not only the way.
-const PATIENCE: Duration = Duration::from_millis(5);
+/// Shortest timeout of a probe: a peer's wake-up, not only the way.
+const PROBE_TIMEOUT_MIN: Duration = Duration::from_millis(5);
 
 /// Steps by halves: they leave at most an eighth of the gap between two rungs.
 const HALVES: u8 = 3;

@@ -151,24 +151,24 @@ impl Rtt {
     /// How long an acknowledgement may take that is not to be delayed.
     pub(super) fn answer(&self) -> Duration {
         if self.smoothed == 0 {
-            return self.patience();
+            return self.rto_without_backoff();
         }
         let nanos = (self.smoothed + self.variation * 4).max(QUICKEST);
         Duration::from_nanos(nanos.min(self.cap))
     }
 
     /// How long an acknowledgement may take.
-    pub(super) fn patience(&self) -> Duration {
-        Duration::from_nanos(self.unbacked().min(self.cap))
+    pub(super) fn rto_without_backoff(&self) -> Duration {
+        Duration::from_nanos(self.base().min(self.cap))
     }
 
     /// The same, twice as long for every time-out in a row.
-    pub(super) fn timeout(&self) -> Duration {
-        let nanos = self.unbacked().saturating_mul(1 << self.back_off);
+    pub(super) fn rto(&self) -> Duration {
+        let nanos = self.base().saturating_mul(1 << self.back_off);
         Duration::from_nanos(nanos.min(self.cap))
     }
 
-    fn unbacked(&self) -> u64 {
+    fn base(&self) -> u64 {
         let base = match self.smoothed {
             0 => self.first,
             smoothed => smoothed + self.variation * 4 + self.ack_delay,
@@ -207,12 +207,12 @@ mod tests {
     #[test]
     fn the_first_sample_counts_with_half_of_itself_as_variation() {
         let mut rtt = rtt();
-        assert_eq!(rtt.timeout(), 5 * MS);
+        assert_eq!(rtt.rto(), 5 * MS);
         assert_eq!((rtt.smoothed(), rtt.min()), (None, None));
         rtt.on_sample(s(1), 10 * MS);
-        assert_eq!(rtt.timeout(), 30 * MS + DELAY);
+        assert_eq!(rtt.rto(), 30 * MS + DELAY);
         rtt.on_sample(s(1), 10 * MS);
-        assert_eq!(rtt.timeout(), 25 * MS + DELAY);
+        assert_eq!(rtt.rto(), 25 * MS + DELAY);
         assert_eq!(rtt.smoothed(), Some(10 * MS));
     }
 
@@ -220,45 +220,48 @@ mod tests {
     fn the_timeout_stays_between_floor_and_cap() {
         let mut rtt = rtt();
         rtt.on_sample(s(1), Duration::from_micros(3));
-        assert_eq!(rtt.timeout(), MS);
+        assert_eq!(rtt.rto(), MS);
         rtt.on_sample(s(1), Duration::from_secs(100));
-        assert_eq!(rtt.timeout(), Duration::from_secs(1));
+        assert_eq!(rtt.rto(), Duration::from_secs(1));
         for odd in [Duration::ZERO, Duration::MAX] {
             rtt.on_sample(s(1), odd);
-            assert!(rtt.timeout() >= MS && rtt.timeout() <= Duration::from_secs(1));
+            assert!(rtt.rto() >= MS && rtt.rto() <= Duration::from_secs(1));
         }
     }
 
     #[test]
     fn what_is_not_to_be_delayed_is_waited_for_less_long_but_not_for_nothing() {
         let mut rtt = rtt();
-        assert_eq!(rtt.answer(), rtt.patience());
+        assert_eq!(rtt.answer(), rtt.rto_without_backoff());
         rtt.on_sample(s(1), Duration::from_micros(10));
         assert_eq!(rtt.answer(), Duration::from_nanos(QUICKEST));
         rtt.on_sample(s(1), Duration::from_secs(100));
         assert_eq!(rtt.answer(), Duration::from_secs(1));
         let mut rtt = Rtt::new(&ReliableConfig::default());
         rtt.on_sample(s(1), 10 * MS);
-        assert_eq!((rtt.answer(), rtt.patience()), (30 * MS, 30 * MS + DELAY));
+        assert_eq!(
+            (rtt.answer(), rtt.rto_without_backoff()),
+            (30 * MS, 30 * MS + DELAY)
+        );
     }
 
     #[test]
     fn a_steady_way_is_waited_for_as_long_as_it_takes_and_the_delay_of_acks() {
         let mut rtt = rtt();
         (0..200).for_each(|_| rtt.on_sample(s(1), 20 * MS));
-        assert!(rtt.timeout() >= 20 * MS + DELAY);
-        assert!(rtt.timeout() <= 21 * MS);
+        assert!(rtt.rto() >= 20 * MS + DELAY);
+        assert!(rtt.rto() <= 21 * MS);
     }
 
     #[test]
     fn back_off_doubles_never_overflows_and_ends_with_a_sample() {
         let mut rtt = rtt();
         rtt.on_timeout();
-        assert_eq!(rtt.timeout(), 10 * MS);
+        assert_eq!(rtt.rto(), 10 * MS);
         (0..1000).for_each(|_| rtt.on_timeout());
-        assert_eq!(rtt.timeout(), Duration::from_secs(1));
+        assert_eq!(rtt.rto(), Duration::from_secs(1));
         rtt.on_sample(s(1), MS);
-        assert_eq!(rtt.timeout(), 3 * MS + DELAY);
+        assert_eq!(rtt.rto(), 3 * MS + DELAY);
     }
 
     #[test]
@@ -266,9 +269,9 @@ mod tests {
         let mut rtt = rtt();
         (0..2).for_each(|_| rtt.on_timeout());
         rtt.on_progress();
-        assert_eq!(rtt.timeout(), 10 * MS);
+        assert_eq!(rtt.rto(), 10 * MS);
         (0..5).for_each(|_| rtt.on_progress());
-        assert_eq!(rtt.timeout(), 5 * MS);
+        assert_eq!(rtt.rto(), 5 * MS);
     }
 
     #[test]

@@ -142,7 +142,7 @@ const TRIES_BEFORE_GIVING_UP: u32 = 3;
 
 /// How long the answer to a Ping waits for the data channel to be empty: many times what it takes to
 /// take in a whole socket.
-const PATIENCE: Duration = Duration::from_millis(20);
+const ANSWER_WAIT_MAX: Duration = Duration::from_millis(20);
 
 /// Nanoseconds in a unit of the stamps of Pings: they say when they went out, modulo 71 minutes, and
 /// their answers repeat it (as the timestamps of RFC 7323 do).
@@ -460,14 +460,14 @@ impl Session {
 
     /// The peer has answered our Ping: what was sent well before and is not named is lost.
     fn on_answer(&mut self, now: Instant, asked_at: Instant, stats: &mut ReliableStats) {
-        // The only sample there is on a way that has become longer than the patience.
+        // The only sample there is on a way that has become longer than the pause.
         self.rtt.on_sample(now, now.since(asked_at));
         // What went over the data channel just before the Ping may still come, the later the more this
         // way is known to keep things.
         let late = self.reordering.wait(now, &self.rtt);
         let slack = late
             .saturating_sub(self.rtt.min().unwrap_or_default())
-            .max(self.rtt.patience() / 4);
+            .max(self.rtt.rto_without_backoff() / 4);
         let mut lost = self.send.lose_sent_before(asked_at.before(slack));
         if stamp(asked_at) == stamp(self.pinged_at) {
             // What went right before the Ping would be here, had the Ping not overtaken it.
@@ -513,7 +513,7 @@ impl Session {
         let Some((stamp, came)) = self.to_answer else {
             return true;
         };
-        if !empty && now.since(came) < PATIENCE {
+        if !empty && now.since(came) < ANSWER_WAIT_MAX {
             return false;
         }
         self.to_answer = None;
@@ -578,7 +578,7 @@ impl Session {
     #[inline]
     pub(super) fn start_timer(&mut self, now: Instant) {
         if self.resend_at.is_none() && self.send.in_flight_bytes() > 0 {
-            let timeout = self.rtt.timeout();
+            let timeout = self.rtt.rto();
             self.resend_at = Some(now.after(2 * timeout));
             self.ask_at = Some(now.after(self.ask_pause()));
         }
@@ -598,11 +598,11 @@ impl Session {
     /// The same after so many questions in vain.
     fn pause_after(&self, fruitless: u32) -> Duration {
         // The last of what is under way is to be acknowledged at once.
-        let patience = match self.since_ask == 0 {
+        let pause = match self.since_ask == 0 {
             true => self.rtt.answer(),
-            false => self.rtt.patience(),
+            false => self.rtt.rto_without_backoff(),
         };
-        patience.saturating_mul(1 << fruitless.min(10))
+        pause.saturating_mul(1 << fruitless.min(10))
     }
 
     /// The first thing after the window was empty went out.
@@ -674,7 +674,7 @@ impl Session {
 
     fn ping_at(&self, config: &ReliableConfig) -> Instant {
         let pause = match self.pings {
-            _ if self.send.is_stuck() => self.rtt.timeout().max(config.first_rto),
+            _ if self.send.is_stuck() => self.rtt.rto().max(config.first_rto),
             // Early enough for some tries before silence is death.
             0 => config.keepalive.min(config.give_up / 4),
             _ => config.max_rto.min(config.give_up / 8),

@@ -783,7 +783,7 @@ fn what_waited_for_a_ping_or_a_time_out_because_its_acknowledgement_was_lost_is_
         let session = &pair.ports[0].links.of_mut(link).expect("it is up").session;
         let smoothed = session.rtt.smoothed().expect("the Pings were samples");
         assert!(smoothed < Duration::from_micros(600), "{smoothed:?}");
-        let patience = session.rtt.patience();
-        assert!(patience <= Duration::from_millis(1), "{patience:?}");
+        let rto = session.rtt.rto_without_backoff();
+        assert!(rto <= Duration::from_millis(1), "{rto:?}");
     }
 }

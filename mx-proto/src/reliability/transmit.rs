@@ -272,7 +272,7 @@ impl Session {
             let mut header = self.acknowledging(Kind::Probe, out.window);
             header.set_proof(self.proof);
             out.probe_max -= size;
-            let timeout = self.rtt.timeout();
+            let timeout = self.rtt.rto();
             match out.probe(header, size) {
                 Err(DatagramError::TooLarge(most)) => self.on_too_large(out.now, most),
                 // Sent or not: it is tried again after the same pause.

@@ -716,7 +716,7 @@ fn who_introduces_itself_for_ever_and_reads_no_answer_is_failed() {
         pair.b.progress();
         answered += 1;
     }
-    assert!(answered > 256, "some impatience is nobody's fault");
+    assert!(answered > 256, "some time-outs are nobody's fault");
     assert_eq!(pair.b.stats().malformed, 1);
 }
 

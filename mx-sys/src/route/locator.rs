@@ -63,7 +63,7 @@ const _: () = assert!(mx_port_tcp::STRANGER_MAX > CARD_MAX);
 
 /// How long a peer may take to say who it is, once it has accepted our connection: its process has
 /// to poll once for it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is to be done when the TCP port's poll is over.
 #[derive(Debug)]
@@ -302,8 +302,7 @@ impl Locator {
                     _ => Progress::Asked,
                 };
                 if begins {
-                    self.deadlines
-                        .push_back((clock.now().after(PATIENCE), link));
+                    self.deadlines.push_back((clock.now().after(TIMEOUT), link));
                 }
             }
             // It says when there is room, or that it is down.

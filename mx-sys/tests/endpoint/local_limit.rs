@@ -79,11 +79,11 @@ fn links_that_sleep_wake_up_for_messages_of_any_size() {
     for round in 0..12 {
         // Nobody polls: helper threads see to it.
         let all_asleep = |node: &Node| stats(node).asleep == links;
-        let mut patience = 2_000;
+        let mut timeout = 2_000;
         while !(all_asleep(&a) && all_asleep(&b)) {
             std::thread::sleep(Duration::from_millis(5));
-            patience -= 1;
-            assert!(patience > 0, "{:?} {:?}", stats(&a), stats(&b));
+            timeout -= 1;
+            assert!(timeout > 0, "{:?} {:?}", stats(&a), stats(&b));
         }
         assert_eq!((stats(&a).bytes, stats(&b).bytes), (0, 0));
         let len = [0, 8, 5_000, 32_768, 100_000, 3_000_000][round as usize / 2];

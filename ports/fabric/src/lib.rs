@@ -270,7 +270,7 @@ impl Drop for Parts {
     fn drop(&mut self) {
         // Endpoints that kept registrations busy are gone by now. What is still busy may be so until
         // the provider has handled what has arrived.
-        let until = Instant::now() + LAST_PATIENCE;
+        let until = Instant::now() + CLOSE_TIMEOUT;
         let mut events = Vec::new();
         self.retry_stuck();
         while !self.stuck.get_mut().is_empty() && Instant::now() < until {
@@ -287,7 +287,7 @@ impl Drop for Parts {
 
 /// How long a provider may refuse to close what belongs to a domain before that is closed all the
 /// same. A breakdown waits for it, and callers wait for the breakdown.
-const LAST_PATIENCE: Duration = Duration::from_millis(100);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Events taken from the queue at a time meanwhile.
 const LAST_EVENTS: usize = 64;

@@ -3,7 +3,7 @@
 //! ```text
 //!   0              1/2 of the limit          3/4               limit
 //!   |  standard rings  |     smaller ones     | smallest  |  none: asleep, or over tcp
-//!   |  idle for long   |  less and less patience .....  10 ms
+//!   |  idle for long   |  less and less idle_timeout .....  10 ms
 //! ```
 //!
 //! Counted is what is mapped, which is the most that it can come to; pages that nobody has touched
@@ -99,7 +99,7 @@ impl Budget {
 
     /// How long a link is idle at the moment before it is asked to sleep. `wanted`: somebody waits
     /// for memory. `None`: never.
-    pub(super) fn patience(&self, wanted: bool) -> Option<Duration> {
+    pub(super) fn idle_timeout(&self, wanted: bool) -> Option<Duration> {
         let idle = self.idle?;
         if wanted {
             return Some(LEAST_IDLE.min(idle));
@@ -143,28 +143,28 @@ mod tests {
     }
 
     #[test]
-    fn patience_shrinks_with_what_is_left() {
+    fn the_idle_timeout_shrinks_with_what_is_left() {
         let mut budget = Budget::new(1 << 20, 50, Some(IDLE));
         let mut last = Duration::MAX;
         for used in (0..=1 << 20).step_by(1 << 16) {
             budget.change(Source::TRUSTED, budget.used(), used);
-            let patience = budget.patience(false).unwrap();
-            assert!(patience <= last && patience >= LEAST_IDLE);
-            assert_eq!(patience == IDLE, used <= 1 << 19, "{used}");
-            last = patience;
+            let idle_timeout = budget.idle_timeout(false).unwrap();
+            assert!(idle_timeout <= last && idle_timeout >= LEAST_IDLE);
+            assert_eq!(idle_timeout == IDLE, used <= 1 << 19, "{used}");
+            last = idle_timeout;
         }
         assert_eq!(last, LEAST_IDLE);
         budget.change(Source::TRUSTED, budget.used(), 0);
-        assert_eq!(budget.patience(true), Some(LEAST_IDLE));
-        assert_eq!(Budget::new(1 << 20, 50, None).patience(true), None);
+        assert_eq!(budget.idle_timeout(true), Some(LEAST_IDLE));
+        assert_eq!(Budget::new(1 << 20, 50, None).idle_timeout(true), None);
     }
 
     #[test]
-    fn a_patience_below_the_least_stays() {
+    fn an_idle_timeout_below_the_least_stays() {
         let idle = Duration::from_millis(1);
         let budget = Budget::new(1 << 20, 50, Some(idle));
         assert_eq!(
-            (budget.patience(false), budget.patience(true)),
+            (budget.idle_timeout(false), budget.idle_timeout(true)),
             (Some(idle), Some(idle))
         );
     }

@@ -36,11 +36,11 @@ impl LocalPort {
             self.next_look = None;
             return;
         }
-        let Some(patience) = self.budget.patience(missing.is_some()) else {
+        let Some(idle_timeout) = self.budget.idle_timeout(missing.is_some()) else {
             return;
         };
         let now = clock.now();
-        let pause = (patience / 4).max(LEAST_PAUSE);
+        let pause = (idle_timeout / 4).max(LEAST_PAUSE);
         if self.next_look.is_some_and(|at| at <= now) {
             self.look_for_idle(now, missing);
             self.next_look = Some(now.after(pause));
@@ -54,11 +54,11 @@ impl LocalPort {
         self.next_look = Some(self.next_look.map_or(latest, |at| at.min(latest)));
     }
 
-    /// Asks the peers of links that have been idle for `patience`, and calls in more memory if that
+    /// Asks the peers of links that have been idle for `idle_timeout`, and calls in more memory if that
     /// is not enough.
     fn look_for_idle(&mut self, now: Instant, missing: Option<Missing>) {
-        let patience = |wanted| self.budget.patience(wanted).unwrap_or(Duration::MAX);
-        let (patient, hurried) = (patience(false), patience(true));
+        let idle_timeout = |wanted| self.budget.idle_timeout(wanted).unwrap_or(Duration::MAX);
+        let (calm, hurried) = (idle_timeout(false), idle_timeout(true));
         let mut idle = Vec::new();
         let mut asked = Vec::new();
         for id in &self.awake {
@@ -68,7 +68,7 @@ impl LocalPort {
             entry.held_since.get_or_insert(now);
             let (blocked, called) = (entry.blocked, entry.called.is_some());
             let wanted = missing.as_ref().is_some_and(|it| it.concerns(entry.source));
-            let patience = if wanted { hurried } else { patient };
+            let idle_timeout = if wanted { hurried } else { calm };
             match &mut entry.state {
                 State::Up(link) => {
                     let counts = link.counts();
@@ -76,7 +76,7 @@ impl LocalPort {
                         Some((seen, since)) if seen == counts && !blocked => {
                             if !matches!(link.rest(), Rest::Awake) {
                                 asked.push(*id);
-                            } else if !called && now.since(since) >= patience {
+                            } else if !called && now.since(since) >= idle_timeout {
                                 idle.push((since, *id));
                             }
                         }
@@ -102,7 +102,7 @@ impl LocalPort {
             };
             // Nobody waits for those of a source that has its share but its own.
             missing.take(entry.source, entry.state.bytes())
-                || !missing.concerns(entry.source) && now.since(*since) >= patient
+                || !missing.concerns(entry.source) && now.since(*since) >= calm
         });
         self.ask(&idle, now);
         self.call_in(now, missing);

@@ -45,7 +45,7 @@ impl RdmPort {
     ) -> bool {
         self.now = now;
         let away = now.since(self.polled);
-        if away > self.links.patience() {
+        if away > self.links.absence_max() {
             // Stopped, or busy elsewhere: the answers may be here already, unread.
             self.links.forgive(away, now);
         }

@@ -434,16 +434,16 @@ impl Links {
     }
 
     /// We have been away for so long that silence means little: it counts no more than
-    /// [`Links::patience`]. (Something, so that who is always away for long finds out too.)
+    /// [`Links::absence_max`]. (Something, so that who is always away for long finds out too.)
     pub(super) fn forgive(&mut self, away: Duration, now: Instant) {
-        let excused = away.saturating_sub(self.patience());
+        let excused = away.saturating_sub(self.absence_max());
         for link in self.slots.iter_mut().flatten() {
             link.heard = link.heard.after(excused).min(now);
         }
     }
 
     /// How long we may be away before silence means little.
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn absence_max(&self) -> Duration {
         self.keepalive / 8
     }
 

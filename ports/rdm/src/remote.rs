@@ -326,21 +326,21 @@ impl News {
 
 /// How often a call that gives memory back looks for the completions that would make harsher means
 /// unnecessary.
-pub(super) struct Patience {
+pub(super) struct LookLimit {
     /// None as long as nobody has had to look.
     begun: Option<Duration>,
     span: Duration,
     looks: u32,
 }
 
-impl Patience {
+impl LookLimit {
     pub(super) fn new() -> Self {
-        Self::of(PATIENCE)
+        Self::of(LOOKING_MAX)
     }
 
     /// For when nothing milder is left than to close the endpoint that all links share.
     pub(super) fn last() -> Self {
-        Self::of(LAST_PATIENCE)
+        Self::of(LAST_LOOKING_MAX)
     }
 
     fn of(span: Duration) -> Self {
@@ -355,7 +355,7 @@ impl Patience {
     pub(super) fn again(&mut self) -> bool {
         self.looks += 1;
         let span = match self.looks < LOOKS_MIN {
-            true => LAST_PATIENCE,
+            true => LAST_LOOKING_MAX,
             false => self.span,
         };
         let now = worked();
@@ -399,10 +399,10 @@ const LOOK_EVENTS: usize = 64;
 const LOOKS_MIN: u32 = 250;
 
 /// After so many looks, no more than this of a processor is spent on them: more find nothing either.
-const PATIENCE: Duration = Duration::from_micros(500);
+const LOOKING_MAX: Duration = Duration::from_micros(500);
 
 /// Nor so much on any number of them: nobody shall wait for a call that is not to block.
-const LAST_PATIENCE: Duration = Duration::from_millis(4);
+const LAST_LOOKING_MAX: Duration = Duration::from_millis(4);
 
 #[cfg(test)]
 impl Remote {

@@ -23,7 +23,7 @@ use super::pieces::Pieces;
 use super::plan::{Plan, Reads};
 use super::reading::Reading;
 use super::registration::{Lease, Registrations};
-use super::remote::{News, Outcome, Outlet, PIECE_MIN, Patience, Report, Segments, Wish};
+use super::remote::{LookLimit, News, Outcome, Outlet, PIECE_MIN, Report, Segments, Wish};
 use libfabric_sys::abi::{FI_EAGAIN, FI_REMOTE_READ};
 use mx_port_fabric::Mr;
 use mx_proto::port::{RemoteKey, SendError};
@@ -364,13 +364,13 @@ impl Rma {
             }
             self.end_read(outlet, news, *id);
         }
-        let mut patience = Patience::new();
+        let mut looks = LookLimit::new();
         while self.local && ids.iter().any(|id| self.reads.contains(*id)) {
             news.look(outlet);
             while let Some((piece, outcome)) = news.next_met() {
                 self.on_event(outlet, news, piece, outcome);
             }
-            if !patience.again() {
+            if !looks.again() {
                 break;
             }
         }
@@ -558,14 +558,14 @@ impl Read {
 /// it handles what has arrived.
 fn finish(outlet: &mut Outlet<'_>, news: &mut News, closed: Result<(), (Mr, i32)>) {
     let mut closed = closed;
-    let mut patience = Patience::last();
+    let mut looks = LookLimit::last();
     while let Err((mr, code)) = closed {
         if news.renewal_is_due() {
             // That closes this one, too.
             return;
         }
         news.look(outlet);
-        if !patience.again() {
+        if !looks.again() {
             log::warn!("rdm: a registration cannot be closed (error {code})");
             return news.demand_renewal();
         }

@@ -134,7 +134,7 @@ impl TcpPort {
 
     /// Takes down links whose peer owes an acknowledgement for too long.
     fn look_after_links<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) {
-        let patience = self.timing.dead_after / 2;
+        let timeout = self.timing.dead_after / 2;
         let mut dead = Vec::new();
         let Self {
             links,
@@ -155,7 +155,7 @@ impl TcpPort {
                 link.doubted = false;
                 return false;
             };
-            if vitals.silent < patience || !vitals.unanswered {
+            if vitals.silent < timeout || !vitals.unanswered {
                 // It is slow, not gone: whatever it was asked it has answered.
                 link.owes_since = None;
                 return true;

@@ -55,7 +55,7 @@ struct Work {
 const DESCRIPTORS: u64 = 1 << 20;
 
 /// Most that a connection may take before it is given up.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Events taken from the kernel by one look.
 const EVENTS: usize = 256;
@@ -87,10 +87,10 @@ pub fn serve(address: &str) -> Result<(), String> {
             Order::Quit => return Ok(()),
             Order::Census => Census::take(0).to_string(),
             Order::Open(count) => crowd.open(count).to_string(),
-            Order::Connect(who) => crowd.work(who, |_| Task::Once, PATIENCE, false).to_string(),
+            Order::Connect(who) => crowd.work(who, |_| Task::Once, TIMEOUT, false).to_string(),
             Order::Ask { who, time, spin } => {
                 let task = |now: time::Instant| Task::Ask(now + time);
-                crowd.work(who, task, time + PATIENCE, spin).to_string()
+                crowd.work(who, task, time + TIMEOUT, spin).to_string()
             }
             Order::Flood { who, time } => {
                 let task = |now: time::Instant| Task::Flood(now + time);
@@ -184,7 +184,7 @@ impl Crowd {
         &mut self,
         who: Who,
         task: impl Fn(time::Instant) -> Task,
-        patience: Duration,
+        timeout: Duration,
         spin: bool,
     ) -> Outcome {
         let end = who.first.saturating_add(who.count).min(self.members.len());
@@ -202,7 +202,7 @@ impl Crowd {
             self.queue(place);
         }
         while self.work.left > 0 {
-            let left = patience.saturating_sub(begin.elapsed());
+            let left = timeout.saturating_sub(begin.elapsed());
             if left.is_zero() {
                 self.work.outcome.why = format!("{} did not end in time", self.work.left);
                 break;
@@ -225,7 +225,7 @@ impl Crowd {
     pub fn rest_until_readable(&mut self, fd: RawFd) {
         loop {
             let wait = if self.queue.is_empty() {
-                self.nap(PATIENCE)
+                self.nap(TIMEOUT)
             } else {
                 0
             };
@@ -244,10 +244,10 @@ impl Crowd {
         }
     }
 
-    /// Runs whoever has something to do; sleeps at most `patience` when nobody has.
-    fn turn(&mut self, patience: Duration) {
+    /// Runs whoever has something to do; sleeps at most `timeout` when nobody has.
+    fn turn(&mut self, timeout: Duration) {
         let nap = if self.queue.is_empty() {
-            self.nap(patience)
+            self.nap(timeout)
         } else {
             0
         };
@@ -350,13 +350,13 @@ impl Crowd {
         }
     }
 
-    /// Milliseconds to sleep: until the next alarm, and at most `patience`.
-    fn nap(&self, patience: Duration) -> i32 {
+    /// Milliseconds to sleep: until the next alarm, and at most `timeout`.
+    fn nap(&self, timeout: Duration) -> i32 {
         let alarm = self
             .alarms
             .peek()
             .map(|Reverse((at, _))| at.since(MonotonicClock.now()));
-        let nap = alarm.map_or(patience, |alarm| alarm.min(patience));
+        let nap = alarm.map_or(timeout, |alarm| alarm.min(timeout));
         // A deadline is over when its millisecond is.
         i32::try_from(nap.as_millis() + 1).unwrap_or(i32::MAX)
     }

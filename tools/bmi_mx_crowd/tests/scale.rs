@@ -43,7 +43,7 @@ fn clients() -> usize {
     possible
 }
 
-/// The server's census once it holds `wanted`, or as it is when patience ends.
+/// The server's census once it holds `wanted`, or as it is when the time-out ends.
 fn census_when(server: &mut Server, wanted: impl Fn(&Census) -> bool) -> Census {
     let end = Instant::now() + Duration::from_secs(60);
     loop {

@@ -115,7 +115,7 @@ impl Shape {
         shape
     }
 
-    /// Nodes are stopped for a while, shorter and longer than their peers' patience.
+    /// Nodes are stopped for a while, shorter and longer than their peers' timeout.
     pub fn frozen() -> Self {
         let mut shape = Self {
             name: "frozen",

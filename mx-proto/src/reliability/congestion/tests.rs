@@ -208,14 +208,14 @@ impl Model {
     fn on_timer(&mut self, index: usize) {
         let now = self.now;
         let flow = &mut self.flows[index];
-        let mut next = flow.progress_at.after(flow.rtt.timeout());
+        let mut next = flow.progress_at.after(flow.rtt.rto());
         if next <= now && !flow.flying.is_empty() {
             flow.rtt.on_timeout();
             flow.congestion.on_timeout(now);
             flow.timeouts += 1;
             flow.flying.clear();
             flow.progress_at = now;
-            next = now.after(flow.rtt.timeout());
+            next = now.after(flow.rtt.rto());
             self.send(index);
         }
         self.at(next.max(now.after(MS)), Event::Timer { flow: index });

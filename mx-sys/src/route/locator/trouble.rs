@@ -77,7 +77,7 @@ impl fmt::Display for Line<'_> {
             Trouble::Silent => write!(
                 f,
                 "peer did not say within {} s which provider it uses, we use {ours}",
-                super::PATIENCE.as_secs()
+                super::TIMEOUT.as_secs()
             ),
             Trouble::Puzzled => write!(
                 f,

@@ -9,7 +9,7 @@ use mx_proto::{EndpointId, LinkId, Route, Target};
 use mx_sim::recorder::{Recorder, Seen, header_of};
 use std::net::Ipv4Addr;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Two ports, and what their users have seen.
 struct Pair {
@@ -31,14 +31,14 @@ impl Pair {
             seen: Default::default(),
             packets: Default::default(),
             up: Vec::new(),
-            until: std::time::Instant::now() + PATIENCE,
+            until: std::time::Instant::now() + TIMEOUT,
         }
     }
 
     fn poll(&mut self) {
         assert!(
             std::time::Instant::now() < self.until,
-            "no end in {PATIENCE:?}"
+            "no end in {TIMEOUT:?}"
         );
         for end in 0..2 {
             Port::<Vec<u8>>::poll(

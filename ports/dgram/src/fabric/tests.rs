@@ -9,7 +9,7 @@ use mx_proto::{EndpointId, Route, Target};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn options() -> FabricOptions {
     FabricOptions {
@@ -48,7 +48,7 @@ fn poll(service: &mut FabricDatagrams, budget: usize) -> Vec<Datagram> {
 
 /// Polls until there are `count` datagrams.
 fn wait(service: &mut FabricDatagrams, count: usize) -> Vec<Datagram> {
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIMEOUT;
     let mut got = Vec::new();
     while got.len() < count {
         assert!(
@@ -62,7 +62,7 @@ fn wait(service: &mut FabricDatagrams, count: usize) -> Vec<Datagram> {
 }
 
 fn send(service: &mut FabricDatagrams, channel: Channel, to: FabricAddress, bytes: &[u8]) {
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIMEOUT;
     while let Err(error) = service.send(channel, to, GsoBatch::single(bytes)) {
         assert_eq!(error, DatagramError::WouldBlock);
         assert!(std::time::Instant::now() < until, "no room");
@@ -227,7 +227,7 @@ fn a_sleeper_is_woken_by_either_channel() {
         });
         let b = b.as_mut().unwrap();
         for channel in [Channel::Command, Channel::Data, Channel::Command] {
-            let until = std::time::Instant::now() + PATIENCE;
+            let until = std::time::Instant::now() + TIMEOUT;
             while !b.arm() {
                 assert!(std::time::Instant::now() < until, "never idle");
                 b.disarm();
@@ -250,7 +250,7 @@ fn what_has_come_already_keeps_one_from_sleeping() {
     let (mut a, mut b) = (open(), open());
     let to = b.address(Channel::Data);
     send(&mut a, Channel::Data, to, b"here");
-    let until = std::time::Instant::now() + PATIENCE;
+    let until = std::time::Instant::now() + TIMEOUT;
     // `udp` looks at its sockets when it is asked: either one must not sleep, or one is woken.
     let slept = b.arm();
     assert!(!slept || readable(&b, 10_000));

@@ -20,7 +20,7 @@
 
 use super::calls::Verb;
 use super::child::Counterpart;
-use super::client::{Client, Ended, Message, PATIENCE, Ticket};
+use super::client::{Client, Ended, Message, TIMEOUT, Ticket};
 use super::dice::Dice;
 use super::orders::{Order, Work};
 use super::table::{self, CancelRow, Figures};
@@ -351,8 +351,8 @@ impl Run<'_> {
         let (start, mut ends): (_, Vec<Ended>) = (Instant::now(), Vec::new());
         while self.client.under_way() > 0 {
             self.client.take_in(10, &mut ends)?;
-            if start.elapsed() > PATIENCE {
-                return Err(format!("an operation has not ended in {PATIENCE:?}"));
+            if start.elapsed() > TIMEOUT {
+                return Err(format!("an operation has not ended in {TIMEOUT:?}"));
             }
         }
         self.counterpart.bury()?;

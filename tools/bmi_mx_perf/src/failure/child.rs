@@ -19,7 +19,7 @@ pub(crate) const KEEPALIVE_MS: u64 = 1000;
 const KEEPALIVE: &str = "MX_RDM_KEEPALIVE_MS";
 
 /// Longest that any process here is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Counterpart {
     child: Child,
@@ -117,7 +117,7 @@ impl Counterpart {
 
     /// When it said that it serves.
     pub(crate) fn wait_ready(&self) -> Result<Instant, String> {
-        match self.said.recv_timeout(PATIENCE) {
+        match self.said.recv_timeout(TIMEOUT) {
             Ok((when, Said::Ready)) => Ok(when),
             Ok((_, Said::End)) => Err(format!("the counterpart on {} ended", self.address)),
             Err(_) => Err(format!("the counterpart on {} says nothing", self.address)),
@@ -158,7 +158,7 @@ impl Counterpart {
             return Ok(when);
         }
         loop {
-            match self.said.recv_timeout(PATIENCE) {
+            match self.said.recv_timeout(TIMEOUT) {
                 Ok((when, Said::End)) => {
                     self.child.wait().map_err(|error| error.to_string())?;
                     self.buried = Some(when);

@@ -19,7 +19,7 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 /// Longer than anything here may take. What exceeds it has not ended at all.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The client's own name of an operation; never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -200,9 +200,9 @@ impl Client {
             if let Some(found) = self.ends.iter().find(|end| end.user == ticket.0) {
                 break *found;
             }
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > TIMEOUT {
                 return Err(format!(
-                    "a cancelled operation was not reported in {PATIENCE:?}"
+                    "a cancelled operation was not reported in {TIMEOUT:?}"
                 ));
             }
         };
@@ -269,13 +269,13 @@ impl Client {
     /// Waits for one operation; others that end meanwhile have ended.
     fn wait(&mut self, ticket: Ticket) -> Result<i32, String> {
         let (start, mut ends) = (Instant::now(), Vec::new());
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < TIMEOUT {
             self.take_in(10, &mut ends)?;
             if let Some(end) = ends.iter().find(|end| end.ticket == ticket) {
                 return Ok(end.error);
             }
         }
-        Err(format!("an operation has not ended in {PATIENCE:?}"))
+        Err(format!("an operation has not ended in {TIMEOUT:?}"))
     }
 
     /// Sends an order that is answered on `tag`. `Ok(Err(code))`: the peer is not there.
@@ -332,7 +332,7 @@ impl Client {
     pub(crate) fn greet(&mut self, peer: Remote) -> Result<(), String> {
         let start = Instant::now();
         let mut code = 0;
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < TIMEOUT {
             let tag = self.tag();
             match self.ask(peer, &Order::Ping { tag }, tag)? {
                 Ok(_) => return Ok(()),

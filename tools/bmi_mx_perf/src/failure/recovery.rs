@@ -13,7 +13,7 @@
 
 use super::calls::Verb;
 use super::child::{Counterpart, KEEPALIVE_MS};
-use super::client::{Client, Ended, Message, PATIENCE};
+use super::client::{Client, Ended, Message, TIMEOUT};
 use super::dice::Dice;
 use super::orders::{Order, Work};
 use super::table::{self, Limit, Line};
@@ -196,7 +196,7 @@ impl Book {
         let (start, mut last) = (Instant::now(), Instant::now());
         let (mut ends, mut ended): (Vec<Ended>, _) = (Vec::new(), 0);
         while ended < outstanding {
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > TIMEOUT {
                 // Nothing of them is left, and everybody can see it.
                 self.never += outstanding - ended;
                 client.cancel_all()?;
@@ -233,7 +233,7 @@ fn first_answer(
 ) -> Result<Duration, String> {
     let start = Instant::now();
     let mut ready = None;
-    while start.elapsed() < PATIENCE {
+    while start.elapsed() < TIMEOUT {
         ready = ready.or_else(|| server.ready());
         let tag = client.tag();
         let answer = client.ask(remote, &Order::Ping { tag }, tag)?;
@@ -247,7 +247,7 @@ fn first_answer(
         }
         client.pause()?;
     }
-    Err(format!("no answer of a new server in {PATIENCE:?}"))
+    Err(format!("no answer of a new server in {TIMEOUT:?}"))
 }
 
 /// A server that is stopped, and goes on after it has been given up.

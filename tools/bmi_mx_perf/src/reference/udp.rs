@@ -53,9 +53,9 @@ impl Wire for Socket {
     }
 
     fn recv(&mut self, into: &mut [u8]) {
-        let mut patience = Patience::new(LOST);
+        let mut timeout = Timeout::new(LOST);
         while let Err(error) = self.0.recv(into) {
-            if error.kind() != ErrorKind::WouldBlock || patience.is_over() {
+            if error.kind() != ErrorKind::WouldBlock || timeout.is_over() {
                 return;
             }
         }
@@ -157,13 +157,13 @@ impl Sink {
 
     /// Until at most `under_way` of `sent` bytes have not been received; how many never will be.
     fn wait(&self, sent: u64, under_way: u64) -> u64 {
-        let mut patience = Patience::new(LOST);
+        let mut timeout = Timeout::new(LOST);
         loop {
             let missing = sent.saturating_sub(self.received.load(Ordering::Acquire));
             if missing <= under_way {
                 return 0;
             }
-            if patience.is_over() {
+            if timeout.is_over() {
                 return missing;
             }
         }
@@ -171,13 +171,13 @@ impl Sink {
 }
 
 /// Looks at the clock now and then only.
-struct Patience {
+struct Timeout {
     limit: Duration,
     looks: u32,
     since: Option<Instant>,
 }
 
-impl Patience {
+impl Timeout {
     fn new(limit: Duration) -> Self {
         Self {
             limit,

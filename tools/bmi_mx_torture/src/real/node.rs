@@ -245,13 +245,13 @@ impl Node {
             return Ok(());
         }
         // A thread that was joined may be listed for a moment.
-        let patience = Instant::now() + Duration::from_secs(2);
+        let timeout = Instant::now() + Duration::from_secs(2);
         loop {
             let (fds, threads) = (sockets::descriptors(), sockets::threads());
             if fds == before.0 && threads == before.1 {
                 return Ok(());
             }
-            if Instant::now() > patience {
+            if Instant::now() > timeout {
                 return Err(format!(
                     "after finalize: descriptors {fds:?}, {threads} threads; before {before:?}"
                 ));

@@ -147,8 +147,8 @@ impl Process {
             }
             text
         });
-        let patience = Instant::now() + Duration::from_secs(60);
-        while matches!(gdb.try_wait(), Ok(None)) && Instant::now() < patience {
+        let timeout = Instant::now() + Duration::from_secs(60);
+        while matches!(gdb.try_wait(), Ok(None)) && Instant::now() < timeout {
             std::thread::sleep(Duration::from_millis(20));
         }
         let _ = gdb.kill();

@@ -11,7 +11,7 @@
 //! Knows nothing of: what the program did.
 
 use super::notes::{Order, Report};
-use super::stage::{PATIENCE, Stage, Trouble, fault};
+use super::stage::{Stage, TIMEOUT, Trouble, fault};
 use bmi_mx_torture::{Shape, Verb};
 use std::time::{Duration, Instant};
 
@@ -64,13 +64,13 @@ fn all(
         let Some(node) = nodes.iter().find(|node| !so(stage, **node)) else {
             return Ok(());
         };
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > TIMEOUT {
             // So that its recorder tells what it waits for.
             stage.give(*node, &Order::Report)?;
             stage.pause(Duration::from_millis(100))?;
             return Err(Trouble::Fault {
                 node: *node,
-                text: format!("when the program was over it was not done in {PATIENCE:?}"),
+                text: format!("when the program was over it was not done in {TIMEOUT:?}"),
                 look: true,
             });
         }
@@ -99,8 +99,8 @@ fn quiet(stage: &mut Stage<'_>, fabric: bool) -> Result<(), Trouble> {
         let wrong = unfinished(stage, fabric);
         match wrong {
             None if ended => return Ok(()),
-            Some((node, text)) if begin.elapsed() > PATIENCE => {
-                let text = format!("after {PATIENCE:?}: {text}");
+            Some((node, text)) if begin.elapsed() > TIMEOUT => {
+                let text = format!("after {TIMEOUT:?}: {text}");
                 return Err(Trouble::Fault {
                     node,
                     text,

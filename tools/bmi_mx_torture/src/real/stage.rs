@@ -160,7 +160,7 @@ impl<'a> Stage<'a> {
         }
         match order {
             Order::Do(_) => member.owed += 1,
-            Order::Finalize => member.ending = Some(Instant::now() + PATIENCE),
+            Order::Finalize => member.ending = Some(Instant::now() + TIMEOUT),
             _ => {}
         }
         Ok(())
@@ -223,15 +223,15 @@ impl<'a> Stage<'a> {
         let begin = Instant::now();
         while !so(self) {
             self.hear(Duration::from_millis(50))?;
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > TIMEOUT {
                 let now = Instant::now();
                 let late = |member: &Member| {
-                    member.process.is_some() && now.duration_since(member.heard) > PATIENCE / 2
+                    member.process.is_some() && now.duration_since(member.heard) > TIMEOUT / 2
                 };
                 let node = self.members.iter().position(late);
                 return Err(Trouble::Fault {
                     node: node.unwrap_or(0),
-                    text: format!("nothing happens for {PATIENCE:?}"),
+                    text: format!("nothing happens for {TIMEOUT:?}"),
                     look: true,
                 });
             }
@@ -271,13 +271,13 @@ impl<'a> Stage<'a> {
         let member = &self.members[node];
         let now = Instant::now();
         let busy = member.owed > 0 || !member.ready;
-        let silent = busy && now.duration_since(member.heard) > PATIENCE;
+        let silent = busy && now.duration_since(member.heard) > TIMEOUT;
         let late = member.ending.is_some_and(|then| now > then);
         if member.process.is_some() && member.frozen.is_none() && (silent || late) {
             let what = if late { "to end" } else { "to do a step" };
             return Err(Trouble::Fault {
                 node,
-                text: format!("it takes more than {PATIENCE:?} {what}"),
+                text: format!("it takes more than {TIMEOUT:?} {what}"),
                 look: true,
             });
         }
@@ -319,11 +319,11 @@ impl<'a> Stage<'a> {
         let Some(process) = &mut member.process else {
             return Ok(());
         };
-        let patience = Instant::now() + Duration::from_secs(5);
+        let timeout = Instant::now() + Duration::from_secs(5);
         let status = loop {
             match process.ended() {
                 Some(status) => break status,
-                None if Instant::now() > patience => {
+                None if Instant::now() > timeout => {
                     return Err(fault(node, "it has closed its line and runs".into()));
                 }
                 None => std::thread::sleep(Duration::from_millis(1)),
@@ -389,4 +389,4 @@ fn claim_endpoints(seed: u64) -> (u32, UnixDatagram) {
 /// Steps a node may have before it.
 const WINDOW: usize = 48;
 /// Longer than anything takes, with every time-out of the library and on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(25);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(25);

@@ -71,7 +71,7 @@ impl Talk {
                 None => {}
             }
             if now >= remote.next {
-                remote.next = now + PATIENCE;
+                remote.next = now + TIMEOUT;
                 if let Some(label) = remote.receive.take() {
                     desk.cancel(label)?;
                 }
@@ -105,6 +105,6 @@ pub(crate) fn answer(desk: &mut Desk, from: usize, tag: i32) -> Result<(), Strin
 const PING: i32 = 1 << 24;
 const REPLY: i32 = PING + (1 << 16);
 /// Longer than any time-out of the library in these programs.
-const PATIENCE: Duration = Duration::from_secs(4);
+const TIMEOUT: Duration = Duration::from_secs(4);
 /// After an error.
 const PAUSE: Duration = Duration::from_millis(20);
