@@ -1,5 +1,5 @@
 /*
- * Two sides that chose different providers: they learn it from each other's cards, say so once,
+ * Two sides that chose different providers: they learn it from each other's endpoint addresses, say so once,
  * and talk over TCP.
  *
  *     C_TESTS_PROVIDERS=tcp,tcp;ofi_rxm     the one of side a, the one of side b

@@ -1,9 +1,9 @@
 /*
- * Strangers who ask an rdm server for its card, at its TCP port.
+ * Strangers who ask an rdm server for its endpoint address, at its TCP port.
  *
- *     stranger ── preamble, 'L' question, card ──► server ── answer ──► the end
+ *     stranger ── preamble, 'L' question, endpoint address ──► server ── answer ──► the end
  *
- * The card is where the server's provider is told where the peer is: any byte of it may be wrong,
+ * The endpoint address is where the server's provider is told where the peer is: any byte of it may be wrong,
  * and the address may lead nowhere, to the server itself, or to somebody who never answers. The
  * good client, over rdm, notices nothing. Layouts: docs/wire-format.md.
  */
@@ -18,35 +18,35 @@
 #include <unistd.h>
 
 enum {
-    FIXED = 36,         /* of a card, before name and address */
-    CARD_MAX = 36 + 64 + 256,
+    FIXED = 36,         /* of an endpoint address, before name and address */
+    ENDPOINT_ADDRESS_MAX = 36 + 64 + 256,
     FORMAT_IN = 2,      /* FI_SOCKADDR_IN */
     CROWD = 200,
 };
 
-struct card {
+struct endpoint_address {
     const char *provider;
     const void *address;
     size_t address_length;
     uint32_t format;
 };
 
-static size_t emit_card(unsigned char *out, const struct card *card)
+static size_t emit_address(unsigned char *out, const struct endpoint_address *endpoint_address)
 {
-    size_t name = strlen(card->provider);
+    size_t name = strlen(endpoint_address->provider);
 
     memset(out, 0, FIXED);
     memcpy(out, "MXrc", 4);
     wire_put(out + 4, 2, 2);
     out[6] = (unsigned char)name;
-    wire_put(out + 8, card->address_length, 2);
-    wire_put(out + 12, card->format, 4);
+    wire_put(out + 8, endpoint_address->address_length, 2);
+    wire_put(out + 12, endpoint_address->format, 4);
     wire_put(out + 16, 0x1122334455667788, 8);
     wire_put(out + 24, 0x99aabbccddeeff00, 8);
     wire_put(out + 32, 3, 4);
-    memcpy(out + FIXED, card->provider, name);
-    memcpy(out + FIXED + name, card->address, card->address_length);
-    return FIXED + name + card->address_length;
+    memcpy(out + FIXED, endpoint_address->provider, name);
+    memcpy(out + FIXED + name, endpoint_address->address, endpoint_address->address_length);
+    return FIXED + name + endpoint_address->address_length;
 }
 
 /* Asks with that body, announced as `announced` bytes; the answer's body and its length, 0 when
@@ -78,9 +78,9 @@ static size_t ask(const struct stage *stage, const unsigned char *opening, const
 /* The name of the server's provider, from a refusal. */
 static void learn_provider(const struct stage *stage, const unsigned char *opening, char name[65])
 {
-    const struct card other = {"nobody has this", "\1\2\3\4", 4, FORMAT_IN};
-    unsigned char body[CARD_MAX], answer[CARD_MAX + 1];
-    size_t size = emit_card(body, &other);
+    const struct endpoint_address other = {"nobody has this", "\1\2\3\4", 4, FORMAT_IN};
+    unsigned char body[ENDPOINT_ADDRESS_MAX], answer[ENDPOINT_ADDRESS_MAX + 1];
+    size_t size = emit_address(body, &other);
     size_t length = ask(stage, opening, body, size, size, 1, answer, sizeof answer);
 
     CHECK_THAT(length, >, 3);
@@ -102,9 +102,9 @@ static struct sockaddr_in address_of(uint32_t host, int port)
 
 static void ask_strangely(struct world *world)
 {
-    unsigned char opening[OPENING_MAX], body[CARD_MAX], copy[CARD_MAX], answer[CARD_MAX + 1];
+    unsigned char opening[OPENING_MAX], body[ENDPOINT_ADDRESS_MAX], copy[ENDPOINT_ADDRESS_MAX], answer[ENDPOINT_ADDRESS_MAX + 1];
     struct sockaddr_in silent = address_of(INADDR_LOOPBACK, 0);
-    struct card card = {.format = FORMAT_IN};
+    struct endpoint_address endpoint_address = {.format = FORMAT_IN};
     int port = 0, listener = wire_listen(&port);
     struct stage stage;
     char provider[65];
@@ -113,12 +113,12 @@ static void ask_strangely(struct world *world)
     set_up(world, &stage);
     record_tcp(world, opening);
     learn_provider(&stage, opening, provider);
-    card.provider = provider;
+    endpoint_address.provider = provider;
     silent.sin_port = htons((uint16_t)port);
-    card.address = &silent;
-    card.address_length = sizeof silent;
-    size = emit_card(body, &card);
-    /* A sound one is answered with a card, whoever asks. */
+    endpoint_address.address = &silent;
+    endpoint_address.address_length = sizeof silent;
+    size = emit_address(body, &endpoint_address);
+    /* A sound one is answered with an endpoint address, whoever asks. */
     CHECK_THAT(ask(&stage, opening, body, size, size, 1, answer, sizeof answer), >, FIXED);
     CHECK_THAT(answer[0], ==, 1);
     check_good(&stage);
@@ -146,7 +146,7 @@ static void ask_strangely(struct world *world)
 static void lead_astray(struct world *world)
 {
     static unsigned char zeros[256], ones[256];
-    unsigned char opening[OPENING_MAX], body[CARD_MAX], answer[CARD_MAX + 1];
+    unsigned char opening[OPENING_MAX], body[ENDPOINT_ADDRESS_MAX], answer[ENDPOINT_ADDRESS_MAX + 1];
     int port = 0, listener = wire_listen(&port);
     struct sockaddr_in places[4];
     struct stage stage;
@@ -161,27 +161,27 @@ static void lead_astray(struct world *world)
     places[2] = address_of(INADDR_BROADCAST, 1);
     places[3] = address_of(INADDR_ANY, 0);
     for (size_t i = 0; i < 4; i++) {
-        struct card card = {provider, &places[i], sizeof places[i], FORMAT_IN};
-        size_t size = emit_card(body, &card);
+        struct endpoint_address endpoint_address = {provider, &places[i], sizeof places[i], FORMAT_IN};
+        size_t size = emit_address(body, &endpoint_address);
 
         ask(&stage, opening, body, size, size, 1, answer, sizeof answer);
     }
     check_good(&stage);
     for (size_t length = 1; length <= 256; length = length * 3 / 2 + 1) {
-        struct card zero = {provider, zeros, length, FORMAT_IN};
-        struct card one = {provider, ones, length, FORMAT_IN};
-        size_t size = emit_card(body, &zero);
+        struct endpoint_address zero = {provider, zeros, length, FORMAT_IN};
+        struct endpoint_address one = {provider, ones, length, FORMAT_IN};
+        size_t size = emit_address(body, &zero);
 
         ask(&stage, opening, body, size, size, 1, answer, sizeof answer);
-        size = emit_card(body, &one);
+        size = emit_address(body, &one);
         ask(&stage, opening, body, size, size, 1, answer, sizeof answer);
     }
     check_good(&stage);
     /* Many who ask and never come: their links end by themselves. */
     for (int i = 0; i < CROWD; i++) {
         struct sockaddr_in nobody = address_of(INADDR_LOOPBACK, 1 + i % 1000);
-        struct card card = {provider, &nobody, sizeof nobody, FORMAT_IN};
-        size_t size = emit_card(body, &card);
+        struct endpoint_address endpoint_address = {provider, &nobody, sizeof nobody, FORMAT_IN};
+        size_t size = emit_address(body, &endpoint_address);
 
         ask(&stage, opening, body, size, size, 1, answer, sizeof answer);
     }
@@ -192,7 +192,7 @@ static void lead_astray(struct world *world)
 
 static const struct scenario scenarios[] = {
     DIRECTED(strange_questions_are_answered_or_turned_away, ask_strangely, STAGE),
-    DIRECTED(cards_that_lead_astray_hurt_nobody_else, lead_astray, STAGE),
+    DIRECTED(endpoint_addresses_that_lead_astray_hurt_nobody_else, lead_astray, STAGE),
     {0},
 };
 

@@ -2,7 +2,9 @@
 
 use bmi_mx::config::{self, Config};
 use bmi_mx::peer::state::TRANSITIONS;
-use mx_port_fabric::card::{ADDRESS_MAX, Answer, Card, PROVIDER_MAX, Refusal};
+use mx_port_fabric::endpoint_address::{
+    ADDRESS_MAX, Answer, EndpointAddress, PROVIDER_MAX, Refusal,
+};
 use mx_port_local::link_states as links;
 use mx_proto::op_states;
 use mx_proto::transitions::Transition;
@@ -239,7 +241,7 @@ fn the_changelog_knows_this_version() {
 }
 
 #[test]
-fn cards_are_documented_as_they_travel() {
+fn endpoint_addresses_are_documented_as_they_travel() {
     let text = text_of("docs/wire-format.md");
     let reasons = [
         Refusal::NoPort,
@@ -256,7 +258,7 @@ fn cards_are_documented_as_they_travel() {
     });
     let table = rows.join("\n");
     assert!(text.contains(&table), "docs/wire-format.md:\n{table}");
-    let fixed = Card {
+    let fixed = EndpointAddress {
         provider: String::new(),
         format: 0,
         address: Vec::new(),

@@ -136,7 +136,7 @@ bool door_is_open(const struct stage *stage, enum wire_door door)
         close(fd);
         return true;
     }
-    /* Over rdm too: that is where peers ask for each other's cards. */
+    /* Over rdm too: that is where peers ask for each other's endpoint addresses. */
     if (port_is("auto") || port_is(door == DOOR_TCP ? "tcp" : "local") ||
         (port_is("rdm") && door == DOOR_TCP))
         FAIL("the %s door of the server is shut", door == DOOR_TCP ? "tcp" : "local");

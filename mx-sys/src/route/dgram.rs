@@ -1,8 +1,8 @@
 //! The dgram port as one of a host's: opened when it is needed, polled as often as it is worth.
 //!
 //! ```text
-//!   connect --> open yet? --> link, of whose way up the locator hears
-//!                              `-- is its address known? no: the locator asks, and brings a card
+//!   connect --> open yet? --> link, of whose way up the address exchange hears
+//!                              `-- is its address known? no: the address exchange asks, and brings an endpoint address
 //!
 //!   resting           while there is no session: strangers may knock, so a look is worth it
 //!                     only now and then
@@ -11,12 +11,12 @@
 //! Owns: the port, once it is open.
 //! Knows nothing of: the other ports.
 
-use super::locator::{Cards, Locator};
+use super::address_exchange::{AddressExchange, Addresses};
 use super::watch::{Relay, Settling};
 use mx_port_base::nest::Nest;
 use mx_port_dgram::fabric::FabricDatagrams;
 use mx_port_dgram::{self as dgram, Backend, DgramPort};
-use mx_port_fabric::card::{Card, Refusal};
+use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
 use mx_proto::port::{Close, ConnectError, LinkDown, Port, Sink};
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
 use std::io;
@@ -112,9 +112,9 @@ impl Dgram {
         self.fabric().is_some_and(FabricDatagrams::asks)
     }
 
-    /// Where the locator gets its cards, if the port is open.
+    /// Where the address exchange gets its endpoint addresses, if the port is open.
     #[inline]
-    pub(super) fn cards(&mut self) -> Option<&mut dyn Cards> {
+    pub(super) fn endpoint_addresses(&mut self) -> Option<&mut dyn Addresses> {
         self.port.is_some().then_some(self as _)
     }
 
@@ -133,7 +133,7 @@ impl Dgram {
     pub(super) fn poll<M: Memory, S: Sink<M>>(
         &mut self,
         (clock, budget): (&dyn Clock, usize),
-        locator: &mut Locator,
+        exchange: &mut AddressExchange,
         sink: &mut S,
     ) -> bool {
         let Some(port) = &mut self.port else {
@@ -142,7 +142,7 @@ impl Dgram {
         let mut sink = Relay {
             sink,
             watch: Settling {
-                locator,
+                exchange,
                 ours: &self.provider,
             },
         };
@@ -183,7 +183,7 @@ impl Dgram {
     }
 }
 
-/// What carries its datagrams, as it stands in a card: the kernel's are another `udp` than libfabric's.
+/// What carries its datagrams, as it stands in an endpoint address: the kernel's are another `udp` than libfabric's.
 fn provider(port: &DgramPort) -> String {
     match port.datagrams().inner() {
         Backend::Fabric(fabric) => fabric.provider().to_owned(),
@@ -193,16 +193,16 @@ fn provider(port: &DgramPort) -> String {
 
 const KERNEL: &str = "kernel-udp";
 
-/// Cards say where the command endpoint is. What belongs to a link is the reliability layer's own
+/// Addresses say where the command endpoint is. What belongs to a link is the reliability layer's own
 /// business, and a stranger who asks leaves nothing here.
-impl Cards for Dgram {
+impl Addresses for Dgram {
     fn provider(&self) -> &str {
         &self.provider
     }
 
-    fn card(&self, _link: LinkId) -> Option<Card> {
+    fn endpoint_address(&self, _link: LinkId) -> Option<EndpointAddress> {
         let fabric = self.fabric()?;
-        Some(Card {
+        Some(EndpointAddress {
             provider: self.provider.clone(),
             format: fabric.address_format(),
             address: fabric.command_name().to_vec(),
@@ -214,14 +214,16 @@ impl Cards for Dgram {
 
     fn answer(
         &mut self,
-        theirs: &Card,
+        theirs: &EndpointAddress,
         _from: SocketAddr,
         _clock: &dyn Clock,
-    ) -> Result<Card, Refusal> {
+    ) -> Result<EndpointAddress, Refusal> {
         if theirs.provider != self.provider {
             return Err(Refusal::Provider);
         }
-        let ours = self.card(LinkId::new(0, 0)).ok_or(Refusal::NoPort)?;
+        let ours = self
+            .endpoint_address(LinkId::new(0, 0))
+            .ok_or(Refusal::NoPort)?;
         match theirs.format == ours.format {
             true => Ok(ours),
             false => Err(Refusal::Format),
@@ -231,7 +233,7 @@ impl Cards for Dgram {
     fn greet(
         &mut self,
         (_link, target): (LinkId, Target),
-        theirs: &Card,
+        theirs: &EndpointAddress,
         _from: SocketAddr,
         _clock: &dyn Clock,
     ) {

@@ -12,7 +12,7 @@
 //!   a link's name says whose it is ([`LinkId::port`])
 //! ```
 //!
-//! A link over rdm begins with a question over TCP (`locator`), which the endpoint does not see, and
+//! A link over rdm begins with a question over TCP (`exchange`), which the endpoint does not see, and
 //! so does one over datagrams where addresses do not follow from host and number.
 //!
 //! A port without a link is *quiet*: it is not polled, so that TCP costs a process that only uses
@@ -24,12 +24,12 @@
 //! Owns: the ports.
 //! Knows nothing of: what the ports do.
 
+pub use super::address_exchange::{Addresses, Fabric};
 use super::dgram::Dgram;
-pub use super::locator::{Cards, Fabric};
 use mx_port_dgram::{AnyAddress, DgramPort};
 use mx_port_local::LocalPort;
 
-use super::locator::{Askers, Locator};
+use super::address_exchange::{AddressExchange, Askers};
 use super::loopback::LoopbackPort;
 use super::open::{BOARD, is_oneself};
 use super::proof::{self, prove};
@@ -94,7 +94,7 @@ pub struct HostPorts<R = RdmPort> {
     tcp: TcpPort,
     rdm: Rdm<R>,
     dgram: Dgram,
-    locator: Locator,
+    exchange: AddressExchange,
     secret: Option<Secret>,
     local_quiet: bool,
     tcp_quiet: bool,
@@ -206,7 +206,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             tcp,
             rdm,
             dgram,
-            locator: Locator::default(),
+            exchange: AddressExchange::default(),
             secret: None,
             local_quiet: true,
             tcp_quiet: true,
@@ -226,7 +226,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
 
     /// From now on peers have to know this.
     pub(super) fn keep(&mut self, secret: Secret) -> io::Result<()> {
-        self.locator.guard(secret.clone(), random::key()?);
+        self.exchange.guard(secret.clone(), random::key()?);
         self.secret = Some(secret);
         Ok(())
     }
@@ -411,8 +411,8 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             return Err(ConnectError::NoRoute);
         };
         let link = rdm.reserve(clock, (!strict).then_some(ROUTE_TCP))?;
-        let (locator, tcp) = (&mut self.locator, &mut self.tcp);
-        if let Err(error) = locator.search::<M>(link, (target, strict), tcp, clock) {
+        let (exchange, tcp) = (&mut self.exchange, &mut self.tcp);
+        if let Err(error) = exchange.search::<M>(link, (target, strict), tcp, clock) {
             Port::<M>::close(rdm, link, Close::Now);
             return Err(error);
         }
@@ -429,12 +429,12 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     ) -> Result<LinkId, ConnectError> {
         let nest = (&self.data, MEMBER_DGRAM);
         let link = self.dgram.connect::<M>(target, nest, clock)?;
-        let (locator, tcp) = (&mut self.locator, &mut self.tcp);
+        let (exchange, tcp) = (&mut self.exchange, &mut self.tcp);
         if !self.dgram.asks() {
-            locator.expect(link, (target, strict));
+            exchange.expect(link, (target, strict));
             return Ok(link);
         }
-        if let Err(error) = locator.search::<M>(link, (target, strict), tcp, clock) {
+        if let Err(error) = exchange.search::<M>(link, (target, strict), tcp, clock) {
             self.dgram.close::<M>(link, Close::Now);
             return Err(error);
         }
@@ -468,7 +468,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             return false;
         };
         let watch = Settling {
-            locator: &mut self.locator,
+            exchange: &mut self.exchange,
             ours: &self.rdm.provider,
         };
         let mut sink = Relay { sink, watch };
@@ -495,15 +495,15 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     ) -> bool {
         let mut relay = Relay {
             sink,
-            watch: Scout(&mut self.locator),
+            watch: Scout(&mut self.exchange),
         };
         let mut some = self.tcp.poll(clock, budget, &mut relay);
         let ports = Askers {
             rdm: self.rdm.port.as_mut().map(|rdm| rdm as _),
-            dgram: self.dgram.cards(),
+            dgram: self.dgram.endpoint_addresses(),
         };
         if self
-            .locator
+            .exchange
             .run::<M, S>((ports, &mut self.tcp), clock, sink)
         {
             some = true;
@@ -798,8 +798,8 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             any |= self.poll_rdm(clock, budget, sink);
         }
         if round || !(any || self.dgram.is_resting()) {
-            let locator = &mut self.locator;
-            any |= self.dgram.poll::<M, S>((clock, budget), locator, sink);
+            let exchange = &mut self.exchange;
+            any |= self.dgram.poll::<M, S>((clock, budget), exchange, sink);
         }
         if !self.tcp_quiet && (round || !any) {
             any |= self.poll_tcp(clock, budget, sink);
@@ -814,11 +814,11 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             (TCP, ..) => Port::<M>::close(&mut self.tcp, link, how),
             (LOOPBACK, ..) => Port::<M>::close(&mut self.loopback, link, how),
             (RDM, _, Some(rdm)) => {
-                self.locator.forget::<M>(link, &mut self.tcp);
+                self.exchange.forget::<M>(link, &mut self.tcp);
                 Port::<M>::close(rdm, link, how);
             }
             (DGRAM, ..) => {
-                self.locator.forget::<M>(link, &mut self.tcp);
+                self.exchange.forget::<M>(link, &mut self.tcp);
                 self.dgram.close::<M>(link, how);
             }
             _ => {}
@@ -855,7 +855,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             Port::<M>::deadline(&self.tcp),
             self.rdm.port.as_ref().and_then(Port::<M>::deadline),
             self.dgram.deadline::<M>(),
-            self.locator.deadline(),
+            self.exchange.deadline(),
         ];
         all.into_iter().flatten().min()
     }

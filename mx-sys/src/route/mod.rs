@@ -3,7 +3,7 @@
 //! ```text
 //!                    HostPorts  (host: chooses one per link)
 //!          .-------------|--------------+---------------.---------------.
-//!      loopback        local           tcp <--locator-- rdm            dgram
+//!      loopback        local           tcp <--exchange-- rdm            dgram
 //!      this endpoint   this host       everywhere       a fabric       asked for
 //!      (a queue)       (shared memory) (kernel sockets) (libfabric)    (UDP, libfabric)
 //! ```
@@ -11,11 +11,11 @@
 //! Each of them is an [`mx_proto::port::Port`] and a crate of its own (`ports/`), but the loopback, and
 //! knows nothing of the others.
 
+mod address_exchange;
+#[cfg(test)]
+mod address_exchange_tests;
 mod dgram;
 pub mod host;
-mod locator;
-#[cfg(test)]
-mod locator_tests;
 pub mod loopback;
 pub mod open;
 pub(crate) mod proof;

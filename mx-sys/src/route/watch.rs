@@ -10,7 +10,7 @@
 //! Owns: nothing.
 //! Knows nothing of: what the watch is for.
 
-use super::locator::{Locator, What, recognise};
+use super::address_exchange::{AddressExchange, What, recognise};
 use mx_proto::port::{HeaderBytes, LinkDown, Place, RemoteUse, Sink};
 use mx_proto::{LinkId, Memory, Source};
 
@@ -112,8 +112,8 @@ impl<M: Memory, S: Sink<M>, W: Watch> Sink<M> for Relay<'_, S, W> {
     }
 }
 
-/// Watches the TCP port: what belongs to the locator does not reach the endpoint.
-pub(super) struct Scout<'a>(pub(super) &'a mut Locator);
+/// Watches the TCP port: what belongs to the address exchange does not reach the endpoint.
+pub(super) struct Scout<'a>(pub(super) &'a mut AddressExchange);
 
 impl Watch for Scout<'_> {
     fn on_up(&mut self, link: LinkId) -> bool {
@@ -160,19 +160,19 @@ impl Watch for Scout<'_> {
 
 /// Watches the rdm or the dgram port: attempts end here.
 pub(super) struct Settling<'a> {
-    pub(super) locator: &'a mut Locator,
+    pub(super) exchange: &'a mut AddressExchange,
     /// Our provider.
     pub(super) ours: &'a str,
 }
 
 impl Watch for Settling<'_> {
     fn on_up(&mut self, link: LinkId) -> bool {
-        self.locator.settle(self.ours, link, None);
+        self.exchange.settle(self.ours, link, None);
         true
     }
 
     fn on_down(&mut self, link: LinkId, reason: LinkDown) -> Option<LinkDown> {
-        let settled = self.locator.settle(self.ours, link, Some(reason));
+        let settled = self.exchange.settle(self.ours, link, Some(reason));
         settled.or(Some(reason))
     }
 }

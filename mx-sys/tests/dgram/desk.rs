@@ -1,5 +1,5 @@
 //! Endpoints over libfabric's datagrams whose peers have to be asked where they are: `udp` of the
-//! libfabric that is installed, as if its addresses followed from nothing, and cards made up in
+//! libfabric that is installed, as if its addresses followed from nothing, and endpoint addresses made up in
 //! memory.
 
 use crate::dgram_common::{
@@ -32,8 +32,8 @@ fn node() -> Node {
     open(options(ROUTE_DGRAM))
 }
 
-/// A node over a card that is made up.
-fn on_card(fake: &Fake) -> Node {
+/// A node over an endpoint address that is made up.
+fn on_address(fake: &Fake) -> Node {
     let mut options = options(ROUTE_DGRAM);
     options.dgram.provider = None;
     options.dgram.library = Some(fake.library());
@@ -61,9 +61,9 @@ fn messages_of_every_size_cross_in_both_directions() {
 }
 
 #[test]
-fn cards_with_addresses_of_their_own_are_found_by_host_and_number() {
+fn endpoint_addresses_with_addresses_of_their_own_are_found_by_host_and_number() {
     let fake = Fake::new(Shape::verbs_ud(), 1);
-    let (a, b, to_b) = pair(on_card(&fake), on_card(&fake));
+    let (a, b, to_b) = pair(on_address(&fake), on_address(&fake));
     exchange(&a, &b, to_b, &[0, 1, 700, 4097, 32_769, 1_000_001]);
     for node in [&a, &b] {
         settles(node, (0, 1));
@@ -103,7 +103,7 @@ fn a_peer_that_is_elsewhere_is_reached_over_tcp_unless_its_address_says_dgram() 
     let fake = Fake::new(Shape::verbs_ud(), 1);
     let without = || open(options(ROUTE_TCP));
     // Without the port, over the kernel's sockets, over another provider.
-    for b in [without(), kernel(), on_card(&fake)] {
+    for b in [without(), kernel(), on_address(&fake)] {
         only_tcp_leads_there(&node(), &b, &node());
     }
 }
@@ -159,14 +159,14 @@ fn question(body: &[u8]) -> Vec<u8> {
 #[test]
 fn strangers_at_the_desk_get_one_answer_and_leave_nothing_behind() {
     let server = node();
-    let mut card = b"MXrc\x02\x00\x03\x00\x10\x00\x00\x00".to_vec();
-    card.extend_from_slice(&2_u32.to_le_bytes());
-    card.extend_from_slice(&[0; 20]);
-    card.extend_from_slice(b"udp");
-    card.extend_from_slice(&[9; 16]);
+    let mut endpoint_address = b"MXrc\x02\x00\x03\x00\x10\x00\x00\x00".to_vec();
+    endpoint_address.extend_from_slice(&2_u32.to_le_bytes());
+    endpoint_address.extend_from_slice(&[0; 20]);
+    endpoint_address.extend_from_slice(b"udp");
+    endpoint_address.extend_from_slice(&[9; 16]);
     // A good one is answered with as much: where the command endpoint is.
-    let said = stranger(&server, &question(&card));
-    let answer = &said[said.len() - card.len() - 1..];
+    let said = stranger(&server, &question(&endpoint_address));
+    let answer = &said[said.len() - endpoint_address.len() - 1..];
     assert_eq!((answer[0], &answer[1..5]), (1, &b"MXrc"[..]));
     assert_eq!(&answer[37..40], b"udp");
     let family = u16::from_ne_bytes([answer[40], answer[41]]);
@@ -176,15 +176,15 @@ fn strangers_at_the_desk_get_one_answer_and_leave_nothing_behind() {
     let mut cases = vec![
         question(b""),
         question(&[0xff; 300]),
-        question(&card[1..]),
-        question(&card[..card.len() - 1]),
+        question(&endpoint_address[1..]),
+        question(&endpoint_address[..endpoint_address.len() - 1]),
     ];
     let mut state = 1_u64;
     for _ in 0..64 {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        let mut bytes = card.clone();
+        let mut bytes = endpoint_address.clone();
         let at = (state >> 33) as usize % bytes.len();
         bytes[at] ^= (state >> 56) as u8 | 1;
         cases.push(question(&bytes));

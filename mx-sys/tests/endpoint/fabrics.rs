@@ -50,7 +50,7 @@ fn exchange(a: &Node, b: &Node) {
     assert!(got == large);
 }
 
-/// Cards carry addresses of any form: cxi's and psm3's are no socket addresses.
+/// Addresses carry addresses of any form: cxi's and psm3's are no socket addresses.
 #[test]
 fn peers_with_the_same_hardware_find_each_other_whatever_its_addresses_are() {
     let shapes = [
@@ -64,7 +64,7 @@ fn peers_with_the_same_hardware_find_each_other_whatever_its_addresses_are() {
         let (a, b) = (on(fake.library()), on(fake.machine(&[]).library()));
         exchange(&a, &b);
         assert_eq!(links(&a).1, 1, "{}", provider(&a));
-        // One connection brought both cards, and with them what proves who is who.
+        // One connection brought both endpoint addresses, and with them what proves who is who.
         assert_eq!((asked(&a), asked(&b)), ((0, 0), (1, 0)));
         let c = on(fake.machine(&[]).library());
         c.connect(b.target(ROUTE_RDM)).unwrap();

@@ -42,7 +42,7 @@ fn links(node: &Node) -> (usize, usize, usize) {
     )
 }
 
-/// Waits until `node` has these links: those of the locator end by themselves.
+/// Waits until `node` has these links: those of the exchange end by themselves.
 fn settles(node: &Node, expected: (usize, usize, usize)) {
     let begin = std::time::Instant::now();
     while links(node) != expected {

@@ -2,7 +2,7 @@
 //! they stay.
 //!
 //! ```text
-//!   Stranger --- HostPorts, no endpoint ---- card over TCP, then packets of its own ---> Node
+//!   Stranger --- HostPorts, no endpoint ---- endpoint address over TCP, then packets of its own ---> Node
 //! ```
 
 use crate::ear::{Ear, Hearing};

@@ -1,7 +1,7 @@
 //! Peers, by their addresses.
 //!
 //! ```text
-//!   bytes of a card --> is it an address? --> fi_av_insert --> fi_addr_t --> remove
+//!   bytes of an endpoint address --> is it an address? --> fi_av_insert --> fi_addr_t --> remove
 //!                             no: FI_EINVAL
 //! ```
 //!
@@ -85,7 +85,7 @@ pub fn is_address(format: u32, address: &[u8]) -> bool {
     }
 }
 
-/// The longest address taken, as in a card.
+/// The longest address taken, as in an endpoint address.
 const ADDRESS_MAX: usize = 256;
 
 /// Zeroes after it.
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn other_addresses_have_a_length_that_a_card_takes() {
+    fn other_addresses_have_a_length_that_a_endpoint_address_takes() {
         for format in [FI_ADDR_CXI, FI_ADDR_STR, FI_SOCKADDR_IB] {
             assert!(!is_address(format, &[]));
             assert!(is_address(format, &[1]));

@@ -25,8 +25,8 @@
 //! close that fails is logged.
 
 mod addresses;
-pub mod card;
 mod endpoint;
+pub mod endpoint_address;
 mod error;
 mod finding;
 mod places;

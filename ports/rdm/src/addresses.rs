@@ -1,7 +1,7 @@
 //! Peers' addresses in the provider's address vector, each once.
 //!
 //! ```text
-//!   [bytes of a card] --take--> number, used by n links --give--> (0 links) fi_av_remove
+//!   [bytes of an endpoint address] --take--> number, used by n links --give--> (0 links) fi_av_remove
 //! ```
 //!
 //! Several links may lead to one address: both sides connected at once, or the peer parted and

@@ -26,7 +26,7 @@ use super::remote::{Outlet, Remote};
 use super::slots::Slots;
 use libfabric_sys::Library;
 use mx_port_fabric::RdmError;
-use mx_port_fabric::card::Card;
+use mx_port_fabric::endpoint_address::EndpointAddress;
 use mx_port_fabric::{CqEvent, Domain, Ep, FabricError, Role};
 use mx_proto::LinkId;
 use std::collections::{HashMap, VecDeque};
@@ -117,13 +117,16 @@ impl Fabric {
         }
     }
 
-    /// Whom a card describes. The address is given back by [`Fabric::forget`]. `None` when the
+    /// Whom an endpoint address describes. The address is given back by [`Fabric::forget`]. `None` when the
     /// provider will not have it.
-    pub(super) fn peer_of(&mut self, card: &Card) -> Option<Peer> {
-        match self.addresses.take(&self.domain, &card.address) {
-            Ok(address) => Some(Peer::new(address, card)),
+    pub(super) fn peer_of(&mut self, endpoint_address: &EndpointAddress) -> Option<Peer> {
+        match self.addresses.take(&self.domain, &endpoint_address.address) {
+            Ok(address) => Some(Peer::new(address, endpoint_address)),
             Err(error) => {
-                log::debug!("the address of a peer on {}: {error}", card.provider);
+                log::debug!(
+                    "the address of a peer on {}: {error}",
+                    endpoint_address.provider
+                );
                 None
             }
         }

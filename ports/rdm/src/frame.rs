@@ -26,7 +26,7 @@
 pub(super) const FRAME_LEN: usize = 16;
 
 /// The version of this layout. Sides with different ones do not get to know each other: the
-/// locator compares [`mx_port_fabric::card::VERSION`].
+/// address exchange compares [`mx_port_fabric::endpoint_address::VERSION`].
 const VERSION: u8 = 2;
 
 /// What a frame is.

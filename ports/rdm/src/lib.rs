@@ -1,7 +1,7 @@
 //! The port over libfabric's reliable datagrams.
 //!
 //! ```text
-//!   HostPorts --- card, answer, greet (the locator's business)
+//!   HostPorts --- endpoint address, answer, greet (the address exchange's business)
 //!       |
 //!   RdmPort  --- links     who they lead to, keep-alive
 //!       |    --- frame     what goes in front of every packet
@@ -26,7 +26,7 @@
 
 mod addresses;
 mod bounce;
-mod cards;
+mod endpoint_addresses;
 mod fabric;
 mod frame;
 pub mod hardware;

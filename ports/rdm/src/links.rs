@@ -1,12 +1,12 @@
 //! Links over the fabric: who they lead to, and how they live and end.
 //!
 //! ```text
-//!   reserve            peer's card            HelloAck
+//!   reserve            peer's endpoint address            HelloAck
 //!  ---------> Locating ----------> Greeting ------------.
-//!                | no card            | no answer       v           Bye, silence, error
+//!                | no endpoint address            | no answer       v           Bye, silence, error
 //!                `---> down           `---> down        Up ----------------------------> down
 //!                                                       ^ |
-//!   answer (its card)            first frame            | | close
+//!   answer (its endpoint address)            first frame            | | close
 //!  ------------------> Waiting -------------------------' `----> Closing ----> gone
 //!                         | silence                              what was accepted has left,
 //!                         `---> gone                             or a second is over
@@ -43,7 +43,7 @@ const GREETING: Duration = Duration::from_secs(5);
 /// How long what was accepted has to leave a link that is being closed.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// How long the locator has. It has a time-out of its own; this one is for safety.
+/// How long the address exchange has. It has a time-out of its own; this one is for safety.
 const LOCATING: Duration = Duration::from_secs(60);
 
 /// Links of one port, those of strangers included. Half of them is more than the clients that one
@@ -202,7 +202,7 @@ impl Links {
         })
     }
 
-    /// A link for somebody who has asked for our card, from there, when there is room.
+    /// A link for somebody who has asked for our endpoint address, from there, when there is room.
     pub(super) fn answer(
         &mut self,
         cookie: u64,

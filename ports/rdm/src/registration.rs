@@ -307,5 +307,5 @@ fn bytes_max(memlock: Option<u64>) -> usize {
     usize::try_from(half).unwrap_or(usize::MAX).min(1 << 30)
 }
 
-/// Registrations kept at a time. Cards have room for many thousands, a search for not so many.
+/// Registrations kept at a time. Addresses have room for many thousands, a search for not so many.
 const KEPT_MAX: usize = 256;

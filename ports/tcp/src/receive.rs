@@ -38,7 +38,7 @@ const READ_MAX: usize = 1 << 20;
 /// Bytes of large bodies after which other links get their turn.
 const TURN: usize = 2 << 20;
 
-/// Largest body of a packet on a link that the endpoint has not bound: a hello or a card, and what
+/// Largest body of a packet on a link that the endpoint has not bound: a hello or an endpoint address, and what
 /// they may come to carry.
 pub const STRANGER_MAX: usize = 1024;
 const _: () = assert!(STRANGER_MAX + HEADER_LEN < READ_MIN);

@@ -3,7 +3,7 @@
 //! ```text
 //!   resolve --> what stands for the target --> Hello: goes nowhere
 //!                        |
-//!       asked over TCP (locator) --> name  --> Found     the Hello goes there
+//!       asked over TCP (address exchange) --> name  --> Found     the Hello goes there
 //!                                `-> none  --> NotFound  there is nobody to call
 //! ```
 //!

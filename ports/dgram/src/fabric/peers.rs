@@ -18,7 +18,7 @@ use super::name::FabricAddress;
 use mx_port_fabric::{Domain, FabricError};
 use std::collections::HashMap;
 
-/// Places there are. Cards have room for some thousand address handles, and a host talks with
+/// Places there are. Addresses have room for some thousand address handles, and a host talks with
 /// fewer peers at a time.
 pub(super) const MOST: usize = 4096;
 

@@ -5,7 +5,7 @@
 use super::super::frame::Kind;
 use super::super::sequence::Sequence;
 use super::INTRODUCTION_MAX;
-use mx_port_fabric::card::Card;
+use mx_port_fabric::endpoint_address::EndpointAddress;
 use mx_proto::origin::Source;
 use mx_proto::secret::Binding;
 use mx_proto::{Instant, LinkId, Route};
@@ -25,7 +25,7 @@ pub(crate) struct Link {
     pub(crate) word: u64,
     /// `None` only while locating.
     pub(crate) peer: Option<Peer>,
-    /// Where its peer got our card. Frames with our cookie come from there, or from whom it told.
+    /// Where its peer got our endpoint address. Frames with our cookie come from there, or from whom it told.
     pub(crate) from: Option<SocketAddr>,
     /// Others began it.
     pub(super) called: bool,
@@ -74,7 +74,7 @@ impl Link {
 /// What a link is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
-    /// The peer's card is not known yet.
+    /// The peer's endpoint address is not known yet.
     Locating {
         /// Not longer than this.
         until: Instant,
@@ -84,7 +84,7 @@ pub(crate) enum State {
         /// Not longer than this.
         until: Instant,
     },
-    /// The peer has our card.
+    /// The peer has our endpoint address.
     Waiting,
     /// It carries packets.
     Up,
@@ -110,11 +110,11 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn new(address: u64, card: &Card) -> Self {
+    pub(crate) fn new(address: u64, endpoint_address: &EndpointAddress) -> Self {
         Self {
             address,
-            link: card.link,
-            cookie: card.cookie,
+            link: endpoint_address.link,
+            cookie: endpoint_address.cookie,
         }
     }
 }

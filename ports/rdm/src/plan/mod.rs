@@ -90,7 +90,7 @@ pub(crate) struct Plan {
     pub mr_prov_key: bool,
     /// Bytes of a key that we choose.
     pub mr_key_bytes: usize,
-    /// How large messages are read by their receiver's card; `None`: they are as many medium ones.
+    /// How large messages are read by their receiver's endpoint address; `None`: they are as many medium ones.
     pub rma: Option<Reads>,
     /// Sends that can be outstanding on an endpoint.
     pub tx_depth: usize,
@@ -131,7 +131,7 @@ pub(crate) enum Unfit {
     KeyBytes(usize),
     /// Its messages are too short for a frame.
     TooShort(usize),
-    /// Its addresses do not fit into a card.
+    /// Its addresses do not fit into an endpoint address.
     AddressBytes(usize),
     /// Its prefix would be most of a slot.
     PrefixBytes(usize),
@@ -378,7 +378,7 @@ const READ_MAX: usize = 1 << 30;
 /// A key travels in 8 bytes; longer ones are `FI_MR_RAW`.
 const KEY_BYTES_MAX: usize = 8;
 
-/// The longest address a card carries.
+/// The longest address an endpoint address carries.
 const ADDRESS_MAX: usize = 256;
 
 /// The longest prefix: what providers ask for is a header or two, far below this.

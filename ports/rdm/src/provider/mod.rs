@@ -10,7 +10,7 @@
 //!   survey: the same for every provider there is, with what came of it
 //! ```
 //!
-//! Two sides that chose differently learn it when they exchange cards; the name is part of them.
+//! Two sides that chose differently learn it when they exchange endpoint addresses; the name is part of them.
 //!
 //! Owns: hints, and the choice among offers.
 //! Knows nothing of: opening; peers.

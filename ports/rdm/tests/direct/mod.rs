@@ -1,7 +1,7 @@
 //! An rdm port whose peers are found in a table instead of over TCP.
 //!
 //! ```text
-//!   connect(target) --> table --> the other RdmPort: answer(card) --> greet(its card)
+//!   connect(target) --> table --> the other RdmPort: answer(endpoint address) --> greet(its endpoint address)
 //! ```
 
 #![allow(dead_code, reason = "every test binary uses another part of it")]
@@ -68,7 +68,9 @@ impl<M: Memory> Port<M> for DirectPort {
         let peer = peer.ok_or(ConnectError::Refused)?;
         let mut port = self.port.borrow_mut();
         let link = port.reserve(clock, None)?;
-        let ours = port.card(link).ok_or(ConnectError::NoResources)?;
+        let ours = port
+            .endpoint_address(link)
+            .ok_or(ConnectError::NoResources)?;
         let theirs = if Rc::ptr_eq(&self.port, &peer) {
             port.answer(&ours, FROM, clock)
         } else {

@@ -4,7 +4,7 @@
 //!   Network --- Fake: one machine a node          chaos: cut, sever, unplug, overrun, refuse
 //!      |          |
 //!      |          `-- descriptors --> rouse(): who sleeps and has something wakes in a moment
-//!      |--- ports: who is there                   letters: what the locator carries over TCP
+//!      |--- ports: who is there                   letters: what the address exchange carries over TCP
 //!      `--- lent: memory providers had; it is looked at again when it has come back
 //! ```
 //!
@@ -15,7 +15,7 @@ use crate::port::SimRdm;
 use crate::weather::Weather;
 use libfabric_fake::{Call, Death, Fake, Faults, Machine};
 use libfabric_sys::abi::{FI_EIO, FI_ENOMEM};
-use mx_port_fabric::card::{Card, Refusal};
+use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
 use mx_port_rdm::RdmOptions;
 use mx_proto::port::LinkDown;
 use mx_proto::{Instant, LinkId};
@@ -52,17 +52,17 @@ struct Listed {
     letters: VecDeque<(Instant, Letter)>,
 }
 
-/// What the locator carries.
+/// What the address exchange carries.
 pub(crate) enum Letter {
     Locate {
         from: (NodeId, u64),
         link: LinkId,
-        card: Card,
+        endpoint_address: EndpointAddress,
     },
     Answer {
         from: NodeId,
         link: LinkId,
-        card: Result<Card, Refusal>,
+        endpoint_address: Result<EndpointAddress, Refusal>,
     },
 }
 
@@ -355,7 +355,7 @@ impl Network for FakeNetwork {
     }
 }
 
-/// The locator takes a connection and a question.
+/// The address exchange takes a connection and a question.
 const LETTER_MAX: Duration = Duration::from_micros(500);
 
 /// The kernel wakes a sleeper within that.

@@ -1,4 +1,4 @@
-//! The rdm port in virtual time, with the locator's part done by letters.
+//! The rdm port in virtual time, with the address exchange's part done by letters.
 //!
 //! ```text
 //!   poll:  letters --> answer, greet      disarm, RdmPort::poll, arm --> asleep, or look again
@@ -68,19 +68,32 @@ impl SimRdm {
         while let Some(letter) = self.network.letter(self.node) {
             any = true;
             match letter {
-                Letter::Locate { from, link, card } => {
-                    let card = self.port().answer(&card, address_of(from.0), clock);
+                Letter::Locate {
+                    from,
+                    link,
+                    endpoint_address,
+                } => {
+                    let endpoint_address =
+                        self.port()
+                            .answer(&endpoint_address, address_of(from.0), clock);
                     let answer = Letter::Answer {
                         from: self.node,
                         link,
-                        card,
+                        endpoint_address,
                     };
                     self.network.post(self.node, from, answer);
                 }
-                Letter::Answer { from, link, card } => {
+                Letter::Answer {
+                    from,
+                    link,
+                    endpoint_address,
+                } => {
                     self.asked.retain(|(asked, _)| *asked != link);
-                    match card {
-                        Ok(card) => self.port().greet(link, &card, address_of(from), clock),
+                    match endpoint_address {
+                        Ok(endpoint_address) => {
+                            self.port()
+                                .greet(link, &endpoint_address, address_of(from), clock)
+                        }
                         Err(refusal) => self.port().give_up(link, refused(refusal)),
                     }
                 }
@@ -108,9 +121,16 @@ impl Port<Buffer> for SimRdm {
         let life = self.network.life_at(to).ok_or(ConnectError::Refused)?;
         let from = (self.node, self.life);
         let link = self.port().reserve(clock, None)?;
-        let card = self.port().card(link).ok_or(ConnectError::NoResources)?;
+        let endpoint_address = self
+            .port()
+            .endpoint_address(link)
+            .ok_or(ConnectError::NoResources)?;
         self.asked.push((link, clock.now().after(LOCATE)));
-        let letter = Letter::Locate { from, link, card };
+        let letter = Letter::Locate {
+            from,
+            link,
+            endpoint_address,
+        };
         self.network.post(self.node, (to, life), letter);
         Ok(link)
     }
@@ -215,7 +235,7 @@ impl Drop for SimRdm {
     }
 }
 
-/// The locator gives up after that.
+/// The address exchange gives up after that.
 const LOCATE: Duration = Duration::from_secs(2);
 
 /// Time between two polls of one who may not sleep.

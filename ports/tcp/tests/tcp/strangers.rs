@@ -270,7 +270,7 @@ fn a_stranger_that_comes_and_goes_leaves_nothing() {
 
 #[test]
 fn an_impossible_length_fails_the_link() {
-    // A stranger sends a hello or a card; a remote may send data that nobody
+    // A stranger sends a hello or an endpoint address; a remote may send data that nobody
     // wants any more, but not of any size.
     for (known, len, fails) in [
         (false, 1024 + 1, true),

@@ -11,14 +11,14 @@
 //!  | provider's name (1 to 64)  | address in that format (1 to 256)  |
 //!  +----------------------------+------------------------------------+   little endian
 //!
-//!  answer:  01 card                        here I am
+//!  answer:  01 endpoint address                        here I am
 //!           00 why u8, len u8, name        no, and what I use myself (nothing without a port)
 //! ```
 //!
-//! Cards travel over TCP, from whoever connects there: nothing in them is believed but their own
+//! Endpoint addresses travel over TCP, from whoever connects there: nothing in them is believed but their own
 //! lengths, and those only after they have been checked.
 //!
-//! Owns: the bytes of cards and answers.
+//! Owns: the bytes of endpoint addresses and answers.
 //! Knows nothing of: libfabric, links, how the bytes travel.
 
 use std::fmt;
@@ -34,21 +34,21 @@ pub const ADDRESS_MAX: usize = 256;
 /// ones fall back to TCP.
 pub const VERSION: u16 = 2;
 
-/// Longest card.
-pub const CARD_MAX: usize = FIXED + PROVIDER_MAX + ADDRESS_MAX;
+/// Longest endpoint address.
+pub const ENDPOINT_ADDRESS_MAX: usize = FIXED + PROVIDER_MAX + ADDRESS_MAX;
 
 /// Longest answer.
-pub const ANSWER_MAX: usize = 1 + CARD_MAX;
+pub const ANSWER_MAX: usize = 1 + ENDPOINT_ADDRESS_MAX;
 
 const MAGIC: [u8; 4] = *b"MXrc";
 const FIXED: usize = 36;
 
 const ANSWER_NONE: u8 = 0;
-const ANSWER_CARD: u8 = 1;
+const ANSWER_ADDRESS: u8 = 1;
 
 /// Where one side can be found on its fabric, and by what it knows frames of one link.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Card {
+pub struct EndpointAddress {
     /// The provider, by its exact name: two sides understand each other when it is the same.
     pub provider: String,
     /// libfabric's number for the form of `address`.
@@ -63,8 +63,8 @@ pub struct Card {
     pub cookie: u64,
 }
 
-impl Card {
-    /// The card as it travels. What exceeds the limits is cut off, and the peer will not find
+impl EndpointAddress {
+    /// The endpoint address as it travels. What exceeds the limits is cut off, and the peer will not find
     /// anybody there; nobody of ours has such names.
     pub fn emit(&self) -> Vec<u8> {
         let provider = cut(self.provider.as_bytes(), PROVIDER_MAX);
@@ -85,7 +85,7 @@ impl Card {
         bytes
     }
 
-    /// `None` when the bytes are no card of this version.
+    /// `None` when the bytes are no endpoint address of this version.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let mut rest = Reader(bytes);
         if rest.array::<4>()? != MAGIC || u16::from_le_bytes(rest.array()?) != VERSION {
@@ -123,9 +123,9 @@ pub enum Refusal {
     Format,
     /// It has as many links as it can have.
     Full,
-    /// It could not make sense of the card: another version, probably.
+    /// It could not make sense of the endpoint address: another version, probably.
     NotUnderstood,
-    /// There is a site's secret, and the card did not come with a proof of knowing it.
+    /// There is a site's secret, and the endpoint address did not come with a proof of knowing it.
     Secret,
     /// The one who asks wants a secret, and there is none.
     NoSecret,
@@ -177,11 +177,11 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What a card is answered with.
+/// What an endpoint address is answered with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// The other side has made its end of the link.
-    Card(Card),
+    EndpointAddress(EndpointAddress),
     /// It has not.
     None {
         /// The reason.
@@ -195,9 +195,9 @@ impl Answer {
     /// The answer as it travels.
     pub fn emit(&self) -> Vec<u8> {
         match self {
-            Self::Card(card) => {
-                let mut bytes = vec![ANSWER_CARD];
-                bytes.extend_from_slice(&card.emit());
+            Self::EndpointAddress(endpoint_address) => {
+                let mut bytes = vec![ANSWER_ADDRESS];
+                bytes.extend_from_slice(&endpoint_address.emit());
                 bytes
             }
             Self::None { why, provider } => {
@@ -213,7 +213,7 @@ impl Answer {
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let mut rest = Reader(bytes);
         match rest.array()? {
-            [ANSWER_CARD] => Card::parse(rest.0).map(Self::Card),
+            [ANSWER_ADDRESS] => EndpointAddress::parse(rest.0).map(Self::EndpointAddress),
             [ANSWER_NONE] => {
                 let [why, len] = rest.array()?;
                 let provider = provider_name(rest.take(len.into())?)?;
@@ -257,8 +257,8 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    fn card() -> Card {
-        Card {
+    fn endpoint_address() -> EndpointAddress {
+        EndpointAddress {
             provider: "verbs;ofi_rxm".to_owned(),
             format: 2,
             address: (0..16).collect(),
@@ -278,30 +278,30 @@ mod tests {
     }
 
     #[test]
-    fn a_card_survives_its_way_at_every_length_and_none_longer_does() {
+    fn a_endpoint_address_survives_its_way_at_every_length_and_none_longer_does() {
         for (provider, address) in [(1, 1), (PROVIDER_MAX, ADDRESS_MAX), (13, 16)] {
-            let card = Card {
+            let endpoint_address = EndpointAddress {
                 provider: "p".repeat(provider),
                 address: vec![7; address],
-                ..card()
+                ..endpoint_address()
             };
-            let bytes = card.emit();
-            assert!(bytes.len() <= CARD_MAX);
-            assert_eq!(Card::parse(&bytes), Some(card));
+            let bytes = endpoint_address.emit();
+            assert!(bytes.len() <= ENDPOINT_ADDRESS_MAX);
+            assert_eq!(EndpointAddress::parse(&bytes), Some(endpoint_address));
         }
         // By hand: `emit` makes none of these.
         let with = |provider: u8, address: u16| {
-            let mut bytes = card().emit();
+            let mut bytes = endpoint_address().emit();
             bytes.truncate(FIXED);
             bytes[6] = provider;
             bytes[8..10].copy_from_slice(&address.to_le_bytes());
             bytes.resize(FIXED + usize::from(provider) + usize::from(address), b'x');
             bytes
         };
-        assert!(Card::parse(&with(64, 256)).is_some());
+        assert!(EndpointAddress::parse(&with(64, 256)).is_some());
         for (provider, address) in [(65, 16), (13, 257), (0, 16), (13, 0), (255, 65535)] {
             assert_eq!(
-                Card::parse(&with(provider, address)),
+                EndpointAddress::parse(&with(provider, address)),
                 None,
                 "{provider} {address}"
             );
@@ -309,26 +309,26 @@ mod tests {
     }
 
     #[test]
-    fn a_card_cut_short_or_with_something_behind_it_is_none() {
-        let bytes = card().emit();
+    fn a_endpoint_address_cut_short_or_with_something_behind_it_is_none() {
+        let bytes = endpoint_address().emit();
         for n in 0..bytes.len() {
-            assert_eq!(Card::parse(&bytes[..n]), None, "{n} bytes");
+            assert_eq!(EndpointAddress::parse(&bytes[..n]), None, "{n} bytes");
         }
         let longer: Vec<u8> = bytes.iter().copied().chain([0]).collect();
-        assert_eq!(Card::parse(&longer), None);
+        assert_eq!(EndpointAddress::parse(&longer), None);
     }
 
     #[test]
     fn another_magic_or_version_is_none_and_names_are_fit_for_a_log() {
         for (at, value) in [(0, b'm'), (3, b'C'), (4, 1), (5, 1)] {
-            let mut bytes = card().emit();
+            let mut bytes = endpoint_address().emit();
             bytes[at] = value;
-            assert_eq!(Card::parse(&bytes), None, "byte {at}");
+            assert_eq!(EndpointAddress::parse(&bytes), None, "byte {at}");
         }
         for bad in [0, b'\n', b' ', 0x1b, 0x7f, 0x80, 0xff] {
-            let mut bytes = card().emit();
+            let mut bytes = endpoint_address().emit();
             bytes[FIXED + 3] = bad;
-            assert_eq!(Card::parse(&bytes), None, "{bad:#x} in the name");
+            assert_eq!(EndpointAddress::parse(&bytes), None, "{bad:#x} in the name");
         }
     }
 
@@ -344,7 +344,7 @@ mod tests {
             Refusal::NoSecret,
             Refusal::Failed,
         ];
-        let mut answers = vec![Answer::Card(card())];
+        let mut answers = vec![Answer::EndpointAddress(endpoint_address())];
         answers.extend(refusals.map(|why| Answer::None {
             why,
             provider: "tcp".to_owned(),
@@ -372,9 +372,10 @@ mod tests {
     }
 
     #[test]
-    fn noise_and_damaged_cards_are_parsed_without_harm_and_what_parses_is_the_same_again() {
+    fn noise_and_damaged_endpoint_addresses_are_parsed_without_harm_and_what_parses_is_the_same_again()
+     {
         let mut state = 7;
-        let good = Answer::Card(card()).emit();
+        let good = Answer::EndpointAddress(endpoint_address()).emit();
         for round in 0..20_000 {
             let bytes: Vec<u8> = if round % 2 == 0 {
                 let len = noise(&mut state) as usize % 400;
@@ -390,8 +391,11 @@ mod tests {
             if let Some(answer) = Answer::parse(&bytes) {
                 assert_eq!(Answer::parse(&answer.emit()), Some(answer));
             }
-            if let Some(card) = Card::parse(&bytes) {
-                assert_eq!(Card::parse(&card.emit()), Some(card));
+            if let Some(endpoint_address) = EndpointAddress::parse(&bytes) {
+                assert_eq!(
+                    EndpointAddress::parse(&endpoint_address.emit()),
+                    Some(endpoint_address)
+                );
             }
         }
     }

@@ -1,13 +1,13 @@
 //! Two `HostPorts` in one process find each other over TCP, for a fabric that only exists here.
 
+use super::address_exchange::{Addresses, Fabric};
 use super::dgram::Dgram;
 use super::host::{HostPorts, ROUTE_RDM, ROUTE_TCP, Rdm};
-use super::locator::{Cards, Fabric};
 use crate::nic;
 use mx_port_base::clock::MonotonicClock;
 use mx_port_base::endpoint_port::PortMap;
 use mx_port_base::numbers::{RDM, TCP};
-use mx_port_fabric::card::{ANSWER_MAX, Answer, Card, Refusal};
+use mx_port_fabric::endpoint_address::{ANSWER_MAX, Answer, EndpointAddress, Refusal};
 use mx_port_tcp::{TcpOptions, TcpPort};
 use mx_proto::origin::{Claim, Proof, Source};
 use mx_proto::port::{
@@ -39,8 +39,8 @@ struct Double {
     open: Vec<LinkId>,
     ups: Vec<LinkId>,
     downs: Vec<(LinkId, LinkDown)>,
-    answered: Vec<Card>,
-    greeted: Vec<(LinkId, Card)>,
+    answered: Vec<EndpointAddress>,
+    greeted: Vec<(LinkId, EndpointAddress)>,
     from: HashMap<LinkId, SocketAddr>,
     /// It takes no more links.
     full: bool,
@@ -62,13 +62,13 @@ impl Double {
     }
 }
 
-impl Cards for Double {
+impl Addresses for Double {
     fn provider(&self) -> &str {
         self.provider
     }
 
-    fn card(&self, link: LinkId) -> Option<Card> {
-        self.open.contains(&link).then(|| Card {
+    fn endpoint_address(&self, link: LinkId) -> Option<EndpointAddress> {
+        self.open.contains(&link).then(|| EndpointAddress {
             provider: self.provider.to_owned(),
             format: 2,
             address: vec![9; 16],
@@ -78,7 +78,12 @@ impl Cards for Double {
         })
     }
 
-    fn answer(&mut self, theirs: &Card, from: SocketAddr, _: &dyn Clock) -> Result<Card, Refusal> {
+    fn answer(
+        &mut self,
+        theirs: &EndpointAddress,
+        from: SocketAddr,
+        _: &dyn Clock,
+    ) -> Result<EndpointAddress, Refusal> {
         if theirs.provider != self.provider {
             return Err(Refusal::Provider);
         }
@@ -88,13 +93,13 @@ impl Cards for Double {
         self.answered.push(theirs.clone());
         let link = self.make();
         self.from.insert(link, from);
-        self.card(link).ok_or(Refusal::Failed)
+        self.endpoint_address(link).ok_or(Refusal::Failed)
     }
 
     fn greet(
         &mut self,
         (link, _): (LinkId, Target),
-        theirs: &Card,
+        theirs: &EndpointAddress,
         from: SocketAddr,
         _: &dyn Clock,
     ) {
@@ -329,7 +334,7 @@ fn both(a: &mut Side, b: &mut Side) -> Vec<Seen> {
 }
 
 #[test]
-fn a_link_comes_up_when_each_side_has_the_others_card_and_tcp_is_left_alone_again() {
+fn a_link_comes_up_when_each_side_has_the_others_endpoint_address_and_tcp_is_left_alone_again() {
     let mut a = Side::new(ROUTE_RDM, Some(Double::new("verbs;ofi_rxm")));
     let mut b = Side::new(Route::AUTO, Some(Double::new("verbs;ofi_rxm")));
     for route in [Route::AUTO, ROUTE_RDM] {
@@ -339,12 +344,17 @@ fn a_link_comes_up_when_each_side_has_the_others_card_and_tcp_is_left_alone_agai
         assert_eq!(HostPorts::port_name(link), "rdm");
     }
     let (a_links, b_links) = (&a.fabric().open, &b.fabric().open);
-    let asked: Vec<u32> = b.fabric().answered.iter().map(|card| card.link).collect();
+    let asked: Vec<u32> = b
+        .fabric()
+        .answered
+        .iter()
+        .map(|endpoint_address| endpoint_address.link)
+        .collect();
     let greeted: Vec<u32> = a
         .fabric()
         .greeted
         .iter()
-        .map(|(_, card)| card.link)
+        .map(|(_, endpoint_address)| endpoint_address.link)
         .collect();
     assert_eq!(asked, [a_links[0].index(), a_links[1].index()]);
     assert_eq!(greeted, [b_links[0].index(), b_links[1].index()]);
@@ -381,7 +391,7 @@ fn a_peer_without_our_fabric_is_reached_over_tcp_unless_its_address_forbids() {
     }
 }
 
-/// What a version without the locator does: it takes the question for a violation.
+/// What a version without the address exchange does: it takes the question for a violation.
 #[test]
 fn a_peer_that_closes_the_link_over_the_question_is_reached_over_tcp() {
     let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
@@ -565,29 +575,29 @@ fn strangers_get_one_answer_whatever_they_say_and_leave_nothing_behind() {
         open: vec![LinkId::new(3, 0)],
         ..Double::new("tcp")
     };
-    let card = good.card(LinkId::new(3, 0)).unwrap().emit();
+    let endpoint_address = good.endpoint_address(LinkId::new(3, 0)).unwrap().emit();
     let not_understood = Answer::None {
         why: Refusal::NotUnderstood,
         provider: "tcp".to_owned(),
     };
-    let mut other_version = question(&card);
+    let mut other_version = question(&endpoint_address);
     other_version[8] = 2;
     let mut cases = vec![
         question(b""),
         question(&[0xff; 300]),
-        question(&card[1..]),
+        question(&endpoint_address[1..]),
         other_version,
     ];
     let mut state = 1u64;
     for len in 0..64usize {
-        let mut bytes = card.clone();
+        let mut bytes = endpoint_address.clone();
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(len as u64 | 1);
         // Its head decides about everything behind it.
         bytes[(state >> 33) as usize % 12] ^= (state >> 56) as u8 | 1;
-        bytes.truncate(card.len().saturating_sub(len % 7));
-        if Card::parse(&bytes).is_none() {
+        bytes.truncate(endpoint_address.len().saturating_sub(len % 7));
+        if EndpointAddress::parse(&bytes).is_none() {
             cases.push(question(&bytes));
         }
     }
@@ -605,11 +615,16 @@ fn strangers_get_one_answer_whatever_they_say_and_leave_nothing_behind() {
     assert_eq!(b.fabric().link_count(), 0);
 
     // Asking twice, and introducing oneself after it, is for nobody.
-    let twice = [question(&card), question(&card), header_of(3, 0).to_vec()].concat();
+    let twice = [
+        question(&endpoint_address),
+        question(&endpoint_address),
+        header_of(3, 0).to_vec(),
+    ]
+    .concat();
     let said = stranger(&mut b, &twice);
     assert!(matches!(
         Answer::parse(&said[HEADER_LEN..]),
-        Some(Answer::Card(_))
+        Some(Answer::EndpointAddress(_))
     ));
     assert_eq!(b.fabric().answered.len(), 1);
     assert_eq!(b.heard(), []);
@@ -617,16 +632,23 @@ fn strangers_get_one_answer_whatever_they_say_and_leave_nothing_behind() {
 
 #[test]
 fn an_introduction_that_waits_ends_with_the_question_behind_it_whenever_that_comes() {
-    let card = Double {
+    let endpoint_address = Double {
         open: vec![LinkId::new(3, 0)],
         ..Double::new("tcp")
     };
-    let card = card.card(LinkId::new(3, 0)).unwrap().emit();
+    let endpoint_address = endpoint_address
+        .endpoint_address(LinkId::new(3, 0))
+        .unwrap()
+        .emit();
     let mut hail = [0; HEADER_LEN];
     hail.copy_from_slice(&question(b""));
     hail[1] = 4;
     // Without a secret somebody who hails is sent away like one who asks.
-    for last in [question(&card), question(b"no card"), hail.to_vec()] {
+    for last in [
+        question(&endpoint_address),
+        question(b"no endpoint address"),
+        hail.to_vec(),
+    ] {
         for at_once in [true, false] {
             let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
             let mut stream = TcpStream::connect(("127.0.0.1", b.ports.tcp_port())).unwrap();
@@ -658,12 +680,15 @@ fn an_introduction_that_waits_ends_with_the_question_behind_it_whenever_that_com
 }
 
 #[test]
-fn a_claim_over_the_fabric_is_proven_or_refuted_by_the_address_the_cards_went_to() {
+fn a_claim_over_the_fabric_is_proven_or_refuted_by_the_address_the_endpoint_addresses_went_to() {
     let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
     let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
     let ours = a.connect(b.target(ROUTE_RDM)).unwrap();
-    let card_missing = a.proof_of(ours, &b, a.ports.identity().nic);
-    assert!(matches!(card_missing, Proof::Ask(..)), "{card_missing:?}");
+    let address_missing = a.proof_of(ours, &b, a.ports.identity().nic);
+    assert!(
+        matches!(address_missing, Proof::Ask(..)),
+        "{address_missing:?}"
+    );
     assert_eq!(both(&mut a, &mut b), [Seen::Up(ours, 0)]);
     let theirs = b.fabric().open[0];
     let elsewhere = nic::id_of_address("10.1.2.3".parse().unwrap());
@@ -767,16 +792,16 @@ fn a_question_without_a_proof_or_with_one_of_yesterday_is_refused() {
         open: vec![LinkId::new(3, 0)],
         ..Double::new("tcp")
     };
-    let card = good.card(LinkId::new(3, 0)).unwrap().emit();
+    let endpoint_address = good.endpoint_address(LinkId::new(3, 0)).unwrap().emit();
     // A proof that is right in itself, for another link's nonce.
     let bytes = zeroize::Zeroizing::new(KNOWN.as_bytes().to_vec());
-    let former = super::locator::question_for_tests(Secret::new(bytes), &card);
+    let former = super::address_exchange::question_for_tests(Secret::new(bytes), &endpoint_address);
     for body in [
-        card.clone(),
+        endpoint_address.clone(),
         Vec::new(),
         former.clone(),
         former[..47].to_vec(),
-        [vec![0; 48], card.clone()].concat(),
+        [vec![0; 48], endpoint_address.clone()].concat(),
         vec![0xff; 900],
     ] {
         let said = stranger(&mut b, &question(&body));

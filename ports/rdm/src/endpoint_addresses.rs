@@ -1,19 +1,19 @@
-//! How links begin: our card goes out, the peer's comes in.
+//! How links begin: our endpoint address goes out, the peer's comes in.
 //!
 //! ```text
-//!   we call:         reserve --> card --> the locator --> greet --> Hello
+//!   we call:         reserve --> endpoint address --> the address exchange --> greet --> Hello
 //!                                                    `--> give_up
-//!   we are called:   the locator --> answer: a place for a stranger, and our card
+//!   we are called:   the address exchange --> answer: a place for a stranger, and our endpoint address
 //! ```
 //!
-//! Knows nothing of: how cards travel. They come with the address that TCP knows, see
-//! `locator::Cards`.
+//! Knows nothing of: how endpoint addresses travel. They come with the address that TCP knows, see
+//! `address_exchange::Addresses`.
 
 use super::RdmPort;
 use super::frame::Kind;
 use super::links::Vacancy;
 use mx_port_base::random;
-use mx_port_fabric::card::{Card, Refusal};
+use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
 use mx_proto::port::{ConnectError, LinkDown};
 use mx_proto::{Clock, LinkId, Route};
 use std::net::SocketAddr;
@@ -38,9 +38,9 @@ impl RdmPort {
     }
 
     /// What the peer of a link has to know. `None` when the link is gone.
-    pub fn card(&self, link: LinkId) -> Option<Card> {
+    pub fn endpoint_address(&self, link: LinkId) -> Option<EndpointAddress> {
         let (fabric, link) = (self.fabric.as_ref()?, self.links.of(link)?);
-        Some(Card {
+        Some(EndpointAddress {
             provider: fabric.plan().provider.clone(),
             format: fabric.plan().address_format,
             address: fabric.main.as_ref()?.address().to_vec(),
@@ -50,20 +50,20 @@ impl RdmPort {
         })
     }
 
-    /// With what address cards were exchanged for a link: frames on it come from whoever has been
-    /// told our card there.
+    /// With what address endpoint addresses were exchanged for a link: frames on it come from whoever has been
+    /// told our endpoint address there.
     pub fn address(&self, link: LinkId) -> Option<SocketAddr> {
         self.links.of(link)?.from
     }
 
-    /// Somebody at that address wants a link. Returns our card for it, which is for that address
+    /// Somebody at that address wants a link. Returns our endpoint address for it, which is for that address
     /// alone.
     pub fn answer(
         &mut self,
-        theirs: &Card,
+        theirs: &EndpointAddress,
         from: SocketAddr,
         clock: &dyn Clock,
-    ) -> Result<Card, Refusal> {
+    ) -> Result<EndpointAddress, Refusal> {
         let now = clock.now();
         if !self.is_open(now) {
             return Err(Refusal::Failed);
@@ -89,7 +89,7 @@ impl RdmPort {
         let address = peer.address;
         let id = self.links.answer(cookie, peer, from, now);
         fabric.remote.on_link_up(id, address);
-        self.card(id).ok_or(Refusal::Failed)
+        self.endpoint_address(id).ok_or(Refusal::Failed)
     }
 
     /// There is a place for a stranger from there, perhaps another one's. False: there is none.
@@ -108,9 +108,15 @@ impl RdmPort {
         true
     }
 
-    /// The peer of a reserved link has been located, at that address, to which our card has gone;
+    /// The peer of a reserved link has been located, at that address, to which our endpoint address has gone;
     /// whether the fabric leads there is tried now.
-    pub fn greet(&mut self, link: LinkId, theirs: &Card, from: SocketAddr, clock: &dyn Clock) {
+    pub fn greet(
+        &mut self,
+        link: LinkId,
+        theirs: &EndpointAddress,
+        from: SocketAddr,
+        clock: &dyn Clock,
+    ) {
         let now = clock.now();
         let Some(fabric) = &mut self.fabric else {
             return;

@@ -4,7 +4,7 @@
 
 use super::packet::For;
 use crate::nic;
-use mx_port_fabric::card::Refusal;
+use mx_port_fabric::endpoint_address::Refusal;
 use mx_proto::{EndpointId, NicId, Target};
 use std::fmt;
 

@@ -1,23 +1,23 @@
-//! Proofs of knowing the site's secret, around cards.
+//! Proofs of knowing the site's secret, around endpoint addresses.
 //!
 //! ```text
-//!   question:  nonce of who asks (16)  proof (32)  card
+//!   question:  nonce of who asks (16)  proof (32)  endpoint address
 //!   answer:    proof (32)  answer                          a refusal may come without
 //!
-//!   words of who asks:      the port that is asked for, its nonce, its card
+//!   words of who asks:      the port that is asked for, its nonce, its endpoint address
 //!   words of who answers:   its nonce, then its answer
 //! ```
 //!
-//! Knows nothing of: what is in a card, links' fates.
+//! Knows nothing of: what is in an endpoint address, links' fates.
 
 use super::packet::For;
-use mx_port_fabric::card::{Answer, Refusal};
+use mx_port_fabric::endpoint_address::{Answer, Refusal};
 use mx_proto::LinkId;
 use mx_proto::secret::{NONCE_LEN, Nonce, PROOF_LEN, Purpose, Role, Secret, Words, nonce};
 use std::fmt;
 
-/// What stands before the card in a question.
-pub(super) const BEFORE_CARD: usize = NONCE_LEN + PROOF_LEN;
+/// What stands before the endpoint address in a question.
+pub(super) const BEFORE_ADDRESS: usize = NONCE_LEN + PROOF_LEN;
 
 /// Makes proofs, and tells what they are worth.
 pub(super) struct Guard {
@@ -60,10 +60,15 @@ impl Guard {
     }
 
     /// The bytes of a question to who has said that nonce.
-    pub(super) fn question(&mut self, of: For, card: &[u8], theirs: Nonce) -> (Vec<u8>, Proven) {
+    pub(super) fn question(
+        &mut self,
+        of: For,
+        endpoint_address: &[u8],
+        theirs: Nonce,
+    ) -> (Vec<u8>, Proven) {
         let ours = nonce(&self.key, self.asked << 1);
         self.asked += 1;
-        let proven = words(of, ours, card, theirs);
+        let proven = words(of, ours, endpoint_address, theirs);
         let words = Words {
             purpose: Purpose::Question,
             caller: &proven.caller,
@@ -71,14 +76,14 @@ impl Guard {
             binding: [0; 2],
         };
         let proof = self.secret.prove(Role::Caller, &words);
-        ([&ours[..], &proof, card].concat(), proven)
+        ([&ours[..], &proof, endpoint_address].concat(), proven)
     }
 
-    /// The card of a question on that link, if whoever asks knows the secret.
+    /// The endpoint address of a question on that link, if whoever asks knows the secret.
     pub(super) fn asked(&self, of: For, link: LinkId, bytes: &[u8]) -> Option<(Vec<u8>, Proven)> {
         let (theirs, rest) = bytes.split_first_chunk::<NONCE_LEN>()?;
-        let (proof, card) = rest.split_first_chunk::<PROOF_LEN>()?;
-        let proven = words(of, *theirs, card, self.nonce_for(link));
+        let (proof, endpoint_address) = rest.split_first_chunk::<PROOF_LEN>()?;
+        let proven = words(of, *theirs, endpoint_address, self.nonce_for(link));
         let words = Words {
             purpose: Purpose::Question,
             caller: &proven.caller,
@@ -86,7 +91,7 @@ impl Guard {
             binding: [0; 2],
         };
         let right = self.secret.verify(Role::Caller, &words, proof);
-        right.then(|| (card.to_vec(), proven))
+        right.then(|| (endpoint_address.to_vec(), proven))
     }
 
     /// The bytes of an answer.
@@ -117,9 +122,9 @@ impl Guard {
     }
 }
 
-fn words(of: For, theirs: Nonce, card: &[u8], nonce: Nonce) -> Proven {
+fn words(of: For, theirs: Nonce, endpoint_address: &[u8], nonce: Nonce) -> Proven {
     Proven {
-        caller: [&[of.byte()], &theirs[..], card].concat(),
+        caller: [&[of.byte()], &theirs[..], endpoint_address].concat(),
         nonce,
     }
 }

@@ -4,21 +4,21 @@
 //!   asker                                         answerer
 //!   a link is reserved
 //!   a TCP link is made ------------------------->
-//!   LOCATE, our card --------------------------->  its locator, not its endpoint
+//!   LOCATE, our address --------------------------->  its address exchange, not its endpoint
 //!                                                  rdm: a link is made there; dgram: nothing
-//!   the link greets <------- ANSWER, its card ---
+//!   the link greets <------- ANSWER, its address ---
 //!   the TCP link ends                              the TCP link ends
 //!
-//!   no card, or no answer in 5 s: the link goes down, Elsewhere(tcp)
+//!   no endpoint address, or no answer in 5 s: the link goes down, Elsewhere(tcp)
 //! ```
 //!
-//! Where there is a site's secret, cards are for those who know it:
+//! Where there is a site's secret, endpoint addresses are for those who know it:
 //!
 //! ```text
 //!   HAIL --------------------------------------->
 //!        <------------------------------ NONCE     its own; it keeps nothing for it
-//!   LOCATE, our nonce, proof, our card --------->  nothing is made before the proof is right
-//!        <------------------ proof, its card ---   nothing is greeted before that one is
+//!   LOCATE, our nonce, proof, our endpoint address --------->  nothing is made before the proof is right
+//!        <------------------ proof, its endpoint address ---   nothing is greeted before that one is
 //! ```
 //!
 //! It is asked for links of `rdm`, and of `dgram` where addresses of its provider do not follow from
@@ -28,11 +28,11 @@
 //! answer too. Whoever asks is a stranger and stays one: its TCP link is closed with the answer,
 //! and what it makes the fabric's port reserve is bounded there.
 //!
-//! With each card goes the address at the other end of the TCP link: what the network knows of the
+//! With each endpoint address goes the address at the other end of the TCP link: what the network knows of the
 //! peer, and all that it knows.
 //!
-//! Owns: which TCP links are the locator's, and what links wait for.
-//! Knows nothing of: libfabric, how a card is made or used ([`Cards`] does).
+//! Owns: which TCP links are the address exchange's, and what links wait for.
+//! Knows nothing of: libfabric, how an endpoint address is made or used ([`Addresses`] does).
 
 mod guard;
 mod packet;
@@ -40,13 +40,15 @@ mod ports;
 mod trouble;
 
 pub(super) use packet::{What, recognise};
-pub use ports::{Cards, Fabric};
+pub use ports::{Addresses, Fabric};
 pub(super) use trouble::Peer;
 
 use super::host::ROUTE_TCP;
 use guard::{Guard, Proven};
 use mx_port_base::origin::Origin;
-use mx_port_fabric::card::{ANSWER_MAX, Answer, CARD_MAX, Card, Refusal};
+use mx_port_fabric::endpoint_address::{
+    ANSWER_MAX, Answer, ENDPOINT_ADDRESS_MAX, EndpointAddress, Refusal,
+};
 use mx_port_tcp::TcpPort;
 use mx_proto::log_limit::LogLimit;
 use mx_proto::port::{Close, ConnectError, HeaderBytes, LinkDown, Port, SendError, Sink};
@@ -59,7 +61,7 @@ use std::time::Duration;
 use trouble::{Line, Trouble};
 
 /// What a stranger sends first fits what TCP takes from one.
-const _: () = assert!(mx_port_tcp::STRANGER_MAX > CARD_MAX);
+const _: () = assert!(mx_port_tcp::STRANGER_MAX > ENDPOINT_ADDRESS_MAX);
 
 /// How long a peer may take to say who it is, once it has accepted our connection: its process has
 /// to poll once for it.
@@ -118,12 +120,12 @@ struct Attempt {
 
 /// The open ports whose peers are looked for.
 pub(super) struct Askers<'a> {
-    pub(super) rdm: Option<&'a mut dyn Cards>,
-    pub(super) dgram: Option<&'a mut dyn Cards>,
+    pub(super) rdm: Option<&'a mut dyn Addresses>,
+    pub(super) dgram: Option<&'a mut dyn Addresses>,
 }
 
 impl Askers<'_> {
-    fn of(&mut self, of: For) -> Option<&mut dyn Cards> {
+    fn of(&mut self, of: For) -> Option<&mut dyn Addresses> {
         let port = match of {
             For::Rdm => &mut self.rdm,
             For::Dgram => &mut self.dgram,
@@ -134,7 +136,7 @@ impl Askers<'_> {
 
 /// Finds peers, and is found.
 #[derive(Debug, Default)]
-pub(super) struct Locator {
+pub(super) struct AddressExchange {
     /// By the TCP link.
     asking: HashMap<LinkId, Asking>,
     /// By the link that waits.
@@ -149,7 +151,7 @@ pub(super) struct Locator {
     suspects: LogLimit<IpAddr>,
 }
 
-impl Locator {
+impl AddressExchange {
     /// From now on who asks and who answers has to know the secret. Nonces follow from the key.
     pub(super) fn guard(&mut self, secret: Secret, key: [u8; 16]) {
         self.guard = Some(Guard::new(secret, key));
@@ -201,7 +203,7 @@ impl Locator {
         }
     }
 
-    /// When [`Locator::run`] wants to be called although nothing arrives.
+    /// When [`AddressExchange::run`] wants to be called although nothing arrives.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.deadlines.front().map(|(deadline, _)| *deadline)
     }
@@ -261,7 +263,7 @@ impl Locator {
         did
     }
 
-    /// Sends our card, or asks what is to be proven with it.
+    /// Sends our endpoint address, or asks what is to be proven with it.
     fn ask<M: Memory>(
         &mut self,
         ports: &mut Askers<'_>,
@@ -279,19 +281,21 @@ impl Locator {
             (Progress::Hailed, Some(_), Some(_)) => (What::Question(of), false),
             _ => return,
         };
-        let card = ports.of(of).and_then(|port| port.card(asking.link));
-        let Some(card) = card else {
+        let endpoint_address = ports
+            .of(of)
+            .and_then(|port| port.endpoint_address(asking.link));
+        let Some(endpoint_address) = endpoint_address else {
             self.asking.remove(&link);
             Port::<M>::close(tcp, link, Close::Now);
             return;
         };
         let (bytes, proven) = match (&mut self.guard, what, asking.nonce) {
             (Some(guard), What::Question(_), Some(theirs)) => {
-                let (bytes, proven) = guard.question(of, &card.emit(), theirs);
+                let (bytes, proven) = guard.question(of, &endpoint_address.emit(), theirs);
                 (bytes, Some(proven))
             }
             (_, What::Hail(_), _) => (Vec::new(), None),
-            _ => (card.emit(), None),
+            _ => (endpoint_address.emit(), None),
         };
         match send::<M>(tcp, link, what, &bytes) {
             Ok(_) => {
@@ -323,17 +327,17 @@ impl Locator {
         !self.actions.is_empty() && self.actions.iter().any(of_link)
     }
 
-    /// A link of the locator's can carry something.
+    /// A link of the address exchange's can carry something.
     pub(super) fn on_room(&mut self, link: LinkId) {
         self.actions.push(DeferredAction::Ask(link));
     }
 
-    /// A link of the locator's is down.
+    /// A link of the address exchange's is down.
     pub(super) fn on_down(&mut self, link: LinkId, reason: LinkDown) {
         self.actions.push(DeferredAction::Lost(link, reason));
     }
 
-    /// A packet has come on a link of the locator's.
+    /// A packet has come on a link of the address exchange's.
     #[cold]
     pub(super) fn on_answer<B: Source + ?Sized>(
         &mut self,
@@ -378,7 +382,7 @@ impl Locator {
         known: bool,
         body: &B,
     ) {
-        let bytes = bytes_of(body, guard::BEFORE_CARD + CARD_MAX).filter(|_| known);
+        let bytes = bytes_of(body, guard::BEFORE_ADDRESS + ENDPOINT_ADDRESS_MAX).filter(|_| known);
         self.actions.push(DeferredAction::Reply(of, link, bytes));
     }
 
@@ -389,7 +393,12 @@ impl Locator {
     }
 
     /// Says what is to be proven.
-    fn welcome<M: Memory>(&self, port: Option<&mut dyn Cards>, tcp: &mut TcpPort, link: LinkId) {
+    fn welcome<M: Memory>(
+        &self,
+        port: Option<&mut dyn Addresses>,
+        tcp: &mut TcpPort,
+        link: LinkId,
+    ) {
         let Some(guard) = &self.guard else {
             let provider = port.map_or("", |port| port.provider());
             let answer = none(Refusal::NoSecret, provider);
@@ -403,7 +412,7 @@ impl Locator {
     /// Answers a stranger, whose link ends with it.
     fn reply<M: Memory>(
         &mut self,
-        (of, port): (For, Option<&mut dyn Cards>),
+        (of, port): (For, Option<&mut dyn Addresses>),
         tcp: &mut TcpPort,
         link: LinkId,
         bytes: Option<Vec<u8>>,
@@ -414,13 +423,13 @@ impl Locator {
             return;
         };
         let Some(guard) = &self.guard else {
-            let card = bytes.and_then(|bytes| Card::parse(&bytes));
-            let answer = answer_to(port, card, from, clock);
+            let endpoint_address = bytes.and_then(|bytes| EndpointAddress::parse(&bytes));
+            let answer = answer_to(port, endpoint_address, from, clock);
             log::debug!("link {link:?} asks for the fabric: {answer:?}");
             return answer_and_close::<M>(tcp, link, &answer.emit());
         };
         let question = bytes.and_then(|bytes| guard.asked(of, link, &bytes));
-        let Some((card, proven)) = question else {
+        let Some((endpoint_address, proven)) = question else {
             let who = from.ip();
             if self.suspects.is_first(who) {
                 log::warn!(
@@ -432,7 +441,7 @@ impl Locator {
             let answer = none(Refusal::Secret, provider);
             return answer_and_close::<M>(tcp, link, &answer.emit());
         };
-        let answer = answer_to(port, Card::parse(&card), from, clock);
+        let answer = answer_to(port, EndpointAddress::parse(&endpoint_address), from, clock);
         log::debug!("link {link:?} asks for the fabric: {answer:?}");
         answer_and_close::<M>(tcp, link, &guard.answer(&proven, &answer.emit()));
     }
@@ -452,18 +461,20 @@ impl Locator {
             return;
         };
         match (answer, peer) {
-            (Some(Answer::Card(card)), Some(peer)) if card.provider == port.provider() => {
-                port.greet((link, attempt.target), &card, peer, clock);
+            (Some(Answer::EndpointAddress(endpoint_address)), Some(peer))
+                if endpoint_address.provider == port.provider() =>
+            {
+                port.greet((link, attempt.target), &endpoint_address, peer, clock);
             }
-            (Some(Answer::Card(card)), Some(_)) => {
+            (Some(Answer::EndpointAddress(endpoint_address)), Some(_)) => {
                 let trouble = Trouble::Refused(Refusal::Provider);
-                self.fail(ports, link, trouble, card.provider);
+                self.fail(ports, link, trouble, endpoint_address.provider);
             }
             (Some(Answer::None { why, provider }), _) => {
                 self.fail(ports, link, Trouble::Refused(why), provider);
             }
-            // A card from whom nobody has asked is none.
-            (None | Some(Answer::Card(_)), _) => {
+            // An endpoint address from whom nobody has asked is none.
+            (None | Some(Answer::EndpointAddress(_)), _) => {
                 self.fail(ports, link, Trouble::Puzzled, String::new());
             }
         }
@@ -563,16 +574,16 @@ fn none(why: Refusal, provider: &str) -> Answer {
 }
 
 fn answer_to(
-    port: Option<&mut dyn Cards>,
-    card: Option<Card>,
+    port: Option<&mut dyn Addresses>,
+    endpoint_address: Option<EndpointAddress>,
     from: SocketAddr,
     clock: &dyn Clock,
 ) -> Answer {
-    match (port, card) {
+    match (port, endpoint_address) {
         (None, _) => none(Refusal::NoPort, ""),
         (Some(port), None) => none(Refusal::NotUnderstood, port.provider()),
-        (Some(port), Some(card)) => match port.answer(&card, from, clock) {
-            Ok(card) => Answer::Card(card),
+        (Some(port), Some(endpoint_address)) => match port.answer(&endpoint_address, from, clock) {
+            Ok(endpoint_address) => Answer::EndpointAddress(endpoint_address),
             Err(why) => none(why, port.provider()),
         },
     }
@@ -604,7 +615,7 @@ fn answer_and_close<M: Memory>(tcp: &mut TcpPort, link: LinkId, bytes: &[u8]) {
 
 /// A question with a proof of knowing the secret, to who has never said that nonce.
 #[cfg(test)]
-pub(super) fn question_for_tests(secret: Secret, card: &[u8]) -> Vec<u8> {
+pub(super) fn question_for_tests(secret: Secret, endpoint_address: &[u8]) -> Vec<u8> {
     let mut guard = Guard::new(secret, [9; 16]);
-    guard.question(For::Rdm, card, [3; 16]).0
+    guard.question(For::Rdm, endpoint_address, [3; 16]).0
 }

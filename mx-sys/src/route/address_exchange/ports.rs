@@ -1,12 +1,12 @@
 //! What a port offers so that its peers can be found.
 //!
-//! A card proves nothing by itself: whoever has one can write anything into it. What it comes with is
-//! the address at the other end of the TCP connection, which the kernel knows; our own card goes there
-//! and nowhere else. So whoever uses what only our card says has been told it at that address.
+//! An endpoint address proves nothing by itself: whoever has one can write anything into it. What it comes with is
+//! the address at the other end of the TCP connection, which the kernel knows; our own endpoint address goes there
+//! and nowhere else. So whoever uses what only our endpoint address says has been told it at that address.
 //!
 //! Knows nothing of: how they are.
 
-use mx_port_fabric::card::{Card, Refusal};
+use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
 use mx_port_rdm::RdmPort;
 use mx_proto::port::{ConnectError, LinkDown};
 use mx_proto::{Clock, LinkId, Route, Target};
@@ -14,63 +14,69 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-/// What the locator needs of the port whose peers it finds. Links have the names they have there.
-pub trait Cards {
+/// What the address exchange needs of the port whose peers it finds. Links have the names they have there.
+pub trait Addresses {
     /// Whom it works with. Sides that name different ones cannot understand each other.
     fn provider(&self) -> &str;
     /// What to tell the peer of such a link. `None` when it is gone.
-    fn card(&self, link: LinkId) -> Option<Card>;
+    fn endpoint_address(&self, link: LinkId) -> Option<EndpointAddress>;
     /// A peer at that address wants a link: says where it leads, and makes this side's end of it if
     /// there has to be one before it is used.
     fn answer(
         &mut self,
-        theirs: &Card,
+        theirs: &EndpointAddress,
         from: SocketAddr,
         clock: &dyn Clock,
-    ) -> Result<Card, Refusal>;
-    /// The card of whom a link is to lead to has come, from that address.
-    fn greet(&mut self, link: (LinkId, Target), theirs: &Card, from: SocketAddr, clock: &dyn Clock);
+    ) -> Result<EndpointAddress, Refusal>;
+    /// The endpoint address of whom a link is to lead to has come, from that address.
+    fn greet(
+        &mut self,
+        link: (LinkId, Target),
+        theirs: &EndpointAddress,
+        from: SocketAddr,
+        clock: &dyn Clock,
+    );
     /// It will not come: the next poll takes the link down.
     fn give_up(&mut self, link: (LinkId, Target), reason: LinkDown);
 }
 
 /// What stands for the rdm port among all ports.
-pub trait Fabric: Cards {
-    /// Begins a link that waits for a card. When the peer does not answer over the fabric, it ends
+pub trait Fabric: Addresses {
+    /// Begins a link that waits for an endpoint address. When the peer does not answer over the fabric, it ends
     /// with the way round it, where there is one.
     fn reserve(&mut self, clock: &dyn Clock, detour: Option<Route>)
     -> Result<LinkId, ConnectError>;
     /// Links at the moment.
     fn link_count(&self) -> usize;
-    /// With what address cards were exchanged for a link. `None` before that.
+    /// With what address endpoint addresses were exchanged for a link. `None` before that.
     fn address(&self, link: LinkId) -> Option<SocketAddr>;
     /// From now on, whoever sleeps does so on this epoll instance. The port's descriptors go
     /// straight into it: providers nest their own three deep, and the kernel allows five.
     fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()>;
 }
 
-impl Cards for RdmPort {
+impl Addresses for RdmPort {
     fn provider(&self) -> &str {
         self.provider()
     }
 
-    fn card(&self, link: LinkId) -> Option<Card> {
-        self.card(link)
+    fn endpoint_address(&self, link: LinkId) -> Option<EndpointAddress> {
+        self.endpoint_address(link)
     }
 
     fn answer(
         &mut self,
-        theirs: &Card,
+        theirs: &EndpointAddress,
         from: SocketAddr,
         clock: &dyn Clock,
-    ) -> Result<Card, Refusal> {
+    ) -> Result<EndpointAddress, Refusal> {
         self.answer(theirs, from, clock)
     }
 
     fn greet(
         &mut self,
         (link, _): (LinkId, Target),
-        theirs: &Card,
+        theirs: &EndpointAddress,
         from: SocketAddr,
         clock: &dyn Clock,
     ) {

@@ -36,7 +36,7 @@ impl fmt::Display for For {
     }
 }
 
-/// What a packet of the locator's is.
+/// What a packet of the address exchange's is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::route) enum What {
     Question(For),
@@ -107,7 +107,7 @@ fn header(what: What, body_len: usize) -> HeaderBytes {
     header
 }
 
-/// What a packet is for the locator, and whether its version is ours. `None`: it is the endpoint's.
+/// What a packet is for the address exchange, and whether its version is ours. `None`: it is the endpoint's.
 #[inline]
 pub(in crate::route) fn recognise(header: &HeaderBytes) -> Option<(What, bool)> {
     if header[0] != KIND || header[2..4] != MAGIC {
