@@ -428,7 +428,7 @@ static void tcp_client(struct side *side)
     pair_part(side);
 }
 
-/* An address that says /rdm means it: no detour. */
+/* An address that says /rdm means it: no fallback. */
 static void insists(struct side *side)
 {
     struct bmi_method_addr *server;
@@ -490,7 +490,7 @@ static const struct scenario scenarios[] = {
          forks),
     PAIR(a_client_with_rdm_reaches_a_server_without_and_says_so_once, tcp_server, rdm_client),
     PAIR(a_server_with_rdm_serves_a_client_without, rdm_server, tcp_client),
-    PAIR(an_address_with_rdm_takes_no_detour, has_no_rdm, insists),
+    PAIR(an_address_with_rdm_has_no_fallback, has_no_rdm, insists),
     PAIR(an_address_with_rdm_opens_the_fabric_when_it_is_needed, rdm_server,
          tcp_client_of_rdm_address),
     {0},

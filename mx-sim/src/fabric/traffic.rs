@@ -27,13 +27,13 @@ impl<M: Memory> Inner<M> {
             self.put(now.after(round), host, link, What::Down(LinkDown::Refused));
             return Ok(link);
         };
-        if !self.by_hand && to.route == Route::AUTO && link.index() % DETOURS == 1 {
+        if !self.by_hand && to.route == Route::AUTO && link.index() % FALLBACKS == 1 {
             // Not drawn, so that seeds that once failed still run as they did.
             self.put(
                 now.after(round),
                 host,
                 link,
-                What::Down(LinkDown::Elsewhere(DETOUR)),
+                What::Down(LinkDown::Elsewhere(FALLBACK)),
             );
             return Ok(link);
         }
@@ -357,5 +357,5 @@ impl<M: Memory> Inner<M> {
 }
 
 /// One link in so many that ask for no route in particular is told to take this one.
-const DETOURS: u32 = 7;
-const DETOUR: Route = Route(1);
+const FALLBACKS: u32 = 7;
+const FALLBACK: Route = Route(1);

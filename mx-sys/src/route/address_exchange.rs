@@ -515,7 +515,7 @@ impl AddressExchange {
     ///
     /// A peer that opened no dgram port is found by nobody over UDP, just as one that is not there at
     /// all; TCP tells which of the two it is.
-    pub(super) fn settle(
+    pub(super) fn end_attempt(
         &mut self,
         ours: &str,
         link: LinkId,

@@ -12,7 +12,7 @@
 //! Knows nothing of: the other ports.
 
 use super::address_exchange::{AddressExchange, Addresses};
-use super::watch::{Relay, Settling};
+use super::filter::{FallbackFilter, Relay};
 use mx_port_base::nest::Nest;
 use mx_port_dgram::fabric::FabricDatagrams;
 use mx_port_dgram::{self as dgram, Backend, DgramPort};
@@ -141,7 +141,7 @@ impl Dgram {
         };
         let mut sink = Relay {
             sink,
-            watch: Settling {
+            filter: FallbackFilter {
                 exchange,
                 ours: &self.provider,
             },

@@ -30,10 +30,10 @@ use mx_port_dgram::{AnyAddress, DgramPort};
 use mx_port_local::LocalPort;
 
 use super::address_exchange::{AddressExchange, Askers};
+use super::filter::{ExchangeFilter, FallbackFilter, Relay};
 use super::loopback::LoopbackPort;
 use super::open::{BOARD, is_oneself};
 use super::proof::{self, prove};
-use super::watch::{Relay, Scout, Settling};
 use crate::nic;
 use mx_port_base::endpoint_port::PortMap;
 use mx_port_base::nest::Nest;
@@ -467,11 +467,11 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             self.rdm_quiet = true;
             return false;
         };
-        let watch = Settling {
+        let filter = FallbackFilter {
             exchange: &mut self.exchange,
             ours: &self.rdm.provider,
         };
-        let mut sink = Relay { sink, watch };
+        let mut sink = Relay { sink, filter };
         let some = Port::<M>::poll(rdm, clock, budget, &mut sink);
         self.rdm_quiet = !some && rdm.link_count() == 0 && Port::<M>::deadline(rdm).is_none();
         some
@@ -495,7 +495,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     ) -> bool {
         let mut relay = Relay {
             sink,
-            watch: Scout(&mut self.exchange),
+            filter: ExchangeFilter(&mut self.exchange),
         };
         let mut some = self.tcp.poll(clock, budget, &mut relay);
         let ports = Askers {

@@ -15,8 +15,8 @@ mod address_exchange;
 #[cfg(test)]
 mod address_exchange_tests;
 mod dgram;
+mod filter;
 pub mod host;
 pub mod loopback;
 pub mod open;
 pub(crate) mod proof;
-mod watch;

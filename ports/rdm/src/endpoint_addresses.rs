@@ -20,11 +20,11 @@ use std::net::SocketAddr;
 
 impl RdmPort {
     /// A link whose peer has to be located. If the fabric itself does not answer then, the link
-    /// ends with a `detour`, where there is one.
+    /// ends with a `fallback`, where there is one.
     pub fn reserve(
         &mut self,
         clock: &dyn Clock,
-        detour: Option<Route>,
+        fallback: Option<Route>,
     ) -> Result<LinkId, ConnectError> {
         let now = clock.now();
         if !self.is_open(now) {
@@ -34,7 +34,7 @@ impl RdmPort {
             return Err(ConnectError::NoResources);
         }
         let cookie = random::nonzero().map_err(|_| ConnectError::NoResources)?;
-        Ok(self.links.reserve(cookie, detour, now))
+        Ok(self.links.reserve(cookie, fallback, now))
     }
 
     /// What the peer of a link has to know. `None` when the link is gone.

@@ -177,10 +177,10 @@ impl Links {
     }
 
     /// A link whose peer is not known yet.
-    pub(super) fn reserve(&mut self, cookie: u64, detour: Option<Route>, now: Instant) -> LinkId {
+    pub(super) fn reserve(&mut self, cookie: u64, fallback: Option<Route>, now: Instant) -> LinkId {
         let until = now.after(LOCATING);
         self.places.take(Source::TRUSTED, 1);
-        self.add(State::Locating { until }, cookie, None, detour, now)
+        self.add(State::Locating { until }, cookie, None, fallback, now)
     }
 
     /// Whether somebody from there may have a link.
@@ -285,7 +285,7 @@ impl Links {
         state: State,
         cookie: u64,
         peer: Option<Peer>,
-        detour: Option<Route>,
+        fallback: Option<Route>,
         now: Instant,
     ) -> LinkId {
         let generation = self.next_generation;
@@ -315,7 +315,7 @@ impl Links {
             pause: Duration::ZERO,
             heard: now,
             pinged: false,
-            detour,
+            fallback,
         });
         self.young.push(id);
         id
@@ -494,7 +494,9 @@ impl Links {
                 State::Up | State::Waiting => return false,
                 State::Locating { until } => (until, Alarm::Down(*id, LinkDown::TimedOut)),
                 State::Greeting { until } => {
-                    let reason = link.detour.map_or(LinkDown::TimedOut, LinkDown::Elsewhere);
+                    let reason = link
+                        .fallback
+                        .map_or(LinkDown::TimedOut, LinkDown::Elsewhere);
                     (until, Alarm::Down(*id, reason))
                 }
                 State::Closing { until, answer }

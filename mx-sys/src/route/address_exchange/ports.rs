@@ -44,8 +44,11 @@ pub trait Addresses {
 pub trait Fabric: Addresses {
     /// Begins a link that waits for an endpoint address. When the peer does not answer over the fabric, it ends
     /// with the way round it, where there is one.
-    fn reserve(&mut self, clock: &dyn Clock, detour: Option<Route>)
-    -> Result<LinkId, ConnectError>;
+    fn reserve(
+        &mut self,
+        clock: &dyn Clock,
+        fallback: Option<Route>,
+    ) -> Result<LinkId, ConnectError>;
     /// Links at the moment.
     fn link_count(&self) -> usize;
     /// With what address endpoint addresses were exchanged for a link. `None` before that.
@@ -92,9 +95,9 @@ impl Fabric for RdmPort {
     fn reserve(
         &mut self,
         clock: &dyn Clock,
-        detour: Option<Route>,
+        fallback: Option<Route>,
     ) -> Result<LinkId, ConnectError> {
-        self.reserve(clock, detour)
+        self.reserve(clock, fallback)
     }
 
     fn link_count(&self) -> usize {

@@ -51,7 +51,7 @@ pub(crate) struct Link {
     /// It has been asked whether it is there.
     pub(super) pinged: bool,
     /// Where to look for the peer when the fabric does not answer.
-    pub(super) detour: Option<Route>,
+    pub(super) fallback: Option<Route>,
 }
 
 impl Link {

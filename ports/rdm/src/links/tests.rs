@@ -24,7 +24,7 @@ fn alarms(links: &mut Links, now: Instant) -> Vec<Alarm> {
 }
 
 #[test]
-fn a_fabric_that_does_not_answer_sends_the_endpoint_on_its_detour() {
+fn a_fabric_that_does_not_answer_sends_the_endpoint_to_its_fallback() {
     let mut links = Links::new(Duration::from_secs(20), 50);
     let id = links.reserve(7, Some(Route(2)), at(0));
     assert!(links.greet(id, PEER, from(), at(1)));

@@ -3,19 +3,19 @@
 //! ```text
 //!   port --> Relay ----> endpoint
 //!              |
-//!              `-- Watch               whoever has to know first, and may keep it to himself:
-//!                                      Scout or Settling
+//!              `-- Filter               whoever has to know first, and may keep it to himself:
+//!                                      ExchangeFilter or FallbackFilter
 //! ```
 //!
 //! Owns: nothing.
-//! Knows nothing of: what the watch is for.
+//! Knows nothing of: what the filter is for.
 
 use super::address_exchange::{AddressExchange, What, recognise};
 use mx_proto::port::{HeaderBytes, LinkDown, Place, RemoteUse, Sink};
 use mx_proto::{LinkId, Memory, Source};
 
 /// Sees what a port tells before the endpoint does.
-pub(super) trait Watch {
+pub(super) trait Filter {
     /// False: the endpoint does not hear of it. So with the others.
     #[inline]
     fn on_up(&mut self, _link: LinkId) -> bool {
@@ -49,18 +49,18 @@ pub(super) trait Watch {
 /// Passes on what one port tells.
 pub(super) struct Relay<'a, S, W> {
     pub(super) sink: &'a mut S,
-    pub(super) watch: W,
+    pub(super) filter: W,
 }
 
-impl<M: Memory, S: Sink<M>, W: Watch> Sink<M> for Relay<'_, S, W> {
+impl<M: Memory, S: Sink<M>, W: Filter> Sink<M> for Relay<'_, S, W> {
     fn on_up(&mut self, link: LinkId, cookie: u64) {
-        if self.watch.on_up(link) {
+        if self.filter.on_up(link) {
             self.sink.on_up(link, cookie);
         }
     }
 
     fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
-        if let Some(reason) = self.watch.on_down(link, reason) {
+        if let Some(reason) = self.filter.on_down(link, reason) {
             self.sink.on_down(link, cookie, reason);
         }
     }
@@ -73,7 +73,7 @@ impl<M: Memory, S: Sink<M>, W: Watch> Sink<M> for Relay<'_, S, W> {
         header: &HeaderBytes,
         body: &B,
     ) {
-        if cookie != 0 || self.watch.on_stranger(link, header, body) {
+        if cookie != 0 || self.filter.on_stranger(link, header, body) {
             self.sink.on_packet(link, cookie, header, body);
         }
     }
@@ -94,7 +94,7 @@ impl<M: Memory, S: Sink<M>, W: Watch> Sink<M> for Relay<'_, S, W> {
     }
 
     fn on_writable(&mut self, link: LinkId, cookie: u64) {
-        if self.watch.on_writable(link) {
+        if self.filter.on_writable(link) {
             self.sink.on_writable(link, cookie);
         }
     }
@@ -112,10 +112,10 @@ impl<M: Memory, S: Sink<M>, W: Watch> Sink<M> for Relay<'_, S, W> {
     }
 }
 
-/// Watches the TCP port: what belongs to the address exchange does not reach the endpoint.
-pub(super) struct Scout<'a>(pub(super) &'a mut AddressExchange);
+/// Filters the TCP port: what belongs to the address exchange does not reach the endpoint.
+pub(super) struct ExchangeFilter<'a>(pub(super) &'a mut AddressExchange);
 
-impl Watch for Scout<'_> {
+impl Filter for ExchangeFilter<'_> {
     fn on_up(&mut self, link: LinkId) -> bool {
         self.on_writable(link)
     }
@@ -158,21 +158,21 @@ impl Watch for Scout<'_> {
     }
 }
 
-/// Watches the rdm or the dgram port: attempts end here.
-pub(super) struct Settling<'a> {
+/// Notes the ends of attempts to connect on the rdm or the dgram port.
+pub(super) struct FallbackFilter<'a> {
     pub(super) exchange: &'a mut AddressExchange,
     /// Our provider.
     pub(super) ours: &'a str,
 }
 
-impl Watch for Settling<'_> {
+impl Filter for FallbackFilter<'_> {
     fn on_up(&mut self, link: LinkId) -> bool {
-        self.exchange.settle(self.ours, link, None);
+        self.exchange.end_attempt(self.ours, link, None);
         true
     }
 
     fn on_down(&mut self, link: LinkId, reason: LinkDown) -> Option<LinkDown> {
-        let settled = self.exchange.settle(self.ours, link, Some(reason));
+        let settled = self.exchange.end_attempt(self.ours, link, Some(reason));
         settled.or(Some(reason))
     }
 }
