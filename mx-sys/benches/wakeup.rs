@@ -49,18 +49,18 @@ fn main() {
         "{:<34} {:>9} {:>9} {:>7}  middle half",
         "", "us", "bare us", "ratio"
     );
-    compare("Shared, toy engine", blocks, toys(false), bare_bells());
+    compare("Shared, toy engine", blocks, toys(false), bare_doorbells());
     compare(
         "Shared, toy engine, with helper",
         blocks,
         toys(true),
-        bare_bells(),
+        bare_doorbells(),
     );
     compare(
         "endpoints over local, with helper",
         blocks,
         nodes(ROUTE_LOCAL),
-        bare_bells(),
+        bare_doorbells(),
     );
     compare(
         "endpoints over tcp, with helper",
@@ -140,24 +140,24 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Two descriptors, and nothing else.
-struct Bell {
+struct Doorbell {
     mine: Arc<EventFd>,
     theirs: Arc<EventFd>,
 }
 
-fn bare_bells() -> (Bell, Bell) {
+fn bare_doorbells() -> (Doorbell, Doorbell) {
     let (a, b) = (
         Arc::new(EventFd::new().unwrap()),
         Arc::new(EventFd::new().unwrap()),
     );
-    let here = Bell {
+    let here = Doorbell {
         mine: Arc::clone(&a),
         theirs: Arc::clone(&b),
     };
-    (here, Bell { mine: b, theirs: a })
+    (here, Doorbell { mine: b, theirs: a })
 }
 
-impl Side for Bell {
+impl Side for Doorbell {
     fn give(&mut self) {
         self.theirs.ring();
     }

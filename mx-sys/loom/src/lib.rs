@@ -11,7 +11,7 @@
 //! none of them can go on: that is what a lost wake-up is. A time-out that is waited for is over at
 //! once, after everybody else had a turn; so nothing here may rely on one.
 //!
-//! Knows nothing of: ports. What their shared memory adds is in `bell`.
+//! Knows nothing of: ports. What their shared memory adds is in `doorbell`.
 
 #![cfg(test)]
 #![allow(
@@ -33,7 +33,7 @@ pub mod fork;
 #[path = "../../src/progress/mod.rs"]
 pub mod progress;
 
-mod bell;
+mod doorbell;
 mod kernel;
 
 /// Nobody keeps memory back here.

@@ -207,8 +207,8 @@ impl Helping {
 
     fn stop(self) {
         self.stopping.store(true, Ordering::Release);
-        if let Some(bells) = self.engine.bells() {
-            bells.helper.ring();
+        if let Some(doorbells) = self.engine.doorbells() {
+            doorbells.helper.ring();
         }
         self.thread.join().unwrap();
     }

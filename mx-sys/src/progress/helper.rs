@@ -3,7 +3,7 @@
 //! ```text
 //!              endpoint opened            nobody polled or waited for a tick
 //!   Dormant -------------------> Watching ---------------------------------> Armed
-//!      ^                          {control, bell} <----------------------- {control, data, bell}
+//!      ^                          {control, doorbell} <----------------------- {control, data, doorbell}
 //!      `---- endpoint closed ----- + tick           an application thread
 //!                                                   polls again (one ring)
 //! ```
@@ -97,8 +97,8 @@ impl<T: Progress + Send + 'static> Helper<T> {
             return;
         }
         self.stopping.store(true, Ordering::Release);
-        if let Some(bells) = self.shared.bells() {
-            bells.helper.ring();
+        if let Some(doorbells) = self.shared.doorbells() {
+            doorbells.helper.ring();
         }
         match self.ended.get_mut().recv_timeout(JOIN_LIMIT) {
             // It has nothing left to do but return.
@@ -143,7 +143,7 @@ fn round<T: Progress>(
     mind_control: bool,
 ) -> Woken {
     let mut core = shared.acquire();
-    let Some(bells) = core.waiting.bells.clone() else {
+    let Some(doorbells) = core.waiting.doorbells.clone() else {
         // The engine has ended; this thread is about to be told.
         shared.release(core);
         std::thread::sleep(TICK);
@@ -191,8 +191,8 @@ fn round<T: Progress>(
         nap.fds.control = None;
         nap.until = earlier(nap.until, Some(MonotonicClock.now().after(TICK)));
     }
-    let woken = sleep(nap.fds.control, nap.fds.data, &bells.helper, nap.until);
-    drop(bells);
+    let woken = sleep(nap.fds.control, nap.fds.data, &doorbells.helper, nap.until);
+    drop(doorbells);
     let mut core = shared.acquire();
     let armed = matches!(core.waiting.helper, HelperState::Armed(_));
     if armed {

@@ -5,7 +5,7 @@
 //!                                     ^               progress, check        every time
 //!   +---------- Shared<T> ------------|----+          spin a little          in an exchange
 //!   |  Mutex { engine T, who waits }  |    |          sleep:  leader    in the kernel, armed
-//!   |                                 |    |                  followers on a bell each
+//!   |                                 |    |                  followers on a doorbell each
 //!   |  Helper thread -----------------'    |
 //!   +--------------------------------------+
 //! ```
@@ -19,7 +19,7 @@
 //! was produced ([`Progress::take_produced`]), and arms the engine again ([`Progress::arm`]
 //! refuses while there is anything to do).
 //!
-//! Owns: the lock, the bells, the order of waiting threads.
+//! Owns: the lock, the doorbells, the order of waiting threads.
 //! Knows nothing of: what the engine does; a `check` decides what a thread waits for.
 //! Cost: a poll is one uncontended lock. No system call unless somebody sleeps or is woken.
 
@@ -32,7 +32,7 @@ mod spin;
 mod wait;
 
 pub use helper::Helper;
-pub use sleep::BELL;
+pub use sleep::DOORBELL;
 
 use crate::eventfd::EventFd;
 use crate::fork::ForkMark;
@@ -162,14 +162,14 @@ pub struct Shared<T> {
 /// What the two threads that sleep in the kernel are woken with. Whoever sleeps or rings holds them
 /// meanwhile, so that they can be given back while threads still do.
 #[derive(Debug)]
-struct Bells {
+struct Doorbells {
     leader: EventFd,
     helper: EventFd,
     /// The number of the set that the leader's is in.
     joined: AtomicU64,
 }
 
-impl Bells {
+impl Doorbells {
     fn new() -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             leader: EventFd::new()?,
@@ -178,7 +178,7 @@ impl Bells {
         }))
     }
 
-    /// The set to sleep in, once the leader's bell is in it. Called with the lock held.
+    /// The set to sleep in, once the leader's doorbell is in it. Called with the lock held.
     fn join(&self, (set, number): (RawFd, u64)) -> Option<RawFd> {
         if self.joined.load(Ordering::Relaxed) != number {
             if !sleep::join(set, &self.leader) {
@@ -200,7 +200,7 @@ type Held<'a, T> = MutexGuard<'a, Core<T>>;
 impl<T: Progress> Shared<T> {
     /// Puts `value` behind a lock. Fails when there are no descriptors left.
     pub fn new(value: T, tuning: Tuning) -> io::Result<Self> {
-        let waiting = Waiting::new(tuning.spin(), Bells::new()?);
+        let waiting = Waiting::new(tuning.spin(), Doorbells::new()?);
         Ok(Self {
             core: Mutex::new(Core { value, waiting }),
             contenders: AtomicU32::new(0),
@@ -214,8 +214,8 @@ impl<T: Progress> Shared<T> {
     pub fn retune(&self, tuning: Tuning) -> io::Result<()> {
         let mut core = self.acquire();
         core.waiting.spin = tuning.spin();
-        if core.waiting.bells.is_none() {
-            core.waiting.bells = Some(Bells::new()?);
+        if core.waiting.doorbells.is_none() {
+            core.waiting.doorbells = Some(Doorbells::new()?);
         }
         self.release(core);
         Ok(())
@@ -264,19 +264,19 @@ impl<T: Progress> Shared<T> {
     /// all find that out.
     pub fn end(&self) {
         let mut core = self.acquire();
-        let bells = core.waiting.bells.take();
+        let doorbells = core.waiting.doorbells.take();
         self.release(core);
-        if let Some(bells) = bells {
+        if let Some(doorbells) = doorbells {
             // The last thread that sleeps on them closes them.
-            bells.leader.ring();
+            doorbells.leader.ring();
         }
     }
 
-    fn bells(&self) -> Option<Arc<Bells>> {
+    fn doorbells(&self) -> Option<Arc<Doorbells>> {
         let core = self.acquire();
-        let bells = core.waiting.bells.clone();
+        let doorbells = core.waiting.doorbells.clone();
         self.release(core);
-        bells
+        doorbells
     }
 
     /// The engine, when nobody shares it any more.

@@ -3,7 +3,7 @@
 //! ```text
 //!   control --.
 //!   data    --+--> ppoll(.., until) --> which of them are readable
-//!   bell    --'
+//!   doorbell    --'
 //!
 //!   a set that all of them are in ---> epoll_pwait2(.., until) --> tokens of those that are
 //! ```
@@ -22,7 +22,7 @@ use std::ptr;
 pub(super) struct Woken {
     pub(super) control: bool,
     pub(super) data: bool,
-    pub(super) bell: bool,
+    pub(super) doorbell: bool,
 }
 
 /// What a set of descriptors told whoever slept in it.
@@ -39,9 +39,9 @@ impl Told {
     }
 }
 
-/// Sleeps until something in `set`, an epoll instance, is readable or `until` has come. `bell` is in
-/// it as [`BELL`]; when it rang it is silenced. `None`: the kernel has no such call (before Linux 5.11).
-pub(super) fn sleep_in(set: RawFd, bell: &EventFd, until: Option<Instant>) -> Option<Told> {
+/// Sleeps until something in `set`, an epoll instance, is readable or `until` has come. `doorbell` is in
+/// it as [`DOORBELL`]; when it rang it is silenced. `None`: the kernel has no such call (before Linux 5.11).
+pub(super) fn sleep_in(set: RawFd, doorbell: &EventFd, until: Option<Instant>) -> Option<Told> {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; AT_ONCE];
     let span = until.map(span_until);
     let span = span.as_ref().map_or(ptr::null(), ptr::from_ref);
@@ -67,36 +67,42 @@ pub(super) fn sleep_in(set: RawFd, bell: &EventFd, until: Option<Instant>) -> Op
         tokens: events.map(|event| event.u64),
         len,
     };
-    if told.tokens().contains(&BELL) {
-        bell.silence();
+    if told.tokens().contains(&DOORBELL) {
+        doorbell.silence();
     }
     Some(told)
 }
 
-/// Puts `bell` into `set`. False: the kernel has no memory for that, or `set` is no epoll instance.
-pub(super) fn join(set: RawFd, bell: &EventFd) -> bool {
+/// Puts `doorbell` into `set`. False: the kernel has no memory for that, or `set` is no epoll instance.
+pub(super) fn join(set: RawFd, doorbell: &EventFd) -> bool {
     let mut event = libc::epoll_event {
         events: libc::EPOLLIN as u32,
-        u64: BELL,
+        u64: DOORBELL,
     };
     // SAFETY: `event` outlives the call.
-    let code =
-        unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_ADD, bell.as_raw_fd(), &raw mut event) };
+    let code = unsafe {
+        libc::epoll_ctl(
+            set,
+            libc::EPOLL_CTL_ADD,
+            doorbell.as_raw_fd(),
+            &raw mut event,
+        )
+    };
     code == 0
 }
 
-/// The token of the bell in a set. Whoever puts other things in gives them others.
-pub const BELL: u64 = u64::MAX;
+/// The token of the doorbell in a set. Whoever puts other things in gives them others.
+pub const DOORBELL: u64 = u64::MAX;
 
 /// Tokens told at once; what else is readable is told the next time.
 const AT_ONCE: usize = 32;
 
-/// Sleeps until one of the descriptors is readable or `until` has come. A bell that rang is
+/// Sleeps until one of the descriptors is readable or `until` has come. A doorbell that rang is
 /// silenced.
 pub(super) fn sleep(
     control: Option<i32>,
     data: Option<i32>,
-    bell: &EventFd,
+    doorbell: &EventFd,
     until: Option<Instant>,
 ) -> Woken {
     // The kernel skips negative descriptors.
@@ -105,7 +111,11 @@ pub(super) fn sleep(
         events: libc::POLLIN,
         revents: 0,
     };
-    let mut fds = [entry(control), entry(data), entry(Some(bell.as_raw_fd()))];
+    let mut fds = [
+        entry(control),
+        entry(data),
+        entry(Some(doorbell.as_raw_fd())),
+    ];
     let span = until.map(span_until);
     let span = span.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: `fds` are three entries valid for writing, `span` is null or points to a time that
@@ -124,10 +134,10 @@ pub(super) fn sleep(
     let woken = Woken {
         control: fds[0].revents != 0,
         data: fds[1].revents != 0,
-        bell: fds[2].revents != 0,
+        doorbell: fds[2].revents != 0,
     };
-    if woken.bell {
-        bell.silence();
+    if woken.doorbell {
+        doorbell.silence();
     }
     woken
 }

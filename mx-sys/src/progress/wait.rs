@@ -10,8 +10,8 @@
 //!        a leader or a driver there?
 //!            no /        \ yes
 //!          lead          follow
-//!     arm, unlock,    sleep on a bell of one's own
-//!     sleep on {control, data, bell}
+//!     arm, unlock,    sleep on a doorbell of one's own
+//!     sleep on {control, data, doorbell}
 //! ```
 //!
 //! Invariant: when followers sleep, there is a leader, a driver, or a follower that has been woken
@@ -21,7 +21,7 @@
 
 use super::sleep::{sleep, sleep_in};
 use super::spin::Spin;
-use super::{Bells, Core, EVERYTHING, Held, Interest, Progress, Shared, WaitStats};
+use super::{Core, Doorbells, EVERYTHING, Held, Interest, Progress, Shared, WaitStats};
 use crate::clock::MonotonicClock;
 use mx_proto::port::WakeDescriptors;
 use mx_proto::{Clock, Instant};
@@ -38,11 +38,11 @@ pub(super) struct Waiting {
     pub(super) helper: HelperState,
     followers: Vec<Follower>,
     next_follower: u64,
-    /// Bells of followers that have gone.
+    /// Doorbells of followers that have gone.
     spare: Vec<Arc<Condvar>>,
     pub(super) spin: Spin,
     /// `None` once the engine has ended.
-    pub(super) bells: Option<Arc<Bells>>,
+    pub(super) doorbells: Option<Arc<Doorbells>>,
     pub(super) stats: WaitStats,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Sleep {
     /// What it sleeps on.
     pub(super) fds: WakeDescriptors,
     active: bool,
-    /// Its bell has been rung.
+    /// Its doorbell has been rung.
     kicked: bool,
 }
 
@@ -79,29 +79,29 @@ pub(super) enum HelperState {
 struct Follower {
     id: u64,
     interest: Interest,
-    bell: Arc<Condvar>,
+    doorbell: Arc<Condvar>,
     woken: bool,
 }
 
-/// Bells to ring once the lock has been given back.
+/// Doorbells to ring once the lock has been given back.
 #[derive(Default)]
 pub(super) struct Rings {
     leader: bool,
     helper: bool,
     /// There when one of them is to be rung.
-    bells: Option<Arc<Bells>>,
+    doorbells: Option<Arc<Doorbells>>,
 }
 
 impl Rings {
     pub(super) fn ring(self) {
-        let Some(bells) = self.bells else {
+        let Some(doorbells) = self.doorbells else {
             return;
         };
         if self.leader {
-            bells.leader.ring();
+            doorbells.leader.ring();
         }
         if self.helper {
-            bells.helper.ring();
+            doorbells.helper.ring();
         }
     }
 }
@@ -114,7 +114,7 @@ const STALE_DEADLINE: Duration = Duration::from_micros(100);
 const POLLS_PER_LOOK: u32 = 16;
 
 impl Waiting {
-    pub(super) fn new(spin: Spin, bells: Arc<Bells>) -> Self {
+    pub(super) fn new(spin: Spin, doorbells: Arc<Doorbells>) -> Self {
         Self {
             drivers: 0,
             leader: None,
@@ -123,7 +123,7 @@ impl Waiting {
             next_follower: 0,
             spare: Vec::new(),
             spin,
-            bells: Some(bells),
+            doorbells: Some(doorbells),
             stats: WaitStats::default(),
         }
     }
@@ -142,7 +142,7 @@ impl Waiting {
             if follower.interest & produced != 0 && !follower.woken {
                 follower.woken = true;
                 self.stats.follower_wakes += 1;
-                follower.bell.notify_one();
+                follower.doorbell.notify_one();
             }
         }
     }
@@ -158,7 +158,7 @@ impl Waiting {
         if let Some(next) = self.followers.first_mut() {
             next.woken = true;
             self.stats.handovers += 1;
-            next.bell.notify_one();
+            next.doorbell.notify_one();
         }
     }
 }
@@ -209,7 +209,7 @@ impl<T: Progress> Core<T> {
             HelperState::Absent | HelperState::Watching => {}
         }
         if rings.leader || rings.helper {
-            rings.bells = self.waiting.bells.clone();
+            rings.doorbells = self.waiting.doorbells.clone();
         }
         rings
     }
@@ -372,20 +372,20 @@ impl<T: Progress> Shared<T> {
             core.value.disarm();
             return core;
         }
-        let Some(bells) = core.waiting.bells.clone() else {
+        let Some(doorbells) = core.waiting.doorbells.clone() else {
             core.value.disarm();
             return core;
         };
         let nap = core.sleep_for(interest, until);
-        let set = core.value.set().and_then(|set| bells.join(set));
+        let set = core.value.set().and_then(|set| doorbells.join(set));
         core.waiting.leader = Some(nap);
         core.waiting.stats.leader_sleeps += 1;
         core.rest();
         drop(core);
-        let told = set.and_then(|set| sleep_in(set, &bells.leader, nap.until));
+        let told = set.and_then(|set| sleep_in(set, &doorbells.leader, nap.until));
         let control = told.is_none()
-            && sleep(nap.fds.control, nap.fds.data, &bells.leader, nap.until).control;
-        drop(bells);
+            && sleep(nap.fds.control, nap.fds.data, &doorbells.leader, nap.until).control;
+        drop(doorbells);
         let mut core = self.acquire();
         core.waiting.leader = None;
         core.value.disarm();
@@ -409,25 +409,25 @@ impl<T: Progress> Shared<T> {
         let rings = core.settle();
         rings.ring();
         let waiting = &mut core.waiting;
-        let bell = waiting.spare.pop().unwrap_or_default();
+        let doorbell = waiting.spare.pop().unwrap_or_default();
         let id = waiting.next_follower;
         waiting.next_follower += 1;
         waiting.stats.follower_sleeps += 1;
         waiting.followers.push(Follower {
             id,
             interest,
-            bell: Arc::clone(&bell),
+            doorbell: Arc::clone(&doorbell),
             woken: false,
         });
         match until {
-            None => bell.wait(&mut core),
+            None => doorbell.wait(&mut core),
             Some(until) => {
-                let _ = bell.wait_for(&mut core, until.since(MonotonicClock.now()));
+                let _ = doorbell.wait_for(&mut core, until.since(MonotonicClock.now()));
             }
         }
         let waiting = &mut core.waiting;
         waiting.followers.retain(|follower| follower.id != id);
-        waiting.spare.push(bell);
+        waiting.spare.push(doorbell);
         core
     }
 
@@ -450,8 +450,8 @@ impl<T: Progress> Shared<T> {
         core.value.disarm();
         core.waiting.helper = HelperState::Watching;
         core.waiting.stats.stand_downs += 1;
-        if let Some(bells) = &core.waiting.bells {
-            bells.helper.ring();
+        if let Some(doorbells) = &core.waiting.doorbells {
+            doorbells.helper.ring();
         }
     }
 }

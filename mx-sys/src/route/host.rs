@@ -263,7 +263,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
                 (Some(MEMBER_CONTROL), _) => self.look = true,
                 (Some(member), _) => tcp |= member == MEMBER_TCP,
                 (None, Some(local)) => {
-                    local.note_bell(*token);
+                    local.note_doorbell(*token);
                 }
                 (None, None) => {}
             }

@@ -52,11 +52,11 @@ pub struct LoopbackPort {
     free: Vec<u32>,
     queue: VecDeque<Event>,
     spare: Vec<Vec<u8>>,
-    /// Somebody may sleep; the next event rings the bell.
+    /// Somebody may sleep; the next event rings the doorbell.
     armed: bool,
-    /// The bell has been rung and not silenced since.
+    /// The doorbell has been rung and not silenced since.
     rung: bool,
-    bell: EventFd,
+    doorbell: EventFd,
 }
 
 /// One end of a link.
@@ -90,7 +90,7 @@ enum Event {
 }
 
 impl LoopbackPort {
-    /// No links yet. Fails when there is no descriptor left for its bell.
+    /// No links yet. Fails when there is no descriptor left for its doorbell.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             ends: Vec::new(),
@@ -99,7 +99,7 @@ impl LoopbackPort {
             spare: Vec::new(),
             armed: false,
             rung: false,
-            bell: EventFd::new()?,
+            doorbell: EventFd::new()?,
         })
     }
 
@@ -159,7 +159,7 @@ impl LoopbackPort {
             // Whoever sleeps polls when it wakes, so one ring does for all that follows.
             self.armed = false;
             self.rung = true;
-            self.bell.ring();
+            self.doorbell.ring();
         }
     }
 
@@ -352,14 +352,14 @@ impl<M: Memory> Port<M> for LoopbackPort {
     fn disarm(&mut self) {
         self.armed = false;
         if std::mem::take(&mut self.rung) {
-            self.bell.silence();
+            self.doorbell.silence();
         }
     }
 
     fn descriptors(&self) -> WakeDescriptors {
         WakeDescriptors {
             control: None,
-            data: Some(self.bell.as_raw_fd()),
+            data: Some(self.doorbell.as_raw_fd()),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Feeder (any thread) --push--> [ wire ] --progress--> [ class 0 | class 1 | ... ] --take-->
-//!                          |  rings the bell when the engine is armed, as a port's peer does
+//!                          |  rings the doorbell when the engine is armed, as a port's peer does
 //! ```
 
 #![allow(dead_code, reason = "every test binary uses another part of it")]
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 #[derive(Debug)]
 pub(crate) struct Wire {
     items: Mutex<VecDeque<(usize, u64)>>,
-    bell: EventFd,
+    doorbell: EventFd,
     control: EventFd,
     armed: AtomicBool,
     pub(crate) rings: AtomicU64,
@@ -39,7 +39,7 @@ impl Feeder {
         items.push_back((class, item));
         if self.wire.armed.swap(false, Ordering::SeqCst) {
             self.wire.rings.fetch_add(1, Ordering::Relaxed);
-            self.wire.bell.ring();
+            self.wire.doorbell.ring();
         }
     }
 
@@ -70,7 +70,7 @@ impl Toy {
     pub(crate) fn new(classes: usize) -> (Self, Feeder) {
         let wire = Arc::new(Wire {
             items: Mutex::default(),
-            bell: EventFd::new().unwrap(),
+            doorbell: EventFd::new().unwrap(),
             control: EventFd::new().unwrap(),
             armed: AtomicBool::new(false),
             rings: AtomicU64::new(0),
@@ -133,7 +133,7 @@ impl Progress for Toy {
             return false;
         }
         // Rung for what another thread has taken in since.
-        self.wire.bell.silence();
+        self.wire.doorbell.silence();
         self.wire.armed.store(true, Ordering::SeqCst);
         true
     }
@@ -141,7 +141,7 @@ impl Progress for Toy {
     fn disarm(&mut self) {
         let _items = self.wire.items.lock();
         if !self.wire.armed.swap(false, Ordering::SeqCst) {
-            self.wire.bell.silence();
+            self.wire.doorbell.silence();
         }
     }
 
@@ -156,7 +156,7 @@ impl Progress for Toy {
     fn descriptors(&self) -> WakeDescriptors {
         WakeDescriptors {
             control: Some(self.wire.control.as_raw_fd()),
-            data: Some(self.wire.bell.as_raw_fd()),
+            data: Some(self.wire.doorbell.as_raw_fd()),
         }
     }
 

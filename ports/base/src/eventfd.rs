@@ -1,4 +1,4 @@
-//! A bell: a kernel event counter that wakes whoever sleeps on it.
+//! A doorbell: a kernel event counter that wakes whoever sleeps on it.
 //!
 //! ```text
 //!   ring() --> [ counter ] --readable--> poll / epoll of the sleeper --> silence()
@@ -59,11 +59,11 @@ mod tests {
 
     #[test]
     fn many_rings_are_one_until_silenced() {
-        let bell = EventFd::new().unwrap();
-        assert!(!bell.silence());
-        bell.ring();
-        bell.ring();
-        assert!(bell.silence());
-        assert!(!bell.silence());
+        let doorbell = EventFd::new().unwrap();
+        assert!(!doorbell.silence());
+        doorbell.ring();
+        doorbell.ring();
+        assert!(doorbell.silence());
+        assert!(!doorbell.silence());
     }
 }

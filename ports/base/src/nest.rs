@@ -3,7 +3,7 @@
 //! ```text
 //!   nest  <-- member 0 (a port's epoll)
 //!         <-- member 1 (another port's)      readable while any of them is
-//!         <-- member 2 (a bell)
+//!         <-- member 2 (a doorbell)
 //! ```
 //!
 //! The data nest is the local port's own set, so that who sleeps in it is told which link rang.
@@ -118,17 +118,17 @@ mod tests {
     #[test]
     fn a_nest_says_which_member_is_readable_also_through_another_nest() {
         let (outer, inner) = (Nest::new().unwrap(), Nest::new().unwrap());
-        let bells = [EventFd::new().unwrap(), EventFd::new().unwrap()];
-        inner.add(0, Some(bells[0].as_raw_fd())).unwrap();
+        let doorbells = [EventFd::new().unwrap(), EventFd::new().unwrap()];
+        inner.add(0, Some(doorbells[0].as_raw_fd())).unwrap();
         outer.add(1, Some(inner.raw())).unwrap();
-        outer.add(2, Some(bells[1].as_raw_fd())).unwrap();
+        outer.add(2, Some(doorbells[1].as_raw_fd())).unwrap();
         outer.add(3, None).unwrap();
         assert_eq!(outer.readable(), 0);
-        bells[0].ring();
+        doorbells[0].ring();
         assert_eq!(outer.readable(), 0b10);
-        bells[1].ring();
+        doorbells[1].ring();
         assert_eq!(outer.readable(), 0b110);
-        bells[0].silence();
+        doorbells[0].silence();
         assert_eq!(outer.readable(), 0b100);
     }
 }

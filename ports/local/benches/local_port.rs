@@ -26,7 +26,7 @@ fn main() {
     let rings = map(2 * RING_LEN);
     let parent = std::process::id();
     // Made before the other process exists, so that both have them.
-    let bells = [eventfd(), eventfd()];
+    let doorbells = [eventfd(), eventfd()];
     // SAFETY: no other thread exists yet.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork failed");
@@ -39,10 +39,10 @@ fn main() {
         side,
         bare: Bare { tx, rx },
         port: Ported::meet(side, parent),
-        bells: if side == 0 {
-            bells
+        doorbells: if side == 0 {
+            doorbells
         } else {
-            [bells[1], bells[0]]
+            [doorbells[1], doorbells[0]]
         },
         blocks,
     };
@@ -198,7 +198,7 @@ impl Ear for Collector {
 struct Bench {
     side: usize,
     /// To ring the other side with, and to sleep on.
-    bells: [i32; 2],
+    doorbells: [i32; 2],
     bare: Bare,
     port: Ported,
     blocks: usize,
@@ -248,10 +248,10 @@ impl Bench {
                 // SAFETY: descriptors of our own; `word` is 8 bytes long.
                 unsafe {
                     if send {
-                        libc::write(self.bells[0], (&raw const word).cast(), 8);
+                        libc::write(self.doorbells[0], (&raw const word).cast(), 8);
                     } else {
-                        sleep_on(&[self.bells[1]]);
-                        libc::read(self.bells[1], (&raw mut word).cast(), 8);
+                        sleep_on(&[self.doorbells[1]]);
+                        libc::read(self.doorbells[1], (&raw mut word).cast(), 8);
                     }
                 }
             });

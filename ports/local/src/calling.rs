@@ -24,7 +24,7 @@
 use super::link::{Entry, Link, State};
 use super::rest::Rest;
 use super::slumber::LEAST_BYTES;
-use super::{LocalPort, ring_bell};
+use super::{LocalPort, ring_doorbell};
 use mx_proto::origin::Source;
 use mx_proto::port::LinkDown;
 use mx_proto::{Instant, LinkId};
@@ -141,7 +141,7 @@ impl LocalPort {
             if let Some(link) = entry.rings()
                 && link.let_go()
             {
-                ring_bell(&entry.socket);
+                ring_doorbell(&entry.socket);
             }
             if entry.blocked && !matches!(entry.state, State::Waking(_)) {
                 self.stay_up(*id);

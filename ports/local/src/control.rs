@@ -42,7 +42,7 @@ impl LocalPort {
         let mut any = false;
         // Also those of links that every poll looks at: a peer may ask one of them to sleep.
         self.slept = false;
-        if self.take_bells() {
+        if self.take_doorbells() {
             any = self.poll_hot(budget, sink, true);
         }
         self.poll_control(clock, sink) | any
@@ -75,15 +75,15 @@ impl LocalPort {
         any | self.bury(sink)
     }
 
-    /// A link's bell has rung, or its peer has said something, as the data set has told. False: the
+    /// A link's doorbell has rung, or its peer has said something, as the data set has told. False: the
     /// token is no link's.
-    pub fn note_bell(&mut self, token: u64) -> bool {
+    pub fn note_doorbell(&mut self, token: u64) -> bool {
         let id = LinkId::from_word(token);
         let Some(entry) = self.links.get_mut(id) else {
             return false;
         };
         // A wake-up stays unread for now.
-        if !entry.is_bell() {
+        if !entry.is_doorbell() {
             self.hear(id);
         }
         self.attend(id);
@@ -92,13 +92,13 @@ impl LocalPort {
 
     /// Takes in wake-ups and makes those links hot. Returns true when there were any; the caller
     /// then looks at the rings.
-    pub(super) fn take_bells(&mut self) -> bool {
+    pub(super) fn take_doorbells(&mut self) -> bool {
         let mut any = false;
         // Bounded: peers that ring without end must not hold us here.
         for _ in 0..=self.links.len() / BATCH {
             let ready = self.data.ready();
             for token in &ready {
-                any |= self.note_bell(*token);
+                any |= self.note_doorbell(*token);
             }
             if ready.len() < BATCH {
                 break;
@@ -446,7 +446,8 @@ impl LocalPort {
         if let Some(socket) = &entry.socket {
             self.control
                 .modify(socket.raw(), id.to_word(), Interest::HangUp)?;
-            self.data.add(socket.raw(), id.to_word(), Interest::Bell)?;
+            self.data
+                .add(socket.raw(), id.to_word(), Interest::Doorbell)?;
         }
         if let State::Up(_) = entry.state {
             self.go_hot(id);

@@ -17,7 +17,7 @@ pub(super) enum Interest {
     /// Something to read, or the end.
     Readable,
     /// Something new to read, once.
-    Bell,
+    Doorbell,
     /// The end only.
     HangUp,
     /// Nothing, for the time being.
@@ -85,7 +85,7 @@ impl Epoll {
     fn control(&self, what: i32, fd: RawFd, token: u64, interest: Interest) -> io::Result<()> {
         let events = match interest {
             Interest::Readable => libc::EPOLLIN | libc::EPOLLRDHUP,
-            Interest::Bell => libc::EPOLLIN | libc::EPOLLET,
+            Interest::Doorbell => libc::EPOLLIN | libc::EPOLLET,
             Interest::HangUp => libc::EPOLLRDHUP,
             Interest::Nothing => 0,
         };

@@ -16,7 +16,7 @@
 //!      | Bye ----------------------------------->  |   closed on purpose, while it slept
 //! ```
 //!
-//! All messages but the bell are 32 bytes, little endian. The process that receives one treats it
+//! All messages but the doorbell are 32 bytes, little endian. The process that receives one treats it
 //! as any packet from a stranger.
 //!
 //! Owns: the layout of the messages.
@@ -24,7 +24,7 @@
 
 use super::layout::Geometry;
 
-/// Bytes of every message but the bell.
+/// Bytes of every message but the doorbell.
 pub(super) const MESSAGE_LEN: usize = 32;
 
 /// The version of everything the two processes share: handshake, layout, ring protocol.
@@ -60,7 +60,7 @@ pub(super) struct Wake {
     pub(super) geometry: Geometry,
 }
 
-/// What comes over the socket of a link, bells aside.
+/// What comes over the socket of a link, doorbells aside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Word {
     /// The link sleeps; here is memory.

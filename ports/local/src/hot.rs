@@ -1,17 +1,17 @@
 //! The links that every poll looks at, and going to sleep with them.
 //!
 //! ```text
-//!                     a packet, a bell, a send
+//!                     a packet, a doorbell, a send
 //!     cold  ------------------------------------------>  hot: every poll takes packets from it
 //!   prepared for sleeping: the peer rings   <------------  idle for some thousand polls, and more
-//!   its bells are looked at now and then       cool         of them are hot than stay so anyway
+//!   its doorbells are looked at now and then       cool         of them are hot than stay so anyway
 //! ```
 //!
 //! Owns: which links are hot.
 //! Knows nothing of: descriptors, links that are not up.
 
 use super::link::{Entry, State};
-use super::{COOL_AFTER, HOT_KEPT, HOT_MAX, LocalPort, barrier, ring, ring_bell};
+use super::{COOL_AFTER, HOT_KEPT, HOT_MAX, LocalPort, barrier, ring, ring_doorbell};
 use mx_proto::port::Sink;
 use mx_proto::{LinkId, Memory, Source};
 use smallvec::SmallVec;
@@ -145,7 +145,7 @@ impl LocalPort {
                 link.idle = 0;
                 sink.on_packet(id, entry.cookie, &packet.header, &packet.body);
                 if link.consumer.release(packet.body.len()) {
-                    ring_bell(&entry.socket);
+                    ring_doorbell(&entry.socket);
                 }
                 After {
                     more: link.consumer.is_ready(),

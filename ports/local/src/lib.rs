@@ -13,8 +13,8 @@
 //! sleeps, and hangs up when the other side is gone.
 //!
 //! A few links that were active lately are *hot*: every poll looks at them. The others are *cold*:
-//! they stay prepared for sleeping, so that their next packet rings the bell, and polls look at the
-//! bells of all of them together now and then. So neither a poll nor going to sleep costs more with
+//! they stay prepared for sleeping, so that their next packet rings the doorbell, and polls look at the
+//! doorbells of all of them together now and then. So neither a poll nor going to sleep costs more with
 //! a thousand idle clients.
 //!
 //! A link that is idle for long *sleeps*: both sides give the memory back, and only the socket stays.
@@ -107,7 +107,7 @@ pub struct LocalPort {
     control_wanted: bool,
     /// The first poll that finds nothing looks at all descriptors: we have slept.
     slept: bool,
-    /// The next poll need not look at bells: the kernel has just told who rang.
+    /// The next poll need not look at doorbells: the kernel has just told who rang.
     told: bool,
     armed: bool,
     /// The process that opened the port.
@@ -251,7 +251,7 @@ impl LocalPort {
         self.control_wanted = true;
     }
 
-    /// Who slept on the data descriptor was told which bells rang ([`LocalPort::note_bell`]); the next
+    /// Who slept on the data descriptor was told which doorbells rang ([`LocalPort::note_doorbell`]); the next
     /// poll need not look.
     pub fn note_told(&mut self) {
         (self.slept, self.told) = (false, true);
@@ -359,7 +359,7 @@ impl LocalPort {
             LISTEN_EVERY_EMPTY
         };
         let told = std::mem::take(&mut self.told);
-        if self.cold != 0 && !told && turn % listen_every == 0 && self.take_bells() {
+        if self.cold != 0 && !told && turn % listen_every == 0 && self.take_doorbells() {
             any = true;
             self.poll_hot(budget, sink, false);
         }
@@ -425,7 +425,7 @@ impl LocalPort {
         match outcome {
             Ok(asleep) => {
                 if asleep {
-                    ring_bell(&entry.socket);
+                    ring_doorbell(&entry.socket);
                 }
                 Ok(Sent::Whole)
             }
@@ -530,7 +530,7 @@ impl<M: Memory> Port<M> for LocalPort {
 
 /// Wakes the peer.
 #[cold]
-fn ring_bell(socket: &Option<Socket>) {
+fn ring_doorbell(socket: &Option<Socket>) {
     if let Some(socket) = socket {
         socket.ring();
     }
@@ -555,7 +555,7 @@ const COOL_AFTER: u32 = 128;
 /// With this many hot links, a further one makes the idlest of them cool down.
 const HOT_MAX: usize = 32;
 
-/// Every so many polls look at the bells of cold links (one system call for all), if they find nothing
+/// Every so many polls look at the doorbells of cold links (one system call for all), if they find nothing
 /// else: often enough to answer a client within microseconds ...
 const LISTEN_EVERY_EMPTY: u32 = 16;
 

@@ -51,7 +51,7 @@ pub(super) struct Entry {
     pub(super) unread: u8,
     /// How often the kernel has told of something new to read since.
     pub(super) told: u8,
-    /// It is past the handshake and no poll looks at it: its bells and messages are listened to.
+    /// It is past the handshake and no poll looks at it: its doorbells and messages are listened to.
     pub(super) cold: bool,
     /// What the peer said about itself.
     pub(super) peer: Traits,
@@ -187,7 +187,7 @@ impl Entry {
 
     /// There is something new to read. True: it is a wake-up and nothing else, as it comes from a peer
     /// that has seen that we sleep.
-    pub(super) fn is_bell(&mut self) -> bool {
+    pub(super) fn is_doorbell(&mut self) -> bool {
         let State::Up(link) = &mut self.state else {
             return false;
         };

@@ -601,7 +601,7 @@ impl Ring {
         unsafe { AtomicU32::from_ptr(self.head.add(CLOSED_AT).cast()) }
     }
 
-    /// One of possibly many packets gets to ring the bell of a sleeper.
+    /// One of possibly many packets gets to ring the doorbell of a sleeper.
     #[cold]
     fn take_sleeping(&self) -> bool {
         self.sleeping().swap(0, Ordering::Relaxed) != 0

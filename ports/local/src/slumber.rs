@@ -6,7 +6,7 @@
 //!     gives the memory back                 <--- rings    gives the memory back
 //! ```
 //!
-//! The word is the agreement ([`rest`](super::rest)), bells only draw attention to it. Nobody waits
+//! The word is the agreement ([`rest`](super::rest)), doorbells only draw attention to it. Nobody waits
 //! for an answer to a question: who wants to send after all takes it back.
 //!
 //! Links that may fall asleep are looked at several times in the time they must be idle for.
@@ -20,7 +20,7 @@ use super::layout::Geometry;
 use super::link::{Entry, State};
 use super::rest::Rest;
 use super::ring::Corrupt;
-use super::{LocalPort, barrier, ring_bell};
+use super::{LocalPort, barrier, ring_doorbell};
 use mx_proto::{Clock, Instant, LinkId};
 use std::time::Duration;
 
@@ -136,7 +136,7 @@ impl LocalPort {
             {
                 link.seen = Some((link.counts(), now));
                 if link.ask() {
-                    ring_bell(&entry.socket);
+                    ring_doorbell(&entry.socket);
                     self.turn(*id, |state| match state {
                         State::Up(link) => State::Asking(link),
                         other => other,
@@ -147,7 +147,7 @@ impl LocalPort {
         self.drop_cold();
     }
 
-    /// A link's bell has rung, or it is time to look at it: packets, a question, an answer.
+    /// A link's doorbell has rung, or it is time to look at it: packets, a question, an answer.
     pub(super) fn attend(&mut self, id: LinkId) {
         let Some(entry) = self.links.get_mut(id) else {
             return;
@@ -191,7 +191,7 @@ impl LocalPort {
         };
         let fit = even && !link.failed && entry.socket.is_some();
         if fit && link.agree() {
-            ring_bell(&entry.socket);
+            ring_doorbell(&entry.socket);
             self.fall_asleep(id);
         } else {
             link.refuse();

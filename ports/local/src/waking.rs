@@ -191,7 +191,7 @@ impl LocalPort {
             let heard = match socket.receive(&mut message) {
                 Ok(Received::Nothing) => return,
                 Ok(Received::HangUp) => return self.hang_up(id),
-                // A bell.
+                // A doorbell.
                 Ok(Received::Message(1, None)) => continue,
                 // The peer has gone without reading everything; what it said before comes now.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => continue,
@@ -212,7 +212,9 @@ impl LocalPort {
         }
         // What is left is new again.
         if let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) {
-            let _ = self.data.modify(socket.raw(), id.to_word(), Interest::Bell);
+            let _ = self
+                .data
+                .modify(socket.raw(), id.to_word(), Interest::Doorbell);
         }
     }
 

@@ -135,7 +135,7 @@ pub(super) fn who_waits_for_memory_takes_what_the_peer_hands_over_as_soon_as_the
     for link in filled {
         server.port.close(link, Close::Now);
     }
-    server.port.take_bells();
+    server.port.take_doorbells();
     assert_eq!(stage(&server, back), Stage::Up);
     server.settle();
     assert_eq!(server.take(), [Event::Writable(back)]);
@@ -161,7 +161,7 @@ fn memory_goes_to_who_has_waited_for_longest() {
     for link in filled {
         server.port.close(link, Close::Now);
     }
-    server.port.take_bells();
+    server.port.take_doorbells();
     assert_eq!(stage(&server, second_back), Stage::Wanted);
     for _ in 0..3 {
         server.settle();
@@ -208,7 +208,7 @@ fn who_had_its_turn_when_the_peer_had_no_memory_does_not_wait_for_another_one() 
     }
     b.settle();
     a.port.close(held.pop().unwrap(), Close::Now);
-    a.port.take_bells();
+    a.port.take_doorbells();
     // What B offers is too much for what there is, so A hands it over, past who waits.
     assert_eq!(
         (stage(&a, ab), stage(&a, queued)),

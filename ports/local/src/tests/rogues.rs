@@ -101,7 +101,7 @@ fn words_out_of_place_fail_their_peer_and_no_other() {
             memory(),
             [true; 3],
         ),
-        ("bell with memory", b"!".to_vec(), memory(), [true; 3]),
+        ("doorbell with memory", b"!".to_vec(), memory(), [true; 3]),
         ("nonsense", b"GET / HTTP/1.1".to_vec(), None, [true; 3]),
         ("zeroes", vec![0; MESSAGE_LEN], None, [true; 3]),
     ];

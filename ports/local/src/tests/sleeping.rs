@@ -30,8 +30,8 @@ fn a_packet_wakes_a_sleeper_once() {
         a.send(ab, b"x").unwrap();
     }
     assert!(readable(b.port.descriptors().data));
-    let bells = count_bells(&b);
-    assert_eq!(bells, 1);
+    let doorbells = count_doorbells(&b);
+    assert_eq!(doorbells, 1);
     b.port.disarm();
     b.settle();
     assert_eq!(b.bodies().len(), 5);
@@ -42,16 +42,16 @@ fn a_packet_wakes_a_sleeper_once() {
 }
 
 /// Takes the wake-ups out of all sockets of a port, which has not noticed them yet.
-fn count_bells(node: &Node) -> usize {
-    let mut bells = 0;
+fn count_doorbells(node: &Node) -> usize {
+    let mut doorbells = 0;
     for entry in node.port.links.values() {
         let mut byte = [0; 8];
         while let Ok(Received::Message(1, None)) = entry.socket.as_ref().unwrap().receive(&mut byte)
         {
-            bells += 1;
+            doorbells += 1;
         }
     }
-    bells
+    doorbells
 }
 
 #[test]
@@ -174,14 +174,14 @@ fn wait(node: &Node) {
 }
 
 #[test]
-fn a_bell_that_another_thread_took_rings_again_for_the_sleeper() {
+fn a_doorbell_that_another_thread_took_rings_again_for_the_sleeper() {
     // Few enough for nearly all to stay hot, and enough for some to be always cold.
     for clients in [HOT_KEPT + 2, HOT_MAX + 8] {
-        bells_for_a_sleeper(clients);
+        doorbells_for_a_sleeper(clients);
     }
 }
 
-fn bells_for_a_sleeper(clients: usize) {
+fn doorbells_for_a_sleeper(clients: usize) {
     let mut server = Node::new();
     let mut clients: Vec<Node> = (0..clients).map(|_| Node::new()).collect();
     let links: Vec<LinkId> = clients
@@ -231,14 +231,14 @@ fn wake_ups_that_nobody_reads_never_keep_a_later_one_away() {
         assert!(b.port.arm());
         a.send(ab, &round.to_le_bytes()).unwrap();
         b.port.disarm();
-        // The packet is found without a look at the bells.
+        // The packet is found without a look at the doorbells.
         b.port.note_told();
         while b.port.poll_active(8, &mut b.log) {}
         let unread = b.port.links.get(ba).unwrap().unread;
         assert!(unread <= 2 * UNREAD_MAX, "{unread} in round {round}");
         assert_eq!(b.bodies(), [round.to_le_bytes()]);
     }
-    b.port.take_bells();
+    b.port.take_doorbells();
     assert!(b.port.arm());
     assert!(!readable(b.port.descriptors().data));
     a.send(ab, b"last").unwrap();
@@ -248,7 +248,7 @@ fn wake_ups_that_nobody_reads_never_keep_a_later_one_away() {
     assert_eq!(b.bodies(), [b"last".to_vec()]);
 }
 
-/// Of a link that carries packets a bell is not read, and anything else at once.
+/// Of a link that carries packets a doorbell is not read, and anything else at once.
 #[test]
 fn a_word_behind_unread_wake_ups_is_heard() {
     let (mut a, ab, mut b, ba) = linked();
@@ -256,7 +256,7 @@ fn a_word_behind_unread_wake_ups_is_heard() {
     for _ in 0..3 {
         assert!(b.port.arm());
         a.send(ab, b"x").unwrap();
-        assert!(b.port.take_bells());
+        assert!(b.port.take_doorbells());
         b.port.disarm();
         b.settle();
     }
@@ -271,7 +271,7 @@ fn a_word_behind_unread_wake_ups_is_heard() {
         .unwrap()
         .send(&[7; 32], None)
         .unwrap();
-    b.port.take_bells();
+    b.port.take_doorbells();
     assert_eq!(b.port.links.get(ba).unwrap().unread, 0);
     b.settle();
     assert_eq!(b.take(), [Event::Down(ba, LinkDown::Protocol)]);

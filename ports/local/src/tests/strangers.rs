@@ -452,7 +452,7 @@ fn who_is_dropped_without_a_word_tries_another_way_if_there_is_one() {
 }
 
 #[test]
-fn a_peer_that_floods_the_bell_is_no_worse_than_noise() {
+fn a_peer_that_floods_the_doorbell_is_no_worse_than_noise() {
     let mut server = Node::new();
     let rogue = Rogue::connect(&mut server);
     rogue.write_packet(0);
@@ -468,5 +468,5 @@ fn a_peer_that_floods_the_bell_is_no_worse_than_noise() {
         server.port.disarm();
         server.poll();
     }
-    panic!("the bells never end");
+    panic!("the doorbells never end");
 }

@@ -1,4 +1,4 @@
-//! The bells of a ring in shared memory: whoever says that it sleeps is rung.
+//! The doorbells of a ring in shared memory: whoever says that it sleeps is rung.
 //!
 //! ```text
 //!   Producer::push                           LocalPort::arm
@@ -26,7 +26,7 @@ const PACKETS: u64 = 2;
 struct Link {
     flag: AtomicU64,
     sleeping: AtomicU32,
-    bell: EventFd,
+    doorbell: EventFd,
     /// Whether the barriers are there.
     barriers: bool,
 }
@@ -45,7 +45,7 @@ impl Link {
         if self.sleeping.load(Ordering::Relaxed) != 0
             && self.sleeping.swap(0, Ordering::Relaxed) != 0
         {
-            self.bell.ring();
+            self.doorbell.ring();
         }
     }
 
@@ -72,13 +72,13 @@ impl Link {
     /// In the set, which tells of each ring once.
     fn sleep(&self) {
         let mut fds = libc_real::pollfd {
-            fd: self.bell.as_raw_fd(),
+            fd: self.doorbell.as_raw_fd(),
             events: libc_real::POLLIN,
             revents: 0,
         };
         // SAFETY: one entry, no time-out, no mask.
         unsafe { kernel::ppoll(&raw mut fds, 1, std::ptr::null(), std::ptr::null()) };
-        self.bell.silence();
+        self.doorbell.silence();
     }
 }
 
@@ -89,7 +89,7 @@ fn in_every_order(barriers: bool) {
         let link = Arc::new(Link {
             flag: AtomicU64::new(0),
             sleeping: AtomicU32::new(0),
-            bell: EventFd::new().unwrap(),
+            doorbell: EventFd::new().unwrap(),
             barriers,
         });
         let consuming = {
