@@ -157,7 +157,7 @@ impl Progress for Engine {
         self.method.is_some()
     }
 
-    fn on_rest(&mut self, waits: &WaitStats) {
+    fn on_sleep(&mut self, waits: &WaitStats) {
         self.publisher.note_waits(waits);
         self.publish();
     }

@@ -33,9 +33,9 @@ fn the_endpoint_is_seen_from_initialize_to_finalize_and_its_counters_move() {
     assert_eq!((counter("flow_free"), counter("method_peers")), (total, 0));
 
     // A blocked call leaves its mark before it sleeps.
-    let sleeps = counter("wait_leader_sleeps");
+    let sleeps = counter("wait_progress_thread_sleeps");
     let begun = Instant::now();
-    while counter("wait_leader_sleeps") == sleeps {
+    while counter("wait_progress_thread_sleeps") == sleeps {
         assert!(begun.elapsed() < Duration::from_secs(20));
         instance::test_unexpected(1, 0, 5_000, |_| ()).unwrap();
     }

@@ -32,12 +32,12 @@ pub fn linger(span: Duration, mut step: impl FnMut() -> Lingering) {
         match step() {
             Lingering::Over => return,
             Lingering::Busy => {}
-            Lingering::Idle(descriptors) => nap(descriptors),
+            Lingering::Idle(descriptors) => sleep_plan(descriptors),
         }
     }
 }
 
-fn nap(descriptors: WakeDescriptors) {
+fn sleep_plan(descriptors: WakeDescriptors) {
     let mut fd = libc::pollfd {
         fd: descriptors.control.unwrap_or(-1),
         events: libc::POLLIN,

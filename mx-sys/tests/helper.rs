@@ -93,7 +93,7 @@ fn the_helper_takes_over_stands_down_and_sleeps() {
     assert!(idle < 500_000_000 / 100, "{idle} ns of 500 ms while idle");
     thread::scope(|scope| {
         let sleeper = scope.spawn(|| wait(&shared, 2, NEVER));
-        until(|| shared.wait_stats().leader_sleeps > stats.leader_sleeps);
+        until(|| shared.wait_stats().progress_thread_sleeps > stats.progress_thread_sleeps);
         let before = helper_time();
         thread::sleep(Duration::from_millis(500));
         let blocked = helper_time() - before;

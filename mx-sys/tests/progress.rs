@@ -75,51 +75,51 @@ fn two_threads_that_wait_for_different_things_each_get_theirs() {
 }
 
 #[test]
-fn a_follower_takes_over_when_the_leader_leaves() {
+fn a_waiter_takes_over_when_the_progress_thread_leaves() {
     let (shared, feeder) = shared(0);
     thread::scope(|scope| {
-        let leader = scope.spawn(|| wait(&shared, 0, NEVER));
-        until(|| shared.wait_stats().leader_sleeps == 1);
-        let follower = scope.spawn(|| wait(&shared, 1, NEVER));
-        until(|| shared.wait_stats().follower_sleeps == 1);
+        let progress_thread = scope.spawn(|| wait(&shared, 0, NEVER));
+        until(|| shared.wait_stats().progress_thread_sleeps == 1);
+        let waiter = scope.spawn(|| wait(&shared, 1, NEVER));
+        until(|| shared.wait_stats().waiter_sleeps == 1);
         feeder.push(0, 7);
-        assert_eq!(leader.join().unwrap(), Some(7));
-        until(|| shared.wait_stats().leader_sleeps >= 2);
+        assert_eq!(progress_thread.join().unwrap(), Some(7));
+        until(|| shared.wait_stats().progress_thread_sleeps >= 2);
         feeder.push(1, 8);
-        assert_eq!(follower.join().unwrap(), Some(8));
+        assert_eq!(waiter.join().unwrap(), Some(8));
     });
     assert_eq!(shared.wait_stats().handovers, 1);
 }
 
 #[test]
-fn a_leader_whose_time_is_up_hands_over_too() {
-    // Longer each time, until the follower has fallen asleep before the leader's time was up.
+fn a_progress_thread_whose_time_is_up_hands_over_too() {
+    // Longer each time, until the waiter has fallen asleep before the progress thread's time was up.
     let mut span = Duration::from_millis(100);
     while !hands_over_after(span) {
         span *= 4;
     }
 }
 
-/// False: the leader had gone too early.
+/// False: the progress thread had gone too early.
 fn hands_over_after(span: Duration) -> bool {
     let (shared, feeder) = shared(0);
     thread::scope(|scope| {
-        let leader = scope.spawn(|| wait(&shared, 0, Some(span)));
-        until(|| shared.wait_stats().leader_sleeps >= 1);
-        let follower = scope.spawn(|| wait(&shared, 1, NEVER));
+        let progress_thread = scope.spawn(|| wait(&shared, 0, Some(span)));
+        until(|| shared.wait_stats().progress_thread_sleeps >= 1);
+        let waiter = scope.spawn(|| wait(&shared, 1, NEVER));
         // It sleeps as the one or as the other.
-        until(|| shared.wait_stats().follower_sleeps == 1 || leader.is_finished());
-        let followed = shared.wait_stats().follower_sleeps == 1;
-        assert_eq!(leader.join().unwrap(), None);
+        until(|| shared.wait_stats().waiter_sleeps == 1 || progress_thread.is_finished());
+        let followed = shared.wait_stats().waiter_sleeps == 1;
+        assert_eq!(progress_thread.join().unwrap(), None);
         feeder.push(1, 8);
-        assert_eq!(follower.join().unwrap(), Some(8));
+        assert_eq!(waiter.join().unwrap(), Some(8));
         assert_eq!(shared.wait_stats().handovers, u64::from(followed));
         followed
     })
 }
 
 #[test]
-fn time_outs_of_leaders_and_followers_are_kept() {
+fn time_outs_of_progress_threads_and_waiters_are_kept() {
     let (shared, _feeder) = shared(0);
     let span = Duration::from_millis(60);
     let check = |class| {
@@ -133,37 +133,40 @@ fn time_outs_of_leaders_and_followers_are_kept() {
         join(threads);
     });
     // Without one it is looked once, and nobody sleeps.
-    let (sleeps, mut looks) = (shared.wait_stats().leader_sleeps, 0);
+    let (sleeps, mut looks) = (shared.wait_stats().progress_thread_sleeps, 0);
     let look = |toy: &mut Toy| {
         looks += 1;
         toy.take(0)
     };
     assert_eq!(shared.wait_for(1, Some(Duration::ZERO), look), None);
-    assert_eq!((looks, shared.wait_stats().leader_sleeps), (1, sleeps));
+    assert_eq!(
+        (looks, shared.wait_stats().progress_thread_sleeps),
+        (1, sleeps)
+    );
 }
 
 #[test]
 fn whoever_takes_something_in_for_others_wakes_them() {
     let (shared, feeder) = shared(0);
     thread::scope(|scope| {
-        let leader = scope.spawn(|| wait(&shared, 0, NEVER));
-        until(|| shared.wait_stats().leader_sleeps == 1);
-        let follower = scope.spawn(|| wait(&shared, 1, NEVER));
-        until(|| shared.wait_stats().follower_sleeps == 1);
+        let progress_thread = scope.spawn(|| wait(&shared, 0, NEVER));
+        until(|| shared.wait_stats().progress_thread_sleeps == 1);
+        let waiter = scope.spawn(|| wait(&shared, 1, NEVER));
+        until(|| shared.wait_stats().waiter_sleeps == 1);
         // By posting:
         shared.lock().produce(1, 11);
-        assert_eq!(follower.join().unwrap(), Some(11));
-        assert_eq!(shared.wait_stats().leader_kicks, 0);
+        assert_eq!(waiter.join().unwrap(), Some(11));
+        assert_eq!(shared.wait_stats().progress_thread_wakes, 0);
         shared.lock().produce(0, 10);
-        assert_eq!(leader.join().unwrap(), Some(10));
-        assert_eq!(shared.wait_stats().leader_kicks, 1);
+        assert_eq!(progress_thread.join().unwrap(), Some(10));
+        assert_eq!(shared.wait_stats().progress_thread_wakes, 1);
 
         // By polling for something else:
-        let leader = scope.spawn(|| wait(&shared, 2, NEVER));
-        until(|| shared.wait_stats().leader_sleeps == 2);
+        let progress_thread = scope.spawn(|| wait(&shared, 2, NEVER));
+        until(|| shared.wait_stats().progress_thread_sleeps == 2);
         feeder.push(2, 12);
         wait(&shared, 3, Some(Duration::ZERO));
-        assert_eq!(leader.join().unwrap(), Some(12));
+        assert_eq!(progress_thread.join().unwrap(), Some(12));
     });
 }
 
@@ -172,52 +175,49 @@ fn what_concerns_nobody_else_wakes_nobody_else() {
     let (shared, feeder) = shared(0);
     thread::scope(|scope| {
         let quiet = scope.spawn(|| wait(&shared, 1, NEVER));
-        until(|| shared.wait_stats().leader_sleeps == 1);
+        until(|| shared.wait_stats().progress_thread_sleeps == 1);
         let busy = scope.spawn(|| (0..500).all(|_| wait(&shared, 0, NEVER).is_some()));
         for item in 0..500 {
             feeder.push(0, item);
         }
         assert!(busy.join().unwrap());
         let before = shared.wait_stats();
-        assert_eq!(
-            before.follower_wakes + before.handovers,
-            before.follower_sleeps
-        );
+        assert_eq!(before.waiter_wakes + before.handovers, before.waiter_sleeps);
         feeder.push(1, 1);
         assert_eq!(quiet.join().unwrap(), Some(1));
     });
 }
 
 #[test]
-fn a_nearer_deadline_is_noticed_by_a_sleeping_leader() {
+fn a_nearer_deadline_is_noticed_by_a_sleeping_progress_thread() {
     let (shared, _feeder) = shared(0);
     thread::scope(|scope| {
-        let leader = scope.spawn(|| {
+        let progress_thread = scope.spawn(|| {
             shared.wait_until(NEVER, |toy| {
                 (toy.expired > 0).then_some(MonotonicClock.now())
             })
         });
-        until(|| shared.wait_stats().leader_sleeps == 1);
+        until(|| shared.wait_stats().progress_thread_sleeps == 1);
         let deadline = MonotonicClock.now().after(Duration::from_millis(30));
         shared.lock().deadline = Some(deadline);
-        let woke = leader.join().unwrap().unwrap();
+        let woke = progress_thread.join().unwrap().unwrap();
         assert!(woke >= deadline);
         assert!(woke.since(deadline) < Duration::from_secs(5));
     });
 }
 
 #[test]
-fn a_leader_without_an_engine_to_look_after_notices_when_there_is_one() {
+fn a_progress_thread_without_an_engine_to_look_after_notices_when_there_is_one() {
     let (shared, feeder) = shared(0);
     shared.lock().open = false;
     thread::scope(|scope| {
-        let leader = scope.spawn(|| wait(&shared, 0, NEVER));
-        until(|| shared.wait_stats().leader_sleeps == 1);
+        let progress_thread = scope.spawn(|| wait(&shared, 0, NEVER));
+        until(|| shared.wait_stats().progress_thread_sleeps == 1);
         assert!(!feeder.is_armed());
         shared.lock().open = true;
         until(|| feeder.is_armed());
         feeder.push(0, 3);
-        assert_eq!(leader.join().unwrap(), Some(3));
+        assert_eq!(progress_thread.join().unwrap(), Some(3));
     });
 }
 
@@ -226,14 +226,14 @@ fn an_engine_is_armed_only_while_a_thread_sleeps() {
     let (shared, feeder) = shared(0);
     assert!(!feeder.is_armed());
     thread::scope(|scope| {
-        let leader = scope.spawn(|| wait(&shared, 0, NEVER));
+        let progress_thread = scope.spawn(|| wait(&shared, 0, NEVER));
         until(|| feeder.is_armed());
-        // Posting and polling by others leaves it armed for the leader.
+        // Posting and polling by others leaves it armed for the progress thread.
         drop(shared.lock());
         wait(&shared, 1, Some(Duration::ZERO));
         assert!(feeder.is_armed());
         feeder.push(0, 1);
-        assert_eq!(leader.join().unwrap(), Some(1));
+        assert_eq!(progress_thread.join().unwrap(), Some(1));
     });
     assert!(!feeder.is_armed());
 }
@@ -262,7 +262,7 @@ fn in_a_fast_exchange_nobody_sleeps() {
         stop.store(true, Ordering::Release);
         join([answering]);
     });
-    let sleeps = shared.wait_stats().leader_sleeps;
+    let sleeps = shared.wait_stats().progress_thread_sleeps;
     assert!(
         sleeps <= 1 + rounds / 100,
         "{sleeps} sleeps in {rounds} rounds"

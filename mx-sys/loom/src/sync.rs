@@ -69,7 +69,7 @@ impl Condvar {
     }
 
     pub fn wait_for<T>(&self, _guard: &mut MutexGuard<'_, T>, _span: Duration) -> bool {
-        unreachable!("followers of the models wait without a time-out");
+        unreachable!("waiters of the models wait without a time-out");
     }
 
     pub fn notify_one(&self) -> bool {

@@ -150,11 +150,11 @@ fn round<T: Progress>(
         return Woken::default();
     };
     let now_attention = shared.attention.load(Ordering::Relaxed);
-    let attended = core.waiting.leader.is_some() || core.waiting.drivers > 0;
-    let mut nap;
+    let attended = core.waiting.progress_thread.is_some() || core.waiting.pollers > 0;
+    let mut sleep_plan;
     if !core.value.active() {
-        nap = core.sleep_for(0, None);
-        nap.fds = WakeDescriptors::default();
+        sleep_plan = core.sleep_for(0, None);
+        sleep_plan.fds = WakeDescriptors::default();
         core.waiting.helper = HelperState::Dormant;
     } else if attended || now_attention != *attention {
         // A thread that sleeps in a wait has the engine; so has one that polled during this tick.
@@ -163,9 +163,9 @@ fn round<T: Progress>(
             false => TICK,
         };
         *attention = now_attention;
-        nap = core.sleep_for(0, None);
-        nap.fds.data = None;
-        nap.until = Some(MonotonicClock.now().after(*tick));
+        sleep_plan = core.sleep_for(0, None);
+        sleep_plan.fds.data = None;
+        sleep_plan.until = Some(MonotonicClock.now().after(*tick));
         core.waiting.helper = HelperState::Watching;
     } else {
         let mut rounds = 0;
@@ -181,17 +181,22 @@ fn round<T: Progress>(
             }
         }
         *tick = TICK;
-        nap = core.sleep_for(0, None);
-        core.waiting.helper = HelperState::Armed(nap);
+        sleep_plan = core.sleep_for(0, None);
+        core.waiting.helper = HelperState::Armed(sleep_plan);
         core.waiting.stats.helper_arms += 1;
     }
-    core.rest();
+    core.on_sleep();
     shared.release(core);
     if !mind_control {
-        nap.fds.control = None;
-        nap.until = earlier(nap.until, Some(MonotonicClock.now().after(TICK)));
+        sleep_plan.fds.control = None;
+        sleep_plan.until = earlier(sleep_plan.until, Some(MonotonicClock.now().after(TICK)));
     }
-    let woken = sleep(nap.fds.control, nap.fds.data, &doorbells.helper, nap.until);
+    let woken = sleep(
+        sleep_plan.fds.control,
+        sleep_plan.fds.data,
+        &doorbells.helper,
+        sleep_plan.until,
+    );
     drop(doorbells);
     let mut core = shared.acquire();
     let armed = matches!(core.waiting.helper, HelperState::Armed(_));

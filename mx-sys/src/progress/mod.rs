@@ -4,14 +4,14 @@
 //!   post:  lock ------------------> engine          wait_until(check):
 //!                                     ^               progress, check        every time
 //!   +---------- Shared<T> ------------|----+          spin a little          in an exchange
-//!   |  Mutex { engine T, who waits }  |    |          sleep:  leader    in the kernel, armed
-//!   |                                 |    |                  followers on a doorbell each
+//!   |  Mutex { engine T, who waits }  |    |          sleep:  progress thread  in the kernel, armed
+//!   |                                 |    |                  waiters on a doorbell each
 //!   |  Helper thread -----------------'    |
 //!   +--------------------------------------+
 //! ```
 //!
-//! At most one thread sleeps in the kernel on the engine's descriptors: the *leader*, or, while no
-//! application thread polls or waits, the helper. Other waiting threads are *followers* and sleep
+//! At most one thread sleeps in the kernel on the engine's descriptors: the *progress thread*, or, while no
+//! application thread polls or waits, the helper. Other waiting threads are *waiters* and sleep
 //! until somebody takes something in that concerns them. The engine is *armed* (peers must wake
 //! us) exactly while such a thread sleeps and nobody else looks after the engine.
 //!
@@ -104,7 +104,7 @@ pub trait Progress {
 
     /// A thread goes to sleep on the engine's descriptors: the time to write down what others may
     /// look at meanwhile. `waits` is what has been counted of waiting threads.
-    fn on_rest(&mut self, _waits: &WaitStats) {}
+    fn on_sleep(&mut self, _waits: &WaitStats) {}
 }
 
 /// What the administrator may set.
@@ -133,15 +133,15 @@ impl Tuning {
 /// How often what happened; for tests and for people.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WaitStats {
-    /// A thread went to sleep in the kernel as the leader.
-    pub leader_sleeps: u64,
-    /// A thread went to sleep as a follower.
-    pub follower_sleeps: u64,
-    /// A sleeping leader was woken by another thread.
-    pub leader_kicks: u64,
-    /// A follower was woken because of what was produced.
-    pub follower_wakes: u64,
-    /// A follower was woken to become the leader.
+    /// A thread went to sleep in the kernel as the progress thread.
+    pub progress_thread_sleeps: u64,
+    /// A thread went to sleep as a waiter.
+    pub waiter_sleeps: u64,
+    /// A sleeping progress thread was woken by another thread.
+    pub progress_thread_wakes: u64,
+    /// A waiter was woken because of what was produced.
+    pub waiter_wakes: u64,
+    /// A waiter was woken to become the progress thread.
     pub handovers: u64,
     /// The helper went to sleep on the data descriptors.
     pub helper_arms: u64,
@@ -163,25 +163,25 @@ pub struct Shared<T> {
 /// meanwhile, so that they can be given back while threads still do.
 #[derive(Debug)]
 struct Doorbells {
-    leader: EventFd,
+    progress_thread: EventFd,
     helper: EventFd,
-    /// The number of the set that the leader's is in.
+    /// The number of the set that the progress thread's is in.
     joined: AtomicU64,
 }
 
 impl Doorbells {
     fn new() -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
-            leader: EventFd::new()?,
+            progress_thread: EventFd::new()?,
             helper: EventFd::new()?,
             joined: AtomicU64::new(0),
         }))
     }
 
-    /// The set to sleep in, once the leader's doorbell is in it. Called with the lock held.
+    /// The set to sleep in, once the progress thread's doorbell is in it. Called with the lock held.
     fn join(&self, (set, number): (RawFd, u64)) -> Option<RawFd> {
         if self.joined.load(Ordering::Relaxed) != number {
-            if !sleep::join(set, &self.leader) {
+            if !sleep::join(set, &self.progress_thread) {
                 return None;
             }
             self.joined.store(number, Ordering::Relaxed);
@@ -268,7 +268,7 @@ impl<T: Progress> Shared<T> {
         self.release(core);
         if let Some(doorbells) = doorbells {
             // The last thread that sleeps on them closes them.
-            doorbells.leader.ring();
+            doorbells.progress_thread.ring();
         }
     }
 

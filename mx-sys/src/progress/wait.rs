@@ -1,23 +1,23 @@
-//! Waiting threads: the leader, the followers, and who wakes whom.
+//! Waiting threads: the progress thread, the waiters, and who wakes whom.
 //!
 //! ```text
 //!                 +---------------- wait_for -----------------+
 //!                 v                                           |
-//!   progress, check --found--> leave --> (a follower takes the lead)
+//!   progress, check --found--> leave --> (a waiter takes over)
 //!                 |
-//!               spin  "driver": looks after the engine; it is not armed
+//!               spin  "poller": looks after the engine; it is not armed
 //!                 |
-//!        a leader or a driver there?
+//!        a progress thread or a poller there?
 //!            no /        \ yes
 //!          lead          follow
 //!     arm, unlock,    sleep on a doorbell of one's own
 //!     sleep on {control, data, doorbell}
 //! ```
 //!
-//! Invariant: when followers sleep, there is a leader, a driver, or a follower that has been woken
+//! Invariant: when waiters sleep, there is a progress thread, a poller, or a waiter that has been woken
 //! and not run yet. Whoever leaves restores it.
 //!
-//! Owns: the list of followers and the states of leader and helper.
+//! Owns: the list of waiters and the states of progress thread and helper.
 
 use super::sleep::{sleep, sleep_in};
 use super::spin::Spin;
@@ -33,12 +33,12 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Waiting {
     /// Threads that spin.
-    pub(super) drivers: u32,
-    pub(super) leader: Option<Sleep>,
+    pub(super) pollers: u32,
+    pub(super) progress_thread: Option<Sleep>,
     pub(super) helper: HelperState,
-    followers: Vec<Follower>,
-    next_follower: u64,
-    /// Doorbells of followers that have gone.
+    waiters: Vec<Waiter>,
+    next_waiter: u64,
+    /// Doorbells of waiters that have gone.
     spare: Vec<Arc<Condvar>>,
     pub(super) spin: Spin,
     /// `None` once the engine has ended.
@@ -58,7 +58,7 @@ pub(super) struct Sleep {
     pub(super) fds: WakeDescriptors,
     active: bool,
     /// Its doorbell has been rung.
-    kicked: bool,
+    woken_up: bool,
 }
 
 /// What the helper thread does.
@@ -76,7 +76,7 @@ pub(super) enum HelperState {
 }
 
 #[derive(Debug)]
-struct Follower {
+struct Waiter {
     id: u64,
     interest: Interest,
     doorbell: Arc<Condvar>,
@@ -86,7 +86,7 @@ struct Follower {
 /// Doorbells to ring once the lock has been given back.
 #[derive(Default)]
 pub(super) struct Rings {
-    leader: bool,
+    progress_thread: bool,
     helper: bool,
     /// There when one of them is to be rung.
     doorbells: Option<Arc<Doorbells>>,
@@ -97,8 +97,8 @@ impl Rings {
         let Some(doorbells) = self.doorbells else {
             return;
         };
-        if self.leader {
-            doorbells.leader.ring();
+        if self.progress_thread {
+            doorbells.progress_thread.ring();
         }
         if self.helper {
             doorbells.helper.ring();
@@ -107,7 +107,7 @@ impl Rings {
 }
 
 /// A deadline that has passed although the engine has just been called is not looked at again
-/// before this time, so that an engine with a coarse clock does not make its leader spin.
+/// before this time, so that an engine with a coarse clock does not make its progress thread spin.
 const STALE_DEADLINE: Duration = Duration::from_micros(100);
 
 /// Polls between two looks at the clock while spinning.
@@ -116,11 +116,11 @@ const POLLS_PER_LOOK: u32 = 16;
 impl Waiting {
     pub(super) fn new(spin: Spin, doorbells: Arc<Doorbells>) -> Self {
         Self {
-            drivers: 0,
-            leader: None,
+            pollers: 0,
+            progress_thread: None,
             helper: HelperState::Absent,
-            followers: Vec::new(),
-            next_follower: 0,
+            waiters: Vec::new(),
+            next_waiter: 0,
             spare: Vec::new(),
             spin,
             doorbells: Some(doorbells),
@@ -131,31 +131,31 @@ impl Waiting {
     /// Nobody has to be told anything when the lock is given back.
     #[inline]
     pub(super) fn nobody_sleeps(&self) -> bool {
-        self.leader.is_none()
-            && self.followers.is_empty()
+        self.progress_thread.is_none()
+            && self.waiters.is_empty()
             && matches!(self.helper, HelperState::Absent | HelperState::Watching)
     }
 
-    /// Wakes the followers that something was produced for.
-    fn wake_followers(&mut self, produced: Interest) {
-        for follower in &mut self.followers {
-            if follower.interest & produced != 0 && !follower.woken {
-                follower.woken = true;
-                self.stats.follower_wakes += 1;
-                follower.doorbell.notify_one();
+    /// Wakes the waiters that something was produced for.
+    fn wake_waiters(&mut self, produced: Interest) {
+        for waiter in &mut self.waiters {
+            if waiter.interest & produced != 0 && !waiter.woken {
+                waiter.woken = true;
+                self.stats.waiter_wakes += 1;
+                waiter.doorbell.notify_one();
             }
         }
     }
 
-    /// Sees to it that somebody looks after the engine while followers sleep.
+    /// Sees to it that somebody looks after the engine while waiters sleep.
     fn hand_over(&mut self) {
-        if self.leader.is_some()
-            || self.drivers > 0
-            || self.followers.iter().any(|follower| follower.woken)
+        if self.progress_thread.is_some()
+            || self.pollers > 0
+            || self.waiters.iter().any(|waiter| waiter.woken)
         {
             return;
         }
-        if let Some(next) = self.followers.first_mut() {
+        if let Some(next) = self.waiters.first_mut() {
             next.woken = true;
             self.stats.handovers += 1;
             next.doorbell.notify_one();
@@ -179,23 +179,23 @@ impl<T: Progress> Core<T> {
         let mut rings = Rings::default();
         let waiting = &mut self.waiting;
         let mut produced = 0;
-        if waiting.leader.is_some() || !waiting.followers.is_empty() {
+        if waiting.progress_thread.is_some() || !waiting.waiters.is_empty() {
             produced = self.value.take_produced();
-            waiting.wake_followers(produced);
+            waiting.wake_waiters(produced);
         }
-        if let Some(mut sleep) = waiting.leader
-            && !sleep.kicked
-            && (sleep.interest & produced != 0 || (waiting.drivers == 0 && self.must_wake(&sleep)))
+        if let Some(mut sleep) = waiting.progress_thread
+            && !sleep.woken_up
+            && (sleep.interest & produced != 0 || (waiting.pollers == 0 && self.must_wake(&sleep)))
         {
-            sleep.kicked = true;
-            self.waiting.leader = Some(sleep);
-            self.waiting.stats.leader_kicks += 1;
-            rings.leader = true;
+            sleep.woken_up = true;
+            self.waiting.progress_thread = Some(sleep);
+            self.waiting.stats.progress_thread_wakes += 1;
+            rings.progress_thread = true;
         }
         match self.waiting.helper {
             HelperState::Armed(mut sleep) => {
-                if !sleep.kicked && self.must_wake(&sleep) {
-                    sleep.kicked = true;
+                if !sleep.woken_up && self.must_wake(&sleep) {
+                    sleep.woken_up = true;
                     self.waiting.helper = HelperState::Armed(sleep);
                     rings.helper = true;
                 }
@@ -208,7 +208,7 @@ impl<T: Progress> Core<T> {
             }
             HelperState::Absent | HelperState::Watching => {}
         }
-        if rings.leader || rings.helper {
+        if rings.progress_thread || rings.helper {
             rings.doorbells = self.waiting.doorbells.clone();
         }
         rings
@@ -229,8 +229,8 @@ impl<T: Progress> Core<T> {
     }
 
     /// A thread is about to sleep on the engine's descriptors.
-    pub(super) fn rest(&mut self) {
-        self.value.on_rest(&self.waiting.stats);
+    pub(super) fn on_sleep(&mut self) {
+        self.value.on_sleep(&self.waiting.stats);
     }
 
     /// What a thread that goes to sleep now takes for granted. The engine is armed.
@@ -243,7 +243,7 @@ impl<T: Progress> Core<T> {
             deadline,
             fds: self.value.descriptors(),
             active: self.value.active(),
-            kicked: false,
+            woken_up: false,
         }
     }
 }
@@ -305,7 +305,7 @@ impl<T: Progress> Shared<T> {
             if until.is_some_and(|until| until <= MonotonicClock.now()) {
                 return self.leave(core, None, began);
             }
-            core = if core.waiting.leader.is_some() || core.waiting.drivers > 0 {
+            core = if core.waiting.progress_thread.is_some() || core.waiting.pollers > 0 {
                 self.follow(core, interest, until)
             } else {
                 self.lead(core, interest, until)
@@ -328,9 +328,9 @@ impl<T: Progress> Shared<T> {
         until: Option<Instant>,
         check: &mut impl FnMut(&mut T) -> Option<R>,
     ) -> (Held<'a, T>, Option<R>) {
-        core.waiting.drivers += 1;
-        if core.waiting.leader.is_some() {
-            // Peers need not wake the leader while this thread looks.
+        core.waiting.pollers += 1;
+        if core.waiting.progress_thread.is_some() {
+            // Peers need not wake the progress thread while this thread looks.
             core.value.disarm();
         }
         let mut polls = 0u32;
@@ -353,7 +353,7 @@ impl<T: Progress> Shared<T> {
             core = self.let_others_in(core);
             std::hint::spin_loop();
         };
-        core.waiting.drivers -= 1;
+        core.waiting.pollers -= 1;
         (core, found)
     }
 
@@ -365,9 +365,9 @@ impl<T: Progress> Shared<T> {
         interest: Interest,
         until: Option<Instant>,
     ) -> Held<'a, T> {
-        // Whatever it was, this thread has just checked, and followers learn it now.
+        // Whatever it was, this thread has just checked, and waiters learn it now.
         let produced = core.value.take_produced();
-        core.waiting.wake_followers(produced);
+        core.waiting.wake_waiters(produced);
         if core.value.active() && !core.value.arm() {
             core.value.disarm();
             return core;
@@ -376,18 +376,24 @@ impl<T: Progress> Shared<T> {
             core.value.disarm();
             return core;
         };
-        let nap = core.sleep_for(interest, until);
+        let sleep_plan = core.sleep_for(interest, until);
         let set = core.value.set().and_then(|set| doorbells.join(set));
-        core.waiting.leader = Some(nap);
-        core.waiting.stats.leader_sleeps += 1;
-        core.rest();
+        core.waiting.progress_thread = Some(sleep_plan);
+        core.waiting.stats.progress_thread_sleeps += 1;
+        core.on_sleep();
         drop(core);
-        let told = set.and_then(|set| sleep_in(set, &doorbells.leader, nap.until));
+        let told = set.and_then(|set| sleep_in(set, &doorbells.progress_thread, sleep_plan.until));
         let control = told.is_none()
-            && sleep(nap.fds.control, nap.fds.data, &doorbells.leader, nap.until).control;
+            && sleep(
+                sleep_plan.fds.control,
+                sleep_plan.fds.data,
+                &doorbells.progress_thread,
+                sleep_plan.until,
+            )
+            .control;
         drop(doorbells);
         let mut core = self.acquire();
-        core.waiting.leader = None;
+        core.waiting.progress_thread = None;
         core.value.disarm();
         if control {
             core.value.note_control();
@@ -398,22 +404,22 @@ impl<T: Progress> Shared<T> {
         core
     }
 
-    /// Sleeps until somebody says that there is something, or that a leader is needed.
+    /// Sleeps until somebody says that there is something, or that a progress thread is needed.
     fn follow<'a>(
         &'a self,
         mut core: Held<'a, T>,
         interest: Interest,
         until: Option<Instant>,
     ) -> Held<'a, T> {
-        // The leader relies on the engine being armed when the last driver stops.
+        // The progress thread relies on the engine being armed when the last poller stops.
         let rings = core.settle();
         rings.ring();
         let waiting = &mut core.waiting;
         let doorbell = waiting.spare.pop().unwrap_or_default();
-        let id = waiting.next_follower;
-        waiting.next_follower += 1;
-        waiting.stats.follower_sleeps += 1;
-        waiting.followers.push(Follower {
+        let id = waiting.next_waiter;
+        waiting.next_waiter += 1;
+        waiting.stats.waiter_sleeps += 1;
+        waiting.waiters.push(Waiter {
             id,
             interest,
             doorbell: Arc::clone(&doorbell),
@@ -426,7 +432,7 @@ impl<T: Progress> Shared<T> {
             }
         }
         let waiting = &mut core.waiting;
-        waiting.followers.retain(|follower| follower.id != id);
+        waiting.waiters.retain(|waiter| waiter.id != id);
         waiting.spare.push(doorbell);
         core
     }

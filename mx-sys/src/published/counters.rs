@@ -168,7 +168,7 @@ table! {
     "inbox_" InboxStats = sample.inbox, { messages, bytes, fetching, waiting };
     "" Gauges = sample.gauges, { remotes, requests, posted_receives, unexpected_bytes, links };
     "wait_" WaitStats = sample.waits, {
-        leader_sleeps, follower_sleeps, leader_kicks, follower_wakes, handovers, helper_arms,
+        progress_thread_sleeps, waiter_sleeps, progress_thread_wakes, waiter_wakes, handovers, helper_arms,
         stand_downs
     };
     "local_" LocalStats = sample.ports.local.unwrap_or_default(), {

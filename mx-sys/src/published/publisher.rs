@@ -192,7 +192,7 @@ mod tests {
     fn what_was_noted_of_waiting_threads_is_kept() {
         let mut publisher = Publisher::silent();
         let waits = WaitStats {
-            leader_sleeps: 3,
+            progress_thread_sleeps: 3,
             ..WaitStats::default()
         };
         publisher.note_waits(&waits);

@@ -194,7 +194,7 @@ impl Progress for Slot {
         self.open.is_some()
     }
 
-    fn on_rest(&mut self, waits: &WaitStats) {
+    fn on_sleep(&mut self, waits: &WaitStats) {
         if let Some(open) = &mut self.open {
             open.publisher.note_waits(waits);
             open.publish();

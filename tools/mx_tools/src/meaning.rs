@@ -196,22 +196,22 @@ pub const MEANINGS: &[(&str, Kind, &str)] = &[
     ),
     ("links", Level, "links of all ports"),
     (
-        "wait_leader_sleeps",
+        "wait_progress_thread_sleeps",
         Count,
         "times a thread went to sleep in the kernel for all",
     ),
     (
-        "wait_follower_sleeps",
+        "wait_waiter_sleeps",
         Count,
         "times a thread went to sleep behind another one",
     ),
     (
-        "wait_leader_kicks",
+        "wait_progress_thread_wakes",
         Count,
         "times the first sleeper was woken by another thread",
     ),
     (
-        "wait_follower_wakes",
+        "wait_waiter_wakes",
         Count,
         "times a thread behind it was woken for its own completion",
     ),
