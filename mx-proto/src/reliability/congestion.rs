@@ -72,7 +72,7 @@ enum Phase {
 struct Round {
     left: u64,
     /// The least sample in it, and how many there were.
-    least: Duration,
+    min_rtt: Duration,
     samples: u8,
     /// The least of the round before.
     before: Duration,
@@ -168,7 +168,7 @@ impl Congestion {
         rtt: &Rtt,
     ) {
         if let Some(sample) = rtt.sample_at(now) {
-            self.round.least = self.round.least.min(sample);
+            self.round.min_rtt = self.round.min_rtt.min(sample);
             self.round.samples = self.round.samples.saturating_add(1);
             self.look_for_queue(rtt);
             self.take_care();
@@ -180,8 +180,8 @@ impl Congestion {
         // What arrives in the round trip after a fall says nothing about the new window, nor, until
         // what is late would have come, about what is lost of it.
         let since = self.fell_at.map_or(Duration::MAX, |at| now.since(at));
-        let typical = rtt.smoothed().unwrap_or_default();
-        if since >= typical + 4 * rtt.variation() {
+        let typical = rtt.srtt().unwrap_or_default();
+        if since >= typical + 4 * rtt.rttvar() {
             self.count_arrived(bytes);
         }
         if since >= typical && !self.is_experiment() {
@@ -193,7 +193,7 @@ impl Congestion {
     fn look_for_queue(&mut self, rtt: &Rtt) {
         let least = match self.round.samples < SAMPLES {
             true => self.round.before,
-            false => self.round.least,
+            false => self.round.min_rtt,
         };
         self.queue = is_queue(least, rtt);
     }
@@ -217,7 +217,7 @@ impl Congestion {
         }
         let before = match self.round.samples {
             0 => self.round.before,
-            _ => self.round.least,
+            _ => self.round.min_rtt,
         };
         self.round = Round::new(self.window, before);
     }
@@ -252,7 +252,7 @@ impl Congestion {
             self.rise_ms = rise_ms(self.plateau - self.window, self.unit());
         }
         // Where the curve is a round trip from now.
-        let ahead = now.since(epoch) + rtt.smoothed().unwrap_or_default();
+        let ahead = now.since(epoch) + rtt.srtt().unwrap_or_default();
         let ms = u64::try_from(ahead.as_millis()).unwrap_or(u64::MAX);
         let away = climb(ms.abs_diff(self.rise_ms), self.unit());
         let target = match ms < self.rise_ms {
@@ -301,7 +301,7 @@ impl Round {
     fn new(left: u64, before: Duration) -> Self {
         Self {
             left,
-            least: Duration::MAX,
+            min_rtt: Duration::MAX,
             samples: 0,
             before,
         }
@@ -313,12 +313,12 @@ impl Round {
 /// 500 us: what a GSO batch of 64 KiB takes on a link of 1 Gbit/s, and what an acknowledgement may wait.
 /// Where samples differ, by as much as is never in all of a round: three times what they differ by
 /// on the average. At most 25 ms, beyond which a queue is one however long the way is.
-fn is_queue(least: Duration, rtt: &Rtt) -> bool {
+fn is_queue(min_rtt: Duration, rtt: &Rtt) -> bool {
     const MARGIN_MIN: Duration = Duration::from_micros(500);
     const MARGIN_MAX: Duration = Duration::from_millis(25);
     rtt.min().is_some_and(|min| {
-        let margin = (min / 4).max(rtt.variation() * 3);
-        least > min + margin.clamp(MARGIN_MIN, MARGIN_MAX)
+        let margin = (min / 4).max(rtt.rttvar() * 3);
+        min_rtt > min + margin.clamp(MARGIN_MIN, MARGIN_MAX)
     })
 }
 

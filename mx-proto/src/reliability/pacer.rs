@@ -43,7 +43,7 @@ impl Pacer {
         rtt: &Rtt,
     ) -> Option<Instant> {
         // Before the first measurement the initial window is all there is.
-        let round = rtt.smoothed()?.as_nanos().max(1);
+        let round = rtt.srtt()?.as_nanos().max(1);
         let quarters = if slow_start { 8 } else { 5 };
         let per_ms = u128::from(window) * quarters * 1_000_000 / (4 * round);
         let per_ms = i64::try_from(per_ms).unwrap_or(i64::MAX).max(1);

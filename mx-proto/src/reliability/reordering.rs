@@ -45,7 +45,7 @@ impl Reordering {
     pub(super) fn on_late(&mut self, now: Instant, age: Duration, rtt: &Rtt) -> bool {
         let before = self.wait(now, rtt);
         self.turn(now);
-        let smoothed = rtt.smoothed().unwrap_or_default();
+        let smoothed = rtt.srtt().unwrap_or_default();
         let extra = age.saturating_sub(smoothed).min(smoothed);
         let micros = u32::try_from(extra.as_micros()).unwrap_or(u32::MAX);
         self.extra[0] = self.extra[0].max(micros.saturating_add(1));
@@ -63,7 +63,7 @@ impl Reordering {
         if extra == 0 {
             return Duration::ZERO;
         }
-        let late = rtt.smoothed().unwrap_or_default() + Duration::from_micros(extra.into());
+        let late = rtt.srtt().unwrap_or_default() + Duration::from_micros(extra.into());
         late + late / 8
     }
 

@@ -1,10 +1,10 @@
 //! How long the way to a peer and back takes, and how long to wait for it: RFC 6298.
 //!
 //! ```text
-//!   first sample r:   smoothed = r            variation = r / 2
-//!   every other:      variation += (|smoothed - r| - variation) / 4
-//!                     smoothed  += (r - smoothed) / 8
-//!   time-out = (smoothed + 4 * variation + delay of ACKs) * 2^back-off, between floor and cap
+//!   first sample r:   srtt = r            rttvar = r / 2
+//!   every other:      rttvar += (|srtt - r| - rttvar) / 4
+//!                     srtt  += (r - srtt) / 8
+//!   time-out = (srtt + 4 * rttvar + delay of ACKs) * 2^back-off, between floor and cap
 //!
 //!   min:   | this half: 5 s, growing |   the way without queues: the least of both halves
 //!          | the half before         |
@@ -21,13 +21,13 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rtt {
     /// 0: nothing has been measured.
-    smoothed: u64,
-    variation: u64,
+    srtt: u64,
+    rttvar: u64,
     latest: u64,
     /// When the latest was measured.
     at: Instant,
     /// The least of this half of the window, and of the one before.
-    least: [u64; 2],
+    min_rtt: [u64; 2],
     /// When this half began.
     half: Instant,
     ack_delay: u64,
@@ -40,9 +40,9 @@ pub(super) struct Rtt {
 /// What is remembered of a way on which nothing happens. Nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Remembered {
-    smoothed: u64,
-    variation: u64,
-    least: u64,
+    srtt: u64,
+    rttvar: u64,
+    min_rtt: u64,
 }
 
 /// Doublings after which any time-out is at its cap; keeps the shift in range.
@@ -56,11 +56,11 @@ const HALF: Duration = Duration::from_secs(5);
 impl Rtt {
     pub(super) fn new(config: &ReliableConfig) -> Self {
         Self {
-            smoothed: 0,
-            variation: 0,
+            srtt: 0,
+            rttvar: 0,
             latest: 0,
             at: Instant(0),
-            least: [u64::MAX; 2],
+            min_rtt: [u64::MAX; 2],
             half: Instant(0),
             ack_delay: nanos(config.ack_delay),
             first: nanos(config.first_rto),
@@ -73,18 +73,18 @@ impl Rtt {
     /// What is to be remembered.
     pub(super) fn remembered(&self) -> Remembered {
         Remembered {
-            smoothed: self.smoothed,
-            variation: self.variation,
-            least: self.least[0].min(self.least[1]),
+            srtt: self.srtt,
+            rttvar: self.rttvar,
+            min_rtt: self.min_rtt[0].min(self.min_rtt[1]),
         }
     }
 
     /// With what is remembered, as it was `at` that time.
     pub(super) fn recalled(config: &ReliableConfig, at: Instant, known: Remembered) -> Self {
         Self {
-            smoothed: known.smoothed,
-            variation: known.variation,
-            least: [known.least, u64::MAX],
+            srtt: known.srtt,
+            rttvar: known.rttvar,
+            min_rtt: [known.min_rtt, u64::MAX],
             half: at,
             ..Self::new(config)
         }
@@ -93,27 +93,27 @@ impl Rtt {
     /// A segment that was sent once took `sample`. Ends the back-off.
     pub(super) fn on_sample(&mut self, now: Instant, sample: Duration) {
         let sample = nanos(sample).clamp(1, LONGEST);
-        self.note_least(now, sample);
+        self.note_min_rtt(now, sample);
         (self.latest, self.at, self.back_off) = (sample, now, 0);
-        if self.smoothed == 0 {
-            (self.smoothed, self.variation) = (sample, sample / 2);
+        if self.srtt == 0 {
+            (self.srtt, self.rttvar) = (sample, sample / 2);
             return;
         }
-        let off = self.smoothed.abs_diff(sample);
-        self.variation = (self.variation * 3 + off) / 4;
-        self.smoothed = ((self.smoothed * 7 + sample) / 8).max(1);
+        let off = self.srtt.abs_diff(sample);
+        self.rttvar = (self.rttvar * 3 + off) / 4;
+        self.srtt = ((self.srtt * 7 + sample) / 8).max(1);
     }
 
-    fn note_least(&mut self, now: Instant, sample: u64) {
+    fn note_min_rtt(&mut self, now: Instant, sample: u64) {
         let passed = now.since(self.half);
         if passed >= HALF * 2 {
-            self.least = [u64::MAX; 2];
+            self.min_rtt = [u64::MAX; 2];
             self.half = now;
         } else if passed >= HALF {
-            self.least = [u64::MAX, self.least[0]];
+            self.min_rtt = [u64::MAX, self.min_rtt[0]];
             self.half = now;
         }
-        self.least[0] = self.least[0].min(sample);
+        self.min_rtt[0] = self.min_rtt[0].min(sample);
     }
 
     /// Something new was acknowledged, though perhaps nothing that was sent only once: a step back,
@@ -128,19 +128,19 @@ impl Rtt {
     }
 
     /// The way and back, typically. `None`: nothing has been measured.
-    pub(super) fn smoothed(&self) -> Option<Duration> {
-        (self.smoothed > 0).then(|| Duration::from_nanos(self.smoothed))
+    pub(super) fn srtt(&self) -> Option<Duration> {
+        (self.srtt > 0).then(|| Duration::from_nanos(self.srtt))
     }
 
     /// What samples differ from the typical one, on the average.
-    pub(super) fn variation(&self) -> Duration {
-        Duration::from_nanos(self.variation)
+    pub(super) fn rttvar(&self) -> Duration {
+        Duration::from_nanos(self.rttvar)
     }
 
     /// The least of the last 5 to 10 seconds in which there was anything: the way without queues.
     pub(super) fn min(&self) -> Option<Duration> {
-        let least = self.least[0].min(self.least[1]);
-        (least < u64::MAX).then(|| Duration::from_nanos(least))
+        let min_rtt = self.min_rtt[0].min(self.min_rtt[1]);
+        (min_rtt < u64::MAX).then(|| Duration::from_nanos(min_rtt))
     }
 
     /// The sample that was taken at `now`, if one was.
@@ -150,10 +150,10 @@ impl Rtt {
 
     /// How long an acknowledgement may take that is not to be delayed.
     pub(super) fn answer(&self) -> Duration {
-        if self.smoothed == 0 {
+        if self.srtt == 0 {
             return self.rto_without_backoff();
         }
-        let nanos = (self.smoothed + self.variation * 4).max(QUICKEST);
+        let nanos = (self.srtt + self.rttvar * 4).max(QUICKEST);
         Duration::from_nanos(nanos.min(self.cap))
     }
 
@@ -169,9 +169,9 @@ impl Rtt {
     }
 
     fn base(&self) -> u64 {
-        let base = match self.smoothed {
+        let base = match self.srtt {
             0 => self.first,
-            smoothed => smoothed + self.variation * 4 + self.ack_delay,
+            srtt => srtt + self.rttvar * 4 + self.ack_delay,
         };
         base.max(self.floor)
     }
@@ -205,15 +205,15 @@ mod tests {
     }
 
     #[test]
-    fn the_first_sample_counts_with_half_of_itself_as_variation() {
+    fn the_first_sample_counts_with_half_of_itself_as_rttvar() {
         let mut rtt = rtt();
         assert_eq!(rtt.rto(), 5 * MS);
-        assert_eq!((rtt.smoothed(), rtt.min()), (None, None));
+        assert_eq!((rtt.srtt(), rtt.min()), (None, None));
         rtt.on_sample(s(1), 10 * MS);
         assert_eq!(rtt.rto(), 30 * MS + DELAY);
         rtt.on_sample(s(1), 10 * MS);
         assert_eq!(rtt.rto(), 25 * MS + DELAY);
-        assert_eq!(rtt.smoothed(), Some(10 * MS));
+        assert_eq!(rtt.srtt(), Some(10 * MS));
     }
 
     #[test]
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_sample_is_remembered_for_five_to_ten_seconds() {
+    fn the_min_rtt_sample_is_remembered_for_five_to_ten_seconds() {
         let mut rtt = rtt();
         rtt.on_sample(s(100), 2 * MS);
         for second in 101..105 {
@@ -297,6 +297,6 @@ mod tests {
         rtt.on_sample(s(1), 2 * MS);
         assert_eq!(rtt.sample_at(s(1)), Some(2 * MS));
         assert_eq!(rtt.sample_at(s(2)), None);
-        assert_eq!((rtt.min(), rtt.smoothed()), (Some(2 * MS), Some(2 * MS)));
+        assert_eq!((rtt.min(), rtt.srtt()), (Some(2 * MS), Some(2 * MS)));
     }
 }

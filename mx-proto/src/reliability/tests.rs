@@ -404,7 +404,7 @@ fn how_long_a_peer_was_looked_for_is_no_sample_of_the_way_to_it() {
     pair.run(Duration::from_micros(100));
     assert_eq!(pair.users[0].up, [link]);
     let session = &pair.ports[0].links.of_mut(link).unwrap().session;
-    let first = session.rtt.smoothed().expect("a first sample");
+    let first = session.rtt.srtt().expect("a first sample");
     assert!(first <= Duration::from_micros(100), "{first:?}");
 }
 
@@ -781,7 +781,7 @@ fn what_waited_for_a_ping_or_a_time_out_because_its_acknowledgement_was_lost_is_
         }
         assert_eq!(pair.users[1].packets.len(), 20);
         let session = &pair.ports[0].links.of_mut(link).expect("it is up").session;
-        let smoothed = session.rtt.smoothed().expect("the Pings were samples");
+        let smoothed = session.rtt.srtt().expect("the Pings were samples");
         assert!(smoothed < Duration::from_micros(600), "{smoothed:?}");
         let rto = session.rtt.rto_without_backoff();
         assert!(rto <= Duration::from_millis(1), "{rto:?}");
