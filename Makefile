@@ -55,7 +55,7 @@ help:
 	@echo "check-asan, check-valgrind   the C tests under the memory checkers"
 	@echo "            PORT=local, tcp, rdm or dgram: the C tests and the example over that port only"
 	@echo "check-fabric   libfabric's providers, one by one (docs/fabrics.md)"
-	@echo "check-dgram    the dgram port with datagrams lost, doubled, overtaken and damaged"
+	@echo "check-dgram    the dgram port with datagrams lost, doubled, reordered and damaged"
 	@echo "check-net   bad links, cuts and crowds between network namespaces (as root); PORT=dgram"
 	@echo "torture     random programs on real processes: MINUTES=10 PORT=tcp SEED=1"
 	@echo "explore     every order of a few steps, on the simulator: DEPTH=6 ONLY=crossed"

@@ -1,4 +1,4 @@
-//! A reliable, ordered [`crate::port::Port`] made out of datagrams that get lost, doubled, overtaken
+//! A reliable, ordered [`crate::port::Port`] made out of datagrams that get lost, doubled, reordered
 //! and damaged.
 //!
 //! ```text

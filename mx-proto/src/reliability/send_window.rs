@@ -82,7 +82,7 @@ struct Slot {
     /// When it was sent before the last time, if it was.
     earlier: Instant,
     /// When it was taken for lost, others had overtaken it.
-    overtaken: bool,
+    reordered: bool,
 }
 
 /// What an acknowledgement brought.
@@ -112,7 +112,7 @@ pub(super) struct Acked {
     pub(super) spurious_bytes: u64,
     /// When the first of those had been sent, the transmission that arrived.
     pub(super) spurious_sent_at: Option<Instant>,
-    /// The longest that one took that was overtaken by so many that it would be lost, had there
+    /// The longest that one took that was reordered by so many that it would be lost, had there
     /// not been a while to wait.
     pub(super) late: Option<Duration>,
     /// Those at the left edge were acknowledged: the window moved.
@@ -132,11 +132,11 @@ impl Acked {
 
 /// How a loss is told from a segment that is late.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Judgement {
+pub(super) struct LossDetection {
     /// The least time in which a segment can be sent and acknowledged. What is acknowledged sooner
     /// after it was sent again had arrived before.
     pub(super) least: Duration,
-    /// A segment that was overtaken is late, not lost, for so long after it was sent.
+    /// A segment that was reordered is late, not lost, for so long after it was sent.
     pub(super) wait: Duration,
 }
 
@@ -233,7 +233,7 @@ impl SendWindow {
             state: SegmentState::ToSend,
             sends: 0,
             earlier: Instant(0),
-            overtaken: false,
+            reordered: false,
         });
     }
 
@@ -368,10 +368,10 @@ impl SendWindow {
         ack: Seq,
         sack: &[u64],
         now: Instant,
-        judgement: Judgement,
+        detection: LossDetection,
         store: &mut Store,
     ) -> Result<Acked, BadAck> {
-        let mut arrivals = Arrivals::new(now, judgement.least, self.counts.newest_arrived);
+        let mut arrivals = Arrivals::new(now, detection.least, self.counts.newest_arrived);
         if ack.precedes(self.first) {
             // Overtaken by a later one, which said all this and more.
             return Ok(Acked::default());
@@ -405,7 +405,7 @@ impl SendWindow {
         }
         let mut acked = arrivals.acked;
         if acked.segments > 0 {
-            self.find_lost(now, judgement.wait, &mut acked);
+            self.find_lost(now, detection.wait, &mut acked);
         }
         self.find_resend();
         Ok(acked)

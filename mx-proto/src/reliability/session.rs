@@ -25,7 +25,7 @@ use super::pmtu::Pmtu;
 use super::recv_window::{RecvWindow, Verdict};
 use super::reordering::Reordering;
 use super::rtt::Rtt;
-use super::send_window::{Acked, Judgement, SendWindow};
+use super::send_window::{Acked, LossDetection, SendWindow};
 use super::seq::Seq;
 use super::service::Channel;
 use super::stats::ReliableStats;
@@ -385,12 +385,12 @@ impl Session {
     ) -> bool {
         let (words, used) = header.sack_words(payload);
         let before = self.send.in_flight_bytes();
-        let judgement = Judgement {
+        let detection = LossDetection {
             least: self.rtt.min().unwrap_or_default(),
             wait: self.reordering.wait(now, &self.rtt),
         };
         let acks = &words[..used];
-        let Ok(acked) = self.send.on_ack(header.ack, acks, now, judgement, store) else {
+        let Ok(acked) = self.send.on_ack(header.ack, acks, now, detection, store) else {
             stats.bad_acks += 1;
             return false;
         };
@@ -451,9 +451,9 @@ impl Session {
     }
 
     /// Those that were overtaken have had their time.
-    fn on_judgement(&mut self, now: Instant) {
+    fn on_reordering_timeout(&mut self, now: Instant) {
         let wait = self.reordering.wait(now, &self.rtt);
-        let lost = self.send.lose_overtaken(now, wait);
+        let lost = self.send.declare_reordered_lost(now, wait);
         self.judge_at = lost.lost_next;
         self.on_lost(now, &lost);
     }
@@ -631,7 +631,7 @@ impl Session {
             self.ping = true;
         }
         if self.judge_at.is_some_and(|at| at <= now) {
-            self.on_judgement(now);
+            self.on_reordering_timeout(now);
         }
         if self.resend_at.is_some_and(|at| at <= now) {
             (self.resend_at, self.ask_at) = (None, None);

@@ -49,7 +49,7 @@ fn many_small_messages_arrive_whole_and_in_order() {
 }
 
 #[test]
-fn what_is_lost_doubled_overtaken_late_and_damaged_is_made_good() {
+fn what_is_lost_doubled_reordered_late_and_damaged_is_made_good() {
     let faults = "loss=0.02,dup=0.02,reorder=0.05,delay=0.01,corrupt=0.02";
     let seeds = [format!("{faults},seed=1"), format!("{faults},seed=2")];
     let (a, b, to_b) = pair([Some(&seeds[0]), Some(&seeds[1])]);

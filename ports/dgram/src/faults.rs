@@ -1,4 +1,4 @@
-//! Datagrams that get lost, doubled, overtaken, delayed and damaged on purpose.
+//! Datagrams that get lost, doubled, reordered, delayed and damaged on purpose.
 //!
 //! ```text
 //!   service --poll--> each datagram: one draw --+-- as it is --------------> above
@@ -49,7 +49,7 @@ pub struct FaultStats {
     /// They came twice.
     pub doubled: u64,
     /// They were held back until others had passed.
-    pub overtaken: u64,
+    pub reordered: u64,
     /// They were held back for a while.
     pub delayed: u64,
     /// They were damaged.
@@ -242,7 +242,7 @@ impl<A: Copy> Mishaps<A> {
                     single(channel, from, &self.scratch, receive);
                 }
                 Fate::Overtake => {
-                    self.stats.overtaken += 1;
+                    self.stats.reordered += 1;
                     let after = self.seen + 1 + self.below(OVERTAKERS);
                     self.hold(channel, from, datagram, after, now.after(LATE));
                 }

@@ -32,7 +32,7 @@ const REORDERING: u64 = 3;
 pub(super) struct Arrivals {
     pub(super) acked: Acked,
     now: Instant,
-    /// See [`super::Judgement`]; 0: nothing is known.
+    /// See [`super::LossDetection`]; 0: nothing is known.
     least: Duration,
     /// What had arrived before it: in one acknowledgement nothing overtakes anything.
     newest: [u64; 2],
@@ -54,7 +54,7 @@ impl Arrivals {
         let age = self.now.since(sending.at);
         // The latest is the one that took least.
         self.acked.rtt = Some(self.acked.rtt.map_or(age, |rtt| rtt.min(age)));
-        if sending.is_overtaken(self.newest, 1) {
+        if sending.is_reordered(self.newest, 1) {
             self.acked.late = self.acked.late.max(Some(age));
         }
     }
@@ -97,7 +97,11 @@ impl SendWindow {
     }
 
     /// What was overtaken is lost once it was sent longer than `wait` ago.
-    pub(in super::super) fn lose_overtaken(&mut self, now: Instant, wait: Duration) -> Acked {
+    pub(in super::super) fn declare_reordered_lost(
+        &mut self,
+        now: Instant,
+        wait: Duration,
+    ) -> Acked {
         let mut lost = Acked::default();
         self.find_lost(now, wait, &mut lost);
         self.find_resend();
@@ -108,7 +112,7 @@ impl SendWindow {
         let newest = self.counts.newest_arrived;
         let mut next: Option<Instant> = None;
         self.lose(self.highest, acked, |sending, sends| {
-            if !sending.is_overtaken(newest, sends) {
+            if !sending.is_reordered(newest, sends) {
                 return false;
             }
             // That one is lost again is more likely than that it is late, and being wrong costs little.
@@ -159,7 +163,7 @@ impl SendWindow {
         for slot in self.slots.iter_mut().take(self.highest) {
             let sends = slot.sends;
             let is_late = |sending: Sending| {
-                sending.is_overtaken(newest, sends) && now.since(sending.at) < wait
+                sending.is_reordered(newest, sends) && now.since(sending.at) < wait
             };
             if let Some(sending) = self.counts.revive(slot, is_late) {
                 arrivals.on_spurious(sending.at, slot.bytes());
@@ -192,7 +196,7 @@ impl SendWindow {
             }
             run += 1;
             slot.state = SegmentState::ToResend(sending);
-            slot.overtaken = sending.is_overtaken(newest, slot.sends);
+            slot.reordered = sending.is_reordered(newest, slot.sends);
             acked.lost_segments += 1;
             acked.lost_bytes += slot.bytes();
             acked.lost_sent_at = acked.lost_sent_at.max(Some(sending.at));
@@ -256,7 +260,7 @@ impl Counts {
             return self.note_newest(sending);
         }
         arrivals.on_spurious(slot.earlier, slot.bytes());
-        if slot.sends == 2 && slot.overtaken {
+        if slot.sends == 2 && slot.reordered {
             let age = arrivals.now.since(slot.earlier);
             arrivals.acked.late = arrivals.acked.late.max(Some(age));
         }
@@ -287,7 +291,7 @@ impl Sending {
     /// has been sent `sends` times, and so was lost before, a single later one is enough (RFC 8985,
     /// section 6.2, step 4: no reordering threshold in recovery).
     #[inline]
-    fn is_overtaken(self, newest: [u64; 2], sends: u32) -> bool {
+    fn is_reordered(self, newest: [u64; 2], sends: u32) -> bool {
         let later = if sends > 1 { 1 } else { REORDERING };
         self.transmission + later <= newest[self.channel as usize]
     }

@@ -10,7 +10,7 @@ const SIZE: u32 = 100;
 /// A window and where its bytes lie.
 struct Rig {
     window: SendWindow,
-    judgement: Judgement,
+    detection: LossDetection,
     store: Store,
 }
 
@@ -18,10 +18,10 @@ impl Rig {
     fn new(capacity: u16, window: u32) -> Self {
         let window = SendWindow::new(START, capacity, window);
         let store = Store::new(4 << 20);
-        let judgement = Judgement::default();
+        let detection = LossDetection::default();
         Self {
             window,
-            judgement,
+            detection,
             store,
         }
     }
@@ -71,10 +71,10 @@ impl Rig {
 
     fn ack(&mut self, ack: u32, sack: &[u64], at: u64) -> Result<Acked, BadAck> {
         let (ack, now) = (START.ahead(ack), Instant(at));
-        let judgement = self.judgement;
+        let detection = self.detection;
         let acked = self
             .window
-            .on_ack(ack, sack, now, judgement, &mut self.store);
+            .on_ack(ack, sack, now, detection, &mut self.store);
         self.check();
         acked
     }
@@ -250,8 +250,8 @@ fn a_segment_lost_twice_is_found_by_what_is_sent_after_it() {
 }
 
 /// Nothing comes back sooner than 30 after it was sent, and late ones take up to `wait`.
-fn judging(wait: u64) -> Judgement {
-    Judgement {
+fn detecting(wait: u64) -> LossDetection {
+    LossDetection {
         least: Duration::from_nanos(30),
         wait: Duration::from_nanos(wait),
     }
@@ -260,7 +260,7 @@ fn judging(wait: u64) -> Judgement {
 #[test]
 fn a_resend_that_arrives_tells_of_those_sent_again_before_it() {
     let mut rig = Rig::sent(5);
-    rig.judgement = judging(0);
+    rig.detection = detecting(0);
     assert!(rig.window.on_timeout());
     assert_eq!(rig.send(1000), [0, 1, 2, 3, 4]);
     // A single one is enough.
@@ -274,7 +274,7 @@ fn a_resend_that_arrives_tells_of_those_sent_again_before_it() {
 fn what_is_acknowledged_too_soon_after_its_resend_had_arrived_before() {
     for (at, spurious) in [(89, 1), (90, 0)] {
         let mut rig = Rig::sent(4);
-        rig.judgement = judging(0);
+        rig.detection = detecting(0);
         rig.ack(0, &[0b111], 50).expect("in range");
         assert_eq!(rig.send(60), [0]);
         let acked = rig.ack(4, &[], at).expect("in range");
@@ -299,7 +299,7 @@ fn nothing_is_said_of_resends_while_the_way_is_not_known() {
 #[test]
 fn what_was_asked_for_and_came_late_is_not_out_of_order() {
     let mut rig = Rig::sent(4);
-    rig.judgement = judging(0);
+    rig.detection = detecting(0);
     assert_eq!(rig.window.lose_sent_before(Instant(100)).lost_segments, 4);
     assert_eq!(rig.send(100), [0, 1, 2, 3]);
     let acked = rig.ack(4, &[], 110).expect("in range");
@@ -329,20 +329,20 @@ fn what_went_right_before_a_ping_and_is_not_named_is_lost() {
 }
 
 #[test]
-fn an_overtaken_segment_is_late_until_its_time_is_over() {
+fn a_reordered_segment_is_not_lost_until_its_time_is_over() {
     let mut rig = Rig::sent(6);
-    rig.judgement = judging(100);
+    rig.detection = detecting(100);
     let acked = rig.ack(0, &[0b11110], 99).expect("in range");
     // 1 was sent at 1, and is overtaken as well.
     assert_eq!(acked.lost_segments, 0);
     assert_eq!(acked.lost_next, Some(Instant(100)));
-    let wait = rig.judgement.wait;
-    let lost = rig.window.lose_overtaken(Instant(99), wait);
+    let wait = rig.detection.wait;
+    let lost = rig.window.declare_reordered_lost(Instant(99), wait);
     assert_eq!(
         (lost.lost_segments, lost.lost_next),
         (0, Some(Instant(100)))
     );
-    let lost = rig.window.lose_overtaken(Instant(100), wait);
+    let lost = rig.window.declare_reordered_lost(Instant(100), wait);
     assert_eq!(
         (lost.lost_segments, lost.lost_next),
         (1, Some(Instant(101)))
@@ -358,7 +358,7 @@ fn an_overtaken_segment_is_late_until_its_time_is_over() {
 #[test]
 fn in_one_acknowledgement_nothing_is_late() {
     let mut rig = Rig::sent(10);
-    rig.judgement = judging(0);
+    rig.detection = detecting(0);
     let acked = rig.ack(10, &[], 50).expect("in range");
     assert_eq!((acked.segments, acked.late), (10, None));
 }
@@ -366,7 +366,7 @@ fn in_one_acknowledgement_nothing_is_late() {
 #[test]
 fn who_learns_to_wait_longer_takes_back_what_is_only_late() {
     let mut rig = Rig::sent(10);
-    rig.judgement = judging(0);
+    rig.detection = detecting(0);
     let acked = rig.ack(0, &[0b1_1111_0000], 60).expect("in range");
     assert_eq!(acked.lost_segments, 5);
     // 0 and 1 go again; 2 turns out to be late by 58.
@@ -390,7 +390,7 @@ fn who_learns_to_wait_longer_takes_back_what_is_only_late() {
 #[test]
 fn a_time_out_that_was_none_is_taken_back() {
     let mut rig = Rig::sent(10);
-    rig.judgement = judging(0);
+    rig.detection = detecting(0);
     assert!(rig.window.on_timeout());
     for number in [0, 1] {
         rig.window.on_sent(number, Data, Instant(100));
@@ -524,7 +524,7 @@ fn random_histories_keep_all_sums_right_and_deliver_everything() {
         (random >> 33) % below
     };
     let mut rig = Rig::new(200, 20_000);
-    rig.judgement = judging(5);
+    rig.detection = detecting(5);
     let (mut here, mut edge, mut pushed) = (vec![false; 5000], 0usize, 0usize);
     let mut lost = 0;
     for now in 0.. {
@@ -553,9 +553,9 @@ fn random_histories_keep_all_sums_right_and_deliver_everything() {
             lost += acked.lost_segments;
             rig.window.on_window(START.ahead(edge as u32), 20_000);
         }
-        let (at, wait) = (Instant(now), rig.judgement.wait);
+        let (at, wait) = (Instant(now), rig.detection.wait);
         let found = match draw(50) {
-            0 => rig.window.lose_overtaken(at, wait),
+            0 => rig.window.declare_reordered_lost(at, wait),
             1 => rig.window.wait_longer(at, wait * 2),
             2 => rig.window.lose_sent_before(at),
             _ => Acked::default(),
