@@ -471,8 +471,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
                 self.stats.unbound += 1;
                 over = Some(LinkDown::TimedOut);
             }
-            if let Some(complaint) = link.session.pmtu.take_complaint() {
-                log::warn!("{:?}: {complaint}", link.address);
+            if let Some(black_hole) = link.session.pmtu.take_black_hole() {
+                log::warn!("{:?}: {black_hole}", link.address);
             }
             if link.session.is_quiet(now, QUIET) {
                 link.session.shrink();

@@ -18,15 +18,15 @@
 //! word from it nothing is tried until it is heard again.
 //!
 //! Where the service itself said what is too large, that is how the way is. Where probes just
-//! vanished, twice three of them, something on the way is narrower than it says: a complaint.
+//! vanished, twice three of them, something on the way is narrower than it says: a PMTU black hole (RFC 4821, 8899).
 //!
 //! Owns: the sizes, the tries. Knows nothing of: how a probe looks, addresses.
 
-mod complaint;
+mod black_hole;
 
 use crate::time::Instant;
-use complaint::Complaining;
-pub(super) use complaint::Complaint;
+pub(super) use black_hole::BlackHole;
+use black_hole::Reporting;
 use std::time::Duration;
 
 /// The search of one link.
@@ -52,7 +52,7 @@ pub(super) struct Pmtu {
     timeouts: u8,
     /// The peer has been heard since the last time-out.
     heard: bool,
-    complaint: Complaining,
+    black_hole: Reporting,
 }
 
 /// What is remembered of a way on which nothing happens.
@@ -61,7 +61,7 @@ pub(super) struct Found {
     good: u32,
     /// When it is searched again.
     until: Option<Instant>,
-    complained: bool,
+    reported: bool,
 }
 
 /// Why a size counts as too large.
@@ -118,7 +118,7 @@ impl Pmtu {
             halves: HALVES,
             timeouts: 0,
             heard: false,
-            complaint: Complaining::default(),
+            black_hole: Reporting::default(),
         }
     }
 
@@ -127,30 +127,30 @@ impl Pmtu {
         let Probe::Settled { until } = self.probe else {
             return None;
         };
-        let complained = match self.complaint {
-            Complaining::No => false,
-            Complaining::Done => true,
-            Complaining::Due(_) => return None,
+        let reported = match self.black_hole {
+            Reporting::No => false,
+            Reporting::Done => true,
+            Reporting::Due(_) => return None,
         };
         self.proven.then_some(Found {
             good: self.good,
             until,
-            complained,
+            reported,
         })
     }
 
     /// With what is remembered.
     pub(super) fn recalled(max: usize, found: Found) -> Self {
-        let complaint = match found.complained {
-            true => Complaining::Done,
-            false => Complaining::No,
+        let black_hole = match found.reported {
+            true => Reporting::Done,
+            false => Reporting::No,
         };
         Self {
             good: found.good,
             proven: true,
             probe: Probe::Settled { until: found.until },
             halves: 0,
-            complaint,
+            black_hole,
             ..Self::new(max)
         }
     }
@@ -254,13 +254,13 @@ impl Pmtu {
                 return false;
             }
             // Not even that passes any more: the command channel takes over.
-            self.complaint.complain(None, self.good);
+            self.black_hole.report(None, self.good);
             self.proven = false;
             (self.bad, self.halves) = (u32::MAX, HALVES);
             self.probe = Probe::wanted(base);
             return std::mem::replace(&mut self.good, RESORT) > RESORT;
         }
-        self.complaint.complain(Some(base), self.good);
+        self.black_hole.report(Some(base), self.good);
         (self.good, self.bad, self.halves) = (base, u32::MAX, HALVES);
         self.probe = Probe::Settled {
             until: Some(now.after(AFTER_BLACK_HOLE)),
@@ -344,7 +344,7 @@ impl Pmtu {
             self.probe = Probe::wanted(RESORT);
             return;
         }
-        self.complaint.complain(None, RESORT);
+        self.black_hole.report(None, RESORT);
         self.bad = u32::MAX;
         self.probe = Probe::Settled {
             until: Some(now.after(AFTER_BLACK_HOLE)),
@@ -367,7 +367,7 @@ impl Pmtu {
             self.probe = Probe::wanted(self.bad);
         } else {
             if self.why == Why::LostAgain {
-                self.complaint.complain(Some(self.good), self.bad);
+                self.black_hole.report(Some(self.good), self.bad);
             }
             self.probe = Probe::Settled {
                 until: Some(now.after(AGAIN)),
@@ -381,8 +381,8 @@ impl Pmtu {
     }
 
     /// What is to be logged, once.
-    pub(super) fn take_complaint(&mut self) -> Option<Complaint> {
-        self.complaint.take()
+    pub(super) fn take_black_hole(&mut self) -> Option<BlackHole> {
+        self.black_hole.take()
     }
 }
 

@@ -86,11 +86,11 @@ fn where_not_even_the_base_passes_the_last_resort_does_and_the_cause_is_named() 
     assert!(way.pmtu.data_proven());
     assert_eq!(way.pmtu.size(), 548);
     assert_eq!(way.probes[..6], [1200, 1200, 1200, 1200, 1200, 548]);
-    let complaint = way.pmtu.take_complaint().unwrap();
-    assert_eq!(complaint.passes, Some(548));
-    assert!(complaint.does_not < 650);
-    assert!(complaint.to_string().contains("MTU"));
-    assert_eq!(way.pmtu.take_complaint(), None);
+    let black_hole = way.pmtu.take_black_hole().unwrap();
+    assert_eq!(black_hole.passes, Some(548));
+    assert!(black_hole.does_not < 650);
+    assert!(black_hole.to_string().contains("MTU"));
+    assert_eq!(way.pmtu.take_black_hole(), None);
 }
 
 #[test]
@@ -99,14 +99,14 @@ fn a_deaf_data_channel_is_complained_of_once_and_tried_again() {
     way.run(9_000, true);
     assert!(!way.pmtu.data_proven());
     assert_eq!(way.pmtu.size(), 548);
-    let complaint = way.pmtu.take_complaint().unwrap();
-    assert_eq!(complaint.passes, None);
-    assert!(complaint.to_string().contains("blocked"));
+    let black_hole = way.pmtu.take_black_hole().unwrap();
+    assert_eq!(black_hole.passes, None);
+    assert!(black_hole.to_string().contains("blocked"));
     assert_eq!(way.probes[..5], [1200; 5]);
     assert_eq!(way.probes[5..], [548; 5]);
     way.run(9_000, true);
     assert_eq!(way.probes.len(), 20);
-    assert_eq!(way.pmtu.take_complaint(), None);
+    assert_eq!(way.pmtu.take_black_hole(), None);
     way.passes = 9000;
     way.run(10_000, true);
     assert_eq!(way.pmtu.size(), 9000);
@@ -126,16 +126,16 @@ fn a_size_is_tried_five_times() {
 fn where_large_ones_vanish_and_small_ones_pass_the_cause_is_named_with_both_sizes() {
     let mut way = Way::new(9000, 1300);
     way.run(1_000, true);
-    let (good, complaint) = (way.pmtu.size(), way.pmtu.take_complaint().unwrap());
-    assert_eq!(complaint.passes, Some(good));
-    assert!(good <= 1300 && complaint.does_not > 1300);
-    let (passes, does_not) = (format!("of {good}"), format!("of {}", complaint.does_not));
-    let text = complaint.to_string();
+    let (good, black_hole) = (way.pmtu.size(), way.pmtu.take_black_hole().unwrap());
+    assert_eq!(black_hole.passes, Some(good));
+    assert!(good <= 1300 && black_hole.does_not > 1300);
+    let (passes, does_not) = (format!("of {good}"), format!("of {}", black_hole.does_not));
+    let text = black_hole.to_string();
     assert!(text.contains("MTU") && text.contains(&passes) && text.contains(&does_not));
     // Once a link, however often the search finds the same.
     way.run(700_000, true);
     assert!((good..=1300).contains(&way.pmtu.size()));
-    assert_eq!(way.pmtu.take_complaint(), None);
+    assert_eq!(way.pmtu.take_black_hole(), None);
 }
 
 #[test]
@@ -170,12 +170,12 @@ fn nobody_complains_of_what_the_service_knows() {
             }
         }
         assert_eq!(pmtu.size(), most);
-        assert_eq!(pmtu.take_complaint(), None);
+        assert_eq!(pmtu.take_black_hole(), None);
     }
 }
 
 #[test]
-fn three_probes_lost_by_chance_cost_neither_size_nor_a_complaint() {
+fn three_probes_lost_by_chance_cost_neither_size_nor_a_report() {
     for unlucky in [1472, 4052, 8972] {
         let mut way = Way::new(9000, unlucky - 1);
         // Until something else is tried than what was lost three times.
@@ -188,7 +188,7 @@ fn three_probes_lost_by_chance_cost_neither_size_nor_a_complaint() {
         way.passes = 9000;
         way.run(1_000, true);
         assert_eq!(way.pmtu.size(), 9000);
-        assert_eq!(way.pmtu.take_complaint(), None);
+        assert_eq!(way.pmtu.take_black_hole(), None);
     }
 }
 
@@ -225,7 +225,7 @@ fn a_peer_that_does_not_run_has_no_narrow_way() {
     (0..100).for_each(|_| assert!(!way.pmtu.on_timeout(at(way.now))));
     way.run(200, true);
     assert_eq!(way.pmtu.size(), 9000);
-    assert_eq!(way.pmtu.take_complaint(), None);
+    assert_eq!(way.pmtu.take_black_hole(), None);
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn a_black_hole_brings_it_back_to_the_base_and_later_up_again() {
     assert!(way.pmtu.on_timeout(at(way.now)));
     assert_eq!(way.pmtu.size(), 1200);
     assert!(way.pmtu.data_proven());
-    assert!(way.pmtu.take_complaint().is_some());
+    assert!(way.pmtu.take_black_hole().is_some());
     way.passes = 1472;
     way.probes.clear();
     way.run(9_900, true);

@@ -6,7 +6,7 @@ use std::fmt;
 
 /// Small datagrams pass and large ones do not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::reliability) struct Complaint {
+pub(in crate::reliability) struct BlackHole {
     /// The largest that passes on the data channel; `None`: nothing does.
     pub(in crate::reliability) passes: Option<usize>,
     /// One that does not.
@@ -15,18 +15,18 @@ pub(in crate::reliability) struct Complaint {
 
 /// Whether it has been said.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) enum Complaining {
+pub(super) enum Reporting {
     #[default]
     No,
-    Due(Complaint),
+    Due(BlackHole),
     Done,
 }
 
-impl Complaining {
+impl Reporting {
     /// Only the first is kept.
-    pub(super) fn complain(&mut self, passes: Option<u32>, does_not: u32) {
+    pub(super) fn report(&mut self, passes: Option<u32>, does_not: u32) {
         if matches!(self, Self::No) {
-            *self = Self::Due(Complaint {
+            *self = Self::Due(BlackHole {
                 passes: passes.map(|passes| passes as usize),
                 does_not: does_not as usize,
             });
@@ -34,16 +34,16 @@ impl Complaining {
     }
 
     /// What is to be logged, once.
-    pub(super) fn take(&mut self) -> Option<Complaint> {
-        let Self::Due(complaint) = *self else {
+    pub(super) fn take(&mut self) -> Option<BlackHole> {
+        let Self::Due(black_hole) = *self else {
             return None;
         };
         *self = Self::Done;
-        Some(complaint)
+        Some(black_hole)
     }
 }
 
-impl fmt::Display for Complaint {
+impl fmt::Display for BlackHole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let does_not = self.does_not;
         match self.passes {
