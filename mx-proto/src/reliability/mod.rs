@@ -38,7 +38,7 @@ mod links;
 mod opening;
 mod pacer;
 mod packet;
-mod parts;
+mod partial;
 mod pmtu;
 mod port;
 mod quote;

@@ -20,7 +20,7 @@
 //! takes whose turn it is, and whose bytes come in order, is not charged: at most as much as a packet
 //! that is kept may have. All else is, with what stands for it here.
 
-use super::parts::{Parts, body_len, place};
+use super::partial::{Partial, body_len, place};
 use crate::ids::LinkId;
 use crate::memory::Memory;
 use crate::port::{HEADER_LEN, Sink};
@@ -90,7 +90,7 @@ pub(super) struct Reassembly {
     /// The fragments of which something is here, in order.
     waiting: VecDeque<Waiting>,
     /// An empty one, with the memory of those before it.
-    spare: Option<Box<Parts>>,
+    spare: Option<Box<Partial>>,
     /// What all that wait cost.
     kept: usize,
     /// The end has been delivered.
@@ -107,7 +107,7 @@ struct Waiting {
 enum What {
     /// All of a packet that can be kept.
     Whole(Box<[u8]>),
-    Parts(Box<Parts>),
+    Partial(Box<Partial>),
     Fin,
 }
 
@@ -161,8 +161,8 @@ impl Reassembly {
         let here = index.and_then(|index| self.waiting.get(index));
         let (settled, cost) = match here.map(|waiting| &waiting.what) {
             // It costs most if more parts of it follow.
-            None => (0, WAITING_COST + Parts::cost_of_first(chunk)),
-            Some(What::Parts(parts)) => (parts.settled(), parts.cost_of(chunk)),
+            None => (0, WAITING_COST + Partial::cost_of_first(chunk)),
+            Some(What::Partial(partial)) => (partial.settled(), partial.cost_of(chunk)),
             Some(What::Whole(_) | What::Fin) => return Admission::Bad,
         };
         // Segments are cut once, and numbered in the order of their bytes.
@@ -225,13 +225,13 @@ impl Reassembly {
         while let Some(front) = self.waiting.front_mut()
             && front.fragment == self.next
         {
-            if let What::Parts(parts) = &mut front.what {
+            if let What::Partial(partial) = &mut front.what {
                 // There is memory for one packet.
                 self.spare = None;
                 // Whatever could change the answer has been delivered.
-                self.kept -= parts.charge();
-                parts.decide(true, who, limits, sink);
-                self.kept += parts.charge();
+                self.kept -= partial.charge();
+                partial.decide(true, who, limits, sink);
+                self.kept += partial.charge();
             }
             if matches!(front.what, What::Fin) {
                 return self.end();
@@ -247,10 +247,10 @@ impl Reassembly {
             *budget -= 1;
             match waiting.what {
                 What::Whole(bytes) => deliver_whole(&bytes, who, limits, sink),
-                What::Parts(mut parts) => {
+                What::Partial(mut partial) => {
                     // All of it is settled: nothing of it came to more than its base.
-                    parts.deliver(who, sink);
-                    self.spare = Some(parts);
+                    partial.deliver(who, sink);
+                    self.spare = Some(partial);
                 }
                 What::Fin => {}
             }
@@ -297,11 +297,11 @@ impl Reassembly {
                 } else {
                     // Memory that is used again is charged to nobody: only one fragment has it.
                     let spare = self.spare.take_if(|_| is_front);
-                    let mut parts = spare.unwrap_or_default();
-                    parts.begin(chunk.len);
-                    What::Parts(parts)
+                    let mut partial = spare.unwrap_or_default();
+                    partial.begin(chunk.len);
+                    What::Partial(partial)
                 };
-                let is_done = !matches!(what, What::Parts(_));
+                let is_done = !matches!(what, What::Partial(_));
                 let fragment = chunk.fragment;
                 let waiting = Waiting { fragment, what };
                 self.kept += waiting.base_cost();
@@ -312,13 +312,14 @@ impl Reassembly {
                 index
             }
         };
-        let Some(What::Parts(parts)) = self.waiting.get_mut(index).map(|at| &mut at.what) else {
+        let Some(What::Partial(partial)) = self.waiting.get_mut(index).map(|at| &mut at.what)
+        else {
             // All of it was here already.
             return Err(BadFragment);
         };
-        self.kept -= parts.charge();
-        let added = parts.add(chunk, is_front, who, limits, sink);
-        self.kept += parts.charge();
+        self.kept -= partial.charge();
+        let added = partial.add(chunk, is_front, who, limits, sink);
+        self.kept += partial.charge();
         added
     }
 
@@ -342,14 +343,14 @@ impl Waiting {
         WAITING_COST
             + match &self.what {
                 What::Whole(bytes) => bytes.len() + ALLOC_COST,
-                What::Parts(_) => Parts::COST,
+                What::Partial(_) => Partial::COST,
                 What::Fin => 0,
             }
     }
 
     fn is_complete(&self) -> bool {
         match &self.what {
-            What::Parts(parts) => parts.is_complete(),
+            What::Partial(partial) => partial.is_complete(),
             What::Whole(_) | What::Fin => true,
         }
     }

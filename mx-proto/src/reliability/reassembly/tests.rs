@@ -1,6 +1,6 @@
 //! Chunks in all orders, good and bad, and what the layer above sees of them.
 
-use super::super::parts::PIECE_COST;
+use super::super::partial::PIECE_COST;
 use super::*;
 use crate::memory::Source;
 use crate::port::{BODY_LEN_AT, Destination, HeaderBytes, LinkDown, Place, RemoteUse};
@@ -255,7 +255,7 @@ fn a_body_that_has_a_place_goes_there_before_its_turn_and_is_told_in_its_turn() 
     rig.above.places.push((2, vec![0; 3005]));
     rig.take_all(chunks(1, &large, 500));
     let kept = rig.reassembly.kept_bytes();
-    assert_eq!((rig.seen(), kept), (vec![], WAITING_COST + Parts::COST));
+    assert_eq!((rig.seen(), kept), (vec![], WAITING_COST + Partial::COST));
     assert_eq!(rig.above.places[0].1[5..], body(2, 3000));
     rig.take_all(chunks(0, &small, 500));
     assert_eq!(rig.seen(), [whole(1, 10), Seen::Placed(2)]);
@@ -271,7 +271,7 @@ fn a_body_without_a_place_yet_is_kept_and_placed_when_it_is_its_turn() {
     rig.take_all(two[1..5].iter().rev().copied().chain([two[0]]));
     assert_eq!(
         rig.reassembly.kept_bytes(),
-        WAITING_COST + Parts::COST + 5 * (500 + PIECE_COST + ALLOC_COST) - HEADER_LEN
+        WAITING_COST + Partial::COST + 5 * (500 + PIECE_COST + ALLOC_COST) - HEADER_LEN
     );
     rig.above.places.push((2, vec![0; 3005]));
     rig.take_all(one[3..].iter().copied());
@@ -326,7 +326,7 @@ fn window_bounds_what_is_kept_and_the_front_always_comes_in_when_it_is_in_order(
     let mut rig = Rig::new(0);
     let (front, early) = (chunks(0, &small, 500)[0], chunks(1, &small, 500)[0]);
     let parts = chunks(2, &large, 500);
-    let cost = WAITING_COST + Parts::cost_of_first(&early);
+    let cost = WAITING_COST + Partial::cost_of_first(&early);
     for in_order in [false, true] {
         let admits = |window| rig.reassembly.admits(&early, in_order, window);
         assert_eq!(admits(cost - 1), Admission::Full);
@@ -381,7 +381,7 @@ fn a_packet_whose_turn_it_is_costs_nothing_and_one_before_its_turn_what_it_takes
     let parts = chunks(3, &large, 500);
     rig.take_all([parts[0], fin(4)]);
     let wholes = 2 * (WAITING_COST + ALLOC_COST + 42);
-    let part = WAITING_COST + Parts::COST + PIECE_COST + ALLOC_COST + 500 - HEADER_LEN;
+    let part = WAITING_COST + Partial::COST + PIECE_COST + ALLOC_COST + 500 - HEADER_LEN;
     assert_eq!(rig.reassembly.kept_bytes(), wholes + part + WAITING_COST);
     for left in [wholes / 2 + part, part, 0] {
         let mut budget = 1;

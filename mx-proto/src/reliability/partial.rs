@@ -20,7 +20,7 @@ use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, Place, Sink};
 
 /// A packet of which not everything is here.
 #[derive(Debug, Default)]
-pub(super) struct Parts {
+pub(super) struct Partial {
     /// Once `settled` is not 0.
     header: HeaderBytes,
     len: u32,
@@ -61,7 +61,7 @@ struct Piece {
 /// What a piece costs, without its bytes.
 pub(super) const PIECE_COST: usize = SLOT_COST * size_of::<Piece>();
 
-impl Parts {
+impl Partial {
     /// What a fragment costs of which nothing is here: there is a place for a piece more than there
     /// are.
     pub(super) const COST: usize = size_of::<Self>() + ALLOC_COST + PIECE_COST;
@@ -124,7 +124,7 @@ impl Parts {
     }
 }
 
-impl Parts {
+impl Partial {
     /// Adds a part that is sound by itself. `is_front`: everything before this fragment has been
     /// delivered.
     pub(super) fn add<M: Memory, S: Sink<M>>(
@@ -335,10 +335,16 @@ mod tests {
     use super::*;
 
     /// Adds these chunks of a fragment that is cut into chunks of 100 bytes.
-    fn add(parts: &mut Parts, packet: &[u8], order: &[usize], is_front: bool, above: &mut Above) {
+    fn add(
+        partial: &mut Partial,
+        packet: &[u8],
+        order: &[usize],
+        is_front: bool,
+        above: &mut Above,
+    ) {
         let all = chunks(0, packet, 100);
         for &at in order {
-            let added = parts.add(&all[at], is_front, WHO, LIMITS, above);
+            let added = partial.add(&all[at], is_front, WHO, LIMITS, above);
             assert_eq!(added, Ok(()));
         }
     }
@@ -346,28 +352,32 @@ mod tests {
     #[test]
     fn a_kept_body_is_as_long_as_what_has_come_and_never_longer_than_it_can_be() {
         let packet = packet(1, 950);
-        let (mut parts, mut above) = (Parts::default(), Above::default());
-        parts.begin(packet.len() as u32);
-        assert_eq!(parts.bytes.capacity(), 0);
+        let (mut partial, mut above) = (Partial::default(), Above::default());
+        partial.begin(packet.len() as u32);
+        assert_eq!(partial.bytes.capacity(), 0);
         // A piece far behind costs only itself.
-        add(&mut parts, &packet, &[9, 0], true, &mut above);
+        add(&mut partial, &packet, &[9, 0], true, &mut above);
         assert!(
-            parts.bytes.capacity() <= 2 * 100,
+            partial.bytes.capacity() <= 2 * 100,
             "{}",
-            parts.bytes.capacity()
+            partial.bytes.capacity()
         );
         // What is in order is the packet itself.
-        assert_eq!(parts.charge(), 82 + PIECE_COST + ALLOC_COST);
+        assert_eq!(partial.charge(), 82 + PIECE_COST + ALLOC_COST);
         add(
-            &mut parts,
+            &mut partial,
             &packet,
             &[1, 2, 3, 4, 5, 6, 7, 8],
             true,
             &mut above,
         );
-        assert!(parts.is_complete() && parts.pieces.is_empty());
-        assert!(parts.bytes.capacity() <= 950, "{}", parts.bytes.capacity());
-        parts.deliver(WHO, &mut above);
+        assert!(partial.is_complete() && partial.pieces.is_empty());
+        assert!(
+            partial.bytes.capacity() <= 950,
+            "{}",
+            partial.bytes.capacity()
+        );
+        partial.deliver(WHO, &mut above);
         assert_eq!(above.seen, [Seen::Packet(1, body(1, 950))]);
         // Asked once: the answer is final.
         assert_eq!(above.asked, 1);
@@ -375,21 +385,21 @@ mod tests {
 
     #[test]
     fn memory_is_used_again_by_the_next_fragment() {
-        let (mut parts, mut above) = (Parts::default(), Above::default());
+        let (mut partial, mut above) = (Partial::default(), Above::default());
         let mut before = None;
         for tag in 0..10 {
             let packet = packet(tag, 900);
-            parts.begin(packet.len() as u32);
+            partial.begin(packet.len() as u32);
             add(
-                &mut parts,
+                &mut partial,
                 &packet,
                 &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
                 true,
                 &mut above,
             );
-            parts.deliver(WHO, &mut above);
+            partial.deliver(WHO, &mut above);
             assert_eq!(above.seen.pop(), Some(Seen::Packet(tag, body(tag, 900))));
-            let now = (parts.bytes.as_ptr(), parts.pieces.capacity());
+            let now = (partial.bytes.as_ptr(), partial.pieces.capacity());
             assert_eq!(*before.get_or_insert(now), now);
         }
     }
@@ -397,27 +407,27 @@ mod tests {
     #[test]
     fn pieces_that_are_placed_become_one_and_hold_no_bytes() {
         let packet = packet(1, 5000);
-        let (mut parts, mut above) = (Parts::default(), Above::default());
+        let (mut partial, mut above) = (Partial::default(), Above::default());
         above.places.push((1, vec![0; 5005]));
-        parts.begin(packet.len() as u32);
+        partial.begin(packet.len() as u32);
         let most: Vec<usize> = [0].into_iter().chain(2..50).collect();
-        add(&mut parts, &packet, &most, false, &mut above);
-        assert!(parts.way == Way::Placed && !parts.is_complete());
-        assert_eq!((parts.pieces.len(), parts.charge()), (1, PIECE_COST));
-        assert!(parts.pieces.iter().all(|piece| piece.bytes.is_empty()));
-        add(&mut parts, &packet, &[1, 50], false, &mut above);
-        assert!(parts.is_complete());
+        add(&mut partial, &packet, &most, false, &mut above);
+        assert!(partial.way == Way::Placed && !partial.is_complete());
+        assert_eq!((partial.pieces.len(), partial.charge()), (1, PIECE_COST));
+        assert!(partial.pieces.iter().all(|piece| piece.bytes.is_empty()));
+        add(&mut partial, &packet, &[1, 50], false, &mut above);
+        assert!(partial.is_complete());
         assert_eq!(above.places[0].1[5..], body(1, 5000));
     }
 
     #[test]
     fn a_place_too_small_is_none() {
         let packet = packet(1, 5000);
-        let (mut parts, mut above) = (Parts::default(), Above::default());
-        parts.begin(packet.len() as u32);
+        let (mut partial, mut above) = (Partial::default(), Above::default());
+        partial.begin(packet.len() as u32);
         above.places.push((1, vec![0; 5004]));
-        add(&mut parts, &packet, &[0, 1], true, &mut above);
-        assert_eq!(parts.way, Way::Dropped);
+        add(&mut partial, &packet, &[0, 1], true, &mut above);
+        assert_eq!(partial.way, Way::Dropped);
         assert!(above.places[0].1.iter().all(|&byte| byte == 0));
     }
 }
