@@ -65,8 +65,9 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         } = self.deferred.take()?;
         if let Some(link) = self.table.get_mut(id.index(), id.generation()) {
             link.active = self.senders.note(now, link.active);
-            let (store, stats) = (&mut self.store, &mut self.stats);
-            link.session.on_header(now, &header, &[], store, stats);
+            let (send_buffer, stats) = (&mut self.send_buffer, &mut self.stats);
+            link.session
+                .on_header(now, &header, &[], send_buffer, stats);
             self.touch(id);
         }
         Some(id)
@@ -163,8 +164,11 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
             return;
         };
-        let (store, stats) = (&mut self.store, &mut self.stats);
-        if !link.session.on_header(now, &header, payload, store, stats) {
+        let (send_buffer, stats) = (&mut self.send_buffer, &mut self.stats);
+        if !link
+            .session
+            .on_header(now, &header, payload, send_buffer, stats)
+        {
             return;
         }
         self.touch(id);

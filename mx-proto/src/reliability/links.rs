@@ -18,12 +18,12 @@ use super::link::{Link, Need, TRIALS_MAX, Trial};
 use super::packet::{Header, Kind};
 use super::reassembly::BodyLimits;
 use super::roster::{QUIET, Roster};
+use super::send_buffer::SendBuffer;
 use super::senders::Senders;
 use super::seq::Seq;
 use super::service::DATA_NAME_MAX;
 use super::session::{Caller, Session};
 use super::stats::ReliableStats;
-use super::store::Store;
 use crate::ids::LinkId;
 use crate::memory::Memory;
 use crate::origin::Source;
@@ -58,7 +58,7 @@ pub(super) struct Links<A> {
     pub(super) config: ReliableConfig,
     pub(super) stats: ReliableStats,
     pub(super) limits: BodyLimits,
-    pub(super) store: Store,
+    pub(super) send_buffer: SendBuffer,
     pub(super) cookies: Cookies,
     pub(super) table: Roster<A>,
     pub(super) by_cookie: HashMap<u64, LinkId, RandomState>,
@@ -73,7 +73,7 @@ pub(super) struct Links<A> {
     backlog: Vec<LinkId>,
     /// They have asked what has arrived.
     pub(super) pinged: Vec<LinkId>,
-    /// They wait for room in the store.
+    /// They wait for room in the send buffer.
     pub(super) starved: Vec<LinkId>,
     wheel: Wheel<LinkId>,
     pub(super) replies: Vec<Reply<A>>,
@@ -126,7 +126,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             config,
             stats: ReliableStats::default(),
             limits,
-            store: Store::new(config.send_bytes_all).from(config.supply),
+            send_buffer: SendBuffer::new(config.send_bytes_all).from(config.supply),
             cookies: Cookies::new(key, config.source_share),
             table: Roster::new(config, datagram_max),
             by_cookie: HashMap::default(),
@@ -254,7 +254,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         if let Some((_, timer)) = link.timer.take() {
             self.wheel.clear(timer);
         }
-        link.session.send.release_all(&mut self.store);
+        link.session.send.release_all(&mut self.send_buffer);
         self.early_bytes -= shared(link.reassembly.kept_bytes());
         Some(link)
     }
@@ -443,7 +443,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         false
     }
 
-    /// The store may have room again: those that waited for it may try.
+    /// The send buffer may have room again: those that waited for it may try.
     pub(super) fn feed_starved<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) {
         if self.starved.is_empty() {
             return;
@@ -477,7 +477,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             if link.session.is_quiet(now, QUIET) {
                 link.session.shrink();
                 link.reassembly.shrink();
-                self.store.trim_if_idle();
+                self.send_buffer.trim_if_idle();
             }
             match over {
                 Some(reason) => {

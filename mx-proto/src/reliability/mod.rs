@@ -11,7 +11,7 @@
 //!      |        `- Cookies                 names nobody can guess            cookies
 //!      v
 //!   Session, one a link                    numbers, states, what goes out    session, transmit
-//!      |- SendWindow -- Store              what is not acknowledged          send_window, store
+//!      |- SendWindow -- SendBuffer              what is not acknowledged          send_window, send buffer
 //!      |- RecvWindow, Reassembly           what came early; packets again    recv_window, reassembly
 //!      |- Rtt, Congestion, Pacer, Pmtu, AckPolicy       how long, much, fast, large, when
 //!      v
@@ -47,13 +47,13 @@ mod recv_window;
 mod reordering;
 mod roster;
 mod rtt;
+mod send_buffer;
 mod send_window;
 mod senders;
 mod seq;
 mod service;
 mod session;
 mod stats;
-mod store;
 #[cfg(test)]
 mod tests;
 mod transmit;

@@ -200,7 +200,7 @@ impl<D: DatagramPort> Reliable<D> {
         let window = links.window_limit();
         let Links {
             table,
-            store,
+            send_buffer,
             stats,
             config,
             ..
@@ -209,7 +209,7 @@ impl<D: DatagramPort> Reliable<D> {
             return;
         };
         if link.session.fin && link.session.send.free() > 0 {
-            link.session.push_fin(store);
+            link.session.push_fin(send_buffer);
         }
         let (address, data_address) = (link.address, link.data);
         let left = window.saturating_sub(link.reassembly.kept_bytes());
@@ -227,7 +227,7 @@ impl<D: DatagramPort> Reliable<D> {
             }),
             command: *command,
             data: *data,
-            store,
+            send_buffer,
             config,
             stats,
             scratch,
@@ -259,12 +259,12 @@ const SMALLEST: usize = 548 - DATAGRAM_HEADER;
 
 impl super::session::Session {
     /// Queues the last segment there is, if there is memory for it.
-    fn push_fin(&mut self, store: &mut super::store::Store) {
-        let Some(mut writer) = store.writer(0, 1) else {
+    fn push_fin(&mut self, send_buffer: &mut super::send_buffer::SendBuffer) {
+        let Some(mut writer) = send_buffer.writer(0, 1) else {
             return;
         };
         let fragment = self.next_fragment;
-        writer.fill_up(store, &mut |_, segment| {
+        writer.fill_up(send_buffer, &mut |_, segment| {
             self.send.push(Content {
                 place: segment.place,
                 fragment,
@@ -329,7 +329,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         }
         let Links {
             table,
-            store,
+            send_buffer,
             config,
             starved,
             ..
@@ -337,7 +337,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         let link = table
             .get_mut(id.index(), id.generation())
             .ok_or(SendError::Down)?;
-        let Some(mut writer) = store.writer(len, size) else {
+        let Some(mut writer) = send_buffer.writer(len, size) else {
             link.blocked = Some(need);
             starved.push(id);
             return Err(SendError::WouldBlock);
@@ -348,10 +348,11 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         let (datagrams, address) = (&self.datagrams, link.address);
         let sum = *link.sum.get_or_insert_with(|| !datagrams.is_safe(address));
         let window = &mut link.session.send;
-        let mut done = |store: &mut super::store::Store, segment: super::store::Segment| {
+        let mut done = |send_buffer: &mut super::send_buffer::SendBuffer,
+                        segment: super::send_buffer::Segment| {
             let (flags, crc) = match sum {
                 true => {
-                    let payload = &store.bytes_of(segment.place)[DATAGRAM_HEADER..];
+                    let payload = &send_buffer.bytes_of(segment.place)[DATAGRAM_HEADER..];
                     (SUMMED, crc32c(payload))
                 }
                 false => (0, 0),
@@ -367,17 +368,19 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
                 tiny,
             });
         };
-        writer.push(store, header, &mut done);
+        writer.push(send_buffer, header, &mut done);
         match body {
-            Body::Bytes(bytes) => writer.push(store, bytes, &mut done),
+            Body::Bytes(bytes) => writer.push(send_buffer, bytes, &mut done),
             Body::Memory {
                 memory,
                 offset,
                 len,
-            } => memory.visit(offset, len, |piece| writer.push(store, piece, &mut done)),
+            } => memory.visit(offset, len, |piece| {
+                writer.push(send_buffer, piece, &mut done)
+            }),
         }
         // Memory that was shorter than promised leaves a packet that must still end.
-        writer.fill_up(store, &mut done);
+        writer.fill_up(send_buffer, &mut done);
         self.pump(id, now);
         Ok(Sent::Whole)
     }

@@ -81,7 +81,7 @@ impl<A: Copy + Eq> Roster<A> {
             .count()
     }
 
-    /// Stores a link; what it is called is never of generation 0.
+    /// SendBuffers a link; what it is called is never of generation 0.
     pub(super) fn insert(&mut self, link: Link<A>) -> (u32, u32) {
         self.places.insert(Place::Awake(Box::new(link)))
     }

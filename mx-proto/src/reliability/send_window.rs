@@ -16,9 +16,9 @@
 //! acknowledgement looks at the segments from the first hole to the highest that has arrived.
 
 use self::losses::Arrivals;
+use super::send_buffer::{Place, SendBuffer};
 use super::seq::Seq;
 use super::service::Channel;
-use super::store::{Place, Store};
 use crate::time::Instant;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -369,7 +369,7 @@ impl SendWindow {
         sack: &[u64],
         now: Instant,
         detection: LossDetection,
-        store: &mut Store,
+        send_buffer: &mut SendBuffer,
     ) -> Result<Acked, BadAck> {
         let mut arrivals = Arrivals::new(now, detection.least, self.counts.newest_arrived);
         if ack.precedes(self.first) {
@@ -385,7 +385,8 @@ impl SendWindow {
             let Some(mut slot) = self.slots.pop_front() else {
                 break;
             };
-            self.counts.on_arrived(&mut slot, &mut arrivals, store);
+            self.counts
+                .on_arrived(&mut slot, &mut arrivals, send_buffer);
             self.acked_total += slot.bytes();
         }
         self.first = ack;
@@ -399,7 +400,7 @@ impl SendWindow {
                 let index = word * 64 + left.trailing_zeros() as usize + 1;
                 left &= left - 1;
                 if let Some(slot) = self.slots.get_mut(index) {
-                    self.counts.on_arrived(slot, &mut arrivals, store);
+                    self.counts.on_arrived(slot, &mut arrivals, send_buffer);
                 }
             }
         }
@@ -417,10 +418,10 @@ impl SendWindow {
     }
 
     /// The link is gone: all bytes go back.
-    pub(super) fn release_all(&mut self, store: &mut Store) {
+    pub(super) fn release_all(&mut self, send_buffer: &mut SendBuffer) {
         for slot in std::mem::take(&mut self.slots) {
             if slot.state != SegmentState::Free {
-                store.release(slot.content.place);
+                send_buffer.release(slot.content.place);
             }
         }
         *self = Self::new(self.first, self.capacity, 0);

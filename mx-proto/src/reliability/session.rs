@@ -25,11 +25,11 @@ use super::pmtu::Pmtu;
 use super::recv_window::{RecvWindow, Verdict};
 use super::reordering::Reordering;
 use super::rtt::Rtt;
+use super::send_buffer::SendBuffer;
 use super::send_window::{Acked, LossDetection, SendWindow};
 use super::seq::Seq;
 use super::service::Channel;
 use super::stats::ReliableStats;
-use super::store::Store;
 use crate::port::LinkDown;
 use crate::time::Instant;
 pub(super) use folded::Folded;
@@ -341,7 +341,7 @@ impl Session {
         now: Instant,
         header: &Header,
         payload: &[u8],
-        store: &mut Store,
+        send_buffer: &mut SendBuffer,
         stats: &mut ReliableStats,
     ) -> bool {
         self.heard_at = now;
@@ -350,7 +350,7 @@ impl Session {
         self.pmtu.on_heard();
         let says = (header.ack, header.sack, header.window);
         let news = says != self.last_ack || header.kind == Kind::Ack;
-        if news && !self.on_ack(now, header, payload, store, stats) {
+        if news && !self.on_ack(now, header, payload, send_buffer, stats) {
             return false;
         }
         self.last_ack = says;
@@ -380,7 +380,7 @@ impl Session {
         now: Instant,
         header: &Header,
         payload: &[u8],
-        store: &mut Store,
+        send_buffer: &mut SendBuffer,
         stats: &mut ReliableStats,
     ) -> bool {
         let (words, used) = header.sack_words(payload);
@@ -390,7 +390,10 @@ impl Session {
             wait: self.reordering.wait(now, &self.rtt),
         };
         let acks = &words[..used];
-        let Ok(acked) = self.send.on_ack(header.ack, acks, now, detection, store) else {
+        let Ok(acked) = self
+            .send
+            .on_ack(header.ack, acks, now, detection, send_buffer)
+        else {
             stats.bad_acks += 1;
             return false;
         };

@@ -19,10 +19,10 @@
 
 use super::config::ReliableConfig;
 use super::packet::{ASK, DATAGRAM_HEADER, Header, Kind, SACK_WORDS, greeting};
+use super::send_buffer::SendBuffer;
 use super::service::{Capacity, Channel, DatagramError, GsoBatch};
 use super::session::{Session, State, stamp};
 use super::stats::ReliableStats;
-use super::store::Store;
 use crate::time::Instant;
 
 /// What a session sends with and to.
@@ -34,7 +34,7 @@ pub(super) struct Outlet<'a, E> {
     pub(super) probe_max: usize,
     pub(super) command: Capacity,
     pub(super) data: Capacity,
-    pub(super) store: &'a mut Store,
+    pub(super) send_buffer: &'a mut SendBuffer,
     pub(super) config: &'a ReliableConfig,
     pub(super) stats: &'a mut ReliableStats,
     pub(super) scratch: &'a mut Vec<u8>,
@@ -219,7 +219,7 @@ impl Session {
                 header.flags |= ASK;
                 self.since_ask = 0;
             }
-            header.write(out.store.bytes_of(content.place));
+            header.write(out.send_buffer.bytes_of(content.place));
             first.get_or_insert(content.place);
             last = Some(content.place);
         }
@@ -228,7 +228,7 @@ impl Session {
         };
         let segment = first.len as usize;
         let may_fragment = self.pmtu.is_to_be_cut(segment);
-        let bytes = out.store.run_of(first, last);
+        let bytes = out.send_buffer.run_of(first, last);
         let len = bytes.len() as u64;
         let batch = GsoBatch {
             bytes,

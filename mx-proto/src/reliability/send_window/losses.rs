@@ -18,8 +18,8 @@
 //! Knows nothing of: what a loss means to the congestion window.
 
 use super::{Acked, Counts, SegmentState, SendWindow, Sending, Slot};
+use crate::reliability::send_buffer::SendBuffer;
 use crate::reliability::service::Channel;
-use crate::reliability::store::Store;
 use crate::time::Instant;
 use std::time::Duration;
 
@@ -217,7 +217,7 @@ impl Counts {
         &mut self,
         slot: &mut Slot,
         arrivals: &mut Arrivals,
-        store: &mut Store,
+        send_buffer: &mut SendBuffer,
     ) {
         let bytes = slot.bytes();
         match slot.state {
@@ -246,7 +246,7 @@ impl Counts {
         arrivals.acked.segments += 1;
         arrivals.acked.bytes += bytes;
         arrivals.acked.largest = arrivals.acked.largest.max(slot.content.place.len);
-        store.release(slot.content.place);
+        send_buffer.release(slot.content.place);
     }
 
     /// Of a segment sent twice only the time can tell which of the two has arrived (the Eifel

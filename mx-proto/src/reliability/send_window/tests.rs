@@ -11,26 +11,29 @@ const SIZE: u32 = 100;
 struct Rig {
     window: SendWindow,
     detection: LossDetection,
-    store: Store,
+    send_buffer: SendBuffer,
 }
 
 impl Rig {
     fn new(capacity: u16, window: u32) -> Self {
         let window = SendWindow::new(START, capacity, window);
-        let store = Store::new(4 << 20);
+        let send_buffer = SendBuffer::new(4 << 20);
         let detection = LossDetection::default();
         Self {
             window,
             detection,
-            store,
+            send_buffer,
         }
     }
 
     /// A fragment of so many bytes, in segments of at most 36 bytes: 100 with their header.
     fn push_fragment(&mut self, len: u32, tiny: bool) {
         let window = &mut self.window;
-        let mut writer = self.store.writer(len as usize, 36).expect("there is room");
-        writer.fill_up(&mut self.store, &mut |_, segment| {
+        let mut writer = self
+            .send_buffer
+            .writer(len as usize, 36)
+            .expect("there is room");
+        writer.fill_up(&mut self.send_buffer, &mut |_, segment| {
             window.push(Content {
                 place: segment.place,
                 fragment: 7,
@@ -74,7 +77,7 @@ impl Rig {
         let detection = self.detection;
         let acked = self
             .window
-            .on_ack(ack, sack, now, detection, &mut self.store);
+            .on_ack(ack, sack, now, detection, &mut self.send_buffer);
         self.check();
         acked
     }
@@ -574,8 +577,8 @@ fn random_histories_keep_all_sums_right_and_deliver_everything() {
         }
     }
     assert!(lost > 100, "{lost} losses");
-    rig.store.trim();
-    assert_eq!(rig.store.bytes(), 0);
+    rig.send_buffer.trim();
+    assert_eq!(rig.send_buffer.bytes(), 0);
 }
 
 #[test]
@@ -587,11 +590,14 @@ fn an_idle_window_holds_no_memory_and_a_link_that_goes_gives_its_bytes_back() {
     rig.ack(10, &[0b10], 1).expect("in range");
     rig.window.shrink();
     assert!(rig.window.slots.capacity() >= 90);
-    rig.window.release_all(&mut rig.store);
+    rig.window.release_all(&mut rig.send_buffer);
     assert!(rig.window.is_empty() && rig.window.next().is_none());
     rig.check();
-    rig.store.trim();
-    assert_eq!((rig.store.bytes(), rig.window.slots.capacity()), (0, 0));
+    rig.send_buffer.trim();
+    assert_eq!(
+        (rig.send_buffer.bytes(), rig.window.slots.capacity()),
+        (0, 0)
+    );
     let mut rig = Rig::sent(30);
     rig.ack(30, &[], 40).expect("in range");
     rig.window.shrink();

@@ -10,7 +10,7 @@
 //! Owns: every byte that has been accepted and not been acknowledged, of all links of a port.
 //! Knows nothing of: links, sequence numbers, what is in a header.
 //! Cost: reserving, writing and releasing are O(1) a block and allocate nothing as long as there
-//! are free blocks; an idle store holds nothing after [`Store::trim`].
+//! are free blocks; an idle send buffer holds nothing after [`SendBuffer::trim`].
 
 use crate::supply::Supply;
 
@@ -67,7 +67,7 @@ struct Block {
 
 /// The bytes of segments.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(super) struct SendBuffer {
     blocks: Vec<Block>,
     /// Blocks with memory that nobody uses, by class.
     spare: [Vec<u32>; CLASS_BYTES.len()],
@@ -98,8 +98,8 @@ pub(super) struct Writer {
     finished: bool,
 }
 
-impl Store {
-    /// A store that never has more than `limit` bytes.
+impl SendBuffer {
+    /// A send buffer that never has more than `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             blocks: Vec::new(),
@@ -290,20 +290,20 @@ impl Writer {
     /// every segment that is complete.
     pub(super) fn push(
         &mut self,
-        store: &mut Store,
+        send_buffer: &mut SendBuffer,
         mut bytes: &[u8],
-        done: &mut impl FnMut(&mut Store, Segment),
+        done: &mut impl FnMut(&mut SendBuffer, Segment),
     ) {
         while !bytes.is_empty() && !self.finished {
             let take = bytes.len().min((self.size - self.filled) as usize);
             let (now, later) = bytes.split_at(take);
-            if let Some(into) = self.next_bytes(store, take) {
+            if let Some(into) = self.next_bytes(send_buffer, take) {
                 into.copy_from_slice(now);
             }
             bytes = later;
             self.filled += take as u32;
             if self.filled == self.size {
-                self.end_segment(store, done);
+                self.end_segment(send_buffer, done);
             }
         }
     }
@@ -312,25 +312,33 @@ impl Writer {
     /// leaves a fragment that must still end. Also what makes an empty fragment a segment.
     pub(super) fn fill_up(
         &mut self,
-        store: &mut Store,
-        done: &mut impl FnMut(&mut Store, Segment),
+        send_buffer: &mut SendBuffer,
+        done: &mut impl FnMut(&mut SendBuffer, Segment),
     ) {
         while !self.finished {
             let missing = (self.size - self.filled) as usize;
-            if let Some(into) = self.next_bytes(store, missing) {
+            if let Some(into) = self.next_bytes(send_buffer, missing) {
                 into.fill(0);
             }
-            self.end_segment(store, done);
+            self.end_segment(send_buffer, done);
         }
     }
 
-    fn next_bytes<'a>(&self, store: &'a mut Store, count: usize) -> Option<&'a mut [u8]> {
+    fn next_bytes<'a>(
+        &self,
+        send_buffer: &'a mut SendBuffer,
+        count: usize,
+    ) -> Option<&'a mut [u8]> {
         let from = self.at as usize + HEADER_SPACE + self.filled as usize;
-        let block = store.blocks.get_mut(self.block as usize);
+        let block = send_buffer.blocks.get_mut(self.block as usize);
         block.and_then(|block| block.bytes.get_mut(from..from + count))
     }
 
-    fn end_segment(&mut self, store: &mut Store, done: &mut impl FnMut(&mut Store, Segment)) {
+    fn end_segment(
+        &mut self,
+        send_buffer: &mut SendBuffer,
+        done: &mut impl FnMut(&mut SendBuffer, Segment),
+    ) {
         let place = Place {
             block: self.block,
             at: self.at,
@@ -352,10 +360,10 @@ impl Writer {
         let largest = CLASS_BYTES[CLASS_BYTES.len() - 1];
         if !self.finished && (self.at + stride) as usize > largest {
             self.at = 0;
-            let block = store.blocks.get(self.block as usize);
+            let block = send_buffer.blocks.get(self.block as usize);
             self.block = block.map_or(NONE, |block| block.next);
         }
-        done(store, segment);
+        done(send_buffer, segment);
     }
 }
 
