@@ -42,7 +42,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
         let mut thrown = 0;
         let bits = |tag| bits(MessageType::Expected, key.id(), tag);
-        let mut abandoned = std::mem::take(&mut self.arrivals_mut().abandoned);
+        let mut abandoned = std::mem::take(&mut self.unmatched_mut().abandoned);
         while let Some(tag) = abandoned.take_oldest(key.id(), |tag| {
             self.endpoint.probe(bits(tag), MATCH).is_some()
         }) {
@@ -50,7 +50,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let told = Status::Aborted;
             thrown += u32::from(self.endpoint.discard(bits(tag), MATCH, told));
         }
-        self.arrivals_mut().abandoned = abandoned;
+        self.unmatched_mut().abandoned = abandoned;
         if thrown > 0 {
             let id = key.id();
             log::info!("{thrown} messages of peer {id} for receives that were given up are gone");

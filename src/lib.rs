@@ -33,11 +33,11 @@ pub mod match_layout;
 pub mod abandoned;
 pub mod address;
 pub mod address_range;
-pub(crate) mod arrivals;
 pub mod cancel;
 pub mod method;
 pub mod op;
 pub mod peer;
+pub(crate) mod unmatched;
 
 pub mod instance;
 

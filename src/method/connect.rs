@@ -18,13 +18,13 @@ use super::{Method, PostKind};
 use crate::abi::constants::{BMI_EMSGSIZE, BMI_ENOMEM};
 use crate::abi::types::bmi_method_addr;
 use crate::address::Address;
-use crate::arrivals::Note;
 use crate::error::{Error, code_of};
 use crate::match_layout::{KEY, MATCH, MessageType, Refusal, VERSION, bits, turns_of, with_class};
 use crate::op::word::{Role, Word};
 use crate::peer::handshake::{Answer, ConnReq};
 use crate::peer::state::{Cause, Ready, State, Wait};
 use crate::peer::table::PeerKey;
+use crate::unmatched::Note;
 use mx_proto::port::Port;
 use mx_proto::{
     Clock, EndpointId, Identity, MatchBits, NicId, Outcome, PostError, Posted, RemoteId, RequestId,
@@ -277,7 +277,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             {
                 // Its old life is over. What it had completes before this note is looked at again.
                 self.disconnect(key, Cause::Reset);
-                return self.arrivals_mut().defer(note);
+                return self.unmatched_mut().defer(note);
             }
             State::Wait(Wait::Connecting { request, .. }) => {
                 // The other one is the shorter way.

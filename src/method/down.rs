@@ -34,7 +34,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             (at, self.endpoint.remind(at, key.to_word()))
         });
         let Host {
-            peers, arrivals, ..
+            peers, unmatched, ..
         } = self.endpoint.owner_mut();
         let Some(peer) = peers.get_mut(key) else {
             return;
@@ -47,7 +47,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         if let State::Disconnect { .. } = next {
             peer.conversation.on_loss();
-            arrivals.abandoned.forget(key.id());
+            unmatched.abandoned.forget(key.id());
         }
         if next.remote().is_none() {
             (peer.handshake_waits, peer.again) = (false, 0);
@@ -120,7 +120,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let wanted = !peer.objects.is_empty() || peer.state != State::Init;
         if !wanted && !self.holds_messages(key.id()) {
             log::debug!("{} (id {}) is gone", peer.name, key.id());
-            self.arrivals_mut().abandoned.forget(key.id());
+            self.unmatched_mut().abandoned.forget(key.id());
             self.peers_mut().remove(key);
         }
     }

@@ -59,7 +59,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         MethodGauges {
             peers: self.peers().len() as u64,
             operations: self.operations() as u64,
-            dropped: self.endpoint.owner().arrivals.dropped(),
+            dropped: self.endpoint.owner().unmatched.dropped(),
         }
     }
 

@@ -12,13 +12,13 @@
 
 use super::{PostKind, Settings};
 use crate::abi::constants::BMI_MAX_CONTEXTS;
-use crate::arrivals::Arrivals;
 use crate::error::code_of;
 use crate::match_layout::MessageType;
 use crate::op::places::Blocks;
 use crate::op::word::{Role, Word};
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{PeerKey, Peers};
+use crate::unmatched::Unmatched;
 use libc::c_void;
 use mx_proto::flow::Lane;
 use mx_proto::ops::{List, Ops, Places};
@@ -57,7 +57,7 @@ pub(super) struct End {
 /// The method's owner of its endpoint.
 #[derive(Debug)]
 pub struct Host {
-    pub(crate) arrivals: Arrivals,
+    pub(crate) unmatched: Unmatched,
     pub(crate) peers: Peers,
     /// Operations that are over and that nobody has asked for, of each context.
     done: [List; CONTEXTS],
@@ -78,7 +78,7 @@ impl Host {
     /// Nothing yet.
     pub fn new(settings: &Settings) -> Self {
         Self {
-            arrivals: Arrivals::new(settings.unexpected_max),
+            unmatched: Unmatched::new(settings.unexpected_max),
             peers: Peers::new(settings.peer_limit),
             done: Default::default(),
             produced: 0,
@@ -125,7 +125,7 @@ impl Host {
     /// Is there something else that the method looks at after each call of the endpoint?
     #[inline]
     pub(super) fn has_rest(&self) -> bool {
-        !self.ended.is_empty() | self.arrivals.has_crowd()
+        !self.ended.is_empty() | self.unmatched.has_crowd()
     }
 
     /// The contexts, one bit each, that have got something since the last call.
@@ -142,7 +142,7 @@ impl Host {
 
     /// Nobody waits any more for the message that a receive was for.
     fn give_up(&mut self, key: PeerKey, tag: u32) {
-        self.arrivals.abandoned.add(key.id(), tag);
+        self.unmatched.abandoned.add(key.id(), tag);
     }
 
     /// An operation of the host's has come to another end than a success, or was pending.
@@ -262,7 +262,7 @@ impl Owner for Host {
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
         match self.deaf {
             true => Verdict::Finished,
-            false => self.arrivals.arrived(arrival, body),
+            false => self.unmatched.arrived(arrival, body),
         }
     }
 
@@ -272,7 +272,7 @@ impl Owner for Host {
 
     #[inline]
     fn ready(&mut self, _turn: u32) {
-        self.arrivals.ready();
+        self.unmatched.ready();
     }
 
     fn due(&mut self, word: u64) {
@@ -283,6 +283,6 @@ impl Owner for Host {
     fn has_news(&self) -> bool {
         // Seldom is there anything, so all of it is looked at without a branch in between.
         let ended = !self.ends.is_empty() | !self.downs.is_empty();
-        ended | !self.due.is_empty() | self.arrivals.has_todo()
+        ended | !self.due.is_empty() | self.unmatched.has_todo()
     }
 }

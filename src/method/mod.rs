@@ -5,7 +5,7 @@
 //!   post    cancel     test*                         lookup  drop
 //!     |       |          ^                              |
 //!     v       v          |                              v
-//!   pending            contexts        Arrivals      Peers: states, handshake       Host, the owner
+//!   pending            contexts        Unmatched      Peers: states, handshake       Host, the owner
 //!     |                  ^               ^              |
 //!     v                  |               |              v
 //!   +-- records -------- Endpoint (mx-proto) over some port and clock ----+
@@ -43,13 +43,13 @@ pub use host::{CONTEXTS, Done, Host};
 pub use inbound::{Handout, Unexpected};
 
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
-use crate::arrivals::Arrivals;
 use crate::config::Config;
 use crate::error::Error;
 use crate::match_layout::{MessageType, PEER_ID_MAX};
 use crate::op::word::{Role, Word};
 use crate::peer::state::Cause;
 use crate::peer::table::{PeerKey, Peers};
+use crate::unmatched::Unmatched;
 use libc::c_void;
 use mx_proto::port::Port;
 use mx_proto::supply::Claim;
@@ -215,8 +215,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     #[inline]
-    pub(crate) fn arrivals_mut(&mut self) -> &mut Arrivals {
-        &mut self.endpoint.owner_mut().arrivals
+    pub(crate) fn unmatched_mut(&mut self) -> &mut Unmatched {
+        &mut self.endpoint.owner_mut().unmatched
     }
 
     /// The peers, to look at.
@@ -241,7 +241,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// Messages of handshakes that have not been looked at.
     pub fn handshakes_kept(&self) -> usize {
-        self.endpoint.owner().arrivals.notes()
+        self.endpoint.owner().unmatched.notes()
     }
 
     /// Completions that wait in a context.
@@ -272,7 +272,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         } else {
             self.endpoint.owner_mut().ended.clear();
         }
-        while let Some(key) = self.arrivals_mut().pop_crowd() {
+        while let Some(key) = self.unmatched_mut().pop_crowd() {
             self.relieve(key);
         }
         while let Some(word) = self.endpoint.owner_mut().due.pop() {
@@ -292,7 +292,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     pub fn take_produced(&mut self) -> u64 {
         let host = self.endpoint.owner_mut();
         let mut produced = host.take_produced();
-        if host.arrivals.take_produced() {
+        if host.unmatched.take_produced() {
             produced |= UNEXPECTED_READY;
         }
         produced
@@ -383,7 +383,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.on_end(&end);
             } else if let Some(down) = host.downs.pop_front() {
                 self.on_down(&down);
-            } else if let Some(note) = host.arrivals.pop_note() {
+            } else if let Some(note) = host.unmatched.pop_note() {
                 self.on_note(note);
             } else {
                 return busy;

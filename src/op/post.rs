@@ -132,14 +132,14 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     ) -> Result<Posted, Box<Error>> {
         self.admit(key, post)?;
         let Host {
-            peers, arrivals, ..
+            peers, unmatched, ..
         } = self.endpoint.owner_mut();
         let Some(peer) = peers.get_mut(key) else {
             return Err(unknown(post));
         };
         let bits = bits(MessageType::Expected, key.id(), post.tag as u32);
-        if !arrivals.abandoned.is_empty() {
-            (arrivals.abandoned).take_back(key.id(), post.tag as u32);
+        if !unmatched.abandoned.is_empty() {
+            (unmatched.abandoned).take_back(key.id(), post.tag as u32);
         }
         let State::Ready(Ready { remote, .. }) = peer.state else {
             return self.queue(key, post, id);

@@ -7,7 +7,7 @@
 //!      v
 //!   Links: who has which session           one timer each, turns             links, link, senders
 //!      |        |                          at work or at rest                roster
-//!      |        |                          what arrives, for whom            arrivals, opening
+//!      |        |                          what arrives, for whom            receive, opening
 //!      |        `- Cookies                 names nobody can guess            cookies
 //!      v
 //!   Session, one a link                    numbers, states, what goes out    session, transmit
@@ -28,7 +28,6 @@
 //! counted and dropped.
 
 mod ack_policy;
-mod arrivals;
 mod checksum;
 mod config;
 mod congestion;
@@ -43,6 +42,7 @@ mod pmtu;
 mod port;
 mod quote;
 mod reassembly;
+mod receive;
 mod recv_window;
 mod reordering;
 mod roster;

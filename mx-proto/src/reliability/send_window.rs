@@ -15,7 +15,7 @@
 //! Cost: push, send and acknowledge are O(1) a segment without loss; with holes, an
 //! acknowledgement looks at the segments from the first hole to the highest that has arrived.
 
-use self::losses::Arrivals;
+use self::losses::AckOutcome;
 use super::send_buffer::{Place, SendBuffer};
 use super::seq::Seq;
 use super::service::Channel;
@@ -371,7 +371,7 @@ impl SendWindow {
         detection: LossDetection,
         send_buffer: &mut SendBuffer,
     ) -> Result<Acked, BadAck> {
-        let mut arrivals = Arrivals::new(now, detection.least, self.counts.newest_arrived);
+        let mut outcome = AckOutcome::new(now, detection.least, self.counts.newest_arrived);
         if ack.precedes(self.first) {
             // Overtaken by a later one, which said all this and more.
             return Ok(Acked::default());
@@ -385,26 +385,25 @@ impl SendWindow {
             let Some(mut slot) = self.slots.pop_front() else {
                 break;
             };
-            self.counts
-                .on_arrived(&mut slot, &mut arrivals, send_buffer);
+            self.counts.on_arrived(&mut slot, &mut outcome, send_buffer);
             self.acked_total += slot.bytes();
         }
         self.first = ack;
         self.fresh -= count;
         self.resend = self.resend.saturating_sub(count);
         self.highest = self.highest.max(highest) - count;
-        arrivals.acked.moved = count > 0;
+        outcome.acked.moved = count > 0;
         for (word, &bits) in sack.iter().enumerate() {
             let mut left = bits;
             while left != 0 {
                 let index = word * 64 + left.trailing_zeros() as usize + 1;
                 left &= left - 1;
                 if let Some(slot) = self.slots.get_mut(index) {
-                    self.counts.on_arrived(slot, &mut arrivals, send_buffer);
+                    self.counts.on_arrived(slot, &mut outcome, send_buffer);
                 }
             }
         }
-        let mut acked = arrivals.acked;
+        let mut acked = outcome.acked;
         if acked.segments > 0 {
             self.find_lost(now, detection.wait, &mut acked);
         }

@@ -29,7 +29,7 @@ const REORDERING: u64 = 3;
 
 /// One acknowledgement while it is taken in.
 #[derive(Debug)]
-pub(super) struct Arrivals {
+pub(super) struct AckOutcome {
     pub(super) acked: Acked,
     now: Instant,
     /// See [`super::LossDetection`]; 0: nothing is known.
@@ -38,7 +38,7 @@ pub(super) struct Arrivals {
     newest: [u64; 2],
 }
 
-impl Arrivals {
+impl AckOutcome {
     pub(super) fn new(now: Instant, least: Duration, newest: [u64; 2]) -> Self {
         Self {
             acked: Acked::default(),
@@ -159,17 +159,17 @@ impl SendWindow {
     /// just be late: says of how much that is true, and since when. After `wait` has grown.
     pub(in super::super) fn wait_longer(&mut self, now: Instant, wait: Duration) -> Acked {
         let newest = self.counts.newest_arrived;
-        let mut arrivals = Arrivals::new(now, Duration::ZERO, newest);
+        let mut outcome = AckOutcome::new(now, Duration::ZERO, newest);
         for slot in self.slots.iter_mut().take(self.highest) {
             let sends = slot.sends;
             let is_late = |sending: Sending| {
                 sending.is_reordered(newest, sends) && now.since(sending.at) < wait
             };
             if let Some(sending) = self.counts.revive(slot, is_late) {
-                arrivals.on_spurious(sending.at, slot.bytes());
+                outcome.on_spurious(sending.at, slot.bytes());
             }
         }
-        let mut acked = arrivals.acked;
+        let mut acked = outcome.acked;
         self.find_lost(now, wait, &mut acked);
         self.find_resend();
         acked
@@ -216,7 +216,7 @@ impl Counts {
     pub(super) fn on_arrived(
         &mut self,
         slot: &mut Slot,
-        arrivals: &mut Arrivals,
+        outcome: &mut AckOutcome,
         send_buffer: &mut SendBuffer,
     ) {
         let bytes = slot.bytes();
@@ -225,44 +225,44 @@ impl Counts {
                 self.in_flight -= 1;
                 self.in_flight_bytes -= bytes;
                 if slot.sends == 1 {
-                    arrivals.on_first(sending);
+                    outcome.on_first(sending);
                     self.note_newest(sending);
                 } else {
-                    self.on_resent_arrived(slot, sending, arrivals);
+                    self.on_resent_arrived(slot, sending, outcome);
                 }
             }
             SegmentState::ToResend(sending) => {
                 self.lost -= 1;
                 if slot.sends == 1 {
-                    arrivals.on_first(sending);
+                    outcome.on_first(sending);
                 }
-                arrivals.on_spurious(sending.at, bytes);
+                outcome.on_spurious(sending.at, bytes);
             }
             SegmentState::ToSend => debug_assert!(false, "acknowledged before it was sent"),
             SegmentState::Free => return,
         }
         slot.state = SegmentState::Free;
         self.queued_bytes -= bytes;
-        arrivals.acked.segments += 1;
-        arrivals.acked.bytes += bytes;
-        arrivals.acked.largest = arrivals.acked.largest.max(slot.content.place.len);
+        outcome.acked.segments += 1;
+        outcome.acked.bytes += bytes;
+        outcome.acked.largest = outcome.acked.largest.max(slot.content.place.len);
         send_buffer.release(slot.content.place);
     }
 
     /// Of a segment sent twice only the time can tell which of the two has arrived (the Eifel
     /// algorithm, RFC 3522), and only if it is too short for the second.
     #[cold]
-    fn on_resent_arrived(&mut self, slot: &Slot, sending: Sending, arrivals: &mut Arrivals) {
-        if arrivals.least.is_zero() {
+    fn on_resent_arrived(&mut self, slot: &Slot, sending: Sending, outcome: &mut AckOutcome) {
+        if outcome.least.is_zero() {
             return;
         }
-        if arrivals.now.since(sending.at) >= arrivals.least {
+        if outcome.now.since(sending.at) >= outcome.least {
             return self.note_newest(sending);
         }
-        arrivals.on_spurious(slot.earlier, slot.bytes());
+        outcome.on_spurious(slot.earlier, slot.bytes());
         if slot.sends == 2 && slot.reordered {
-            let age = arrivals.now.since(slot.earlier);
-            arrivals.acked.late = arrivals.acked.late.max(Some(age));
+            let age = outcome.now.since(slot.earlier);
+            outcome.acked.late = outcome.acked.late.max(Some(age));
         }
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct Note {
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Arrivals {
+pub(crate) struct Unmatched {
     notes: VecDeque<Note>,
     /// The largest unexpected message.
     largest: usize,
@@ -48,7 +48,7 @@ pub(crate) struct Arrivals {
     crowds: Vec<PeerKey>,
 }
 
-impl Arrivals {
+impl Unmatched {
     /// Takes unexpected messages of up to `largest` bytes.
     pub(crate) fn new(largest: usize) -> Self {
         Self {
@@ -223,8 +223,8 @@ mod tests {
         }
     }
 
-    fn of(arrivals: &mut Arrivals, arrival: &Arrival, body: Option<&[u8]>) -> &'static str {
-        match arrivals.arrived(arrival, body) {
+    fn of(unmatched: &mut Unmatched, arrival: &Arrival, body: Option<&[u8]>) -> &'static str {
+        match unmatched.arrived(arrival, body) {
             Verdict::Continue => "waits",
             Verdict::Defer => "deferred",
             Verdict::Finished => "gone",
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn only_what_a_peer_sends_under_its_own_id_is_taken() {
-        let arrivals = &mut Arrivals::new(100);
+        let unmatched = &mut Unmatched::new(100);
         let unexpected = |id| bits(MessageType::Unexpected, id, 9);
         let expected = |id| bits(MessageType::Expected, id, 9);
         let body = Some(&b"x"[..]);
@@ -253,31 +253,31 @@ mod tests {
             (arrival(PEER, bits(MessageType::IconReq, 7, 0), 1), "gone"),
             (arrival(PEER, MatchBits(0x8 << 60 | 7 << 32), 0), "gone"),
         ] {
-            assert_eq!(of(arrivals, &arrival, body), what, "{arrival:?}");
+            assert_eq!(of(unmatched, &arrival, body), what, "{arrival:?}");
         }
-        assert_eq!(arrivals.dropped(), 7);
-        assert!(!arrivals.has_todo());
+        assert_eq!(unmatched.dropped(), 7);
+        assert!(!unmatched.has_todo());
     }
 
     #[test]
     fn a_note_is_kept_whole_or_only_as_too_long() {
-        let arrivals = &mut Arrivals::new(100);
+        let unmatched = &mut Unmatched::new(100);
         let bits = bits(MessageType::ConnReq, 4, VERSION);
         let long = vec![b'a'; REQUEST_MAX + 1];
         let too_long = arrival(0, bits, long.len() as u32);
-        assert_eq!(of(arrivals, &arrival(0, bits, 3), Some(b"a\0b")), "gone");
-        assert_eq!(of(arrivals, &too_long, Some(&long)), "gone");
-        assert_eq!(of(arrivals, &too_long, None), "gone");
-        assert_eq!(of(arrivals, &arrival(0, bits, 9), None), "gone");
-        let bodies: Vec<_> = std::iter::from_fn(|| arrivals.pop_note())
+        assert_eq!(of(unmatched, &arrival(0, bits, 3), Some(b"a\0b")), "gone");
+        assert_eq!(of(unmatched, &too_long, Some(&long)), "gone");
+        assert_eq!(of(unmatched, &too_long, None), "gone");
+        assert_eq!(of(unmatched, &arrival(0, bits, 9), None), "gone");
+        let bodies: Vec<_> = std::iter::from_fn(|| unmatched.pop_note())
             .map(|note| note.body.len())
             .collect();
         assert_eq!(
             bodies,
             [3, REQUEST_MAX + 1, REQUEST_MAX + 1, REQUEST_MAX + 1]
         );
-        assert!(!arrivals.has_todo() && !arrivals.take_news());
-        arrivals.ready();
-        assert!(arrivals.take_news() && arrivals.take_produced() && !arrivals.take_produced());
+        assert!(!unmatched.has_todo() && !unmatched.take_news());
+        unmatched.ready();
+        assert!(unmatched.take_news() && unmatched.take_produced() && !unmatched.take_produced());
     }
 }
