@@ -7,7 +7,7 @@
 //!                INIT       what is posted starts a new connection
 //!                  |
 //!                  v  no address object, no message waiting
-//!                gone       its id rests, then is given out again
+//!                gone       its id waits, then is given out again
 //! ```
 
 use super::{Host, Method};

@@ -167,7 +167,7 @@ fn no_place(place: u32, len: u32) -> ! {
 
 impl Places<UserMemory, Word> for Blocks {
     /// So that a stale id stays stale for a while.
-    const RESTING: u32 = 32;
+    const REUSE_DELAY: u32 = 32;
 
     #[inline(always)]
     fn len(&self) -> u32 {

@@ -5,7 +5,7 @@
 //!   (interface, endpoint) ---+--> PeerKey { id, generation } --> Peer
 //!   remote's context word --'
 //!
-//!   ids: 1, 2, 3, ...   freed ones rest, oldest first, and are given out again when 1024 rest
+//!   ids: 1, 2, 3, ...   freed ones wait, oldest first, and are given out again when 1024 wait
 //!                       or the numbers are used up
 //! ```
 //!
@@ -133,7 +133,7 @@ unsafe impl Send for Peer {}
 pub struct Peers {
     /// Index: id. Entry 0 is never used.
     slots: Vec<Slot>,
-    resting: VecDeque<u32>,
+    freed: VecDeque<u32>,
     limit: u32,
     len: usize,
     by_name: HashMap<Name, PeerKey, RandomState>,
@@ -145,8 +145,8 @@ struct Slot {
     peer: Option<Box<Peer>>,
 }
 
-/// Freed ids that rest before the oldest is given out again.
-const RESTING: usize = 1024;
+/// Freed ids that wait before the oldest is given out again.
+const REUSE_DELAY: usize = 1024;
 
 /// Largest generation: a key's word keeps its highest bit for others.
 const GENERATIONS: u32 = (1 << 31) - 1;
@@ -162,7 +162,7 @@ impl Peers {
     pub fn new(limit: u32) -> Self {
         Self {
             slots: vec![Slot::default()],
-            resting: VecDeque::new(),
+            freed: VecDeque::new(),
             limit,
             len: 0,
             by_name: HashMap::default(),
@@ -187,9 +187,9 @@ impl Peers {
     /// Adds a peer in INIT that is found under `target`. `None` when all ids are in use.
     pub fn add(&mut self, target: Target, name: String) -> Option<PeerKey> {
         let fresh = self.slots.len() as u32;
-        let reuse = self.resting.len() >= RESTING || fresh > self.limit;
+        let reuse = self.freed.len() >= REUSE_DELAY || fresh > self.limit;
         let id = if reuse {
-            self.resting.pop_front()?
+            self.freed.pop_front()?
         } else {
             self.slots.push(Slot::default());
             fresh
@@ -226,7 +226,7 @@ impl Peers {
         self.get(key)?;
         let peer = self.slots[key.id as usize].peer.take()?;
         self.len -= 1;
-        self.resting.push_back(key.id);
+        self.freed.push_back(key.id);
         let names = [Some((peer.target.nic, peer.target.endpoint)), peer.own_name];
         let others = peer.other_names.iter().copied();
         for name in names.into_iter().flatten().chain(others) {
@@ -406,7 +406,7 @@ mod tests {
         }
         assert!(peers.get(first.unwrap()).is_some());
         // Memory follows the peers that live, not those that ever did.
-        assert!(peers.slots.len() < RESTING + 10);
+        assert!(peers.slots.len() < REUSE_DELAY + 10);
     }
 
     #[test]
@@ -414,7 +414,7 @@ mod tests {
         let mut peers = Peers::default();
         let first = add(&mut peers, 0).unwrap();
         peers.remove(first);
-        for n in 1..RESTING as u32 {
+        for n in 1..REUSE_DELAY as u32 {
             let key = add(&mut peers, n).unwrap();
             assert_ne!(key.id(), first.id());
             peers.remove(key);

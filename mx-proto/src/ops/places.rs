@@ -26,7 +26,7 @@ pub trait Places<M, W>: Default + fmt::Debug {
     /// How many free places are left alone while there can be more, so that names of what lay there
     /// stay recognisable. If it is not 0, the one that has been free for longest is used first,
     /// otherwise the one that was used last.
-    const RESTING: u32 = 0;
+    const REUSE_DELAY: u32 = 0;
 
     /// How many places there are: at most `u32::MAX`.
     fn len(&self) -> u32;

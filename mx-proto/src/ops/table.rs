@@ -228,7 +228,7 @@ impl<O: Owner> Ops<O> {
     /// The same for so many more.
     #[inline]
     pub(crate) fn has_room_for(&mut self, more: usize) -> bool {
-        if self.free.len() < O::Places::RESTING as usize + more {
+        if self.free.len() < O::Places::REUSE_DELAY as usize + more {
             self.grow();
         }
         self.free.len() >= more
@@ -240,7 +240,7 @@ impl<O: Owner> Ops<O> {
         if self.places.grow() {
             // The lowest is used first.
             let new = first..self.places.len();
-            match O::Places::RESTING {
+            match O::Places::REUSE_DELAY {
                 0 => new.rev().for_each(|place| self.put_back(place)),
                 _ => new.for_each(|place| self.put_back(place)),
             }
@@ -251,12 +251,12 @@ impl<O: Owner> Ops<O> {
     #[inline(always)]
     fn put_back(&mut self, place: u32) {
         let free = &mut self.free;
-        let behind = match O::Places::RESTING {
+        let behind = match O::Places::REUSE_DELAY {
             0 => std::mem::replace(&mut free.first, place),
             _ => NONE,
         };
         self.places.record_mut(place).links.behind = behind;
-        if O::Places::RESTING != 0 {
+        if O::Places::REUSE_DELAY != 0 {
             match std::mem::replace(&mut free.last, place) {
                 NONE => free.first = place,
                 last => self.places.record_mut(last).links.behind = place,

@@ -32,9 +32,9 @@ impl crate::memory::Memory for Tracked {
 
 /// An owner whose free places rest, or not; it is told nothing here.
 #[derive(Debug)]
-struct Resting<const N: u32>;
+struct Delayed<const N: u32>;
 
-impl<const N: u32> Owner for Resting<N> {
+impl<const N: u32> Owner for Delayed<N> {
     type Memory = Memory;
     type Word = u64;
     type Places = Rested<N>;
@@ -62,7 +62,7 @@ struct Rested<const N: u32> {
 const MOST: u32 = 256;
 
 impl<const N: u32> Places<Memory, u64> for Rested<N> {
-    const RESTING: u32 = N;
+    const REUSE_DELAY: u32 = N;
 
     fn len(&self) -> u32 {
         self.chunks.len()
@@ -110,12 +110,12 @@ struct Model {
 }
 
 impl Model {
-    fn join<const N: u32>(&mut self, ops: &mut Ops<Resting<N>>, strand: Strand, id: RequestId) {
+    fn join<const N: u32>(&mut self, ops: &mut Ops<Delayed<N>>, strand: Strand, id: RequestId) {
         ops.join(strand, &mut self.list, id.index());
         self.all.push(id);
     }
 
-    fn leave<const N: u32>(&mut self, ops: &mut Ops<Resting<N>>, strand: Strand, id: RequestId) {
+    fn leave<const N: u32>(&mut self, ops: &mut Ops<Delayed<N>>, strand: Strand, id: RequestId) {
         let before = self.all.len();
         self.all.retain(|other| *other != id);
         if self.all.len() < before {
@@ -123,7 +123,7 @@ impl Model {
         }
     }
 
-    fn check<const N: u32>(&self, ops: &Ops<Resting<N>>, strand: Strand) {
+    fn check<const N: u32>(&self, ops: &Ops<Delayed<N>>, strand: Strand) {
         assert_eq!(self.list.len(), self.all.len());
         assert_eq!(self.list.is_empty(), self.all.is_empty());
         assert!(ops.of_list(strand, &self.list).eq(self.all.iter().copied()));
@@ -133,7 +133,7 @@ impl Model {
 
 /// Random steps beside the simplest thing that could be right.
 fn random_steps<const N: u32>(rng: &mut Rng) {
-    let mut ops = Ops::<Resting<N>>::default();
+    let mut ops = Ops::<Delayed<N>>::default();
     let (mut live, mut done, mut stale) = (Vec::new(), Vec::new(), Vec::new());
     let mut own: [Model; 2] = Default::default();
     let mut kin: [Model; 2] = Default::default();
@@ -216,7 +216,7 @@ fn operations_and_their_lists_are_what_they_should_be_after_random_steps() {
 }
 
 /// One that is over, for which nothing else has been done.
-fn spent<const N: u32>(ops: &mut Ops<Resting<N>>) -> Option<RequestId> {
+fn spent<const N: u32>(ops: &mut Ops<Delayed<N>>) -> Option<RequestId> {
     let state = State::Connecting { key: 0 };
     let id = ops.add(0, MatchBits(0), FOR_EVER, state)?;
     assert_eq!(
@@ -228,15 +228,15 @@ fn spent<const N: u32>(ops: &mut Ops<Resting<N>>) -> Option<RequestId> {
 }
 
 #[test]
-fn a_place_that_rests_is_used_again_after_as_many_others_and_names_of_none_are_none() {
-    let mut ops = Ops::<Resting<32>>::default();
+fn a_freed_place_is_used_again_after_as_many_others_and_names_of_none_are_none() {
+    let mut ops = Ops::<Delayed<32>>::default();
     let first = spent(&mut ops).unwrap();
     for n in 0..200 {
         let next = spent(&mut ops).unwrap();
         assert_ne!(next, first);
         assert!(n >= 32 || next.index() != first.index());
     }
-    let mut ops = Ops::<Resting<0>>::default();
+    let mut ops = Ops::<Delayed<0>>::default();
     let (first, second) = (spent(&mut ops).unwrap(), spent(&mut ops).unwrap());
     assert_eq!(first.index(), second.index());
     for forged in [
@@ -253,13 +253,13 @@ fn a_place_that_rests_is_used_again_after_as_many_others_and_names_of_none_are_n
 
 #[test]
 fn generations_go_round_without_the_highest_bit_and_without_zero() {
-    let mut ops = Ops::<Resting<0>>::default();
+    let mut ops = Ops::<Delayed<0>>::default();
     ops.next_generation = u32::MAX >> 1;
     let last = spent(&mut ops).unwrap();
     let first = spent(&mut ops).unwrap();
     assert_eq!(last.generation(), u32::MAX >> 1);
     assert_eq!(first.generation(), 1);
-    let mut others = Ops::<Resting<0>>::default();
+    let mut others = Ops::<Delayed<0>>::default();
     others.begin_with(ops.next_generation());
     assert_eq!(spent(&mut others).unwrap().generation(), 2);
     others.begin_with(0);
@@ -268,7 +268,7 @@ fn generations_go_round_without_the_highest_bit_and_without_zero() {
 
 #[test]
 fn what_is_over_when_it_is_posted_takes_a_place_until_it_is_freed_and_is_never_under_way() {
-    let mut ops = Ops::<Resting<0>>::default();
+    let mut ops = Ops::<Delayed<0>>::default();
     let all: Vec<_> = std::iter::from_fn(|| ops.add_done(7)).collect();
     assert_eq!((all.len(), ops.in_use()), (MOST as usize, MOST as usize));
     assert_eq!((ops.under_way(), ops.iter().count()), (0, 0));

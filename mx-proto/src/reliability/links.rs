@@ -277,7 +277,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let before = std::mem::replace(&mut link.session.monitored, pause).is_some();
         self.monitored = self.monitored - usize::from(before) + usize::from(wanted);
         self.plan(now, id);
-        self.rest(now, id);
+        self.suspend(now, id);
     }
 
     /// How long a peer that is monitored may be silent before it is asked.
@@ -332,10 +332,10 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         link.timer = Some((at, self.wheel.set(now, at, id)));
     }
 
-    /// A link's turn is over: if nothing has happened on it for long, it rests.
+    /// A link's turn is over: if nothing has happened on it for long, it is suspended.
     #[inline]
-    pub(super) fn rest(&mut self, now: Instant, id: LinkId) {
-        self.table.rest(now, id.index(), id.generation());
+    pub(super) fn suspend(&mut self, now: Instant, id: LinkId) {
+        self.table.suspend(now, id.index(), id.generation());
     }
 
     /// When something is to be done although nothing arrives.

@@ -6,7 +6,7 @@
 //!      |  Port: packets                                                      port
 //!      v
 //!   Links: who has which session           one timer each, turns             links, link, senders
-//!      |        |                          at work or at rest                roster
+//!      |        |                          active or suspended                  roster
 //!      |        |                          what arrives, for whom            receive, opening
 //!      |        `- Cookies                 names nobody can guess            cookies
 //!      v

@@ -107,9 +107,9 @@ impl<D: DatagramPort> Reliable<D> {
         place.map(|(address, _)| address)
     }
 
-    /// Those of them that rest: nothing has happened on them for a while.
-    pub fn resting(&self) -> usize {
-        self.links.table.resting()
+    /// Those of them that are suspended: nothing has happened on them for a while.
+    pub fn suspended(&self) -> usize {
+        self.links.table.suspended()
     }
 
     /// Bytes that came early and are kept, as [`ReliableConfig::early_bytes_all`] limits them.
@@ -250,7 +250,7 @@ impl<D: DatagramPort> Reliable<D> {
             }
         }
         links.plan(now, id);
-        links.rest(now, id);
+        links.suspend(now, id);
     }
 }
 
@@ -475,7 +475,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
             {
                 let (to, header) = (link.address, link.session.sign_of_life(now));
                 self.links.replies.push(Reply { to, header });
-                self.links.rest(now, id);
+                self.links.suspend(now, id);
             }
         }
         self.answer();

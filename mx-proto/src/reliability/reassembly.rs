@@ -124,7 +124,7 @@ impl Reassembly {
     }
 
     /// Nothing is here that has not been delivered: the fragment that is delivered next.
-    pub(super) fn resting(&self) -> Option<u32> {
+    pub(super) fn suspended(&self) -> Option<u32> {
         (self.waiting.is_empty() && !self.ended).then_some(self.next)
     }
 

@@ -1,4 +1,4 @@
-//! The links of a port: those at work, and those that rest.
+//! The links of a port: the active ones, and the suspended ones.
 //!
 //! ```text
 //!   awake     Box<Link>       windows, estimates, searches: a kilobyte
@@ -6,10 +6,10 @@
 //!     |  `- somebody looks at it
 //!     `---- a second without a segment either way, nothing under way, owed or searched for
 //!     v
-//!   at rest   Box<Resting>    names, numbers, what is known of the way: a quarter of that
+//!   suspended Box<SuspendedLink>    names, numbers, what is known of the way: a quarter of that
 //! ```
 //!
-//! Whoever asks for a link gets one that is awake. A Ping now and then wakes it, and it rests again
+//! Whoever asks for a link gets one that is awake. A Ping now and then wakes it, and it is suspended again
 //! as soon as that is answered.
 //!
 //! Owns: the links. Knows nothing of: what happens on them.
@@ -18,7 +18,7 @@ use super::config::ReliableConfig;
 use super::link::Link;
 use super::reassembly::Reassembly;
 use super::senders::Senders;
-use super::session::{Folded, Session};
+use super::session::{Session, SuspendedSession};
 use crate::ids::LinkId;
 use crate::secret::Binding;
 use crate::table::Table;
@@ -41,15 +41,15 @@ pub(super) struct Roster<A> {
 #[derive(Debug)]
 enum Place<A> {
     Awake(Box<Link<A>>),
-    AtRest(Box<Resting<A>>),
+    Suspended(Box<SuspendedLink<A>>),
 }
 
-/// A link that rests: nothing waits for anything, and its data channel is proven.
+/// A suspended link: nothing waits for anything, and its data channel is proven.
 #[derive(Debug)]
-struct Resting<A> {
+struct SuspendedLink<A> {
     address: A,
     data: A,
-    session: Folded,
+    session: SuspendedSession,
     /// The fragment that is delivered next.
     fragment: u32,
     cookie: u64,
@@ -74,10 +74,10 @@ impl<A: Copy + Eq> Roster<A> {
         self.places.len()
     }
 
-    /// How many rest. Looks at all.
-    pub(super) fn resting(&self) -> usize {
+    /// How many are suspended. Looks at all.
+    pub(super) fn suspended(&self) -> usize {
         let all = self.places.iter();
-        all.filter(|(_, place)| matches!(place, Place::AtRest(_)))
+        all.filter(|(_, place)| matches!(place, Place::Suspended(_)))
             .count()
     }
 
@@ -90,20 +90,20 @@ impl<A: Copy + Eq> Roster<A> {
     #[inline]
     pub(super) fn get_mut(&mut self, index: u32, generation: u32) -> Option<&mut Link<A>> {
         let place = self.places.get_mut(index, generation)?;
-        if let Place::AtRest(resting) = place {
-            *place = Place::Awake(resting.wake(self.datagram_max, &self.config));
+        if let Place::Suspended(suspended) = place {
+            *place = Place::Awake(suspended.wake(self.datagram_max, &self.config));
         }
         match place {
             Place::Awake(link) => Some(link),
             // Not since the lines above.
-            Place::AtRest(_) => None,
+            Place::Suspended(_) => None,
         }
     }
 
     pub(super) fn remove(&mut self, index: u32, generation: u32) -> Option<Link<A>> {
         Some(match self.places.remove(index, generation)? {
             Place::Awake(link) => *link,
-            Place::AtRest(resting) => *resting.wake(self.datagram_max, &self.config),
+            Place::Suspended(suspended) => *suspended.wake(self.datagram_max, &self.config),
         })
     }
 
@@ -111,8 +111,8 @@ impl<A: Copy + Eq> Roster<A> {
     pub(super) fn monitored(&self, index: u32, generation: u32) -> Option<(A, bool)> {
         Some(match self.places.get(index, generation)? {
             Place::Awake(link) => (link.address, link.session.monitored.is_some()),
-            // One that is monitored does not rest.
-            Place::AtRest(resting) => (resting.address, false),
+            // One that is monitored is not suspended.
+            Place::Suspended(suspended) => (suspended.address, false),
         })
     }
 
@@ -121,7 +121,7 @@ impl<A: Copy + Eq> Roster<A> {
         self.places.iter().map(|((index, generation), place)| {
             let address = match place {
                 Place::Awake(link) => link.address,
-                Place::AtRest(resting) => resting.address,
+                Place::Suspended(suspended) => suspended.address,
             };
             let id = LinkId::new(index, generation).at_port(self.config.port);
             (id, address)
@@ -132,9 +132,9 @@ impl<A: Copy + Eq> Roster<A> {
     pub(super) fn cookies(&self, id: LinkId) -> Option<Binding> {
         let (ours, theirs, called) = match self.places.get(id.index(), id.generation())? {
             Place::Awake(link) => (link.session.ours(), link.session.theirs(), link.called),
-            Place::AtRest(resting) => {
-                let (ours, theirs) = resting.session.cookies();
-                (ours, theirs, resting.called)
+            Place::Suspended(suspended) => {
+                let (ours, theirs) = suspended.session.cookies();
+                (ours, theirs, suspended.called)
             }
         };
         Some(if called {
@@ -148,13 +148,13 @@ impl<A: Copy + Eq> Roster<A> {
     pub(super) fn heard_at(&self, id: LinkId) -> Option<Instant> {
         Some(match self.places.get(id.index(), id.generation())? {
             Place::Awake(link) => link.session.heard_at(),
-            Place::AtRest(resting) => resting.session.heard_at(),
+            Place::Suspended(suspended) => suspended.session.heard_at(),
         })
     }
 
-    /// Lets a link rest, if it can.
+    /// Suspends a link, if it can be.
     #[inline]
-    pub(super) fn rest(&mut self, now: Instant, index: u32, generation: u32) {
+    pub(super) fn suspend(&mut self, now: Instant, index: u32, generation: u32) {
         let Some(place) = self.places.get_mut(index, generation) else {
             return;
         };
@@ -164,13 +164,13 @@ impl<A: Copy + Eq> Roster<A> {
         if link.session.has_sent_since(now.before(QUIET)) || Senders::is_recent(now, link.active) {
             return;
         }
-        if let Some(resting) = Resting::of(link) {
-            *place = Place::AtRest(Box::new(resting));
+        if let Some(suspended) = SuspendedLink::of(link) {
+            *place = Place::Suspended(Box::new(suspended));
         }
     }
 }
 
-impl<A: Copy + Eq> Resting<A> {
+impl<A: Copy + Eq> SuspendedLink<A> {
     /// `None`: something is not done on that link.
     fn of(link: &Link<A>) -> Option<Self> {
         if link.blocked.is_some() || link.dirty || link.backlogged || link.trial.is_some() {
@@ -179,8 +179,8 @@ impl<A: Copy + Eq> Resting<A> {
         Some(Self {
             address: link.address,
             data: link.data?,
-            session: link.session.fold()?,
-            fragment: link.reassembly.resting()?,
+            session: link.session.suspend()?,
+            fragment: link.reassembly.suspended()?,
             cookie: link.cookie,
             timer: link.timer,
             attached: link.attached,
@@ -192,7 +192,7 @@ impl<A: Copy + Eq> Resting<A> {
 
     #[cold]
     fn wake(&self, datagram_max: usize, config: &ReliableConfig) -> Box<Link<A>> {
-        let session = Session::unfold(&self.session, datagram_max, config);
+        let session = Session::resume(&self.session, datagram_max, config);
         Box::new(Link {
             data: Some(self.data),
             data_credit: usize::MAX,
@@ -215,10 +215,10 @@ mod tests {
     type Address = [u64; 4];
 
     #[test]
-    fn a_link_at_rest_takes_a_quarter_of_one_at_work() {
-        let resting = size_of::<Resting<Address>>();
-        assert!(resting <= 264, "{resting} bytes");
-        assert!(resting * 4 <= size_of::<Link<Address>>());
+    fn a_suspended_link_takes_a_quarter_of_an_active_one() {
+        let suspended = size_of::<SuspendedLink<Address>>();
+        assert!(suspended <= 264, "{suspended} bytes");
+        assert!(suspended * 4 <= size_of::<Link<Address>>());
         assert_eq!(size_of::<Place<Address>>(), 16);
     }
 }

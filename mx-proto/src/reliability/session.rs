@@ -14,7 +14,7 @@
 //! Owns: both windows, the estimates, the state. Knows nothing of: packets of the endpoint,
 //! addresses, other sessions.
 
-mod folded;
+mod suspended;
 
 use super::ack_policy::AckPolicy;
 use super::config::ReliableConfig;
@@ -32,8 +32,8 @@ use super::service::Channel;
 use super::stats::ReliableStats;
 use crate::port::LinkDown;
 use crate::time::Instant;
-pub(super) use folded::Folded;
 use std::time::Duration;
+pub(super) use suspended::SuspendedSession;
 
 /// A session.
 #[derive(Debug)]

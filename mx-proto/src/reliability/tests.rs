@@ -593,9 +593,9 @@ fn memory_of_an_idle_link_is_small() {
     pair.run(Duration::from_secs(12));
     let size = size_of::<link::Link<Address>>();
     assert!(size <= 1536, "a link takes {size} bytes");
-    // And a sixth of that at rest, see `roster`.
-    let resting = [0, 1].map(|end| pair.ports[end].resting());
-    assert_eq!(resting, [1, 1]);
+    // And a sixth of that when suspended, see `roster`.
+    let suspended = [0, 1].map(|end| pair.ports[end].suspended());
+    assert_eq!(suspended, [1, 1]);
     assert_eq!(pair.users[1].packets.len(), 1);
 }
 

@@ -175,7 +175,7 @@ fn a_living_peer_that_is_monitored_is_asked_while_it_is_silent_and_no_longer_tha
     let most = (4 * SECOND).div_duration_f64(pause) as usize;
     let asked = pings.borrow_mut().drain(..).count();
     assert!((most / 2..=most).contains(&asked), "{asked} of {most}");
-    assert_eq!(stage.at(0).port.resting(), 0);
+    assert_eq!(stage.at(0).port.suspended(), 0);
     // A peer that talks is not asked.
     for _ in 0..40 {
         stage.at(1).to_send.push_back(100);
@@ -185,10 +185,10 @@ fn a_living_peer_that_is_monitored_is_asked_while_it_is_silent_and_no_longer_tha
     stage.run(3 * SECOND);
     pings.borrow_mut().clear();
     monitor(&mut stage, 0, false);
-    assert_eq!(stage.at(0).port.resting(), 1);
+    assert_eq!(stage.at(0).port.suspended(), 1);
     stage.run(3 * SECOND);
     assert_eq!(pings.borrow().len(), 0);
-    assert_eq!(stage.at(0).port.resting(), 1);
+    assert_eq!(stage.at(0).port.suspended(), 1);
     assert_eq!(stage.down(0), None);
 }
 

@@ -313,17 +313,17 @@ fn honest_callers_bring_a_packet_in_time_over_bad_ways() {
     });
 }
 
-/// Exchanges something and waits until both sides rest.
-fn at_rest(seed: u64) -> Stage {
+/// Exchanges something and waits until both sides are suspended.
+fn suspended_stage(seed: u64) -> Stage {
     let mut stage = Stage::new(seed);
     stage.exchange(10);
     assert_eq!(
-        (stage.at(0).port.resting(), stage.at(1).port.resting()),
+        (stage.at(0).port.suspended(), stage.at(1).port.suspended()),
         (0, 0)
     );
     stage.run(10 * SECOND);
     assert_eq!(
-        (stage.at(0).port.resting(), stage.at(1).port.resting()),
+        (stage.at(0).port.suspended(), stage.at(1).port.suspended()),
         (1, 1)
     );
     stage
@@ -340,11 +340,11 @@ fn bindings(stage: &mut Stage) -> [Binding; 2] {
 
 #[test]
 fn both_ends_of_a_session_know_the_same_of_it_and_of_each_session_another() {
-    let mut stage = at_rest(1);
+    let mut stage = suspended_stage(1);
     let [ours, theirs] = bindings(&mut stage);
     assert!(ours == theirs && ours[0] != ours[1] && !ours.contains(&0));
-    let resting = [0, 1].map(|id| stage.at(id).port.resting());
-    assert_eq!(resting, [1, 1], "asked without waking anybody");
+    let suspended = [0, 1].map(|id| stage.at(id).port.suspended());
+    assert_eq!(suspended, [1, 1], "asked without waking anybody");
     stage.exchange(3);
     assert_eq!(bindings(&mut stage), [ours; 2], "the same when awake");
     for id in [1, 0] {
@@ -357,9 +357,9 @@ fn both_ends_of_a_session_know_the_same_of_it_and_of_each_session_another() {
 }
 
 #[test]
-fn links_that_rest_go_on_where_they_were() {
+fn suspended_links_go_on_where_they_were() {
     seeds::each(8, |seed| {
-        let mut stage = at_rest(seed);
+        let mut stage = suspended_stage(seed);
         for round in 0..4 {
             stage.net.set_faults(Faults {
                 loss: 0.02 * f64::from(round),
@@ -368,7 +368,7 @@ fn links_that_rest_go_on_where_they_were() {
             stage.exchange(20);
             stage.net.set_faults(Faults::default());
             stage.run(10 * SECOND);
-            let both = [0, 1].map(|id| stage.at(id).port.resting());
+            let both = [0, 1].map(|id| stage.at(id).port.suspended());
             assert_eq!(both, [1, 1], "after round {round}");
         }
         assert_eq!((stage.down(0), stage.down(1)), (None, None));
@@ -376,8 +376,8 @@ fn links_that_rest_go_on_where_they_were() {
 }
 
 #[test]
-fn a_link_that_rests_sends_as_large_datagrams_as_before_at_once() {
-    let mut stage = at_rest(1);
+fn a_suspended_link_sends_as_large_datagrams_as_before_at_once() {
+    let mut stage = suspended_stage(1);
     let before = stage.net.traffic();
     stage.at(0).to_send.extend([30_000; 3]);
     stage.run(Duration::from_millis(5));
@@ -388,12 +388,12 @@ fn a_link_that_rests_sends_as_large_datagrams_as_before_at_once() {
 }
 
 #[test]
-fn a_link_that_rests_can_be_closed_either_way() {
+fn a_suspended_link_can_be_closed_either_way() {
     for (how, reason) in [
         (Close::Flush, LinkDown::Closed),
         (Close::Now, LinkDown::Reset),
     ] {
-        let mut stage = at_rest(2);
+        let mut stage = suspended_stage(2);
         stage.close(1, how);
         stage.run(SECOND);
         assert_eq!(stage.down(0), Some(reason));
@@ -406,7 +406,7 @@ fn a_link_that_rests_can_be_closed_either_way() {
 
 #[test]
 fn the_death_of_a_peer_is_noticed_by_who_rests() {
-    let mut stage = at_rest(3);
+    let mut stage = suspended_stage(3);
     stage.net.set_cut(0, 1, true);
     stage.run(6 * SECOND);
     assert_eq!(stage.down(0), Some(LinkDown::TimedOut));

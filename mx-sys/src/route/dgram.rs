@@ -4,7 +4,7 @@
 //!   connect --> open yet? --> link, of whose way up the address exchange hears
 //!                              `-- is its address known? no: the address exchange asks, and brings an endpoint address
 //!
-//!   resting           while there is no session: strangers may knock, so a look is worth it
+//!   idle           while there is no session: strangers may knock, so a look is worth it
 //!                     only now and then
 //! ```
 //!
@@ -33,7 +33,7 @@ pub(super) struct Dgram {
     pub(super) offered: bool,
     later: Option<Later>,
     /// There was nothing to do at the last look, and no session.
-    resting: bool,
+    idle: bool,
     /// The name of what carries its datagrams.
     provider: String,
 }
@@ -103,7 +103,7 @@ impl Dgram {
             return Err(ConnectError::NoRoute);
         };
         let link = Port::<M>::connect(port, target, clock)?;
-        self.resting = false;
+        self.idle = false;
         Ok(link)
     }
 
@@ -126,8 +126,8 @@ impl Dgram {
     }
 
     /// There is nothing to do but for strangers who may knock.
-    pub(super) fn is_resting(&self) -> bool {
-        self.resting
+    pub(super) fn is_idle(&self) -> bool {
+        self.idle
     }
 
     pub(super) fn poll<M: Memory, S: Sink<M>>(
@@ -147,7 +147,7 @@ impl Dgram {
             },
         };
         let some = Port::<M>::poll(port, clock, budget, &mut sink);
-        self.resting = !some && port.sessions() == 0 && Port::<M>::deadline(port).is_none();
+        self.idle = !some && port.sessions() == 0 && Port::<M>::deadline(port).is_none();
         some
     }
 
@@ -175,7 +175,7 @@ impl Dgram {
     }
 
     fn fabric_mut(&mut self) -> Option<&mut FabricDatagrams> {
-        self.resting = false;
+        self.idle = false;
         match self.port.as_mut()?.datagrams_mut().inner_mut() {
             Backend::Fabric(fabric) => Some(fabric),
             Backend::Udp(_) => None,

@@ -797,7 +797,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         if !self.rdm_quiet {
             any |= self.poll_rdm(clock, budget, sink);
         }
-        if round || !(any || self.dgram.is_resting()) {
+        if round || !(any || self.dgram.is_idle()) {
             let exchange = &mut self.exchange;
             any |= self.dgram.poll::<M, S>((clock, budget), exchange, sink);
         }

@@ -37,8 +37,8 @@ const ACCEPTS: usize = 32;
 /// Most strangers at a time, where places do not end before. Each has some hundred bytes.
 const STRANGERS_MAX: usize = 8192;
 
-/// How long accepting rests when descriptors or memory have run out.
-const REST: Duration = Duration::from_millis(100);
+/// How long accepting pauses when descriptors or memory have run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How often a port number is drawn that all addresses have free.
 const DRAWS: usize = 16;
@@ -470,11 +470,11 @@ impl TcpPort {
         }
         if self.accepting {
             self.accepting = false;
-            self.alarms.set(now.after(REST), Alarm::Accept);
+            self.alarms.set(now.after(ACCEPT_PAUSE), Alarm::Accept);
         }
     }
 
-    /// The rest is over.
+    /// The pause is over.
     pub(super) fn accept_again(&mut self) {
         self.accepting = true;
         for (at, listener) in self.listeners.iter().enumerate() {

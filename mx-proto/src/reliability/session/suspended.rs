@@ -1,8 +1,8 @@
 //! A session on which nothing has happened for a while, in a tenth of the room.
 //!
 //! ```text
-//!   Session --fold--> Folded        nothing under way, owed, asked or searched for
-//!           <-unfold-
+//!   Session --fold--> SuspendedSession        nothing under way, owed, asked or searched for
+//!           <-resume-
 //! ```
 //!
 //! What it is called, where the numbers stand, and what is known of the way: its time, its window (of
@@ -19,7 +19,7 @@ use crate::time::Instant;
 
 /// See above.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::reliability) struct Folded {
+pub(in crate::reliability) struct SuspendedSession {
     ours: u64,
     theirs: u64,
     proof: u64,
@@ -39,7 +39,7 @@ pub(in crate::reliability) struct Folded {
     slow_start: bool,
 }
 
-impl Folded {
+impl SuspendedSession {
     /// Our cookie and the peer's.
     pub(in crate::reliability) fn cookies(&self) -> (u64, u64) {
         (self.ours, self.theirs)
@@ -52,8 +52,8 @@ impl Folded {
 }
 
 impl Session {
-    /// It can rest. `None`: something is not done.
-    pub(in crate::reliability) fn fold(&self) -> Option<Folded> {
+    /// It can be suspended. `None`: something is not done.
+    pub(in crate::reliability) fn suspend(&self) -> Option<SuspendedSession> {
         let timers = [
             self.resend_at,
             self.ask_at,
@@ -77,7 +77,7 @@ impl Session {
         if !done {
             return None;
         }
-        Some(Folded {
+        Some(SuspendedSession {
             ours: self.ours,
             theirs: self.theirs,
             proof: self.proof,
@@ -96,37 +96,39 @@ impl Session {
         })
     }
 
-    /// The session that was folded, on a port of that `datagram_max` and `config`.
-    pub(in crate::reliability) fn unfold(
-        folded: &Folded,
+    /// The session that was suspended, on a port of that `datagram_max` and `config`.
+    pub(in crate::reliability) fn resume(
+        suspended: &SuspendedSession,
         datagram_max: usize,
         config: &ReliableConfig,
     ) -> Self {
         let caller = Caller {
-            cookie: folded.theirs,
-            first: folded.awaited,
+            cookie: suspended.theirs,
+            first: suspended.awaited,
         };
-        let heard_at = folded.heard_at;
+        let heard_at = suspended.heard_at;
         let mut session = Self::new(
             heard_at,
-            folded.ours,
-            folded.next,
+            suspended.ours,
+            suspended.next,
             Some(caller),
             datagram_max,
             config,
         );
-        session.send.on_window(folded.next, folded.peer_window);
-        session.next_fragment = folded.next_fragment;
-        session.rtt = Rtt::recalled(config, heard_at, folded.way);
-        session.pmtu = Pmtu::recalled(datagram_max, folded.size);
+        session
+            .send
+            .on_window(suspended.next, suspended.peer_window);
+        session.next_fragment = suspended.next_fragment;
+        session.rtt = Rtt::recalled(config, heard_at, suspended.way);
+        session.pmtu = Pmtu::recalled(datagram_max, suspended.size);
         session.congestion.set_segment(session.pmtu.size());
         session
             .congestion
-            .resume(folded.window.into(), folded.slow_start);
-        session.advertised = folded.advertised;
-        session.progress_at = folded.progress_at;
-        session.pinged_at = folded.pinged_at;
-        session.proof = folded.proof;
+            .resume(suspended.window.into(), suspended.slow_start);
+        session.advertised = suspended.advertised;
+        session.progress_at = suspended.progress_at;
+        session.pinged_at = suspended.pinged_at;
+        session.proof = suspended.proof;
         session
     }
 
