@@ -371,17 +371,17 @@ pub trait Port<M: Memory> {
     }
 
     /// Lets the peer of `link` read `memory` by itself, under `token`. `None` where the port cannot.
-    fn expose(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
+    fn register(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
         let _ = (link, memory, token);
         None
     }
 
-    /// Ends what [`Port::expose`] began: when it returns, nobody reads that memory any more.
-    fn conceal(&mut self, link: LinkId, key: RemoteKey) {
+    /// Ends what [`Port::register`] began: when it returns, nobody reads that memory any more.
+    fn deregister(&mut self, link: LinkId, key: RemoteKey) {
         let _ = (link, key);
     }
 
-    /// Starts reading memory that the peer exposed. [`Sink::on_remote_read`] follows with the
+    /// Starts reading memory that the peer registered. [`Sink::on_remote_read`] follows with the
     /// token. An error means that the port would rather not, now or for this message.
     fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
         let _ = (link, read);
@@ -392,7 +392,7 @@ pub trait Port<M: Memory> {
 /// One [`Port::read_remote`].
 #[derive(Debug)]
 pub struct RemoteRead<'a, M> {
-    /// What the peer exposed.
+    /// What the peer registered.
     pub key: RemoteKey,
     /// First byte of it to read.
     pub from: usize,
@@ -411,8 +411,8 @@ pub struct RemoteRead<'a, M> {
 pub enum RemoteUse {
     /// Ours: the token of [`Port::read_remote`].
     Reading(u64),
-    /// The peer's, of memory of ours: the token of [`Port::expose`].
-    Exposed(u64),
+    /// The peer's, of memory of ours: the token of [`Port::register`].
+    Registered(u64),
 }
 
 /// Where the body of a packet belongs.

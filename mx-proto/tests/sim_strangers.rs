@@ -149,12 +149,12 @@ impl Port<Buffer> for Spoiler {
         Port::<Buffer>::disarm(&mut self.port);
     }
 
-    fn expose(&mut self, link: LinkId, memory: &Buffer, token: u64) -> Option<RemoteKey> {
-        self.port.expose(link, memory, token)
+    fn register(&mut self, link: LinkId, memory: &Buffer, token: u64) -> Option<RemoteKey> {
+        self.port.register(link, memory, token)
     }
 
-    fn conceal(&mut self, link: LinkId, key: RemoteKey) {
-        Port::<Buffer>::conceal(&mut self.port, link, key);
+    fn deregister(&mut self, link: LinkId, key: RemoteKey) {
+        Port::<Buffer>::deregister(&mut self.port, link, key);
     }
 
     fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, Buffer>) -> Result<(), SendError> {

@@ -523,12 +523,12 @@ impl<M: Memory> Port<M> for SimPort<M> {
 
     fn disarm(&mut self) {}
 
-    fn expose(&mut self, _link: LinkId, memory: &M, _token: u64) -> Option<RemoteKey> {
-        self.fabric.inner.borrow_mut().expose(self.host, memory)
+    fn register(&mut self, _link: LinkId, memory: &M, _token: u64) -> Option<RemoteKey> {
+        self.fabric.inner.borrow_mut().register(self.host, memory)
     }
 
-    fn conceal(&mut self, _link: LinkId, key: RemoteKey) {
-        self.fabric.inner.borrow_mut().conceal(self.host, key);
+    fn deregister(&mut self, _link: LinkId, key: RemoteKey) {
+        self.fabric.inner.borrow_mut().deregister(self.host, key);
     }
 
     fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {

@@ -85,12 +85,12 @@ impl Port<UserMemory> for TwoNames {
         self.0.descriptors()
     }
 
-    fn expose(&mut self, link: LinkId, memory: &UserMemory, token: u64) -> Option<RemoteKey> {
-        self.0.expose(link, memory, token)
+    fn register(&mut self, link: LinkId, memory: &UserMemory, token: u64) -> Option<RemoteKey> {
+        self.0.register(link, memory, token)
     }
 
-    fn conceal(&mut self, link: LinkId, key: RemoteKey) {
-        self.0.conceal(link, key);
+    fn deregister(&mut self, link: LinkId, key: RemoteKey) {
+        self.0.deregister(link, key);
     }
 
     fn read_remote(

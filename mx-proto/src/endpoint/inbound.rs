@@ -250,7 +250,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
     fn on_remote_activity(&mut self, _link: LinkId, _cookie: u64, what: RemoteUse) {
         let id = match what {
             RemoteUse::Reading(token) => reader(token),
-            RemoteUse::Exposed(token) => Some(RequestId::from_word(token)),
+            RemoteUse::Registered(token) => Some(RequestId::from_word(token)),
         };
         let Some(id) = id else { return };
         let Some(record) = self.core.ops.get_mut(id) else {
@@ -261,8 +261,8 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         }
         record.touched = true;
         let from = record.remote;
-        if let State::Offered { exposed, .. } = record.state {
-            record.become_next(|memory| State::Serving { memory, exposed });
+        if let State::Offered { registered, .. } = record.state {
+            record.become_next(|memory| State::Serving { memory, registered });
             self.core.serving(id, self.clock);
         }
         if let Some(met) = self.core.remotes.met_mut(from) {

@@ -146,7 +146,7 @@ enum DeferredAction<M> {
     Recall(LinkId, u64),
     /// Memory that the port could still touch until it was told what stands before this.
     LetGo(M),
-    Conceal(LinkId, RemoteKey),
+    Deregister(LinkId, RemoteKey),
     Read(RequestId),
     /// Whether operations wait for the remote behind this link.
     Monitor(LinkId, bool),
@@ -453,7 +453,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 }
                 DeferredAction::Recall(link, token) => self.port.recall(link, token),
                 DeferredAction::LetGo(memory) => drop(memory),
-                DeferredAction::Conceal(link, key) => self.port.conceal(link, key),
+                DeferredAction::Deregister(link, key) => self.port.deregister(link, key),
                 DeferredAction::Read(request) => self.read_remote(request),
                 DeferredAction::Monitor(link, wanted) => self.port.monitor(link, wanted),
                 DeferredAction::Limits(remote, link) => self.learn_limits(remote, link),
@@ -622,8 +622,8 @@ impl<O: Owner> Core<O> {
                 spares.tidy(&mut remote.queues);
             }
             State::Draining { .. } | State::Offered { .. } | State::Serving { .. } => {
-                if let (Some(link), Some(key)) = (tx, record.state.exposed()) {
-                    actions.push(DeferredAction::Conceal(link, key));
+                if let (Some(link), Some(key)) = (tx, record.state.registered()) {
+                    actions.push(DeferredAction::Deregister(link, key));
                 }
                 if let Some(queues) = remote.queues_mut() {
                     queues.forget(id);

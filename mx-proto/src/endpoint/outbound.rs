@@ -233,7 +233,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     fn send_message(&mut self, id: RemoteId, link: LinkId, next: Next) -> Result<(), SendError> {
-        let expose_from = self.core.config.small_max();
+        let register_from = self.core.config.small_max();
         let Core {
             remotes,
             ops,
@@ -299,13 +299,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
         }
         // A small one is soon pulled.
-        let exposed = match met.reach.remote_read && len as usize > expose_from {
-            true => self.port.expose(link, memory, send.to_word()),
+        let registered = match met.reach.remote_read && len as usize > register_from {
+            true => self.port.register(link, memory, send.to_word()),
             false => None,
         };
         let (body, body_len) = OfferBody {
             send_id: send.to_word(),
-            key: exposed,
+            key: registered,
         }
         .emit();
         header.body_len = body_len as u32;
@@ -313,8 +313,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             .port
             .send(link, &header.emit(), Body::Bytes(&body[..body_len]))
         {
-            if let Some(key) = exposed {
-                self.port.conceal(link, key);
+            if let Some(key) = registered {
+                self.port.deregister(link, key);
             }
             return Err(error);
         }
@@ -325,7 +325,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         stats.offers_out += 1;
         let small = stand.turn != Turn::Synchronous && len <= met.reach.eager_max;
         stats.offered_for_credit += u64::from(small);
-        record.become_next(|memory| State::Offered { memory, exposed });
+        record.become_next(|memory| State::Offered { memory, registered });
         ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);
         Ok(())
     }
@@ -443,7 +443,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(())
     }
 
-    /// Reads a message that its sender has exposed.
+    /// Reads a message that its sender has registered.
     pub(super) fn read_remote(&mut self, id: RequestId) {
         let core = &mut self.core;
         let Some(record) = core.ops.get_mut(id) else {
@@ -519,9 +519,9 @@ impl<O: Owner> Core<O> {
             self.stats.stale += 1;
             return;
         };
-        let (first, exposed) = match record.state {
-            State::Offered { exposed, .. } => (true, exposed),
-            State::Serving { exposed, .. } => (false, exposed),
+        let (first, registered) = match record.state {
+            State::Offered { registered, .. } => (true, registered),
+            State::Serving { registered, .. } => (false, registered),
             _ => {
                 self.stats.stale += 1;
                 return;
@@ -535,7 +535,7 @@ impl<O: Owner> Core<O> {
         }
         record.touched = true;
         if first {
-            record.become_next(|memory| State::Serving { memory, exposed });
+            record.become_next(|memory| State::Serving { memory, registered });
             self.serving(id, clock);
         }
         let Some(remote) = self.remotes.of_mut(from) else {

@@ -82,12 +82,12 @@ pub(crate) enum State<M> {
     /// A send the receiver knows of.
     Offered {
         memory: M,
-        exposed: Option<RemoteKey>,
+        registered: Option<RemoteKey>,
     },
     /// A send whose data the receiver has begun to ask for.
     Serving {
         memory: M,
-        exposed: Option<RemoteKey>,
+        registered: Option<RemoteKey>,
     },
     /// A receive no message has matched, among those of the same bits.
     Posted {
@@ -369,9 +369,9 @@ impl<M> State<M> {
     }
 
     /// Where the receiver can read a send's memory.
-    pub(crate) fn exposed(&self) -> Option<RemoteKey> {
+    pub(crate) fn registered(&self) -> Option<RemoteKey> {
         match self {
-            Self::Offered { exposed, .. } | Self::Serving { exposed, .. } => *exposed,
+            Self::Offered { registered, .. } | Self::Serving { registered, .. } => *registered,
             _ => None,
         }
     }

@@ -52,8 +52,8 @@ pub(crate) struct Inner<M> {
     pub(crate) share: Option<Share<M>>,
     pub(crate) hosts: Vec<Host<M>>,
     names: HashMap<(NicId, EndpointId), HostId>,
-    exposed: HashMap<u64, (HostId, M)>,
-    /// Reads of exposed memory that have been asked for: by host, link and token.
+    registered: HashMap<u64, (HostId, M)>,
+    /// Reads of registered memory that have been asked for: by host, link and token.
     pub(crate) reads: HashMap<(HostId, LinkId, u64), Read<M>>,
     /// Pairs of nodes that cannot reach each other, the smaller number first.
     cuts: HashSet<(NodeId, NodeId)>,
@@ -158,7 +158,7 @@ pub(crate) enum What<M> {
     Unbound,
 }
 
-/// A read of memory that a peer exposed.
+/// A read of memory that a peer registered.
 pub(crate) struct Read<M> {
     pub(crate) key: RemoteKey,
     pub(crate) from: usize,
@@ -221,7 +221,7 @@ impl<M: Memory> Fabric<M> {
             share,
             hosts: Vec::new(),
             names: HashMap::new(),
-            exposed: HashMap::new(),
+            registered: HashMap::new(),
             reads: HashMap::new(),
             cuts: HashSet::new(),
             serial: 0,
@@ -307,7 +307,7 @@ impl<M: Memory> Inner<M> {
             return;
         }
         self.names.retain(|_, owner| *owner != host);
-        self.exposed.retain(|_, (owner, _)| *owner != host);
+        self.registered.retain(|_, (owner, _)| *owner != host);
         self.reads.retain(|(reader, _, _), _| *reader != host);
         for link in self.links_of(host) {
             if tell {

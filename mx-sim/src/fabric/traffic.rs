@@ -291,26 +291,26 @@ impl<M: Memory> Inner<M> {
         }
     }
 
-    pub(crate) fn expose(&mut self, host: HostId, memory: &M) -> Option<RemoteKey> {
+    pub(crate) fn register(&mut self, host: HostId, memory: &M) -> Option<RemoteKey> {
         let share = self.share?;
         if !self.hosts[host].profile.remote_read || self.rng.chance(0.1) {
             return None;
         }
         let key = self.serial();
-        self.exposed.insert(key, (host, share(memory)));
+        self.registered.insert(key, (host, share(memory)));
         Some(RemoteKey {
             address: host as u64,
             key,
         })
     }
 
-    pub(crate) fn conceal(&mut self, host: HostId, key: RemoteKey) {
+    pub(crate) fn deregister(&mut self, host: HostId, key: RemoteKey) {
         if self
-            .exposed
+            .registered
             .get(&key.key)
             .is_some_and(|(owner, _)| *owner == host)
         {
-            self.exposed.remove(&key.key);
+            self.registered.remove(&key.key);
         }
     }
 
@@ -324,7 +324,7 @@ impl<M: Memory> Inner<M> {
             len,
         } = self.reads.remove(&(host, link, token))?;
         let end = self.end(host, link)?;
-        let Some((owner, memory)) = self.exposed.get(&key.key) else {
+        let Some((owner, memory)) = self.registered.get(&key.key) else {
             return Some(false);
         };
         if end.dark || end.peer.map(|(peer, _)| peer) != Some(*owner) {

@@ -825,19 +825,19 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         }
     }
 
-    fn expose(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
+    fn register(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
         self.touched = true;
         // The others let nobody read memory.
         match (link.port(), &mut self.rdm.port) {
-            (RDM, Some(rdm)) => rdm.expose(link, memory, token),
+            (RDM, Some(rdm)) => rdm.register(link, memory, token),
             _ => None,
         }
     }
 
-    fn conceal(&mut self, link: LinkId, key: RemoteKey) {
+    fn deregister(&mut self, link: LinkId, key: RemoteKey) {
         self.touched = true;
         if let (RDM, Some(rdm)) = (link.port(), &mut self.rdm.port) {
-            Port::<M>::conceal(rdm, link, key);
+            Port::<M>::deregister(rdm, link, key);
         }
     }
 

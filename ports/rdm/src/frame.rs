@@ -11,7 +11,7 @@
 //!  Hello     does this reach you?             HelloAck   it does
 //!  Ping      are you there?                   Pong       I am
 //!  Bye       the link is over
-//!  Reading   the sender is still reading what was exposed (see `reading`)
+//!  Reading   the sender is still reading what was registered (see `reading`)
 //! ```
 //!
 //! The cookie is drawn for each link, 64 bits from the kernel, and told only to its peer, over TCP: what

@@ -342,15 +342,15 @@ impl RdmPort {
         {
             any = true;
             let (Report::ReadDone { link: id, .. }
-            | Report::Exposed { link: id, .. }
+            | Report::Registered { link: id, .. }
             | Report::Reading { link: id, .. }) = report;
             let Some(word) = self.links.of(id).map(|link| link.word) else {
                 continue;
             };
             match report {
                 Report::ReadDone { token, ok, .. } => sink.on_remote_read(id, word, token, ok),
-                Report::Exposed { token, .. } => {
-                    sink.on_remote_activity(id, word, RemoteUse::Exposed(token));
+                Report::Registered { token, .. } => {
+                    sink.on_remote_activity(id, word, RemoteUse::Registered(token));
                 }
                 Report::Reading { token, .. } => {
                     sink.on_remote_activity(id, word, RemoteUse::Reading(token));

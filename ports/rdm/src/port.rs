@@ -228,12 +228,12 @@ impl<M: Memory> Port<M> for RdmPort {
         }
     }
 
-    fn expose(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
-        self.with_remote(|remote, outlet| remote.expose(outlet, link, memory, token))?
+    fn register(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
+        self.with_remote(|remote, outlet| remote.register(outlet, link, memory, token))?
     }
 
-    fn conceal(&mut self, link: LinkId, key: RemoteKey) {
-        self.with_remote(|remote, outlet| remote.conceal(outlet, link, key));
+    fn deregister(&mut self, link: LinkId, key: RemoteKey) {
+        self.with_remote(|remote, outlet| remote.deregister(outlet, link, key));
     }
 
     fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {

@@ -11,7 +11,7 @@
 
 use mx_proto::port::RemoteKey;
 
-/// A sign of life: what the peer exposed with this key is being read.
+/// A sign of life: what the peer registered with this key is being read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Reading(pub(super) RemoteKey);
 

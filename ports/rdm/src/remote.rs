@@ -2,18 +2,18 @@
 //!
 //! ```text
 //!   sender's port                                     receiver's port
-//!   expose ---- RemoteKey, in the endpoint's offer ---> read
+//!   register ---- RemoteKey, in the endpoint's offer ---> read
 //!      |                                                  |
 //!      |   registered for remote reading     <----------- fi_read, piece by piece
 //!      v                                                  v
-//!   conceal                                            ReadDone, or recall
+//!   deregister                                            ReadDone, or recall
 //! ```
 //!
-//! Only over providers with real RMA ([`Plan`]). Elsewhere `expose` gives no key and `read` refuses,
+//! Only over providers with real RMA ([`Plan`]). Elsewhere `register` gives no key and `read` refuses,
 //! and the endpoint has the message sent through the port's own buffers. Refusing is always allowed,
 //! and a read that fails is repeated that way by the endpoint.
 //!
-//! Three calls give memory back: `conceal`, `recall` and `on_link_down`. When one of them returns,
+//! Three calls give memory back: `deregister`, `recall` and `on_link_down`. When one of them returns,
 //! nobody touches the memory concerned any more, whatever the peer or the provider do. Where a
 //! provider cannot be brought to let go of it, [`Remote::wants_renewal`] says so at once, and the
 //! caller has to close endpoint and domain before it returns itself.
@@ -33,7 +33,7 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Reads and exposures of all links.
+/// Reads and registrations of all links.
 pub(super) struct Remote {
     /// `None` where the provider has no real RMA.
     rma: Option<Rma>,
@@ -64,8 +64,8 @@ pub(super) struct Outlet<'a> {
 pub(super) enum Report {
     /// A read has ended; where not `ok`, nothing is known of what it wrote.
     ReadDone { link: LinkId, token: u64, ok: bool },
-    /// The peer is reading what was exposed with this token.
-    Exposed { link: LinkId, token: u64 },
+    /// The peer is reading what was registered with this token.
+    Registered { link: LinkId, token: u64 },
     /// The read with this token gets on.
     Reading { link: LinkId, token: u64 },
 }
@@ -95,7 +95,7 @@ impl Remote {
         }
     }
 
-    /// Nothing is exposed or read any more.
+    /// Nothing is registered or read any more.
     pub(super) fn close(&mut self) {
         self.rma = None;
     }
@@ -111,9 +111,9 @@ impl Remote {
         self.news.renewal
     }
 
-    /// Lets the peer read `memory` until [`Remote::conceal`]. `None`: it cannot be read this way.
-    /// `token` comes back with [`Report::Exposed`].
-    pub(super) fn expose<M: Memory>(
+    /// Lets the peer read `memory` until [`Remote::deregister`]. `None`: it cannot be read this way.
+    /// `token` comes back with [`Report::Registered`].
+    pub(super) fn register<M: Memory>(
         &mut self,
         outlet: &mut Outlet<'_>,
         link: LinkId,
@@ -124,13 +124,13 @@ impl Remote {
             return None;
         }
         let rma = self.rma.as_mut()?;
-        rma.expose(outlet, link, segments_of(memory), token)
+        rma.register(outlet, link, segments_of(memory), token)
     }
 
-    /// Ends an exposure: when this returns, nobody reads the memory.
-    pub(super) fn conceal(&mut self, outlet: &mut Outlet<'_>, link: LinkId, key: RemoteKey) {
+    /// Ends a registration: when this returns, nobody reads the memory.
+    pub(super) fn deregister(&mut self, outlet: &mut Outlet<'_>, link: LinkId, key: RemoteKey) {
         if let Some(rma) = &mut self.rma {
-            rma.conceal(outlet, &mut self.news, link, key);
+            rma.deregister(outlet, &mut self.news, link, key);
         }
         self.settle(outlet);
     }
@@ -200,7 +200,7 @@ impl Remote {
         }
     }
 
-    /// A link is gone: all memory of its reads and exposures is given back, without reports.
+    /// A link is gone: all memory of its reads and registrations is given back, without reports.
     pub(super) fn on_link_down(&mut self, outlet: &mut Outlet<'_>, link: LinkId) {
         if let Some(rma) = &mut self.rma {
             rma.on_link_down(outlet, &mut self.news, link);
@@ -240,7 +240,7 @@ impl Remote {
 /// One read as [`Rma`] takes it.
 pub(super) struct Wish {
     pub(super) key: RemoteKey,
-    /// First byte of the exposure to read.
+    /// First byte of the registration to read.
     pub(super) from: u64,
     pub(super) segments: Segments,
     /// Bytes in all segments together.
@@ -309,15 +309,15 @@ impl News {
         });
     }
 
-    pub(super) fn forget_exposure(&mut self, link: LinkId, token: u64) {
-        let gone = Report::Exposed { link, token };
+    pub(super) fn forget_registration(&mut self, link: LinkId, token: u64) {
+        let gone = Report::Registered { link, token };
         self.reports.retain(|report| *report != gone);
     }
 
     fn forget_link(&mut self, link: LinkId) {
         self.reports.retain(|report| {
             let (Report::ReadDone { link: of, .. }
-            | Report::Exposed { link: of, .. }
+            | Report::Registered { link: of, .. }
             | Report::Reading { link: of, .. }) = *report;
             of != link
         });
@@ -406,7 +406,7 @@ const LAST_LOOKING_MAX: Duration = Duration::from_millis(4);
 
 #[cfg(test)]
 impl Remote {
-    /// Reads and exposures under way.
+    /// Reads and registrations under way.
     fn counts(&self) -> (usize, usize) {
         self.rma.as_ref().map_or((0, 0), Rma::counts)
     }

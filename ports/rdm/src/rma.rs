@@ -1,7 +1,7 @@
 //! Large messages by RMA: the receiver's card reads the sender's memory.
 //!
 //! ```text
-//!   exposing side                              reading side
+//!   registering side                              reading side
 //!   registered for remote reading
 //!   key --------------------------------------> pieces, each an fi_read into place
 //!        <======================================   at most WINDOW a link
@@ -14,7 +14,7 @@
 //! bounce buffers, and what has arrived there is copied. Where a provider does not close a registration,
 //! only closing the endpoint helps, and [`News::demand_renewal`] asks for it.
 //!
-//! Owns: registrations of exposures, reads and their pieces.
+//! Owns: registrations of sends, reads and their pieces.
 //! Knows nothing of: frames.
 
 use super::bounce;
@@ -33,10 +33,10 @@ use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-/// Reads and exposures of all links.
+/// Reads and registrations of all links.
 pub(super) struct Rma {
     /// By the key of its registration.
-    exposed: HashMap<u64, Exposed>,
+    registered: HashMap<u64, Registered>,
     registrations: Registrations,
     links: HashMap<LinkId, Link>,
     reads: Slab<Read>,
@@ -64,7 +64,7 @@ struct Link {
     blocked: bool,
 }
 
-struct Exposed {
+struct Registered {
     link: LinkId,
     address: u64,
     token: u64,
@@ -103,7 +103,7 @@ struct Landing {
 impl Rma {
     pub(super) fn new(plan: &Plan, Reads { max_read, .. }: Reads) -> Self {
         Self {
-            exposed: HashMap::new(),
+            registered: HashMap::new(),
             registrations: Registrations::new(),
             links: HashMap::new(),
             reads: Slab::new(),
@@ -122,7 +122,7 @@ impl Rma {
     }
 
     /// Only memory in one piece: a key names one registration.
-    pub(super) fn expose(
+    pub(super) fn register(
         &mut self,
         outlet: &mut Outlet<'_>,
         link: LinkId,
@@ -132,10 +132,10 @@ impl Rma {
         let [(start, len)] = segments[..] else {
             return None;
         };
-        if !self.links.contains_key(&link) || self.exposed.len() >= EXPOSED_MAX {
+        if !self.links.contains_key(&link) || self.registered.len() >= REGISTERED_MAX {
             return None;
         }
-        // SAFETY: the caller of `Remote::expose` lends the memory until `conceal` has returned,
+        // SAFETY: the caller of `Remote::register` lends the memory until `deregister` has returned,
         // which closes the registration, or has the endpoint closed if it cannot.
         let mr = unsafe {
             self.registrations
@@ -143,13 +143,13 @@ impl Rma {
         };
         let mr = mr.ok()?;
         let (address, key) = (mr.remote_base(start), mr.key());
-        if self.exposed.contains_key(&key) {
+        if self.registered.contains_key(&key) {
             log::warn!("rdm: the provider gave out registration key {key:#x} twice");
             return None;
         }
-        self.exposed.insert(
+        self.registered.insert(
             key,
-            Exposed {
+            Registered {
                 link,
                 address,
                 token,
@@ -159,7 +159,7 @@ impl Rma {
         Some(RemoteKey { address, key })
     }
 
-    pub(super) fn conceal(
+    pub(super) fn deregister(
         &mut self,
         outlet: &mut Outlet<'_>,
         news: &mut News,
@@ -167,9 +167,9 @@ impl Rma {
         key: RemoteKey,
     ) {
         if self.of(link, key).is_some()
-            && let Some(Exposed { mr, token, .. }) = self.exposed.remove(&key.key)
+            && let Some(Registered { mr, token, .. }) = self.registered.remove(&key.key)
         {
-            news.forget_exposure(link, token);
+            news.forget_registration(link, token);
             finish(outlet, news, mr.close());
         }
     }
@@ -253,20 +253,20 @@ impl Rma {
             log::warn!("rdm: reads from dead peers fill the provider's queue");
             news.demand_renewal();
         }
-        let gone: Vec<Exposed> = self
-            .exposed
-            .extract_if(|_, exposed| exposed.link == link)
-            .map(|(_, exposed)| exposed)
+        let gone: Vec<Registered> = self
+            .registered
+            .extract_if(|_, registered| registered.link == link)
+            .map(|(_, registered)| registered)
             .collect();
-        for exposed in gone {
-            finish(outlet, news, exposed.mr.close());
+        for registered in gone {
+            finish(outlet, news, registered.mr.close());
         }
     }
 
     pub(super) fn on_reading(&mut self, news: &mut News, link: LinkId, Reading(key): Reading) {
-        if let Some(exposed) = self.of(link, key) {
-            let token = exposed.token;
-            news.report(Report::Exposed { link, token });
+        if let Some(registered) = self.of(link, key) {
+            let token = registered.token;
+            news.report(Report::Registered { link, token });
         }
     }
 
@@ -342,10 +342,10 @@ impl Rma {
         }
     }
 
-    /// Reads and exposures under way.
+    /// Reads and registrations under way.
     #[cfg(test)]
     pub(super) fn counts(&self) -> (usize, usize) {
-        (self.reads.len(), self.exposed.len())
+        (self.reads.len(), self.registered.len())
     }
 
     /// BounceBuffers that the provider has for links that are gone, and may keep for ever.
@@ -529,10 +529,10 @@ impl Rma {
         news.report(Report::ReadDone { link, token, ok });
     }
 
-    fn of(&self, link: LinkId, key: RemoteKey) -> Option<&Exposed> {
-        self.exposed
+    fn of(&self, link: LinkId, key: RemoteKey) -> Option<&Registered> {
+        self.registered
             .get(&key.key)
-            .filter(|exposed| exposed.link == link && exposed.address == key.address)
+            .filter(|registered| registered.link == link && registered.address == key.address)
     }
 }
 
@@ -586,5 +586,5 @@ const CHIME: Duration = Duration::from_secs(2);
 /// How soon to try again what the provider had no room for, if nothing completes before.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// Exposures of all links: cards have a limited number of registrations.
-const EXPOSED_MAX: usize = 16 * 1024;
+/// Registrations of all links: cards have a limited number of registrations.
+const REGISTERED_MAX: usize = 16 * 1024;

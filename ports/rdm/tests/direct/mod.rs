@@ -146,12 +146,12 @@ impl<M: Memory> Port<M> for DirectPort {
         Port::<M>::descriptors(&*self.port.borrow())
     }
 
-    fn expose(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
-        self.port.borrow_mut().expose(link, memory, token)
+    fn register(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
+        self.port.borrow_mut().register(link, memory, token)
     }
 
-    fn conceal(&mut self, link: LinkId, key: RemoteKey) {
-        Port::<M>::conceal(&mut *self.port.borrow_mut(), link, key);
+    fn deregister(&mut self, link: LinkId, key: RemoteKey) {
+        Port::<M>::deregister(&mut *self.port.borrow_mut(), link, key);
     }
 
     fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {

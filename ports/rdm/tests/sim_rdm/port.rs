@@ -207,14 +207,14 @@ impl Port<Buffer> for SimRdm {
         Port::<Buffer>::descriptors(self.look())
     }
 
-    fn expose(&mut self, link: LinkId, memory: &Buffer, token: u64) -> Option<RemoteKey> {
-        let key = self.port().expose(link, memory, token)?;
+    fn register(&mut self, link: LinkId, memory: &Buffer, token: u64) -> Option<RemoteKey> {
+        let key = self.port().register(link, memory, token)?;
         self.network.lend(memory);
         Some(key)
     }
 
-    fn conceal(&mut self, link: LinkId, key: RemoteKey) {
-        Port::<Buffer>::conceal(self.port(), link, key);
+    fn deregister(&mut self, link: LinkId, key: RemoteKey) {
+        Port::<Buffer>::deregister(self.port(), link, key);
     }
 
     fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, Buffer>) -> Result<(), SendError> {

@@ -50,12 +50,12 @@ fn finish(fake: Fake, pair: Pair) {
 
 fn transfer(pair: &mut Pair, from: &Pieces, into: &mut Pieces, token: u64) -> Option<bool> {
     let (at_a, at_b) = (pair.at_a, pair.at_b);
-    let key = pair.a.try_expose(at_a, from, token)?;
+    let key = pair.a.try_register(at_a, from, token)?;
     let begun = pair.b.read(at_b, key, into, token).is_ok();
     if begun {
         pair.until("the read ends", |pair| pair.b.ended(at_b, token).is_some());
     }
-    pair.a.conceal(at_a, key);
+    pair.a.deregister(at_a, key);
     begun.then(|| pair.b.ended(at_b, token) == Some(true))
 }
 
@@ -91,11 +91,11 @@ fn a_card_of_any_kind_reads_into_every_shape_of_memory() {
 }
 
 #[test]
-fn several_segments_are_not_exposed_to_a_card() {
+fn several_segments_are_not_registered_with_a_card() {
     let (fake, mut pair) = made_up(Shape::verbs_rxm(), 1);
     let at_a = pair.at_a;
     let memory = pattern(1, &[1 << 20, 1 << 20]);
-    assert!(pair.a.try_expose(at_a, &memory, 1).is_none());
+    assert!(pair.a.try_register(at_a, &memory, 1).is_none());
     finish(fake, pair);
 }
 
@@ -108,7 +108,7 @@ fn a_recall_keeps_the_card_from_writing_at_every_moment() {
             fake.faults(|faults| *faults = Faults::rough());
             let (at_a, at_b) = (pair.at_a, pair.at_b);
             let memory = pattern(1, &[6 << 20]);
-            let key = pair.a.try_expose(at_a, &memory, 1).unwrap();
+            let key = pair.a.try_register(at_a, &memory, 1).unwrap();
             let mut into = pattern(2, &[4 << 20, 2 << 20]);
             pair.b.read(at_b, key, &mut into, 5).unwrap();
             // The peer does not move, so that pieces are really under way.
@@ -145,7 +145,7 @@ fn a_recall_keeps_the_card_from_writing_at_every_moment() {
             assert!(into == after, "{} after {steps} polls", shape.provider);
             assert!(had || pair.b.ended(at_b, 5).is_none());
             assert_eq!(pair.b.remote.counts(), (0, 0));
-            pair.a.conceal(at_a, key);
+            pair.a.deregister(at_a, key);
             assert_eq!(pair.a.remote.counts(), (0, 0));
             drop((pair, memory, into));
             assert_eq!(fake.open_objects(), Vec::<String>::new());
@@ -154,13 +154,13 @@ fn a_recall_keeps_the_card_from_writing_at_every_moment() {
 }
 
 #[test]
-fn what_is_concealed_cannot_be_read_any_more() {
+fn what_is_deregistered_cannot_be_read_any_more() {
     for (seed, shape) in (20..).zip(cards()) {
         let (fake, mut pair) = made_up(shape, seed);
         let (at_a, at_b) = (pair.at_a, pair.at_b);
         let memory = pattern(1, &[1 << 20]);
-        let key = pair.a.try_expose(at_a, &memory, 1).unwrap();
-        pair.a.conceal(at_a, key);
+        let key = pair.a.try_register(at_a, &memory, 1).unwrap();
+        pair.a.deregister(at_a, key);
         assert_eq!(fake.registered().0, 0);
         let mut into = pattern(2, &[1 << 20]);
         pair.b.read(at_b, key, &mut into, 5).unwrap();
@@ -177,8 +177,8 @@ fn a_link_that_goes_down_leaves_no_registration() {
         let (fake, mut pair) = made_up(shape, seed);
         let (at_a, at_b) = (pair.at_a, pair.at_b);
         let memory = pattern(1, &[8 << 20]);
-        let key = pair.a.try_expose(at_a, &memory, 1).unwrap();
-        let back = pair.b.try_expose(at_b, &memory, 1);
+        let key = pair.a.try_register(at_a, &memory, 1).unwrap();
+        let back = pair.b.try_register(at_b, &memory, 1);
         assert!(back.is_some());
         fake.faults(|faults| faults.revocable = true);
         let mut into = pattern(2, &[8 << 20]);
@@ -206,7 +206,7 @@ fn what_a_card_keeps_of_peers_that_are_gone_is_bounded() {
     let most = shape.tx_depth / 2;
     let (fake, mut pair) = made_up(shape, 1);
     let memory = Pieces(vec![vec![1; 2 << 20]]);
-    let key = pair.a.expose(pair.at_a, &memory, 1);
+    let key = pair.a.register(pair.at_a, &memory, 1);
     let address = pair.b.domain.insert(pair.a.main.address()).unwrap();
     fake.faults(|faults| faults.hold = 1.0);
     let mut into = Pieces(vec![vec![2; 2 << 20]]);
@@ -231,13 +231,13 @@ fn what_a_card_keeps_of_peers_that_are_gone_is_bounded() {
 }
 
 #[test]
-fn without_memory_to_register_nothing_is_exposed_and_reads_are_refused() {
+fn without_memory_to_register_nothing_is_registered_and_reads_are_refused() {
     let (fake, mut pair) = made_up(Shape::verbs_rxm(), 3);
     let (at_a, at_b) = (pair.at_a, pair.at_b);
     let memory = pattern(1, &[1 << 20]);
-    let key = pair.a.try_expose(at_a, &memory, 1).unwrap();
+    let key = pair.a.try_register(at_a, &memory, 1).unwrap();
     fake.faults(|faults| faults.register_limit = Some(1));
-    assert!(pair.a.try_expose(at_a, &memory, 2).is_none());
+    assert!(pair.a.try_register(at_a, &memory, 2).is_none());
     let mut into = pattern(2, &[1 << 20]);
     fake.faults(|faults| faults.register_limit = Some(0));
     assert!(pair.b.read(at_b, key, &mut into, 5).is_err());
@@ -249,7 +249,7 @@ fn without_memory_to_register_nothing_is_exposed_and_reads_are_refused() {
     pair.b.read(at_b, key, &mut cut, 7).unwrap();
     pair.until("it ends", |pair| pair.b.ended(at_b, 7) == Some(true));
     assert!(cut.joined() == memory.joined());
-    pair.a.conceal(at_a, key);
+    pair.a.deregister(at_a, key);
     finish(fake, pair);
 }
 
@@ -297,13 +297,13 @@ fn memory_of_memalloc_is_registered_once_and_let_go_of_when_freed() {
     let (fake, mut pair) = made_up(Shape::verbs_rxm(), 4);
     let (at_a, at_b) = (pair.at_a, pair.at_b);
     let from = pattern(1, &[1 << 20]);
-    let key = pair.a.try_expose(at_a, &from, 1).unwrap();
+    let key = pair.a.try_register(at_a, &from, 1).unwrap();
     let mut into = Given::new(1 << 20);
     for token in 0..3 {
         pair.b.read(at_b, key, &mut into, token).unwrap();
         pair.until("it ends", |pair| pair.b.ended(at_b, token) == Some(true));
         assert!(from.joined() == into.bytes());
-        // The exposure, and the one that is kept.
+        // The registration, and the one that is kept.
         assert_eq!(fake.registered().0, 2);
     }
     // Freed: the pages stay until the registration is gone, which the next poll sees to.
@@ -315,15 +315,15 @@ fn memory_of_memalloc_is_registered_once_and_let_go_of_when_freed() {
     let mut into = Given::new(2 << 20);
     fake.faults(|faults| faults.hold = 1.0);
     let wide = pattern(2, &[2 << 20]);
-    let other = pair.a.try_expose(at_a, &wide, 2).unwrap();
+    let other = pair.a.try_register(at_a, &wide, 2).unwrap();
     pair.b.read(at_b, other, &mut into, 10).unwrap();
     drop(into);
     (0..5).for_each(|_| pair.step());
     fake.faults(|faults| faults.hold = 0.0);
     pair.until("it ends", |pair| pair.b.ended(at_b, 10) == Some(true));
     pair.until("the registration goes", |_| fake.registered().0 == 2);
-    pair.a.conceal(at_a, key);
-    pair.a.conceal(at_a, other);
+    pair.a.deregister(at_a, key);
+    pair.a.deregister(at_a, other);
     assert_eq!(fake.registered().0, 0);
     finish(fake, pair);
 }
@@ -352,12 +352,12 @@ fn memory_that_was_unmapped_and_mapped_again_is_registered_anew() {
     let start = map(std::ptr::null_mut());
     let from = pattern(1, &[len]);
     for token in 0..3 {
-        let key = pair.a.try_expose(at_a, &from, token).unwrap();
+        let key = pair.a.try_register(at_a, &from, token).unwrap();
         let mut into = std::mem::ManuallyDrop::new(Given(start.cast(), len));
         pair.b.read(at_b, key, &mut *into, token).unwrap();
         pair.until("it ends", |pair| pair.b.ended(at_b, token) == Some(true));
         assert!(from.joined() == into.bytes());
-        pair.a.conceal(at_a, key);
+        pair.a.deregister(at_a, key);
         assert_eq!(fake.registered().0, 0);
         assert_eq!(map(start), start);
     }
@@ -371,7 +371,7 @@ fn kept_registrations_make_room_for_others() {
     let (fake, mut pair) = made_up(Shape::verbs_rxm(), 6);
     let (at_a, at_b) = (pair.at_a, pair.at_b);
     let from = pattern(1, &[1 << 20]);
-    let key = pair.a.try_expose(at_a, &from, 1).unwrap();
+    let key = pair.a.try_register(at_a, &from, 1).unwrap();
     let mut buffers: Vec<Given> = (0..4).map(|_| Given::new(1 << 20)).collect();
     fake.faults(|faults| faults.register_limit = Some(2));
     for (token, into) in (0..).zip(&mut buffers) {
@@ -380,7 +380,7 @@ fn kept_registrations_make_room_for_others() {
         assert!(from.joined() == into.bytes());
     }
     assert_eq!(fake.registered().0, 3);
-    pair.a.conceal(at_a, key);
+    pair.a.deregister(at_a, key);
     drop(buffers);
     finish(fake, pair);
 }
@@ -391,7 +391,7 @@ fn a_read_whose_pieces_fail_ends_once_and_gives_everything_back() {
         let (fake, mut pair) = made_up(shape, seed);
         let (at_a, at_b) = (pair.at_a, pair.at_b);
         let memory = pattern(1, &[20 << 20]);
-        let key = pair.a.try_expose(at_a, &memory, 1).unwrap();
+        let key = pair.a.try_register(at_a, &memory, 1).unwrap();
         fake.faults(|faults| faults.error = 0.5);
         let mut into = pattern(2, &[20 << 20]);
         pair.b.read(at_b, key, &mut into, 5).unwrap();
@@ -404,7 +404,7 @@ fn a_read_whose_pieces_fail_ends_once_and_gives_everything_back() {
             .filter(|report| matches!(report, Report::ReadDone { .. }));
         assert_eq!(ends.count(), 1);
         assert_eq!(pair.b.ops.len(), 0);
-        pair.a.conceal(at_a, key);
+        pair.a.deregister(at_a, key);
         assert_eq!(fake.registered().0, 0);
         finish(fake, pair);
     }
@@ -415,7 +415,7 @@ fn reads_that_cannot_be_posted_fail_or_wait() {
     let (fake, mut pair) = made_up(Shape::cxi(), 7);
     let (at_a, at_b) = (pair.at_a, pair.at_b);
     let memory = pattern(1, &[1 << 20]);
-    let key = pair.a.try_expose(at_a, &memory, 1).unwrap();
+    let key = pair.a.try_register(at_a, &memory, 1).unwrap();
     let mut into = pattern(2, &[1 << 20]);
     fake.faults(|faults| {
         faults.refuse.insert(Call::Post, libc::EAGAIN);
@@ -433,7 +433,7 @@ fn reads_that_cannot_be_posted_fail_or_wait() {
     pair.b.read(at_b, key, &mut into, 6).unwrap();
     pair.until("it fails", |pair| pair.b.ended(at_b, 6) == Some(false));
     fake.faults(|faults| faults.refuse.clear());
-    pair.a.conceal(at_a, key);
+    pair.a.deregister(at_a, key);
     finish(fake, pair);
 }
 
@@ -442,7 +442,7 @@ fn a_peer_that_is_read_hears_of_it_while_bytes_move_and_only_then() {
     let (fake, mut pair) = made_up(Shape::verbs_rxm(), 8);
     let (at_a, at_b) = (pair.at_a, pair.at_b);
     let memory = pattern(1, &[80 << 20]);
-    let key = pair.a.try_expose(at_a, &memory, 1).unwrap();
+    let key = pair.a.try_register(at_a, &memory, 1).unwrap();
     let mut into = pattern(2, &[80 << 20]);
     pair.b.read(at_b, key, &mut into, 5).unwrap();
     pair.until("a piece arrives", |pair| !pair.b.reports.is_empty());
@@ -451,7 +451,7 @@ fn a_peer_that_is_read_hears_of_it_while_bytes_move_and_only_then() {
     pair.b.now = pair.b.now.after(Duration::from_secs(3));
     pair.step();
     let heard = |pair: &Pair| {
-        let told = |report: &&Report| matches!(report, Report::Exposed { token: 1, .. });
+        let told = |report: &&Report| matches!(report, Report::Registered { token: 1, .. });
         pair.a.reports.iter().filter(told).count()
     };
     pair.step();
@@ -476,6 +476,6 @@ fn a_peer_that_is_read_hears_of_it_while_bytes_move_and_only_then() {
     assert_eq!(heard(&pair), 1);
     fake.faults(|faults| faults.hold = 0.0);
     pair.until("it ends", |pair| pair.b.ended(at_b, 5) == Some(true));
-    pair.a.conceal(at_a, key);
+    pair.a.deregister(at_a, key);
     finish(fake, pair);
 }

@@ -55,22 +55,27 @@ impl Side {
         call(&mut self.remote, &mut outlet)
     }
 
-    pub(super) fn try_expose<M: Memory>(
+    pub(super) fn try_register<M: Memory>(
         &mut self,
         link: LinkId,
         memory: &M,
         token: u64,
     ) -> Option<RemoteKey> {
-        self.with(|remote, outlet| remote.expose(outlet, link, memory, token))
+        self.with(|remote, outlet| remote.register(outlet, link, memory, token))
     }
 
-    pub(super) fn expose<M: Memory>(&mut self, link: LinkId, memory: &M, token: u64) -> RemoteKey {
-        self.with(|remote, outlet| remote.expose(outlet, link, memory, token))
-            .expect("it can be exposed")
+    pub(super) fn register<M: Memory>(
+        &mut self,
+        link: LinkId,
+        memory: &M,
+        token: u64,
+    ) -> RemoteKey {
+        self.with(|remote, outlet| remote.register(outlet, link, memory, token))
+            .expect("it can be registered")
     }
 
-    pub(super) fn conceal(&mut self, link: LinkId, key: RemoteKey) {
-        self.with(|remote, outlet| remote.conceal(outlet, link, key));
+    pub(super) fn deregister(&mut self, link: LinkId, key: RemoteKey) {
+        self.with(|remote, outlet| remote.deregister(outlet, link, key));
     }
 
     pub(super) fn read<M: Memory>(
