@@ -100,7 +100,7 @@ impl State {
         self.addresses += 1;
         let number = self.addresses;
         if shape.address_format == FI_SOCKADDR_IN {
-            let mut address = crate::wish::sockaddr_in(std::net::Ipv4Addr::LOCALHOST, 0);
+            let mut address = crate::hints::sockaddr_in(std::net::Ipv4Addr::LOCALHOST, 0);
             if wanted.len() == address.len() {
                 address.copy_from_slice(wanted);
             }

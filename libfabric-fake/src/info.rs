@@ -14,9 +14,9 @@ use libc::c_int;
 use libfabric_sys::abi::*;
 
 use crate::faults::Call;
+use crate::hints::{Hints, Source, granted, source};
 use crate::shape::Shape;
 use crate::slots::Tenant;
-use crate::wish::{Source, Wish, granted, source};
 
 /// # Safety
 ///
@@ -57,14 +57,15 @@ pub(crate) unsafe fn getinfo(
     let mut last = &raw mut first;
     for shape in shapes {
         // SAFETY: an info or null, by the contract.
-        let wish = unsafe { Wish::read(hints) };
-        let Some(mr_mode) = wish.suits(&shape) else {
+        let asked = unsafe { Hints::read(hints) };
+        let Some(mr_mode) = asked.suits(&shape) else {
             continue;
         };
-        let Some(source) = source(&shape, node.as_deref(), service.as_deref(), flags, &wish) else {
+        let Some(source) = source(&shape, node.as_deref(), service.as_deref(), flags, &asked)
+        else {
             continue;
         };
-        let info = offer(&shape, &wish, mr_mode, source);
+        let info = offer(&shape, &asked, mr_mode, source);
         // SAFETY: `last` is `first` or the `next` of the info made before.
         unsafe { last.write(info) };
         // SAFETY: just made.
@@ -78,11 +79,11 @@ pub(crate) unsafe fn getinfo(
     0
 }
 
-fn offer(shape: &Shape, wish: &Wish, mr_mode: c_int, source: Source) -> *mut fi_info {
+fn offer(shape: &Shape, asked: &Hints, mr_mode: c_int, source: Source) -> *mut fi_info {
     let raw = empty();
     // SAFETY: just made, and nobody else has it.
     let info = unsafe { &mut *raw };
-    let caps = granted(wish, shape);
+    let caps = granted(asked, shape);
     info.caps = caps;
     info.mode = shape.mode;
     info.addr_format = shape.address_format;
@@ -96,10 +97,10 @@ fn offer(shape: &Shape, wish: &Wish, mr_mode: c_int, source: Source) -> *mut fi_
     tx.mode = shape.mode;
     tx.msg_order = shape.order;
     tx.inject_size = shape.inject;
-    tx.size = if wish.tx_size == 0 {
+    tx.size = if asked.tx_size == 0 {
         shape.tx_depth
     } else {
-        wish.tx_size
+        asked.tx_size
     };
     tx.iov_limit = shape.iov_limit;
     tx.rma_iov_limit = 1;
@@ -108,10 +109,10 @@ fn offer(shape: &Shape, wish: &Wish, mr_mode: c_int, source: Source) -> *mut fi_
     rx.caps = caps & !FI_SEND;
     rx.mode = shape.mode;
     rx.msg_order = shape.order;
-    rx.size = if wish.rx_size == 0 {
+    rx.size = if asked.rx_size == 0 {
         shape.rx_depth
     } else {
-        wish.rx_size
+        asked.rx_size
     };
     rx.iov_limit = shape.iov_limit;
     // SAFETY: as above.
@@ -126,22 +127,22 @@ fn offer(shape: &Shape, wish: &Wish, mr_mode: c_int, source: Source) -> *mut fi_
     // SAFETY: as above.
     let domain = unsafe { &mut *info.domain_attr };
     domain.name = string(&shape.domain);
-    domain.threading = if wish.threading == 0 {
+    domain.threading = if asked.threading == 0 {
         shape.threading
     } else {
-        wish.threading
+        asked.threading
     };
     domain.control_progress = shape.progress;
-    domain.data_progress = if wish.progress == 0 {
+    domain.data_progress = if asked.progress == 0 {
         shape.progress
     } else {
-        wish.progress
+        asked.progress
     };
     domain.resource_mgmt = shape.resource_mgmt;
-    domain.av_type = if wish.av_type == 0 {
+    domain.av_type = if asked.av_type == 0 {
         FI_AV_TABLE
     } else {
-        wish.av_type
+        asked.av_type
     };
     domain.mr_mode = mr_mode;
     domain.mr_key_size = shape.key_bytes;

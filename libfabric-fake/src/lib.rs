@@ -37,6 +37,7 @@ mod fabric;
 mod fake;
 mod faults;
 mod finishing;
+mod hints;
 mod info;
 mod landing;
 mod loss;
@@ -56,7 +57,6 @@ mod slots;
 mod state;
 mod tables;
 mod vector;
-mod wish;
 
 pub use checker::Stats;
 pub use fake::{Fake, Machine};

@@ -33,7 +33,7 @@ pub struct Lender {
     pub(super) wanted: u16,
     /// A Revoke for so many is under way.
     pub(super) asked: u16,
-    /// The epoch, modulo 2^16, in which a message of its last came, or a wish.
+    /// The epoch, modulo 2^16, in which a message of its last came, or a request.
     pub(super) used: u16,
     /// Its messages in slots that have been taken, and what it has been told of that.
     slots_taken: Slots,

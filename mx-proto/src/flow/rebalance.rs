@@ -128,7 +128,7 @@ impl Flow {
         }
         let next = self.serve(all).or_else(|| self.ask(all));
         if next.is_none() {
-            // With many stale wishes there is more to do.
+            // With many stale requests there is more to do.
             self.ready = self.pool.available() > 0 && self.first_waiting().is_some();
             self.narrowing = self.is_anybody_short() && self.asked == 0;
         }
@@ -325,11 +325,11 @@ impl Flow {
     }
 }
 
-/// Wishes are rounded up to a multiple of this: one credit at a time is not worth telling, and who has
+/// Requests are rounded up to a multiple of this: one credit at a time is not worth telling, and who has
 /// exactly what it uses misses one whenever its messages change a little.
 const GRAIN: u32 = 8;
 
-/// Wishes that one step looks at: many of them may be stale.
+/// Requests that one step looks at: many of them may be stale.
 const LOOKED_AT: u32 = 64;
 
 /// Remotes that have no more than their share or use it, and are passed over for each that is looked

@@ -74,7 +74,7 @@ pub(super) const MINIMUM: u32 = 4;
 pub(super) const EPOCH: u64 = 4096;
 pub(super) const EPOCH_EACH: u64 = 4;
 
-/// Epochs after which a remote is quiet, and a wish forgotten: at least one whole one.
+/// Epochs after which a remote is quiet, and a request forgotten: at least one whole one.
 pub(super) const QUIET: u16 = 2;
 
 /// Remotes that are asked for credits at once. Those that do not answer count for one epoch.

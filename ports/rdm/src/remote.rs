@@ -37,7 +37,7 @@ use std::time::Duration;
 pub(super) struct Remote {
     /// `None` where the provider has no real RMA.
     rma: Option<Rma>,
-    news: News,
+    events: Events,
 }
 
 // SAFETY: pointers in it are to memory lent to the port, which one thread at a time may use,
@@ -75,7 +75,7 @@ pub(super) type Outcome = Result<(), i32>;
 
 /// Reports, and completions met out of turn.
 #[derive(Default)]
-pub(super) struct News {
+pub(super) struct Events {
     reports: VecDeque<Report>,
     /// Pieces whose end was taken from the queue while looking for something else; handled before the
     /// call ends.
@@ -91,7 +91,7 @@ impl Remote {
     pub(super) fn new(plan: &Plan) -> Self {
         Self {
             rma: plan.rma.map(|reads| Rma::new(plan, reads)),
-            news: News::default(),
+            events: Events::default(),
         }
     }
 
@@ -108,7 +108,7 @@ impl Remote {
     /// The provider did not give memory back that had to be: everything has to be closed and
     /// opened anew, before the call that led to this returns to the endpoint.
     pub(super) fn wants_renewal(&self) -> bool {
-        self.news.renewal
+        self.events.renewal
     }
 
     /// Lets the peer read `memory` until [`Remote::deregister`]. `None`: it cannot be read this way.
@@ -130,7 +130,7 @@ impl Remote {
     /// Ends a registration: when this returns, nobody reads the memory.
     pub(super) fn deregister(&mut self, outlet: &mut Outlet<'_>, link: LinkId, key: RemoteKey) {
         if let Some(rma) = &mut self.rma {
-            rma.deregister(outlet, &mut self.news, link, key);
+            rma.deregister(outlet, &mut self.events, link, key);
         }
         self.settle(outlet);
     }
@@ -158,7 +158,7 @@ impl Remote {
         memory.visit_mut(at, len, |piece| {
             segments.push((piece.as_mut_ptr(), piece.len()));
         });
-        let wish = Wish {
+        let request = ReadRequest {
             key,
             from: from as u64,
             segments,
@@ -166,7 +166,7 @@ impl Remote {
             token,
         };
         let rma = self.rma.as_mut().ok_or(SendError::Down)?;
-        let begun = rma.read(outlet, &mut self.news, link, wish);
+        let begun = rma.read(outlet, &mut self.events, link, request);
         self.settle(outlet);
         begun
     }
@@ -174,22 +174,22 @@ impl Remote {
     /// Ends a read: when this returns, nobody writes to its memory, and no report of it follows.
     pub(super) fn recall(&mut self, outlet: &mut Outlet<'_>, link: LinkId, token: u64) {
         if let Some(rma) = &mut self.rma {
-            rma.recall(outlet, &mut self.news, link, token);
+            rma.recall(outlet, &mut self.events, link, token);
         }
         self.settle(outlet);
-        self.news.forget_read(link, token);
+        self.events.forget_read(link, token);
     }
 
     /// The peer says that it is reading. Nothing in it is to be trusted.
     pub(super) fn on_reading(&mut self, link: LinkId, reading: Reading) {
         if let Some(rma) = &mut self.rma {
-            rma.on_reading(&mut self.news, link, reading);
+            rma.on_reading(&mut self.events, link, reading);
         }
     }
 
     /// A piece of ours has ended.
     pub(super) fn on_event(&mut self, outlet: &mut Outlet<'_>, piece: u32, outcome: Outcome) {
-        self.news.met.push_back((piece, outcome));
+        self.events.met.push_back((piece, outcome));
         self.settle(outlet);
     }
 
@@ -203,16 +203,16 @@ impl Remote {
     /// A link is gone: all memory of its reads and registrations is given back, without reports.
     pub(super) fn on_link_down(&mut self, outlet: &mut Outlet<'_>, link: LinkId) {
         if let Some(rma) = &mut self.rma {
-            rma.on_link_down(outlet, &mut self.news, link);
+            rma.on_link_down(outlet, &mut self.events, link);
         }
         self.settle(outlet);
-        self.news.forget_link(link);
+        self.events.forget_link(link);
     }
 
     /// Does what is due: what had no room, signs of life.
     pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, now: Instant) {
         if let Some(rma) = &mut self.rma {
-            rma.poll(outlet, &mut self.news, now);
+            rma.poll(outlet, &mut self.events, now);
             self.settle(outlet);
         }
     }
@@ -224,21 +224,21 @@ impl Remote {
 
     /// What happened, oldest first.
     pub(super) fn next_report(&mut self) -> Option<Report> {
-        self.news.reports.pop_front()
+        self.events.reports.pop_front()
     }
 
     /// Handles completions met on the way. Each operation ends once, so this does too.
     fn settle(&mut self, outlet: &mut Outlet<'_>) {
-        while let Some((piece, outcome)) = self.news.met.pop_front() {
+        while let Some((piece, outcome)) = self.events.met.pop_front() {
             if let Some(rma) = &mut self.rma {
-                rma.on_event(outlet, &mut self.news, piece, outcome);
+                rma.on_event(outlet, &mut self.events, piece, outcome);
             }
         }
     }
 }
 
 /// One read as [`Rma`] takes it.
-pub(super) struct Wish {
+pub(super) struct ReadRequest {
     pub(super) key: RemoteKey,
     /// First byte of the registration to read.
     pub(super) from: u64,
@@ -248,7 +248,7 @@ pub(super) struct Wish {
     pub(super) token: u64,
 }
 
-impl News {
+impl Events {
     pub(super) fn report(&mut self, report: Report) {
         // One sign of life is as good as many.
         let repeated = !matches!(report, Report::ReadDone { .. })

@@ -12,7 +12,7 @@
 //! A registration that is closed cannot be read or written any more, whatever is still under way:
 //! that is how memory is given back here. Where reads need no local registration, the card reads into
 //! bounce buffers, and what has arrived there is copied. Where a provider does not close a registration,
-//! only closing the endpoint helps, and [`News::demand_renewal`] asks for it.
+//! only closing the endpoint helps, and [`Events::demand_renewal`] asks for it.
 //!
 //! Owns: registrations of sends, reads and their pieces.
 //! Knows nothing of: frames.
@@ -23,7 +23,7 @@ use super::pieces::Pieces;
 use super::plan::{Plan, Reads};
 use super::reading::Reading;
 use super::registration::{Lease, Registrations};
-use super::remote::{LookLimit, News, Outcome, Outlet, PIECE_MIN, Report, Segments, Wish};
+use super::remote::{Events, LookLimit, Outcome, Outlet, PIECE_MIN, ReadRequest, Report, Segments};
 use libfabric_sys::abi::{FI_EAGAIN, FI_REMOTE_READ};
 use mx_port_fabric::Mr;
 use mx_proto::port::{RemoteKey, SendError};
@@ -162,43 +162,43 @@ impl Rma {
     pub(super) fn deregister(
         &mut self,
         outlet: &mut Outlet<'_>,
-        news: &mut News,
+        events: &mut Events,
         link: LinkId,
         key: RemoteKey,
     ) {
         if self.of(link, key).is_some()
             && let Some(Registered { mr, token, .. }) = self.registered.remove(&key.key)
         {
-            news.forget_registration(link, token);
-            finish(outlet, news, mr.close());
+            events.forget_registration(link, token);
+            finish(outlet, events, mr.close());
         }
     }
 
     pub(super) fn read(
         &mut self,
         outlet: &mut Outlet<'_>,
-        news: &mut News,
+        events: &mut Events,
         link: LinkId,
-        wish: Wish,
+        request: ReadRequest,
     ) -> Result<(), SendError> {
         if !self.links.contains_key(&link) {
             return Err(SendError::Down);
         }
-        let remote = wish.key.address.checked_add(wish.from);
+        let remote = request.key.address.checked_add(request.from);
         let remote = remote
-            .filter(|remote| remote.checked_add(wish.len as u64).is_some())
+            .filter(|remote| remote.checked_add(request.len as u64).is_some())
             .ok_or(SendError::Down)?;
-        let pieces = Pieces::new(wish.segments.clone(), self.piece_max);
-        if wish.len / pieces.left().max(1) < PIECE_MIN {
+        let pieces = Pieces::new(request.segments.clone(), self.piece_max);
+        if request.len / pieces.left().max(1) < PIECE_MIN {
             return Err(SendError::Down);
         }
         let leases = self
-            .lease(outlet, news, &wish.segments)
+            .lease(outlet, events, &request.segments)
             .ok_or(SendError::Down)?;
         let id = self.reads.insert(Read {
             link,
-            token: wish.token,
-            key: wish.key,
+            token: request.token,
+            key: request.key,
             remote,
             pieces,
             leases,
@@ -211,14 +211,14 @@ impl Rma {
         }
         let soon = self.now.after(CHIME);
         self.chime.get_or_insert(soon);
-        self.post(outlet, news, link);
+        self.post(outlet, events, link);
         Ok(())
     }
 
     pub(super) fn recall(
         &mut self,
         outlet: &mut Outlet<'_>,
-        news: &mut News,
+        events: &mut Events,
         link: LinkId,
         token: u64,
     ) {
@@ -227,7 +227,7 @@ impl Rma {
             .iter()
             .find(|(_, read)| (read.link, read.token) == (link, token));
         if let Some((id, _)) = found {
-            self.take_back(outlet, news, &[id]);
+            self.take_back(outlet, events, &[id]);
         }
     }
 
@@ -240,18 +240,23 @@ impl Rma {
         });
     }
 
-    pub(super) fn on_link_down(&mut self, outlet: &mut Outlet<'_>, news: &mut News, link: LinkId) {
+    pub(super) fn on_link_down(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        events: &mut Events,
+        link: LinkId,
+    ) {
         let reads: Vec<usize> = self
             .reads
             .iter()
             .filter(|(_, read)| read.link == link)
             .map(|(id, _)| id)
             .collect();
-        self.take_back(outlet, news, &reads);
+        self.take_back(outlet, events, &reads);
         self.links.remove(&link);
         if self.lost() > self.lost_max {
             log::warn!("rdm: reads from dead peers fill the provider's queue");
-            news.demand_renewal();
+            events.demand_renewal();
         }
         let gone: Vec<Registered> = self
             .registered
@@ -259,21 +264,21 @@ impl Rma {
             .map(|(_, registered)| registered)
             .collect();
         for registered in gone {
-            finish(outlet, news, registered.mr.close());
+            finish(outlet, events, registered.mr.close());
         }
     }
 
-    pub(super) fn on_reading(&mut self, news: &mut News, link: LinkId, Reading(key): Reading) {
+    pub(super) fn on_reading(&mut self, events: &mut Events, link: LinkId, Reading(key): Reading) {
         if let Some(registered) = self.of(link, key) {
             let token = registered.token;
-            news.report(Report::Registered { link, token });
+            events.report(Report::Registered { link, token });
         }
     }
 
     pub(super) fn on_event(
         &mut self,
         outlet: &mut Outlet<'_>,
-        news: &mut News,
+        events: &mut Events,
         piece: u32,
         outcome: Outcome,
     ) {
@@ -300,19 +305,19 @@ impl Rma {
                 Ok(()) => {
                     read.moved = true;
                     let (link, token) = (read.link, read.token);
-                    news.report(Report::Reading { link, token });
+                    events.report(Report::Reading { link, token });
                 }
                 Err(errno) => {
                     log::debug!("link {:?}: a read failed ({errno})", read.link);
                     read.fail();
                 }
             }
-            self.end_read(outlet, news, id);
+            self.end_read(outlet, events, id);
         }
-        self.post(outlet, news, posted.link);
+        self.post(outlet, events, posted.link);
     }
 
-    pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, news: &mut News, now: Instant) {
+    pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, events: &mut Events, now: Instant) {
         self.now = now;
         self.registrations.tidy();
         for _ in 0..self.blocked.len() {
@@ -321,7 +326,7 @@ impl Rma {
             };
             if let Some(link) = self.links.get_mut(&id) {
                 link.blocked = false;
-                self.post(outlet, news, id);
+                self.post(outlet, events, id);
             }
         }
         if self.chime.is_some_and(|chime| chime <= now) {
@@ -357,18 +362,18 @@ impl Rma {
     }
 
     /// Ends reads without a report.
-    fn take_back(&mut self, outlet: &mut Outlet<'_>, news: &mut News, ids: &[usize]) {
+    fn take_back(&mut self, outlet: &mut Outlet<'_>, events: &mut Events, ids: &[usize]) {
         for id in ids {
             if let Some(read) = self.reads.get_mut(*id) {
                 read.fail();
             }
-            self.end_read(outlet, news, *id);
+            self.end_read(outlet, events, *id);
         }
         let mut looks = LookLimit::new();
         while self.local && ids.iter().any(|id| self.reads.contains(*id)) {
-            news.look(outlet);
-            while let Some((piece, outcome)) = news.next_met() {
-                self.on_event(outlet, news, piece, outcome);
+            events.look(outlet);
+            while let Some((piece, outcome)) = events.next_met() {
+                self.on_event(outlet, events, piece, outcome);
             }
             if !looks.again() {
                 break;
@@ -382,7 +387,7 @@ impl Rma {
                 posted.read.take_if(|of| *of == *id);
             }
             for lease in read.leases.drain(..) {
-                finish(outlet, news, self.registrations.revoke(lease));
+                finish(outlet, events, self.registrations.revoke(lease));
             }
             if let Some(link) = self.links.get_mut(&read.link) {
                 link.turn.retain(|turn| turn != id);
@@ -394,7 +399,7 @@ impl Rma {
     fn lease(
         &mut self,
         outlet: &mut Outlet<'_>,
-        news: &mut News,
+        events: &mut Events,
         segments: &Segments,
     ) -> Option<SmallVec<[Lease; 1]>> {
         let mut leases = SmallVec::new();
@@ -411,7 +416,7 @@ impl Rma {
             match lease {
                 Ok(lease) => leases.push(lease),
                 Err(_) => {
-                    self.give_back(outlet, news, &mut leases);
+                    self.give_back(outlet, events, &mut leases);
                     return None;
                 }
             }
@@ -422,16 +427,16 @@ impl Rma {
     fn give_back(
         &mut self,
         outlet: &mut Outlet<'_>,
-        news: &mut News,
+        events: &mut Events,
         leases: &mut SmallVec<[Lease; 1]>,
     ) {
         for lease in leases.drain(..) {
-            finish(outlet, news, self.registrations.give_back(lease));
+            finish(outlet, events, self.registrations.give_back(lease));
         }
     }
 
     /// Gives the provider as many pieces of a link's reads as it may have.
-    fn post(&mut self, outlet: &mut Outlet<'_>, news: &mut News, link: LinkId) {
+    fn post(&mut self, outlet: &mut Outlet<'_>, events: &mut Events, link: LinkId) {
         while let Some(state) = self.links.get_mut(&link)
             && state.posted < WINDOW
             && let Some(&id) = state.turn.front()
@@ -498,14 +503,14 @@ impl Rma {
                 Err(errno) => {
                     log::debug!("link {link:?}: a read could not be posted ({errno})");
                     read.fail();
-                    self.end_read(outlet, news, id);
+                    self.end_read(outlet, events, id);
                 }
             }
         }
     }
 
     /// Reports a read of which nothing is to come any more.
-    fn end_read(&mut self, outlet: &mut Outlet<'_>, news: &mut News, id: usize) {
+    fn end_read(&mut self, outlet: &mut Outlet<'_>, events: &mut Events, id: usize) {
         let ended = self
             .reads
             .get(id)
@@ -514,7 +519,7 @@ impl Rma {
             return;
         }
         let mut read = self.reads.remove(id);
-        self.give_back(outlet, news, &mut read.leases);
+        self.give_back(outlet, events, &mut read.leases);
         let Read {
             link,
             token,
@@ -526,7 +531,7 @@ impl Rma {
             state.turn.retain(|turn| *turn != id);
         }
         let ok = !failed;
-        news.report(Report::ReadDone { link, token, ok });
+        events.report(Report::ReadDone { link, token, ok });
     }
 
     fn of(&self, link: LinkId, key: RemoteKey) -> Option<&Registered> {
@@ -556,18 +561,18 @@ impl Read {
 
 /// A registration has to be closed. Where the provider is still busy with it, that may change when
 /// it handles what has arrived.
-fn finish(outlet: &mut Outlet<'_>, news: &mut News, closed: Result<(), (Mr, i32)>) {
+fn finish(outlet: &mut Outlet<'_>, events: &mut Events, closed: Result<(), (Mr, i32)>) {
     let mut closed = closed;
     let mut looks = LookLimit::last();
     while let Err((mr, code)) = closed {
-        if news.renewal_is_due() {
+        if events.renewal_is_due() {
             // That closes this one, too.
             return;
         }
-        news.look(outlet);
+        events.look(outlet);
         if !looks.again() {
             log::warn!("rdm: a registration cannot be closed (error {code})");
-            return news.demand_renewal();
+            return events.demand_renewal();
         }
         closed = mr.close();
     }

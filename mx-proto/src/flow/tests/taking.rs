@@ -264,14 +264,14 @@ fn who_has_just_been_lent_some_is_not_asked_for_it() {
     assert_eq!(town.settle(), [(4, Say::Credit)]);
     assert_eq!(town.loan(4), 40);
     town.epochs(1);
-    // Its wish is two epochs old, its loan one. The first is busy all the time.
+    // Its request is two epochs old, its loan one. The first is busy all the time.
     assert_eq!(town.send(0, 1), Paid::Slot(Lane::Unexpected));
     assert_eq!(town.want(5, 8), []);
     assert_eq!((town.loan(4), town.loan(5)), (40, 0));
 }
 
 #[test]
-fn a_wish_is_forgotten_when_its_remote_is_not_heard_of_for_two_epochs() {
+fn a_request_is_forgotten_when_its_remote_is_not_heard_of_for_two_epochs() {
     let mut town = rich(7);
     for remote in 0..4 {
         // Nothing is to be had from them.

@@ -16,7 +16,7 @@
 //! endpoint is bound to the port of the endpoint's number, as kernel UDP's socket would be, so that
 //! host and number make its name; the data endpoint's name is told by the peer itself. Where a provider
 //! has addresses of its own (`verbs` and `efa`: numbers of queue pairs, drawn when an endpoint
-//! opens), the peer is asked ([`desk`]).
+//! opens), the peer is asked ([`resolver`]).
 //!
 //! **Who sent a datagram** stands in it ([`frame`]); both sides have to use this service, not kernel
 //! UDP at one end. Whoever sends something else is counted, and named in the log once.
@@ -29,12 +29,12 @@
 
 mod buffers;
 mod choice;
-mod desk;
 mod frame;
 mod line;
 mod name;
 mod peers;
-mod pulse;
+mod poll_timer;
+mod resolver;
 mod service;
 
 #[cfg(test)]
@@ -47,7 +47,6 @@ mod tests;
 pub use name::FabricAddress;
 
 use choice::{Choice, Plan};
-use desk::Desk;
 use libfabric_sys::Library;
 use line::{Depth, Line};
 use mx_port_base::clock::MonotonicClock;
@@ -58,7 +57,8 @@ use mx_port_fabric::{Domain, FabricError, Wait};
 use mx_proto::reliability::{Capacity, Channel, DATA_NAME_MAX};
 use mx_proto::{Clock, Instant, NicId, Target};
 use peers::Peers;
-use pulse::Pulse;
+use poll_timer::PollTimer;
+use resolver::Resolver;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -134,7 +134,7 @@ pub struct FabricDatagrams {
     addresses: fn(NicId, u16) -> Vec<SocketAddr>,
     /// Names do not follow from targets.
     asks: bool,
-    desk: Desk,
+    resolver: Resolver,
     /// `None` while it is broken.
     open: Option<Open>,
     retry_at: Instant,
@@ -142,7 +142,7 @@ pub struct FabricDatagrams {
     names: [FabricAddress; 2],
     receive_buffer: usize,
     nest: Nest,
-    pulse: Pulse,
+    poll_timer: PollTimer,
     /// Descriptors in the nest.
     watched: Vec<RawFd>,
     told_foreign: bool,
@@ -219,13 +219,13 @@ impl FabricDatagrams {
             ports: options.ports,
             addresses: options.addresses,
             asks,
-            desk: Desk::default(),
+            resolver: Resolver::default(),
             open: Some(open),
             retry_at: Instant(0),
             names,
             receive_buffer,
             nest: Nest::new().map_err(RdmError::System)?,
-            pulse: Pulse::new().map_err(RdmError::System)?,
+            poll_timer: PollTimer::new().map_err(RdmError::System)?,
             watched: Vec::new(),
             told_foreign: false,
             stats: FabricStats::default(),
@@ -272,11 +272,11 @@ impl FabricDatagrams {
         let whole = name.len() == ours.bytes().len();
         match FabricAddress::read(name, self.address_format(), ours).filter(|_| whole) {
             Some(name) => {
-                self.desk.found(target, name);
+                self.resolver.found(target, name);
                 true
             }
             None => {
-                self.desk.nowhere(target);
+                self.resolver.nowhere(target);
                 false
             }
         }
@@ -284,7 +284,7 @@ impl FabricDatagrams {
 
     /// The target is not on our fabric.
     pub fn nowhere(&mut self, target: Target) {
-        self.desk.nowhere(target);
+        self.resolver.nowhere(target);
     }
 
     /// What has been counted.

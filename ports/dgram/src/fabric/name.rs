@@ -8,7 +8,7 @@
 //! A peer is known by its name and by nothing else, so that what the layers above keep of it means
 //! the same for ever: the place it has in an address vector comes and goes ([`super::peers`]).
 //!
-//! For a peer that has to be looked for stands what has no bytes ([`super::desk`]).
+//! For a peer that has to be looked for stands what has no bytes ([`super::resolver`]).
 //!
 //! Owns: the bytes, and the reading and making of socket addresses.
 //! Knows nothing of: libfabric, whether anybody has that name.

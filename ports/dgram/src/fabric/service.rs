@@ -112,7 +112,7 @@ impl DatagramPort for FabricDatagrams {
         budget: usize,
         mut receive: impl FnMut(Incoming<'_, FabricAddress>),
     ) -> bool {
-        let told = self.desk.hand_out(&mut receive);
+        let told = self.resolver.hand_out(&mut receive);
         if !self.is_open() {
             return told;
         }
@@ -132,7 +132,7 @@ impl DatagramPort for FabricDatagrams {
             }
         }
         if any {
-            self.pulse.quicken();
+            self.poll_timer.quicken();
         }
         if self.stats.foreign > 0 && !self.told_foreign {
             self.told_foreign = true;
@@ -164,7 +164,7 @@ impl DatagramPort for FabricDatagrams {
     }
 
     fn arm(&mut self) -> bool {
-        if !self.desk.is_empty() {
+        if !self.resolver.is_empty() {
             return false;
         }
         let Some(open) = &self.open else {
@@ -181,7 +181,7 @@ impl DatagramPort for FabricDatagrams {
     }
 
     fn disarm(&mut self) {
-        self.pulse.stop();
+        self.poll_timer.stop();
     }
 
     fn descriptors(&self) -> WakeDescriptors {
@@ -262,8 +262,8 @@ impl FabricDatagrams {
 
     /// Wakes who sleeps after a while.
     fn sleep_on_timer(&mut self) -> bool {
-        let timer = [self.pulse.raw()];
-        self.watch(&timer) && self.pulse.start()
+        let timer = [self.poll_timer.raw()];
+        self.watch(&timer) && self.poll_timer.start()
     }
 }
 

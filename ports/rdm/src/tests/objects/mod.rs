@@ -3,7 +3,7 @@
 //! They need one: `apt-get install libfabric1`, or `MX_LIBFABRIC=/path/libfabric.so.1`. All
 //! software providers that the library has and that are chosen without asking are gone through.
 
-mod liar;
+mod faulty;
 
 use crate::RdmOptions;
 use crate::provider::Choice;

@@ -21,13 +21,13 @@ const LONGEST: Duration = Duration::from_millis(2);
 
 /// A timer to sleep on.
 #[derive(Debug)]
-pub(super) struct Pulse {
+pub(super) struct PollTimer {
     fd: OwnedFd,
     next: Duration,
     running: bool,
 }
 
-impl Pulse {
+impl PollTimer {
     pub(super) fn new() -> io::Result<Self> {
         let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
         // SAFETY: no pointers; the result is checked.
@@ -90,9 +90,9 @@ impl Pulse {
 mod tests {
     use super::*;
 
-    fn fires(pulse: &Pulse, timeout_ms: i32) -> bool {
+    fn fires(poll_timer: &PollTimer, timeout_ms: i32) -> bool {
         let mut poll = libc::pollfd {
-            fd: pulse.raw(),
+            fd: poll_timer.raw(),
             events: libc::POLLIN,
             revents: 0,
         };
@@ -102,16 +102,16 @@ mod tests {
 
     #[test]
     fn it_fires_once_started_and_not_when_stopped() {
-        let mut pulse = Pulse::new().unwrap();
-        assert!(!fires(&pulse, 0));
+        let mut poll_timer = PollTimer::new().unwrap();
+        assert!(!fires(&poll_timer, 0));
         for _ in 0..10 {
-            assert!(pulse.start());
-            assert!(fires(&pulse, 10_000));
-            pulse.stop();
-            assert!(!fires(&pulse, 0));
+            assert!(poll_timer.start());
+            assert!(fires(&poll_timer, 10_000));
+            poll_timer.stop();
+            assert!(!fires(&poll_timer, 0));
         }
-        assert_eq!(pulse.next, LONGEST);
-        pulse.quicken();
-        assert_eq!(pulse.next, FIRST);
+        assert_eq!(poll_timer.next, LONGEST);
+        poll_timer.quicken();
+        assert_eq!(poll_timer.next, FIRST);
     }
 }

@@ -10,7 +10,7 @@
 //! Addresses of IP follow from host and number. Those of `verbs` and `efa` are drawn when an endpoint
 //! opens, so its process is asked: as for `rdm`, over the TCP port of the endpoint's number.
 //!
-//! Owns: what has been said at the desk and not handed out yet.
+//! Owns: what has been said to the resolver and not handed out yet.
 //! Knows nothing of: who asks, and how.
 
 use super::name::FabricAddress;
@@ -19,7 +19,7 @@ use mx_proto::reliability::Incoming;
 
 /// Answers, in the order they came.
 #[derive(Debug, Default)]
-pub(super) struct Desk(Vec<Answer>);
+pub(super) struct Resolver(Vec<Answer>);
 
 #[derive(Debug)]
 enum Answer {
@@ -32,7 +32,7 @@ enum Answer {
     },
 }
 
-impl Desk {
+impl Resolver {
     /// The target's command endpoint has this name.
     pub(super) fn found(&mut self, target: Target, name: FabricAddress) {
         let sought = FabricAddress::sought(target);

@@ -1,7 +1,7 @@
 //! What hints ask for, and whether a provider can and will.
 //!
 //! ```text
-//!   fi_info (hints) --> Wish --> suits(shape): the mr_mode of the offer, or none
+//!   fi_info (hints) --> Hints --> suits(shape): the mr_mode of the offer, or none
 //!                           `--> granted, source: the rest of it
 //! ```
 //!
@@ -21,7 +21,7 @@ pub(crate) type Source = Option<Vec<u8>>;
 
 /// What hints ask for; zeros where they say nothing.
 #[derive(Default)]
-pub(crate) struct Wish {
+pub(crate) struct Hints {
     pub(crate) given: bool,
     pub(crate) caps: u64,
     pub(crate) mode: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Wish {
     pub(crate) iov_limit: usize,
 }
 
-impl Wish {
+impl Hints {
     /// # Safety
     ///
     /// An info or null.
@@ -52,7 +52,7 @@ impl Wish {
         let Some(hints) = (unsafe { hints.as_ref() }) else {
             return Self::default();
         };
-        let mut wish = Self {
+        let mut asked = Self {
             given: true,
             caps: hints.caps,
             mode: hints.mode,
@@ -64,35 +64,36 @@ impl Wish {
             let bytes = unsafe {
                 std::slice::from_raw_parts(hints.src_addr.cast::<u8>(), hints.src_addrlen)
             };
-            wish.source = Some(bytes.to_vec());
+            asked.source = Some(bytes.to_vec());
         }
         // SAFETY: an info's attributes are null or valid; so below.
         if let Some(tx) = unsafe { hints.tx_attr.as_ref() } {
-            (wish.order, wish.inject) = (tx.msg_order, tx.inject_size);
-            (wish.tx_size, wish.iov_limit) = (tx.size, tx.iov_limit);
+            (asked.order, asked.inject) = (tx.msg_order, tx.inject_size);
+            (asked.tx_size, asked.iov_limit) = (tx.size, tx.iov_limit);
         }
         // SAFETY: as above.
         if let Some(rx) = unsafe { hints.rx_attr.as_ref() } {
-            wish.order |= rx.msg_order;
-            wish.rx_size = rx.size;
+            asked.order |= rx.msg_order;
+            asked.rx_size = rx.size;
         }
         // SAFETY: as above.
         if let Some(ep) = unsafe { hints.ep_attr.as_ref() } {
-            (wish.ep_type, wish.protocol, wish.max_msg) = (ep.r#type, ep.protocol, ep.max_msg_size);
+            (asked.ep_type, asked.protocol, asked.max_msg) =
+                (ep.r#type, ep.protocol, ep.max_msg_size);
         }
         // SAFETY: as above.
         if let Some(domain) = unsafe { hints.domain_attr.as_ref() } {
-            (wish.threading, wish.progress) = (domain.threading, domain.data_progress);
-            (wish.av_type, wish.mr_mode) = (domain.av_type, domain.mr_mode);
+            (asked.threading, asked.progress) = (domain.threading, domain.data_progress);
+            (asked.av_type, asked.mr_mode) = (domain.av_type, domain.mr_mode);
             // SAFETY: a C string or null.
-            wish.domain = unsafe { text(domain.name) };
+            asked.domain = unsafe { text(domain.name) };
         }
         // SAFETY: as above.
         if let Some(fabric) = unsafe { hints.fabric_attr.as_ref() } {
             // SAFETY: a C string or null.
-            wish.provider = unsafe { text(fabric.prov_name) };
+            asked.provider = unsafe { text(fabric.prov_name) };
         }
-        wish
+        asked
     }
 
     fn remote(&self) -> bool {
@@ -143,9 +144,9 @@ pub(crate) fn source(
     node: Option<&str>,
     service: Option<&str>,
     flags: u64,
-    wish: &Wish,
+    asked: &Hints,
 ) -> Option<Source> {
-    if let Some(address) = &wish.source {
+    if let Some(address) = &asked.source {
         return (address.len() == shape.address_len).then(|| Some(address.clone()));
     }
     if node.is_some() && !shape.takes_node {
@@ -173,11 +174,11 @@ pub(crate) fn sockaddr_in(ip: Ipv4Addr, port: u16) -> Vec<u8> {
 }
 
 /// What the caller gets for what it asked: with modifiers as asked, or all of them.
-pub(crate) fn granted(wish: &Wish, shape: &Shape) -> u64 {
-    if wish.caps == 0 {
+pub(crate) fn granted(asked: &Hints, shape: &Shape) -> u64 {
+    if asked.caps == 0 {
         return shape.caps;
     }
-    let mut caps = wish.caps | (shape.caps & (FI_LOCAL_COMM | FI_REMOTE_COMM));
+    let mut caps = asked.caps | (shape.caps & (FI_LOCAL_COMM | FI_REMOTE_COMM));
     if caps & FI_MSG != 0 && caps & (FI_SEND | FI_RECV) == 0 {
         caps |= FI_SEND | FI_RECV;
     }

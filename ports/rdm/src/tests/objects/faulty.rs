@@ -45,7 +45,7 @@ fn calls(wanted: &[&str]) -> Vec<&'static str> {
     calls
 }
 
-/// An object of the liar's. Its name stands where the context would.
+/// An object of the faulty provider's. Its name stands where the context would.
 fn object(name: &'static str) -> fid {
     fid {
         fclass: 0,
@@ -76,7 +76,7 @@ unsafe fn give<T>(name: &'static str, out: *mut *mut T, object: T) -> c_int {
 
 static OPS: fi_ops = {
     unsafe extern "C" fn close(object: *mut fid) -> c_int {
-        // SAFETY: an object of the liar's.
+        // SAFETY: an object of the faulty provider's.
         let index = unsafe { (*object).context } as usize;
         answer(NAMES[index].1) as c_int
     }
@@ -301,7 +301,7 @@ static AV: fi_ops_av = {
 };
 
 fn try_open(line: Line) -> Result<Domain, FabricError> {
-    // SAFETY: the liar's fabric has all the tables that are called here.
+    // SAFETY: the faulty provider's fabric has all the tables that are called here.
     let library = unsafe { catalogue::library(&[line], fabric) };
     let choice = Choice::make(&library, &RdmOptions::default()).unwrap();
     Domain::open(Arc::new(library), &choice.info, choice.plan.terms())
