@@ -43,7 +43,7 @@ impl LocalPort {
         // Also those of links that every poll looks at: a peer may ask one of them to sleep.
         self.slept = false;
         if self.take_doorbells() {
-            any = self.poll_hot(budget, sink, true);
+            any = self.poll_active_set(budget, sink, true);
         }
         self.poll_control(clock, sink) | any
     }
@@ -90,7 +90,7 @@ impl LocalPort {
         true
     }
 
-    /// Takes in wake-ups and makes those links hot. Returns true when there were any; the caller
+    /// Takes in wake-ups and makes those links active. Returns true when there were any; the caller
     /// then looks at the rings.
     pub(super) fn take_doorbells(&mut self) -> bool {
         let mut any = false;
@@ -107,7 +107,7 @@ impl LocalPort {
         if any && self.armed {
             // One thread polls while another one sleeps: what has rung must ring for that one, too.
             // Whoever called looks at the rings next, that is, after the barrier.
-            self.set_hot_asleep(true);
+            self.set_active_asleep(true);
             barrier::heavy();
         }
         any
@@ -450,9 +450,9 @@ impl LocalPort {
                 .add(socket.raw(), id.to_word(), Interest::Doorbell)?;
         }
         if let State::Up(_) = entry.state {
-            self.go_hot(id);
+            self.activate(id);
         } else {
-            self.chill(id);
+            self.deactivate(id);
         }
         Ok(())
     }

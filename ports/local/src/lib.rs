@@ -12,7 +12,7 @@
 //! while both sides poll. The Unix socket beside it brings the memory over, wakes a side that
 //! sleeps, and hangs up when the other side is gone.
 //!
-//! A few links that were active lately are *hot*: every poll looks at them. The others are *cold*:
+//! A few links that were active lately are *active*: every poll looks at them. The others are *idle*:
 //! they stay prepared for sleeping, so that their next packet rings the doorbell, and polls look at the
 //! doorbells of all of them together now and then. So neither a poll nor going to sleep costs more with
 //! a thousand idle clients.
@@ -23,13 +23,13 @@
 //! Owns: the listening name of one endpoint, and all its links.
 //! Knows nothing of: remotes, packets' contents, other ports.
 
+mod active;
 mod barrier;
 mod budget;
 mod calling;
 mod control;
 mod epoll;
 mod handshake;
-mod hot;
 mod layout;
 mod link;
 pub mod link_states;
@@ -77,11 +77,11 @@ pub struct LocalPort {
     places: Shares,
     strangers: Strangers,
     /// The links that every poll looks at; see the module's description.
-    hot: Vec<LinkId>,
-    /// Where in `hot` the next poll begins.
+    active: Vec<LinkId>,
+    /// Where in `active` the next poll begins.
     turn: usize,
-    /// How many links are past the handshake and not in `hot`.
-    cold: usize,
+    /// How many links are past the handshake and not in `active`.
+    idle: usize,
     /// Handshakes that have a time limit or are to be tried again. May contain stale names.
     timed: Vec<LinkId>,
     /// The shared memory of all links.
@@ -200,9 +200,9 @@ impl LocalPort {
             links: Table::new(options.max_links),
             places: Shares::new(strangers::places(options.max_links), options.share),
             strangers: Strangers::new(BOUND_WITHIN),
-            hot: Vec::new(),
+            active: Vec::new(),
             turn: 0,
-            cold: 0,
+            idle: 0,
             timed: Vec::new(),
             budget: Budget::new(options.bytes, options.share, options.idle),
             awake: Vec::new(),
@@ -313,21 +313,21 @@ impl LocalPort {
             return self.send_resting(link, header, body);
         };
         match up.producer.push(header, body) {
-            Ok(false) if !entry.cold && entry.socket.is_some() => Ok(Sent::Whole),
+            Ok(false) if !entry.idle && entry.socket.is_some() => Ok(Sent::Whole),
             outcome => self.after_push(link, outcome),
         }
     }
 
-    /// There are hot links, and it is known of nothing else that is to be looked at.
+    /// There are active links, and it is known of nothing else that is to be looked at.
     #[inline]
     pub fn is_active(&self) -> bool {
-        !self.hot.is_empty() && !self.control_wanted && !self.slept
+        !self.active.is_empty() && !self.control_wanted && !self.slept
     }
 
-    /// Takes packets from the hot links.
+    /// Takes packets from the active links.
     #[inline(always)]
     pub fn poll_active<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
-        self.poll_hot(budget.max(1), sink, false)
+        self.poll_active_set(budget.max(1), sink, false)
     }
 
     /// [`Port::poll`], of all links. `turn`: the number of this poll. What costs system calls has its turn
@@ -344,7 +344,7 @@ impl LocalPort {
         if self.control_wanted {
             any = self.poll_control(clock, sink);
         }
-        any |= self.poll_hot(budget, sink, true);
+        any |= self.poll_active_set(budget, sink, true);
         let control_every = if any {
             CONTROL_EVERY
         } else {
@@ -359,9 +359,9 @@ impl LocalPort {
             LISTEN_EVERY_EMPTY
         };
         let told = std::mem::take(&mut self.told);
-        if self.cold != 0 && !told && turn % listen_every == 0 && self.take_doorbells() {
+        if self.idle != 0 && !told && turn % listen_every == 0 && self.take_doorbells() {
             any = true;
-            self.poll_hot(budget, sink, false);
+            self.poll_active_set(budget, sink, false);
         }
         any
     }
@@ -546,16 +546,16 @@ const CONTROL_EVERY_EMPTY: u32 = 256;
 /// ... and every so many in any case, so that a port that is always busy still accepts.
 const CONTROL_EVERY: u32 = 1 << 16;
 
-/// This many links stay hot, however long they have been idle.
-const HOT_KEPT: usize = 16;
+/// This many links stay active, however long they have been idle.
+const ACTIVE_KEPT: usize = 16;
 
-/// Beyond those, a link cools down after this many polls of all links without a packet of it.
-const COOL_AFTER: u32 = 128;
+/// Beyond those, a link retire after this many polls of all links without a packet of it.
+const IDLE_AFTER: u32 = 128;
 
-/// With this many hot links, a further one makes the idlest of them cool down.
-const HOT_MAX: usize = 32;
+/// With this many active links, a further one makes the idlest of them retire.
+const ACTIVE_MAX: usize = 32;
 
-/// Every so many polls look at the doorbells of cold links (one system call for all), if they find nothing
+/// Every so many polls look at the doorbells of idle links (one system call for all), if they find nothing
 /// else: often enough to answer a client within microseconds ...
 const LISTEN_EVERY_EMPTY: u32 = 16;
 

@@ -52,7 +52,7 @@ pub(super) struct Entry {
     /// How often the kernel has told of something new to read since.
     pub(super) told: u8,
     /// It is past the handshake and no poll looks at it: its doorbells and messages are listened to.
-    pub(super) cold: bool,
+    pub(super) idle: bool,
     /// What the peer said about itself.
     pub(super) peer: Traits,
     /// 0: we started the link, 1: the peer did.
@@ -82,7 +82,7 @@ pub(super) enum State {
     Accepted,
     /// Carries packets.
     Up(Link),
-    /// The same, but we have asked the peer to sleep; the link is cold and nothing is in its rings.
+    /// The same, but we have asked the peer to sleep; the link is idle and nothing is in its rings.
     Asking(Link),
     /// Without memory.
     Asleep,
@@ -140,7 +140,7 @@ impl Entry {
             doomed: false,
             unread: 0,
             told: 0,
-            cold: false,
+            idle: false,
             peer: Traits::default(),
             side: u8::from(!ours),
             instead: None,

@@ -160,8 +160,8 @@ impl LocalPort {
             self.control.remove(socket.raw());
             self.data.remove(socket.raw());
         }
-        self.hot.retain(|other| *other != id);
-        self.cold -= usize::from(entry.cold);
+        self.active.retain(|other| *other != id);
+        self.idle -= usize::from(entry.idle);
         self.unlist(entry.listed);
         self.account(entry.state.stage(), None);
         self.budget.change(entry.source, entry.state.bytes(), 0);

@@ -124,11 +124,11 @@ impl LocalPort {
                 continue;
             };
             if entry.wants_poll() {
-                let asleep = self.armed || entry.cold;
+                let asleep = self.armed || entry.idle;
                 entry.set_asleep(asleep);
                 continue;
             }
-            self.chill(*id);
+            self.deactivate(*id);
             // Sleeping, it leaves nothing in the kernel.
             self.hear(*id);
             if let Some(entry) = self.links.get_mut(*id)
@@ -144,7 +144,7 @@ impl LocalPort {
                 }
             }
         }
-        self.drop_cold();
+        self.drop_idle();
     }
 
     /// A link's doorbell has rung, or it is time to look at it: packets, a question, an answer.
@@ -229,9 +229,9 @@ impl LocalPort {
 
     /// Both sides have agreed: the memory goes.
     fn fall_asleep(&mut self, id: LinkId) {
-        self.chill(id);
+        self.deactivate(id);
         self.turn(id, |_| State::Asleep);
-        self.drop_cold();
+        self.drop_idle();
         let Some(entry) = self.links.get_mut(id) else {
             return;
         };

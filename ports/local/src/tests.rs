@@ -200,11 +200,11 @@ impl Node {
         link.expect("no packet has arrived")
     }
 
-    /// Any link that is not hot.
-    fn cold_link(&self) -> LinkId {
+    /// Any link that is not active.
+    fn idle_link(&self) -> LinkId {
         let mut ids = (0..self.port.links.len() as u32).map(|index| LinkId::new(index, 0));
-        let cold = |id: &LinkId| self.port.links.get(*id).is_some_and(|entry| entry.cold);
-        ids.find(cold).expect("all links are hot")
+        let idle = |id: &LinkId| self.port.links.get(*id).is_some_and(|entry| entry.idle);
+        ids.find(idle).expect("all links are active")
     }
 
     pub(super) fn bodies(&mut self) -> Vec<Vec<u8>> {

@@ -318,22 +318,22 @@ impl LocalPort {
             (other, None) => other,
         });
         self.stats.woken += 1;
-        self.go_hot(id);
+        self.activate(id);
     }
 
     /// A link is up, and traffic is to be expected.
-    pub(super) fn go_hot(&mut self, id: LinkId) {
+    pub(super) fn activate(&mut self, id: LinkId) {
         let Some(entry) = self.links.get_mut(id) else {
             return;
         };
-        if std::mem::take(&mut entry.cold) {
-            self.cold -= 1;
+        if std::mem::take(&mut entry.idle) {
+            self.idle -= 1;
         }
         if self.armed {
             entry.set_asleep(true);
             barrier::heavy();
         }
-        self.make_hot(id);
+        self.make_active(id);
         self.list(id);
     }
 }

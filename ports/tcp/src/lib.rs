@@ -4,7 +4,7 @@
 //!   Endpoint --connect--> dial ----> Table of Links <---- accept <-- listeners
 //!            --send-----> send (Tx) ---^   |   ^                        |
 //!            --poll-----> watch -----------'   |                  control epoll
-//!                         hot links: recv      |
+//!                         active links: recv      |
 //!                         others: data epoll   receive (Rx) --> Sink, application memory
 //! ```
 //!

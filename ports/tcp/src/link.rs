@@ -65,8 +65,8 @@ pub(super) struct Link {
     /// It is in the list of links to read.
     pub(super) queued: bool,
     /// It is in the list of links read on each poll.
-    pub(super) hot: bool,
-    /// How often it was read since the port last slept, up to what makes it hot; and which sleep that was.
+    pub(super) active: bool,
+    /// How often it was read since the port last slept, up to what makes it active; and which sleep that was.
     pub(super) reads: u8,
     pub(super) read_after: u32,
     /// The endpoint was told that there is no room and waits for [`mx_proto::port::Sink::on_writable`].
@@ -100,7 +100,7 @@ impl Link {
             rx: Rx::default(),
             tx: Tx::default(),
             queued: false,
-            hot: false,
+            active: false,
             reads: 0,
             read_after: 0,
             waiting: false,

@@ -169,8 +169,8 @@ impl Rx {
     }
 
     /// The link is quiet: it does with less memory.
-    pub(super) fn cool(&mut self, pool: &mut Pool) {
-        pool.cool(&mut self.kept);
+    pub(super) fn retire(&mut self, pool: &mut Pool) {
+        pool.retire(&mut self.kept);
     }
 
     /// Reads and delivers at most about `quota` packets. `busy`: more is expected soon.

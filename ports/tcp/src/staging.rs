@@ -196,7 +196,7 @@ impl Pool {
     }
 
     /// A link that was busy no longer is.
-    pub(super) fn cool(&mut self, kept: &mut Kept) {
+    pub(super) fn retire(&mut self, kept: &mut Kept) {
         if let Kept::Staged(_) = kept {
             let staging = self.take(kept);
             *kept = self.give_back(staging, false);
@@ -262,9 +262,9 @@ mod tests {
         let few = stage(&mut pool, 3);
         let mut kept = pool.give_back(few, true);
         assert!(matches!(kept, Kept::Staged(_)));
-        pool.cool(&mut kept);
+        pool.retire(&mut kept);
         assert!(matches!(&kept, Kept::Carried(bytes) if **bytes == [7; 3]));
-        pool.cool(&mut kept);
+        pool.retire(&mut kept);
         assert!(
             matches!(kept, Kept::Carried(_)),
             "cooling twice loses nothing"
@@ -287,7 +287,7 @@ mod tests {
         let more = stage(&mut pool, 2_000);
         kept.push(pool.give_back(more, false));
         assert!(pool.is_short());
-        pool.cool(&mut kept[1]);
+        pool.retire(&mut kept[1]);
         assert_eq!(pool.kept(), 100_000);
         for kept in &kept {
             pool.forget(kept);

@@ -1,14 +1,14 @@
 //! Which links to look at, and looking at them.
 //!
 //! ```text
-//!   each poll           hot links (at most 8, something came lately)      recv, no epoll;
+//!   each poll           active links (at most 8, something came lately)      recv, no epoll;
 //!                       while they are lively the data epoll does not even watch them
-//!   each k-th poll      data epoll: links with something to read -------> queue -> hot
+//!   each k-th poll      data epoll: links with something to read -------> queue -> active
 //!   each 256th poll     control epoll: listeners, links being made
 //!   after arm           everything
 //! ```
 //!
-//! Owns: both epoll instances and the lists of links: hot, queued to be read, waiting for room.
+//! Owns: both epoll instances and the lists of links: active, queued to be read, waiting for room.
 //! Knows nothing of: how bytes become packets.
 //! The lists hold names. A link that is gone is recognised by its stale name and left out.
 
@@ -25,22 +25,22 @@ use std::collections::VecDeque;
 use std::io;
 
 /// Links read on each poll: each costs a system call when nothing is there.
-const HOT: usize = 8;
+const ACTIVE: usize = 8;
 
-/// Polls without anything after which a link is no longer hot: about a millisecond.
-const COOL_AFTER: u32 = 4096;
+/// Polls without anything after which a link is no longer active: about a millisecond.
+const IDLE_AFTER: u32 = 4096;
 
-/// Polls without anything after which a hot link makes room for another one.
+/// Polls without anything after which an active link makes room for another one.
 const YIELD_AFTER: u32 = 64;
 
-/// Polls with something after which a hot link is taken out of the data epoll: being watched makes
+/// Polls with something after which an active link is taken out of the data epoll: being watched makes
 /// each segment that arrives some percent slower, and taking it out and back costs a microsecond.
 const DETACH_AFTER: u32 = 64;
 
-/// A link becomes hot when it was read so often between two sleeps, and stays so while it is.
+/// A link becomes active when it was read so often between two sleeps, and stays so while it is.
 const READS: u8 = 2;
 
-/// Most polls between two looks at the data epoll, with hot links (whose polls take longer) and
+/// Most polls between two looks at the data epoll, with active links (whose polls take longer) and
 /// without.
 const DATA_EVERY: (u32, u32) = (16, 64);
 
@@ -56,7 +56,7 @@ const TRIES: usize = 8;
 /// Events taken from an epoll instance by one look.
 const EVENTS: usize = 64;
 
-/// How a link becomes hot.
+/// How a link becomes active.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Heat {
     /// Something came from it.
@@ -66,7 +66,7 @@ pub(super) enum Heat {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct HotLink {
+struct ActiveLink {
     id: LinkId,
     /// Polls since anything came.
     idle: u32,
@@ -91,7 +91,7 @@ pub(super) struct Watch {
     pub(super) alarms_due: bool,
     /// The next poll looks at `control`.
     pub(super) control_due: bool,
-    hot: SmallVec<[HotLink; HOT]>,
+    active: SmallVec<[ActiveLink; ACTIVE]>,
     ready: VecDeque<LinkId>,
     blocked: VecDeque<LinkId>,
     /// Blocked links of which the kernel said that they have room.
@@ -113,7 +113,7 @@ impl Watch {
             look: true,
             alarms_due: false,
             control_due: true,
-            hot: SmallVec::new(),
+            active: SmallVec::new(),
             ready: VecDeque::new(),
             blocked: VecDeque::new(),
             roomy: Vec::new(),
@@ -160,26 +160,26 @@ impl Watch {
         !self.ready.is_empty() || !self.roomy.is_empty() || self.control_due
     }
 
-    /// Lets the kernel report everything, room too, and gives back what hot links hold. Returns
+    /// Lets the kernel report everything, room too, and gives back what active links hold. Returns
     /// false when the kernel will not.
     pub(super) fn prepare_to_sleep(&mut self, links: &mut Table, pool: &mut Pool) -> bool {
         let data = &self.data;
         self.sleeps = self.sleeps.wrapping_add(1);
         let mut attached = true;
-        self.hot.retain(|hot| {
-            let Some(link) = links.get_mut(hot.id) else {
+        self.active.retain(|active| {
+            let Some(link) = links.get_mut(active.id) else {
                 return false;
             };
-            link.rx.cool(pool);
-            let lively = std::mem::take(&mut hot.lively) >= READS.into();
-            if !attach(data, hot, link) {
+            link.rx.retire(pool);
+            let lively = std::mem::take(&mut active.lively) >= READS.into();
+            if !attach(data, active, link) {
                 attached = false;
                 return true;
             }
             // Who wakes is told, so that polls in between sleeps cost idle links nothing, nor those of
             // which each message finds a sleeper.
-            link.hot = lively && hot.idle < YIELD_AFTER;
-            link.hot
+            link.active = lively && active.idle < YIELD_AFTER;
+            link.active
         });
         if !attached {
             return false;
@@ -202,7 +202,7 @@ impl Watch {
         let Some(link) = links.get_mut(id) else {
             return;
         };
-        if link.hot || !matches!(link.phase, Phase::Open) {
+        if link.active || !matches!(link.phase, Phase::Open) {
             return;
         }
         if link.read_after != self.sleeps {
@@ -213,49 +213,49 @@ impl Watch {
         if link.reads < READS {
             return;
         }
-        let new = HotLink {
+        let new = ActiveLink {
             id,
             idle: 0,
             lively: 0,
             detached: false,
         };
-        if self.hot.len() < HOT {
-            link.hot = true;
-            self.hot.push(new);
+        if self.active.len() < ACTIVE {
+            link.active = true;
+            self.active.push(new);
             return;
         }
-        let Some(coldest) = self.hot.iter_mut().max_by_key(|hot| hot.idle) else {
+        let Some(idlest) = self.active.iter_mut().max_by_key(|active| active.idle) else {
             return;
         };
-        if why == Heat::Expected || coldest.idle < YIELD_AFTER {
+        if why == Heat::Expected || idlest.idle < YIELD_AFTER {
             return;
         }
-        if let Some(old) = links.get_mut(coldest.id) {
-            if !attach(&self.data, coldest, old) {
+        if let Some(old) = links.get_mut(idlest.id) {
+            if !attach(&self.data, idlest, old) {
                 return;
             }
-            old.hot = false;
-            old.rx.cool(pool);
+            old.active = false;
+            old.rx.retire(pool);
         }
-        *coldest = new;
+        *idlest = new;
         if let Some(link) = links.get_mut(id) {
-            link.hot = true;
+            link.active = true;
         }
     }
 
-    /// Hot link number `at` brought something.
+    /// Active link number `at` brought something.
     #[inline]
     fn enliven(&mut self, at: usize, links: &Table) {
-        let hot = &mut self.hot[at];
-        hot.idle = 0;
-        hot.lively = hot.lively.saturating_add(1);
-        if hot.lively >= DETACH_AFTER
-            && !hot.detached
-            && let Some(link) = links.get(hot.id)
+        let active = &mut self.active[at];
+        active.idle = 0;
+        active.lively = active.lively.saturating_add(1);
+        if active.lively >= DETACH_AFTER
+            && !active.detached
+            && let Some(link) = links.get(active.id)
             && !link.watched_for_room
         {
             self.data.remove(&link.fd);
-            hot.detached = true;
+            active.detached = true;
         }
     }
 
@@ -278,12 +278,12 @@ impl Watch {
                 }
             }
             // What is new is said once.
-            if what & !sys::WRITE != 0 && (!link.hot || link.watched_by_edge) {
+            if what & !sys::WRITE != 0 && (!link.active || link.watched_by_edge) {
                 found = true;
                 self.queue(id, link);
             }
         }
-        let most = if self.hot.is_empty() {
+        let most = if self.active.is_empty() {
             DATA_EVERY.1
         } else {
             DATA_EVERY.0
@@ -307,7 +307,7 @@ impl Watch {
     #[cold]
     pub(super) fn watch_waiting(&self, id: LinkId, link: &mut Link) {
         link.watched_by_edge = link.rx.is_waiting();
-        // It fails for a hot link that is not watched now; when it is again, it is watched for this.
+        // It fails for an active link that is not watched now; when it is again, it is watched for this.
         let _ = self.rewatch(id, link);
     }
 
@@ -322,14 +322,14 @@ pub(super) fn interest(link: &Link) -> u32 {
     sys::READ | also(link.watched_for_room, sys::WRITE) | also(link.watched_by_edge, sys::EDGE)
 }
 
-/// Lets `data` watch a hot link again. Returns false when the kernel has no memory for that.
-fn attach(data: &sys::Epoll, hot: &mut HotLink, link: &Link) -> bool {
-    if hot.detached {
-        hot.detached = data
-            .add(&link.fd, interest(link), hot.id.to_word())
+/// Lets `data` watch an active link again. Returns false when the kernel has no memory for that.
+fn attach(data: &sys::Epoll, active: &mut ActiveLink, link: &Link) -> bool {
+    if active.detached {
+        active.detached = data
+            .add(&link.fd, interest(link), active.id.to_word())
             .is_err();
     }
-    !hot.detached
+    !active.detached
 }
 
 impl TcpPort {
@@ -377,10 +377,10 @@ impl TcpPort {
         did | self.read_links(budget, sink) | self.use_room(sink)
     }
 
-    /// Reads from queued and hot links.
+    /// Reads from queued and active links.
     #[inline]
     fn read_links<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
-        let links = self.watch.ready.len() + self.watch.hot.len();
+        let links = self.watch.ready.len() + self.watch.active.len();
         let quota = if links > 1 {
             (budget / links).max(4)
         } else {
@@ -388,10 +388,10 @@ impl TcpPort {
         };
         let mut left = budget;
         // Whoever comes second gets what the budget has left, so they take turns.
-        let hot_first = self.watch.round & 1 == 1;
-        let mut did = hot_first && self.read_hot(quota, &mut left, sink);
+        let active_first = self.watch.round & 1 == 1;
+        let mut did = active_first && self.read_active(quota, &mut left, sink);
         did |= self.read_queued(quota, &mut left, sink);
-        did |= !hot_first && self.read_hot(quota, &mut left, sink);
+        did |= !active_first && self.read_active(quota, &mut left, sink);
         did
     }
 
@@ -425,7 +425,7 @@ impl TcpPort {
     }
 
     #[inline]
-    fn read_hot<M: Memory, S: Sink<M>>(
+    fn read_active<M: Memory, S: Sink<M>>(
         &mut self,
         quota: usize,
         left: &mut usize,
@@ -433,18 +433,18 @@ impl TcpPort {
     ) -> bool {
         let mut did = false;
         let mut stale = false;
-        let hot = self.watch.hot.len();
-        for turn in 0..hot {
+        let active = self.watch.active.len();
+        for turn in 0..active {
             if *left == 0 {
                 break;
             }
             // Another one comes first each time, so that the budget does not favour any.
-            let at = if hot == 1 {
+            let at = if active == 1 {
                 0
             } else {
-                (self.watch.round as usize / 2 + turn) % hot
+                (self.watch.round as usize / 2 + turn) % active
             };
-            let id = self.watch.hot[at].id;
+            let id = self.watch.active[at].id;
             match self.links.get(id) {
                 Some(link) if link.queued => continue,
                 Some(_) => {}
@@ -458,9 +458,9 @@ impl TcpPort {
                 self.watch.enliven(at, &self.links);
                 did = true;
             } else {
-                let hot = &mut self.watch.hot[at];
-                hot.idle += 1;
-                stale |= hot.idle > COOL_AFTER;
+                let active = &mut self.watch.active[at];
+                active.idle += 1;
+                stale |= active.idle > IDLE_AFTER;
             }
             *left = left.saturating_sub(served.packets);
         }
@@ -475,11 +475,11 @@ impl TcpPort {
         let Self {
             watch, links, pool, ..
         } = self;
-        let Watch { hot, data, .. } = watch;
-        hot.retain(|hot| match links.get_mut(hot.id) {
-            Some(link) if hot.idle > COOL_AFTER && attach(data, hot, link) => {
-                link.hot = false;
-                link.rx.cool(pool);
+        let Watch { active, data, .. } = watch;
+        active.retain(|active| match links.get_mut(active.id) {
+            Some(link) if active.idle > IDLE_AFTER && attach(data, active, link) => {
+                link.active = false;
+                link.rx.retire(pool);
                 false
             }
             Some(_) => true,
@@ -521,7 +521,7 @@ impl TcpPort {
             &link.fd,
             &mut self.pool,
             quota,
-            link.hot && !link.stranger,
+            link.active && !link.stranger,
             to,
         );
         served.packets = turn.packets;

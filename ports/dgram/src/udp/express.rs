@@ -122,13 +122,13 @@ mod tests {
     #[test]
     fn only_the_peer_of_a_row_gets_a_socket_and_another_does_not_take_it_at_once() {
         let mut express = Express::new(None);
-        let ((socket, hot), (_other, cold)) = (peer(), peer());
-        (0..ROW - 1).for_each(|_| assert!(!express.send(hot, None, b"x")));
-        assert!(!express.send(cold, None, b"x"), "the row is broken");
-        (0..ROW).for_each(|_| assert!(!express.send(hot, None, b"x")));
-        assert!(express.send(hot, None, b"first"));
-        assert!(!express.send(cold, None, b"x"));
-        assert!(express.send(hot, None, b"second"));
+        let ((socket, active), (_other, idle)) = (peer(), peer());
+        (0..ROW - 1).for_each(|_| assert!(!express.send(active, None, b"x")));
+        assert!(!express.send(idle, None, b"x"), "the row is broken");
+        (0..ROW).for_each(|_| assert!(!express.send(active, None, b"x")));
+        assert!(express.send(active, None, b"first"));
+        assert!(!express.send(idle, None, b"x"));
+        assert!(express.send(active, None, b"second"));
         let mut room = [0; 16];
         assert_eq!(socket.recv(&mut room).unwrap(), 5);
         assert_eq!(socket.recv(&mut room).unwrap(), 6);
@@ -137,11 +137,11 @@ mod tests {
     #[test]
     fn a_peer_that_is_gone_costs_the_socket_and_nothing_else() {
         let mut express = Express::new(None);
-        let (socket, hot) = peer();
-        (0..ROW).for_each(|_| assert!(!express.send(hot, None, b"x")));
+        let (socket, active) = peer();
+        (0..ROW).for_each(|_| assert!(!express.send(active, None, b"x")));
         drop(socket);
         // The kernel tells of the first with the second, or the third.
-        let sent = (0..10).filter(|_| express.send(hot, None, b"x")).count();
+        let sent = (0..10).filter(|_| express.send(active, None, b"x")).count();
         assert!(sent < 10);
         assert!(express.connected.is_none());
     }

@@ -93,14 +93,14 @@ fn where_there_is_no_choice_nothing_is_told() {
 
 #[test]
 fn the_express_socket_sends_from_there_too_and_not_for_the_next_peer() {
-    let (mut udp, hot, next) = (open(true), peer(), peer());
+    let (mut udp, active, next) = (open(true), peer(), peer());
     let called = Address::new(next.local_addr().unwrap());
-    let spoken = speak(&mut udp, &hot, Channel::Command);
+    let spoken = speak(&mut udp, &active, Channel::Command);
     let command = udp.command.port();
     for (peer, to, from) in [
-        (&hot, spoken, SPOKEN_TO),
+        (&active, spoken, SPOKEN_TO),
         (&next, called, Ipv4Addr::LOCALHOST),
-        (&hot, spoken, SPOKEN_TO),
+        (&active, spoken, SPOKEN_TO),
     ] {
         let sources: Vec<_> = (0..100)
             .map(|_| {

@@ -1,7 +1,7 @@
-//! Links that cool down among many.
+//! Links that retire among many.
 
 use super::{Node, link_up, readable};
-use crate::{COOL_AFTER, HOT_KEPT, HOT_MAX, LISTEN_EVERY_EMPTY};
+use crate::{ACTIVE_KEPT, ACTIVE_MAX, IDLE_AFTER, LISTEN_EVERY_EMPTY};
 use mx_proto::LinkId;
 use mx_proto::port::{Close, Sent};
 
@@ -15,13 +15,13 @@ fn idle_links_cool_down_and_their_packets_still_arrive() {
         .map(|a| link_up(a, &mut server))
         .collect();
     server.take();
-    assert!((HOT_KEPT..=HOT_MAX).contains(&server.port.hot.len()));
-    for _ in 0..=COOL_AFTER {
+    assert!((ACTIVE_KEPT..=ACTIVE_MAX).contains(&server.port.active.len()));
+    for _ in 0..=IDLE_AFTER {
         server.poll();
     }
-    assert_eq!(server.port.hot.len(), HOT_KEPT);
-    assert_eq!(server.port.cold, CLIENTS - HOT_KEPT);
-    // Awake: the first packet of a cold link is found soon.
+    assert_eq!(server.port.active.len(), ACTIVE_KEPT);
+    assert_eq!(server.port.idle, CLIENTS - ACTIVE_KEPT);
+    // Awake: the first packet of an idle link is found soon.
     for (at, (client, link)) in clients.iter_mut().zip(&links).enumerate() {
         client.send(*link, &[at as u8]).unwrap();
         for _ in 0..LISTEN_EVERY_EMPTY {
@@ -29,10 +29,10 @@ fn idle_links_cool_down_and_their_packets_still_arrive() {
         }
         assert_eq!(server.bodies(), [[at as u8]]);
     }
-    let hot = server.port.hot.len();
-    assert!((HOT_KEPT..=HOT_MAX).contains(&hot));
-    assert_eq!(server.port.cold, CLIENTS - hot);
-    for _ in 0..=COOL_AFTER {
+    let active = server.port.active.len();
+    assert!((ACTIVE_KEPT..=ACTIVE_MAX).contains(&active));
+    assert_eq!(server.port.idle, CLIENTS - active);
+    for _ in 0..=IDLE_AFTER {
         server.poll();
     }
     // Asleep: the first packet rings, whichever link it is.
@@ -51,23 +51,26 @@ fn idle_links_cool_down_and_their_packets_still_arrive() {
 }
 
 #[test]
-fn a_cold_link_that_is_sent_to_becomes_hot() {
+fn an_idle_link_that_is_sent_to_becomes_active() {
     let mut server = Node::new();
     let mut clients: Vec<Node> = (0..20).map(|_| Node::new()).collect();
     for client in &mut clients {
         link_up(client, &mut server);
     }
-    for _ in 0..=COOL_AFTER {
+    for _ in 0..=IDLE_AFTER {
         server.poll();
     }
-    let cold = server.cold_link();
-    assert_eq!(server.send(cold, b"x"), Ok(Sent::Whole));
-    assert!(server.port.hot.contains(&cold));
-    assert_eq!(server.port.cold, 3);
+    let idle = server.idle_link();
+    assert_eq!(server.send(idle, b"x"), Ok(Sent::Whole));
+    assert!(server.port.active.contains(&idle));
+    assert_eq!(server.port.idle, 3);
     // And it ends like any other, from either group.
-    for link in [cold, server.cold_link()] {
+    for link in [idle, server.idle_link()] {
         server.port.close(link, Close::Now);
     }
-    assert_eq!((server.port.hot.len(), server.port.cold), (HOT_KEPT, 2));
+    assert_eq!(
+        (server.port.active.len(), server.port.idle),
+        (ACTIVE_KEPT, 2)
+    );
     server.settle();
 }

@@ -3,7 +3,7 @@
 use super::{Event, Node, link_up, linked, readable};
 use crate::link::UNREAD_MAX;
 use crate::socket::Received;
-use crate::{COOL_AFTER, DATA_MAX, HOT_KEPT, HOT_MAX, LISTEN_EVERY_EMPTY};
+use crate::{ACTIVE_KEPT, ACTIVE_MAX, DATA_MAX, IDLE_AFTER, LISTEN_EVERY_EMPTY};
 use mx_proto::LinkId;
 use mx_proto::port::{Close, LinkDown, SendError};
 
@@ -175,8 +175,8 @@ fn wait(node: &Node) {
 
 #[test]
 fn a_doorbell_that_another_thread_took_rings_again_for_the_sleeper() {
-    // Few enough for nearly all to stay hot, and enough for some to be always cold.
-    for clients in [HOT_KEPT + 2, HOT_MAX + 8] {
+    // Few enough for nearly all to stay active, and enough for some to be always idle.
+    for clients in [ACTIVE_KEPT + 2, ACTIVE_MAX + 8] {
         doorbells_for_a_sleeper(clients);
     }
 }
@@ -189,7 +189,7 @@ fn doorbells_for_a_sleeper(clients: usize) {
         .map(|client| link_up(client, &mut server))
         .collect();
     server.take();
-    for _ in 0..=COOL_AFTER {
+    for _ in 0..=IDLE_AFTER {
         server.poll();
     }
     for sleep in 0..3 {
@@ -211,7 +211,7 @@ fn doorbells_for_a_sleeper(clients: usize) {
             }
         }
         server.port.disarm();
-        // Awake again: nobody is forgotten, hot or cold.
+        // Awake again: nobody is forgotten, active or idle.
         for (client, link) in clients.iter_mut().zip(&links) {
             client.send(*link, b"x").unwrap();
             for _ in 0..LISTEN_EVERY_EMPTY {

@@ -99,7 +99,7 @@ fn an_idle_link_gives_its_memory_back_on_both_sides_and_no_time_is_spent_on_it()
         let stats = node.port.stats();
         assert_eq!((stats.bytes, stats.asleep, stats.slept), (0, 1, 1));
         assert_eq!(node.port.deadline(), None);
-        assert!(node.port.hot.is_empty() && node.port.awake.is_empty());
+        assert!(node.port.active.is_empty() && node.port.awake.is_empty());
         assert!(node.port.arm());
         let fds = node.port.descriptors();
         assert!(!readable(fds.data) && !readable(fds.control));
@@ -317,7 +317,7 @@ fn the_end_of_a_sleeping_peer_is_noticed_whichever_way_it_goes() {
         let (mut a, ab, mut b, ba) = asleep();
         assert!(b.port.arm());
         a.port.close(ab, how);
-        assert_eq!((a.port.link_count(), a.port.cold), (0, 0));
+        assert_eq!((a.port.link_count(), a.port.idle), (0, 0));
         assert!(readable(b.port.descriptors().control));
         b.port.disarm();
         b.settle();
@@ -325,7 +325,7 @@ fn the_end_of_a_sleeping_peer_is_noticed_whichever_way_it_goes() {
         assert_eq!(b.log.cookies.last(), Some(&22));
         assert_eq!(b.send(ba, b"x"), Err(SendError::Down));
         assert_eq!(
-            (b.port.link_count(), b.port.cold, b.port.stats().asleep),
+            (b.port.link_count(), b.port.idle, b.port.stats().asleep),
             (0, 0, 0)
         );
     }

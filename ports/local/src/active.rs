@@ -2,16 +2,16 @@
 //!
 //! ```text
 //!                     a packet, a doorbell, a send
-//!     cold  ------------------------------------------>  hot: every poll takes packets from it
+//!     idle  ------------------------------------------>  active: every poll takes packets from it
 //!   prepared for sleeping: the peer rings   <------------  idle for some thousand polls, and more
-//!   its doorbells are looked at now and then       cool         of them are hot than stay so anyway
+//!   its doorbells are looked at now and then       retire         of them are active than stay so anyway
 //! ```
 //!
-//! Owns: which links are hot.
+//! Owns: which links are active.
 //! Knows nothing of: descriptors, links that are not up.
 
 use super::link::{Entry, State};
-use super::{COOL_AFTER, HOT_KEPT, HOT_MAX, LocalPort, barrier, ring, ring_doorbell};
+use super::{ACTIVE_KEPT, ACTIVE_MAX, IDLE_AFTER, LocalPort, barrier, ring, ring_doorbell};
 use mx_proto::port::Sink;
 use mx_proto::{LinkId, Memory, Source};
 use smallvec::SmallVec;
@@ -38,15 +38,15 @@ impl LocalPort {
         if self.control_wanted {
             return false;
         }
-        self.set_hot_asleep(true);
+        self.set_active_asleep(true);
         barrier::heavy();
-        for at in 0..self.hot.len() {
+        for at in 0..self.active.len() {
             if self
                 .links
-                .get_mut(self.hot[at])
+                .get_mut(self.active[at])
                 .is_some_and(Entry::wants_poll)
             {
-                self.set_hot_asleep(false);
+                self.set_active_asleep(false);
                 return false;
             }
         }
@@ -63,38 +63,38 @@ impl LocalPort {
         // Links beyond the few that are cheap to look at stay prepared for sleeping.
         let mut kept = 0;
         let mut at = 0;
-        while let Some(id) = self.hot.get(at).copied() {
+        while let Some(id) = self.active.get(at).copied() {
             let Some(entry) = self.links.get_mut(id) else {
-                self.hot.swap_remove(at);
+                self.active.swap_remove(at);
                 continue;
             };
             // One that has rung meanwhile will not ring again until it is prepared anew.
-            if kept < HOT_KEPT || entry.blocked || !entry.is_asleep() {
+            if kept < ACTIVE_KEPT || entry.blocked || !entry.is_asleep() {
                 kept += 1;
                 at += 1;
                 entry.set_asleep(false);
             } else {
-                self.hot.swap_remove(at);
-                self.chill(id);
+                self.active.swap_remove(at);
+                self.deactivate(id);
             }
         }
     }
 
-    /// Takes packets from the hot links. `all`: also looks for what is not in their rings.
+    /// Takes packets from the active links. `all`: also looks for what is not in their rings.
     #[inline(always)]
-    pub(super) fn poll_hot<M: Memory, S: Sink<M>>(
+    pub(super) fn poll_active_set<M: Memory, S: Sink<M>>(
         &mut self,
         budget: usize,
         sink: &mut S,
         all: bool,
     ) -> bool {
-        let mut links = self.hot.len();
+        let mut links = self.active.len();
         let mut left = budget;
         while links != 0 && left != 0 {
             links -= 1;
             let next = self.turn + 1;
-            self.turn = if next < self.hot.len() { next } else { 0 };
-            let Some(id) = self.hot.get(self.turn).copied() else {
+            self.turn = if next < self.active.len() { next } else { 0 };
+            let Some(id) = self.active.get(self.turn).copied() else {
                 break;
             };
             let Some(entry) = self.links.get_mut(id) else {
@@ -105,7 +105,7 @@ impl LocalPort {
             };
             let mut odd = false;
             if link.consumer.is_ready() {
-                let quota = match self.hot.len() {
+                let quota = match self.active.len() {
                     1 => left,
                     _ => (budget / 4).clamp(1, left),
                 };
@@ -120,7 +120,7 @@ impl LocalPort {
             } else if all {
                 link.idle = link.idle.saturating_add(1);
                 // For room the peer's line is pulled over: not while it is busy and has nothing for us.
-                let cooling = link.idle >= COOL_AFTER && self.hot.len() > HOT_KEPT;
+                let cooling = link.idle >= IDLE_AFTER && self.active.len() > ACTIVE_KEPT;
                 odd = cooling || entry.is_odd();
             }
             if odd {
@@ -178,7 +178,7 @@ impl LocalPort {
             Ok(false)
         };
         link.failed |= room.is_err();
-        let cooling = link.idle >= COOL_AFTER && !blocked;
+        let cooling = link.idle >= IDLE_AFTER && !blocked;
         if let Some(reason) = entry.verdict() {
             self.end(id, reason, sink);
             return 1;
@@ -188,13 +188,13 @@ impl LocalPort {
             sink.on_writable(id, cookie);
             return 1;
         }
-        if cooling && self.hot.len() > HOT_KEPT {
-            self.cool(COOL_AFTER);
+        if cooling && self.active.len() > ACTIVE_KEPT {
+            self.retire(IDLE_AFTER);
         }
         0
     }
 
-    /// Makes a cold link hot: it is looked at in every poll and need not ring.
+    /// Makes an idle link active: it is looked at in every poll and need not ring.
     pub(super) fn warm(&mut self, id: LinkId) {
         let Some(entry) = self.links.get_mut(id) else {
             return;
@@ -203,52 +203,52 @@ impl LocalPort {
             return;
         };
         link.idle = 0;
-        if entry.cold {
-            entry.cold = false;
+        if entry.idle {
+            entry.idle = false;
             // While we sleep it goes on ringing.
             if !self.armed {
                 entry.unread += u8::from(link.consumer.set_sleeping(false));
             }
-            self.cold -= 1;
-            self.make_hot(id);
+            self.idle -= 1;
+            self.make_active(id);
         }
     }
 
-    /// No poll looks at this link from now on. It is not among the hot ones any more, or about to
+    /// No poll looks at this link from now on. It is not among the active ones any more, or about to
     /// be taken out.
-    pub(super) fn chill(&mut self, id: LinkId) {
+    pub(super) fn deactivate(&mut self, id: LinkId) {
         if let Some(entry) = self.links.get_mut(id)
-            && !entry.cold
+            && !entry.idle
         {
-            entry.cold = true;
-            self.cold += 1;
+            entry.idle = true;
+            self.idle += 1;
         }
     }
 
-    /// Takes those out that have been made cold.
-    pub(super) fn drop_cold(&mut self) {
+    /// Takes those out that have been made idle.
+    pub(super) fn drop_idle(&mut self) {
         let links = &self.links;
-        let hot = |id: &LinkId| {
+        let active = |id: &LinkId| {
             links
                 .get(*id)
-                .is_some_and(|entry| matches!(entry.state, State::Up(_)) && !entry.cold)
+                .is_some_and(|entry| matches!(entry.state, State::Up(_)) && !entry.idle)
         };
-        self.hot.retain(hot);
+        self.active.retain(active);
     }
 
-    /// Puts a link among the hot ones; when there are too many, the idlest cool down.
-    pub(super) fn make_hot(&mut self, id: LinkId) {
-        if self.hot.len() >= HOT_MAX {
-            self.cool(0);
+    /// Puts a link among the active ones; when there are too many, the idlest retire.
+    pub(super) fn make_active(&mut self, id: LinkId) {
+        if self.active.len() >= ACTIVE_MAX {
+            self.retire(0);
         }
-        self.hot.push(id);
+        self.active.push(id);
     }
 
-    /// Makes hot links cold that have been idle for `idle` polls, the idlest first, until there are
-    /// only as many left as stay hot anyway. Links with something to do stay hot.
-    fn cool(&mut self, idle: u32) {
-        let mut idlest: SmallVec<[(u32, LinkId); HOT_MAX]> = SmallVec::new();
-        for id in &self.hot {
+    /// Makes active links idle that have been idle for `idle` polls, the idlest first, until there are
+    /// only as many left as stay active anyway. Links with something to do stay active.
+    fn retire(&mut self, idle: u32) {
+        let mut idlest: SmallVec<[(u32, LinkId); ACTIVE_MAX]> = SmallVec::new();
+        for id in &self.active {
             if let Some(Entry {
                 blocked: false,
                 state: State::Up(link),
@@ -260,7 +260,7 @@ impl LocalPort {
             }
         }
         idlest.sort_unstable_by_key(|(idle, _)| std::cmp::Reverse(*idle));
-        idlest.truncate(self.hot.len().saturating_sub(HOT_KEPT));
+        idlest.truncate(self.active.len().saturating_sub(ACTIVE_KEPT));
         for (_, id) in &idlest {
             if let Some(entry) = self.links.get_mut(*id) {
                 entry.set_asleep(true);
@@ -275,14 +275,14 @@ impl LocalPort {
             if entry.wants_poll() {
                 entry.set_asleep(self.armed);
             } else {
-                self.chill(id);
+                self.deactivate(id);
             }
         }
-        self.drop_cold();
+        self.drop_idle();
     }
 
-    pub(super) fn set_hot_asleep(&mut self, asleep: bool) {
-        for id in &self.hot {
+    pub(super) fn set_active_asleep(&mut self, asleep: bool) {
+        for id in &self.active {
             if let Some(entry) = self.links.get_mut(*id) {
                 entry.set_asleep(asleep);
             }
