@@ -33,11 +33,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Throws away what has come for receives that were given up, if its peer's messages take up most
     /// of what it may leave here: in the end it could send nothing any more.
     #[cold]
-    pub(crate) fn relieve(&mut self, key: PeerKey) {
+    pub(crate) fn shed(&mut self, key: PeerKey) {
         let Some(remote) = self.peers().get(key).and_then(|peer| peer.state.remote()) else {
             return;
         };
-        if !self.endpoint.is_crowded_by(remote) {
+        if !self.endpoint.is_over_quota(remote) {
             return;
         }
         let mut thrown = 0;

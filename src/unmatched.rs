@@ -45,7 +45,7 @@ pub(crate) struct Unmatched {
     /// Receives that were given up, whose messages may still come.
     pub(crate) abandoned: Abandoned,
     /// Peers of which some were, and which have left another message at the endpoint.
-    crowds: Vec<PeerKey>,
+    over_quota: Vec<PeerKey>,
 }
 
 impl Unmatched {
@@ -58,7 +58,7 @@ impl Unmatched {
             produced: false,
             dropped: 0,
             abandoned: Abandoned::default(),
-            crowds: Vec::new(),
+            over_quota: Vec::new(),
         }
     }
 
@@ -88,7 +88,7 @@ impl Unmatched {
             }
             Some(MessageType::Expected) => {
                 if !self.abandoned.is_empty() {
-                    self.note_crowd(peer);
+                    self.note_over_quota(peer);
                 }
                 Verdict::Continue
             }
@@ -133,9 +133,9 @@ impl Unmatched {
     }
 
     #[cold]
-    fn note_crowd(&mut self, peer: PeerKey) {
-        if self.abandoned.any_of(peer.id()) && !self.crowds.contains(&peer) {
-            self.crowds.push(peer);
+    fn note_over_quota(&mut self, peer: PeerKey) {
+        if self.abandoned.any_of(peer.id()) && !self.over_quota.contains(&peer) {
+            self.over_quota.push(peer);
         }
     }
 
@@ -148,7 +148,7 @@ impl Unmatched {
     /// Is there something for the method to look at?
     #[inline]
     pub(crate) fn has_todo(&self) -> bool {
-        !(self.notes.is_empty() && self.crowds.is_empty())
+        !(self.notes.is_empty() && self.over_quota.is_empty())
     }
 
     /// The oldest note.
@@ -169,14 +169,14 @@ impl Unmatched {
 
     /// A peer that may have left too many messages at the endpoint.
     #[inline]
-    pub(crate) fn pop_crowd(&mut self) -> Option<PeerKey> {
-        self.crowds.pop()
+    pub(crate) fn pop_over_quota(&mut self) -> Option<PeerKey> {
+        self.over_quota.pop()
     }
 
     /// Has somebody left more here than it should?
     #[inline]
-    pub(crate) fn has_crowd(&self) -> bool {
-        !self.crowds.is_empty()
+    pub(crate) fn has_over_quota(&self) -> bool {
+        !self.over_quota.is_empty()
     }
 
     /// Has an unexpected message come up since the last call?

@@ -125,7 +125,7 @@ impl Host {
     /// Is there something else that the method looks at after each call of the endpoint?
     #[inline]
     pub(super) fn has_rest(&self) -> bool {
-        !self.ended.is_empty() | self.unmatched.has_crowd()
+        !self.ended.is_empty() | self.unmatched.has_over_quota()
     }
 
     /// The contexts, one bit each, that have got something since the last call.

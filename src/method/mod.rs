@@ -272,8 +272,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         } else {
             self.endpoint.owner_mut().ended.clear();
         }
-        while let Some(key) = self.unmatched_mut().pop_crowd() {
-            self.relieve(key);
+        while let Some(key) = self.unmatched_mut().pop_over_quota() {
+            self.shed(key);
         }
         while let Some(word) = self.endpoint.owner_mut().due.pop() {
             busy |= self.on_due(word);

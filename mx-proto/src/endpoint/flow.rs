@@ -77,7 +77,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Do messages that nobody has posted a receive for take up most of what a remote may leave here, and can
     /// it be lent no more? When that is used up, no further ones come from it. Cost: O(n) for n such messages.
-    pub fn is_crowded_by(&self, remote: RemoteId) -> bool {
+    pub fn is_over_quota(&self, remote: RemoteId) -> bool {
         let (count, held) = self.core.unexpected.held_of(remote);
         let remote = self.core.remotes.of(remote).filter(|_| count > 0);
         let flow = &self.core.flow;

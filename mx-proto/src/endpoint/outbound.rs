@@ -491,7 +491,7 @@ impl<O: Owner> Core<O> {
     pub(super) fn unread_max(&self) -> usize {
         match self.controls < UNREAD_ALL {
             true => UNREAD_MAX,
-            false => UNREAD_CROWDED,
+            false => UNREAD_WHEN_FULL,
         }
     }
 
@@ -578,7 +578,7 @@ pub(super) fn notify_status(code: u32) -> Status {
 /// one that reads has there, as each of its messages may cost an answer.
 const UNREAD_MAX: usize = 256;
 /// The same once there are [`UNREAD_ALL`], about a megabyte, for all remotes together.
-const UNREAD_CROWDED: usize = 4;
+const UNREAD_WHEN_FULL: usize = 4;
 const UNREAD_ALL: usize = 16 * 1024;
 /// Session packets that one call tries to give out.
 const SESSIONS_AT_ONCE: usize = 256;

@@ -54,7 +54,7 @@ impl SessionQueue {
     pub(super) fn has_room(&self, link: LinkId) -> bool {
         let most = match self.queue.len() < ALL {
             true => EACH,
-            false => EACH_CROWDED,
+            false => EACH_WHEN_FULL,
         };
         self.each
             .get(&link)
@@ -113,7 +113,7 @@ impl SessionQueue {
 /// What may wait on one link: far more connects than anybody has under way there.
 pub(super) const EACH: usize = 256;
 /// The same once there are [`ALL`], about a megabyte, on all links together.
-const EACH_CROWDED: usize = 4;
+const EACH_WHEN_FULL: usize = 4;
 const ALL: usize = 8192;
 /// Places kept when there is none any more.
 const KEPT: usize = 256;
@@ -139,7 +139,7 @@ mod tests {
         for n in 1..ALL as u32 {
             queue.push(link(n), answer(), After::Open);
         }
-        for n in 1..EACH_CROWDED {
+        for n in 1..EACH_WHEN_FULL {
             assert!(queue.has_room(link(1)), "{n}");
             queue.push(link(1), answer(), After::Open);
         }

@@ -90,7 +90,7 @@ impl<P: Port<Buffer>> Node<P> {
     }
 
     /// The attack is over: receives are called off from now on.
-    pub fn relieve(&mut self) {
+    pub fn shed(&mut self) {
         if let Some(siege) = &mut self.endpoint.owner_mut().siege {
             siege.over = true;
         }

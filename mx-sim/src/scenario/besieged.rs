@@ -257,7 +257,7 @@ impl<N: Network> Besieged<N> {
 
     fn take_in_the_rest(&mut self) {
         for id in 0..self.honest {
-            self.honest(id).relieve();
+            self.honest(id).shed();
         }
         for id in 0..self.honest {
             let node = self.honest(id);
