@@ -20,8 +20,8 @@
 
 enum {
     TOTAL = 2048,                   /* credits of 1 MiB */
-    LOAN = (TOTAL - TOTAL / 8) / 4, /* the most that one peer is lent */
-    SENT = LOAN + 10,
+    CREDIT_LIMIT = (TOTAL - TOTAL / 8) / 4, /* the most that one peer is lent */
+    SENT = CREDIT_LIMIT + 10,
     FLOOD = 60,
     FLOOD_SIZE = 64 * 1024, /* 129 credits, of which the server pays 128 to fetch it */
     UNTOUCHED = 0x5a,
@@ -155,7 +155,7 @@ static void lends_little(struct side *side)
     little_memory();
     client = pair_server(side);
     tell(side, "send", 0);
-    for (deadline_t deadline = deadline_in(WAIT_MS); credits().ready < LOAN + 1;) {
+    for (deadline_t deadline = deadline_in(WAIT_MS); credits().ready < CREDIT_LIMIT + 1;) {
         CHECK(!deadline_over(deadline));
         host_testcontext(4, 0, 2); /* not testunexpected: they stay */
     }
@@ -165,17 +165,17 @@ static void lends_little(struct side *side)
     CHECK_THAT(all.total, ==, TOTAL);
     CHECK_THAT(all.peers, ==, 1);
     CHECK_THAT(all.waiting_peers, ==, 0); /* it has what one peer may have */
-    CHECK_THAT(all.lent, ==, LOAN);
-    CHECK_THAT(all.ready, ==, LOAN + 1); /* and one in the slot */
-    CHECK_THAT(all.messages, >, LOAN + 1); /* hello, too */
-    CHECK_THAT(all.unexpected_bytes, ==, (LOAN + 1) * 100);
-    CHECK_THAT(all.used_bytes, ==, LOAN * 512);
+    CHECK_THAT(all.lent, ==, CREDIT_LIMIT);
+    CHECK_THAT(all.ready, ==, CREDIT_LIMIT + 1); /* and one in the slot */
+    CHECK_THAT(all.messages, >, CREDIT_LIMIT + 1); /* hello, too */
+    CHECK_THAT(all.unexpected_bytes, ==, (CREDIT_LIMIT + 1) * 100);
+    CHECK_THAT(all.used_bytes, ==, CREDIT_LIMIT * 512);
     CHECK_THAT(all.limit_bytes, ==, TOTAL * 512);
     CHECK_THAT(all.violations + all.drawn + all.copies + all.tombstones, ==, 0);
     one = credits_of(client);
     CHECK_THAT(one.state, ==, BMI_MX_PEER_READY);
-    CHECK_THAT(one.loan, ==, LOAN);
-    CHECK_THAT(one.waiting, ==, LOAN);
+    CHECK_THAT(one.credit_limit, ==, CREDIT_LIMIT);
+    CHECK_THAT(one.waiting, ==, CREDIT_LIMIT);
     CHECK_THAT(one.free, ==, 0);
     CHECK_THAT(one.owed, ==, 0);
     CHECK_THAT(one.wanted, ==, 0);
@@ -208,8 +208,8 @@ static void sends_more(struct side *side)
     pair_hear(side, "here");
     for (deadline_t deadline = deadline_in(WAIT_MS);;) {
         one = credits_of(server);
-        if (one.send_waiting == SENT - LOAN - 1 && one.send_stalled == 1 &&
-            credits().operations == SENT - LOAN - 1)
+        if (one.send_waiting == SENT - CREDIT_LIMIT - 1 && one.send_stalled == 1 &&
+            credits().operations == SENT - CREDIT_LIMIT - 1)
             break;
         CHECK(!deadline_over(deadline));
         host_testcontext(4, 0, 2);

@@ -33,8 +33,8 @@ enum {
     HELLO = WIRE_HELLO,
     EPOCH_AT = 6,  /* in a hello */
     BODY_MAX = 40000,
-    FIRST_LOAN = 80,
-    LOAN_MAX = 4096,
+    FIRST_CREDITS = 80,
+    CREDIT_LIMIT_MAX = 4096,
     WANTED_MAX = 0xffffff,
 };
 
@@ -256,16 +256,16 @@ static void break_rules(struct world *world)
     }
     /* Wants for ever: it gets what one peer may have, and then nothing. */
     come_in(&stranger, &stage, opening, size);
-    CHECK_THAT(stranger.allowed - stranger.sent, <=, FIRST_LOAN);
+    CHECK_THAT(stranger.allowed - stranger.sent, <=, FIRST_CREDITS);
     stranger.wanted = WANTED_MAX;
     for (int n = 0; n < 1000; n++)
         say(&stranger, KIND_CREDIT);
     deadline = deadline_in(WAIT_MS);
-    while (stranger.allowed - stranger.sent <= FIRST_LOAN && !deadline_over(deadline))
+    while (stranger.allowed - stranger.sent <= FIRST_CREDITS && !deadline_over(deadline))
         listen_to(&stranger, 10);
     is_heard(&stranger);
-    CHECK_THAT(stranger.allowed - stranger.sent, >, FIRST_LOAN);
-    CHECK_THAT(stranger.allowed - stranger.sent, <=, LOAN_MAX);
+    CHECK_THAT(stranger.allowed - stranger.sent, >, FIRST_CREDITS);
+    CHECK_THAT(stranger.allowed - stranger.sent, <=, CREDIT_LIMIT_MAX);
     check_good(&stage);
     close(stranger.fd);
     /* Calls for ever, and begins anew each time. */
@@ -332,7 +332,7 @@ static void flood(struct world *world)
     after = resident_kib(child_pid(stage.server));
     printf("    %ld KiB sent, the server grew by %ld KiB\n", (long)(sent / 1024),
            (long)(after - before));
-    CHECK_THAT(sent, >, FIRST_LOAN * 512);
+    CHECK_THAT(sent, >, FIRST_CREDITS * 512);
     CHECK_THAT(sent, <, 2 * MIB);
     if (slower() == 1)
         CHECK_THAT(after - before, <, 4 * 1024); /* the limit, and what malloc adds */

@@ -627,7 +627,7 @@ struct bmi_mx_peer_credits {
     /** `BMI_MX_PEER_INIT`, `_WAIT` or `_READY`. */
     int state;
     /** Credits lent to it, wherever they are. */
-    uint32_t loan;
+    uint32_t credit_limit;
     /** Of these, those that it can use now, as far as is known here. */
     uint32_t free;
     /** Those that its messages use which have not been taken. */

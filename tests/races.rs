@@ -68,7 +68,7 @@ fn stop((listen, own): (Addr, Addr)) {
 }
 
 /// Memory that an operation has until somebody hears of its end.
-struct Loan {
+struct LentMemory {
     bytes: Vec<u8>,
     /// A send's; what a receive has got is looked at.
     sent: bool,
@@ -88,36 +88,36 @@ impl Tally {
     /// Posts an operation with memory of its own. `None`: it is over already, or refused.
     fn post(&self, addr: Addr, kind: PostKind, tag: i32, len: usize, context: i64) -> Option<i64> {
         let sent = kind != PostKind::Recv;
-        let mut loan = Box::new(Loan {
+        let mut lent_memory = Box::new(LentMemory {
             bytes: vec![if sent { tag as u8 } else { 0 }; len],
             sent,
         });
-        let (start, len) = (loan.bytes.as_mut_ptr(), loan.bytes.len());
-        let loan = Box::into_raw(loan);
+        let (start, len) = (lent_memory.bytes.as_mut_ptr(), lent_memory.bytes.len());
+        let lent_memory = Box::into_raw(lent_memory);
         let post = Post {
             kind,
             addr: addr.0,
-            // SAFETY: the loan stays until the operation is over.
+            // SAFETY: the lent_memory stays until the operation is over.
             memory: unsafe { UserMemory::new(start.cast(), len) }.unwrap(),
             tag,
             class: 0,
-            user_ptr: loan.cast(),
+            user_ptr: lent_memory.cast(),
             context,
         };
         if let Some(lent) = &self.lent {
-            lent.lock().insert(loan as usize);
+            lent.lock().insert(lent_memory as usize);
         }
         let mut id = 0;
         self.posted.fetch_add(1, Ordering::Relaxed);
         match instance::post(post, &mut id) {
             Ok(Posted::Pending) => Some(id),
             Ok(Posted::Complete { size }) => {
-                self.end(loan, 0, size, tag);
+                self.end(lent_memory, 0, size, tag);
                 None
             }
             Err(error) => {
                 assert_eq!(error.code(), -BMI_ENODEV);
-                self.end(loan, 0, 0, -1);
+                self.end(lent_memory, 0, 0, -1);
                 None
             }
         }
@@ -128,23 +128,30 @@ impl Tally {
     }
 
     /// An operation is over; its memory is ours again.
-    fn end(&self, loan: *mut Loan, error: i32, size: i64, tag: i32) {
+    fn end(&self, lent_memory: *mut LentMemory, error: i32, size: i64, tag: i32) {
         // -BMI_ENORECVR: its remote was called off when they had met, or thrown away in the end.
         assert!(
             [0, -BMI_ECANCEL, -BMI_ENORECVR].contains(&error),
             "error {error}"
         );
         if let Some(lent) = &self.lent {
-            assert!(lent.lock().remove(&(loan as usize)), "handed out twice");
+            assert!(
+                lent.lock().remove(&(lent_memory as usize)),
+                "handed out twice"
+            );
         }
         // SAFETY: made by `post`, and handed out once, which is what this is about.
-        let mut loan = unsafe { Box::from_raw(loan) };
-        if error == 0 && !loan.sent && tag >= 0 {
+        let mut lent_memory = unsafe { Box::from_raw(lent_memory) };
+        if error == 0 && !lent_memory.sent && tag >= 0 {
             let size = usize::try_from(size).unwrap();
-            assert!(loan.bytes[..size].iter().all(|byte| *byte == tag as u8));
+            assert!(
+                lent_memory.bytes[..size]
+                    .iter()
+                    .all(|byte| *byte == tag as u8)
+            );
         }
         // The program's again: written to, and gone.
-        loan.bytes.fill(0xee);
+        lent_memory.bytes.fill(0xee);
         self.over.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -418,10 +425,10 @@ fn the_end_wakes_and_refuses_everybody_and_touches_no_memory_afterwards() {
             }
             assert!(began.elapsed() < LONG / 2, "somebody was not woken");
         });
-        for loan in std::mem::take(&mut *tally.lent.as_ref().unwrap().lock()) {
+        for lent_memory in std::mem::take(&mut *tally.lent.as_ref().unwrap().lock()) {
             // SAFETY: made by `Tally::post`; the method has ended, and let go of it.
-            let mut loan = unsafe { Box::from_raw(loan as *mut Loan) };
-            loan.bytes.fill(0xee);
+            let mut lent_memory = unsafe { Box::from_raw(lent_memory as *mut LentMemory) };
+            lent_memory.bytes.fill(0xee);
         }
         instance::drop_addr(names.1.0);
         instance::drop_addr(names.0.0);

@@ -66,7 +66,7 @@ fn bytes(rig: &mut Rig, node: NodeId) -> usize {
 #[test]
 fn a_sender_without_credits_queues_in_order_and_loses_nothing() {
     let mut rig = Rig::new(1);
-    rig.endpoint.first_loan = 5;
+    rig.endpoint.first_credits = 5;
     let (server, clients) = server_and(&mut rig, 1);
     let client = clients[0];
     let sent: Vec<_> = (0..200)
@@ -75,8 +75,11 @@ fn a_sender_without_credits_queues_in_order_and_loses_nothing() {
     rig.run_for(Duration::from_millis(100));
     // More are lent as they are wanted; all of them are paid for.
     let held = waiting(&mut rig, server);
-    let loan = flow(&mut rig, server).lent;
-    assert!((5..=loan as usize + 1).contains(&held), "{held} of {loan}");
+    let credit_limit = flow(&mut rig, server).lent;
+    assert!(
+        (5..=credit_limit as usize + 1).contains(&held),
+        "{held} of {credit_limit}"
+    );
     rig.host(server).fetching = true;
     rig.run("all of them", |rig| rig.peek(server).got.len() == 200);
     let tags: Vec<_> = rig.peek(server).got.iter().map(|got| got.tag).collect();
@@ -212,7 +215,7 @@ fn expected_messages_pass_requests_that_have_no_credits() {
 #[test]
 fn a_request_that_is_called_off_while_it_waits_takes_no_credits_with_it() {
     let mut rig = Rig::new(8);
-    rig.endpoint.first_loan = 2;
+    rig.endpoint.first_credits = 2;
     rig.limit_unexpected(200_000, 40_000);
     let (server, clients) = server_and(&mut rig, 1);
     let client = clients[0];
@@ -249,7 +252,7 @@ fn a_request_that_is_called_off_while_it_waits_takes_no_credits_with_it() {
 #[test]
 fn replies_take_credits_home_so_that_a_client_at_work_never_stalls() {
     let mut rig = Rig::new(9);
-    rig.endpoint.first_loan = 4;
+    rig.endpoint.first_credits = 4;
     let (server, clients) = server_and(&mut rig, 1);
     let client = clients[0];
     rig.host(server).fetching = true;
@@ -307,7 +310,7 @@ fn a_client_that_asks_for_everything_does_not_double_what_others_wait() {
 #[test]
 fn two_servers_lend_to_each_other() {
     let mut rig = Rig::new(31);
-    rig.endpoint.first_loan = 3;
+    rig.endpoint.first_credits = 3;
     let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
     // Both begin at once.
     let mut sent = Vec::new();
@@ -325,9 +328,9 @@ fn two_servers_lend_to_each_other() {
 }
 
 #[test]
-fn a_client_that_dies_and_comes_back_begins_with_a_new_loan() {
+fn a_client_that_dies_and_comes_back_begins_with_a_new_credit_limit() {
     let mut rig = Rig::new(32);
-    rig.endpoint.first_loan = 8;
+    rig.endpoint.first_credits = 8;
     let (server, clients) = server_and(&mut rig, 1);
     let client = clients[0];
     for round in 0..20 {
@@ -487,7 +490,7 @@ fn what_was_left_below_by_who_calls_again_is_not_overtaken() {
 #[test]
 fn a_large_request_gets_its_turn_among_many_small_ones() {
     let mut rig = Rig::new(8);
-    rig.endpoint.first_loan = 1;
+    rig.endpoint.first_credits = 1;
     rig.limit_unexpected(60_000, 40_000);
     let server = rig.add(Profile::default());
     // Those of four small ones find room whenever they come; only the large one has to wait for it.
@@ -762,7 +765,7 @@ fn messages_that_are_larger_than_the_server_takes_give_their_credits_back() {
     // Offered, and with their data.
     for (seed, len, initial) in [(37, 30_000, 3), (38, 20_001, 200)] {
         let mut rig = Rig::new(seed);
-        rig.endpoint.first_loan = initial;
+        rig.endpoint.first_credits = initial;
         rig.limit_unexpected(300_000, 20_000);
         let server = rig.add(Profile::default());
         rig.limit_unexpected(300_000, 30_000);
@@ -779,7 +782,7 @@ fn messages_that_are_larger_than_the_server_takes_give_their_credits_back() {
             let account = account(&mut rig, server, client);
             let free = self::account(&mut rig, client, server).send_free;
             assert_eq!(
-                account.loan,
+                account.credit_limit,
                 free + account.waiting + account.owed,
                 "{account:?}"
             );

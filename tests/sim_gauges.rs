@@ -98,7 +98,10 @@ fn a_sender_short_of_credits_is_seen_on_both_sides_until_it_is_served() {
     let borrower = peer(&mut rig, server, client);
     assert_eq!((borrower.state, borrower.pending), (Name::Ready, 0));
     let account = borrower.account.unwrap();
-    assert_eq!((account.loan, account.waiting, account.free), (3, 3, 0));
+    assert_eq!(
+        (account.credit_limit, account.waiting, account.free),
+        (3, 3, 0)
+    );
     let lender = peer(&mut rig, client, server).account.unwrap();
     assert_eq!((lender.send_free, lender.send_waiting), (0, 2));
     assert!(lender.send_stalled);

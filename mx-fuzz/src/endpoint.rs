@@ -49,7 +49,7 @@ fn config(flags: u8) -> Config {
     Config {
         eager_max: STREAMED_MAX,
         unexpected_bytes: UNEXPECTED,
-        first_loan: 16,
+        first_credits: 16,
         request_timeout: (flags & 1 == 0).then_some(Duration::from_secs(20)),
         waiting_timeout: (flags & 2 != 0).then_some(Duration::from_secs(3)),
         max_remotes: REMOTES,

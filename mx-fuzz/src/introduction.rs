@@ -104,7 +104,7 @@ impl World {
         };
         let config = || Config {
             unexpected_bytes: 64 << 10,
-            first_loan: 4,
+            first_credits: 4,
             max_remotes: REMOTES,
             request_timeout: Some(Duration::from_secs(20)),
             connect_again: flags & 2 != 0,

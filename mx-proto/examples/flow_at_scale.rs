@@ -61,9 +61,9 @@ fn nanos_a_message(settings: &Settings, peers: u32) -> f64 {
     let mut all = Table(vec![Lender::default(); peers as usize]);
     let mut borrowers = Vec::new();
     for peer in 0..peers {
-        let loan = flow.first_loan(Source::TRUSTED);
-        assert!(flow.open(&mut all, peer, loan));
-        borrowers.push((peer, Borrower::open(loan)));
+        let credit_limit = flow.first_credits(Source::TRUSTED);
+        assert!(flow.open(&mut all, peer, credit_limit));
+        borrowers.push((peer, Borrower::open(credit_limit)));
     }
     borrowers.sort_by_key(|(peer, _)| peer.wrapping_mul(0x9e37_79b1));
     let rounds = ((1 << 18) / borrowers.len()).max(1);

@@ -23,7 +23,7 @@ pub struct Config {
     pub unexpected_bytes: usize,
     /// Credits one remote is lent of that at first while there is much room: it can send so much
     /// before anybody has taken anything.
-    pub first_loan: u16,
+    pub first_credits: u16,
     /// Bytes of the largest message of the [inbox](crate::Verdict::Inbox) that is fetched when it was only
     /// offered. So much of `unexpected_bytes` is never lent, an eighth at least and seven at most; a
     /// message that is larger than that is thrown away.
@@ -95,7 +95,7 @@ impl Config {
         flow::Settings {
             bytes: self.unexpected_bytes,
             largest: self.fetched_max,
-            first: self.first_loan,
+            first: self.first_credits,
             source_share: self.source_share,
         }
     }
@@ -122,7 +122,7 @@ impl Default for Config {
         Self {
             eager_max: 512 << 10,
             unexpected_bytes: 64 << 20,
-            first_loan: flow::FIRST,
+            first_credits: flow::FIRST,
             fetched_max: 0,
             request_timeout: Some(Duration::from_secs(20)),
             waiting_timeout: None,

@@ -134,7 +134,7 @@ impl Endpoints {
             waiting_timeout: Some(Duration::from_secs(2)),
             peer_timeout: Some(Duration::from_secs(1)),
             // The first goes in its slot, the next waits for it or for what that has asked for.
-            first_loan: 0,
+            first_credits: 0,
             ..Config::default()
         };
         let habits = Habits {

@@ -499,7 +499,7 @@ impl Settings {
                 peer_timeout: None,
                 // MX's limit for what goes at once. Two programs that each send 32 KiB, wait for that and then receive must not wait
                 // for each other, whatever has been taken and not been told meanwhile.
-                first_loan: 4 * mx_proto::flow::FIRST,
+                first_credits: 4 * mx_proto::flow::FIRST,
                 eager_max: 32 << 10,
                 copies: usize::MAX,
                 // Messages, as many as eight peers may leave here.
@@ -724,13 +724,13 @@ mod tests {
         assert_eq!(mx.endpoint.peer_timeout, None);
         // A send of 32 KiB stands for itself even when all but one byte of another is taken up.
         let largest = mx_proto::flow::cost(mx.endpoint.eager_max as u32);
-        assert!(u32::from(mx.endpoint.first_loan) >= 2 * largest);
+        assert!(u32::from(mx.endpoint.first_credits) >= 2 * largest);
         assert!(mx.endpoint.keep_tombstones > 0 && mx.endpoint.connect_again);
         let usual = mx_proto::Config::default();
         mx.endpoint.request_timeout = usual.request_timeout;
         mx.endpoint.peer_timeout = usual.peer_timeout;
         assert!(std::mem::take(&mut mx.waiting_counts));
-        mx.endpoint.first_loan = usual.first_loan;
+        mx.endpoint.first_credits = usual.first_credits;
         mx.endpoint.eager_max = usual.eager_max;
         mx.endpoint.copies = usual.copies;
         mx.endpoint.keep_tombstones = usual.keep_tombstones;

@@ -56,7 +56,7 @@ fn connect(from: EndpointHandle, to: EndpointHandle) -> Result<Address, Error> {
 }
 
 /// Memory that a request has until somebody hears of its end; the request's context is its place.
-struct Loan(Vec<u8>);
+struct LentMemory(Vec<u8>);
 
 /// What is under way, for a test that closes the endpoint before it is over. Not for others: a lock
 /// that all take orders what should be seen without order.
@@ -69,9 +69,9 @@ fn take_back(context: usize, lent: Option<&Lent>) -> Vec<u8> {
     }
     // SAFETY: the context of every request here comes from `lend`, and each ends once, which is
     // what this is about.
-    let mut loan = unsafe { Box::from_raw(context as *mut Loan) };
-    let bytes = loan.0.clone();
-    loan.0.fill(0xee);
+    let mut lent_memory = unsafe { Box::from_raw(context as *mut LentMemory) };
+    let bytes = lent_memory.0.clone();
+    lent_memory.0.fill(0xee);
     bytes
 }
 
@@ -82,9 +82,9 @@ fn lend(
     lent: Option<&Lent>,
     post: impl FnOnce(UserMemory, usize) -> Result<RequestHandle, Error>,
 ) -> Result<(RequestHandle, usize), Error> {
-    let mut loan = Box::new(Loan(vec![byte; len]));
-    let (start, len) = (loan.0.as_mut_ptr(), loan.0.len());
-    let context = Box::into_raw(loan) as usize;
+    let mut lent_memory = Box::new(LentMemory(vec![byte; len]));
+    let (start, len) = (lent_memory.0.as_mut_ptr(), lent_memory.0.len());
+    let context = Box::into_raw(lent_memory) as usize;
     if let Some(lent) = lent {
         lent.lock().insert(context);
     }
@@ -335,7 +335,7 @@ fn one_life(current: &AtomicU64, pause: Duration) {
     });
     for context in std::mem::take(&mut *lent.lock()) {
         // SAFETY: made by `lend`; the endpoint has ended, and let go of it.
-        let mut loan = unsafe { Box::from_raw(context as *mut Loan) };
-        loan.0.fill(0xee);
+        let mut lent_memory = unsafe { Box::from_raw(context as *mut LentMemory) };
+        lent_memory.0.fill(0xee);
     }
 }

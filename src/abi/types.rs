@@ -207,7 +207,7 @@ pub struct bmi_mx_peer_credits {
     /// `BMI_MX_PEER_INIT`, `_WAIT` or `_READY`.
     pub state: c_int,
     /// Credits lent to it, wherever they are.
-    pub loan: u32,
+    pub credit_limit: u32,
     /// Of these, those that it can use now, as far as is known here.
     pub free: u32,
     /// Those that its messages use which have not been taken.

@@ -78,7 +78,7 @@ pub(super) unsafe fn of_peer(out: NonNull<bmi_mx_peer_credits>) -> Result<(), Bo
     // SAFETY: `size` is in every version of the struct.
     let size = unsafe { (*out.as_ptr()).size };
     // At least one answer.
-    let least = offset_of!(bmi_mx_peer_credits, loan);
+    let least = offset_of!(bmi_mx_peer_credits, credit_limit);
     let size = whole_members::<bmi_mx_peer_credits>(size, least, size_of::<u32>())?;
     // SAFETY: the caller's promise; there are as many bytes.
     let addr = required("addr", unsafe { (*out.as_ptr()).addr })?;
@@ -88,7 +88,7 @@ pub(super) unsafe fn of_peer(out: NonNull<bmi_mx_peer_credits>) -> Result<(), Bo
         size,
         addr: addr.as_ptr(),
         state: state_number(peer.state),
-        loan: account.loan,
+        credit_limit: account.credit_limit,
         free: account.free,
         waiting: account.waiting,
         owed: account.owed,

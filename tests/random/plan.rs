@@ -21,13 +21,13 @@ pub struct Plan {
     /// Some are looked up under a second name.
     pub two_names: bool,
     /// Credits that nodes lend each other at first.
-    pub loan: u16,
+    pub credit_limit: u16,
 }
 
 /// Messages beyond which a program has few nodes and tags.
 const LARGE: usize = 200_000;
 
-/// The usual loan; there is room then for more than any program leaves at another node.
+/// The usual credit limit; there is room then for more than any program leaves at another node.
 pub const WIDE: u16 = mx_proto::flow::FIRST;
 
 /// What the ports are like.
@@ -65,7 +65,7 @@ impl Plan {
             network: rng.pick(&[Network::Rings, Network::Streams, Network::Any, Network::Any]),
             power_fails: rng.chance(0.3),
             two_names: rng.chance(0.15),
-            loan: rng.pick(&[0, 2, 8, WIDE, WIDE, WIDE]),
+            credit_limit: rng.pick(&[0, 2, 8, WIDE, WIDE, WIDE]),
         }
     }
 
@@ -92,11 +92,15 @@ impl Plan {
         // Little more than the largest message takes, or plenty.
         let largest = self.shape.message_max.max(1000);
         let memory = rng.pick(&[largest * 3 + 20_000, 4 * largest + (1 << 20), 64 << 20]);
-        let least = if self.loan == WIDE { 64 << 20 } else { 0 };
+        let least = if self.credit_limit == WIDE {
+            64 << 20
+        } else {
+            0
+        };
         endpoint.unexpected_bytes = memory.max(least);
         endpoint.fetched_max = largest as u32;
         settings.unexpected_max = largest;
-        endpoint.first_loan = self.loan;
+        endpoint.first_credits = self.credit_limit;
         endpoint.poll_budget = rng.pick(&[1, 3, 64]);
         endpoint.burst = rng.pick(&[1, 16]);
         rig

@@ -225,7 +225,7 @@ impl<'a> Stage<'a> {
     /// No send waits for a receive that waits for it. What holds credits may keep others from going,
     /// though, where there are few.
     fn nothing_left_that_matches(&mut self) {
-        if self.plan.loan != WIDE {
+        if self.plan.credit_limit != WIDE {
             return;
         }
         let mut sends = HashSet::new();

@@ -614,10 +614,10 @@ impl Rig {
 
     /// Every node that is added from now on lends each of its peers so many credits, and never more.
     pub fn lend(&mut self, credits: u16) {
-        // A loan is a quarter of what may be lent at most, and that is seven eighths of all.
+        // A credit limit is a quarter of what may be lent at most, and that is seven eighths of all.
         let all = (usize::from(credits) * 4 * 8).div_ceil(7);
         self.endpoint.unexpected_bytes = all * mx_proto::flow::CREDIT;
-        self.endpoint.first_loan = credits;
+        self.endpoint.first_credits = credits;
     }
 
     /// Messages that nobody has asked for take up so many bytes at each node that is added from now on,

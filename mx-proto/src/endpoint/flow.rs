@@ -55,7 +55,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let remote = self.core.remotes.of(remote)?;
         let lends = &remote.lends;
         Some(Account {
-            loan: lends.loan(),
+            credit_limit: lends.credit_limit(),
             free: lends.unused(),
             waiting: lends.waiting(),
             owed: lends.due(),
@@ -89,7 +89,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Account {
     /// Lent to it, wherever they are.
-    pub loan: u32,
+    pub credit_limit: u32,
     /// Of these, those that it can use now, as far as is known here.
     pub free: u32,
     /// Those that its messages use which wait here.
@@ -109,12 +109,12 @@ pub struct Account {
 }
 
 impl<O: Owner> Core<O> {
-    /// A new remote gets its first loan. It counts as told at once, so that each of many that come
+    /// A new remote gets its first credits. It counts as told at once, so that each of many that come
     /// together counts with those before it.
     pub(super) fn add_remote(&mut self, name: Name, source: Source) -> RemoteId {
-        let loan = self.flow.first_loan(source);
-        let id = self.remotes.add(name, source, loan);
-        let lent = self.flow.open(&mut self.remotes, id.index(), loan);
+        let credit_limit = self.flow.first_credits(source);
+        let id = self.remotes.add(name, source, credit_limit);
+        let lent = self.flow.open(&mut self.remotes, id.index(), credit_limit);
         debug_assert!(lent, "there is room for as much as there is room for");
         id
     }

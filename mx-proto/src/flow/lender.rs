@@ -1,9 +1,9 @@
 //! What we lend one remote.
 //!
 //! ```text
-//!   taken ........ arrived ........ told ........ taken + loan       running totals, modulo 2^32
+//!   taken ........ arrived ........ told ........ taken + credit limit       running totals, modulo 2^32
 //!     |<- waiting ->|<-- unused -->|<--- due --->|
-//!     |<------------------- loan --------------->|                   what the pool counts
+//!     |<------------------- credit limit --------------->|                   what the pool counts
 //! ```
 //!
 //! *Unused* it may send at any time; *waiting* are its messages here; *due* it will be told of, as
@@ -28,7 +28,7 @@ pub struct Lender {
     /// Neighbours in its list; see `lists`.
     pub(super) before: u32,
     pub(super) next: u32,
-    pub(super) loan: u16,
+    pub(super) credit_limit: u16,
     /// How many more it wants; not 0 exactly while it is in a list of those who want.
     pub(super) wanted: u16,
     /// A Revoke for so many is under way.
@@ -80,7 +80,7 @@ impl Default for Lender {
             taken: 0,
             before: Lists::NOBODY,
             next: Lists::NOBODY,
-            loan: 0,
+            credit_limit: 0,
             wanted: 0,
             asked: 0,
             used: 0,
@@ -93,19 +93,19 @@ impl Default for Lender {
 }
 
 impl Lender {
-    /// The account of a remote that has been told this loan, and has used nothing since that epoch.
-    pub(super) fn open(loan: u16, used: u16) -> Self {
+    /// The account of a remote that has been told this credit limit, and has used nothing since that epoch.
+    pub(super) fn open(credit_limit: u16, used: u16) -> Self {
         Self {
-            told: loan.into(),
-            loan,
+            told: credit_limit.into(),
+            credit_limit,
             used,
             ..Self::default()
         }
     }
 
     /// Credits that have been lent to it, wherever they are.
-    pub fn loan(&self) -> u32 {
-        self.loan.into()
+    pub fn credit_limit(&self) -> u32 {
+        self.credit_limit.into()
     }
 
     /// Of these, what its messages hold that wait here.
@@ -123,7 +123,7 @@ impl Lender {
     /// Of these, what it has not been told of.
     #[inline]
     pub fn due(&self) -> u32 {
-        let most = self.taken.wrapping_add(self.loan.into());
+        let most = self.taken.wrapping_add(self.credit_limit.into());
         most.wrapping_sub(self.told)
     }
 
@@ -244,12 +244,12 @@ impl Lender {
 mod tests {
     use super::*;
 
-    fn lent(loan: u16, near: u32) -> Lender {
+    fn lent(credit_limit: u16, near: u32) -> Lender {
         Lender {
-            told: near.wrapping_add(loan.into()),
+            told: near.wrapping_add(credit_limit.into()),
             arrived: near,
             taken: near,
-            loan,
+            credit_limit,
             ..Lender::default()
         }
     }

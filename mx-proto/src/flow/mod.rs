@@ -97,7 +97,7 @@ pub struct Flow {
     pool: Pool,
     lists: Lists,
     epochs: Epochs,
-    /// The largest and the first loan.
+    /// The largest and the first credits.
     most: u32,
     first: u32,
     /// What may be on its way at once from each.
@@ -139,28 +139,28 @@ impl Flow {
     }
 
     /// What a remote from this source is lent first. When half of what there is for this has been lent,
-    /// loans shrink with the room that is left, so that who comes late gets something too.
-    pub fn first_loan(&self, source: Source) -> u32 {
+    /// credit limits shrink with the room that is left, so that who comes late gets something too.
+    pub fn first_credits(&self, source: Source) -> u32 {
         let most = (self.pool.total / 2).min(self.pool.lendable());
         let room = most.saturating_sub(self.pool.lent);
         let room = room.min(self.pool.room(source));
-        let loan = u64::from(self.first) * u64::from(room) / u64::from((most / 2).max(1));
+        let credit_limit = u64::from(self.first) * u64::from(room) / u64::from((most / 2).max(1));
         // At most `first` or `room`.
-        loan.max(1).min(self.first.into()).min(room.into()) as u32
+        credit_limit.max(1).min(self.first.into()).min(room.into()) as u32
     }
 
-    /// A remote is there, or has been promised this loan if it comes: it counts as told. False when
+    /// A remote is there, or has been promised this credit limit if it comes: it counts as told. False when
     /// there is no room for it; then nothing has happened. The account is a new one.
-    pub fn open(&mut self, all: &mut impl Accounts, remote: u32, loan: u32) -> bool {
+    pub fn open(&mut self, all: &mut impl Accounts, remote: u32, credit_limit: u32) -> bool {
         let Some((account, source)) = all.account(remote) else {
             return false;
         };
-        if loan > self.most || loan > self.pool.room(source) {
+        if credit_limit > self.most || credit_limit > self.pool.room(source) {
             return false;
         }
-        self.pool.lend(source, loan);
-        // An epoch from now it is quiet. A loan is at most `most`.
-        *account = Lender::open(loan as u16, self.epochs.number().wrapping_sub(1));
+        self.pool.lend(source, credit_limit);
+        // An epoch from now it is quiet. A credit limit is at most `most`.
+        *account = Lender::open(credit_limit as u16, self.epochs.number().wrapping_sub(1));
         self.epochs.remotes += 1;
         self.file(all, remote);
         true
@@ -179,7 +179,8 @@ impl Flow {
         if gone.asked > 0 {
             self.forget_asked(gone.asked);
         }
-        self.pool.take_back(source, gone.loan() - gone.waiting());
+        self.pool
+            .take_back(source, gone.credit_limit() - gone.waiting());
         // They are in its source's share all the time.
         self.pool.bequeath(gone.waiting());
         self.epochs.remotes -= 1;
@@ -218,8 +219,8 @@ impl Flow {
     /// Are messages that hold so many credits most of what a remote may leave here, now that it can be lent no
     /// more?
     pub fn is_filled(&self, lender: &Lender, source: Source, held: u32) -> bool {
-        let more = lender.loan() < self.most && self.pool.room(source) > 0;
-        !more && 4 * held >= 3 * lender.loan()
+        let more = lender.credit_limit() < self.most && self.pool.room(source) > 0;
+        !more && 4 * held >= 3 * lender.credit_limit()
     }
 
     /// Ought the remote to be told even if nothing else goes there? To be asked when a message of its

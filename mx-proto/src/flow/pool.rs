@@ -105,13 +105,13 @@ impl Pool {
         self.shares.take(source, credits as usize);
     }
 
-    /// Credits of a loan are here again.
+    /// Credits of a credit limit are here again.
     pub(super) fn take_back(&mut self, source: Source, credits: u32) {
         self.lent -= credits;
         self.shares.give_back(source, credits as usize);
     }
 
-    /// Credits of a loan are held by messages of nobody from now on.
+    /// Credits of a credit limit are held by messages of nobody from now on.
     pub(super) fn bequeath(&mut self, credits: u32) {
         self.lent -= credits;
         self.tombstones += credits;

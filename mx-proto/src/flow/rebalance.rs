@@ -67,7 +67,7 @@ impl Flow {
         // It does not know of these.
         let due = account.due();
         account.hurry(self.at_once);
-        let room = most.saturating_sub(account.loan());
+        let room = most.saturating_sub(account.credit_limit());
         let wanted = credits.saturating_sub(due).next_multiple_of(GRAIN);
         self.set_wanted(account, wanted.min(room));
         let overdue = account.is_overdue(self.at_once);
@@ -100,8 +100,8 @@ impl Flow {
         let asked = std::mem::take(&mut account.asked);
         account.arrived = account.arrived.wrapping_add(credits);
         account.taken = account.taken.wrapping_add(credits);
-        // At most what is unused, which is a part of the loan.
-        account.loan -= credits as u16;
+        // At most what is unused, which is a part of the credit limit.
+        account.credit_limit -= credits as u16;
         // Who keeps some is as good as one that has just used it.
         if credits < asked.into() {
             account.used = self.epochs.number();
@@ -148,7 +148,7 @@ impl Flow {
                 return None;
             }
             let part = if account.place != Place::Wanting && others {
-                share.saturating_sub(account.loan()).max(1)
+                share.saturating_sub(account.credit_limit()).max(1)
             } else {
                 self.most
             };
@@ -161,8 +161,8 @@ impl Flow {
             }
             self.pool.lend(source, credits);
             self.counts.granted += u64::from(credits);
-            // With what was wanted the loan is at most the largest one.
-            account.loan += credits as u16;
+            // With what was wanted the credit limit is at most the largest one.
+            account.credit_limit += credits as u16;
             // It is not asked for what it has just been lent.
             account.used = epoch;
             let left = account.wanted() - credits;
@@ -192,10 +192,10 @@ impl Flow {
             let (remote, floor) = self.find(all)?;
             let (account, source) = all.account(remote)?;
             // It does not know of what is due.
-            let over = account.loan().saturating_sub(floor);
+            let over = account.credit_limit().saturating_sub(floor);
             let due = over.min(account.due());
-            // Both are at most the loan.
-            account.loan -= due as u16;
+            // Both are at most the credit limit.
+            account.credit_limit -= due as u16;
             account.asked = (over - due).min(account.unused()) as u16;
             let asked = u32::from(account.asked);
             self.pool.take_back(source, due);
@@ -250,8 +250,9 @@ impl Flow {
         for _ in 0..PASS_OVER {
             let remote = self.lists.front(Place::Above)?;
             let (account, _) = all.account(remote)?;
-            let idle = account.is_idle_for(1, epoch) && 2 * account.unused() > account.loan();
-            if account.loan() > share && idle {
+            let idle =
+                account.is_idle_for(1, epoch) && 2 * account.unused() > account.credit_limit();
+            if account.credit_limit() > share && idle {
                 return Some((remote, share));
             }
             self.lists.put(all, remote, Place::Above);
@@ -264,9 +265,9 @@ impl Flow {
     #[cold]
     pub(super) fn narrow(&mut self, account: &mut Lender, source: Source, paid: Paid) {
         let Paid::Credits(cost) = paid else { return };
-        let over = account.loan().saturating_sub(self.share());
+        let over = account.credit_limit().saturating_sub(self.share());
         let less = over.min(cost).min(account.due());
-        account.loan -= less as u16;
+        account.credit_limit -= less as u16;
         self.pool.take_back(source, less);
         self.counts.narrowed += u64::from(less);
         self.ready |= less > 0;
@@ -279,15 +280,15 @@ impl Flow {
             return;
         };
         let place = if account.wants() {
-            match account.loan() {
+            match account.credit_limit() {
                 0 => Place::Poor,
                 // Not for a few: shares change a little all the time.
-                loan if loan < share - share / 4 => Place::Short,
+                credit_limit if credit_limit < share - share / 4 => Place::Short,
                 _ => Place::Wanting,
             }
-        } else if account.asked > 0 || account.loan == 0 {
+        } else if account.asked > 0 || account.credit_limit == 0 {
             Place::Nowhere
-        } else if account.loan() > MINIMUM {
+        } else if account.credit_limit() > MINIMUM {
             Place::Above
         } else {
             Place::Within
@@ -300,7 +301,7 @@ impl Flow {
     pub(super) fn set_wanted(&mut self, account: &mut Lender, credits: u32) {
         self.wanted += u64::from(credits);
         self.wanted -= u64::from(account.wanted);
-        // At most the largest loan.
+        // At most the largest credit limit.
         account.wanted = credits as u16;
     }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   total   [ reserve, an eighth or the largest that is fetched | may be lent ................. ]
 //!                                                               [ at connect: half of the total ]
-//!   a loan   0 .. MINIMUM .. first .. most: AT_ONCE, a quarter of what may be lent
+//!   a credit limit   0 .. MINIMUM .. first .. most: AT_ONCE, a quarter of what may be lent
 //! ```
 //!
 //! The table in docs/scale.md is with these constants.
@@ -48,7 +48,7 @@ impl Settings {
         cost(self.largest).max(total / 8).min(most)
     }
 
-    /// The largest loan.
+    /// The largest credit limit.
     pub(super) fn most(&self) -> u32 {
         let lendable = self.total() - self.reserve();
         AT_ONCE.min(lendable / 4).max(1)
@@ -59,12 +59,12 @@ impl Settings {
     }
 }
 
-/// The first loan: twenty requests of a kilobyte and more, or eighty small ones. A program of MX
+/// The first credits: twenty requests of a kilobyte and more, or eighty small ones. A program of MX
 /// counts on more.
 pub const FIRST: u16 = 80;
 
 /// What may be on its way at once, of all remotes together: 2 MiB. What came first goes first, so with
-/// many that send it is little for each. A single loan is not larger: more would only wait here.
+/// many that send it is little for each. A single credit limit is not larger: more would only wait here.
 pub const AT_ONCE: u32 = 4096;
 
 /// What a quiet remote may keep as long as nobody waits without any (GASNet's `MIN_CREDITS`).

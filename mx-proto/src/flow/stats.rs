@@ -1,7 +1,7 @@
 //! What flow control can be asked about.
 //!
 //! ```text
-//!   total = free + lent + drawn + copies + tombstones            lent = sum of all accounts' loans
+//!   total = free + lent + drawn + copies + tombstones            lent = sum of all accounts' credit limits
 //! ```
 
 /// The balance, and how often what happened since the beginning.
@@ -35,7 +35,7 @@ pub struct FlowStats {
     pub violations: u64,
     /// Times that remotes said they wanted more.
     pub wants: u64,
-    /// Credits lent after the first loans.
+    /// Credits lent after the first credits.
     pub granted: u64,
     /// Credits that remotes were asked for.
     pub revoked: u64,

@@ -1,7 +1,7 @@
 //! The rules of a lender and all its remotes, one by one; and random programs.
 //!
 //! ```text
-//!   lending    first loans, wants, who is served first, slots, draws, tombstones, shares of sources
+//!   lending    first credits, wants, who is served first, slots, draws, tombstones, shares of sources
 //!   taking     the quiet: who is asked, for how much, when again; epochs; what is narrowed
 //!   model      many lenders and borrowers, honest and hostile, any order of events
 //! ```
@@ -12,7 +12,7 @@ mod taking;
 
 use super::*;
 
-/// 1000 credits, of which 200 are never lent; loans up to 200. Nobody gets any at connect.
+/// 1000 credits, of which 200 are never lent; credit limits up to 200. Nobody gets any at connect.
 fn scarce() -> Settings {
     Settings {
         bytes: 1000 * CREDIT,
@@ -54,10 +54,10 @@ impl Town {
 
     fn open(&mut self, source: Source) -> u32 {
         let remote = self.remotes.len() as u32;
-        let loan = self.flow.first_loan(source);
+        let credit_limit = self.flow.first_credits(source);
         self.all.0.push((Lender::default(), source));
-        assert!(self.flow.open(&mut self.all, remote, loan));
-        self.remotes.push(Borrower::open(loan));
+        assert!(self.flow.open(&mut self.all, remote, credit_limit));
+        self.remotes.push(Borrower::open(credit_limit));
         remote
     }
 
@@ -65,8 +65,8 @@ impl Town {
         &self.all.0[remote as usize].0
     }
 
-    fn loan(&self, remote: u32) -> u32 {
-        self.account(remote).loan()
+    fn credit_limit(&self, remote: u32) -> u32 {
+        self.account(remote).credit_limit()
     }
 
     fn free(&self, remote: u32) -> u32 {

@@ -455,7 +455,7 @@ fn calling_off_what_never_was_costs_the_same_however_much_is_posted() {
 fn each_of_many_that_go_together_costs_what_it_has_left() {
     const PEERS: u32 = 20_000;
     let config = Config {
-        first_loan: 4,
+        first_credits: 4,
         ..limited(256 << 20)
     };
     let mut stage = Stage::with_peers(config, PEERS);

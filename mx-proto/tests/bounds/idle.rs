@@ -28,7 +28,7 @@ fn a_quiet_remote_takes_little_memory_whether_it_was_busy_or_not() {
         let config = Config {
             // Everybody's first message finds room.
             unexpected_bytes: 256 << 20,
-            first_loan: 8,
+            first_credits: 8,
             ..Config::default()
         };
         let mut stage = Stage::with_peers(config, peers);

@@ -52,7 +52,7 @@ struct Run {
 
 impl Run {
     fn new(seed: u64) -> Self {
-        let mut pair = Pair::with_large_loans();
+        let mut pair = Pair::with_large_credit_limits();
         let (b, _) = connected(&mut pair);
         Self {
             rng: Rng::new(seed),

@@ -670,8 +670,8 @@ impl Pair {
     }
 
     /// Ports ask where messages go when their headers have come.
-    pub(crate) fn streaming(first_loan: u16) -> Self {
-        let pair = Self::lending(first_loan);
+    pub(crate) fn streaming(first_credits: u16) -> Self {
+        let pair = Self::lending(first_credits);
         pair.hub.borrow_mut().streams = true;
         pair
     }
@@ -732,15 +732,15 @@ impl Pair {
     }
 
     /// As many messages as ever go to b before it has been heard of.
-    pub(crate) fn with_large_loans() -> Self {
+    pub(crate) fn with_large_credit_limits() -> Self {
         Self::lending(4096)
     }
 
     /// B lends so many credits first.
-    pub(crate) fn lending(first_loan: u16) -> Self {
+    pub(crate) fn lending(first_credits: u16) -> Self {
         let mut pair = Self::new();
         let config = Config {
-            first_loan,
+            first_credits,
             ..settings(0)
         };
         pair.b = node(&pair.hub, &pair.clock, config, 1, 2);

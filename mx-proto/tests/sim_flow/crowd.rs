@@ -133,11 +133,11 @@ impl Crowd {
     /// One more peer.
     pub(crate) fn connect(&mut self) -> u32 {
         let peer = self.peers.len() as u32;
-        let loan = self.flow.first_loan(Source::TRUSTED);
+        let credit_limit = self.flow.first_credits(Source::TRUSTED);
         self.accounts.0.push(Lender::default());
-        assert!(self.flow.open(&mut self.accounts, peer, loan));
+        assert!(self.flow.open(&mut self.accounts, peer, credit_limit));
         self.peers.push(Peer {
-            borrower: Borrower::open(loan),
+            borrower: Borrower::open(credit_limit),
             active: false,
             backlog: 0,
             under_way: 0,

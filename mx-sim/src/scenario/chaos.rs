@@ -20,7 +20,7 @@ fn random_config(rng: &mut Rng, peer_timeout: Option<Duration>) -> Config {
     let mut config = Config {
         eager_max: rng.pick(&[0, 100, 4 << 10, 32 << 10, 512 << 10]),
         unexpected_bytes: rng.pick(&[0, 10_000, 100_000, 64 << 20]),
-        first_loan: rng.pick(&[0, 1, 4, 80]),
+        first_credits: rng.pick(&[0, 1, 4, 80]),
         request_timeout: Some(Duration::from_secs(2)),
         waiting_timeout: Some(Duration::from_secs(2)),
         peer_timeout: None,

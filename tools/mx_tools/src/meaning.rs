@@ -152,7 +152,11 @@ pub const MEANINGS: &[(&str, Kind, &str)] = &[
         "breaches of the rules about credits",
     ),
     ("flow_wants", Count, "times that peers wanted more credits"),
-    ("flow_granted", Count, "credits lent after the first loans"),
+    (
+        "flow_granted",
+        Count,
+        "credits lent after the first credits",
+    ),
     (
         "flow_revoked",
         Count,

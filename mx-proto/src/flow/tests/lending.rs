@@ -1,4 +1,4 @@
-//! Lending: first loans, wants, and what is beside them.
+//! Lending: first credits, wants, and what is beside them.
 
 use super::*;
 
@@ -9,19 +9,24 @@ fn who_comes_late_is_lent_less_and_at_last_nothing() {
         ..Settings::default()
     };
     let mut town = Town::new(&settings, 0);
-    // 3500 may be lent, 2000 of them at connect, 1000 in full loans.
-    let loans: Vec<u32> = (0..1000)
+    // 3500 may be lent, 2000 of them at connect, 1000 in full credit limits.
+    let credit_limits: Vec<u32> = (0..1000)
         .map(|_| {
             let remote = town.open(Source::TRUSTED);
-            town.loan(remote)
+            town.credit_limit(remote)
         })
         .collect();
-    assert!(loans.is_sorted_by(|before, next| before >= next));
+    assert!(credit_limits.is_sorted_by(|before, next| before >= next));
     assert_eq!(
-        (loans[0], loans[12], loans[13], loans[999]),
+        (
+            credit_limits[0],
+            credit_limits[12],
+            credit_limits[13],
+            credit_limits[999]
+        ),
         (80, 80, 76, 0)
     );
-    assert_eq!(loans.iter().sum::<u32>(), 2000);
+    assert_eq!(credit_limits.iter().sum::<u32>(), 2000);
     let stats = town.flow.stats();
     assert_eq!(
         (stats.total, stats.lent, stats.free, stats.remotes),
@@ -33,7 +38,7 @@ fn who_comes_late_is_lent_less_and_at_last_nothing() {
 }
 
 #[test]
-fn a_promised_loan_is_lent_again_or_not_at_all() {
+fn a_promised_credit_limit_is_lent_again_or_not_at_all() {
     let mut town = Town::new(&scarce(), 1);
     let stats = town.flow.stats();
     town.all.0.push((Lender::default(), Source(7)));
@@ -41,10 +46,13 @@ fn a_promised_loan_is_lent_again_or_not_at_all() {
     assert_eq!(town.account(1).unused(), 100);
     assert!(town.flow.close(&mut town.all, 1));
     assert_eq!(town.flow.stats(), stats);
-    for (loan, source) in [(201, Source::TRUSTED), (200, Source(7))] {
+    for (credit_limit, source) in [(201, Source::TRUSTED), (200, Source(7))] {
         town.all.0[1].1 = source;
         town.flow.pool.lend(Source(7), 300);
-        assert!(!town.flow.open(&mut town.all, 1, loan), "{loan}");
+        assert!(
+            !town.flow.open(&mut town.all, 1, credit_limit),
+            "{credit_limit}"
+        );
         town.flow.pool.take_back(Source(7), 300);
     }
     assert_eq!(town.flow.stats(), stats);
@@ -52,13 +60,13 @@ fn a_promised_loan_is_lent_again_or_not_at_all() {
 }
 
 #[test]
-fn what_is_wanted_is_lent_in_eights_up_to_the_largest_loan() {
+fn what_is_wanted_is_lent_in_eights_up_to_the_largest_credit_limit() {
     let mut town = Town::new(&scarce(), 2);
     assert_eq!(town.want(0, 3), [(0, Say::Credit)]);
-    assert_eq!((town.loan(0), town.free(0)), (8, 8));
+    assert_eq!((town.credit_limit(0), town.free(0)), (8, 8));
     assert_eq!(town.want(0, 8), [(0, Say::Credit)]);
     assert_eq!(town.want(0, 1000), [(0, Say::Credit)]);
-    assert_eq!((town.loan(0), town.free(0)), (200, 200));
+    assert_eq!((town.credit_limit(0), town.free(0)), (200, 200));
     // It has what one can have.
     assert_eq!(town.want(0, 2000), []);
     let stats = town.flow.stats();
@@ -81,7 +89,7 @@ fn what_it_is_not_told_of_comes_before_what_is_lent() {
     assert_eq!(wanted, 4, "all that was said before has come");
     assert!(town.flow.wants(&mut town.all, 0, 4), "it is to be told");
     town.tell(0);
-    assert_eq!((town.loan(0), town.free(0)), (40, 40));
+    assert_eq!((town.credit_limit(0), town.free(0)), (40, 40));
     assert!(!town.flow.is_waited_for());
 }
 
@@ -93,8 +101,8 @@ fn who_has_none_is_served_first_then_who_has_less_than_its_share() {
         town.want(remote, 192);
     }
     town.want(4, 200);
-    let loans = [0, 1, 2, 3, 4].map(|remote| town.loan(remote));
-    assert_eq!(loans, [192, 192, 192, 192, 32]);
+    let credit_limits = [0, 1, 2, 3, 4].map(|remote| town.credit_limit(remote));
+    assert_eq!(credit_limits, [192, 192, 192, 192, 32]);
     assert!(town.flow.is_waited_for());
     let poor = town.open(Source::TRUSTED);
     town.miss(poor, 10);
@@ -105,24 +113,27 @@ fn who_has_none_is_served_first_then_who_has_less_than_its_share() {
     let give_back = |town: &mut Town, credits: u16| {
         town.flow.pool.take_back(Source::TRUSTED, credits.into());
         let account = &mut town.all.0[0].0;
-        (account.loan, account.told) = (account.loan - credits, account.told - u32::from(credits));
+        (account.credit_limit, account.told) = (
+            account.credit_limit - credits,
+            account.told - u32::from(credits),
+        );
         town.flow.wake();
         town.settle()
     };
     assert_eq!(give_back(&mut town, 8), [(poor, Say::Credit)]);
-    assert_eq!((town.loan(poor), town.loan(4)), (8, 32));
+    assert_eq!((town.credit_limit(poor), town.credit_limit(4)), (8, 32));
     // It has some now, and the other one has waited for longer. A share is 800 / 6.
     assert_eq!(give_back(&mut town, 100), [(4, Say::Credit)]);
-    assert_eq!((town.loan(poor), town.loan(4)), (8, 132));
+    assert_eq!((town.credit_limit(poor), town.credit_limit(4)), (8, 132));
     // Below its share comes before above it.
     assert_eq!(
         give_back(&mut town, 10),
         [(poor, Say::Credit), (4, Say::Credit)]
     );
-    assert_eq!((town.loan(poor), town.loan(4)), (16, 134));
+    assert_eq!((town.credit_limit(poor), town.credit_limit(4)), (16, 134));
     assert!(town.flow.close(&mut town.all, 1));
     town.settle();
-    assert_eq!(town.loan(4), 200);
+    assert_eq!(town.credit_limit(4), 200);
     assert!(!town.flow.is_waited_for());
 }
 
@@ -172,7 +183,7 @@ fn draws_have_the_reserve_and_copies_what_could_be_lent() {
         assert!(town.flow.close(&mut town.all, remote));
         town.settle();
     }
-    assert_eq!(town.loan(4), 200);
+    assert_eq!(town.credit_limit(4), 200);
     // An eighth at most, while there is room.
     assert!(town.flow.copy(120) && !town.flow.copy(6) && town.flow.copy(5));
     let stats = town.flow.stats();
@@ -218,11 +229,14 @@ fn remotes_of_one_source_have_half_of_what_the_others_leave() {
     for remote in &greedy {
         town.want(*remote, 1000);
     }
-    let loans: Vec<u32> = greedy.iter().map(|remote| town.loan(*remote)).collect();
-    assert_eq!(loans, [200, 200, 0, 0, 0]);
+    let credit_limits: Vec<u32> = greedy
+        .iter()
+        .map(|remote| town.credit_limit(*remote))
+        .collect();
+    assert_eq!(credit_limits, [200, 200, 0, 0, 0]);
     // Whose source has its share waits for nothing, and holds up nobody.
     assert!(!town.flow.is_waited_for());
     let other = town.open(Source(2));
     town.want(other, 100);
-    assert_eq!(town.loan(other), 104);
+    assert_eq!(town.credit_limit(other), 104);
 }

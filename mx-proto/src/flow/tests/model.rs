@@ -110,8 +110,8 @@ impl Program {
     fn meet(&mut self, a: usize, b: usize) {
         for (from, to) in [(a, b), (b, a)] {
             let node = &mut self.nodes[from];
-            let loan = node.flow.first_loan(node.all.0[to].1);
-            assert!(node.flow.open(&mut node.all, to as u32, loan));
+            let credit_limit = node.flow.first_credits(node.all.0[to].1);
+            assert!(node.flow.open(&mut node.all, to as u32, credit_limit));
             // Totals are about to wrap, sometimes.
             let near = self.rng.pick(&[0, u32::MAX - 10, u32::MAX - 200]);
             let account = &mut node.all.0[to].0;
@@ -120,7 +120,7 @@ impl Program {
             }
             let side = &mut self.nodes[to].sides[from];
             side.open = true;
-            side.borrower = Borrower::open(loan).shifted(near);
+            side.borrower = Borrower::open(credit_limit).shifted(near);
             side.seen = [0; 2];
         }
     }
@@ -569,13 +569,13 @@ impl Node {
             assert_eq!(account.in_slots() as usize, in_slots);
             let (unused, due) = (account.unused(), account.due());
             assert_eq!(
-                u64::from(account.loan()),
+                u64::from(account.credit_limit()),
                 u64::from(here) + u64::from(unused) + u64::from(due)
             );
-            assert!(account.loan() <= self.settings.most());
-            assert!(side.open || account.loan() == 0);
+            assert!(account.credit_limit() <= self.settings.most());
+            assert!(side.open || account.credit_limit() == 0);
             assert!(side.borrower.free() < 1 << 24);
-            lent += account.loan();
+            lent += account.credit_limit();
             wanted += u64::from(account.wanted());
             open += u32::from(side.open);
         }

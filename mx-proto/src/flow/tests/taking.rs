@@ -37,10 +37,10 @@ fn the_longest_quiet_is_asked_for_what_is_above_the_minimum() {
     // none, it keeps none.
     let said = town.want(4, 20);
     assert_eq!(Town::revoked(&said), [(1, 200)]);
-    assert_eq!((town.loan(1), town.loan(4)), (0, 24));
+    assert_eq!((town.credit_limit(1), town.credit_limit(4)), (0, 24));
     // There are some left over, and nobody else is asked.
     assert_eq!(town.want(4, 170), [(4, Say::Credit)]);
-    assert_eq!((town.loan(4), town.flow.stats().free), (200, 200));
+    assert_eq!((town.credit_limit(4), town.flow.stats().free), (200, 200));
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn the_minimum_is_left_to_the_quiet_where_nobody_has_none() {
     }
     let said = town.want(4, 20);
     assert_eq!(said, [(0, Say::Revoke(196)), (4, Say::Credit)]);
-    assert_eq!((town.loan(0), town.loan(4)), (4, 32));
+    assert_eq!((town.credit_limit(0), town.credit_limit(4)), (4, 32));
 }
 
 #[test]
@@ -70,10 +70,14 @@ fn who_has_few_is_asked_when_somebody_has_none_and_by_nobody_else() {
     };
     let mut town = Town::new(&settings, 100);
     let poor = 99;
-    let loans: u32 = (0..100).map(|remote| town.loan(remote)).sum();
-    assert!(town.loan(0) == 4 && town.loan(98) > 0 && loans == town.flow.stats().lent);
+    let credit_limits: u32 = (0..100).map(|remote| town.credit_limit(remote)).sum();
+    assert!(
+        town.credit_limit(0) == 4
+            && town.credit_limit(98) > 0
+            && credit_limits == town.flow.stats().lent
+    );
     // There is nothing else.
-    town.flow.draw(1000 - loans);
+    town.flow.draw(1000 - credit_limits);
     town.epochs(2);
     assert_eq!(town.want(50, 20), [], "it has some");
     town.flow.set_wanted(&mut town.all.0[50].0, 0);
@@ -85,7 +89,10 @@ fn who_has_few_is_asked_when_somebody_has_none_and_by_nobody_else() {
     let said = town.want(poor as u32, 3);
     // With the first of them it has some.
     assert_eq!(Town::revoked(&said), [(0, 4)]);
-    assert_eq!((town.loan(0), town.loan(poor as u32)), (0, 4));
+    assert_eq!(
+        (town.credit_limit(0), town.credit_limit(poor as u32)),
+        (0, 4)
+    );
 }
 
 #[test]
@@ -111,7 +118,7 @@ fn who_needed_it_keeps_it_and_is_asked_again_when_it_is_quiet_again() {
     }
     let said = town.settle();
     assert_eq!(Town::revoked(&said), [(0, 200)]);
-    assert_eq!((town.loan(0), town.loan(4)), (0, 16));
+    assert_eq!((town.credit_limit(0), town.credit_limit(4)), (0, 16));
 }
 
 #[test]
@@ -144,7 +151,7 @@ fn who_does_not_answer_is_asked_once_and_holds_up_nobody() {
     assert_eq!(ask(&mut town), (33..65).collect::<Vec<_>>());
     // Much later it does answer.
     assert_eq!(town.flow.returned(&mut town.all, 0, 1), Ok(()));
-    assert_eq!(town.loan(0), 4);
+    assert_eq!(town.credit_limit(0), 4);
     assert_eq!(
         town.flow.returned(&mut town.all, 0, 0),
         Err(Violation::NotAsked)
@@ -166,7 +173,7 @@ fn what_is_given_back_was_asked_for_and_there() {
         let answer = town.flow.returned(&mut town.all, 1, much);
         assert_eq!(answer, Err(Violation::NotHad));
     }
-    assert_eq!(town.loan(1), 200, "nothing has happened");
+    assert_eq!(town.credit_limit(1), 200, "nothing has happened");
     assert_eq!(
         (town.flow.stats().lent, town.flow.stats().violations),
         (800, 3)
@@ -193,12 +200,15 @@ fn with_nobody_quiet_what_is_above_a_share_is_not_told_again() {
     assert_eq!(town.settle(), []);
     for remote in 0..4 {
         town.take(remote, Paid::Credits(60));
-        assert_eq!((town.loan(remote), town.account(remote).due()), (140, 0));
+        assert_eq!(
+            (town.credit_limit(remote), town.account(remote).due()),
+            (140, 0)
+        );
     }
     let said = town.settle();
     assert_eq!(said, [(4, Say::Credit), (5, Say::Credit), (6, Say::Credit)]);
     assert_eq!(
-        [4, 5, 6, 7].map(|remote| town.loan(remote)),
+        [4, 5, 6, 7].map(|remote| town.credit_limit(remote)),
         [100, 100, 40, 0]
     );
     for remote in 0..4 {
@@ -208,7 +218,7 @@ fn with_nobody_quiet_what_is_above_a_share_is_not_told_again() {
     town.settle();
     // All have their share; they want more than there is, and nothing moves for that.
     assert_eq!(
-        [0, 1, 2, 3, 4, 5, 6, 7].map(|remote| town.loan(remote)),
+        [0, 1, 2, 3, 4, 5, 6, 7].map(|remote| town.credit_limit(remote)),
         [100; 8]
     );
     for remote in 0..8 {
@@ -244,7 +254,10 @@ fn who_uses_little_of_much_is_asked_while_somebody_has_less_than_its_share() {
     town.message(4, 1);
     let said = town.want(4, 71);
     assert_eq!(Town::revoked(&said), [(0, 40), (1, 40)]);
-    assert_eq!([0, 1, 4].map(|remote| town.loan(remote)), [160, 160, 72]);
+    assert_eq!(
+        [0, 1, 4].map(|remote| town.credit_limit(remote)),
+        [160, 160, 72]
+    );
 }
 
 #[test]
@@ -262,12 +275,12 @@ fn who_has_just_been_lent_some_is_not_asked_for_it() {
     town.tell(0);
     town.send(0, 160);
     assert_eq!(town.settle(), [(4, Say::Credit)]);
-    assert_eq!(town.loan(4), 40);
+    assert_eq!(town.credit_limit(4), 40);
     town.epochs(1);
-    // Its request is two epochs old, its loan one. The first is busy all the time.
+    // Its request is two epochs old, its credit limit one. The first is busy all the time.
     assert_eq!(town.send(0, 1), Paid::Slot(Lane::Unexpected));
     assert_eq!(town.want(5, 8), []);
-    assert_eq!((town.loan(4), town.loan(5)), (40, 0));
+    assert_eq!((town.credit_limit(4), town.credit_limit(5)), (40, 0));
 }
 
 #[test]
@@ -317,12 +330,12 @@ fn with_many_active_each_has_less_on_its_way() {
     };
     let mut town = Town::new(&settings, 20);
     town.want(0, 4096);
-    assert_eq!((town.loan(0), town.free(0)), (4096, 4096));
+    assert_eq!((town.credit_limit(0), town.free(0)), (4096, 4096));
     for remote in 1..20 {
         town.message(remote, 1);
     }
     town.want(1, 4096);
-    assert_eq!((town.loan(1), town.free(1)), (4096, 204));
+    assert_eq!((town.credit_limit(1), town.free(1)), (4096, 204));
     town.send(1, 200);
     town.tell(1);
     assert_eq!(town.free(1), 204);

@@ -80,9 +80,9 @@ fn windows(largest: u32, room: usize) -> (Net, Address) {
     let mut net = Net::new(1, profile);
     net.add(None);
     // And one more; never more than that, which is a quarter of what may be lent.
-    let loan = largest * cost(32_768) + 1;
-    net.config.first_loan = loan as u16;
-    net.config.unexpected_bytes = (loan as usize * 4 * 8).div_ceil(7) * CREDIT;
+    let credit_limit = largest * cost(32_768) + 1;
+    net.config.first_credits = credit_limit as u16;
+    net.config.unexpected_bytes = (credit_limit as usize * 4 * 8).div_ceil(7) * CREDIT;
     net.add(None);
     let b = net.connect(0, 1);
     (net, b)
@@ -194,7 +194,7 @@ fn a_message_received_is_proof_of_all_that_were_complete_before_it() {
             held: 0.0,
             ..Profile::random(&mut rng)
         };
-        net.config.first_loan = rng.pick(&[0, 2, 65, 320]);
+        net.config.first_credits = rng.pick(&[0, 2, 65, 320]);
         net.config.unexpected_bytes = rng.pick(&[10_000, 1 << 20, 64 << 20]);
         net.add(None);
         net.add(None);
