@@ -61,7 +61,7 @@ pub(crate) struct Remote {
 pub(crate) enum Life {
     /// It has neither answered nor called. `over`: the session and number of the peer's that the call was
     /// made to, and that is over.
-    Calling {
+    Connecting {
         over: Option<(SessionId, u16)>,
     },
     Met(Met),
@@ -172,7 +172,7 @@ impl Remote {
             queues: None,
             connects: List::EMPTY,
             kin: List::EMPTY,
-            life: Life::Calling { over: None },
+            life: Life::Connecting { over: None },
         }
     }
 
@@ -253,7 +253,7 @@ impl Remote {
         let before = |other: u16| other.wrapping_sub(epoch).wrapping_sub(1) < u16::MAX / 2;
         match &self.life {
             Life::Met(met) => session == met.session && before(met.epoch),
-            Life::Calling {
+            Life::Connecting {
                 over: Some((last, over)),
             } => session == *last && (epoch == *over || before(*over)),
             _ => false,
@@ -324,7 +324,7 @@ impl Remote {
             nic: self.name.0,
             endpoint: self.name.1,
             session: match self.life {
-                Life::Calling { .. } => SessionId(0),
+                Life::Connecting { .. } => SessionId(0),
                 Life::Met(Met { session, .. }) | Life::Tombstone { session, .. } => session,
             },
         }
@@ -519,7 +519,7 @@ mod tests {
             assert!(!remote.is_over(other, now.wrapping_sub(1)));
             // It has ended: so has its number.
             let over = Some((session, now));
-            remote.life = Life::Calling { over };
+            remote.life = Life::Connecting { over };
             assert!(remote.is_over(session, now));
             assert!(remote.is_over(session, now.wrapping_sub(1)));
             assert!(!remote.is_over(session, later(1)) && !remote.is_over(other, now));

@@ -740,7 +740,7 @@ impl<O: Owner> Core<O> {
         self.controls -= remote.queues().map_or(0, |queues| queues.control.len());
         self.introductions.gone(id);
         match &remote.life {
-            Life::Calling { .. } => {}
+            Life::Connecting { .. } => {}
             Life::Met(met) => {
                 if let Some(timer) = met.step {
                     self.wheel.clear(timer);
@@ -765,7 +765,7 @@ impl<O: Owner> Core<O> {
     pub(super) fn connects_again(&self, id: RemoteId, reason: DownReason) -> bool {
         self.remotes.of(id).is_some_and(|remote| {
             self.config.connect_again
-                && !matches!(remote.life, Life::Calling { over: None })
+                && !matches!(remote.life, Life::Connecting { over: None })
                 && !matches!(reason, DownReason::Protocol(_) | DownReason::Secret)
         })
     }

@@ -167,7 +167,7 @@ impl<O: Owner> Core<O> {
             self.actions.push(DeferredAction::Close(link, Close::Flush));
         }
         let remote = self.remotes.of_mut(next)?;
-        remote.life = Life::Calling { over };
+        remote.life = Life::Connecting { over };
         remote.links = kept;
         remote.connects = connects;
         for connect in self.connects_to(next) {
@@ -330,7 +330,7 @@ impl<O: Owner> Core<O> {
             Life::Met(Met {
                 session: of, epoch, ..
             }) if of == session => epoch,
-            Life::Calling {
+            Life::Connecting {
                 over: Some((_, over)),
             } if remote.is_over(session, hello.epoch) => over,
             _ => return None,

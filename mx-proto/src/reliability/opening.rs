@@ -144,7 +144,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             link.session.on_data_refused();
             return self.touch(id);
         }
-        let calling = link.session.is_calling() && !link.session.was_welcome_before();
+        let calling = link.session.is_connecting() && !link.session.was_welcome_before();
         if link.session.on_refused() {
             let reason = match calling {
                 true => LinkDown::Refused,

@@ -272,7 +272,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     fn on_found(&mut self, now: Instant, at: A, is: A) {
         for id in self.calling(at) {
             let link = self.of_mut(id);
-            let Some(link) = link.filter(|link| link.session.is_calling()) else {
+            let Some(link) = link.filter(|link| link.session.is_connecting()) else {
                 continue;
             };
             link.address = is;

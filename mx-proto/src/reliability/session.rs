@@ -1,7 +1,7 @@
 //! One session with one peer: numbers, acknowledgements, timers; no packets.
 //!
 //! ```text
-//!   Calling --Welcome--> Open --close--> Closing --all acknowledged--> over
+//!   Connecting --Welcome--> Open --close--> Closing --all acknowledged--> over
 //!      |                  |  ^              |
 //!      |     a stranger's |  `- OPENING     |        the called side has no state before the
 //!      |                  |                 |        caller has proven where it is
@@ -113,7 +113,7 @@ pub(super) struct Session {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// Hello has been or is to be sent.
-    Calling {
+    Connecting {
         began: Instant,
         next: Instant,
         tries: u32,
@@ -179,7 +179,7 @@ impl Session {
         config: &ReliableConfig,
     ) -> Self {
         let state = match caller {
-            None => State::Calling {
+            None => State::Connecting {
                 began: now,
                 next: now,
                 tries: 0,
@@ -249,8 +249,8 @@ impl Session {
     }
 
     /// We have called and not been answered.
-    pub(super) fn is_calling(&self) -> bool {
-        matches!(self.state, State::Calling { .. })
+    pub(super) fn is_connecting(&self) -> bool {
+        matches!(self.state, State::Connecting { .. })
     }
 
     /// Nothing is to be delivered any more.
@@ -285,7 +285,7 @@ impl Session {
 
     /// The peer's answer to our Hello. True when that opened the session.
     pub(super) fn on_welcome(&mut self, now: Instant, header: &Header) -> bool {
-        let State::Calling {
+        let State::Connecting {
             tries, first_at, ..
         } = self.state
         else {
@@ -320,7 +320,7 @@ impl Session {
         }
         self.again += 1;
         self.theirs = 0;
-        self.state = State::Calling {
+        self.state = State::Connecting {
             began: now,
             next: now.after(config.first_rto.saturating_mul(1 << self.again)),
             // Not 0: how long the answer takes is no sample of the way.
@@ -558,7 +558,7 @@ impl Session {
 
     /// The service knows where the peer is: what was said to it before went nowhere.
     pub(super) fn on_found(&mut self, now: Instant) {
-        if let State::Calling { next, tries, .. } = &mut self.state {
+        if let State::Connecting { next, tries, .. } = &mut self.state {
             (*next, *tries) = (now, 0);
         }
     }
@@ -569,12 +569,12 @@ impl Session {
     pub(super) fn on_refused(&mut self) -> bool {
         self.refusals += 1;
         self.pings = 0;
-        self.is_calling() || self.refusals >= REFUSALS
+        self.is_connecting() || self.refusals >= REFUSALS
     }
 
     /// The same of the peer's data channel, without which a session goes on: the other one is asked.
     pub(super) fn on_data_refused(&mut self) {
-        self.ping |= !self.is_calling();
+        self.ping |= !self.is_connecting();
     }
 
     /// Something is in flight: when to ask for it, when to send it again.
@@ -621,7 +621,7 @@ impl Session {
         stats: &mut ReliableStats,
     ) -> Option<LinkDown> {
         match self.state {
-            State::Calling { began, tries, .. } => {
+            State::Connecting { began, tries, .. } => {
                 let over = now.since(began) >= config.connect_give_up;
                 return (over && tries >= TRIES_BEFORE_GIVING_UP).then_some(LinkDown::TimedOut);
             }
@@ -692,8 +692,8 @@ impl Session {
     /// When [`Self::on_timer`] or `transmit` has something to do.
     pub(super) fn deadline(&self, config: &ReliableConfig) -> Instant {
         let last = match self.state {
-            State::Calling { next, tries, .. } if tries < TRIES_BEFORE_GIVING_UP => return next,
-            State::Calling { began, next, .. } => {
+            State::Connecting { next, tries, .. } if tries < TRIES_BEFORE_GIVING_UP => return next,
+            State::Connecting { began, next, .. } => {
                 return next.min(began.after(config.connect_give_up));
             }
             State::Open => self.ping_at(config),

@@ -62,7 +62,7 @@ impl Session {
     where
         E: FnMut(Channel, GsoBatch<'_>) -> Result<(), DatagramError>,
     {
-        if let State::Calling { next, .. } = self.state {
+        if let State::Connecting { next, .. } = self.state {
             return if next <= out.now {
                 self.transmit_hello(out)
             } else {
@@ -91,7 +91,7 @@ impl Session {
         if !out.single(Channel::Command, header, &greeting(&[])) {
             return Pass::WouldBlock;
         }
-        if let State::Calling {
+        if let State::Connecting {
             next,
             tries,
             first_at,
