@@ -703,8 +703,8 @@ pub fn test_context(
             out(done);
             count += 1;
         }
-        let news = method.unmatched_mut().take_news();
-        Ok((count > 0 || news).then_some(count))
+        let updated = method.unmatched_mut().take_events();
+        Ok((count > 0 || updated).then_some(count))
     })?;
     Ok(found.unwrap_or(0))
 }
@@ -725,7 +725,7 @@ pub fn test_unexpected(
     let mut count = 0;
     loop {
         let register = find(UNEXPECTED_READY, idle_us, |method| {
-            method.unmatched_mut().take_news();
+            method.unmatched_mut().take_events();
             while count < max {
                 match method.next_unexpected(class) {
                     Some(Handout::Message(message)) => {
@@ -738,7 +738,7 @@ pub fn test_unexpected(
             }
             if count == max && method.unexpected() > 0 {
                 // For the next call.
-                method.unmatched_mut().set_news();
+                method.unmatched_mut().set_events();
             }
             Ok((count > 0).then_some(None))
         })?;

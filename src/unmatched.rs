@@ -37,7 +37,7 @@ pub(crate) struct Unmatched {
     /// The largest unexpected message.
     largest: usize,
     /// An unexpected message can be had since a test call returned because of one.
-    news: bool,
+    updated: bool,
     /// The same since waiting threads were told.
     produced: bool,
     /// Messages that made no sense.
@@ -54,7 +54,7 @@ impl Unmatched {
         Self {
             notes: VecDeque::new(),
             largest,
-            news: false,
+            updated: false,
             produced: false,
             dropped: 0,
             abandoned: Abandoned::default(),
@@ -142,7 +142,7 @@ impl Unmatched {
     /// See [`mx_proto::Owner::ready`].
     #[inline]
     pub(crate) fn ready(&mut self) {
-        self.set_news();
+        self.set_events();
     }
 
     /// Is there something for the method to look at?
@@ -181,8 +181,8 @@ impl Unmatched {
 
     /// Has an unexpected message come up since the last call?
     #[inline]
-    pub(crate) fn take_news(&mut self) -> bool {
-        std::mem::take(&mut self.news)
+    pub(crate) fn take_events(&mut self) -> bool {
+        std::mem::take(&mut self.updated)
     }
 
     /// Has one since the last call? Asked on behalf of threads that sleep.
@@ -193,8 +193,8 @@ impl Unmatched {
 
     /// Somebody should look (again).
     #[inline]
-    pub(crate) fn set_news(&mut self) {
-        (self.news, self.produced) = (true, true);
+    pub(crate) fn set_events(&mut self) {
+        (self.updated, self.produced) = (true, true);
     }
 
     /// Messages dropped because they made no sense.
@@ -276,8 +276,8 @@ mod tests {
             bodies,
             [3, REQUEST_MAX + 1, REQUEST_MAX + 1, REQUEST_MAX + 1]
         );
-        assert!(!unmatched.has_todo() && !unmatched.take_news());
+        assert!(!unmatched.has_todo() && !unmatched.take_events());
         unmatched.ready();
-        assert!(unmatched.take_news() && unmatched.take_produced() && !unmatched.take_produced());
+        assert!(unmatched.take_events() && unmatched.take_produced() && !unmatched.take_produced());
     }
 }

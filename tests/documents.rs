@@ -128,7 +128,7 @@ fn check_transitions<S: Display>(file: &str, transitions: &[Transition<S>]) {
 }
 
 #[test]
-fn the_moves_of_peers_and_operations_are_those_in_the_code() {
+fn the_transitions_of_peers_and_operations_are_those_in_the_code() {
     check_transitions("src/peer/state.rs", TRANSITIONS);
     check_transitions("mx-proto/src/op_states.rs", op_states::TRANSITIONS);
     check_transitions("ports/local/src/link_states.rs", links::TRANSITIONS);

@@ -76,8 +76,8 @@ impl Owner for Host {
         self.ends.keep_down(down);
     }
 
-    fn has_news(&self) -> bool {
-        self.ends.has_news()
+    fn has_events(&self) -> bool {
+        self.ends.has_events()
     }
 
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, _: Option<&B>) -> Verdict {

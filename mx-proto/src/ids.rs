@@ -161,7 +161,7 @@ impl Target {
     }
 }
 
-/// A wish which port carries the traffic to a peer; its meaning belongs to the ports.
+/// A request which port carries the traffic to a peer; its meaning belongs to the ports.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Route(pub u8);
 

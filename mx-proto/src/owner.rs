@@ -67,7 +67,7 @@ pub trait Owner: Sized {
     fn due(&mut self, _word: u64) {}
 
     /// Does something of what it has been told wait to be looked at? Then it is no time to sleep.
-    fn has_news(&self) -> bool;
+    fn has_events(&self) -> bool;
 }
 
 /// What an operation is made of, if it becomes one: what is done at once does not.
@@ -165,7 +165,7 @@ impl<M: Memory + fmt::Debug> Owner for Queue<M> {
     }
 
     #[inline]
-    fn has_news(&self) -> bool {
+    fn has_events(&self) -> bool {
         !(self.completions.is_empty() && self.downs.is_empty())
     }
 }

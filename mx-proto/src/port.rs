@@ -178,7 +178,7 @@ pub enum ConnectError {
     UnknownNic,
     /// The endpoint number is out of range.
     BadEndpoint,
-    /// The wished-for port cannot go there.
+    /// The requested port cannot go there.
     NoRoute,
     /// Nobody has that endpoint open, and the port knows it at once.
     Refused,

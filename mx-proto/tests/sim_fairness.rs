@@ -39,7 +39,7 @@ enum Greed {
     Gets,
 }
 
-type Node = Endpoint<SimPort<Buffer>, VirtualClock, Desk>;
+type Node = Endpoint<SimPort<Buffer>, VirtualClock, TestOwner>;
 
 /// Messages a greedy client has under way.
 const MANY: usize = 400;
@@ -121,12 +121,12 @@ impl Drive for Client {
 
 /// Who waits for an answer.
 #[derive(Default)]
-struct Desk {
+struct TestOwner {
     queue: Queue<Buffer>,
     waiting: Vec<RemoteId>,
 }
 
-impl Owner for Desk {
+impl Owner for TestOwner {
     type Memory = Buffer;
     type Word = u64;
     type Places = Chunks<Buffer, u64>;
@@ -139,8 +139,8 @@ impl Owner for Desk {
         self.queue.keep_down(down);
     }
 
-    fn has_news(&self) -> bool {
-        self.queue.has_news()
+    fn has_events(&self) -> bool {
+        self.queue.has_events()
     }
 
     fn arrived<B: Source + ?Sized>(&mut self, it: &Arrival, _: Option<&B>) -> Verdict {
@@ -261,7 +261,7 @@ fn delays(greed: Greed) -> (Duration, Duration) {
             KEY,
             port,
             world.clock(),
-            Desk::default(),
+            TestOwner::default(),
         );
         let party = if number == 0 {
             Party::Server(Box::new(Server {

@@ -46,7 +46,7 @@ pub struct Message {
     pub len: usize,
     /// What its sender knows.
     pub state: SendState,
-    /// It has been received, or thrown away by its receiver's own wish.
+    /// It has been received, or thrown away by its receiver's own choice.
     pub arrived: bool,
     /// A message like this one was cut off before its serial number: it may have been this one.
     perhaps: bool,
@@ -492,7 +492,7 @@ impl Book {
         }
     }
 
-    /// The message was thrown away by its receiver's own wish, or that receiver's receive was
+    /// The message was thrown away by its receiver's own choice, or that receiver's receive was
     /// called off when it had matched: it must not arrive.
     pub fn refused(&mut self, serial: Serial) {
         self.arrived(serial);

@@ -156,7 +156,7 @@ impl Link {
     }
 
     /// Sends one datagram on its way, in several pieces if it has to be and `may_cut`.
-    pub fn offer(&mut self, now: Instant, bytes: &[u8], wish: Fate, may_cut: bool) -> Offered {
+    pub fn offer(&mut self, now: Instant, bytes: &[u8], wanted: Fate, may_cut: bool) -> Offered {
         let lost = |fate| Offered {
             fate,
             arrivals: Vec::new(),
@@ -174,11 +174,11 @@ impl Link {
         let Some(left_at) = left_at else {
             return lost("queue full");
         };
-        let by_chance = wish == Fate::Chance;
+        let by_chance = wanted == Fate::Chance;
         let pieces = bytes.len().div_ceil(self.mtu).max(1);
         let loss = self.faults.loss;
         let unlucky = by_chance && (0..pieces).any(|_| self.rng.chance(loss));
-        if wish == Fate::Drop || unlucky {
+        if wanted == Fate::Drop || unlucky {
             return lost("lost");
         }
         let mut fate = "passed";
@@ -189,12 +189,12 @@ impl Link {
             fate = "corrupted";
         }
         let mut at = self.arrival(left_at);
-        if let Fate::Hold(span) = wish {
+        if let Fate::Hold(span) = wanted {
             at = at.after(span);
             fate = "held back";
         }
         let mut arrivals = vec![(at, payload)];
-        if wish == Fate::Twice || (by_chance && self.rng.chance(self.faults.duplicate)) {
+        if wanted == Fate::Twice || (by_chance && self.rng.chance(self.faults.duplicate)) {
             let again = self.arrival(left_at);
             let copy = arrivals[0].1.clone();
             arrivals.push((again, copy));
@@ -290,8 +290,8 @@ mod tests {
         });
         assert_eq!(offer(&mut link, &[0; 101]).fate, "too large");
         assert_eq!(offer(&mut link, &[0; 100]).fate, "lost");
-        let mut wished = |wish| link.offer(Instant(0), &[0], wish, false).arrivals.len();
-        assert_eq!([wished(Fate::Twice), wished(Fate::Pass)], [2, 1]);
+        let mut offered = |wanted| link.offer(Instant(0), &[0], wanted, false).arrivals.len();
+        assert_eq!([offered(Fate::Twice), offered(Fate::Pass)], [2, 1]);
         link.set_cut(true);
         assert_eq!(offer(&mut link, &[0]).fate, "cut off");
     }

@@ -71,7 +71,7 @@ pub struct Host {
     /// What was to be remembered by now, see [`Method::on_due`](super::Method::on_due).
     pub(super) due: Vec<u64>,
     /// Messages are of no interest any more.
-    pub(super) deaf: bool,
+    pub(super) discarding: bool,
 }
 
 impl Host {
@@ -86,7 +86,7 @@ impl Host {
             downs: VecDeque::new(),
             ended: Vec::new(),
             due: Vec::new(),
-            deaf: false,
+            discarding: false,
         }
     }
 
@@ -260,7 +260,7 @@ impl Owner for Host {
 
     #[inline]
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
-        match self.deaf {
+        match self.discarding {
             true => Verdict::Finished,
             false => self.unmatched.arrived(arrival, body),
         }
@@ -280,7 +280,7 @@ impl Owner for Host {
     }
 
     #[inline]
-    fn has_news(&self) -> bool {
+    fn has_events(&self) -> bool {
         // Seldom is there anything, so all of it is looked at without a branch in between.
         let ended = !self.ends.is_empty() | !self.downs.is_empty();
         ended | !self.due.is_empty() | self.unmatched.has_todo()

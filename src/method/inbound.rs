@@ -104,7 +104,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// the message stays and the object is gone. Returns whether it worked.
     pub fn registered(&mut self, addr: NonNull<bmi_method_addr>, name: BMI_addr_t) -> bool {
         self.registering = false;
-        self.unmatched_mut().set_news();
+        self.unmatched_mut().set_events();
         let addr = addr.as_ptr();
         if name == 0 {
             log::error!("the host could not take the address of a new peer");

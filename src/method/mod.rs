@@ -258,7 +258,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             self.watch_memory();
         }
         let host = self.endpoint.owner();
-        if host.has_news() || host.has_rest() {
+        if host.has_events() || host.has_rest() {
             return self.follow_up(busy);
         }
         busy
@@ -267,7 +267,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// What comes after a call of the endpoint, if there is anything. `busy`: it has found something.
     #[inline(never)]
     fn follow_up(&mut self, mut busy: bool) -> bool {
-        if self.endpoint.owner().has_news() {
+        if self.endpoint.owner().has_events() {
             busy |= self.drain();
         } else {
             self.endpoint.owner_mut().ended.clear();
@@ -348,7 +348,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let host = self.endpoint.owner_mut();
         host.ends.clear();
         host.downs.clear();
-        host.deaf = true;
+        host.discarding = true;
     }
 
     /// The only thing to be called after [`Self::close`]: gives out what can go. Whoever comes now is

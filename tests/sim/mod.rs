@@ -111,8 +111,8 @@ impl Owner for Inbox {
         self.ends.keep_down(down);
     }
 
-    fn has_news(&self) -> bool {
-        self.ends.has_news()
+    fn has_events(&self) -> bool {
+        self.ends.has_events()
     }
 
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {

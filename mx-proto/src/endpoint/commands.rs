@@ -343,7 +343,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let id = id.ok_or(PostError::TooMany)?;
         posted.enter(ops, id.index());
         if let Some(remote) = remote {
-            ops.befriend(id.index(), from, true, &mut remote.kin);
+            ops.attach_op(id.index(), from, true, &mut remote.kin);
             if remote.met().is_none_or(|met| met.step.is_none()) {
                 self.begin_monitoring(from);
             }
@@ -419,7 +419,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 let id = id.ok_or(PostError::TooMany)?;
                 if from != NOBODY {
                     self.core.ops.record_mut(id.index()).from_one = true;
-                    self.core.befriend(id, from);
+                    self.core.attach_op(id, from);
                 }
                 let now = self.clock.now();
                 self.core.begin_pull(id, source, now);
@@ -722,7 +722,7 @@ impl<O: Owner> Core<O> {
         state: impl FnOnce(O::Memory) -> State<O::Memory>,
     ) -> Option<RequestId> {
         let id = slot.enter(&mut self.ops, (bits, self.timeouts), state)?;
-        self.befriend(id, to);
+        self.attach_op(id, to);
         Some(id)
     }
 

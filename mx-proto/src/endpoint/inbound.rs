@@ -678,7 +678,7 @@ impl<O: Owner> Core<O> {
         }
         self.names.insert((from, pulling.send_id), Named::Pull(id));
         if !self.ops.record(id.index()).from_one {
-            self.befriend(id, from);
+            self.attach_op(id, from);
         }
         self.start_timer(id, now);
         self.continue_pull(id);

@@ -296,7 +296,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Prepares for sleeping on [`Self::descriptors`]. False when there is something to do first.
     pub fn arm(&mut self) -> bool {
-        !self.core.owner.has_news()
+        !self.core.owner.has_events()
             && self.core.actions.is_empty()
             && self.core.ready.is_empty()
             && !self.core.flow.is_ready()
@@ -508,10 +508,10 @@ impl<O: Owner> Core<O> {
     }
 
     /// An operation, which is no connect, is with a remote from now on.
-    fn befriend(&mut self, id: RequestId, to: RemoteId) {
+    fn attach_op(&mut self, id: RequestId, to: RemoteId) {
         let Self { ops, remotes, .. } = self;
         match remotes.of_mut(to) {
-            Some(remote) => ops.befriend(id.index(), to, false, &mut remote.kin),
+            Some(remote) => ops.attach_op(id.index(), to, false, &mut remote.kin),
             None => ops.record_mut(id.index()).remote = to,
         }
     }

@@ -209,7 +209,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let kind = control.header.kind;
         let (lends, borrows) = (&mut remote.lends, &mut met.borrows);
-        let mut news = true;
+        let mut updated = true;
         if kind.says_terms() {
             // Who reads no answers is allowed nothing more that would be answered.
             let terms = match unread {
@@ -217,9 +217,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 false => flow.terms(lends, borrows, queues.cost),
             };
             control.header.terms = terms;
-            news = kind != wire::Kind::Credit || Flow::says_more(lends, &terms);
+            updated = kind != wire::Kind::Credit || Flow::says_more(lends, &terms);
         }
-        if news {
+        if updated {
             let (header, body) = control.parts();
             self.port.send(link, &header, Body::Bytes(body))?;
             stats.packets_out += 1;

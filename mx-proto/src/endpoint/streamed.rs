@@ -134,7 +134,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             State::Pulling(Pulling::new(memory, (STREAMED, None), bits, len, None))
         });
         if !record.from_one {
-            self.core.befriend(id, from);
+            self.core.attach_op(id, from);
         }
         let now = self.clock.now();
         self.core.start_timer(id, now);

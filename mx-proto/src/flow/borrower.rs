@@ -116,8 +116,8 @@ impl Borrower {
     /// A header of the remote's. True when more may be sent than before.
     #[inline]
     pub fn on_terms(&mut self, terms: &Terms) -> bool {
-        let news = terms.epoch != self.epoch || terms.slots != self.slots_taken;
-        let freed = news && self.on_news(terms);
+        let updated = terms.epoch != self.epoch || terms.slots != self.slots_taken;
+        let freed = updated && self.on_update(terms);
         if terms.credit == self.allowed {
             return freed;
         }
@@ -136,7 +136,7 @@ impl Borrower {
 
     /// True when a slot is free again.
     #[cold]
-    fn on_news(&mut self, terms: &Terms) -> bool {
+    fn on_update(&mut self, terms: &Terms) -> bool {
         let free = self.free();
         match terms.epoch.wrapping_sub(self.epoch) {
             0 => {}

@@ -200,9 +200,9 @@ impl Flow {
         if let Paid::Slot(_) = paid {
             self.counts.in_slots += 1;
         }
-        let news =
+        let updated =
             account.used != self.epochs.number() || self.counts.messages >= self.epochs.until;
-        Ok(news)
+        Ok(updated)
     }
 
     /// A message has been taken: by a receive, by whoever asked, or it is thrown away. When true, the

@@ -458,7 +458,7 @@ impl<O: Owner> Ops<O> {
     /// The other side of an operation is `remote`, whose kin it joins. `only`: it is a receive for messages of
     /// that one and nobody else.
     #[inline(always)]
-    pub(crate) fn befriend(&mut self, place: u32, remote: RemoteId, only: bool, kin: &mut List) {
+    pub(crate) fn attach_op(&mut self, place: u32, remote: RemoteId, only: bool, kin: &mut List) {
         let record = self.places.record_mut(place);
         record.remote = remote;
         record.from_one |= only;

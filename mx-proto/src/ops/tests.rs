@@ -47,7 +47,7 @@ impl<const N: u32> Owner for Delayed<N> {
         Verdict::Continue
     }
 
-    fn has_news(&self) -> bool {
+    fn has_events(&self) -> bool {
         false
     }
 }

@@ -349,8 +349,8 @@ impl Session {
         self.unconfirmed = false;
         self.pmtu.on_heard();
         let says = (header.ack, header.sack, header.window);
-        let news = says != self.last_ack || header.kind == Kind::Ack;
-        if news && !self.on_ack(now, header, payload, send_buffer, stats) {
+        let updated = says != self.last_ack || header.kind == Kind::Ack;
+        if updated && !self.on_ack(now, header, payload, send_buffer, stats) {
             return false;
         }
         self.last_ack = says;

@@ -169,7 +169,7 @@ fn offers_answered_on_another_link_than_that_of_the_introductions_are_bounded_to
     stage.call(1, 0);
     stage.run_with(finish);
     stage.deafen(1);
-    // Every introduction on the second link is answered there, with a grant.
+    // Every introduction on the second link is answered there, with credits.
     for n in 0..20_000 {
         stage.call(1, 0);
         stage.run_with(finish);

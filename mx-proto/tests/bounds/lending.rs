@@ -200,15 +200,15 @@ fn credits_given_back_unasked_or_that_were_not_there_end_their_sender() {
     stage.say(7, Header::new(Kind::Return, 0, 1), &[]);
     stage.run_with(finish);
     assert_eq!((others(&stage), stage.node.stats().malformed), (119, 1));
-    let mut liar = None;
+    let mut violator = None;
     stage.backlog = 1_000;
     for n in 0..40_000 {
         stage.send_honestly(119 - n % BUSY, 1, &[1; 8_000]);
         stage.run_with(finish);
         for (link, header, _) in stage.sent(Kind::Revoke) {
             let link = link.index();
-            if liar.is_none() {
-                liar = Some(link);
+            if violator.is_none() {
+                violator = Some(link);
                 let more = stage.free(link) + 1;
                 stage.say(link, Header::new(Kind::Return, 0, more), &[]);
             } else {
@@ -217,7 +217,7 @@ fn credits_given_back_unasked_or_that_were_not_there_end_their_sender() {
         }
         stage.run_with(finish);
     }
-    assert!(liar.is_some());
+    assert!(violator.is_some());
     assert_eq!((others(&stage), stage.node.stats().malformed), (118, 2));
     check(&stage);
 }

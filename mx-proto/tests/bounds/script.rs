@@ -179,7 +179,7 @@ impl Port<Vec<u8>> for Script {
 }
 
 /// Keeps what it is told, and answers as a test wants.
-pub(crate) struct Desk {
+pub(crate) struct TestOwner {
     queue: Queue<Vec<u8>>,
     answer: Answer,
 }
@@ -191,7 +191,7 @@ fn keep(_: &Arrival) -> Verdict {
     Verdict::Continue
 }
 
-impl Desk {
+impl TestOwner {
     pub(crate) fn next_completion(&mut self) -> Option<Completion> {
         self.queue.next_completion()
     }
@@ -201,13 +201,13 @@ impl Desk {
     }
 }
 
-impl Queued for Desk {
+impl Queued for TestOwner {
     fn queue(&mut self) -> &mut Queue<Vec<u8>> {
         &mut self.queue
     }
 }
 
-impl Owner for Desk {
+impl Owner for TestOwner {
     type Memory = Vec<u8>;
     type Word = u64;
     type Places = Chunks<Vec<u8>, u64>;
@@ -232,12 +232,12 @@ impl Owner for Desk {
         Some(vec![0; len])
     }
 
-    fn has_news(&self) -> bool {
-        self.queue.has_news()
+    fn has_events(&self) -> bool {
+        self.queue.has_events()
     }
 }
 
-pub(crate) type Node = Endpoint<Script, StillClock, Desk>;
+pub(crate) type Node = Endpoint<Script, StillClock, TestOwner>;
 
 /// The endpoint and everybody else.
 pub(crate) struct Stage {
@@ -256,11 +256,11 @@ impl Stage {
             session: SessionId(1),
         };
         let port = Script(wires.clone());
-        let desk = Desk {
+        let owner = TestOwner {
             queue: Queue::default(),
             answer: keep,
         };
-        let node = Endpoint::new(config, identity, KEY, port, StillClock, desk);
+        let node = Endpoint::new(config, identity, KEY, port, StillClock, owner);
         Self {
             node,
             backlog: 0,

@@ -25,7 +25,7 @@ pub(crate) const UNEXPECTED_MAX: usize = 300_000;
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Keeps what it is told, and answers as a test wants.
-pub(crate) struct Desk {
+pub(crate) struct TestOwner {
     queue: Queue<Shared>,
     /// What becomes of a message that no receive accepts.
     pub(crate) answer: Answer,
@@ -57,7 +57,7 @@ pub(crate) fn defer(_: &Arrival) -> Verdict {
     Verdict::Defer
 }
 
-impl Desk {
+impl TestOwner {
     fn new() -> Self {
         Self {
             queue: Queue::default(),
@@ -77,13 +77,13 @@ impl Desk {
     }
 }
 
-impl Queued for Desk {
+impl Queued for TestOwner {
     fn queue(&mut self) -> &mut Queue<Shared> {
         &mut self.queue
     }
 }
 
-impl Owner for Desk {
+impl Owner for TestOwner {
     type Memory = Shared;
     type Word = u64;
     type Places = Chunks<Shared, u64>;
@@ -118,12 +118,12 @@ impl Owner for Desk {
         self.ready.push(turn);
     }
 
-    fn has_news(&self) -> bool {
-        self.queue.has_news()
+    fn has_events(&self) -> bool {
+        self.queue.has_events()
     }
 }
 
-pub(crate) type Node = Endpoint<QueuePort, VirtualClock, Desk>;
+pub(crate) type Node = Endpoint<QueuePort, VirtualClock, TestOwner>;
 
 /// A buffer that the test can look into while the endpoint has it.
 #[derive(Clone, Debug)]
@@ -580,7 +580,7 @@ fn node(
         hub: hub.clone(),
         node: number,
     };
-    Endpoint::new(config, identity, KEY, port, clock.clone(), Desk::new())
+    Endpoint::new(config, identity, KEY, port, clock.clone(), TestOwner::new())
 }
 
 impl Pair {

@@ -24,7 +24,7 @@ fn scarce() -> Settings {
 fn check_plenty(row: &Row) {
     let settling = row.settling.expect("it settles");
     assert!(settling.epochs <= 40, "{row}");
-    // A request and its grant, a Revoke and its Return: two packets each, for eight credits or more.
+    // A request and its answer, a Revoke and its Return: two packets each, for eight credits or more.
     let moved = settling.granted + settling.returned;
     assert!(settling.controls <= moved / 4, "{row}");
     check_any(row);

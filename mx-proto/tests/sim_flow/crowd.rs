@@ -55,7 +55,7 @@ pub(crate) struct Crowd {
     now: Instant,
     /// The end of an epoch for which nothing but time has to pass.
     epoch: Option<Instant>,
-    /// Packets with nothing but requests, grants, Revokes and Returns, both ways.
+    /// Packets with nothing but requests, lent credits, Revokes and Returns, both ways.
     pub(crate) controls: u64,
     /// Packets with nothing but a running total that allows what has been taken, or may be on its way.
     pub(crate) updates: u64,

@@ -36,7 +36,7 @@ pub(crate) struct Row {
 /// Some peers are busy for good.
 pub(crate) fn still(settings: &Settings, peers: u32) -> Row {
     let mut crowd = Crowd::new(settings, peers, COST);
-    for peer in 0..hot(peers) {
+    for peer in 0..busy(peers) {
         crowd.keep_going(peer, WINDOW);
     }
     let settling = crowd.run_until_settled(EPOCHS_MAX);
@@ -46,14 +46,14 @@ pub(crate) fn still(settings: &Settings, peers: u32) -> Row {
 /// Others take over, [`MOVES`] times. What it took to settle is the worst of all moves.
 pub(crate) fn moving(settings: &Settings, peers: u32) -> Row {
     let mut crowd = Crowd::new(settings, peers, COST);
-    let hot = hot(peers);
+    let busy = busy(peers);
     let mut worst: Option<Settling> = None;
     for turn in 0..MOVES {
-        for peer in 0..hot {
+        for peer in 0..busy {
             if turn > 0 {
-                crowd.keep_going(((turn - 1) * hot + peer) % peers, 0);
+                crowd.keep_going(((turn - 1) * busy + peer) % peers, 0);
             }
-            crowd.keep_going((turn * hot + peer) % peers, WINDOW);
+            crowd.keep_going((turn * busy + peer) % peers, WINDOW);
         }
         let settling = crowd.run_until_settled(EPOCHS_MAX);
         worst = match (worst, settling) {
@@ -167,7 +167,7 @@ impl fmt::Display for Row {
 }
 
 /// Peers that are busy at once.
-fn hot(peers: u32) -> u32 {
+fn busy(peers: u32) -> u32 {
     (peers / 2).min(200)
 }
 

@@ -281,10 +281,10 @@ impl Inner {
         let now = self.world.now();
         let channel = from.channel();
         let script = self.scripts.get_mut(&(node, receiver));
-        let wish = script.map_or(Fate::Chance, |script| script(channel, bytes));
+        let wanted = script.map_or(Fate::Chance, |script| script(channel, bytes));
         let link = self.link(node, receiver, channel);
         let mtu = link.mtu();
-        let offered = link.offer(now, bytes, wish, may_cut);
+        let offered = link.offer(now, bytes, wanted, may_cut);
         self.traffic.sent += 1;
         self.traffic.sent_bytes += bytes.len() as u64;
         self.traffic.queue_full += u64::from(offered.fate == "queue full");

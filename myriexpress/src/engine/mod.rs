@@ -318,7 +318,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// What follows from what the protocol endpoint has told.
     #[inline]
     fn settle(&mut self) {
-        while self.endpoint.owner().has_news() {
+        while self.endpoint.owner().has_events() {
             self.follow_up();
         }
     }

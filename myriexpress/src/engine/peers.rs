@@ -276,7 +276,7 @@ mod tests {
         peers.lost(identity(3, 10), remote(1));
         assert_eq!(peers.get(key).unwrap().remote, None);
         assert_eq!(peers.connected(identity(3, 11), remote(2)), key);
-        // News of the former life are no news.
+        // What is about the former life counts no more.
         peers.lost(identity(3, 10), remote(1));
         let peer = peers.get(key).unwrap();
         assert_eq!(peer.identity, identity(3, 11));

@@ -223,7 +223,7 @@ impl Owner for Program {
     }
 
     #[inline]
-    fn has_news(&self) -> bool {
+    fn has_events(&self) -> bool {
         !self.unnamed.is_empty() || self.connected_to_self.is_some()
     }
 }

@@ -195,7 +195,7 @@ impl DatagramPort for Backend {
     }
 }
 
-/// The same news with another kind of address.
+/// The same answer with another kind of address.
 #[inline]
 fn of<A, B>(incoming: Incoming<'_, A>, name: impl Fn(A) -> B) -> Incoming<'_, B> {
     match incoming {

@@ -124,7 +124,7 @@ pub struct RdmPort {
     /// The member: the queue's descriptor.
     armed: Option<RawFd>,
     /// They could not be waited for: the port is looked at when its deadline says so.
-    deaf: bool,
+    polled_only: bool,
     now: Instant,
     /// When it was last polled.
     polled: Instant,
@@ -197,7 +197,7 @@ impl RdmPort {
             room_at: Instant(0),
             nest,
             armed: None,
-            deaf: false,
+            polled_only: false,
             now: Instant(0),
             polled: Instant(0),
             signed: Instant(0),
@@ -241,10 +241,10 @@ impl RdmPort {
                 "provider {}: polled from now on: {error}",
                 self.choice.provider()
             );
-            self.deaf = true;
+            self.polled_only = true;
             self.let_go();
         }
-        !self.deaf
+        !self.polled_only
     }
 
     /// From now on, whoever sleeps does so on this epoll instance and not on one of the port's own.
@@ -256,7 +256,7 @@ impl RdmPort {
 
     /// What there is to sleep on, if anything.
     fn wait_fd(&self) -> Option<RawFd> {
-        let fabric = self.fabric.as_ref().filter(|_| !self.deaf)?;
+        let fabric = self.fabric.as_ref().filter(|_| !self.polled_only)?;
         fabric.domain.wait_fd()
     }
 

@@ -225,7 +225,7 @@ impl Crowd {
     pub fn rest_until_readable(&mut self, fd: RawFd) {
         loop {
             let wait = if self.queue.is_empty() {
-                self.nap(TIMEOUT)
+                self.sleep_ms(TIMEOUT)
             } else {
                 0
             };
@@ -246,12 +246,12 @@ impl Crowd {
 
     /// Runs whoever has something to do; sleeps at most `timeout` when nobody has.
     fn turn(&mut self, timeout: Duration) {
-        let nap = if self.queue.is_empty() {
-            self.nap(timeout)
+        let sleep_ms = if self.queue.is_empty() {
+            self.sleep_ms(timeout)
         } else {
             0
         };
-        self.look(nap);
+        self.look(sleep_ms);
         self.ring();
         for _ in 0..self.queue.len().min(RUNS) {
             if let Some(place) = self.queue.pop_front() {
@@ -351,13 +351,13 @@ impl Crowd {
     }
 
     /// Milliseconds to sleep: until the next alarm, and at most `timeout`.
-    fn nap(&self, timeout: Duration) -> i32 {
+    fn sleep_ms(&self, timeout: Duration) -> i32 {
         let alarm = self
             .alarms
             .peek()
             .map(|Reverse((at, _))| at.since(MonotonicClock.now()));
-        let nap = alarm.map_or(timeout, |alarm| alarm.min(timeout));
+        let sleep_ms = alarm.map_or(timeout, |alarm| alarm.min(timeout));
         // A deadline is over when its millisecond is.
-        i32::try_from(nap.as_millis() + 1).unwrap_or(i32::MAX)
+        i32::try_from(sleep_ms.as_millis() + 1).unwrap_or(i32::MAX)
     }
 }

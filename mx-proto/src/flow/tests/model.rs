@@ -251,7 +251,7 @@ impl Program {
         let (credit, more, epoch) = terms.words();
         assert_eq!(Terms::from_words(credit, more, epoch), terms);
         if let Err(violation) = self.nodes[b].receive(a, what, &terms) {
-            // Who is lied to about its credits may be found by the liar.
+            // Who is lied to about its credits may be found by the violator.
             let honest = !self.nodes[a].hostile && !self.nodes[b].hostile;
             assert!(!honest, "{violation}: {what:?}");
             self.part(a, b);
@@ -487,14 +487,14 @@ impl Node {
                 let cost = if fetch > 0 { 1 } else { message.cost };
                 let paid = Paid::of(aux, cost)?;
                 let account = &mut self.all.0[from].0;
-                let news = self.flow.arrived(account, paid)?;
+                let updated = self.flow.arrived(account, paid)?;
                 if message.number != u32::MAX {
                     let seen = &mut side.seen[message.lane as usize];
                     assert!(message.number > std::mem::replace(seen, message.number));
                 }
                 side.here.push(Here { paid, fetch });
                 side.credit |= self.flow.is_overdue(account);
-                if news {
+                if updated {
                     self.flow.note_use(&mut self.all, from as u32);
                 }
             }

@@ -280,7 +280,7 @@ fn what_the_service_knows_is_tried_at_once() {
     assert_eq!(way.pmtu.size(), 1200);
     way.run(5, true);
     assert_eq!(way.pmtu.size(), 1422);
-    // The same again, or more, is no news.
+    // The same again, or more, changes nothing.
     way.pmtu.on_too_large(at(way.now), 1422);
     way.pmtu.on_too_large(at(way.now), 9000);
     assert_eq!(way.pmtu.size(), 1422);

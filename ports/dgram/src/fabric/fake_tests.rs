@@ -394,15 +394,15 @@ fn target(endpoint: u32) -> Target {
 }
 
 /// What a service tells that nobody has sent.
-fn news(service: &mut FabricDatagrams) -> Vec<(FabricAddress, Option<FabricAddress>)> {
-    let mut news = Vec::new();
+fn answers(service: &mut FabricDatagrams) -> Vec<(FabricAddress, Option<FabricAddress>)> {
+    let mut answers = Vec::new();
     let told = service.poll(64, |incoming| match incoming {
-        Incoming::Found { at, is } => news.push((at, Some(is))),
-        Incoming::NotFound { at } => news.push((at, None)),
+        Incoming::Found { at, is } => answers.push((at, Some(is))),
+        Incoming::NotFound { at } => answers.push((at, None)),
         other => panic!("{other:?}"),
     });
-    assert_eq!(told, !news.is_empty());
-    news
+    assert_eq!(told, !answers.is_empty());
+    answers
 }
 
 #[test]
@@ -417,15 +417,15 @@ fn whose_address_does_not_follow_from_the_target_is_waited_for() {
         assert_eq!(refused, Err(DatagramError::Unreachable));
         let beyond = pair.a.resolve(target(70_000));
         assert_eq!(beyond, Err(mx_proto::port::ConnectError::BadEndpoint));
-        assert_eq!(news(&mut pair.a), []);
+        assert_eq!(answers(&mut pair.a), []);
         let name = pair.b.command_name().to_vec();
         assert!(pair.a.found(target(2000), &name));
         // Nobody goes to sleep over it.
         assert!(!pair.a.arm());
         let command = pair.b.address(Channel::Command);
-        assert_eq!(news(&mut pair.a), [(sought, Some(command))]);
+        assert_eq!(answers(&mut pair.a), [(sought, Some(command))]);
         pair.a.nowhere(target(2000));
-        assert_eq!(news(&mut pair.a), [(sought, None)]);
+        assert_eq!(answers(&mut pair.a), [(sought, None)]);
         assert!(pair.a.arm());
         pair.a.disarm();
         let mut got = Vec::new();
@@ -470,7 +470,7 @@ fn what_cannot_be_a_name_on_our_fabric_leads_nowhere() {
     let mut ip = ip;
     for name in bad {
         assert!(!ip.found(target(9), name), "{name:?}");
-        assert_eq!(news(&mut ip), [(FabricAddress::sought(target(9)), None)]);
+        assert_eq!(answers(&mut ip), [(FabricAddress::sought(target(9)), None)]);
     }
     assert!(ip.found(target(9), &own));
     let mut card = open(&card).unwrap();
