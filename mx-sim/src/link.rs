@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mtu_a_cut_and_a_wish_come_before_chance() {
+    fn the_mtu_a_cut_and_a_script_come_before_chance() {
         let mut link = link(Faults {
             loss: 1.0,
             ..Faults::default()

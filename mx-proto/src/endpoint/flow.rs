@@ -138,7 +138,7 @@ impl<O: Owner> Core<O> {
 
     /// What a remote's header says about credits, other than that more may be sent.
     #[cold]
-    pub(super) fn note_wish(&mut self, from: RemoteId, terms: &Terms) {
+    pub(super) fn note_request(&mut self, from: RemoteId, terms: &Terms) {
         if self
             .flow
             .wants(&mut self.remotes, from.index(), terms.wanted)

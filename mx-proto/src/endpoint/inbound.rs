@@ -93,7 +93,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
                     core.ready.push_back(from);
                 }
                 if header.terms.wanted > 0 {
-                    core.note_wish(from, &{ header.terms });
+                    core.note_request(from, &{ header.terms });
                     match core.remotes.of_mut(from) {
                         Some(again) => remote = again,
                         None => return,
@@ -331,7 +331,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                 self.core.make_ready(from);
             }
             if header.terms.wanted > 0 {
-                self.core.note_wish(from, &{ header.terms });
+                self.core.note_request(from, &{ header.terms });
             }
         }
     }

@@ -5,5 +5,5 @@ mod dgram_common;
 #[path = "../node/mod.rs"]
 mod node;
 
-mod desk;
+mod exchange;
 mod pair;

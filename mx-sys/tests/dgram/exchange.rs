@@ -122,7 +122,7 @@ fn a_successor_is_found_under_its_own_address() {
     });
 }
 
-/// Says `bytes` at a node's desk, as somebody who speaks the framing, and hears what is said until
+/// Says `bytes` at a node's address exchange, as somebody who speaks the framing, and hears what is said until
 /// the connection is closed.
 fn stranger(node: &Node, bytes: &[u8]) -> Vec<u8> {
     let port = node.shared.lock().endpoint.port().tcp_port();
@@ -157,7 +157,7 @@ fn question(body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn strangers_at_the_desk_get_one_answer_and_leave_nothing_behind() {
+fn strangers_at_the_exchange_get_one_answer_and_leave_nothing_behind() {
     let server = node();
     let mut endpoint_address = b"MXrc\x02\x00\x03\x00\x10\x00\x00\x00".to_vec();
     endpoint_address.extend_from_slice(&2_u32.to_le_bytes());
