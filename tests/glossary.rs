@@ -1,0 +1,146 @@
+//! Words that must not occur: `docs/glossary.md` has others for what they meant.
+//!
+//! ```text
+//!   text of a file --> words and parts of identifiers --> in the list, and not exempt there? a finding
+//! ```
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A word, what to say, and where it is right: beginnings of paths.
+type Row = (&'static str, &'static str, &'static [&'static str]);
+
+const WORDS: &[Row] = &[
+    ("befriend", "attach", &[]),
+    ("bell", "doorbell", &[]),
+    ("chill", "idle", &[]),
+    (
+        "complaint",
+        "PMTU black hole",
+        &["docs/architecture.md", "tools/"],
+    ),
+    ("conceal", "deregister", &[]),
+    ("desk", "resolver, owner", &["tools/"]),
+    ("detour", "fallback", &[]),
+    ("errand", "deferred action", &[]),
+    ("estate", "tombstone", &[]),
+    ("follower", "waiter", &[]),
+    ("ghost", "tombstone", &[]),
+    ("hot", "active", &[]),
+    ("intake", "receive, poll", &[]),
+    ("judgement", "loss detection", &[]),
+    ("kick", "wake", &[]),
+    ("leader", "progress thread", &[]),
+    ("liar", "faulty, violator", &[]),
+    ("loan", "credit limit", &[]),
+    ("locator", "address exchange", &[]),
+    ("nap", "sleep", &[]),
+    // The kernel has orphaned sockets.
+    ("orphan", "tombstone", &["tools/bmi_mx_crowd/src/census.rs"]),
+    ("parked", "pending", &[]),
+    ("partner", "remote, peer", &[]),
+    ("patience", "timeout", &[]),
+    ("pulse", "poll timer", &[]),
+    ("relieve", "shed", &[]),
+    ("scout", "filter", &[]),
+    ("tiding", "eager message", &[]),
+    ("train", "GSO batch", &[]),
+    ("unbacked", "RTO without backoff", &[]),
+    ("vigil", "liveness", &[]),
+    ("wish", "request, hints", &[]),
+];
+
+/// What names these words, or is not ours.
+const LEFT_OUT: &[&str] = &[
+    "CHANGELOG.md",
+    "LICENSE",
+    "include/mx_internals",
+    "target",
+    "tests/glossary.rs",
+];
+
+const KINDS: &[&str] = &["rs", "c", "h", "md", "toml", "mk", "sh", "1", "3", "7"];
+
+/// The files to look at below a directory, by their paths from the root.
+fn files(root: &Path, below: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(root.join(below)).unwrap() {
+        let entry = entry.unwrap();
+        let path = below.join(entry.file_name());
+        let name = path.to_string_lossy();
+        let hidden = entry.file_name().to_string_lossy().starts_with('.');
+        if hidden || LEFT_OUT.iter().any(|left| name.starts_with(left)) {
+            continue;
+        }
+        if entry.file_type().unwrap().is_dir() {
+            // Build directories of crates outside of the workspace.
+            if entry.file_name() != "target" {
+                files(root, &path, found);
+            }
+        } else if path
+            .extension()
+            .is_some_and(|kind| KINDS.iter().any(|it| kind == *it))
+        {
+            found.push(path);
+        }
+    }
+}
+
+/// Words and parts of identifiers, in small letters: `RemoteId`, `REMOTE_ID` and `remote_id` are two.
+fn words(line: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut word = String::new();
+    let mut chars = line.chars().peekable();
+    let mut before = ' ';
+    while let Some(c) = chars.next() {
+        let small_follows = chars.peek().is_some_and(char::is_ascii_lowercase);
+        let begins = c.is_ascii_uppercase() && (before.is_ascii_lowercase() || small_follows);
+        if (begins || !c.is_ascii_alphabetic()) && !word.is_empty() {
+            found.push(std::mem::take(&mut word));
+        }
+        if c.is_ascii_alphabetic() {
+            word.push(c.to_ascii_lowercase());
+        }
+        before = c;
+    }
+    found.extend((!word.is_empty()).then_some(word));
+    found
+}
+
+#[test]
+fn private_words_do_not_come_back() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let mut all = Vec::new();
+    files(&root, Path::new(""), &mut all);
+    assert!(all.len() > 500, "{} files", all.len());
+    let rows: HashMap<&str, &Row> = WORDS.iter().map(|row| (row.0, row)).collect();
+    let mut findings = String::new();
+    for path in all {
+        let name = path.to_string_lossy();
+        let text = fs::read_to_string(root.join(&path)).unwrap();
+        for (number, line) in (1..).zip(text.lines()) {
+            for word in words(line) {
+                let one = word.strip_suffix('s').unwrap_or(&word);
+                let row = rows.get(word.as_str()).or_else(|| rows.get(one));
+                if let Some((_, say, exempt)) = row
+                    && !exempt.iter().any(|path| name.starts_with(path))
+                {
+                    findings += &format!("{name}:{number}: {word}: say {say}\n");
+                }
+            }
+        }
+    }
+    assert!(
+        findings.is_empty(),
+        "docs/glossary.md has other words:\n{findings}"
+    );
+}
+
+#[test]
+fn identifiers_are_taken_apart() {
+    let parts = words("let HTTPBell = RING_BELL + bells(old_bell);");
+    let expected = [
+        "let", "http", "bell", "ring", "bell", "bells", "old", "bell",
+    ];
+    assert_eq!(parts, expected);
+}
