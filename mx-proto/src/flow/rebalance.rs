@@ -277,7 +277,7 @@ impl Flow {
 
     /// A remote has less left than what has just been taken: it is lent the difference, so that the next
     /// time it can be told with a message that goes there anyway. Only while nobody waits for credits, and
-    /// whoever comes gets a whole first credits.
+    /// whoever comes gets all of the first credits.
     #[cold]
     pub(super) fn enlarge(&mut self, account: &mut Lender, source: Source) {
         if self.wanted > 0

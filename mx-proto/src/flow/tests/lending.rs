@@ -94,7 +94,7 @@ fn who_uses_most_of_its_credit_limit_at_a_time_is_lent_as_much_again_while_there
         town.tell(0);
     }
     assert_eq!((town.credit_limit(0), town.free(0)), (130, 130));
-    // Who comes now has less than a whole first credits.
+    // Who comes now has less than the first credits.
     while town.flow.first_credits(Source::TRUSTED) == 80 {
         town.open(Source::TRUSTED);
     }
