@@ -6,7 +6,7 @@
 //!        |                                                   ^
 //!        v                                                   |
 //!  +-- endpoint ------------------------------------------------------+
-//!  |  remotes (sessions, credits, pending queue)   ops               |
+//!  |  remotes (sessions, credits, pending queue)   ops                |
 //!  |  matching (posted, unexpected)   inbox         timers            |
 //!  +-----------------------------|------------------------------------+
 //!                                v  wire

@@ -4,13 +4,13 @@
 //!        bmi-mx (BMI method)          myriexpress (MX C API)
 //!              |  lock, wait_until           |
 //!              v                             v
-//!   +-- progress: Shared<T>, Helper ----------------------------+
-//!   |   one lock, blocking wait, helper thread                  |
+//!   +-- progress: Shared<T>, Helper -----------------------------+
+//!   |   one lock, blocking wait, helper thread                   |
 //!   |   +-- mx_proto::Endpoint<HostPorts, UserMemory, Clock> --+ |
 //!   |   |  user_memory   clock   nic                           | |
 //!   |   |  route: loopback | local | tcp | rdm | dgram         | |
 //!   |   +------------------------------------------------------+ |
-//!   +-----------------------------------------------------------+
+//!   +------------------------------------------------------------+
 //! ```
 //!
 //! Protocol lives in `mx-proto`, which is pure; what C programs see lives above; sockets and shared memory
