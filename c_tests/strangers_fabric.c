@@ -37,7 +37,7 @@ static size_t emit_address(unsigned char *out, const struct endpoint_address *en
 
     memset(out, 0, FIXED);
     memcpy(out, "MXrc", 4);
-    wire_put(out + 4, 2, 2);
+    wire_put(out + 4, 3, 2);
     out[6] = (unsigned char)name;
     wire_put(out + 8, endpoint_address->address_length, 2);
     wire_put(out + 12, endpoint_address->format, 4);

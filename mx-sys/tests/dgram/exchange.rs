@@ -9,6 +9,7 @@ use crate::node::traffic::{exchange, stream};
 use crate::node::{LONG, Node, pattern};
 use libfabric_fake::{Fake, Shape};
 use mx_port_dgram::BackendChoice;
+use mx_port_fabric::endpoint_address::VERSION;
 use mx_proto::{Config, RemoteId, Route, Status};
 use mx_sys::{EndpointChoice, OpenOptions, ROUTE_DGRAM, ROUTE_TCP};
 use std::io::{Read, Write};
@@ -159,7 +160,9 @@ fn question(body: &[u8]) -> Vec<u8> {
 #[test]
 fn strangers_at_the_exchange_get_one_answer_and_leave_nothing_behind() {
     let server = node();
-    let mut endpoint_address = b"MXrc\x02\x00\x03\x00\x10\x00\x00\x00".to_vec();
+    let mut endpoint_address = b"MXrc".to_vec();
+    endpoint_address.extend_from_slice(&VERSION.to_le_bytes());
+    endpoint_address.extend_from_slice(b"\x03\x00\x10\x00\x00\x00");
     endpoint_address.extend_from_slice(&2_u32.to_le_bytes());
     endpoint_address.extend_from_slice(&[0; 20]);
     endpoint_address.extend_from_slice(b"udp");
