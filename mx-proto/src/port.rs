@@ -15,6 +15,7 @@
 //! anything when a port has no room. Ports never call the endpoint except through the [`Sink`]
 //! lent to [`Port::poll`], and the endpoint never calls the port from inside a `Sink` method.
 
+use crate::config::SMALL_MAX;
 use crate::ids::{LinkId, Route, Target};
 use crate::memory::{Memory, Source};
 use crate::origin::{self, Address, Claim, Proof};
@@ -60,6 +61,13 @@ pub struct Limits {
     pub pull_block: usize,
     /// The port can read the peer's memory by itself ([`Port::read_remote`]).
     pub remote_read: bool,
+}
+
+impl Limits {
+    /// The largest message that goes with its data.
+    pub fn eager_max(&self) -> usize {
+        self.packet_max.min(SMALL_MAX).max(self.streamed_max)
+    }
 }
 
 /// A packet's body, lent to the port for the time of one call.

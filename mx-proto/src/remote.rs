@@ -11,7 +11,6 @@
 //! Knows nothing of: requests' contents, matching, the port. Cost: what a quiet remote takes here
 //! is measured in `tests/bounds`.
 
-use crate::config::SMALL_MAX;
 use crate::event::Identity;
 use crate::flow::{Borrower, Lane, Lender};
 use crate::ids::{EndpointId, LinkId, NicId, RemoteId, Route, SessionId, Target};
@@ -149,9 +148,8 @@ impl Reach {
     pub(crate) fn of(limits: Limits, eager_max: usize) -> Self {
         // No message is longer than 2^32 - 1 bytes.
         let size = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
-        let most = limits.packet_max.min(SMALL_MAX).max(limits.streamed_max);
         Self {
-            eager_max: size(eager_max.min(most)),
+            eager_max: size(eager_max.min(limits.eager_max())),
             data_max: size(limits.data_max).max(1),
             pull_block: size(limits.pull_block).max(1),
             remote_read: limits.remote_read,

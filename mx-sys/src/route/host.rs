@@ -319,7 +319,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     }
 
     /// The largest message that goes with its data over whichever port is open.
-    pub fn packet_max(&self) -> usize {
+    pub fn eager_max(&self) -> usize {
         // A port's links all carry the same.
         let link = LinkId::new(0, 0);
         let all = [
@@ -331,7 +331,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
                 .port()
                 .map(|dgram| Port::<Vec<u8>>::limits(dgram, link)),
         ];
-        let all = all.into_iter().flatten().map(|limits| limits.packet_max);
+        let all = all.into_iter().flatten().map(|limits| limits.eager_max());
         all.min().unwrap_or(NO_LIMITS.packet_max)
     }
 

@@ -115,7 +115,7 @@ impl Open {
     /// The largest message that goes with its data over whichever port.
     pub(super) fn copy_send_max(&self) -> usize {
         let ports = self.engine.endpoint().port();
-        ports.packet_max().min(self.engine.eager_max())
+        ports.eager_max().min(self.engine.eager_max())
     }
 
     fn sample(&self, waits: WaitStats) -> Sample<'_> {

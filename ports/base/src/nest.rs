@@ -15,10 +15,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 /// Members a nest can have.
-const MEMBERS: usize = 5;
+pub const MEMBERS: usize = 5;
 
-/// The token of member 0. Below it, as far as their indices go, are the local port's links.
-const FIRST_TOKEN: u64 = 1 << 29;
+/// The token of member 0, which is also an index of a link ([`mx_proto::LinkId`] has 29 bits for it): the local
+/// port's links, which are in the same instance, stay below.
+pub const FIRST_TOKEN: u64 = 1 << 28;
 
 /// The outer descriptor.
 #[derive(Debug)]

@@ -9,6 +9,7 @@
 //! Knows nothing of: what a link is.
 //! Cost: all operations are O(1).
 
+use mx_port_base::nest;
 use mx_proto::LinkId;
 
 /// A table of `T` by [`LinkId`].
@@ -105,6 +106,9 @@ impl<T> Table<T> {
 
 const INDEX_LIMIT: usize = 1 << 28;
 
+// Other descriptors wake the same sleeper under the tokens from there on.
+const _: () = assert!(INDEX_LIMIT as u64 <= nest::FIRST_TOKEN);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,5 +147,17 @@ mod tests {
         let last = LinkId::new(id.index(), u32::MAX);
         assert_eq!(table.remove(last), Some(()));
         assert_eq!(table.insert(()), Some(LinkId::new(0, 0)));
+    }
+
+    #[test]
+    fn what_else_wakes_a_sleeper_is_no_link() {
+        let mut table = Table::new(100);
+        for _ in 0..20 {
+            table.insert(()).expect("there is a place");
+        }
+        for member in 0..nest::MEMBERS as u64 {
+            let id = LinkId::from_word(nest::FIRST_TOKEN + member);
+            assert_eq!(table.get(id), None, "{member}");
+        }
     }
 }
