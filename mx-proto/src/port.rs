@@ -31,6 +31,13 @@ pub const HEADER_LEN: usize = 32;
 /// header that a port over a byte stream has to understand.
 pub const BODY_LEN_AT: usize = 4;
 
+/// The length of its body, as a packet's header says.
+#[inline]
+pub fn body_len(header: &HeaderBytes) -> usize {
+    let [a, b, c, d] = [0, 1, 2, 3].map(|at| header[BODY_LEN_AT + at]);
+    u32::from_le_bytes([a, b, c, d]) as usize
+}
+
 /// Bytes of a body that every link carries.
 pub const PACKET_LEAST: usize = 4 << 10;
 
@@ -514,4 +521,16 @@ pub trait Sink<M: Memory> {
 
     /// A [`Port::read_remote`] has ended; `false` when it failed.
     fn on_remote_read(&mut self, link: LinkId, cookie: u64, token: u64, ok: bool);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_length_is_little_endian_at_its_place() {
+        let mut bytes = [0; HEADER_LEN];
+        bytes[BODY_LEN_AT..BODY_LEN_AT + 4].copy_from_slice(&[1, 2, 3, 4]);
+        assert_eq!(body_len(&bytes), 0x0403_0201);
+    }
 }

@@ -14,8 +14,8 @@ use crate::profile::Profile;
 use crate::world::NodeId;
 use mx_proto::origin::{Address, Claim, Proof, Source};
 use mx_proto::port::{
-    BODY_LEN_AT, Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkDown, Port,
-    RemoteKey, RemoteRead, SendError, Sent, Sink,
+    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkDown, Port, RemoteKey,
+    RemoteRead, SendError, Sent, Sink, body_len,
 };
 use mx_proto::secret::Binding;
 use mx_proto::{Clock, EndpointId, LinkId, Memory, NicId, Route, Target};
@@ -246,13 +246,6 @@ impl<M: Memory> SimPort<M> {
         }
         assembly.got += bytes.len();
     }
-}
-
-/// The length a header speaks of.
-fn body_len(header: &HeaderBytes) -> usize {
-    let mut bytes = [0; 4];
-    bytes.copy_from_slice(&header[BODY_LEN_AT..BODY_LEN_AT + 4]);
-    u32::from_le_bytes(bytes) as usize
 }
 
 impl<M: Memory> Port<M> for SimPort<M> {

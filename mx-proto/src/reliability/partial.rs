@@ -16,7 +16,7 @@
 use super::reassembly::{ALLOC_COST, BadFragment, BodyLimits, Chunk, SLOT_COST};
 use crate::ids::LinkId;
 use crate::memory::Memory;
-use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, Place, Sink};
+use crate::port::{HEADER_LEN, HeaderBytes, Place, Sink};
 
 /// A packet of which not everything is here.
 #[derive(Debug, Default)]
@@ -320,13 +320,6 @@ pub(super) fn place<'a, M: Memory + 'a, S: Sink<M>>(
     let place = sink.place(link, cookie, header)?;
     let room = place.memory.len().checked_sub(place.offset)?;
     (len <= room).then_some(place)
-}
-
-/// The length of its body, as a packet's header says.
-#[inline]
-pub(super) fn body_len(header: &HeaderBytes) -> usize {
-    let at = BODY_LEN_AT;
-    u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]) as usize
 }
 
 #[cfg(test)]

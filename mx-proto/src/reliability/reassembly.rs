@@ -20,10 +20,10 @@
 //! takes whose turn it is, and whose bytes come in order, is not charged: at most as much as a packet
 //! that is kept may have. All else is, with what stands for it here.
 
-use super::partial::{Partial, body_len, place};
+use super::partial::{Partial, place};
 use crate::ids::LinkId;
 use crate::memory::Memory;
-use crate::port::{HEADER_LEN, Sink};
+use crate::port::{HEADER_LEN, Sink, body_len};
 use std::collections::VecDeque;
 
 /// The part of a fragment that one segment carries.

@@ -22,7 +22,7 @@ use super::layout::BODY_MAX;
 use super::link::State;
 use super::ring::write_body;
 use super::socket::{BATCH, Received, is_exhaustion, is_transient};
-use mx_proto::port::{BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes, SendError, Sent, Sink};
+use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, SendError, Sent, Sink, body_len};
 use mx_proto::{LinkId, Memory as Bytes};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -332,8 +332,7 @@ enum Given {
 }
 
 fn is_whole(header: &HeaderBytes, body: &[u8]) -> bool {
-    let [a, b, c, d] = [0, 1, 2, 3].map(|at| header[BODY_LEN_AT + at]);
-    u32::from_le_bytes([a, b, c, d]) as usize == body.len() && body.len() <= BODY_MAX
+    body_len(header) == body.len() && body.len() <= BODY_MAX
 }
 
 /// The peer is.

@@ -27,7 +27,7 @@ use super::layout::{
 };
 use mx_port_base::sealed::Region;
 use mx_proto::memory::{Memory, Source};
-use mx_proto::port::{BODY_LEN_AT, Body, HEADER_LEN, HeaderBytes};
+use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, body_len};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 
 /// The peer wrote what no peer of ours writes.
@@ -313,8 +313,7 @@ impl Consumer {
         for (bytes, word) in header.chunks_exact_mut(8).zip(words) {
             bytes.copy_from_slice(&word.to_ne_bytes());
         }
-        let [a, b, c, d] = [0, 1, 2, 3].map(|at| header[BODY_LEN_AT + at]);
-        if len > BODY_MAX || u32::from_le_bytes([a, b, c, d]) as usize != len {
+        if len > BODY_MAX || body_len(&header) != len {
             return Err(Corrupt);
         }
         let body = if len <= INLINE_MAX {
@@ -894,7 +893,9 @@ mod tests {
             let cell = pair.consumer.ring.cell(0);
             // SAFETY: inside the cell.
             unsafe {
-                let at = cell.add(HEADER_AT + BODY_LEN_AT).cast::<[u8; 4]>();
+                let at = cell
+                    .add(HEADER_AT + mx_proto::port::BODY_LEN_AT)
+                    .cast::<[u8; 4]>();
                 at.write_volatile(body_len.to_le_bytes());
             }
             pair.consumer.ring.flag(0).store(flag, Ordering::Relaxed);

@@ -27,8 +27,7 @@ struct Slot<T> {
 }
 
 impl<T> Table<T> {
-    /// A table of at most `limit` values, which is kept below 2^28: the bits above belong to
-    /// whoever tells several ports' links apart.
+    /// A table of at most `limit` values, which is kept below [`INDEX_LIMIT`].
     pub(super) fn new(limit: usize) -> Self {
         Self {
             slots: Vec::new(),
@@ -104,10 +103,8 @@ impl<T> Table<T> {
     }
 }
 
-const INDEX_LIMIT: usize = 1 << 28;
-
-// Other descriptors wake the same sleeper under the tokens from there on.
-const _: () = assert!(INDEX_LIMIT as u64 <= nest::FIRST_TOKEN);
+/// Other descriptors wake the same sleeper under the tokens from there on.
+const INDEX_LIMIT: usize = nest::FIRST_TOKEN as usize;
 
 #[cfg(test)]
 mod tests {

@@ -15,7 +15,7 @@
 use super::frame::Kind;
 use super::links::Link;
 use mx_proto::Memory;
-use mx_proto::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, Sink};
+use mx_proto::port::{HEADER_LEN, HeaderBytes, Sink, body_len};
 
 /// A packet of which not all is here.
 #[derive(Clone, Copy, Debug)]
@@ -84,17 +84,11 @@ pub(super) fn take<M: Memory, S: Sink<M>>(
     true
 }
 
-/// The length a header speaks of.
-fn body_len(header: &HeaderBytes) -> usize {
-    let bytes = header[BODY_LEN_AT..].first_chunk().copied();
-    u32::from_le_bytes(bytes.unwrap_or_default()) as usize
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::links::Links;
     use super::*;
-    use mx_proto::port::{Destination, LinkDown, Place, RemoteUse};
+    use mx_proto::port::{BODY_LEN_AT, Destination, LinkDown, Place, RemoteUse};
     use mx_proto::{Instant, LinkId, Source};
     use std::time::Duration;
 

@@ -11,7 +11,7 @@
 //!
 //! Knows nothing of: what else a header says.
 
-use mx_proto::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes};
+use mx_proto::port::{HEADER_LEN, HeaderBytes};
 
 /// The version of the framing, the last two bytes of the preamble. A peer with another one is
 /// turned away.
@@ -63,18 +63,6 @@ pub(super) fn judge(bytes: &[u8]) -> Greeting {
     }
 }
 
-/// The length of the body that belongs to `header`.
-#[inline]
-pub(super) fn body_len(header: &HeaderBytes) -> usize {
-    let field: [u8; 4] = [
-        header[BODY_LEN_AT],
-        header[BODY_LEN_AT + 1],
-        header[BODY_LEN_AT + 2],
-        header[BODY_LEN_AT + 3],
-    ];
-    u32::from_le_bytes(field) as usize
-}
-
 /// The header at the beginning of `bytes`, when it is all there.
 #[inline]
 pub(super) fn header(bytes: &[u8]) -> Option<HeaderBytes> {
@@ -106,10 +94,8 @@ mod tests {
     }
 
     #[test]
-    fn the_length_is_little_endian_at_its_place() {
-        let mut bytes = [0; HEADER_LEN];
-        bytes[BODY_LEN_AT..BODY_LEN_AT + 4].copy_from_slice(&[1, 2, 3, 4]);
-        assert_eq!(body_len(&bytes), 0x0403_0201);
+    fn a_header_is_there_when_all_of_it_is() {
+        let bytes = [7; HEADER_LEN];
         assert_eq!(header(&bytes[..31]), None);
         assert_eq!(header(&bytes), Some(bytes));
     }

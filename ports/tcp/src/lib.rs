@@ -307,7 +307,7 @@ impl<M: Memory> Port<M> for TcpPort {
         header: &HeaderBytes,
         body: Body<'_, M>,
     ) -> Result<Sent, SendError> {
-        debug_assert_eq!(frame::body_len(header), body.len());
+        debug_assert_eq!(mx_proto::port::body_len(header), body.len());
         let link = self.links.get_mut(id).ok_or(SendError::Down)?;
         match link.phase {
             Phase::Open if link.failed.is_none() => {}

@@ -23,7 +23,7 @@ use super::staging::{Kept, Pool, STAGING, Staging};
 use super::unread::{Awaited, Reading, Rest};
 use super::{PACKET_MAX, sys};
 use mx_port_base::reserve;
-use mx_proto::port::{HEADER_LEN, HeaderBytes, Place, Sink};
+use mx_proto::port::{HEADER_LEN, HeaderBytes, Place, Sink, body_len};
 use mx_proto::{LinkId, Memory};
 use socket2::Socket;
 use std::{fmt, io};
@@ -328,7 +328,7 @@ impl Rx {
                             at_boundary: true,
                         }));
                     };
-                    let len = frame::body_len(&header);
+                    let len = body_len(&header);
                     let whole = HEADER_LEN + len;
                     if to.stranger && len > STRANGER_MAX {
                         return Err(Broken::Violated(Violation::BodyLength(len)));
@@ -374,7 +374,7 @@ impl Rx {
                     }
                 }
                 State::Placing { header, got } => {
-                    let len = frame::body_len(header);
+                    let len = body_len(header);
                     let have = *got as usize;
                     if have == len {
                         to.sink.on_placed(to.link, to.cookie, header);
@@ -450,7 +450,7 @@ impl Rx {
             return Ok(Some(Read { n: None, asked: 0 }));
         }
         self.dry = false;
-        let len = frame::body_len(header);
+        let len = body_len(header);
         let have = *got as usize;
         let left = len - have;
         let Some(mut place) = place(to, header, len) else {
