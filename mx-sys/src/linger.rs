@@ -1,7 +1,7 @@
 //! Going on for a bounded time after everybody else has left.
 //!
 //! ```text
-//!   step() --> None: over       Some(descriptors): sleep until a link changes, or a moment
+//!   step() --> Over       Busy: again       Idle(descriptors): sleep until one is readable, or a moment
 //! ```
 //!
 //! For an endpoint that is being closed and has no thread to look after it any more.
@@ -11,7 +11,7 @@
 use mx_proto::port::WakeDescriptors;
 use std::time::{Duration, Instant};
 
-/// How long a sleep is at most, in milliseconds: packets do not end it.
+/// How long a sleep is at most, in milliseconds: what has not been armed may not end it.
 const MOMENT_MS: i32 = 2;
 
 /// What one step has come to.
@@ -32,19 +32,19 @@ pub fn linger(span: Duration, mut step: impl FnMut() -> Lingering) {
         match step() {
             Lingering::Over => return,
             Lingering::Busy => {}
-            Lingering::Idle(descriptors) => sleep_plan(descriptors),
+            Lingering::Idle(descriptors) => sleep(descriptors),
         }
     }
 }
 
-fn sleep_plan(descriptors: WakeDescriptors) {
-    let mut fd = libc::pollfd {
-        fd: descriptors.control.unwrap_or(-1),
+fn sleep(descriptors: WakeDescriptors) {
+    let mut both = [descriptors.control, descriptors.data].map(|fd| libc::pollfd {
+        fd: fd.unwrap_or(-1),
         events: libc::POLLIN,
         revents: 0,
-    };
-    // SAFETY: one entry; a negative descriptor is ignored.
-    unsafe { libc::poll(&raw mut fd, 1, MOMENT_MS) };
+    });
+    // SAFETY: two entries; a negative descriptor is ignored.
+    unsafe { libc::poll(both.as_mut_ptr(), 2, MOMENT_MS) };
 }
 
 #[cfg(test)]
