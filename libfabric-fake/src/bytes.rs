@@ -10,7 +10,7 @@
 //! Knows nothing of: whether the access is allowed; all of it was checked before, as far as it can
 //! be. Memory that its user freed too early is touched all the same, as a card would.
 
-use crate::checker::{Span, Sum};
+use crate::checker::Span;
 
 /// The bytes of these stretches, one after the other.
 pub(crate) fn gather(spans: &[Span]) -> Vec<u8> {
@@ -42,7 +42,7 @@ pub(crate) fn scatter(spans: &[Span], mut bytes: &[u8]) {
 
 /// The sum of these stretches' bytes.
 pub(crate) fn sum(spans: &[Span]) -> u64 {
-    Sum::of(&gather(spans))
+    crate::checker::sum(&gather(spans))
 }
 
 /// Writes a pattern; different seeds give different ones.

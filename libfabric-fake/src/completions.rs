@@ -15,12 +15,11 @@ use libc::c_int;
 use libfabric_sys::abi::*;
 
 use crate::objects::{Id, code, enter};
-use crate::queue::Queue;
 use crate::shape::Wait;
 use crate::state::State;
 
 /// What stands in members that mean nothing.
-const RUBBISH: u64 = 0xbad2_bad2_bad2_bad2;
+pub(crate) const RUBBISH: u64 = 0xbad2_bad2_bad2_bad2;
 
 /// What a provider's own number for an error is more than libfabric's.
 const PROV_ERRNO: c_int = 5000;
@@ -31,16 +30,10 @@ pub(crate) unsafe extern "C" fn control(
     arg: *mut c_void,
 ) -> c_int {
     let control = |state: &mut State, id: Id| {
-        let late = state
-            .shape_of(id)
-            .is_some_and(|shape| shape.wait == Wait::WhenBound);
-        if late && state.endpoints_of(id).is_empty() {
+        if state.domain(id).shape.wait == Wait::WhenBound && state.endpoints_of(id).is_empty() {
             return code(FI_EOPBADSTATE);
         }
-        let Some(queue) = state.queues.get(&id) else {
-            return code(FI_EINVAL);
-        };
-        match (command, &queue.fd) {
+        match (command, &state.queues[&id].fd) {
             (FI_GETWAIT, Some(fd)) if !arg.is_null() => {
                 // SAFETY: FI_GETWAIT of a queue with a descriptor takes a pointer to a c_int.
                 unsafe { arg.cast::<c_int>().write(fd.as_raw_fd()) };
@@ -59,10 +52,9 @@ pub(crate) unsafe extern "C" fn read(cq: *mut fid_cq, buf: *mut c_void, count: u
             return error;
         }
         if count > 0 && buf.is_null() {
-            state.violation("fi_cq_read into null".to_owned());
-            return code(FI_EINVAL);
+            return state.violated(FI_EINVAL, "fi_cq_read into null".to_owned());
         }
-        let size = state.queues.get(&id).map_or(0, Queue::entry_size);
+        let size = state.queues[&id].entry_size();
         let mut taken = 0;
         while taken < count {
             let Some(entry) = state.take(id, false) else {
@@ -81,12 +73,8 @@ pub(crate) unsafe extern "C" fn read(cq: *mut fid_cq, buf: *mut c_void, count: u
             unsafe { std::ptr::copy_nonoverlapping((&raw const whole).cast::<u8>(), to, size) };
             taken += 1;
         }
-        let failed = state.queues.get(&id).is_some_and(|queue| {
-            queue
-                .entries
-                .front()
-                .is_some_and(|entry| entry.failure.is_some())
-        });
+        let next = state.queues[&id].entries.front();
+        let failed = next.is_some_and(|entry| entry.failure.is_some());
         match taken {
             0 if failed => code(FI_EAVAIL),
             0 => code(FI_EAGAIN),
@@ -111,8 +99,7 @@ pub(crate) unsafe extern "C" fn readerr(
         // SAFETY: an entry, by the call's contract. Member by member: a library as old as this
         // one says it is does not write the members that came later.
         let Some(out) = (unsafe { buf.as_mut() }) else {
-            state.violation("fi_cq_readerr into null".to_owned());
-            return code(FI_EINVAL);
+            return state.violated(FI_EINVAL, "fi_cq_readerr into null".to_owned());
         };
         out.op_context = entry.context as *mut c_void;
         out.flags = entry.flags;

@@ -29,13 +29,11 @@ impl State {
     }
 
     /// Takes a datagram, whose bytes have been copied already, with the operation it completes.
-    pub(crate) fn send_datagram(&mut self, ep: Id, to: Option<Id>, message: Message, more: bool) {
-        let Some(endpoint) = self.endpoints.get_mut(&ep) else {
-            return;
-        };
+    pub(crate) fn send_datagram(&mut self, ep: Id, to: Option<Id>, message: Message, flags: u64) {
+        let endpoint = self.ep(ep);
         endpoint.outstanding += usize::from(message.sender.is_some());
         endpoint.held.push(Held { to, message });
-        if more {
+        if flags & FI_MORE != 0 {
             return;
         }
         for Held { to, mut message } in std::mem::take(&mut endpoint.held) {

@@ -70,7 +70,8 @@ impl State {
         let mut lost: Vec<Message> = Vec::new();
         lost.extend(self.channels.remove(&(to, from)).unwrap_or_default());
         let mut half_read = Vec::new();
-        if let Some(endpoint) = self.endpoints.get_mut(&to) {
+        {
+            let endpoint = self.ep(to);
             let gone = |m: &Message| m.from == from && matches!(m.body, MessageBody::Lent);
             let (out, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut endpoint.arrived)
                 .into_iter()

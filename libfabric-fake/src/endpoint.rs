@@ -17,16 +17,15 @@ use libc::c_int;
 use libfabric_sys::abi::*;
 
 use crate::datagram::Held;
-use crate::faults::Call;
 use crate::finishing::Finish;
 use crate::landing::Transfer;
-use crate::memory::Region;
-use crate::objects::{CLOSE, Id, code, enter, identify};
+use crate::objects::{Id, code, enter, identify};
 use crate::remote::Remote;
 use crate::shape::Shape;
 use crate::state::{Message, State};
 use crate::vector::give_address;
 
+#[derive(Default)]
 pub(crate) struct Endpoint {
     pub(crate) domain: Id,
     pub(crate) machine: usize,
@@ -65,6 +64,9 @@ pub(crate) struct Endpoint {
     pub(crate) storm: u32,
 }
 
+/// `FI_OPT_MIN_MULTI_RECV` until it is set.
+const LEAST_MULTI: usize = 64;
+
 impl State {
     pub(crate) fn endpoints_of(&self, queue: Id) -> Vec<Id> {
         let uses = |(id, ep): (&Id, &Endpoint)| {
@@ -93,6 +95,18 @@ impl State {
             .iter()
             .find(|(_, ep)| is_it(ep))
             .map(|(id, _)| *id)
+    }
+
+    /// The end of an endpoint, before it is forgotten.
+    pub(crate) fn end_endpoint(&mut self, id: Id) {
+        for region in self.regions.values_mut() {
+            region.enabled &= region.ep != Some(id);
+        }
+        let (shape, dead) = (self.ep(id).shape.clone(), self.ep(id).dead);
+        if !dead {
+            self.mourn(id, shape.peer_gone);
+        }
+        self.take_back(id, shape.close_flush && !dead);
     }
 
     /// An address nobody has had yet.
@@ -133,13 +147,11 @@ pub(crate) unsafe extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     let open = |state: &mut State, id: Id| {
-        if let Some(error) = state.refused(Call::Endpoint) {
-            return error;
-        }
         // SAFETY: an info or null, by the call's contract.
-        let (Some(info), Some(domain)) = (unsafe { info.as_ref() }, state.domains.get(&id)) else {
+        let Some(info) = (unsafe { info.as_ref() }) else {
             return code(FI_EINVAL);
         };
+        let domain = &state.domains[&id];
         let (machine, offer) = (domain.machine, domain.offer);
         let shape = domain.shape.clone();
         // SAFETY: an info's attributes are null or valid; so below.
@@ -148,12 +160,16 @@ pub(crate) unsafe extern "C" fn open(
         let rx = unsafe { info.rx_attr.as_ref() }.map_or(0, |rx| rx.size);
         let ((tx_size, inject), rx_size) = (tx.unwrap_or_default(), rx);
         if tx_size > shape.tx_depth || rx_size > shape.rx_depth || inject > shape.inject {
-            state.violation("fi_endpoint with more than was offered".to_owned());
-            return code(FI_EINVAL);
+            return state.violated(
+                FI_EINVAL,
+                "fi_endpoint with more than was offered".to_owned(),
+            );
         }
         if info.caps & !shape.caps != 0 {
-            state.violation("fi_endpoint with capabilities that were not offered".to_owned());
-            return code(FI_EINVAL);
+            return state.violated(
+                FI_EINVAL,
+                "fi_endpoint with capabilities that were not offered".to_owned(),
+            );
         }
         let wanted = if info.src_addr.is_null() {
             &[]
@@ -188,23 +204,9 @@ pub(crate) unsafe extern "C" fn open(
                 tx_size: depth(tx_size, shape.tx_depth),
                 rx_size: depth(rx_size, shape.rx_depth),
                 address,
-                enabled: false,
-                dead: false,
-                transmit: None,
-                receive: None,
-                vector: None,
-                least_multi: shape.min_multi_recv,
+                least_multi: LEAST_MULTI,
                 shape,
-                posted: VecDeque::new(),
-                arrived: VecDeque::new(),
-                arrived_from: BTreeMap::new(),
-                look_again: false,
-                landing: Vec::new(),
-                remote: Vec::new(),
-                finishing: Vec::new(),
-                held: Vec::new(),
-                outstanding: 0,
-                storm: 0,
+                ..Endpoint::default()
             },
         );
         // SAFETY: an output, by the call's contract.
@@ -219,19 +221,18 @@ pub(crate) unsafe extern "C" fn bind(object: *mut fid, other: *mut fid, flags: u
     // SAFETY: an object of a fake, or null.
     let other = unsafe { identify(other.cast()) };
     let bind = |state: &mut State, id: Id| {
-        if let Some(error) = state.refused(Call::Bind) {
-            return error;
-        }
         let Some((other, class)) = other.filter(|(other, _)| state.is_open(*other)) else {
-            state.violation(format!("fi_ep_bind of endpoint {id} to what is not open"));
-            return code(FI_EINVAL);
+            return state.violated(
+                FI_EINVAL,
+                format!("fi_ep_bind of endpoint {id} to what is not open"),
+            );
         };
-        let Some(ep) = state.endpoints.get_mut(&id) else {
-            return code(FI_EINVAL);
-        };
+        let ep = state.ep(id);
         if ep.enabled {
-            state.violation(format!("fi_ep_bind of endpoint {id}, which is enabled"));
-            return code(FI_EOPBADSTATE);
+            return state.violated(
+                FI_EOPBADSTATE,
+                format!("fi_ep_bind of endpoint {id}, which is enabled"),
+            );
         }
         match class {
             FI_CLASS_CQ if flags & (FI_TRANSMIT | FI_RECV) != 0 => {
@@ -247,10 +248,10 @@ pub(crate) unsafe extern "C" fn bind(object: *mut fid, other: *mut fid, flags: u
                 ep.vector = Some(other);
                 0
             }
-            _ => {
-                state.violation(format!("fi_ep_bind to class {class} with flags {flags:#x}"));
-                code(FI_EINVAL)
-            }
+            _ => state.violated(
+                FI_EINVAL,
+                format!("fi_ep_bind to class {class} with flags {flags:#x}"),
+            ),
         }
     };
     // SAFETY: an object of a fake.
@@ -266,21 +267,18 @@ pub(crate) unsafe extern "C" fn control(
         if command != FI_ENABLE {
             return code(FI_ENOSYS);
         }
-        if let Some(error) = state.refused(Call::Enable) {
-            return error;
-        }
-        let Some(ep) = state.endpoints.get(&id) else {
-            return code(FI_EINVAL);
-        };
+        let ep = state.ep(id);
         if ep.transmit.is_none() || ep.receive.is_none() {
-            state.violation(format!(
-                "fi_enable of endpoint {id} without completion queue"
-            ));
-            return code(FI_ENOCQ);
+            return state.violated(
+                FI_ENOCQ,
+                format!("fi_enable of endpoint {id} without completion queue"),
+            );
         }
         if ep.vector.is_none() {
-            state.violation(format!("fi_enable of endpoint {id} without address vector"));
-            return code(FI_ENOAV);
+            return state.violated(
+                FI_ENOAV,
+                format!("fi_enable of endpoint {id} without address vector"),
+            );
         }
         let (offer, address) = (ep.offer, ep.address.clone());
         if state
@@ -290,9 +288,7 @@ pub(crate) unsafe extern "C" fn control(
             return code(FI_EADDRINUSE);
         }
         state.graves.remove(&address);
-        if let Some(ep) = state.endpoints.get_mut(&id) {
-            ep.enabled = true;
-        }
+        state.ep(id).enabled = true;
         0
     };
     // SAFETY: an object of a fake.
@@ -305,13 +301,11 @@ pub(crate) unsafe extern "C" fn getname(
     addrlen: *mut usize,
 ) -> c_int {
     let getname = |state: &mut State, id: Id| {
-        if let Some(error) = state.refused(Call::GetName) {
-            return error;
-        }
-        let Some(ep) = state.endpoints.get(&id).filter(|ep| ep.enabled) else {
+        let ep = state.ep(id);
+        if !ep.enabled {
             // The manual lets a provider name an endpoint later than this.
             return code(FI_EADDRNOTAVAIL);
-        };
+        }
         // SAFETY: room and its size, by the call's contract.
         let fits = unsafe { give_address(&ep.address, addr, addrlen) };
         if fits { 0 } else { code(FI_ETOOSMALL) }
@@ -328,18 +322,12 @@ pub(crate) unsafe extern "C" fn setopt(
     optlen: usize,
 ) -> c_int {
     let setopt = |state: &mut State, id: Id| {
-        if let Some(error) = state.refused(Call::SetOpt) {
-            return error;
-        }
-        let Some(ep) = state.endpoints.get_mut(&id) else {
-            return code(FI_EINVAL);
-        };
+        let ep = state.ep(id);
         if level != FI_OPT_ENDPOINT || optname != FI_OPT_MIN_MULTI_RECV {
             return code(FI_ENOPROTOOPT);
         }
         if optval.is_null() || optlen != size_of::<usize>() {
-            state.violation("FI_OPT_MIN_MULTI_RECV is a size_t".to_owned());
-            return code(FI_EINVAL);
+            return state.violated(FI_EINVAL, "FI_OPT_MIN_MULTI_RECV is a size_t".to_owned());
         }
         // SAFETY: `optlen` bytes, by the call's contract.
         ep.least_multi = unsafe { optval.cast::<usize>().read_unaligned() };
@@ -347,39 +335,4 @@ pub(crate) unsafe extern "C" fn setopt(
     };
     // SAFETY: an object of a fake.
     unsafe { enter(object.cast(), FI_CLASS_EP, "fi_setopt", setopt) as c_int }
-}
-
-pub(crate) unsafe extern "C" fn close(object: *mut fid) -> c_int {
-    let close = |state: &mut State, id: Id| {
-        let mr_mode = state.domain_of(id).map_or(0, |domain| domain.mr_mode);
-        let bound = |(region, record): (&Id, &Region)| {
-            (record.ep == Some(id)).then(|| format!("registration {region}"))
-        };
-        let users: Vec<String> = state.regions.iter().filter_map(bound).collect();
-        // Where operations use registrations as well, only the endpoint's end can end those, so
-        // it must be possible first. No provider known wants both.
-        if !users.is_empty() && mr_mode & FI_MR_LOCAL == 0 {
-            return state.busy(id, FI_CLASS_EP, &users);
-        }
-        for region in state
-            .regions
-            .values_mut()
-            .filter(|region| region.ep == Some(id))
-        {
-            region.enabled = false;
-        }
-        let Some(ep) = state.endpoints.get(&id) else {
-            return code(FI_EINVAL);
-        };
-        let (shape, dead) = (ep.shape.clone(), ep.dead);
-        if !dead {
-            state.mourn(id, shape.peer_gone);
-        }
-        state.take_back(id, shape.close_flush && !dead);
-        state.endpoints.remove(&id);
-        state.closed(id);
-        0
-    };
-    // SAFETY: an object of a fake.
-    unsafe { enter(object.cast(), FI_CLASS_EP, CLOSE, close) as c_int }
 }

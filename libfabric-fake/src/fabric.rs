@@ -13,7 +13,7 @@ use libc::c_int;
 use libfabric_sys::abi::*;
 
 use crate::faults::Call;
-use crate::objects::{CLOSE, Id, code, enter, identify};
+use crate::objects::{Id, code, enter, identify};
 use crate::slots::Tenant;
 use crate::state::{Domain, Fabric, State};
 
@@ -61,26 +61,6 @@ pub(crate) unsafe fn open(
     })
 }
 
-pub(crate) unsafe extern "C" fn close(object: *mut fid) -> c_int {
-    let close = |state: &mut State, id: Id| {
-        let inside = |(domain, record): (&Id, &Domain)| {
-            (record.fabric == id).then(|| format!("domain {domain}"))
-        };
-        let users: Vec<String> = state.domains.iter().filter_map(inside).collect();
-        if !users.is_empty() && state.faults.keeps_domains {
-            return code(FI_EBUSY);
-        }
-        if !users.is_empty() {
-            return state.busy(id, FI_CLASS_FABRIC, &users);
-        }
-        state.fabrics.remove(&id);
-        state.closed(id);
-        0
-    };
-    // SAFETY: an object of a fake.
-    unsafe { enter(object.cast(), FI_CLASS_FABRIC, CLOSE, close) as c_int }
-}
-
 pub(crate) unsafe extern "C" fn open_domain(
     fabric: *mut fid_fabric,
     info: *mut fi_info,
@@ -88,9 +68,6 @@ pub(crate) unsafe extern "C" fn open_domain(
     context: *mut c_void,
 ) -> c_int {
     let open = |state: &mut State, id: Id| {
-        if let Some(error) = state.refused(Call::Domain) {
-            return error;
-        }
         // SAFETY: an info, by the call's contract, and its attributes are null or valid.
         let attr = unsafe { info.as_ref().and_then(|info| info.domain_attr.as_ref()) };
         let (Some(attr), Some(fabric)) = (attr, state.fabrics.get(&id)) else {
@@ -125,23 +102,6 @@ pub(crate) unsafe extern "C" fn open_domain(
     unsafe { enter(fabric.cast(), FI_CLASS_FABRIC, "fi_domain", open) as c_int }
 }
 
-pub(crate) unsafe extern "C" fn close_domain(object: *mut fid) -> c_int {
-    let close = |state: &mut State, id: Id| {
-        let users = state.inhabitants(id);
-        if !users.is_empty() {
-            return state.busy(id, FI_CLASS_DOMAIN, &users);
-        }
-        if state.faults.keeps_domains {
-            return code(FI_EBUSY);
-        }
-        state.domains.remove(&id);
-        state.closed(id);
-        0
-    };
-    // SAFETY: an object of a fake.
-    unsafe { enter(object.cast(), FI_CLASS_DOMAIN, CLOSE, close) as c_int }
-}
-
 /// May one sleep on the descriptors of these? 0, or `-FI_EAGAIN` when there is something to do.
 pub(crate) unsafe extern "C" fn trywait(
     fabric: *mut fid_fabric,
@@ -155,12 +115,16 @@ pub(crate) unsafe extern "C" fn trywait(
             // SAFETY: an object of a fake.
             let known = unsafe { identify(object.cast()) };
             let Some((queue, FI_CLASS_CQ)) = known else {
-                state.violation("fi_trywait of what is no completion queue".to_owned());
-                return code(FI_EINVAL);
+                return state.violated(
+                    FI_EINVAL,
+                    "fi_trywait of what is no completion queue".to_owned(),
+                );
             };
             if !state.is_open(queue) {
-                state.violation(format!("fi_trywait of completion queue {queue}, closed"));
-                return code(FI_EBADF);
+                return state.violated(
+                    FI_EBADF,
+                    format!("fi_trywait of completion queue {queue}, closed"),
+                );
             }
             if state.is_dead(queue) {
                 return code(FI_ENODEV);

@@ -11,9 +11,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use libfabric_sys::{Functions, Library};
+use libfabric_sys::Library;
 
 use crate::checker::{Span, Stats};
+use crate::endpoint::Endpoint;
 use crate::faults::{Death, Faults};
 use crate::objects::{Id, Shared};
 use crate::shape::Shape;
@@ -33,7 +34,8 @@ pub struct Fake {
 #[derive(Clone)]
 pub struct Machine {
     shared: Arc<Shared>,
-    slot: Arc<Slot>,
+    /// Until it is dropped the functions of `library` belong to nobody else.
+    _slot: Arc<Slot>,
     /// One for all who ask: what one library offered cannot be opened through another.
     library: Library,
     number: usize,
@@ -59,11 +61,6 @@ impl Fake {
     /// The library of the first machine.
     pub fn library(&self) -> Library {
         self.first.library()
-    }
-
-    /// The functions of the first machine.
-    pub fn functions(&self) -> Functions {
-        self.first.functions()
     }
 
     /// The first machine.
@@ -92,16 +89,13 @@ impl Fake {
 
     /// Every rule broken so far, in order.
     pub fn violations(&self) -> Vec<String> {
-        self.shared.with(|state| state.checker.list())
+        self.shared.with(|state| state.violations.clone())
     }
 
     /// The violations so far, which are forgotten: for tests that break rules.
     pub fn take_violations(&self) -> Vec<String> {
-        self.shared.with(|state| {
-            let list = state.checker.list();
-            state.checker.clear();
-            list
-        })
+        self.shared
+            .with(|state| std::mem::take(&mut state.violations))
     }
 
     /// # Panics
@@ -127,11 +121,6 @@ impl Fake {
         self.shared.with(|state| state.operations.len())
     }
 
-    /// Completions nobody has read yet.
-    pub fn queued(&self) -> usize {
-        self.shared.with(|state| state.queued())
-    }
-
     /// Registrations that are open, and their bytes.
     pub fn registered(&self) -> (usize, usize) {
         self.shared.with(|state| {
@@ -142,7 +131,7 @@ impl Fake {
 
     /// What has been opened and not closed, for tests of leaks.
     pub fn open_objects(&self) -> Vec<String> {
-        self.shared.with(|state| state.open_objects())
+        self.shared.with(|state| state.open_objects(|_, _| true))
     }
 
     /// Addresses of the endpoints that are enabled and alive, oldest first.
@@ -162,10 +151,7 @@ impl Fake {
                 .iter()
                 .find(|(_, ep)| ep.enabled && !ep.dead && ep.address == address);
             let found = found.map(|(id, _)| *id);
-            if let Some(id) = found {
-                kill(state, id, death);
-            }
-            found.is_some()
+            found.inspect(|id| kill(state, *id, death)).is_some()
         })
     }
 
@@ -193,12 +179,7 @@ impl Fake {
 
     /// Breaks every completion queue there is now: `-FI_EOVERRUN` from the next read on.
     pub fn overrun(&self) {
-        self.shared.with(|state| {
-            let all: Vec<Id> = state.queues.keys().copied().collect();
-            for queue in all {
-                state.break_queue(queue);
-            }
-        });
+        self.shared.with(|state| state.break_queues(None));
     }
 }
 
@@ -217,15 +198,10 @@ impl Machine {
         let library = unsafe { Library::from_functions(slot.functions()) };
         Self {
             shared: shared.clone(),
-            slot: Arc::new(slot),
+            _slot: Arc::new(slot),
             library,
             number,
         }
-    }
-
-    /// The functions of libfabric, as this machine has them.
-    pub fn functions(&self) -> Functions {
-        self.slot.functions()
     }
 
     /// The library made of them.
@@ -235,28 +211,16 @@ impl Machine {
 
     /// Breaks the completion queues that are open here: `-FI_EOVERRUN` from the next read on.
     pub fn overrun(&self) {
-        self.shared.with(|state| {
-            let mine = |ep: &Id| {
-                let domain = state.domain_of(*ep);
-                domain.is_some_and(|domain| domain.machine == self.number)
-            };
-            let all: Vec<Id> = state.queues.keys().copied().filter(mine).collect();
-            for queue in all {
-                state.break_queue(queue);
-            }
-        });
+        let here = Some(self.number);
+        self.shared.with(|state| state.break_queues(here));
     }
 
     /// Kills every endpoint opened here.
     pub fn kill(&self, death: Death) {
         self.shared.with(|state| {
-            let mine = |ep: &crate::endpoint::Endpoint| ep.machine == self.number && !ep.dead;
-            let all: Vec<Id> = state
-                .endpoints
-                .iter()
-                .filter(|(_, ep)| mine(ep))
-                .map(|(id, _)| *id)
-                .collect();
+            let mine = |(_, ep): &(&Id, &Endpoint)| ep.machine == self.number && !ep.dead;
+            let mine = state.endpoints.iter().filter(mine);
+            let all: Vec<Id> = mine.map(|(id, _)| *id).collect();
             for ep in all {
                 kill(state, ep, death);
             }
@@ -277,25 +241,8 @@ impl Machine {
 
 fn kill(state: &mut State, ep: Id, death: Death) {
     state.mourn(ep, death);
-    if let Some(endpoint) = state.endpoints.get_mut(&ep) {
-        endpoint.dead = true;
-        endpoint.finishing.clear();
-        endpoint.remote.clear();
-    }
-}
-
-impl std::fmt::Debug for Fake {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fake")
-            .field("stats", &self.stats())
-            .finish_non_exhaustive()
-    }
-}
-
-impl std::fmt::Debug for Machine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Machine")
-            .field("number", &self.number)
-            .finish_non_exhaustive()
-    }
+    let endpoint = state.ep(ep);
+    endpoint.dead = true;
+    endpoint.finishing.clear();
+    endpoint.remote.clear();
 }

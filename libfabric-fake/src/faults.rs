@@ -16,7 +16,6 @@
 use std::collections::BTreeMap;
 
 use libc::c_int;
-use libfabric_sys::abi::{FI_ECONNRESET, FI_EIO};
 
 /// What others see of an endpoint that is gone, closed or never was there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,22 +47,41 @@ pub enum Call {
     Endpoint,
     /// `fi_ep_bind`
     Bind,
-    /// `fi_setopt`
-    SetOpt,
     /// `fi_enable` of an endpoint
     Enable,
     /// `fi_getname`
     GetName,
     /// `fi_av_insert`
     AvInsert,
-    /// `fi_mr_reg` and its kin
+    /// `fi_mr_reg`
     MrReg,
     /// Every posting of an operation
     Post,
 }
 
+impl Call {
+    /// The call that C knows by this name, if it can be refused.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "fi_domain" => Self::Domain,
+            "fi_cq_open" => Self::CqOpen,
+            "fi_av_open" => Self::AvOpen,
+            "fi_endpoint" => Self::Endpoint,
+            "fi_ep_bind" => Self::Bind,
+            "fi_enable" => Self::Enable,
+            "fi_getname" => Self::GetName,
+            "fi_av_insert" => Self::AvInsert,
+            "fi_mr_reg" => Self::MrReg,
+            "fi_recv" | "fi_recvmsg" | "fi_send" | "fi_sendmsg" | "fi_inject" | "fi_read" => {
+                Self::Post
+            }
+            _ => return None,
+        })
+    }
+}
+
 /// Probabilities are from 0 to 1 and a matter of each call or each event.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Faults {
     /// Calls that fail, each with its error (positive), until taken out again.
     pub refuse: BTreeMap<Call, c_int>,
@@ -83,7 +101,7 @@ pub struct Faults {
     pub late_send_polls: u32,
     /// An operation ends with one of `errors`.
     pub error: f64,
-    /// Which errors, positive.
+    /// Which errors, positive; `FI_EIO` and `FI_ECONNRESET` where none is named.
     pub errors: Vec<c_int>,
     /// An error's number comes negated, as from `shm` of 1.17.
     pub negative: f64,
@@ -117,30 +135,7 @@ pub struct Faults {
 impl Faults {
     /// A fabric that never fails.
     pub fn none() -> Self {
-        Self {
-            refuse: BTreeMap::new(),
-            again: 0.0,
-            again_run: 0,
-            lose: 0.0,
-            hold: 0.0,
-            landing_polls: 0,
-            late_send: 0.0,
-            late_send_polls: 0,
-            error: 0.0,
-            errors: vec![FI_EIO, FI_ECONNRESET],
-            negative: 0.0,
-            short: 0.0,
-            reorder: 0.0,
-            overrun: 0.0,
-            spurious_wake: 0.0,
-            empty_packet: 0.0,
-            register: 0.0,
-            register_limit: None,
-            register_bytes: None,
-            close_busy: 0.0,
-            keeps_domains: false,
-            revocable: false,
-        }
+        Self::default()
     }
 
     /// Everything late, out of order and busy, but nothing lost: a correct program must succeed.
@@ -157,11 +152,5 @@ impl Faults {
             empty_packet: 0.02,
             ..Self::none()
         }
-    }
-}
-
-impl Default for Faults {
-    fn default() -> Self {
-        Self::none()
     }
 }

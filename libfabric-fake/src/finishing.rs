@@ -12,6 +12,7 @@ use libfabric_sys::abi::*;
 
 use crate::bytes;
 use crate::checker::total;
+use crate::completions::RUBBISH;
 use crate::objects::Id;
 use crate::queue::Entry;
 use crate::state::{State, What};
@@ -32,27 +33,25 @@ impl State {
         } else {
             0
         };
-        self.stats.late += u64::from(late);
         let failure = self.made_up();
-        let Some(ep) = self.operations.get(&serial).map(|operation| operation.ep) else {
-            return;
-        };
-        if let Some(endpoint) = self.endpoints.get_mut(&ep) {
-            endpoint.finishing.push(Finish {
+        self.over(serial, wait, failure);
+    }
+
+    /// Tells of an operation that is over after so many polls.
+    pub(crate) fn over(&mut self, serial: u64, wait: u32, failure: Option<c_int>) {
+        if let Some(ep) = self.operations.get(&serial).map(|operation| operation.ep) {
+            self.ep(ep).finishing.push(Finish {
                 serial,
                 wait,
                 failure,
             });
+            self.nudge(ep);
         }
-        self.nudge(ep);
     }
 
     pub(crate) fn finish(&mut self, ep: Id) {
-        let Some(endpoint) = self.endpoints.get_mut(&ep) else {
-            return;
-        };
         let mut waiting = Vec::new();
-        for mut finish in std::mem::take(&mut endpoint.finishing) {
+        for mut finish in std::mem::take(&mut self.ep(ep).finishing) {
             if finish.wait > 0 {
                 finish.wait -= 1;
                 waiting.push(finish);
@@ -60,10 +59,9 @@ impl State {
                 self.finish_one(ep, finish);
             }
         }
-        if let Some(endpoint) = self.endpoints.get_mut(&ep) {
-            waiting.append(&mut endpoint.finishing);
-            endpoint.finishing = waiting;
-        }
+        let finishing = &mut self.ep(ep).finishing;
+        waiting.append(finishing);
+        *finishing = waiting;
     }
 
     pub(crate) fn finish_one(&mut self, ep: Id, finish: Finish) {
@@ -71,10 +69,7 @@ impl State {
             serial, failure, ..
         } = finish;
         self.one_less(ep);
-        let Some(endpoint) = self.endpoints.get(&ep) else {
-            return;
-        };
-        let (bound, shape) = (endpoint.transmit, endpoint.shape.clone());
+        let bound = self.ep(ep).transmit;
         let Some(operation) = self.operations.get_mut(&serial) else {
             return;
         };
@@ -83,7 +78,6 @@ impl State {
             What::Read => FI_RMA | FI_READ,
             What::Send | What::Receive(_) => FI_SEND | FI_MSG,
         };
-        let rubbish = u64::from(shape.rubbish).wrapping_mul(0xbad1_bad1_bad1_bad1);
         let whole = failure.is_none() && total(&operation.spans) > 0;
         let intact = whole.then(|| {
             // A read's memory is final from here on, a send's has been since it was posted.
@@ -100,16 +94,13 @@ impl State {
             operation: Some((serial, true)),
             context: operation.context,
             flags,
-            len: rubbish as usize,
-            buf: rubbish as usize,
+            len: RUBBISH as usize,
+            buf: RUBBISH as usize,
             failure: failure.map(|error| (error, 0)),
-            source: None,
             intact,
+            ..Entry::default()
         };
-        match bound {
-            Some(queue) => self.push_entry(queue, entry),
-            None => self.end_operation(serial),
-        }
+        self.push_entry(bound, entry);
     }
 
     pub(crate) fn one_less(&mut self, ep: Id) {

@@ -9,14 +9,80 @@
 //! Knows nothing of: objects.
 
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::ptr::null_mut;
 
 use libc::c_int;
 use libfabric_sys::abi::*;
 
 use crate::faults::Call;
-use crate::hints::{Hints, Source, granted, source};
+use crate::hints::{granted, source, suits};
 use crate::shape::Shape;
 use crate::slots::Tenant;
+
+/// An info and all its attributes, which are one piece of memory.
+#[repr(C)]
+pub(crate) struct Whole {
+    pub(crate) info: fi_info,
+    pub(crate) tx: fi_tx_attr,
+    pub(crate) rx: fi_rx_attr,
+    pub(crate) ep: fi_ep_attr,
+    pub(crate) domain: fi_domain_attr,
+    pub(crate) fabric: fi_fabric_attr,
+}
+
+impl Whole {
+    /// Zeros where there is nothing.
+    ///
+    /// # Safety
+    ///
+    /// An info or null.
+    pub(crate) unsafe fn read(info: *const fi_info) -> Self {
+        // SAFETY: the caller's word.
+        let info = unsafe { read(info) };
+        Self {
+            info,
+            // SAFETY: an info's attributes are null or valid; so below.
+            tx: unsafe { read(info.tx_attr) },
+            // SAFETY: as above.
+            rx: unsafe { read(info.rx_attr) },
+            // SAFETY: as above.
+            ep: unsafe { read(info.ep_attr) },
+            // SAFETY: as above.
+            domain: unsafe { read(info.domain_attr) },
+            // SAFETY: as above.
+            fabric: unsafe { read(info.fabric_attr) },
+        }
+    }
+
+    /// The info in memory of its own, for `fi_freeinfo`.
+    fn leak(self) -> *mut fi_info {
+        let whole = allocate(size_of::<Self>()).cast::<Self>();
+        // SAFETY: new memory of that size, in which all of this lies; so below.
+        unsafe { whole.write(self) };
+        // SAFETY: as above.
+        let info = unsafe { &raw mut (*whole).info };
+        // SAFETY: as above.
+        unsafe {
+            (*info).tx_attr = &raw mut (*whole).tx;
+            (*info).rx_attr = &raw mut (*whole).rx;
+            (*info).ep_attr = &raw mut (*whole).ep;
+            (*info).domain_attr = &raw mut (*whole).domain;
+            (*info).fabric_attr = &raw mut (*whole).fabric;
+            (*info).next = null_mut();
+        }
+        info
+    }
+}
+
+/// A struct of libfabric's; zeros for null.
+///
+/// # Safety
+///
+/// Valid or null, and `T` consists of numbers and pointers.
+unsafe fn read<T: Copy>(from: *const T) -> T {
+    // SAFETY: the caller's word.
+    unsafe { from.as_ref().copied().unwrap_or_else(|| std::mem::zeroed()) }
+}
 
 /// # Safety
 ///
@@ -33,18 +99,13 @@ pub(crate) unsafe fn getinfo(
         return -FI_ENODATA;
     };
     let (refused, shapes) = home.with(|state| {
-        let seen = state
-            .machines
-            .get(tenant.machine)
-            .and_then(|machine| machine.providers.clone());
+        let seen = &state.machines[tenant.machine].providers;
         let visible = |shape: &Shape| seen.as_ref().is_none_or(|s| s.contains(&shape.provider));
-        let shapes: Vec<_> = state
-            .offers
-            .iter()
-            .filter(|shape| visible(shape))
-            .cloned()
-            .collect();
-        (state.refused(Call::GetInfo), shapes)
+        let shapes = state.offers.iter().filter(|shape| visible(shape));
+        (
+            state.refused(Call::GetInfo),
+            shapes.cloned().collect::<Vec<_>>(),
+        )
     });
     if let Some(error) = refused {
         return error as c_int;
@@ -53,23 +114,25 @@ pub(crate) unsafe fn getinfo(
     let node = unsafe { text(node) };
     // SAFETY: as above.
     let service = unsafe { text(service) };
-    let mut first: *mut fi_info = std::ptr::null_mut();
-    let mut last = &raw mut first;
-    for shape in shapes {
-        // SAFETY: an info or null, by the contract.
-        let asked = unsafe { Hints::read(hints) };
-        let Some(mr_mode) = asked.suits(&shape) else {
+    // SAFETY: an info or null, by the contract.
+    let mut asked = unsafe { Whole::read(hints) };
+    if hints.is_null() {
+        (asked.info.mode, asked.domain.mr_mode) = (u64::MAX, c_int::MAX);
+    }
+    // SAFETY: a C string or null, by the contract.
+    let named = unsafe { text(asked.fabric.prov_name) };
+    let mut first: *mut fi_info = null_mut();
+    for shape in shapes.into_iter().rev() {
+        if named.as_ref().is_some_and(|name| *name != shape.provider) {
             continue;
-        };
-        let Some(source) = source(&shape, node.as_deref(), service.as_deref(), flags, &asked)
-        else {
-            continue;
-        };
-        let info = offer(&shape, &asked, mr_mode, source);
-        // SAFETY: `last` is `first` or the `next` of the info made before.
-        unsafe { last.write(info) };
-        // SAFETY: just made.
-        last = unsafe { &raw mut (*info).next };
+        }
+        let source = source(&shape, node.as_deref(), service.as_deref(), flags);
+        if let (Some(mr_mode), Some(source)) = (suits(&asked, &shape), source) {
+            let info = offer(&shape, &asked, mr_mode, source);
+            // SAFETY: just made.
+            unsafe { (*info).next = first };
+            first = info;
+        }
     }
     if first.is_null() {
         return -FI_ENODATA;
@@ -79,247 +142,123 @@ pub(crate) unsafe fn getinfo(
     0
 }
 
-fn offer(shape: &Shape, asked: &Hints, mr_mode: c_int, source: Source) -> *mut fi_info {
-    let raw = empty();
-    // SAFETY: just made, and nobody else has it.
-    let info = unsafe { &mut *raw };
-    let caps = granted(asked, shape);
-    info.caps = caps;
-    info.mode = shape.mode;
+fn offer(shape: &Shape, asked: &Whole, mr_mode: c_int, source: Option<Vec<u8>>) -> *mut fi_info {
+    // SAFETY: null gives zeros.
+    let mut offer = unsafe { Whole::read(std::ptr::null()) };
+    let Whole {
+        info,
+        tx,
+        rx,
+        ep,
+        domain,
+        fabric,
+    } = &mut offer;
+    info.caps = granted(asked.info.caps, shape);
     info.addr_format = shape.address_format;
     if let Some(source) = source {
         info.src_addrlen = source.len();
         info.src_addr = copy(&source);
     }
-    // SAFETY: `empty` gave every info all its attributes; so below.
-    let tx = unsafe { &mut *info.tx_attr };
-    tx.caps = caps & !(FI_RECV | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE);
-    tx.mode = shape.mode;
-    tx.msg_order = shape.order;
-    tx.inject_size = shape.inject;
-    tx.size = if asked.tx_size == 0 {
-        shape.tx_depth
-    } else {
-        asked.tx_size
-    };
-    tx.iov_limit = shape.iov_limit;
-    tx.rma_iov_limit = 1;
-    // SAFETY: as above.
-    let rx = unsafe { &mut *info.rx_attr };
-    rx.caps = caps & !FI_SEND;
-    rx.mode = shape.mode;
-    rx.msg_order = shape.order;
-    rx.size = if asked.rx_size == 0 {
-        shape.rx_depth
-    } else {
-        asked.rx_size
-    };
-    rx.iov_limit = shape.iov_limit;
-    // SAFETY: as above.
-    let ep = unsafe { &mut *info.ep_attr };
+    (info.mode, tx.mode, rx.mode) = (shape.mode, shape.mode, shape.mode);
+    tx.caps = info.caps & !(FI_RECV | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE);
+    rx.caps = info.caps & !FI_SEND;
+    (tx.msg_order, rx.msg_order) = (shape.order, shape.order);
+    (tx.size, rx.size) = (shape.tx_depth, shape.rx_depth);
+    (tx.iov_limit, rx.iov_limit) = (shape.iov_limit, shape.iov_limit);
+    (tx.rma_iov_limit, tx.inject_size) = (1, shape.inject);
     ep.r#type = shape.ep_type;
-    ep.protocol = shape.protocol;
-    ep.protocol_version = 1;
     ep.max_msg_size = shape.max_msg;
     ep.msg_prefix_size = shape.prefix;
-    ep.tx_ctx_cnt = 1;
-    ep.rx_ctx_cnt = 1;
-    // SAFETY: as above.
-    let domain = unsafe { &mut *info.domain_attr };
-    domain.name = string(&shape.domain);
-    domain.threading = if asked.threading == 0 {
-        shape.threading
-    } else {
-        asked.threading
-    };
+    (ep.tx_ctx_cnt, ep.rx_ctx_cnt) = (1, 1);
+    let or = |asked: u32, own: u32| if asked == 0 { own } else { asked };
+    domain.name = string("fake0");
+    domain.threading = or(asked.domain.threading, shape.threading);
     domain.control_progress = shape.progress;
-    domain.data_progress = if asked.progress == 0 {
-        shape.progress
-    } else {
-        asked.progress
-    };
+    domain.data_progress = or(asked.domain.data_progress, shape.progress);
     domain.resource_mgmt = shape.resource_mgmt;
-    domain.av_type = if asked.av_type == 0 {
-        FI_AV_TABLE
-    } else {
-        asked.av_type
-    };
+    domain.av_type = FI_AV_TABLE;
     domain.mr_mode = mr_mode;
     domain.mr_key_size = shape.key_bytes;
-    domain.cq_data_size = 8;
-    domain.cq_cnt = 128;
-    domain.ep_cnt = 128;
-    domain.tx_ctx_cnt = 128;
-    domain.rx_ctx_cnt = 128;
-    domain.max_ep_tx_ctx = 1;
-    domain.max_ep_rx_ctx = 1;
-    domain.mr_iov_limit = 1;
-    domain.mr_cnt = 1 << 16;
-    // SAFETY: as above.
-    let fabric = unsafe { &mut *info.fabric_attr };
     fabric.name = string("fake");
     fabric.prov_name = string(&shape.provider);
     fabric.prov_version = fi_version(117, 0);
     fabric.api_version = fi_version(1, 17);
-    raw
+    offer.leak()
 }
 
 /// # Safety
 ///
 /// A C string or null.
-pub(crate) unsafe fn text(pointer: *const c_char) -> Option<String> {
-    if pointer.is_null() {
-        return None;
-    }
+unsafe fn text(pointer: *const c_char) -> Option<String> {
     // SAFETY: the caller's word.
-    Some(
-        unsafe { CStr::from_ptr(pointer) }
-            .to_string_lossy()
-            .into_owned(),
-    )
+    let text = || unsafe { CStr::from_ptr(pointer) };
+    (!pointer.is_null()).then(|| text().to_string_lossy().into_owned())
 }
 
-/// Zeroed memory for a `T`, which must be a struct of numbers and pointers.
-fn zeroed<T>() -> *mut T {
-    // SAFETY: no precondition; the size is not zero.
-    let memory = unsafe { libc::calloc(1, size_of::<T>()) };
+fn allocate(len: usize) -> *mut c_void {
+    // SAFETY: no precondition; one more keeps the size from being zero.
+    let memory = unsafe { libc::malloc(len + 1) };
     assert!(!memory.is_null(), "no memory");
-    memory.cast()
+    memory
 }
 
 fn copy(bytes: &[u8]) -> *mut c_void {
-    // SAFETY: no precondition; one more keeps the size from being zero.
-    let memory = unsafe { libc::malloc(bytes.len() + 1) };
-    assert!(!memory.is_null(), "no memory");
+    let memory = allocate(bytes.len());
     // SAFETY: new memory of that size.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), memory.cast(), bytes.len()) };
     memory
 }
 
 fn string(text: &str) -> *mut c_char {
-    let text = CString::new(text).unwrap_or_default();
-    copy(text.as_bytes_with_nul()).cast()
-}
-
-fn empty() -> *mut fi_info {
-    let raw = zeroed::<fi_info>();
-    // SAFETY: zeroed memory is an info of zeros and nulls.
-    let info = unsafe { &mut *raw };
-    info.tx_attr = zeroed();
-    info.rx_attr = zeroed();
-    info.ep_attr = zeroed();
-    info.domain_attr = zeroed();
-    info.fabric_attr = zeroed();
-    raw
-}
-
-/// Copies one attribute struct over another.
-///
-/// # Safety
-///
-/// `from` is null or valid, `to` is valid.
-unsafe fn attribute<T: Copy>(to: *mut T, from: *const T) {
-    // SAFETY: the caller's word.
-    if let Some(value) = unsafe { from.as_ref() } {
-        // SAFETY: the caller's word.
-        unsafe { to.write(*value) };
-    }
+    copy(CString::new(text).unwrap_or_default().as_bytes_with_nul()).cast()
 }
 
 pub(crate) unsafe extern "C" fn dupinfo(from: *const fi_info) -> *mut fi_info {
-    let raw = empty();
     // SAFETY: an info or null, by the call's contract.
-    let Some(from) = (unsafe { from.as_ref() }) else {
-        return raw;
-    };
-    // SAFETY: just made.
-    let to = unsafe { &mut *raw };
-    (to.caps, to.mode, to.addr_format) = (from.caps, from.mode, from.addr_format);
-    to.handle = from.handle;
-    (to.src_addrlen, to.dest_addrlen) = (from.src_addrlen, from.dest_addrlen);
-    for (to, from, len) in [
-        (&mut to.src_addr, from.src_addr, from.src_addrlen),
-        (&mut to.dest_addr, from.dest_addr, from.dest_addrlen),
+    let mut whole = unsafe { Whole::read(from) };
+    let Whole {
+        info,
+        domain,
+        fabric,
+        ..
+    } = &mut whole;
+    for (address, len) in [
+        (&mut info.src_addr, info.src_addrlen),
+        (&mut info.dest_addr, info.dest_addrlen),
     ] {
-        if !from.is_null() {
+        if !address.is_null() {
             // SAFETY: an info's address has the length it says.
-            *to = copy(unsafe { std::slice::from_raw_parts(from.cast::<u8>(), len) });
+            *address = copy(unsafe { std::slice::from_raw_parts(address.cast::<u8>(), len) });
         }
     }
-    // SAFETY: from an info, to one of `empty`; so below.
-    unsafe { attribute(to.tx_attr, from.tx_attr) };
-    // SAFETY: as above.
-    unsafe { attribute(to.rx_attr, from.rx_attr) };
-    // SAFETY: as above.
-    unsafe { attribute(to.ep_attr, from.ep_attr) };
-    // SAFETY: as above.
-    unsafe { attribute(to.domain_attr, from.domain_attr) };
-    // SAFETY: as above.
-    unsafe { attribute(to.fabric_attr, from.fabric_attr) };
-    // SAFETY: an attribute of `empty`.
-    let ep = unsafe { &mut *to.ep_attr };
-    (ep.auth_key, ep.auth_key_size) = (std::ptr::null_mut(), 0);
-    // SAFETY: an attribute of `empty`.
-    let domain = unsafe { &mut *to.domain_attr };
-    (domain.auth_key, domain.auth_key_size) = (std::ptr::null_mut(), 0);
-    // SAFETY: a C string or null, by now in both.
-    domain.name = unsafe { same(domain.name) };
-    // SAFETY: an attribute of `empty`.
-    let fabric = unsafe { &mut *to.fabric_attr };
-    // SAFETY: as for the domain.
-    fabric.name = unsafe { same(fabric.name) };
-    // SAFETY: as for the domain.
-    fabric.prov_name = unsafe { same(fabric.prov_name) };
-    raw
-}
-
-/// A copy of a string.
-///
-/// # Safety
-///
-/// A C string or null.
-unsafe fn same(text: *const c_char) -> *mut c_char {
-    if text.is_null() {
-        return std::ptr::null_mut();
+    for name in [&mut domain.name, &mut fabric.name, &mut fabric.prov_name] {
+        if !name.is_null() {
+            // SAFETY: an info's names are C strings or null.
+            *name = copy(unsafe { CStr::from_ptr(*name) }.to_bytes_with_nul()).cast();
+        }
     }
-    // SAFETY: the caller's word.
-    copy(unsafe { CStr::from_ptr(text) }.to_bytes_with_nul()).cast()
+    whole.leak()
 }
 
-pub(crate) unsafe extern "C" fn freeinfo(mut info: *mut fi_info) {
-    while !info.is_null() {
-        // SAFETY: an info that nobody else has, by the call's contract.
-        let this = unsafe { *info };
-        // SAFETY: an info's attributes are null or valid.
-        if let Some(domain) = unsafe { this.domain_attr.as_ref() } {
-            free(domain.name);
-            free(domain.auth_key);
+pub(crate) unsafe extern "C" fn freeinfo(mut first: *mut fi_info) {
+    while !first.is_null() {
+        // SAFETY: an info of ours that nobody else has, by the call's contract.
+        let Whole {
+            info,
+            domain,
+            fabric,
+            ..
+        } = unsafe { Whole::read(first) };
+        for name in [domain.name, fabric.name, fabric.prov_name] {
+            // SAFETY: whatever an info of ours points to is null or from `malloc`; so below.
+            unsafe { libc::free(name.cast()) };
         }
-        // SAFETY: as above.
-        if let Some(fabric) = unsafe { this.fabric_attr.as_ref() } {
-            free(fabric.name);
-            free(fabric.prov_name);
+        for memory in [info.src_addr, info.dest_addr, first.cast()] {
+            // SAFETY: as above; the attributes are in the same piece.
+            unsafe { libc::free(memory) };
         }
-        // SAFETY: as above.
-        if let Some(ep) = unsafe { this.ep_attr.as_ref() } {
-            free(ep.auth_key);
-        }
-        free(this.src_addr);
-        free(this.dest_addr);
-        free(this.tx_attr);
-        free(this.rx_attr);
-        free(this.ep_attr);
-        free(this.domain_attr);
-        free(this.fabric_attr);
-        free(info);
-        info = this.next;
+        first = info.next;
     }
-}
-
-/// Frees what came from `malloc`, as everything in an info does.
-fn free<T>(pointer: *mut T) {
-    // SAFETY: by `fi_freeinfo`'s contract every pointer of an info is null or from `malloc`.
-    unsafe { libc::free(pointer.cast()) };
 }
 
 #[cfg(test)]

@@ -15,7 +15,8 @@ use libc::c_int;
 use libfabric_sys::abi::*;
 
 use crate::bytes;
-use crate::checker::{Span, Sum, first, skip, total};
+use crate::checker::{Span, first, skip, total};
+use crate::completions::RUBBISH;
 use crate::objects::Id;
 use crate::queue::Entry;
 use crate::shape::{Release, Shape};
@@ -41,7 +42,7 @@ impl State {
         let (spans, descs) = (operation.spans.clone(), operation.descs.clone());
         self.still_registered(ep, &spans, &descs, FI_SEND);
         let bytes = bytes::gather(&spans);
-        if Sum::of(&bytes) != sum {
+        if crate::checker::sum(&bytes) != sum {
             self.violation(format!(
                 "a send's memory changed before it was delivered (from {ep})"
             ));
@@ -69,20 +70,16 @@ impl State {
     pub(crate) fn begin_landing(&mut self, ep: Id, serial: u64, message: Message) {
         let spans = self.claim(ep, serial, message.len);
         let wait = self.rng.upto(self.faults.landing_polls);
-        if let Some(endpoint) = self.endpoints.get_mut(&ep) {
-            endpoint.landing.push(Transfer {
-                serial,
-                message,
-                spans,
-                wait,
-            });
-        }
+        self.ep(ep).landing.push(Transfer {
+            serial,
+            message,
+            spans,
+            wait,
+        });
     }
 
     pub(crate) fn land(&mut self, ep: Id) {
-        let Some(endpoint) = self.endpoints.get_mut(&ep) else {
-            return;
-        };
+        let endpoint = self.ep(ep);
         let shape = endpoint.shape.clone();
         let mut waiting = Vec::new();
         let mut blocked = BTreeSet::new();
@@ -103,11 +100,7 @@ impl State {
                 self.land_one(ep, transfer);
             }
         }
-        if let Some(endpoint) = self.endpoints.get_mut(&ep) {
-            // Landing begins nothing new, but it might one day.
-            waiting.append(&mut endpoint.landing);
-            endpoint.landing = waiting;
-        }
+        self.ep(ep).landing = waiting;
     }
 
     /// Its bytes are still at the other side of a cut.
@@ -124,9 +117,7 @@ impl State {
             spans,
             ..
         } = transfer;
-        let Some(shape) = self.endpoints.get(&ep).map(|ep| ep.shape.clone()) else {
-            return;
-        };
+        let shape = self.ep(ep).shape.clone();
         let Some(operation) = self.operations.get_mut(&serial) else {
             return;
         };
@@ -144,7 +135,6 @@ impl State {
         let multi = self.is_multi(serial);
         let (mut len, mut failure) = (message.len.min(room), None);
         if message.len > room {
-            self.stats.truncated += 1;
             failure = Some((FI_ETRUNC, message.len - room));
         }
         if data.is_none() {
@@ -165,10 +155,6 @@ impl State {
         }
         let data = data.unwrap_or_default();
         bytes::scatter(&body, &data[..len.min(data.len())]);
-        if failure.is_none() {
-            self.stats.delivered += 1;
-            self.stats.bytes += len as u64;
-        }
 
         let full = if failure.is_some() { 0 } else { shape.prefix };
         let start = spans.first().map_or(0, |span| span.start);
@@ -178,7 +164,6 @@ impl State {
         } else {
             0
         };
-        let rubbish = u64::from(shape.rubbish).wrapping_mul(0xbad0_bad0_bad0_bad0);
         let intact = failure.is_none().then(|| {
             let sum = bytes::sum(&body);
             (body, sum)
@@ -189,7 +174,7 @@ impl State {
             context,
             flags: FI_RECV | FI_MSG | with,
             len: len + full,
-            buf: if multi { start } else { rubbish as usize },
+            buf: if multi { start } else { RUBBISH as usize },
             failure,
             source: Some(message.source.clone()),
             intact,
@@ -239,12 +224,8 @@ impl State {
     }
 
     pub(crate) fn tell_receiver(&mut self, ep: Id, entry: Entry) {
-        let queue = self.endpoints.get(&ep).and_then(|ep| ep.receive);
-        match (queue, entry.operation) {
-            (Some(queue), _) => self.push_entry(queue, entry),
-            (None, Some((serial, true))) => self.end_operation(serial),
-            _ => {}
-        }
+        let queue = self.ep(ep).receive;
+        self.push_entry(queue, entry);
     }
 
     /// The end of a multi-receive buffer, by itself.
@@ -254,21 +235,20 @@ impl State {
             operation: Some((serial, true)),
             context,
             flags: FI_MULTI_RECV,
-            len: 0,
-            buf: 0,
-            failure: None,
-            source: None,
-            intact: None,
+            ..Entry::default()
         };
         self.tell_receiver(ep, entry);
     }
 
     /// An error out of nowhere, perhaps.
     pub(crate) fn made_up(&mut self) -> Option<c_int> {
-        if !self.rng.chance(self.faults.error) || self.faults.errors.is_empty() {
+        if !self.rng.chance(self.faults.error) {
             return None;
         }
-        let index = self.rng.upto(self.faults.errors.len() as u32 - 1) as usize;
-        self.faults.errors.get(index).copied()
+        let errors: &[c_int] = match &self.faults.errors[..] {
+            [] => &[FI_EIO, FI_ECONNRESET],
+            errors => errors,
+        };
+        Some(errors[self.rng.upto(errors.len() as u32 - 1) as usize])
     }
 }

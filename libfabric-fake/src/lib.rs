@@ -10,10 +10,10 @@
 //!   info       fi_getinfo and its kin             fabric    fabrics and domains
 //!   endpoint   endpoints                          vector    address vectors
 //!   memory     registrations                      queue     completion queues
-//!   messages, reads   posting, as C calls it; posting, remote   the rules of it
+//!   messages   posting, as C calls it             posting, remote   the rules of it
 //!   progress, matching, landing, finishing   how messages move; returning, loss, division   how they do not
 //!   datagram   how those move that nobody waits for
-//!   checker    rules broken, counters             completions   reading queues, as C calls it
+//!   checker    counters, stretches of memory      completions   reading queues, as C calls it
 //! ```
 //!
 //! One process, no threads, no sockets, no clock: time is the number of polls. All chance comes
@@ -48,7 +48,6 @@ mod objects;
 mod posting;
 mod progress;
 mod queue;
-mod reads;
 mod remote;
 mod returning;
 mod rng;

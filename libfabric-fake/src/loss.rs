@@ -13,7 +13,6 @@
 use libfabric_sys::abi::*;
 
 use crate::faults::Death;
-use crate::finishing::Finish;
 use crate::objects::Id;
 use crate::queue::Entry;
 use crate::state::{Message, MessageBody, State, What};
@@ -21,11 +20,9 @@ use crate::state::{Message, MessageBody, State, What};
 impl State {
     /// What becomes of the rest of the world when an endpoint is no more.
     pub(crate) fn mourn(&mut self, ep: Id, death: Death) {
-        let Some(endpoint) = self.endpoints.get(&ep) else {
-            return;
-        };
-        if endpoint.enabled {
-            self.graves.insert(endpoint.address.clone(), death);
+        if self.ep(ep).enabled {
+            let address = self.ep(ep).address.clone();
+            self.graves.insert(address, death);
         }
         self.links.retain(|(a, b), _| *a != ep && *b != ep);
         self.connecting.retain(|(a, b)| *a != ep && *b != ep);
@@ -50,9 +47,7 @@ impl State {
                 lost.push(message);
             }
         }
-        let Some(endpoint) = self.endpoints.get_mut(&ep) else {
-            return;
-        };
+        let endpoint = self.ep(ep);
         let eager = endpoint.shape.eager;
         lost.extend(std::mem::take(&mut endpoint.arrived));
         endpoint.arrived_from.clear();
@@ -80,9 +75,7 @@ impl State {
         self.channels.retain(|_, queue| !queue.is_empty());
         let others: Vec<Id> = self.endpoints.keys().copied().collect();
         for other in others {
-            let Some(endpoint) = self.endpoints.get_mut(&other) else {
-                continue;
-            };
+            let endpoint = self.ep(other);
             let before = endpoint.arrived.len();
             endpoint.arrived.retain(copied);
             let gone = before - endpoint.arrived.len();
@@ -131,30 +124,21 @@ impl State {
         sender: Option<u64>,
         small: bool,
     ) {
-        let Some(endpoint) = self.endpoints.get_mut(&ep) else {
-            return;
-        };
         match (sender, death) {
             (Some(serial), _) => {
-                endpoint.outstanding += 1;
+                self.ep(ep).outstanding += 1;
                 self.bereave(serial, death, small);
             }
             // Errors of injects are told as well, without a context.
             (None, Death::Fail(error)) => {
-                if let Some(queue) = endpoint.transmit {
-                    let entry = Entry {
-                        ep,
-                        operation: None,
-                        context: 0,
-                        flags: FI_SEND | FI_MSG,
-                        len: 0,
-                        buf: 0,
-                        failure: Some((error, 0)),
-                        source: None,
-                        intact: None,
-                    };
-                    self.push_entry(queue, entry);
-                }
+                let queue = self.ep(ep).transmit;
+                let entry = Entry {
+                    ep,
+                    flags: FI_SEND | FI_MSG,
+                    failure: Some((error, 0)),
+                    ..Entry::default()
+                };
+                self.push_entry(queue, entry);
             }
             (None, _) => {}
         }
@@ -168,16 +152,6 @@ impl State {
             // It keeps its memory until its endpoint is closed.
             _ => return,
         };
-        let Some(ep) = self.operations.get(&serial).map(|operation| operation.ep) else {
-            return;
-        };
-        if let Some(endpoint) = self.endpoints.get_mut(&ep) {
-            endpoint.finishing.push(Finish {
-                serial,
-                wait: 0,
-                failure,
-            });
-            self.nudge(ep);
-        }
+        self.over(serial, 0, failure);
     }
 }

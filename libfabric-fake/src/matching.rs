@@ -27,15 +27,13 @@ impl Multi {
 impl State {
     /// The receive for the next message, or none yet.
     pub(crate) fn find_receive(&self, ep: Id) -> Option<u64> {
-        self.endpoints.get(&ep)?.posted.front().copied()
+        self.endpoints[&ep].posted.front().copied()
     }
 
     /// The memory a message goes to, prefix included; takes the receive off the list when it has
     /// room for no more.
     pub(crate) fn claim(&mut self, ep: Id, serial: u64, len: usize) -> Vec<Span> {
-        let Some(endpoint) = self.endpoints.get_mut(&ep) else {
-            return Vec::new();
-        };
+        let endpoint = self.endpoints.get_mut(&ep).expect("an open endpoint");
         let need = len.saturating_add(endpoint.shape.prefix);
         let align = endpoint.shape.multi_recv_align;
         let Some(operation) = self.operations.get_mut(&serial) else {

@@ -14,10 +14,9 @@ use std::ffi::c_void;
 use libc::c_int;
 use libfabric_sys::abi::*;
 
-use crate::checker::Span;
-use crate::faults::Call;
-use crate::objects::{CLOSE, Id, code, enter, identify};
-use crate::state::{Domain, State};
+use crate::checker::{Span, total};
+use crate::objects::{Id, code, enter, identify};
+use crate::state::State;
 
 pub(crate) struct Region {
     pub(crate) domain: Id,
@@ -47,10 +46,8 @@ impl State {
         desc: usize,
         access: u64,
     ) -> Result<(), String> {
-        let Some(domain) = self.endpoints.get(&ep).map(|endpoint| endpoint.domain) else {
-            return Ok(());
-        };
-        let mr_mode = self.domains.get(&domain).map_or(0, |domain| domain.mr_mode);
+        let domain = self.endpoints[&ep].domain;
+        let mr_mode = self.domains[&domain].mr_mode;
         if mr_mode & FI_MR_LOCAL == 0 || span.len == 0 {
             return Ok(());
         }
@@ -91,10 +88,8 @@ impl State {
                 "remote access {text} (address {addr:#x}, {len} bytes)"
             )),
         };
-        let domain = self.endpoints.get(&target).map_or(0, |ep| ep.domain);
-        let Some(record) = self.domains.get(&domain) else {
-            return Err(denied(FI_EACCES, "to nobody"));
-        };
+        let domain = self.endpoints[&target].domain;
+        let record = &self.domains[&domain];
         let keyed = |region: &&Region| region.domain == domain && region.key == key;
         let Some(region) = self.regions.values().find(keyed) else {
             let late = record.closed_keys.contains(&key);
@@ -134,53 +129,43 @@ impl State {
 
     /// The key of a new registration.
     fn new_key(&mut self, domain: Id, requested: u64) -> Result<u64, isize> {
-        let Some(record) = self.domains.get(&domain) else {
-            return Err(code(FI_EINVAL));
-        };
-        let bits = 8 * record.shape.key_bytes.min(8) as u32;
-        let largest = u64::MAX.checked_shr(64 - bits).unwrap_or(0);
+        let record = &self.domains[&domain];
+        let largest = u64::MAX >> (64 - 8 * record.shape.key_bytes.min(8));
         let used = |state: &Self, key: u64| {
-            state
-                .regions
-                .values()
-                .any(|region| region.domain == domain && region.key == key)
+            let mut regions = state.regions.values();
+            regions.any(|region| region.domain == domain && region.key == key)
         };
         if record.mr_mode & FI_MR_PROV_KEY != 0 {
             loop {
                 let key = self.rng.bits() & largest;
-                let late = |domain: &Domain| domain.closed_keys.contains(&key);
-                let known = self.domains.get(&domain).is_some_and(late);
-                if !used(self, key) && !known && key != largest {
+                let late = self.domains[&domain].closed_keys.contains(&key);
+                if !used(self, key) && !late && key != largest {
                     return Ok(key);
                 }
             }
         }
         if requested > largest {
-            self.violation(format!("fi_mr_reg with key {requested:#x}, too large"));
-            return Err(code(FI_EKEYREJECTED));
+            return Err(self.violated(
+                FI_EKEYREJECTED,
+                format!("fi_mr_reg with key {requested:#x}, too large"),
+            ));
         }
         if used(self, requested) {
-            self.violation(format!(
-                "fi_mr_reg with key {requested:#x}, which is in use"
+            return Err(self.violated(
+                FI_ENOKEY,
+                format!("fi_mr_reg with key {requested:#x}, which is in use"),
             ));
-            return Err(code(FI_ENOKEY));
         }
         Ok(requested)
     }
 
     /// Whether the machine can register that much more.
     fn no_room(&mut self, domain: Id, len: usize) -> bool {
-        let machine = |state: &Self, domain: Id| state.domains.get(&domain).map(|d| d.machine);
-        let here = machine(self, domain);
-        let (mut count, mut bytes) = (1, len);
-        for region in self
-            .regions
-            .values()
-            .filter(|r| machine(self, r.domain) == here)
-        {
-            count += 1;
-            bytes = bytes.saturating_add(region.span.len);
-        }
+        let machine = |domain: Id| self.domains[&domain].machine;
+        let here = |region: &&Region| machine(region.domain) == machine(domain);
+        let mut spans: Vec<Span> = self.regions.values().filter(here).map(|r| r.span).collect();
+        spans.push(Span::new(0, len));
+        let (count, bytes) = (spans.len(), total(&spans));
         self.faults.register_limit.is_some_and(|most| count > most)
             || self.faults.register_bytes.is_some_and(|most| bytes > most)
             || self.rng.chance(self.faults.register)
@@ -194,28 +179,22 @@ impl State {
         requested: u64,
         context: *mut c_void,
     ) -> Result<*mut fid_mr, isize> {
-        if let Some(error) = self.refused(Call::MrReg) {
-            return Err(error);
-        }
         if span.len == 0 || span.start == 0 || span.start.checked_add(span.len).is_none() {
-            self.violation(format!(
-                "fi_mr_reg of {} bytes at {:#x}",
-                span.len, span.start
+            return Err(self.violated(
+                FI_EINVAL,
+                format!("fi_mr_reg of {} bytes at {:#x}", span.len, span.start),
             ));
-            return Err(code(FI_EINVAL));
         }
         let known = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
         if access & !known != 0 || access == 0 {
-            self.violation(format!("fi_mr_reg for access {access:#x}"));
-            return Err(code(FI_EINVAL));
+            return Err(self.violated(FI_EINVAL, format!("fi_mr_reg for access {access:#x}")));
         }
-        let mr_mode = self.domains.get(&domain).map_or(0, |domain| domain.mr_mode);
+        let mr_mode = self.domains[&domain].mr_mode;
         if mr_mode & FI_MR_ALLOCATED != 0 && !is_mapped(span) {
-            self.violation(format!(
-                "fi_mr_reg of {:#x}, where no memory is",
-                span.start
+            return Err(self.violated(
+                FI_EFAULT,
+                format!("fi_mr_reg of {:#x}, where no memory is", span.start),
             ));
-            return Err(code(FI_EFAULT));
         }
         if self.no_room(domain, span.len) {
             self.stats.unregistered += 1;
@@ -288,25 +267,21 @@ pub(crate) unsafe extern "C" fn bind(object: *mut fid, other: *mut fid, _flags: 
     // SAFETY: an object of a fake, or null.
     let other = unsafe { identify(other.cast()) };
     let bind = |state: &mut State, id: Id| {
-        let wanted = state
-            .domain_of(id)
-            .is_some_and(|d| d.mr_mode & FI_MR_ENDPOINT != 0);
+        let wanted = state.domain(id).mr_mode & FI_MR_ENDPOINT != 0;
         let ep = other.filter(|(other, class)| *class == FI_CLASS_EP && state.is_open(*other));
         let Some((ep, _)) = ep.filter(|_| wanted) else {
-            state.violation(format!(
-                "fi_mr_bind of registration {id} to what it cannot be"
-            ));
-            return code(FI_EINVAL);
+            return state.violated(
+                FI_EINVAL,
+                format!("fi_mr_bind of registration {id} to what it cannot be"),
+            );
         };
-        let same = state.endpoints.get(&ep).map(|ep| ep.domain);
-        let Some(region) = state.regions.get_mut(&id) else {
-            return code(FI_EINVAL);
-        };
-        if region.ep.is_some() || region.enabled || same != Some(region.domain) {
-            state.violation(format!(
-                "fi_mr_bind of registration {id}, bound or enabled before"
-            ));
-            return code(FI_EINVAL);
+        let domain = state.ep(ep).domain;
+        let region = state.region(id);
+        if region.ep.is_some() || region.enabled || domain != region.domain {
+            return state.violated(
+                FI_EINVAL,
+                format!("fi_mr_bind of registration {id}, bound or enabled before"),
+            );
         }
         region.ep = Some(ep);
         0
@@ -324,14 +299,12 @@ pub(crate) unsafe extern "C" fn control(
         if command != FI_ENABLE {
             return code(FI_ENOSYS);
         }
-        let Some(region) = state.regions.get_mut(&id) else {
-            return code(FI_EINVAL);
-        };
+        let region = state.region(id);
         if region.enabled || region.ep.is_none() {
-            state.violation(format!(
-                "fi_mr_enable of registration {id}, not to be enabled now"
-            ));
-            return code(FI_EINVAL);
+            return state.violated(
+                FI_EINVAL,
+                format!("fi_mr_enable of registration {id}, not to be enabled now"),
+            );
         }
         region.enabled = true;
         0
@@ -340,45 +313,32 @@ pub(crate) unsafe extern "C" fn control(
     unsafe { enter(object.cast(), FI_CLASS_MR, "fi_mr_enable", control) as c_int }
 }
 
-pub(crate) unsafe extern "C" fn close(object: *mut fid) -> c_int {
-    let close = |state: &mut State, id: Id| {
-        let Some(region) = state.regions.get(&id) else {
-            return code(FI_EINVAL);
-        };
+impl State {
+    fn region(&mut self, id: Id) -> &mut Region {
+        self.regions.get_mut(&id).expect("an open registration")
+    }
+
+    /// The end of a registration, before it is forgotten; false when it stays.
+    pub(crate) fn end_region(&mut self, id: Id) -> bool {
+        let region = &self.regions[&id];
         let (desc, key, domain) = (region.desc, region.key, region.domain);
-        let local = state
-            .domains
-            .get(&domain)
-            .is_some_and(|d| d.mr_mode & FI_MR_LOCAL != 0);
+        let local = self.domains[&domain].mr_mode & FI_MR_LOCAL != 0;
         if local
-            && !state.faults.revocable
-            && let Some(ep) = state.user_of(desc)
+            && !self.faults.revocable
+            && let Some(ep) = self.user_of(desc)
         {
-            state.violation(format!(
+            self.violation(format!(
                 "fi_close of registration {id} while an operation of endpoint {ep} uses it"
             ));
         }
-        if state.rng.chance(state.faults.close_busy) {
-            return code(FI_EBUSY);
+        if self.rng.chance(self.faults.close_busy) {
+            return false;
         }
-        if let Some(domain) = state.domains.get_mut(&domain) {
-            domain.closed_keys.push(key);
-        }
-        state.regions.remove(&id);
-        state.closed(id);
-        // Rubbish for whoever goes on using it.
-        let mr = object.cast::<fid_mr>();
-        // SAFETY: the object of this call; its body outlives it.
-        unsafe { (&raw mut (*mr).mem_desc).write(std::ptr::dangling_mut()) };
-        // SAFETY: as above.
-        unsafe { (&raw mut (*mr).key).write(FI_KEY_NOTAVAIL) };
-        0
-    };
-    // SAFETY: an object of a fake.
-    unsafe { enter(object.cast(), FI_CLASS_MR, CLOSE, close) as c_int }
-}
+        let domain = self.domains.get_mut(&domain).expect("a region's domain");
+        domain.closed_keys.push(key);
+        true
+    }
 
-impl State {
     fn user_of(&self, desc: usize) -> Option<Id> {
         let mut users = self.operations.values();
         users

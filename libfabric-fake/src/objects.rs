@@ -17,6 +17,7 @@ use std::sync::{Mutex, PoisonError, Weak};
 use libc::c_int;
 use libfabric_sys::abi::*;
 
+use crate::faults::Call;
 use crate::state::State;
 use crate::tables;
 
@@ -172,23 +173,61 @@ pub(crate) unsafe fn enter(
     home.with(|state| {
         if body.class != class {
             let got = class_name(body.class);
-            state.violation(format!("{what} of a {got}"));
-            return code(FI_EINVAL);
+            return state.violated(FI_EINVAL, format!("{what} of a {got}"));
         }
         if !state.is_open(id) {
             let got = class_name(class);
-            state.violation(format!("{what} of {got} {id}, which is closed"));
-            return code(FI_EBADF);
+            return state.violated(FI_EBADF, format!("{what} of {got} {id}, which is closed"));
         }
         if what != CLOSE && state.is_dead(id) {
             return code(FI_ENODEV);
+        }
+        if let Some(error) = Call::named(what).and_then(|call| state.refused(call)) {
+            return error;
         }
         f(state, id)
     })
 }
 
 /// The call that works on the objects of a dead domain.
-pub(crate) const CLOSE: &str = "fi_close";
+const CLOSE: &str = "fi_close";
+
+pub(crate) unsafe extern "C" fn close(object: *mut fid) -> c_int {
+    // SAFETY: an object of a fake; so below.
+    let class = unsafe { identify(object.cast()) }.map_or(0, |(_, class)| class);
+    let close = |state: &mut State, id: Id| {
+        let users = state.users(id, class);
+        let keeps = state.faults.keeps_domains;
+        let silent = keeps && class == FI_CLASS_FABRIC;
+        if !users.is_empty() && !silent {
+            let (class, users) = (class_name(class), users.join(", "));
+            return state.violated(
+                FI_EBUSY,
+                format!("fi_close of {class} {id} while open: {users}"),
+            );
+        }
+        if keeps && (class == FI_CLASS_DOMAIN || !users.is_empty()) {
+            return code(FI_EBUSY);
+        }
+        match class {
+            FI_CLASS_EP => state.end_endpoint(id),
+            FI_CLASS_MR if !state.end_region(id) => return code(FI_EBUSY),
+            FI_CLASS_MR => {
+                // Rubbish for whoever goes on using it.
+                let mr = object.cast::<fid_mr>();
+                // SAFETY: the object of this call; its body outlives it.
+                unsafe { (&raw mut (*mr).mem_desc).write(std::ptr::dangling_mut()) };
+                // SAFETY: as above.
+                unsafe { (&raw mut (*mr).key).write(FI_KEY_NOTAVAIL) };
+            }
+            _ => {}
+        }
+        state.closed(id);
+        0
+    };
+    // SAFETY: as above.
+    unsafe { enter(object.cast(), class, CLOSE, close) as c_int }
+}
 
 /// As calls return an error.
 pub(crate) fn code(error: c_int) -> isize {

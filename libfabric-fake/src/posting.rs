@@ -15,31 +15,35 @@ use libfabric_sys::abi::*;
 
 use crate::bytes;
 use crate::checker::{Span, skip, total};
-use crate::faults::{Call, Death};
+use crate::faults::Death;
 use crate::objects::{Id, code};
+use crate::remote::Remote;
 use crate::shape::Shape;
 use crate::state::{Link, Message, MessageBody, Multi, Operation, State, What};
 
-/// A send, however it was called.
-pub(crate) struct SendCall {
+/// An operation, however it was called.
+pub(crate) struct Post {
+    pub(crate) kind: Kind,
     pub(crate) name: &'static str,
     pub(crate) spans: Vec<Span>,
     pub(crate) descs: Vec<usize>,
-    pub(crate) to: u64,
+    pub(crate) peer: u64,
     pub(crate) context: usize,
-    /// Of `fi_sendmsg`.
-    pub(crate) flags: Option<u64>,
-    /// `fi_inject`: no completion, no context.
-    pub(crate) silent: bool,
+    /// Of `fi_sendmsg` and `fi_recvmsg`.
+    pub(crate) flags: u64,
 }
 
-/// A receive, however it was called.
-pub(crate) struct ReceiveCall {
-    pub(crate) name: &'static str,
-    pub(crate) spans: Vec<Span>,
-    pub(crate) descs: Vec<usize>,
-    pub(crate) context: usize,
-    pub(crate) flags: Option<u64>,
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Receive,
+    Send,
+    /// `fi_inject`: no completion, no context.
+    Inject,
+    /// Where the memory is at the peer.
+    Read {
+        addr: u64,
+        key: u64,
+    },
 }
 
 /// What a peer's address leads to.
@@ -56,16 +60,13 @@ const CANARY: usize = 32;
 
 impl State {
     /// Whether anything can be posted at all.
-    pub(crate) fn ready(&mut self, ep: Id, name: &str) -> Result<Arc<Shape>, isize> {
-        if let Some(error) = self.refused(Call::Post) {
-            return Err(error);
-        }
-        let Some(endpoint) = self.endpoints.get_mut(&ep) else {
-            return Err(code(FI_EINVAL));
-        };
+    fn ready(&mut self, ep: Id, name: &str) -> Result<Arc<Shape>, isize> {
+        let endpoint = self.ep(ep);
         if !endpoint.enabled {
-            self.violation(format!("{name} on endpoint {ep}, which is not enabled"));
-            return Err(code(FI_EOPBADSTATE));
+            return Err(self.violated(
+                FI_EOPBADSTATE,
+                format!("{name} on endpoint {ep}, which is not enabled"),
+            ));
         }
         if endpoint.dead {
             return Err(self.again());
@@ -74,15 +75,11 @@ impl State {
             endpoint.storm -= 1;
             return Err(self.again());
         }
-        let shape = endpoint.shape.clone();
         if self.rng.chance(self.faults.again) {
-            let more = self.rng.upto(self.faults.again_run);
-            if let Some(endpoint) = self.endpoints.get_mut(&ep) {
-                endpoint.storm = more;
-            }
+            self.ep(ep).storm = self.rng.upto(self.faults.again_run);
             return Err(self.again());
         }
-        Ok(shape)
+        Ok(self.ep(ep).shape.clone())
     }
 
     pub(crate) fn again(&mut self) -> isize {
@@ -95,99 +92,63 @@ impl State {
         code(error)
     }
 
-    /// The segments themselves: how many, where, room for the prefix.
-    pub(crate) fn check_segments(
-        &mut self,
-        ep: Id,
-        name: &str,
-        spans: &[Span],
-        limit: usize,
-        prefix: usize,
-    ) -> Result<(), isize> {
-        if spans.len() > limit {
-            let text = format!("{} segments, {limit} are allowed", spans.len());
-            return Err(self.wrong(name, ep, &text, FI_EINVAL));
-        }
+    /// What is wrong with the segments themselves: how many, where, room for the prefix.
+    fn wrong_segments(spans: &[Span], limit: usize, prefix: usize) -> Option<String> {
         let nowhere = |span: &Span| {
             span.len > 0 && (span.start == 0 || span.start.checked_add(span.len).is_none())
         };
-        if spans.iter().any(nowhere) {
-            return Err(self.wrong(name, ep, "memory at null or beyond the end", FI_EINVAL));
+        if spans.len() > limit {
+            Some(format!("{} segments, {limit} are allowed", spans.len()))
+        } else if spans.iter().any(nowhere) {
+            Some("memory at null or beyond the end".to_owned())
+        } else {
+            let short = spans.first().map_or(0, |span| span.len) < prefix;
+            short.then(|| "no room for the prefix".to_owned())
         }
-        if spans.first().map_or(0, |span| span.len) < prefix {
-            return Err(self.wrong(name, ep, "no room for the prefix", FI_EINVAL));
-        }
-        Ok(())
     }
 
-    pub(crate) fn check_registered(
-        &mut self,
-        ep: Id,
-        name: &str,
-        spans: &[Span],
-        descs: &[usize],
-        access: u64,
-    ) -> Result<(), isize> {
-        for (index, span) in spans.iter().enumerate() {
-            let desc = descs.get(index).copied().unwrap_or(0);
-            if let Err(text) = self.local_access(ep, *span, desc, access) {
-                return Err(self.wrong(name, ep, &text, FI_EINVAL));
-            }
-        }
-        Ok(())
+    fn wrong_registrations(&self, ep: Id, post: &Post, access: u64) -> Option<String> {
+        let wrong = |(index, span): (usize, &Span)| {
+            let desc = post.descs.get(index).copied().unwrap_or(0);
+            self.local_access(ep, *span, desc, access).err()
+        };
+        post.spans.iter().enumerate().find_map(wrong)
     }
 
-    pub(crate) fn check_context(
-        &mut self,
-        ep: Id,
-        name: &str,
-        shape: &Shape,
-        context: usize,
-    ) -> Result<(), isize> {
-        let size = shape.context_bytes();
-        if size == 0 {
-            return Ok(());
-        }
-        if context == 0 {
-            return Err(self.wrong(name, ep, "a null context where room is wanted", FI_EINVAL));
-        }
-        if context % align_of::<fi_context2>() != 0 {
-            return Err(self.wrong(name, ep, "a context out of line", FI_EINVAL));
-        }
-        let mine = Span::new(context, size);
-        let taken = self
-            .operations
-            .values()
-            .any(|operation| Span::new(operation.context, operation.scribbled).overlaps(mine));
-        if taken {
+    fn wrong_context(&self, shape: &Shape, context: usize) -> Option<&'static str> {
+        let mine = Span::new(context, shape.context_bytes());
+        let taken = |other: &Operation| Span::new(other.context, other.scribbled).overlaps(mine);
+        if mine.len == 0 {
+            None
+        } else if context == 0 {
+            Some("a null context where room is wanted")
+        } else if context % align_of::<fi_context2>() != 0 {
+            Some("a context out of line")
+        } else {
             // A provider would go on and lose one of the two.
-            self.wrong(name, ep, "a context that is in use", FI_EINVAL);
-            return Err(code(FI_EINVAL));
+            let taken = self.operations.values().any(taken);
+            taken.then_some("a context that is in use")
         }
-        Ok(())
     }
 
     /// Notes memory that is written by two, or written and read.
-    pub(crate) fn check_overlap(&mut self, ep: Id, name: &str, spans: &[Span], writes: bool) {
+    fn check_overlap(&mut self, ep: Id, post: &Post, writes: bool) {
         let clash = self.operations.values().find(|operation| {
-            (writes || operation.writes())
-                && operation
-                    .spans
-                    .iter()
-                    .any(|a| spans.iter().any(|b| a.overlaps(*b)))
+            let overlaps = |a: &Span| post.spans.iter().any(|b| a.overlaps(*b));
+            (writes || operation.writes()) && operation.spans.iter().any(overlaps)
         });
         if let Some(other) = clash {
             let text = format!("memory that an operation of endpoint {} uses", other.ep);
-            self.wrong(name, ep, &text, FI_EINVAL);
+            self.wrong(post.name, ep, &text, FI_EINVAL);
         }
     }
 
     /// Records an operation; from here on the provider has its context and memory.
-    pub(crate) fn lend(&mut self, shape: &Shape, mut operation: Operation) -> u64 {
-        let serial = self.next_serial();
-        operation.scribbled = shape.context_bytes();
-        if operation.context == 0 {
-            operation.scribbled = 0;
+    fn lend(&mut self, shape: &Shape, mut operation: Operation) -> u64 {
+        self.serial += 1;
+        let serial = self.serial;
+        if operation.context != 0 {
+            operation.scribbled = shape.context_bytes();
         }
         bytes::fill(Span::new(operation.context, operation.scribbled), serial);
         self.operations.insert(serial, operation);
@@ -211,10 +172,8 @@ impl State {
     }
 
     /// Where an address of the endpoint's vector leads.
-    pub(crate) fn route(&mut self, ep: Id, name: &str, to: u64) -> Result<Route, isize> {
-        let Some(endpoint) = self.endpoints.get(&ep) else {
-            return Err(code(FI_EINVAL));
-        };
+    fn route(&mut self, ep: Id, name: &str, to: u64) -> Result<Route, isize> {
+        let endpoint = &self.endpoints[&ep];
         let (offer, shape) = (endpoint.offer, endpoint.shape.clone());
         let vector = endpoint.vector.and_then(|av| self.vectors.get(&av));
         let Some(address) = vector.and_then(|av| av.lookup(to)).map(<[u8]>::to_vec) else {
@@ -248,192 +207,167 @@ impl State {
         up
     }
 
-    pub(crate) fn post_send(&mut self, ep: Id, call: SendCall) -> Result<(), isize> {
-        let name = call.name;
+    pub(crate) fn post(&mut self, ep: Id, post: Post) -> Result<(), isize> {
+        let (name, kind, flags) = (post.name, post.kind, post.flags);
         let shape = self.ready(ep, name)?;
-        let Some(endpoint) = self.endpoints.get(&ep) else {
-            return Err(code(FI_EINVAL));
+        let endpoint = &self.endpoints[&ep];
+        let (access, needs, prefix, full) = match kind {
+            Kind::Receive => {
+                let full = endpoint.posted.len() >= endpoint.rx_size;
+                (FI_RECV, FI_MSG, shape.prefix, full)
+            }
+            Kind::Send | Kind::Inject => {
+                let full = endpoint.outstanding >= endpoint.tx_size;
+                (FI_SEND, FI_MSG, shape.prefix, full)
+            }
+            Kind::Read { .. } => {
+                let full = endpoint.outstanding >= endpoint.tx_size;
+                (FI_READ, FI_RMA | FI_READ, 0, full)
+            }
         };
-        let (caps, source) = (endpoint.caps, endpoint.address.clone());
-        let full = endpoint.outstanding >= endpoint.tx_size;
-        if caps & FI_MSG == 0 {
+        if endpoint.caps & needs != needs {
             return Err(self.wrong(name, ep, "without the capability", FI_ENOSYS));
         }
-        self.check_segments(ep, name, &call.spans, shape.iov_limit, shape.prefix)?;
-        let body = skip(&call.spans, shape.prefix);
+        if let Some(text) = Self::wrong_segments(&post.spans, shape.iov_limit, prefix) {
+            return Err(self.wrong(name, ep, &text, FI_EINVAL));
+        }
+        let inject = kind == Kind::Inject;
+        let body = skip(&post.spans, prefix);
         let len = total(&body);
-        if len > shape.max_msg {
+        if kind != Kind::Receive && len > shape.max_msg {
             return Err(self.wrong(name, ep, "a message longer than max_msg_size", FI_EMSGSIZE));
         }
-        let flags = call.flags.unwrap_or(0);
-        let inject = call.silent || flags & FI_INJECT != 0;
-        if flags & FI_MORE != 0 && !shape.knows_more {
+        if kind == Kind::Send && flags & FI_MORE != 0 && !shape.knows_more {
             return Err(code(FI_EBADFLAGS));
         }
-        let unguarded = shape.resource_mgmt == FI_RM_DISABLED;
-        if unguarded && (full || call.silent) {
-            self.wrong(
-                name,
-                ep,
-                "more than there is room for, or inject",
-                FI_EINVAL,
-            );
+        if shape.resource_mgmt == FI_RM_DISABLED && (full || inject) {
+            let text = "more than there is room for, or inject";
+            self.wrong(name, ep, text, FI_EINVAL);
         }
         if inject && len > shape.inject {
             return Err(self.wrong(name, ep, "an inject longer than inject_size", FI_EINVAL));
         }
-        if !inject {
-            self.check_registered(ep, name, &call.spans, &call.descs, FI_SEND)?;
+        if !inject && let Some(text) = self.wrong_registrations(ep, &post, access) {
+            return Err(self.wrong(name, ep, &text, FI_EINVAL));
         }
-        let route = self.route(ep, name, call.to)?;
+        let multi = self.multi(ep, &post)?;
+        let route = match kind {
+            Kind::Receive => Route::To(ep),
+            _ => self.route(ep, name, post.peer)?,
+        };
         if full || matches!(route, Route::Later | Route::Gone(Death::Again)) {
             return Err(self.again());
         }
-        if !call.silent {
-            self.check_context(ep, name, &shape, call.context)?;
+        if !inject && let Some(text) = self.wrong_context(&shape, post.context) {
+            return Err(self.wrong(name, ep, text, FI_EINVAL));
         }
-        self.check_overlap(ep, name, &call.spans, false);
-        self.stats.sends += 1;
-        self.stats.injects += u64::from(call.silent);
-
-        // A send may have its prefix written to; an inject's buffer is only ever read.
-        let prefix = Span::new(
-            call.spans.first().map_or(0, |span| span.start),
-            shape.prefix,
-        );
-        if !inject {
-            bytes::fill(prefix, 0x11);
-        }
-        let copied = inject.then(|| bytes::gather(&body));
-        let datagram = match shape.ep_type {
-            FI_EP_DGRAM => body.clone(),
-            _ => Vec::new(),
-        };
-        let sender = (!call.silent).then(|| {
-            let operation = Operation {
-                ep,
-                what: What::Send,
-                context: call.context,
-                scribbled: 0,
-                sum: bytes::sum(&body),
-                spans: if inject { Vec::new() } else { body },
-                descs: if inject { Vec::new() } else { call.descs },
-                canary: None,
-                done: false,
-            };
-            self.lend(&shape, operation)
-        });
-        if shape.ep_type == FI_EP_DGRAM {
-            let to = match route {
-                Route::To(peer) => Some(peer),
-                Route::Later | Route::Gone(_) => None,
-            };
-            let bytes = copied.unwrap_or_else(|| bytes::gather(&datagram));
-            let message = Message {
-                from: ep,
-                source,
-                len,
-                body: MessageBody::Copied(bytes),
-                sender,
-            };
-            self.send_datagram(ep, to, message, flags & FI_MORE != 0);
-            return Ok(());
-        }
-        let small = inject || len <= shape.eager;
-        match route {
-            Route::To(peer) => {
-                if let Some(endpoint) = self.endpoints.get_mut(&ep) {
-                    endpoint.outstanding += 1;
-                }
-                let message = Message {
-                    from: ep,
-                    source,
-                    len,
-                    body: copied.map_or(MessageBody::Lent, MessageBody::Copied),
-                    sender,
-                };
-                self.channels
-                    .entry((peer, ep))
-                    .or_default()
-                    .push_back(message);
-                self.nudge(peer);
-            }
-            Route::Gone(death) => self.send_to_nobody(ep, death, sender, small),
-            Route::Later => {}
+        self.check_overlap(ep, &post, access != FI_SEND);
+        match kind {
+            Kind::Receive => self.receive(ep, &shape, post, multi),
+            Kind::Read { addr, key } => self.read(ep, &shape, post, route, (addr, key)),
+            Kind::Send | Kind::Inject => self.send(ep, &shape, post, route, body),
         }
         Ok(())
     }
 
-    pub(crate) fn post_receive(&mut self, ep: Id, call: ReceiveCall) -> Result<(), isize> {
-        let name = call.name;
-        let shape = self.ready(ep, name)?;
-        let Some(endpoint) = self.endpoints.get(&ep) else {
-            return Err(code(FI_EINVAL));
-        };
-        let (caps, least) = (endpoint.caps, endpoint.least_multi);
-        let full = endpoint.posted.len() >= endpoint.rx_size;
-        let flags = call.flags.unwrap_or(0);
-        if caps & FI_MSG == 0 {
-            return Err(self.wrong(name, ep, "without the capability", FI_ENOSYS));
+    /// What a receive has to say of several messages, if it does.
+    fn multi(&mut self, ep: Id, post: &Post) -> Result<Option<Multi>, isize> {
+        if post.flags & FI_MULTI_RECV == 0 {
+            return Ok(None);
         }
-        self.check_segments(ep, name, &call.spans, shape.iov_limit, shape.prefix)?;
-        self.check_registered(ep, name, &call.spans, &call.descs, FI_RECV)?;
-        let multi = if flags & FI_MULTI_RECV != 0 {
-            if caps & FI_MULTI_RECV == 0 || call.spans.len() != 1 {
-                return Err(self.wrong(name, ep, "multi-receive where there is none", FI_EINVAL));
-            }
-            if total(&call.spans) < least {
-                self.wrong(
-                    name,
-                    ep,
-                    "a multi-receive buffer below its minimum",
-                    FI_EINVAL,
-                );
-            }
-            Some(Multi {
-                used: 0,
-                least: least.max(1),
-                landing: 0,
-                full: false,
-            })
-        } else {
-            None
-        };
-        if full {
-            if shape.resource_mgmt == FI_RM_DISABLED {
-                self.wrong(name, ep, "more than there is room for", FI_EINVAL);
-            }
-            return Err(self.again());
+        let (caps, least) = (self.ep(ep).caps, self.ep(ep).least_multi);
+        if caps & FI_MULTI_RECV == 0 || post.spans.len() != 1 {
+            let text = "multi-receive where there is none";
+            return Err(self.wrong(post.name, ep, text, FI_EINVAL));
         }
-        self.check_context(ep, name, &shape, call.context)?;
-        self.check_overlap(ep, name, &call.spans, true);
-        self.stats.receives += 1;
+        if total(&post.spans) < least {
+            let text = "a multi-receive buffer below its minimum";
+            self.wrong(post.name, ep, text, FI_EINVAL);
+        }
+        Ok(Some(Multi {
+            used: 0,
+            least: least.max(1),
+            landing: 0,
+            full: false,
+        }))
+    }
 
-        let canary = call
-            .spans
-            .first()
-            .map(|span| span.first(CANARY))
-            .filter(|span| span.len > 0);
-        let operation = Operation {
-            ep,
-            what: What::Receive(multi),
-            context: call.context,
-            scribbled: 0,
-            spans: call.spans,
-            descs: call.descs,
-            sum: 0,
-            canary,
-            done: false,
+    fn send(&mut self, ep: Id, shape: &Shape, post: Post, route: Route, body: Vec<Span>) {
+        let inject = post.kind == Kind::Inject;
+        self.stats.sends += 1;
+        self.stats.injects += u64::from(inject);
+        // A send may have its prefix written to; an inject's buffer is only ever read.
+        if !inject {
+            let start = post.spans.first().map_or(0, |span| span.start);
+            bytes::fill(Span::new(start, shape.prefix), 0x11);
+        }
+        let len = total(&body);
+        let datagram = shape.ep_type == FI_EP_DGRAM;
+        let copied = (inject || datagram).then(|| bytes::gather(&body));
+        let sender = (!inject).then(|| {
+            let sum = bytes::sum(&body);
+            let operation = Operation::new(ep, What::Send, post.context, body, post.descs);
+            self.lend(shape, Operation { sum, ..operation })
+        });
+        let message = Message {
+            from: ep,
+            source: self.ep(ep).address.clone(),
+            len,
+            body: copied.map_or(MessageBody::Lent, MessageBody::Copied),
+            sender,
         };
-        let serial = self.lend(&shape, operation);
+        match route {
+            Route::To(peer) if !datagram => {
+                self.ep(ep).outstanding += 1;
+                let channel = self.channels.entry((peer, ep)).or_default();
+                channel.push_back(message);
+                self.nudge(peer);
+            }
+            Route::Gone(death) if !datagram => {
+                self.send_to_nobody(ep, death, sender, inject || len <= shape.eager);
+            }
+            Route::To(peer) => self.send_datagram(ep, Some(peer), message, post.flags),
+            Route::Later | Route::Gone(_) => self.send_datagram(ep, None, message, post.flags),
+        }
+    }
+
+    fn read(&mut self, ep: Id, shape: &Shape, post: Post, route: Route, remote: (u64, u64)) {
+        self.stats.remotes += 1;
+        let operation = Operation::new(ep, What::Read, post.context, post.spans, post.descs);
+        let serial = self.lend(shape, operation);
+        let wait = self.rng.upto(self.faults.landing_polls);
+        self.ep(ep).outstanding += 1;
+        match route {
+            Route::To(target) => self.ep(ep).remote.push(Remote {
+                serial,
+                target,
+                remote,
+                wait,
+            }),
+            Route::Gone(death) => self.bereave(serial, death, false),
+            Route::Later => {}
+        }
+        self.nudge(ep);
+    }
+
+    fn receive(&mut self, ep: Id, shape: &Shape, post: Post, multi: Option<Multi>) {
+        let canary = post.spans.first().map(|span| span.first(CANARY));
+        let canary = canary.filter(|span| span.len > 0);
+        let what = What::Receive(multi);
+        let operation = Operation::new(ep, what, post.context, post.spans, post.descs);
+        let serial = self.lend(
+            shape,
+            Operation {
+                canary,
+                ..operation
+            },
+        );
         if let Some(canary) = canary {
             bytes::fill(canary, serial);
         }
-        if let Some(endpoint) = self.endpoints.get_mut(&ep) {
-            endpoint.posted.push_back(serial);
-            endpoint.look_again = true;
-        }
+        let endpoint = self.ep(ep);
+        endpoint.posted.push_back(serial);
+        endpoint.look_again = true;
         self.nudge(ep);
-        Ok(())
     }
 }

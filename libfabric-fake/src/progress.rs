@@ -56,9 +56,10 @@ impl State {
 
     /// Whether this endpoint's own polls would change anything.
     pub(crate) fn pending(&self, ep: Id) -> bool {
-        let Some(endpoint) = self.endpoints.get(&ep).filter(|_| self.moves(ep)) else {
+        if !self.moves(ep) {
             return false;
-        };
+        }
+        let endpoint = &self.endpoints[&ep];
         let polls = endpoint.shape.connect_polls;
         let lands = |transfer: &Transfer| !self.waits_for_sender(ep, transfer);
         let reads = |remote: &Remote| !self.is_cut(ep, remote.target);
@@ -96,10 +97,9 @@ impl State {
     }
 
     fn room_for(&self, ep: Id, from: Id) -> bool {
-        self.endpoints.get(&ep).is_some_and(|endpoint| {
-            let waiting = endpoint.arrived_from.get(&from).copied().unwrap_or(0);
-            waiting < endpoint.shape.unexpected_depth
-        })
+        let endpoint = &self.endpoints[&ep];
+        let waiting = endpoint.arrived_from.get(&from).copied().unwrap_or(0);
+        waiting < endpoint.shape.unexpected_depth
     }
 
     fn connect(&mut self, ep: Id) {
@@ -110,9 +110,7 @@ impl State {
             .copied()
             .collect();
         for pair in mine {
-            let Some(polls) = self.endpoints.get(&ep).map(|ep| ep.shape.connect_polls) else {
-                return;
-            };
+            let polls = self.ep(ep).shape.connect_polls;
             let Some(link) = self.links.get_mut(&pair) else {
                 continue;
             };
@@ -142,10 +140,7 @@ impl State {
 
     /// A packet that says nothing to the user, as providers with prefixes may send.
     fn make_up_packet(&mut self, ep: Id) {
-        let Some(endpoint) = self.endpoints.get(&ep) else {
-            return;
-        };
-        if endpoint.shape.prefix == 0 || !self.rng.chance(self.faults.empty_packet) {
+        if self.ep(ep).shape.prefix == 0 || !self.rng.chance(self.faults.empty_packet) {
             return;
         }
         let message = Message {
@@ -156,25 +151,19 @@ impl State {
             sender: None,
         };
         if let Some(serial) = self.find_receive(ep) {
-            self.stats.empty += 1;
             self.begin_landing(ep, serial, message);
         }
     }
 
     /// Holds waiting messages against receives posted since.
     fn match_unexpected(&mut self, ep: Id) {
-        let Some(endpoint) = self.endpoints.get_mut(&ep) else {
-            return;
-        };
-        if !std::mem::take(&mut endpoint.look_again) {
+        if !std::mem::take(&mut self.ep(ep).look_again) {
             return;
         }
-        let waiting = std::mem::take(&mut endpoint.arrived);
+        let waiting = std::mem::take(&mut self.ep(ep).arrived);
         for message in waiting {
             let receive = self.find_receive(ep);
-            let Some(endpoint) = self.endpoints.get_mut(&ep) else {
-                return;
-            };
+            let endpoint = self.ep(ep);
             match receive {
                 Some(serial) => {
                     if let Some(count) = endpoint.arrived_from.get_mut(&message.from) {
@@ -233,15 +222,14 @@ impl State {
 
     fn keep_unexpected(&mut self, ep: Id, message: Message) {
         self.stats.unexpected += 1;
-        if let Some(endpoint) = self.endpoints.get_mut(&ep) {
-            *endpoint.arrived_from.entry(message.from).or_default() += 1;
-            endpoint.arrived.push_back(message);
-        }
+        let endpoint = self.ep(ep);
+        *endpoint.arrived_from.entry(message.from).or_default() += 1;
+        endpoint.arrived.push_back(message);
     }
 
     /// An eager message leaves its sender when it arrives.
     fn copy_if_small(&mut self, ep: Id, message: &mut Message) {
-        let eager = self.endpoints.get(&ep).map_or(0, |ep| ep.shape.eager);
+        let eager = self.ep(ep).shape.eager;
         if message.len > eager || matches!(message.body, MessageBody::Copied(_)) {
             return;
         }

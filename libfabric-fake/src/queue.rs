@@ -20,8 +20,7 @@ use libfabric_sys::abi::*;
 
 use crate::bytes;
 use crate::checker::Span;
-use crate::faults::Call;
-use crate::objects::{CLOSE, Id, code, enter};
+use crate::objects::{Id, code, enter};
 use crate::shape::Wait;
 use crate::state::State;
 
@@ -36,7 +35,7 @@ pub(crate) struct Queue {
 }
 
 /// A completion.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Entry {
     pub(crate) ep: Id,
     /// The operation, and whether it ends with this completion.
@@ -66,9 +65,12 @@ impl Entry {
 }
 
 impl State {
-    /// Queues a completion for the user.
-    pub(crate) fn push_entry(&mut self, queue: Id, entry: Entry) {
-        let overruns = self.shape_of(queue).is_some_and(|shape| shape.cq_overruns);
+    /// Queues a completion for the user; an endpoint that is enabled has both queues.
+    pub(crate) fn push_entry(&mut self, queue: Option<Id>, entry: Entry) {
+        let Some(queue) = queue else {
+            return;
+        };
+        let overruns = self.domain(queue).shape.cq_overruns;
         if entry.failure.is_some() {
             self.stats.errors += 1;
         }
@@ -126,16 +128,17 @@ impl State {
         }
     }
 
-    /// Breaks a queue as if it had been overrun.
-    pub(crate) fn break_queue(&mut self, queue: Id) {
-        if let Some(record) = self.queues.get_mut(&queue) {
-            record.broken = true;
-            record.wake();
+    /// Breaks the queues of a machine, or all there are, as if they had been overrun.
+    pub(crate) fn break_queues(&mut self, machine: Option<usize>) {
+        let all: Vec<Id> = self.queues.keys().copied().collect();
+        for id in all {
+            let here = self.domain(id).machine;
+            if machine.is_none_or(|machine| machine == here) {
+                let queue = self.queues.get_mut(&id).expect("one of them");
+                queue.broken = true;
+                queue.wake();
+            }
         }
-    }
-
-    pub(crate) fn queued(&self) -> usize {
-        self.queues.values().map(|queue| queue.entries.len()).sum()
     }
 
     /// Whether the user may be told of the operations of this endpoint no more: checks of memory
@@ -236,19 +239,13 @@ pub(crate) unsafe extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     let open = |state: &mut State, id: Id| {
-        if let Some(error) = state.refused(Call::CqOpen) {
-            return error;
-        }
         // SAFETY: attributes or null, by the call's contract.
         let attr = unsafe { attr.as_ref() }
             .copied()
             .unwrap_or(fi_cq_attr::EMPTY);
-        let Some(shape) = state.shape_of(id) else {
-            return code(FI_EINVAL);
-        };
+        let shape = state.domain(id).shape.clone();
         if attr.format > FI_CQ_FORMAT_TAGGED {
-            state.violation(format!("fi_cq_open with format {}", attr.format));
-            return code(FI_EINVAL);
+            return state.violated(FI_EINVAL, format!("fi_cq_open with format {}", attr.format));
         }
         if attr.format == FI_CQ_FORMAT_TAGGED && !shape.tagged_entries {
             return code(FI_ENOSYS);
@@ -302,39 +299,15 @@ fn eventfd() -> Option<OwnedFd> {
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-pub(crate) unsafe extern "C" fn close(object: *mut fid) -> c_int {
-    let close = |state: &mut State, id: Id| {
-        let users: Vec<String> = state
-            .endpoints_of(id)
-            .iter()
-            .map(|ep| format!("endpoint {ep}"))
-            .collect();
-        if !users.is_empty() {
-            return state.busy(id, FI_CLASS_CQ, &users);
-        }
-        state.queues.remove(&id);
-        state.closed(id);
-        0
-    };
-    // SAFETY: an object of a fake.
-    unsafe { enter(object.cast(), FI_CLASS_CQ, CLOSE, close) as c_int }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn entry(serial: u64, source: Option<u8>) -> Entry {
         Entry {
-            ep: 1,
             operation: Some((serial, true)),
-            context: 0,
-            flags: 0,
-            len: 0,
-            buf: 0,
-            failure: None,
             source: source.map(|byte| vec![byte]),
-            intact: None,
+            ..Entry::default()
         }
     }
 

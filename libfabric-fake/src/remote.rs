@@ -12,112 +12,35 @@
 use libfabric_sys::abi::*;
 
 use crate::bytes;
-use crate::checker::{Span, total};
+use crate::checker::total;
 use crate::faults::Death;
-use crate::finishing::Finish;
 use crate::memory::Denied;
-use crate::objects::{Id, code};
-use crate::posting::Route;
-use crate::state::{Operation, State, What};
+use crate::objects::Id;
+use crate::state::State;
 
 /// One read under way.
 pub(crate) struct Remote {
-    serial: u64,
+    pub(crate) serial: u64,
     pub(crate) target: Id,
     /// Address and key there.
-    remote: (u64, u64),
-    wait: u32,
-}
-
-/// A read, as it was called.
-pub(crate) struct RemoteCall {
-    pub(crate) name: &'static str,
-    pub(crate) spans: Vec<Span>,
-    pub(crate) descs: Vec<usize>,
-    pub(crate) peer: u64,
-    /// Address and key there.
     pub(crate) remote: (u64, u64),
-    pub(crate) context: usize,
+    pub(crate) wait: u32,
 }
 
 impl State {
-    pub(crate) fn post_remote(&mut self, ep: Id, call: RemoteCall) -> Result<(), isize> {
-        let name = call.name;
-        let shape = self.ready(ep, name)?;
-        let Some(endpoint) = self.endpoints.get(&ep) else {
-            return Err(code(FI_EINVAL));
-        };
-        let full = endpoint.outstanding >= endpoint.tx_size;
-        if endpoint.caps & (FI_RMA | FI_READ) != FI_RMA | FI_READ {
-            return Err(self.wrong(name, ep, "without the capability", FI_ENOSYS));
-        }
-        self.check_segments(ep, name, &call.spans, shape.iov_limit, 0)?;
-        if total(&call.spans) > shape.max_msg {
-            return Err(self.wrong(name, ep, "more than max_msg_size", FI_EMSGSIZE));
-        }
-        self.check_registered(ep, name, &call.spans, &call.descs, FI_READ)?;
-        let route = self.route(ep, name, call.peer)?;
-        if full || matches!(route, Route::Later | Route::Gone(Death::Again)) {
-            return Err(self.again());
-        }
-        self.check_context(ep, name, &shape, call.context)?;
-        self.check_overlap(ep, name, &call.spans, true);
-        self.stats.remotes += 1;
-        let operation = Operation {
-            ep,
-            what: What::Read,
-            context: call.context,
-            scribbled: 0,
-            sum: 0,
-            spans: call.spans,
-            descs: call.descs,
-            canary: None,
-            done: false,
-        };
-        let serial = self.lend(&shape, operation);
-        let wait = self.rng.upto(self.faults.landing_polls);
-        if let Some(endpoint) = self.endpoints.get_mut(&ep) {
-            endpoint.outstanding += 1;
-            if let Route::To(target) = route {
-                endpoint.remote.push(Remote {
-                    serial,
-                    target,
-                    remote: call.remote,
-                    wait,
-                });
-            }
-        }
-        if let Route::Gone(death) = route {
-            self.bereave(serial, death, false);
-        }
-        self.nudge(ep);
-        Ok(())
-    }
-
     pub(crate) fn run_remote(&mut self, ep: Id) {
-        let Some(endpoint) = self.endpoints.get_mut(&ep) else {
-            return;
-        };
         let mut waiting = Vec::new();
-        for mut remote in std::mem::take(&mut endpoint.remote) {
+        for mut remote in std::mem::take(&mut self.ep(ep).remote) {
             let cut = self.is_cut(ep, remote.target);
             if cut || remote.wait > 0 || self.rng.chance(self.faults.hold) {
                 remote.wait = remote.wait.saturating_sub(1);
                 waiting.push(remote);
             } else {
                 let failure = self.carry_out(ep, &remote).or_else(|| self.made_up());
-                if let Some(endpoint) = self.endpoints.get_mut(&ep) {
-                    endpoint.finishing.push(Finish {
-                        serial: remote.serial,
-                        wait: 0,
-                        failure,
-                    });
-                }
+                self.over(remote.serial, 0, failure);
             }
         }
-        if let Some(endpoint) = self.endpoints.get_mut(&ep) {
-            endpoint.remote = waiting;
-        }
+        self.ep(ep).remote = waiting;
     }
 
     /// Moves the bytes, or says why not.
@@ -145,7 +68,6 @@ impl State {
         }
         self.still_registered(ep, &spans, &descs, FI_READ);
         bytes::scatter(&spans, &bytes::gather(&[target]));
-        self.stats.bytes += total(&spans) as u64;
         None
     }
 
@@ -159,9 +81,7 @@ impl State {
 
     /// The same for those of one endpoint.
     pub(crate) fn lose_reads(&mut self, ep: Id, target: Id, death: Death) {
-        let Some(endpoint) = self.endpoints.get_mut(&ep) else {
-            return;
-        };
+        let endpoint = self.ep(ep);
         let (lost, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut endpoint.remote)
             .into_iter()
             .partition(|remote| remote.target == target);

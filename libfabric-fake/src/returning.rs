@@ -7,18 +7,15 @@ use libfabric_sys::abi::*;
 
 use crate::objects::Id;
 use crate::queue::Entry;
-use crate::state::{State, What};
+use crate::state::{Operation, State, What};
 
 impl State {
     /// Gives back everything lent to an endpoint, as if it had never been posted.
     pub(crate) fn take_back(&mut self, ep: Id, events: bool) {
-        let mut serials: Vec<u64> = Vec::new();
-        for (serial, operation) in &self.operations {
-            if operation.ep == ep {
-                serials.push(*serial);
-            }
-        }
-        for serial in serials {
+        let mine =
+            |(serial, operation): (&u64, &Operation)| (operation.ep == ep).then_some(*serial);
+        let mine: Vec<u64> = self.operations.iter().filter_map(mine).collect();
+        for serial in mine {
             if events {
                 self.push_cancelled(serial);
             }
@@ -36,9 +33,7 @@ impl State {
             return;
         }
         let ep = operation.ep;
-        let Some(endpoint) = self.endpoints.get(&ep) else {
-            return;
-        };
+        let endpoint = &self.endpoints[&ep];
         let (bound, flags) = match &operation.what {
             What::Receive(multi) => {
                 let multi = if multi.is_some() { FI_MULTI_RECV } else { 0 };
@@ -52,17 +47,12 @@ impl State {
             operation: Some((serial, true)),
             context: operation.context,
             flags,
-            len: 0,
-            buf: 0,
             failure: Some((FI_ECANCELED, 0)),
-            source: None,
-            intact: None,
+            ..Entry::default()
         };
         if let Some(operation) = self.operations.get_mut(&serial) {
             operation.done = true;
         }
-        if let Some(queue) = bound {
-            self.push_entry(queue, entry);
-        }
+        self.push_entry(bound, entry);
     }
 }

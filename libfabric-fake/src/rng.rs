@@ -7,7 +7,7 @@
 //! Knows nothing of: what the numbers decide.
 
 /// A generator; equal seeds give equal sequences on every machine.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Rng {
     state: u64,
 }

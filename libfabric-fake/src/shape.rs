@@ -43,8 +43,6 @@ pub enum Release {
 pub struct Shape {
     /// Its name, exactly.
     pub provider: String,
-    /// The name of its domain.
-    pub domain: String,
     /// `FI_EP_RDM` or `FI_EP_DGRAM`.
     pub ep_type: u32,
     /// `FI_RM_ENABLED`; with `FI_RM_DISABLED` posting beyond the depths breaks a rule, and so does
@@ -70,8 +68,6 @@ pub struct Shape {
     pub address_len: usize,
     /// Whether `fi_getinfo` understands an IPv4 address as node.
     pub takes_node: bool,
-    /// The protocol it says it speaks.
-    pub protocol: u32,
     /// The longest message `fi_inject` takes, prefix not counted.
     pub inject: usize,
     /// Segments of a message.
@@ -82,8 +78,6 @@ pub struct Shape {
     pub rx_depth: usize,
     /// The longest message, prefix not counted.
     pub max_msg: usize,
-    /// `FI_OPT_MIN_MULTI_RECV` until it is set.
-    pub min_multi_recv: usize,
     /// Messages in a multi-receive buffer begin at multiples of this.
     pub multi_recv_align: usize,
     /// How a used-up multi-receive buffer comes back.
@@ -119,8 +113,12 @@ pub struct Shape {
     pub cq_size: usize,
     /// A queue with more entries than its size breaks down; otherwise it grows.
     pub cq_overruns: bool,
-    /// Fields of a completion that mean nothing hold rubbish.
-    pub rubbish: bool,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self::tcp()
+    }
 }
 
 const MESSAGES: u64 = FI_MSG | FI_SEND | FI_RECV | FI_MULTI_RECV | FI_SOURCE;
@@ -132,7 +130,6 @@ impl Shape {
     pub fn tcp() -> Self {
         Self {
             provider: "tcp".into(),
-            domain: "fake0".into(),
             ep_type: FI_EP_RDM,
             resource_mgmt: FI_RM_ENABLED,
             tagged_entries: true,
@@ -145,13 +142,11 @@ impl Shape {
             address_format: FI_SOCKADDR_IN,
             address_len: size_of::<libc::sockaddr_in>(),
             takes_node: true,
-            protocol: FI_PROTO_XNET,
             inject: 128,
             iov_limit: 4,
             tx_depth: 256,
             rx_depth: 256,
             max_msg: usize::MAX,
-            min_multi_recv: 64,
             multi_recv_align: 1,
             multi_recv_release: Release::Either,
             wait: Wait::Fd,
@@ -168,7 +163,6 @@ impl Shape {
             receives_in_order: true,
             cq_size: 1024,
             cq_overruns: false,
-            rubbish: true,
         }
     }
 
@@ -176,7 +170,6 @@ impl Shape {
     pub fn tcp_rxm() -> Self {
         Self {
             provider: "tcp;ofi_rxm".into(),
-            protocol: FI_PROTO_RXM_TCP,
             inject: 64,
             tx_depth: 2048,
             rx_depth: 2048,
@@ -193,7 +186,6 @@ impl Shape {
     pub fn verbs_rxm() -> Self {
         Self {
             provider: "verbs;ofi_rxm".into(),
-            protocol: FI_PROTO_RXM,
             mr_mode: FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
             key_bytes: 4,
             max_msg: 1 << 30,
@@ -207,7 +199,6 @@ impl Shape {
     pub fn cxi() -> Self {
         Self {
             provider: "cxi".into(),
-            protocol: FI_PROTO_CXI,
             mr_mode: FI_MR_ENDPOINT | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
             address_format: FI_ADDR_CXI,
             address_len: 8,
@@ -232,7 +223,6 @@ impl Shape {
     pub fn psm3() -> Self {
         Self {
             provider: "psm3".into(),
-            protocol: FI_PROTO_PSMX3,
             mode: FI_CONTEXT,
             mr_mode: FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
             address_format: FI_ADDR_PSMX3,
@@ -256,7 +246,6 @@ impl Shape {
     pub fn efa() -> Self {
         Self {
             provider: "efa".into(),
-            protocol: FI_PROTO_EFA,
             mr_mode: FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
             address_format: FI_ADDR_EFA,
             address_len: 32,
@@ -277,7 +266,6 @@ impl Shape {
     pub fn odd() -> Self {
         Self {
             provider: "opx".into(),
-            protocol: FI_PROTO_OPX,
             mode: FI_CONTEXT2 | FI_MSG_PREFIX | FI_RX_CQ_DATA,
             prefix: 40,
             mr_mode: FI_MR_LOCAL | FI_MR_ALLOCATED,
@@ -305,7 +293,6 @@ impl Shape {
             provider: "udp".into(),
             ep_type: FI_EP_DGRAM,
             caps: FI_MSG | FI_SEND | FI_RECV | FI_SOURCE | FI_LOCAL_COMM | FI_REMOTE_COMM,
-            protocol: FI_PROTO_UDP,
             inject: 1472,
             tx_depth: 1024,
             rx_depth: 1024,
@@ -348,7 +335,6 @@ impl Shape {
     pub fn verbs_ud() -> Self {
         Self {
             provider: "verbs".into(),
-            protocol: FI_PROTO_IB_UD,
             mode: FI_MSG_PREFIX,
             prefix: 40,
             mr_mode: FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY,

@@ -9,47 +9,37 @@
 
 use std::mem::offset_of;
 
-use libc::c_int;
 use libfabric_sys::abi::*;
 
-use crate::{completions, endpoint, fabric, memory, messages, queue, reads, vector};
+use crate::{completions, endpoint, fabric, memory, messages, objects, queue, vector};
 
-type Close = unsafe extern "C" fn(*mut fid) -> c_int;
-
-const fn closing(close: Close) -> fi_ops {
-    fi_ops {
-        close: Some(close),
-        ..fi_ops::EMPTY
-    }
-}
-
-static FABRIC_FID: fi_ops = closing(fabric::close);
-static DOMAIN_FID: fi_ops = closing(fabric::close_domain);
+const FID: fi_ops = fi_ops {
+    close: Some(objects::close),
+    ..fi_ops::EMPTY
+};
+static PLAIN_FID: fi_ops = FID;
 static EP_FID: fi_ops = fi_ops {
     bind: Some(endpoint::bind),
     control: Some(endpoint::control),
-    ..closing(endpoint::close)
+    ..FID
 };
 static CQ_FID: fi_ops = fi_ops {
     control: Some(completions::control),
-    ..closing(queue::close)
+    ..FID
 };
-static AV_FID: fi_ops = closing(vector::close);
 static MR_FID: fi_ops = fi_ops {
     bind: Some(memory::bind),
     control: Some(memory::control),
-    ..closing(memory::close)
+    ..FID
 };
 
 /// What every object of a class can do.
 pub(crate) fn common(class: usize) -> *mut fi_ops {
     let table: &'static fi_ops = match class {
-        FI_CLASS_FABRIC => &FABRIC_FID,
-        FI_CLASS_DOMAIN => &DOMAIN_FID,
         FI_CLASS_EP => &EP_FID,
         FI_CLASS_CQ => &CQ_FID,
-        FI_CLASS_AV => &AV_FID,
-        _ => &MR_FID,
+        FI_CLASS_MR => &MR_FID,
+        _ => &PLAIN_FID,
     };
     std::ptr::from_ref(table).cast_mut()
 }
@@ -101,7 +91,7 @@ pub(crate) static MSG: fi_ops_msg = fi_ops_msg {
 
 /// Remote memory.
 pub(crate) static RMA: fi_ops_rma = fi_ops_rma {
-    read: Some(reads::read),
+    read: Some(messages::read),
     ..fi_ops_rma::EMPTY
 };
 

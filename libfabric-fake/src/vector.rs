@@ -13,34 +13,17 @@ use std::ffi::c_void;
 use libc::c_int;
 use libfabric_sys::abi::*;
 
-use crate::faults::Call;
-use crate::objects::{CLOSE, Id, code, enter};
+use crate::objects::{Id, code, enter};
 use crate::shape::Shape;
 use crate::state::State;
 
+#[derive(Default)]
 pub(crate) struct Vector {
-    map: bool,
     /// Address and how many inserts of it.
     places: Vec<Option<(Vec<u8>, usize)>>,
 }
 
-/// Handles of vectors of type map are no small numbers: who uses them as an index notices.
-const MAP_BASE: u64 = 0x6d61_7000_0000;
-
 impl Vector {
-    fn handle(&self, place: usize) -> u64 {
-        place as u64 + if self.map { MAP_BASE } else { 0 }
-    }
-
-    fn place(&self, handle: u64) -> Option<usize> {
-        let place = if self.map {
-            handle.checked_sub(MAP_BASE)?
-        } else {
-            handle
-        };
-        usize::try_from(place).ok()
-    }
-
     pub(crate) fn insert(&mut self, address: &[u8]) -> u64 {
         let same = |place: &Option<(Vec<u8>, usize)>| {
             place.as_ref().is_some_and(|(known, _)| known == address)
@@ -49,7 +32,7 @@ impl Vector {
             if let Some((_, times)) = &mut self.places[place] {
                 *times += 1;
             }
-            return self.handle(place);
+            return place as u64;
         }
         let entry = Some((address.to_vec(), 1));
         let place = match self.places.iter().position(Option::is_none) {
@@ -62,14 +45,13 @@ impl Vector {
                 self.places.len() - 1
             }
         };
-        self.handle(place)
+        place as u64
     }
 
     /// False when there is nothing to remove.
     pub(crate) fn remove(&mut self, handle: u64) -> bool {
-        let place = self
-            .place(handle)
-            .and_then(|place| self.places.get_mut(place));
+        let place = usize::try_from(handle).ok();
+        let place = place.and_then(|place| self.places.get_mut(place));
         match place {
             Some(slot @ Some(_)) => {
                 if let Some((_, times)) = slot {
@@ -85,7 +67,7 @@ impl Vector {
     }
 
     pub(crate) fn lookup(&self, handle: u64) -> Option<&[u8]> {
-        let place = self.places.get(self.place(handle)?)?;
+        let place = self.places.get(usize::try_from(handle).ok()?)?;
         place.as_ref().map(|(address, _)| address.as_slice())
     }
 }
@@ -99,43 +81,17 @@ pub(crate) unsafe extern "C" fn open(
     // SAFETY: attributes or null, by the call's contract.
     let kind = unsafe { attr.as_ref() }.map_or(FI_AV_UNSPEC, |attr| attr.r#type);
     let open = |state: &mut State, id: Id| {
-        if let Some(error) = state.refused(Call::AvOpen) {
-            return error;
-        }
         if kind > FI_AV_TABLE || out.is_null() {
             return code(FI_EINVAL);
         }
         let (av, pointer) = state.opened(FI_CLASS_AV, Some(id), context);
-        state.vectors.insert(
-            av,
-            Vector {
-                map: kind == FI_AV_MAP,
-                places: Vec::new(),
-            },
-        );
+        state.vectors.insert(av, Vector::default());
         // SAFETY: an output, by the call's contract; not null.
         unsafe { out.write(pointer.cast()) };
         0
     };
     // SAFETY: an object of a fake.
     unsafe { enter(domain.cast(), FI_CLASS_DOMAIN, "fi_av_open", open) as c_int }
-}
-
-pub(crate) unsafe extern "C" fn close(object: *mut fid) -> c_int {
-    let close = |state: &mut State, id: Id| {
-        let bound = |(ep, endpoint): (&Id, &crate::endpoint::Endpoint)| {
-            (endpoint.vector == Some(id)).then(|| format!("endpoint {ep}"))
-        };
-        let users: Vec<String> = state.endpoints.iter().filter_map(bound).collect();
-        if !users.is_empty() {
-            return state.busy(id, FI_CLASS_AV, &users);
-        }
-        state.vectors.remove(&id);
-        state.closed(id);
-        0
-    };
-    // SAFETY: an object of a fake.
-    unsafe { enter(object.cast(), FI_CLASS_AV, CLOSE, close) as c_int }
 }
 
 /// What is wrong with an address, if anything.
@@ -164,15 +120,9 @@ pub(crate) unsafe extern "C" fn insert(
     _context: *mut c_void,
 ) -> c_int {
     let insert = |state: &mut State, id: Id| {
-        if let Some(error) = state.refused(Call::AvInsert) {
-            return error;
-        }
-        let Some(shape) = state.shape_of(id) else {
-            return code(FI_EINVAL);
-        };
+        let shape = state.domain(id).shape.clone();
         if addr.is_null() {
-            state.violation("fi_av_insert of no address".to_owned());
-            return code(FI_EINVAL);
+            return state.violated(FI_EINVAL, "fi_av_insert of no address".to_owned());
         }
         let mut inserted = 0;
         for index in 0..count {
@@ -219,8 +169,10 @@ pub(crate) unsafe extern "C" fn remove(
                 .get_mut(&id)
                 .is_some_and(|av| av.remove(handle));
             if !removed {
-                state.violation(format!("fi_av_remove of {handle:#x}, which is not in it"));
-                return code(FI_EINVAL);
+                return state.violated(
+                    FI_EINVAL,
+                    format!("fi_av_remove of {handle:#x}, which is not in it"),
+                );
             }
         }
         0
@@ -251,16 +203,9 @@ pub(crate) unsafe fn give_address(address: &[u8], to: *mut c_void, len: *mut usi
 mod tests {
     use super::*;
 
-    fn vector(map: bool) -> Vector {
-        Vector {
-            map,
-            places: Vec::new(),
-        }
-    }
-
     #[test]
     fn a_removed_place_is_given_to_the_next() {
-        let mut av = vector(false);
+        let mut av = Vector::default();
         assert_eq!((av.insert(&[1]), av.insert(&[2])), (0, 1));
         assert!(av.remove(0) && !av.remove(0));
         assert_eq!(av.lookup(0), None);
@@ -270,10 +215,9 @@ mod tests {
 
     #[test]
     fn an_address_inserted_twice_is_removed_twice() {
-        let mut av = vector(true);
+        let mut av = Vector::default();
         let handle = av.insert(&[1]);
         assert_eq!(av.insert(&[1]), handle);
-        assert!(handle >= MAP_BASE);
         assert!(av.remove(handle));
         assert_eq!(av.lookup(handle), Some(&[1][..]));
         assert!(av.remove(handle) && !av.remove(handle));
