@@ -65,12 +65,8 @@ pub const ROUTE_RDM: Route = Route(3);
 /// Datagrams, also on this host.
 pub const ROUTE_DGRAM: Route = Route(4);
 
-/// Members of the nests.
-const MEMBER_LOCAL: u8 = 0;
-const MEMBER_TCP: u8 = 1;
-const MEMBER_LOOPBACK: u8 = 2;
-const MEMBER_DGRAM: u8 = 3;
-const MEMBER_CONTROL: u8 = 4;
+/// A member of the data nest, beside the ports: the control nest.
+const CONTROL: u8 = DGRAM + 1;
 
 /// Every so many polls look at everything, and not only at links through shared memory that were active
 /// lately: at other ports, which cost system calls, and what is quiet. Where there are no such links every
@@ -187,16 +183,16 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             data.add(member, fds.data)
         };
         if let Some(local) = &local {
-            control.add(MEMBER_LOCAL, local.descriptors().control)?;
+            control.add(LOCAL, local.descriptors().control)?;
         }
-        data.add(MEMBER_CONTROL, Some(control.raw()))?;
+        data.add(CONTROL, Some(control.raw()))?;
         // The descriptors are the same whatever memory the port works with.
-        add(MEMBER_TCP, Port::<Vec<u8>>::descriptors(&tcp))?;
-        add(MEMBER_LOOPBACK, Port::<Vec<u8>>::descriptors(&loopback))?;
+        add(TCP, Port::<Vec<u8>>::descriptors(&tcp))?;
+        add(LOOPBACK, Port::<Vec<u8>>::descriptors(&loopback))?;
         if let Some(rdm) = &mut rdm.port {
             rdm.wake_through(data.as_fd())?;
         }
-        dgram.wake_through(&data, MEMBER_DGRAM)?;
+        dgram.wake_through(&data, DGRAM)?;
         Ok(Self {
             own,
             policy,
@@ -260,8 +256,8 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         let mut tcp = false;
         for token in tokens {
             match (Nest::member(*token), &mut self.local) {
-                (Some(MEMBER_CONTROL), _) => self.look = true,
-                (Some(member), _) => tcp |= member == MEMBER_TCP,
+                (Some(CONTROL), _) => self.look = true,
+                (Some(member), _) => tcp |= member == TCP,
                 (None, Some(local)) => {
                     local.note_doorbell(*token);
                 }
@@ -427,7 +423,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         strict: bool,
         clock: &dyn Clock,
     ) -> Result<LinkId, ConnectError> {
-        let nest = (&self.data, MEMBER_DGRAM);
+        let nest = (&self.data, DGRAM);
         let link = self.dgram.connect::<M>(target, nest, clock)?;
         let (exchange, tcp) = (&mut self.exchange, &mut self.tcp);
         if !self.dgram.asks() {
@@ -559,13 +555,13 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             _ => LOOK_EVERY.0,
         };
         self.next_look = now.after(self.look_every);
-        if readable & (1 << MEMBER_LOCAL) != 0
+        if readable & (1 << LOCAL) != 0
             && let Some(local) = &mut self.local
         {
             local.note_control();
             self.local_quiet = false;
         }
-        if readable & (1 << MEMBER_TCP) != 0 {
+        if readable & (1 << TCP) != 0 {
             self.tcp.note_control();
             self.tcp_quiet = false;
         }

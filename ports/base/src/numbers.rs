@@ -1,4 +1,5 @@
-//! Numbers of ports, which the names of their links carry ([`LinkId::at_port`]).
+//! Numbers of ports, which the names of their links carry ([`LinkId::at_port`]) and their descriptors in a
+//! nest.
 //!
 //! Knows nothing of: the ports.
 //!

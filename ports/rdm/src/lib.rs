@@ -169,9 +169,6 @@ const RETRY: Duration = Duration::from_millis(1);
 /// And after this time at first: a fabric carries a frame or two meanwhile.
 const RETRY_FIRST: Duration = Duration::from_micros(10);
 
-/// What its descriptors are called in a nest.
-const MEMBER_RDM: u8 = 3;
-
 /// After a breakdown, time between two tries to open the fabric again.
 const RETRY_OPEN: Duration = Duration::from_secs(5);
 
@@ -237,7 +234,7 @@ impl RdmPort {
         }
         self.let_go();
         self.armed = Some(fd);
-        if let Err(error) = self.nest.add(MEMBER_RDM, Some(fd)) {
+        if let Err(error) = self.nest.add(mx_port_base::numbers::RDM, Some(fd)) {
             log::warn!(
                 "provider {}: polled from now on: {error}",
                 self.choice.provider()
