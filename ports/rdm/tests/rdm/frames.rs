@@ -52,6 +52,22 @@ fn narrow(fake: &Fake) {
     });
 }
 
+/// A pair with little room, a message of ten frames and the memory it is received in.
+fn narrow_pair(seed: u64) -> (Fake, Nodes, RemoteId, Vec<u8>, Vec<u8>) {
+    let (fake, nodes, to) = pair(&COPIED(), seed);
+    narrow(&fake);
+    (fake, nodes, to, pattern(LEN, 3), vec![0; LEN])
+}
+
+/// The peer is as good as before: the message that was sent last arrives. And no rule was broken.
+fn passes(fake: &Fake, mut nodes: Nodes, message: &[u8], seed: u64) {
+    let mut next = vec![0; LEN];
+    assert_eq!(nodes.receive(1, 6, &mut next).status, Status::Success);
+    assert!(next == message, "seed {seed}");
+    drop(nodes);
+    fake.assert_clean();
+}
+
 #[test]
 fn sizes_around_every_limit_go_at_once_and_arrive_whole() {
     for shape in shapes() {
@@ -125,10 +141,8 @@ fn what_finds_no_room_in_the_middle_keeps_its_place_in_the_order() {
 fn a_send_called_off_in_the_middle_is_brought_to_its_end_without_its_buffer() {
     let mut midway = 0;
     for seed in 0..40 {
-        let (fake, mut nodes, to) = pair(&COPIED(), seed);
-        narrow(&fake);
-        let message = pattern(LEN, 3);
-        let (mut buffer, mut got) = (message.clone(), vec![0; LEN]);
+        let (fake, mut nodes, to, message, mut got) = narrow_pair(seed);
+        let mut buffer = message.clone();
         nodes.post(1, 5, &mut got, 7);
         let Some(request) = nodes.send(0, to, 5, &buffer, 8) else {
             continue;
@@ -143,13 +157,8 @@ fn a_send_called_off_in_the_middle_is_brought_to_its_end_without_its_buffer() {
             assert_eq!(nodes.wait(1, 7).status, Status::Success, "seed {seed}");
             assert!(got == message, "seed {seed}");
         }
-        // And the peer is as good as before.
         nodes.send(0, to, 6, &message, 9);
-        let mut next = vec![0; LEN];
-        assert_eq!(nodes.receive(1, 6, &mut next).status, Status::Success);
-        assert!(next == message, "seed {seed}");
-        drop(nodes);
-        fake.assert_clean();
+        passes(&fake, nodes, &message, seed);
     }
     assert!(midway > 5, "{midway} were called off in the middle");
 }
@@ -158,9 +167,7 @@ fn a_send_called_off_in_the_middle_is_brought_to_its_end_without_its_buffer() {
 fn a_receive_called_off_in_the_middle_has_its_buffer_and_later_messages_pass() {
     let mut midway = 0;
     for seed in 0..40 {
-        let (fake, mut nodes, to) = pair(&COPIED(), seed);
-        narrow(&fake);
-        let (message, mut got) = (pattern(LEN, 3), vec![0; LEN]);
+        let (fake, mut nodes, to, message, mut got) = narrow_pair(seed);
         let request = nodes.post(1, 5, &mut got, 7).unwrap();
         nodes.send(0, to, 5, &message, 8);
         (0..seed).for_each(|_| nodes.turn());
@@ -170,12 +177,8 @@ fn a_receive_called_off_in_the_middle_has_its_buffer_and_later_messages_pass() {
         }
         got.fill(0x5a);
         nodes.send(0, to, 6, &message, 9);
-        let mut next = vec![0; LEN];
-        assert_eq!(nodes.receive(1, 6, &mut next).status, Status::Success);
-        assert!(next == message, "seed {seed}");
+        passes(&fake, nodes, &message, seed);
         assert!(got.iter().all(|byte| *byte == 0x5a), "seed {seed}: written");
-        drop(nodes);
-        fake.assert_clean();
     }
     assert!(midway > 5, "{midway} were called off in the middle");
 }
@@ -184,9 +187,7 @@ fn a_receive_called_off_in_the_middle_has_its_buffer_and_later_messages_pass() {
 fn a_death_in_the_middle_ends_the_receive_with_an_error() {
     let mut midway = 0;
     for seed in 0..40 {
-        let (fake, mut nodes, to) = pair(&COPIED(), seed);
-        narrow(&fake);
-        let (message, mut got) = (pattern(LEN, 3), vec![0; LEN]);
+        let (fake, mut nodes, to, message, mut got) = narrow_pair(seed);
         nodes.post(1, 5, &mut got, 7);
         nodes.send(0, to, 5, &message, 8);
         (0..seed).for_each(|_| nodes.turn());
@@ -207,12 +208,8 @@ fn a_death_in_the_middle_ends_the_receive_with_an_error() {
         assert_ne!(done.status, Status::Success, "seed {seed}");
         got.fill(0x5a);
         nodes.send_all(0, to, 6, &message);
-        let mut next = vec![0; LEN];
-        assert_eq!(nodes.receive(1, 6, &mut next).status, Status::Success);
-        assert!(next == message, "seed {seed}");
+        passes(&fake, nodes, &message, seed);
         assert!(got.iter().all(|byte| *byte == 0x5a), "seed {seed}: written");
-        drop(nodes);
-        fake.assert_clean();
     }
     assert!(midway > 5, "{midway} died in the middle");
 }
