@@ -8,9 +8,9 @@
 //! a virtual clock: the table is the same on every machine. Then what flow control costs a message,
 //! on this machine.
 
-#[path = "../tests/sim_flow/crowd.rs"]
+#[path = "../tests/sim/flow/crowd.rs"]
 mod crowd;
-#[path = "../tests/sim_flow/scenarios.rs"]
+#[path = "../tests/sim/flow/scenarios.rs"]
 mod scenarios;
 
 use mx_proto::flow::{Accounts, Borrower, Flow, Lane, Lender, Settings};

@@ -11,7 +11,7 @@
 
 use super::actor::{Actor, World};
 use super::plan::{Plan, WIDE};
-use crate::sim::{NIC, OTHER_NIC, Rig};
+use crate::rig::{NIC, OTHER_NIC, Rig};
 use bmi_mx_torture::program::UNEXPECTED_TAG;
 use bmi_mx_torture::{Action, Step, Verb};
 use mx_proto::Instant;
