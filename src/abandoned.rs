@@ -14,7 +14,8 @@
 //! that does use a tag again still gets the message: it is thrown away only when most of what the
 //! peer may leave here is taken up.
 //!
-//! Owns: which tags were given up, by peer id. Knows nothing of: messages, whether they have come.
+//! Owns: which tags were given up, by peer id.
+//! Not here: messages.
 //! Cost: 4 bytes a tag; nothing for peers without one.
 
 use foldhash::fast::RandomState;

@@ -15,7 +15,8 @@
 //! no object of ours does no harm. Chunks are never given back, and the place of one that was dropped is
 //! not used again for a while, as the host may still look at it through an operation.
 //!
-//! Owns: the objects' memory, and the peers' words in it. Knows nothing of: peers, the network.
+//! Owns: the objects' memory, and the peers' words in it.
+//! Not here: peers, the network.
 //! Cost: whose place an address is takes one comparison a chunk, and no lock.
 
 use crate::abi::types::bmi_method_addr;

@@ -7,7 +7,7 @@
 //!
 //! A peer's address is that of its network interface. What it calls itself does not count.
 //!
-//! Knows nothing of: peers, the method.
+//! Not here: peers, the method.
 
 use crate::address::Address;
 use crate::error::Error;

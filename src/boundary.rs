@@ -13,8 +13,8 @@
 //! The guard is part of `export!`, the only way a function gets its C name, so that it cannot be
 //! left out.
 //!
-//! Owns: the guard, the range check (pointers, strings, panics: `mx_sys::arguments`), what each kind of function answers when it cannot.
-//! Knows nothing of: what is exported.
+//! Owns: the guard, the range check (pointers, strings, panics: `mx_sys::arguments`), what each kind of
+//! function answers when it cannot.
 
 use crate::abi::constants::BMI_EIO;
 use crate::error::Error;

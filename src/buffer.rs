@@ -17,7 +17,7 @@
 //! cache, and its pages stay mapped while anything of it is registered.
 //!
 //! Owns: buffers that were freed and not given out again.
-//! Knows nothing of: operations.
+//! Not here: operations.
 //! Cost: one lock; `take` and `keep` look at every cached buffer, newest first.
 
 use libc::c_void;

@@ -10,7 +10,6 @@
 //! `docs/tuning.md` shows the same table; a test compares them.
 //!
 //! Owns: names, defaults, ranges of what only the method has.
-//! Knows nothing of: what a knob turns.
 
 use crate::error::Error;
 use mx_proto::flow::{CREDIT, cost};

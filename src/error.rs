@@ -10,7 +10,6 @@
 //! ```
 //!
 //! Owns: the one map from causes to the numbers C sees.
-//! Knows nothing of: who asked.
 
 use crate::abi::constants as bmi;
 use libc::c_int;

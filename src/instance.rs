@@ -14,7 +14,7 @@
 //! threads that the child does not have.
 //!
 //! Owns: the one instance, its start and its end.
-//! Knows nothing of: the protocol, C's pointers.
+//! Not here: the protocol, C's pointers.
 
 pub use crate::method::{Done, Post, PostKind, Posted, Unexpected};
 

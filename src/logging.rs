@@ -15,7 +15,6 @@
 //! second of `info` and above are let through, the rest is counted and the number is logged.
 //!
 //! Owns: the choice of destination and level.
-//! Knows nothing of: what is logged.
 
 use crate::config::LOG_VARIABLES;
 use crate::host;

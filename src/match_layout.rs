@@ -16,7 +16,6 @@
 //! version that is not its own, and fails the connection too.
 //!
 //! Owns: the layout (BMI-HOST-ABI.md section 8.1, DESIGN.md "Match bits").
-//! Knows nothing of: who sends what when.
 
 use mx_proto::{MatchBits, MatchMask};
 use std::fmt;

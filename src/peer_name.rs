@@ -13,7 +13,6 @@
 //! put them there.
 //!
 //! Owns: the syntax, and the message for everything that is not it.
-//! Knows nothing of: whether the host exists.
 
 use mx_proto::Route;
 pub use mx_sys::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};

@@ -10,7 +10,7 @@
 //! What may wait, and for how long who sent it keeps credits, is the endpoint's business.
 //!
 //! Owns: notes until the method looks; which receives were given up whose messages may still come.
-//! Knows nothing of: peers but their keys, the host, where messages wait.
+//! Not here: peers but their keys, the host.
 
 use crate::abandoned::Abandoned;
 use crate::match_layout::{Fields, MessageType};

@@ -7,7 +7,6 @@
 //! ```
 //!
 //! Owns: the list, and the one moment at which it is applied: just before the first `dlopen`.
-//! Knows nothing of: what the variables do inside.
 //!
 //! Changing the environment of a process with threads is a race in C: `setenv` may move the
 //! table that another thread's `getenv` is walking. There is no other way to pass these

@@ -10,7 +10,6 @@
 //! ```
 //!
 //! Owns: one `fi_info`, and that every pointer in it is null or `malloc`ed.
-//! Knows nothing of: what is worth asking for.
 
 use std::error::Error;
 use std::ffi::{CString, c_char};

@@ -7,7 +7,6 @@
 //! ```
 //!
 //! Owns: the list, and reading from it without trusting a pointer to be there.
-//! Knows nothing of: which offer is best.
 //!
 //! An attribute a provider left out reads as zero, a name as empty.
 

@@ -15,7 +15,7 @@
 //!
 //! Owns: the layouts ([`abi`]), finding and loading the library ([`Library`]), lists of offers
 //! ([`InfoList`], [`Hints`]), and calls through the tables ([`calls`]).
-//! Knows nothing of: which provider is good for what, ports, messages.
+//! Not here: ports, messages.
 //!
 //! One binary works with 1.9 to 2.x. Three things make that so:
 //!

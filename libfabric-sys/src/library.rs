@@ -10,8 +10,8 @@
 //!        `-- version, strerror
 //! ```
 //!
-//! Owns: the functions, and the rule that the first query runs with signals kept.
-//! Knows nothing of: how the file is found; see `load`.
+//! Owns: the functions, and the rule that the first query runs with signals kept. The file is found
+//! by `load`.
 //!
 //! A `Library` is cheap to clone. It stays valid for ever: nothing is ever unloaded.
 

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Owns: the six symbols and their versions, the oldest library accepted, the errors.
-//! Knows nothing of: when to load, or of keeping what was loaded.
+//! Not here: of keeping what was loaded.
 //!
 //! A file that was opened is never closed again: its constructors, and those of the provider
 //! libraries it pulls in, may have left behind threads and handlers that run its code.

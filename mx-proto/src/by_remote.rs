@@ -8,8 +8,8 @@
 //!
 //! Who takes a remote out of its table has emptied its chain: the place is given out again.
 //!
-//! Knows nothing of: what lies at the places. Cost: join and leave are O(1) and allocate nothing once
-//! everything has grown to its size; 8 bytes a place on either side.
+//! Cost: join and leave are O(1) and allocate nothing once everything has grown to its size; 8 bytes a
+//! place on either side.
 
 use crate::ids::RemoteId;
 use crate::matching::{Chains, Ends};

@@ -13,8 +13,9 @@
 //!
 //! However much there is in one turn, it delays another's oldest message by one hand-out.
 //!
-//! Owns: the messages, and what they were paid with. Knows nothing of: operations, the pool, what a turn
-//! is. Cost: everything is O(1) for each message that it is about, and allocates nothing once there are
+//! Owns: the messages, and what they were paid with.
+//! Not here: operations, the pool.
+//! Cost: everything is O(1) for each message that it is about, and allocates nothing once there are
 //! places enough. A turn without messages takes no memory, so its number may be any.
 
 use crate::by_remote::ByRemote;

@@ -1,6 +1,6 @@
 //! What the log has been told already, so that what happens over and over is a few lines.
 //!
-//! Owns: how often each thing has happened. Knows nothing of: what it is.
+//! Owns: how often each thing has happened.
 //! Cost: one hash each time; at most `ENTRIES_MAX` things are remembered.
 
 use foldhash::fast::RandomState;

@@ -6,8 +6,6 @@
 //!   Source   the body of a packet that has arrived: a slice, or bytes in memory
 //!            that another process can still change (copied out, never borrowed)
 //! ```
-//!
-//! Knows nothing of: who owns the bytes, what they mean.
 
 /// The buffer of one posted operation: a list of segments seen as one run of bytes.
 ///

@@ -12,7 +12,6 @@
 //! test fails.
 //!
 //! Owns: which transitions are legal, and in debug builds which were made.
-//! Knows nothing of: what a state holds.
 
 use crate::transition_table;
 use std::fmt;

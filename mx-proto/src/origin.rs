@@ -7,7 +7,7 @@
 //!                 `--> Proof of a Claim       Proven | Refuted | Ask the claimed address
 //! ```
 //!
-//! Knows nothing of: addresses. Those are the ports'.
+//! Not here: addresses. Those are the ports'.
 
 use crate::ids::{EndpointId, NicId, Target};
 

@@ -14,7 +14,7 @@
 //! Only remotes for which something waits have them: who is quiet keeps one empty place. A few sets
 //! are kept for whoever needs one next, so that traffic allocates nothing.
 //!
-//! Knows nothing of: operations' contents, whose credits they are, the port.
+//! Not here: operations' contents, the port.
 
 use crate::flow::Lane;
 use crate::ids::RequestId;

@@ -8,8 +8,8 @@
 //! Messages go out on one link for the whole session (`tx`), so that they keep their order. A
 //! second link exists only when both sides connected at the same time; we listen on both.
 //!
-//! Knows nothing of: requests' contents, matching, the port. Cost: what a quiet remote takes here
-//! is measured in `tests/bounds`.
+//! Not here: requests' contents, matching, the port.
+//! Cost: what a quiet remote takes here is measured in `tests/bounds`.
 
 use crate::event::Identity;
 use crate::flow::{Borrower, Lane, Lender};

@@ -13,7 +13,7 @@
 //! A proof is worth something once: as that side's, in answer to that nonce, with all that both have
 //! said, on that link.
 //!
-//! Knows nothing of: files, packets, what is in the words.
+//! Not here: files, packets.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;

@@ -8,7 +8,7 @@
 //! One source can take a part of what the others leave, never all: after any number of greedy ones
 //! there is something left for the next. (Dynamic thresholds: Choudhury and Hahne, 1998.)
 //!
-//! Owns: the counts. Knows nothing of: what is counted.
+//! Owns: the counts.
 //! Cost: one hash of a source for each change; a source that has nothing takes nothing here.
 
 use crate::origin::Source;

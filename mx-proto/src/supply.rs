@@ -12,8 +12,7 @@
 //! all tables in which a thing of its kind has an entry, for more of them than there are. What it
 //! covers, the supply keeps back.
 //!
-//! Knows nothing of: where memory comes from. Cost: a call and a comparison for each thing; a claim is
-//! raised by a quarter at a time.
+//! Cost: a call and a comparison for each thing; a claim is raised by a quarter at a time.
 
 /// How much memory is left.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

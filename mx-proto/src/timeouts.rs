@@ -1,6 +1,4 @@
 //! How long operations may take.
-//!
-//! Knows nothing of: when they began.
 
 use std::time::Duration;
 

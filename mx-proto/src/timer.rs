@@ -13,10 +13,10 @@
 //! present one. So all of a level come before all of the next, and the lowest bit that is set in
 //! the lowest level's map is the next slot.
 //!
-//! Owns: when something is to be looked at again. Knows nothing of: what then happens.
-//! Cost: set and clear are O(1), 24 bytes and a key an entry; an entry moves down at most once a
-//! level, and no time is spent on slots without one. 2.9 KiB for the slots.
-//! A deadline is met up to one tick late, never early.
+//! Owns: when something is to be looked at again.
+//! Cost: set and clear are O(1), 24 bytes and a key an entry; an entry moves down at most once a level,
+//! and no time is spent on slots without one. 2.9 KiB for the slots. A deadline is met up to one tick
+//! late, never early.
 
 use crate::time::Instant;
 use slab::Slab;

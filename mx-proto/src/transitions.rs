@@ -6,8 +6,6 @@
 //!      note(from, to)   debug builds only: is it legal? it was made
 //!      met::take()      what this thread has made, for a test that wants to see every one
 //! ```
-//!
-//! Knows nothing of: what the states are.
 
 /// A legal transition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

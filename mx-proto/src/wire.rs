@@ -41,7 +41,7 @@
 //! begins with, and the others nothing. A Revoke asks for credits that are not used; the answer, a
 //! Return, says how many count as used from now on.
 //!
-//! Knows nothing of: remotes, requests, ports.
+//! Not here: remotes, requests, ports.
 
 use crate::event::Identity;
 use crate::flow::Terms;

@@ -3,8 +3,6 @@
 //! ```text
 //!   wake(at, node) --> agenda, ordered by (time, order of entry) --> next() --> clock moves
 //! ```
-//!
-//! Knows nothing of: what a node is, what travels between nodes.
 
 use crate::clock::VirtualClock;
 use crate::rng::Rng;

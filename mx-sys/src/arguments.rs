@@ -1,6 +1,4 @@
 //! What both C interfaces check of an argument before they use it, and what they do about a panic.
-//!
-//! Knows nothing of: which function it is for, what its caller answers.
 
 use libc::c_char;
 use std::any::Any;

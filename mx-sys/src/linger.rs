@@ -5,8 +5,6 @@
 //! ```
 //!
 //! For an endpoint that is being closed and has no thread to look after it any more.
-//!
-//! Knows nothing of: what is waited for.
 
 use mx_proto::port::WakeDescriptors;
 use std::time::{Duration, Instant};

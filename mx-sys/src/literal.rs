@@ -6,7 +6,7 @@
 //!   "[fe80::1%2]"  "10.0.0.5"                               <--text---
 //! ```
 //!
-//! Knows nothing of: names, NIC ids.
+//! Not here: names, NIC ids.
 
 use mx_port_base::interfaces::is_link_local;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};

@@ -13,7 +13,7 @@
 //! resolved or seen it, or has it in the peers file.
 //!
 //! Owns: the process-wide table of names and IPv6 addresses met so far.
-//! Knows nothing of: endpoints, sockets.
+//! Not here: endpoints, sockets.
 
 mod error;
 mod lookup;

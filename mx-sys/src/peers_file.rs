@@ -12,7 +12,7 @@
 //! right in it, and all other lines, count all the same.
 //!
 //! Owns: what one text says.
-//! Knows nothing of: files (`reload` reads them), NIC ids, the resolver.
+//! Not here: files (`reload` reads them), NIC ids, the resolver.
 //! Cost: finding a name or an address is O(1).
 
 mod reload;

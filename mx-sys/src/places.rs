@@ -11,7 +11,7 @@
 //! most.
 //!
 //! Owns: the address space, for as long as the process lives.
-//! Knows nothing of: what lies there. Cost: one system call each time it grows.
+//! Cost: one system call each time it grows.
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::ptr::{self, NonNull};

@@ -7,8 +7,6 @@
 //! ```
 //!
 //! Anything else is an error: an endpoint that is to have a secret is never opened without.
-//!
-//! Knows nothing of: what a secret is for.
 
 use mx_proto::secret::Secret;
 use std::fmt;

@@ -11,7 +11,6 @@
 //!
 //! Owns: names, defaults, ranges of what both libraries have, and what they mean for opening an
 //! endpoint.
-//! Knows nothing of: what a knob turns.
 
 use crate::progress::Tuning;
 use crate::route::host::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};

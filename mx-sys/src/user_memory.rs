@@ -16,7 +16,6 @@
 //! without a look at the others.
 //!
 //! Owns: nothing of an application's buffer; all of a [`MallocBuffer`].
-//! Knows nothing of: what the bytes mean, which operation they belong to.
 //! Cost: `visit` finds each segment but the first by binary search.
 
 use libc::c_void;

@@ -8,8 +8,6 @@
 //!
 //! Enums come in as plain numbers, because C may put any number there. What a word means is in
 //! `handles` and `status`; `tests/header.rs` compares everything here with the headers.
-//!
-//! Knows nothing of: what the values do.
 
 // The names are C's, and their meaning is said in the headers.
 #![allow(non_camel_case_types, missing_docs)]

@@ -4,7 +4,7 @@
 //!   Error --code()--> mx_return_t       --Display--> the line an error handler gets
 //! ```
 //!
-//! Knows nothing of: handlers.
+//! Not here: handlers.
 
 use crate::numbers::numbers;
 use crate::status::StatusCode;

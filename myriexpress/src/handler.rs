@@ -11,7 +11,6 @@
 //! Handlers are C code: they are called without any lock, and may call MX functions or never return.
 //!
 //! Owns: the process's handler, the two that come with the library.
-//! Knows nothing of: why something failed.
 
 use crate::abi::{mx_error_handler_t, mx_return_t};
 use crate::error::Code;

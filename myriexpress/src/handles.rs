@@ -9,8 +9,6 @@
 //! None of them is a pointer, whatever its C type says: a stale or made-up one is recognised
 //! instead of followed. Zero is none of them. Calls that take a request or an address without an
 //! endpoint find the endpoint in it.
-//!
-//! Knows nothing of: what the numbers name.
 
 use mx_proto::RequestId;
 

@@ -10,7 +10,7 @@
 //!   bytes as C has them, and how many of them C must have room for
 //! ```
 //!
-//! Knows nothing of: C's pointers.
+//! Not here: C's pointers.
 
 use crate::abi::MX_MAX_STR_LEN;
 use crate::error::{Code, Error};

@@ -11,8 +11,8 @@
 //! The environment is read at `mx_init` and not before, because programs set it just before.
 //!
 //! Owns: the count, the settings, the logger.
-//! Knows nothing of: endpoints, beyond closing them all. Tested in `tests/lifecycle.rs`, in a process
-//! of its own for that reason.
+//! Not here: endpoints, beyond closing them all. Tested in `tests/lifecycle.rs`, in a process of its
+//! own for that reason.
 
 use crate::abi::MX_API;
 use crate::error::{Code, Error};

@@ -7,7 +7,6 @@
 //! ```
 //!
 //! Owns: the binary interface of OrangeFS 2.10 on 64-bit Linux, asserted at compile time.
-//! Knows nothing of: what any of it does.
 
 // C's names are kept so that the generated header, the host's sources and this code say the same.
 #![allow(non_camel_case_types)]

@@ -4,7 +4,7 @@
 //!   C: size, addr --checked--> instance --gauges--> struct --as much as `size` allows--> C
 //! ```
 //!
-//! Owns: how figures become C's members. Knows nothing of: what they mean.
+//! Owns: how figures become C's members.
 
 use crate::abi::constants as bmi;
 use crate::abi::types::{bmi_mx_credits, bmi_mx_peer_credits};

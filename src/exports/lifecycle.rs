@@ -6,7 +6,6 @@
 //! ```
 //!
 //! Owns: which info keys exist.
-//! Knows nothing of: what the instance does about them.
 
 use crate::abi::constants::{
     BMI_CHECK_MAXSIZE, BMI_DROP_ADDR, BMI_DROP_ADDR_QUERY, BMI_ENOSYS, BMI_GET_UNEXP_SIZE,

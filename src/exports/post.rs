@@ -9,7 +9,6 @@
 //! ```
 //!
 //! Owns: how C's buffers become one run of bytes.
-//! Knows nothing of: when an operation can start.
 
 use super::lifecycle::{MAX_MESSAGE, context};
 use crate::abi::types::{

@@ -11,7 +11,6 @@
 //! successful exactly then. They wait up to `max_idle_time_ms` when there is nothing.
 //!
 //! Owns: how completions are spread over C's arrays.
-//! Knows nothing of: where they come from.
 
 use super::lifecycle::context;
 use crate::abi::types::{

@@ -4,8 +4,6 @@
 //!   stack:  ours, ours, ... | libbmi.so | libna_plugin_bmi.so, ...
 //!                             `- the first frame that is not of our own object: dladdr --> dlopen(NOLOAD)
 //! ```
-//!
-//! Knows nothing of: what is looked for in it.
 
 use libc::{Dl_info, c_int, c_void};
 use std::ffi::CStr;

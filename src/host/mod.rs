@@ -18,7 +18,7 @@
 //! are loaded, and outside a host that would fail (BMI-HOST-ABI.md section 1).
 //!
 //! Owns: the pointers to the host's functions and data.
-//! Knows nothing of: peers, log levels.
+//! Not here: peers, log levels.
 
 mod caller;
 

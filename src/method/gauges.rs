@@ -1,6 +1,5 @@
 //! What can be seen of a method: all of it at once, and one peer.
 //!
-//! Knows nothing of: how it is shown.
 //! Cost: O(1), but for [`Method::report`], which looks at every remote.
 
 use super::Method;

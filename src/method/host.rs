@@ -6,9 +6,9 @@
 //!                                        no:  kept until the method looks
 //! ```
 //!
-//! Owns: the peers and what arrives; the operations that are over, each in the list of its context; what else
-//! has ended, and lost remotes, until the method looks.
-//! Knows nothing of: handshakes.
+//! Owns: the peers and what arrives; the operations that are over, each in the list of its context;
+//! what else has ended, and lost remotes, until the method looks.
+//! Not here: handshakes.
 
 use super::{PostKind, Settings};
 use crate::abi::constants::BMI_MAX_CONTEXTS;

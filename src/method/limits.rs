@@ -7,7 +7,7 @@
 //! The limits are those of the operation's class and none unless they are set; the peer stays. What
 //! has been matched has the endpoint's own time-out.
 //!
-//! Knows nothing of: handshakes.
+//! Not here: handshakes.
 
 use super::{Host, Method, PostKind};
 use crate::peer::table::Peer;

@@ -13,7 +13,7 @@
 //! (BMI-HOST-ABI.md section 6.2), also for stale ids. So blocks are never unmapped: a row that is not
 //! needed any more serves the next method. No id is followed before it has been compared with the range.
 //!
-//! Owns: the blocks, and their address space. Knows nothing of: what an operation is for.
+//! Owns: the blocks, and their address space.
 //! Cost: whether an id is one of ours takes two comparisons and one load.
 
 use super::word::Word;

@@ -8,7 +8,7 @@
 //! What is pending is posted when the peer is ready, before anything else is, so nothing overtakes. What
 //! completes at once takes no block. What is refused leaves nothing behind.
 //!
-//! Knows nothing of: waiting, threads, C's pointers.
+//! Not here: waiting, threads, C's pointers.
 
 use super::places::BLOCK;
 use super::word::Word;

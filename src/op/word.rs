@@ -1,6 +1,4 @@
 //! What the method keeps of an operation, beside the endpoint's record of it.
-//!
-//! Knows nothing of: where both lie.
 
 use crate::abi::types::bmi_method_addr;
 use crate::method::{CONTEXTS, Post, PostKind};

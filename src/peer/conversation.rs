@@ -24,7 +24,7 @@
 //! UNOPENED conversations are never cut: programs that agree on expected messages without a request
 //! begin anew after a loss, as they began.
 //!
-//! Knows nothing of: operations, connections.
+//! Not here: operations, connections.
 
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]

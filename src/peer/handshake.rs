@@ -8,7 +8,7 @@
 //!              body: none
 //! ```
 //!
-//! Knows nothing of: peers, the endpoint, when to send what.
+//! Not here: peers, the endpoint.
 
 use crate::match_layout::{Fields, VERSION};
 use mx_proto::flow::{CREDIT, OVERHEAD};

@@ -16,7 +16,7 @@
 //! [`TRANSITIONS`] are the arrows; `docs/states.md` says what happens to operations on each.
 //!
 //! Owns: which data each state has and which transitions are legal.
-//! Knows nothing of: operations, the endpoint.
+//! Not here: operations, the endpoint.
 
 use crate::abi::constants as bmi;
 use libc::c_int;

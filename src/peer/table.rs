@@ -13,7 +13,8 @@
 //! somebody else while a receive that carries it is posted. A peer with operations is not removed,
 //! which is enough.
 //!
-//! Owns: ids. Knows nothing of: what peers do. Cost: every look-up is O(1).
+//! Owns: ids.
+//! Cost: every look-up is O(1).
 
 use super::conversation::Conversation;
 use super::state::State;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: `fi_cq_attr`, `fi_av_attr`, `fi_mr_attr` and `fi_mr_modify` at the size of 2.x.
-//! Knows nothing of: sensible values.
+//! Not here: sensible values.
 //!
 //! The library reads as much as it was compiled with and takes zero in an appended member as
 //! "not used".

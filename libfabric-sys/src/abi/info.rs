@@ -10,7 +10,6 @@
 //! ```
 //!
 //! Owns: the part of these structs that all versions have had since 1.9.
-//! Knows nothing of: what later versions appended to `fi_ep_attr` and `fi_domain_attr`.
 //!
 //! None of these is ever allocated here: hints come from `fi_dupinfo(NULL)`, offers from
 //! `fi_getinfo`, both at the library's own size. So never copy one by value to hand it on.

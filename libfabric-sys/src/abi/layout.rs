@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Owns: the three macros, and what they record.
-//! Knows nothing of: libfabric.
+//! Not here: libfabric.
 //!
 //! A definition cannot exist without its record: both come from one macro call, and each file of
 //! definitions is one call for its structs and one for its constants.

@@ -9,7 +9,6 @@
 //! ```
 //!
 //! Owns: their layouts. `fi_cq_err_entry` is the one that grew.
-//! Knows nothing of: who posts.
 
 use libc::{c_int, c_void, iovec};
 

@@ -12,8 +12,8 @@
 //!                                                             must not be looked at
 //! ```
 //!
-//! Owns: the objects, and the names of what is only ever passed on. None of them has grown.
-//! Knows nothing of: what is in the tables; see `tables.rs`.
+//! Owns: the objects, and the names of what is only ever passed on. None of them has grown. The
+//! tables' contents are in `tables.rs`.
 //!
 //! A provider may allocate an object no longer than what its user asked for: an endpoint opened
 //! without `FI_RMA` need not have a `rma` table, and the pointer then is null or not there.

@@ -6,8 +6,8 @@
 //!                   `- says where this provider's ends; a member beyond it is not there
 //! ```
 //!
-//! Owns: the signature and place of every operation. Tables have only ever grown at the end.
-//! Knows nothing of: calling them; see the crate's `calls`.
+//! Owns: the signature and place of every operation. Tables have only ever grown at the end. They
+//! are called in the crate's `calls`.
 
 use libc::{c_char, c_int, c_void, iovec};
 

@@ -5,8 +5,8 @@
 //!                                                                     fi_getname, fi_close
 //! ```
 //!
-//! Owns: calls through `fi_ops`, `fi_ops_fabric`, `fi_ops_domain`, `fi_ops_ep` and `fi_ops_cm`.
-//! Knows nothing of: the order in which they must come; `fi_endpoint(3)` tells.
+//! Owns: calls through `fi_ops`, `fi_ops_fabric`, `fi_ops_domain`, `fi_ops_ep` and `fi_ops_cm`. The
+//! order of calls is described in `fi_endpoint(3)`.
 
 use libc::{c_int, c_void};
 

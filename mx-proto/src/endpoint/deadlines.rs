@@ -12,7 +12,7 @@
 //!
 //! The clock is read when there is a deadline, and only by polls that look at everything.
 //!
-//! Owns: what deadlines there are. Knows nothing of: what then happens.
+//! Owns: what deadlines there are.
 
 use super::introductions::Due;
 use super::{Core, Endpoint};

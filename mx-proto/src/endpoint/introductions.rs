@@ -21,7 +21,8 @@
 //! poll (`steps`). The site's secret is asked for in `challenges`.
 //!
 //! Owns: hellos that wait, the links that lead to claimed addresses, old remotes that are asked.
-//! Knows nothing of: addresses, what a remote is. Cost: nothing while nobody comes; O(1) for each.
+//! Not here: addresses.
+//! Cost: nothing while nobody comes; O(1) for each.
 
 mod challenges;
 mod steps;

@@ -20,7 +20,6 @@
 //! then looks whether there is still a reason.
 //!
 //! Owns: how long a step is.
-//! Knows nothing of: what becomes of a lost remote's operations.
 
 use super::deadlines::Deadline;
 use super::{Core, DeferredAction, Endpoint};

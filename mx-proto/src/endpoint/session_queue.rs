@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: them, and what becomes of their links after them.
-//! Knows nothing of: what they say. Cost: O(1), but for what waits when a link goes.
+//! Cost: O(1), but for what waits when a link goes.
 
 use crate::ids::LinkId;
 use crate::queues::Control;

@@ -10,7 +10,7 @@
 //! much as may be on its way at once. The remote's own view of unused is behind by what is on its way,
 //! never ahead. Messages in slots are outside of all this.
 //!
-//! Knows nothing of: the pool, other remotes; [`super::Flow`] keeps both true.
+//! Not here: the pool, other remotes; [`super::Flow`] keeps them consistent.
 //!
 //! Cost: 32 bytes a remote. `arrive` is a subtraction, a comparison and an addition.
 

@@ -9,8 +9,6 @@
 //! ```
 //!
 //! Links lie in the accounts; a remote is in one list at most. Every call is O(1).
-//!
-//! Knows nothing of: who belongs where, where accounts lie.
 
 use super::Accounts;
 use super::lender::Place;

@@ -43,8 +43,9 @@
 //! | `rebalance` | lending, asking, narrowing |
 //! | `settings`, `stats` | constants and limits; counters |
 //!
-//! Knows nothing of: messages, links, clocks, where accounts lie. Cost: 56 bytes a remote; a message
-//! costs a few comparisons and additions, and once an epoch a place in a list.
+//! Not here: messages, links, clocks.
+//! Cost: 56 bytes a remote; a message costs a few comparisons and additions, and once an epoch a place
+//! in a list.
 
 mod borrower;
 mod epochs;

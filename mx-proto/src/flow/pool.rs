@@ -16,7 +16,8 @@
 //! draw of up to the reserve always comes through in time.
 //!
 //! One source borrows at most its [share](Shares) of what the others leave, what the messages of its
-//! gone remotes hold included. Knows nothing of: remotes.
+//! gone remotes hold included.
+//! Not here: remotes.
 
 use super::settings::Settings;
 use crate::origin::Source;

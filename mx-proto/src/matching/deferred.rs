@@ -5,7 +5,7 @@
 //!   behind one that was                   `-- withdraw, forget: its sender takes it back, or is gone
 //! ```
 //!
-//! Owns: their bytes, but for those of the one that is out. Knows nothing of: what is decided.
+//! Owns: their bytes, but for those of the one that is out.
 //! Cost: a few messages, those of one poll, so everything but the ends is a linear search.
 
 use crate::flow::Paid;

@@ -6,10 +6,10 @@
 //!                     hash(bits & mask) --> #1 <-> #3
 //! ```
 //!
-//! Owns: the values. Knows nothing of: what they are.
-//! Cost: add, find and remove are O(1) per mask in use, and allocate nothing once everything has
-//! grown to its size. A mask costs nothing until something is looked up with it; then it is one
-//! pass over what is there. Mask 0 is the order of age, and free.
+//! Owns: the values.
+//! Cost: add, find and remove are O(1) per mask in use, and allocate nothing once everything has grown
+//! to its size. A mask costs nothing until something is looked up with it; then it is one pass over
+//! what is there. Mask 0 is the order of age, and free.
 
 use crate::ids::{MatchBits, MatchMask};
 use foldhash::fast::RandomState;

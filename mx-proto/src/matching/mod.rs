@@ -9,7 +9,7 @@
 //! mask form a *class*; BMI uses one mask, so matching is one look-up however many receives are
 //! posted. Between classes the posting order decides.
 //!
-//! Knows nothing of: payload, remotes' states, the wire.
+//! Not here: payload, remotes' states, the wire.
 
 mod deferred;
 mod index;

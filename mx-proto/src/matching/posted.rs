@@ -11,7 +11,7 @@
 //! compares a head or two, however many receives of the same bits there are. Which bits share a bucket is
 //! not for peers to choose: the hash has a seed.
 //!
-//! Owns: the order of posting, and where chains begin. Knows nothing of: what else is in a record.
+//! Owns: the order of posting, and where chains begin.
 //! Cost: post, take and remove are O(1) per mask class in use; buckets are made when there are more
 //! different bits than ever before.
 

@@ -5,7 +5,7 @@
 //!   table     which are in use, and their end          list      lists of records, linked through them
 //! ```
 //!
-//! Knows nothing of: who the other side is, how messages match, ports.
+//! Not here: ports.
 
 mod list;
 mod places;

@@ -8,8 +8,6 @@
 //! The endpoint's table of operations is over whatever the layer above has for them: so that this can
 //! keep its own part of an operation beside the record, find both by one number, and decide what memory
 //! it is.
-//!
-//! Knows nothing of: which places are in use.
 
 use super::record::Record;
 use std::fmt;

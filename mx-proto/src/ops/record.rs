@@ -16,7 +16,7 @@
 //! [`crate::op_states`] has all of them as a table. Memory belongs to the states that need it, so that there
 //! is none without it; it goes with the last of them.
 //!
-//! Knows nothing of: lists' heads, the wire, ports.
+//! Not here: lists' heads, the wire, ports.
 
 use super::list::{Links, NONE, Strand};
 use crate::ids::{MatchBits, MatchMask, RemoteId};

@@ -7,7 +7,8 @@
 //! Names are a place and a generation, one counter for all: a stale one is of no operation until the
 //! same place has come to the same of 2^31 numbers again.
 //!
-//! Owns: the places. Knows nothing of: heads of lists, which belong to whoever's lists they are.
+//! Owns: the places.
+//! Not here: heads of lists.
 //! Cost: everything is O(1) but [`Ops::iter`], and allocates nothing once there are places enough.
 
 use super::list::{Links, List, NONE, Strand};

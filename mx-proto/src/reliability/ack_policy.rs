@@ -8,7 +8,8 @@
 //!   old, doubled, ASK, FIN, Ping     at once: the peer wants to know
 //! ```
 //!
-//! Owns: what is owed, and when. Knows nothing of: numbers, how it is sent.
+//! Owns: what is owed, and when.
+//! Not here: numbers.
 
 use crate::time::Instant;
 use std::time::Duration;

@@ -15,7 +15,8 @@
 //! sample of a round trip is well above that of the empty way, which is a queue, or when more is
 //! lost than chance explains.
 //!
-//! Owns: the window, the rounds. Knows nothing of: numbers, segments, clocks.
+//! Owns: the window, the rounds.
+//! Not here: numbers, segments, clocks.
 
 use self::losses::{Account, Fall};
 use super::rtt::Rtt;

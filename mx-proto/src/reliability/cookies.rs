@@ -14,7 +14,7 @@
 //! any number of cookies still knows nothing of the next one.
 //!
 //! Owns: the key, the counter, which callers' cookies have been used up.
-//! Knows nothing of: sessions, addresses, packets.
+//! Not here: sessions, addresses, packets.
 
 use super::seq::Seq;
 use crate::origin::Source;

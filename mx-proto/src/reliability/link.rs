@@ -1,6 +1,6 @@
 //! One link: a session, its packets, and what the layer above knows of it.
 //!
-//! Knows nothing of: other links.
+//! Not here: other links.
 
 use super::config::ReliableConfig;
 use super::packet::{Header, Kind};

@@ -10,7 +10,6 @@
 //! ```
 //!
 //! Owns: the links, the bytes they send, what is to be answered to those who have none.
-//! Knows nothing of: how datagrams are sent.
 
 use super::config::ReliableConfig;
 use super::cookies::Cookies;

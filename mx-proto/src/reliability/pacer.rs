@@ -9,7 +9,8 @@
 //!   +---------+ ---> a GSO batch takes its bytes out
 //! ```
 //!
-//! Owns: the credit. Knows nothing of: what is sent, the congestion controller.
+//! Owns: the credit.
+//! Not here: the congestion controller.
 
 use super::rtt::Rtt;
 use crate::time::Instant;

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Owns: the bytes of the fragment that have no place yet.
-//! Knows nothing of: other fragments, except that it may be the front one.
+//! Not here: other fragments, except that it may be the front one.
 
 use super::reassembly::{ALLOC_COST, BadFragment, BodyLimits, Chunk, SLOT_COST};
 use crate::ids::LinkId;

@@ -20,7 +20,8 @@
 //! Where the service itself said what is too large, that is how the way is. Where probes just
 //! vanished, twice three of them, something on the way is narrower than it says: a PMTU black hole (RFC 4821, 8899).
 //!
-//! Owns: the sizes, the tries. Knows nothing of: how a probe looks, addresses.
+//! Owns: the sizes, the tries.
+//! Not here: addresses.
 
 mod black_hole;
 

@@ -13,7 +13,7 @@
 //! is known to us, the peer and who is on the way between: an error that quotes it is about
 //! something that was sent.
 //!
-//! Knows nothing of: sessions, where errors come from.
+//! Not here: sessions.
 
 use super::packet::sender_of;
 

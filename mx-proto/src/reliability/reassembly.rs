@@ -14,11 +14,11 @@
 //! ```
 //!
 //! Owns: the bytes of fragments that cannot be delivered yet.
-//! Knows nothing of: sequence numbers, acknowledgements; each chunk is shown to it once.
-//! Cost: O(1) a chunk that comes in order; one that comes early is looked for among those that
-//! wait. Nothing is allocated because a length says so: only for bytes that are here. What a packet
-//! takes whose turn it is, and whose bytes come in order, is not charged: at most as much as a packet
-//! that is kept may have. All else is, with what stands for it here.
+//! Not here: sequence numbers, acknowledgements; each chunk is shown to it once.
+//! Cost: O(1) a chunk that comes in order; one that comes early is looked for among those that wait.
+//! Nothing is allocated because a length says so: only for bytes that are here. What a packet takes
+//! whose turn it is, and whose bytes come in order, is not charged: at most as much as a packet that is
+//! kept may have. All else is, with what stands for it here.
 
 use super::partial::{Partial, place};
 use crate::ids::LinkId;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Owns: a bit for every number, and not even that before something comes early.
-//! Knows nothing of: bytes, fragments, when acknowledgements go out, the peer.
+//! Not here: bytes, fragments, the peer.
 //! Cost: detecting and marking are O(1); no memory as long as everything comes in order.
 
 use super::seq::Seq;

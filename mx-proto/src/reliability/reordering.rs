@@ -11,7 +11,8 @@
 //! it costs each loss the wait, at most a round trip more (after RACK, RFC 8985, whose window is
 //! capped by the same).
 //!
-//! Owns: how late segments came in the last 5 to 10 seconds. Knows nothing of: segments, clocks.
+//! Owns: how late segments came in the last 5 to 10 seconds.
+//! Not here: segments, clocks.
 
 use super::rtt::Rtt;
 use crate::time::Instant;

@@ -12,7 +12,7 @@
 //! Whoever asks for a link gets one that is awake. A Ping now and then wakes it, and it is suspended again
 //! as soon as that is answered.
 //!
-//! Owns: the links. Knows nothing of: what happens on them.
+//! Owns: the links.
 
 use super::config::ReliableConfig;
 use super::link::Link;

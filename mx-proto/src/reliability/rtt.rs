@@ -10,8 +10,8 @@
 //!          | the half before         |
 //! ```
 //!
-//! Owns: the estimate. Knows nothing of: segments, clocks. The caller gives only samples of
-//! segments sent once.
+//! Owns: the estimate.
+//! Not here: segments, clocks. The caller gives only samples of segments sent once.
 
 use super::config::ReliableConfig;
 use crate::time::Instant;

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Owns: every byte that has been accepted and not been acknowledged, of all links of a port.
-//! Knows nothing of: links, sequence numbers, what is in a header.
-//! Cost: reserving, writing and releasing are O(1) a block and allocate nothing as long as there
-//! are free blocks; an idle send buffer holds nothing after [`SendBuffer::trim`].
+//! Not here: links, sequence numbers.
+//! Cost: reserving, writing and releasing are O(1) a block and allocate nothing as long as there are
+//! free blocks; an idle send buffer holds nothing after [`SendBuffer::trim`].
 
 use crate::supply::Supply;
 

@@ -9,11 +9,10 @@
 //! ```
 //!
 //! Owns: where the bytes of every segment lie until it is acknowledged, and what happened to it.
-//! Knows nothing of: clocks, the wire format, who the peer is.
-//! A segment's bytes are those of its datagram, header included: that is what it is on the way,
-//! and what its receiver charges for keeping it.
-//! Cost: push, send and acknowledge are O(1) a segment without loss; with holes, an
-//! acknowledgement looks at the segments from the first hole to the highest that has arrived.
+//! Not here: clocks, the wire format. A segment's bytes are those of its datagram, header included:
+//! that is what it is on the way, and what its receiver charges for keeping it.
+//! Cost: push, send and acknowledge are O(1) a segment without loss; with holes, an acknowledgement
+//! looks at the segments from the first hole to the highest that has arrived.
 
 use self::losses::AckOutcome;
 use super::send_buffer::{Place, SendBuffer};

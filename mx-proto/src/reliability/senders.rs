@@ -4,7 +4,7 @@
 //!   | this epoch: n | the one before: m |      a share: what there is room for / max(n, m, 1)
 //! ```
 //!
-//! Owns: two counts. Knows nothing of: who the peers are; each link knows when it was last counted.
+//! Owns: two counts. Each link has the epoch in which it was last counted.
 
 use super::roster::QUIET;
 use crate::time::Instant;

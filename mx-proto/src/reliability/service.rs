@@ -7,8 +7,6 @@
 //!   Command   ACKs, control, tiny fragments: short queue, taken in first
 //!   Data      everything else
 //! ```
-//!
-//! Knows nothing of: what is in them, whether they arrive.
 
 use super::quote::Quote;
 use crate::ids::Target;

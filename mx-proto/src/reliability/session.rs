@@ -11,8 +11,8 @@
 //!   on_timer                 what did not          deadline   when to ask again
 //! ```
 //!
-//! Owns: both windows, the estimates, the state. Knows nothing of: packets of the endpoint,
-//! addresses, other sessions.
+//! Owns: both windows, the estimates, the state.
+//! Not here: packets of the endpoint, addresses, other sessions.
 
 mod suspended;
 

@@ -15,7 +15,7 @@
 //! Resends never take the command channel: the more of them there are, the more it matters that
 //! acknowledgements get through.
 //!
-//! Knows nothing of: addresses, other sessions.
+//! Not here: addresses, other sessions.
 
 use super::config::ReliableConfig;
 use super::packet::{ASK, DATAGRAM_HEADER, Header, Kind, SACK_WORDS, greeting};

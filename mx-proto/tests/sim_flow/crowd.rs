@@ -9,8 +9,6 @@
 //! ```
 //!
 //! All delays are constant, so every queue is in order of time, and equal inputs give equal runs.
-//!
-//! Knows nothing of: what is asserted of it.
 
 use mx_proto::Instant;
 use mx_proto::flow::{

@@ -4,8 +4,6 @@
 //!   post --> under way, by time --(its time has come)--> arrived, at most `limit` bytes --> take
 //!                                                             `- drop-tail
 //! ```
-//!
-//! Knows nothing of: where letters come from, what is in them.
 
 use super::address::SimAddress;
 use crate::world::NodeId;

@@ -9,7 +9,6 @@
 //! node hears what was meant for its former life, as with UDP.
 //!
 //! Owns: all ways and all mailboxes.
-//! Knows nothing of: what services hand out when.
 
 use super::address::SimAddress;
 use super::mailbox::{Letter, Mailbox};

@@ -3,8 +3,6 @@
 //! ```text
 //!   arrived at command, arrived at data --> singly, or equal ones of one sender as a GSO batch
 //! ```
-//!
-//! Knows nothing of: how datagrams get here.
 
 use super::address::SimAddress;
 use super::mailbox::{Letter, Mailbox};

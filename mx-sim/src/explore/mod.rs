@@ -15,7 +15,7 @@
 //!
 //! What can be delayed, stopped and waited for is in [`hand`].
 //!
-//! Owns: schedules and fingerprints. Knows nothing of: what a step is.
+//! Owns: schedules and fingerprints.
 //! Cost: one replay for each schedule that is tried, and [`World::settle`] for each new state.
 
 pub mod hand;

@@ -1,6 +1,4 @@
 //! Packets of introductions as anybody can make them, true and untrue.
-//!
-//! Knows nothing of: who sends them, what they are for.
 
 use mx_proto::port::HeaderBytes;
 use mx_proto::secret::{Binding, Purpose, Role, Secret, Words};

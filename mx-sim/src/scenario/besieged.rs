@@ -8,8 +8,6 @@
 //!
 //! What may not happen meanwhile is in [`Siege`]. Nothing else goes wrong here: what fails has been
 //! brought about by those who attack.
-//!
-//! Knows nothing of: how they attack, which network it is.
 
 use super::{Network, Tally};
 use crate::cluster::Drive;

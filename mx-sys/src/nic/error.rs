@@ -6,7 +6,7 @@
 //!        --> this machine, but it has no such interface        BadBoard
 //! ```
 //!
-//! Knows nothing of: codes; the libraries above have their own.
+//! Not here: codes; the libraries above have their own.
 
 use mx_port_base::interfaces::Interfaces;
 use std::fmt;

@@ -7,7 +7,7 @@
 //!            -->  or the resolver's, IPv4 first
 //! ```
 //!
-//! Knows nothing of: NIC ids, boards.
+//! Not here: NIC ids, boards.
 
 use super::ResolveError;
 use super::machine_name;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the table, behind one lock that a fork waits for.
-//! Knows nothing of: the resolver.
+//! Not here: the resolver.
 
 use super::{KnownPeer, ResolveError, id};
 use crate::fork::ForkLock;

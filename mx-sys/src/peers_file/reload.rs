@@ -6,7 +6,6 @@
 //! ```
 //!
 //! Owns: what was in the file when it was last looked at.
-//! Knows nothing of: what stands in a line.
 //! Cost: a look at an unchanged file is one system call.
 
 use super::{BadLine, Peers, parse};

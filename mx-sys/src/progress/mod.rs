@@ -19,9 +19,9 @@
 //! was produced ([`Progress::take_produced`]), and arms the engine again ([`Progress::arm`]
 //! refuses while there is anything to do).
 //!
-//! Owns: the lock, the doorbells, the order of waiting threads.
-//! Knows nothing of: what the engine does; a `check` decides what a thread waits for.
-//! Cost: a poll is one uncontended lock. No system call unless somebody sleeps or is woken.
+//! Owns: the lock, the doorbells, the order of waiting threads. The event that a thread waits for
+//! is decided by its `check`. Cost: a poll is one uncontended lock. No system call unless somebody
+//! sleeps or is woken.
 
 mod helper;
 #[cfg(loom)]

@@ -7,8 +7,6 @@
 //!
 //!   a set that all of them are in ---> epoll_pwait2(.., until) --> tokens of those that are
 //! ```
-//!
-//! Knows nothing of: who sleeps and why.
 
 use crate::clock::MonotonicClock;
 use crate::eventfd::EventFd;

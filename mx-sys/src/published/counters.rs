@@ -10,7 +10,7 @@
 //! The table names every field of each: one that is missing does not compile.
 //!
 //! Owns: the labels and their order.
-//! Knows nothing of: pages, tools.
+//! Not here: pages, tools.
 //! Cost: [`values`] copies words; no allocation, no system call.
 
 use super::method::MethodGauges;

@@ -13,7 +13,7 @@
 //! the magic last. Labels are in the page, so that a tool shows the counters of a library older or
 //! newer than itself.
 //!
-//! Knows nothing of: mapping and reading.
+//! Not here: mapping and reading.
 
 /// Bytes of a page: two of the machine's.
 pub(super) const LEN: usize = 8192;

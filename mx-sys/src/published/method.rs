@@ -1,7 +1,7 @@
 //! The counters of a method above its endpoint.
 //!
 //! Owns: what a method has to show beside its endpoint, its labels and their order.
-//! Knows nothing of: methods.
+//! Not here: methods.
 //! Cost: [`method_values`] copies words; no allocation, no system call.
 
 use super::counters::table;

@@ -10,8 +10,6 @@
 //! the process is killed. Whoever may look into the process may read it, as the kernel decides.
 //! The process itself never reads it, so nobody can harm it by writing there; tools take nothing in
 //! it for granted.
-//!
-//! Knows nothing of: who asks, and how it is shown.
 
 mod counters;
 mod find;

@@ -8,7 +8,6 @@
 //! anything, and texts are printable.
 //!
 //! Owns: a copy.
-//! Knows nothing of: where the bytes come from.
 
 use super::layout::{self, halves};
 use mx_proto::{EndpointId, NicId, SessionId};

@@ -6,7 +6,6 @@
 //! ```
 //!
 //! Owns: the page and its descriptor; both are gone when it is dropped.
-//! Knows nothing of: who reads.
 //! Cost: publishing is some eighty stores, or a hundred and thirty with those of a method, and no
 //! allocation or system call.
 

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Owns: the port, once it is open.
-//! Knows nothing of: the other ports.
+//! Not here: the other ports.
 
 use super::address_exchange::{AddressExchange, Addresses};
 use super::filter::{FallbackFilter, Relay};

@@ -8,7 +8,6 @@
 //! ```
 //!
 //! Owns: nothing.
-//! Knows nothing of: what the filter is for.
 
 use super::address_exchange::{AddressExchange, What, recognise};
 use mx_proto::port::{HeaderBytes, LinkDown, Place, RemoteUse, Sink};

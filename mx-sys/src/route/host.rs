@@ -22,7 +22,6 @@
 //! it tells.
 //!
 //! Owns: the ports.
-//! Knows nothing of: what the ports do.
 
 pub use super::address_exchange::{Addresses, Fabric};
 use super::dgram::Dgram;

@@ -13,7 +13,7 @@
 //! end begins with its first packet. Bodies are copied into buffers that are used again.
 //!
 //! Owns: the packets under way, at most about [`LINK_BYTES`] for each direction of a link.
-//! Knows nothing of: addresses; every target is oneself.
+//! Not here: addresses; every target is oneself.
 //! Cost: no system call, and no allocation once the buffers have grown.
 
 use mx_port_base::eventfd::EventFd;

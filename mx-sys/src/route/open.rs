@@ -21,7 +21,7 @@
 //!
 //! Nothing of libfabric is loaded before.
 //!
-//! Knows nothing of: links.
+//! Not here: links.
 
 use super::dgram::Dgram;
 use super::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, Rdm};

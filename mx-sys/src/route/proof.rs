@@ -12,7 +12,7 @@
 //!   anything else                                              refuted
 //! ```
 //!
-//! Knows nothing of: links, how somebody is asked.
+//! Not here: links.
 
 use super::host::ROUTE_TCP;
 use crate::{literal, nic};

@@ -8,7 +8,7 @@
 //! Receives must name their id, so that every completion belongs to one; whoever waits for one id
 //! is not woken for others.
 //!
-//! Knows nothing of: requests, threads.
+//! Not here: requests, threads.
 
 use mx_sys::Interest;
 

@@ -11,7 +11,8 @@
 //! or, dead and without a pointer, when [`DEAD_KEPT`] others have died after it. Peer 0 is the
 //! endpoint itself and never goes.
 //!
-//! Owns: the peers. Knows nothing of: requests, messages.
+//! Owns: the peers.
+//! Not here: requests, messages.
 
 use crate::handles::PeerKey;
 use foldhash::fast::RandomState;

@@ -9,7 +9,8 @@
 //! A request's handle is its record's name, so it goes stale with it. What follows for the endpoint
 //! from what it tells is done by [`Engine`](super::Engine) before a call returns.
 //!
-//! Owns: requests, their order, peers. Knows nothing of: the endpoint, threads.
+//! Owns: requests, their order, peers.
+//! Not here: the endpoint, threads.
 
 use super::peers::Peers;
 use super::{HANDLER, Options, UNEXPECTED};

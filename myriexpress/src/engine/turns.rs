@@ -8,8 +8,6 @@
 //!
 //! One turn at a time, in the order messages came. While one is under way, or a message waits for
 //! one, nothing is taken in.
-//!
-//! Knows nothing of: how the function is called.
 
 use super::{Engine, HANDLER, UNEXPECTED};
 use crate::handles::Address;

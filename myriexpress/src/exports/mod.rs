@@ -14,7 +14,7 @@
 //! failure no output is written.
 //!
 //! Owns: C's argument lists and what a wrong argument is answered with.
-//! Knows nothing of: matching, the network.
+//! Not here: matching, the network.
 
 // The names are C's. What a C caller must keep is said in the headers.
 #![allow(non_snake_case, clippy::missing_safety_doc)]

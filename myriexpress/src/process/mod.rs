@@ -11,7 +11,7 @@
 //! handlers, run without a lock.
 //!
 //! Owns: the table, the start and the end of endpoints (`open`), waiting (`wait`).
-//! Knows nothing of: the protocol, C's pointers, error handlers except for the word they are.
+//! Not here: the protocol, C's pointers, error handlers except for the word they are.
 //! Cost: a call finds its endpoint without a lock and takes one lock.
 
 mod open;

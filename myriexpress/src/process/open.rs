@@ -6,7 +6,7 @@
 //!           --> peers told, what was sent last leaves (bounded) --> slot free
 //! ```
 //!
-//! Knows nothing of: requests.
+//! Not here: requests.
 
 use super::slot::{About, HostEngine, Open, Slot};
 use super::table::{Reserved, find, open_endpoints, release};

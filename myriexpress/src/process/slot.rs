@@ -6,7 +6,8 @@
 //!
 //! A slot is never freed, so that whoever holds a stale handle finds out instead of following it.
 //!
-//! Owns: the engine. Knows nothing of: the table, waiting.
+//! Owns: the engine.
+//! Not here: the table, waiting.
 
 use crate::engine::Engine;
 use crate::error::{Code, Error};

@@ -9,7 +9,7 @@
 //!
 //! A child of fork finds its parent's places there, knows them for its parent's, and takes others.
 //!
-//! Owns: the places. Knows nothing of: how endpoints begin and end.
+//! Owns: the places.
 //! Cost: one load to find a place, one to know it for one's own.
 
 use super::slot::{HostEngine, Open, Slot, not_open};

@@ -7,8 +7,6 @@
 //! ```
 //!
 //! Whichever thread finds that it is the handler's turn runs it, in whatever call it is.
-//!
-//! Knows nothing of: what is waited for.
 
 use super::slot::{HostEngine, Slot};
 use super::table::{find, with};

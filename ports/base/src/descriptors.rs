@@ -1,6 +1,4 @@
 //! How many descriptors this process may have open.
-//!
-//! Knows nothing of: who has them.
 
 use nix::sys::resource::{Resource, getrlimit};
 

@@ -5,7 +5,6 @@
 //! ```
 //!
 //! Owns: the descriptor, closed when it is dropped.
-//! Knows nothing of: who rings, who sleeps.
 //! Cost: one system call each. They are `libc`'s, for which `mx-sys/loom` has its own.
 
 use std::io;

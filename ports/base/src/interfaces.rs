@@ -12,7 +12,7 @@
 //! place in the kernel's list. A machine without any has the loopback as its only board.
 //!
 //! Owns: nothing; a [`Interfaces`] is a snapshot.
-//! Knows nothing of: NIC ids, host names.
+//! Not here: NIC ids, host names.
 
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::InterfaceFlags;

@@ -8,7 +8,7 @@
 //!   memory                    sealed (between processes)  regions (of memalloc)  reserve (kept back)
 //! ```
 //!
-//! Knows nothing of: any port.
+//! Not here: any port.
 
 pub mod clock;
 pub mod descriptors;

@@ -1,6 +1,6 @@
 //! Where a link comes from, and whose share it counts against.
 //!
-//! Knows nothing of: links, what an origin proves.
+//! Not here: links.
 
 use crate::nic_id;
 use mx_proto::origin::Source;

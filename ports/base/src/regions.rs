@@ -14,7 +14,7 @@
 //! its region any more, so whatever is known of an address in it stays true.
 //!
 //! Owns: the table of regions that have not been released.
-//! Knows nothing of: registrations, who caches freed buffers.
+//! Not here: registrations.
 //! Cost: a lock and a search in a tree, for allocations of many pages only.
 
 use libc::c_void;

@@ -15,7 +15,7 @@
 //! [`Reserve`] is the allocator of the two shared libraries alone: programs and tests have their own, and for
 //! them the level is always ample.
 //!
-//! Owns: the pieces. Knows nothing of: what memory is for.
+//! Owns: the pieces.
 //! Cost: nothing while there is memory, but the address space; no page of it is ever written.
 
 use crate::clock::MonotonicClock;

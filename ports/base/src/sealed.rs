@@ -11,7 +11,6 @@
 //! last process that has it is gone, it is gone.
 //!
 //! Owns: one mapping, unmapped on drop.
-//! Knows nothing of: what is in it.
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};

@@ -7,9 +7,9 @@
 //!                                                                         source that has the most
 //! ```
 //!
-//! Owns: their order and how many each source has. A link that is a stranger no more is recognised
-//! by its owner and left out when its turn comes.
-//! Knows nothing of: ports, sockets, bytes.
+//! Owns: their order and how many each source has. A link that is a stranger no more is recognised by
+//! its owner and left out when its turn comes.
+//! Not here: ports, sockets, bytes.
 //! Cost: a queue entry a stranger; evicting one reads the queue until it is found.
 
 use mx_proto::origin::Source;

@@ -6,7 +6,6 @@
 //! ```
 //!
 //! Owns: what of an address is checked before a provider sees it.
-//! Knows nothing of: who is there.
 
 use super::{Domain, FabricError, positive};
 use libfabric_sys::abi::{

@@ -12,7 +12,6 @@
 //! queue go with it; what the shared endpoint left in the domain's may still come out.
 //!
 //! Owns: one `fid_ep` each, and its address.
-//! Knows nothing of: who the peers are.
 
 use super::queue::Queue;
 use super::{CqEvent, Desc, Domain, FabricError, Handle, Parts, check, opened};

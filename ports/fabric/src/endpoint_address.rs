@@ -19,7 +19,7 @@
 //! lengths, and those only after they have been checked.
 //!
 //! Owns: the bytes of endpoint addresses and answers.
-//! Knows nothing of: libfabric, links, how the bytes travel.
+//! Not here: libfabric, links.
 
 use std::fmt;
 

@@ -9,7 +9,6 @@
 //! Every message names what was asked for, what was found, and what to do.
 //!
 //! Owns: the words.
-//! Knows nothing of: who reads them.
 
 use super::{Finding, Verdict};
 use crate::{FabricError, REGISTER};

@@ -1,7 +1,6 @@
 //! What is thought of a provider of this machine.
 //!
 //! Owns: the words, for error messages and the provider matrix.
-//! Knows nothing of: how one is judged.
 
 use libfabric_sys::Info;
 use std::fmt;

@@ -17,7 +17,7 @@
 //! endpoints with a queue each.
 //!
 //! Owns: fabric, domain, completion queue and address vector; opening everything else from them.
-//! Knows nothing of: frames, links, what a context means, how a provider is chosen.
+//! Not here: frames, links.
 //!
 //! Domains are opened for `FI_THREAD_DOMAIN`: one thread at a time in all the objects of a domain.
 //! They may go from thread to thread, but only together; the port keeps them under its one lock.

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Owns: reading socket addresses, and which of several most peers can reach.
-//! Knows nothing of: providers.
+//! Not here: providers.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};

@@ -10,7 +10,6 @@
 //! The shared endpoint's is the domain's; others have one of their own, which goes with them.
 //!
 //! Owns: what counts as a completion, and what as the end of the queue.
-//! Knows nothing of: whose completions they are.
 
 use super::{Entries, FabricError, Handle, Terms, Wait, check, opened, positive};
 use libc::c_void;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Owns: one `fid_mr` each; the keys, where they are ours to choose.
-//! Knows nothing of: what is worth registering, and for how long.
+//! Not here: for how long.
 
 use super::endpoint::EpParts;
 use super::{Desc, Domain, Ep, FabricError, Handle, Parts, check, opened};

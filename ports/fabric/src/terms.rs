@@ -7,7 +7,6 @@
 //! ```
 //!
 //! Owns: the words, and the reading of old registration modes.
-//! Knows nothing of: what is sent, and why these terms.
 
 use libfabric_sys::abi::{
     FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED, FI_MR_ALLOCATED, FI_MR_BASIC, FI_MR_PROV_KEY,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Owns: which links are active.
-//! Knows nothing of: descriptors, links that are not up.
+//! Not here: descriptors, links that are not up.
 
 use super::link::{Entry, State, UNREAD_MAX};
 use super::{ACTIVE_KEPT, ACTIVE_MAX, IDLE_AFTER, LocalPort, barrier, ring, ring_doorbell};

@@ -12,7 +12,7 @@
 //! A user of this machine other than ourselves has a share ([`Shares`]), with the same steps within it.
 //!
 //! Owns: the sums.
-//! Knows nothing of: links.
+//! Not here: links.
 
 use super::layout::Geometry;
 use mx_proto::origin::Source;

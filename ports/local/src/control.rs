@@ -9,7 +9,7 @@
 //! Nothing here is on the path of a packet.
 //!
 //! Owns: the transitions between the states of a link.
-//! Knows nothing of: rings.
+//! Not here: rings.
 
 use super::epoll::{BATCH, Interest};
 use super::handshake::{MESSAGE_LEN, Word};

@@ -6,7 +6,6 @@
 //! ```
 //!
 //! Owns: one `epoll` descriptor.
-//! Knows nothing of: what the tokens stand for.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};

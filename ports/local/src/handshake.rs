@@ -19,7 +19,7 @@
 //! and body, which is longer. The process that receives one treats it as any packet from a stranger.
 //!
 //! Owns: the layout of the words.
-//! Knows nothing of: sockets, memory, when which word is in place.
+//! Not here: sockets, memory.
 
 use super::layout::Geometry;
 

@@ -13,7 +13,7 @@
 //! What comes over the socket is a stranger's: a word out of place fails its link and no other.
 //!
 //! Owns: the order of what comes over one socket.
-//! Knows nothing of: when memory comes and goes, handshakes of new links.
+//! Not here: handshakes of new links.
 
 use super::LocalPort;
 use super::epoll::Interest;

@@ -18,7 +18,7 @@
 //! A packet with a body of at most 24 bytes is one cache line and nothing else.
 //!
 //! Owns: the offsets, and the limits of what a peer may propose.
-//! Knows nothing of: mapping, who reads and writes when.
+//! Not here: mapping.
 
 use mx_proto::port::HEADER_LEN;
 

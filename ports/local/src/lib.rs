@@ -21,7 +21,7 @@
 //! go over that until there is memory again (`hearing`, `slumber`).
 //!
 //! Owns: the listening name of one endpoint, and all its links.
-//! Knows nothing of: remotes, packets' contents, other ports.
+//! Not here: remotes, packets' contents, other ports.
 
 mod active;
 mod barrier;

@@ -17,7 +17,6 @@
 //! and goes.
 //!
 //! Owns: what each state needs, and nothing of the other states.
-//! Knows nothing of: who looks at it when.
 
 use super::barrier;
 use super::handshake::Word;

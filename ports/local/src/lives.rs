@@ -8,7 +8,6 @@
 //! ```
 //!
 //! Owns: the sums over all links.
-//! Knows nothing of: why a state changes.
 
 use super::LocalPort;
 use super::link::{Entry, State};

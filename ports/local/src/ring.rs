@@ -18,7 +18,7 @@
 //! rogue can achieve is wrong bytes in its own packets, or [`Corrupt`].
 //!
 //! Owns: positions in one ring, the sleeping and waiting words.
-//! Knows nothing of: descriptors, handshakes, links.
+//! Not here: descriptors, handshakes, links.
 
 use super::barrier;
 use super::layout::{

@@ -22,7 +22,7 @@
 //! look and no time, only an [`Entry`](super::link::Entry) and the kernel's socket.
 //!
 //! Owns: when rings come and go.
-//! Knows nothing of: packets.
+//! Not here: packets.
 
 use super::handshake::Word;
 use super::hearing::Violation;

@@ -10,7 +10,7 @@
 //! has not read the wake-ups before this one either).
 //!
 //! Owns: descriptors, all close-on-exec.
-//! Knows nothing of: rings, what the messages mean.
+//! Not here: rings.
 
 use super::handshake::MESSAGE_LEN;
 use smallvec::SmallVec;

@@ -11,7 +11,7 @@
 //! it is asked who owns an endpoint.
 //!
 //! Owns: how they go. Which, and when, is `ports::strangers`'.
-//! Knows nothing of: introductions.
+//! Not here: introductions.
 
 use super::LocalPort;
 use super::link::State;

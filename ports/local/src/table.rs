@@ -6,7 +6,6 @@
 //! ```
 //!
 //! Owns: the values, and which names are stale.
-//! Knows nothing of: what a link is.
 //! Cost: all operations are O(1).
 
 use mx_port_base::nest;

@@ -8,7 +8,7 @@
 //! came back.
 //!
 //! Owns: the numbers and who counts on them.
-//! Knows nothing of: links.
+//! Not here: links.
 
 use mx_port_fabric::{Domain, FabricError};
 use std::collections::HashMap;

@@ -11,7 +11,7 @@
 //! is given this.
 //!
 //! Owns: the memory. It must outlive the endpoint.
-//! Knows nothing of: reads.
+//! Not here: reads.
 //! Cost: one copy; memory grows to what is under way at once, and to [`MOST`] buffers.
 
 /// Bytes of a buffer: the longest piece of a read through one. A card carries it in some

@@ -6,8 +6,7 @@
 //!   we are called:   the address exchange --> answer: a place for a stranger, and our endpoint address
 //! ```
 //!
-//! Knows nothing of: how endpoint addresses travel. They come with the address that TCP knows, see
-//! `address_exchange::Addresses`.
+//! They come with the address that TCP knows, see `address_exchange::Addresses`.
 
 use super::RdmPort;
 use super::frame::Kind;

@@ -11,7 +11,7 @@
 //! of this and opening it anew; the links go down over it.
 //!
 //! Owns: libfabric's objects and what they point to.
-//! Knows nothing of: links beyond their names, the endpoint.
+//! Not here: links beyond their names, the endpoint.
 
 use super::addresses::Addresses;
 use super::bounce::BounceBuffers;

@@ -20,7 +20,7 @@
 //! So a frame comes from the address at the other end of that TCP connection, whatever the fabric calls
 //! its sender, or from whom somebody there has told.
 //!
-//! Knows nothing of: links, libfabric.
+//! Not here: links, libfabric.
 
 /// Bytes in front of a body. With a packet's 32 and a payload of 8 they make 56, which every
 /// provider we know injects.

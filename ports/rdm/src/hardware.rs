@@ -9,7 +9,7 @@
 //!
 //! Asked before libfabric is loaded, so that a machine with nothing but Ethernet never does.
 //!
-//! Knows nothing of: libfabric, and whether it has a provider for what is found.
+//! Not here: libfabric.
 
 use std::fs;
 use std::path::Path;

@@ -10,7 +10,7 @@
 //! packets do not.
 //!
 //! Owns: how much of a link's packet has come.
-//! Knows nothing of: the order of frames.
+//! Not here: the order of frames.
 
 use super::frame::Kind;
 use super::links::Link;

@@ -22,7 +22,7 @@
 //! is closed.
 //!
 //! Owns: the links, and when everything is opened anew.
-//! Knows nothing of: TCP, how peers find each other, what is in the packets.
+//! Not here: TCP.
 
 mod addresses;
 mod bounce;

@@ -17,7 +17,7 @@
 //! ones count as their source's share of the places, and those we began as nobody's.
 //!
 //! Owns: the table of links, what each has waiting, when its peer was last heard.
-//! Knows nothing of: libfabric's objects, the endpoint, how frames are sent.
+//! Not here: libfabric's objects, the endpoint.
 //! Cost: a few hundred bytes a link; looking one up is O(1).
 
 mod link;

@@ -13,7 +13,6 @@
 //! `FI_CONTEXT2`) keep their own state there until the operation has completed.
 //!
 //! Owns: that memory. It must outlive the provider's endpoints.
-//! Knows nothing of: what the operations do.
 //! Cost: a few comparisons an operation; memory grows with what is outstanding at once.
 
 use libc::c_void;

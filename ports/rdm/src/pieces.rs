@@ -7,7 +7,6 @@
 //! ```
 //!
 //! Owns: how far the cutting has got.
-//! Knows nothing of: what becomes of a piece.
 
 use super::remote::Segments;
 

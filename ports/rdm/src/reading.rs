@@ -7,7 +7,7 @@
 //! The body of a frame of kind `Reading` (see `frame`). A body may be longer than this version knows;
 //! what is behind is not looked at.
 //!
-//! Owns: its layout. Knows nothing of: what follows from it.
+//! Owns: its layout.
 
 use mx_proto::port::RemoteKey;
 

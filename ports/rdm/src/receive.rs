@@ -11,7 +11,7 @@
 //! may be on the way.
 //!
 //! Owns: the memory and its registrations. The memory must outlive the endpoint.
-//! Knows nothing of: frames.
+//! Not here: frames.
 
 use super::ops::{Op, Ops};
 use super::plan::Plan;

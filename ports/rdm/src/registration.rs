@@ -21,7 +21,6 @@
 //! that one message, so that nobody can read it when the message is complete.
 //!
 //! Owns: the kept registrations.
-//! Knows nothing of: what is done with the memory.
 //! Cost: a lease of kept memory is a search among at most [`KEPT_MAX`] entries.
 
 use libc::c_void;

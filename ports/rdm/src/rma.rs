@@ -15,7 +15,7 @@
 //! only closing the endpoint helps, and [`Events::demand_renewal`] asks for it.
 //!
 //! Owns: registrations of sends, reads and their pieces.
-//! Knows nothing of: frames.
+//! Not here: frames.
 
 use super::bounce;
 use super::ops::Op;

@@ -13,7 +13,6 @@
 //! the link.
 //!
 //! Owns: both counters of a link, and what is held.
-//! Knows nothing of: what is in the frames.
 //! Cost: a comparison a frame; memory only while frames are out of order.
 
 use super::frame::Kind;

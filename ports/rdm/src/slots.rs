@@ -10,7 +10,6 @@
 //! [`PER_LINK`], and comes back when the endpoint is closed.
 //!
 //! Owns: the memory and its registrations. The memory must outlive the endpoint.
-//! Knows nothing of: what is in the frames.
 
 use libc::c_void;
 use mx_port_fabric::{Domain, Ep, FabricError, Mr};

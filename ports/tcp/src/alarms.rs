@@ -4,9 +4,9 @@
 //!   set(at, alarm) --> [ earliest | ... ] --> ring(now): every alarm that is due
 //! ```
 //!
-//! Owns: the alarms. One that has lost its purpose rings all the same and is ignored by whoever
-//! set it, so setting costs O(log n) and taking back nothing.
-//! Knows nothing of: links; it only carries their names.
+//! Owns: the alarms. One that has lost its purpose rings all the same and is ignored by whoever set
+//! it, so setting costs O(log n) and taking back nothing. Not here: links; it only stores their
+//! ids.
 
 use mx_proto::{Instant, LinkId};
 use std::cmp::Ordering;

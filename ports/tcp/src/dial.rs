@@ -6,11 +6,10 @@
 //! ```
 //!
 //! Owns: how sockets are set up.
-//! Knows nothing of: packets.
-//! Options are set on listeners, from which accepted sockets inherit them without a system call.
-//! All sockets begin with `reno`, which on one host moves twice as much as a pacing algorithm;
-//! those that lead elsewhere go back to the system's default when their peer is known. (The other
-//! way round a socket that once paced would go on pacing.)
+//! Not here: packets. Options are set on listeners, from which accepted sockets inherit them without a
+//! system call. All sockets begin with `reno`, which on one host moves twice as much as a pacing
+//! algorithm; those that lead elsewhere go back to the system's default when their peer is known. (The
+//! other way round a socket that once paced would go on pacing.)
 
 use super::alarms::Alarm;
 use super::link::{Dial, Link, Phase};

@@ -8,8 +8,6 @@
 //!
 //! Each side begins with the preamble, so that whoever dialled a wrong number is recognised by
 //! its first bytes.
-//!
-//! Knows nothing of: what else a header says.
 
 use mx_proto::port::{HEADER_LEN, HeaderBytes};
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the descriptor, what was received and not delivered, what was accepted and not sent.
-//! Knows nothing of: epoll, the sink.
+//! Not here: epoll, the sink.
 //! Cost: an idle link is one box of some 250 bytes beside its slot of 16.
 
 use super::receive::Rx;

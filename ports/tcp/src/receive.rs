@@ -13,10 +13,9 @@
 //! leaves that when it is delivered (`unread`).
 //!
 //! Owns: where in its stream a link is.
-//! Knows nothing of: epoll, other links.
-//! A header is read once, checked, and then used from the copy. How much is read at a packet's
-//! boundary adapts: little when large bodies come (what is staged of them is copied twice), up to
-//! a buffer when small packets come.
+//! Not here: epoll, other links. A header is read once, checked, and then used from the copy. How much
+//! is read at a packet's boundary adapts: little when large bodies come (what is staged of them is
+//! copied twice), up to a buffer when small packets come.
 
 use super::frame::{self, Greeting};
 use super::staging::{Kept, Pool, STAGING, Staging};

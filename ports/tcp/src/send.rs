@@ -12,9 +12,8 @@
 //! it, so a packet is never taken while any of them is there.
 //!
 //! Owns: the bytes that the port has accepted and the kernel has not.
-//! Knows nothing of: polling, who waits for room.
-//! Pieces of application memory are lent one at a time ([`Memory::visit`]), so large pieces go to
-//! the kernel one a call and small ones are collected in a scratch buffer.
+//! Not here: polling. Pieces of application memory are lent one at a time ([`Memory::visit`]), so large
+//! pieces go to the kernel one a call and small ones are collected in a scratch buffer.
 
 use super::PACKET_MAX;
 use super::sys;

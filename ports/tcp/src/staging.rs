@@ -11,7 +11,7 @@
 //! packet costs its bytes and not a buffer.
 //!
 //! Owns: the spare buffers.
-//! Knows nothing of: packets, sockets.
+//! Not here: packets, sockets.
 
 use super::PACKET_MAX;
 use super::receive::STRANGER_MAX;

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Owns: nothing.
-//! Knows nothing of: links, packets, preambles.
-//! Every error is an [`io::Error`] made from `errno`, which allocates nothing.
+//! Not here: links, packets, preambles. Every error is an [`io::Error`] made from `errno`, which
+//! allocates nothing.
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

@@ -11,7 +11,7 @@
 //! is readable again and again; a link that waits is therefore watched for what arrives (`EPOLLET`).
 //!
 //! Owns: how many bytes a buffer only shows, and how many a link waits for.
-//! Knows nothing of: packets, epoll.
+//! Not here: packets, epoll.
 
 use super::staging::Staging;
 use super::sys;

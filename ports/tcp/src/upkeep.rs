@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Owns: when links are looked after; only those with which something was sent are.
-//! Knows nothing of: epoll, how bytes become packets.
+//! Not here: epoll.
 //! Cost: nothing for a link that is idle.
 
 use super::alarms::Alarm;

@@ -8,9 +8,8 @@
 //!   after arm           everything
 //! ```
 //!
-//! Owns: both epoll instances and the lists of links: active, queued to be read, waiting for room.
-//! Knows nothing of: how bytes become packets.
-//! The lists hold names. A link that is gone is recognised by its stale name and left out.
+//! Owns: both epoll instances and the lists of links: active, queued to be read, waiting for room. The
+//! lists hold names. A link that is gone is recognised by its stale name and left out.
 
 use super::dial;
 use super::link::{Link, Phase, Table};

@@ -4,8 +4,7 @@
 //!   load --> start --> lookup, post, cancel, test, unexpected --> finalize --> drop_address
 //! ```
 //!
-//! Owns: the calls, and the number of contexts.
-//! Knows nothing of: what operations are for, and the host's functions (`abi::set_host`).
+//! Owns: the calls, and the number of contexts. Not here: the host's functions (`abi::set_host`).
 
 use crate::abi::{self, Ops, Unexpected};
 use crate::codes;

@@ -12,8 +12,7 @@
 //! Nothing that comes on a link of ours counts before the Challenge there is right, but a refusal.
 //!
 //! Owns: what we have said on links that are not proven, the count of nonces.
-//! Knows nothing of: what comes after. Cost: nothing without a secret, and nothing once a link is
-//! proven.
+//! Cost: nothing without a secret, and nothing once a link is proven.
 
 use super::{Due, Stage};
 use crate::endpoint::Core;

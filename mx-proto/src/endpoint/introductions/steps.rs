@@ -5,8 +5,6 @@
 //!      `--challenge ... trusted ------^  |         ^ `--> doubt ... old_answered, asked --> proven
 //!                                        `--> ask --> asked --'            `--> turn_away
 //! ```
-//!
-//! Knows nothing of: how a claim is proven, what a remote is.
 
 use super::challenges::SILENT;
 use super::{ASK_TIME, Doubt, Due, Introduction, Introductions, MORE_MAX, OLD_TIME, Stage};

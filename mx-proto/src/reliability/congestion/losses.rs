@@ -12,8 +12,8 @@
 //! nothing. A bad link loses the same part of whatever is sent. So the first fall is an experiment,
 //! and what it shows is remembered as the share that chance takes.
 //!
-//! Owns: the count of losses, what there was before the last fall. Knows nothing of: numbers,
-//! segments, clocks.
+//! Owns: the count of losses, what there was before the last fall.
+//! Not here: numbers, segments, clocks.
 
 use super::{Congestion, LEAST, Phase, Round};
 use crate::reliability::rtt::Rtt;

@@ -1,6 +1,4 @@
 //! What a person should know about the way to a peer: said once a link.
-//!
-//! Knows nothing of: how it was found out, who logs it.
 
 use std::fmt;
 

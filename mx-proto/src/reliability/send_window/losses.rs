@@ -14,8 +14,6 @@
 //!
 //! How long late ones take is not decided here: [`super::super::reordering`] learns it from what is
 //! found here. As long as none is known to have been late, three later arrivals suffice.
-//!
-//! Knows nothing of: what a loss means to the congestion window.
 
 use super::{Acked, Counts, SegmentState, SendWindow, Sending, Slot};
 use crate::reliability::send_buffer::SendBuffer;

@@ -7,8 +7,6 @@
 //!
 //! What it is called, where the numbers stand, and what is known of the way: its time, its window (of
 //! which half counts after so long), the size that passes. The rest is as in a new session.
-//!
-//! Knows nothing of: when to fold.
 
 use super::super::config::ReliableConfig;
 use super::super::pmtu::{Found, Pmtu};

@@ -8,7 +8,7 @@
 //!   words of who answers:   its nonce, then its answer
 //! ```
 //!
-//! Knows nothing of: what is in an endpoint address, links' fates.
+//! Not here: links' fates.
 
 use super::packet::For;
 use mx_port_fabric::endpoint_address::{Answer, Refusal};

@@ -3,8 +3,6 @@
 //! ```text
 //!   'L', what, "mx", length of the body, version, zeroes        32 bytes (docs/wire-format.md)
 //! ```
-//!
-//! Knows nothing of: what is in a body, who asks.
 
 use mx_port_base::numbers;
 use mx_port_tcp::TcpPort;

@@ -3,8 +3,6 @@
 //! An endpoint address proves nothing by itself: whoever has one can write anything into it. What it comes with is
 //! the address at the other end of the TCP connection, which the kernel knows; our own endpoint address goes there
 //! and nowhere else. So whoever uses what only our endpoint address says has been told it at that address.
-//!
-//! Knows nothing of: how they are.
 
 use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
 use mx_port_rdm::RdmPort;

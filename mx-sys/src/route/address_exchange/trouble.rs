@@ -1,6 +1,4 @@
 //! What the log says of peers that are not reached as they might be, once for each.
-//!
-//! Knows nothing of: what is done about it.
 
 use super::packet::For;
 use crate::nic;

@@ -1,6 +1,6 @@
 //! One link, and what it is doing.
 //!
-//! Knows nothing of: other links, time.
+//! Not here: other links, time.
 
 use super::super::frame::Kind;
 use super::super::incoming::Incoming;

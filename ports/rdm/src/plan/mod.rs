@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Owns: the sizes and the choice of paths.
-//! Knows nothing of: libfabric's objects, which of several providers is best.
+//! Not here: libfabric's objects.
 
 use crate::frame::FRAME_LEN;
 use libfabric_sys::abi::{

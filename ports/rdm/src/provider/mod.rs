@@ -13,7 +13,7 @@
 //! Two sides that chose differently learn it when they exchange endpoint addresses; the name is part of them.
 //!
 //! Owns: hints, and the choice among offers.
-//! Knows nothing of: opening; peers.
+//! Not here: opening; peers.
 
 mod standing;
 mod survey;

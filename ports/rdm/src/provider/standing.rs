@@ -8,7 +8,6 @@
 //! ```
 //!
 //! Owns: the order of preference and the reasons.
-//! Knows nothing of: what is on this machine.
 
 use crate::plan::is_software;
 

@@ -16,7 +16,6 @@
 //! are not counted.
 //!
 //! Owns: the rounds.
-//! Knows nothing of: how figures are printed.
 
 use super::child::Counterpart;
 use super::client::{Client, Ended, Message, TIMEOUT, Ticket};

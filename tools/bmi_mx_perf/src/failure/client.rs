@@ -6,7 +6,6 @@
 //! ```
 //!
 //! Owns: the client's operations and their memory.
-//! Knows nothing of: which figures are wanted.
 
 use super::calls::post_pieces;
 use super::orders::{ANSWER_WORDS, LARGEST, ORDER_TAG, Order};

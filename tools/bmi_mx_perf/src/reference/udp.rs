@@ -6,9 +6,8 @@
 //!             sender <--- bytes received, told through memory --- receiver
 //! ```
 //!
-//! Owns: the sockets, and that no more is under way than the receiver's buffer holds.
-//! Knows nothing of: order, loss and acknowledgement; what protocols over it add is what is wanted
-//! to be known.
+//! Owns: the sockets, and that no more is under way than the receiver's buffer holds. Not here:
+//! order, loss and acknowledgement; the cost of adding them is what is measured.
 
 use super::Wire;
 use std::io::{ErrorKind, Result};

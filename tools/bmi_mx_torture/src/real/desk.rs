@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: what is outstanding, what is counted.
-//! Knows nothing of: the director, programs.
+//! Not here: the director, programs.
 
 use super::args::Place;
 use super::bmi::{self, CONTEXTS, News, record};

@@ -7,8 +7,8 @@
 //! What nobody receives takes room for early messages, until a peer may send no more. And what has
 //! waited for long must be as it was.
 //!
-//! Owns: which receives are for this.
-//! Knows nothing of: whether it is over; whoever began it calls off what is left.
+//! Owns: which receives are for this. The caller decides when it is over, and cancels the remaining
+//! operations.
 
 use super::desk::Desk;
 use bmi_mx_torture::Verb;

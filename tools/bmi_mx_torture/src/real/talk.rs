@@ -8,7 +8,6 @@
 //! A link that broke unnoticed costs an attempt, so there are several.
 //!
 //! Owns: with whom the talk is not over.
-//! Knows nothing of: what happened before.
 
 use super::desk::Desk;
 use bmi_mx_torture::Verb;
