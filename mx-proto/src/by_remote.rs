@@ -1,4 +1,4 @@
-//! Which places of a slab belong to which remote.
+//! Lists of the places of a slab that belong to each remote.
 //!
 //! ```text
 //!   place of a remote:  first, last      place of the slab:  neighbours
@@ -6,7 +6,8 @@
 //!         #1  ------------>  (none)
 //! ```
 //!
-//! Who takes a remote out of its table has emptied its chain: the place is given out again.
+//! A remote's list must be empty when the remote is removed from its table, because its place is
+//! reused.
 //!
 //! Cost: join and leave are O(1) and allocate nothing once everything has grown to its size; 8 bytes a
 //! place on either side.

@@ -1,4 +1,4 @@
-//! What can be tuned in an endpoint. The only place these numbers stand in.
+//! Settings of an endpoint, and their defaults.
 
 use crate::event::Identity;
 use crate::flow;

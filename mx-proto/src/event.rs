@@ -1,4 +1,4 @@
-//! What an endpoint tells the layer above it.
+//! Events that an endpoint reports to the layer above.
 
 use crate::ids::{EndpointId, MatchBits, NicId, RemoteId, RequestId, SessionId};
 use crate::matching::{Payload, Waiting};

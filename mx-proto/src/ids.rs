@@ -1,16 +1,16 @@
-//! Names of things, one type each, so that they cannot be mixed up.
+//! Ids, a type for each kind.
 //!
 //! ```text
-//!   host --- NicId          an interface of a host ("board")
+//!   machine - NicId         an interface of a machine ("board")
 //!             `- EndpointId one open endpoint on it
 //!                 `- SessionId   one life of that endpoint
-//!   LinkId     a path a port opened to somebody     (port's number)
-//!   RemoteId  a remote endpoint we talk to         (endpoint's number)
+//!   LinkId     one connection of a port             (port's number)
+//!   RemoteId   one session with a peer              (endpoint's number)
 //!   RequestId  one posted send, receive or connect  (endpoint's number)
 //! ```
 //!
-//! `LinkId`, `RemoteId` and `RequestId` are an index and a generation: a stale one is
-//! recognised instead of naming whoever got the slot next.
+//! `LinkId`, `RemoteId` and `RequestId` are an index and a generation, so a stale id is recognised
+//! when its index has been reused.
 
 use std::fmt;
 

@@ -1,22 +1,23 @@
-//! Messages for whoever asks, in turn: those that can be had, and those that are still to be fetched.
+//! Unexpected messages for the host, in turns: those that are here, and those that are still to be
+//! fetched.
 //!
 //! ```text
-//!   rotation   turn 7 -> turn 3 -> turn 9          turns whose first message is here; one gives one, then
-//!                |         |         |             it is the next one's
+//!   rotation   turn 7 -> turn 3 -> turn 9          turns whose first message is here; each hands out one
+//!                |         |         |             message, then it is the next turn
 //!                #         #         #   <- next_message          #  here
 //!                #         #       (...)                        (..) offered, or on its way
-//!              (...)                 #             what is behind one that is not here waits for it
+//!              (...)                 #             messages behind one that is not here wait for it
 //!                #
 //!                                                  fetched: of each turn the first that is not here,
 //!   line       turn 7 -> turn 5                    turns in the order in which they come to that
 //! ```
 //!
-//! However much there is in one turn, it delays another's oldest message by one hand-out.
+//! However many messages one turn has, it delays another's oldest message by one hand-out.
 //!
-//! Owns: the messages, and what they were paid with.
+//! Owns: the messages, and their payments.
 //! Not here: operations, the pool.
-//! Cost: everything is O(1) for each message that it is about, and allocates nothing once there are
-//! places enough. A turn without messages takes no memory, so its number may be any.
+//! Cost: O(1) for each message, and no allocation once there are enough places. A turn without
+//! messages takes no memory, so there may be any number of turns.
 
 use crate::by_remote::ByRemote;
 use crate::flow::Paid;

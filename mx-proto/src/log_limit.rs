@@ -1,7 +1,7 @@
-//! What the log has been told already, so that what happens over and over is a few lines.
+//! Limits repeated log lines.
 //!
-//! Owns: how often each thing has happened.
-//! Cost: one hash each time; at most `ENTRIES_MAX` things are remembered.
+//! Owns: the number of occurrences of each event.
+//! Cost: one hash for each event; at most `ENTRIES_MAX` events are remembered.
 
 use foldhash::fast::RandomState;
 use std::collections::HashMap;

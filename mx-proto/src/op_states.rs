@@ -1,4 +1,4 @@
-//! The states of an operation, and how it may go from one to another.
+//! The states of an operation, and the legal transitions between them.
 //!
 //! ```text
 //!   New --> Queued ---> Offered --> Serving --> Done          a send
@@ -8,10 +8,10 @@
 //!   New --> Pending --> where New goes, or Done                a send or a receive
 //! ```
 //!
-//! `docs/states.md` shows the table; the simulator's random operations make every transition, or their
-//! test fails.
+//! `docs/states.md` shows the table; the test of the simulator's random operations fails unless
+//! every transition occurs.
 //!
-//! Owns: which transitions are legal, and in debug builds which were made.
+//! Owns: the table, and in debug builds the transitions made.
 
 use crate::transition_table;
 use std::fmt;

@@ -1,13 +1,13 @@
-//! Where a link comes from, as the network tells it, and what that says about a peer's claims.
+//! The source of a link according to the network, and what that proves of a peer's claims.
 //!
 //! ```text
 //!   port:      source of a connection, of a session's datagrams, of a process on this machine
 //!                 |
-//!                 +--> Source                 for shares of what there is only so much of
+//!                 +--> Source                 for shares of limited resources
 //!                 `--> Proof of a Claim       Proven | Refuted | Ask the claimed address
 //! ```
 //!
-//! Not here: addresses. Those are the ports'.
+//! Not here: addresses, which only ports have.
 
 use crate::ids::{EndpointId, NicId, Target};
 
@@ -17,7 +17,8 @@ use crate::ids::{EndpointId, NicId, Target};
 pub struct Source(pub u64);
 
 impl Source {
-    /// Has no share: ourselves, those who could harm us anyway, and what a port knows nothing of.
+    /// Not limited by shares: this process's own user, root, and sources that the port cannot tell
+    /// apart.
     pub const TRUSTED: Self = Self(0);
 }
 

@@ -6,9 +6,9 @@
 //!     '-- completed down arrived memory ready due ------'
 //! ```
 //!
-//! The endpoint owns it and tells it what happens, in the call in which it happens: also in one that
-//! posts or calls off. None of its functions can reach the endpoint, so nothing calls back in; what
-//! follows for the endpoint is done by whoever called it, afterwards.
+//! The endpoint owns its owner and reports events to it in the call in which they happen, also in a
+//! post or a cancel. The functions of the owner cannot reach the endpoint; what is to be done about
+//! an event is done afterwards by the caller of the endpoint.
 
 use crate::event::{Arrival, Completion, Down, Outcome, Verdict};
 use crate::flow::Lane;

@@ -1,4 +1,4 @@
-//! What an endpoint needs of whatever carries its packets.
+//! The interface between an endpoint and a port, which carries its packets.
 //!
 //! ```text
 //!                    send / resume            poll
@@ -8,12 +8,12 @@
 //! ```
 //!
 //! A port carries *packets* over *links*: a fixed header and a body. A link is reliable and keeps
-//! order: what was accepted arrives once, whole and in sequence, or the link goes down. (A port
-//! over datagrams gets there with the reliability layer of this crate.)
+//! order: an accepted packet arrives once, complete and in sequence, or the link goes down. (Ports
+//! over datagrams use the reliability layer of this crate.)
 //!
-//! Emit or nothing: a packet that `send` did not accept has not happened, so nobody has to undo
-//! anything when a port has no room. Ports never call the endpoint except through the [`Sink`]
-//! lent to [`Port::poll`], and the endpoint never calls the port from inside a `Sink` method.
+//! A packet that `send` refused has had no effect, so there is nothing to undo when a port has no
+//! room. A port calls the endpoint only through the [`Sink`] lent to [`Port::poll`], and the
+//! endpoint never calls the port from inside a `Sink` method.
 
 use crate::config::SMALL_MAX;
 use crate::ids::{LinkId, Route, Target};

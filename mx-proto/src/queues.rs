@@ -1,18 +1,18 @@
-//! What waits to go out to one remote.
+//! The send queues of one remote.
 //!
 //! ```text
-//!   partial   rest of a packet the link took half of: before everything
+//!   partial   rest of a packet that the link has accepted in part: before everything
 //!   control   replies, pulls, notifies            first
 //!   lanes     messages, in the order posted       then these two
 //!   streams   parts of offered messages           take turns
 //! ```
 //!
-//! A lane's messages keep their order, and both lanes are served in the order posted; but neither waits
-//! for credits, or the slot, of the other. Copies of messages that are complete for their senders have
-//! been paid for, and nothing that has not stands before them in their lane: they always can go.
+//! A lane's messages keep their order, and both lanes are served in the order posted; but neither
+//! waits for credits, or the slot, of the other. Copies of completed sends are paid, and only
+//! copies stand before them in their lane: so they can always be sent.
 //!
-//! Only remotes for which something waits have them: who is quiet keeps one empty place. A few sets
-//! are kept for whoever needs one next, so that traffic allocates nothing.
+//! Only remotes with waiting messages have queues; others keep one empty pointer. A few sets are
+//! kept for reuse, so that traffic allocates nothing.
 //!
 //! Not here: operations' contents, the port.
 

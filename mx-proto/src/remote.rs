@@ -5,11 +5,12 @@
 //!   by name:  hash of (interface, number) --> id
 //! ```
 //!
-//! Messages go out on one link for the whole session (`tx`), so that they keep their order. A
-//! second link exists only when both sides connected at the same time; we listen on both.
+//! Messages are sent on one link for the whole session (`tx`), so that they keep their order. A
+//! second link exists only when both sides connected at the same time; packets are received on
+//! both.
 //!
 //! Not here: requests' contents, matching, the port.
-//! Cost: what a quiet remote takes here is measured in `tests/bounds`.
+//! Cost: the memory of an idle remote is measured in `tests/bounds`.
 
 use crate::event::Identity;
 use crate::flow::{Borrower, Lane, Lender};

@@ -1,4 +1,4 @@
-//! A secret that all of a site have, and proofs of knowing it.
+//! The secret of a site, and proofs of knowing it.
 //!
 //! ```text
 //!   caller                               called
@@ -10,8 +10,7 @@
 //!                            the caller's words, the called one's, binding of the link)
 //! ```
 //!
-//! A proof is worth something once: as that side's, in answer to that nonce, with all that both have
-//! said, on that link.
+//! A proof is valid once: for one role, one nonce, the hellos of both sides, and one link.
 //!
 //! Not here: files, packets.
 

@@ -1,15 +1,15 @@
-//! Who may have how much of what there is only so much of: places for links, peers, bytes.
+//! Shares of limited resources (links, peers, bytes) for each source.
 //!
 //! ```text
 //!   limit   [ others' ........ | left for this source .............................. ]
 //!                              [ its share: so many percent of that ]
 //! ```
 //!
-//! One source can take a part of what the others leave, never all: after any number of greedy ones
-//! there is something left for the next. (Dynamic thresholds: Choudhury and Hahne, 1998.)
+//! One source can take a part of what the others leave, never all: however many greedy sources
+//! there are, some is left for the next. (Dynamic thresholds: Choudhury and Hahne, 1998.)
 //!
 //! Owns: the counts.
-//! Cost: one hash of a source for each change; a source that has nothing takes nothing here.
+//! Cost: one hash of a source for each change; no memory for a source that has nothing.
 
 use crate::origin::Source;
 use foldhash::fast::RandomState;

@@ -1,4 +1,4 @@
-//! Counters of one endpoint: always on, never reset; and what there is of messages for whoever asks.
+//! Counters of one endpoint, always on and never reset; and the current figures of the inbox.
 
 /// How often what happened.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]

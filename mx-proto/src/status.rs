@@ -1,4 +1,4 @@
-//! How operations end, and why remotes go.
+//! Results of operations, and reasons for the loss of remotes.
 
 use crate::port::LinkDown;
 use std::fmt;

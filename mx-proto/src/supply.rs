@@ -1,4 +1,4 @@
-//! How much memory there is for what an endpoint takes on.
+//! The memory available for new work of an endpoint.
 //!
 //! ```text
 //!               Ample              Short                      Dire
@@ -7,12 +7,11 @@
 //!   messages    kept               kept                       their peer's links are closed
 //! ```
 //!
-//! A table of things doubles when it is full, so one more of them can need a large piece of memory, in
-//! a place where nothing can be refused any more. A [`Claim`] asks beforehand, where it can: it covers
-//! all tables in which a thing of its kind has an entry, for more of them than there are. What it
-//! covers, the supply keeps back.
+//! A table doubles when it is full, so one more entry can need a large block of memory where
+//! nothing can be refused. A [`Claim`] is made beforehand, where it can be refused: it covers the
+//! growth of all tables with entries of one kind, and the supply reserves what it covers.
 //!
-//! Cost: a call and a comparison for each thing; a claim is raised by a quarter at a time.
+//! Cost: a call and a comparison for each entry; a claim is raised by a quarter at a time.
 
 /// How much memory is left.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

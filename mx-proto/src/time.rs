@@ -1,7 +1,7 @@
 //! Points in time as numbers: nanoseconds since an arbitrary start.
 //!
-//! Nothing here reads a clock. Whoever drives an endpoint brings a [`Clock`]: the real one in
-//! `mx-sys`, a virtual one in the simulator.
+//! Nothing here reads a clock. The [`Clock`] is passed in: the real one in `mx-sys`, a virtual one
+//! in the simulator.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How long operations may take.
+//! Time-outs of operations.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Deadlines of requests, remotes or links: a hierarchical wheel.
+//! Deadlines of requests, remotes or links: a hierarchical timer wheel (Varghese and Lauck, 1987).
 //!
 //! ```text
 //!   level 0    64 slots of a tick           | x |   | x | x | ...     the 64 ticks around now
@@ -13,7 +13,7 @@
 //! present one. So all of a level come before all of the next, and the lowest bit that is set in
 //! the lowest level's map is the next slot.
 //!
-//! Owns: when something is to be looked at again.
+//! Owns: the deadlines.
 //! Cost: set and clear are O(1), 24 bytes and a key an entry; an entry moves down at most once a level,
 //! and no time is spent on slots without one. 2.9 KiB for the slots. A deadline is met up to one tick
 //! late, never early.

@@ -1,10 +1,10 @@
-//! Tables of legal transitions from state to state, and which of them were made.
+//! Tables of legal transitions between states, and the transitions made.
 //!
 //! ```text
 //!   transition_table! { State { Init => Wait: "a message is posted", ... } }
 //!      TRANSITIONS        the table: docs/states.md shows it, and a test compares both
-//!      note(from, to)   debug builds only: is it legal? it was made
-//!      met::take()      what this thread has made, for a test that wants to see every one
+//!      note(from, to)   debug builds only: checks the transition and records it
+//!      met::take()      transitions made by this thread, for tests
 //! ```
 
 /// A legal transition.

@@ -1,4 +1,4 @@
-//! The packets of the MX protocol: the only place that says "malformed".
+//! The packets of the MX protocol: the only place that parses them.
 //!
 //! ```text
 //!  0      1      2             4                           8
@@ -16,8 +16,8 @@
 //!
 //! | kind       | word         | length      | aux    | body                          |
 //! |------------|--------------|-------------|--------|-------------------------------|
-//! | Connect    | connect id   | 1: afresh   | -      | hello: who I am, my key for you |
-//! | Reply      | connect id   | known epoch | status | hello: who I am               |
+//! | Connect    | connect id   | 1: afresh   | -      | hello                         |
+//! | Reply      | connect id   | known epoch | status | hello                         |
 //! | Eager      | match bits   | message len | slot   | the message                   |
 //! | Offer      | match bits   | message len | slot   | send id, remote key           |
 //! | Pull       | send id      | offset      | -      | receive id, length            |
@@ -30,16 +30,16 @@
 //! | Pong       | question     | -           | -      | -                             |
 //! | Revoke     | -            | credits     | -      | -                             |
 //! | Return     | -            | credits     | -      | -                             |
-//! | Confirm    | -            | -           | -      | whose hello it was, its token, where it came from |
+//! | Confirm    | -            | -           | -      | identity and token of a hello, its source |
 //! | Confirmed  | -            | 1: yes      | -      | -                             |
-//! | Challenge  | -            | -           | -      | who I am, nonce, proof of the secret |
+//! | Challenge  | -            | -           | -      | identity, nonce, proof of the secret |
 //! | Prove      | -            | -           | -      | proof of the secret           |
 //!
-//! Epoch, credit, slots and wanted are the [`Terms`] of whoever sends the packet: how much the other
-//! side may have sent in all, what it has taken from slots, and what it misses itself. All packets of a
-//! session say them but those of introductions: Connect and Reply say the credits that their sender
-//! begins with, and the others nothing. A Revoke asks for credits that are not used; the answer, a
-//! Return, says how many count as used from now on.
+//! Epoch, credit, slots and wanted are the sender's [`Terms`]: credits that the other side may have
+//! used in all, its slot messages that have been received, and credits that the sender requests.
+//! All packets of a session carry them except introductions: Connect and Reply carry the initial
+//! credits, the others none. A Revoke asks for unused credits; the answer, a Return, says how many
+//! count as used.
 //!
 //! Not here: remotes, requests, ports.
 

@@ -10,8 +10,8 @@
 //! Sizes take the suffixes K, M and G (powers of 1024), switches `on` and `off`. A value that is
 //! refused leaves what was there in place.
 //!
-//! Owns: how values are written. Not here: the settings themselves (`settings`, and the libraries
-//! above).
+//! Owns: how values are written.
+//! Not here: the settings themselves (`settings`, and the libraries above).
 
 use std::fmt;
 use std::time::Duration;

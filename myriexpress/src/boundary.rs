@@ -13,8 +13,8 @@
 //! The guard is part of `export!`, the only way a function gets its C name, so that it cannot be
 //! left out.
 //!
-//! Owns: the guard and the checks. Not here: the exports, the choice of the handler (see
-//! `handler`).
+//! Owns: the guard and the checks.
+//! Not here: the exports, the choice of the handler (see `handler`).
 
 use crate::abi::{
     MX_INFINITE, MX_MAX_SEGMENTS, mx_endpoint_t, mx_request_t, mx_return_t, mx_segment_t,

@@ -7,7 +7,8 @@
 //!                                                all talk --> all drop each other --> all end
 //! ```
 //!
-//! Owns: what follows from a seed. Not here: carrying out steps (`stage`), the promises (`actor`).
+//! Owns: what follows from a seed.
+//! Not here: carrying out steps (`stage`), the promises (`actor`).
 
 // Test programs have no public items.
 #![allow(unreachable_pub)]

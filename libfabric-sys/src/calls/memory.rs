@@ -6,8 +6,8 @@
 //!                   `- fi_mr_bind, fi_mr_enable                with FI_MR_ENDPOINT
 //! ```
 //!
-//! Owns: calls through `fi_ops_mr`, and those of `fi_ops` that are for registrations. Not here: the
-//! choice of what to register, closing (`fi_close`).
+//! Owns: calls through `fi_ops_mr`, and those of `fi_ops` that are for registrations.
+//! Not here: the choice of what to register, closing (`fi_close`).
 
 use libc::{c_int, c_void, iovec};
 

@@ -1,4 +1,4 @@
-//! What the application asks of an endpoint.
+//! The calls of the application to an endpoint.
 
 use super::pending::{New, Slot};
 use super::sessions::Manner;

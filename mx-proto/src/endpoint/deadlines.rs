@@ -1,18 +1,18 @@
-//! Everything that has a time: one wheel for the whole endpoint.
+//! All deadlines of an endpoint, in one timer wheel.
 //!
 //! ```text
 //!   operations' time-outs  --.
 //!   silence of remotes    --+
-//!   claims that are asked  --+--> wheel --> expire, when everything is looked at
-//!   old lives that are     --+
+//!   questions about claims --+--> wheel --> expire, in full polls
+//!   Pings to old lives     --+
 //!   epochs of flow control --+
 //!   memory for the inbox   --+
 //!   what the owner set     --'
 //! ```
 //!
-//! The clock is read when there is a deadline, and only by polls that look at everything.
+//! The clock is read when there is a deadline, and only by full polls.
 //!
-//! Owns: what deadlines there are.
+//! Owns: the deadlines.
 
 use super::introductions::Due;
 use super::{Core, Endpoint};

@@ -7,8 +7,8 @@
 //!   Revoke, Return ---------------'          `-- terms, in every packet that goes
 //! ```
 //!
-//! Owns nothing: accounts lie in their remotes, all else in [`Flow`](crate::flow::Flow). What is waited
-//! for has its time measured here, while somebody waits.
+//! Owns nothing: accounts are in their remotes, everything else in [`Flow`](crate::flow::Flow). The
+//! time of an epoch is measured here, while a remote waits for credits.
 
 use super::deadlines::Deadline;
 use super::{Core, Endpoint};

@@ -1,4 +1,4 @@
-//! What arrives.
+//! Incoming packets.
 //!
 //! ```text
 //!   header --parse--> session packet?  -> sessions
@@ -6,8 +6,8 @@
 //!                     about a request? -> look it up, check it belongs to this remote
 //! ```
 //!
-//! Everything from the wire is checked before it is used. What names a request or remote that is
-//! no more is counted and dropped; what no peer of ours would send ends the link.
+//! Everything from the wire is checked before it is used. A packet about a request or remote that
+//! has ended is counted and dropped; a violation of the protocol ends the link.
 
 use super::commands::inbound_status;
 use super::introductions::UNASKED;
@@ -132,7 +132,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             Err(violation) => return core.violation(link, cookie, violation.text()),
         }
         let bits = MatchBits(header.word);
-        // What has been deferred is not overtaken, by nothing.
+        // Nothing overtakes an undecided message.
         if core.undecided.is_empty()
             && let Some(place) = core.posted.take(&mut core.ops, bits)
         {
@@ -304,7 +304,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         body: &B,
     ) {
         if self.core.is_closing(link) {
-            // What comes behind a breach of the rules, or by whom was turned away, begins nothing.
+            // Packets after a violation or a refusal are ignored.
             self.core.stats.stale += 1;
         } else if header.kind == wire::Kind::Confirmed
             && self.core.introductions.confirmed(link, header.length == 1)
@@ -324,7 +324,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         }
     }
 
-    /// What the header of a body that has been placed says about credits.
+    /// Reads the credit fields of the header of a placed body.
     pub(super) fn heed(&mut self, from: RemoteId, header: &Header) {
         if let Some(met) = self.core.remotes.met_mut(from) {
             if met.borrows.on_terms(&header.terms) {
@@ -413,8 +413,8 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         self.core.keep(waiting, deferred);
     }
 
-    /// What becomes of a message whose sender had credit for it, and for which there is no receive, or that
-    /// has to wait for its turn. `body`: `None` of one that was offered. `None`: its sender's session is over.
+    /// Asks the owner about a paid message that has no receive or has to wait for its turn. `body`:
+    /// `None` for an offer. Returns `None` if the sender's session is over.
     #[inline]
     fn judge<B: Source + ?Sized>(
         &mut self,

@@ -1,18 +1,18 @@
-//! The inbox: messages for whoever asks ([`crate::inbox`]), and what is done so that they can be had.
+//! The endpoint's side of the inbox ([`crate::inbox`]): stores messages, and fetches offered ones.
 //!
 //! ```text
 //!   Verdict::Inbox  --with its data--> memory of the owner's, filled  ---------.
 //!        |                `-- none: its bytes are kept -------------------------+--> next_message
 //!        `--offered--> line --draw, memory--> Pulling --all there--------------'       credits free
 //!                        ^   none: 10 ms later   `-- withdrawn, failed --> gone
-//!                        `-- nobody passes who waits for credits
+//!                        `-- the first waits for its credits
 //! ```
 //!
-//! A fetch is an operation of the endpoint's own: its owner does not hear of its end, and it has the
-//! default word.
+//! A fetch is an internal operation: its end is not reported to the owner, and it has the default
+//! word.
 //!
-//! Owns: nothing. A message keeps what it was paid with until it is handed out or thrown away; if its
-//! sender has gone meanwhile, that is a tombstone of the pool's.
+//! A message's credits are free when it is handed out or dropped; if its sender is gone before
+//! that, they are a tombstone of the pool.
 
 use super::deadlines::Deadline;
 use super::{Core, DeferredAction, Endpoint, Named};

@@ -1,28 +1,28 @@
-//! Links between their first hello and a remote: what is asked before anybody believes it.
+//! Verification of a link's first hello before it becomes a remote.
 //!
 //! ```text
 //!   hello --> CLAIMED --> (CHALLENGED) --proof of the port--> (ASKING) --> (NEWCOMER) --> remote, Reply
 //!                |          |    with a      |                 the claimed   an old life of
 //!                |          |    secret      | refuted         address       that name, and
-//!                |          |                |                   |           who has its address
+//!                |          |                |                   |           the claimed address
 //!                |          | wrong          |                   | no, silent | it answers
 //!                `----------+----------------+-------------------+------------+-----> refused, closed
 //! ```
 //!
-//! An old life is over when its link is down, when it has said nothing for a second, or when the claimed
-//! address says that it is somebody else by now, where a death does not show on its link.
+//! An old life is over when its link is down, when it has not answered a Ping for a second, or,
+//! where a death does not show on its link, when the claimed address confirms the new one.
 //!
-//! Most hellos pass all of this in the poll that brings them: what the network proves is not asked
-//! about, and where nobody is known under a name there is no old life. The hello of a stranger always
-//! comes here; the answer to a call of ours when it names somebody else than whom we called. What
-//! comes behind such an answer waits, and is taken in when that has been.
+//! Most hellos pass all steps in the poll that brings them: a claim proven by the network needs no
+//! question, and a new name has no old life. Every stranger's hello is handled here, and so is the
+//! answer to our connect if it names another peer than the one connected to. Packets behind such an
+//! answer wait until it is proven.
 //!
-//! The port must not be called while it is polled: what comes is noted here, and looked at after the
-//! poll (`steps`). The site's secret is asked for in `challenges`.
+//! The port must not be called while it is polled: events are noted here and handled after the poll
+//! (`steps`). The site's secret is checked in `challenges`.
 //!
-//! Owns: hellos that wait, the links that lead to claimed addresses, old remotes that are asked.
+//! Owns: waiting hellos, the links to claimed addresses, old remotes that have been sent a Ping.
 //! Not here: addresses.
-//! Cost: nothing while nobody comes; O(1) for each.
+//! Cost: O(1) for each introduction.
 
 mod challenges;
 mod steps;

@@ -1,5 +1,4 @@
-//! One endpoint: the machine that turns posted operations into packets and packets into
-//! completions.
+//! One endpoint: turns posted operations into packets and packets into completions.
 //!
 //! ```text
 //!   commands: send recv end connect disconnect             progress
@@ -11,12 +10,12 @@
 //!        +--> Owner: completed, down, arrived, memory, ready
 //! ```
 //!
-//! Owns: operations, remotes, matching, timers, the port, and its own owner, the layer above. Knows
-//! nothing of: locks, threads, what lies behind memory, the port, the clock and the owner.
+//! Owns: operations, remotes, matching, timers, the port, and its own owner, the layer above.
+//! Not here: locks, threads.
 //!
-//! Order of calls: any. Nothing blocks, and nothing calls back in: an owner cannot reach its
-//! endpoint. What a port reports during a poll is carried out (closing links, recalling memory)
-//! before [`Endpoint::progress`] returns, hence before anybody can act on the completions it caused.
+//! Order of calls: any. No call blocks, and an owner cannot call its endpoint. Reactions to what a
+//! port reports during a poll (closing links, recalling memory) are carried out before
+//! [`Endpoint::progress`] returns, hence before the completions can be seen.
 
 mod commands;
 mod deadlines;
@@ -413,7 +412,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     #[inline]
     fn has_work(&self) -> bool {
-        // Seldom is there anything, so all of it is looked at without a branch in between.
+        // Usually nothing is due, so everything is checked without branches in between.
         !self.core.actions.is_empty()
             | !self.core.ready.is_empty()
             | !self.core.session_out.is_empty()
@@ -421,7 +420,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             | self.core.flow.is_ready()
     }
 
-    /// Carries out what has been noted: actions first, they free memory and links.
+    /// Does the work noted during calls and polls: deferred actions first, as they free memory and
+    /// links.
     #[inline(never)]
     fn settle(&mut self) -> bool {
         let mut busy = false;

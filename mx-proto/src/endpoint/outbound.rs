@@ -1,12 +1,12 @@
-//! What goes out.
+//! Outgoing packets.
 //!
 //! ```text
 //!   session packets -> ready remotes, one burst each, round robin
 //!                        burst: partial -> control -> (message, part of a stream)*
 //! ```
 //!
-//! A packet the port does not take has not happened: it stays where it was, and the remote leaves
-//! the round until the port says that there is room.
+//! A packet that the port refuses stays where it was, and its remote leaves the round until the
+//! port reports room.
 
 use super::session_queue::After;
 use super::{Core, DeferredAction, Endpoint, read_token};
@@ -84,8 +84,8 @@ impl Next {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Gives out what can go, fairly: at most about two polls' worth, and to each remote two bursts,
-    /// so that one that takes much does not keep the endpoint from taking in what others send.
+    /// Sends what can be sent, fairly: at most about two polls' worth, and two bursts for each
+    /// remote, so that a busy remote does not keep the endpoint from receiving.
     pub(super) fn transmit(&mut self) -> bool {
         let mut busy = self.transmit_sessions();
         let most = 2 * self.core.config.poll_budget / self.core.config.burst.max(1) + 1;

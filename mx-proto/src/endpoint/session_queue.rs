@@ -1,4 +1,4 @@
-//! Session packets for links that are nobody's sending link.
+//! Session packets for links that are not a remote's sending link.
 //!
 //! ```text
 //!   answers to strangers, introductions --> [ oldest ... youngest ] --> its link; no room: the end
@@ -6,8 +6,8 @@
 //!                                             `-- how many of each link, so that none has many
 //! ```
 //!
-//! Owns: them, and what becomes of their links after them.
-//! Cost: O(1), but for what waits when a link goes.
+//! Owns: the packets, and whether their links are closed after them.
+//! Cost: O(1); linear in the waiting packets when a link goes down.
 
 use crate::ids::LinkId;
 use crate::queues::Control;

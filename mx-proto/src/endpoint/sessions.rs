@@ -1,4 +1,4 @@
-//! How two endpoints get to know each other, and how they part.
+//! Connecting and disconnecting.
 //!
 //! ```text
 //!   us                                    them
@@ -7,21 +7,20 @@
 //!   remote <------- Reply(status, who) -
 //!
 //!   both at once: two links, one remote; each side goes on sending where it began
-//!   our call is answered by another acquaintance of the peer's than the one that has reached us
-//!       meanwhile: a later one, and what was before is over, the call goes on as another remote's;
-//!       a former one, and the answer is nobody's
-//!   it says goodbye while a call of ours is unanswered: what was before is over, the call goes on
+//!   our connect is answered by another association of the peer's than the one that has reached us
+//!       meanwhile: a later one ends the earlier, and the connect continues as a new remote's;
+//!       the answer of a former one is dropped
+//!   goodbye while our connect is unanswered: the association is over, the connect continues
 //!   Connect with another session: the peer restarted, once the old remote is gone (introductions.rs)
-//!   Connect with another epoch:   it parted and came back, or comes under a second address:
-//!       <---- Reply(known, epoch)     asked, it says which: it knows that epoch and stays with
-//!       Connect(afresh) --------->    it, or what was before is over
+//!   Connect with another epoch:   it disconnected and returned, or uses a second address:
+//!       <---- Reply(known, epoch)     it either keeps the association with that epoch,
+//!       Connect(afresh) --------->    or ends it
 //! ```
 //!
-//! A remote stands for one pair of acquaintances, ours and the peer's, on every link of it: credits
-//! begin with the pair and end with it, and what a link carries before the peer has introduced itself
-//! there counts for nobody. A remote is known by the address it claims (interface and endpoint
-//! number). Where we reached it under another address, the reply tells, and who waits gets to the one
-//! we have.
+//! A remote is one association with a peer, on all its links: credits begin and end with it, and
+//! packets on a link before the peer's hello belong to no remote. A remote is found by the address
+//! it claims (interface and endpoint number). If a connect to another address reaches a known
+//! remote, the reply says so, and the waiting connects complete with that remote.
 
 use super::Core;
 use super::introductions::{REFUSED, UNASKED, UNVOUCHED};

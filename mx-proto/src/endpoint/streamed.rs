@@ -1,18 +1,19 @@
-//! Messages that come with their data, of which not all is here.
+//! Eager messages that have arrived only in part.
 //!
 //! ```text
 //!   header --begin--> a receive accepts it and has room: Pulling ---> read into its memory --> complete
 //!             |
-//!             +---->  none: bytes that its credits cover --------> whole: as any message that is here
+//!             +---->  none: bytes that its credits cover --------> whole: as any unexpected message
 //!             |
-//!             `-- behind an introduction that is being looked at: the same, to be paid for at the end
+//!             `-- behind a waiting introduction: the same, charged at the end
 //! ```
 //!
-//! Matching is done when the header comes, so that the body is written once where it belongs. A receive
-//! that is called off meanwhile has its memory back at once; the rest of the body then has no place, and
-//! the port drops it.
+//! Matching is done when the header comes, so that the body is written once, into its receive. If
+//! that is cancelled meanwhile, its memory is free at once, and the port drops the rest of the
+//! body.
 //!
-//! Owns: what is under way, at most one message a link. Cost: a place in a hash table while it is.
+//! Owns: the messages in progress, at most one a link.
+//! Cost: an entry in a hash table for each.
 
 use super::inbound::{FOREIGN, Found, Inbound};
 use super::introductions::UNASKED;

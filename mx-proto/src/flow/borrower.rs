@@ -1,4 +1,4 @@
-//! What one remote lends us: how much we may send it unasked.
+//! The credits that one remote lends us.
 //!
 //! ```text
 //!   sent ................ allowed            running totals, modulo 2^32
@@ -9,14 +9,15 @@
 //!   Free --- means: no, wanted: some ---> Short --- a header allows more ---> Free
 //! ```
 //!
-//! A message is paid for when it leaves, or when it is copied and reported complete; so a send that is
-//! called off before that has cost nothing, and a copy always has its credits. A Revoke gets what
-//! was not needed in two epochs, and nothing while something waits.
+//! A message is paid for when it is sent, or when it is copied and reported complete; so a send
+//! cancelled before that costs nothing, and a copy always has its credits. A Revoke gets the
+//! credits that were not needed in two epochs, and none while messages wait.
 //!
-//! How much more is wanted stands in a header when it is more than what was said since the lender's
-//! epoch began: a want that lasts is renewed once an epoch.
+//! A header requests credits when more are wanted than were requested since the lender's epoch
+//! began; so a lasting want is renewed once an epoch.
 //!
-//! Whatever the lender says costs nothing here: what it allows too much of only goes out sooner.
+//! Totals from the lender need no check here: if it allows too much, messages are only sent
+//! earlier.
 //!
 //! Cost: 24 bytes a remote; `means` and `pay` together are a subtraction, a comparison, a minimum and
 //! an addition.

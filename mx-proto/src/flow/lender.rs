@@ -1,4 +1,4 @@
-//! What we lend one remote.
+//! The credits lent to one remote.
 //!
 //! ```text
 //!   taken ........ arrived ........ told ........ taken + credit limit       running totals, modulo 2^32
@@ -6,9 +6,10 @@
 //!     |<------------------- credit limit --------------->|                   what the pool counts
 //! ```
 //!
-//! *Unused* it may send at any time; *waiting* are its messages here; *due* it will be told of, as
-//! much as may be on its way at once. The remote's own view of unused is behind by what is on its way,
-//! never ahead. Messages in slots are outside of all this.
+//! *Unused* credits the remote may spend at any time; *waiting* ones are in its messages here;
+//! *due* ones it has yet to be told of, as many as may be on their way at once. The remote's own
+//! count of unused lags behind by those on their way, and is never ahead. Messages in slots are not
+//! counted here.
 //!
 //! Not here: the pool, other remotes; [`super::Flow`] keeps them consistent.
 //!

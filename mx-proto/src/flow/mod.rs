@@ -1,4 +1,4 @@
-//! Flow control: what remotes may send unasked, and we them.
+//! Flow control for messages that may have to wait at their receiver.
 //!
 //! ```text
 //!   remote                                                     us
@@ -9,16 +9,14 @@
 //!                      `---- Return ------------> returned --> Pool
 //! ```
 //!
-//! One currency, [credits](CREDIT), for every message that comes before somebody has taken it; one
-//! pool of them, whose size is set. Of it remotes are lent some when they are met, and more when they
-//! say that they miss some. Whoever has used none for more than an epoch is asked for what it has,
-//! while others want; with nobody quiet, who has more than its share is not told again of what has been
-//! taken from it. So a pattern that stays settles, and then nothing moves. (The policy is that of
-//! GASNet's Portals conduit.)
+//! Every such message costs [credits](CREDIT) of one pool, whose size is set. Remotes are lent some
+//! when they connect, and more when they request them. While others want credits, a remote that has
+//! used none for more than an epoch is asked to return them; if there is none, a remote with more
+//! than its share is not told again of credits above it. So a stable pattern of traffic reaches a
+//! stable distribution. (The policy is that of GASNet's Portals conduit.)
 //!
-//! Nobody depends on any of this to get through: beside its credits every remote has a
-//! [slot](Slots) in each lane, for one message of at most one credit. It is free again as soon as that
-//! message is taken.
+//! Without credits a remote still makes progress: it has a [slot](Slots) in each lane, for one
+//! message of at most one credit, which is free again as soon as that message is received.
 //!
 //! A credit's life:
 //!
@@ -30,16 +28,16 @@
 //!    <--> drawn: fetching what was announced      <--> copies of our own sends
 //! ```
 //!
-//! All totals are running ones, and links keep their order: nothing can be lost or counted twice, what
-//! one side has been told is never taken from it without its Return, and an honest remote never errs.
-//! The first violation ends a link.
+//! All totals are running ones, and links keep their order: no credit can be lost or counted twice,
+//! a credit that was told is taken back only by its Return, and a correct remote makes no
+//! violation. The first violation ends a link.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `pool` | what a message costs; the balance; shares of sources |
-//! | `lender`, `borrower` | one remote: what we lend it, what it lends us |
-//! | `slots`, `terms` | what needs no credit; what a header says |
-//! | `lists`, `epochs` | who wants, who is quiet, who is active |
+//! | `lender`, `borrower` | one remote: credits lent to it, credits it lends us |
+//! | `slots`, `terms` | messages without credits; the credit fields of a header |
+//! | `lists`, `epochs` | remotes that want, that are quiet, that are active |
 //! | `rebalance` | lending, asking, narrowing |
 //! | `settings`, `stats` | constants and limits; counters |
 //!

@@ -1,4 +1,4 @@
-//! Where all credits are.
+//! The balance of all credits.
 //!
 //! ```text
 //!                lend                  bequeath (the remote is gone, its messages wait)
@@ -12,11 +12,11 @@
 //!       lent + copies <= total - reserve                                     when lending, copying
 //! ```
 //!
-//! The reserve is never lent, and what is drawn or a tombstone comes back when messages are taken: so a
-//! draw of up to the reserve always comes through in time.
+//! The reserve is never lent, and drawn credits and tombstones become free when messages are
+//! received: so a draw of up to the reserve always succeeds in time.
 //!
-//! One source borrows at most its [share](Shares) of what the others leave, what the messages of its
-//! gone remotes hold included.
+//! One source borrows at most its [share](Shares) of the credits that the others leave; tombstones
+//! of its gone remotes count.
 //! Not here: remotes.
 
 use super::settings::Settings;

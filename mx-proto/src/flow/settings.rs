@@ -1,4 +1,4 @@
-//! What can be set, and the constants that nobody has to.
+//! Settings and constants of flow control.
 //!
 //! ```text
 //!   total   [ reserve, an eighth or the largest that is fetched | may be lent ................. ]
@@ -6,7 +6,7 @@
 //!   a credit limit   0 .. MINIMUM .. first .. most: AT_ONCE, a quarter of what may be lent
 //! ```
 //!
-//! The table in docs/scale.md is with these constants.
+//! The table in docs/scale.md was measured with these constants.
 
 use super::pool::{CREDIT, cost};
 

@@ -1,9 +1,9 @@
-//! What every header says about credits, and what is said about one message.
+//! The credit fields of every header, and the payment of one message.
 //!
 //! ```text
 //!   byte 1   epoch (8)                     the sender's, as a lender
 //!   24..28   credit (32)                   running total that the other side may have used
-//!   28..32   slots (2 x 4) | wanted (24)   slot messages taken; what is missing, once
+//!   28..32   slots (2 x 4) | wanted (24)   slot messages received; credits requested, once an epoch
 //!   aux      of an Eager or Offer: bit 0 or 1 when it came in the slot of the matched or unexpected lane
 //! ```
 

@@ -1,12 +1,12 @@
-//! Messages whose fate is decided later: one that matched no receive, and those behind it.
+//! Undecided messages: one that matched no receive, and those behind it.
 //!
 //! ```text
 //!   arrival, unmatched or --> [ oldest ... youngest ] -- next --> out, being decided -- back -->
 //!   behind one that was                   `-- withdraw, forget: its sender takes it back, or is gone
 //! ```
 //!
-//! Owns: their bytes, but for those of the one that is out.
-//! Cost: a few messages, those of one poll, so everything but the ends is a linear search.
+//! Owns: their bytes, except those of the one that is out.
+//! Cost: removing from the middle is a linear search; there are only the messages of one poll.
 
 use crate::flow::Paid;
 use crate::ids::RemoteId;

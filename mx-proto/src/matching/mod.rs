@@ -1,4 +1,4 @@
-//! Which message goes into which receive.
+//! Matching of messages and receives.
 //!
 //! ```text
 //!   arriving message --- posted.take(bits) ------> the oldest posted receive that accepts it

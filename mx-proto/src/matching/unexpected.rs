@@ -6,8 +6,10 @@
 //!                                  `-- withdraw, forget: its sender takes it back, or is gone
 //! ```
 //!
-//! Owns: their bytes. Not here: the limit for each sender (see `flow`). Cost: what a [`MatchIndex`]
-//! costs; a sender's messages are found without looking at others', and its offers by their names.
+//! Owns: their bytes.
+//! Not here: the limit for each sender (see `flow`).
+//! Cost: what a [`MatchIndex`] costs; a sender's messages are found without looking at others', and
+//! its offers by their names.
 
 use crate::by_remote::ByRemote;
 use crate::flow::{self, Lane, Paid};

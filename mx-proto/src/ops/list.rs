@@ -4,11 +4,11 @@
 //!   List: first, last, len        #4 <-> #7 <-> #2        #n: places
 //! ```
 //!
-//! A record has links for two lists at a time ([`Strand`]): the one that its state says, and its kin,
-//! everything with the same remote. Joining and leaving are O(1) and allocate nothing.
+//! A record has links for two lists at a time ([`Strand`]): that of its state, and its kin, all
+//! operations with the same remote. Inserting and removing are O(1) and allocate nothing.
 //!
-//! Whoever has the head of a list says at the table's functions which list it is; a record that is in
-//! another one must not be named.
+//! The caller passes the list's head to the table's functions; the record must not be in another
+//! list.
 
 /// One list: its ends, and how many are in it. Belongs to whoever is in charge of the list; the table
 /// ([`Ops`](super::Ops)) changes it.

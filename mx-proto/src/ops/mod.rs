@@ -1,8 +1,8 @@
 //! All operations of an endpoint: one record each, in one table.
 //!
 //! ```text
-//!   places    where records lie: the owner's           record    one operation's life
-//!   table     which are in use, and their end          list      lists of records, linked through them
+//!   places    storage of records: the owner's          record    one operation's life
+//!   table     records in use, and their end            list      lists of records, linked through them
 //! ```
 //!
 //! Not here: ports.

@@ -1,13 +1,13 @@
-//! Where records lie.
+//! Storage of records.
 //!
 //! ```text
 //!   place   0 .. 63   64 .. 127  ...        each with a record and the owner's word beside it
 //!            chunk      chunk
 //! ```
 //!
-//! The endpoint's table of operations is over whatever the layer above has for them: so that this can
-//! keep its own part of an operation beside the record, find both by one number, and decide what memory
-//! it is.
+//! The layer above provides the storage of the endpoint's table of operations, so that it can keep
+//! its own part of an operation beside the record, find both by one number, and choose the kind of
+//! memory.
 
 use super::record::Record;
 use std::fmt;

@@ -13,8 +13,8 @@
 //!   Done --the owner has seen it--> Free
 //! ```
 //!
-//! [`crate::op_states`] has all of them as a table. Memory belongs to the states that need it, so that there
-//! is none without it; it goes with the last of them.
+//! [`crate::op_states`] has all transitions as a table. A record has memory in the states that need
+//! it and in no other.
 //!
 //! Not here: lists' heads, the wire, ports.
 

@@ -1,15 +1,15 @@
-//! Which places are in use, and the one way in which an operation ends.
+//! The table of operations: the places in use, and the one way in which an operation ends.
 //!
 //! ```text
 //!   free list --add--> in use: a state --finish--> Done --free--> free list
 //! ```
 //!
-//! Names are a place and a generation, one counter for all: a stale one is of no operation until the
-//! same place has come to the same of 2^31 numbers again.
+//! An id is a place and a generation from one counter: a stale id is invalid until the same place
+//! gets the same of 2^31 numbers again.
 //!
 //! Owns: the places.
 //! Not here: heads of lists.
-//! Cost: everything is O(1) but [`Ops::iter`], and allocates nothing once there are places enough.
+//! Cost: O(1), except [`Ops::iter`]; allocates nothing once there are enough places.
 
 use super::list::{Links, List, NONE, Strand};
 use super::places::Places;

@@ -20,8 +20,8 @@
 //! refuses while there is anything to do).
 //!
 //! Owns: the lock, the doorbells, the order of waiting threads. The event that a thread waits for
-//! is decided by its `check`. Cost: a poll is one uncontended lock. No system call unless somebody
-//! sleeps or is woken.
+//! is decided by its `check`.
+//! Cost: a poll is one uncontended lock. No system call unless somebody sleeps or is woken.
 
 mod helper;
 #[cfg(loom)]

@@ -31,8 +31,8 @@
 //! With each endpoint address goes the address at the other end of the TCP link: what the network knows of the
 //! peer, and all that it knows.
 //!
-//! Owns: which TCP links are the address exchange's, and what links wait for. Not here: libfabric;
-//! endpoint addresses are made and used by [`Addresses`].
+//! Owns: which TCP links are the address exchange's, and what links wait for.
+//! Not here: libfabric; endpoint addresses are made and used by [`Addresses`].
 
 mod guard;
 mod packet;

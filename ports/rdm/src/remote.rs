@@ -18,8 +18,8 @@
 //! provider cannot be brought to let go of it, [`Remote::wants_renewal`] says so at once, and the
 //! caller has to close endpoint and domain before it returns itself.
 //!
-//! Owns: whether it is done at all; reports not yet fetched. Not here: links; it gets only a name
-//! and an address.
+//! Owns: whether it is done at all; reports not yet fetched.
+//! Not here: links; it gets only a name and an address.
 
 use super::bounce::BounceBuffers;
 use super::ops::{Op, Ops};

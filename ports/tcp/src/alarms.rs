@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Owns: the alarms. One that has lost its purpose rings all the same and is ignored by whoever set
-//! it, so setting costs O(log n) and taking back nothing. Not here: links; it only stores their
-//! ids.
+//! it, so setting costs O(log n) and taking back nothing.
+//! Not here: links; it only stores their ids.
 
 use mx_proto::{Instant, LinkId};
 use std::cmp::Ordering;

@@ -13,9 +13,10 @@
 //! which links to look at without asking the kernel each time; `alarms` keeps the few points in
 //! time at which something happens by itself.
 //!
-//! Owns: sockets, both epoll instances, the bytes in between. Not here: the contents of packets,
-//! peers, resolving names (see the resolver). Cost: a small packet is one `send` here and one
-//! successful `recv` there; an idle link costs no system call and less than 400 bytes.
+//! Owns: sockets, both epoll instances, the bytes in between.
+//! Not here: the contents of packets, peers, resolving names (see the resolver).
+//! Cost: a small packet is one `send` here and one successful `recv` there; an idle link costs no
+//! system call and less than 400 bytes.
 //!
 //! A peer that is silent is told from one that is only slow: `TCP_USER_TIMEOUT` would end the
 //! connection to a living process that does not read for that long (it counts time in a closed

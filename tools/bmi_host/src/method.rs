@@ -4,7 +4,8 @@
 //!   load --> start --> lookup, post, cancel, test, unexpected --> finalize --> drop_address
 //! ```
 //!
-//! Owns: the calls, and the number of contexts. Not here: the host's functions (`abi::set_host`).
+//! Owns: the calls, and the number of contexts.
+//! Not here: the host's functions (`abi::set_host`).
 
 use crate::abi::{self, Ops, Unexpected};
 use crate::codes;

@@ -6,8 +6,8 @@
 //!                         <-- Wire <-- Line back  <-- Wire <--
 //! ```
 //!
-//! Owns: the loop that moves frames, and the clock. Not here: the treatment of frames (`line`),
-//! access to an interface (`wire`).
+//! Owns: the loop that moves frames, and the clock.
+//! Not here: the treatment of frames (`line`), access to an interface (`wire`).
 
 mod args;
 mod line;

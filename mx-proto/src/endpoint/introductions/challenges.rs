@@ -1,4 +1,4 @@
-//! The site's secret in an introduction: who is asked for it, and who proves it.
+//! Proof of the site's secret in an introduction.
 //!
 //! ```text
 //!   us                                            them
@@ -9,9 +9,9 @@
 //!   wrong: distrusted, left                         wrong: refused, closed
 //! ```
 //!
-//! Nothing that comes on a link of ours counts before the Challenge there is right, but a refusal.
+//! On a link begun here only a refusal is accepted before a right Challenge.
 //!
-//! Owns: what we have said on links that are not proven, the count of nonces.
+//! Owns: our hellos on links that are not proven, the count of nonces.
 //! Cost: nothing without a secret, and nothing once a link is proven.
 
 use super::{Due, Stage};

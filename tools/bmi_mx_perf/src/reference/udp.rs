@@ -6,8 +6,8 @@
 //!             sender <--- bytes received, told through memory --- receiver
 //! ```
 //!
-//! Owns: the sockets, and that no more is under way than the receiver's buffer holds. Not here:
-//! order, loss and acknowledgement; the cost of adding them is what is measured.
+//! Owns: the sockets, and that no more is under way than the receiver's buffer holds.
+//! Not here: order, loss and acknowledgement; the cost of adding them is what is measured.
 
 use super::Wire;
 use std::io::{ErrorKind, Result};

@@ -1,8 +1,8 @@
 //! What libfabric itself does: its tagged ping-pong and bandwidth between two processes of ours, on
 //! the same provider and library that the method uses.
 //!
-//! Owns: how its processes are started. Not here: libfabric (see `endpoint`), streams of messages
-//! (see `stream`).
+//! Owns: how its processes are started.
+//! Not here: libfabric (see `endpoint`), streams of messages (see `stream`).
 
 mod endpoint;
 mod offer;

@@ -9,8 +9,8 @@
 //! Both sides are processes of their own, not this one, so that neither the library's threads nor
 //! its memory are in the process that measures the method.
 //!
-//! Owns: the two processes, and what is said to them. Not here: any library; the sides' work (see
-//! `side`).
+//! Owns: the two processes, and what is said to them.
+//! Not here: any library; the sides' work (see `side`).
 
 mod side;
 mod timeout;
