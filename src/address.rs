@@ -1,4 +1,4 @@
-//! Address objects: what the host holds in its hands for a peer.
+//! Address objects: the host's handles of peers.
 //!
 //! ```text
 //!   host ---> struct bmi_method_addr (the host writes into it)          | peer     one place of 64 bytes
@@ -9,15 +9,15 @@
 //!   chunk 0: 256 places   chunk 1: 1024   chunk 2: 4096 ...
 //! ```
 //!
-//! Every look-up makes an object of its own, for the host gives each one back on its own
-//! (BMI-HOST-ABI.md section 4). They exist before the method is initialized and after it has been
-//! finalized. An object is only ever recognised by its address, never read, so a pointer that is
-//! no object of ours does no harm. Chunks are never given back, and the place of one that was dropped is
-//! not used again for a while, as the host may still look at it through an operation.
+//! Every look-up makes a new object, because the host gives each one back (BMI-HOST-ABI.md section
+//! 4). Objects exist before the method is initialized and after it has been finalized. A pointer
+//! from the host is compared with the chunks' addresses before it is read, so an invalid pointer
+//! does no harm. Chunks are never freed, and the place of a dropped object is not reused for a
+//! while, as the host may still read it through an operation.
 //!
 //! Owns: the objects' memory, and the peers' words in it.
 //! Not here: peers, the network.
-//! Cost: whose place an address is takes one comparison a chunk, and no lock.
+//! Cost: a look-up by address is one comparison a chunk, and no lock.
 
 use crate::abi::types::bmi_method_addr;
 use crate::peer_name::PeerName;

@@ -1,11 +1,11 @@
-//! Ranges of hosts, as export options name them.
+//! Address ranges of export options.
 //!
 //! ```text
 //!   mx://10.1.*      no mask    text with `*` in places, against the peer's address and name
 //!   mx://10.1.0.0    mask 16    the first bits of the peer's address
 //! ```
 //!
-//! A peer's address is that of its network interface. What it calls itself does not count.
+//! A peer's address is that of its network interface, not the name in its CONN_REQ.
 //!
 //! Not here: peers, the method.
 

@@ -1,4 +1,4 @@
-//! The method's knobs: those of every library here, and its own, in one table.
+//! The method's settings: the common ones and its own, in one table.
 //!
 //! ```text
 //!   environment  MX_SPIN_US=100 --+
@@ -9,7 +9,7 @@
 //!
 //! `docs/tuning.md` shows the same table; a test compares them.
 //!
-//! Owns: names, defaults, ranges of what only the method has.
+//! Owns: names, defaults and ranges of the method's own settings.
 
 use crate::error::Error;
 use mx_proto::flow::{CREDIT, cost};

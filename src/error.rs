@@ -1,4 +1,4 @@
-//! What a call answers with besides success: a BMI code, and a line for the log.
+//! Errors of calls: a BMI code, and a line for the log.
 //!
 //! ```text
 //!   resolver   OpenError   ConnectError   the boundary's checks

@@ -6,12 +6,12 @@
 //!             helper thread ---------'
 //! ```
 //!
-//! Everything here may be called at any time from any thread, before `initialize` and after
-//! `finalize` too. Names are resolved and the host's functions called without a lock.
+//! Everything here may be called at any time from any thread, also before `initialize` and after
+//! `finalize`. Names are resolved and the host's functions called without a lock.
 //!
-//! The instance is made by the first `initialize` and used by all that follow; it is never freed, so that
-//! a thread needs no share in it. A child of `fork` makes another one: its parent's locks may be held by
-//! threads that the child does not have.
+//! The instance is made by the first `initialize` and never freed, so a thread needs no reference
+//! to it. A child of `fork` makes another one: its parent's locks may be held by threads that the
+//! child does not have.
 //!
 //! Owns: the one instance, its start and its end.
 //! Not here: the protocol, C's pointers.

@@ -1,4 +1,4 @@
-//! Where log records go.
+//! The destinations and levels of log records.
 //!
 //! ```text
 //!   log::warn!(..)  -->  level enabled?  -->  bmi_mx_set_host's log, if there is one

@@ -12,8 +12,8 @@
 //! CONN_REQ and CONN_ACK it is the number the receiver is to use from now on.
 //!
 //! A refused CONN_REQ is answered with a CONN_ACK whose id is negative (20 bits, two's complement)
-//! and whose version has its highest bit set: a peer that knows nothing of negative ids sees a
-//! version that is not its own, and fails the connection too.
+//! and whose version has its highest bit set: a peer that does not implement negative ids sees an
+//! unknown version, and fails the connection too.
 //!
 //! Owns: the layout (BMI-HOST-ABI.md section 8.1, DESIGN.md "Match bits").
 

@@ -1,4 +1,4 @@
-//! `mx://host:board:endpoint`: what users, configuration files and CONN_REQ call a peer.
+//! Peer names, `mx://host:board:endpoint`, as in configuration files and CONN_REQ.
 //!
 //! ```text
 //!   "tcp://a:3334, mx://oss7.example:0:3/tcp\n"
@@ -9,10 +9,10 @@
 //!                  the first entry of the list that is ours: `mx://` or `mx-<zone>://`
 //! ```
 //!
-//! IPv6 addresses stand in brackets. Blanks, newlines and a slash at the end are dropped, as hosts
-//! put them there.
+//! IPv6 addresses are in brackets. Blanks, newlines and a slash at the end are dropped, as hosts
+//! add them.
 //!
-//! Owns: the syntax, and the message for everything that is not it.
+//! Owns: the syntax and its error messages.
 
 use mx_proto::Route;
 pub use mx_sys::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};

@@ -1,15 +1,15 @@
-//! What becomes of a message that no receive is posted for, decided as it arrives.
+//! Decides about messages without a posted receive, as they arrive.
 //!
 //! ```text
 //!   UNEXPECTED           the endpoint's inbox, in the turn of its peer  ---> testunexpected
 //!   CONN_REQ, CONN_ACK   a note for the method, if its data has come with it
 //!   EXPECTED             waits at the endpoint until its receive is posted
-//!   anything else        dropped and counted: of nobody's peer, with another peer's id, too large
+//!   anything else        dropped and counted: unknown peer, another peer's id, too large
 //! ```
 //!
-//! What may wait, and for how long who sent it keeps credits, is the endpoint's business.
+//! Limits and credits of waiting messages are the endpoint's task.
 //!
-//! Owns: notes until the method looks; which receives were given up whose messages may still come.
+//! Owns: notes for the method; cancelled receives whose messages may still come.
 //! Not here: peers but their keys, the host.
 
 use crate::abandoned::Abandoned;

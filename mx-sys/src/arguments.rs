@@ -1,4 +1,4 @@
-//! What both C interfaces check of an argument before they use it, and what they do about a panic.
+//! Argument checks and panic handling for both C interfaces.
 
 use libc::c_char;
 use std::any::Any;

@@ -1,4 +1,4 @@
-//! Telling a forked child from its parent without a system call, and locks it may use.
+//! Detection of a fork without a system call, and locks that a child can use.
 //!
 //! ```text
 //!   parent:  page [ 1 ]  --fork-->  child:  page [ 0 ]      MADV_WIPEONFORK
@@ -7,10 +7,10 @@
 //!   fork() takes it --------------------------> forks ---> both sides give it back
 //! ```
 //!
-//! A child has copies of the parent's sockets and maps the parent's shared memory, but none of its
-//! threads: it must leave the parent's instances alone and open its own. What is neither's, such as
-//! the names of hosts, it goes on using; a lock on that would stay taken for ever if a thread that
-//! the child does not have held it.
+//! A child has copies of the parent's sockets and maps the parent's shared memory, but has none of
+//! its threads: it must not use the parent's instances and opens its own. Process-wide tables, such
+//! as host names, remain usable; so their locks are taken before a fork, as a lock held by a thread
+//! that the child does not have would never be released.
 //!
 //! Owns: one page for each mark, unmapped when it is dropped; the list of such locks.
 

@@ -1,10 +1,8 @@
-//! Going on for a bounded time after everybody else has left.
+//! Polls a closing endpoint, which has no other thread, for a bounded time.
 //!
 //! ```text
 //!   step() --> None: over       Some(descriptors): sleep until a link changes, or a moment
 //! ```
-//!
-//! For an endpoint that is being closed and has no thread to look after it any more.
 
 use mx_proto::port::WakeDescriptors;
 use std::time::{Duration, Instant};

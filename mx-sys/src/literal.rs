@@ -1,4 +1,4 @@
-//! Addresses as people write them.
+//! Textual addresses.
 //!
 //! ```text
 //!   "10.0.0.5"  "fe80::1%eth0"  "[::1]"  "::ffff:10.0.0.5"  --parse-->  SocketAddr, port 0

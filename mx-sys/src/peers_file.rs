@@ -7,11 +7,11 @@
 //!   2001:db8::8        server8   # no brackets      [..::8]    --> server8
 //! ```
 //!
-//! As `/etc/hosts`, and with more weight than the resolver. A name on several lines has several
-//! addresses, in the order of the lines: its boards. What is wrong with a line is told; what is
-//! right in it, and all other lines, count all the same.
+//! The format of `/etc/hosts`; it takes precedence over the resolver. A name on several lines has
+//! several addresses, in the order of the lines: its boards. Errors in a line are reported; the
+//! rest of the line and all other lines are used.
 //!
-//! Owns: what one text says.
+//! Owns: the contents of one file.
 //! Not here: files (`reload` reads them), NIC ids, the resolver.
 //! Cost: finding a name or an address is O(1).
 

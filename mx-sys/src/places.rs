@@ -1,4 +1,4 @@
-//! Address space in which what must never go away lies side by side.
+//! A range of address space for memory that is never unmapped.
 //!
 //! ```text
 //!   start                open                                           len
@@ -6,9 +6,9 @@
 //!                               '--grow-->
 //! ```
 //!
-//! Whether an address lies in it is one comparison, however large it has grown, and what lies in it never
-//! moves. Reserved costs address space alone; where that is limited, a sixteenth of the limit is taken at
-//! most.
+//! Whether an address is in it is one comparison, however large it has grown, and its contents
+//! never move. Reserving costs only address space; where that is limited, at most a sixteenth of
+//! the limit is taken.
 //!
 //! Owns: the address space, for as long as the process lives.
 //! Cost: one system call each time it grows.

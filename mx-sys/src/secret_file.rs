@@ -1,4 +1,4 @@
-//! The file that holds a site's secret, and whether it is kept as one.
+//! The file with a site's secret, and the check of its owner and mode.
 //!
 //! ```text
 //!   MX_SECRET_FILE --open, no link followed--> fstat: a regular file, ours or root's,
@@ -6,7 +6,7 @@
 //!                  --> 16 to 4096 bytes, one newline at the end apart --> Secret
 //! ```
 //!
-//! Anything else is an error: an endpoint that is to have a secret is never opened without.
+//! Anything else is an error: if a secret is set, no endpoint is opened without it.
 
 use mx_proto::secret::Secret;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! Every `MX_` knob: its environment name, default, range and reason, in one table for both libraries.
+//! Every `MX_` setting: its environment name, default, range and meaning, in one table for both
+//! libraries.
 //!
 //! ```text
 //!                          bmi-mx: Config              myriexpress: Settings
@@ -9,8 +10,8 @@
 //!
 //! `docs/tuning.md` shows the same tables; a test compares them.
 //!
-//! Owns: names, defaults, ranges of what both libraries have, and what they mean for opening an
-//! endpoint.
+//! Owns: names, defaults and ranges of the common settings, and their use when an endpoint is
+//! opened.
 
 use crate::progress::Tuning;
 use crate::route::host::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};

@@ -1,4 +1,4 @@
-//! A row of a table of settings: its environment name, range and reason, and how it is read.
+//! A row of a table of settings: its environment name, range, meaning and parser.
 //!
 //! ```text
 //!   environment  MX_SPIN_US=100 --+
@@ -7,10 +7,10 @@
 //!   (they win)
 //! ```
 //!
-//! Sizes take the suffixes K, M and G (powers of 1024), switches `on` and `off`. A value that is
-//! refused leaves what was there in place.
+//! Sizes take the suffixes K, M and G (powers of 1024), switches `on` and `off`. A refused value
+//! leaves the old one in place.
 //!
-//! Owns: how values are written.
+//! Owns: the syntax of values.
 //! Not here: the settings themselves (`settings`, and the libraries above).
 
 use std::fmt;

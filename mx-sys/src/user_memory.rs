@@ -1,4 +1,4 @@
-//! The application's buffers, as the endpoint sees them.
+//! Access to the application's buffers.
 //!
 //! ```text
 //!   post_send_list(buffers, sizes)            UserMemory
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Every read and write of application memory by an endpoint goes through this file. A buffer of
-//! one segment needs no allocation, nor does a list of two; what lies in the first segment is reached
-//! without a look at the others.
+//! one segment needs no allocation, nor does a list of two; the first segment is accessed without a
+//! search.
 //!
 //! Owns: nothing of an application's buffer; all of a [`MallocBuffer`].
 //! Cost: `visit` finds each segment but the first by binary search.

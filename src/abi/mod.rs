@@ -1,4 +1,5 @@
-//! What the host compiled into itself: the C types, the ops table's shape, the numbers.
+//! The binary interface that the host was compiled with: C types, the ops table's layout,
+//! constants.
 //!
 //! ```text
 //!   types.rs      the scalars and small structs every call passes

@@ -1,4 +1,4 @@
-//! The ops table's shape: what the host reads out of `bmi_mx_ops`.
+//! The layout of the ops table `bmi_mx_ops`.
 //!
 //! ```text
 //!   OrangeFS | stand-alone BMI

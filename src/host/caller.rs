@@ -1,4 +1,4 @@
-//! The library, or program, whose code called this one.
+//! Finds the library or program that called this one.
 //!
 //! ```text
 //!   stack:  ours, ours, ... | libbmi.so | libna_plugin_bmi.so, ...

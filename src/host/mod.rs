@@ -1,7 +1,7 @@
-//! The few functions of the host that the method calls.
+//! The host's functions that the method calls.
 //!
 //! ```text
-//!   bmi_mx_set_host(&host) ------> what the program says, if it says anything
+//!   bmi_mx_set_host(&host) ------> the program's functions, if given
 //!                                    |  entry missing
 //!                                    v
 //!   dlsym in the caller's library, bmi_method_addr_reg_callback, _forget_callback, gossip
@@ -11,8 +11,8 @@
 //!                                  a number of our own: a plain C server works
 //! ```
 //!
-//! The caller comes first: a process may have two hosts, or one that was loaded with RTLD_LOCAL, as Mercury
-//! loads its plugin.
+//! The caller's library is searched first: a process may have two hosts, or one that was loaded
+//! with RTLD_LOCAL, as Mercury loads its plugin.
 //!
 //! The library has no undefined host symbol: shared libraries of Rust bind everything when they
 //! are loaded, and outside a host that would fail (BMI-HOST-ABI.md section 1).

@@ -1,4 +1,4 @@
-//! What can be seen of a method: all of it at once, and one peer.
+//! Figures of a method: of all of it, and of one peer.
 //!
 //! Cost: O(1), but for [`Method::report`], which looks at every remote.
 

@@ -1,4 +1,4 @@
-//! What the method's endpoint tells, and whom it tells it of.
+//! The owner of the method's endpoint: receives its events.
 //!
 //! ```text
 //!   endpoint --completed--> the host's?  yes: its word has code and length,  --> context's list --> test*
@@ -6,8 +6,8 @@
 //!                                        no:  kept until the method looks
 //! ```
 //!
-//! Owns: the peers and what arrives; the operations that are over, each in the list of its context;
-//! what else has ended, and lost remotes, until the method looks.
+//! Owns: the peers and unmatched messages; completed operations, each in the list of its context;
+//! other events, and lost remotes, until the method handles them.
 //! Not here: handshakes.
 
 use super::{PostKind, Settings};

@@ -1,17 +1,17 @@
-//! Handing out unexpected messages, and telling the host of those who sent them.
+//! Handing out unexpected messages, and registering their senders with the host.
 //!
 //! ```text
 //!   next message ----> its peer has an object the host knows? --yes--> handed out
 //!                        | no
 //!                        v
-//!                      Handout::Register(object)   the caller lets go of the lock, tells the
-//!                        |                         host, and says what came of it
+//!                      Handout::Register(object)   the caller releases the lock, registers it
+//!                        |                         with the host, and returns the result
 //!                        v
-//!                      registered(object, name)    meanwhile nobody gets a message
+//!                      registered(object, name)    meanwhile no message is handed out
 //! ```
 //!
-//! The host is told from inside test calls only and without a lock, because its own function takes
-//! none (BMI-HOST-ABI.md section 3).
+//! The host is called from inside test calls only and without a lock, because its own function
+//! takes none (BMI-HOST-ABI.md section 3).
 
 use super::Method;
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};

@@ -1,11 +1,11 @@
-//! How long operations wait for their counterpart, and with whom they wait.
+//! Time limits of unmatched operations.
 //!
 //! ```text
 //!   an operation   the endpoint's timer of it, pending and afterwards    -BMI_ETIMEDOUT
 //! ```
 //!
-//! The limits are those of the operation's class and none unless they are set; the peer stays. What
-//! has been matched has the endpoint's own time-out.
+//! The limits are those of the operation's class, none by default; the peer stays. A matched
+//! operation has the endpoint's own time-out.
 //!
 //! Not here: handshakes.
 

@@ -11,21 +11,21 @@
 //!   +-- records -------- Endpoint (mx-proto) over some port and clock ----+
 //! ```
 //!
-//! It knows no lock, no thread and no C: `instance` puts one behind a lock for the process, and on
+//! It has no lock, no thread and no C: `instance` puts one behind a lock for the process, and on
 //! the simulator several run in one thread.
 //!
-//! An operation has one record, the endpoint's, and a word of the method's beside it (`../op`). When it is over
-//! its owner puts it into the list of its context, and that is all until the host asks.
+//! An operation has one record, the endpoint's, and a word of the method's beside it (`../op`).
+//! When it is over the owner puts it into the list of its context, where it stays until the host
+//! tests it.
 //!
-//! Of what else the endpoint reports of one remote, ends come first, then its loss, then the handshake of its
-//! next life, so that nothing is taken for a new life's that belongs to the old one. How much comes in one
-//! call is limited by the endpoint's poll.
+//! Other events of one remote are handled in this order: ends of operations, its loss, the
+//! handshake of its next life, so that no event of the old life is taken for one of the new. The
+//! endpoint's poll limits how many there are in one call.
 //!
-//! Owns: everything of one life of the method. The files beside this one hold its parts:
-//! `host` what the endpoint tells and whom it is about, `connect` the handshake, `refusals` what nothing comes of,
-//! `down` how peers are lost, `conversations` what a lost connection has cut, `limits` how long
-//! operations wait, `gauges` what can be seen of all this, `warnings` when
-//! memory runs short, `../op/post` posting, `../cancel` cancelling.
+//! Owns: everything of one life of the method. The other files: `host` the endpoint's owner,
+//! `connect` the handshake, `refusals` refused connection requests, `down` loss of peers,
+//! `conversations` exchanges cut by a lost connection, `limits` time limits, `gauges` figures,
+//! `warnings` low memory, `../op/post` posting, `../cancel` cancelling.
 
 mod connect;
 mod conversations;

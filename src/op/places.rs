@@ -1,4 +1,5 @@
-//! Where the method's operations lie, laid out so that the host can read an operation's id and address.
+//! Storage of the method's operations, laid out so that the host can read an operation's id and
+//! address.
 //!
 //! ```text
 //!     0  op_id   its own address while the host has it, otherwise 0        read by the host
@@ -9,12 +10,12 @@
 //!   [ 64 blocks | 64 | 128 | 256 ...  | reserved        ]     place = number in this row
 //! ```
 //!
-//! The host takes an operation id for a pointer and reads the words at 0 and 72 (80) without asking
-//! (BMI-HOST-ABI.md section 6.2), also for stale ids. So blocks are never unmapped: a row that is not
-//! needed any more serves the next method. No id is followed before it has been compared with the range.
+//! The host uses an operation id as a pointer and reads the words at 0 and 72 (80) unchecked
+//! (BMI-HOST-ABI.md section 6.2), also of stale ids. So blocks are never unmapped: an unused row
+//! serves the next method. No id is dereferenced before it has been compared with the range.
 //!
 //! Owns: the blocks, and their address space.
-//! Cost: whether an id is one of ours takes two comparisons and one load.
+//! Cost: checking an id takes two comparisons and one load.
 
 use super::word::Word;
 use crate::abi::types::bmi_method_addr;

@@ -5,8 +5,8 @@
 //!   connect, hold    hold      endpoint
 //! ```
 //!
-//! What is pending is posted when the peer is ready, before anything else is, so nothing overtakes. What
-//! completes at once takes no block. What is refused leaves nothing behind.
+//! Pending operations are posted first when the peer becomes ready, so nothing overtakes them. An
+//! operation that completes at once takes no block. A refused one leaves no state.
 //!
 //! Not here: waiting, threads, C's pointers.
 

@@ -1,4 +1,4 @@
-//! What the method keeps of an operation, beside the endpoint's record of it.
+//! The method's part of an operation, beside the endpoint's record.
 
 use crate::abi::types::bmi_method_addr;
 use crate::method::{CONTEXTS, Post, PostKind};

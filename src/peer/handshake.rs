@@ -1,4 +1,4 @@
-//! CONN_REQ and CONN_ACK: their bytes, and what they mean.
+//! The encoding of CONN_REQ and CONN_ACK.
 //!
 //! ```text
 //!   CONN_REQ   bits: type 0xc | our id for the peer | version

@@ -1,4 +1,4 @@
-//! How far we are with one peer.
+//! The state of one peer.
 //!
 //! ```text
 //!            post                                CONN_ACK
@@ -11,11 +11,11 @@
 //! ```
 //!
 //! A connection that is cut before READY is tried once more from the start (Connecting): the other
-//! side may just have been taking leave of our last one.
+//! side may just have been closing the previous one.
 //!
-//! [`TRANSITIONS`] are the arrows; `docs/states.md` says what happens to operations on each.
+//! [`TRANSITIONS`] are the arrows; `docs/states.md` describes the effect of each on operations.
 //!
-//! Owns: which data each state has and which transitions are legal.
+//! Owns: the data of each state and the legal transitions.
 //! Not here: operations, the endpoint.
 
 use crate::abi::constants as bmi;

@@ -9,9 +9,8 @@
 //!                       or the numbers are used up
 //! ```
 //!
-//! The id of a peer is what it puts into every message to us (`rx_id`), so it must not pass to
-//! somebody else while a receive that carries it is posted. A peer with operations is not removed,
-//! which is enough.
+//! The peer puts this id into every message to us (`rx_id`), so it must not be given to another
+//! peer while a receive with it is posted. Therefore a peer with operations is not removed.
 //!
 //! Owns: ids.
 //! Cost: every look-up is O(1).

@@ -1,14 +1,14 @@
-//! When an acknowledgement goes out by itself.
+//! When to send an acknowledgement that cannot be piggybacked.
 //!
 //! ```text
-//!   in order           wait for something to travel with, at most the delay, or until a quarter
+//!   in order           wait for data to piggyback on, at most the delay, or until a quarter
 //!                      of the window has come
 //!   early              the other channel may just be slower: the third of them, or an eighth of
 //!                      the delay
 //!   old, doubled, ASK, FIN, Ping     at once: the peer wants to know
 //! ```
 //!
-//! Owns: what is owed, and when.
+//! Owns: the acknowledgements due, and their time.
 //! Not here: numbers.
 
 use crate::time::Instant;

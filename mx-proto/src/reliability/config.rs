@@ -1,4 +1,4 @@
-//! What can be tuned in the reliability layer. The only place these numbers stand in.
+//! Settings of the reliability layer, and their defaults.
 
 use crate::supply::Supply;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! How many bytes may be in flight: slow start, CUBIC, and a careful view of loss.
+//! Congestion control: slow start, CUBIC (RFC 9438), and tolerance of random loss.
 //!
 //! ```text
 //!   window
@@ -7,13 +7,13 @@
 //!     |   /   \__..--'         CUBIC: back to where it was, stay there a while, then further
 //!     |  /                     (RFC 9438; never less than Reno would have)
 //!     | /                      slow start: doubles a round trip, a quarter as fast once packets
-//!     |/                       take longer than the way does (after HyStart++, RFC 9406)
+//!     |/                       take longer than min_rtt (after HyStart++, RFC 9406)
 //!     +------------------------------------------------------------------------------> time
 //! ```
 //!
-//! A loss alone means little: bad links lose packets, too. It means congestion when the least
-//! sample of a round trip is well above that of the empty way, which is a queue, or when more is
-//! lost than chance explains.
+//! A single loss is no sign of congestion, as bad links lose packets, too. It is one when the
+//! smallest RTT sample of a round trip is well above min_rtt, which means a queue, or when more is
+//! lost than the random loss rate.
 //!
 //! Owns: the window, the rounds.
 //! Not here: numbers, segments, clocks.

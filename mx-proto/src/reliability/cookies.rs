@@ -1,4 +1,4 @@
-//! Names of sessions that nobody can guess, and a server's memory of callers that takes no memory.
+//! Session cookies that cannot be guessed, and a stateless answer to callers (as SYN cookies).
 //!
 //! ```text
 //!   draw                               SipHash(key, 0, counter)
@@ -10,8 +10,8 @@
 //!   epochs of 10 s:   | spent before | spent now |     closed sessions, so that a replay opens none
 //! ```
 //!
-//! SipHash-2-4 under a key from the operating system is a pseudo-random function: whoever knows
-//! any number of cookies still knows nothing of the next one.
+//! SipHash-2-4 under a key from the operating system is a pseudo-random function: from any number
+//! of cookies the next one cannot be computed.
 //!
 //! Owns: the key, the counter, which callers' cookies have been used up.
 //! Not here: sessions, addresses, packets.

@@ -1,4 +1,4 @@
-//! One link: a session, its packets, and what the layer above knows of it.
+//! One link: a session, its packets, and its state at the layer above.
 //!
 //! Not here: other links.
 

@@ -1,15 +1,15 @@
-//! All sessions of one port: who they are, and when they want to be looked at.
+//! All sessions of one port, by cookie, and the lists of those that need attention.
 //!
 //! ```text
 //!   cookie --> Link: Session (numbers), Reassembly (packets), addresses, the user's word
 //!                |
 //!                +-- dirty    may have something to send: a ring, one turn each
-//!                +-- backlog  has packets the sink has not been given yet
+//!                +-- backlog  has packets not delivered to the sink yet
 //!                +-- starved  waits for memory of the port
 //!                `-- wheel    one timer each
 //! ```
 //!
-//! Owns: the links, the bytes they send, what is to be answered to those who have none.
+//! Owns: the links, the bytes they send, the answers due to strangers.
 
 use super::config::ReliableConfig;
 use super::cookies::Cookies;

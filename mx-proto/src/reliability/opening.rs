@@ -1,14 +1,14 @@
-//! How sessions begin, and what is said to those who have none.
+//! Opening of sessions, and answers to datagrams without one.
 //!
 //! ```text
 //!   Hello ------------> Welcome, and nothing is kept
 //!   OPENING, true ----> a session
-//!   OPENING, of a Welcome that nobody remembers ----> Reset, OPENING: say Hello again
+//!   OPENING, cookie not valid (any more) ------------> Reset, OPENING: send Hello again
 //!   of a session that is over, or never was ---------> Reset
 //! ```
 //!
-//! A caller whose first words are not known to whom it called does not fail: between its Welcome and
-//! those words the other side may have begun anew.
+//! A caller gets a second chance because the other side may have restarted between its Welcome and
+//! the first datagram.
 
 use super::cookies::Cookies;
 use super::links::{Links, Reply};

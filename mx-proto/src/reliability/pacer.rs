@@ -1,4 +1,4 @@
-//! When the next GSO batch may go: a bucket that fills at the rate of the window.
+//! Pacing: a token bucket that fills at the rate of the window.
 //!
 //! ```text
 //!   rate = 1.25 (slow start: 2) * window / round trip

@@ -1,4 +1,4 @@
-//! Datagrams of the reliability layer: the only place that says "malformed" here.
+//! Datagrams of the reliability layer: the only place that parses them.
 //!
 //! ```text
 //!  0             2      3      4                           8
@@ -33,15 +33,15 @@
 //! | Probe   | -                          | zeros: does a datagram of this size pass?     |
 //! | Probed  | size of the Probe          | -                                             |
 //!
-//! `fragment` and `offset` of a Probe are 64 bits that Probed repeats: whoever answers has been where
-//! the Probe went.
+//! `fragment` and `offset` of a Probe are 64 bits that Probed repeats, which proves that the Probe
+//! has arrived at its sender's address.
 //!
-//! A session is named by two random cookies, one drawn by each side. Everything but a Hello must
-//! carry both, so that nothing of an earlier life, and nothing of a stranger, is taken for a part
-//! of this one.
+//! A session is identified by two random cookies, one drawn by each side. Everything but a Hello
+//! must carry both, so that datagrams of an earlier life or of a stranger are not accepted.
 //!
-//! The payload has a checksum of its own because it is made once, where the header is made anew for
-//! every transmission. Where nothing can damage it ([`super::DatagramPort::is_safe`]) it has none.
+//! The payload has a checksum of its own because it is computed once, while the header is made anew
+//! for every transmission. It is left out where nothing can damage the payload
+//! ([`super::DatagramPort::is_safe`]).
 
 use super::checksum::crc32c;
 use super::seq::Seq;

@@ -6,12 +6,12 @@
 //!              placed, dropped        with bytes of its own, or already
 //!              or in `bytes`          placed or dropped
 //!
-//!   Unknown --- front, nobody has a place for it: small -> Kept     large -> Dropped
+//!   Unknown --- front, and it has no destination: small -> Kept     large -> Dropped
 //!      `------- place() answers -----------------------> Placed -- no longer wanted --^
 //! ```
 //!
-//! Owns: the bytes of the fragment that have no place yet.
-//! Not here: other fragments, except that it may be the front one.
+//! Owns: the bytes of the fragment that have no destination yet.
+//! Not here: other fragments.
 
 use super::reassembly::{ALLOC_COST, BadFragment, BodyLimits, Chunk, SLOT_COST};
 use crate::ids::LinkId;

@@ -1,4 +1,4 @@
-//! Which datagrams pass on the way to a peer: RFC 8899.
+//! Path MTU discovery by probes: RFC 8899 (RFC 4821 for datagrams).
 //!
 //! ```text
 //!   548   1200   1472   4052   8972   16 Ki   32 Ki   65 507     bytes of UDP payload
@@ -13,12 +13,12 @@
 //!   nothing passes                    black hole: back to the base
 //! ```
 //!
-//! A size fails when three probes of it were lost. A probe, or a time-out, counts only if the peer
-//! was heard meanwhile: one that does not run for a moment has no narrow way. After three without a
-//! word from it nothing is tried until it is heard again.
+//! A size fails after several lost probes. A lost probe, or a time-out, counts only if a datagram
+//! came from the peer meanwhile: a peer that does not run for a moment must not look like a narrow
+//! path. After three probes without a datagram from it the search stops until one comes.
 //!
-//! Where the service itself said what is too large, that is how the way is. Where probes just
-//! vanished, twice three of them, something on the way is narrower than it says: a PMTU black hole (RFC 4821, 8899).
+//! A size that the service reports as too large is accepted as the path's limit. If probes just
+//! vanish, the path is narrower than it says: a PMTU black hole (RFC 4821, 8899).
 //!
 //! Owns: the sizes, the tries.
 //! Not here: addresses.

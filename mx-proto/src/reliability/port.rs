@@ -7,10 +7,9 @@
 //!   a pass      answers to strangers, then one turn for every link that may have something
 //! ```
 //!
-//! Bodies are copied into segments, so memory is the caller's again when `send` returns: a packet
-//! is taken whole or not at all. Nothing is sent from inside a poll's callbacks; what they cause
-//! goes out when the poll ends. A packet on an idle link goes out before `send` returns: past all
-//! queues.
+//! Bodies are copied into segments, so their memory is free when `send` returns: a packet is
+//! accepted whole or not at all. Nothing is sent from inside a poll's callbacks; packets queued by
+//! them are sent when the poll ends. A packet on an idle link is sent before `send` returns.
 
 use super::checksum::crc32c;
 use super::config::ReliableConfig;

@@ -8,17 +8,17 @@
 //!               |                         |             `- place() knows where it belongs: into
 //!               |                         |                memory at once, else kept
 //!               |                         `- kept until those before it have been delivered
-//!               `- the front: placed, kept (small) or dropped (nobody wants it)
+//!               `- the front: placed, kept (small) or dropped (no destination)
 //!
 //!   whole, and the next: on_packet straight from the datagram, nothing is kept
 //! ```
 //!
 //! Owns: the bytes of fragments that cannot be delivered yet.
-//! Not here: sequence numbers, acknowledgements; each chunk is shown to it once.
-//! Cost: O(1) a chunk that comes in order; one that comes early is looked for among those that wait.
-//! Nothing is allocated because a length says so: only for bytes that are here. What a packet takes
-//! whose turn it is, and whose bytes come in order, is not charged: at most as much as a packet that is
-//! kept may have. All else is, with what stands for it here.
+//! Not here: sequence numbers, acknowledgements; each chunk is passed here once.
+//! Cost: O(1) a chunk in order; an early one is searched for among those that wait. Memory is
+//! allocated only for bytes that have arrived, never for an announced length. The front packet is
+//! not charged while its bytes come in order, and takes at most as much as a kept packet may have;
+//! all else is charged, with its bookkeeping.
 
 use super::partial::{Partial, place};
 use crate::ids::LinkId;

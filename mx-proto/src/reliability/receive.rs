@@ -1,22 +1,22 @@
-//! What arrives: datagrams become what sessions hear and packets that the sink is given.
+//! Incoming datagrams: dispatched to sessions, and reassembled into packets for the sink.
 //!
 //! ```text
 //!   bytes of a GSO batch, cut --> Header::parse --> Hello -----------> Welcome, and nothing is kept
 //!                                  |
-//!                  to: a session of ours, from where its peer is
-//!                                  |        `- nobody's: OPENING and true? a session; else Reset
+//!                  to: a known session, and its peer's address
+//!                                  |        `- unknown: OPENING and valid? a session; else Reset
 //!                                  v
 //!                        Session::on_header        acknowledgements, Pings, Probes
 //!                                  v  Data
 //!                        Session::on_segment --> Reassembly --> Sink
 //! ```
 //!
-//! The first datagram of a poll that is a whole packet, the next in order, is delivered before
-//! anything else is done about it (the notes' fast receive). Its bookkeeping is done when the next
-//! poll begins, and that poll has no fast receive, so that it can starve nothing.
+//! Fast receive (as in the usnic notes): the first datagram of a poll that is a whole packet and
+//! the next in order is delivered before any bookkeeping. That is done when the next poll begins,
+//! which has no fast receive, so that nothing starves.
 //!
-//! Nothing that arrives is trusted: every field is checked against the window or table it is about,
-//! and what does not fit is counted and dropped.
+//! Every field is checked against the window or table it refers to; a mismatch is counted and
+//! dropped.
 
 use super::links::{Deferred, Links, RECEIVE_WINDOW_MIN, Reply, shared};
 use super::packet::{BadDatagram, FIN, Header, Kind};

@@ -1,4 +1,4 @@
-//! Which segments of one peer have arrived: numbers only.
+//! The sequence numbers of one peer's segments that have arrived.
 //!
 //! ```text
 //!        cumulative                              cumulative + capacity
@@ -7,7 +7,7 @@
 //!               0 0 0   1 1    0 0    1 1 1  0 0 0 ...        a ring of bits
 //! ```
 //!
-//! Owns: a bit for every number, and not even that before something comes early.
+//! Owns: a bit for every number, allocated with the first early segment.
 //! Not here: bytes, fragments, the peer.
 //! Cost: detecting and marking are O(1); no memory as long as everything comes in order.
 

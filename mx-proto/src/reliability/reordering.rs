@@ -1,4 +1,4 @@
-//! How long to wait for a segment that others have overtaken.
+//! The reordering wait: how long after later arrivals a segment is declared lost (RFC 8985).
 //!
 //! ```text
 //!   sent          typical: smoothed round trip     late ones came
@@ -6,12 +6,11 @@
 //!    |  not lost, however many have overtaken it                 |  lost
 //! ```
 //!
-//! As long as none that had been overtaken by three has arrived by itself, three are enough and there
-//! is no wait: on a way that keeps the order a loss is found at once. A way that is known not to keep
-//! it costs each loss the wait, at most a round trip more (after RACK, RFC 8985, whose window is
-//! capped by the same).
+//! Until a segment that three others have overtaken arrives by itself, three are enough and there
+//! is no wait: on a path that keeps the order a loss is found at once. On a path that reorders each
+//! loss costs the wait, at most a round trip more (as the window of RACK, RFC 8985, section 6.2).
 //!
-//! Owns: how late segments came in the last 5 to 10 seconds.
+//! Owns: the delays of late segments in the last 5 to 10 seconds.
 //! Not here: segments, clocks.
 
 use super::rtt::Rtt;

@@ -3,14 +3,14 @@
 //! ```text
 //!   awake     Box<Link>       windows, estimates, searches: a kilobyte
 //!     |  ^
-//!     |  `- somebody looks at it
-//!     `---- a second without a segment either way, nothing under way, owed or searched for
+//!     |  `- it is used
+//!     `---- a second without a segment either way, nothing in flight, no ACK, Ping or probe due
 //!     v
-//!   suspended Box<SuspendedLink>    names, numbers, what is known of the way: a quarter of that
+//!   suspended Box<SuspendedLink>    cookies, numbers, properties of the path: a quarter of that
 //! ```
 //!
-//! Whoever asks for a link gets one that is awake. A Ping now and then wakes it, and it is suspended again
-//! as soon as that is answered.
+//! A look-up resumes a suspended link. The Ping of a keep-alive resumes it for a moment, and it is
+//! suspended again as soon as that is answered.
 //!
 //! Owns: the links.
 

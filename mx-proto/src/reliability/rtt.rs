@@ -1,4 +1,4 @@
-//! How long the way to a peer and back takes, and how long to wait for it: RFC 6298.
+//! Round-trip time and RTO: RFC 6298, section 2.
 //!
 //! ```text
 //!   first sample r:   srtt = r            rttvar = r / 2
@@ -6,7 +6,7 @@
 //!                     srtt  += (r - srtt) / 8
 //!   time-out = (srtt + 4 * rttvar + delay of ACKs) * 2^back-off, between floor and cap
 //!
-//!   min:   | this half: 5 s, growing |   the way without queues: the least of both halves
+//!   min:   | this half: 5 s, growing |   the path without queues: the least of both halves
 //!          | the half before         |
 //! ```
 //!

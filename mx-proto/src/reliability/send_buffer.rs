@@ -1,4 +1,4 @@
-//! Where the bytes of segments under way lie.
+//! The bytes of segments that are not acknowledged.
 //!
 //! ```text
 //!   block of 64 KiB, of one fragment                       blocks:  1 KiB | 10 KiB | 64 KiB
@@ -7,7 +7,7 @@
 //!     `------------- run_of: a GSO batch -----------------'
 //! ```
 //!
-//! Owns: every byte that has been accepted and not been acknowledged, of all links of a port.
+//! Owns: every accepted and unacknowledged byte, of all links of a port.
 //! Not here: links, sequence numbers.
 //! Cost: reserving, writing and releasing are O(1) a block and allocate nothing as long as there are
 //! free blocks; an idle send buffer holds nothing after [`SendBuffer::trim`].

@@ -1,16 +1,16 @@
-//! Segments sent to one peer and not yet acknowledged, and those that wait to be sent.
+//! The segments to one peer that are in flight or wait to be sent.
 //!
 //! ```text
 //!         first                         fresh               right edge, in bytes
 //!           |                             |                       |
 //!   acked   [ in flight, to resend, free  )  to send ............ )  may not be sent yet ...
 //!                                 |
-//!                      highest that has arrived: only before it is anything lost
+//!                      highest acknowledged: only segments before it can be lost
 //! ```
 //!
-//! Owns: where the bytes of every segment lie until it is acknowledged, and what happened to it.
-//! Not here: clocks, the wire format. A segment's bytes are those of its datagram, header included:
-//! that is what it is on the way, and what its receiver charges for keeping it.
+//! Owns: the place of each segment's bytes until it is acknowledged, and its state.
+//! Not here: clocks, the wire format. A segment counts with its header, as on the path and at its
+//! receiver.
 //! Cost: push, send and acknowledge are O(1) a segment without loss; with holes, an acknowledgement
 //! looks at the segments from the first hole to the highest that has arrived.
 

@@ -1,7 +1,8 @@
-//! How many peers have sent data of late: together they have no more under way than one has alone.
+//! The number of peers that have sent data recently, by which the receive window is divided (incast
+//! control).
 //!
 //! ```text
-//!   | this epoch: n | the one before: m |      a share: what there is room for / max(n, m, 1)
+//!   | this epoch: n | the one before: m |      a share: receive window / max(n, m, 1)
 //! ```
 //!
 //! Owns: two counts. Each link has the epoch in which it was last counted.

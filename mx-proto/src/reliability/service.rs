@@ -1,10 +1,10 @@
-//! What the reliability layer needs of whatever carries datagrams.
+//! The interface of the reliability layer to a datagram service.
 //!
 //! ```text
 //!   Reliable --- GsoBatch on a channel ---> service          one datagram, or many of equal size
 //!            <-- Incoming -------------                    for one receiver, in one call
 //!
-//!   Command   ACKs, control, tiny fragments: short queue, taken in first
+//!   Command   ACKs, control, tiny fragments: short queue, polled first
 //!   Data      everything else
 //! ```
 

@@ -7,8 +7,8 @@
 //!      |                  |                 |        caller has proven where it is
 //!      +---- silence, Reset ----------------+-------------------> over
 //!
-//!   on_header, on_segment    what arrived          transmit   what is to go out
-//!   on_timer                 what did not          deadline   when to ask again
+//!   on_header, on_segment    arrivals              transmit   segments and control to send
+//!   on_timer                 time-outs             deadline   of the next timer
 //! ```
 //!
 //! Owns: both windows, the estimates, the state.

@@ -1,4 +1,4 @@
-//! What the reliability layer counts; always on.
+//! Counters of the reliability layer; always on.
 
 /// Running totals of one [`super::Reliable`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,19 +1,18 @@
-//! What one session sends, and in what order.
+//! Sending of one session, in order of priority.
 //!
 //! ```text
-//!   1. resends        data channel, at most a burst       peers need them most
+//!   1. resends        data channel, at most a burst       receivers wait for them
 //!   2. new segments   tiny ones: command channel          each carries the acknowledgement
 //!                     others:    data channel, in GSO batches
-//!   3. probes         data channel                        sizes that may pass
-//!   4. control        command channel                     Ping, Ack, what is still owed
+//!   3. probes         data channel                        of the path MTU
+//!   4. control        command channel                     Ping, Ack, if not piggybacked
 //!
 //!   a segment goes when      in flight + it <= congestion window
 //!                            the peer has room for it
 //!                            the pacer's bucket has its bytes (tiny ones do not wait)
 //! ```
 //!
-//! Resends never take the command channel: the more of them there are, the more it matters that
-//! acknowledgements get through.
+//! Resends never take the command channel, to leave it to acknowledgements.
 //!
 //! Not here: addresses, other sessions.
 

@@ -1,8 +1,8 @@
-//! Why a host has not been found.
+//! Errors of looking up a machine.
 //!
 //! ```text
-//!   text --> "", "[x]", 0.0.0.0: no host can be called so      EmptyHost, BadBrackets, NoHost
-//!        --> nobody knows it                                   Unknown
+//!   text --> "", "[x]", 0.0.0.0: not a valid name              EmptyHost, BadBrackets, NoHost
+//!        --> not found                                         Unknown
 //!        --> this machine, but it has no such interface        BadBoard
 //! ```
 //!

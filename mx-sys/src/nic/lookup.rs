@@ -1,4 +1,4 @@
-//! The addresses behind a host's name.
+//! Looking up the addresses of a host name.
 //!
 //! ```text
 //!   address  -->  itself

@@ -1,4 +1,4 @@
-//! What this process has learnt about hosts.
+//! The process's table of names and addresses of machines.
 //!
 //! ```text
 //!   resolve, peers file, peers that connect ---> IPv6 address of each id

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   refresh --> size, times, inode --as before--> nothing to do
-//!                                  --changed----> read, parse, tell of bad lines
+//!                                  --changed----> read, parse, report bad lines
 //! ```
 //!
-//! Owns: what was in the file when it was last looked at.
-//! Cost: a look at an unchanged file is one system call.
+//! Owns: the contents of the file at the last check.
+//! Cost: checking an unchanged file is one system call.
 
 use super::{BadLine, Peers, parse};
 use crate::settings::PEERS_FILE;

@@ -1,16 +1,16 @@
-//! The thread that looks after the engine while the application computes.
+//! The helper thread, which polls the engine while the application computes.
 //!
 //! ```text
-//!              endpoint opened            nobody polled or waited for a tick
+//!              endpoint opened            no thread polled or waited for a tick
 //!   Dormant -------------------> Watching ---------------------------------> Armed
 //!      ^                          {control, doorbell} <----------------------- {control, data, doorbell}
 //!      `---- endpoint closed ----- + tick           an application thread
 //!                                                   polls again (one ring)
 //! ```
 //!
-//! Connections come and go through the control descriptor, which it always minds. Packets are the
-//! application's own business as long as it polls or waits; two threads polling one engine would
-//! only fight for its lock, and an armed engine makes peers ring.
+//! It always watches the control descriptor, through which connections come and go. Packets are
+//! left to the application while that polls or waits: a second polling thread would only contend
+//! for the lock, and an armed engine makes peers send wake-ups.
 //!
 //! Owns: the thread.
 //! Cost: watching, one wake-up a tick; armed or dormant, nothing until something happens.

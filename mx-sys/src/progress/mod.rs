@@ -1,27 +1,27 @@
-//! One lock around one engine, and threads that wait for what it produces.
+//! One lock around one engine, and threads that wait for its events.
 //!
 //! ```text
 //!   post:  lock ------------------> engine          wait_until(check):
 //!                                     ^               progress, check        every time
 //!   +---------- Shared<T> ------------|----+          spin a little          in an exchange
-//!   |  Mutex { engine T, who waits }  |    |          sleep:  progress thread  in the kernel, armed
+//!   |  Mutex { engine T, waiters }    |    |          sleep:  progress thread  in the kernel, armed
 //!   |                                 |    |                  waiters on a doorbell each
 //!   |  Helper thread -----------------'    |
 //!   +--------------------------------------+
 //! ```
 //!
-//! At most one thread sleeps in the kernel on the engine's descriptors: the *progress thread*, or, while no
-//! application thread polls or waits, the helper. Other waiting threads are *waiters* and sleep
-//! until somebody takes something in that concerns them. The engine is *armed* (peers must wake
-//! us) exactly while such a thread sleeps and nobody else looks after the engine.
+//! At most one thread sleeps in the kernel on the engine's descriptors: the *progress thread*, or,
+//! while no application thread polls or waits, the helper. Other waiting threads are *waiters* and
+//! sleep until another thread finds an event for them. The engine is *armed* (peers must wake us)
+//! exactly while such a thread sleeps and no other polls the engine.
 //!
-//! No wake-up is lost, because whoever gives the lock back while others sleep first passes on what
-//! was produced ([`Progress::take_produced`]), and arms the engine again ([`Progress::arm`]
+//! No wake-up is lost: a thread that releases the lock while others sleep first notifies them of
+//! the events produced ([`Progress::take_produced`]), and arms the engine again ([`Progress::arm`]
 //! refuses while there is anything to do).
 //!
-//! Owns: the lock, the doorbells, the order of waiting threads. The event that a thread waits for
-//! is decided by its `check`.
-//! Cost: a poll is one uncontended lock. No system call unless somebody sleeps or is woken.
+//! Owns: the lock, the doorbells, the order of waiting threads. Each thread waits until its `check`
+//! succeeds.
+//! Cost: a poll is one uncontended lock. A system call only to sleep or to wake.
 
 mod helper;
 #[cfg(loom)]

@@ -1,14 +1,14 @@
-//! Whether it pays to look again before sleeping.
+//! Decides whether a wait polls before it sleeps.
 //!
 //! ```text
 //!   wait ends soon  (< 4 limits)  -->  credit = 8        spin at the next waits
 //!   wait takes long (or nothing)  -->  credit - 1 .. 0   sleep at once
 //! ```
 //!
-//! A sleep costs some 25 us on top of what is waited for, so it pays to look for a while when an
-//! answer is likely to come soon: in an exchange of messages. While nothing happens it never does.
-//! From sleeping one gets back to spinning because an exchange in which both sides sleep still has
-//! its answers within a few limits.
+//! A sleep adds some 25 us, so polling for a while pays when an answer is likely to come soon: in
+//! an exchange of messages. When nothing happens it never pays. A sleeping thread returns to
+//! spinning, because an exchange in which both sides sleep still has its answers within a few
+//! limits.
 
 use std::time::Duration;
 

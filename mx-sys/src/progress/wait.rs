@@ -1,11 +1,11 @@
-//! Waiting threads: the progress thread, the waiters, and who wakes whom.
+//! Waiting threads: the progress thread, the waiters, and waking them.
 //!
 //! ```text
 //!                 +---------------- wait_for -----------------+
 //!                 v                                           |
 //!   progress, check --found--> leave --> (a waiter takes over)
 //!                 |
-//!               spin  "poller": looks after the engine; it is not armed
+//!               spin  "poller": polls the engine; it is not armed
 //!                 |
 //!        a progress thread or a poller there?
 //!            no /        \ yes
@@ -14,8 +14,8 @@
 //!     sleep on {control, data, doorbell}
 //! ```
 //!
-//! Invariant: when waiters sleep, there is a progress thread, a poller, or a waiter that has been woken
-//! and not run yet. Whoever leaves restores it.
+//! Invariant: when waiters sleep, there is a progress thread, a poller, or a waiter that has been
+//! woken and has not run yet. A thread that leaves restores it.
 //!
 //! Owns: the list of waiters and the states of progress thread and helper.
 

@@ -1,5 +1,4 @@
-//! The counters of an endpoint, one table for all who show them; `method` has those of the method
-//! above it.
+//! The table of an endpoint's counters, for all tools; `method` has those of the method above it.
 //!
 //! ```text
 //!   mx_proto::Stats   Gauges   WaitStats   LocalStats, TcpStats, ...    Sample

@@ -1,4 +1,4 @@
-//! Finding the endpoints that the processes of this machine have open.
+//! Finds the open endpoints of this machine's processes.
 //!
 //! ```text
 //!   /proc/<pid>/ns/net as ours?                          boards and numbers of another are others
@@ -8,8 +8,8 @@
 //!      --> a page, and this process's?                      children of fork have the descriptor
 //! ```
 //!
-//! Pages are read and not mapped: a process that lies can show wrong numbers and do no harm.
-//! Processes we may not look into are left out.
+//! Pages are read and not mapped: a hostile process can show wrong numbers and do no harm.
+//! Processes without permission are left out.
 //!
 //! Owns: nothing.
 //! Cost: some system calls for each process, one for each of their descriptors.

@@ -1,4 +1,4 @@
-//! Where things lie in a published page.
+//! The layout of a published page.
 //!
 //! ```text
 //!   word   0        1               2          3             4                 5     6         7

@@ -1,6 +1,6 @@
 //! The counters of a method above its endpoint.
 //!
-//! Owns: what a method has to show beside its endpoint, its labels and their order.
+//! Owns: the method's figures, their labels and their order.
 //! Not here: methods.
 //! Cost: [`method_values`] copies words; no allocation, no system call.
 

@@ -4,8 +4,8 @@
 //!   8192 bytes --parse--> Page, or None: not a page, or not one of this version
 //! ```
 //!
-//! The bytes are another process's: each is looked at once, numbers are checked before they count
-//! anything, and texts are printable.
+//! The bytes belong to another process: each is read once, numbers are checked before use, and
+//! texts are made printable.
 //!
 //! Owns: a copy.
 

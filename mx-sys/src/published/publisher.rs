@@ -1,4 +1,4 @@
-//! The writing side: a page, brought up to date now and then.
+//! The writing side: a page that is updated from time to time.
 //!
 //! ```text
 //!   progress, progress, ... every 1024th ---.

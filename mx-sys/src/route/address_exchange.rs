@@ -1,4 +1,5 @@
-//! "Who are you on the fabric?": asked over TCP before a link over libfabric can begin.
+//! The address exchange: asks a peer for its endpoint address over TCP before a link over
+//! libfabric.
 //!
 //! ```text
 //!   asker                                         answerer
@@ -12,26 +13,26 @@
 //!   no endpoint address, or no answer in 5 s: the link goes down, Elsewhere(tcp)
 //! ```
 //!
-//! Where there is a site's secret, endpoint addresses are for those who know it:
+//! With a site's secret, endpoint addresses are given only after a proof:
 //!
 //! ```text
 //!   HAIL --------------------------------------->
 //!        <------------------------------ NONCE     its own; it keeps nothing for it
 //!   LOCATE, our nonce, proof, our endpoint address --------->  nothing is made before the proof is right
-//!        <------------------ proof, its endpoint address ---   nothing is greeted before that one is
+//!        <------------------ proof, its endpoint address ---   no Hello before that proof is right
 //! ```
 //!
-//! It is asked for links of `rdm`, and of `dgram` where addresses of its provider do not follow from
-//! host and number.
+//! It is used for links of `rdm`, and for those of `dgram` where the provider's addresses do not
+//! follow from host and number.
 //!
 //! A peer of an older version takes the question for a violation and closes the link, which is an
-//! answer too. Whoever asks is a stranger and stays one: its TCP link is closed with the answer,
-//! and what it makes the fabric's port reserve is bounded there.
+//! answer too. The asking side is always a stranger: its TCP link is closed with the answer, and
+//! the fabric's port bounds what it reserves.
 //!
-//! With each endpoint address goes the address at the other end of the TCP link: what the network knows of the
-//! peer, and all that it knows.
+//! An endpoint address is kept with the address at the other end of the TCP link, which is all that
+//! the network proves of the peer.
 //!
-//! Owns: which TCP links are the address exchange's, and what links wait for.
+//! Owns: the TCP links of the exchange, the links that wait for an answer.
 //! Not here: libfabric; endpoint addresses are made and used by [`Addresses`].
 
 mod guard;

@@ -1,11 +1,9 @@
-//! The dgram port as one of a host's: opened when it is needed, polled as often as it is worth.
+//! The dgram port within `HostPorts`: opened on first use, polled less often while it is idle.
 //!
 //! ```text
-//!   connect --> open yet? --> link, of whose way up the address exchange hears
-//!                              `-- is its address known? no: the address exchange asks, and brings an endpoint address
+//!   connect --> open the port --> link --> address known? no: the address exchange asks for it
 //!
-//!   idle           while there is no session: strangers may knock, so a look is worth it
-//!                     only now and then
+//!   idle        while there is no session: polled only now and then, for strangers
 //! ```
 //!
 //! Owns: the port, once it is open.

@@ -3,7 +3,7 @@
 //! ```text
 //!   port --> Relay ----> endpoint
 //!              |
-//!              `-- Filter               whoever has to know first, and may keep it to himself:
+//!              `-- Filter               sees events first, and may keep them:
 //!                                      ExchangeFilter or FallbackFilter
 //! ```
 //!

@@ -1,4 +1,4 @@
-//! All ports of a host behind one.
+//! All ports of a machine behind one.
 //!
 //! ```text
 //!   target                        route
@@ -12,14 +12,13 @@
 //!   a link's name says whose it is ([`LinkId::port`])
 //! ```
 //!
-//! A link over rdm begins with a question over TCP (`exchange`), which the endpoint does not see, and
-//! so does one over datagrams where addresses do not follow from host and number.
+//! A link over rdm begins with an address exchange over TCP (`exchange`), which the endpoint does
+//! not see, and so does one over datagrams where addresses do not follow from host and number.
 //!
-//! A port without a link is *quiet*: it is not polled, so that TCP costs a process that only uses
-//! shared memory nothing. It is looked at again when its control descriptor is readable, which
-//! somebody who sleeps on it says ([`HostPorts::note_control`]) and which polls find out about
-//! within a few milliseconds. The rdm port may have something to do without a link, which arming
-//! it tells.
+//! A port without a link is *quiet*: it is not polled, so that TCP costs nothing to a process that
+//! uses only shared memory. It is polled again when its control descriptor is readable: a sleeping
+//! thread reports that ([`HostPorts::note_control`]), and polls check it within a few milliseconds.
+//! The rdm port may have work without a link, which arming it reports.
 //!
 //! Owns: the ports.
 

@@ -1,4 +1,4 @@
-//! Opening an endpoint on this host: its number is claimed on every port.
+//! Opening an endpoint on this machine: its number is claimed on every port.
 //!
 //! ```text
 //!   Exact(3)   Unix name "..-3"  and  TCP port base+3     both, or "endpoint 3 is in use"
@@ -6,20 +6,20 @@
 //!   Lowest     Exact(0), Exact(1), ... Exact(1023), the first that is free; then Any
 //! ```
 //!
-//! Endpoint numbers are per host: two boards of one host do not have an endpoint 3 each. The board
-//! only says under which NIC id the endpoint goes.
+//! Endpoint numbers are per machine: two boards of one machine cannot both have an endpoint 3. The
+//! board only selects the NIC id of the endpoint.
 //!
 //! ```text
 //!   policy      rdm port
 //!     rdm         opened, or the endpoint is not
-//!     auto        opened where there is an adapter (`hardware`), as far as that goes
+//!     auto        opened where there is an adapter (`hardware`), if that succeeds
 //!     the others  opened for the first address that asks for it
 //! ```
 //!
 //! Without shared memory, `auto` is `rdm` where that port is opened, and `tcp` where it is not, but
 //! the Unix name is claimed all the same and peers may come through it.
 //!
-//! Nothing of libfabric is loaded before.
+//! libfabric is loaded only when the rdm port is opened.
 //!
 //! Not here: links.
 

@@ -1,4 +1,4 @@
-//! What a link's origin proves about a peer's claim.
+//! Checks a peer's claimed address against its link's origin.
 //!
 //! ```text
 //!   origin                     claimed interface               proof

@@ -1,18 +1,18 @@
-//! What losses mean to the congestion window, and what is done when that was a mistake.
+//! Reductions of the congestion window after losses, and undoing them.
 //!
 //! ```text
-//!                        a queue, or more than 2 % and chance, or many in a row
+//!                   a queue, or more than 2 % and the random rate, or many in a row
 //!      window as it is ──────────────────────────────────────────────────────────► x 0.7
 //!         ▲   ▲                                                                     │ │
 //!         │   └── most of it arrived after all: late, not lost ─────────────────────┘ │
-//!         └────── as much is lost of 0.7 as of all: that is chance ───────────────────┘
+//!         └────── the same share is lost at 0.7: random loss ─────────────────────────┘
 //! ```
 //!
-//! A queue that is full loses what is more than the way carries: at a window of 0.7 it loses next to
-//! nothing. A bad link loses the same part of whatever is sent. So the first fall is an experiment,
-//! and what it shows is remembered as the share that chance takes.
+//! A full queue drops the excess over the path's capacity: at a window of 0.7 next to nothing. A
+//! bad link loses the same share at any rate. So the first reduction is an experiment, and its
+//! result is remembered as the random loss rate.
 //!
-//! Owns: the count of losses, what there was before the last fall.
+//! Owns: the count of losses, the state before the last reduction.
 //! Not here: numbers, segments, clocks.
 
 use super::{Congestion, LEAST, Phase, Round};

@@ -1,4 +1,4 @@
-//! What a person should know about the way to a peer: said once a link.
+//! The warning about a path that drops large datagrams, logged once a link.
 
 use std::fmt;
 

@@ -1,19 +1,20 @@
-//! Which of the segments in flight have arrived, are late, or are lost.
+//! Loss detection: which segments in flight have arrived, are late, or are lost (RFC 8985, RFC 9002
+//! section 6.1).
 //!
 //! ```text
 //!               three later ones of its channel have arrived,
-//!               and it was sent longer ago than late ones take
+//!               and it was sent longer ago than the reordering wait
 //!   InFlight ─────────────────────────────────────────────────► ToResend ──sent──► InFlight
 //!      ▲  │     asked for and not named; time-out                 │  │                │
 //!      │  │                                                       │  │                │
 //!      │  └──acknowledged──► Free ◄──acknowledged: it was late────┘  │                │
 //!      │                      ▲                                      │                │
-//!      └──late ones take longer, as is known now─────────────────────┘                │
+//!      └──the reordering wait has grown──────────────────────────────┘                │
 //!                             └──acknowledged, sooner than it can be: it was late─────┘
 //! ```
 //!
-//! How long late ones take is not decided here: [`super::super::reordering`] learns it from what is
-//! found here. As long as none is known to have been late, three later arrivals suffice.
+//! The reordering wait is learned in [`super::super::reordering`] from the late segments found
+//! here. Until one was late, three later arrivals suffice.
 
 use super::{Acked, Counts, SegmentState, SendWindow, Sending, Slot};
 use crate::reliability::send_buffer::SendBuffer;

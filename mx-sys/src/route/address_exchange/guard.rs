@@ -1,14 +1,12 @@
-//! Proofs of knowing the site's secret, around endpoint addresses.
+//! Proofs of the site's secret for endpoint addresses.
 //!
 //! ```text
-//!   question:  nonce of who asks (16)  proof (32)  endpoint address
+//!   question:  asker's nonce (16)      proof (32)  endpoint address
 //!   answer:    proof (32)  answer                          a refusal may come without
 //!
-//!   words of who asks:      the port that is asked for, its nonce, its endpoint address
-//!   words of who answers:   its nonce, then its answer
+//!   asker's words:      the port that is asked for, its nonce, its endpoint address
+//!   answerer's words:   its nonce, then its answer
 //! ```
-//!
-//! Not here: links' fates.
 
 use super::packet::For;
 use mx_port_fabric::endpoint_address::{Answer, Refusal};

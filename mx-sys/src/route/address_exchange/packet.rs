@@ -1,4 +1,4 @@
-//! Questions and answers as packets, which nobody takes for one of the endpoint's.
+//! Questions and answers as packets that cannot be confused with the endpoint's.
 //!
 //! ```text
 //!   'L', what, "mx", length of the body, version, zeroes        32 bytes (docs/wire-format.md)

@@ -1,8 +1,8 @@
-//! What a port offers so that its peers can be found.
+//! The interface of a port to the address exchange.
 //!
-//! An endpoint address proves nothing by itself: whoever has one can write anything into it. What it comes with is
-//! the address at the other end of the TCP connection, which the kernel knows; our own endpoint address goes there
-//! and nowhere else. So whoever uses what only our endpoint address says has been told it at that address.
+//! An endpoint address proves nothing by itself, as its sender chooses its contents. Proven is the
+//! address at the other end of the TCP connection, to which alone our endpoint address was sent: a
+//! peer that uses it is at that address.
 
 use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
 use mx_port_rdm::RdmPort;

@@ -1,4 +1,4 @@
-//! What the log says of peers that are not reached as they might be, once for each.
+//! Warnings about peers that are reached only by a fallback, once for each.
 
 use super::packet::For;
 use crate::nic;
