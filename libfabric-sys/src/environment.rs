@@ -1,4 +1,4 @@
-//! What the providers read from the environment, set before they can read it.
+//! The providers' environment variables, set before they are read.
 //!
 //! ```text
 //!   MX_LIBFABRIC=/path/libfabric.so.1    read by us: which library

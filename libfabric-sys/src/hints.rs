@@ -1,4 +1,4 @@
-//! What is asked of the providers.
+//! Hints for the providers.
 //!
 //! ```text
 //!   Library::hints()      fi_dupinfo(NULL): all attributes there, all zero = "anything will do"

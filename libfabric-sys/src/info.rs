@@ -1,4 +1,4 @@
-//! What the providers offered: a list of infos that frees itself.
+//! The providers' offers: a list of infos that frees itself.
 //!
 //! ```text
 //!   InfoList ----> fi_info --next--> fi_info --next--> null      freed together, by fi_freeinfo

@@ -1,4 +1,4 @@
-//! libfabric's binary interface, written by hand and loaded when it is first asked for.
+//! libfabric's binary interface, declared by hand and loaded on first use.
 //!
 //! ```text
 //!   user                      libfabric-sys                        libfabric.so.1

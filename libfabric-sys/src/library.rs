@@ -1,9 +1,9 @@
 //! A loaded libfabric: six functions, and everything reached from them.
 //!
 //! ```text
-//!   Library::get()              the process's one, loaded when first asked for
-//!   Library::load(path)         a certain file
-//!   Library::from_functions     somebody else's: a fake provider in tests
+//!   Library::get()              the process's one, loaded on first use
+//!   Library::load(path)         a given file
+//!   Library::from_functions     a fake provider in tests
 //!        |
 //!        |-- hints, query -> Hints, InfoList
 //!        |-- fabric ------> fid_fabric, and from there on through `calls`

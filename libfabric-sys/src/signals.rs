@@ -1,4 +1,4 @@
-//! Signal dispositions, kept while somebody else's constructors run.
+//! Signal dispositions, restored after the constructors of other libraries have run.
 //!
 //! ```text
 //!   save()            dlopen, fi_getinfo                drop

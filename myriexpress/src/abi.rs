@@ -1,4 +1,4 @@
-//! What C passes and gets, laid out as in `include/myriexpress.h`.
+//! The C types, laid out as in `include/myriexpress.h`.
 //!
 //! ```text
 //!   in   segments, parameters, handlers           out   mx_status_t (`status`), mapper state
@@ -6,8 +6,8 @@
 //!        mx_endpoint_addr_t: two words, in two registers
 //! ```
 //!
-//! Enums come in as plain numbers, because C may put any number there. What a word means is in
-//! `handles` and `status`; `tests/header.rs` compares everything here with the headers.
+//! Enums are plain numbers here, because C may pass any number. They are interpreted in `handles`
+//! and `status`; `tests/header.rs` compares everything here with the headers.
 
 // The names are C's, and their meaning is said in the headers.
 #![allow(non_camel_case_types, missing_docs)]

@@ -1,8 +1,8 @@
-//! How a call from C becomes a call in Rust.
+//! The boundary between C calls and Rust.
 //!
 //! ```text
 //!   C ---> mx_isend(endpoint, ...)                            declared with export!
-//!            guard: a panic becomes MX_FAILURE, never more
+//!            guard: a panic becomes MX_FAILURE
 //!            1 pointers checked    required, optional, string
 //!            2 numbers converted   timeout, segments
 //!            3 one Rust call
@@ -10,8 +10,8 @@
 //!   C <--- MX_SUCCESS, or what the error handler answers
 //! ```
 //!
-//! The guard is part of `export!`, the only way a function gets its C name, so that it cannot be
-//! left out.
+//! The guard is part of `export!`, which alone gives a function its C name, so it cannot be left
+//! out.
 //!
 //! Owns: the guard and the checks.
 //! Not here: the exports, the choice of the handler (see `handler`).

@@ -1,4 +1,4 @@
-//! Why a call did not do what it was asked, with MX's number for it.
+//! Errors of calls, with their MX codes.
 //!
 //! ```text
 //!   Error --code()--> mx_return_t       --Display--> the line an error handler gets

@@ -1,11 +1,11 @@
-//! Error handlers: who hears of a call or a request that failed.
+//! Error handlers for failed calls and requests.
 //!
 //! ```text
 //!   call refused    --+                +-- the endpoint's handler, if it has one
 //!                     +--> report -->  +-- else the process's (mx_set_error_handler)
 //!   request failed  --+      |         +-- else MX_ERRORS_ARE_FATAL
 //!                            v
-//!             what it returns: the call's answer, or the code of the status
+//!             its result: the call's return value, or the code of the status
 //! ```
 //!
 //! Handlers are C code: they are called without any lock, and may call MX functions or never return.

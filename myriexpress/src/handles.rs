@@ -1,4 +1,4 @@
-//! What C programs hold: endpoints, requests and addresses, as words that can be checked.
+//! Handles of endpoints, requests and addresses, as words that can be checked.
 //!
 //! ```text
 //!   mx_endpoint_t       64 bits   generation (32) | slot + 1 (32)             slot of the process's table
@@ -6,8 +6,8 @@
 //!   mx_endpoint_addr_t 128 bits   an mx_endpoint_t, then  generation (32) | peer + 1 (32)
 //! ```
 //!
-//! None of them is a pointer, whatever its C type says: a stale or made-up one is recognised
-//! instead of followed. Zero is none of them. Calls that take a request or an address without an
+//! None of them is a pointer, although their C types are: a stale or invalid one is recognised and
+//! not dereferenced. Zero is never valid. Calls that take a request or an address without an
 //! endpoint find the endpoint in it.
 
 use mx_proto::RequestId;

@@ -1,4 +1,4 @@
-//! What `mx_get_info` is asked and answers.
+//! The queries of `mx_get_info`.
 //!
 //! ```text
 //!   key, endpoint or none, board by number or NIC id
@@ -7,7 +7,7 @@
 //!      +-- of an endpoint    counters                  process, mx_sys::published
 //!      +-- of a board        driver, node, speed       /sys/class/net/<interface>
 //!      v
-//!   bytes as C has them, and how many of them C must have room for
+//!   bytes in C's layout, and the size that C must provide
 //! ```
 //!
 //! Not here: C's pointers.

@@ -1,4 +1,4 @@
-//! The library's life in this process.
+//! Initialization and end of the library in this process.
 //!
 //! ```text
 //!              mx_init                  mx_init (count + 1, ALREADY_INITIALIZED)
@@ -8,7 +8,7 @@
 //!        endpoints closed
 //! ```
 //!
-//! The environment is read at `mx_init` and not before, because programs set it just before.
+//! The environment is read by `mx_init`, because programs set it just before.
 //!
 //! Owns: the count, the settings, the logger.
 //! Not here: endpoints, beyond closing them all. Tested in `tests/lifecycle.rs`, in a process of its

@@ -1,4 +1,4 @@
-//! Names of hosts and boards, as MX writes them.
+//! Names of hosts and boards in MX's syntax.
 //!
 //! ```text
 //!   "server7:1"  --nic_id-->   64 bits   --hostname-->      "server7:1"

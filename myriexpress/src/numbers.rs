@@ -1,4 +1,4 @@
-//! MX's numbers, and their words.
+//! MX's codes, and their texts.
 //!
 //! ```text
 //!   numbers! { Code { BadSegList = 10 c"bad segment list" } }

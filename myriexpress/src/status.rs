@@ -1,4 +1,4 @@
-//! How a request ended: `mx_status_t` and `mx_status_code_t`.
+//! Results of requests: `mx_status_t` and `mx_status_code_t`.
 //!
 //! Not here: return codes of calls (see `error`).
 

@@ -1,4 +1,4 @@
-//! What is passed to the library to open queues, address vectors and registrations.
+//! Attributes for opening queues, address vectors and registrations.
 //!
 //! ```text
 //!   ours (2.x):     [ members of 1.17 ........ | appended since, zero ]

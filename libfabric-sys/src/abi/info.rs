@@ -1,4 +1,4 @@
-//! What a provider offers, and what is asked of it: `fi_info` and its attributes.
+//! Offers and hints: `fi_info` and its attributes.
 //!
 //! ```text
 //!   fi_info --next--> fi_info --next--> null

@@ -1,4 +1,5 @@
-//! Definitions that also describe themselves, so that a test can hold them against C's headers.
+//! Macros for definitions that also record their layout, for a test that compares them with C's
+//! headers.
 //!
 //! ```text
 //!   c_structs! { pub struct x { a: u64, } }      c_constants! { FI_MSG: u64 = 1 << 1; }
@@ -9,7 +10,7 @@
 //!                               +-----------> tests/layout.rs <---------+
 //! ```
 //!
-//! Owns: the three macros, and what they record.
+//! Owns: the three macros, and their records.
 //! Not here: libfabric.
 //!
 //! A definition cannot exist without its record: both come from one macro call, and each file of

@@ -1,4 +1,4 @@
-//! What is passed with each operation, and what comes out of a completion queue.
+//! Arguments of operations, and entries of completion queues.
 //!
 //! ```text
 //!   post:      fi_msg | fi_msg_tagged | fi_msg_rma    with iovec[], desc[], fi_rma_iov[]

@@ -1,4 +1,4 @@
-//! Open objects: what is in front of the tables they are called through.
+//! Open objects: their header and their tables of operations.
 //!
 //! ```text
 //!   fid_ep                                     fi_ops_msg

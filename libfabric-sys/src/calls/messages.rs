@@ -1,4 +1,4 @@
-//! Messages, tagged messages, remote memory; and asking for an operation back.
+//! Messages, tagged messages, remote memory, and cancelling.
 //!
 //! ```text
 //!             one buffer            with flags                copied, no completion

@@ -1,4 +1,4 @@
-//! What every object can do, and opening domains, endpoints and queues.
+//! Operations of every object, and opening domains, endpoints and queues.
 //!
 //! ```text
 //!   fi_domain -> fi_cq_open, fi_av_open, fi_endpoint -> fi_setopt, fi_ep_bind -> fi_enable

@@ -1,12 +1,12 @@
-//! Context ids: a field of the match bits that names one of an endpoint's consumers.
+//! Context ids: a field of the match bits that selects one of an endpoint's consumers.
 //!
 //! ```text
 //!   match bits   63 ........ [ id ] ........ 0       bits = 4, shift = 20
 //!                             20..24
 //! ```
 //!
-//! Receives must name their id, so that every completion belongs to one; whoever waits for one id
-//! is not woken for others.
+//! Receives must contain their id, so that every completion belongs to one; a thread that waits for
+//! one id is not woken for others.
 //!
 //! Not here: requests, threads.
 

@@ -8,13 +8,12 @@
 //!   +------------------- Endpoint (mx-proto) over some port and clock -----------+
 //! ```
 //!
-//! It knows no lock, no thread and no C: `process` puts it behind a lock, and on the simulator
-//! several run in one thread. A request is an operation of the protocol endpoint's, which tells
-//! `Program` of its end; what follows for the endpoint is done before a call returns.
+//! It has no lock, no thread and no C: `process` puts it behind a lock, and on the simulator
+//! several run in one thread. A request is an operation of the protocol endpoint, which reports its
+//! end to `Program`; follow-up work is done before a call returns.
 //!
-//! Owns: everything of one endpoint. The files beside this one hold its parts: `program` what has
-//! been posted, `post` posting and cancelling, `results` what comes out, `turns` the unexpected
-//! handler's.
+//! Owns: everything of one endpoint. The other files: `program` the endpoint's owner, `post`
+//! posting and cancelling, `results` completions, `turns` the unexpected handler.
 //! Cost: posting and testing a small message allocate nothing once the tables have grown.
 
 mod context_ids;

@@ -1,4 +1,4 @@
-//! Whom an endpoint knows: what `mx_endpoint_addr_t` names.
+//! The peers of an endpoint, named by `mx_endpoint_addr_t`.
 //!
 //! ```text
 //!   (NIC, endpoint id) --by_name--> peer: session, remote, the program's pointer
@@ -6,10 +6,10 @@
 //!                remote of mx-proto  v  |  by_remote
 //! ```
 //!
-//! A peer is the same one for as long as the endpoint is open, through restarts of the other side:
-//! the address stays good and keeps the program's pointer. It goes when the program disconnects,
-//! or, dead and without a pointer, when [`DEAD_KEPT`] others have died after it. Peer 0 is the
-//! endpoint itself and never goes.
+//! A peer exists while the endpoint is open, through restarts of the other side: the address stays
+//! valid and keeps the program's pointer. It is removed when the program disconnects, or, dead and
+//! without a pointer, when [`DEAD_KEPT`] others have died after it. Peer 0 is the endpoint itself
+//! and stays.
 //!
 //! Owns: the peers.
 //! Not here: requests, messages.

@@ -1,15 +1,16 @@
-//! What the program asks of an endpoint: posting, cancelling, forgetting.
+//! Posting, cancelling and forgetting requests.
 //!
 //! ```text
 //!   isend --> peer connected?  yes --> Endpoint::send --> done at once, or pending
 //!                |  no: dead           done: unreachable
-//!                `- oneself            connect first; what is to be sent waits in order
+//!                `- oneself            connect first; sends wait in order
 //! ```
 //!
-//! A small send is done without its receiver, even if it has to wait for room, a slow peer or one that has
-//! been stopped ([`SendMode::Buffered`]): programs send to each other, wait for that, and then receive.
+//! A small send completes without its receiver, even if it has to wait for room or for a slow or
+//! stopped peer ([`SendMode::Buffered`]): programs send to each other, wait for that, and then
+//! receive.
 //!
-//! Posting succeeds whatever the state of the peer; the request tells.
+//! Posting succeeds whatever the state of the peer; errors are reported by the request.
 
 use super::program::{Sort, Whose, Word};
 use super::{Engine, Peers, check_mask, posted};

@@ -1,4 +1,4 @@
-//! The engine's part of its protocol endpoint: what the program has posted, and whom it knows.
+//! The owner of the engine's protocol endpoint: the program's requests, and its peers.
 //!
 //! ```text
 //!   posted --> record of the endpoint + Word --completed--> done: oldest first --test, test_any--> freed
@@ -6,8 +6,8 @@
 //!                                               `----- forgotten: freed
 //! ```
 //!
-//! A request's handle is its record's name, so it goes stale with it. What follows for the endpoint
-//! from what it tells is done by [`Engine`](super::Engine) before a call returns.
+//! A request's handle is its record's id, so it becomes stale with it. Follow-up work is done by
+//! [`Engine`](super::Engine) before a call returns.
 //!
 //! Owns: requests, their order, peers.
 //! Not here: the endpoint, threads.

@@ -1,11 +1,11 @@
-//! What comes out of an endpoint: completions, and a look at what waits.
+//! Completions of an endpoint, and peeking at them.
 //!
 //! ```text
 //!   completed --> done, oldest first --- test, test_any --> gone
 //!                                    `-- peek: stays
 //! ```
 //!
-//! A completion is handed out once, to whoever takes its request first.
+//! A completion is handed out once, to the first call for its request.
 
 use super::program::Sort;
 use super::{COMPLETIONS, Engine, check_mask, posted};

@@ -1,13 +1,13 @@
-//! The program's handler for unexpected messages: when it is its turn, and what follows.
+//! Turns of the program's handler for unexpected messages.
 //!
 //! ```text
 //!   message without a receive --Program--> deferred (a handler is registered)
-//!        next_turn --> Turn: what the handler is told     the lock is given back, C runs
-//!        end_turn(decision) --> receives looked at again, then unexpected | consumed
+//!        next_turn --> Turn: the handler's arguments      the lock is released, C runs
+//!        end_turn(decision) --> receives are tried again, then unexpected | consumed
 //! ```
 //!
-//! One turn at a time, in the order messages came. While one is under way, or a message waits for
-//! one, nothing is taken in.
+//! One turn at a time, in the order messages came. During a turn, or while a message waits for one,
+//! no packets are polled.
 
 use super::{Engine, HANDLER, UNEXPECTED};
 use crate::handles::Address;

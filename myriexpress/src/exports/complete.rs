@@ -1,4 +1,4 @@
-//! What became of requests, and which messages have come.
+//! Testing requests, and probing for messages.
 //!
 //! ```text
 //!   process ---> None           *result = 0, nothing else is written

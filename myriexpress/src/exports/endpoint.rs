@@ -1,6 +1,6 @@
-//! Opening and closing endpoints, and what concerns one as a whole.
+//! Opening and closing endpoints, and calls for a whole endpoint.
 //!
-//! Owns: which parameters there are.
+//! Owns: the parameters of `mx_open_endpoint`.
 //! Not here: requests, peers.
 
 use crate::abi::{

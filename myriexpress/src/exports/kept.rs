@@ -1,4 +1,5 @@
-//! What is there because old programs link it: three calls that are refused, and MPI's own.
+//! Functions that exist because old programs link them: three calls that are refused, and those of
+//! MPI.
 //!
 //! ```text
 //!   mx_iput, mx_iget               MX_FAILURE: an address that came over the wire is never used

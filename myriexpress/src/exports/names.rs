@@ -1,4 +1,4 @@
-//! Host names, boards, NIC ids, and questions.
+//! Host names, boards, NIC ids, and `mx_get_info`.
 //!
 //! Not here: looking names up (`names`), properties of a board (`info`).
 

@@ -1,4 +1,4 @@
-//! Connections, and the addresses they give.
+//! Connections, and the peers' addresses.
 //!
 //! Not here: messages.
 

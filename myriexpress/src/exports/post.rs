@@ -1,4 +1,4 @@
-//! Posting messages and taking them back.
+//! Posting messages and cancelling them.
 //!
 //! ```text
 //!   segments --> UserMemory --> process --> handle --> *request, or forgotten when that is NULL

@@ -6,12 +6,12 @@
 //!                          helper thread ---------'     one per open endpoint
 //! ```
 //!
-//! Everything here may be called at any time from any thread, with any handle: one that is stale,
-//! made up, or the parent's in a child of fork is refused. C functions, which is to say unexpected
-//! handlers, run without a lock.
+//! Everything here may be called at any time from any thread, with any handle: a stale or invalid
+//! one, or the parent's in a child of fork, is refused. C functions (unexpected handlers) run
+//! without a lock.
 //!
 //! Owns: the table, the start and the end of endpoints (`open`), waiting (`wait`).
-//! Not here: the protocol, C's pointers, error handlers except for the word they are.
+//! Not here: the protocol, C's pointers, error handlers (only stored).
 //! Cost: a call finds its endpoint without a lock and takes one lock.
 
 mod open;

@@ -1,9 +1,9 @@
-//! How endpoints begin and end.
+//! Opening and closing of endpoints.
 //!
 //! ```text
 //!   open:   a free slot --> HostPorts::open --> Engine --> helper thread --> handle
-//!   close:  handler finished? --> out of the slot, who waits is told --> helper stopped
-//!           --> peers told, what was sent last leaves (bounded) --> slot free
+//!   close:  handler finished? --> out of the slot, waiters woken --> helper stopped
+//!           --> peers told, last packets sent (bounded) --> slot free
 //! ```
 //!
 //! Not here: requests.

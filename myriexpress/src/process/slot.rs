@@ -1,10 +1,10 @@
-//! A place for an endpoint, one after the other: what the lock protects.
+//! A slot for one endpoint at a time, behind its lock.
 //!
 //! ```text
 //!   Shared<Slot>:  generation 6, empty --open--> generation 7, engine --close--> 7, empty
 //! ```
 //!
-//! A slot is never freed, so that whoever holds a stale handle finds out instead of following it.
+//! A slot is never freed, so that a stale handle can be recognised.
 //!
 //! Owns: the engine.
 //! Not here: the table, waiting.

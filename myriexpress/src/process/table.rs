@@ -1,16 +1,16 @@
-//! From handles to endpoints.
+//! The table of endpoints, by handle.
 //!
 //! ```text
 //!   PLACES  [ Place | Place | - | - ... ]     made when first used, there for ever
 //!              |
 //!              +-- Shared<Slot>, helper thread, context ids
-//!   TAKEN   which of them have an endpoint, or are about to
+//!   TAKEN   those with an endpoint, or reserved for one
 //! ```
 //!
-//! A child of fork finds its parent's places there, knows them for its parent's, and takes others.
+//! A child of fork recognises its parent's places, and takes others.
 //!
 //! Owns: the places.
-//! Cost: one load to find a place, one to know it for one's own.
+//! Cost: one load to find a place, one to check that it belongs to this process.
 
 use super::slot::{HostEngine, Open, Slot, not_open};
 use crate::engine::{COMPLETIONS, ContextIds};

@@ -1,12 +1,12 @@
-//! Waiting for something, and running the program's unexpected handler meanwhile.
+//! Waiting, and running the program's unexpected handler meanwhile.
 //!
 //! ```text
 //!   wait(check):   wait_for --Found--> result
-//!                    ^   `----Turn---> lock given back, C handler runs, lock, decision --.
+//!                    ^   `----Turn---> lock released, C handler runs, lock, decision ----.
 //!                    `-------------------------------------------------------------------'
 //! ```
 //!
-//! Whichever thread finds that it is the handler's turn runs it, in whatever call it is.
+//! The handler runs in the thread that finds its turn, in any call.
 
 use super::slot::{HostEngine, Slot};
 use super::table::{find, with};

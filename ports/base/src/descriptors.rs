@@ -1,4 +1,4 @@
-//! How many descriptors this process may have open.
+//! The limit of open descriptors of this process.
 
 use nix::sys::resource::{Resource, getrlimit};
 

@@ -6,9 +6,9 @@
 //!   TCP port   base ... base+1023    the same          (refused)            the same
 //! ```
 //!
-//! Users choose small endpoint numbers (`mx://host:3`), which are no ports one may listen on;
-//! programs that take any endpoint get a free port of the kernel's. The refused ids would be
-//! second names for the ports of the small ones.
+//! Users choose small endpoint numbers (`mx://host:3`), which are privileged port numbers; programs
+//! that take any endpoint get a free port from the kernel. The refused ids would be second names
+//! for the ports of the small ones.
 
 use mx_proto::EndpointId;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! A doorbell: a kernel event counter that wakes whoever sleeps on it.
+//! A doorbell: a kernel event counter that wakes its sleepers.
 //!
 //! ```text
 //!   ring() --> [ counter ] --readable--> poll / epoll of the sleeper --> silence()

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A *board* is an interface that is up, has an address and is not the loopback; its number is its
-//! place in the kernel's list. A machine without any has the loopback as its only board.
+//! position in the kernel's list. A machine without any has the loopback as its only board.
 //!
 //! Owns: nothing; a [`Interfaces`] is a snapshot.
 //! Not here: NIC ids, host names.

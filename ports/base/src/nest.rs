@@ -6,9 +6,10 @@
 //!         <-- member 2 (a doorbell)
 //! ```
 //!
-//! The data nest is the local port's own set, so that who sleeps in it is told which link rang.
+//! The data nest is the local port's own epoll instance, so that a sleeper learns which link is
+//! ready.
 //!
-//! Owns: the outer descriptor. The members' are borrowed; whoever closes one leaves the nest.
+//! Owns: the outer descriptor. The members' are borrowed; closing one removes it.
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::io;

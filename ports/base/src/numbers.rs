@@ -1,4 +1,4 @@
-//! Numbers of ports, which the names of their links carry ([`LinkId::at_port`]).
+//! Numbers of ports, which are part of their links' ids ([`LinkId::at_port`]).
 //!
 //! Not here: the ports.
 //!

@@ -1,4 +1,4 @@
-//! Where a link comes from, and whose share it counts against.
+//! The source of a link, and the share it counts against.
 //!
 //! Not here: links.
 

@@ -1,17 +1,16 @@
-//! Large memory given to the application, known by where it lies.
+//! Large buffers given to the application, found by their address.
 //!
 //! ```text
 //!   memalloc --> allocate --> table:  [ Region | Region | ... ]   by address
 //!   memfree  --> release  ------------- takes one out
 //!
-//!   an Arc<Region> elsewhere (a registration that is kept) keeps the pages mapped after that;
-//!   the last one to go frees them
+//!   an Arc<Region> elsewhere (of a kept registration) keeps the pages mapped after that;
+//!   the last one frees them
 //! ```
 //!
-//! Whoever keeps something that is only true while memory stays mapped needs a say in when it is
-//! unmapped. For memory of an application's own there is no such thing: it is unmapped and mapped
-//! again behind our back. For memory that came from here there is: it is freed when nobody holds
-//! its region any more, so whatever is known of an address in it stays true.
+//! A registration is valid only while its memory stays mapped. An application unmaps and maps its
+//! own memory unnoticed; a region is unmapped only when it is not referenced any more, so a
+//! registration of it stays valid.
 //!
 //! Owns: the table of regions that have not been released.
 //! Not here: registrations.

@@ -1,4 +1,4 @@
-//! Memory that is kept back for when there is none.
+//! Memory reserved for when there is no more.
 //!
 //! ```text
 //!   alloc ---> System has some ----------------------------------------> fine
@@ -8,15 +8,15 @@
 //!   level:       Dire when half a floor is missing of all that, Short until three quarters of one are there again
 //! ```
 //!
-//! The libraries refuse what is new as long as anything is missing (`mx_proto::supply`), and whoever
-//! asks for the level tries to get it back first. So what is kept back has to last for what is under way,
-//! and nothing in between has to be able to fail.
+//! The libraries refuse new work while part of the reserve is missing (`mx_proto::supply`), and
+//! each check of the level first tries to refill it. So the reserve has to last only for work under
+//! way, whose allocations then need not fail.
 //!
-//! [`Reserve`] is the allocator of the two shared libraries alone: programs and tests have their own, and for
-//! them the level is always ample.
+//! [`Reserve`] is the allocator of the two shared libraries alone: programs and tests have their
+//! own, for which the level is always ample.
 //!
 //! Owns: the pieces.
-//! Cost: nothing while there is memory, but the address space; no page of it is ever written.
+//! Cost: address space only, while there is memory; its pages are never written.
 
 use crate::clock::MonotonicClock;
 use env_logger::{Builder, Target};

@@ -5,10 +5,10 @@
 //!              `--> Region (mapped)                           `--> checks, Region
 //! ```
 //!
-//! The seals make the size final, so that neither side can make the other touch memory that is
-//! not there (which would end the process with `SIGBUS`). Who adopts it checks them, the size and
-//! the kind of file before it maps anything. The memory has no place in any directory: when the
-//! last process that has it is gone, it is gone.
+//! The seals make the size final, so that neither side can make the other touch memory that is not
+//! there (which would end the process with `SIGBUS`). The adopting side checks them, the size and
+//! the kind of file before it maps anything. The memory is in no directory: it ends with the last
+//! process that has it.
 //!
 //! Owns: one mapping, unmapped on drop.
 

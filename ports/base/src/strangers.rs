@@ -1,14 +1,14 @@
-//! Links that others began and that the endpoint has not bound: they are cheap and short.
+//! Strangers: incoming links that the endpoint has not bound.
 //!
 //! ```text
 //!   accept --> [ oldest | ... | newest ] -- bound ----------------------> counts as its source's share
-//!                                       |-- its time is over -----------> dropped
-//!                                       `-- its place is needed --------> dropped: the oldest one of the
+//!                                       |-- timed out ------------------> dropped
+//!                                       `-- room is needed -------------> dropped: the oldest one of the
 //!                                                                         source that has the most
 //! ```
 //!
-//! Owns: their order and how many each source has. A link that is a stranger no more is recognised by
-//! its owner and left out when its turn comes.
+//! Owns: their order and the number of each source's. A link that has been bound or closed
+//! meanwhile is recognised by the caller and skipped.
 //! Not here: ports, sockets, bytes.
 //! Cost: a queue entry a stranger; evicting one reads the queue until it is found.
 

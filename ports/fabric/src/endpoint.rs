@@ -1,4 +1,4 @@
-//! Endpoints: one that all links share, or with a queue of their own.
+//! Endpoints: the one that all links share, and those with a queue of their own.
 //!
 //! ```text
 //!   receive  ---------.                          fi_cq: Done | Failed, with the context
@@ -7,9 +7,9 @@
 //!   inject                                       none
 //! ```
 //!
-//! A post gives 0, `FI_EAGAIN` (read the queue, try again), or an error that means what was posted
-//! will never be. Closing an endpoint gives back all memory outstanding on it. The events of its own
-//! queue go with it; what the shared endpoint left in the domain's may still come out.
+//! A post returns 0, `FI_EAGAIN` (read the queue, try again), or a permanent error. Closing an
+//! endpoint gives back all memory outstanding on it. The events of its own queue go with it; events
+//! of the shared endpoint may still come out of the domain's queue.
 //!
 //! Owns: one `fid_ep` each, and its address.
 

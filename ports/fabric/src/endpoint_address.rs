@@ -1,4 +1,4 @@
-//! What one side has to know about the other before a fabric can carry anything between them.
+//! Endpoint addresses: what a peer needs to reach an endpoint over a fabric.
 //!
 //! ```text
 //!  0         4         6      7      8            10      12         16
@@ -11,12 +11,12 @@
 //!  | provider's name (1 to 64)  | address in that format (1 to 256)  |
 //!  +----------------------------+------------------------------------+   little endian
 //!
-//!  answer:  01 endpoint address                        here I am
-//!           00 why u8, len u8, name        no, and what I use myself (nothing without a port)
+//!  answer:  01 endpoint address                        accepted
+//!           00 why u8, len u8, name        refused; the answerer's provider (empty without a port)
 //! ```
 //!
-//! Endpoint addresses travel over TCP, from whoever connects there: nothing in them is believed but their own
-//! lengths, and those only after they have been checked.
+//! Endpoint addresses come over TCP from any process that connects: nothing in them is trusted but
+//! their own lengths, and those only after a check.
 //!
 //! Owns: the bytes of endpoint addresses and answers.
 //! Not here: libfabric, links.

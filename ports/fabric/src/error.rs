@@ -1,4 +1,4 @@
-//! Why the port cannot be opened.
+//! Errors of opening the port.
 //!
 //! ```text
 //!   load --------> NoLibrary
@@ -6,9 +6,9 @@
 //!   open --------> Open { what, code, hint }, System
 //! ```
 //!
-//! Every message names what was asked for, what was found, and what to do.
+//! Every message names the request, the finding, and the remedy.
 //!
-//! Owns: the words.
+//! Owns: the texts.
 
 use super::{Finding, Verdict};
 use crate::{FabricError, REGISTER};

@@ -1,6 +1,6 @@
-//! What is thought of a provider of this machine.
+//! The verdict on a provider of this machine.
 //!
-//! Owns: the words, for error messages and the provider matrix.
+//! Owns: the texts, for error messages and the provider matrix.
 
 use libfabric_sys::Info;
 use std::fmt;

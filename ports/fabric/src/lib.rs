@@ -1,4 +1,4 @@
-//! Open libfabric objects, closed by themselves and in the right order.
+//! Open libfabric objects, closed automatically in the right order.
 //!
 //! ```text
 //!   Mr --> [Ep] -----------> Domain's parts           closed from left to right,
@@ -9,8 +9,8 @@
 //!   region.rs     Mr: keys, descriptors               fid_mr
 //!   queue.rs      completions and errors              fid_cq
 //!   addresses.rs  peers                               fid_av
-//!   terms.rs      what they are opened and used on
-//!   places.rs     where on the network that is
+//!   terms.rs      parameters for opening and using them
+//!   places.rs     their place on the network
 //! ```
 //!
 //! Used by `rdm`, whose links share one endpoint, and by `dgram`, which has two
@@ -20,9 +20,8 @@
 //! Not here: frames, links.
 //!
 //! Domains are opened for `FI_THREAD_DOMAIN`: one thread at a time in all the objects of a domain.
-//! They may go from thread to thread, but only together; the port keeps them under its one lock.
-//! Whatever a provider says (counts, lengths, error codes of either sign) is checked here, and a
-//! close that fails is logged.
+//! The port keeps all of them under its one lock. All values from a provider (counts, lengths,
+//! error codes of either sign) are checked here, and a close that fails is logged.
 
 mod addresses;
 mod endpoint;

@@ -1,10 +1,10 @@
-//! Where on the network an endpoint would be.
+//! The network on which an endpoint would be.
 //!
 //! ```text
 //!   src_addr of an offer --source--> IpAddr --place--> Network < NetworkV6 < Loopback < LinkLocal
 //! ```
 //!
-//! Owns: reading socket addresses, and which of several most peers can reach.
+//! Owns: reading socket addresses, and the choice of the one that most peers can reach.
 //! Not here: providers.
 
 use std::io;

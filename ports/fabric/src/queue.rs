@@ -7,9 +7,9 @@
 //!                 other       the queue is broken
 //! ```
 //!
-//! The shared endpoint's is the domain's; others have one of their own, which goes with them.
+//! The shared endpoint uses the domain's queue; others have one of their own.
 //!
-//! Owns: what counts as a completion, and what as the end of the queue.
+//! Owns: the distinction of completions, errors and a broken queue.
 
 use super::{Entries, FabricError, Handle, Terms, Wait, check, opened, positive};
 use libc::c_void;

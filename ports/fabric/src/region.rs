@@ -7,8 +7,7 @@
 //!   drop or close: the card no longer reaches the memory
 //! ```
 //!
-//! Owns: one `fid_mr` each; the keys, where they are ours to choose.
-//! Not here: for how long.
+//! Owns: one `fid_mr` each; the keys, where the port chooses them.
 
 use super::endpoint::EpParts;
 use super::{Desc, Domain, Ep, FabricError, Handle, Parts, check, opened};

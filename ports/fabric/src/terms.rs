@@ -1,4 +1,4 @@
-//! What a provider's objects are opened and used on.
+//! The parameters with which a provider's objects are opened and used.
 //!
 //! ```text
 //!   rdm's Plan ------.
@@ -6,7 +6,7 @@
 //!   dgram's Choice --'
 //! ```
 //!
-//! Owns: the words, and the reading of old registration modes.
+//! Owns: the parameters, and the interpretation of old registration modes.
 
 use libfabric_sys::abi::{
     FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED, FI_MR_ALLOCATED, FI_MR_BASIC, FI_MR_PROV_KEY,

@@ -1,13 +1,13 @@
-//! The links that every poll looks at, and going to sleep with them.
+//! The active links, which every poll looks at, and preparing them for a sleep.
 //!
 //! ```text
 //!                     a packet, a doorbell, a send
 //!     idle  ------------------------------------------>  active: every poll takes packets from it
-//!   prepared for sleeping: the peer rings   <------------  idle for some thousand polls, and more
-//!   its doorbells are looked at now and then       retire         of them are active than stay so anyway
+//!   prepared for sleeping: the peer rings   <------------  idle for some thousand polls, and more are
+//!   its doorbells are polled rarely                retire         active than the minimum
 //! ```
 //!
-//! Owns: which links are active.
+//! Owns: the set of active links.
 //! Not here: descriptors, links that are not up.
 
 use super::link::{Entry, State, UNREAD_MAX};

@@ -1,4 +1,4 @@
-//! How much shared memory all links of a port may have, and what follows from that.
+//! The budget of shared memory for all links of a port.
 //!
 //! ```text
 //!   0              1/2 of the limit          3/4               limit
@@ -6,10 +6,10 @@
 //!   |  idle for long   |  less and less idle_timeout .....  10 ms
 //! ```
 //!
-//! Counted is what is mapped, which is the most that it can come to; pages that nobody has touched
-//! cost nothing. Both sides of a link count it.
+//! Mapped memory is counted, which is the maximum; pages that were never touched cost nothing. Both
+//! sides of a link count it.
 //!
-//! A user of this machine other than ourselves has a share ([`Shares`]), with the same steps within it.
+//! Another user of this machine has a share ([`Shares`]), with the same steps within it.
 //!
 //! Owns: the sums.
 //! Not here: links.

@@ -1,4 +1,4 @@
-//! Links coming and going: everything a poll does that needs the kernel.
+//! Opening and closing of links: the part of a poll that makes system calls.
 //!
 //! ```text
 //!   listener --accept--> Accepted --Hello--> Welcome: Plain

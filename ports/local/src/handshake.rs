@@ -1,24 +1,24 @@
-//! What the two sides of a link say to each other over the Unix socket.
+//! Control messages over a link's Unix socket.
 //!
 //! ```text
 //!   initiator                                    acceptor
 //!      | connect ------------------------------->  |
 //!      | Hello { version, barriers } ----------->  |
-//!      |                  <----------- Welcome     |     or Later: no place, come another way
+//!      |                  <----------- Welcome     |     or Later: no room, use TCP
 //!      | Offer { sizes } + memfd --------------->  |   checks, maps
 //!      |                  <------------- Taken     |     or Later: less, or none for now
 //!
 //!   either                                       the other
 //!      | one byte = "wake up" ------------------>  |
 //!      | a packet, while there are no rings ---->  |
-//!      | Rest { packets sent in the ring } ----->  |   takes those, answers with its own Rest
+//!      | Rest { packets sent in the ring } ----->  |   reads those, answers with its own Rest
 //!      | Bye ----------------------------------->  |   closed on purpose
 //! ```
 //!
-//! A message is one byte, the doorbell; [`MESSAGE_LEN`] bytes, a [`Word`], little endian; or a packet, header
-//! and body, which is longer. The process that receives one treats it as any packet from a stranger.
+//! A message is one byte, the doorbell; [`MESSAGE_LEN`] bytes, a [`Word`], little endian; or a
+//! packet, header and body, which is longer. It is checked like any packet from a stranger.
 //!
-//! Owns: the layout of the words.
+//! Owns: the layout of the control messages.
 //! Not here: sockets, memory.
 
 use super::layout::Geometry;

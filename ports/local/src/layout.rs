@@ -1,4 +1,4 @@
-//! Where things lie in the memory two processes share for one link.
+//! The layout of the memory that two processes share for one link.
 //!
 //! ```text
 //!   0      | head of ring 0 | head of ring 1 | ...            one page
@@ -13,11 +13,11 @@
 //!              low half: lap tag, high half: length of the body
 //! ```
 //!
-//! Ring 0 carries what the initiator of the link sends, ring 1 what the acceptor sends. What the
-//! two sides write lies on different pairs of cache lines (the processor fetches lines in pairs).
-//! A packet with a body of at most 24 bytes is one cache line and nothing else.
+//! Ring 0 carries packets of the link's initiator, ring 1 those of the acceptor. Words written by
+//! different sides are on different pairs of cache lines (the processor fetches lines in pairs). A
+//! packet with a body of at most 24 bytes takes one cache line.
 //!
-//! Owns: the offsets, and the limits of what a peer may propose.
+//! Owns: the offsets, and the limits for a peer's proposal.
 //! Not here: mapping.
 
 use mx_proto::port::HEADER_LEN;

@@ -1,4 +1,4 @@
-//! The port between processes of one host: shared memory.
+//! The port between processes of one machine: shared memory.
 //!
 //! ```text
 //!   process A                                                process B
@@ -8,17 +8,17 @@
 //!     `------ Unix socket: handshake, wake-ups, hang-up -------'
 //! ```
 //!
-//! Packets go through memory that both processes have mapped; nothing enters the kernel
-//! while both sides poll. The Unix socket beside it brings the memory over, wakes a side that
-//! sleeps, and hangs up when the other side is gone.
+//! Packets go through memory that both processes have mapped; nothing enters the kernel while both
+//! sides poll. The Unix socket beside it passes the memory over, wakes a sleeping side, and hangs
+//! up when the other side is gone.
 //!
-//! A few links that were active lately are *active*: every poll looks at them. The others are *idle*:
-//! they stay prepared for sleeping, so that their next packet rings the doorbell, and polls look at the
-//! doorbells of all of them together now and then. So neither a poll nor going to sleep costs more with
-//! a thousand idle clients.
+//! A few recently used links are *active*: every poll looks at them. The others are *idle*: they
+//! stay prepared for sleeping, so that their next packet rings the doorbell, and all doorbells
+//! together are polled from time to time. So with a thousand idle clients neither a poll nor going
+//! to sleep costs more.
 //!
-//! A link that is idle for long *sleeps*: both sides give the memory back, and only the socket stays. Packets
-//! go over that until there is memory again (`hearing`, `slumber`).
+//! A link that is idle for long is *suspended*: both sides free its memory, and only the socket
+//! stays, which carries packets until there is memory again (`hearing`, `slumber`).
 //!
 //! Owns: the listening name of one endpoint, and all its links.
 //! Not here: remotes, packets' contents, other ports.

@@ -1,22 +1,22 @@
-//! One link, in whatever state it is.
+//! One link and its states.
 //!
 //! ```text
 //!   we connect:    Dialing --room in the backlog--> Greeting --Welcome--.
 //!   they connect:                 Accepted ----------------Hello--------+--> Plain
 //!
-//!   Plain  --a packet: we hand memory over--> Offered --Taken--> Up          who began the link
+//!   Plain  --a packet: we hand memory over--> Offered --Taken--> Up          the initiator
 //!     | ^                                        `-----Later--> Plain
 //!     | `---------Rest, from both: Up is idle-----------.
-//!     `-------memory is handed over, and we take it--> Up                    the other one
+//!     `-------memory is offered, and we map it-------> Up                    the acceptor
 //!
 //!   Up:  hung up (no socket) --ring drained--> down: Closed or Reset
-//!        failed (nonsense in the ring)-------> down: Protocol
+//!        failed (invalid data in the ring)---> down: Protocol
 //! ```
 //!
-//! Plain and Offered have no rings; packets go over the socket (`hearing`). `slumber` has when memory comes
-//! and goes.
+//! Plain and Offered have no rings; packets go over the socket (`hearing`). Rings are made and
+//! freed in `slumber`.
 //!
-//! Owns: what each state needs, and nothing of the other states.
+//! Owns: the data of each state.
 
 use super::barrier;
 use super::handshake::Word;

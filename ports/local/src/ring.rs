@@ -9,13 +9,13 @@
 //! ```
 //!
 //! A packet is published by storing its cell's flag word last; the flag carries the lap, so the
-//! consumer looks at its next cell and at nothing else. Consumers give space back in batches, and
-//! producers look at the tails only when the space they know of is used up.
+//! consumer reads only its next cell. Consumers free space in batches, and producers read the tails
+//! only when the known space is used up.
 //!
-//! The other side is another process and may write anything anywhere at any time. So nothing that
-//! is read is used before it was checked, each word is read once, positions are the reader's own
-//! and never come from shared memory, and bytes are moved with raw copies, never borrowed. What a
-//! rogue can achieve is wrong bytes in its own packets, or [`Corrupt`].
+//! The other side is another process and may write anything anywhere at any time. So everything
+//! read is checked before use, each word is read once, positions are the reader's own and never
+//! come from shared memory, and bytes are moved with raw copies, never borrowed. The worst that a
+//! hostile peer can cause is wrong bytes in its own packets, or [`Corrupt`].
 //!
 //! Owns: positions in one ring, the sleeping and waiting words.
 //! Not here: descriptors, handshakes, links.

@@ -5,9 +5,9 @@
 //!      `--> one SOCK_SEQPACKET connection per link    with its process
 //! ```
 //!
-//! Nothing here ever blocks, whatever the peer does: descriptors a peer hands over are never
-//! written to, and a wake-up is a `send` that gives up when the socket is full (then the sleeper
-//! has not read the wake-ups before this one either).
+//! Nothing here blocks, whatever the peer does: descriptors from a peer are never written to, and a
+//! wake-up is a `send` that is skipped when the socket is full (then the sleeper has not read
+//! earlier wake-ups either).
 //!
 //! Owns: descriptors, all close-on-exec.
 //! Not here: rings.

@@ -1,4 +1,4 @@
-//! Links that others began and that the endpoint has not bound: they are cheap and short.
+//! Strangers: incoming links that the endpoint has not bound.
 //!
 //! ```text
 //!   accept --> Accepted --> Plain, Up ...   --bind--> one of ours
@@ -6,11 +6,11 @@
 //!           is needed
 //! ```
 //!
-//! The user at the other end is the kernel's word (`SO_PEERCRED`). In a user namespace that does not
-//! know a user that is the overflow user, 65534: all of those have one share, and count as one where
-//! it is asked who owns an endpoint.
+//! The kernel reports the user at the other end (`SO_PEERCRED`). In a user namespace without that
+//! user it reports the overflow user, 65534: all of those have one share, and count as one owner of
+//! endpoints.
 //!
-//! Owns: how they go. Which, and when, is `ports::strangers`'.
+//! Owns: closing them; `base::strangers` chooses which, and when.
 //! Not here: introductions.
 
 use super::LocalPort;

@@ -4,10 +4,9 @@
 //!   [bytes of an endpoint address] --take--> number, used by n links --give--> (0 links) fi_av_remove
 //! ```
 //!
-//! Several links may lead to one address: both sides connected at once, or the peer parted and
-//! came back.
+//! Several links may lead to one address: both sides connected at once, or the peer reconnected.
 //!
-//! Owns: the numbers and who counts on them.
+//! Owns: the numbers and their reference counts.
 //! Not here: links.
 
 use mx_port_fabric::{Domain, FabricError};

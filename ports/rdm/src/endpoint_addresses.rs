@@ -1,4 +1,4 @@
-//! How links begin: our endpoint address goes out, the peer's comes in.
+//! The begin of links by an exchange of endpoint addresses.
 //!
 //! ```text
 //!   we call:         reserve --> endpoint address --> the address exchange --> greet --> Hello
@@ -6,7 +6,7 @@
 //!   we are called:   the address exchange --> answer: a place for a stranger, and our endpoint address
 //! ```
 //!
-//! They come with the address that TCP knows, see `address_exchange::Addresses`.
+//! They come with the peer's address from TCP, see `address_exchange::Addresses`.
 
 use super::RdmPort;
 use super::frame::Kind;

@@ -1,4 +1,4 @@
-//! One opened domain and everything that lives and dies with it.
+//! One opened domain and all its objects.
 //!
 //! ```text
 //!   remote   registrations -----------.
@@ -7,10 +7,10 @@
 //!                                          closed from left to right, memory last
 //! ```
 //!
-//! A provider that has broken down, or keeps memory it must not keep, is answered by dropping all
-//! of this and opening it anew; the links go down over it.
+//! If a provider fails, or keeps memory it must not keep, all of this is dropped and opened anew;
+//! the links go down.
 //!
-//! Owns: libfabric's objects and what they point to.
+//! Owns: libfabric's objects and their memory.
 //! Not here: links beyond their names, the endpoint.
 
 use super::addresses::Addresses;

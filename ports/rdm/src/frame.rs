@@ -1,4 +1,4 @@
-//! What goes over the fabric in front of everything: whose link it is for.
+//! The header of every frame, with the link it is for.
 //!
 //! ```text
 //!  0      1         2        4                8                     16
@@ -15,10 +15,10 @@
 //!  Reading   the sender is still reading what was registered (see `reading`)
 //! ```
 //!
-//! The cookie is drawn for each link, 64 bits from the kernel, and told only to its peer, over TCP: what
-//! an earlier life of the peer left on the way, and what strangers send, does not fit and is dropped.
-//! So a frame comes from the address at the other end of that TCP connection, whatever the fabric calls
-//! its sender, or from whom somebody there has told.
+//! The cookie is drawn for each link, 64 bits from the kernel, and sent only to its peer, over TCP:
+//! frames of an earlier life of the peer, and those of strangers, do not have it and are dropped.
+//! So a frame comes from the address at the other end of that TCP connection, or from a process
+//! that was given the cookie there, whatever sender the fabric reports.
 //!
 //! Not here: links, libfabric.
 

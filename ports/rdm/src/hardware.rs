@@ -1,4 +1,4 @@
-//! Is there an adapter in this machine that only libfabric drives?
+//! Detection of adapters that need libfabric.
 //!
 //! ```text
 //!   /sys/class/infiniband/mlx5_0/device      InfiniBand, RoCE, EFA      a port of it is active
@@ -7,7 +7,7 @@
 //!   /sys/class/hfi1/hfi1_0                   Omni-Path
 //! ```
 //!
-//! Asked before libfabric is loaded, so that a machine with nothing but Ethernet never does.
+//! Done before libfabric is loaded, so that a machine with only Ethernet never loads it.
 //!
 //! Not here: libfabric.
 

@@ -1,10 +1,10 @@
 //! The port over libfabric's reliable datagrams.
 //!
 //! ```text
-//!   HostPorts --- endpoint address, answer, greet (the address exchange's business)
+//!   HostPorts --- endpoint address, answer, greet (the address exchange)
 //!       |
-//!   RdmPort  --- links     who they lead to, keep-alive
-//!       |    --- frame     what goes in front of every packet
+//!   RdmPort  --- links     states, keep-alive
+//!       |    --- frame     the header of every frame
 //!       |    `-- fabric    one opened domain:
 //!       |            small    fi_inject                      (slots are not needed)
 //!       |            medium   slots, fi_send                 receive: multi-receive buffers
@@ -13,15 +13,15 @@
 //!   libfabric-sys --- libfabric.so.1, or the fake of the tests
 //! ```
 //!
-//! libfabric moves frames into buffers we posted, and reads memory where that is real. Matching,
-//! flow control, cancellation and liveness are ours, because no provider we measured does them so
-//! that one can rely on it.
+//! libfabric moves frames into posted buffers, and reads memory where the hardware does. Matching,
+//! flow control, cancellation and liveness are done here and in `mx-proto`, because no provider
+//! that was measured does them reliably.
 //!
-//! The rule of this port: **what an application owns is given to the provider only where it can be
-//! had back**. It is copied, or it goes through `remote`: registered, which ends when the registration
+//! The rule of this port: **the provider gets application memory only where its access can be
+//! ended**. Data is copied, or goes through `remote`: registered, which ends when the registration
 //! is closed.
 //!
-//! Owns: the links, and when everything is opened anew.
+//! Owns: the links, and opening everything anew.
 //! Not here: TCP.
 
 mod addresses;

@@ -1,4 +1,4 @@
-//! Links over the fabric: who they lead to, and how they live and end.
+//! Links over the fabric and their states.
 //!
 //! ```text
 //!   reserve            peer's endpoint address            HelloAck
@@ -12,11 +12,11 @@
 //!                         `---> gone                             or a second is over
 //! ```
 //!
-//! A link that others began is a stranger's until the endpoint binds it, which it has to within 5 s of
-//! the answer (`strangers`). Till then nothing larger than an introduction is taken from it. Only bound
-//! ones count as their source's share of the places, and those we began as nobody's.
+//! An incoming link is a stranger's until the endpoint binds it, within 5 s of the answer
+//! (`strangers`). Until then nothing larger than an introduction is accepted from it. Bound
+//! incoming links count in their source's share; those begun here in none.
 //!
-//! Owns: the table of links, what each has waiting, when its peer was last heard.
+//! Owns: the table of links, their waiting frames, the time of the last frame from each peer.
 //! Not here: libfabric's objects, the endpoint.
 //! Cost: a few hundred bytes a link; looking one up is O(1).
 

@@ -1,4 +1,4 @@
-//! Memory cut into pieces that lie in one run each.
+//! Memory cut into contiguous pieces.
 //!
 //! ```text
 //!   segments   [ a: 40 KiB ][ b: 3 MiB                        ][ c: 100 KiB ]
@@ -6,7 +6,7 @@
 //!                            ^ a piece never crosses segments, nor is it longer than `most`
 //! ```
 //!
-//! Owns: how far the cutting has got.
+//! Owns: the position.
 
 use super::remote::Segments;
 

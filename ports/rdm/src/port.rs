@@ -1,4 +1,4 @@
-//! The port as the endpoint sees it.
+//! The implementation of the port trait.
 
 use super::RdmPort;
 use super::fabric::{Manner, NotSent};

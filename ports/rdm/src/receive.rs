@@ -2,13 +2,12 @@
 //!
 //! ```text
 //!   multi-receive:  [ frame | frame | frame | ...... free ]   the provider fills one after the
-//!                                                             other and says when it is full
+//!                                                             other and reports when it is full
 //!   otherwise:      [ frame ]  [ frame ]  [ frame ]  ...      one receive each
 //! ```
 //!
-//! What arrives is copied out or handled before the buffer is posted again, and that happens in
-//! the same poll: nobody holds a buffer, so that the peers' credits and not this memory bound what
-//! may be on the way.
+//! Frames are copied out or handled before the buffer is posted again, in the same poll. So
+//! credits, not this memory, bound the messages of peers.
 //!
 //! Owns: the memory and its registrations. The memory must outlive the endpoint.
 //! Not here: frames.

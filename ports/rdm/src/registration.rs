@@ -8,17 +8,17 @@
 //!   tidy                       --> closes what is kept of regions that only we still hold
 //! ```
 //!
-//! Registering costs microseconds to milliseconds, so one would like to keep registrations. But a
+//! Registering costs microseconds to milliseconds, so registrations are worth keeping. But a
 //! registration is of pages, not of addresses: when memory is unmapped and something else mapped
-//! there, a kept registration still leads to the old pages, and what the card writes is lost
-//! without a sign. Some libraries watch `munmap` and its like to forget in time; whatever they
-//! hook, there are ways around it (a static `mmap`, a `brk` from the allocator, `mremap`, another
-//! library's hooks). We keep registrations only of memory whose end we decide: what `memalloc` gave
-//! out, which stays mapped while its [`Region`] is held (see `regions`). Everything else is
-//! registered for one operation, during which its owner promises that it stays.
+//! there, a kept registration still refers to the old pages, and data written by the card is lost
+//! silently. Some libraries hook `munmap` and its like to drop registrations in time, but no set of
+//! hooks is complete (a static `mmap`, a `brk` from the allocator, `mremap`, another library's
+//! hooks). So only registrations of `memalloc`ed memory are kept, which stays mapped while its
+//! [`Region`] is referenced (see `regions`). Other memory is registered for one operation, during
+//! which its owner promises that it stays.
 //!
-//! Only access by this process's own operations is kept. What a peer may read is registered for
-//! that one message, so that nobody can read it when the message is complete.
+//! Only registrations for this process's own operations are kept. Memory that a peer may read is
+//! registered for that one message, so that it cannot be read when the message is complete.
 //!
 //! Owns: the kept registrations.
 //! Cost: a lease of kept memory is a search among at most [`KEPT_MAX`] entries.

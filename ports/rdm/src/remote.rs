@@ -1,4 +1,4 @@
-//! Large messages: the receiver fetches them from where they lie.
+//! Large messages that the receiver reads from the sender's memory.
 //!
 //! ```text
 //!   sender's port                                     receiver's port
@@ -9,16 +9,16 @@
 //!   deregister                                            ReadDone, or recall
 //! ```
 //!
-//! Only over providers with real RMA ([`Plan`]). Elsewhere `register` gives no key and `read` refuses,
-//! and the endpoint has the message sent through the port's own buffers. Refusing is always allowed,
-//! and a read that fails is repeated that way by the endpoint.
+//! Only over providers with real RMA ([`Plan`]). Elsewhere `register` returns no key and `read`
+//! refuses, and the endpoint sends the message through the port's own buffers. Refusing is always
+//! allowed, and the endpoint repeats a failed read that way.
 //!
-//! Three calls give memory back: `deregister`, `recall` and `on_link_down`. When one of them returns,
-//! nobody touches the memory concerned any more, whatever the peer or the provider do. Where a
-//! provider cannot be brought to let go of it, [`Remote::wants_renewal`] says so at once, and the
-//! caller has to close endpoint and domain before it returns itself.
+//! Three calls give memory back: `deregister`, `recall` and `on_link_down`. When one of them
+//! returns, the memory is not accessed any more, whatever the peer or the provider do. If a
+//! provider does not release it, [`Remote::wants_renewal`] says so at once, and the caller has to
+//! close endpoint and domain before it returns itself.
 //!
-//! Owns: whether it is done at all; reports not yet fetched.
+//! Owns: the choice whether to use RMA; reports not yet fetched.
 //! Not here: links; it gets only a name and an address.
 
 use super::bounce::BounceBuffers;

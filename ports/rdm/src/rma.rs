@@ -5,14 +5,14 @@
 //!   registered for remote reading
 //!   key --------------------------------------> pieces, each an fi_read into place
 //!        <======================================   at most WINDOW a link
-//!        <------------ Reading, every 2 s -------  (the card reads without a word)
-//!   closed                                     registered for local writing, if the plan wants it
+//!        <------------ Reading, every 2 s -------  (the card's reads are not visible here)
+//!   closed                                     registered for local writing, if the plan needs it
 //! ```
 //!
-//! A registration that is closed cannot be read or written any more, whatever is still under way:
-//! that is how memory is given back here. Where reads need no local registration, the card reads into
-//! bounce buffers, and what has arrived there is copied. Where a provider does not close a registration,
-//! only closing the endpoint helps, and [`Events::demand_renewal`] asks for it.
+//! A closed registration cannot be read or written any more, whatever is still under way: that ends
+//! the access here. Where reads need no local registration, the card reads into bounce buffers,
+//! which are then copied. If a provider does not close a registration, only closing the endpoint
+//! helps, and [`Events::demand_renewal`] requests it.
 //!
 //! Owns: registrations of sends, reads and their pieces.
 //! Not here: frames.

@@ -1,18 +1,17 @@
 //! The order of a link's frames.
 //!
 //! ```text
-//!   sent:      0 1 2 3 4 5 ...            modulo 2^16, by the order the provider took them
+//!   sent:      0 1 2 3 4 5 ...            modulo 2^16, by the order the provider accepted them
 //!   arrives:   0 2 3   1
-//!              |  `-'  `--- taken, and then 2 and 3 with it
-//!              taken  held
+//!              |  `-'  `--- delivered, and then 2 and 3 with it
+//!      delivered  held
 //! ```
 //!
 //! Providers match messages in order, but not all of them report so: where a longer message is
-//! fetched in several steps, a shorter one behind it may be there first. What comes early is
-//! copied and held until its turn. A number that never comes means a lost frame, and the end of
-//! the link.
+//! fetched in several steps, a later shorter one may be reported first. An early frame is copied
+//! and held until its turn. A number that never comes means a lost frame, and the end of the link.
 //!
-//! Owns: both counters of a link, and what is held.
+//! Owns: both counters of a link, and held frames.
 //! Cost: a comparison a frame; memory only while frames are out of order.
 
 use super::frame::Kind;

@@ -1,13 +1,13 @@
-//! Buffers that frames are sent from.
+//! Slots: buffers that frames are sent from.
 //!
 //! ```text
 //!   header + segments --gather--> slot --fi_send--> provider --completion--> free again
 //! ```
 //!
-//! No provider we measured gives a send back on request, and some never give one back whose peer
-//! has died. So a frame that is not injected is copied into one of these, and the application's
-//! memory is free at once. What a provider keeps of a dead peer's is bounded by
-//! [`PER_LINK`], and comes back when the endpoint is closed.
+//! No provider that was measured cancels a send, and some never complete one to a dead peer. So a
+//! frame that is not injected is copied into a slot, and the application's memory is free at once.
+//! The slots that a provider keeps for a dead peer are bounded by [`PER_LINK`], and are free again
+//! when the endpoint is closed.
 //!
 //! Owns: the memory and its registrations. The memory must outlive the endpoint.
 

@@ -1,11 +1,11 @@
-//! Points in time at which the port has to act although nothing arrives.
+//! The port's timers.
 //!
 //! ```text
 //!   set(at, alarm) --> [ earliest | ... ] --> ring(now): every alarm that is due
 //! ```
 //!
-//! Owns: the alarms. One that has lost its purpose rings all the same and is ignored by whoever set
-//! it, so setting costs O(log n) and taking back nothing.
+//! Owns: the alarms. An obsolete alarm still fires and is ignored, so setting costs O(log n) and
+//! clearing nothing.
 //! Not here: links; it only stores their ids.
 
 use mx_proto::{Instant, LinkId};

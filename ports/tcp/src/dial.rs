@@ -1,15 +1,15 @@
-//! Connections coming and going: listening, accepting, dialling.
+//! Making connections: listening, accepting, dialling.
 //!
 //! ```text
 //!   listeners --accept--> Greeting --preamble--> Open        strangers: 5 s, then dropped
 //!   resolver --addresses--> Dialling --connected--> Open     one address after the other
 //! ```
 //!
-//! Owns: how sockets are set up.
-//! Not here: packets. Options are set on listeners, from which accepted sockets inherit them without a
-//! system call. All sockets begin with `reno`, which on one host moves twice as much as a pacing
-//! algorithm; those that lead elsewhere go back to the system's default when their peer is known. (The
-//! other way round a socket that once paced would go on pacing.)
+//! Owns: the setup of sockets.
+//! Not here: packets. Options are set on listeners, from which accepted sockets inherit them
+//! without a system call. All sockets begin with `reno`, which on one machine is twice as fast as a
+//! pacing algorithm; those to other machines return to the system's default when their peer is
+//! known. (The other way round a socket that once paced would continue to.)
 
 use super::alarms::Alarm;
 use super::link::{Dial, Link, Phase};

@@ -1,4 +1,4 @@
-//! How packets lie in the byte stream.
+//! Framing of packets in the byte stream.
 //!
 //! ```text
 //!   preamble (8)          packet                        packet
@@ -6,8 +6,8 @@
 //!                           `- body length at 4, little endian
 //! ```
 //!
-//! Each side begins with the preamble, so that whoever dialled a wrong number is recognised by
-//! its first bytes.
+//! Each side begins with the preamble, so that a connection to another program is recognised by its
+//! first bytes.
 
 use mx_proto::port::{HEADER_LEN, HeaderBytes};
 

@@ -1,4 +1,4 @@
-//! Packets over kernel TCP: one connection is one link, nothing ever blocks.
+//! Packets over kernel TCP: one connection is one link, no call blocks.
 //!
 //! ```text
 //!   Endpoint --connect--> dial ----> Table of Links <---- accept <-- listeners
@@ -8,23 +8,21 @@
 //!                         others: data epoll   receive (Rx) --> Sink, application memory
 //! ```
 //!
-//! The stream of each direction is `frame`'s: a preamble, then packets. `receive` reads large
-//! bodies straight into application memory, `send` writes them straight from it. `watch` knows
-//! which links to look at without asking the kernel each time; `alarms` keeps the few points in
-//! time at which something happens by itself.
+//! Each direction is a preamble, then packets (`frame`). `receive` reads large bodies straight into
+//! application memory, `send` writes them straight from it. `watch` selects the links to read
+//! without asking the kernel each time; `alarms` has the timers.
 //!
 //! Owns: sockets, both epoll instances, the bytes in between.
 //! Not here: the contents of packets, peers, resolving names (see the resolver).
 //! Cost: a small packet is one `send` here and one successful `recv` there; an idle link costs no
 //! system call and less than 400 bytes.
 //!
-//! A peer that is silent is told from one that is only slow: `TCP_USER_TIMEOUT` would end the
-//! connection to a living process that does not read for that long (it counts time in a closed
-//! window), so this port asks the kernel instead, now and then, whether something it sent is
-//! unanswered and when the peer's last acknowledgement came in.
+//! Detection of dead peers: `TCP_USER_TIMEOUT` would end the connection to a living process that
+//! does not read for that long (it counts time in a closed window). So this port asks the kernel
+//! from time to time whether data is unacknowledged and when the peer's last acknowledgement came.
 //!
-//! All links together keep so many bytes of packets that are not whole yet, and no more: what is beyond
-//! that stays in the kernel until its packet is whole (`unread`).
+//! The bytes of incomplete packets of all links are bounded: further packets stay in the kernel
+//! until they are complete (`unread`).
 
 mod alarms;
 mod dial;

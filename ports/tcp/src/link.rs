@@ -6,7 +6,7 @@
 //!   accept  -> Greeting --+                      `--> gone
 //! ```
 //!
-//! Owns: the descriptor, what was received and not delivered, what was accepted and not sent.
+//! Owns: the descriptor, bytes received and not delivered, bytes accepted and not sent.
 //! Not here: epoll, the sink.
 //! Cost: an idle link is one box of some 250 bytes beside its slot of 16.
 

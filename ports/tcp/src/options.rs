@@ -1,4 +1,4 @@
-//! What the owner of the port decides, and what the port counts.
+//! Options and counters of the port.
 
 use mx_port_base::Resolver;
 use std::fmt;

@@ -9,10 +9,10 @@
 //!                                                None: collect it in staging, or drop it
 //! ```
 //!
-//! Where all links together keep as much as they may, staging only shows what is in the socket: a packet
-//! leaves that when it is delivered (`unread`).
+//! When the memory for incomplete packets is used up, staging only peeks at the socket: a packet is
+//! removed from it when it is delivered (`unread`).
 //!
-//! Owns: where in its stream a link is.
+//! Owns: a link's position in its stream.
 //! Not here: epoll, other links. A header is read once, checked, and then used from the copy. How much
 //! is read at a packet's boundary adapts: little when large bodies come (what is staged of them is
 //! copied twice), up to a buffer when small packets come.

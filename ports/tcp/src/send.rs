@@ -1,15 +1,15 @@
-//! The sending half of a link: whole packets, parts of large ones, and what the kernel left over.
+//! The sending half of a link: whole packets, parts of large ones, and the backlog.
 //!
 //! ```text
 //!   packet -- small: header and body in one buffer, one send ------------> kernel
 //!          -- large: header and first piece in one sendmsg, then the other pieces
-//!                    the kernel took only some:
+//!                    the kernel accepted only a part:
 //!                      of a packet up to PACKET_MAX  -> backlog, Sent::Whole
 //!                      of a larger one               -> Sent::Part, then resume or detach
 //! ```
 //!
-//! Order on the wire: backlog, the rest of a body, the next packet; each waits for the one before
-//! it, so a packet is never taken while any of them is there.
+//! Order on the wire: backlog, the rest of a body, the next packet; a packet is accepted only when
+//! the first two are empty.
 //!
 //! Owns: the bytes that the port has accepted and the kernel has not.
 //! Not here: polling. Pieces of application memory are lent one at a time ([`Memory::visit`]), so large

@@ -1,4 +1,4 @@
-//! Buffers that bytes from a socket pass through.
+//! Staging buffers for bytes read from a socket.
 //!
 //! ```text
 //!   Pool: spare buffers        link with bytes it cannot use yet
@@ -6,9 +6,9 @@
 //!              <-- give back --      start        end
 //! ```
 //!
-//! A link that is read on each poll (there are few) has a buffer while bytes are staged in it. What
-//! others leave over is carried in a box of its size, so that a peer that stops in the middle of a
-//! packet costs its bytes and not a buffer.
+//! An active link (there are few) has a buffer while bytes are staged in it. Staged bytes of other
+//! links are kept in a box of their size, so that a peer that stops in the middle of a packet costs
+//! only its bytes.
 //!
 //! Owns: the spare buffers.
 //! Not here: packets, sockets.

@@ -1,4 +1,4 @@
-//! The system calls of this port that `socket2` and `nix` do not have as they are wanted here.
+//! The system calls of this port that `socket2` and `nix` do not offer in this form.
 //!
 //! ```text
 //!   sockets   socket, accept, connect, local_address, vitals, finish_sending

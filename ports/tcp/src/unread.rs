@@ -1,4 +1,4 @@
-//! Bytes that stay in the kernel while the memory for parts of packets is used up.
+//! Leaving incomplete packets in the kernel while the memory for them is used up.
 //!
 //! ```text
 //!   kernel    [ packet | packet | pa...  ]  -- peek -->  staging  --> deliver
@@ -6,11 +6,11 @@
 //!   stays                          -----    read when all of it is there, or nothing more comes
 //! ```
 //!
-//! So a peer that stops in the middle of a packet costs the kernel's buffer, which is the socket's
-//! anyway, and a packet that is all there is taken in however short memory is. The kernel reports what
-//! is readable again and again; a link that waits is therefore watched for what arrives (`EPOLLET`).
+//! So an incomplete packet costs only the socket's buffer in the kernel, and a complete one is read
+//! however short memory is. As the kernel reports readable sockets repeatedly, a link that waits is
+//! watched edge-triggered (`EPOLLET`).
 //!
-//! Owns: how many bytes a buffer only shows, and how many a link waits for.
+//! Owns: the number of peeked bytes in a buffer, and the number that a link waits for.
 //! Not here: packets, epoll.
 
 use super::staging::Staging;

@@ -1,5 +1,4 @@
-//! What the port does when a time has come: alarms, strangers that stay silent, peers that owe an
-//! answer.
+//! Timed work: alarms, silent strangers, and peers with unacknowledged data.
 //!
 //! ```text
 //!   send --> doubted links --every quarter of the time a peer may be silent--> ask the kernel
@@ -7,9 +6,9 @@
 //!                  `--- it has not acknowledged everything ----------------------'
 //! ```
 //!
-//! Owns: when links are looked after; only those with which something was sent are.
+//! Owns: the times of checks; only links on which something was sent are checked.
 //! Not here: epoll.
-//! Cost: nothing for a link that is idle.
+//! Cost: nothing for an idle link.
 
 use super::alarms::Alarm;
 use super::link::Phase;

@@ -1,15 +1,15 @@
-//! Which links to look at, and looking at them.
+//! Selection of the links to read: active links and two epoll instances.
 //!
 //! ```text
 //!   each poll           active links (at most 8, something came lately)      recv, no epoll;
-//!                       while they are lively the data epoll does not even watch them
+//!                       while they are busy they are not in the data epoll
 //!   each k-th poll      data epoll: links with something to read -------> queue -> active
 //!   each 256th poll     control epoll: listeners, links being made
 //!   after arm           everything
 //! ```
 //!
-//! Owns: both epoll instances and the lists of links: active, queued to be read, waiting for room. The
-//! lists hold names. A link that is gone is recognised by its stale name and left out.
+//! Owns: both epoll instances and the lists of links: active, queued to be read, waiting for room.
+//! The lists hold ids; a link that is gone is recognised by its stale id.
 
 use super::dial;
 use super::link::{Link, Phase, Table};

@@ -1,4 +1,4 @@
-//! One link, and what it is doing.
+//! One link and its state.
 //!
 //! Not here: other links, time.
 

@@ -1,12 +1,12 @@
-//! From what a provider offers to how each class of message goes over it.
+//! The plan: the path of each class of message, from a provider's offer.
 //!
 //! ```text
 //!   Offer (what fi_info says)                Plan
 //!     caps, mode, mr_mode   --Plan::of-->      small    fi_inject up to `inject_max`
 //!     sizes, order, counts       |             medium   copied into a slot of `slot_bytes`
-//!                                |             large    RMA reads where registration means
-//!                                |                      something, else copied, slot by slot
-//!                                `-> Unfit: the first thing that cannot be lived with
+//!                                |             large    RMA reads where registration is real,
+//!                                |                      else copied, slot by slot
+//!                                `-> Unfit: the first requirement that is not met
 //! ```
 //!
 //! Owns: the sizes and the choice of paths.

@@ -1,4 +1,4 @@
-//! Which provider, and which of its offers.
+//! The choice of a provider and of one of its offers.
 //!
 //! ```text
 //!   MX_PROVIDER, or each of the preferred ones (standing)
@@ -7,10 +7,11 @@
 //!   fi_getinfo --> offers --> Plan::of, source address --> best --> Choice
 //!        ENODATA: plainer profile, next provider                      |
 //!                                                                 Domain::open
-//!   survey: the same for every provider there is, with what came of it
+//!   survey: the same for every provider, with the results
 //! ```
 //!
-//! Two sides that chose differently learn it when they exchange endpoint addresses; the name is part of them.
+//! Two sides with different choices find out when they exchange endpoint addresses, which contain
+//! the name.
 //!
 //! Owns: hints, and the choice among offers.
 //! Not here: opening; peers.

@@ -1,4 +1,4 @@
-//! Every provider of this machine, and what is thought of it.
+//! A survey of every provider of this machine.
 //!
 //! ```text
 //!   fi_getinfo(no hints) --> names --> standing --> never: Refused
