@@ -11,8 +11,7 @@
 
 use crate::ids::{EndpointId, NicId, Target};
 
-/// Where links come from, as a number that is the same for all from there: one address of another
-/// machine, or one user of this one.
+/// The source of links as a number: one address of another machine, or one user of this one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Source(pub u64);
 
@@ -22,14 +21,15 @@ impl Source {
     pub const TRUSTED: Self = Self(0);
 }
 
-/// Who a peer says it is when it introduces itself.
+/// The identity that a peer claims when it introduces itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Claim {
     /// Its interface.
     pub nic: NicId,
     /// Its endpoint there.
     pub endpoint: EndpointId,
-    /// Whom it means to talk to: the interface and endpoint that it called, or that called it.
+    /// The destination of the claim: the interface and endpoint that the peer connected to, or that
+    /// connected to it.
     pub to: (NicId, EndpointId),
 }
 
@@ -37,7 +37,7 @@ pub struct Claim {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Address(pub u128);
 
-/// What the network says about a [`Claim`].
+/// What the network proves about a [`Claim`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Proof {
     /// The peer is where it claims to be.

@@ -49,7 +49,7 @@ impl Shares {
         self.of(source).saturating_add(amount) <= self.share(source)
     }
 
-    /// What `source` may have altogether, while the others have what they have; at least one.
+    /// The limit of `source`, given what the others have; at least one.
     pub fn share(&self, source: Source) -> usize {
         let left = (self.limit + self.of(source)).saturating_sub(self.used);
         if source == Source::TRUSTED {
@@ -80,12 +80,12 @@ impl Shares {
         }
     }
 
-    /// What `source` has.
+    /// The amount that `source` has.
     pub fn of(&self, source: Source) -> usize {
         self.by_source.get(&source).copied().unwrap_or(0)
     }
 
-    /// What all have together.
+    /// The sum of all sources.
     pub fn used(&self) -> usize {
         self.used
     }

@@ -13,7 +13,7 @@
 //!
 //! Cost: a call and a comparison for each entry; a claim is raised by a quarter at a time.
 
-/// How much memory is left.
+/// The level of free memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
     /// Nothing is missing of what is kept back.
@@ -24,10 +24,10 @@ pub enum Level {
     Dire,
 }
 
-/// Where memory comes from.
+/// The source of memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Supply {
-    /// How much is left.
+    /// The level of free memory.
     pub level: fn() -> Level,
     /// Keeps so many bytes back, on top of what is. False: there are not so many.
     pub claim: fn(usize) -> bool,
@@ -36,7 +36,7 @@ pub struct Supply {
 }
 
 impl Supply {
-    /// Memory that never runs out, as far as anybody looks.
+    /// Memory without limit.
     pub const ENDLESS: Self = Self {
         level: || Level::Ample,
         claim: |_| true,
@@ -49,7 +49,7 @@ impl Supply {
         (self.level)() == Level::Ample
     }
 
-    /// Is there memory left only to end things with?
+    /// Whether memory is left only to end work under way.
     #[inline]
     pub fn is_dire(&self) -> bool {
         (self.level)() == Level::Dire
@@ -66,7 +66,7 @@ impl PartialEq for Supply {
 
 impl Eq for Supply {}
 
-/// What the tables of things of one kind may come to need.
+/// The growth of all tables with entries of one kind.
 #[derive(Debug)]
 pub struct Claim {
     supply: Supply,
@@ -130,7 +130,7 @@ impl Drop for Claim {
     }
 }
 
-/// So many of each kind nobody asks for: their tables are small.
+/// The number of entries of each kind that need no claim: their tables are small.
 const FREE: usize = 1024;
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ impl Accounts for Remotes {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Where the credits are, and how often what happened to them.
+    /// The balance and counters of flow control.
     pub fn flow_stats(&self) -> FlowStats {
         self.core.flow.stats()
     }
@@ -50,7 +50,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         (used as usize * CREDIT, total as usize * CREDIT)
     }
 
-    /// What there is of credits between a remote and us; `None` when the id is stale.
+    /// The credits between a remote and us; `None` when the id is stale.
     pub fn account(&self, remote: RemoteId) -> Option<Account> {
         let remote = self.core.remotes.of(remote)?;
         let lends = &remote.lends;
@@ -75,8 +75,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         remotes.filter(|remote| remote.is_stalled()).count()
     }
 
-    /// Do messages that nobody has posted a receive for take up most of what a remote may leave here, and can
-    /// it be lent no more? When that is used up, no further ones come from it. Cost: O(n) for n such messages.
+    /// Whether messages without a receive take most of a remote's credit limit, while no more can
+    /// be lent to it. When all of it is used, it cannot send any more. Cost: O(n) for n such
+    /// messages.
     pub fn is_over_quota(&self, remote: RemoteId) -> bool {
         let (count, held) = self.core.unexpected.held_of(remote);
         let remote = self.core.remotes.of(remote).filter(|_| count > 0);
@@ -96,7 +97,7 @@ pub struct Account {
     pub waiting: u32,
     /// Those that it has not been told of yet.
     pub owed: u32,
-    /// How many more it wants.
+    /// The credits it requests besides.
     pub wanted: u32,
     /// It has been asked for credits and has not answered.
     pub asked: bool,
@@ -136,7 +137,7 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// What a remote's header says about credits, other than that more may be sent.
+    /// Handles the credit fields of a remote's header, except new credits.
     #[cold]
     pub(super) fn note_request(&mut self, from: RemoteId, terms: &Terms) {
         if self
@@ -190,7 +191,7 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// Credits go to who wants them: so many steps of that at most, and more the next time.
+    /// Redistributes credits: so many steps at most, and more the next time.
     pub(super) fn move_credits(&mut self) -> bool {
         let mut busy = false;
         for _ in 0..MOVES_AT_ONCE {

@@ -73,7 +73,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.core.inbox.ready()
     }
 
-    /// Is there a message of this turn, here or to be fetched?
+    /// Whether there is a message of this turn, here or to be fetched.
     pub fn holds_messages(&self, turn: u32) -> bool {
         self.core.inbox.holds(turn)
     }
@@ -108,7 +108,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.core.inbox.rename(from, into);
     }
 
-    /// What there is in the inbox.
+    /// The figures of the inbox.
     pub fn inbox_stats(&self) -> InboxStats {
         let inbox = &self.core.inbox;
         InboxStats {
@@ -143,7 +143,7 @@ fn filled<O: Owner, B: Source + ?Sized>(owner: &mut O, body: &B) -> Option<O::Me
 }
 
 impl<O: Owner> Core<O> {
-    /// Is the oldest message of the turn whose turn it is where its taker wants it?
+    /// Whether the next message is in memory of the owner.
     fn is_at_hand(&mut self) -> bool {
         let Self { owner, inbox, .. } = self;
         let Some(entry) = inbox.first_mut() else {
@@ -351,5 +351,5 @@ impl<O: Owner> Core<O> {
     }
 }
 
-/// When there was no memory, it is asked for again after this.
+/// The pause before memory is requested again.
 const AGAIN: Duration = Duration::from_millis(10);

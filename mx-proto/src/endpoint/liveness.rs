@@ -31,10 +31,10 @@ use crate::time::{Clock, Instant};
 use crate::wire;
 use std::time::Duration;
 
-/// How long remotes may be silent.
+/// The limits of a remote's silence.
 #[derive(Debug)]
 pub(super) struct Liveness {
-    /// `None`: nobody is monitored.
+    /// `None`: no remote is monitored.
     step: Option<Duration>,
 }
 
@@ -140,8 +140,8 @@ impl<O: Owner> Core<O> {
 /// Steps in a time-out.
 const STEPS: u32 = 16;
 
-/// Silent steps after which the remote is asked: late enough that whoever talks is never asked,
-/// early enough for several round trips of a bad network.
+/// Silent steps after which a Ping is sent: late enough that an active peer gets none, early enough
+/// for several round trips of a bad network.
 const PING: u32 = 4;
 
 /// Silent steps after which it is lost. With the one in which it was last heard, a time-out.

@@ -153,12 +153,13 @@ enum DeferredAction<M> {
     Limits(RemoteId, LinkId),
     /// Try another way to a remote that has not answered.
     Connect(RemoteId, Route),
-    /// A connect met a session that has ended: it is for whoever is there now.
+    /// A connect met a session that has ended: it is repeated.
     ConnectAgain(RequestId, Target),
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Opens an endpoint that calls itself `identity`, lets in whoever knows `key` and tells `owner`.
+    /// Opens an endpoint with this `identity`, which accepts peers with `key` and reports to
+    /// `owner`.
     pub fn new(config: Config, identity: Identity, key: u32, port: P, clock: C, owner: O) -> Self {
         let share = config.source_share;
         let flow = Flow::new(&config.flow());
@@ -207,12 +208,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Who this endpoint is.
+    /// The identity of this endpoint.
     pub fn identity(&self) -> Identity {
         self.core.identity
     }
 
-    /// Where memory comes from ([`Config::supply`]).
+    /// The supply of memory ([`Config::supply`]).
     pub fn supply(&self) -> Supply {
         self.core.config.supply
     }
@@ -272,8 +273,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         busy
     }
 
-    /// When [`Self::progress`] wants to be called although nothing arrives. Not while it would do
-    /// nothing.
+    /// The time at which [`Self::progress`] should be called although nothing arrives. `None` while
+    /// it would do nothing.
     pub fn deadline(&self) -> Option<Instant> {
         if !self.core.undecided.is_empty() {
             return None;
@@ -309,7 +310,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.port.disarm();
     }
 
-    /// What to sleep on.
+    /// The descriptors to sleep on.
     pub fn descriptors(&self) -> WakeDescriptors {
         self.port.descriptors()
     }
@@ -353,7 +354,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         &self.clock
     }
 
-    /// What has been counted.
+    /// The counters.
     pub fn stats(&self) -> &Stats {
         &self.core.stats
     }
@@ -536,7 +537,7 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// The same, and its end is the caller's to report. `None`: it is nobody's business.
+    /// The same, and the caller reports its end. `None`: it is an internal operation.
     fn finish_op(&mut self, id: RequestId, status: Status, transferred: u32) -> Option<Outcome> {
         let record = self.ops.get(id)?;
         let state = &record.state;
@@ -737,10 +738,11 @@ fn reader(token: u64) -> Option<RequestId> {
 /// Names of operations stay below it.
 const READS: u64 = 1 << 63;
 
-/// What the tables have for a message that waits here, beside its bytes ([`Claim::new`]).
+/// The cost of a waiting message in the tables, beside its bytes ([`Claim::new`]).
 const MESSAGE_COST: usize = 512;
-/// What they have for a remote and its links, those of the port and of the layer above included.
+/// The cost of a remote and its links in the tables, including those of the port and of the layer
+/// above.
 const REMOTE_COST: usize = 4 << 10;
 
-/// What may wait for one remote about operations that are over: half a megabyte.
+/// Limit of waiting packets to one remote about operations that are over: half a megabyte.
 const FAREWELLS_MAX: usize = 4096;

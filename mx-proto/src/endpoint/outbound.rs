@@ -22,7 +22,7 @@ use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::wire::{self, Header, OfferBody, PullBody};
 
-/// How a remote's burst ended.
+/// The end of a remote's burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Burst {
     /// Nothing more to send.
@@ -67,7 +67,8 @@ impl Next {
             .find_map(|(send, lane, stand, len)| {
                 let whole = match stand.turn {
                     Turn::Copied => Some(Paid::Credits(stand.cost)),
-                    // What it costs was said when it was posted, perhaps before it was known what may go.
+                    // The cost was counted when it was posted, perhaps before the link's limits
+                    // were known.
                     Turn::Plain if len <= most as usize && stand.cost == flow::cost(len as u32) => {
                         borrows.means(stand.cost, lane)
                     }
@@ -211,7 +212,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let (lends, borrows) = (&mut remote.lends, &mut met.borrows);
         let mut updated = true;
         if kind.says_terms() {
-            // Who reads no answers is allowed nothing more that would be answered.
+            // A remote that does not read its answers gets no credits for more.
             let terms = match unread {
                 true => flow.same_terms(lends, borrows, queues.cost),
                 false => flow.terms(lends, borrows, queues.cost),
@@ -486,7 +487,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 }
 
 impl<O: Owner> Core<O> {
-    /// What may wait for a remote before it is granted nothing more.
+    /// Limit of what may wait for a remote before it gets no more credits.
     #[inline]
     pub(super) fn unread_max(&self) -> usize {
         match self.controls < UNREAD_ALL {

@@ -23,9 +23,9 @@ use crate::time::{Clock, Instant};
 use crate::timeouts::TimeOuts;
 use std::time::Duration;
 
-/// What is being posted, and may come to an operation.
+/// A post that may become an operation.
 pub(super) trait Slot<O: Owner> {
-    /// Does it need a place?
+    /// Whether it needs a record.
     fn is_new(&self) -> bool;
 
     /// Its bytes.

@@ -21,12 +21,12 @@ pub(super) struct SessionQueue {
     each: HashMap<LinkId, Unsent, RandomState>,
 }
 
-/// What becomes of its link when a packet is out.
+/// The link's fate after the packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum After {
     /// It stays.
     Open,
-    /// It is closed, unless somebody gets in on it before.
+    /// It is closed, unless its peer is accepted before.
     Close,
     /// It is closed, and nothing counts that comes on it before.
     End,
@@ -84,7 +84,7 @@ impl SessionQueue {
         }
     }
 
-    /// Somebody who was refused on it has got in after all: it stays.
+    /// The link stays open, because a peer that was refused on it has been accepted.
     pub(super) fn keep_open(&mut self, link: LinkId) {
         if self.each.contains_key(&link) {
             for (of, _, after) in &mut self.queue {
@@ -95,7 +95,7 @@ impl SessionQueue {
         }
     }
 
-    /// Is what waits for this link the end of it?
+    /// Whether the link is closed after its waiting packets.
     pub(super) fn ends(&self, link: LinkId) -> bool {
         self.each.get(&link).is_some_and(|unsent| unsent.ends)
     }
@@ -110,7 +110,8 @@ impl SessionQueue {
     }
 }
 
-/// What may wait on one link: far more connects than anybody has under way there.
+/// Limit of packets that wait on one link: far more than the connects that are ever under way
+/// there.
 pub(super) const EACH: usize = 256;
 /// The same once there are [`ALL`], about a megabyte, on all links together.
 const EACH_WHEN_FULL: usize = 4;

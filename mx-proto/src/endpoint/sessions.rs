@@ -52,7 +52,7 @@ impl<O: Owner> Core<O> {
             return;
         };
         if remote.met().is_some() && remote.connects.is_empty() {
-            // The peer has reached us meanwhile, and nobody waits for this one any more.
+            // The peer has reached us meanwhile, and no connect waits for this link.
             remote.links.retain(|known| known.0 != link);
             self.actions.push(DeferredAction::Close(link, Close::Now));
             return;
@@ -106,8 +106,8 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// An acquaintance is over at the peer. A call of ours that it has not answered goes on: it meets
-    /// whoever the peer is by then.
+    /// The peer has ended the association. A connect that it has not answered continues, with the
+    /// peer's next association.
     pub(super) fn part_from(&mut self, id: RemoteId, reason: DownReason) {
         let calls = self.remotes.of(id).is_some_and(|remote| {
             let mut links = remote.links.iter();
@@ -139,7 +139,7 @@ impl<O: Owner> Core<O> {
         let (opening, source) = (remote.opening, remote.source);
         let (epoch, name) = (remote.epoch, remote.name);
         let again = self.connects_again(id, reason);
-        // What has been promised comes before what the old one leaves here.
+        // The credits promised come before the tombstone of the old one.
         let next = self.remotes.add_as(epoch, name, source, opening);
         let promise = |core: &mut Self| core.flow.open(&mut core.remotes, next.index(), opening);
         let promised = promise(self);
@@ -200,8 +200,7 @@ impl<O: Owner> Core<O> {
         self.send_session(Some(id), link, header, &hello.emit(), After::Open);
     }
 
-    /// `name`: whom it is for. Whoever has not proven its name is told nothing that only the owner of
-    /// that name may know.
+    /// `name`: its destination. The hello to a peer that has not proven its name has no token.
     fn hello(&self, epoch: u16, key: u32, name: Option<Name>) -> Hello {
         Hello {
             version: VERSION,
@@ -285,7 +284,7 @@ impl<O: Owner> Core<O> {
         self.acquaint(id, link, header, hello);
     }
 
-    /// A stranger, from there, that is who it says.
+    /// A stranger's claimed identity has been proven.
     pub(super) fn admit(&mut self, link: LinkId, source: Source, header: &Header, hello: &Hello) {
         if let Some(epoch) = self.known_otherwise(hello, header) {
             if self.config.secret.is_some() {
@@ -311,8 +310,8 @@ impl<O: Owner> Core<O> {
         self.send_reply(Some(id), link, header.word, Status::Success, After::Open);
     }
 
-    /// Whoever has the address repeats what we say. When we reach ourselves under some name, the
-    /// first that comes back to the caller is an answer.
+    /// Whether a hello is our own, repeated by a process at that address. If we reach ourselves
+    /// under another name, the first one that comes back to the caller is an answer.
     fn is_echo(&self, from: Option<RemoteId>, hello: &Hello) -> bool {
         let caller = from.and_then(|id| self.remotes.of(id));
         hello.identity == self.identity && caller.is_some_and(|remote| remote.met().is_none())
@@ -376,8 +375,8 @@ impl<O: Owner> Core<O> {
             *id != from && remote.is(&who) && u32::from(remote.epoch) == epoch
         });
         let Some((known, _)) = known else {
-            // It takes us for one we have parted as, unless it has connected to us meanwhile: then
-            // it learns on its own link whom it has reached.
+            // The peer refers to an association that we have ended, unless it has connected to us
+            // meanwhile: then it finds out on its own link.
             let remote = self.remotes.of(from);
             let adopted = remote.and_then(Remote::live_tx);
             return match adopted {
@@ -424,12 +423,12 @@ impl<O: Owner> Core<O> {
         Some(id)
     }
 
-    /// The peer introduces itself on a link of a remote's: the remote that stands for it there, from
-    /// now on. `None`: none does, and that has been dealt with.
+    /// The peer's hello has come on a link of a remote's: returns the remote that the link belongs
+    /// to from now on. `None`: there is none, and the link has been dealt with.
     ///
-    /// On a link that the peer has called on, and on one where it has answered, it stays who it is. A
-    /// call of ours may meet another acquaintance than the one that has reached us meanwhile: a later
-    /// one, as it has parted and come back, and then what was before is over; or a former one.
+    /// A link that the peer has begun, or on which it has answered, keeps its remote. Our connect
+    /// may reach another association than the one that has reached us meanwhile: a later one, after
+    /// the peer has disconnected and returned, which ends the earlier; or a former one.
     fn meet(
         &mut self,
         link: LinkId,
@@ -444,7 +443,7 @@ impl<O: Owner> Core<O> {
         let same = remote.is(&hello.identity);
         match remote.met() {
             Some(met) if same && met.epoch == hello.epoch => return Some(id),
-            // Whoever has answered our call is none of the peer that has reached us meanwhile.
+            // The answer to our connect is not from the peer that has reached us meanwhile.
             Some(_) if !same_name && !met_here => self.leave_link(link, id),
             Some(_) if same_name && !same => self.another_life(link, id, met_here),
             Some(_) if met_here => self.violation(link, id.to_word(), what),
@@ -455,7 +454,7 @@ impl<O: Owner> Core<O> {
         None
     }
 
-    /// The remote has said who it is, on this link. What it lends us first counts if it had not before.
+    /// The remote's hello has come on this link. Its initial credits count if this is its first.
     fn establish(&mut self, id: RemoteId, hello: &Hello, link: LinkId, header: &Header) {
         let identity = hello.identity;
         self.remotes.rename(id, identity.name());
@@ -504,8 +503,8 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// A call of ours is answered by somebody that has not proven the site's secret: nothing but a
-    /// refusal is believed.
+    /// Our connect is answered by a peer that has not proven the site's secret: only a refusal is
+    /// accepted.
     fn refused_by(&mut self, link: LinkId, from: RemoteId, header: &Header, hello: &Hello) {
         let status = reply_status(header.aux);
         if header.aux == REPLY_KNOWN || status == Status::Success {
@@ -525,7 +524,7 @@ impl<O: Owner> Core<O> {
         self.drop_if_unwanted(from);
     }
 
-    /// The same of whoever is who it says.
+    /// The same for a proven answer.
     pub(super) fn reply_on(
         &mut self,
         link: LinkId,
@@ -543,7 +542,7 @@ impl<O: Owner> Core<O> {
         }
         let status = reply_status(header.aux);
         let id = match status {
-            // It is our remote there also if nobody waits for it any more.
+            // It is our remote there also if no connect waits for it any more.
             Status::Success => self.meet(link, from, hello, "a reply under another name"),
             _ => Some(from),
         };
@@ -584,14 +583,14 @@ impl<O: Owner> Core<O> {
         self.leave_link(link, id);
     }
 
-    /// A link that we have called on leads to nobody that its remote stands for.
+    /// A link that we have begun has reached another peer than its remote.
     pub(super) fn leave_link(&mut self, link: LinkId, id: RemoteId) {
         self.actions.push(DeferredAction::Close(link, Close::Now));
         self.link_down(link, id, LinkDown::Closed);
     }
 
-    /// A remote that we have called under some address says who it is. `None`: it is one we have
-    /// already, to which those who wait have got.
+    /// The peer of a connect by address has introduced itself. `None`: it is a known remote, with
+    /// which the waiting connects have completed.
     fn resolve(&mut self, link: LinkId, from: RemoteId, hello: &Hello) -> Option<RemoteId> {
         let identity = hello.identity;
         let known = self.remotes.namesake(&identity);
@@ -636,13 +635,13 @@ impl<O: Owner> Core<O> {
         self.ops.of_list(Strand::Own, &connects).collect()
     }
 
-    /// Does this connect wait for a remote's answer?
+    /// Whether this connect waits for a remote's answer.
     fn awaits(&self, id: RemoteId, connect: RequestId) -> bool {
         let record = self.ops.get(connect).filter(|record| record.remote == id);
         record.is_some_and(|record| matches!(record.state, State::Connecting { .. }))
     }
 
-    /// A remote that never answered and that nobody wants to reach any more is let go.
+    /// Removes a remote that never answered and to which no connect waits any more.
     pub(super) fn drop_if_unwanted(&mut self, id: RemoteId) {
         let unwanted = self
             .remotes
@@ -673,12 +672,12 @@ impl<O: Owner> Core<O> {
         self.send_session(to, link, header, &hello.emit(), after);
     }
 
-    /// Does so much wait on this link that nobody who reads it would have let it grow? What a peer
-    /// says of itself costs it no credit, so an answer to each must not be kept for ever.
+    /// Whether so many session packets wait on this link that its peer cannot be reading. They cost
+    /// no credits, so an answer to each must not be kept without limit.
     fn unread_sessions(&self, link: LinkId, from: Option<RemoteId>) -> bool {
         let remote = from.and_then(|id| self.remotes.of(id));
         let queues = remote.filter(|remote| remote.live_tx() == Some(link));
-        // What our own operations have queued does not count.
+        // Packets for our own operations do not count.
         let most = self.unread_max();
         let unread = queues.and_then(Remote::queues).is_some_and(|queues| {
             queues.control.len() >= most
@@ -707,13 +706,13 @@ impl<O: Owner> Core<O> {
     }
 }
 
-/// How a Connect is meant.
+/// The kind of a Connect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(super) enum Manner {
     /// As the peer knows us.
     Plain = 0,
-    /// Whatever the peer has of us is over.
+    /// The peer's former association with us is over.
     Afresh = 1,
 }
 

@@ -30,7 +30,7 @@ use crate::wire::Header;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// What a receive calls a message at its sender that has no name there, because nothing of it is asked for.
+/// The id of a message at its sender, for a receive that requests nothing of it.
 pub(super) const STREAMED: u64 = u64::MAX;
 
 /// By the link on which they come.
@@ -43,7 +43,7 @@ pub(super) struct Streamed {
     into: Into,
 }
 
-/// Where it goes.
+/// The destination of the body.
 #[derive(Debug)]
 enum Into {
     /// Into the memory of this receive, which is `Pulling`.
@@ -61,7 +61,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         header: &Header,
     ) -> Option<()> {
         let from = self.core.remote_of(link, cookie);
-        // What a stranger says is looked at when it is whole.
+        // A stranger's message is examined when it is complete.
         let remote = self.core.remotes.of(from)?;
         let met = matches!(remote.life, Life::Met(_));
         if !self.core.trusts(link, from) {
@@ -102,7 +102,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         let (len, bits) = (header.body_len, MatchBits(header.word));
         let paid = self.core.received(from, header.aux, cost(len));
         let paid = paid.map_err(|violation| violation.text())?;
-        // What has been deferred is not overtaken.
+        // Nothing overtakes an undecided message.
         if self.core.undecided.is_empty() {
             match self.core.find_receive(from, bits) {
                 Found::Receive(id) if self.core.ops.record(id.index()).state.room() >= len => {
@@ -141,7 +141,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         self.core.start_timer(id, now);
     }
 
-    /// Where the body that is coming on this link goes.
+    /// The destination of the body that is arriving on this link.
     pub(super) fn place_streamed(&mut self, link: LinkId) -> Option<Place<'_, O::Memory>> {
         let Core {
             streamed,
@@ -198,7 +198,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         }
     }
 
-    /// A message that nobody waited for, or could not have, when it began is here.
+    /// A message without a receive is complete.
     fn whole(&mut self, link: LinkId, from: RemoteId, header: &Header, paid: Paid, body: &[u8]) {
         if self.core.undecided.is_empty() {
             let bits = MatchBits(header.word);

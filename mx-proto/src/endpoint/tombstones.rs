@@ -51,7 +51,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Is it only the name on messages of a sender that has gone?
+    /// Whether it is the tombstone of a gone sender.
     pub fn is_tombstone(&self, remote: RemoteId) -> bool {
         let remote = self.core.remotes.of(remote);
         remote.is_some_and(Remote::is_tombstone)

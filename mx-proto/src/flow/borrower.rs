@@ -28,12 +28,12 @@ use super::terms::{Paid, Terms};
 /// The credits one remote has lent us. The default is one that has lent us none: there are its slots.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Borrower {
-    /// What all our messages may have cost, and what they have.
+    /// Running totals: the credits that our messages may have cost, and those that they have.
     allowed: u32,
     sent: u32,
     /// The least that was free: in the epoch before, and in this one. Neither is above what is free.
     low: [u32; 2],
-    /// What has been said to be wanted in this epoch and has not come at once.
+    /// The credits requested in this epoch and not lent at once.
     said: u32,
     /// The lender's, as it was last told.
     epoch: u8,
@@ -59,8 +59,8 @@ impl Borrower {
         self.allowed.wrapping_sub(self.sent)
     }
 
-    /// How a message that costs `cost` can be paid for now, if it can: by credits, or else, if it costs
-    /// one, by the slot of its lane. A message that is only announced costs one.
+    /// The way to pay for a message that costs `cost`, if there is one: credits, or else, if it
+    /// costs one, the slot of its lane. An announcement costs one.
     #[inline]
     pub fn means(&self, cost: u32, lane: Lane) -> Option<Paid> {
         if cost <= self.free() {
@@ -88,8 +88,8 @@ impl Borrower {
         }
     }
 
-    /// How many credits the next header is to say that we want, when what waits for its turn, the
-    /// message that goes with this header included, costs `waiting` altogether. 0: nothing new.
+    /// The credits to request in the next header, if all waiting messages, including that of this
+    /// header, cost `waiting`; 0 if nothing new is wanted.
     #[inline(always)]
     pub fn wanted(&self, waiting: u32) -> u32 {
         if waiting <= self.free() {
@@ -99,7 +99,8 @@ impl Borrower {
         if missing > self.said { missing } else { 0 }
     }
 
-    /// Is that worth a packet of its own, as nothing else can go? If it is twice what was said before.
+    /// Whether the request deserves a packet of its own because no other can be sent: if it is
+    /// twice the last one.
     pub fn asks(&self, waiting: u32) -> bool {
         let wanted = self.wanted(waiting);
         wanted > 0 && wanted >= 2 * self.said
@@ -142,7 +143,7 @@ impl Borrower {
         match terms.epoch.wrapping_sub(self.epoch) {
             0 => {}
             1 => (self.low, self.said) = ([self.low[1], free], 0),
-            // Who has heard nothing for a whole epoch has not sent enough to be heard of.
+            // A remote that is not told for a whole epoch has not sent enough to be told.
             _ => (self.low, self.said) = ([free; 2], 0),
         }
         self.epoch = terms.epoch;
@@ -164,11 +165,11 @@ impl Borrower {
     }
 }
 
-/// What a header has bits for.
+/// The largest request that fits a header.
 pub const WANTED_MAX: u32 = (1 << 24) - 1;
 
-/// What a lender can allow at once: more than any honest one does, which makes an older total of a
-/// larger one.
+/// The largest number of credits that a lender can allow at once; it is never reached, which
+/// distinguishes an older total from a newer one.
 const FREE_MAX: u32 = (1 << 24) - 1;
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ use lists::Lists;
 use pool::Pool;
 use std::time::Duration;
 
-/// Where the accounts of remotes lie.
+/// The accounts of all remotes.
 pub trait Accounts {
     /// The account at this place of the table, and in whose share it counts; `None` when there is no
     /// remote.
@@ -87,10 +87,10 @@ pub enum Say {
     Revoke(u32),
 }
 
-/// What all remotes have in common.
+/// The common state of all remotes' credits.
 ///
-/// Order of calls for one account: `open`, then anything, then `close`. `taken` follows every message
-/// that `arrived`, exactly once, before `close`; what is left then is settled afterwards.
+/// Order of calls for one account: `open`, then anything, then `close`. `taken` follows every
+/// message that `arrived`, exactly once, before `close`; the rest is settled afterwards.
 #[derive(Debug)]
 pub struct Flow {
     pool: Pool,
@@ -99,7 +99,7 @@ pub struct Flow {
     /// The largest and the first credits.
     most: u32,
     first: u32,
-    /// What may be on its way at once from each.
+    /// The limit for each remote of credits that may be on their way at once.
     at_once: u32,
     /// The sum of what all accounts want.
     wanted: u64,
@@ -108,7 +108,7 @@ pub struct Flow {
     expected: u32,
     /// Something has happened that may move credits.
     ready: bool,
-    /// Nobody is quiet and somebody has less than its share.
+    /// No remote is quiet and one has less than its share.
     narrowing: bool,
     /// Credits that were asked for to fetch a message, and that there were not.
     missing: u32,
@@ -137,8 +137,8 @@ impl Flow {
         }
     }
 
-    /// What a remote from this source is lent first. When half of what there is for this has been lent,
-    /// credit limits shrink with the room that is left, so that who comes late gets something too.
+    /// The credits to be lent to a new remote of this source. When half of the total for this has
+    /// been lent, they shrink with the rest, so that later remotes get some too.
     pub fn first_credits(&self, source: Source) -> u32 {
         let most = (self.pool.total / 2).min(self.pool.lendable());
         let room = most.saturating_sub(self.pool.lent);
@@ -165,9 +165,9 @@ impl Flow {
         true
     }
 
-    /// A remote goes. What it was lent is free, but for what its waiting messages hold. They stay until
-    /// they are [settled](Self::settle); false when those in slots cannot, for want of room. What it has
-    /// only announced, and nobody can fetch any more, is to be `taken` before.
+    /// Closes the account of a remote that is gone. Its credits are free, except those of its
+    /// waiting messages, which stay until they are [settled](Self::settle). Returns false if there
+    /// is no room for those in slots. Messages that were only announced have to be `taken` before.
     pub fn close(&mut self, all: &mut impl Accounts, remote: u32) -> bool {
         self.lists.put(all, remote, Place::Nowhere);
         let Some((account, source)) = all.account(remote) else {
@@ -204,8 +204,8 @@ impl Flow {
         Ok(updated)
     }
 
-    /// A message has been taken: by a receive, by whoever asked, or it is thrown away. When true, the
-    /// remote ought to be told even if nothing else goes there.
+    /// Records that a message has been received or dropped. Returns true if the remote should be
+    /// told at once, by a packet of its own.
     #[inline]
     pub fn taken(&mut self, account: &mut Lender, source: Source, paid: Paid) -> bool {
         account.take(paid);
@@ -219,15 +219,15 @@ impl Flow {
         overdue
     }
 
-    /// Are messages that hold so many credits most of what a remote may leave here, now that it can be lent no
-    /// more?
+    /// Whether messages with so many credits are most of a remote's credit limit, while no more can
+    /// be lent to it.
     pub fn is_filled(&self, lender: &Lender, source: Source, held: u32) -> bool {
         let more = lender.credit_limit() < self.most && self.pool.room(source) > 0;
         !more && 4 * held >= 3 * lender.credit_limit()
     }
 
-    /// Ought the remote to be told even if nothing else goes there? To be asked when a message of its
-    /// is kept; [`Self::taken`] says so itself.
+    /// Whether the remote should be told at once, by a packet of its own. To be called when its
+    /// message is kept; [`Self::taken`] returns the same.
     #[inline]
     pub fn is_overdue(&self, account: &Lender) -> bool {
         account.is_overdue(self.at_once)
@@ -246,7 +246,7 @@ impl Flow {
         }
     }
 
-    /// The same, but nothing more is allowed than before: for who does not read what it is answered.
+    /// The same without new credits, for a remote that does not read its answers.
     pub fn same_terms(&self, account: &Lender, borrower: &Borrower, waiting: u32) -> Terms {
         let (credit, slots) = account.same_total();
         let terms = self.terms(account, borrower, waiting);
@@ -269,8 +269,8 @@ impl Flow {
         borrower.on_said(terms.wanted);
     }
 
-    /// Is there always room in time to fetch a message for so many credits? Nothing beyond is to be
-    /// drawn: it might be waited for in vain.
+    /// Whether a fetch for so many credits always succeeds in time; otherwise they must not be
+    /// drawn.
     pub fn may_draw(&self, credits: u32) -> bool {
         credits <= self.pool.total - self.pool.lendable()
     }
@@ -280,8 +280,8 @@ impl Flow {
         self.ready = true;
     }
 
-    /// Takes credits to fetch a message; false when there are not enough. When some have come free
-    /// [`Self::is_ready`]; who asked first is to ask first then.
+    /// Takes credits to fetch a message; false if there are not enough. [`Self::is_ready`] is true
+    /// when some have become free; then the earliest request is to be repeated first.
     pub fn draw(&mut self, credits: u32) -> bool {
         let drawn = self.pool.draw(credits);
         let missing = if drawn { 0 } else { credits };
@@ -319,8 +319,8 @@ impl Flow {
         self.wake();
     }
 
-    /// Is [`EPOCH_TIME`] to be measured, and [`Self::end_epoch`] called after it? While somebody waits
-    /// for credits.
+    /// Whether [`EPOCH_TIME`] is to be measured, and [`Self::end_epoch`] called after it: while a
+    /// remote waits for credits.
     #[inline]
     pub fn is_waited_for(&self) -> bool {
         self.wanted > 0
@@ -351,7 +351,7 @@ impl Flow {
     }
 }
 
-/// An epoch, where somebody waits for credits and few messages come.
+/// The longest epoch while a remote waits for credits and few messages come.
 pub const EPOCH_TIME: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::fmt;
 /// The part of a header about credits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Terms {
-    /// What the other side's messages may have cost, running.
+    /// Running total of the credits that the other side's messages may have cost.
     pub credit: u32,
     /// Its messages in slots that have been taken.
     pub slots: Slots,
@@ -48,7 +48,7 @@ impl Terms {
     }
 }
 
-/// How a message was paid for.
+/// The payment of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Paid {
     /// By so many credits.
@@ -96,14 +96,14 @@ impl Paid {
     }
 }
 
-/// What no remote does that keeps the rules. Its link ends.
+/// A violation of flow control; it ends the link.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Violation {
     /// A message that it had no credits for.
     NoCredit,
     /// A message in a slot that is in use, that is too large for one, or in two.
     NoSlot,
-    /// It gave credits back that nobody had asked for.
+    /// It returned credits without a Revoke.
     NotAsked,
     /// It gave back more than it had.
     NotHad,
