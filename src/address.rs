@@ -36,7 +36,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
-/// What is known about an address object.
+/// The host's view of an address object.
 #[derive(Debug)]
 pub struct Address {
     /// The peer's name.
@@ -66,11 +66,11 @@ struct Registry {
     dropped: VecDeque<usize>,
     /// Room for one more live one.
     room: Claim,
-    /// What `initialize` was told, for the objects' `method_type`.
+    /// The `method_type` of objects, from `initialize`.
     method_type: c_int,
 }
 
-/// A place. All bits zero is one that nobody has.
+/// A place. All bits zero: free.
 #[repr(C, align(64))]
 struct Object {
     addr: UnsafeCell<bmi_method_addr>,
@@ -78,7 +78,7 @@ struct Object {
     peer: AtomicU64,
 }
 
-/// What all tables have for an object and its peer ([`Claim::new`]).
+/// The cost of an object and its peer in all tables ([`Claim::new`]).
 const ADDRESS_COST: usize = 2 << 10;
 
 /// Places that rest.
@@ -156,7 +156,7 @@ pub fn peer(addr: *const bmi_method_addr) -> Option<NonZeroU64> {
     NonZeroU64::new(object.peer.load(Ordering::Relaxed))
 }
 
-/// Lets an object stand for the peer of this word; `None`: for nobody any more.
+/// Sets the peer of an object; `None`: it has none any more.
 pub fn set_peer(addr: *const bmi_method_addr, word: Option<NonZeroU64>) {
     if let Some((object, _)) = object(addr) {
         let word = word.map_or(0, NonZeroU64::get);
@@ -203,7 +203,7 @@ pub fn create(name: PeerName, nic: Option<NicId>) -> NonNull<bmi_method_addr> {
     }
 }
 
-/// What is known about an object; `None` when there is no such object.
+/// The contents of an object; `None` when there is no such object.
 pub fn find(addr: *const bmi_method_addr) -> Option<Arc<Address>> {
     let (_, place) = object(addr)?;
     REGISTRY.lock().known.get(place)?.clone()

@@ -14,7 +14,7 @@ use crate::error::Error;
 use mx_sys::nic;
 use std::net::IpAddr;
 
-/// Does the address lie in the range?
+/// Whether the address is in the range.
 pub fn contains(address: &Address, wildcard: &str, netmask: i32) -> Result<bool, Box<Error>> {
     let bad = || {
         Error::invalid(format!(
@@ -59,7 +59,7 @@ pub fn contains(address: &Address, wildcard: &str, netmask: i32) -> Result<bool,
     )
 }
 
-/// What stands before the numbers: `10.*` of `10.*:3`.
+/// The part before the numbers: `10.*` of `10.*:3`.
 fn host_part(pattern: &str) -> &str {
     if let Some(inner) = pattern.strip_prefix('[') {
         return inner.split(']').next().unwrap_or_default();

@@ -49,7 +49,7 @@ macro_rules! export {
 }
 pub(crate) use export;
 
-/// What a function answers when it could not do what it was asked.
+/// The answer of a function that has failed.
 pub(crate) trait Answer {
     /// For a negative BMI code.
     fn failed(code: c_int) -> Self;

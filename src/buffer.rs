@@ -25,13 +25,13 @@ use mx_sys::regions;
 use parking_lot::Mutex;
 use std::ptr::{self, NonNull};
 
-/// What larger buffers are aligned to.
+/// The alignment of larger buffers.
 const PAGE: usize = 4096;
 
 /// Smaller buffers are not worth keeping.
 const CACHED_FROM: usize = 64 * 1024;
 
-/// However small the buffers are, no more are kept: each costs a look.
+/// The maximum number of buffers kept, whatever their size: each costs a comparison.
 const MAX_CACHED: usize = 256;
 
 static CACHE: Mutex<Cache> = Mutex::new(Cache::new());
@@ -83,7 +83,7 @@ pub unsafe fn release(start: *mut c_void) -> bool {
     true
 }
 
-/// How many bytes may be kept from now on; 0 frees all that is.
+/// Sets the number of bytes that may be kept; 0 frees all kept ones.
 pub fn set_cache_limit(limit: usize) {
     let excess = {
         let mut cache = CACHE.lock();

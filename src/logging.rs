@@ -62,7 +62,7 @@ struct MethodLogger {
     budget: Mutex<Budget>,
 }
 
-/// What the environment says.
+/// The settings from the environment.
 struct Sinks {
     stderr: StderrLogger,
     /// True when one of the variables is set.
@@ -183,7 +183,7 @@ fn level_word(level: Level) -> &'static str {
     }
 }
 
-/// How many lines have been let through in the running second.
+/// The number of lines let through in the running second.
 struct Budget {
     second: Option<Instant>,
     spent: u32,

@@ -41,11 +41,11 @@ const ROUTES: [(&str, Route); 4] = [
 pub struct PeerName {
     /// Name or address. An IPv6 address has no brackets here.
     pub host: String,
-    /// Which of the host's interfaces. `None`: not said, which is the first one.
+    /// The interface of the machine. `None`: not given, which is the first one.
     pub board: Option<u32>,
-    /// Which endpoint there. `None`: any that is free, in an address to listen on.
+    /// The endpoint. `None`: any free one, in an address to listen on.
     pub endpoint: Option<u32>,
-    /// Which port to take; [`Route::AUTO`] when not said.
+    /// The port to use; [`Route::AUTO`] when not given.
     pub route: Route,
 }
 
@@ -77,7 +77,7 @@ pub fn parse(text: &str) -> Result<Option<PeerName>, ParseError> {
     })
 }
 
-/// Why an address is none, and where.
+/// The error of an invalid address, and its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParseError {
     text: String,
@@ -105,7 +105,7 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// What went wrong and at which byte of the whole string.
+/// The error and its byte in the whole string.
 type Wrong = (String, usize);
 
 fn wrong<T>(at: usize, problem: impl Into<String>) -> Result<T, Wrong> {
@@ -129,7 +129,7 @@ fn is_separator(c: char) -> bool {
     matches!(c, ',' | ' ' | '\t' | '\n' | '\r')
 }
 
-/// What follows `mx://` or `mx-<zone>://`.
+/// The part after `mx://` or `mx-<zone>://`.
 fn after_scheme(entry: &str) -> Option<&str> {
     let rest = entry.strip_prefix("mx")?;
     if let Some(rest) = rest.strip_prefix("://") {

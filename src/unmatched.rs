@@ -22,11 +22,11 @@ use std::collections::VecDeque;
 /// A message of the handshake.
 #[derive(Debug)]
 pub(crate) struct Note {
-    /// Who sent it.
+    /// The sender.
     pub remote: RemoteId,
     /// Its match bits taken apart.
     pub fields: Fields,
-    /// What it says.
+    /// Its contents.
     pub body: Vec<u8>,
 }
 
@@ -157,7 +157,7 @@ impl Unmatched {
         self.notes.pop_front()
     }
 
-    /// How many there are.
+    /// Their number.
     pub(crate) fn notes(&self) -> usize {
         self.notes.len()
     }
@@ -173,7 +173,7 @@ impl Unmatched {
         self.over_quota.pop()
     }
 
-    /// Has somebody left more here than it should?
+    /// Whether a peer is over its share.
     #[inline]
     pub(crate) fn has_over_quota(&self) -> bool {
         !self.over_quota.is_empty()

@@ -30,7 +30,7 @@ pub struct ForkLock<T: 'static> {
     listed: Once,
 }
 
-/// What `fork` has to take.
+/// A lock that `fork` has to take.
 trait Held: Sync {
     /// Takes it until the answer is dropped.
     fn hold(&'static self) -> Box<dyn Any>;
@@ -39,7 +39,7 @@ trait Held: Sync {
 static LISTED: Mutex<Vec<&'static dyn Held>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// What this thread holds while it forks.
+    /// The locks that this thread holds while it forks.
     static HELD: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -241,7 +241,7 @@ mod tests {
         pair.0 == pair.1
     }
 
-    /// How a child ends that exits with 0 when `holds`; it has 20 seconds.
+    /// The exit of a child that exits with 0 when `holds`; it has 20 seconds.
     fn end_of_child(holds: impl FnOnce() -> bool) -> Option<i32> {
         // SAFETY: the child sets an alarm, calls `holds`, and leaves by `_exit`.
         let pid = unsafe { libc::fork() };

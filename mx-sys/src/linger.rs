@@ -7,10 +7,10 @@
 use mx_proto::port::WakeDescriptors;
 use std::time::{Duration, Instant};
 
-/// How long a sleep is at most, in milliseconds: packets do not end it.
+/// The longest sleep, in milliseconds: packets do not end it.
 const MOMENT_MS: i32 = 2;
 
-/// What one step has come to.
+/// The result of one step.
 #[derive(Clone, Copy, Debug)]
 pub enum Lingering {
     /// There is nothing left to wait for.

@@ -11,7 +11,7 @@
 use mx_port_base::interfaces::is_link_local;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// Why a text in the form of an address is none.
+/// Reasons why a text in the form of an address is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BadLiteral {
     /// In brackets stands something else than an IPv6 address.

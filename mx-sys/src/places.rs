@@ -27,7 +27,7 @@ pub struct Reservation {
 // SAFETY: it stands for its range alone, as a `Box` of bytes would.
 unsafe impl Send for Reservation {}
 
-/// What is worth having.
+/// The smallest useful size.
 const LEAST: usize = 1 << 20;
 
 /// Of limited address space, one part in so many.
@@ -52,7 +52,7 @@ impl Reservation {
         None
     }
 
-    /// Where it begins: at a page.
+    /// Its beginning, at a page.
     #[inline]
     pub fn start(&self) -> NonNull<u8> {
         self.start

@@ -16,7 +16,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// What a secret may have, in bytes.
+/// Legal lengths of a secret, in bytes.
 pub const LENGTHS: std::ops::RangeInclusive<usize> = 16..=4096;
 
 /// A secret that cannot be used.
@@ -24,22 +24,22 @@ pub const LENGTHS: std::ops::RangeInclusive<usize> = 16..=4096;
 pub struct SecretError {
     /// The file that was named.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What is wrong with a secret's file.
+/// A fault of a secret's file.
 #[derive(Debug)]
 pub enum Fault {
     /// It cannot be read.
     System(io::Error),
     /// It is a link, a directory, a device or the like.
     NotAFile,
-    /// Somebody else owns it, who may write what he likes to it.
+    /// It has another owner, who can write to it.
     Owner {
-        /// Who.
+        /// The owner.
         found: u32,
-        /// Who may, beside root.
+        /// The legal owner, beside root.
         wanted: u32,
     },
     /// Group or others may read or write it.

@@ -135,7 +135,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// ICON_REQ is done: says who we are.
+    /// ICON_REQ is done: sends CONN_REQ.
     fn on_reached(&mut self, key: PeerKey, remote: RemoteId, again: bool) {
         let Some(context) = self.endpoint.remote_context(remote) else {
             return self.disconnect(key, Cause::Reset);
@@ -428,7 +428,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 }
 
-/// Why the endpoint did not take an operation, as the code it completes with.
+/// The completion code for an operation that the endpoint refused.
 pub(crate) fn code_of_post(error: PostError) -> i32 {
     match error {
         PostError::UnknownRemote => Cause::Reset.code(),

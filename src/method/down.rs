@@ -112,7 +112,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.endpoint.end(op, Status::Unreachable);
     }
 
-    /// A peer nobody knows and nobody needs is removed.
+    /// Removes a peer that is not referenced any more.
     pub(crate) fn maybe_remove(&mut self, key: PeerKey) {
         let Some(peer) = self.peers().get(key) else {
             return;

@@ -63,7 +63,7 @@ impl Peer {
         all
     }
 
-    /// How many that are.
+    /// Their number.
     #[inline]
     pub(crate) fn queued(&self) -> u32 {
         self.pending.len() as u32

@@ -42,7 +42,7 @@ struct Block {
 /// Bytes of a block.
 pub const BLOCK: usize = size_of::<Block>();
 
-/// Where the host looks for the address.
+/// The offset at which the host reads the address.
 const ADDR_AT: usize = if cfg!(feature = "standalone") { 80 } else { 72 };
 
 const _: () = {
@@ -59,7 +59,7 @@ const _: () = {
     );
 };
 
-/// Rows that nobody has. All blocks in them are free.
+/// Rows without an owner. All blocks in them are free.
 static SPARE: ForkLock<Vec<Row>> = ForkLock::new(Vec::new());
 
 /// Blocks that a row begins with; then it has twice as many each time.
@@ -102,7 +102,7 @@ impl Row {
 /// The blocks of one method.
 pub struct Blocks {
     row: Option<Row>,
-    /// Where its blocks begin; dangling while there is none.
+    /// The address of its first block; dangling while there is none.
     start: NonNull<Block>,
     /// Of them, those that are used.
     len: u32,
@@ -144,7 +144,7 @@ impl Blocks {
         (self.block(place).op_id.load(Ordering::Relaxed) == id).then_some(place)
     }
 
-    /// What the host calls the operation at this place.
+    /// The host's id of the operation at this place.
     #[inline(always)]
     pub fn id(&self, place: u32) -> i64 {
         ptr::from_ref(self.block(place)) as i64

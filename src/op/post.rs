@@ -249,7 +249,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         Ok(op)
     }
 
-    /// What the host calls an operation.
+    /// The host's id of an operation.
     #[inline]
     fn id(&self, op: RequestId) -> i64 {
         self.endpoint.ops().places().id(op.index())

@@ -11,7 +11,7 @@
 use mx_port_base::interfaces::Interfaces;
 use std::fmt;
 
-/// Why a host has not been found.
+/// Errors of looking up a machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ResolveError {
     /// No name at all.
@@ -30,14 +30,14 @@ pub enum ResolveError {
     Unknown {
         /// The name.
         host: String,
-        /// What the resolver says.
+        /// The resolver's message.
         reason: String,
     },
     /// This machine has no such interface.
     BadBoard {
         /// The number.
         board: u32,
-        /// What there is.
+        /// The existing interfaces.
         interfaces: Interfaces,
     },
 }

@@ -37,7 +37,7 @@ enum Seen {
     As(Stamp),
 }
 
-/// What changes when a file does.
+/// Properties that change with a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stamp {
     device: u64,
@@ -79,12 +79,12 @@ impl PeersFile {
         }
     }
 
-    /// Which file it is.
+    /// The file.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// What the file said when it was last looked at.
+    /// The contents at the last check.
     pub(crate) fn peers(&self) -> &Peers {
         &self.peers
     }

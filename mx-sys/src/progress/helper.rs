@@ -32,21 +32,21 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// How often it looks whether application threads are still there. Short against what a peer
-/// would notice, long against what a look costs.
+/// The interval of checks for application threads. Short against what a peer would notice, long
+/// against the cost of a check.
 const TICK: Duration = Duration::from_millis(10);
 
 /// The longest tick, reached while there is always a thread in a wait.
 const LONG_TICK: Duration = Duration::from_millis(160);
 
-/// How often in a row it takes the lock for packets before it lets go of the processor.
+/// Rounds of polling in a row before it yields the processor.
 const ROUNDS: u32 = 64;
 
 /// The control descriptor readable so often in a row, although progress was made each time, is
 /// left alone for a tick: a port that does not clear it must not cost a processor.
 const STORM: u32 = 16;
 
-/// How long [`Helper::stop`] waits for the thread to end.
+/// The time that [`Helper::stop`] waits for the thread to end.
 const JOIN_LIMIT: Duration = Duration::from_secs(2);
 
 /// The helper thread of one engine. Dropping it stops it.

@@ -27,7 +27,7 @@ impl Spin {
         Self { limit, credit: 0 }
     }
 
-    /// How long to look before sleeping; zero: not at all.
+    /// The time to poll before sleeping; zero: none.
     #[inline]
     pub(super) fn budget(&self) -> Duration {
         match self.credit {

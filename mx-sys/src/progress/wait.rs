@@ -29,7 +29,7 @@ use parking_lot::Condvar;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Who waits, and how.
+/// All waiting threads and their states.
 #[derive(Debug)]
 pub(super) struct Waiting {
     /// Threads that spin.
@@ -54,14 +54,14 @@ pub(super) struct Sleep {
     pub(super) until: Option<Instant>,
     /// The engine's deadline.
     deadline: Option<Instant>,
-    /// What it sleeps on.
+    /// The descriptors it sleeps on.
     pub(super) fds: WakeDescriptors,
     active: bool,
     /// Its doorbell has been rung.
     woken_up: bool,
 }
 
-/// What the helper thread does.
+/// The state of the helper thread.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 pub(super) enum HelperState {
@@ -69,7 +69,7 @@ pub(super) enum HelperState {
     Absent,
     /// Application threads look after the engine; it minds the control descriptor.
     Watching,
-    /// There is no endpoint: it sleeps until somebody opens one.
+    /// There is no endpoint: it sleeps until one is opened.
     Dormant,
     /// It looks after the engine.
     Armed(Sleep),
@@ -147,7 +147,7 @@ impl Waiting {
         }
     }
 
-    /// Sees to it that somebody looks after the engine while waiters sleep.
+    /// Makes sure that a thread polls the engine while waiters sleep.
     fn hand_over(&mut self) {
         if self.progress_thread.is_some()
             || self.pollers > 0
@@ -172,8 +172,7 @@ pub(super) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant>
 }
 
 impl<T: Progress> Core<T> {
-    /// Passes on what was produced, and puts the engine back into the state that whoever sleeps
-    /// relies on.
+    /// Notifies waiters of new events, and arms the engine for the sleeping thread.
     #[cold]
     pub(super) fn settle(&mut self) -> Rings {
         let mut rings = Rings::default();
@@ -214,7 +213,7 @@ impl<T: Progress> Core<T> {
         rings
     }
 
-    /// What a thread took for granted when it went to sleep does not hold any more.
+    /// Whether the state has changed that a thread relied on when it went to sleep.
     fn must_wake(&mut self, sleep: &Sleep) -> bool {
         let active = self.value.active();
         if active != sleep.active || self.value.descriptors() != sleep.fds {
@@ -233,7 +232,7 @@ impl<T: Progress> Core<T> {
         self.value.on_sleep(&self.waiting.stats);
     }
 
-    /// What a thread that goes to sleep now takes for granted. The engine is armed.
+    /// The state that a thread relies on when it goes to sleep now. The engine is armed.
     pub(super) fn sleep_for(&self, interest: Interest, until: Option<Instant>) -> Sleep {
         let deadline = self.value.deadline();
         let soon = || MonotonicClock.now().after(STALE_DEADLINE);
@@ -357,7 +356,7 @@ impl<T: Progress> Shared<T> {
         (core, found)
     }
 
-    /// Sleeps in the kernel, once, on behalf of everybody. Returns at once when there is something
+    /// Sleeps in the kernel once, as the progress thread. Returns at once when there is something
     /// to do.
     fn lead<'a>(
         &'a self,
@@ -404,7 +403,7 @@ impl<T: Progress> Shared<T> {
         core
     }
 
-    /// Sleeps until somebody says that there is something, or that a progress thread is needed.
+    /// Sleeps as a waiter until there is an event for it, or a progress thread is needed.
     fn follow<'a>(
         &'a self,
         mut core: Held<'a, T>,

@@ -31,15 +31,15 @@ use std::sync::atomic::{Ordering, fence};
 pub struct Found {
     /// The process that has it, by its number here.
     pub pid: u32,
-    /// What it says.
+    /// Its contents.
     pub page: Page,
 }
 
-/// Endpoints of one process at most; whoever has more is up to something.
+/// The maximum number of endpoints of one process; more are suspicious.
 const PROCESS_MAX: usize = 1024;
 
-/// How often a page that is being written is read again. Writing takes less than reading, so that
-/// twice is usual; a process that was stopped in the middle is not waited for.
+/// Attempts to read a page that is being written. Writing takes less than reading, so that two are
+/// usual; a process that was stopped in the middle is skipped.
 const TRIES: u32 = 32;
 
 /// All endpoints open in our network namespace, as far as we may see them, by process and number.

@@ -24,10 +24,10 @@ pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"MXENDPT\0");
 /// Changes when anything here does.
 pub(super) const VERSION: u32 = 2;
 
-/// What tools look for in `/proc`.
+/// The name of the memory file.
 pub(super) const NAME: &std::ffi::CStr = c"mx-endpoint";
 
-/// What a descriptor of the page is a link to.
+/// The target of the link in `/proc` of a page's descriptor.
 pub(super) const LINK: &[u8] = b"/memfd:mx-endpoint (deleted)";
 
 pub(super) const MAGIC_AT: usize = 0;

@@ -6,7 +6,7 @@
 
 use super::counters::table;
 
-/// What a method has at the moment, and how often what happened to it.
+/// The current figures and the counters of a method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MethodGauges {
     /// Peers there are records of.
@@ -22,7 +22,7 @@ table! {
     "method_" MethodGauges = *gauges, { peers, operations, dropped };
 }
 
-/// What a method's counters are called, in a fixed order; none is called as one of its endpoint's.
+/// The labels of a method's counters, in a fixed order; they differ from the endpoint's.
 pub fn method_labels() -> &'static [&'static str] {
     LABELS
 }

@@ -13,7 +13,7 @@ use super::layout::{self, halves};
 use mx_proto::{EndpointId, NicId, SessionId};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Which ports an endpoint has open.
+/// The open ports of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenPorts {
     /// Shared memory.
@@ -26,7 +26,7 @@ pub struct OpenPorts {
     pub dgram: bool,
 }
 
-/// What an endpoint says of itself.
+/// The contents of an endpoint's page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Page {
     /// The library that opened it: `bmi_mx` or `myriexpress`.

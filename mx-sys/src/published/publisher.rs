@@ -32,7 +32,7 @@ const EVERY: u32 = 1024;
 
 impl Publisher {
     /// Publishes the endpoint `identity` of `board`, which `library` has opened. A failure is only
-    /// worth a line for who looks for bugs: the endpoint works without.
+    /// logged at debug level: the endpoint works without.
     pub fn new(library: &str, identity: &Identity, board: u32) -> Self {
         Self::of(Published::new(library, identity, board, false))
     }
@@ -77,7 +77,7 @@ impl Publisher {
         self.waits = *waits;
     }
 
-    /// What was noted last.
+    /// The last figures.
     pub fn waits(&self) -> WaitStats {
         self.waits
     }

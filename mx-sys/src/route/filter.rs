@@ -21,13 +21,13 @@ pub(super) trait Filter {
         true
     }
 
-    /// What the endpoint is told, if anything.
+    /// The event for the endpoint, if any.
     #[inline]
     fn on_down(&mut self, _link: LinkId, reason: LinkDown) -> Option<LinkDown> {
         Some(reason)
     }
 
-    /// A packet on a link that is nobody's yet.
+    /// A packet on a link that is not bound yet.
     #[inline]
     fn on_stranger<B: Source + ?Sized>(
         &mut self,

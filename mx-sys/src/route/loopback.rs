@@ -69,7 +69,7 @@ struct End {
     cookie: u64,
     /// The endpoint knows of it.
     known: bool,
-    /// What is under way from here.
+    /// Bytes under way from here.
     bytes: usize,
     packets: usize,
     /// Somebody was told to wait.
