@@ -106,9 +106,9 @@ impl Hints {
         set_tclass = domain_attr.tclass, tx_attr.tclass: u32;
         /// The order wanted, of sends and receives.
         set_msg_order = tx_attr.msg_order, rx_attr.msg_order: u64;
-        /// How many sends are to be outstanding.
+        /// The number of sends that are to be outstanding.
         set_tx_size = tx_attr.size: usize;
-        /// How many receives are to be outstanding.
+        /// The number of receives that are to be outstanding.
         set_rx_size = rx_attr.size: usize;
         /// The longest message to be injected.
         set_inject_size = tx_attr.inject_size: usize;

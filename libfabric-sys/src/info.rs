@@ -151,7 +151,7 @@ impl<'a> Info<'a> {
     attributes! {
         /// The longest message that can be injected.
         inject_size = tx_attr.inject_size: usize;
-        /// How many sends can be outstanding.
+        /// The maximum number of outstanding sends.
         tx_size = tx_attr.size: usize;
         /// The most segments of one send.
         tx_iov_limit = tx_attr.iov_limit: usize;
@@ -159,7 +159,7 @@ impl<'a> Info<'a> {
         rma_iov_limit = tx_attr.rma_iov_limit: usize;
         /// The order sends keep.
         tx_msg_order = tx_attr.msg_order: u64;
-        /// How many receives can be outstanding.
+        /// The maximum number of outstanding receives.
         rx_size = rx_attr.size: usize;
         /// The most segments of one receive.
         rx_iov_limit = rx_attr.iov_limit: usize;
@@ -197,13 +197,13 @@ impl<'a> Info<'a> {
         mr_key_size = domain_attr.mr_key_size: usize;
         /// The most segments of one registration.
         mr_iov_limit = domain_attr.mr_iov_limit: usize;
-        /// How many registrations are best.
+        /// The best number of registrations.
         mr_cnt = domain_attr.mr_cnt: usize;
         /// Bytes of immediate data.
         cq_data_size = domain_attr.cq_data_size: usize;
-        /// How many completion queues are best.
+        /// The best number of completion queues.
         cq_cnt = domain_attr.cq_cnt: usize;
-        /// How many endpoints are best.
+        /// The best number of endpoints.
         ep_cnt = domain_attr.ep_cnt: usize;
         /// The most transmit contexts of an endpoint.
         max_ep_tx_ctx = domain_attr.max_ep_tx_ctx: usize;
@@ -232,7 +232,7 @@ impl<'a> Info<'a> {
         unsafe { (*self.as_ptr()).caps }
     }
 
-    /// What the provider wants of its user.
+    /// Mode bits that the provider requires.
     pub fn mode(self) -> u64 {
         // SAFETY: an entry of a live list.
         unsafe { (*self.as_ptr()).mode }

@@ -77,7 +77,7 @@ pub struct Functions {
 pub struct Library {
     functions: Functions,
     version: (u32, u32),
-    /// What was loaded; empty for functions that came from elsewhere.
+    /// The loaded file; empty for functions that came from elsewhere.
     path: Arc<Path>,
     /// The first query initialises the providers, with all their side effects.
     first_query: Arc<Once>,

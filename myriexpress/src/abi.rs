@@ -20,13 +20,13 @@ use std::ptr::without_provenance_mut;
 /// A handle's 64 bits have to fit into a pointer.
 const _: () = assert!(size_of::<usize>() == size_of::<u64>());
 
-/// What `mx_endpoint_t` claims to point to.
+/// The opaque type of `mx_endpoint_t`.
 #[repr(C)]
 pub struct mx_endpoint {
     _opaque: [u8; 0],
 }
 
-/// What `mx_request_t` claims to point to.
+/// The opaque type of `mx_request_t`.
 #[repr(C)]
 pub struct mx_request {
     _opaque: [u8; 0],

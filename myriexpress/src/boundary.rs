@@ -65,9 +65,9 @@ macro_rules! owner {
 }
 pub(crate) use owner;
 
-/// What belongs to an endpoint.
+/// A handle that belongs to an endpoint.
 pub(crate) trait Owned: Copy {
-    /// Which; it need not be one.
+    /// The endpoint; it need not exist.
     fn endpoint(self) -> EndpointHandle;
 }
 

@@ -38,7 +38,7 @@ impl EndpointHandle {
         (slot < SLOTS_MAX).then_some(slot)
     }
 
-    /// Which use of that place.
+    /// The generation.
     pub fn generation(self) -> u32 {
         (self.0 >> 32) as u32
     }
@@ -81,12 +81,12 @@ pub struct Address {
     words: [u64; 2],
 }
 
-/// What a peer is within its endpoint.
+/// The key of a peer within its endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerKey {
     /// Its place.
     pub index: u32,
-    /// Which use of that place.
+    /// The generation.
     pub generation: u32,
 }
 
@@ -102,7 +102,7 @@ impl Address {
         }
     }
 
-    /// Whose address it is; it need not be open any more.
+    /// Its endpoint; it need not be open any more.
     pub fn endpoint(self) -> EndpointHandle {
         EndpointHandle(self.words[0])
     }

@@ -47,7 +47,7 @@ numbers! {
     }
 }
 
-/// Which board is meant.
+/// The board.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Which {
     /// The endpoint's, or without one the first.
@@ -58,7 +58,7 @@ pub enum Which {
     Nic(NicId),
 }
 
-/// What C gets.
+/// The result for C.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
     bytes: Vec<u8>,
@@ -94,7 +94,7 @@ impl Answer {
     }
 }
 
-/// What values of [`Key::NumaNode`] no node has.
+/// The value of [`Key::NumaNode`] without a node.
 const NO_NODE: u32 = u32::MAX;
 
 /// `enum mx_net_type`: all boards are interfaces of the operating system.

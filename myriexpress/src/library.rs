@@ -23,10 +23,10 @@ use mx_sys::{ForkMark, Settings, nic, reserve};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 
-/// What there is while the count is above 0.
+/// The state while the count is above 0.
 struct Running {
     count: u32,
-    /// Which process called `mx_init`: this one, or one it was forked from.
+    /// The process that called `mx_init`: this one, or one it was forked from.
     mark: ForkMark,
     settings: Arc<Settings>,
 }

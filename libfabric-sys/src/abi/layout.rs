@@ -41,13 +41,13 @@ pub enum Extent {
 pub struct Member {
     /// Its name, perhaps with Rust's `r#`.
     pub name: &'static str,
-    /// Where it is.
+    /// Its offset.
     pub offset: usize,
-    /// How many bytes it takes.
+    /// Its size.
     pub size: usize,
     /// Its type as Rust spells it.
     pub ty: &'static str,
-    /// Which libfabric has it.
+    /// The versions that have it.
     pub presence: Presence,
 }
 
@@ -73,7 +73,7 @@ pub struct Constant {
     pub name: &'static str,
     /// Its value, widened.
     pub value: u64,
-    /// Which libfabric has it.
+    /// The versions that have it.
     pub presence: Presence,
 }
 

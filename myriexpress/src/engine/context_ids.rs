@@ -12,7 +12,7 @@
 
 use mx_sys::Interest;
 
-/// Where the id lies in the match bits.
+/// The position of the id in the match bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContextIds {
     bits: u8,
@@ -68,7 +68,7 @@ impl ContextIds {
         }
     }
 
-    /// The interest of somebody who looks for completions with these bits under this mask.
+    /// The interest of a thread that waits for completions with these bits under this mask.
     pub(crate) fn interest_in(self, match_info: u64, mask: u64) -> Interest {
         match mask & self.field() == self.field() {
             true => self.interest(match_info),

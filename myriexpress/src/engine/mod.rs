@@ -49,10 +49,10 @@ pub(crate) const HANDLER: Interest = 1 << 61;
 /// [`Engine::wake_up`] was called.
 pub(crate) const WAKEUP: Interest = 1 << 62;
 
-/// What an engine is made with.
+/// Options of an engine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
-    /// What the program calls the endpoint.
+    /// The program's handle of the endpoint.
     pub(crate) handle: EndpointHandle,
     /// The key the protocol endpoint was made with, to connect to oneself.
     pub(crate) key: u32,
@@ -96,8 +96,8 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
     }
 
-    /// What the next engine with the same slot is to begin with, so that no handle of a request of
-    /// this one fits there.
+    /// The first generation of the next engine with the same slot, so that no handle of a request
+    /// of this one is valid there.
     pub(crate) fn next_generation(&self) -> u32 {
         self.endpoint.ops().next_generation()
     }
@@ -122,7 +122,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         &self.endpoint.owner().options
     }
 
-    /// Who it is.
+    /// Its identity.
     pub(crate) fn identity(&self) -> Identity {
         self.endpoint.identity()
     }
@@ -168,7 +168,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         self.produce(HANDLER);
     }
 
-    /// What has come up since the last call: see [`COMPLETIONS`], [`UNEXPECTED`], [`HANDLER`],
+    /// New events since the last call: see [`COMPLETIONS`], [`UNEXPECTED`], [`HANDLER`],
     /// [`WAKEUP`].
     #[inline]
     pub(crate) fn take_produced(&mut self) -> Interest {
@@ -213,7 +213,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         self.produce(WAKEUP);
     }
 
-    /// How often [`Engine::wake_up`] was called.
+    /// The number of calls of [`Engine::wake_up`].
     #[inline]
     pub(crate) fn wakeups(&self) -> u64 {
         self.wakeups
@@ -314,7 +314,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         self.endpoint.close();
     }
 
-    /// What follows from what the protocol endpoint has told.
+    /// Follow-up work after calls of the protocol endpoint.
     #[inline]
     fn settle(&mut self) {
         while self.endpoint.owner().has_events() {
@@ -369,7 +369,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         key.map_or(Address::NOBODY, |key| self.endpoint.owner().address(key))
     }
 
-    /// What an address from the program names here; it need not be connected any more.
+    /// The peer of an address from the program; it need not be connected any more.
     #[inline]
     fn peer_of(&self, address: Address) -> Result<PeerKey, Error> {
         if address.endpoint() == self.options().handle
@@ -438,7 +438,7 @@ fn posted(source: Address, match_info: u64, msg_length: u32, context: usize) -> 
     }
 }
 
-/// What all tables have for a request, the protocol endpoint's included ([`Claim::new`]).
+/// The cost of a request in all tables, including the protocol endpoint's ([`Claim::new`]).
 const REQUEST_COST: usize = 2 << 10;
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ impl Peers {
         peers
     }
 
-    /// How many there are, the endpoint itself included.
+    /// Their number, the endpoint itself included.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.by_name.len()
@@ -116,7 +116,7 @@ impl Peers {
             && key.generation < self.next_generation
     }
 
-    /// The peer of that name, who has been there but is gone, as far as is known.
+    /// The peer of that name, added as dead if it is not known.
     pub(crate) fn remembered(&mut self, identity: Identity) -> PeerKey {
         let key = self.known(identity);
         let unheard_of = self
@@ -201,7 +201,7 @@ impl Peers {
         self.mourn(key);
     }
 
-    /// Attaches the program's pointer. False for a key that names nobody.
+    /// Attaches the program's pointer. False for an unknown key.
     pub(crate) fn set_context(&mut self, key: PeerKey, context: usize) -> bool {
         let Some(peer) = self.get_mut(key) else {
             return false;

@@ -201,7 +201,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         self.posted(op)
     }
 
-    /// Starts talking to an endpoint. Hidden ones are reported to nobody but the call that waits for them.
+    /// Connects to an endpoint. A hidden connect is reported only to the call that waits for it.
     pub(crate) fn iconnect(
         &mut self,
         (nic, endpoint): (NicId, u32),
@@ -262,7 +262,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         gone
     }
 
-    /// Lets a request end without anybody being told, or throws away its end.
+    /// Lets a request end without a report, or drops its completion.
     pub(crate) fn forget(&mut self, handle: RequestHandle) -> Result<(), Error> {
         let (op, word) = self.find(handle)?;
         let match_info = word.status.match_info;

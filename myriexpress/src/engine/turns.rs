@@ -24,7 +24,7 @@ pub type UnexpectedFunction =
 /// A registered handler.
 #[derive(Clone, Copy, Debug)]
 pub struct UnexpectedHandler {
-    /// What is called.
+    /// The handler.
     pub function: UnexpectedFunction,
     /// Its first argument; only handed through, so a number here.
     pub context: usize,
@@ -65,7 +65,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         self.handling.running
     }
 
-    /// How many turns have begun.
+    /// The number of turns that have begun.
     pub(crate) fn turns(&self) -> u64 {
         self.handling.turns
     }

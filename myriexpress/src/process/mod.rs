@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 use table::{find, of_request, with};
 use wait::{own_turn, settled, wait};
 
-/// Sends all of `memory` to `to`. With `forget` nobody, in whatever thread, is told of its end.
+/// Sends all of `memory` to `to`. With `forget` its end is not reported.
 #[inline]
 pub fn isend(
     ep: EndpointHandle,
@@ -131,7 +131,7 @@ pub fn connect(
     Err(Error::new(code, what))
 }
 
-/// What `mx_connect` says of a connect that has ended without success.
+/// The code of `mx_connect` for a failed connect.
 fn connect_code(status: u32) -> Code {
     match StatusCode::of(status) {
         Some(StatusCode::Timeout | StatusCode::EndpointUnreachable) => Code::Timeout,
@@ -142,7 +142,7 @@ fn connect_code(status: u32) -> Code {
     }
 }
 
-/// How a request ended, if it has; its handle is stale then.
+/// The result of a request, if it has ended; its handle is stale then.
 #[inline]
 pub fn test(ep: EndpointHandle, request: RequestHandle) -> Result<Option<Status>, Error> {
     wait(ep, COMPLETIONS, Some(Duration::ZERO), |engine| {
@@ -150,7 +150,7 @@ pub fn test(ep: EndpointHandle, request: RequestHandle) -> Result<Option<Status>
     })
 }
 
-/// [`test()`] that waits. `None`: the time is over, or somebody called [`wakeup`].
+/// [`test()`] that waits. `None`: the time is over, or [`wakeup`] was called.
 #[inline]
 pub fn wait_for(
     ep: EndpointHandle,
@@ -173,7 +173,7 @@ pub fn test_any(ep: EndpointHandle, bits: u64, mask: u64) -> Result<Option<Statu
     wait_any(ep, bits, mask, Some(Duration::ZERO))
 }
 
-/// [`test_any`] that waits. `None`: the time is over, or somebody called [`wakeup`].
+/// [`test_any`] that waits. `None`: the time is over, or [`wakeup`] was called.
 #[inline]
 pub fn wait_any(
     ep: EndpointHandle,
@@ -186,7 +186,7 @@ pub fn wait_any(
 }
 
 /// The oldest request that has ended; it stays. `None`: there is none, the time is over, or
-/// somebody called [`wakeup`].
+/// [`wakeup`] was called.
 pub fn peek(ep: EndpointHandle, timeout: Option<Duration>) -> Result<Option<RequestHandle>, Error> {
     wait(ep, COMPLETIONS, timeout, |engine| engine.peek())
 }
@@ -207,13 +207,13 @@ pub fn cancel(ep: EndpointHandle, request: RequestHandle) -> Result<bool, Error>
     with(ep, |engine| engine.cancel(request))
 }
 
-/// Gives a request up: nobody is told of its end.
+/// Forgets a request: its end is not reported.
 pub fn forget(ep: EndpointHandle, request: RequestHandle) -> Result<(), Error> {
     with(ep, |engine| engine.forget(request))
 }
 
-/// Waits until the memory of a send is the program's again. False: the time is over, or somebody
-/// called [`wakeup`].
+/// Waits until the memory of a send is the program's again. False: the time is over, or [`wakeup`]
+/// was called.
 pub fn wait_buffered(
     ep: EndpointHandle,
     request: RequestHandle,
@@ -261,7 +261,8 @@ pub fn decompose(address: Address) -> Result<(NicId, u32, u32), Error> {
     Ok((identity.nic, identity.endpoint.0, session))
 }
 
-/// How long a request, or with `None` every request posted from now on, may go without progress.
+/// Sets the time that a request, or with `None` every request posted from now on, may go without
+/// progress.
 pub fn set_timeout(
     ep: EndpointHandle,
     request: Option<RequestHandle>,

@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Turns a call runs whose time is over, so that a stream of messages does not keep it for ever.
 const TURNS_MAX: u32 = 64;
 
-/// Why a wait came back.
+/// The reasons for the end of a wait.
 enum Step<R> {
     Found(R),
     Refused(Error),
@@ -30,8 +30,8 @@ enum Step<R> {
     Turn(Turn),
 }
 
-/// Makes progress and calls `check` until it finds something, `timeout` is over, or somebody calls
-/// [`super::wakeup`]. With a time-out of zero once, without one for ever.
+/// Makes progress and calls `check` until it finds something, `timeout` is over, or
+/// [`super::wakeup`] is called. With a time-out of zero once, without one for ever.
 #[inline]
 pub(super) fn wait<R>(
     ep: EndpointHandle,

@@ -2,7 +2,7 @@
 
 use nix::sys::resource::{Resource, getrlimit};
 
-/// What `RLIMIT_NOFILE` says now. Where that cannot be read: as many as there are numbers.
+/// The limit `RLIMIT_NOFILE`; the largest number if it cannot be read.
 pub fn most() -> usize {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(usize::MAX, |(soft, _)| {
         usize::try_from(soft).unwrap_or(usize::MAX)

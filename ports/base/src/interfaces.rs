@@ -43,7 +43,7 @@ impl Board {
     }
 }
 
-/// What this machine's interfaces were at one moment.
+/// A snapshot of this machine's interfaces.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Interfaces {
     boards: Vec<Board>,
@@ -166,7 +166,7 @@ impl fmt::Display for Interfaces {
     }
 }
 
-/// Which of an interface's addresses stands for it: the smallest.
+/// The preference among an interface's addresses: the smallest is used.
 fn preference(address: IpAddr) -> u8 {
     match address {
         IpAddr::V4(_) => 0,

@@ -24,7 +24,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What regions are aligned to.
+/// The alignment of regions.
 const PAGE: usize = 4096;
 
 static TABLE: Mutex<BTreeMap<usize, Arc<Region>>> = Mutex::new(BTreeMap::new());
@@ -123,7 +123,7 @@ pub fn find(start: *const u8, len: usize) -> Option<Arc<Region>> {
     (end <= region.len).then(|| Arc::clone(region))
 }
 
-/// Grows when a region has been released that somebody still holds.
+/// A counter that grows when a region has been released that is still referenced.
 pub fn released() -> u64 {
     RELEASED.load(Ordering::Relaxed)
 }

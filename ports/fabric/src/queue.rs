@@ -34,9 +34,9 @@ pub enum CqEvent {
     Done {
         /// The operation's context.
         context: *mut c_void,
-        /// Which kind it was, and `FI_MULTI_RECV` when the buffer is given back.
+        /// Flags: the kind, and `FI_MULTI_RECV` when the buffer is given back.
         flags: u64,
-        /// Where the message lies, of a multi-receive buffer; null with [`Entries::Plain`].
+        /// The address of the message in a multi-receive buffer; null with [`Entries::Plain`].
         buf: *mut c_void,
         /// Bytes received, the prefix counted; means nothing for sends.
         len: usize,
@@ -45,7 +45,7 @@ pub enum CqEvent {
     Failed {
         /// The operation's context.
         context: *mut c_void,
-        /// Which kind it was, and `FI_MULTI_RECV` when the buffer is given back.
+        /// Flags: the kind, and `FI_MULTI_RECV` when the buffer is given back.
         flags: u64,
         /// `FI_E*`, positive.
         errno: i32,

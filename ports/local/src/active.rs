@@ -16,7 +16,7 @@ use mx_proto::port::Sink;
 use mx_proto::{LinkId, Memory, Source};
 use smallvec::SmallVec;
 
-/// What is left when a packet has been taken.
+/// The state after a packet has been read.
 #[derive(Clone, Copy)]
 pub(super) struct After {
     /// There is another one.
@@ -174,7 +174,7 @@ impl LocalPort {
         }
     }
 
-    /// What is not an everyday matter in a visit: room again, the end, cooling down.
+    /// Rare events of a visit: room again, the end, retirement.
     #[cold]
     #[inline(never)]
     fn visit_oddity<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> usize {

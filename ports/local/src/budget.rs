@@ -19,12 +19,12 @@ use mx_proto::origin::Source;
 use mx_proto::shares::Shares;
 use std::time::Duration;
 
-/// What is there to give.
+/// The limits.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: usize,
     shares: Shares,
-    /// How long a link is idle before it is put to sleep, while there is plenty. `None`: never.
+    /// The idle time after which a link is suspended, while there is plenty. `None`: never.
     idle: Option<Duration>,
 }
 
@@ -76,7 +76,7 @@ impl Budget {
         .map(|(geometry, _)| geometry)
     }
 
-    /// How long a link is idle at the moment before it gives its memory back. `None`: never.
+    /// The present idle time after which a link gives its memory back. `None`: never.
     pub(super) fn idle_timeout(&self) -> Option<Duration> {
         let idle = self.idle?;
         let half = self.limit / 2;

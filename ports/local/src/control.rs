@@ -477,7 +477,7 @@ fn connect_error(error: &io::Error) -> ConnectError {
 /// Connections accepted in one go.
 const ACCEPTS: usize = 32;
 
-/// How long nothing is accepted after descriptors ran out.
+/// The pause of accepting after descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Pauses between attempts to get into a full backlog; they double.

@@ -263,7 +263,7 @@ impl LocalPort {
         Heard::Something
     }
 
-    /// Does what a word says.
+    /// Handles a control message.
     fn heed<M: Bytes, S: Sink<M>>(
         &mut self,
         id: LinkId,
@@ -313,7 +313,7 @@ impl LocalPort {
     }
 }
 
-/// What there was to read.
+/// The result of reading.
 #[derive(PartialEq, Eq)]
 enum Heard {
     Nothing,
@@ -323,7 +323,7 @@ enum Heard {
     Something,
 }
 
-/// What came with a message.
+/// The descriptor that came with a message.
 enum Given {
     Nothing,
     Memory(OwnedFd),

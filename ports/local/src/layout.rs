@@ -25,10 +25,10 @@ use mx_proto::port::HEADER_LEN;
 /// Bytes of one cell: a pair of cache lines.
 pub(super) const CELL: usize = 128;
 
-/// Where in a cell the packet's header lies, right behind the flag word.
+/// The offset of the packet's header in a cell, right behind the flag word.
 pub(super) const HEADER_AT: usize = 8;
 
-/// Where in a cell a short body lies.
+/// The offset of a short body in a cell.
 pub(super) const INLINE_AT: usize = HEADER_AT + HEADER_LEN;
 
 /// Longest body that lies in its cell; longer ones lie in the data area.
@@ -71,7 +71,7 @@ impl Geometry {
         data: 256 * 1024,
     };
 
-    /// What it proposes while more than half of the memory for all links is in use.
+    /// The proposal while more than half of the memory for all links is in use.
     pub(super) const SMALLER: Self = Self {
         cells: 64,
         data: 128 * 1024,

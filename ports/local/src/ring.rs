@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Corrupt;
 
-/// Why a packet was not put into a ring.
+/// Reasons why a packet was not put into a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PushError {
     /// No room.
@@ -53,13 +53,13 @@ pub(super) struct Producer {
     head: u64,
     /// Next byte of the data area to fill.
     data_head: u64,
-    /// How far the consumer was when we last looked. `head - cell_tail` never exceeds the cells.
+    /// The consumer's position at the last check. `head - cell_tail` never exceeds the cells.
     cell_tail: u64,
     /// The same for the data area.
     data_tail: u64,
     /// Takes nothing any more. `cell_tail` is then as if all cells were full.
     retired: bool,
-    /// What [`Producer::set_waiting`] said last.
+    /// The last value of [`Producer::set_waiting`].
     waiting: bool,
 }
 
@@ -222,19 +222,19 @@ pub(super) struct Consumer {
     ring: Ring,
     /// Next cell to look at.
     tail: u64,
-    /// Where that lies, and what the low half of its flag says as long as nothing is in it.
+    /// Its address, and the low half of its flag while it is empty.
     cell: *mut u8,
     empty: u32,
-    /// Where in the data area the next long body begins.
+    /// The position of the next long body in the data area.
     data_tail: u64,
     /// Tails the producer has been told.
     published: u64,
     data_published: u64,
-    /// What [`Consumer::set_sleeping`] said last.
+    /// The last value of [`Consumer::set_sleeping`].
     sleeping: bool,
 }
 
-/// What lies in the next cell.
+/// The contents of the next cell.
 #[derive(Debug)]
 pub(super) struct Packet {
     /// Its header, copied out.
@@ -500,8 +500,8 @@ impl Ring {
         unsafe { AtomicU64::from_ptr(self.cell(position).cast()) }
     }
 
-    /// What the low half of a cell's flag says when the packet at `position` is in it. A cell not
-    /// yet written in this lap has one less: the lap before, or 0 in fresh memory.
+    /// The low half of a cell's flag when the packet at `position` is in it. A cell not yet written
+    /// in this lap has one less: the lap before, or 0 in fresh memory.
     #[inline(always)]
     fn tag(&self, position: u64) -> u32 {
         ((position >> self.cell_shift) as u32).wrapping_add(1)

@@ -41,7 +41,7 @@ impl Addresses {
         }
     }
 
-    /// What a number stands for.
+    /// The address with a number.
     pub(super) fn bytes(&self, number: u64) -> Option<&[u8]> {
         let (bytes, _) = self.users.get(&number)?;
         Some(bytes)

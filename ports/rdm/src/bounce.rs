@@ -43,7 +43,7 @@ impl BounceBuffers {
         Some((buffer, memory.as_mut_ptr()))
     }
 
-    /// What has arrived in a buffer. Nobody may be writing there.
+    /// The bytes that have arrived in a buffer. The card must not be writing there.
     pub(super) fn bytes(&self, buffer: u32, len: usize) -> &[u8] {
         self.memory
             .get(buffer as usize)

@@ -36,7 +36,7 @@ impl RdmPort {
         Ok(self.links.reserve(cookie, fallback, now))
     }
 
-    /// What the peer of a link has to know. `None` when the link is gone.
+    /// The endpoint address for the peer of a link. `None` when the link is gone.
     pub fn endpoint_address(&self, link: LinkId) -> Option<EndpointAddress> {
         let (fabric, link) = (self.fabric.as_ref()?, self.links.of(link)?);
         Some(EndpointAddress {
@@ -49,8 +49,8 @@ impl RdmPort {
         })
     }
 
-    /// With what address endpoint addresses were exchanged for a link: frames on it come from whoever has been
-    /// told our endpoint address there.
+    /// The address with which endpoint addresses were exchanged for a link: frames on it come from
+    /// there.
     pub fn address(&self, link: LinkId) -> Option<SocketAddr> {
         self.links.of(link)?.from
     }

@@ -30,7 +30,7 @@ pub(super) const FRAME_LEN: usize = 16;
 /// address exchange compares [`mx_port_fabric::endpoint_address::VERSION`].
 const VERSION: u8 = 3;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -58,7 +58,7 @@ pub(super) enum Kind {
 /// A frame's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Frame {
-    /// What follows.
+    /// The kind.
     pub(super) kind: Kind,
     /// Its place in the order of the link's frames (see `sequence`).
     pub(super) number: u16,

@@ -40,7 +40,7 @@ pub fn adapters_in(classes: &Path) -> Vec<String> {
     found
 }
 
-/// What a class lists. A class that does not exist lists nothing.
+/// The devices of a class; none if the class does not exist.
 fn devices(class: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(class) else {
         return Vec::new();

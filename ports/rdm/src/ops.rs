@@ -19,7 +19,7 @@ use libc::c_void;
 use libfabric_sys::abi::fi_context2;
 use std::cell::UnsafeCell;
 
-/// What an operation was begun for.
+/// The purpose of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Op {
     /// A receive buffer, by number.
@@ -30,7 +30,7 @@ pub(super) enum Op {
     Read(u32),
 }
 
-/// What the provider may scribble into.
+/// Memory into which the provider may write.
 #[repr(C)]
 struct ContextSpace(UnsafeCell<fi_context2>);
 

@@ -29,7 +29,7 @@ pub(super) struct Piece {
     pub(super) len: usize,
     /// Its offset from the beginning of the memory.
     pub(super) offset: usize,
-    /// Which segment it is of.
+    /// The segment it is part of.
     pub(super) segment: usize,
 }
 
@@ -45,7 +45,7 @@ impl Pieces {
         }
     }
 
-    /// How many pieces are still to come.
+    /// The number of remaining pieces.
     pub(super) fn left(&self) -> usize {
         let mut at = self.at;
         let mut count = 0;

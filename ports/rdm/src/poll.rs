@@ -377,9 +377,9 @@ impl RdmPort {
         any
     }
 
-    /// Those who have waited longest for room try again: their small frames here, the rest in the
-    /// endpoint. Where nothing has happened that could have made room, only after their pause: the
-    /// endpoint takes every try for something that happened, and would never sleep.
+    /// Links that have waited longest for room try again: their small frames here, the rest in the
+    /// endpoint. If nothing has made room, only after their pause: the endpoint takes every try for
+    /// progress, and would never sleep.
     fn unblock<M: Memory, S: Sink<M>>(&mut self, moved: bool, sink: &mut S) -> bool {
         let mut any = false;
         let mut tried = 0;

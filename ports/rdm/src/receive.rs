@@ -99,8 +99,8 @@ impl Receive {
         !self.owed.is_empty()
     }
 
-    /// What has arrived in a buffer. `start` is where the provider says it lies, which counts only
-    /// for multi-receives. `None` when that is outside.
+    /// The bytes that have arrived in a buffer. `start` is the provider's address for them, used
+    /// only for multi-receives. `None` when that is outside.
     pub(super) fn arrived(&self, number: u32, start: *const c_void, len: usize) -> Option<&[u8]> {
         let base = number as usize * self.size;
         let offset = match self.multi {

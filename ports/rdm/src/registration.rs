@@ -33,7 +33,7 @@ use std::sync::Arc;
 /// Registrations of memory that our operations write to.
 pub(super) struct Registrations {
     kept: Slab<Kept>,
-    /// What the provider did not close; tried again now and then.
+    /// Registrations that the provider did not close; tried again from time to time.
     stuck: Vec<(Mr, Arc<Region>)>,
     /// The sum of their lengths.
     bytes: usize,
@@ -103,7 +103,7 @@ impl Registrations {
         unsafe { self.register(domain, ep, start, len, FI_READ) }.map(Lease::Own)
     }
 
-    /// What the provider wants to see with the memory.
+    /// The provider's descriptor of the memory.
     pub(super) fn desc(&self, lease: &Lease) -> *mut c_void {
         match lease {
             Lease::Own(mr) => mr.desc(),
@@ -299,8 +299,8 @@ fn memlock_limit() -> Option<u64> {
     (code == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// How much is kept: half of what may be locked, the other half being for what is registered per
-/// operation, and no more than a gigabyte of pages nobody else can use.
+/// The number of bytes to keep registered: half of the lockable memory, the other half being for
+/// registrations of single operations, and at most a gigabyte.
 fn bytes_max(memlock: Option<u64>) -> usize {
     let half = memlock.map_or(u64::MAX, |bytes| bytes / 2);
     usize::try_from(half).unwrap_or(usize::MAX).min(1 << 30)

@@ -44,7 +44,7 @@ pub(super) struct Remote {
 // whichever that is; they are only passed on.
 unsafe impl Send for Remote {}
 
-/// What a call needs of the port.
+/// The parts of the port that a call needs.
 pub(super) struct Outlet<'a> {
     pub(super) domain: &'a Domain,
     /// The endpoint all links share.
@@ -59,7 +59,7 @@ pub(super) struct Outlet<'a> {
     pub(super) backlog: &'a mut VecDeque<CqEvent>,
 }
 
-/// What the port has to hear.
+/// Reports for the port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Report {
     /// A read has ended; where not `ok`, nothing is known of what it wrote.
@@ -84,7 +84,7 @@ pub(super) struct Events {
     renewal: bool,
 }
 
-/// Where several pieces of memory lie.
+/// Several pieces of memory.
 pub(super) type Segments = SmallVec<[(*mut u8, usize); 2]>;
 
 impl Remote {
@@ -127,7 +127,7 @@ impl Remote {
         rma.register(outlet, link, segments_of(memory), token)
     }
 
-    /// Ends a registration: when this returns, nobody reads the memory.
+    /// Ends a registration: when this returns, the memory is not read any more.
     pub(super) fn deregister(&mut self, outlet: &mut Outlet<'_>, link: LinkId, key: RemoteKey) {
         if let Some(rma) = &mut self.rma {
             rma.deregister(outlet, &mut self.events, link, key);
@@ -171,7 +171,8 @@ impl Remote {
         begun
     }
 
-    /// Ends a read: when this returns, nobody writes to its memory, and no report of it follows.
+    /// Ends a read: when this returns, its memory is not written any more, and no report of it
+    /// follows.
     pub(super) fn recall(&mut self, outlet: &mut Outlet<'_>, link: LinkId, token: u64) {
         if let Some(rma) = &mut self.rma {
             rma.recall(outlet, &mut self.events, link, token);
@@ -209,7 +210,7 @@ impl Remote {
         self.events.forget_link(link);
     }
 
-    /// Does what is due: what had no room, signs of life.
+    /// Does due work: retries, keep-alives of reads.
     pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, now: Instant) {
         if let Some(rma) = &mut self.rma {
             rma.poll(outlet, &mut self.events, now);
@@ -217,12 +218,12 @@ impl Remote {
         }
     }
 
-    /// When [`Remote::poll`] wants to be called although nothing happens.
+    /// The time at which [`Remote::poll`] should be called although nothing happens.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.rma.as_ref()?.deadline()
     }
 
-    /// What happened, oldest first.
+    /// The next report, oldest first.
     pub(super) fn next_report(&mut self) -> Option<Report> {
         self.events.reports.pop_front()
     }
@@ -324,10 +325,9 @@ impl Events {
     }
 }
 
-/// How often a call that gives memory back looks for the completions that would make harsher means
-/// unnecessary.
+/// The limit of looks for completions in a call that gives memory back, before harsher means.
 pub(super) struct LookLimit {
-    /// None as long as nobody has had to look.
+    /// `None` before the first look.
     begun: Option<Duration>,
     span: Duration,
     looks: u32,
@@ -363,8 +363,8 @@ impl LookLimit {
     }
 }
 
-/// What this thread has used of a processor. A process that was not scheduled for a while shall not
-/// lose its links over it.
+/// The processor time of this thread. A process that was not scheduled for a while must not lose
+/// its links.
 fn worked() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -387,8 +387,8 @@ fn segments_of<M: Memory>(memory: &M) -> Segments {
 /// copying this many bytes twice.
 pub(super) const READ_MIN: usize = 32 * 1024;
 
-/// Where pieces come out shorter than this on average, copying them together is cheaper than an
-/// operation for each.
+/// If pieces are shorter than this on average, copying them together is cheaper than an operation
+/// for each.
 pub(super) const PIECE_MIN: usize = 16 * 1024;
 
 /// Events taken from the queue at a time.
@@ -401,7 +401,7 @@ const LOOKS_MIN: u32 = 250;
 /// After so many looks, no more than this of a processor is spent on them: more find nothing either.
 const LOOKING_MAX: Duration = Duration::from_micros(500);
 
-/// Nor so much on any number of them: nobody shall wait for a call that is not to block.
+/// The limit for any number of them, as the call must not block.
 const LAST_LOOKING_MAX: Duration = Duration::from_millis(4);
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub(super) struct Rma {
     posted: Slab<Posted>,
     /// Links that had no room.
     blocked: VecDeque<LinkId>,
-    /// When peers are told next that they are being read.
+    /// The time of the next Reading frame to peers.
     chime: Option<Instant>,
     /// Operations need their memory registered. Where they do not, they go into bounce buffers.
     local: bool,
@@ -93,7 +93,7 @@ struct Posted {
     landing: Option<Landing>,
 }
 
-/// Where a piece that comes into a bounce buffer belongs.
+/// The destination of a piece in a bounce buffer.
 struct Landing {
     buffer: u32,
     start: *mut u8,
@@ -585,10 +585,10 @@ const PIECE_MAX: usize = 4 << 20;
 /// one, and few enough that a silent peer does not fill the queue of the endpoint all share.
 const WINDOW: usize = 8;
 
-/// How often a peer is told that it is being read. Time-outs of requests are tens of seconds.
+/// The interval of Reading frames. Time-outs of requests are tens of seconds.
 const CHIME: Duration = Duration::from_secs(2);
 
-/// How soon to try again what the provider had no room for, if nothing completes before.
+/// The pause before retrying what the provider had no room for, if nothing completes before.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// Registrations of all links: cards have a limited number of registrations.

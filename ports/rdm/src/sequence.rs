@@ -18,7 +18,7 @@ use super::frame::Kind;
 use mx_proto::Instant;
 use std::collections::HashMap;
 
-/// Where a link's frames stand.
+/// The positions of a link's frames.
 #[derive(Debug, Default)]
 pub(super) struct Sequence {
     /// The number of the next frame to be sent.
@@ -54,7 +54,7 @@ const HELD_FRAMES: usize = 16 << 10;
 /// And their bytes.
 const HELD_BYTES: usize = 4 << 20;
 
-/// What keeping one costs beside its bytes.
+/// The cost of a held frame beside its bytes.
 const HELD_COST: usize = 64;
 
 impl Sequence {

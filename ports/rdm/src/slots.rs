@@ -36,7 +36,7 @@ pub(super) struct Slots {
     size: usize,
     chunks: Vec<Chunk>,
     free: Vec<u32>,
-    /// Whose frame is in a slot.
+    /// The link of the frame in a slot.
     owners: Vec<Option<LinkId>>,
     register: bool,
     /// Sends the provider takes at once.
@@ -54,7 +54,7 @@ struct Chunk {
 pub(super) struct Slot<'a> {
     pub(super) number: u32,
     pub(super) bytes: &'a mut [u8],
-    /// What the provider wants to see with it.
+    /// The provider's descriptor of it.
     pub(super) desc: *mut c_void,
 }
 

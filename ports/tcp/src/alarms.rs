@@ -12,14 +12,14 @@ use mx_proto::{Instant, LinkId};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// What is to be done.
+/// The work to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Alarm {
     /// This attempt to connect had to succeed by now.
     Dial {
         /// The link.
         link: LinkId,
-        /// Which attempt.
+        /// The attempt.
         attempt: u32,
     },
     /// A closed link has lingered long enough.
@@ -60,7 +60,7 @@ impl Alarms {
         self.heap.push(Entry { at, alarm });
     }
 
-    /// When the next one rings.
+    /// The time of the next one.
     #[inline]
     pub(super) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|entry| entry.at)

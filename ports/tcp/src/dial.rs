@@ -37,10 +37,10 @@ const ACCEPTS: usize = 32;
 /// Most strangers at a time, where places do not end before. Each has some hundred bytes.
 const STRANGERS_MAX: usize = 8192;
 
-/// How long accepting pauses when descriptors or memory have run out.
+/// The pause of accepting when descriptors or memory have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often a port number is drawn that all addresses have free.
+/// Attempts to draw a port number that is free at all addresses.
 const DRAWS: usize = 16;
 
 /// Index of the names under which listeners are watched; no link reaches it.
@@ -128,8 +128,8 @@ fn listener(address: &SocketAddr, dead_after: Duration) -> io::Result<Socket> {
     Ok(fd)
 }
 
-/// When the kernel asks a silent peer whether it is there, in whole seconds, which is what it counts: the
-/// last question has gone unanswered when `dead_after` is over; that is never less than two seconds.
+/// The kernel's keep-alive for a silent peer, in whole seconds, which is its unit: the last probe
+/// is unanswered when `dead_after` is over; never less than two seconds.
 fn questions(dead_after: Duration) -> TcpKeepalive {
     let (first, every, count) = within(dead_after);
     TcpKeepalive::new()
@@ -484,7 +484,7 @@ fn is_same_host(peer: IpAddr, local: Option<IpAddr>) -> bool {
     peer.is_loopback() || local == Some(peer)
 }
 
-/// The reason that says more: somebody refused, nobody answered, there is no way.
+/// The more specific reason: refused, then timed out, then unreachable.
 fn worse(known: Option<LinkDown>, new: LinkDown) -> Option<LinkDown> {
     let weight = |reason: LinkDown| match reason {
         LinkDown::Refused => 3,

@@ -21,11 +21,11 @@ pub(super) const PREAMBLE_LEN: usize = 8;
 /// Bytes no text protocol begins with.
 const MAGIC: [u8; 6] = *b"\x93MXTCP";
 
-/// Largest body a header may announce: nobody of ours sends more than a data packet at once, and
-/// a length above this is noise.
+/// Largest body length that is accepted: a data packet is never longer, and a larger length is an
+/// error.
 pub(super) const BODY_MAX: usize = 1 << 30;
 
-/// What a stream's first bytes say.
+/// The result of checking a stream's first bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Greeting {
     /// Right so far, but not whole.

@@ -72,8 +72,8 @@ const EAGER_MAX: usize = 512 << 10;
 /// kernel holds.
 const DATA_MAX: usize = 1 << 20;
 
-/// How much of a large message is asked for at once: enough to keep a fast path busy for longer
-/// than asking takes.
+/// Bytes of a large message that are requested at once: enough to keep a fast path busy for longer
+/// than a request takes.
 const PULL_BLOCK: usize = 4 << 20;
 
 /// A port over kernel TCP.
@@ -173,8 +173,9 @@ impl TcpPort {
         self.watch.control_due = true;
     }
 
-    /// Who slept on the descriptors was told about the data descriptor, or that there is nothing; the
-    /// next poll need not look. The control descriptor is as [`TcpPort::note_control`] says.
+    /// The thread that slept on the descriptors was told about the data descriptor, or that there
+    /// is nothing; the next poll need not ask. The control descriptor is as
+    /// [`TcpPort::note_control`] says.
     pub fn note_told(&mut self, data: bool) {
         self.watch.told(data);
     }
@@ -190,7 +191,7 @@ impl TcpPort {
         self.links.len()
     }
 
-    /// What the port has met so far.
+    /// The port's counters.
     pub fn stats(&self) -> TcpStats {
         TcpStats {
             kept: self.pool.kept() as u64,
@@ -222,7 +223,7 @@ impl TcpPort {
         Some(link)
     }
 
-    /// What follows from a refusal of the sending half.
+    /// Handles a refusal of the sending half.
     #[cold]
     fn refused(&mut self, id: LinkId, refusal: Refusal) -> SendError {
         match refusal {
@@ -444,12 +445,12 @@ impl std::fmt::Debug for TcpPort {
     }
 }
 
-/// How many links a process with so many descriptors may have: some are left for itself.
+/// The number of links for a process with so many descriptors: some are left for itself.
 fn places(wanted: usize, descriptors: usize) -> usize {
     wanted.min(descriptors - (descriptors / 8).min(64)).max(1)
 }
 
-/// What an error of the kernel says about a link.
+/// The reason for a link's end after an error of the kernel.
 fn reason(error: &io::Error) -> LinkDown {
     match error.raw_os_error() {
         Some(libc::ECONNREFUSED) => LinkDown::Refused,

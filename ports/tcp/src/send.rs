@@ -31,7 +31,7 @@ const COPY_MAX: usize = 4096;
 /// Pieces below this size are collected.
 const PIECE_MIN: usize = 4096;
 
-/// Why nothing was taken.
+/// Reasons for refusing a packet.
 #[derive(Debug)]
 pub(super) enum Refusal {
     /// There is no room.
@@ -40,7 +40,7 @@ pub(super) enum Refusal {
     Failed(io::Error),
 }
 
-/// What a link still has to send.
+/// The data that a link still has to send.
 #[derive(Debug, Default)]
 pub(super) struct Tx {
     /// The rest of a packet (or of the preamble) that was accepted.

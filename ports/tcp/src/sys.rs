@@ -56,7 +56,7 @@ fn internet(address: &SockAddr) -> io::Result<SocketAddr> {
     address.as_socket().ok_or_else(unknown)
 }
 
-/// What the kernel knows about a peer that owes an acknowledgement.
+/// The kernel's state of a peer that owes an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Vitals {
     /// Something was sent, if only a question, that the peer has not answered.
@@ -146,7 +146,7 @@ pub(super) fn skip(socket: &Socket, shown: &mut [u8]) -> io::Result<usize> {
     Ok(n)
 }
 
-/// How many bytes can be read.
+/// The number of bytes that can be read.
 pub(super) fn unread(socket: &Socket) -> io::Result<usize> {
     count(socket, libc::FIONREAD)
 }

@@ -19,7 +19,7 @@ use mx_proto::port::{LinkDown, Sink};
 use mx_proto::{Clock, Instant, LinkId, Memory};
 
 impl TcpPort {
-    /// What needs a clock and had none.
+    /// Events that need a time and had none.
     #[cold]
     pub(super) fn do_chores(&mut self, now: Instant) {
         self.chores = false;
@@ -81,7 +81,7 @@ impl TcpPort {
         self.end_stranger(id, LinkDown::TimedOut, sink);
     }
 
-    /// One that is closed already is nobody's any more.
+    /// A closed link has no owner any more.
     fn end_stranger<M: Memory, S: Sink<M>>(&mut self, id: LinkId, why: LinkDown, sink: &mut S) {
         match self.links.get(id).map(|link| &link.phase) {
             Some(Phase::Lingering) => {

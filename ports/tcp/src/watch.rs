@@ -57,7 +57,7 @@ const TRIES: usize = 8;
 /// Events taken from an epoll instance by one look.
 const EVENTS: usize = 64;
 
-/// How a link becomes active.
+/// The ways in which a link becomes active.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Heat {
     /// Something came from it.
@@ -77,7 +77,7 @@ struct ActiveLink {
     detached: bool,
 }
 
-/// What is watched.
+/// The watched descriptors.
 #[derive(Debug)]
 pub(super) struct Watch {
     /// Listeners, links being made.
@@ -98,7 +98,7 @@ pub(super) struct Watch {
     /// Blocked links of which the kernel said that they have room.
     roomy: Vec<LinkId>,
     round: u32,
-    /// How often it was prepared for sleeping.
+    /// The number of sleeps.
     sleeps: u32,
     /// Polls until the next look at `data`, and how many there were before it.
     countdown: u32,
@@ -132,8 +132,8 @@ impl Watch {
         self.roomy.shrink_to(2 * self.roomy.len());
     }
 
-    /// Who slept on the descriptors was told about `data`, and the next poll of `control` whatever
-    /// there is: nothing else need be asked.
+    /// The thread that slept on the descriptors was told about `data`, and the next poll of
+    /// `control` checks it anyway: nothing else need be asked.
     pub(super) fn told(&mut self, data: bool) {
         (self.look, self.alarms_due) = (false, true);
         self.countdown = if data { 0 } else { self.interval.max(1) };
@@ -317,7 +317,7 @@ impl Watch {
     }
 }
 
-/// What `data` is to report of a link.
+/// The events of a link that `data` reports.
 pub(super) fn interest(id: LinkId, link: &Link) -> EpollEvent {
     let mut events = EpollFlags::EPOLLIN;
     events.set(EpollFlags::EPOLLOUT, link.watched_for_room);
@@ -626,7 +626,7 @@ impl TcpPort {
         }
     }
 
-    /// Pushes out what waits for room, and tells who waits for it.
+    /// Sends waiting bytes, and notifies the links that wait for room.
     #[inline]
     fn use_room<M: Memory, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
         if self.watch.blocked.is_empty() && self.watch.roomy.is_empty() {
@@ -712,7 +712,7 @@ impl TcpPort {
     }
 }
 
-/// What serving one link brought.
+/// The result of serving one link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Served {
     packets: usize,

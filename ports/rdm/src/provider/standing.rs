@@ -11,7 +11,7 @@
 
 use crate::plan::is_software;
 
-/// What is thought of a provider.
+/// The rating of a provider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Standing {
     /// Chosen without being asked for, the lower first.
