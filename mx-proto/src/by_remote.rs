@@ -23,7 +23,7 @@ pub(crate) struct ByRemote {
 }
 
 impl ByRemote {
-    /// `place`, which is nobody's, is `remote`'s from now on.
+    /// Adds `place`, which must be in no list, to the list of `remote`.
     #[inline]
     pub(crate) fn join(&mut self, remote: RemoteId, place: u32) {
         let at = remote.index() as usize;
@@ -33,7 +33,7 @@ impl ByRemote {
         self.chains.append(&mut self.ends[at], place);
     }
 
-    /// `place`, which was `remote`'s, is nobody's.
+    /// Removes `place` from the list of `remote`.
     #[inline]
     pub(crate) fn leave(&mut self, remote: RemoteId, place: u32) {
         match self.ends.get_mut(remote.index() as usize) {

@@ -7,11 +7,11 @@ use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// What has been told, and how often it has happened.
+/// Events that have been logged, and their numbers.
 #[derive(Debug)]
 pub struct LogLimit<K>(HashMap<K, u64, RandomState>);
 
-/// What is remembered at most. Beyond it all begins to be told again.
+/// The maximum number of remembered events. Beyond it all are forgotten and logged again.
 const ENTRIES_MAX: usize = 4096;
 
 impl<K> Default for LogLimit<K> {

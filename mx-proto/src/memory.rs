@@ -10,7 +10,7 @@
 /// The buffer of one posted operation: a list of segments seen as one run of bytes.
 ///
 /// An implementation lends its bytes only during a call. The endpoint drops the value when the
-/// operation completes; from then on nobody may touch the bytes behind it.
+/// operation completes; from then on the bytes must not be accessed.
 pub trait Memory {
     /// Bytes in all segments together.
     fn len(&self) -> usize;
@@ -55,7 +55,7 @@ pub trait Memory {
 
 /// Bytes that arrived and lie in the port's memory.
 pub trait Source {
-    /// How many there are.
+    /// Their number.
     fn len(&self) -> usize;
 
     /// True when there is not one byte.

@@ -16,12 +16,12 @@
 use crate::transition_table;
 use std::fmt;
 
-/// Where an operation stands; `ops/record.rs` has what belongs to each.
+/// The state of an operation; `ops/record.rs` has the data of each.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stage {
     /// It is being posted.
     New,
-    /// Its owner has yet to say with whom it is.
+    /// Its remote is not known yet.
     Pending,
     /// A send waits for its turn.
     Queued,

@@ -45,7 +45,7 @@ struct Entry<K> {
     key: K,
     prev: u32,
     next: u32,
-    /// Where it is: level and slot.
+    /// Its level and slot.
     slot: Slot,
 }
 
@@ -114,7 +114,7 @@ impl<K: Copy> Wheel<K> {
         TimerId::of(index as u32)
     }
 
-    /// When an entry comes out.
+    /// The time of an entry.
     pub(crate) fn due(&self, timer: TimerId) -> Option<Instant> {
         let entry = self.entries.get(timer.index())?;
         Some(entry.deadline)
@@ -173,8 +173,8 @@ impl<K: Copy> Wheel<K> {
         None
     }
 
-    /// When [`Self::expired`] has something to do: never later than the earliest deadline's tick,
-    /// and earlier only to move down what is far away.
+    /// The time at which [`Self::expired`] has something to do: never later than the earliest
+    /// deadline's tick, and earlier only to move down distant entries.
     pub(crate) fn next(&self) -> Option<Instant> {
         let (_, start) = self.first()?;
         Some(Instant(start.saturating_mul(self.tick)))
@@ -227,7 +227,7 @@ impl<K: Copy> Wheel<K> {
 }
 
 impl Slot {
-    /// Where `tick` belongs, which is not before `current`.
+    /// The slot of `tick`, which is not before `current`.
     fn of(tick: u64, current: u64) -> Self {
         let level = (tick ^ current | 1).ilog2() / BITS;
         Self {

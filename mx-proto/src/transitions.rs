@@ -10,11 +10,11 @@
 /// A legal transition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transition<S> {
-    /// Where it begins.
+    /// The state before.
     pub from: S,
-    /// Where it ends.
+    /// The state after.
     pub to: S,
-    /// What makes it happen.
+    /// The cause.
     pub when: &'static str,
 }
 
@@ -42,14 +42,14 @@ macro_rules! transition_table {
             let _ = (from, to);
         }
 
-        /// Which transitions this thread has made.
+        /// The transitions made by this thread.
         #[cfg(debug_assertions)]
         pub mod met {
             use super::$stage;
             use std::cell::RefCell;
             use std::collections::BTreeMap;
 
-            /// How often each was made.
+            /// The number of times each was made.
             pub type Met = BTreeMap<($stage, $stage), u64>;
 
             thread_local! {

@@ -72,7 +72,7 @@ impl<K> Default for MatchIndex<K> {
 }
 
 impl<K> MatchIndex<K> {
-    /// How many values there are.
+    /// The number of values.
     pub fn len(&self) -> usize {
         self.entries.len()
     }

@@ -41,7 +41,7 @@ struct Class {
     heads: usize,
 }
 
-/// Where a head is, or would be.
+/// The place of a head, or of a new one.
 #[derive(Clone, Copy, Debug)]
 struct Spot {
     bucket: usize,

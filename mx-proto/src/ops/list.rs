@@ -10,7 +10,7 @@
 //! The caller passes the list's head to the table's functions; the record must not be in another
 //! list.
 
-/// One list: its ends, and how many are in it. Belongs to whoever is in charge of the list; the table
+/// One list: its ends, and its length. The user of the list keeps it; the table
 /// ([`Ops`](super::Ops)) changes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct List {
@@ -27,7 +27,7 @@ impl List {
         len: 0,
     };
 
-    /// How many there are.
+    /// The length.
     #[inline]
     pub fn len(&self) -> usize {
         self.len as usize
@@ -61,7 +61,7 @@ impl Links {
     };
 }
 
-/// Which of a record's links.
+/// One pair of a record's links.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Strand {
     /// Those of the one list that its state says.

@@ -27,7 +27,7 @@ pub struct Ops<O: Owner> {
     places: O::Places,
     /// Linked forward only.
     free: List,
-    /// How many have not completed.
+    /// The number of operations that have not completed.
     under_way: u32,
     pub(super) next_generation: u32,
 }
@@ -58,7 +58,7 @@ type Opened<'a, O> = (
 
 /// For the owner, which gets the table when an operation has completed.
 impl<O: Owner> Ops<O> {
-    /// Where they lie.
+    /// Their storage.
     #[inline]
     pub fn places(&self) -> &O::Places {
         &self.places
@@ -151,7 +151,8 @@ impl<O: Owner> Ops<O> {
         self.places.len() as usize - self.free.len()
     }
 
-    /// What [`Self::begin_with`] takes in a table none of whose names is to be one of this.
+    /// The argument of [`Self::begin_with`] for a table whose ids must differ from those of this
+    /// one.
     pub fn next_generation(&self) -> u32 {
         self.next_generation
     }
@@ -456,8 +457,8 @@ impl<O: Owner> Ops<O> {
         list.len += 1;
     }
 
-    /// The other side of an operation is `remote`, whose kin it joins. `only`: it is a receive for messages of
-    /// that one and nobody else.
+    /// Sets the remote of an operation, and adds it to the remote's kin. `only`: it is a receive
+    /// for messages of that remote only.
     #[inline(always)]
     pub(crate) fn attach_op(&mut self, place: u32, remote: RemoteId, only: bool, kin: &mut List) {
         let record = self.places.record_mut(place);
@@ -500,8 +501,7 @@ impl<O: Owner> Ops<O> {
     }
 }
 
-/// The highest generation. The bit above is for whoever has to tell an operation's name from another
-/// number.
+/// The highest generation. The bit above distinguishes an operation's id from other numbers.
 const GENERATIONS: u32 = u32::MAX >> 1;
 
 /// Apart, so that the usual state stays in registers where it is dropped.

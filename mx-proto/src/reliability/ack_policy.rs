@@ -14,7 +14,7 @@
 use crate::time::Instant;
 use std::time::Duration;
 
-/// What is owed to one peer.
+/// The acknowledgement due to one peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AckPolicy {
     delay: Duration,
@@ -23,7 +23,7 @@ pub(super) struct AckPolicy {
     owed: u32,
     /// Segments that came before something that is missing, since the last acknowledgement.
     early: u32,
-    /// When it must go.
+    /// Its deadline.
     due: Option<Instant>,
 }
 
@@ -80,7 +80,7 @@ impl AckPolicy {
         (self.owed, self.early, self.due) = (0, 0, None);
     }
 
-    /// When it must go; `None`: nothing is owed.
+    /// Its deadline; `None`: none is due.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due
     }

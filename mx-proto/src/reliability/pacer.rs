@@ -21,7 +21,7 @@ use std::time::Duration;
 pub(super) struct Pacer {
     /// Bytes that may go at once. Below 0 after a GSO batch that was larger than the bucket.
     credit: i64,
-    /// When it was last filled.
+    /// The time at which it was last filled.
     filled_at: Instant,
 }
 
@@ -34,7 +34,8 @@ impl Pacer {
         }
     }
 
-    /// When `bytes` may go; `None`: now. A GSO batch larger than the bucket goes when that is full.
+    /// The time at which `bytes` may be sent; `None`: now. A GSO batch larger than the bucket is
+    /// sent when that is full.
     pub(super) fn wait_until(
         &mut self,
         now: Instant,

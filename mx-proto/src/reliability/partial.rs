@@ -33,11 +33,11 @@ pub(super) struct Partial {
     kept: u32,
     /// The body up to `settled`, if it is kept. Grows only in the front fragment.
     bytes: Vec<u8>,
-    /// What is here beyond `settled`, in order.
+    /// The pieces beyond `settled`, in order.
     pieces: Vec<Piece>,
 }
 
-/// Where the body goes.
+/// The destination of the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Way {
     /// That will be known when everything before it has been delivered.
@@ -58,12 +58,11 @@ struct Piece {
     bytes: Box<[u8]>,
 }
 
-/// What a piece costs, without its bytes.
+/// The cost of a piece, without its bytes.
 pub(super) const PIECE_COST: usize = SLOT_COST * size_of::<Piece>();
 
 impl Partial {
-    /// What a fragment costs of which nothing is here: there is a place for a piece more than there
-    /// are.
+    /// The cost of an empty fragment: there is space for one piece more than there are.
     pub(super) const COST: usize = size_of::<Self>() + ALLOC_COST + PIECE_COST;
 
     /// Starts anew, with a fragment of `len` bytes; the memory is used again.
@@ -92,12 +91,12 @@ impl Partial {
         self.settled
     }
 
-    /// What is here beyond `settled` costs, beside [`Self::COST`].
+    /// The cost of the pieces beyond `settled`, beside [`Self::COST`].
     pub(super) fn charge(&self) -> usize {
         self.kept as usize + self.pieces.len() * self.piece_cost()
     }
 
-    /// What another chunk costs at most.
+    /// The maximum cost of another chunk.
     pub(super) fn cost_of(&self, chunk: &Chunk<'_>) -> usize {
         if self.keeps() {
             return self.piece_cost() + chunk.payload.len();
@@ -109,7 +108,7 @@ impl Partial {
         if grows { 0 } else { self.piece_cost() }
     }
 
-    /// What the first chunk of a fragment costs at most.
+    /// The maximum cost of the first chunk of a fragment.
     pub(super) fn cost_of_first(chunk: &Chunk<'_>) -> usize {
         Self::COST + PIECE_COST + ALLOC_COST + chunk.payload.len()
     }

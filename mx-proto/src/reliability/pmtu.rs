@@ -33,16 +33,17 @@ use std::time::Duration;
 /// The search of one link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pmtu {
-    /// What the service takes.
+    /// The service's limit.
     max: u32,
-    /// What segments are cut to: passes on the data channel, or is the least there is. Nothing
-    /// larger: what has been cut is never cut again.
+    /// The size of segments: one that passes on the data channel, or the minimum. Never larger, as
+    /// segments are cut only once.
     good: u32,
     /// The least that is known not to pass; more than `max`: none.
     bad: u32,
-    /// How that is known.
+    /// The reason for that.
     why: Why,
-    /// What passes in one piece where the service says that not even the least does; else `u32::MAX`.
+    /// The largest size that passes unfragmented, if the service says that not even the minimum
+    /// does; else `u32::MAX`.
     whole: u32,
     /// Something has been answered on the data channel.
     proven: bool,
@@ -56,16 +57,16 @@ pub(super) struct Pmtu {
     black_hole: Reporting,
 }
 
-/// What is remembered of a way on which nothing happens.
+/// The result of a search, kept by a suspended link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     good: u32,
-    /// When it is searched again.
+    /// The time of the next search.
     until: Option<Instant>,
     reported: bool,
 }
 
-/// Why a size counts as too large.
+/// The reason why a size counts as too large.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Why {
     /// The service said so.
@@ -76,7 +77,7 @@ enum Why {
     LostAgain,
 }
 
-/// What is tried now.
+/// The state of the search.
 #[derive(Clone, Copy, Debug)]
 enum Probe {
     /// One of this size is to go out.
@@ -123,7 +124,7 @@ impl Pmtu {
         }
     }
 
-    /// What is to be remembered. `None`: the search is not over, or somebody must hear of it.
+    /// The result of the search. `None`: it is not over, or has a report to make.
     pub(super) fn found(&self) -> Option<Found> {
         let Probe::Settled { until } = self.probe else {
             return None;
@@ -288,8 +289,8 @@ impl Pmtu {
         }
     }
 
-    /// When [`Self::on_timer`] has something to do. A probe that is wanted goes with the next pass
-    /// of sending.
+    /// The time at which [`Self::on_timer`] has something to do. A due probe is sent in the next
+    /// pass.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.probe {
             Probe::Out { lost_at, .. } => Some(lost_at),
@@ -352,7 +353,7 @@ impl Pmtu {
         };
     }
 
-    /// What next, after an answer or a failure above what is good.
+    /// The next step, after an answer or a failure above the good size.
     fn search(&mut self, now: Instant) {
         let next = LADDER.into_iter().find(|rung| *rung > self.good);
         let next = next.unwrap_or(self.max).min(self.max);
@@ -381,7 +382,7 @@ impl Pmtu {
         self.proven
     }
 
-    /// What is to be logged, once.
+    /// The black hole to be logged, once.
     pub(super) fn take_black_hole(&mut self) -> Option<BlackHole> {
         self.black_hole.take()
     }
@@ -396,15 +397,15 @@ impl Probe {
     }
 }
 
-/// What nearly every way takes: RFC 8899 and QUIC start with it.
+/// A size that nearly every path carries: RFC 8899 and QUIC start with it.
 const BASE: u32 = 1200;
 
-/// What every IPv4 way takes: 576 bytes less headers. Segments are cut to it until more is proven,
-/// for where the base does not pass and nobody says so, none of that size would ever arrive.
+/// A size that every IPv4 path carries: 576 bytes less headers. It is used until more is proven: if
+/// the base does not pass and nothing reports that, no segment of that size would ever arrive.
 const RESORT: u32 = 548;
 
-/// What ways are made of: the base, Ethernet, 4 KiB InfiniBand, jumbo frames, and what the network layer cuts
-/// up for us or a virtual network takes.
+/// Usual sizes of paths: the base, Ethernet, 4 KiB InfiniBand, jumbo frames, and those of virtual
+/// networks or of fragmentation.
 const LADDER: [u32; 7] = [BASE, 1472, 4052, 8972, 16 << 10, 32 << 10, 65_507];
 
 /// Probes of a size that must be lost. RFC 8899's MAX_PROBES is 3; where every fifth datagram is lost
@@ -430,7 +431,7 @@ const BLACK_HOLE: u8 = 5;
 /// After a black hole, or when nothing passed: as long as a route takes to settle.
 const AFTER_BLACK_HOLE: Duration = Duration::from_secs(10);
 
-/// When a way may have become wider: RFC 8899's PMTU_RAISE_TIMER.
+/// The time after which a path may have become wider: RFC 8899's PMTU_RAISE_TIMER.
 const AGAIN: Duration = Duration::from_secs(600);
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 pub(super) struct Chunk<'a> {
     /// The fragment's number.
     pub(super) fragment: u32,
-    /// Where in the fragment the part begins.
+    /// The offset of the part in the fragment.
     pub(super) offset: u32,
     /// Bytes of the fragment: a packet's header and body.
     pub(super) len: u32,
@@ -50,7 +50,7 @@ pub(super) enum Admission {
     Bad,
 }
 
-/// What arrived cannot be made into packets: the peer is none of ours.
+/// The data cannot be reassembled: a violation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct BadFragment;
 
@@ -63,7 +63,7 @@ pub(super) struct BodyLimits {
     pub(super) any: usize,
 }
 
-/// What has come of a chunk.
+/// The result of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Taken {
     /// Everything the peer ever sent has been delivered.
@@ -73,13 +73,13 @@ pub(super) struct Taken {
 /// Fragments further ahead than this are none: many times what a window can hold.
 const AHEAD_MAX: u32 = 1 << 15;
 
-/// What the allocator takes at most for some bytes, beside them.
+/// The allocator's overhead at most, for some bytes.
 pub(super) const ALLOC_COST: usize = 32;
 
-/// What a place in a table costs of which, as it grows and shrinks, a quarter is in use.
+/// The cost of an entry in a table of which, as it grows and shrinks, a quarter is in use.
 pub(super) const SLOT_COST: usize = 4;
 
-/// What any fragment that waits costs.
+/// The cost of any fragment that waits.
 const WAITING_COST: usize = SLOT_COST * size_of::<Waiting>();
 
 /// The fragments of one link.
@@ -91,7 +91,7 @@ pub(super) struct Reassembly {
     waiting: VecDeque<Waiting>,
     /// An empty one, with the memory of those before it.
     spare: Option<Box<Partial>>,
-    /// What all that wait cost.
+    /// The cost of all that wait.
     kept: usize,
     /// The end has been delivered.
     ended: bool,
@@ -178,8 +178,8 @@ impl Reassembly {
         }
     }
 
-    /// Takes in a chunk that has not been here before, and delivers what that completes, at most
-    /// `budget` packets. `who`: the link and what the layer above attached to it.
+    /// Adds a new chunk, and delivers the packets that it completes, at most `budget`. `who`: the
+    /// link and the value that the layer above attached to it.
     #[inline]
     pub(super) fn take<M: Memory, S: Sink<M>>(
         &mut self,
@@ -323,7 +323,7 @@ impl Reassembly {
         added
     }
 
-    /// Where a fragment waits, or would.
+    /// The index of a waiting fragment, or of a new one.
     fn find(&self, fragment: u32) -> Result<usize, usize> {
         let ahead = |waiting: &Waiting| waiting.fragment.wrapping_sub(self.next);
         let wanted = fragment.wrapping_sub(self.next);
@@ -338,7 +338,7 @@ impl Reassembly {
 }
 
 impl Waiting {
-    /// What it costs before its turn, without the parts that are here.
+    /// The cost before its turn, without the parts that are here.
     fn base_cost(&self) -> usize {
         WAITING_COST
             + match &self.what {

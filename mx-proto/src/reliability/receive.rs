@@ -54,8 +54,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         true
     }
 
-    /// Does what was put off for the sake of a fast receive, if there was anything. That link is to
-    /// be looked at.
+    /// Does the deferred work of a fast receive, if there is any. Returns its link, which needs
+    /// attention.
     #[inline]
     pub(super) fn settle(&mut self) -> Option<LinkId> {
         let Deferred {
@@ -73,7 +73,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         Some(id)
     }
 
-    /// The same for this link only, which whoever asks looks at. True when there was anything.
+    /// The same for this link only. True when there was any.
     #[inline]
     pub(super) fn settle_of(&mut self, id: LinkId) -> bool {
         let deferred = self.deferred.as_ref();
@@ -181,8 +181,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.look_at(now, id, sink);
     }
 
-    /// Answers those who have asked what has arrived, once that is known: nothing is left on the data
-    /// channel (`empty`).
+    /// Answers Pings, once the data channel has been read (`empty`).
     pub(super) fn answer_pings(&mut self, now: Instant, empty: bool) {
         for id in std::mem::take(&mut self.pinged) {
             let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
@@ -256,8 +255,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
-    /// The link on which something was sent to `to` that came back. That something did, anybody can
-    /// say; only who has seen it can quote it.
+    /// The link whose datagram to `to` came back. Without a quote the error may be forged; only a
+    /// process on the path can quote it.
     pub(super) fn whose(&mut self, (to, quote): (A, Option<Quote>)) -> Option<LinkId> {
         let id = quote.and_then(|quote| self.by_cookie.get(&quote.session()).copied());
         let whose = id.filter(|id| {
@@ -268,7 +267,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         whose
     }
 
-    /// Whoever was called at `at` is at `is`: the Hello goes there now.
+    /// The address of the peer called at `at` is `is`: sends the Hello there.
     fn on_found(&mut self, now: Instant, at: A, is: A) {
         for id in self.calling(at) {
             let link = self.of_mut(id);
@@ -380,8 +379,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.touch(id);
     }
 
-    /// A link was closed here: nobody wants what came on it and has not been given out, but its peer
-    /// may have waited for the room that this took.
+    /// Drops the undelivered data of a closed link, whose peer may have waited for the room that it
+    /// took.
     pub(super) fn discard(&mut self, now: Instant, id: LinkId) {
         let limit = self.window_limit();
         let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
@@ -404,7 +403,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.fail(now, id, LinkDown::Closed, sink);
     }
 
-    /// What arrived is nothing that a peer of ours sends.
+    /// A violation.
     #[cold]
     fn on_bad<M: Memory, S: Sink<M>>(&mut self, now: Instant, id: LinkId, sink: &mut S) {
         self.reset(id);

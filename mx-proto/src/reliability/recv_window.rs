@@ -16,7 +16,7 @@ use super::seq::Seq;
 /// Words of bits that one acknowledgement has room for: one in the header, 16 behind it.
 pub(super) const SACK_WORDS: usize = 17;
 
-/// What a segment is to the window.
+/// The result of looking a segment up in the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// It is the one that was awaited.
@@ -38,7 +38,7 @@ pub(super) struct RecvWindow {
     bits: Box<[u64]>,
     /// Bits that are set.
     early: u32,
-    /// How far behind `next` the last of them ends; 0 without any.
+    /// The end of the last of them behind `next`; 0 without any.
     reach: u32,
     capacity: u16,
 }

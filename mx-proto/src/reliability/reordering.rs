@@ -17,13 +17,13 @@ use super::rtt::Rtt;
 use crate::time::Instant;
 use std::time::Duration;
 
-/// What is known about one way.
+/// The reordering of one path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reordering {
     /// The longest beyond the typical round trip that a segment took which had been overtaken, in
     /// this half of the window and in the one before. Microseconds, rounded up: 0 is "none".
     extra: [u32; 2],
-    /// When this half began.
+    /// The time at which this half began.
     half: Instant,
 }
 

@@ -11,7 +11,7 @@ use super::roster::QUIET;
 use crate::time::Instant;
 use std::time::Duration;
 
-/// How many peers have sent data of late: they share the receive buffer.
+/// The number of peers that have sent data recently: they share the receive buffer.
 #[derive(Debug)]
 pub(super) struct Senders {
     epoch: u64,

@@ -16,7 +16,7 @@ impl Seq {
         Self(self.0.wrapping_add(count))
     }
 
-    /// How far ahead of `earlier` this one is; more than half a circle when it is behind.
+    /// The distance from `earlier` to this one; more than half a circle when it is behind.
     pub(super) fn since(self, earlier: Self) -> u32 {
         self.0.wrapping_sub(earlier.0)
     }

@@ -24,7 +24,7 @@ use super::session::{Session, State, stamp};
 use super::stats::ReliableStats;
 use crate::time::Instant;
 
-/// What a session sends with and to.
+/// The service and buffers that a session sends with.
 pub(super) struct Outlet<'a, E> {
     pub(super) now: Instant,
     /// Bytes we have room for.
@@ -41,7 +41,7 @@ pub(super) struct Outlet<'a, E> {
     pub(super) emit: E,
 }
 
-/// How a pass ended.
+/// The result of a pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pass {
     /// Nothing more can go now.
@@ -322,7 +322,7 @@ impl Session {
         true
     }
 
-    /// What does not fit into the header of what has arrived early.
+    /// Further words of `sack` for early segments beyond those in the header.
     fn further_words(&self) -> ([u8; 8 * (SACK_WORDS - 1)], usize) {
         let mut bytes = [0; 8 * (SACK_WORDS - 1)];
         let mut words = [0; SACK_WORDS];

@@ -20,14 +20,14 @@ use crate::reliability::rtt::Rtt;
 use crate::time::Instant;
 use std::time::Duration;
 
-/// What has arrived and what was lost of the last so many bytes.
+/// The arrivals and losses of the last so many bytes.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Account {
     arrived: u64,
     lost: u64,
 }
 
-/// What there was before the window fell.
+/// The state before a reduction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fall {
     window: u64,
@@ -39,7 +39,7 @@ pub(super) struct Fall {
     lost: u64,
     /// So many of them would not have made it fall.
     tolerated: u64,
-    /// What of 1024 was lost. 0: nothing that the time after the fall can be compared with.
+    /// The share lost, of 1024. 0: nothing to compare with.
     share: u32,
     by_timeout: bool,
     /// Less is lost since: that was congestion.
@@ -169,8 +169,8 @@ impl Congestion {
                 .is_some_and(|fall| fall.share > 0 && fall.is_open())
     }
 
-    /// What of 1024 is lost; 0 if that is of too little, or so much that a queue may lose part of it
-    /// at a window of 0.7, too.
+    /// The share lost, of 1024, for a comparison; 0 if it is of too few segments, or so large that
+    /// a queue may lose part of it at a window of 0.7, too.
     fn share_to_compare(&self) -> u32 {
         let share = self.account.share();
         match self.account.total() >= self.segment * COMPARED && share <= COMPARED_MAX {
@@ -272,7 +272,7 @@ impl Account {
         self.arrived + self.lost
     }
 
-    /// What of 1024 was lost.
+    /// The share lost, of 1024.
     fn share(&self) -> u32 {
         let share = u128::from(self.lost) * 1024 / u128::from(self.total().max(1));
         share as u32

@@ -31,7 +31,7 @@ impl Reporting {
         }
     }
 
-    /// What is to be logged, once.
+    /// The black hole to be logged, once.
     pub(super) fn take(&mut self) -> Option<BlackHole> {
         let Self::Due(black_hole) = *self else {
             return None;

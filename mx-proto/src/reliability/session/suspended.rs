@@ -43,7 +43,7 @@ impl SuspendedSession {
         (self.ours, self.theirs)
     }
 
-    /// When the peer last said something valid.
+    /// The time of the peer's last valid datagram.
     pub(in crate::reliability) fn heard_at(&self) -> Instant {
         self.heard_at
     }
