@@ -382,9 +382,10 @@ pub fn finalize() -> Result<(), Box<Error>> {
 /// Lets sends go that are complete and still wait for their links, for a bounded time.
 fn deliver(method: &mut HostMethod, at_most: Duration) {
     linger(at_most, || {
+        let some = method.progress();
         if method.endpoint().flow_stats().copies == 0 {
             Lingering::Over
-        } else if method.progress() {
+        } else if some {
             Lingering::Busy
         } else {
             Lingering::Idle(method.endpoint().descriptors())
@@ -395,9 +396,10 @@ fn deliver(method: &mut HostMethod, at_most: Duration) {
 /// Lets what was sent last leave, for a bounded time.
 fn leave(method: &mut HostMethod, at_most: Duration) {
     linger(at_most, || {
+        let some = method.leave();
         if method.endpoint().port().link_count() == 0 {
             Lingering::Over
-        } else if method.leave() {
+        } else if some {
             Lingering::Busy
         } else {
             Lingering::Idle(method.endpoint().descriptors())

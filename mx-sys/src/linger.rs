@@ -1,13 +1,13 @@
 //! Polls a closing endpoint, which has no other thread, for a bounded time.
 //!
 //! ```text
-//!   step() --> None: over       Some(descriptors): sleep until a link changes, or a moment
+//!   step() --> Over       Busy: again       Idle(descriptors): sleep until one is readable, or a moment
 //! ```
 
 use mx_proto::port::WakeDescriptors;
 use std::time::{Duration, Instant};
 
-/// The longest sleep, in milliseconds: packets do not end it.
+/// The longest sleep, in milliseconds: what has not been armed may not end it.
 const MOMENT_MS: i32 = 2;
 
 /// The result of one step.
@@ -28,19 +28,19 @@ pub fn linger(span: Duration, mut step: impl FnMut() -> Lingering) {
         match step() {
             Lingering::Over => return,
             Lingering::Busy => {}
-            Lingering::Idle(descriptors) => sleep_plan(descriptors),
+            Lingering::Idle(descriptors) => sleep(descriptors),
         }
     }
 }
 
-fn sleep_plan(descriptors: WakeDescriptors) {
-    let mut fd = libc::pollfd {
-        fd: descriptors.control.unwrap_or(-1),
+fn sleep(descriptors: WakeDescriptors) {
+    let mut both = [descriptors.control, descriptors.data].map(|fd| libc::pollfd {
+        fd: fd.unwrap_or(-1),
         events: libc::POLLIN,
         revents: 0,
-    };
-    // SAFETY: one entry; a negative descriptor is ignored.
-    unsafe { libc::poll(&raw mut fd, 1, MOMENT_MS) };
+    });
+    // SAFETY: two entries; a negative descriptor is ignored.
+    unsafe { libc::poll(both.as_mut_ptr(), 2, MOMENT_MS) };
 }
 
 #[cfg(test)]

@@ -458,8 +458,7 @@ impl Default for Settings {
             waiting_counts: false,
             local: LocalOptions::default(),
             tcp_keepalive: Duration::from_secs(20),
-            // Twice what waking a sleeping thread costs on the reference machine (24 us).
-            spin: Duration::from_micros(50),
+            spin: crate::progress::DEFAULT_SPIN,
             helper: true,
             provider: None,
             rdm_keepalive: Duration::from_secs(20),

@@ -56,9 +56,9 @@ impl Epochs {
         self.active.1 += 1;
     }
 
-    /// Remotes that are active, one at least.
+    /// Remotes that are active, one at least. Those that came and went in an epoch are none.
     pub(super) fn active(&self) -> u32 {
-        self.active.0.max(self.active.1).max(1)
+        self.active.0.max(self.active.1).min(self.remotes).max(1)
     }
 
     /// What may be on its way at once from each of them.
@@ -95,6 +95,7 @@ mod tests {
     fn what_may_be_on_its_way_is_divided_among_those_that_were_active() {
         let mut epochs = Epochs::new();
         assert_eq!(epochs.at_once(), 4096);
+        epochs.remotes = 200;
         for _ in 0..10 {
             epochs.on_active();
         }
@@ -105,6 +106,8 @@ mod tests {
             epochs.on_active();
         }
         assert_eq!(epochs.at_once(), 80);
+        epochs.remotes = 2;
+        assert_eq!((epochs.active(), epochs.at_once()), (2, 2048));
         epochs.end(0);
         epochs.end(0);
         assert_eq!(epochs.at_once(), 4096);

@@ -184,9 +184,10 @@ pub fn close_all() {
 /// Lets what has been sent leave, for a bounded time.
 fn drain(engine: &mut HostEngine, mut left: impl FnMut(&mut HostEngine) -> bool) {
     linger(LINGER, || {
+        let some = engine.progress();
         if !left(engine) {
             Lingering::Over
-        } else if engine.progress() {
+        } else if some {
             Lingering::Busy
         } else {
             Lingering::Idle(engine.descriptors())
