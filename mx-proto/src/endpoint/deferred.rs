@@ -69,7 +69,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if self.core.remotes.of(waiting.source).is_none() {
             self.core.let_go(&waiting);
             if let Some(source) = out.tombstone {
-                self.core.flow.settle(source, out.paid);
+                self.core.flow.reclaim(source, out.paid);
             }
         } else {
             match decision {

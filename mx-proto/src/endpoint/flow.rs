@@ -173,7 +173,7 @@ impl<O: Owner> Core<O> {
             return;
         };
         if remote.is_tombstone() {
-            flow.settle(remote.source, paid);
+            flow.reclaim(remote.source, paid);
             return self.tombstone_read(source);
         }
         if flow.taken(&mut remote.lends, remote.source, paid) {
@@ -285,7 +285,7 @@ impl<O: Owner> Core<O> {
         let Self { remotes, flow, .. } = self;
         if let Some(remote) = remotes.of_mut(id) {
             match remote.is_tombstone() {
-                true => flow.settle(remote.source, waiting.paid()),
+                true => flow.reclaim(remote.source, waiting.paid()),
                 false => _ = flow.taken(&mut remote.lends, remote.source, waiting.paid()),
             }
         }

@@ -323,7 +323,7 @@ impl<O: Owner> Core<O> {
             self.flow.undraw(entry.drawn);
         }
         match entry.tombstone {
-            Some(from) => self.flow.settle(from, entry.paid),
+            Some(from) => self.flow.reclaim(from, entry.paid),
             None => self.consumed(entry.source, entry.paid),
         }
     }

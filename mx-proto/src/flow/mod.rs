@@ -23,7 +23,7 @@
 //! ```text
 //!   free --open, wants--> due --terms--> told --pay--> under way --arrives--> waiting --taken--> due
 //!    ^ ^                   |               |                                     |
-//!    | `--quiet, narrowed--'               |                         remote gone |--> tombstone --settle--> free
+//!    | `--quiet, narrowed--'               |                         remote gone |--> tombstone --reclaim--> free
 //!    `------------------------- Return ----'
 //!    <--> drawn: fetching what was announced      <--> copies of our own sends
 //! ```
@@ -90,7 +90,7 @@ pub enum Say {
 /// The common state of all remotes' credits.
 ///
 /// Order of calls for one account: `open`, then anything, then `close`. `taken` follows every
-/// message that `arrived`, exactly once, before `close`; the rest is settled afterwards.
+/// message that `arrived`, exactly once, before `close`; the rest is reclaimed afterwards.
 #[derive(Debug)]
 pub struct Flow {
     pool: Pool,
@@ -166,7 +166,7 @@ impl Flow {
     }
 
     /// Closes the account of a remote that is gone. Its credits are free, except those of its
-    /// waiting messages, which stay until they are [settled](Self::settle). Returns false if there
+    /// waiting messages, which stay until they are [reclaimed](Self::reclaim). Returns false if there
     /// is no room for those in slots. Messages that were only announced have to be `taken` before.
     pub fn close(&mut self, all: &mut impl Accounts, remote: u32) -> bool {
         self.lists.put(all, remote, Place::Nowhere);
@@ -310,12 +310,12 @@ impl Flow {
     }
 
     /// A message has been taken whose sender has been closed, and was from here.
-    pub fn settle(&mut self, source: Source, paid: Paid) {
+    pub fn reclaim(&mut self, source: Source, paid: Paid) {
         let credits = match paid {
             Paid::Credits(cost) => cost,
             Paid::Slot(_) => 1,
         };
-        self.pool.settle(source, credits);
+        self.pool.reclaim(source, credits);
         self.wake();
     }
 

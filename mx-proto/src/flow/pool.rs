@@ -4,7 +4,7 @@
 //!                lend                  bequeath (the remote is gone, its messages wait)
 //!         .-----------> lent ---------------------.
 //!       free <----------'  take back              v
-//!        | ^ <--------------------------------- tombstones     settle
+//!        | ^ <--------------------------------- tombstones     reclaim
 //!        | |`---------> drawn     fetching what was only announced, until it is taken
 //!        | `----------> copies    of our own sends, until they have gone
 //!        v
@@ -129,8 +129,11 @@ impl Pool {
     }
 
     /// Frees credits of a tombstone, when its message has been received.
-    pub(super) fn settle(&mut self, source: Source, credits: u32) {
-        debug_assert!(credits <= self.tombstones, "settled {credits} of {self:?}");
+    pub(super) fn reclaim(&mut self, source: Source, credits: u32) {
+        debug_assert!(
+            credits <= self.tombstones,
+            "reclaimed {credits} of {self:?}"
+        );
         let credits = credits.min(self.tombstones);
         self.tombstones -= credits;
         self.shares.give_back(source, credits as usize);
@@ -212,7 +215,7 @@ mod tests {
         pool.take_back(Source::TRUSTED, 100);
         // Drawn credits and tombstones count in the reserve.
         assert_eq!((pool.available(), pool.free()), (100, 123));
-        pool.settle(A, 2);
+        pool.reclaim(A, 2);
         pool.undraw(100);
         assert_eq!((pool.available(), pool.free()), (100, 225));
         // Draws may have what could be lent.
@@ -242,7 +245,7 @@ mod tests {
         // Tombstones of its remotes count in its share.
         pool.bequeath(400);
         assert_eq!(pool.room(A), 0);
-        pool.settle(A, 400);
+        pool.reclaim(A, 400);
         // At most what is free can be lent now.
         assert_eq!(pool.room(A), 291);
         pool.take_back(A, 37);

@@ -241,8 +241,8 @@ fn what_the_gone_leave_here_is_held_until_it_is_taken() {
     );
     // It stays in its source's share: half of what may be lent, less that.
     assert_eq!(town.flow.pool.room(Source(9)), 400 - 31);
-    town.flow.settle(Source(9), paid);
-    town.flow.settle(Source(9), Paid::Slot(Lane::Matched));
+    town.flow.reclaim(Source(9), paid);
+    town.flow.reclaim(Source(9), Paid::Slot(Lane::Matched));
     assert_eq!(town.flow.stats().free, 1000);
     assert_eq!(town.flow.pool.room(Source(9)), 400);
     // Without room what came in slots does not stay.

@@ -169,7 +169,7 @@ impl Program {
             80..88 => self.poll(a),
             88..90 => self.nodes[a].flow.end_epoch(),
             90..92 => self.draw(a),
-            92..94 => self.settle(a),
+            92..94 => self.reclaim(a),
             94 if self.rng.chance(0.2) => {
                 let open = self.nodes[a].sides[b].open;
                 self.part(a, b);
@@ -295,12 +295,12 @@ impl Program {
     }
 
     /// A message of somebody that is gone is taken.
-    fn settle(&mut self, a: usize) {
+    fn reclaim(&mut self, a: usize) {
         let node = &mut self.nodes[a];
         if !node.gone.is_empty() {
             let at = self.rng.index(node.gone.len());
             let (source, paid) = node.gone.swap_remove(at);
-            node.flow.settle(source, paid);
+            node.flow.reclaim(source, paid);
         }
     }
 
@@ -373,7 +373,7 @@ impl Program {
             for credits in node.drawn.drain(..) {
                 node.flow.undraw(credits);
             }
-            node.settle_all();
+            node.reclaim_all();
         }
         let pairs: Vec<(usize, usize)> = (0..count)
             .flat_map(|a| (0..count).map(move |b| (a, b)))
@@ -411,7 +411,7 @@ impl Program {
         let honest = self.nodes.iter().all(|node| !node.hostile);
         for node in self.nodes.iter_mut().filter(|node| !node.hostile) {
             assert!(node.sides.iter().all(|side| side.here.is_empty()));
-            node.settle_all();
+            node.reclaim_all();
             let stats = node.flow.stats();
             assert_eq!((stats.drawn, stats.tombstones), (0, 0));
             // A hostile one may hold up what is for it.
@@ -516,9 +516,9 @@ impl Node {
     }
 
     /// Whatever the gone have left is taken.
-    fn settle_all(&mut self) {
+    fn reclaim_all(&mut self) {
         for (source, paid) in self.gone.drain(..) {
-            self.flow.settle(source, paid);
+            self.flow.reclaim(source, paid);
         }
     }
 
