@@ -254,7 +254,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let now = self.clock.now();
         self.core.start_timer(id, now);
         self.core.make_ready(to);
-        self.settle();
+        self.flush();
         Ok(id)
     }
 
@@ -263,7 +263,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     fn look_for_room(&mut self, to: RemoteId, link: LinkId) {
         if self.port.has_room(link) {
             self.core.open(to, link);
-            self.settle();
+            self.flush();
         }
     }
 
@@ -355,7 +355,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let waiting = self.core.take_early(from, bits, mask);
         if waiting.is_none() && self.has_work() {
             // Others' messages have been refused.
-            self.settle();
+            self.flush();
         }
         waiting
     }
@@ -379,7 +379,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         self.core.finish(&waiting, told);
         if self.has_work() {
-            self.settle();
+            self.flush();
         }
         true
     }
@@ -427,7 +427,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
         };
         if self.has_work() {
-            self.settle();
+            self.flush();
         }
         Ok(done)
     }
@@ -439,7 +439,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let known = self.core.ops.get(request).is_some();
         if known {
             self.core.end_early(request, status);
-            self.settle();
+            self.flush();
         }
         known
     }
@@ -463,7 +463,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if connects {
             self.core.drop_if_unwanted(remote);
         }
-        self.settle();
+        self.flush();
         true
     }
 
@@ -538,7 +538,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.introduce(to, id);
         let now = self.clock.now();
         self.core.start_timer(id, now);
-        self.settle();
+        self.flush();
         Ok(id)
     }
 
@@ -619,7 +619,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// messages are dropped, it is told, and `remote` becomes stale.
     pub fn disconnect(&mut self, remote: RemoteId) {
         self.part(remote, Status::Unreachable);
-        self.settle();
+        self.flush();
     }
 
     fn part(&mut self, id: RemoteId, status: Status) {
@@ -652,7 +652,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         for id in left {
             self.core.complete(id, Status::EndpointClosed, 0);
         }
-        self.settle();
+        self.flush();
     }
 }
 

@@ -53,7 +53,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.core.let_go(&waiting);
         }
         if self.has_work() {
-            self.settle();
+            self.flush();
         }
         next
     }
@@ -85,7 +85,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
         }
         if self.has_work() {
-            self.settle();
+            self.flush();
         }
     }
 

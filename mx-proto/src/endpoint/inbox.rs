@@ -53,7 +53,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let entry = self.core.inbox.take()?;
         self.core.pay_back(&entry);
         if self.has_work() {
-            self.settle();
+            self.flush();
         }
         let Body::Here(memory) = entry.body else {
             debug_assert!(false, "a message that is not at hand");
@@ -98,7 +98,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.core.throw_away(place);
         }
         if self.has_work() {
-            self.settle();
+            self.flush();
         }
     }
 

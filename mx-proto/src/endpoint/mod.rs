@@ -247,7 +247,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.core.begin_epoch(now);
         }
         if self.has_work() {
-            busy |= self.settle();
+            busy |= self.flush();
         }
         busy
     }
@@ -424,7 +424,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Does the work noted during calls and polls: deferred actions first, as they free memory and
     /// links.
     #[inline(never)]
-    fn settle(&mut self) -> bool {
+    fn flush(&mut self) -> bool {
         let mut busy = false;
         if self.core.introductions.is_due() {
             busy |= self.see_to_introductions();
