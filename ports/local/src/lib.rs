@@ -18,7 +18,7 @@
 //! to sleep costs more.
 //!
 //! A link that is idle for long is *suspended*: both sides free its memory, and only the socket
-//! stays, which carries packets until there is memory again (`hearing`, `slumber`).
+//! stays, which carries packets until there is memory again (`hearing`, `idle`).
 //!
 //! Owns: the listening name of one endpoint, and all its links.
 //! Not here: remotes, packets' contents, other ports.
@@ -30,11 +30,11 @@ mod control;
 mod epoll;
 mod handshake;
 mod hearing;
+mod idle;
 mod layout;
 mod link;
 mod lives;
 mod ring;
-mod slumber;
 mod socket;
 mod strangers;
 mod table;

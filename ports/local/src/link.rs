@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Plain and Offered have no rings; packets go over the socket (`hearing`). Rings are made and
-//! freed in `slumber`.
+//! freed in `idle`.
 //!
 //! Owns: the data of each state.
 

@@ -4,12 +4,12 @@
 mod crowds;
 mod cycles;
 mod end;
+mod idle;
 mod limit;
 mod meeting;
 mod rogues;
 mod room;
 mod sleeping;
-mod slumber;
 mod strangers;
 mod users;
 

@@ -1,6 +1,6 @@
 //! Links that fall asleep and wake up all the time, in any order of events.
 
-use super::slumber::{IDLE, meet, node_with, rest, room_for};
+use super::idle::{IDLE, meet, node_with, rest, room_for};
 use super::{Event, Node};
 use mx_proto::LinkId;
 use mx_proto::port::SendError;

@@ -1,6 +1,6 @@
 //! What happens when there is not enough memory for all links.
 
-use super::slumber::{Stage, meet, node_with, rest, room_for, send_through, stage};
+use super::idle::{Stage, meet, node_with, rest, room_for, send_through, stage};
 use super::strangers::Rogue;
 use super::{Event, Node, link_up};
 use crate::handshake::Word;

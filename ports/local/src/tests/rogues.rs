@@ -1,7 +1,7 @@
 //! Peers that say about memory and rest what no peer of ours does.
 
 use super::cycles::Random;
-use super::slumber::{IDLE, Stage, send_through, stage};
+use super::idle::{IDLE, Stage, send_through, stage};
 use super::strangers::{GEOMETRY, HELLO, Rogue, assert_ended, pipe, sealed_memfd};
 use super::{Event, Node, fresh_name, header, last_link, link_up};
 use crate::handshake::{MESSAGE_LEN, Word};

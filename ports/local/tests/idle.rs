@@ -14,9 +14,9 @@ use mx_proto::{Clock, LinkId};
 use std::fs;
 use std::time::Duration;
 
-const IDLE_US: &str = "LOCAL_SLUMBER_IDLE_US";
-const SEED: &str = "LOCAL_SLUMBER_SEED";
-const LINKS: &str = "LOCAL_SLUMBER_LINKS";
+const IDLE_US: &str = "LOCAL_IDLE_US";
+const SEED: &str = "LOCAL_IDLE_SEED";
+const LINKS: &str = "LOCAL_IDLE_LINKS";
 
 /// What an idle peer may cost, in all layers.
 const PROMISED: u64 = 2048;
