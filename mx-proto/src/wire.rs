@@ -35,7 +35,7 @@
 //! | Challenge  | -            | -           | -      | identity, nonce, proof of the secret |
 //! | Prove      | -            | -           | -      | proof of the secret           |
 //!
-//! Epoch, credit, slots and wanted are the sender's [`Terms`]: credits that the other side may have
+//! Epoch, credit, slots and wanted are the sender's [`CreditFields`]: credits that the other side may have
 //! used in all, its slot messages that have been received, and credits that the sender requests.
 //! All packets of a session carry them except introductions: Connect and Reply carry the initial
 //! credits, the others none. A Revoke asks for unused credits; the answer, a Return, says how many
@@ -44,7 +44,7 @@
 //! Not here: remotes, requests, ports.
 
 use crate::event::Identity;
-use crate::flow::Terms;
+use crate::flow::CreditFields;
 use crate::ids::{EndpointId, NicId, SessionId};
 use crate::origin::Address;
 use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, RemoteKey};
@@ -143,7 +143,7 @@ impl Kind {
     /// Whether its header has the sender's credit fields. Introductions come before there are any,
     /// or on another link than all other packets.
     #[inline]
-    pub(crate) fn says_terms(self) -> bool {
+    pub(crate) fn has_credit_fields(self) -> bool {
         !matches!(
             self,
             Self::Connect
@@ -170,7 +170,7 @@ pub struct Header {
     /// A status; of a message, the slot it is in.
     pub aux: u32,
     /// The sender's credit fields.
-    pub terms: Terms,
+    pub terms: CreditFields,
 }
 
 impl Header {
@@ -183,7 +183,7 @@ impl Header {
             word,
             length,
             aux: 0,
-            terms: Terms::default(),
+            terms: CreditFields::default(),
         }
     }
 
@@ -215,7 +215,7 @@ impl Header {
             word: u64_at(bytes, 8),
             length: u32_at(bytes, 16),
             aux: u32_at(bytes, 20),
-            terms: Terms::from_words(u32_at(bytes, 24), u32_at(bytes, 28), bytes[1]),
+            terms: CreditFields::from_words(u32_at(bytes, 24), u32_at(bytes, 28), bytes[1]),
         })
     }
 }
@@ -469,7 +469,7 @@ mod tests {
             word: 0x1122_3344_5566_7788,
             length: 77,
             aux: 5,
-            terms: Terms::from_words(u32::MAX, 0x1234_5678, 7),
+            terms: CreditFields::from_words(u32::MAX, 0x1234_5678, 7),
         }
     }
 

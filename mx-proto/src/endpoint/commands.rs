@@ -135,7 +135,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         {
             let mut header = wire::Header::new(wire::Kind::Eager, bits.0, len);
             (header.body_len, header.aux) = (len, paid.aux());
-            header.terms = flow.terms(&remote.lends, &met.borrows, cost);
+            header.terms = flow.credit_fields(&remote.lends, &met.borrows, cost);
             let body = Body::Memory {
                 memory: slot.memory(),
                 offset: 0,

@@ -1,10 +1,10 @@
 //! Credits: the endpoint's side of [`crate::flow`].
 //!
 //! ```text
-//!   a header -- on_terms, wants --.          .-- tell: a Credit, if nothing else goes before it
+//!   a header -- on_credit_fields, wants --.          .-- tell: a Credit, if nothing else goes before it
 //!   message --- received --- kept |          |
 //!                  `-- consumed --+--> Flow -+-- move_credits: Credits and Revokes, a few a step
-//!   Revoke, Return ---------------'          `-- terms, in every packet that goes
+//!   Revoke, Return ---------------'          `-- credit_fields, in every packet
 //! ```
 //!
 //! Owns nothing: accounts are in their remotes, everything else in [`Flow`](crate::flow::Flow). The
@@ -12,7 +12,9 @@
 
 use super::deadlines::Deadline;
 use super::{Core, Endpoint};
-use crate::flow::{Accounts, CREDIT, EPOCH_TIME, FlowStats, Lender, Paid, Say, Terms, Violation};
+use crate::flow::{
+    Accounts, CREDIT, CreditFields, EPOCH_TIME, FlowStats, Lender, Paid, Say, Violation,
+};
 use crate::ids::{LinkId, RemoteId};
 use crate::matching::Waiting;
 use crate::origin::Source;
@@ -139,7 +141,7 @@ impl<O: Owner> Core<O> {
 
     /// Handles the credit fields of a remote's header, except new credits.
     #[cold]
-    pub(super) fn note_request(&mut self, from: RemoteId, terms: &Terms) {
+    pub(super) fn note_request(&mut self, from: RemoteId, terms: &CreditFields) {
         if self
             .flow
             .wants(&mut self.remotes, from.index(), terms.wanted)
@@ -181,7 +183,7 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// A remote ought to hear our terms, with a packet of their own if no other goes.
+    /// The remote is to be told our totals, in a packet of their own if no other is sent.
     #[cold]
     pub(super) fn tell(&mut self, id: RemoteId) {
         if let Some(remote) = self.remotes.of_mut(id)

@@ -85,8 +85,8 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         }
         if let Life::Met(met) = &mut remote.life {
             met.silent = 0;
-            if header.kind.says_terms() {
-                if met.borrows.on_terms(&header.terms)
+            if header.kind.has_credit_fields() {
+                if met.borrows.on_credit_fields(&header.terms)
                     && remote.has_pending()
                     && remote.takes_turn()
                 {
@@ -327,7 +327,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     /// Reads the credit fields of the header of a placed body.
     pub(super) fn heed(&mut self, from: RemoteId, header: &Header) {
         if let Some(met) = self.core.remotes.met_mut(from) {
-            if met.borrows.on_terms(&header.terms) {
+            if met.borrows.on_credit_fields(&header.terms) {
                 self.core.make_ready(from);
             }
             if header.terms.wanted > 0 {

@@ -211,11 +211,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let kind = control.header.kind;
         let (lends, borrows) = (&mut remote.lends, &mut met.borrows);
         let mut updated = true;
-        if kind.says_terms() {
+        if kind.has_credit_fields() {
             // A remote that does not read its answers gets no credits for more.
             let terms = match unread {
-                true => flow.same_terms(lends, borrows, queues.cost),
-                false => flow.terms(lends, borrows, queues.cost),
+                true => flow.same_credit_fields(lends, borrows, queues.cost),
+                false => flow.credit_fields(lends, borrows, queues.cost),
             };
             control.header.terms = terms;
             updated = kind != wire::Kind::Credit || Flow::says_more(lends, &terms);
@@ -225,7 +225,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.port.send(link, &header, Body::Bytes(body))?;
             stats.packets_out += 1;
         }
-        if kind.says_terms() {
+        if kind.has_credit_fields() {
             Flow::on_told(lends, borrows, &control.header.terms);
         }
         queues.pop();
@@ -264,7 +264,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let mut header = Header::new(kind, record.bits.0, len);
         header.aux = next.paid.aux();
-        header.terms = flow.terms(&remote.lends, &met.borrows, queues.cost);
+        header.terms = flow.credit_fields(&remote.lends, &met.borrows, queues.cost);
         if next.eager {
             header.body_len = len;
             let body = Body::Memory {
@@ -361,7 +361,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         // Offsets of a message stay below 2^32, and so do parts of it.
         let mut header = Header::new(wire::Kind::Data, stream.recv_id, stream.at as u32);
         header.body_len = len as u32;
-        header.terms = flow.terms(&remote.lends, &met.borrows, queues.cost);
+        header.terms = flow.credit_fields(&remote.lends, &met.borrows, queues.cost);
         let body = Body::Memory {
             memory,
             offset: stream.at,

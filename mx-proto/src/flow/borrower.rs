@@ -23,7 +23,7 @@
 //! an addition.
 
 use super::slots::{Lane, Slots};
-use super::terms::{Paid, Terms};
+use super::terms::{CreditFields, Paid};
 
 /// The credits one remote has lent us. The default is one that has lent us none: there are its slots.
 #[derive(Clone, Copy, Default, Debug)]
@@ -117,7 +117,7 @@ impl Borrower {
 
     /// A header of the remote's. True when more may be sent than before.
     #[inline]
-    pub fn on_terms(&mut self, terms: &Terms) -> bool {
+    pub fn on_credit_fields(&mut self, terms: &CreditFields) -> bool {
         let updated = terms.epoch != self.epoch || terms.slots != self.slots_taken;
         let freed = updated && self.on_update(terms);
         if terms.credit == self.allowed {
@@ -138,7 +138,7 @@ impl Borrower {
 
     /// True when a slot is free again.
     #[cold]
-    fn on_update(&mut self, terms: &Terms) -> bool {
+    fn on_update(&mut self, terms: &CreditFields) -> bool {
         let free = self.free();
         match terms.epoch.wrapping_sub(self.epoch) {
             0 => {}
@@ -192,8 +192,8 @@ impl Borrower {
 mod tests {
     use super::*;
 
-    fn terms(credit: u32, epoch: u8, slots: u8) -> Terms {
-        Terms {
+    fn credit_fields(credit: u32, epoch: u8, slots: u8) -> CreditFields {
+        CreditFields {
             credit,
             epoch,
             slots: Slots::from_byte(slots),
@@ -217,13 +217,16 @@ mod tests {
             us.pay(Paid::Slot(lane));
             assert_eq!(us.means(1, lane), None);
         }
-        assert!(us.on_terms(&terms(3, 0, 0x10)));
+        assert!(us.on_credit_fields(&credit_fields(3, 0, 0x10)));
         assert_eq!(us.means(1, Lane::Matched), None);
         assert_eq!(
             us.means(1, Lane::Unexpected),
             Some(Paid::Slot(Lane::Unexpected))
         );
-        assert!(us.on_terms(&terms(4, 0, 0x10)) && !us.on_terms(&terms(4, 0, 0x10)));
+        assert!(
+            us.on_credit_fields(&credit_fields(4, 0, 0x10))
+                && !us.on_credit_fields(&credit_fields(4, 0, 0x10))
+        );
         spend(&mut us, 1);
         assert!(size_of::<Borrower>() <= 24);
     }
@@ -237,15 +240,19 @@ mod tests {
             ..Borrower::default()
         };
         for n in 1..10u32 {
-            assert!(us.on_terms(&terms(near.wrapping_add(n), 0, 0)));
-            assert!(!us.on_terms(&terms(near.wrapping_add(n).wrapping_sub(1), 0, 0)));
+            assert!(us.on_credit_fields(&credit_fields(near.wrapping_add(n), 0, 0)));
+            assert!(!us.on_credit_fields(&credit_fields(
+                near.wrapping_add(n).wrapping_sub(1),
+                0,
+                0
+            )));
             spend(&mut us, 1);
             assert_eq!(us.free(), 0);
         }
         let sent = us.sent;
-        assert!(!us.on_terms(&terms(sent.wrapping_add(FREE_MAX + 1), 0, 0)));
-        assert!(!us.on_terms(&terms(sent.wrapping_sub(1), 0, 0)));
-        assert!(us.on_terms(&terms(sent.wrapping_add(FREE_MAX), 0, 0)));
+        assert!(!us.on_credit_fields(&credit_fields(sent.wrapping_add(FREE_MAX + 1), 0, 0)));
+        assert!(!us.on_credit_fields(&credit_fields(sent.wrapping_sub(1), 0, 0)));
+        assert!(us.on_credit_fields(&credit_fields(sent.wrapping_add(FREE_MAX), 0, 0)));
         assert_eq!(us.free(), FREE_MAX);
         assert_eq!(Borrower::open(u32::MAX).free(), FREE_MAX);
     }
@@ -258,7 +265,10 @@ mod tests {
         assert_eq!((us.wanted(13), us.wanted(14)), (0, 4));
         us.on_said(4);
         assert_eq!(us.wanted(12), 0);
-        assert!(!us.on_terms(&terms(10, 1, 0)), "an epoch allows no more");
+        assert!(
+            !us.on_credit_fields(&credit_fields(10, 1, 0)),
+            "an epoch allows no more"
+        );
         assert_eq!(us.wanted(12), 2);
         assert_eq!(us.wanted(u32::MAX), WANTED_MAX);
     }
@@ -273,7 +283,7 @@ mod tests {
             assert_eq!(us.wanted(1), 1, "{total}");
             us.on_said(1);
             assert_eq!(us.wanted(1), 0);
-            assert!(us.on_terms(&terms(total + 8, 0, 0)));
+            assert!(us.on_credit_fields(&credit_fields(total + 8, 0, 0)));
         }
     }
 
@@ -281,16 +291,16 @@ mod tests {
     fn a_revoke_gets_what_was_not_needed_in_two_epochs() {
         let mut us = Borrower::open(100);
         spend(&mut us, 60);
-        us.on_terms(&terms(160, 0, 0));
+        us.on_credit_fields(&credit_fields(160, 0, 0));
         // 40 were free at the least in this epoch, 100 in the one before.
         assert_eq!(us.give_back(10, 1), 0, "something waits");
         assert_eq!(us.give_back(10, 0), 10);
-        us.on_terms(&terms(160, 1, 0));
+        us.on_credit_fields(&credit_fields(160, 1, 0));
         spend(&mut us, 1);
         assert_eq!(us.give_back(1000, 0), 30);
         assert_eq!(us.give_back(1000, 0), 0);
         assert_eq!(us.free(), 59);
-        us.on_terms(&terms(160, 2, 0));
+        us.on_credit_fields(&credit_fields(160, 2, 0));
         assert_eq!(us.give_back(1000, 0), 59, "one was needed, and is gone");
         assert_eq!((us.free(), us.low), (0, [0, 0]));
     }
@@ -300,14 +310,14 @@ mod tests {
         let mut us = Borrower::open(8);
         us.on_said(us.wanted(9));
         assert_eq!(us.give_back(8, 0), 0);
-        us.on_terms(&terms(8, 1, 0));
+        us.on_credit_fields(&credit_fields(8, 1, 0));
         assert_eq!(us.give_back(8, 0), 0);
-        us.on_terms(&terms(8, 2, 0));
+        us.on_credit_fields(&credit_fields(8, 2, 0));
         assert_eq!(us.give_back(5, 0), 5);
         spend(&mut us, 3);
-        us.on_terms(&terms(20, 2, 0));
+        us.on_credit_fields(&credit_fields(20, 2, 0));
         assert_eq!(us.give_back(12, 0), 0);
-        us.on_terms(&terms(20, 2u8.wrapping_add(255), 0));
+        us.on_credit_fields(&credit_fields(20, 2u8.wrapping_add(255), 0));
         assert_eq!(us.give_back(100, 0), 12);
     }
 }

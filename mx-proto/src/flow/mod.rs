@@ -4,7 +4,7 @@
 //!   remote                                                     us
 //!   Borrower: means, pay --- message, Paid --->  arrived --> waiting --> taken --> due
 //!             wanted ------- any header ------>  wants -.                           |
-//!             on_terms <---- any header ------------ terms <------------------------'
+//!             on_credit_fields <-- any header -- credit_fields <--------------------'
 //!             give_back <--- Revoke ------- poll <------+--- lists <-- epochs
 //!                      `---- Return ------------> returned --> Pool
 //! ```
@@ -21,10 +21,10 @@
 //! A credit's life:
 //!
 //! ```text
-//!   free --open, wants--> due --terms--> told --pay--> under way --arrives--> waiting --taken--> due
-//!    ^ ^                   |               |                                     |
-//!    | `--quiet, narrowed--'               |                         remote gone |--> tombstone --reclaim--> free
-//!    `------------------------- Return ----'
+//!   free --open, wants--> due --header--> told --pay--> under way --arrives--> waiting --taken--> due
+//!    ^ ^                   |                |                                     |
+//!    | `--quiet, narrowed--'                |                         remote gone |--> tombstone --reclaim--> free
+//!    `------------------------- Return -----'
 //!    <--> drawn: fetching what was announced      <--> copies of our own sends
 //! ```
 //!
@@ -62,7 +62,7 @@ pub use pool::{CREDIT, OVERHEAD, cost};
 pub use settings::{AT_ONCE, FIRST, Settings};
 pub use slots::{Lane, Slots};
 pub use stats::FlowStats;
-pub use terms::{Paid, Terms, Violation};
+pub use terms::{CreditFields, Paid, Violation};
 
 use crate::origin::Source;
 use epochs::Epochs;
@@ -81,7 +81,7 @@ pub trait Accounts {
 /// Something to send to a remote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Say {
-    /// Its [terms](Flow::terms), in a Credit if nothing else goes.
+    /// Its [credit fields](Flow::credit_fields), in a Credit if nothing else goes.
     Credit,
     /// A Revoke of so many.
     Revoke(u32),
@@ -236,9 +236,14 @@ impl Flow {
     /// The part about credits of a header that goes now; `waiting` is what messages for the remote cost
     /// that wait for their turn, the one that goes included.
     #[inline(always)]
-    pub fn terms(&self, account: &Lender, borrower: &Borrower, waiting: u32) -> Terms {
+    pub fn credit_fields(
+        &self,
+        account: &Lender,
+        borrower: &Borrower,
+        waiting: u32,
+    ) -> CreditFields {
         let (credit, slots) = account.total(self.at_once);
-        Terms {
+        CreditFields {
             credit,
             slots,
             epoch: self.epochs.byte(),
@@ -247,24 +252,29 @@ impl Flow {
     }
 
     /// The same without new credits, for a remote that does not read its answers.
-    pub fn same_terms(&self, account: &Lender, borrower: &Borrower, waiting: u32) -> Terms {
+    pub fn same_credit_fields(
+        &self,
+        account: &Lender,
+        borrower: &Borrower,
+        waiting: u32,
+    ) -> CreditFields {
         let (credit, slots) = account.same_total();
-        let terms = self.terms(account, borrower, waiting);
-        Terms {
+        let terms = self.credit_fields(account, borrower, waiting);
+        CreditFields {
             credit,
             slots,
             ..terms
         }
     }
 
-    /// Would these terms tell the remote anything?
-    pub fn says_more(account: &Lender, terms: &Terms) -> bool {
+    /// Whether these fields tell the remote anything new.
+    pub fn says_more(account: &Lender, terms: &CreditFields) -> bool {
         terms.wanted > 0 || (terms.credit, terms.slots) != account.same_total()
     }
 
     /// The header has left.
     #[inline(always)]
-    pub fn on_told(account: &mut Lender, borrower: &mut Borrower, terms: &Terms) {
+    pub fn on_told(account: &mut Lender, borrower: &mut Borrower, terms: &CreditFields) {
         account.on_told(terms.credit, terms.slots);
         borrower.on_said(terms.wanted);
     }

@@ -13,7 +13,7 @@ use std::fmt;
 
 /// The part of a header about credits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Terms {
+pub struct CreditFields {
     /// Running total of the credits that the other side's messages may have cost.
     pub credit: u32,
     /// Its messages in slots that have been taken.
@@ -24,7 +24,7 @@ pub struct Terms {
     pub wanted: u32,
 }
 
-impl Terms {
+impl CreditFields {
     /// The words of a header, and its byte for the epoch.
     #[inline]
     pub fn words(&self) -> (u32, u32, u8) {
@@ -137,7 +137,7 @@ mod tests {
     fn terms_are_two_words_and_a_byte_of_a_header() {
         let mut slots = Slots::default();
         slots.count(Lane::Unexpected);
-        let terms = Terms {
+        let terms = CreditFields {
             credit: u32::MAX,
             slots,
             epoch: 255,
@@ -145,8 +145,8 @@ mod tests {
         };
         let (credit, more, epoch) = terms.words();
         assert_eq!((credit, more, epoch), (u32::MAX, 0x1012_3456, 255));
-        assert_eq!(Terms::from_words(credit, more, epoch), terms);
-        let much = Terms {
+        assert_eq!(CreditFields::from_words(credit, more, epoch), terms);
+        let much = CreditFields {
             wanted: u32::MAX,
             ..terms
         };

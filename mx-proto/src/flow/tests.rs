@@ -74,12 +74,12 @@ impl Town {
     }
 
     /// A packet from us to the remote.
-    fn tell(&mut self, remote: u32) -> Terms {
+    fn tell(&mut self, remote: u32) -> CreditFields {
         let (account, _) = &mut self.all.0[remote as usize];
         let mut ours = Borrower::default();
-        let terms = self.flow.terms(account, &ours, 0);
+        let terms = self.flow.credit_fields(account, &ours, 0);
         Flow::on_told(account, &mut ours, &terms);
-        self.remotes[remote as usize].on_terms(&terms);
+        self.remotes[remote as usize].on_credit_fields(&terms);
         terms
     }
 

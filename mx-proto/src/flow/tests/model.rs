@@ -51,7 +51,7 @@ struct Side {
     next: u32,
     /// The last of each lane that has come from there.
     seen: [u32; 2],
-    out: VecDeque<(What, Terms)>,
+    out: VecDeque<(What, CreditFields)>,
     here: Vec<Here>,
     revoke: Option<u32>,
     answer: Option<u32>,
@@ -220,7 +220,7 @@ impl Program {
         }
         let waiting = side.waiting();
         let account = &mut node.all.0[b].0;
-        let terms = node.flow.terms(account, &side.borrower, waiting);
+        let terms = node.flow.credit_fields(account, &side.borrower, waiting);
         let what = if let Some(credits) = side.revoke.take() {
             What::Revoke(credits)
         } else if let Some(credits) = side.answer.take() {
@@ -249,7 +249,7 @@ impl Program {
             return false;
         };
         let (credit, more, epoch) = terms.words();
-        assert_eq!(Terms::from_words(credit, more, epoch), terms);
+        assert_eq!(CreditFields::from_words(credit, more, epoch), terms);
         if let Err(violation) = self.nodes[b].receive(a, what, &terms) {
             // Who is lied to about its credits may be found by the violator.
             let honest = !self.nodes[a].hostile && !self.nodes[b].hostile;
@@ -315,7 +315,7 @@ impl Program {
         };
         let rng = &mut self.rng;
         let (bits, credit) = (rng.bits(), any(rng));
-        let terms = Terms::from_words(credit, any(rng), bits as u8);
+        let terms = CreditFields::from_words(credit, any(rng), bits as u8);
         let message = Message {
             number: u32::MAX,
             cost: any(rng).max(1),
@@ -342,7 +342,7 @@ impl Program {
             return;
         }
         let account = &lender.all.0[a].0;
-        let spent = |(what, _): &(What, Terms)| match what {
+        let spent = |(what, _): &(What, CreditFields)| match what {
             What::Message {
                 message,
                 aux,
@@ -475,9 +475,9 @@ impl Node {
         }
     }
 
-    fn receive(&mut self, from: usize, what: What, terms: &Terms) -> Result<(), Violation> {
+    fn receive(&mut self, from: usize, what: What, terms: &CreditFields) -> Result<(), Violation> {
         let side = &mut self.sides[from];
-        side.borrower.on_terms(terms);
+        side.borrower.on_credit_fields(terms);
         match what {
             What::Message {
                 message,
