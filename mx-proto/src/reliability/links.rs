@@ -431,11 +431,11 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             return true;
         }
         // An acknowledgement that has not been looked at yet may have made room.
-        let settled = self.settle_of(id);
+        let finished = self.finish_fast_receive_of(id);
         let Some(link) = self.of_mut(id) else {
             return false;
         };
-        if settled && may(link) {
+        if finished && may(link) {
             return true;
         }
         link.blocked = Some(need);

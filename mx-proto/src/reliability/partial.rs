@@ -1,7 +1,7 @@
 //! One fragment that arrives in parts.
 //!
 //! ```text
-//!   0      32         settled                                            len
+//!   0      32         contiguous                                            len
 //!   | header |  body ... |    hole    [ piece ]   hole   [ piece ]        |
 //!              placed, dropped        with bytes of its own, or already
 //!              or in `bytes`          placed or dropped
@@ -21,19 +21,19 @@ use crate::port::{HEADER_LEN, HeaderBytes, Place, Sink};
 /// A packet of which not everything is here.
 #[derive(Debug, Default)]
 pub(super) struct Partial {
-    /// Once `settled` is not 0.
+    /// Once `contiguous` is not 0.
     header: HeaderBytes,
     len: u32,
     /// Bytes that are here.
     got: u32,
     /// Everything before this is here, and where it belongs.
-    settled: u32,
+    contiguous: u32,
     way: Way,
     /// Bytes in `pieces`.
     kept: u32,
-    /// The body up to `settled`, if it is kept. Grows only in the front fragment.
+    /// The body up to `contiguous`, if it is kept. Grows only in the front fragment.
     bytes: Vec<u8>,
-    /// The pieces beyond `settled`, in order.
+    /// The pieces beyond `contiguous`, in order.
     pieces: Vec<Piece>,
 }
 
@@ -87,11 +87,11 @@ impl Partial {
     }
 
     /// Everything before this is here, and in the front fragment nothing at it.
-    pub(super) fn settled(&self) -> u32 {
-        self.settled
+    pub(super) fn contiguous(&self) -> u32 {
+        self.contiguous
     }
 
-    /// The cost of the pieces beyond `settled`, beside [`Self::COST`].
+    /// The cost of the pieces beyond `contiguous`, beside [`Self::COST`].
     pub(super) fn charge(&self) -> usize {
         self.kept as usize + self.pieces.len() * self.piece_cost()
     }
@@ -104,7 +104,7 @@ impl Partial {
         let (at, end) = (chunk.offset, chunk.offset + chunk.payload.len() as u32);
         let before = self.gap_for(at, end).and_then(|index| index.checked_sub(1));
         let before = before.and_then(|index| self.pieces.get(index));
-        let grows = at == self.settled || before.is_some_and(|before| before.end == at);
+        let grows = at == self.contiguous || before.is_some_and(|before| before.end == at);
         if grows { 0 } else { self.piece_cost() }
     }
 
@@ -145,8 +145,8 @@ impl Partial {
             && let Some((header, rest)) = body.split_first_chunk::<HEADER_LEN>()
         {
             self.header = *header;
-            self.settled = HEADER_LEN as u32;
-            (at, body) = (self.settled, rest);
+            self.contiguous = HEADER_LEN as u32;
+            (at, body) = (self.contiguous, rest);
         }
         if chunk.offset == 0 || is_front {
             self.decide(is_front, who, limits, sink);
@@ -177,7 +177,7 @@ impl Partial {
         limits: BodyLimits,
         sink: &mut S,
     ) {
-        if self.way != Way::Unknown || self.settled == 0 {
+        if self.way != Way::Unknown || self.contiguous == 0 {
             return;
         }
         let body_len = self.body_len();
@@ -201,7 +201,7 @@ impl Partial {
                 piece.bytes = Box::default();
             }
         }
-        self.settle();
+        self.append_contiguous();
     }
 
     /// All is here, and it is this fragment's turn.
@@ -224,7 +224,7 @@ impl Partial {
 
     /// Before which piece the bytes from `at` to `end` belong. `None`: some of them are here.
     fn gap_for(&self, at: u32, end: u32) -> Option<usize> {
-        if at < self.settled {
+        if at < self.contiguous {
             return None;
         }
         let index = match self.pieces.last() {
@@ -243,12 +243,12 @@ impl Partial {
     /// belong.
     fn record(&mut self, at: u32, end: u32, body: &[u8]) {
         let is_kept = self.keeps();
-        if at == self.settled && self.way != Way::Unknown {
+        if at == self.contiguous && self.way != Way::Unknown {
             if is_kept {
                 self.append(body);
             }
-            self.settled = end;
-            self.settle();
+            self.contiguous = end;
+            self.append_contiguous();
             return;
         }
         let Some(index) = self.gap_for(at, end) else {
@@ -277,12 +277,12 @@ impl Partial {
     }
 
     /// Takes in the pieces that have no hole before them any more.
-    fn settle(&mut self) {
+    fn append_contiguous(&mut self) {
         let mut count = 0;
         while let Some(piece) = self.pieces.get_mut(count)
-            && piece.at == self.settled
+            && piece.at == self.contiguous
         {
-            self.settled = piece.end;
+            self.contiguous = piece.end;
             let bytes = std::mem::take(&mut piece.bytes);
             self.kept -= bytes.len() as u32;
             self.append(&bytes);

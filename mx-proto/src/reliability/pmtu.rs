@@ -7,7 +7,7 @@
 //!  used until      did not, and that one once more
 //!  more is proven
 //!
-//!   unproven --1200 or 548 answered--> searching --nothing more to try--> settled
+//!   unproven --1200 or 548 answered--> searching --nothing more to try--> complete
 //!      |  ^                             ^      ^                             |
 //!      v  | 10 s                   10 s |      +----------- 600 s -----------+
 //!   nothing passes                    black hole: back to the base
@@ -93,7 +93,7 @@ enum Probe {
     /// The peer says nothing at all. When it does, this size is tried again.
     Waiting { size: u32 },
     /// Until then nothing is tried. `None`: ever.
-    Settled { until: Option<Instant> },
+    Complete { until: Option<Instant> },
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -126,7 +126,7 @@ impl Pmtu {
 
     /// The result of the search. `None`: it is not over, or has a report to make.
     pub(super) fn found(&self) -> Option<Found> {
-        let Probe::Settled { until } = self.probe else {
+        let Probe::Complete { until } = self.probe else {
             return None;
         };
         let reported = match self.black_hole {
@@ -150,7 +150,7 @@ impl Pmtu {
         Self {
             good: found.good,
             proven: true,
-            probe: Probe::Settled { until: found.until },
+            probe: Probe::Complete { until: found.until },
             halves: 0,
             black_hole,
             ..Self::new(max)
@@ -199,7 +199,7 @@ impl Pmtu {
     pub(super) fn on_probed(&mut self, now: Instant, size: usize) {
         let tried = match self.probe {
             Probe::Out { size, .. } | Probe::Wanted { size, .. } | Probe::Waiting { size } => size,
-            Probe::Settled { .. } => return,
+            Probe::Complete { .. } => return,
         };
         if tried as usize != size {
             return;
@@ -231,10 +231,10 @@ impl Pmtu {
             _ if most > self.good => Probe::wanted(most),
             false if self.whole >= RESORT => Probe::wanted(self.good),
             // No probe can be small enough.
-            false => Probe::Settled {
+            false => Probe::Complete {
                 until: Some(now.after(AFTER_BLACK_HOLE)),
             },
-            true => Probe::Settled {
+            true => Probe::Complete {
                 until: Some(now.after(AGAIN)),
             },
         };
@@ -264,7 +264,7 @@ impl Pmtu {
         }
         self.black_hole.report(Some(base), self.good);
         (self.good, self.bad, self.halves) = (base, u32::MAX, HALVES);
-        self.probe = Probe::Settled {
+        self.probe = Probe::Complete {
             until: Some(now.after(AFTER_BLACK_HOLE)),
         };
         true
@@ -276,7 +276,7 @@ impl Pmtu {
         match &mut self.probe {
             Probe::Out { heard, .. } => *heard = true,
             Probe::Waiting { size } => self.probe = Probe::wanted(*size),
-            Probe::Wanted { .. } | Probe::Settled { .. } => {}
+            Probe::Wanted { .. } | Probe::Complete { .. } => {}
         }
     }
 
@@ -294,7 +294,7 @@ impl Pmtu {
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.probe {
             Probe::Out { lost_at, .. } => Some(lost_at),
-            Probe::Settled { until } => until,
+            Probe::Complete { until } => until,
             Probe::Wanted { .. } | Probe::Waiting { .. } => None,
         }
     }
@@ -308,7 +308,7 @@ impl Pmtu {
                 lost_at,
                 heard,
             } if lost_at <= now => self.on_lost(now, size, tries, heard),
-            Probe::Settled { until: Some(until) } if until <= now => {
+            Probe::Complete { until: Some(until) } if until <= now => {
                 (self.bad, self.halves) = (u32::MAX, HALVES);
                 match self.proven {
                     true => self.search(now),
@@ -348,7 +348,7 @@ impl Pmtu {
         }
         self.black_hole.report(None, RESORT);
         self.bad = u32::MAX;
-        self.probe = Probe::Settled {
+        self.probe = Probe::Complete {
             until: Some(now.after(AFTER_BLACK_HOLE)),
         };
     }
@@ -358,7 +358,7 @@ impl Pmtu {
         let next = LADDER.into_iter().find(|rung| *rung > self.good);
         let next = next.unwrap_or(self.max).min(self.max);
         if self.good >= self.max {
-            self.probe = Probe::Settled { until: None };
+            self.probe = Probe::Complete { until: None };
         } else if next < self.bad {
             self.probe = Probe::wanted(next);
         } else if self.halves > 0 && self.bad - self.good > CLOSE {
@@ -371,7 +371,7 @@ impl Pmtu {
             if self.why == Why::LostAgain {
                 self.black_hole.report(Some(self.good), self.bad);
             }
-            self.probe = Probe::Settled {
+            self.probe = Probe::Complete {
                 until: Some(now.after(AGAIN)),
             };
         }
@@ -428,7 +428,7 @@ const CLOSE: u32 = 16;
 /// once in 3 000 times even where every fifth datagram is lost.
 const BLACK_HOLE: u8 = 5;
 
-/// After a black hole, or when nothing passed: as long as a route takes to settle.
+/// After a black hole, or when nothing passed: as long as a route takes to converge.
 const AFTER_BLACK_HOLE: Duration = Duration::from_secs(10);
 
 /// The time after which a path may have become wider: RFC 8899's PMTU_RAISE_TIMER.

@@ -419,7 +419,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
 
     fn close(&mut self, id: LinkId, how: Close) {
         let now = self.datagrams.now();
-        self.links.settle_of(id);
+        self.links.finish_fast_receive_of(id);
         let linger = self.links.config.linger;
         let Some(link) = self.links.attached(id) else {
             return;

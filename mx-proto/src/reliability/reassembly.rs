@@ -159,15 +159,15 @@ impl Reassembly {
         }
         let index = self.find(chunk.fragment).ok();
         let here = index.and_then(|index| self.waiting.get(index));
-        let (settled, cost) = match here.map(|waiting| &waiting.what) {
+        let (contiguous, cost) = match here.map(|waiting| &waiting.what) {
             // It costs most if more parts of it follow.
             None => (0, WAITING_COST + Partial::cost_of_first(chunk)),
-            Some(What::Partial(partial)) => (partial.settled(), partial.cost_of(chunk)),
+            Some(What::Partial(partial)) => (partial.contiguous(), partial.cost_of(chunk)),
             Some(What::Whole(_) | What::Fin) => return Admission::Bad,
         };
         // Segments are cut once, and numbered in the order of their bytes.
         if ahead == 0 && in_order {
-            return match chunk.offset == settled {
+            return match chunk.offset == contiguous {
                 true => Admission::Yes,
                 false => Admission::Bad,
             };
@@ -248,7 +248,7 @@ impl Reassembly {
             match waiting.what {
                 What::Whole(bytes) => deliver_whole(&bytes, who, limits, sink),
                 What::Partial(mut partial) => {
-                    // All of it is settled: nothing of it came to more than its base.
+                    // All of it is contiguous: nothing of it came to more than its base.
                     partial.deliver(who, sink);
                     self.spare = Some(partial);
                 }

@@ -40,9 +40,9 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         sink: &mut S,
     ) -> bool {
         self.budget = budget.max(1);
-        let settled = self.settle();
-        self.fast = settled.is_none();
-        if let Some(id) = settled {
+        let finished = self.finish_fast_receive();
+        self.fast = finished.is_none();
+        if let Some(id) = finished {
             self.look_at(now, id, sink);
         }
         if !self.has_backlog() {
@@ -57,7 +57,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     /// Does the deferred work of a fast receive, if there is any. Returns its link, which needs
     /// attention.
     #[inline]
-    pub(super) fn settle(&mut self) -> Option<LinkId> {
+    pub(super) fn finish_fast_receive(&mut self) -> Option<LinkId> {
         let Deferred {
             link: id,
             arrived_at: now,
@@ -75,9 +75,9 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
 
     /// The same for this link only. True when there was any.
     #[inline]
-    pub(super) fn settle_of(&mut self, id: LinkId) -> bool {
+    pub(super) fn finish_fast_receive_of(&mut self, id: LinkId) -> bool {
         let deferred = self.deferred.as_ref();
-        deferred.is_some_and(|deferred| deferred.link == id) && self.settle().is_some()
+        deferred.is_some_and(|deferred| deferred.link == id) && self.finish_fast_receive().is_some()
     }
 
     /// Takes in something the service has.
@@ -158,7 +158,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             return;
         }
         // Nothing of a link is taken in before what came earlier has been.
-        if let Some(id) = self.settle() {
+        if let Some(id) = self.finish_fast_receive() {
             self.look_at(now, id, sink);
         }
         let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
