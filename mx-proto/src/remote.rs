@@ -36,7 +36,7 @@ pub(crate) type Name = (NicId, EndpointId);
 pub(crate) struct Remote {
     /// Its address. Until it has answered: the one we know it by.
     pub(crate) name: Name,
-    /// Our number for this acquaintance: credits count for the pair of it and the peer's.
+    /// Our number for this association: credits count for the pair of it and the peer's.
     pub(crate) epoch: u16,
     /// In whose share of the places it counts.
     pub(crate) source: Source,
@@ -79,7 +79,7 @@ pub(crate) struct Met {
     pub(crate) session: SessionId,
     /// The token that its hello had for us; no other endpoint knows it.
     pub(crate) token: u64,
-    /// Its number for this acquaintance.
+    /// Its number for this association.
     pub(crate) epoch: u16,
     pub(crate) tx: Tx,
     pub(crate) reach: Reach,
@@ -122,7 +122,7 @@ pub(crate) enum LinkState {
     Up,
     /// The peer has proven the site's secret on it; skipped without a secret.
     Proven,
-    /// The peer has introduced itself there: it leads to the acquaintance that the remote stands for.
+    /// The peer has introduced itself there: it leads to the association that the remote stands for.
     Met,
 }
 
@@ -380,7 +380,7 @@ impl Remotes {
         self.table.len()
     }
 
-    /// A new acquaintance, which is lent so much first.
+    /// A new association, which is lent so much first.
     pub(crate) fn add(&mut self, name: Name, source: Source, opening: u32) -> RemoteId {
         let epoch = self.next_epoch;
         self.next_epoch = epoch.checked_add(1).unwrap_or(1);

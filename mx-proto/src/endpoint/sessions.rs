@@ -92,7 +92,7 @@ impl<O: Owner> Core<O> {
                     // The peer is going; nothing goes out to it any more. One that goes closes all
                     // links, and what it sent last may still be in another one, whose end is the
                     // remote's. But one on which it has not answered may have met the peer's next
-                    // acquaintance: its answer tells.
+                    // association: its answer tells.
                     Tx::Closed(_) if up => {}
                     Tx::Closed(_) => self.part_from(id, DownReason::Link(reason)),
                 }
@@ -125,7 +125,7 @@ impl<O: Owner> Core<O> {
     }
 
     /// Ends a remote. Those of its links on which we have called and which lead to the peer's next
-    /// acquaintance are another remote's from now on, with the connects that wait. That has the
+    /// association are another remote's from now on, with the connects that wait. That has the
     /// same epoch, and the peer has been promised what it was promised in the Connects that went
     /// out there; all else begins with nothing. `None`: there is no room for what was promised, and
     /// all of its links end.
@@ -146,7 +146,7 @@ impl<O: Owner> Core<O> {
         let mut connects = self.take_connects(id);
         let old = self.end_remote(id, reason, promised)?;
         if !promised && !promise(self) {
-            log::debug!("{id:?} is over, and there is no room for its next acquaintance");
+            log::debug!("{id:?} is over, and there is no room for its next association");
             self.remotes.take(next);
             while !again && let Some(connect) = self.ops.first(&connects) {
                 self.ops.leave(Strand::Own, &mut connects, connect.index());
@@ -317,7 +317,7 @@ impl<O: Owner> Core<O> {
         hello.identity == self.identity && caller.is_some_and(|remote| remote.met().is_none())
     }
 
-    /// The peer is our remote already, but as another acquaintance of its own: it has parted and
+    /// The peer is our remote already, but as another association of its own: it has parted and
     /// come back, or it reaches us under a second address. Only it knows which; this is the epoch
     /// to ask it about. If it comes afresh, what was before is over.
     fn known_otherwise(&mut self, hello: &Hello, header: &Header) -> Option<u16> {

@@ -192,7 +192,7 @@ fn a_stale_name_throws_nothing_away_of_who_has_its_place_now() {
     let (b, a) = connected(&mut pair);
     pair.b.disconnect(a);
     pair.run();
-    // Its next acquaintance has the place that it had.
+    // Its next association has the place that it had.
     let again = pair.connected();
     assert_ne!(again, b);
     pair.a

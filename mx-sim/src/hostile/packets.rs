@@ -17,7 +17,7 @@ pub struct Says {
     pub to: (NicId, EndpointId),
     /// The endpoint's key.
     pub key: u32,
-    /// Which acquaintance it is.
+    /// Which association it is.
     pub epoch: u16,
     /// What only the named one can have given to `to`.
     pub token: u64,

@@ -106,7 +106,7 @@ impl Program {
         program
     }
 
-    /// Two make an acquaintance: each lends to the other.
+    /// Two make an association: each lends to the other.
     fn meet(&mut self, a: usize, b: usize) {
         for (from, to) in [(a, b), (b, a)] {
             let node = &mut self.nodes[from];
