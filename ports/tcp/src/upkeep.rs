@@ -124,7 +124,7 @@ impl TcpPort {
 
     /// Gives back what many links needed that have gone.
     pub(super) fn give_back_memory(&mut self) {
-        self.watch.shrink();
+        self.poll_set.shrink();
         self.pool.shrink();
         self.closing.shrink_to(2 * self.closing.len());
         self.doubted.shrink_to(2 * self.doubted.len());

@@ -59,7 +59,7 @@ const EVENTS: usize = 64;
 
 /// The ways in which a link becomes active.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Heat {
+pub(super) enum Activation {
     /// Something came from it.
     Read,
     /// Something will probably come from it.
@@ -79,7 +79,7 @@ struct ActiveLink {
 
 /// The watched descriptors.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct PollSet {
     /// Listeners, links being made.
     pub(super) control: Epoll,
     /// Links that carry packets.
@@ -105,7 +105,7 @@ pub(super) struct Watch {
     interval: u32,
 }
 
-impl Watch {
+impl PollSet {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             control: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
@@ -199,7 +199,13 @@ impl Watch {
     }
 
     /// Reads from this link on each poll from now on, as far as there is room for that.
-    pub(super) fn heat(&mut self, id: LinkId, links: &mut Table, pool: &mut Pool, why: Heat) {
+    pub(super) fn activate(
+        &mut self,
+        id: LinkId,
+        links: &mut Table,
+        pool: &mut Pool,
+        why: Activation,
+    ) {
         let Some(link) = links.get_mut(id) else {
             return;
         };
@@ -209,7 +215,7 @@ impl Watch {
         if link.read_after != self.sleeps {
             (link.read_after, link.reads) = (self.sleeps, 0);
         }
-        link.reads += u8::from(why == Heat::Read && link.reads < READS);
+        link.reads += u8::from(why == Activation::Read && link.reads < READS);
         // Where each message finds a sleeper, the kernel tells when there is one.
         if link.reads < READS {
             return;
@@ -228,7 +234,7 @@ impl Watch {
         let Some(idlest) = self.active.iter_mut().max_by_key(|active| active.idle) else {
             return;
         };
-        if why == Heat::Expected || idlest.idle < YIELD_AFTER {
+        if why == Activation::Expected || idlest.idle < YIELD_AFTER {
             return;
         }
         if let Some(old) = links.get_mut(idlest.id) {
@@ -348,23 +354,23 @@ impl TcpPort {
         budget: usize,
         sink: &mut S,
     ) -> bool {
-        let watch = &mut self.watch;
-        watch.round = watch.round.wrapping_add(1);
-        let look = std::mem::take(&mut watch.look);
-        let every = if watch.pending > 0 {
+        let set = &mut self.poll_set;
+        set.round = set.round.wrapping_add(1);
+        let look = std::mem::take(&mut set.look);
+        let every = if set.pending > 0 {
             CONTROL_EVERY.0
         } else {
             CONTROL_EVERY.1
         };
         let mut did = false;
-        if look || watch.control_due || watch.round % every == 0 {
+        if look || set.control_due || set.round % every == 0 {
             did |= self.look_at_control(clock, sink);
         }
         if self.chores {
             self.do_chores(clock.now());
         }
-        let alarms_due = std::mem::take(&mut self.watch.alarms_due);
-        if look || alarms_due || self.watch.round % CLOCK_EVERY == 0 {
+        let alarms_due = std::mem::take(&mut self.poll_set.alarms_due);
+        if look || alarms_due || self.poll_set.round % CLOCK_EVERY == 0 {
             did |= self.ring_alarms(clock, sink);
         }
         if !self.fallen.is_empty() {
@@ -373,13 +379,13 @@ impl TcpPort {
                 self.announce_down(id, reason, sink);
             }
         }
-        if self.links.len() == self.watch.pending && !self.watch.has_work() {
+        if self.links.len() == self.poll_set.pending && !self.poll_set.has_work() {
             return did;
         }
-        if look || self.watch.countdown == 0 {
-            self.watch.look_at_data(&mut self.links);
+        if look || self.poll_set.countdown == 0 {
+            self.poll_set.look_at_data(&mut self.links);
         } else {
-            self.watch.countdown -= 1;
+            self.poll_set.countdown -= 1;
         }
         did | self.read_links(budget, sink) | self.use_room(sink)
     }
@@ -387,7 +393,7 @@ impl TcpPort {
     /// Reads from queued and active links.
     #[inline]
     fn read_links<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
-        let links = self.watch.ready.len() + self.watch.active.len();
+        let links = self.poll_set.ready.len() + self.poll_set.active.len();
         let quota = if links > 1 {
             (budget / links).max(4)
         } else {
@@ -395,7 +401,7 @@ impl TcpPort {
         };
         let mut left = budget;
         // Whoever comes second gets what the budget has left, so they take turns.
-        let active_first = self.watch.round & 1 == 1;
+        let active_first = self.poll_set.round & 1 == 1;
         let mut did = active_first && self.read_active(quota, &mut left, sink);
         did |= self.read_queued(quota, &mut left, sink);
         did |= !active_first && self.read_active(quota, &mut left, sink);
@@ -410,11 +416,11 @@ impl TcpPort {
         sink: &mut S,
     ) -> bool {
         let mut did = false;
-        for _ in 0..self.watch.ready.len() {
+        for _ in 0..self.poll_set.ready.len() {
             if *left == 0 {
                 break;
             }
-            let Some(id) = self.watch.ready.pop_front() else {
+            let Some(id) = self.poll_set.ready.pop_front() else {
                 break;
             };
             if let Some(link) = self.links.get_mut(id) {
@@ -423,8 +429,8 @@ impl TcpPort {
             let served = self.serve(id, quota, sink);
             if served.anything {
                 did = true;
-                self.watch
-                    .heat(id, &mut self.links, &mut self.pool, Heat::Read);
+                self.poll_set
+                    .activate(id, &mut self.links, &mut self.pool, Activation::Read);
             }
             *left = left.saturating_sub(served.packets);
         }
@@ -440,7 +446,7 @@ impl TcpPort {
     ) -> bool {
         let mut did = false;
         let mut stale = false;
-        let active = self.watch.active.len();
+        let active = self.poll_set.active.len();
         for turn in 0..active {
             if *left == 0 {
                 break;
@@ -449,9 +455,9 @@ impl TcpPort {
             let at = if active == 1 {
                 0
             } else {
-                (self.watch.round as usize / 2 + turn) % active
+                (self.poll_set.round as usize / 2 + turn) % active
             };
-            let id = self.watch.active[at].id;
+            let id = self.poll_set.active[at].id;
             match self.links.get(id) {
                 Some(link) if link.queued => continue,
                 Some(_) => {}
@@ -462,10 +468,10 @@ impl TcpPort {
             }
             let served = self.serve(id, quota, sink);
             if served.anything {
-                self.watch.enliven(at, &self.links);
+                self.poll_set.enliven(at, &self.links);
                 did = true;
             } else {
-                let active = &mut self.watch.active[at];
+                let active = &mut self.poll_set.active[at];
                 active.idle += 1;
                 stale |= active.idle > IDLE_AFTER;
             }
@@ -480,9 +486,12 @@ impl TcpPort {
     #[cold]
     fn cool_links(&mut self) {
         let Self {
-            watch, links, pool, ..
+            poll_set,
+            links,
+            pool,
+            ..
         } = self;
-        let Watch { active, data, .. } = watch;
+        let PollSet { active, data, .. } = poll_set;
         active.retain(|active| match links.get_mut(active.id) {
             Some(link) if active.idle > IDLE_AFTER && attach(data, active, link) => {
                 link.active = false;
@@ -541,10 +550,10 @@ impl TcpPort {
                     return served;
                 }
                 if turn.more {
-                    self.watch.queue(id, link);
+                    self.poll_set.queue(id, link);
                 }
                 if link.rx.is_waiting() != link.watched_by_edge {
-                    self.watch.watch_waiting(id, link);
+                    self.poll_set.watch_waiting(id, link);
                     self.stats.awaited += u64::from(link.watched_by_edge);
                 }
                 if greeting && link.rx.is_greeted() && matches!(link.phase, Phase::Greeting) {
@@ -562,8 +571,8 @@ impl TcpPort {
     /// An accepted link has turned out to be one of ours.
     fn greeted<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
         if self.establish(id) {
-            self.watch
-                .heat(id, &mut self.links, &mut self.pool, Heat::Read);
+            self.poll_set
+                .activate(id, &mut self.links, &mut self.pool, Activation::Read);
         } else {
             self.announce_down(id, LinkDown::Reset, sink);
         }
@@ -629,22 +638,22 @@ impl TcpPort {
     /// Sends waiting bytes, and notifies the links that wait for room.
     #[inline]
     fn use_room<M: Memory, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
-        if self.watch.blocked.is_empty() && self.watch.roomy.is_empty() {
+        if self.poll_set.blocked.is_empty() && self.poll_set.roomy.is_empty() {
             return false;
         }
         let mut did = false;
-        for id in std::mem::take(&mut self.watch.roomy) {
+        for id in std::mem::take(&mut self.poll_set.roomy) {
             did |= self.try_room(id, true, sink);
         }
-        for _ in 0..TRIES.min(self.watch.blocked.len()) {
-            let Some(id) = self.watch.blocked.pop_front() else {
+        for _ in 0..TRIES.min(self.poll_set.blocked.len()) {
+            let Some(id) = self.poll_set.blocked.pop_front() else {
                 break;
             };
             did |= self.try_room(id, false, sink);
             if let Some(link) = self.links.get_mut(id) {
                 link.listed = link.blocked;
                 if link.blocked {
-                    self.watch.blocked.push_back(id);
+                    self.poll_set.blocked.push_back(id);
                 }
             }
         }
@@ -676,7 +685,7 @@ impl TcpPort {
             return false;
         }
         link.blocked = false;
-        self.watch.unwatch_room(id, link);
+        self.poll_set.unwatch_room(id, link);
         if matches!(link.phase, Phase::Lingering) {
             sys::finish_sending(&link.fd);
         } else if std::mem::take(&mut link.waiting) {
@@ -686,13 +695,13 @@ impl TcpPort {
     }
 
     fn look_at_control<M: Memory, S: Sink<M>>(&mut self, clock: &dyn Clock, sink: &mut S) -> bool {
-        self.watch.control_due = false;
-        if self.watch.pending == 0 && self.listeners.is_empty() {
+        self.poll_set.control_due = false;
+        if self.poll_set.pending == 0 && self.listeners.is_empty() {
             return false;
         }
         self.strangers.next_round();
         let mut events = [EpollEvent::empty(); EVENTS];
-        let n = sys::look(&self.watch.control, &mut events);
+        let n = sys::look(&self.poll_set.control, &mut events);
         for event in &events[..n] {
             let id = LinkId::from_word(event.data());
             if let Some(at) = dial::as_listener(id) {
@@ -707,7 +716,7 @@ impl TcpPort {
                 None => {}
             }
         }
-        self.watch.control_due |= n == EVENTS;
+        self.poll_set.control_due |= n == EVENTS;
         n > 0
     }
 }
