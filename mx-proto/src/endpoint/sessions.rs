@@ -281,7 +281,7 @@ impl<O: Owner> Core<O> {
         if id != from {
             self.introduce_all(id, link);
         }
-        self.acquaint(id, link, header, hello);
+        self.associate(id, link, header, hello);
     }
 
     /// A stranger's claimed identity has been proven.
@@ -299,13 +299,13 @@ impl<O: Owner> Core<O> {
             return self.refuse(link, None, header, Status::NoResources);
         }
         match self.remote_for(link, source, hello.identity) {
-            Some(id) => self.acquaint(id, link, header, hello),
+            Some(id) => self.associate(id, link, header, hello),
             None => self.refuse(link, None, header, Status::NoResources),
         }
     }
 
     /// A remote has called on a link of its.
-    fn acquaint(&mut self, id: RemoteId, link: LinkId, header: &Header, hello: &Hello) {
+    fn associate(&mut self, id: RemoteId, link: LinkId, header: &Header, hello: &Hello) {
         self.establish(id, hello, link, header);
         self.send_reply(Some(id), link, header.word, Status::Success, After::Open);
     }
