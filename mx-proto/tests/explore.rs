@@ -3,7 +3,7 @@
 //! ```text
 //!   Step --> Node (mx-sim's application, told what to do) -- Endpoint -- SimPort, by hand
 //!                `-- Book: the rules, after every step
-//!   settle: all flows, everything is received, everything ends, and it works again
+//!   recover: all flows, everything is received, everything ends, and it works again
 //! ```
 //!
 //! `make explore DEPTH=n` goes deeper than `make check`. How to read and replay an order that fails:
@@ -313,7 +313,7 @@ impl explore::World for Endpoints {
         self.hand.fingerprint(&self.network.fabric, ())
     }
 
-    fn settle(&mut self) {
+    fn recover(&mut self) {
         let nodes = 0..self.alphabet.nodes;
         self.hand.let_go(&self.network.fabric, &mut self.cluster);
         self.run();

@@ -105,7 +105,7 @@ impl World {
 
     /// Gives a node a machine with these addresses, of which it calls itself by the first. Nodes on the
     /// same machine have the same ones.
-    pub fn settle(&self, node: NodeId, addresses: Vec<NicId>) {
+    pub fn set_addresses(&self, node: NodeId, addresses: Vec<NicId>) {
         self.inner.borrow_mut().homes.insert(node, addresses);
     }
 

@@ -124,11 +124,11 @@ impl Town {
     /// The same, and all that follows.
     fn want(&mut self, remote: u32, credits: u32) -> Vec<(u32, Say)> {
         self.miss(remote, credits);
-        self.settle()
+        self.run_until_idle()
     }
 
     /// Says all there is to say, and remotes answer.
-    fn settle(&mut self) -> Vec<(u32, Say)> {
+    fn run_until_idle(&mut self) -> Vec<(u32, Say)> {
         let mut said = Vec::new();
         while let Some((remote, say)) = self.flow.poll(&mut self.all) {
             said.push((remote, say));

@@ -104,7 +104,7 @@ impl Ground {
                 let numbers = drawn - addresses..drawn;
                 numbers.map(|nth| NicId(0x0a00_0001 + nth)).collect()
             };
-            world.settle(id, home.clone());
+            world.set_addresses(id, home.clone());
             machines.push(home);
         }
         ground

@@ -326,7 +326,7 @@ impl<T: Progress> Shared<T> {
     #[cold]
     #[inline(never)]
     fn release_to_sleepers(mut core: Held<'_, T>) {
-        let rings = core.settle();
+        let rings = core.notify();
         drop(core);
         rings.ring();
     }

@@ -174,7 +174,7 @@ pub(super) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant>
 impl<T: Progress> Core<T> {
     /// Notifies waiters of new events, and arms the engine for the sleeping thread.
     #[cold]
-    pub(super) fn settle(&mut self) -> Rings {
+    pub(super) fn notify(&mut self) -> Rings {
         let mut rings = Rings::default();
         let waiting = &mut self.waiting;
         let mut produced = 0;
@@ -346,7 +346,7 @@ impl<T: Progress> Shared<T> {
                 break None;
             }
             if !core.waiting.nobody_sleeps() {
-                let rings = core.settle();
+                let rings = core.notify();
                 rings.ring();
             }
             core = self.let_others_in(core);
@@ -411,7 +411,7 @@ impl<T: Progress> Shared<T> {
         until: Option<Instant>,
     ) -> Held<'a, T> {
         // The progress thread relies on the engine being armed when the last poller stops.
-        let rings = core.settle();
+        let rings = core.notify();
         rings.ring();
         let waiting = &mut core.waiting;
         let doorbell = waiting.spare.pop().unwrap_or_default();
@@ -441,7 +441,7 @@ impl<T: Progress> Shared<T> {
         let waited = MonotonicClock.now().since(began);
         core.waiting.spin.on_end(found.is_some(), waited);
         if !core.waiting.nobody_sleeps() {
-            let rings = core.settle();
+            let rings = core.notify();
             core.waiting.hand_over();
             drop(core);
             rings.ring();

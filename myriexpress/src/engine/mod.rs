@@ -144,7 +144,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             return self.keep_alive();
         }
         let busy = self.endpoint.progress();
-        self.settle();
+        self.flush();
         busy
     }
 
@@ -233,7 +233,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         let (op, _) = self.find(request)?;
         if !self.endpoint.ops().is_done(op) {
             self.endpoint.set_timeout_of(op, timeout);
-            self.settle();
+            self.flush();
         }
         Ok(())
     }
@@ -293,7 +293,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
         self.endpoint
             .forget_tombstones(identity.nic, identity.endpoint);
-        self.settle();
+        self.flush();
         self.endpoint.owner_mut().peers.remove(key);
         if key == Peers::OWN {
             self.fail_to_self(mx_proto::Status::Unreachable);
@@ -316,7 +316,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
 
     /// Follow-up work after calls of the protocol endpoint.
     #[inline]
-    fn settle(&mut self) {
+    fn flush(&mut self) {
         while self.endpoint.owner().has_events() {
             self.follow_up();
         }

@@ -69,7 +69,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         match self.endpoint.send(remote, bits, memory, word, mode) {
             Ok(Posted::Complete) => self.over(word, StatusCode::Success, word.status.msg_length),
             Ok(Posted::Pending(op)) => {
-                self.settle();
+                self.flush();
                 Some(op)
             }
             Err(PostError::TooMany) => None,
@@ -118,7 +118,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         };
         self.connecting = true;
         match self.endpoint.connect(target, key, MatchBits(0), word) {
-            Ok(_) => self.settle(),
+            Ok(_) => self.flush(),
             Err(error) => {
                 self.connecting = false;
                 self.fail_to_self(refusal(error));
@@ -197,7 +197,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             // The mask has been checked, and a receive has no length.
             Err(_) => self.over(word, StatusCode::Aborted, 0),
         };
-        self.settle();
+        self.flush();
         self.posted(op)
     }
 
@@ -235,7 +235,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
                 self.over(word, refusal(error).into(), 0)
             }
         };
-        self.settle();
+        self.flush();
         self.posted(op)
     }
 
@@ -258,7 +258,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         if gone {
             self.tell_waiters(match_info);
         }
-        self.settle();
+        self.flush();
         gone
     }
 

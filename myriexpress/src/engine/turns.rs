@@ -93,7 +93,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
         let deferred = self.endpoint.next_deferred();
         // Receives posted meanwhile may have taken messages.
-        self.settle();
+        self.flush();
         let deferred = deferred?;
         let source = self.source(deferred.arrival.source);
         self.handling.running = Some(thread);
@@ -123,7 +123,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         while let Some(deferred) = self.endpoint.next_deferred() {
             self.decide(deferred, false);
         }
-        self.settle();
+        self.flush();
     }
 
     fn decide(&mut self, deferred: Deferred, consumed: bool) {
@@ -135,6 +135,6 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         if !consumed {
             self.produce(UNEXPECTED);
         }
-        self.settle();
+        self.flush();
     }
 }

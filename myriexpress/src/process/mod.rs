@@ -32,7 +32,7 @@ use mx_sys::nic;
 use slot::{HostEngine, Open};
 use std::time::{Duration, Instant};
 use table::{find, of_request, with};
-use wait::{own_turn, settled, wait};
+use wait::{own_turn, wait, wait_for_handler};
 
 /// Sends all of `memory` to `to`. With `forget` its end is not reported.
 #[inline]
@@ -287,7 +287,7 @@ pub fn register_handler(
         engine.set_handler(handler);
         Ok(())
     })?;
-    settled(ep)
+    wait_for_handler(ep)
 }
 
 /// One pass over everything.
@@ -315,7 +315,7 @@ pub fn set_progression(ep: EndpointHandle, on: bool) -> Result<(), Error> {
     })?;
     match on {
         true => progress(ep),
-        false => settled(ep),
+        false => wait_for_handler(ep),
     }
 }
 

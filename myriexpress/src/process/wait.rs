@@ -108,7 +108,7 @@ fn run(ep: EndpointHandle, turn: Turn) -> Result<(), Error> {
 }
 
 /// Waits until a handler that runs in another thread now has come back.
-pub(super) fn settled(ep: EndpointHandle) -> Result<(), Error> {
+pub(super) fn wait_for_handler(ep: EndpointHandle) -> Result<(), Error> {
     let place = find(ep)?;
     let mut meant = None;
     let look = |slot: &mut Slot| match slot.engine(ep) {

@@ -367,16 +367,16 @@ fn cost(node: &mut Node, board: u32, endpoint: u32, links: u64, sleeps: bool) {
     for _ in 0..4 {
         exchange(node);
     }
-    let settle = |node: &mut Node| {
+    let wait_until_idle = |node: &mut Node| {
         let all = node.port.link_count() as u64;
         node.until("sleep", |node| !sleeps || node.port.stats().asleep == all);
     };
-    settle(node);
+    wait_until_idle(node);
     let before = resident();
     for _ in 0..links {
         exchange(node);
     }
-    settle(node);
+    wait_until_idle(node);
     let each = resident().saturating_sub(before) / links;
     let state = if sleeps { "asleep" } else { "awake" };
     eprintln!("a peer {state}, after 64 KB of traffic: {each} bytes of user memory");

@@ -132,7 +132,7 @@ impl Remote {
         if let Some(rma) = &mut self.rma {
             rma.deregister(outlet, &mut self.events, link, key);
         }
-        self.settle(outlet);
+        self.handle_met(outlet);
     }
 
     /// Begins a read; [`Report::ReadDone`] follows. An error means that it does not go this way
@@ -167,7 +167,7 @@ impl Remote {
         };
         let rma = self.rma.as_mut().ok_or(SendError::Down)?;
         let begun = rma.read(outlet, &mut self.events, link, request);
-        self.settle(outlet);
+        self.handle_met(outlet);
         begun
     }
 
@@ -177,7 +177,7 @@ impl Remote {
         if let Some(rma) = &mut self.rma {
             rma.recall(outlet, &mut self.events, link, token);
         }
-        self.settle(outlet);
+        self.handle_met(outlet);
         self.events.forget_read(link, token);
     }
 
@@ -191,7 +191,7 @@ impl Remote {
     /// A piece of ours has ended.
     pub(super) fn on_event(&mut self, outlet: &mut Outlet<'_>, piece: u32, outcome: Outcome) {
         self.events.met.push_back((piece, outcome));
-        self.settle(outlet);
+        self.handle_met(outlet);
     }
 
     /// A link can carry frames; `peer` is its address on the shared endpoint.
@@ -206,7 +206,7 @@ impl Remote {
         if let Some(rma) = &mut self.rma {
             rma.on_link_down(outlet, &mut self.events, link);
         }
-        self.settle(outlet);
+        self.handle_met(outlet);
         self.events.forget_link(link);
     }
 
@@ -214,7 +214,7 @@ impl Remote {
     pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, now: Instant) {
         if let Some(rma) = &mut self.rma {
             rma.poll(outlet, &mut self.events, now);
-            self.settle(outlet);
+            self.handle_met(outlet);
         }
     }
 
@@ -229,7 +229,7 @@ impl Remote {
     }
 
     /// Handles completions met on the way. Each operation ends once, so this does too.
-    fn settle(&mut self, outlet: &mut Outlet<'_>) {
+    fn handle_met(&mut self, outlet: &mut Outlet<'_>) {
         while let Some((piece, outcome)) = self.events.met.pop_front() {
             if let Some(rma) = &mut self.rma {
                 rma.on_event(outlet, &mut self.events, piece, outcome);

@@ -147,10 +147,10 @@ fn try_out(seed: u64, pairs: usize, bytes: usize, steps: usize) -> u64 {
         assert!(star.hub.port.stats().bytes <= bytes as u64, "seed {seed}");
     }
     for _ in 0..2_000 {
-        star.hub.settle();
+        star.hub.poll_until_idle();
         star.hub.clock.advance(Duration::from_millis(20));
         for (node, ..) in &mut star.others {
-            node.settle();
+            node.poll_until_idle();
             node.clock.advance(Duration::from_millis(20));
         }
         star.deliver();
