@@ -572,7 +572,7 @@ impl explore::World for Methods {
         self.hand.fingerprint(&self.rig.fabric, ())
     }
 
-    fn settle(&mut self) {
+    fn recover(&mut self) {
         self.hand.let_go(&self.rig.fabric, &mut self.rig.cluster);
         self.look();
         self.work();

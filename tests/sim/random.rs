@@ -9,7 +9,7 @@
 //! ```text
 //!   seed --> Plan: shape, network, time-outs --> Stage: does every step, looks at all that comes
 //!                                                  |
-//!                                                  v  all is healed: it settles
+//!                                                  v  all is healed; messages arrive
 //!                                                all talk --> all drop each other --> all end
 //! ```
 //!

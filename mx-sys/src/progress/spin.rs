@@ -1,14 +1,13 @@
-//! Whether it pays to look again before sleeping.
+//! Decides whether a wait polls before it sleeps.
 //!
 //! ```text
 //!   wait ends within the limit    -->  credit = 8        spin at the next waits
 //!   wait takes longer, or nothing -->  credit - 1 .. 0   sleep at once
 //! ```
 //!
-//! A sleep costs 25 us and more on top of what is waited for, so it pays to look for a while when an
-//! answer is likely to come soon: in an exchange of messages. While nothing happens it never does.
-//! From sleeping one gets back to spinning because an exchange in which both sides sleep still has
-//! its answers within the limit.
+//! A sleep adds 25 us and more, so polling for a while pays when an answer is likely to come soon:
+//! in an exchange of messages. When nothing happens it never pays. A sleeping thread returns to
+//! spinning, because an exchange in which both sides sleep still has its answers within the limit.
 
 use std::time::Duration;
 
@@ -27,7 +26,7 @@ impl Spin {
         Self { limit, credit: 0 }
     }
 
-    /// How long to look before sleeping; zero: not at all.
+    /// The time to poll before sleeping; zero: none.
     #[inline]
     pub(super) fn budget(&self) -> Duration {
         match self.credit {

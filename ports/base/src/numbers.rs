@@ -1,6 +1,6 @@
-//! Numbers of ports, which the names of their links carry ([`LinkId::at_port`]).
+//! Numbers of ports, which are part of their links' ids ([`LinkId::at_port`]).
 //!
-//! Knows nothing of: the ports.
+//! Not here: the ports.
 //!
 //! [`LinkId::at_port`]: mx_proto::LinkId::at_port
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Owns: the book of the node's present life.
-//! Knows nothing of: steps, the network.
+//! Not here: steps, the network.
 
 use crate::rig::{Ended, Got, Host, NIC};
 use bmi_mx::abi::constants::{BMI_ECANCEL, BMI_EMSGSIZE, BMI_ETIMEDOUT};

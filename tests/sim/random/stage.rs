@@ -7,7 +7,6 @@
 //! ```
 //!
 //! Owns: the nodes of one run.
-//! Knows nothing of: why a step comes where it comes.
 
 use super::actor::{Actor, World};
 use super::plan::{Plan, WIDE};

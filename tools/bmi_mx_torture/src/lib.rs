@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Owns: what a program may do, what a message says.
-//! Knows nothing of: BMI, processes, networks.
+//! Not here: BMI, processes, networks.
 
 pub mod book;
 pub mod program;
