@@ -1,20 +1,21 @@
-//! Receives that were given up before their message came.
+//! Receives that were cancelled before their message came.
 //!
 //! ```text
 //!   oldest                              newest
 //!     tag   tag   tag   ...   tag   tag        of each peer, at most LIMIT
 //!      |                             ^
-//!      |  thrown away, when          '-- called off, or its time was over
-//!      v  the peer leaves too much
+//!      |  dropped when the           '-- cancelled or timed out
+//!      v  peer's share is used up
 //!    its message, if it has come
 //! ```
 //!
-//! A host that gives a receive up does not ask for the same tag again, as a rule; but the peer does
-//! not know, and what it sends counts as received by nobody. In the end it could send no more. A host
-//! that does use a tag again still gets the message: it is thrown away only when most of what the
-//! peer may leave here is taken up.
+//! A host that cancels a receive usually does not use its tag again, but the peer still sends the
+//! message, which then holds credits for ever; in the end the peer could send no more. A host that
+//! does use the tag again still gets the message: it is dropped only when most of the peer's
+//! credits are in use.
 //!
-//! Owns: which tags were given up, by peer id. Knows nothing of: messages, whether they have come.
+//! Owns: the cancelled tags, by peer id.
+//! Not here: messages.
 //! Cost: 4 bytes a tag; nothing for peers without one.
 
 use foldhash::fast::RandomState;

@@ -1,4 +1,4 @@
-//! Address objects: what the host holds in its hands for a peer.
+//! Address objects: the host's handles of peers.
 //!
 //! ```text
 //!   host ---> struct bmi_method_addr (the host writes into it)          | peer     one place of 64 bytes
@@ -9,14 +9,15 @@
 //!   chunk 0: 256 places   chunk 1: 1024   chunk 2: 4096 ...
 //! ```
 //!
-//! Every look-up makes an object of its own, for the host gives each one back on its own
-//! (BMI-HOST-ABI.md section 4). They exist before the method is initialized and after it has been
-//! finalized. An object is only ever recognised by its address, never read, so a pointer that is
-//! no object of ours does no harm. Chunks are never given back, and the place of one that was dropped is
-//! not used again for a while, as the host may still look at it through an operation.
+//! Every look-up makes a new object, because the host gives each one back (BMI-HOST-ABI.md section
+//! 4). Objects exist before the method is initialized and after it has been finalized. A pointer
+//! from the host is compared with the chunks' addresses before it is read, so an invalid pointer
+//! does no harm. Chunks are never freed, and the place of a dropped object is not reused for a
+//! while, as the host may still read it through an operation.
 //!
-//! Owns: the objects' memory, and the peers' words in it. Knows nothing of: peers, the network.
-//! Cost: whose place an address is takes one comparison a chunk, and no lock.
+//! Owns: the objects' memory, and the peers' words in it.
+//! Not here: peers, the network.
+//! Cost: a look-up by address is one comparison a chunk, and no lock.
 
 use crate::abi::types::bmi_method_addr;
 use crate::peer_name::PeerName;
@@ -35,7 +36,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
-/// What is known about an address object.
+/// The host's view of an address object.
 #[derive(Debug)]
 pub struct Address {
     /// The peer's name.
@@ -65,11 +66,11 @@ struct Registry {
     dropped: VecDeque<usize>,
     /// Room for one more live one.
     room: Claim,
-    /// What `initialize` was told, for the objects' `method_type`.
+    /// The `method_type` of objects, from `initialize`.
     method_type: c_int,
 }
 
-/// A place. All bits zero is one that nobody has.
+/// A place. All bits zero: free.
 #[repr(C, align(64))]
 struct Object {
     addr: UnsafeCell<bmi_method_addr>,
@@ -77,7 +78,7 @@ struct Object {
     peer: AtomicU64,
 }
 
-/// What all tables have for an object and its peer ([`Claim::new`]).
+/// The cost of an object and its peer in all tables ([`Claim::new`]).
 const ADDRESS_COST: usize = 2 << 10;
 
 /// Places that rest.
@@ -155,7 +156,7 @@ pub fn peer(addr: *const bmi_method_addr) -> Option<NonZeroU64> {
     NonZeroU64::new(object.peer.load(Ordering::Relaxed))
 }
 
-/// Lets an object stand for the peer of this word; `None`: for nobody any more.
+/// Sets the peer of an object; `None`: it has none any more.
 pub fn set_peer(addr: *const bmi_method_addr, word: Option<NonZeroU64>) {
     if let Some((object, _)) = object(addr) {
         let word = word.map_or(0, NonZeroU64::get);
@@ -202,7 +203,7 @@ pub fn create(name: PeerName, nic: Option<NicId>) -> NonNull<bmi_method_addr> {
     }
 }
 
-/// What is known about an object; `None` when there is no such object.
+/// The contents of an object; `None` when there is no such object.
 pub fn find(addr: *const bmi_method_addr) -> Option<Arc<Address>> {
     let (_, place) = object(addr)?;
     REGISTRY.lock().known.get(place)?.clone()

@@ -1,20 +1,20 @@
-//! Ranges of hosts, as export options name them.
+//! Address ranges of export options.
 //!
 //! ```text
 //!   mx://10.1.*      no mask    text with `*` in places, against the peer's address and name
 //!   mx://10.1.0.0    mask 16    the first bits of the peer's address
 //! ```
 //!
-//! A peer's address is that of its network interface. What it calls itself does not count.
+//! A peer's address is that of its network interface, not the name in its CONN_REQ.
 //!
-//! Knows nothing of: peers, the method.
+//! Not here: peers, the method.
 
 use crate::address::Address;
 use crate::error::Error;
 use mx_sys::nic;
 use std::net::IpAddr;
 
-/// Does the address lie in the range?
+/// Whether the address is in the range.
 pub fn contains(address: &Address, wildcard: &str, netmask: i32) -> Result<bool, Box<Error>> {
     let bad = || {
         Error::invalid(format!(
@@ -59,7 +59,7 @@ pub fn contains(address: &Address, wildcard: &str, netmask: i32) -> Result<bool,
     )
 }
 
-/// What stands before the numbers: `10.*` of `10.*:3`.
+/// The part before the numbers: `10.*` of `10.*:3`.
 fn host_part(pattern: &str) -> &str {
     if let Some(inner) = pattern.strip_prefix('[') {
         return inner.split(']').next().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! How a call from C becomes a call in Rust.
+//! The boundary between C calls and Rust.
 //!
 //! ```text
 //!   C ---> BMI_mx_test(...)                                   declared with export!
-//!            guard: a panic becomes -BMI_EIO, never more
+//!            guard: a panic becomes -BMI_EIO
 //!            1 pointers checked    required, optional, string
 //!            2 numbers checked     in_range
 //!            3 one Rust call
@@ -10,11 +10,11 @@
 //!   C <--- 0, a count, or a negative code, and one log line that names the value
 //! ```
 //!
-//! The guard is part of `export!`, the only way a function gets its C name, so that it cannot be
-//! left out.
+//! The guard is part of `export!`, which alone gives a function its C name, so it cannot be left
+//! out.
 //!
-//! Owns: the guard, the range check (pointers, strings, panics: `mx_sys::arguments`), what each kind of function answers when it cannot.
-//! Knows nothing of: what is exported.
+//! Owns: the guard, the range check (pointers, strings, panics: `mx_sys::arguments`), the answer of
+//! each kind of function to a failure.
 
 use crate::abi::constants::BMI_EIO;
 use crate::error::Error;
@@ -49,7 +49,7 @@ macro_rules! export {
 }
 pub(crate) use export;
 
-/// What a function answers when it could not do what it was asked.
+/// The answer of a function that has failed.
 pub(crate) trait Answer {
     /// For a negative BMI code.
     fn failed(code: c_int) -> Self;

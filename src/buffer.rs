@@ -8,16 +8,16 @@
 //!                           cache: newest at the end, at most BMI_MX_BUFFER_CACHE bytes
 //! ```
 //!
-//! The cache is for the kernel's sake: what `free` gives back to the system must be mapped and
-//! zeroed again page by page. Four 4 MiB buffers in turn cost 1640 us each with `posix_memalign`
-//! and `free`, 148 us with the cache, writing them once included; at 64 KiB there is nothing to
-//! gain (1.20 and 1.15 us). Nothing is ever zeroed here.
+//! The cache avoids page faults: memory that `free` returns to the system must be mapped and zeroed
+//! again page by page. Four 4 MiB buffers in turn cost 1640 us each with `posix_memalign` and
+//! `free`, 148 us with the cache, writing them once included; at 64 KiB there is nothing to gain
+//! (1.20 and 1.15 us). Nothing is zeroed here.
 //!
-//! Regions are for fabric cards: what is registered of one stays registered while it is in the
-//! cache, and its pages stay mapped while anything of it is registered.
+//! Regions serve fabric cards: a region's registration is kept while it is in the cache, and its
+//! pages stay mapped while it is registered.
 //!
 //! Owns: buffers that were freed and not given out again.
-//! Knows nothing of: operations.
+//! Not here: operations.
 //! Cost: one lock; `take` and `keep` look at every cached buffer, newest first.
 
 use libc::c_void;
@@ -25,13 +25,13 @@ use mx_sys::regions;
 use parking_lot::Mutex;
 use std::ptr::{self, NonNull};
 
-/// What larger buffers are aligned to.
+/// The alignment of larger buffers.
 const PAGE: usize = 4096;
 
 /// Smaller buffers are not worth keeping.
 const CACHED_FROM: usize = 64 * 1024;
 
-/// However small the buffers are, no more are kept: each costs a look.
+/// The maximum number of buffers kept, whatever their size: each costs a comparison.
 const MAX_CACHED: usize = 256;
 
 static CACHE: Mutex<Cache> = Mutex::new(Cache::new());
@@ -83,7 +83,7 @@ pub unsafe fn release(start: *mut c_void) -> bool {
     true
 }
 
-/// How many bytes may be kept from now on; 0 frees all that is.
+/// Sets the number of bytes that may be kept; 0 frees all kept ones.
 pub fn set_cache_limit(limit: usize) {
     let excess = {
         let mut cache = CACHE.lock();

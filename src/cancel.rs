@@ -1,16 +1,16 @@
-//! Calling an operation off.
+//! Cancelling an operation.
 //!
 //! ```text
-//!   under way   taken out of its queue, if it waits in one,     -BMI_ECANCEL
+//!   under way   removed from its queue, if it waits in one,     -BMI_ECANCEL
 //!               and ended by the endpoint, matched or not:
-//!               nobody touches its memory afterwards
+//!               its memory is not accessed afterwards
 //!   over        nothing to do                                   as it ended
 //! ```
 //!
-//! In every case it is reported once. The draft disconnects the peer to get a send back, because
-//! MX could not do it otherwise; the endpoint below can, so the peer and its other operations stay.
+//! In every case it is reported once. The draft disconnects the peer to cancel a send, as MX had no
+//! other way; here the peer and its other operations stay.
 //!
-//! A receive that is called off before its message has come leaves that message with nobody; see
+//! A receive that is cancelled before its message comes leaves that message without a receive; see
 //! [`crate::abandoned`].
 
 use crate::error::Error;

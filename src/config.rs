@@ -1,4 +1,4 @@
-//! The method's knobs: those of every library here, and its own, in one table.
+//! The method's settings: the common ones and its own, in one table.
 //!
 //! ```text
 //!   environment  MX_SPIN_US=100 --+
@@ -9,8 +9,7 @@
 //!
 //! `docs/tuning.md` shows the same table; a test compares them.
 //!
-//! Owns: names, defaults, ranges of what only the method has.
-//! Knows nothing of: what a knob turns.
+//! Owns: names, defaults and ranges of the method's own settings.
 
 use crate::error::Error;
 use mx_proto::flow::{CREDIT, cost};
@@ -24,24 +23,24 @@ use std::time::Duration;
 pub struct Config {
     /// Those that do not concern the method alone.
     pub mx: Settings,
-    /// How long an expected send may wait for its receiver.
+    /// The time that an expected send may wait for its receiver.
     pub send_timeout: Option<Duration>,
     /// The same for an unexpected one.
     pub unexpected_timeout: Option<Duration>,
-    /// How long a receive may wait for its message.
+    /// The time that a receive may wait for its message.
     pub recv_timeout: Option<Duration>,
-    /// How long `finalize` waits for the last messages to leave.
+    /// The time that `finalize` waits for the last messages to leave.
     pub shutdown: Duration,
-    /// How long operations may wait for a connection before they fail.
+    /// The time that operations may wait for a connection before they fail.
     pub connect_timeout: Option<Duration>,
     /// Bytes of freed `memalloc` buffers that are kept for reuse.
     pub buffer_cache: usize,
 }
 
-/// What bounds a process's memory for messages that nobody has asked for.
+/// The limit of a process's memory for messages without a receive.
 const UNEXPECTED_BYTES: &str = "MX_UNEXPECTED_BYTES";
 
-/// Milliseconds of a day: nobody has a use for a longer time-out.
+/// Milliseconds of a day: the longest useful time-out.
 const DAY: u64 = 86_400_000;
 
 /// The method's own tunables, in the order of the documentation.
@@ -107,7 +106,7 @@ pub static OWN: &[Tunable<Config>] = &[
     ),
 ];
 
-/// What the log takes; read by `logging`, here because it is documented with the others.
+/// The variables of the log; read by `logging`, here because they are documented with the others.
 pub const LOG_VARIABLES: [&str; 2] = ["BMI_MX_LOG", "MX_LOG"];
 
 /// All tunables, in the order of the documentation.
@@ -134,8 +133,9 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What cannot be: memory for less than the largest unexpected message, or a value for that among the
-    /// `refused`. A limit that is not kept is worse than none; other values only tune, and are logged.
+    /// Checks for values that `initialize` has to refuse: memory for less than the largest
+    /// unexpected message, or an invalid value for that memory among the `refused`. Other invalid
+    /// values are only logged.
     pub fn check(&self, refused: &[Refused]) -> Result<(), Box<Error>> {
         let endpoint = &self.mx.endpoint;
         let (memory, largest) = (endpoint.unexpected_bytes, endpoint.fetched_max);

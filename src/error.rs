@@ -1,4 +1,4 @@
-//! What a call answers with besides success: a BMI code, and a line for the log.
+//! Errors of calls: a BMI code, and a line for the log.
 //!
 //! ```text
 //!   resolver   OpenError   ConnectError   the boundary's checks
@@ -10,7 +10,6 @@
 //! ```
 //!
 //! Owns: the one map from causes to the numbers C sees.
-//! Knows nothing of: who asked.
 
 use crate::abi::constants as bmi;
 use libc::c_int;
@@ -23,7 +22,7 @@ use mx_sys::{OpenError, SegmentError};
 use std::fmt;
 use std::io;
 
-/// Why a call failed. Calls answer with a `Box` of it: a word that is null on success, and nothing to drop.
+/// The error of a call. Calls return a `Box` of it: one word that is null on success.
 #[derive(Debug)]
 pub struct Error {
     code: c_int,
@@ -78,7 +77,7 @@ impl Error {
         Self::new(system_code(reason), format!("{what}: {reason}"))
     }
 
-    /// The endpoint of that name could not be opened: somebody has to look, for without one there is no method.
+    /// The endpoint of that name could not be opened; the method cannot run without one.
     #[cold]
     pub fn open(name: &str, reason: &OpenError) -> Box<Self> {
         let code = match reason {
@@ -111,13 +110,14 @@ impl Error {
         -self.code
     }
 
-    /// How loudly it is logged that a call failed with it.
+    /// The log level of a call that failed with it.
     pub fn level(&self) -> Level {
         self.level
     }
 }
 
-/// How an operation ended: 0, or a negative BMI code, as the C method answered (BMI-HOST-ABI.md section 8.4).
+/// The result of an operation: 0, or a negative BMI code, as the C method answered (BMI-HOST-ABI.md
+/// section 8.4).
 #[inline]
 pub fn code_of(status: Status) -> c_int {
     -match status {

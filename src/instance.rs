@@ -6,15 +6,15 @@
 //!             helper thread ---------'
 //! ```
 //!
-//! Everything here may be called at any time from any thread, before `initialize` and after
-//! `finalize` too. Names are resolved and the host's functions called without a lock.
+//! Everything here may be called at any time from any thread, also before `initialize` and after
+//! `finalize`. Names are resolved and the host's functions called without a lock.
 //!
-//! The instance is made by the first `initialize` and used by all that follow; it is never freed, so that
-//! a thread needs no share in it. A child of `fork` makes another one: its parent's locks may be held by
-//! threads that the child does not have.
+//! The instance is made by the first `initialize` and never freed, so a thread needs no reference
+//! to it. A child of `fork` makes another one: its parent's locks may be held by threads that the
+//! child does not have.
 //!
 //! Owns: the one instance, its start and its end.
-//! Knows nothing of: the protocol, C's pointers.
+//! Not here: the protocol, C's pointers.
 
 pub use crate::method::{Done, Post, PostKind, Posted, Unexpected};
 
@@ -49,18 +49,19 @@ use std::time::Duration;
 /// The method on a real machine.
 type HostMethod = Method<HostPorts, MonotonicClock>;
 
-/// What the lock protects.
+/// The state behind the lock.
 struct Engine {
     /// `None` while it is not initialized.
     method: Option<HostMethod>,
     helper: Option<Helper<Self>>,
     /// The name to listen on, whose host need not be one, and our interface.
     listen: Option<(PeerName, NicId)>,
-    /// How long the last messages may take to leave.
+    /// The time that the last messages may take to leave.
     shutdown: Duration,
-    /// Times it was initialized: whoever waits in one life of the method is not to go on in the next.
+    /// The number of initializations: a thread that waits in one life of the method must not
+    /// continue in the next.
     lives: u64,
-    /// A life has just ended: everybody who waits must look.
+    /// A life has just ended: all waiting threads must wake.
     ended: bool,
     /// Shows tools what the endpoint has counted.
     publisher: Publisher,
@@ -163,7 +164,7 @@ impl Progress for Engine {
     }
 }
 
-/// What all lives of the method in this process share.
+/// The state shared by all lives of the method in this process.
 struct Instance {
     shared: Arc<Shared<Engine>>,
     /// Held while the method starts or ends.
@@ -193,7 +194,7 @@ impl Drop for Telling {
     }
 }
 
-/// How long `finalize` waits for threads that are in a function of the host's.
+/// The time that `finalize` waits for threads that are in a function of the host's.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Starts the method. See `BMI_mx_initialize`.
@@ -525,8 +526,8 @@ fn late_peer(
     Ok((engine, key))
 }
 
-/// Posts an operation. `*id` is written before anybody can see its completion; after an error
-/// nothing is ever reported for it.
+/// Posts an operation. `*id` is written before its completion can be seen; after an error nothing
+/// is ever reported for it.
 #[inline(always)]
 pub fn post(mut post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
     match post.kind {
@@ -568,10 +569,11 @@ pub fn cancel(id: i64, context: i64) -> Result<(), Box<Error>> {
     shared()?.lock().method()?.cancel(id, context)
 }
 
-/// What `take` finds: at once, after a poll, or while waiting for at most `idle_us` microseconds. Tells the host of
-/// peers that died.
+/// Calls `take`: at once, after a poll, or while waiting for at most `idle_us` microseconds. Tells
+/// the host of peers that died.
 ///
-/// Who finds something at once does without the poll, but not for ever: others wait for it, too.
+/// A result found at once needs no poll, but only so many times in a row, because others wait for
+/// the poll.
 #[inline]
 fn find<R>(
     interest: Interest,
@@ -767,7 +769,7 @@ pub fn open_context(_context: i64) -> Result<(), Box<Error>> {
     Ok(())
 }
 
-/// Drops completions that nobody has asked for.
+/// Drops untested completions.
 pub fn close_context(context: i64) {
     if let Some(instance) = own()
         && let Some(method) = &mut instance.shared.lock().method
@@ -801,7 +803,7 @@ pub fn drop_addr_query(addr: NonNull<bmi_method_addr>) -> bool {
     })
 }
 
-/// What the method has and has counted.
+/// The figures and counters of the method.
 pub fn report() -> Result<MethodReport, Box<Error>> {
     Ok(shared()?.lock().method()?.report())
 }

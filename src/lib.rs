@@ -14,8 +14,8 @@
 //!      mx-sys -> mx-proto
 //! ```
 //!
-//! The modules below stand in groups, with an empty line between two. A module uses its own group and
-//! those above, never those below (`tests/layering.rs`). All `unsafe` of the C boundary is in `abi`,
+//! The modules below are in groups, separated by empty lines. A module uses its own group and those
+//! above, never those below (`tests/layering.rs`). All `unsafe` of the C boundary is in `abi`,
 //! `host`, `logging`, `buffer`, `boundary` and `exports`.
 
 pub mod abi;

@@ -1,4 +1,4 @@
-//! Where log records go.
+//! The destinations and levels of log records.
 //!
 //! ```text
 //!   log::warn!(..)  -->  level enabled?  -->  bmi_mx_set_host's log, if there is one
@@ -15,7 +15,6 @@
 //! second of `info` and above are let through, the rest is counted and the number is logged.
 //!
 //! Owns: the choice of destination and level.
-//! Knows nothing of: what is logged.
 
 use crate::config::LOG_VARIABLES;
 use crate::host;
@@ -63,7 +62,7 @@ struct MethodLogger {
     budget: Mutex<Budget>,
 }
 
-/// What the environment says.
+/// The settings from the environment.
 struct Sinks {
     stderr: StderrLogger,
     /// True when one of the variables is set.
@@ -184,7 +183,7 @@ fn level_word(level: Level) -> &'static str {
     }
 }
 
-/// How many lines have been let through in the running second.
+/// The number of lines let through in the running second.
 struct Budget {
     second: Option<Instant>,
     spent: u32,

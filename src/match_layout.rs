@@ -12,11 +12,10 @@
 //! CONN_REQ and CONN_ACK it is the number the receiver is to use from now on.
 //!
 //! A refused CONN_REQ is answered with a CONN_ACK whose id is negative (20 bits, two's complement)
-//! and whose version has its highest bit set: a peer that knows nothing of negative ids sees a
-//! version that is not its own, and fails the connection too.
+//! and whose version has its highest bit set: a peer that does not implement negative ids sees an
+//! unknown version, and fails the connection too.
 //!
 //! Owns: the layout (BMI-HOST-ABI.md section 8.1, DESIGN.md "Match bits").
-//! Knows nothing of: who sends what when.
 
 use mx_proto::{MatchBits, MatchMask};
 use std::fmt;
@@ -30,13 +29,13 @@ pub const KEY: u32 = 0x7076_6673;
 /// The largest peer id.
 pub const PEER_ID_MAX: u32 = (1 << 20) - 1;
 
-/// What counts when a receive is matched: everything but the class.
+/// The mask for matching receives: everything but the class.
 pub const MATCH: MatchMask = MatchMask(!(0xff << CLASS_SHIFT));
 
 /// Set in the version of a refusal.
 const REFUSED: u32 = 1 << 31;
 
-/// What a message is. The values are those of the C method.
+/// The type of a message. The values are those of the C method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum MessageType {
@@ -68,7 +67,7 @@ impl MessageType {
     }
 }
 
-/// Why a CONN_REQ is refused. The value is the negative id.
+/// The reason for refusing a CONN_REQ. The value is the negative id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 pub enum Refusal {
@@ -131,7 +130,7 @@ impl Fields {
     }
 }
 
-/// Where the class is.
+/// The position of the class.
 const CLASS_SHIFT: u32 = 52;
 
 /// Match bits of that class.

@@ -1,4 +1,4 @@
-//! `mx://host:board:endpoint`: what users, configuration files and CONN_REQ call a peer.
+//! Peer names, `mx://host:board:endpoint`, as in configuration files and CONN_REQ.
 //!
 //! ```text
 //!   "tcp://a:3334, mx://oss7.example:0:3/tcp\n"
@@ -9,11 +9,10 @@
 //!                  the first entry of the list that is ours: `mx://` or `mx-<zone>://`
 //! ```
 //!
-//! IPv6 addresses stand in brackets. Blanks, newlines and a slash at the end are dropped, as hosts
-//! put them there.
+//! IPv6 addresses are in brackets. Blanks, newlines and a slash at the end are dropped, as hosts
+//! add them.
 //!
-//! Owns: the syntax, and the message for everything that is not it.
-//! Knows nothing of: whether the host exists.
+//! Owns: the syntax and its error messages.
 
 use mx_proto::Route;
 pub use mx_sys::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
@@ -42,11 +41,11 @@ const ROUTES: [(&str, Route); 4] = [
 pub struct PeerName {
     /// Name or address. An IPv6 address has no brackets here.
     pub host: String,
-    /// Which of the host's interfaces. `None`: not said, which is the first one.
+    /// The interface of the machine. `None`: not given, which is the first one.
     pub board: Option<u32>,
-    /// Which endpoint there. `None`: any that is free, in an address to listen on.
+    /// The endpoint. `None`: any free one, in an address to listen on.
     pub endpoint: Option<u32>,
-    /// Which port to take; [`Route::AUTO`] when not said.
+    /// The port to use; [`Route::AUTO`] when not given.
     pub route: Route,
 }
 
@@ -78,7 +77,7 @@ pub fn parse(text: &str) -> Result<Option<PeerName>, ParseError> {
     })
 }
 
-/// Why an address is none, and where.
+/// The error of an invalid address, and its position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ParseError {
     text: String,
@@ -106,7 +105,7 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// What went wrong and at which byte of the whole string.
+/// The error and its byte in the whole string.
 type Wrong = (String, usize);
 
 fn wrong<T>(at: usize, problem: impl Into<String>) -> Result<T, Wrong> {
@@ -130,7 +129,7 @@ fn is_separator(c: char) -> bool {
     matches!(c, ',' | ' ' | '\t' | '\n' | '\r')
 }
 
-/// What follows `mx://` or `mx-<zone>://`.
+/// The part after `mx://` or `mx-<zone>://`.
 fn after_scheme(entry: &str) -> Option<&str> {
     let rest = entry.strip_prefix("mx")?;
     if let Some(rest) = rest.strip_prefix("://") {

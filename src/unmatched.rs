@@ -1,16 +1,16 @@
-//! What becomes of a message that no receive is posted for, decided as it arrives.
+//! Decides about messages without a posted receive, as they arrive.
 //!
 //! ```text
 //!   UNEXPECTED           the endpoint's inbox, in the turn of its peer  ---> testunexpected
 //!   CONN_REQ, CONN_ACK   a note for the method, if its data has come with it
 //!   EXPECTED             waits at the endpoint until its receive is posted
-//!   anything else        dropped and counted: of nobody's peer, with another peer's id, too large
+//!   anything else        dropped and counted: unknown peer, another peer's id, too large
 //! ```
 //!
-//! What may wait, and for how long who sent it keeps credits, is the endpoint's business.
+//! Limits and credits of waiting messages are the endpoint's task.
 //!
-//! Owns: notes until the method looks; which receives were given up whose messages may still come.
-//! Knows nothing of: peers but their keys, the host, where messages wait.
+//! Owns: notes for the method; cancelled receives whose messages may still come.
+//! Not here: peers but their keys, the host.
 
 use crate::abandoned::Abandoned;
 use crate::match_layout::{Fields, MessageType};
@@ -22,11 +22,11 @@ use std::collections::VecDeque;
 /// A message of the handshake.
 #[derive(Debug)]
 pub(crate) struct Note {
-    /// Who sent it.
+    /// The sender.
     pub remote: RemoteId,
     /// Its match bits taken apart.
     pub fields: Fields,
-    /// What it says.
+    /// Its contents.
     pub body: Vec<u8>,
 }
 
@@ -157,7 +157,7 @@ impl Unmatched {
         self.notes.pop_front()
     }
 
-    /// How many there are.
+    /// Their number.
     pub(crate) fn notes(&self) -> usize {
         self.notes.len()
     }
@@ -173,7 +173,7 @@ impl Unmatched {
         self.over_quota.pop()
     }
 
-    /// Has somebody left more here than it should?
+    /// Whether a peer is over its share.
     #[inline]
     pub(crate) fn has_over_quota(&self) -> bool {
         !self.over_quota.is_empty()

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 type Row = (&'static str, &'static str, &'static [&'static str]);
 
 const WORDS: &[Row] = &[
+    ("acquaint", "associate", &[]),
+    ("acquaintance", "association", &[]),
     ("befriend", "attach", &[]),
     ("bell", "doorbell", &[]),
     ("chill", "idle", &[]),
@@ -21,7 +23,7 @@ const WORDS: &[Row] = &[
         &["docs/architecture.md", "tools/"],
     ),
     ("conceal", "deregister", &[]),
-    ("desk", "resolver, owner", &["tools/"]),
+    ("desk", "resolver, owner", &[]),
     ("detour", "fallback", &[]),
     ("errand", "deferred action", &[]),
     ("estate", "tombstone", &[]),
@@ -44,6 +46,8 @@ const WORDS: &[Row] = &[
     ("pulse", "poll timer", &[]),
     ("relieve", "shed", &[]),
     ("scout", "filter", &[]),
+    ("slumber", "idle", &[]),
+    ("ticket", "key", &[]),
     ("tiding", "eager message", &[]),
     ("train", "GSO batch", &[]),
     ("unbacked", "RTO without backoff", &[]),

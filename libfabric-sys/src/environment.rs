@@ -1,4 +1,4 @@
-//! What the providers read from the environment, set before they can read it.
+//! The providers' environment variables, set before they are read.
 //!
 //! ```text
 //!   MX_LIBFABRIC=/path/libfabric.so.1    read by us: which library
@@ -7,7 +7,6 @@
 //! ```
 //!
 //! Owns: the list, and the one moment at which it is applied: just before the first `dlopen`.
-//! Knows nothing of: what the variables do inside.
 //!
 //! Changing the environment of a process with threads is a race in C: `setenv` may move the
 //! table that another thread's `getenv` is walking. There is no other way to pass these
@@ -23,7 +22,7 @@ use std::sync::Once;
 /// The variable that names the library to load, in place of the usual one.
 pub const LIBRARY_VARIABLE: &str = "MX_LIBFABRIC";
 
-/// What is set unless it is set already, and why.
+/// Variables that are set unless they are set already, and why.
 pub const DEFAULTS: [(&str, &str); 7] = [
     // Without this, `tcp` stops reading a peer's connection after 64 unmatched messages, and
     // with it everything else that peer sends. Large enough never to be met: what a peer may
@@ -59,7 +58,7 @@ pub(crate) fn prepare() {
     });
 }
 
-/// What [`LIBRARY_VARIABLE`] says; `None` when it is empty, or when the program runs with more
+/// The value of [`LIBRARY_VARIABLE`]; `None` when it is empty, or when the program runs with more
 /// rights than its user, who must not choose its code then.
 pub(crate) fn chosen_library() -> Option<OsString> {
     // SAFETY: reads the process's auxiliary vector; always sound.

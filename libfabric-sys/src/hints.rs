@@ -1,4 +1,4 @@
-//! What is asked of the providers.
+//! Hints for the providers.
 //!
 //! ```text
 //!   Library::hints()      fi_dupinfo(NULL): all attributes there, all zero = "anything will do"
@@ -10,7 +10,6 @@
 //! ```
 //!
 //! Owns: one `fi_info`, and that every pointer in it is null or `malloc`ed.
-//! Knows nothing of: what is worth asking for.
 
 use std::error::Error;
 use std::ffi::{CString, c_char};
@@ -107,9 +106,9 @@ impl Hints {
         set_tclass = domain_attr.tclass, tx_attr.tclass: u32;
         /// The order wanted, of sends and receives.
         set_msg_order = tx_attr.msg_order, rx_attr.msg_order: u64;
-        /// How many sends are to be outstanding.
+        /// The number of sends that are to be outstanding.
         set_tx_size = tx_attr.size: usize;
-        /// How many receives are to be outstanding.
+        /// The number of receives that are to be outstanding.
         set_rx_size = rx_attr.size: usize;
         /// The longest message to be injected.
         set_inject_size = tx_attr.inject_size: usize;

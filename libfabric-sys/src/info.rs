@@ -1,4 +1,4 @@
-//! What the providers offered: a list of infos that frees itself.
+//! The providers' offers: a list of infos that frees itself.
 //!
 //! ```text
 //!   InfoList ----> fi_info --next--> fi_info --next--> null      freed together, by fi_freeinfo
@@ -7,7 +7,6 @@
 //! ```
 //!
 //! Owns: the list, and reading from it without trusting a pointer to be there.
-//! Knows nothing of: which offer is best.
 //!
 //! An attribute a provider left out reads as zero, a name as empty.
 
@@ -152,7 +151,7 @@ impl<'a> Info<'a> {
     attributes! {
         /// The longest message that can be injected.
         inject_size = tx_attr.inject_size: usize;
-        /// How many sends can be outstanding.
+        /// The maximum number of outstanding sends.
         tx_size = tx_attr.size: usize;
         /// The most segments of one send.
         tx_iov_limit = tx_attr.iov_limit: usize;
@@ -160,7 +159,7 @@ impl<'a> Info<'a> {
         rma_iov_limit = tx_attr.rma_iov_limit: usize;
         /// The order sends keep.
         tx_msg_order = tx_attr.msg_order: u64;
-        /// How many receives can be outstanding.
+        /// The maximum number of outstanding receives.
         rx_size = rx_attr.size: usize;
         /// The most segments of one receive.
         rx_iov_limit = rx_attr.iov_limit: usize;
@@ -198,13 +197,13 @@ impl<'a> Info<'a> {
         mr_key_size = domain_attr.mr_key_size: usize;
         /// The most segments of one registration.
         mr_iov_limit = domain_attr.mr_iov_limit: usize;
-        /// How many registrations are best.
+        /// The best number of registrations.
         mr_cnt = domain_attr.mr_cnt: usize;
         /// Bytes of immediate data.
         cq_data_size = domain_attr.cq_data_size: usize;
-        /// How many completion queues are best.
+        /// The best number of completion queues.
         cq_cnt = domain_attr.cq_cnt: usize;
-        /// How many endpoints are best.
+        /// The best number of endpoints.
         ep_cnt = domain_attr.ep_cnt: usize;
         /// The most transmit contexts of an endpoint.
         max_ep_tx_ctx = domain_attr.max_ep_tx_ctx: usize;
@@ -233,7 +232,7 @@ impl<'a> Info<'a> {
         unsafe { (*self.as_ptr()).caps }
     }
 
-    /// What the provider wants of its user.
+    /// Mode bits that the provider requires.
     pub fn mode(self) -> u64 {
         // SAFETY: an entry of a live list.
         unsafe { (*self.as_ptr()).mode }

@@ -1,4 +1,4 @@
-//! libfabric's binary interface, written by hand and loaded when it is first asked for.
+//! libfabric's binary interface, declared by hand and loaded on first use.
 //!
 //! ```text
 //!   user                      libfabric-sys                        libfabric.so.1
@@ -15,7 +15,7 @@
 //!
 //! Owns: the layouts ([`abi`]), finding and loading the library ([`Library`]), lists of offers
 //! ([`InfoList`], [`Hints`]), and calls through the tables ([`calls`]).
-//! Knows nothing of: which provider is good for what, ports, messages.
+//! Not here: ports, messages.
 //!
 //! One binary works with 1.9 to 2.x. Three things make that so:
 //!

@@ -1,17 +1,17 @@
 //! A loaded libfabric: six functions, and everything reached from them.
 //!
 //! ```text
-//!   Library::get()              the process's one, loaded when first asked for
-//!   Library::load(path)         a certain file
-//!   Library::from_functions     somebody else's: a fake provider in tests
+//!   Library::get()              the process's one, loaded on first use
+//!   Library::load(path)         a given file
+//!   Library::from_functions     a fake provider in tests
 //!        |
 //!        |-- hints, query -> Hints, InfoList
 //!        |-- fabric ------> fid_fabric, and from there on through `calls`
 //!        `-- version, strerror
 //! ```
 //!
-//! Owns: the functions, and the rule that the first query runs with signals kept.
-//! Knows nothing of: how the file is found; see `load`.
+//! Owns: the functions, and the rule that the first query runs with signals kept. The file is found
+//! by `load`.
 //!
 //! A `Library` is cheap to clone. It stays valid for ever: nothing is ever unloaded.
 
@@ -77,7 +77,7 @@ pub struct Functions {
 pub struct Library {
     functions: Functions,
     version: (u32, u32),
-    /// What was loaded; empty for functions that came from elsewhere.
+    /// The loaded file; empty for functions that came from elsewhere.
     path: Arc<Path>,
     /// The first query initialises the providers, with all their side effects.
     first_query: Arc<Once>,

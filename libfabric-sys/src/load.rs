@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Owns: the six symbols and their versions, the oldest library accepted, the errors.
-//! Knows nothing of: when to load, or of keeping what was loaded.
+//! Not here: of keeping what was loaded.
 //!
 //! A file that was opened is never closed again: its constructors, and those of the provider
 //! libraries it pulls in, may have left behind threads and handlers that run its code.
@@ -30,7 +30,7 @@ use crate::environment::{self, LIBRARY_VARIABLE};
 use crate::library::{DupInfo, FreeInfo, Functions, GetInfo, OpenFabric, StrError, Version};
 use crate::signals::SignalDispositions;
 
-/// Why there is no libfabric.
+/// Errors of loading libfabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadError {
     /// There is no such file, or not where the system looks.
@@ -51,7 +51,7 @@ pub enum LoadError {
     MissingSymbol {
         /// The name or path asked for.
         asked: PathBuf,
-        /// What it does not have.
+        /// The missing symbol.
         symbol: &'static str,
     },
     /// It is a libfabric from before what we need.
@@ -110,7 +110,7 @@ impl Error for LoadError {}
 /// [`crate::abi::info`]. What the operation tables got since is at their ends, behind `size`.
 pub(crate) const OLDEST: (u32, u32) = (1, 9);
 
-/// The file asked for when nobody says otherwise.
+/// The default file name.
 pub(crate) const USUAL_NAME: &str = "libfabric.so.1";
 
 /// Loads `path`. A name without a slash is looked for where the system looks for libraries.
@@ -231,7 +231,7 @@ fn last_error() -> String {
         .into_owned()
 }
 
-/// What to load: the variable's choice, or the usual name.
+/// The file to load: the variable's value, or the default.
 pub(crate) fn wanted() -> PathBuf {
     environment::chosen_library().map_or_else(|| OsStr::new(USUAL_NAME).into(), PathBuf::from)
 }

@@ -1,4 +1,4 @@
-//! Signal dispositions, kept while somebody else's constructors run.
+//! Signal dispositions, restored after the constructors of other libraries have run.
 //!
 //! ```text
 //!   save()            dlopen, fi_getinfo                drop
@@ -7,7 +7,6 @@
 //! ```
 //!
 //! Owns: reading all dispositions, and putting back those that changed.
-//! Knows nothing of: who changed them.
 //!
 //! A change that another thread of the program makes between `save` and `drop` is undone as
 //! well; there is no telling whose it was. Dispositions are rarely set while others run.

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Owns: the programs' meaning, and the promises they are held against.
-//! Knows nothing of: libFuzzer. Inputs keep their meaning as long as nobody renumbers the steps.
+//! Not here: libFuzzer. Inputs keep their meaning as long as nobody renumbers the steps.
 
 mod datagram;
 mod endpoint;

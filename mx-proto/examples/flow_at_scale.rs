@@ -8,9 +8,9 @@
 //! a virtual clock: the table is the same on every machine. Then what flow control costs a message,
 //! on this machine.
 
-#[path = "../tests/sim_flow/crowd.rs"]
+#[path = "../tests/sim/flow/crowd.rs"]
 mod crowd;
-#[path = "../tests/sim_flow/scenarios.rs"]
+#[path = "../tests/sim/flow/scenarios.rs"]
 mod scenarios;
 
 use mx_proto::flow::{Accounts, Borrower, Flow, Lane, Lender, Settings};
@@ -54,7 +54,7 @@ impl Accounts for Table {
     }
 }
 
-/// What means, pay, wanted, arrived, taken, terms and on_terms take together, with peers in an order
+/// What means, pay, wanted, arrived, taken, credit_fields and on_credit_fields take together, with peers in an order
 /// that no cache foresees. The best of several runs: what else the machine does only adds to it.
 fn nanos_a_message(settings: &Settings, peers: u32) -> f64 {
     let mut flow = Flow::new(settings);
@@ -83,9 +83,9 @@ fn nanos_a_message(settings: &Settings, peers: u32) -> f64 {
                 let account = &mut all.0[*peer as usize];
                 black_box(flow.taken(account, Source::TRUSTED, paid));
                 let mut ours = Borrower::default();
-                let terms = flow.terms(account, &ours, 0);
+                let terms = flow.credit_fields(account, &ours, 0);
                 Flow::on_told(account, &mut ours, &terms);
-                borrower.on_terms(&black_box(terms));
+                borrower.on_credit_fields(&black_box(terms));
             }
         }
         let took = begin.elapsed().as_secs_f64();

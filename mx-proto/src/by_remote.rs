@@ -1,4 +1,4 @@
-//! Which places of a slab belong to which remote.
+//! Lists of the places of a slab that belong to each remote.
 //!
 //! ```text
 //!   place of a remote:  first, last      place of the slab:  neighbours
@@ -6,10 +6,11 @@
 //!         #1  ------------>  (none)
 //! ```
 //!
-//! Who takes a remote out of its table has emptied its chain: the place is given out again.
+//! A remote's list must be empty when the remote is removed from its table, because its place is
+//! reused.
 //!
-//! Knows nothing of: what lies at the places. Cost: join and leave are O(1) and allocate nothing once
-//! everything has grown to its size; 8 bytes a place on either side.
+//! Cost: join and leave are O(1) and allocate nothing once everything has grown to its size; 8 bytes a
+//! place on either side.
 
 use crate::ids::RemoteId;
 use crate::matching::{Chains, Ends};
@@ -22,7 +23,7 @@ pub(crate) struct ByRemote {
 }
 
 impl ByRemote {
-    /// `place`, which is nobody's, is `remote`'s from now on.
+    /// Adds `place`, which must be in no list, to the list of `remote`.
     #[inline]
     pub(crate) fn join(&mut self, remote: RemoteId, place: u32) {
         let at = remote.index() as usize;
@@ -32,7 +33,7 @@ impl ByRemote {
         self.chains.append(&mut self.ends[at], place);
     }
 
-    /// `place`, which was `remote`'s, is nobody's.
+    /// Removes `place` from the list of `remote`.
     #[inline]
     pub(crate) fn leave(&mut self, remote: RemoteId, place: u32) {
         match self.ends.get_mut(remote.index() as usize) {

@@ -1,4 +1,4 @@
-//! What can be tuned in an endpoint. The only place these numbers stand in.
+//! Settings of an endpoint, and their defaults.
 
 use crate::event::Identity;
 use crate::flow;
@@ -16,29 +16,28 @@ pub struct Config {
     /// over a port that [asks where they go](crate::port::Limits::streamed_max); larger ones are
     /// offered and pulled.
     pub eager_max: usize,
-    /// Memory for messages nobody asked for that all remotes together may leave here, 320 bytes of
-    /// bookkeeping for each included, in credits of 512 bytes. Not in it are two messages of at most
-    /// one credit of every remote. One that has used up what it was lent of this offers its messages
-    /// instead of sending them, or waits.
+    /// Memory for messages without a receive, of all remotes together, including 320 bytes of
+    /// bookkeeping for each, in credits of 512 bytes. Two messages of at most one credit for every
+    /// remote are not counted. A remote without credits offers its messages instead of sending
+    /// them, or waits.
     pub unexpected_bytes: usize,
-    /// Credits one remote is lent of that at first while there is much room: it can send so much
-    /// before anybody has taken anything.
+    /// The credits lent to a remote when it connects, while there are enough.
     pub first_credits: u16,
     /// Bytes of the largest message of the [inbox](crate::Verdict::Inbox) that is fetched when it was only
     /// offered. So much of `unexpected_bytes` is never lent, an eighth at least and seven at most; a
     /// message that is larger than that is thrown away.
     pub fetched_max: u32,
-    /// How long a connect, or a transfer whose message has been matched, may go without any
-    /// progress, until [`crate::Endpoint::set_request_timeout`] says otherwise. `None`: for ever,
-    /// and so are spans of more than 49 days. 20 s is what the C method sets.
+    /// The time that a connect, or a transfer whose message has been matched, may go without any
+    /// progress, unless [`crate::Endpoint::set_request_timeout`] sets another. `None` and more than
+    /// 49 days: unlimited. 20 s is the value of the C method.
     pub request_timeout: Option<Duration>,
-    /// How long a send may wait for its turn and for its receiver, likewise. For MX that is part of
-    /// the same time-out; a BMI server may take its time as long as it lives.
+    /// The same for a send that waits for its turn or its receiver. For MX that is part of the same
+    /// time-out; a BMI server may take its time as long as it lives.
     pub waiting_timeout: Option<Duration>,
-    /// How long nothing may be heard of a remote with which there are operations, receives of
-    /// [its messages](crate::Endpoint::recv_from) included, until it is taken for lost. `None`: for ever,
-    /// which is MX's way. The one default for all networks: what TCP and fabrics notice by
-    /// themselves, they notice within the same time.
+    /// The time without a packet after which a remote is lost if there are operations with it,
+    /// receives of [its messages](crate::Endpoint::recv_from) included. `None`: unlimited, as in
+    /// MX. The same default for all networks: TCP and fabrics detect dead peers within the same
+    /// time.
     pub peer_timeout: Option<Duration>,
     /// Packets taken in by one progress call, so that it stays short.
     pub poll_budget: usize,
@@ -56,15 +55,14 @@ pub struct Config {
     /// for MX send, exit, and expect the message to be received later; a BMI host takes its
     /// messages over as they come, and an expected one of a lost peer is to be discarded.
     pub keep_tombstones: usize,
-    /// What the tokens in this endpoint's hellos are made with: drawn when it is opened, told to
-    /// nobody.
+    /// The key of the tokens in this endpoint's hellos: drawn when it is opened, and secret.
     pub key: Key,
-    /// What everybody at this site knows: nobody gets in, and nobody we call is believed, who does not
-    /// prove that. `None`: nobody is asked.
+    /// The site's secret: peers that do not prove it are refused, and not accepted when they answer
+    /// a connect. `None`: no proof is needed.
     pub secret: Option<Secret>,
-    /// How the log names a place. Addresses are the ports'.
+    /// The text of a place for the log. Only ports have addresses.
     pub name_of: fn(Place) -> String,
-    /// Where memory comes from.
+    /// The supply of memory.
     pub supply: Supply,
     /// A connect that meets the end of a session goes to the endpoint's next one instead of
     /// failing with it. Whoever does so takes any route ([`crate::Route::AUTO`]).
@@ -76,7 +74,7 @@ pub struct Config {
 pub enum Place {
     /// An interface.
     Nic(NicId),
-    /// Where a link comes from.
+    /// The source of a link.
     Source(Source),
 }
 
@@ -90,7 +88,7 @@ impl Config {
         self.eager_max.min(SMALL_MAX)
     }
 
-    /// What flow control is told.
+    /// The settings of flow control.
     pub(crate) fn flow(&self) -> flow::Settings {
         flow::Settings {
             bytes: self.unexpected_bytes,
@@ -100,7 +98,7 @@ impl Config {
         }
     }
 
-    /// How the log names an endpoint.
+    /// The text of an endpoint for the log.
     pub(crate) fn name(&self, who: &Identity) -> String {
         let nic = (self.name_of)(Place::Nic(who.nic));
         format!("{nic} endpoint {}", who.endpoint.0)

@@ -1,11 +1,11 @@
-//! What an endpoint tells the layer above it.
+//! Events that an endpoint reports to the layer above.
 
 use crate::ids::{EndpointId, MatchBits, NicId, RemoteId, RequestId, SessionId};
 use crate::matching::{Payload, Waiting};
 use crate::status::{DownReason, Kind, Status};
 use std::ops::Deref;
 
-/// Who an endpoint is.
+/// The identity of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// Its network interface.
@@ -17,18 +17,18 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// What stays the same in all of its lives.
+    /// The part that stays the same in all of its lives.
     pub(crate) fn name(&self) -> (NicId, EndpointId) {
         (self.nic, self.endpoint)
     }
 }
 
-/// How an operation ended.
+/// The end of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// What kind of operation it was.
+    /// The kind of operation.
     pub kind: Kind,
-    /// How it ended.
+    /// The result.
     pub status: Status,
     /// The other side: destination of a send, source of a receive, peer of a connect.
     pub remote: RemoteId,
@@ -43,14 +43,14 @@ pub struct Outcome {
     pub matched: bool,
 }
 
-/// The end of one operation, for an owner that keeps it until somebody asks.
+/// The end of one operation, for an owner that queues events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
-    /// Which request. Stale from now on.
+    /// The request; its id is stale from now on.
     pub request: RequestId,
     /// The word given when it was posted.
     pub context: u64,
-    /// How it ended.
+    /// The result.
     pub outcome: Outcome,
 }
 
@@ -102,20 +102,20 @@ impl Outcome {
 /// before this is told; the id is stale.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Down {
-    /// Who it was.
+    /// The remote.
     pub remote: RemoteId,
     /// The word attached to it.
     pub context: u64,
     /// Its name and session.
     pub identity: Identity,
-    /// Why.
+    /// The reason.
     pub reason: DownReason,
 }
 
 /// A message for which there is no posted receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
-    /// Who sent it.
+    /// The sender.
     pub source: RemoteId,
     /// The word attached to the sender, 0 if none.
     pub source_context: u64,
@@ -127,20 +127,20 @@ pub struct Arrival {
     pub length: u32,
 }
 
-/// What is to become of an [`Arrival`].
+/// The owner's decision about an [`Arrival`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It waits for a receive as an unexpected message.
     Continue,
-    /// It has been consumed, or nobody wants it.
+    /// It has been consumed, or is not wanted.
     Finished,
     /// It is decided later, see [`crate::Endpoint::next_deferred`]. Until then nothing further is
     /// taken in; what the same poll still brings is deferred as well, without asking, so that it does
     /// not overtake this one, even if there is a receive for it.
     Defer,
-    /// It is for whoever asks with [`crate::Endpoint::next_message`], whole: one that is only offered is
-    /// fetched first. One that is larger than anything that is fetched
-    /// ([`Config::fetched_max`](crate::Config::fetched_max)) is thrown away.
+    /// It goes to the inbox and is handed out whole by [`crate::Endpoint::next_message`]; an
+    /// offered message is fetched first. One that is larger than
+    /// [`Config::fetched_max`](crate::Config::fetched_max) is dropped.
     Inbox {
         /// Among which others it has its turn: a small number.
         turn: u32,
@@ -152,7 +152,7 @@ pub enum Verdict {
 pub struct Message<M> {
     /// The turn that it was for.
     pub turn: u32,
-    /// Who sent it. Stale if that has gone meanwhile.
+    /// The sender; stale if it is gone meanwhile.
     pub source: RemoteId,
     /// Its match bits.
     pub bits: MatchBits,
@@ -165,7 +165,7 @@ pub struct Message<M> {
 #[derive(Debug)]
 #[must_use = "the endpoint stands still until the message is decided"]
 pub struct Deferred {
-    /// What it is.
+    /// The message.
     pub arrival: Arrival,
     pub(crate) waiting: Waiting,
 }
@@ -179,7 +179,7 @@ impl Deferred {
         }
     }
 
-    /// The same for one that hands out a pointer to whoever may write there.
+    /// The same, writable, for an owner that hands out a pointer.
     pub fn body_mut(&mut self) -> Option<&mut [u8]> {
         match &mut self.waiting.payload {
             Payload::Eager(data) => Some(data),
@@ -188,12 +188,12 @@ impl Deferred {
     }
 }
 
-/// What is to become of a [`Deferred`] message.
+/// The decision about a [`Deferred`] message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
     /// It goes into the oldest posted receive that accepts it, if one has been posted meanwhile;
     /// otherwise it waits for one as an unexpected message.
     Continue,
-    /// It has been consumed, or nobody wants it. The sender of an offered message learns of it.
+    /// It has been consumed, or is not wanted. The sender of an offered message is told.
     Finished,
 }

@@ -1,16 +1,16 @@
-//! Names of things, one type each, so that they cannot be mixed up.
+//! Ids, a type for each kind.
 //!
 //! ```text
-//!   host --- NicId          an interface of a host ("board")
+//!   machine - NicId         an interface of a machine ("board")
 //!             `- EndpointId one open endpoint on it
 //!                 `- SessionId   one life of that endpoint
-//!   LinkId     a path a port opened to somebody     (port's number)
-//!   RemoteId  a remote endpoint we talk to         (endpoint's number)
+//!   LinkId     one connection of a port             (port's number)
+//!   RemoteId   one session with a peer              (endpoint's number)
 //!   RequestId  one posted send, receive or connect  (endpoint's number)
 //! ```
 //!
-//! `LinkId`, `RemoteId` and `RequestId` are an index and a generation: a stale one is
-//! recognised instead of naming whoever got the slot next.
+//! `LinkId`, `RemoteId` and `RequestId` are an index and a generation, so a stale id is recognised
+//! when its index has been reused.
 
 use std::fmt;
 
@@ -43,7 +43,7 @@ pub struct SessionId(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MatchBits(pub u64);
 
-/// Which of the 64 bits count.
+/// A mask of match bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct MatchMask(pub u64);
 
@@ -80,7 +80,7 @@ macro_rules! generational {
                 self.index & (u32::MAX >> (32 - $bits))
             }
 
-            /// How often that slot had been given out before.
+            /// The number of times the slot had been used before.
             #[inline]
             pub const fn generation(self) -> u32 {
                 self.generation
@@ -139,14 +139,14 @@ impl LinkId {
     }
 }
 
-/// How one names a remote endpoint before there is a link to it.
+/// The address of a remote endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Target {
     /// Its network interface.
     pub nic: NicId,
     /// Its endpoint number there.
     pub endpoint: EndpointId,
-    /// Which port to take.
+    /// The port to use.
     pub route: Route,
 }
 

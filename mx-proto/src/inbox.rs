@@ -1,21 +1,23 @@
-//! Messages for whoever asks, in turn: those that can be had, and those that are still to be fetched.
+//! Unexpected messages for the host, in turns: those that are here, and those that are still to be
+//! fetched.
 //!
 //! ```text
-//!   rotation   turn 7 -> turn 3 -> turn 9          turns whose first message is here; one gives one, then
-//!                |         |         |             it is the next one's
+//!   rotation   turn 7 -> turn 3 -> turn 9          turns whose first message is here; each hands out one
+//!                |         |         |             message, then it is the next turn
 //!                #         #         #   <- next_message          #  here
 //!                #         #       (...)                        (..) offered, or on its way
-//!              (...)                 #             what is behind one that is not here waits for it
+//!              (...)                 #             messages behind one that is not here wait for it
 //!                #
 //!                                                  fetched: of each turn the first that is not here,
 //!   line       turn 7 -> turn 5                    turns in the order in which they come to that
 //! ```
 //!
-//! However much there is in one turn, it delays another's oldest message by one hand-out.
+//! However many messages one turn has, it delays another's oldest message by one hand-out.
 //!
-//! Owns: the messages, and what they were paid with. Knows nothing of: operations, the pool, what a turn
-//! is. Cost: everything is O(1) for each message that it is about, and allocates nothing once there are
-//! places enough. A turn without messages takes no memory, so its number may be any.
+//! Owns: the messages, and their payments.
+//! Not here: operations, the pool.
+//! Cost: O(1) for each message, and no allocation once there are enough places. A turn without
+//! messages takes no memory, so there may be any number of turns.
 
 use crate::by_remote::ByRemote;
 use crate::flow::Paid;
@@ -35,7 +37,7 @@ pub(crate) struct Entry<M> {
     pub(crate) source: RemoteId,
     pub(crate) bits: MatchBits,
     pub(crate) body: Body<M>,
-    /// What its sender has paid, and credits of the pool's own.
+    /// The payment of its sender, and credits drawn from the pool.
     pub(crate) paid: Paid,
     pub(crate) drawn: u32,
     /// Its sender has gone, and it is a tombstone from there.
@@ -44,11 +46,11 @@ pub(crate) struct Entry<M> {
     number: u64,
     /// It can be had.
     ready: bool,
-    /// Where its turn lies.
+    /// The slot of its turn.
     slot: u32,
 }
 
-/// What there is of a message.
+/// The state of a message.
 #[derive(Debug)]
 pub(crate) enum Body<M> {
     /// All of it, where its taker wants it.
@@ -103,7 +105,7 @@ pub(crate) struct Inbox<M> {
     entries: Slab<Entry<M>>,
     /// Those with messages.
     turns: Slab<Turn>,
-    /// Where they lie, by number.
+    /// The slots of turns, by number.
     slots: HashMap<u32, u32, RandomState>,
     messages: Chains,
     rotation: Ends,
@@ -129,7 +131,7 @@ struct Turn {
     all: Ends,
     /// The first that is not here.
     absent: Option<u32>,
-    /// How many are before it.
+    /// The number of messages before it.
     ready: u32,
     rotates: bool,
     /// `absent` is to be fetched, and nothing has been done about that.
@@ -178,13 +180,14 @@ impl<M> Inbox<M> {
         self.entries.len()
     }
 
-    /// How many can be had in turn.
+    /// The number of messages that can be handed out.
     #[inline]
     pub(crate) fn ready(&self) -> usize {
         self.ready
     }
 
-    /// How many are here, whether they can be had or wait for one before them.
+    /// The number of messages that are here, whether they can be handed out or wait for an earlier
+    /// one.
     pub(crate) fn here(&self) -> usize {
         self.here
     }
@@ -194,7 +197,7 @@ impl<M> Inbox<M> {
         self.bytes
     }
 
-    /// How many are on their way.
+    /// The number of messages being fetched.
     pub(crate) fn coming(&self) -> usize {
         self.coming
     }
@@ -204,12 +207,12 @@ impl<M> Inbox<M> {
         self.waiting
     }
 
-    /// Is there any message of a turn's?
+    /// Whether a turn has any message.
     pub(crate) fn holds(&self, turn: u32) -> bool {
         self.slots.contains_key(&turn)
     }
 
-    /// Whose turn it is.
+    /// The next turn.
     #[inline]
     pub(crate) fn turn(&self) -> Option<u32> {
         Some(self.turns.get(self.rotation.oldest()? as usize)?.number)
@@ -360,7 +363,7 @@ impl<M> Inbox<M> {
             self.forget(slot);
         }
         if self.entries.is_empty() && self.entries.capacity() > KEPT_MAX {
-            // What a flood has left behind.
+            // Frees the memory left from a flood.
             *self = Self::default();
         }
         Some((entry, ready))
@@ -438,7 +441,7 @@ impl<M> Inbox<M> {
         self.forget(from);
     }
 
-    /// Where a turn lies, from now on if it had no messages.
+    /// The slot of a turn; a new one if it had no messages.
     fn slot(&mut self, number: u32) -> u32 {
         let turns = &mut self.turns;
         *(self.slots.entry(number)).or_insert_with(|| turns.insert(Turn::new(number)) as u32)
@@ -450,7 +453,7 @@ impl<M> Inbox<M> {
         self.slots.remove(&turn.number);
     }
 
-    /// What is here from `next` on, and not behind one that is not, can be had. Gives how many that are.
+    /// Makes messages ready from `next` on, up to the first that is not here. Returns their number.
     fn advance(&mut self, slot: u32, mut next: Option<u32>) -> u32 {
         let mut ready = 0;
         while let Some(place) = next
@@ -526,7 +529,7 @@ mod tests {
     use super::*;
     use mx_sim::Rng;
 
-    /// What is known of a message without looking at any place.
+    /// The reference model: a message.
     #[derive(Clone, Debug, PartialEq)]
     struct Known {
         place: u32,
@@ -554,7 +557,7 @@ mod tests {
         rotation: Vec<u32>,
         line: Vec<u32>,
         numbers: u64,
-        /// What could be had so far.
+        /// The messages that could be handed out so far.
         ready: u64,
     }
 
@@ -752,7 +755,7 @@ mod tests {
                     return;
                 }
                 if inbox.turns[inbox.slots[&turn] as usize].absent == Some(place) {
-                    // What comes next has not waited.
+                    // The next one has not waited.
                     model.line.retain(|other| *other != turn);
                 }
                 let it = model.turns[turn as usize].remove(at);
@@ -825,7 +828,7 @@ mod tests {
             inbox.add(whole(tag as u32 / 10, tag));
         }
         assert_eq!(inbox.take().unwrap().bits.0, 10);
-        // Who comes now stands behind those who have not had their turn, and before nobody's second one.
+        // A new turn stands behind those that have not had their turn, and before any second one.
         inbox.add(whole(3, 30));
         assert_eq!(tags(&mut inbox), [20, 11, 30, 21, 12, 13]);
         assert_eq!(inbox.len(), 0);
@@ -858,7 +861,7 @@ mod tests {
         inbox.rename(1, 2);
         assert!(inbox.holds(2) && !inbox.holds(1));
         assert_eq!(tags(&mut inbox), [20, 30, 11, 12, 23, 14, 25]);
-        // Where there is nothing the turn is kept.
+        // Without a message the turn is kept.
         for tag in [10, 30, 11] {
             inbox.add(whole(tag as u32 / 10, tag));
         }

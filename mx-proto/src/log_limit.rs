@@ -1,17 +1,17 @@
-//! What the log has been told already, so that what happens over and over is a few lines.
+//! Limits repeated log lines.
 //!
-//! Owns: how often each thing has happened. Knows nothing of: what it is.
-//! Cost: one hash each time; at most `ENTRIES_MAX` things are remembered.
+//! Owns: the number of occurrences of each event.
+//! Cost: one hash for each event; at most `ENTRIES_MAX` events are remembered.
 
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// What has been told, and how often it has happened.
+/// Events that have been logged, and their numbers.
 #[derive(Debug)]
 pub struct LogLimit<K>(HashMap<K, u64, RandomState>);
 
-/// What is remembered at most. Beyond it all begins to be told again.
+/// The maximum number of remembered events. Beyond it all are forgotten and logged again.
 const ENTRIES_MAX: usize = 4096;
 
 impl<K> Default for LogLimit<K> {

@@ -6,13 +6,11 @@
 //!   Source   the body of a packet that has arrived: a slice, or bytes in memory
 //!            that another process can still change (copied out, never borrowed)
 //! ```
-//!
-//! Knows nothing of: who owns the bytes, what they mean.
 
 /// The buffer of one posted operation: a list of segments seen as one run of bytes.
 ///
 /// An implementation lends its bytes only during a call. The endpoint drops the value when the
-/// operation completes; from then on nobody may touch the bytes behind it.
+/// operation completes; from then on the bytes must not be accessed.
 pub trait Memory {
     /// Bytes in all segments together.
     fn len(&self) -> usize;
@@ -57,7 +55,7 @@ pub trait Memory {
 
 /// Bytes that arrived and lie in the port's memory.
 pub trait Source {
-    /// How many there are.
+    /// Their number.
     fn len(&self) -> usize;
 
     /// True when there is not one byte.

@@ -1,4 +1,4 @@
-//! The states of an operation, and how it may go from one to another.
+//! The states of an operation, and the legal transitions between them.
 //!
 //! ```text
 //!   New --> Queued ---> Offered --> Serving --> Done          a send
@@ -8,21 +8,20 @@
 //!   New --> Pending --> where New goes, or Done                a send or a receive
 //! ```
 //!
-//! `docs/states.md` shows the table; the simulator's random operations make every transition, or their
-//! test fails.
+//! `docs/states.md` shows the table; the test of the simulator's random operations fails unless
+//! every transition occurs.
 //!
-//! Owns: which transitions are legal, and in debug builds which were made.
-//! Knows nothing of: what a state holds.
+//! Owns: the table, and in debug builds the transitions made.
 
 use crate::transition_table;
 use std::fmt;
 
-/// Where an operation stands; `ops/record.rs` has what belongs to each.
+/// The state of an operation; `ops/record.rs` has the data of each.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stage {
     /// It is being posted.
     New,
-    /// Its owner has yet to say with whom it is.
+    /// Its remote is not known yet.
     Pending,
     /// A send waits for its turn.
     Queued,

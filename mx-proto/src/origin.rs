@@ -1,34 +1,35 @@
-//! Where a link comes from, as the network tells it, and what that says about a peer's claims.
+//! The source of a link according to the network, and what that proves of a peer's claims.
 //!
 //! ```text
 //!   port:      source of a connection, of a session's datagrams, of a process on this machine
 //!                 |
-//!                 +--> Source                 for shares of what there is only so much of
+//!                 +--> Source                 for shares of limited resources
 //!                 `--> Proof of a Claim       Proven | Refuted | Ask the claimed address
 //! ```
 //!
-//! Knows nothing of: addresses. Those are the ports'.
+//! Not here: addresses, which only ports have.
 
 use crate::ids::{EndpointId, NicId, Target};
 
-/// Where links come from, as a number that is the same for all from there: one address of another
-/// machine, or one user of this one.
+/// The source of links as a number: one address of another machine, or one user of this one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Source(pub u64);
 
 impl Source {
-    /// Has no share: ourselves, those who could harm us anyway, and what a port knows nothing of.
+    /// Not limited by shares: this process's own user, root, and sources that the port cannot tell
+    /// apart.
     pub const TRUSTED: Self = Self(0);
 }
 
-/// Who a peer says it is when it introduces itself.
+/// The identity that a peer claims when it introduces itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Claim {
     /// Its interface.
     pub nic: NicId,
     /// Its endpoint there.
     pub endpoint: EndpointId,
-    /// Whom it means to talk to: the interface and endpoint that it called, or that called it.
+    /// The destination of the claim: the interface and endpoint that the peer connected to, or that
+    /// connected to it.
     pub to: (NicId, EndpointId),
 }
 
@@ -36,7 +37,7 @@ pub struct Claim {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Address(pub u128);
 
-/// What the network says about a [`Claim`].
+/// What the network proves about a [`Claim`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Proof {
     /// The peer is where it claims to be.

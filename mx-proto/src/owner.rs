@@ -6,9 +6,9 @@
 //!     '-- completed down arrived memory ready due ------'
 //! ```
 //!
-//! The endpoint owns it and tells it what happens, in the call in which it happens: also in one that
-//! posts or calls off. None of its functions can reach the endpoint, so nothing calls back in; what
-//! follows for the endpoint is done by whoever called it, afterwards.
+//! The endpoint owns its owner and reports events to it in the call in which they happen, also in a
+//! post or a cancel. The functions of the owner cannot reach the endpoint; what is to be done about
+//! an event is done afterwards by the caller of the endpoint.
 
 use crate::event::{Arrival, Completion, Down, Outcome, Verdict};
 use crate::flow::Lane;
@@ -19,19 +19,19 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// What an endpoint tells the layer above it.
+/// The layer above an endpoint: receives its events.
 pub trait Owner: Sized {
     /// Memory of operations.
     type Memory: Memory + fmt::Debug;
 
-    /// What the owner keeps with each operation.
+    /// The owner's part of each operation.
     type Word: Default + fmt::Debug;
 
-    /// Where records of operations lie, with the owner's words beside them.
+    /// The storage of records, with the owner's words beside them.
     type Places: Places<Self::Memory, Self::Word>;
 
-    /// The lane of a message that we send: one that its receiver posts a receive for, or one for
-    /// whoever asks there. Neither kind waits for the other. Who sends only one kind has one lane.
+    /// The lane of a message to be sent: matched, for a posted receive, or unexpected. Neither lane
+    /// waits for the other. An owner that sends only one kind uses one lane.
     #[inline]
     fn lane(_bits: MatchBits) -> Lane {
         Lane::Matched
@@ -66,11 +66,12 @@ pub trait Owner: Sized {
     #[inline]
     fn due(&mut self, _word: u64) {}
 
-    /// Does something of what it has been told wait to be looked at? Then it is no time to sleep.
+    /// Whether events wait to be handled; then a thread must not sleep.
     fn has_events(&self) -> bool;
 }
 
-/// What an operation is made of, if it becomes one: what is done at once does not.
+/// The contents of an operation, moved into a record only if the operation does not complete at
+/// once.
 pub trait Posting<O: Owner> {
     /// Its bytes.
     fn memory(&mut self) -> &mut O::Memory;
@@ -91,7 +92,7 @@ impl<O: Owner> Posting<O> for (O::Memory, O::Word) {
     }
 }
 
-/// An owner that keeps what it is told until somebody asks, and every message for a receive to come.
+/// An owner that queues all events, and keeps every message for a later receive.
 #[derive(Debug)]
 pub struct Queue<M> {
     completions: VecDeque<Completion>,

@@ -1,4 +1,4 @@
-//! What an endpoint needs of whatever carries its packets.
+//! The interface between an endpoint and a port, which carries its packets.
 //!
 //! ```text
 //!                    send / resume            poll
@@ -8,12 +8,12 @@
 //! ```
 //!
 //! A port carries *packets* over *links*: a fixed header and a body. A link is reliable and keeps
-//! order: what was accepted arrives once, whole and in sequence, or the link goes down. (A port
-//! over datagrams gets there with the reliability layer of this crate.)
+//! order: an accepted packet arrives once, complete and in sequence, or the link goes down. (Ports
+//! over datagrams use the reliability layer of this crate.)
 //!
-//! Emit or nothing: a packet that `send` did not accept has not happened, so nobody has to undo
-//! anything when a port has no room. Ports never call the endpoint except through the [`Sink`]
-//! lent to [`Port::poll`], and the endpoint never calls the port from inside a `Sink` method.
+//! A packet that `send` refused has had no effect, so there is nothing to undo when a port has no
+//! room. A port calls the endpoint only through the [`Sink`] lent to [`Port::poll`], and the
+//! endpoint never calls the port from inside a `Sink` method.
 
 use crate::config::SMALL_MAX;
 use crate::ids::{LinkId, Route, Target};
@@ -41,9 +41,9 @@ pub fn body_len(header: &HeaderBytes) -> usize {
 /// Bytes of a body that every link carries.
 pub const PACKET_LEAST: usize = 4 << 10;
 
-/// A link that others began is bound by then ([`Port::bind`]), or its port drops it: whoever only opens
-/// links is not to hold places for ever. An honest caller introduces itself as soon as it can; of a
-/// packet that is lost half a dozen are sent again in this time.
+/// Time after which a port drops an incoming link that has not been bound ([`Port::bind`]). A
+/// correct caller introduces itself as soon as it can; a lost packet is retransmitted half a dozen
+/// times in this time.
 pub const BOUND_WITHIN: Duration = Duration::from_secs(5);
 
 /// A port that looks so much later than it could have was busy with something else, and a link whose
@@ -53,7 +53,7 @@ pub const LATE: Duration = Duration::from_secs(1);
 /// A packet's header as it stands on the wire (see `wire`).
 pub type HeaderBytes = [u8; HEADER_LEN];
 
-/// What one link can carry.
+/// The limits of one link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Largest body of a packet whose body is delivered through [`Sink::on_packet`] and does not
@@ -64,7 +64,7 @@ pub struct Limits {
     pub streamed_max: usize,
     /// Largest body of a data packet, the kind whose place is known beforehand.
     pub data_max: usize,
-    /// How much of a large message the receiver asks for at once.
+    /// Bytes of a large message that the receiver requests at once.
     pub pull_block: usize,
     /// The port can read the peer's memory by itself ([`Port::read_remote`]).
     pub remote_read: bool,
@@ -88,7 +88,7 @@ pub enum Body<'a, M> {
         memory: &'a M,
         /// First byte of it to send.
         offset: usize,
-        /// How many bytes.
+        /// Their number.
         len: usize,
     },
 }
@@ -128,7 +128,7 @@ impl<M> Body<'_, M> {
     }
 }
 
-/// How much of a packet the port took.
+/// The part of a packet that the port accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sent {
     /// All of it; the body's bytes are the caller's again.
@@ -143,7 +143,7 @@ pub enum Sent {
     Held(u64),
 }
 
-/// Why a packet was not taken.
+/// Reasons for refusing a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendError {
     /// No room now. [`Sink::on_writable`] follows when there is.
@@ -152,7 +152,7 @@ pub enum SendError {
     Down,
 }
 
-/// Why a link ended.
+/// Reasons for the end of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkDown {
     /// Nobody listens there.
@@ -186,7 +186,7 @@ impl fmt::Display for LinkDown {
     }
 }
 
-/// Why a link could not even be started.
+/// Reasons why a link could not be started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConnectError {
     /// The network interface is not known here.
@@ -213,10 +213,10 @@ impl fmt::Display for ConnectError {
     }
 }
 
-/// How a link is to end.
+/// Ways to close a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Close {
-    /// What was accepted is still delivered, for a bounded time.
+    /// Accepted packets are still delivered, for a bounded time.
     Flush,
     /// At once.
     Now,
@@ -225,9 +225,9 @@ pub enum Close {
 /// A peer's memory that a port can read by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RemoteKey {
-    /// Where it begins, in the port's terms.
+    /// Its beginning, in the port's terms.
     pub address: u64,
-    /// What gives access to it, in the port's terms.
+    /// The key for it, in the port's terms.
     pub key: u64,
 }
 
@@ -242,7 +242,7 @@ pub struct WakeDescriptors {
 
 /// Carries packets over links. `M` is the type of application memory bodies come from.
 pub trait Port<M: Memory> {
-    /// What `link` can carry. For a link that is gone: anything.
+    /// The limits of `link`; any value for a link that is gone.
     fn limits(&self, link: LinkId) -> Limits;
 
     /// Starts a link to `target`. [`Sink::on_up`] or [`Sink::on_down`] follows, from a later
@@ -253,34 +253,37 @@ pub trait Port<M: Memory> {
     /// that a stranger began and that has none goes down ([`BOUND_WITHIN`]).
     fn bind(&mut self, link: LinkId, cookie: u64);
 
-    /// What the network says about a peer that introduces itself on `link`. A port that is the only
-    /// one, and has nobody to tell apart, believes it.
+    /// Checks the claim of a peer that introduces itself on `link`. A port that cannot have
+    /// strangers accepts it.
     fn proof(&self, link: LinkId, claim: &Claim) -> Proof {
         let _ = (link, claim);
         Proof::Proven
     }
 
-    /// Is that address this machine's? A peer says it was spoken to from there, in our name.
+    /// Whether that address is one of this machine's. A peer claims that it was connected to from
+    /// there, in our name.
     fn has_address(&self, address: Address) -> bool {
         let _ = address;
         true
     }
 
-    /// Where the claimed endpoint can be asked who it is, when only its machine is proven on `link`: an
-    /// address is one endpoint's at a time. `None`: the port proves the endpoint itself.
+    /// The address at which the claimed endpoint can be asked, if only its machine is proven on
+    /// `link`: an address belongs to one endpoint at a time. `None`: the port proves the endpoint
+    /// itself.
     fn asks_at(&self, link: LinkId, claim: &Claim) -> Option<Target> {
         let _ = (link, claim);
         None
     }
 
-    /// Where `link` comes from.
+    /// The source of `link`.
     fn source(&self, link: LinkId) -> origin::Source {
         let _ = link;
         origin::Source::TRUSTED
     }
 
-    /// What both ends of `link` know of it, and no other link has: proofs of the site's secret are about
-    /// that, so that they are worth nothing on another link. The same while the link is up.
+    /// A value that both ends of `link` know and that differs from that of any other link: proofs
+    /// of the site's secret cover it, so that they are not valid on another link. Constant while
+    /// the link is up.
     fn binding(&self, link: LinkId) -> Binding {
         let _ = link;
         [0; 2]
@@ -294,8 +297,8 @@ pub trait Port<M: Memory> {
         body: Body<'_, M>,
     ) -> Result<Sent, SendError>;
 
-    /// Has a link that said [`SendError::WouldBlock`] room again? To be asked when somebody wants to
-    /// send, by ports that find out for a few loads; others say so in [`Sink::on_writable`] alone.
+    /// Whether a link that returned [`SendError::WouldBlock`] has room again. Called before a send;
+    /// implemented by ports that can find out cheaply. Others only call [`Sink::on_writable`].
     #[inline]
     fn has_room(&mut self, link: LinkId) -> bool {
         let _ = link;
@@ -342,7 +345,7 @@ pub trait Port<M: Memory> {
     /// [`Sink::on_down`]. Unknown links are ignored.
     fn close(&mut self, link: LinkId, how: Close);
 
-    /// When [`Port::poll`] wants to be called although nothing arrives.
+    /// The time at which [`Port::poll`] should be called although nothing arrives.
     fn deadline(&self) -> Option<Instant> {
         None
     }
@@ -353,15 +356,15 @@ pub trait Port<M: Memory> {
         let _ = (link, wanted);
     }
 
-    /// When anything last came from the peer of `link`, though perhaps no packet became whole of it.
-    /// `None`: packets are all the port knows of.
+    /// The time at which anything last came from the peer of `link`, also if no packet was
+    /// complete. `None`: the port knows only of packets.
     fn heard_at(&self, link: LinkId) -> Option<Instant> {
         let _ = link;
         None
     }
 
-    /// When [`Port::keep_alive`] wants to be called instead of [`Port::poll`], by an endpoint that
-    /// takes nothing in for now. `None`: no peer takes our silence for our end.
+    /// The time at which [`Port::keep_alive`] should be called instead of [`Port::poll`], by an
+    /// endpoint that polls no packets at present. `None`: peers do not time out silent links.
     fn keep_alive_due(&self) -> Option<Instant> {
         None
     }
@@ -380,7 +383,7 @@ pub trait Port<M: Memory> {
     /// The opposite of [`Port::arm`]: the caller polls again, peers need not wake it.
     fn disarm(&mut self);
 
-    /// What to sleep on.
+    /// The descriptors to sleep on.
     fn descriptors(&self) -> WakeDescriptors {
         WakeDescriptors::default()
     }
@@ -391,7 +394,7 @@ pub trait Port<M: Memory> {
         None
     }
 
-    /// Ends what [`Port::register`] began: when it returns, nobody reads that memory any more.
+    /// Ends what [`Port::register`] began: when it returns, that memory is not read any more.
     fn deregister(&mut self, link: LinkId, key: RemoteKey) {
         let _ = (link, key);
     }
@@ -407,15 +410,15 @@ pub trait Port<M: Memory> {
 /// One [`Port::read_remote`].
 #[derive(Debug)]
 pub struct RemoteRead<'a, M> {
-    /// What the peer registered.
+    /// The peer's registration.
     pub key: RemoteKey,
     /// First byte of it to read.
     pub from: usize,
-    /// Where the bytes go.
+    /// The destination.
     pub memory: &'a mut M,
     /// Their offset there.
     pub at: usize,
-    /// How many.
+    /// The length.
     pub len: usize,
     /// Comes back with [`Sink::on_remote_read`].
     pub token: u64,
@@ -430,12 +433,12 @@ pub enum RemoteUse {
     Registered(u64),
 }
 
-/// Where the body of a packet belongs.
+/// The destination of a packet's body.
 #[derive(Debug)]
 pub struct Place<'a, M> {
-    /// What it is written to.
+    /// The memory.
     pub memory: Destination<'a, M>,
-    /// Where in it the body begins. All of the body fits behind it.
+    /// The offset at which the body begins. All of the body fits.
     pub offset: usize,
 }
 
@@ -474,7 +477,8 @@ impl<M: Memory> Memory for Destination<'_, M> {
     }
 }
 
-/// What a port tells its endpoint. `cookie` is what [`Port::bind`] attached to the link.
+/// The events that a port reports to its endpoint. `cookie` is the value that [`Port::bind`]
+/// attached to the link.
 pub trait Sink<M: Memory> {
     /// A link that [`Port::connect`] started can carry packets.
     fn on_up(&mut self, link: LinkId, cookie: u64);
@@ -499,11 +503,11 @@ pub trait Sink<M: Memory> {
         self.place(link, cookie, header)
     }
 
-    /// A header arrived whose body has not, or not all. A port that can read straight into
-    /// application memory asks where the body belongs, and may ask again for the same packet in a
-    /// later poll. `None`: the packet is not of that kind, or nobody wants it; the port then either
-    /// delivers it whole through [`Sink::on_packet`] or, when it is larger than
-    /// [`Limits::packet_max`] or has had a place before, reads and drops it.
+    /// Called for a header whose body has not arrived completely, by a port that can read into
+    /// application memory: returns the destination of the body. May be called again for the same
+    /// packet in a later poll. `None`: the packet is of another kind, or not wanted; the port then
+    /// either delivers it whole through [`Sink::on_packet`] or, if it is larger than
+    /// [`Limits::packet_max`] or has had a destination before, reads and drops it.
     fn place(&mut self, link: LinkId, cookie: u64, header: &HeaderBytes) -> Option<Place<'_, M>>;
 
     /// The whole body of a packet has been written where [`Sink::begin`] and [`Sink::place`] said.

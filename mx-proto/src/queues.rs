@@ -1,20 +1,20 @@
-//! What waits to go out to one remote.
+//! The send queues of one remote.
 //!
 //! ```text
-//!   partial   rest of a packet the link took half of: before everything
+//!   partial   rest of a packet that the link has accepted in part: before everything
 //!   control   replies, pulls, notifies            first
 //!   lanes     messages, in the order posted       then these two
 //!   streams   parts of offered messages           take turns
 //! ```
 //!
-//! A lane's messages keep their order, and both lanes are served in the order posted; but neither waits
-//! for credits, or the slot, of the other. Copies of messages that are complete for their senders have
-//! been paid for, and nothing that has not stands before them in their lane: they always can go.
+//! A lane's messages keep their order, and both lanes are served in the order posted; but neither
+//! waits for credits, or the slot, of the other. Copies of completed sends are paid, and only
+//! copies stand before them in their lane: so they can always be sent.
 //!
-//! Only remotes for which something waits have them: who is quiet keeps one empty place. A few sets
-//! are kept for whoever needs one next, so that traffic allocates nothing.
+//! Only remotes with waiting messages have queues; others keep one empty pointer. A few sets are
+//! kept for reuse, so that traffic allocates nothing.
 //!
-//! Knows nothing of: operations' contents, whose credits they are, the port.
+//! Not here: operations' contents, the port.
 
 use crate::flow::Lane;
 use crate::ids::RequestId;
@@ -36,16 +36,16 @@ pub(crate) struct Queues {
     pub(crate) lanes: [List; 2],
     /// Nothing of them could go for want of credits, and nothing has since.
     pub(crate) stalled: bool,
-    /// How many of them are copies, the first ones of each lane.
+    /// The number of copies, which are the first ones of each lane.
     copies: [u32; 2],
     /// The number of the message that joined a lane last.
     last: u64,
-    /// What waits in the lanes and has not been paid for costs so much.
+    /// The cost of all waiting messages that have not been paid for.
     pub(crate) cost: u32,
     pub(crate) streams: VecDeque<Stream>,
 }
 
-/// What a message in a lane is there.
+/// A message in a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stand {
     /// Its number among all that were posted to this remote while something waited.
@@ -67,7 +67,7 @@ pub(crate) struct Partial {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stream {
     pub(crate) request: RequestId,
-    /// What the receiver calls it.
+    /// The receiver's id of it.
     pub(crate) recv_id: u64,
     pub(crate) at: usize,
     pub(crate) end: usize,
@@ -140,7 +140,7 @@ impl Queues {
         all.find(|control| stands && control.header.kind == kind)
     }
 
-    /// How many packets of these kinds wait.
+    /// The number of waiting packets of these kinds.
     pub(crate) fn count(&self, kinds: &[Kind]) -> usize {
         let all = self.control.iter();
         all.filter(|control| kinds.contains(&control.header.kind))
@@ -166,12 +166,12 @@ impl Queues {
         true
     }
 
-    /// A message is over: nobody gets more of it.
+    /// Removes a message that is over.
     pub(crate) fn forget(&mut self, request: RequestId) {
         self.streams.retain(|stream| stream.request != request);
     }
 
-    /// Does anything wait in a lane?
+    /// Whether a message waits in a lane.
     #[inline]
     pub(crate) fn has_messages(&self) -> bool {
         self.lanes.iter().any(|lane| !lane.is_empty())
@@ -200,12 +200,12 @@ impl Queues {
         }
     }
 
-    /// Is the first one of this lane a copy?
+    /// Whether the first message of this lane is a copy.
     pub(crate) fn has_copy(&self, lane: Lane) -> bool {
         self.copies[lane as usize] > 0
     }
 
-    /// Is any message a copy?
+    /// Whether any message is a copy.
     pub(crate) fn has_copies(&self) -> bool {
         self.copies != [0; 2]
     }
@@ -229,7 +229,7 @@ impl Queues {
     }
 }
 
-/// Empty sets, for whoever needs one next.
+/// Empty sets for reuse.
 #[derive(Debug, Default)]
 #[expect(clippy::vec_box, reason = "a set goes from here to a remote as it is")]
 pub(crate) struct Spares(Vec<Box<Queues>>);

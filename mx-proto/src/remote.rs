@@ -5,11 +5,12 @@
 //!   by name:  hash of (interface, number) --> id
 //! ```
 //!
-//! Messages go out on one link for the whole session (`tx`), so that they keep their order. A
-//! second link exists only when both sides connected at the same time; we listen on both.
+//! Messages are sent on one link for the whole session (`tx`), so that they keep their order. A
+//! second link exists only when both sides connected at the same time; packets are received on
+//! both.
 //!
-//! Knows nothing of: requests' contents, matching, the port. Cost: what a quiet remote takes here
-//! is measured in `tests/bounds`.
+//! Not here: requests' contents, matching, the port.
+//! Cost: the memory of an idle remote is measured in `tests/bounds`.
 
 use crate::event::Identity;
 use crate::flow::{Borrower, Lane, Lender};
@@ -35,18 +36,18 @@ pub(crate) type Name = (NicId, EndpointId);
 pub(crate) struct Remote {
     /// Its address. Until it has answered: the one we know it by.
     pub(crate) name: Name,
-    /// Our number for this acquaintance: credits count for the pair of it and the peer's.
+    /// Our number for this association: credits count for the pair of it and the peer's.
     pub(crate) epoch: u16,
     /// In whose share of the places it counts.
     pub(crate) source: Source,
     /// The upper layer's word.
     pub(crate) context: u64,
     pub(crate) links: SmallVec<[Link; 1]>,
-    /// What we lend it.
+    /// The credits lent to it.
     pub(crate) lends: Lender,
-    /// What we have lent it first, as our introductions say.
+    /// The credits lent to it first, as announced in our hellos.
     pub(crate) opening: u32,
-    /// What waits to go out; `None` when nothing does, and sometimes an empty set.
+    /// Waiting packets and messages; `None` when there are none, and sometimes an empty set.
     pub(crate) queues: Option<Box<Queues>>,
     /// Connects that wait for an answer.
     pub(crate) connects: List,
@@ -55,7 +56,7 @@ pub(crate) struct Remote {
     pub(crate) life: Life,
 }
 
-/// How far the acquaintance has got.
+/// The state of the association.
 #[derive(Debug)]
 pub(crate) enum Life {
     /// It has neither answered nor called. `over`: the session and number of the peer's that the call was
@@ -71,18 +72,18 @@ pub(crate) enum Life {
     },
 }
 
-/// What is known of whoever has introduced itself.
+/// The state of a remote whose hello has come.
 #[derive(Debug)]
 pub(crate) struct Met {
-    /// Which life of it.
+    /// Its session.
     pub(crate) session: SessionId,
-    /// What that life has said to us when it introduced itself, and nobody else knows.
+    /// The token that its hello had for us; no other endpoint knows it.
     pub(crate) token: u64,
-    /// Its number for this acquaintance.
+    /// Its number for this association.
     pub(crate) epoch: u16,
     pub(crate) tx: Tx,
     pub(crate) reach: Reach,
-    /// What it lends us.
+    /// The credits it lends us.
     pub(crate) borrows: Borrower,
     /// Steps that have ended since something came from it; see `endpoint/liveness.rs`.
     pub(crate) silent: u8,
@@ -90,7 +91,7 @@ pub(crate) struct Met {
     pub(crate) step: Option<TimerId>,
 }
 
-/// Where messages go out, the same link all the time.
+/// The sending link; always the same one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tx {
     /// It has room, as far as we know.
@@ -102,7 +103,7 @@ pub(crate) enum Tx {
 }
 
 impl Tx {
-    /// Whichever link it is, or was.
+    /// The link, in any state.
     pub(crate) fn link(self) -> LinkId {
         let (Self::Open(link) | Self::Blocked(link) | Self::Closed(link)) = self;
         link
@@ -119,13 +120,13 @@ pub(crate) enum LinkState {
     Dialled,
     /// We have introduced ourselves there.
     Up,
-    /// The peer has proven there that it knows the site's secret. Without a secret nobody asks.
+    /// The peer has proven the site's secret on it; skipped without a secret.
     Proven,
-    /// The peer has introduced itself there: it leads to the acquaintance that the remote stands for.
+    /// The peer has introduced itself there: it leads to the association that the remote stands for.
     Met,
 }
 
-/// What a link can do, of its [`Limits`] what is asked for with messages; sizes are at least 1.
+/// The part of a link's [`Limits`] that is needed with each message; sizes are at least 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reach {
     /// Largest message that goes with its data.
@@ -184,7 +185,7 @@ impl Remote {
         }
     }
 
-    /// What is known of it once it has introduced itself.
+    /// The state once its hello has come.
     #[inline]
     pub(crate) fn met(&self) -> Option<&Met> {
         match &self.life {
@@ -198,7 +199,7 @@ impl Remote {
         self.met().is_some() && self.identity() == *who
     }
 
-    /// Is it only the name of a sender that has gone?
+    /// Whether it is the tombstone of a gone sender.
     #[inline]
     pub(crate) fn is_tombstone(&self) -> bool {
         matches!(self.life, Life::Tombstone { .. })
@@ -211,14 +212,14 @@ impl Remote {
         }
     }
 
-    /// How far that link of its has got. `None`: it has no such link.
+    /// The state of that link; `None` if it is not a link of this remote.
     #[inline]
     pub(crate) fn state_of(&self, link: LinkId) -> Option<LinkState> {
         let known = self.links.iter().find(|(id, _)| *id == link)?;
         Some(known.1)
     }
 
-    /// Is this one of its links?
+    /// Whether this is one of its links.
     #[inline]
     pub(crate) fn owns(&self, link: LinkId) -> bool {
         let first = self.links.first().is_some_and(|(first, _)| *first == link);
@@ -231,7 +232,7 @@ impl Remote {
         Some(all.find(|(_, state)| *state >= LinkState::Up)?.0)
     }
 
-    /// Where messages go out, once it has introduced itself.
+    /// The sending link, once its hello has come.
     #[inline]
     pub(crate) fn tx(&self) -> Option<Tx> {
         self.met().map(|met| met.tx)
@@ -245,8 +246,9 @@ impl Remote {
         }
     }
 
-    /// Is `epoch` of the peer's `session` known to be over, because it has begun another one since or
-    /// has ended it? Nobody goes through half of all numbers while a packet is on its way.
+    /// Whether `epoch` of the peer's `session` is known to be over, because the peer has begun
+    /// another one since or has ended it. Half of all numbers are never used up while a packet is
+    /// on its way.
     pub(crate) fn is_over(&self, session: SessionId, epoch: u16) -> bool {
         let before = |other: u16| other.wrapping_sub(epoch).wrapping_sub(1) < u16::MAX / 2;
         match &self.life {
@@ -268,7 +270,7 @@ impl Remote {
         takes
     }
 
-    /// Is there room on its link and no credit for what waits?
+    /// Whether its link has room and there are no credits for the waiting messages.
     pub(crate) fn is_stalled(&self) -> bool {
         let (Some(met), Some(queues)) = (self.met(), self.queues()) else {
             return false;
@@ -290,7 +292,7 @@ impl Remote {
         self.queues.as_deref().is_none_or(clear)
     }
 
-    /// What waits to go out, if anything does.
+    /// The queues, if anything waits.
     #[inline]
     pub(crate) fn queues(&self) -> Option<&Queues> {
         self.queues.as_deref()
@@ -369,7 +371,7 @@ impl Remotes {
         }
     }
 
-    /// Is there a place for another one from there, and memory?
+    /// Whether there is room for another remote of that source, and memory.
     pub(crate) fn may_add(&mut self, source: Source) -> bool {
         self.places.may_take(source, 1) && self.room.admits(self.table.len())
     }
@@ -378,7 +380,7 @@ impl Remotes {
         self.table.len()
     }
 
-    /// A new acquaintance, which is lent so much first.
+    /// A new association, which is lent so much first.
     pub(crate) fn add(&mut self, name: Name, source: Source, opening: u32) -> RemoteId {
         let epoch = self.next_epoch;
         self.next_epoch = epoch.checked_add(1).unwrap_or(1);
@@ -398,7 +400,7 @@ impl Remotes {
         id
     }
 
-    /// A name that nobody is reached by.
+    /// Adds a remote that cannot be found by name.
     pub(crate) fn add_tombstone(&mut self, tombstone: Remote) -> RemoteId {
         self.places.take(tombstone.source, 1);
         let (index, generation) = self.table.insert(tombstone);
@@ -420,7 +422,7 @@ impl Remotes {
         self.of(id).filter(|remote| !remote.is_tombstone())
     }
 
-    /// What is known of one once it has introduced itself.
+    /// The state of a remote once its hello has come.
     #[inline]
     pub(crate) fn met_mut(&mut self, id: RemoteId) -> Option<&mut Met> {
         match &mut self.of_mut(id)?.life {
@@ -429,7 +431,7 @@ impl Remotes {
         }
     }
 
-    /// What a remote's sending link can do.
+    /// The limits of a remote's sending link.
     pub(crate) fn reach(&self, id: RemoteId) -> Reach {
         let met = self.of(id).and_then(Remote::met);
         met.map_or(Reach::UNKNOWN, |met| met.reach)
@@ -440,7 +442,7 @@ impl Remotes {
         self.table.at_mut(index)
     }
 
-    /// Who has a place in the table.
+    /// The remote at an index of the table.
     pub(crate) fn at(&self, index: u32) -> Option<RemoteId> {
         let generation = self.table.generation_of(index)?;
         Some(RemoteId::new(index, generation))
@@ -450,7 +452,7 @@ impl Remotes {
         self.by_name.get(&name).copied()
     }
 
-    /// Who is known under a name, in whichever life.
+    /// The remote with a name, in any life.
     pub(crate) fn namesake(&self, who: &Identity) -> Option<(RemoteId, &Remote)> {
         let id = self.find(who.name())?;
         Some((id, self.of(id)?))

@@ -1,4 +1,4 @@
-//! A secret that all of a site have, and proofs of knowing it.
+//! The secret of a site, and proofs of knowing it.
 //!
 //! ```text
 //!   caller                               called
@@ -10,10 +10,9 @@
 //!                            the caller's words, the called one's, binding of the link)
 //! ```
 //!
-//! A proof is worth something once: as that side's, in answer to that nonce, with all that both have
-//! said, on that link.
+//! A proof is valid once: for one role, one nonce, the hellos of both sides, and one link.
 //!
-//! Knows nothing of: files, packets, what is in the words.
+//! Not here: files, packets.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
@@ -29,14 +28,14 @@ pub const NONCE_LEN: usize = 16;
 /// A proof of knowing the secret.
 pub type ProofBytes = [u8; PROOF_LEN];
 
-/// What both ends of a link know of it, and no other link has, the caller's part first; zeros where a
-/// port knows nothing of the kind.
+/// A value that identifies a link for both of its ends, the caller's part first; zeros where a port
+/// has none.
 pub type Binding = [u64; 2];
 
-/// What makes a proof worth something once.
+/// A number that makes a proof valid only once.
 pub type Nonce = [u8; NONCE_LEN];
 
-/// Shown by nobody, and overwritten when the last copy goes.
+/// Never printed, and overwritten when the last copy is dropped.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<Vec<u8>>);
 
@@ -46,7 +45,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What is begun with a proof. Those for one are worth nothing for another.
+/// The purpose of a proof; a proof is not valid for another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Purpose {
@@ -58,24 +57,24 @@ pub enum Purpose {
     Answer = 3,
 }
 
-/// Whose proof it is.
+/// The role of the prover.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Role {
-    /// Who began the link.
+    /// The side that began the link.
     Caller = 1,
-    /// Who was called.
+    /// The other side.
     Called = 2,
 }
 
-/// What both sides of a link have said, and which link it is.
+/// The contents of a proof: the hellos of both sides, and the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Words<'a> {
     /// For what.
     pub purpose: Purpose,
-    /// Said by who began the link, its nonce included.
+    /// The caller's hello, its nonce included.
     pub caller: &'a [u8],
-    /// Said by who was called, its nonce included.
+    /// The called side's, its nonce included.
     pub called: &'a [u8],
     /// Of the link.
     pub binding: Binding,
@@ -117,8 +116,8 @@ impl Secret {
     }
 }
 
-/// The nonce of that number, which nobody can foresee who does not know the key. Whoever counts
-/// never says the same twice.
+/// The nonce with that number, which cannot be predicted without the key. Numbers must not be
+/// reused.
 pub fn nonce(key: &[u8; 16], number: u64) -> Nonce {
     let mut mac = keyed(key);
     mac.update(NONCE_LABEL);

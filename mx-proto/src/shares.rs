@@ -1,15 +1,15 @@
-//! Who may have how much of what there is only so much of: places for links, peers, bytes.
+//! Shares of limited resources (links, peers, bytes) for each source.
 //!
 //! ```text
 //!   limit   [ others' ........ | left for this source .............................. ]
 //!                              [ its share: so many percent of that ]
 //! ```
 //!
-//! One source can take a part of what the others leave, never all: after any number of greedy ones
-//! there is something left for the next. (Dynamic thresholds: Choudhury and Hahne, 1998.)
+//! One source can take a part of what the others leave, never all: however many greedy sources
+//! there are, some is left for the next. (Dynamic thresholds: Choudhury and Hahne, 1998.)
 //!
-//! Owns: the counts. Knows nothing of: what is counted.
-//! Cost: one hash of a source for each change; a source that has nothing takes nothing here.
+//! Owns: the counts.
+//! Cost: one hash of a source for each change; no memory for a source that has nothing.
 
 use crate::origin::Source;
 use foldhash::fast::RandomState;
@@ -49,7 +49,7 @@ impl Shares {
         self.of(source).saturating_add(amount) <= self.share(source)
     }
 
-    /// What `source` may have altogether, while the others have what they have; at least one.
+    /// The limit of `source`, given what the others have; at least one.
     pub fn share(&self, source: Source) -> usize {
         let left = (self.limit + self.of(source)).saturating_sub(self.used);
         if source == Source::TRUSTED {
@@ -80,12 +80,12 @@ impl Shares {
         }
     }
 
-    /// What `source` has.
+    /// The amount that `source` has.
     pub fn of(&self, source: Source) -> usize {
         self.by_source.get(&source).copied().unwrap_or(0)
     }
 
-    /// What all have together.
+    /// The sum of all sources.
     pub fn used(&self) -> usize {
         self.used
     }

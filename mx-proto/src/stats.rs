@@ -1,6 +1,6 @@
-//! Counters of one endpoint: always on, never reset; and what there is of messages for whoever asks.
+//! Counters of one endpoint, always on and never reset; and the current figures of the inbox.
 
-/// How often what happened.
+/// Counters of events.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Stats {
     /// Packets given to the port.
@@ -31,11 +31,11 @@ pub struct Stats {
     pub remotes_down: u64,
     /// Connects refused because of a wrong key, version, or too many remotes.
     pub refused: u64,
-    /// Peers refused because the network does not bear out who they say they are.
+    /// Peers refused because the network does not confirm their identity.
     pub unproven: u64,
-    /// Addresses asked whether somebody elsewhere is who it says.
+    /// Questions to addresses whether a claim from elsewhere is theirs.
     pub confirms: u64,
-    /// Newcomers refused because whoever they say they are is there and is another one.
+    /// Newcomers refused because the claimed endpoint is alive and is another one.
     pub intruders: u64,
     /// Remotes whose session was ended because there was no memory for a message.
     pub out_of_memory: u64,
@@ -45,7 +45,7 @@ pub struct Stats {
     pub timeouts: u64,
 }
 
-/// What there is in the inbox.
+/// The figures of the inbox.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct InboxStats {
     /// Messages that are here, whether they can be had or wait for one before them.

@@ -1,9 +1,9 @@
-//! How operations end, and why remotes go.
+//! Results of operations, and reasons for the loss of remotes.
 
 use crate::port::LinkDown;
 use std::fmt;
 
-/// How one posted operation ended. The names are MX's.
+/// The result of one posted operation. The names are MX's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
     /// All of the message was transferred.
@@ -12,9 +12,9 @@ pub enum Status {
     Truncated,
     /// No progress within the request time-out.
     Timeout,
-    /// Called off by whoever posted it, or the sender withdrew the message.
+    /// Cancelled by its owner, or the sender withdrew the message.
     Cancelled,
-    /// The address names nobody.
+    /// There is no such endpoint.
     EndpointUnknown,
     /// Nobody has that endpoint open.
     EndpointClosed,
@@ -34,7 +34,7 @@ pub enum Status {
     BadSecret,
 }
 
-/// What kind of operation a request is.
+/// The kind of operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A send.
@@ -45,7 +45,7 @@ pub enum Kind {
     Connect,
 }
 
-/// Why a remote is gone.
+/// The reason for the loss of a remote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DownReason {
     /// It said goodbye.
@@ -63,7 +63,7 @@ pub enum DownReason {
 }
 
 impl DownReason {
-    /// What becomes of the operations that were under way.
+    /// The result of the operations that were under way.
     pub fn status(self) -> Status {
         match self {
             Self::Link(LinkDown::Refused) => Status::EndpointClosed,

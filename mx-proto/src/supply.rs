@@ -1,4 +1,4 @@
-//! How much memory there is for what an endpoint takes on.
+//! The memory available for new work of an endpoint.
 //!
 //! ```text
 //!               Ample              Short                      Dire
@@ -7,15 +7,13 @@
 //!   messages    kept               kept                       their peer's links are closed
 //! ```
 //!
-//! A table of things doubles when it is full, so one more of them can need a large piece of memory, in
-//! a place where nothing can be refused any more. A [`Claim`] asks beforehand, where it can: it covers
-//! all tables in which a thing of its kind has an entry, for more of them than there are. What it
-//! covers, the supply keeps back.
+//! A table doubles when it is full, so one more entry can need a large block of memory where
+//! nothing can be refused. A [`Claim`] is made beforehand, where it can be refused: it covers the
+//! growth of all tables with entries of one kind, and the supply reserves what it covers.
 //!
-//! Knows nothing of: where memory comes from. Cost: a call and a comparison for each thing; a claim is
-//! raised by a quarter at a time.
+//! Cost: a call and a comparison for each entry; a claim is raised by a quarter at a time.
 
-/// How much memory is left.
+/// The level of free memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
     /// Nothing is missing of what is kept back.
@@ -26,10 +24,10 @@ pub enum Level {
     Dire,
 }
 
-/// Where memory comes from.
+/// The source of memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Supply {
-    /// How much is left.
+    /// The level of free memory.
     pub level: fn() -> Level,
     /// Keeps so many bytes back, on top of what is. False: there are not so many.
     pub claim: fn(usize) -> bool,
@@ -38,7 +36,7 @@ pub struct Supply {
 }
 
 impl Supply {
-    /// Memory that never runs out, as far as anybody looks.
+    /// Memory without limit.
     pub const ENDLESS: Self = Self {
         level: || Level::Ample,
         claim: |_| true,
@@ -51,7 +49,7 @@ impl Supply {
         (self.level)() == Level::Ample
     }
 
-    /// Is there memory left only to end things with?
+    /// Whether memory is left only to end work under way.
     #[inline]
     pub fn is_dire(&self) -> bool {
         (self.level)() == Level::Dire
@@ -68,7 +66,7 @@ impl PartialEq for Supply {
 
 impl Eq for Supply {}
 
-/// What the tables of things of one kind may come to need.
+/// The growth of all tables with entries of one kind.
 #[derive(Debug)]
 pub struct Claim {
     supply: Supply,
@@ -132,7 +130,7 @@ impl Drop for Claim {
     }
 }
 
-/// So many of each kind nobody asks for: their tables are small.
+/// The number of entries of each kind that need no claim: their tables are small.
 const FREE: usize = 1024;
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! A slab whose keys go stale: index and generation.
+//! A slab with generations, so that stale keys are recognised.
 //!
 //! ```text
 //!   insert -> (index, generation)      get(index, generation) -> Some
 //!   remove                             get(index, generation) -> None, for ever
 //! ```
 //!
-//! Owns: the values. Cost: insert, look up and remove are O(1); memory is reused.
-//! Generations are handed out from one counter per table, so a key comes back only after 2^32
-//! inserts that all hit the same slot.
+//! Owns: the values.
+//! Cost: insert, look up and remove are O(1); memory is reused. Generations are handed out from one
+//! counter per table, so a key comes back only after 2^32 inserts that all hit the same slot.
 
 use slab::Slab;
 

@@ -1,7 +1,7 @@
 //! Points in time as numbers: nanoseconds since an arbitrary start.
 //!
-//! Nothing here reads a clock. Whoever drives an endpoint brings a [`Clock`]: the real one in
-//! `mx-sys`, a virtual one in the simulator.
+//! Nothing here reads a clock. The [`Clock`] is passed in: the real one in `mx-sys`, a virtual one
+//! in the simulator.
 
 use std::time::Duration;
 
@@ -34,14 +34,14 @@ impl Instant {
         Self(self.0.div_ceil(grain).saturating_mul(grain))
     }
 
-    /// How long it is from `earlier` to `self`; zero when `earlier` is later.
+    /// The time from `earlier` to `self`; zero when `earlier` is later.
     #[inline]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Where time comes from.
+/// A source of time.
 pub trait Clock {
     /// Now. Never goes backwards.
     fn now(&self) -> Instant;

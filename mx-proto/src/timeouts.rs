@@ -1,11 +1,9 @@
-//! How long operations may take.
-//!
-//! Knows nothing of: when they began.
+//! Time-outs of operations.
 
 use std::time::Duration;
 
-/// How long an operation may go without progress, in four bytes: whole milliseconds, not less than
-/// asked for; 0 stands for ever.
+/// The time that an operation may go without progress, in four bytes: whole milliseconds, rounded
+/// up; 0: unlimited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Timeout(u32);
 
@@ -40,7 +38,7 @@ impl TimeOuts {
         waiting: Timeout::FOR_EVER,
     };
 
-    /// What a posted receive begins with: it waits for ever.
+    /// The limits of a new posted receive: unlimited.
     #[inline]
     pub(crate) fn of_receive(self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Deadlines of requests, remotes or links: a hierarchical wheel.
+//! Deadlines of requests, remotes or links: a hierarchical timer wheel (Varghese and Lauck, 1987).
 //!
 //! ```text
 //!   level 0    64 slots of a tick           | x |   | x | x | ...     the 64 ticks around now
@@ -13,10 +13,10 @@
 //! present one. So all of a level come before all of the next, and the lowest bit that is set in
 //! the lowest level's map is the next slot.
 //!
-//! Owns: when something is to be looked at again. Knows nothing of: what then happens.
-//! Cost: set and clear are O(1), 24 bytes and a key an entry; an entry moves down at most once a
-//! level, and no time is spent on slots without one. 2.9 KiB for the slots.
-//! A deadline is met up to one tick late, never early.
+//! Owns: the deadlines.
+//! Cost: set and clear are O(1), 24 bytes and a key an entry; an entry moves down at most once a level,
+//! and no time is spent on slots without one. 2.9 KiB for the slots. A deadline is met up to one tick
+//! late, never early.
 
 use crate::time::Instant;
 use slab::Slab;
@@ -45,7 +45,7 @@ struct Entry<K> {
     key: K,
     prev: u32,
     next: u32,
-    /// Where it is: level and slot.
+    /// Its level and slot.
     slot: Slot,
 }
 
@@ -114,7 +114,7 @@ impl<K: Copy> Wheel<K> {
         TimerId::of(index as u32)
     }
 
-    /// When an entry comes out.
+    /// The time of an entry.
     pub(crate) fn due(&self, timer: TimerId) -> Option<Instant> {
         let entry = self.entries.get(timer.index())?;
         Some(entry.deadline)
@@ -173,8 +173,8 @@ impl<K: Copy> Wheel<K> {
         None
     }
 
-    /// When [`Self::expired`] has something to do: never later than the earliest deadline's tick,
-    /// and earlier only to move down what is far away.
+    /// The time at which [`Self::expired`] has something to do: never later than the earliest
+    /// deadline's tick, and earlier only to move down distant entries.
     pub(crate) fn next(&self) -> Option<Instant> {
         let (_, start) = self.first()?;
         Some(Instant(start.saturating_mul(self.tick)))
@@ -227,7 +227,7 @@ impl<K: Copy> Wheel<K> {
 }
 
 impl Slot {
-    /// Where `tick` belongs, which is not before `current`.
+    /// The slot of `tick`, which is not before `current`.
     fn of(tick: u64, current: u64) -> Self {
         let level = (tick ^ current | 1).ilog2() / BITS;
         Self {

@@ -1,22 +1,20 @@
-//! Tables of legal transitions from state to state, and which of them were made.
+//! Tables of legal transitions between states, and the transitions made.
 //!
 //! ```text
 //!   transition_table! { State { Init => Wait: "a message is posted", ... } }
 //!      TRANSITIONS        the table: docs/states.md shows it, and a test compares both
-//!      note(from, to)   debug builds only: is it legal? it was made
-//!      met::take()      what this thread has made, for a test that wants to see every one
+//!      note(from, to)   debug builds only: checks the transition and records it
+//!      met::take()      transitions made by this thread, for tests
 //! ```
-//!
-//! Knows nothing of: what the states are.
 
 /// A legal transition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transition<S> {
-    /// Where it begins.
+    /// The state before.
     pub from: S,
-    /// Where it ends.
+    /// The state after.
     pub to: S,
-    /// What makes it happen.
+    /// The cause.
     pub when: &'static str,
 }
 
@@ -44,14 +42,14 @@ macro_rules! transition_table {
             let _ = (from, to);
         }
 
-        /// Which transitions this thread has made.
+        /// The transitions made by this thread.
         #[cfg(debug_assertions)]
         pub mod met {
             use super::$stage;
             use std::cell::RefCell;
             use std::collections::BTreeMap;
 
-            /// How often each was made.
+            /// The number of times each was made.
             pub type Met = BTreeMap<($stage, $stage), u64>;
 
             thread_local! {

@@ -1,4 +1,4 @@
-//! The packets of the MX protocol: the only place that says "malformed".
+//! The packets of the MX protocol: the only place that parses them.
 //!
 //! ```text
 //!  0      1      2             4                           8
@@ -16,8 +16,8 @@
 //!
 //! | kind       | word         | length      | aux    | body                          |
 //! |------------|--------------|-------------|--------|-------------------------------|
-//! | Connect    | connect id   | 1: afresh   | -      | hello: who I am, my key for you |
-//! | Reply      | connect id   | known epoch | status | hello: who I am               |
+//! | Connect    | connect id   | 1: afresh   | -      | hello                         |
+//! | Reply      | connect id   | known epoch | status | hello                         |
 //! | Eager      | match bits   | message len | slot   | the message                   |
 //! | Offer      | match bits   | message len | slot   | send id, remote key           |
 //! | Pull       | send id      | offset      | -      | receive id, length            |
@@ -30,21 +30,21 @@
 //! | Pong       | question     | -           | -      | -                             |
 //! | Revoke     | -            | credits     | -      | -                             |
 //! | Return     | -            | credits     | -      | -                             |
-//! | Confirm    | -            | -           | -      | whose hello it was, its token, where it came from |
+//! | Confirm    | -            | -           | -      | identity and token of a hello, its source |
 //! | Confirmed  | -            | 1: yes      | -      | -                             |
-//! | Challenge  | -            | -           | -      | who I am, nonce, proof of the secret |
+//! | Challenge  | -            | -           | -      | identity, nonce, proof of the secret |
 //! | Prove      | -            | -           | -      | proof of the secret           |
 //!
-//! Epoch, credit, slots and wanted are the [`Terms`] of whoever sends the packet: how much the other
-//! side may have sent in all, what it has taken from slots, and what it misses itself. All packets of a
-//! session say them but those of introductions: Connect and Reply say the credits that their sender
-//! begins with, and the others nothing. A Revoke asks for credits that are not used; the answer, a
-//! Return, says how many count as used from now on.
+//! Epoch, credit, slots and wanted are the sender's [`CreditFields`]: credits that the other side may have
+//! used in all, its slot messages that have been received, and credits that the sender requests.
+//! All packets of a session carry them except introductions: Connect and Reply carry the initial
+//! credits, the others none. A Revoke asks for unused credits; the answer, a Return, says how many
+//! count as used.
 //!
-//! Knows nothing of: remotes, requests, ports.
+//! Not here: remotes, requests, ports.
 
 use crate::event::Identity;
-use crate::flow::Terms;
+use crate::flow::CreditFields;
 use crate::ids::{EndpointId, NicId, SessionId};
 use crate::origin::Address;
 use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, RemoteKey};
@@ -73,7 +73,7 @@ const PULL_LEN: usize = 12;
 /// The largest body that is not message data.
 pub(crate) const CONTROL_MAX: usize = HELLO_LEN;
 
-/// What a packet is.
+/// The kind of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -97,7 +97,7 @@ pub enum Kind {
     Credit = 9,
     /// Goodbye.
     Disconnect = 10,
-    /// Are you there?
+    /// Asks for a Pong.
     Ping = 11,
     /// The answer to that; one to several is enough.
     Pong = 12,
@@ -109,7 +109,7 @@ pub enum Kind {
     Confirm = 15,
     /// The answer to that.
     Confirmed = 16,
-    /// Whoever called is asked for the site's secret, by somebody that knows it.
+    /// Asks the caller for a proof of the site's secret, and proves it.
     Challenge = 17,
     /// The answer to that.
     Prove = 18,
@@ -140,10 +140,10 @@ impl Kind {
         })
     }
 
-    /// Does its header say what the sender's terms are by now? Those of introductions come before
-    /// there are any, or on another link than all else.
+    /// Whether its header has the sender's credit fields. Introductions come before there are any,
+    /// or on another link than all other packets.
     #[inline]
-    pub(crate) fn says_terms(self) -> bool {
+    pub(crate) fn has_credit_fields(self) -> bool {
         !matches!(
             self,
             Self::Connect
@@ -159,7 +159,7 @@ impl Kind {
 /// A packet's header, parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// What the packet is.
+    /// The kind of packet.
     pub kind: Kind,
     /// Bytes of the body.
     pub body_len: u32,
@@ -169,8 +169,8 @@ pub struct Header {
     pub length: u32,
     /// A status; of a message, the slot it is in.
     pub aux: u32,
-    /// What the sender of this packet says about credits.
-    pub terms: Terms,
+    /// The sender's credit fields.
+    pub terms: CreditFields,
 }
 
 impl Header {
@@ -183,7 +183,7 @@ impl Header {
             word,
             length,
             aux: 0,
-            terms: Terms::default(),
+            terms: CreditFields::default(),
         }
     }
 
@@ -215,27 +215,28 @@ impl Header {
             word: u64_at(bytes, 8),
             length: u32_at(bytes, 16),
             aux: u32_at(bytes, 20),
-            terms: Terms::from_words(u32_at(bytes, 24), u32_at(bytes, 28), bytes[1]),
+            terms: CreditFields::from_words(u32_at(bytes, 24), u32_at(bytes, 28), bytes[1]),
         })
     }
 }
 
-/// The body of Connect and Reply: who is speaking, and to whom.
+/// The body of Connect and Reply: the identity of the sender, and its destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hello {
     pub(crate) version: u16,
-    /// Which of the sender's remotes, one after the other, the receiver is. Within one session
-    /// it tells a peer that has parted and come back from one that connects a second time.
+    /// The number of the association at the sender. Within one session it distinguishes a peer that
+    /// has disconnected and returned from one that connects a second time.
     pub(crate) epoch: u16,
     pub(crate) key: u32,
     pub(crate) identity: Identity,
     /// Under which name the receiver was called, or has called.
     pub(crate) to: (NicId, EndpointId),
-    /// What only the sender can have given to whoever has that name; see [`Config::key`].
+    /// The token for the destination, which proves that the sender is its owner; see
+    /// [`Config::key`].
     ///
     /// [`Config::key`]: crate::Config::key
     pub(crate) token: u64,
-    /// What makes proofs of the site's secret worth something once; zeros without one.
+    /// Makes proofs of the site's secret valid only once; zeros without a secret.
     pub(crate) nonce: Nonce,
 }
 
@@ -256,9 +257,9 @@ impl Hello {
         bytes
     }
 
-    /// A later version may append to the body; the first 32 bytes keep their meaning, so that
-    /// whoever speaks another version is told so. What its hello lacks counts as zeros. The error says
-    /// what is wrong with it.
+    /// Parses the body. A later version may append to it; the first 32 bytes keep their meaning, so
+    /// that a peer of another version can be told so. Missing fields count as zeros. The error is a
+    /// text.
     pub(crate) fn parse(body: &[u8]) -> Result<Self, &'static str> {
         let mut bytes = [0; HELLO_LEN];
         let len = body.len().min(HELLO_LEN);
@@ -298,10 +299,10 @@ impl Hello {
 /// The body of a challenge. Its answer is nothing but a proof.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ChallengeBody {
-    /// Who was called.
+    /// The identity of the called endpoint.
     pub(crate) identity: Identity,
     pub(crate) nonce: Nonce,
-    /// That of whoever was called.
+    /// Its proof.
     pub(crate) proof: ProofBytes,
 }
 
@@ -341,15 +342,15 @@ impl ChallengeBody {
     }
 }
 
-/// The body of a confirm: what somebody has said in a hello.
+/// The body of a confirm: the contents of a hello to be confirmed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ConfirmBody {
-    /// Who it says it is.
+    /// The claimed identity.
     pub(crate) identity: Identity,
-    /// Whom it says it means, and the token it has for that.
+    /// The destination of the hello, and its token.
     pub(crate) to: (NicId, EndpointId),
     pub(crate) token: u64,
-    /// Where it comes from.
+    /// Its source.
     pub(crate) from: Address,
 }
 
@@ -468,7 +469,7 @@ mod tests {
             word: 0x1122_3344_5566_7788,
             length: 77,
             aux: 5,
-            terms: Terms::from_words(u32::MAX, 0x1234_5678, 7),
+            terms: CreditFields::from_words(u32::MAX, 0x1234_5678, 7),
         }
     }
 
@@ -584,7 +585,7 @@ mod tests {
             assert_eq!(ConfirmBody::parse(&confirm.emit()).is_some(), fits);
             let challenged = ChallengeBody::parse(&challenge.emit()).is_some();
             assert_eq!(challenged, nic <= NicId::MAX.0);
-            // Whoever speaks an older version is to be told so.
+            // A peer with an older version is to be told so.
             hello.version = VERSION - 1;
             assert_eq!(Hello::parse(&hello.emit()), Ok(hello));
         }

@@ -5,7 +5,8 @@
 //!       give_back(): from here on every visit through any handle is a broken promise
 //! ```
 //!
-//! Owns: the bytes, and the moment they came back. Knows nothing of: operations.
+//! Owns: the bytes, and the moment they came back.
+//! Not here: operations.
 
 use mx_proto::Memory;
 use std::cell::{Cell, RefCell};

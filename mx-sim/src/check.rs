@@ -5,8 +5,8 @@
 //!   received(bits, bytes) ---> which message is it?  once?  for this life?  in order?  undamaged?
 //! ```
 //!
-//! Owns: one entry a message. Knows nothing of: endpoints, ports. A broken rule is a panic that
-//! names the rule.
+//! Owns: one entry a message.
+//! Not here: endpoints, ports. A broken rule is a panic that names the rule.
 //!
 //! A message of eight bytes or more carries its serial number. Shorter ones are told apart by
 //! sender, bits and length, and count as received in the order sent.

@@ -1,6 +1,6 @@
 //! Virtual time: stands still until somebody moves it.
 //!
-//! Knows nothing of: what happens when. Clones show the same time.
+//! Clones show the same time.
 
 use mx_proto::{Clock, Instant};
 use std::sync::Arc;

@@ -6,8 +6,6 @@
 //! ```
 //!
 //! A datagram that the network layer cuts is lost when one of its pieces is.
-//!
-//! Knows nothing of: who sends, what the bytes mean.
 
 use crate::queue::Queue;
 use crate::rng::Rng;

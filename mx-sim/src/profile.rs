@@ -1,6 +1,6 @@
 //! How a simulated port behaves within what the [`mx_proto::port::Port`] contract allows.
 //!
-//! Knows nothing of: links, packets.
+//! Not here: links, packets.
 
 use crate::rng::Rng;
 use std::time::Duration;

@@ -4,8 +4,6 @@
 //!   bytes --> [ waiting ........ | limit ]--> rate bytes a second -->
 //!                                 `- what does not fit any more is lost (drop-tail)
 //! ```
-//!
-//! Knows nothing of: what the bytes are, where they go.
 
 use mx_proto::Instant;
 use std::time::Duration;

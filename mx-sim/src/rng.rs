@@ -4,7 +4,7 @@
 //!   state += golden ratio;  output = mix(state)        fork(): a generator of its own
 //! ```
 //!
-//! Knows nothing of: what the numbers decide. Not for secrets.
+//! Not for secrets.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

@@ -3,8 +3,6 @@
 //! ```text
 //!   SIM_SEED=n     only that one          SIM_SEEDS=n    so many, from SIM_FIRST (default 1)
 //! ```
-//!
-//! Knows nothing of: what a run does.
 
 use crate::world::World;
 use std::cell::RefCell;

@@ -3,8 +3,6 @@
 //! ```text
 //!   wake(at, node) --> agenda, ordered by (time, order of entry) --> next() --> clock moves
 //! ```
-//!
-//! Knows nothing of: what a node is, what travels between nodes.
 
 use crate::clock::VirtualClock;
 use crate::rng::Rng;
@@ -107,7 +105,7 @@ impl World {
 
     /// Gives a node a machine with these addresses, of which it calls itself by the first. Nodes on the
     /// same machine have the same ones.
-    pub fn settle(&self, node: NodeId, addresses: Vec<NicId>) {
+    pub fn set_addresses(&self, node: NodeId, addresses: Vec<NicId>) {
         self.inner.borrow_mut().homes.insert(node, addresses);
     }
 

@@ -1,6 +1,4 @@
-//! What both C interfaces check of an argument before they use it, and what they do about a panic.
-//!
-//! Knows nothing of: which function it is for, what its caller answers.
+//! Argument checks and panic handling for both C interfaces.
 
 use libc::c_char;
 use std::any::Any;
@@ -8,28 +6,28 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
-/// What is wrong with an argument, and which one it is.
+/// An invalid argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BadArgument {
     /// A pointer that must not be null is.
     Null(&'static str),
     /// A pointer is not aligned for what it points to.
     Misaligned {
-        /// Which argument.
+        /// The argument.
         what: &'static str,
         /// Its value.
         address: usize,
     },
     /// A string has no end within what is ever looked at.
     TooLong {
-        /// Which argument.
+        /// The argument.
         what: &'static str,
         /// Bytes it may have, its NUL included.
         limit: usize,
     },
     /// A string is not UTF-8.
     NotUtf8 {
-        /// Which argument.
+        /// The argument.
         what: &'static str,
         /// The first byte that is wrong, from 0.
         at: usize,
@@ -114,7 +112,7 @@ pub fn panicked(function: &str, payload: Box<dyn Any + Send>) {
     }));
 }
 
-/// What it has said.
+/// The text of a panic.
 fn panic_text(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     let owned = || payload.downcast_ref::<String>().map(String::as_str);

@@ -1,4 +1,4 @@
-//! Telling a forked child from its parent without a system call, and locks it may use.
+//! Detection of a fork without a system call, and locks that a child can use.
 //!
 //! ```text
 //!   parent:  page [ 1 ]  --fork-->  child:  page [ 0 ]      MADV_WIPEONFORK
@@ -7,10 +7,10 @@
 //!   fork() takes it --------------------------> forks ---> both sides give it back
 //! ```
 //!
-//! A child has copies of the parent's sockets and maps the parent's shared memory, but none of its
-//! threads: it must leave the parent's instances alone and open its own. What is neither's, such as
-//! the names of hosts, it goes on using; a lock on that would stay taken for ever if a thread that
-//! the child does not have held it.
+//! A child has copies of the parent's sockets and maps the parent's shared memory, but has none of
+//! its threads: it must not use the parent's instances and opens its own. Process-wide tables, such
+//! as host names, remain usable; so their locks are taken before a fork, as a lock held by a thread
+//! that the child does not have would never be released.
 //!
 //! Owns: one page for each mark, unmapped when it is dropped; the list of such locks.
 
@@ -30,7 +30,7 @@ pub struct ForkLock<T: 'static> {
     listed: Once,
 }
 
-/// What `fork` has to take.
+/// A lock that `fork` has to take.
 trait Held: Sync {
     /// Takes it until the answer is dropped.
     fn hold(&'static self) -> Box<dyn Any>;
@@ -39,7 +39,7 @@ trait Held: Sync {
 static LISTED: Mutex<Vec<&'static dyn Held>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// What this thread holds while it forks.
+    /// The locks that this thread holds while it forks.
     static HELD: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -241,7 +241,7 @@ mod tests {
         pair.0 == pair.1
     }
 
-    /// How a child ends that exits with 0 when `holds`; it has 20 seconds.
+    /// The exit of a child that exits with 0 when `holds`; it has 20 seconds.
     fn end_of_child(holds: impl FnOnce() -> bool) -> Option<i32> {
         // SAFETY: the child sets an alarm, calls `holds`, and leaves by `_exit`.
         let pid = unsafe { libc::fork() };

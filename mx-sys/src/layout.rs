@@ -1,4 +1,4 @@
-//! Sizes and offsets that C programs were compiled with, checked when this is.
+//! Sizes and offsets of the C interface, checked at compile time.
 
 /// What a type's size is, its alignment, and where its members lie.
 ///

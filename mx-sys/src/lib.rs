@@ -1,4 +1,4 @@
-//! The MX shim: everything a protocol endpoint needs of a real machine.
+//! The MX shim: runs a protocol endpoint on a real machine.
 //!
 //! ```text
 //!        bmi-mx (BMI method)          myriexpress (MX C API)
@@ -13,9 +13,9 @@
 //!   +------------------------------------------------------------+
 //! ```
 //!
-//! Protocol lives in `mx-proto`, which is pure; what C programs see lives above; sockets and shared memory
-//! are in the ports' crates (`ports/`). Here are the choice among them, the addresses, the settings, the
-//! threads and the application's pointers.
+//! The protocol is in `mx-proto`, which is pure; the C interfaces are above; sockets and shared
+//! memory are in the ports' crates (`ports/`). This crate has the choice among ports, addresses,
+//! settings, threads and the application's pointers.
 
 pub mod arguments;
 pub mod fork;

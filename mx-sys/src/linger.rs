@@ -1,20 +1,16 @@
-//! Going on for a bounded time after everybody else has left.
+//! Polls a closing endpoint, which has no other thread, for a bounded time.
 //!
 //! ```text
 //!   step() --> Over       Busy: again       Idle(descriptors): sleep until one is readable, or a moment
 //! ```
-//!
-//! For an endpoint that is being closed and has no thread to look after it any more.
-//!
-//! Knows nothing of: what is waited for.
 
 use mx_proto::port::WakeDescriptors;
 use std::time::{Duration, Instant};
 
-/// How long a sleep is at most, in milliseconds: what has not been armed may not end it.
+/// The longest sleep, in milliseconds: what has not been armed may not end it.
 const MOMENT_MS: i32 = 2;
 
-/// What one step has come to.
+/// The result of one step.
 #[derive(Clone, Copy, Debug)]
 pub enum Lingering {
     /// There is nothing left to wait for.

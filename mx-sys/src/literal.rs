@@ -1,4 +1,4 @@
-//! Addresses as people write them.
+//! Textual addresses.
 //!
 //! ```text
 //!   "10.0.0.5"  "fe80::1%eth0"  "[::1]"  "::ffff:10.0.0.5"  --parse-->  SocketAddr, port 0
@@ -6,12 +6,12 @@
 //!   "[fe80::1%2]"  "10.0.0.5"                               <--text---
 //! ```
 //!
-//! Knows nothing of: names, NIC ids.
+//! Not here: names, NIC ids.
 
 use mx_port_base::interfaces::is_link_local;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// Why a text in the form of an address is none.
+/// Reasons why a text in the form of an address is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BadLiteral {
     /// In brackets stands something else than an IPv6 address.

@@ -13,7 +13,7 @@
 //! resolved or seen it, or has it in the peers file.
 //!
 //! Owns: the process-wide table of names and IPv6 addresses met so far.
-//! Knows nothing of: endpoints, sockets.
+//! Not here: endpoints, sockets.
 
 mod error;
 mod lookup;
@@ -51,7 +51,7 @@ pub struct KnownPeer {
     pub nic: NicId,
     /// Its address.
     pub address: IpAddr,
-    /// What its host is called; may be empty.
+    /// The names of its machine; may be empty.
     pub names: Vec<String>,
     /// It is one of this machine's.
     pub is_local: bool,
@@ -124,7 +124,7 @@ pub fn boards() -> Vec<(NicId, Board)> {
     boards.into_iter().map(with_id).collect()
 }
 
-/// The number of one of this machine's interfaces; `None` for everybody else's.
+/// The number of one of this machine's interfaces; `None` for other machines'.
 pub fn board_number(nic: NicId) -> Option<u32> {
     table().board_number(nic)
 }
@@ -160,21 +160,20 @@ pub fn address(nic: NicId) -> Option<SocketAddr> {
     address_in(&table(), nic)
 }
 
-/// True when the address is that interface's. An IPv6 address is not proven by having its id: who has
-/// a network of 2^64 addresses finds one there with the id of any other. So an id belongs to the
-/// address that was resolved or is listed in the peers file; if there is none, to that which was met first.
+/// Whether the address is that interface's. An IPv6 address is not proven by its id: in a network
+/// of 2^64 addresses there is one with any given id. So an id belongs to the address that was
+/// resolved or is listed in the peers file; if there is none, to the first one seen.
 pub fn is_address_of(nic: NicId, address: SocketAddr) -> bool {
     id::of_address(address.ip()) == nic && fresh_table().meet(nic, address)
 }
 
-/// Asks the kernel again which interfaces this machine has; once a second at most, whoever asks.
+/// Reads this machine's interfaces again from the kernel; at most once a second.
 pub(crate) fn look_again() {
     table().look_again(Instant::now());
 }
 
-/// Where the interface can be reached by TCP, best first. This machine's own is reached by way of
-/// the loopback, or at its address when a server listens only there. Empty for an id that this
-/// process has not heard of.
+/// The TCP addresses of the interface, best first. This machine's own is reached through the
+/// loopback, or at its address when a server listens only there. Empty for an unknown id.
 pub fn socket_addresses(nic: NicId, port: u16) -> Vec<SocketAddr> {
     let mut table = table();
     let mut known = address_in(&table, nic);
@@ -226,7 +225,7 @@ pub fn id_of_address(address: IpAddr) -> NicId {
     id::of_address(address)
 }
 
-/// What this machine calls itself (`gethostname`), or `localhost`.
+/// The name of this machine (`gethostname`), or `localhost`.
 pub fn machine_name() -> &'static str {
     static NAME: OnceLock<String> = OnceLock::new();
     NAME.get_or_init(|| {

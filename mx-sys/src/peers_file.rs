@@ -7,12 +7,12 @@
 //!   2001:db8::8        server8   # no brackets      [..::8]    --> server8
 //! ```
 //!
-//! As `/etc/hosts`, and with more weight than the resolver. A name on several lines has several
-//! addresses, in the order of the lines: its boards. What is wrong with a line is told; what is
-//! right in it, and all other lines, count all the same.
+//! The format of `/etc/hosts`; it takes precedence over the resolver. A name on several lines has
+//! several addresses, in the order of the lines: its boards. Errors in a line are reported; the
+//! rest of the line and all other lines are used.
 //!
-//! Owns: what one text says.
-//! Knows nothing of: files (`reload` reads them), NIC ids, the resolver.
+//! Owns: the contents of one file.
+//! Not here: files (`reload` reads them), NIC ids, the resolver.
 //! Cost: finding a name or an address is O(1).
 
 mod reload;
@@ -29,15 +29,15 @@ use std::net::{IpAddr, SocketAddr};
 pub struct Peer {
     /// Its address; the port is 0.
     pub address: SocketAddr,
-    /// What it is called, in the order of the file. May be empty.
+    /// Its names, in the order of the file. May be empty.
     pub names: Vec<String>,
 }
 
-/// What a peers file says.
+/// The contents of a peers file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Peers {
     peers: Vec<Peer>,
-    /// Which of `peers` a name in lower case stands for, in order.
+    /// Indices in `peers` by name in lower case, in order.
     by_name: HashMap<String, Vec<usize>>,
     by_address: HashMap<IpAddr, usize>,
 }
@@ -47,11 +47,11 @@ pub struct Peers {
 pub struct BadLine {
     /// Its number, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The error.
     pub problem: Problem,
 }
 
-/// What is wrong with a line.
+/// An error in a line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Problem {
     /// It does not begin with the address of a host.
@@ -160,7 +160,7 @@ fn key(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
-/// What `mx://` takes for a host name.
+/// Whether a text is a valid host name in `mx://`.
 fn is_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     name.len() <= NAME_MAX

@@ -1,4 +1,4 @@
-//! Address space in which what must never go away lies side by side.
+//! A range of address space for memory that is never unmapped.
 //!
 //! ```text
 //!   start                open                                           len
@@ -6,12 +6,12 @@
 //!                               '--grow-->
 //! ```
 //!
-//! Whether an address lies in it is one comparison, however large it has grown, and what lies in it never
-//! moves. Reserved costs address space alone; where that is limited, a sixteenth of the limit is taken at
-//! most.
+//! Whether an address is in it is one comparison, however large it has grown, and its contents
+//! never move. Reserving costs only address space; where that is limited, at most a sixteenth of
+//! the limit is taken.
 //!
 //! Owns: the address space, for as long as the process lives.
-//! Knows nothing of: what lies there. Cost: one system call each time it grows.
+//! Cost: one system call each time it grows.
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::ptr::{self, NonNull};
@@ -27,7 +27,7 @@ pub struct Reservation {
 // SAFETY: it stands for its range alone, as a `Box` of bytes would.
 unsafe impl Send for Reservation {}
 
-/// What is worth having.
+/// The smallest useful size.
 const LEAST: usize = 1 << 20;
 
 /// Of limited address space, one part in so many.
@@ -52,7 +52,7 @@ impl Reservation {
         None
     }
 
-    /// Where it begins: at a page.
+    /// Its beginning, at a page.
     #[inline]
     pub fn start(&self) -> NonNull<u8> {
         self.start

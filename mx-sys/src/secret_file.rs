@@ -1,4 +1,4 @@
-//! The file that holds a site's secret, and whether it is kept as one.
+//! The file with a site's secret, and the check of its owner and mode.
 //!
 //! ```text
 //!   MX_SECRET_FILE --open, no link followed--> fstat: a regular file, ours or root's,
@@ -6,9 +6,7 @@
 //!                  --> 16 to 4096 bytes, one newline at the end apart --> Secret
 //! ```
 //!
-//! Anything else is an error: an endpoint that is to have a secret is never opened without.
-//!
-//! Knows nothing of: what a secret is for.
+//! Anything else is an error: if a secret is set, no endpoint is opened without it.
 
 use mx_proto::secret::Secret;
 use std::fmt;
@@ -18,7 +16,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// What a secret may have, in bytes.
+/// Legal lengths of a secret, in bytes.
 pub const LENGTHS: std::ops::RangeInclusive<usize> = 16..=4096;
 
 /// A secret that cannot be used.
@@ -26,22 +24,22 @@ pub const LENGTHS: std::ops::RangeInclusive<usize> = 16..=4096;
 pub struct SecretError {
     /// The file that was named.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What is wrong with a secret's file.
+/// A fault of a secret's file.
 #[derive(Debug)]
 pub enum Fault {
     /// It cannot be read.
     System(io::Error),
     /// It is a link, a directory, a device or the like.
     NotAFile,
-    /// Somebody else owns it, who may write what he likes to it.
+    /// It has another owner, who can write to it.
     Owner {
-        /// Who.
+        /// The owner.
         found: u32,
-        /// Who may, beside root.
+        /// The legal owner, beside root.
         wanted: u32,
     },
     /// Group or others may read or write it.

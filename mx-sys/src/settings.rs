@@ -1,4 +1,5 @@
-//! Every `MX_` knob: its environment name, default, range and reason, in one table for both libraries.
+//! Every `MX_` setting: its environment name, default, range and meaning, in one table for both
+//! libraries.
 //!
 //! ```text
 //!                          bmi-mx: Config              myriexpress: Settings
@@ -9,9 +10,8 @@
 //!
 //! `docs/tuning.md` shows the same tables; a test compares them.
 //!
-//! Owns: names, defaults, ranges of what both libraries have, and what they mean for opening an
-//! endpoint.
-//! Knows nothing of: what a knob turns.
+//! Owns: names, defaults and ranges of the common settings, and their use when an endpoint is
+//! opened.
 
 use crate::progress::Tuning;
 use crate::route::host::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
@@ -29,32 +29,32 @@ use mx_proto::reliability::ReliableConfig;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What can be set about endpoints, their ports and their threads.
+/// Settings of endpoints, their ports and their threads.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Which ports may carry traffic.
+    /// The ports to use.
     pub port: PortChoice,
     /// First TCP port of the block for endpoints below 1024.
     pub port_base: u16,
-    /// How the protocol endpoint behaves.
+    /// Settings of the protocol endpoint.
     pub endpoint: mx_proto::Config,
-    /// Whether the time-out of requests counts for sends that nobody has matched, too.
+    /// Whether the time-out of requests applies to unmatched sends, too.
     pub waiting_counts: bool,
     /// The shared memory of an endpoint's links, and when it is given back.
     pub local: LocalOptions,
-    /// How long the kernel may hear nothing from the host of a TCP peer.
+    /// The time without a packet after which the kernel takes a TCP peer's machine for dead.
     pub tcp_keepalive: Duration,
-    /// How long a blocked test call polls before it sleeps in the kernel.
+    /// The time that a blocked test call polls before it sleeps in the kernel.
     pub spin: Duration,
     /// Whether a helper thread keeps connections moving while the application computes.
     pub helper: bool,
     /// The only libfabric provider that will do.
     pub provider: Option<String>,
-    /// How long a peer may be silent over a fabric.
+    /// The time that a peer may be silent over a fabric.
     pub rdm_keepalive: Duration,
-    /// How threads that wait for a fabric do so.
+    /// The way in which threads wait for a fabric.
     pub rdm_wait: Wait,
-    /// What carries the dgram port's datagrams.
+    /// The service of the dgram port.
     pub dgram_backend: BackendChoice,
     /// Its reliability layer.
     pub reliable: ReliableConfig,
@@ -94,7 +94,7 @@ const PEERS: &str = "MX_PEERS";
 /// The variable that names the file with the site's secret.
 const SECRET: &str = "MX_SECRET_FILE";
 
-/// What the environment says. What is no UTF-8 is refused where it is understood, not passed over.
+/// A value of the environment. A value that is not UTF-8 is refused by the parser, not ignored.
 pub fn environment(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
@@ -444,7 +444,7 @@ pub static MX_ROWS: &[Tunable<Settings>] = &[Tunable {
 }];
 
 impl Default for Settings {
-    /// What the method of file systems uses.
+    /// The defaults of the method of file systems.
     fn default() -> Self {
         Self {
             port: PortChoice::Auto,
@@ -458,8 +458,7 @@ impl Default for Settings {
             waiting_counts: false,
             local: LocalOptions::default(),
             tcp_keepalive: Duration::from_secs(20),
-            // Twice what waking a sleeping thread costs on the reference machine (24 us).
-            spin: Duration::from_micros(50),
+            spin: crate::progress::DEFAULT_SPIN,
             helper: true,
             provider: None,
             rdm_keepalive: Duration::from_secs(20),
@@ -488,7 +487,8 @@ impl AsMut<Self> for Settings {
 }
 
 impl Settings {
-    /// What programs for the MX C API get. Their requests have no time-out until they set one.
+    /// The defaults of programs for the MX C API. Their requests have no time-out until they set
+    /// one.
     pub fn for_mx() -> Self {
         Self {
             endpoint: mx_proto::Config {
@@ -543,7 +543,7 @@ impl Settings {
         rows().iter().chain(MX_ROWS)
     }
 
-    /// How to open `endpoint`, on the first board.
+    /// Options for opening `endpoint`, on the first board.
     pub fn open_options(&self, endpoint: EndpointChoice) -> OpenOptions {
         OpenOptions {
             policy: self.port.route(),
@@ -575,7 +575,7 @@ impl Settings {
         }
     }
 
-    /// What follows from other settings.
+    /// Settings derived from others.
     fn reliable_config(&self) -> ReliableConfig {
         let usual = self.reliable;
         ReliableConfig {
@@ -586,7 +586,7 @@ impl Settings {
         }
     }
 
-    /// How threads wait.
+    /// The settings of waiting.
     pub fn tuning(&self) -> Tuning {
         Tuning { spin: self.spin }
     }

@@ -1,4 +1,4 @@
-//! A row of a table of settings: its environment name, range and reason, and how it is read.
+//! A row of a table of settings: its environment name, range, meaning and parser.
 //!
 //! ```text
 //!   environment  MX_SPIN_US=100 --+
@@ -7,11 +7,11 @@
 //!   (they win)
 //! ```
 //!
-//! Sizes take the suffixes K, M and G (powers of 1024), switches `on` and `off`. A value that is
-//! refused leaves what was there in place.
+//! Sizes take the suffixes K, M and G (powers of 1024), switches `on` and `off`. A refused value
+//! leaves the old one in place.
 //!
-//! Owns: how values are written.
-//! Knows nothing of: which settings there are (`settings`, and the libraries above).
+//! Owns: the syntax of values.
+//! Not here: the settings themselves (`settings`, and the libraries above).
 
 use std::fmt;
 use std::time::Duration;
@@ -21,15 +21,15 @@ use std::time::Duration;
 pub struct Tunable<S> {
     /// The environment variable, and the option's name.
     pub name: &'static str,
-    /// What it takes.
+    /// Its legal values.
     pub kind: Kind,
-    /// What it does, in one sentence without a full stop.
+    /// Its meaning, in one sentence without a full stop.
     pub about: &'static str,
-    /// Where in `S` it is.
+    /// Its member of `S`.
     pub access: Access<S>,
 }
 
-/// How a tunable gets in and out. What is set is of its [`Kind`].
+/// Access to a tunable. The value is of its [`Kind`].
 #[derive(Debug)]
 pub enum Access<S> {
     /// As a number; words stand for their places.
@@ -66,7 +66,7 @@ impl<S> Tunable<S> {
     }
 }
 
-/// What values a tunable takes.
+/// The legal values of a tunable.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// A whole number from the first to the second.
@@ -87,10 +87,10 @@ pub enum Kind {
     Formed(&'static Form),
 }
 
-/// What a text has to be like.
+/// The format of a text.
 #[derive(Debug)]
 pub struct Form {
-    /// In words, for whoever got it wrong.
+    /// The legal format, for error messages.
     pub wanted: &'static str,
     /// Whether it is.
     pub fits: fn(&str) -> bool,
@@ -104,10 +104,10 @@ impl PartialEq for Form {
 
 impl Eq for Form {}
 
-/// What stands for no name.
+/// The text for no name.
 const NO_NAME: &str = "auto";
 
-/// What stands for no file, and no text.
+/// The text for no file, and for no text.
 const NO_PATH: &str = "none";
 
 /// Longest name: longer than any provider's.
@@ -137,7 +137,7 @@ pub struct Refused {
     pub name: String,
     /// The text given.
     pub value: String,
-    /// What would have been right; `None` for a name that does not exist.
+    /// The legal values; `None` for a name that does not exist.
     pub wanted: Option<Kind>,
 }
 

@@ -1,4 +1,4 @@
-//! The application's buffers, as the endpoint sees them.
+//! Access to the application's buffers.
 //!
 //! ```text
 //!   post_send_list(buffers, sizes)            UserMemory
@@ -12,11 +12,10 @@
 //! ```
 //!
 //! Every read and write of application memory by an endpoint goes through this file. A buffer of
-//! one segment needs no allocation, nor does a list of two; what lies in the first segment is reached
-//! without a look at the others.
+//! one segment needs no allocation, nor does a list of two; the first segment is accessed without a
+//! search.
 //!
 //! Owns: nothing of an application's buffer; all of a [`MallocBuffer`].
-//! Knows nothing of: what the bytes mean, which operation they belong to.
 //! Cost: `visit` finds each segment but the first by binary search.
 
 use libc::c_void;
@@ -29,11 +28,11 @@ use std::slice;
 ///
 /// Made by [`UserMemory::new`] and [`UserMemory::list`] from the application's pointers, or by
 /// [`UserMemory::owned`] from a buffer of this library's. It is dropped when the operation
-/// completes; from then on nobody touches the bytes.
+/// completes; from then on the bytes are not accessed.
 pub struct UserMemory {
     /// All of it, but of a list of several.
     first: Segment,
-    /// Where the last one ends.
+    /// The end of the last one.
     len: usize,
     rest: Rest,
 }
@@ -168,7 +167,7 @@ impl UserMemory {
         }
     }
 
-    /// Where `offset .. offset + len` ends, as far as there are bytes.
+    /// The end of `offset .. offset + len`, limited to the buffer.
     #[inline(always)]
     fn last(&self, offset: usize, len: usize) -> usize {
         offset.saturating_add(len).min(self.len)
@@ -188,7 +187,7 @@ impl UserMemory {
     }
 }
 
-/// Where a piece of `len` bytes at `start` ends that begins at `begin`.
+/// The end of a piece of `len` bytes at `start` that begins at `begin`.
 #[inline]
 fn end_of(
     index: usize,
@@ -247,7 +246,7 @@ impl Memory for UserMemory {
     }
 }
 
-/// What does not lie in the first segment alone.
+/// Bytes that are not all in the first segment.
 impl UserMemory {
     #[inline(never)]
     fn visit_rest_mut(&mut self, mut at: usize, last: usize, mut visitor: impl FnMut(&mut [u8])) {
@@ -272,19 +271,19 @@ impl fmt::Debug for UserMemory {
     }
 }
 
-/// Why pieces cannot form a buffer.
+/// Reasons why pieces cannot form a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SegmentError {
     /// A piece of `len` bytes is at the null pointer.
     Null {
-        /// Which piece, from 0.
+        /// The piece, from 0.
         index: usize,
-        /// How long it claims to be.
+        /// Its claimed length.
         len: usize,
     },
     /// With this piece the lengths add up to more than memory can hold.
     TooLong {
-        /// Which piece, from 0.
+        /// The piece, from 0.
         index: usize,
     },
 }
@@ -342,7 +341,7 @@ impl MallocBuffer {
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 
-    /// Gives the pointer away; whoever has it calls `free`.
+    /// Gives the pointer away; the caller has to call `free`.
     pub fn into_raw(self) -> *mut c_void {
         let start = self.start.as_ptr().cast();
         let _ = std::mem::ManuallyDrop::new(self);

@@ -1,4 +1,4 @@
-//! What C passes and gets, laid out as in `include/myriexpress.h`.
+//! The C types, laid out as in `include/myriexpress.h`.
 //!
 //! ```text
 //!   in   segments, parameters, handlers           out   mx_status_t (`status`), mapper state
@@ -6,10 +6,8 @@
 //!        mx_endpoint_addr_t: two words, in two registers
 //! ```
 //!
-//! Enums come in as plain numbers, because C may put any number there. What a word means is in
-//! `handles` and `status`; `tests/header.rs` compares everything here with the headers.
-//!
-//! Knows nothing of: what the values do.
+//! Enums are plain numbers here, because C may pass any number. They are interpreted in `handles`
+//! and `status`; `tests/header.rs` compares everything here with the headers.
 
 // The names are C's, and their meaning is said in the headers.
 #![allow(non_camel_case_types, missing_docs)]
@@ -22,13 +20,13 @@ use std::ptr::without_provenance_mut;
 /// A handle's 64 bits have to fit into a pointer.
 const _: () = assert!(size_of::<usize>() == size_of::<u64>());
 
-/// What `mx_endpoint_t` claims to point to.
+/// The opaque type of `mx_endpoint_t`.
 #[repr(C)]
 pub struct mx_endpoint {
     _opaque: [u8; 0],
 }
 
-/// What `mx_request_t` claims to point to.
+/// The opaque type of `mx_request_t`.
 #[repr(C)]
 pub struct mx_request {
     _opaque: [u8; 0],

@@ -1,8 +1,8 @@
-//! How a call from C becomes a call in Rust.
+//! The boundary between C calls and Rust.
 //!
 //! ```text
 //!   C ---> mx_isend(endpoint, ...)                            declared with export!
-//!            guard: a panic becomes MX_FAILURE, never more
+//!            guard: a panic becomes MX_FAILURE
 //!            1 pointers checked    required, optional, string
 //!            2 numbers converted   timeout, segments
 //!            3 one Rust call
@@ -10,11 +10,11 @@
 //!   C <--- MX_SUCCESS, or what the error handler answers
 //! ```
 //!
-//! The guard is part of `export!`, the only way a function gets its C name, so that it cannot be
-//! left out.
+//! The guard is part of `export!`, which alone gives a function its C name, so it cannot be left
+//! out.
 //!
 //! Owns: the guard and the checks.
-//! Knows nothing of: what is exported, which handler is in charge (see `handler`).
+//! Not here: the exports, the choice of the handler (see `handler`).
 
 use crate::abi::{
     MX_INFINITE, MX_MAX_SEGMENTS, mx_endpoint_t, mx_request_t, mx_return_t, mx_segment_t,
@@ -65,9 +65,9 @@ macro_rules! owner {
 }
 pub(crate) use owner;
 
-/// What belongs to an endpoint.
+/// A handle that belongs to an endpoint.
 pub(crate) trait Owned: Copy {
-    /// Which; it need not be one.
+    /// The endpoint; it need not exist.
     fn endpoint(self) -> EndpointHandle;
 }
 

@@ -1,10 +1,10 @@
-//! Why a call did not do what it was asked, with MX's number for it.
+//! Errors of calls, with their MX codes.
 //!
 //! ```text
 //!   Error --code()--> mx_return_t       --Display--> the line an error handler gets
 //! ```
 //!
-//! Knows nothing of: handlers.
+//! Not here: handlers.
 
 use crate::numbers::numbers;
 use crate::status::StatusCode;

@@ -1,17 +1,16 @@
-//! Error handlers: who hears of a call or a request that failed.
+//! Error handlers for failed calls and requests.
 //!
 //! ```text
 //!   call refused    --+                +-- the endpoint's handler, if it has one
 //!                     +--> report -->  +-- else the process's (mx_set_error_handler)
 //!   request failed  --+      |         +-- else MX_ERRORS_ARE_FATAL
 //!                            v
-//!             what it returns: the call's answer, or the code of the status
+//!             its result: the call's return value, or the code of the status
 //! ```
 //!
 //! Handlers are C code: they are called without any lock, and may call MX functions or never return.
 //!
 //! Owns: the process's handler, the two that come with the library.
-//! Knows nothing of: why something failed.
 
 use crate::abi::{mx_error_handler_t, mx_return_t};
 use crate::error::Code;

@@ -1,4 +1,4 @@
-//! What C programs hold: endpoints, requests and addresses, as words that can be checked.
+//! Handles of endpoints, requests and addresses, as words that can be checked.
 //!
 //! ```text
 //!   mx_endpoint_t       64 bits   generation (32) | slot + 1 (32)             slot of the process's table
@@ -6,11 +6,9 @@
 //!   mx_endpoint_addr_t 128 bits   an mx_endpoint_t, then  generation (32) | peer + 1 (32)
 //! ```
 //!
-//! None of them is a pointer, whatever its C type says: a stale or made-up one is recognised
-//! instead of followed. Zero is none of them. Calls that take a request or an address without an
+//! None of them is a pointer, although their C types are: a stale or invalid one is recognised and
+//! not dereferenced. Zero is never valid. Calls that take a request or an address without an
 //! endpoint find the endpoint in it.
-//!
-//! Knows nothing of: what the numbers name.
 
 use mx_proto::RequestId;
 
@@ -40,7 +38,7 @@ impl EndpointHandle {
         (slot < SLOTS_MAX).then_some(slot)
     }
 
-    /// Which use of that place.
+    /// The generation.
     pub fn generation(self) -> u32 {
         (self.0 >> 32) as u32
     }
@@ -83,12 +81,12 @@ pub struct Address {
     words: [u64; 2],
 }
 
-/// What a peer is within its endpoint.
+/// The key of a peer within its endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PeerKey {
     /// Its place.
     pub index: u32,
-    /// Which use of that place.
+    /// The generation.
     pub generation: u32,
 }
 
@@ -104,7 +102,7 @@ impl Address {
         }
     }
 
-    /// Whose address it is; it need not be open any more.
+    /// Its endpoint; it need not be open any more.
     pub fn endpoint(self) -> EndpointHandle {
         EndpointHandle(self.words[0])
     }

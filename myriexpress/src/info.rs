@@ -1,4 +1,4 @@
-//! What `mx_get_info` is asked and answers.
+//! The queries of `mx_get_info`.
 //!
 //! ```text
 //!   key, endpoint or none, board by number or NIC id
@@ -7,10 +7,10 @@
 //!      +-- of an endpoint    counters                  process, mx_sys::published
 //!      +-- of a board        driver, node, speed       /sys/class/net/<interface>
 //!      v
-//!   bytes as C has them, and how many of them C must have room for
+//!   bytes in C's layout, and the size that C must provide
 //! ```
 //!
-//! Knows nothing of: C's pointers.
+//! Not here: C's pointers.
 
 use crate::abi::MX_MAX_STR_LEN;
 use crate::error::{Code, Error};
@@ -47,7 +47,7 @@ numbers! {
     }
 }
 
-/// Which board is meant.
+/// The board.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Which {
     /// The endpoint's, or without one the first.
@@ -58,7 +58,7 @@ pub enum Which {
     Nic(NicId),
 }
 
-/// What C gets.
+/// The result for C.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
     bytes: Vec<u8>,
@@ -94,7 +94,7 @@ impl Answer {
     }
 }
 
-/// What values of [`Key::NumaNode`] no node has.
+/// The value of [`Key::NumaNode`] without a node.
 const NO_NODE: u32 = u32::MAX;
 
 /// `enum mx_net_type`: all boards are interfaces of the operating system.

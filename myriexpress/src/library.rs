@@ -1,4 +1,4 @@
-//! The library's life in this process.
+//! Initialization and end of the library in this process.
 //!
 //! ```text
 //!              mx_init                  mx_init (count + 1, ALREADY_INITIALIZED)
@@ -8,11 +8,11 @@
 //!        endpoints closed
 //! ```
 //!
-//! The environment is read at `mx_init` and not before, because programs set it just before.
+//! The environment is read by `mx_init`, because programs set it just before.
 //!
 //! Owns: the count, the settings, the logger.
-//! Knows nothing of: endpoints, beyond closing them all. Tested in `tests/lifecycle.rs`, in a process
-//! of its own for that reason.
+//! Not here: endpoints, beyond closing them all. Tested in `tests/lifecycle.rs`, in a process of its
+//! own for that reason.
 
 use crate::abi::MX_API;
 use crate::error::{Code, Error};
@@ -23,10 +23,10 @@ use mx_sys::{ForkMark, Settings, nic, reserve};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 
-/// What there is while the count is above 0.
+/// The state while the count is above 0.
 struct Running {
     count: u32,
-    /// Which process called `mx_init`: this one, or one it was forked from.
+    /// The process that called `mx_init`: this one, or one it was forked from.
     mark: ForkMark,
     settings: Arc<Settings>,
 }

@@ -1,11 +1,11 @@
-//! Names of hosts and boards, as MX writes them.
+//! Names of hosts and boards in MX's syntax.
 //!
 //! ```text
 //!   "server7:1"  --nic_id-->   64 bits   --hostname-->      "server7:1"
 //!       board 1  --of_board-->           --board_number-->  1           on this host
 //! ```
 //!
-//! Knows nothing of: the resolver, the peers file (`mx_sys::nic`).
+//! Not here: the resolver, the peers file (`mx_sys::nic`).
 
 use crate::error::{Code, Error};
 use mx_proto::NicId;
@@ -31,7 +31,7 @@ pub fn of_board(board: u32) -> Result<NicId, Error> {
     nic::own_nic(Some(board)).map_err(|error| Error::new(Code::BoardUnknown, error.to_string()))
 }
 
-/// Which board of this host has the NIC id.
+/// The board of this machine with the NIC id.
 pub fn board_number(nic: NicId) -> Result<u32, Error> {
     nic::board_number(nic).ok_or_else(|| {
         let text = format!("NIC {:#018x} is none of this host's", nic.0);

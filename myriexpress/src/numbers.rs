@@ -1,11 +1,9 @@
-//! MX's numbers, and their words.
+//! MX's codes, and their texts.
 //!
 //! ```text
 //!   numbers! { Code { BadSegList = 10 c"bad segment list" } }
 //!      Code::of(10) --> Code::BadSegList         Code::words(10) --> "bad segment list"
 //! ```
-//!
-//! Knows nothing of: what they stand for.
 
 /// Declares an enum of MX's numbers, each with its words if there are any.
 macro_rules! numbers {

@@ -1,6 +1,6 @@
-//! How a request ended: `mx_status_t` and `mx_status_code_t`.
+//! Results of requests: `mx_status_t` and `mx_status_code_t`.
 //!
-//! Knows nothing of: return codes of calls (see `error`).
+//! Not here: return codes of calls (see `error`).
 
 use crate::handles::Address;
 use crate::numbers::numbers;

@@ -5,8 +5,7 @@
 //!   BMI's own    n (1..7)     n | 0x6000_0080     returned and reported negated
 //! ```
 //!
-//! Owns: values only; they never change.
-//! Knows nothing of: which error means what (`error`).
+//! Owns: values only; they never change. The use of the error codes is in `error`.
 
 use libc::c_int;
 

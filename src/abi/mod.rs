@@ -1,4 +1,5 @@
-//! What the host compiled into itself: the C types, the ops table's shape, the numbers.
+//! The binary interface that the host was compiled with: C types, the ops table's layout,
+//! constants.
 //!
 //! ```text
 //!   types.rs      the scalars and small structs every call passes
@@ -7,7 +8,6 @@
 //! ```
 //!
 //! Owns: the binary interface of OrangeFS 2.10 on 64-bit Linux, asserted at compile time.
-//! Knows nothing of: what any of it does.
 
 // C's names are kept so that the generated header, the host's sources and this code say the same.
 #![allow(non_camel_case_types)]

@@ -1,4 +1,4 @@
-//! The ops table's shape: what the host reads out of `bmi_mx_ops`.
+//! The layout of the ops table `bmi_mx_ops`.
 //!
 //! ```text
 //!   OrangeFS | stand-alone BMI
@@ -15,9 +15,8 @@
 //!   200        176   bytes
 //! ```
 //!
-//! Owns: the order, the offsets and the signatures, for OrangeFS 2.10 or, with the feature `standalone`,
-//! for the stand-alone BMI 2.8.
-//! Knows nothing of: which functions stand behind the entries (`exports::ops`).
+//! Owns: the order, the offsets and the signatures, for OrangeFS 2.10 or, with the feature
+//! `standalone`, for the stand-alone BMI 2.8. The functions of the entries are in `exports::ops`.
 
 use super::types::{
     bmi_buffer_type, bmi_context_id, bmi_error_code_t, bmi_hint, bmi_method_addr,

@@ -15,7 +15,6 @@
 //! ```
 //!
 //! Owns: sizes and offsets, checked below when this file is compiled.
-//! Knows nothing of: who fills the structs in.
 
 use libc::{c_char, c_int, c_void};
 use mx_sys::layout;

@@ -1,7 +1,7 @@
 //! Names and addresses.
 //!
 //! Owns: nothing.
-//! Knows nothing of: the syntax (`peer_name`), peers.
+//! Not here: the syntax (`peer_name`), peers.
 
 use crate::abi::constants::BMI_MAX_ADDR_LEN;
 use crate::abi::types::bmi_method_addr;

@@ -1,10 +1,10 @@
-//! The answers to `get_info`'s questions about credits.
+//! The queries of `get_info` about credits.
 //!
 //! ```text
 //!   C: size, addr --checked--> instance --gauges--> struct --as much as `size` allows--> C
 //! ```
 //!
-//! Owns: how figures become C's members. Knows nothing of: what they mean.
+//! Owns: the conversion of figures to members of the C structs.
 
 use crate::abi::constants as bmi;
 use crate::abi::types::{bmi_mx_credits, bmi_mx_peer_credits};

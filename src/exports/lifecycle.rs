@@ -1,12 +1,11 @@
-//! Start, stop, questions and contexts.
+//! Start, stop, `set_info`, `get_info` and contexts.
 //!
 //! ```text
 //!   method_addr_lookup(listen)   initialize   open_context   ...   close_context   finalize
 //!        server only                                              set_info(DROP_ADDR) for each
 //! ```
 //!
-//! Owns: which info keys exist.
-//! Knows nothing of: what the instance does about them.
+//! Owns: the info keys.
 
 use crate::abi::constants::{
     BMI_CHECK_MAXSIZE, BMI_DROP_ADDR, BMI_DROP_ADDR_QUERY, BMI_ENOSYS, BMI_GET_UNEXP_SIZE,

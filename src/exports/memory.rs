@@ -1,7 +1,6 @@
 //! Buffers.
 //!
-//! Owns: which sizes are refused.
-//! Knows nothing of: where the memory comes from (`buffer`).
+//! Owns: the limits of sizes. The memory comes from `buffer`.
 
 use super::lifecycle::MAX_MESSAGE;
 use crate::abi::types::{bmi_op_type, bmi_size_t};

@@ -1,4 +1,4 @@
-//! The functions C sees: one for every entry of the ops table, and `bmi_mx_set_host`.
+//! The exported functions: one for every entry of the ops table, and `bmi_mx_set_host`.
 //!
 //! ```text
 //!   lifecycle   initialize finalize  set_info get_info  open_context close_context  set_host
@@ -13,8 +13,8 @@
 //! Every function may be called from any thread at any time. Codes are negative BMI codes;
 //! `docs/c-api.md` lists them for each function. On failure no output is written.
 //!
-//! Owns: C's argument lists and what a wrong argument is answered with.
-//! Knows nothing of: peers, the network.
+//! Owns: C's argument lists and the codes for wrong arguments.
+//! Not here: peers, the network.
 
 // The names are C's. What a C caller must keep is said in each function's own words.
 #![allow(non_snake_case, clippy::missing_safety_doc)]

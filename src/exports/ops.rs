@@ -1,16 +1,16 @@
-//! The table itself.
+//! The ops table.
 //!
 //! `bmi_mx_ops` and its old name `method_interface` are data objects of 200 bytes (176), complete when
 //! the linker is done and never written: a host that is not compiled as position-independent code
 //! copies them into itself when it starts (BMI-HOST-ABI.md section 1).
 //!
 //! The flag `BMI_METHOD_FLAG_NO_POLLING` is set. Without it the host's poll plan turns every idle
-//! time into 0 for the first 10 000 calls and after each one that reports something, so that
-//! waiting is a busy loop through the whole BMI layer. With it the host passes the idle time on,
-//! and a test call here polls for `MX_SPIN_US` and then sleeps in the kernel until something
-//! arrives: as fast while a peer is active, idle when none is.
+//! time into 0 for the first 10 000 calls and after each one that reports something, so waiting is
+//! a busy loop through the whole BMI layer. With it the host passes the idle time on, and a test
+//! call here polls for `MX_SPIN_US` and then sleeps in the kernel: as fast while a peer is active,
+//! idle when none is.
 //!
-//! Owns: which function is which entry.
+//! Owns: the mapping of entries to functions.
 
 use super::{address, lifecycle, memory, post, test};
 use crate::abi::constants::BMI_METHOD_FLAG_NO_POLLING;

@@ -1,4 +1,4 @@
-//! Posting and calling off.
+//! Posting and cancelling.
 //!
 //! ```text
 //!   buffer + size                     \
@@ -8,8 +8,7 @@
 //!                                                         <0  refused, nothing follows
 //! ```
 //!
-//! Owns: how C's buffers become one run of bytes.
-//! Knows nothing of: when an operation can start.
+//! Owns: the conversion of C's buffers to one run of bytes.
 
 use super::lifecycle::{MAX_MESSAGE, context};
 use crate::abi::types::{

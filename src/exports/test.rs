@@ -1,17 +1,16 @@
-//! Asking what has completed.
+//! Testing for completions.
 //!
 //! ```text
 //!   test            one operation          outcount 0 or 1
 //!   testsome        some of a list         their places in the list
 //!   testcontext     any of a context       their ids
-//!   testunexpected  messages nobody posted a receive for
+//!   testunexpected  unexpected messages
 //! ```
 //!
-//! All return 0 and say through `outcount` how many there are; the host counts a call as
-//! successful exactly then. They wait up to `max_idle_time_ms` when there is nothing.
+//! All return 0 and the number of results in `outcount`; the host counts a call as successful only
+//! then. They wait up to `max_idle_time_ms` when there is nothing.
 //!
-//! Owns: how completions are spread over C's arrays.
-//! Knows nothing of: where they come from.
+//! Owns: writing completions to C's arrays.
 
 use super::lifecycle::context;
 use crate::abi::types::{

@@ -1,11 +1,9 @@
-//! The library, or program, whose code called this one.
+//! Finds the library or program that called this one.
 //!
 //! ```text
 //!   stack:  ours, ours, ... | libbmi.so | libna_plugin_bmi.so, ...
 //!                             `- the first frame that is not of our own object: dladdr --> dlopen(NOLOAD)
 //! ```
-//!
-//! Knows nothing of: what is looked for in it.
 
 use libc::{Dl_info, c_int, c_void};
 use std::ffi::CStr;

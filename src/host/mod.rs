@@ -1,7 +1,7 @@
-//! The few functions of the host that the method calls.
+//! The host's functions that the method calls.
 //!
 //! ```text
-//!   bmi_mx_set_host(&host) ------> what the program says, if it says anything
+//!   bmi_mx_set_host(&host) ------> the program's functions, if given
 //!                                    |  entry missing
 //!                                    v
 //!   dlsym in the caller's library, bmi_method_addr_reg_callback, _forget_callback, gossip
@@ -11,14 +11,14 @@
 //!                                  a number of our own: a plain C server works
 //! ```
 //!
-//! The caller comes first: a process may have two hosts, or one that was loaded with RTLD_LOCAL, as Mercury
-//! loads its plugin.
+//! The caller's library is searched first: a process may have two hosts, or one that was loaded
+//! with RTLD_LOCAL, as Mercury loads its plugin.
 //!
 //! The library has no undefined host symbol: shared libraries of Rust bind everything when they
 //! are loaded, and outside a host that would fail (BMI-HOST-ABI.md section 1).
 //!
 //! Owns: the pointers to the host's functions and data.
-//! Knows nothing of: peers, log levels.
+//! Not here: peers, log levels.
 
 mod caller;
 
@@ -53,10 +53,10 @@ pub const GOSSIP_BMI_DEBUG_MX: u64 = 1 << 50;
 type RegAddr = unsafe extern "C" fn(addr: *mut bmi_method_addr) -> BMI_addr_t;
 type ForgetAddr = unsafe extern "C" fn(addr: BMI_addr_t) -> c_int;
 
-/// What `bmi_mx_set_host` was given last.
+/// The last argument of `bmi_mx_set_host`.
 static GIVEN: RwLock<Option<bmi_mx_host>> = RwLock::new(None);
 
-/// What `dlsym` found.
+/// The results of `dlsym`.
 struct Found {
     reg_addr: Option<RegAddr>,
     forget_addr: Option<ForgetAddr>,
@@ -106,7 +106,7 @@ fn find_gossip(host: caller::Library) -> Option<Gossip> {
     }
 }
 
-/// Is there anybody whom [`register_addr`] tells of peers?
+/// Whether [`register_addr`] has a host to call.
 pub fn is_there() -> bool {
     GIVEN.read().is_some() || found().reg_addr.is_some()
 }
@@ -154,8 +154,8 @@ pub fn forget_addr(name: BMI_addr_t) {
     }
 }
 
-/// Names for peers when nobody else gives any. Starts far from small numbers so that they stand
-/// out in a log.
+/// Ids for peers when the host gives none. They begin far from small numbers so that they stand out
+/// in a log.
 fn next_own_name() -> BMI_addr_t {
     static NEXT: AtomicI64 = AtomicI64::new(1 << 40);
     NEXT.fetch_add(1, Ordering::Relaxed)

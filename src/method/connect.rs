@@ -7,12 +7,12 @@
 //!   CONN_ACK arrives: READY, queues flushed   done: READY, CONN_ACK ->, queues flushed
 //! ```
 //!
-//! Both may begin at once. Then CONN_REQ finds a peer in WAIT, by the remote's context word or
-//! by its network name, and turns it to answering: one peer, two handshakes, the same ids. Where
-//! one remote endpoint was looked up under two names, the second transport connect gives the
-//! remote of the first, and the two peers become one.
+//! Both may begin at once. Then CONN_REQ finds a peer in WAIT, by the remote's context word or by
+//! its network name, and turns it to answering: one peer, two handshakes, the same ids. If one
+//! remote endpoint was looked up under two names, the second transport connect returns the remote
+//! of the first, and the two peers become one.
 //!
-//! What is posted before READY is pending, and posted then, in the same order.
+//! Operations posted before READY are pending, and are then posted in the same order.
 
 use super::{Method, PostKind};
 use crate::abi::constants::{BMI_EMSGSIZE, BMI_ENOMEM};
@@ -135,7 +135,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// ICON_REQ is done: says who we are.
+    /// ICON_REQ is done: sends CONN_REQ.
     fn on_reached(&mut self, key: PeerKey, remote: RemoteId, again: bool) {
         let Some(context) = self.endpoint.remote_context(remote) else {
             return self.disconnect(key, Cause::Reset);
@@ -428,7 +428,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 }
 
-/// Why the endpoint did not take an operation, as the code it completes with.
+/// The completion code for an operation that the endpoint refused.
 pub(crate) fn code_of_post(error: PostError) -> i32 {
     match error {
         PostError::UnknownRemote => Cause::Reset.code(),

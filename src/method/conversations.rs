@@ -5,8 +5,6 @@
 //!         receive            provisional, for one peer timeout at most        -BMI_ENETRESET
 //!         unexpected send    OPEN: provisional receives become ordinary
 //! ```
-//!
-//! Knows nothing of: how connections are lost.
 
 use super::Method;
 use crate::peer::conversation::Conversation;

@@ -1,10 +1,10 @@
-//! How peers are lost, and found again.
+//! Loss of peers, and their reconnection.
 //!
 //! ```text
-//!   cause ---> DISCONNECT   what is pending completes, then what the endpoint has
+//!   cause ---> DISCONNECT   pending operations complete, then those of the endpoint
 //!                  |        (all within one call)
 //!                  v
-//!                INIT       what is posted starts a new connection
+//!                INIT       the next post starts a new connection
 //!                  |
 //!                  v  no address object, no message waiting
 //!                gone       its id waits, then is given out again
@@ -112,7 +112,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.endpoint.end(op, Status::Unreachable);
     }
 
-    /// A peer nobody knows and nobody needs is removed.
+    /// Removes a peer that is not referenced any more.
     pub(crate) fn maybe_remove(&mut self, key: PeerKey) {
         let Some(peer) = self.peers().get(key) else {
             return;

@@ -1,6 +1,5 @@
-//! What can be seen of a method: all of it at once, and one peer.
+//! Figures of a method: of all of it, and of one peer.
 //!
-//! Knows nothing of: how it is shown.
 //! Cost: O(1), but for [`Method::report`], which looks at every remote.
 
 use super::Method;
@@ -12,7 +11,7 @@ use mx_proto::{Account, Clock, InboxStats};
 use mx_sys::UserMemory;
 use mx_sys::published::MethodGauges;
 
-/// What a method has at the moment, and what it has counted since it began.
+/// The current figures and the counters of a method.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MethodReport {
     /// Credits.
@@ -33,10 +32,10 @@ pub struct MethodReport {
     pub usage: (u64, u64),
 }
 
-/// What there is to see of one peer.
+/// The figures of one peer.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerGauges {
-    /// How far we are with it.
+    /// Its state.
     pub state: Name,
     /// The credits between it and us; `None`: there is no connection.
     pub account: Option<Account>,
@@ -63,7 +62,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// What a program is told that asks for it.
+    /// The figures for a program's query.
     pub fn report(&self) -> MethodReport {
         let (used, limit) = self.endpoint.unexpected_usage();
         MethodReport {
@@ -78,7 +77,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// What there is to see of a peer; of one that is gone as if it had never been.
+    /// The figures of a peer; those of a peer that is gone are as of one that never connected.
     pub fn peer_gauges(&self, key: PeerKey) -> PeerGauges {
         let Some(peer) = self.peers().get(key) else {
             return PeerGauges::NONE;

@@ -1,4 +1,4 @@
-//! What the method's endpoint tells, and whom it tells it of.
+//! The owner of the method's endpoint: receives its events.
 //!
 //! ```text
 //!   endpoint --completed--> the host's?  yes: its word has code and length,  --> context's list --> test*
@@ -6,9 +6,9 @@
 //!                                        no:  kept until the method looks
 //! ```
 //!
-//! Owns: the peers and what arrives; the operations that are over, each in the list of its context; what else
-//! has ended, and lost remotes, until the method looks.
-//! Knows nothing of: handshakes.
+//! Owns: the peers and unmatched messages; completed operations, each in the list of its context;
+//! other events, and lost remotes, until the method handles them.
+//! Not here: handshakes.
 
 use super::{PostKind, Settings};
 use crate::abi::constants::BMI_MAX_CONTEXTS;
@@ -59,16 +59,16 @@ pub(super) struct End {
 pub struct Host {
     pub(crate) unmatched: Unmatched,
     pub(crate) peers: Peers,
-    /// Operations that are over and that nobody has asked for, of each context.
+    /// Completed operations that have not been tested, of each context.
     done: [List; CONTEXTS],
-    /// Contexts that have got one since somebody looked, one bit each.
+    /// Contexts with new completions since the last look, one bit each.
     produced: u64,
     pub(super) ends: VecDeque<End>,
     pub(super) downs: VecDeque<Down>,
     /// Receives that have ended without a message, and for whose: should their remote be told lost next, they
     /// end with the cause of that.
     pub(super) ended: Vec<(RequestId, RemoteId)>,
-    /// What was to be remembered by now, see [`Method::on_due`](super::Method::on_due).
+    /// Reminders that are due, see [`Method::on_due`](super::Method::on_due).
     pub(super) due: Vec<u64>,
     /// Messages are of no interest any more.
     pub(super) discarding: bool,
@@ -134,7 +134,7 @@ impl Host {
         std::mem::take(&mut self.produced)
     }
 
-    /// Why a remote is lost whose loss nobody has looked at.
+    /// The reason for a remote's loss that has not been handled yet.
     pub(crate) fn lost(&self, remote: RemoteId) -> Option<DownReason> {
         let down = self.downs.iter().rev().find(|down| down.remote == remote);
         down.map(|down| down.reason)
@@ -200,7 +200,7 @@ impl Host {
     }
 }
 
-/// What the host is told of the operation at a place, which is over.
+/// The completion for the host of the operation at a place.
 #[inline]
 fn done_at(places: &Blocks, place: u32) -> Done {
     let word = places.word(place);

@@ -1,17 +1,17 @@
-//! Handing out unexpected messages, and telling the host of those who sent them.
+//! Handing out unexpected messages, and registering their senders with the host.
 //!
 //! ```text
 //!   next message ----> its peer has an object the host knows? --yes--> handed out
 //!                        | no
 //!                        v
-//!                      Handout::Register(object)   the caller lets go of the lock, tells the
-//!                        |                         host, and says what came of it
+//!                      Handout::Register(object)   the caller releases the lock, registers it
+//!                        |                         with the host, and returns the result
 //!                        v
-//!                      registered(object, name)    meanwhile nobody gets a message
+//!                      registered(object, name)    meanwhile no message is handed out
 //! ```
 //!
-//! The host is told from inside test calls only and without a lock, because its own function takes
-//! none (BMI-HOST-ABI.md section 3).
+//! The host is called from inside test calls only and without a lock, because its own function
+//! takes none (BMI-HOST-ABI.md section 3).
 
 use super::Method;
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
@@ -29,11 +29,11 @@ use std::ptr::NonNull;
 /// An unexpected message, as the host gets it.
 #[derive(Debug)]
 pub struct Unexpected {
-    /// Who sent it.
+    /// The sender.
     pub addr: NonNull<bmi_method_addr>,
     /// Its bytes, from `malloc`, exactly as many as there are.
     pub buffer: *mut c_void,
-    /// How many.
+    /// Its length.
     pub size: i64,
     /// Its tag.
     pub tag: i32,
@@ -143,8 +143,8 @@ fn known_object(peer: &Peer) -> Option<NonNull<bmi_method_addr>> {
     NonNull::new(addr)
 }
 
-/// What a peer that came to us is called: what it says, if that is a name, and never what it says
-/// about its endpoint.
+/// The name of a peer that connected to us: that of its CONN_REQ, if it is a valid name, but never
+/// the endpoint in it.
 fn name_of(peer: &Peer) -> PeerName {
     let endpoint = peer.target.endpoint.0;
     let said = peer_name::parse(&peer.name).ok().flatten();

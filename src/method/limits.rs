@@ -1,13 +1,13 @@
-//! How long operations wait for their counterpart, and with whom they wait.
+//! Time limits of unmatched operations.
 //!
 //! ```text
 //!   an operation   the endpoint's timer of it, pending and afterwards    -BMI_ETIMEDOUT
 //! ```
 //!
-//! The limits are those of the operation's class and none unless they are set; the peer stays. What
-//! has been matched has the endpoint's own time-out.
+//! The limits are those of the operation's class, none by default; the peer stays. A matched
+//! operation has the endpoint's own time-out.
 //!
-//! Knows nothing of: handshakes.
+//! Not here: handshakes.
 
 use super::{Host, Method, PostKind};
 use crate::peer::table::Peer;
@@ -63,7 +63,7 @@ impl Peer {
         all
     }
 
-    /// How many that are.
+    /// Their number.
     #[inline]
     pub(crate) fn queued(&self) -> u32 {
         self.pending.len() as u32

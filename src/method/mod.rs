@@ -11,21 +11,21 @@
 //!   +-- records -------- Endpoint (mx-proto) over some port and clock ----+
 //! ```
 //!
-//! It knows no lock, no thread and no C: `instance` puts one behind a lock for the process, and on
+//! It has no lock, no thread and no C: `instance` puts one behind a lock for the process, and on
 //! the simulator several run in one thread.
 //!
-//! An operation has one record, the endpoint's, and a word of the method's beside it (`../op`). When it is over
-//! its owner puts it into the list of its context, and that is all until the host asks.
+//! An operation has one record, the endpoint's, and a word of the method's beside it (`../op`).
+//! When it is over the owner puts it into the list of its context, where it stays until the host
+//! tests it.
 //!
-//! Of what else the endpoint reports of one remote, ends come first, then its loss, then the handshake of its
-//! next life, so that nothing is taken for a new life's that belongs to the old one. How much comes in one
-//! call is limited by the endpoint's poll.
+//! Other events of one remote are handled in this order: ends of operations, its loss, the
+//! handshake of its next life, so that no event of the old life is taken for one of the new. The
+//! endpoint's poll limits how many there are in one call.
 //!
-//! Owns: everything of one life of the method. The files beside this one hold its parts:
-//! `host` what the endpoint tells and whom it is about, `connect` the handshake, `refusals` what nothing comes of,
-//! `down` how peers are lost, `conversations` what a lost connection has cut, `limits` how long
-//! operations wait, `gauges` what can be seen of all this, `warnings` when
-//! memory runs short, `../op/post` posting, `../cancel` cancelling.
+//! Owns: everything of one life of the method. The other files: `host` the endpoint's owner,
+//! `connect` the handshake, `refusals` refused connection requests, `down` loss of peers,
+//! `conversations` exchanges cut by a lost connection, `limits` time limits, `gauges` figures,
+//! `warnings` low memory, `../op/post` posting, `../cancel` cancelling.
 
 mod connect;
 mod conversations;
@@ -58,7 +58,7 @@ use mx_sys::UserMemory;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PostKind {
     /// A send the receiver has posted a receive for, or will.
@@ -70,7 +70,7 @@ pub enum PostKind {
 }
 
 impl PostKind {
-    /// What a send of this kind is to its receiver.
+    /// The kind of a send, for its receiver.
     #[inline]
     pub(crate) const fn message_type(self) -> MessageType {
         match self {
@@ -93,9 +93,9 @@ impl PostKind {
 /// An operation to be posted.
 #[derive(Debug)]
 pub struct Post {
-    /// What it does.
+    /// The kind of operation.
     pub kind: PostKind,
-    /// With whom.
+    /// The peer.
     pub addr: NonNull<bmi_method_addr>,
     /// Its bytes.
     pub memory: UserMemory,
@@ -105,11 +105,11 @@ pub struct Post {
     pub class: u8,
     /// The host's word.
     pub user_ptr: *mut c_void,
-    /// Where it is reported, 0 to 15.
+    /// The context in which it is reported, 0 to 15.
     pub context: i64,
 }
 
-/// What became of it.
+/// The result of a post.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Posted {
     /// It is under way, and will be reported once.
@@ -121,16 +121,16 @@ pub enum Posted {
     },
 }
 
-/// What of the configuration concerns the method itself.
+/// The part of the configuration that concerns the method itself.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How long the handshake with a peer may take.
+    /// The time that the handshake with a peer may take.
     pub connect_timeout: Option<Duration>,
-    /// How long a send may wait for its receiver.
+    /// The time that a send may wait for its receiver.
     pub send_timeout: Option<Duration>,
     /// The same for an unexpected one.
     pub unexpected_timeout: Option<Duration>,
-    /// How long a receive may wait for its message.
+    /// The time that a receive may wait for its message.
     pub recv_timeout: Option<Duration>,
     /// The largest unexpected message.
     pub unexpected_max: usize,
@@ -162,11 +162,11 @@ impl Default for Settings {
 pub struct Method<P, C> {
     pub(crate) endpoint: Endpoint<P, C, Host>,
     pub(crate) settings: Settings,
-    /// What we call ourselves in CONN_REQ.
+    /// Our name in CONN_REQ.
     name: String,
     /// Room for one more of them.
     pub(crate) room: Claim,
-    /// So many bytes for what nobody has asked for are worth a warning.
+    /// The number of bytes of unexpected messages above which there is a warning.
     memory_alarm: usize,
     /// Names of dead peers the host has to be told.
     forgotten: Vec<BMI_addr_t>,
@@ -174,7 +174,7 @@ pub struct Method<P, C> {
     registering: bool,
 }
 
-/// What all tables have for an operation, the endpoint's included ([`Claim::new`]).
+/// The cost of an operation in all tables, including the endpoint's ([`Claim::new`]).
 pub(crate) const OPERATION_COST: usize = 2 << 10;
 
 /// The bit of [`Method::take_produced`] for unexpected messages; those below are the contexts.
@@ -199,7 +199,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// What it calls itself.
+    /// Its own name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -264,7 +264,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         busy
     }
 
-    /// What comes after a call of the endpoint, if there is anything. `busy`: it has found something.
+    /// Follow-up work after a call of the endpoint. `busy`: it has found something.
     #[inline(never)]
     fn follow_up(&mut self, mut busy: bool) -> bool {
         if self.endpoint.owner().has_events() {
@@ -281,12 +281,12 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         busy
     }
 
-    /// When [`Self::progress`] wants to be called although nothing arrives.
+    /// The time at which [`Self::progress`] should be called although nothing arrives.
     pub fn deadline(&self) -> Option<Instant> {
         self.endpoint.deadline()
     }
 
-    /// What has come up since the last call: a bit for each context with completions, and
+    /// New events since the last call: a bit for each context with completions, and
     /// [`UNEXPECTED_READY`].
     #[inline]
     pub fn take_produced(&mut self) -> u64 {
@@ -319,7 +319,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         host.pop(ops, context as usize)
     }
 
-    /// Completions that nobody picks up any more.
+    /// Drops the completions of a context.
     pub fn close_context(&mut self, context: i64) {
         let mut dropped = 0;
         while self.pop_done(context).is_some() {
@@ -367,7 +367,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         Host::find(self.endpoint.ops(), id, context).ok_or_else(|| unknown_operation(id, context))
     }
 
-    /// What it keeps of an operation, to change it.
+    /// The method's part of an operation, mutable.
     #[inline]
     pub(crate) fn word_mut(&mut self, op: RequestId) -> Option<&mut Word> {
         self.endpoint.split().1.word_mut(op)

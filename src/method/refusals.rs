@@ -1,12 +1,12 @@
-//! Connection requests that nothing comes of.
+//! Refused connection requests.
 //!
 //! ```text
 //!   CONN_REQ --refused--> CONN_ACK says why; a warning, the first time
 //!                         more than 16 times: disconnected
 //! ```
 //!
-//! A remote that is nobody's peer has its refusals counted in its context word. Whoever reads that
-//! as a peer's key finds nobody: its highest bit is set, and the id is 0.
+//! The context word of a remote without a peer counts its refusals. Read as a peer's key it finds
+//! no peer: its highest bit is set, and the id is 0.
 
 use super::Method;
 use crate::match_layout::{Refusal, refusal_bits};

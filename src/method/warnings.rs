@@ -1,4 +1,4 @@
-//! A warning for who reads logs and not counters: memory for what nobody has asked for runs short.
+//! The log's warning when the memory for unexpected messages runs short.
 
 use super::Method;
 use mx_proto::Clock;

@@ -1,7 +1,7 @@
 //! Posted operations.
 //!
 //! ```text
-//!   places.rs   where they lie: memory the host may look at, never unmapped
+//!   places.rs   their storage: memory the host may read, never unmapped
 //!   word.rs     the method's part of one; the other is the endpoint's record
 //!   post.rs     the rules for accepting a send or a receive
 //! ```

@@ -1,4 +1,5 @@
-//! Where the method's operations lie, laid out so that the host can read an operation's id and address.
+//! Storage of the method's operations, laid out so that the host can read an operation's id and
+//! address.
 //!
 //! ```text
 //!     0  op_id   its own address while the host has it, otherwise 0        read by the host
@@ -9,12 +10,12 @@
 //!   [ 64 blocks | 64 | 128 | 256 ...  | reserved        ]     place = number in this row
 //! ```
 //!
-//! The host takes an operation id for a pointer and reads the words at 0 and 72 (80) without asking
-//! (BMI-HOST-ABI.md section 6.2), also for stale ids. So blocks are never unmapped: a row that is not
-//! needed any more serves the next method. No id is followed before it has been compared with the range.
+//! The host uses an operation id as a pointer and reads the words at 0 and 72 (80) unchecked
+//! (BMI-HOST-ABI.md section 6.2), also of stale ids. So blocks are never unmapped: an unused row
+//! serves the next method. No id is dereferenced before it has been compared with the range.
 //!
-//! Owns: the blocks, and their address space. Knows nothing of: what an operation is for.
-//! Cost: whether an id is one of ours takes two comparisons and one load.
+//! Owns: the blocks, and their address space.
+//! Cost: checking an id takes two comparisons and one load.
 
 use super::word::Word;
 use crate::abi::types::bmi_method_addr;
@@ -41,7 +42,7 @@ struct Block {
 /// Bytes of a block.
 pub const BLOCK: usize = size_of::<Block>();
 
-/// Where the host looks for the address.
+/// The offset at which the host reads the address.
 const ADDR_AT: usize = if cfg!(feature = "standalone") { 80 } else { 72 };
 
 const _: () = {
@@ -58,7 +59,7 @@ const _: () = {
     );
 };
 
-/// Rows that nobody has. All blocks in them are free.
+/// Rows without an owner. All blocks in them are free.
 static SPARE: ForkLock<Vec<Row>> = ForkLock::new(Vec::new());
 
 /// Blocks that a row begins with; then it has twice as many each time.
@@ -101,7 +102,7 @@ impl Row {
 /// The blocks of one method.
 pub struct Blocks {
     row: Option<Row>,
-    /// Where its blocks begin; dangling while there is none.
+    /// The address of its first block; dangling while there is none.
     start: NonNull<Block>,
     /// Of them, those that are used.
     len: u32,
@@ -143,7 +144,7 @@ impl Blocks {
         (self.block(place).op_id.load(Ordering::Relaxed) == id).then_some(place)
     }
 
-    /// What the host calls the operation at this place.
+    /// The host's id of the operation at this place.
     #[inline(always)]
     pub fn id(&self, place: u32) -> i64 {
         ptr::from_ref(self.block(place)) as i64

@@ -5,10 +5,10 @@
 //!   connect, hold    hold      endpoint
 //! ```
 //!
-//! What is pending is posted when the peer is ready, before anything else is, so nothing overtakes. What
-//! completes at once takes no block. What is refused leaves nothing behind.
+//! Pending operations are posted first when the peer becomes ready, so nothing overtakes them. An
+//! operation that completes at once takes no block. A refused one leaves no state.
 //!
-//! Knows nothing of: waiting, threads, C's pointers.
+//! Not here: waiting, threads, C's pointers.
 
 use super::places::BLOCK;
 use super::word::Word;
@@ -249,7 +249,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         Ok(op)
     }
 
-    /// What the host calls an operation.
+    /// The host's id of an operation.
     #[inline]
     fn id(&self, op: RequestId) -> i64 {
         self.endpoint.ops().places().id(op.index())

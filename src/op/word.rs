@@ -1,6 +1,4 @@
-//! What the method keeps of an operation, beside the endpoint's record of it.
-//!
-//! Knows nothing of: where both lie.
+//! The method's part of an operation, beside the endpoint's record.
 
 use crate::abi::types::bmi_method_addr;
 use crate::method::{CONTEXTS, Post, PostKind};
@@ -10,7 +8,7 @@ use libc::c_void;
 use mx_proto::Memory;
 use std::ptr;
 
-/// Whose an operation of the endpoint's is.
+/// The owner of an operation of the endpoint's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// The host's.
@@ -26,9 +24,9 @@ pub enum Role {
 /// The method's part of an operation.
 #[derive(Debug)]
 pub struct Word {
-    /// Whose it is.
+    /// Its owner.
     pub role: Role,
-    /// Where it is reported.
+    /// The context in which it is reported.
     pub context: u8,
     /// Its class, if it is an unexpected message.
     pub class: u8,
@@ -41,7 +39,7 @@ pub struct Word {
     pub error: i32,
     /// Its tag.
     pub tag: u32,
-    /// With whom.
+    /// The peer.
     pub peer: PeerKey,
     /// Its length when posted; what was transferred when done.
     pub size: i64,
@@ -85,7 +83,7 @@ impl Word {
         }
     }
 
-    /// Whatever the endpoint says, it ends or has ended so.
+    /// Sets its result, whatever the endpoint reports.
     pub fn set_end(&mut self, error: i32, size: i64) {
         (self.error, self.size) = (error, size);
     }
@@ -99,7 +97,7 @@ impl Word {
         usize::from(self.context) % CONTEXTS
     }
 
-    /// What the host asked for; `None`: it is none of the host's.
+    /// The kind posted by the host; `None`: it is an internal operation.
     #[inline]
     pub fn kind(&self) -> Option<PostKind> {
         match self.role {

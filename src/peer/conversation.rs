@@ -1,4 +1,4 @@
-//! Whether an expected operation posted now belongs to anything its peer knows of.
+//! The conversation with a peer: whether an expected operation posted now can have a counterpart.
 //!
 //! ```text
 //!               unexpected message posted, READY; or handed out
@@ -11,20 +11,20 @@
 //!        handed out, of a connection that is lost
 //! ```
 //!
-//! In BMI every exchange begins with an unexpected message, and what is expected follows it. When the
-//! connection is lost, the peer ends what it had with us and forgets it. An expected operation that
-//! the host posts afterwards, for an exchange from before, would wait for ever: the new connection
-//! works, and nobody at its other end has the counterpart. So while a conversation is CUT
+//! In BMI every exchange begins with an unexpected message, followed by expected ones. When the
+//! connection is lost, the peer ends its side of all exchanges. An expected operation that the host
+//! posts afterwards for one of them would wait for ever: the new connection works, but there is no
+//! counterpart. So while a conversation is CUT
 //!
 //! * expected sends end with `-BMI_ENETRESET`,
 //! * receives are *provisional*: a host posts the receive of an answer before its request. A following
 //!   unexpected send makes them ordinary; an expected send, or one peer timeout, ends them with
 //!   `-BMI_ENETRESET`.
 //!
-//! UNOPENED conversations are never cut: programs that agree on expected messages without a request
-//! begin anew after a loss, as they began.
+//! UNOPENED conversations are never cut, so programs that exchange only expected messages can begin
+//! anew after a loss.
 //!
-//! Knows nothing of: operations, connections.
+//! Not here: operations, connections.
 
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]

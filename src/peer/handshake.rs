@@ -1,4 +1,4 @@
-//! CONN_REQ and CONN_ACK: their bytes, and what they mean.
+//! The encoding of CONN_REQ and CONN_ACK.
 //!
 //! ```text
 //!   CONN_REQ   bits: type 0xc | our id for the peer | version
@@ -8,7 +8,7 @@
 //!              body: none
 //! ```
 //!
-//! Knows nothing of: peers, the endpoint, when to send what.
+//! Not here: peers, the endpoint.
 
 use crate::match_layout::{Fields, VERSION};
 use mx_proto::flow::{CREDIT, OVERHEAD};
@@ -23,11 +23,11 @@ const NAME_MAX: usize = CREDIT - OVERHEAD - 1;
 /// A CONN_REQ's body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnReq<'a> {
-    /// What the peer calls itself. Any text; it may not even be an address.
+    /// The peer's name for itself. Any text; it may not even be an address.
     pub name: &'a str,
 }
 
-/// Why a CONN_REQ's body makes no sense.
+/// Reasons why a CONN_REQ's body is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Malformed {
     /// It has this many bytes.
@@ -52,8 +52,8 @@ impl fmt::Display for Malformed {
 }
 
 impl<'a> ConnReq<'a> {
-    /// The bytes to send: as much of the name as one credit is for, so that it needs none and always goes with
-    /// its data. It is for people; who we are says the transport.
+    /// The bytes to send: at most as much of the name as one credit covers, so that the message
+    /// always carries its data. The name is for display; the transport identifies us.
     pub fn emit(name: &str) -> Vec<u8> {
         let most = (0..=NAME_MAX).rev().find(|at| name.is_char_boundary(*at));
         let name = name.get(..most.unwrap_or(0)).unwrap_or(name);
@@ -75,7 +75,7 @@ impl<'a> ConnReq<'a> {
     }
 }
 
-/// What a CONN_ACK says.
+/// The contents of a CONN_ACK.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// The peer will know us by this number.
@@ -90,7 +90,7 @@ pub enum Answer {
     },
     /// It speaks another version.
     Version {
-        /// Which.
+        /// The version.
         theirs: u32,
     },
     /// It says nothing.

@@ -1,8 +1,8 @@
-//! The other ends: who they are and how far we are with them.
+//! Peers and their states.
 //!
 //! ```text
 //!   state.rs      INIT / WAIT / READY / DISCONNECT and the transitions between them
-//!   conversation.rs   UNOPENED / OPEN / CUT: what expected operations belong to
+//!   conversation.rs   UNOPENED / OPEN / CUT: whether expected operations have a counterpart
 //!   table.rs      peers by id, by address object, by network name
 //!   handshake.rs  CONN_REQ and CONN_ACK as bytes and verdicts
 //! ```

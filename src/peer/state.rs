@@ -1,4 +1,4 @@
-//! How far we are with one peer.
+//! The state of one peer.
 //!
 //! ```text
 //!            post                                CONN_ACK
@@ -11,12 +11,12 @@
 //! ```
 //!
 //! A connection that is cut before READY is tried once more from the start (Connecting): the other
-//! side may just have been taking leave of our last one.
+//! side may just have been closing the previous one.
 //!
-//! [`TRANSITIONS`] are the arrows; `docs/states.md` says what happens to operations on each.
+//! [`TRANSITIONS`] are the arrows; `docs/states.md` describes the effect of each on operations.
 //!
-//! Owns: which data each state has and which transitions are legal.
-//! Knows nothing of: operations, the endpoint.
+//! Owns: the data of each state and the legal transitions.
+//! Not here: operations, the endpoint.
 
 use crate::abi::constants as bmi;
 use libc::c_int;
@@ -25,7 +25,7 @@ use mx_proto::transition_table;
 use mx_proto::{DownReason, RemoteId, RequestId, Status};
 use std::fmt;
 
-/// Where a peer is in its life.
+/// The state of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// Nothing has begun, or everything is over.
@@ -36,7 +36,7 @@ pub enum State {
     Ready(Ready),
     /// It is over, and its operations end. INIT follows within the same call.
     Disconnect {
-        /// What they complete with.
+        /// Their result.
         cause: Cause,
     },
 }
@@ -53,7 +53,7 @@ pub enum Wait {
     },
     /// CONN_REQ is sent, CONN_ACK not here.
     Requested {
-        /// Whom we sent it to.
+        /// The remote it was sent to.
         remote: RemoteId,
         /// As in `Connecting`.
         again: bool,
@@ -62,9 +62,9 @@ pub enum Wait {
     Answering {
         /// It.
         request: RequestId,
-        /// Who sent CONN_REQ.
+        /// The sender of CONN_REQ.
         remote: RemoteId,
-        /// What the peer calls us.
+        /// The peer's id for us.
         tx_id: u32,
     },
 }
@@ -213,7 +213,7 @@ impl fmt::Display for State {
     }
 }
 
-/// Why a peer is disconnected; the code its operations complete with.
+/// The reason for disconnecting a peer; the code its operations complete with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
     /// It went away, restarted, or its address was dropped.
@@ -246,7 +246,7 @@ impl Cause {
         }
     }
 
-    /// Why a remote went.
+    /// The cause for a lost remote.
     pub const fn of_down(reason: DownReason) -> Self {
         match reason {
             DownReason::Disconnected | DownReason::Restarted => Self::Reset,
@@ -263,7 +263,7 @@ impl Cause {
         }
     }
 
-    /// How a transport connect ended (not with `Success`).
+    /// The cause for a failed transport connect.
     pub const fn of_connect(status: Status) -> Self {
         match status {
             Status::Timeout => Self::TimedOut,
@@ -275,7 +275,7 @@ impl Cause {
         }
     }
 
-    /// Why a transport connect could not be started.
+    /// The cause for a transport connect that could not be started.
     pub const fn of_start(error: ConnectError) -> Self {
         match error {
             ConnectError::UnknownNic | ConnectError::NoRoute | ConnectError::BadEndpoint => {

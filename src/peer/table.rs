@@ -9,11 +9,11 @@
 //!                       or the numbers are used up
 //! ```
 //!
-//! The id of a peer is what it puts into every message to us (`rx_id`), so it must not pass to
-//! somebody else while a receive that carries it is posted. A peer with operations is not removed,
-//! which is enough.
+//! The peer puts this id into every message to us (`rx_id`), so it must not be given to another
+//! peer while a receive with it is posted. Therefore a peer with operations is not removed.
 //!
-//! Owns: ids. Knows nothing of: what peers do. Cost: every look-up is O(1).
+//! Owns: ids.
+//! Cost: every look-up is O(1).
 
 use super::conversation::Conversation;
 use super::state::State;
@@ -46,7 +46,8 @@ impl PeerKey {
         self.id
     }
 
-    /// As a word, for the endpoint's contexts. Its highest bit is 0; the word is 0 for nobody only.
+    /// As a word, for the endpoint's contexts. Its highest bit is 0; the word is 0 only without a
+    /// peer.
     #[inline]
     pub const fn to_word(self) -> u64 {
         (self.generation as u64) << 32 | self.id as u64
@@ -65,7 +66,7 @@ impl PeerKey {
 /// A network name.
 pub type Name = (NicId, EndpointId);
 
-/// How the host knows a peer that came to us.
+/// The host's knowledge of a peer that connected to us.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inbound {
     /// It does not: we looked the peer up, or no unexpected message of it has been handed out.
@@ -97,11 +98,11 @@ pub struct Object {
 pub struct Peer {
     /// Its own key.
     pub key: PeerKey,
-    /// What people call it.
+    /// Its name, for display.
     pub name: String,
-    /// How far we are with it.
+    /// Its state.
     pub state: State,
-    /// Where to find it.
+    /// Its address.
     pub target: Target,
     /// The name it gave itself, where that is another one.
     pub own_name: Option<Name>,
@@ -113,13 +114,13 @@ pub struct Peer {
     pub conversation: Conversation,
     /// Receives of it may be provisional.
     pub has_provisional: bool,
-    /// When WAIT is over, if it is limited.
+    /// The end of WAIT, if it is limited.
     pub wait_until: Option<(Instant, Reminder)>,
     /// A handshake message to it has not gone out yet.
     pub handshake_waits: bool,
-    /// How often it has called again without leaving.
+    /// The number of its CONN_REQs while it was READY.
     pub again: u8,
-    /// How the host knows it.
+    /// The host's knowledge of it.
     pub inbound: Inbound,
     /// Operations that wait for READY, as they were posted.
     pub pending: List,
@@ -169,7 +170,7 @@ impl Peers {
         }
     }
 
-    /// How many peers there are.
+    /// The number of peers.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -300,7 +301,7 @@ impl Peers {
         }
     }
 
-    /// An address object is gone; tells whom it stood for.
+    /// An address object is gone; returns its peer.
     pub fn detach(&mut self, addr: *mut bmi_method_addr) -> Option<PeerKey> {
         let key = self.of_addr(addr)?;
         address::set_peer(addr, None);
@@ -347,7 +348,7 @@ impl Peers {
 }
 
 impl Drop for Peers {
-    /// The objects live on and stand for nobody.
+    /// The objects stay and have no peer any more.
     fn drop(&mut self) {
         let peers = self.slots.iter().filter_map(|slot| slot.peer.as_deref());
         for object in peers.flat_map(|peer| &peer.objects) {

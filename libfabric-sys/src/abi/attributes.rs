@@ -1,4 +1,4 @@
-//! What is passed to the library to open queues, address vectors and registrations.
+//! Attributes for opening queues, address vectors and registrations.
 //!
 //! ```text
 //!   ours (2.x):     [ members of 1.17 ........ | appended since, zero ]
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: `fi_cq_attr`, `fi_av_attr`, `fi_mr_attr` and `fi_mr_modify` at the size of 2.x.
-//! Knows nothing of: sensible values.
+//! Not here: sensible values.
 //!
 //! The library reads as much as it was compiled with and takes zero in an appended member as
 //! "not used".
@@ -18,7 +18,7 @@ use super::constants::{fi_av_type, fi_cq_format, fi_cq_wait_cond, fi_hmem_iface,
 use super::objects::{fid_mr, fid_wait, fid_xpu_ctx};
 
 c_structs! {
-    /// How to open a completion queue.
+    /// Attributes for opening a completion queue.
     [whole] pub struct fi_cq_attr {
         /// The least entries, or 0 for the provider's default.
         size: usize,
@@ -38,7 +38,7 @@ c_structs! {
         [later] xpu_ctx: *mut fid_xpu_ctx,
     }
 
-    /// How to open an address vector.
+    /// Attributes for opening an address vector.
     [whole] pub struct fi_av_attr {
         /// `FI_AV_*`.
         r#type: fi_av_type,
@@ -60,7 +60,7 @@ c_structs! {
     [whole] pub struct fi_mr_attr {
         /// The segments; a union with `dmabuf` in 2.x.
         mr_iov: *const iovec,
-        /// How many.
+        /// Their number.
         iov_count: usize,
         /// `FI_SEND | FI_RECV | FI_READ | ...`.
         access: u64,

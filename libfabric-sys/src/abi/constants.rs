@@ -9,7 +9,6 @@
 //! ```
 //!
 //! Owns: the values, compared with the installed headers by `tests/layout.rs`.
-//! Knows nothing of: which provider honours which.
 //!
 //! Names are libfabric's own and are described in its manual (`fi_getinfo`, `fi_endpoint`,
 //! `fi_domain`, `fi_cq`, `fi_mr`); a comment here says only what a reader of those would miss.

@@ -1,4 +1,4 @@
-//! What a provider offers, and what is asked of it: `fi_info` and its attributes.
+//! Offers and hints: `fi_info` and its attributes.
 //!
 //! ```text
 //!   fi_info --next--> fi_info --next--> null
@@ -10,7 +10,6 @@
 //! ```
 //!
 //! Owns: the part of these structs that all versions have had since 1.9.
-//! Knows nothing of: what later versions appended to `fi_ep_attr` and `fi_domain_attr`.
 //!
 //! None of these is ever allocated here: hints come from `fi_dupinfo(NULL)`, offers from
 //! `fi_getinfo`, both at the library's own size. So never copy one by value to hand it on.
@@ -21,11 +20,11 @@ use super::constants::{fi_av_type, fi_ep_type, fi_progress, fi_resource_mgmt, fi
 use super::objects::{fid, fid_domain, fid_fabric, fid_nic};
 
 c_structs! {
-    /// What an endpoint can do when it sends.
+    /// Attributes of sending.
     [whole] pub struct fi_tx_attr {
         /// Capabilities, of those in `fi_info.caps`.
         caps: u64,
-        /// What the provider wants of its user.
+        /// Mode bits that the provider requires.
         mode: u64,
         /// Flags of every operation that does not give its own.
         op_flags: u64,
@@ -35,7 +34,7 @@ c_structs! {
         comp_order: u64,
         /// The longest message `fi_inject` takes.
         inject_size: usize,
-        /// How many operations can be outstanding.
+        /// The maximum number of outstanding operations.
         size: usize,
         /// The most segments of one message.
         iov_limit: usize,
@@ -45,11 +44,11 @@ c_structs! {
         tclass: u32,
     }
 
-    /// What an endpoint can do when it receives.
+    /// Attributes of receiving.
     [whole] pub struct fi_rx_attr {
         /// Capabilities, of those in `fi_info.caps`.
         caps: u64,
-        /// What the provider wants of its user.
+        /// Mode bits that the provider requires.
         mode: u64,
         /// Flags of every operation that does not give its own.
         op_flags: u64,
@@ -59,7 +58,7 @@ c_structs! {
         comp_order: u64,
         /// Bytes the provider holds for messages without a buffer; no longer in use.
         total_buffered_recv: usize,
-        /// How many operations can be outstanding.
+        /// The maximum number of outstanding operations.
         size: usize,
         /// The most segments of one message.
         iov_limit: usize,
@@ -77,11 +76,11 @@ c_structs! {
         max_msg_size: usize,
         /// Bytes before each buffer that the provider wants, with `FI_MSG_PREFIX`.
         msg_prefix_size: usize,
-        /// How long a read after write may be and stay in order.
+        /// The longest a read after write that stays in order.
         max_order_raw_size: usize,
-        /// How long a write after read may be and stay in order.
+        /// The longest a write after read that stays in order.
         max_order_war_size: usize,
-        /// How long a write after write may be and stay in order.
+        /// The longest a write after write that stays in order.
         max_order_waw_size: usize,
         /// Which bits of a tag the provider carries: the highest set bit tells how many.
         mem_tag_format: u64,
@@ -117,13 +116,13 @@ c_structs! {
         mr_key_size: usize,
         /// Bytes of immediate data.
         cq_data_size: usize,
-        /// How many completion queues are best.
+        /// The best number of completion queues.
         cq_cnt: usize,
-        /// How many endpoints are best.
+        /// The best number of endpoints.
         ep_cnt: usize,
-        /// How many transmit contexts are best.
+        /// The best number of transmit contexts.
         tx_ctx_cnt: usize,
-        /// How many receive contexts are best.
+        /// The best number of receive contexts.
         rx_ctx_cnt: usize,
         /// The most transmit contexts of an endpoint.
         max_ep_tx_ctx: usize,
@@ -133,7 +132,7 @@ c_structs! {
         max_ep_stx_ctx: usize,
         /// The most shared receive contexts.
         max_ep_srx_ctx: usize,
-        /// How many counters are best.
+        /// The best number of counters.
         cntr_cnt: usize,
         /// The most segments of one registration.
         mr_iov_limit: usize,
@@ -147,7 +146,7 @@ c_structs! {
         auth_key_size: usize,
         /// The longest `err_data` of an error.
         max_err_data: usize,
-        /// How many registrations are best.
+        /// The best number of registrations.
         mr_cnt: usize,
         /// Traffic class.
         tclass: u32,
@@ -173,7 +172,7 @@ c_structs! {
         next: *mut fi_info,
         /// `FI_MSG` and the like.
         caps: u64,
-        /// What the provider wants of its user; in hints: what the user can give.
+        /// Mode bits that the provider requires; in hints: what the user can give.
         mode: u64,
         /// The shape of the addresses.
         addr_format: u32,

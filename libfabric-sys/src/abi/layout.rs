@@ -1,4 +1,5 @@
-//! Definitions that also describe themselves, so that a test can hold them against C's headers.
+//! Macros for definitions that also record their layout, for a test that compares them with C's
+//! headers.
 //!
 //! ```text
 //!   c_structs! { pub struct x { a: u64, } }      c_constants! { FI_MSG: u64 = 1 << 1; }
@@ -9,8 +10,8 @@
 //!                               +-----------> tests/layout.rs <---------+
 //! ```
 //!
-//! Owns: the three macros, and what they record.
-//! Knows nothing of: libfabric.
+//! Owns: the three macros, and their records.
+//! Not here: libfabric.
 //!
 //! A definition cannot exist without its record: both come from one macro call, and each file of
 //! definitions is one call for its structs and one for its constants.
@@ -40,13 +41,13 @@ pub enum Extent {
 pub struct Member {
     /// Its name, perhaps with Rust's `r#`.
     pub name: &'static str,
-    /// Where it is.
+    /// Its offset.
     pub offset: usize,
-    /// How many bytes it takes.
+    /// Its size.
     pub size: usize,
     /// Its type as Rust spells it.
     pub ty: &'static str,
-    /// Which libfabric has it.
+    /// The versions that have it.
     pub presence: Presence,
 }
 
@@ -72,7 +73,7 @@ pub struct Constant {
     pub name: &'static str,
     /// Its value, widened.
     pub value: u64,
-    /// Which libfabric has it.
+    /// The versions that have it.
     pub presence: Presence,
 }
 

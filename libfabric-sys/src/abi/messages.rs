@@ -1,4 +1,4 @@
-//! What is passed with each operation, and what comes out of a completion queue.
+//! Arguments of operations, and entries of completion queues.
 //!
 //! ```text
 //!   post:      fi_msg | fi_msg_tagged | fi_msg_rma    with iovec[], desc[], fi_rma_iov[]
@@ -9,7 +9,6 @@
 //! ```
 //!
 //! Owns: their layouts. `fi_cq_err_entry` is the one that grew.
-//! Knows nothing of: who posts.
 
 use libc::{c_int, c_void, iovec};
 
@@ -20,9 +19,9 @@ c_structs! {
     [whole] pub struct fi_msg {
         /// Its segments.
         msg_iov: *const iovec,
-        /// What `fi_mr_desc` gave for each segment, or null.
+        /// Descriptors from `fi_mr_desc`, one for each segment, or null.
         desc: *mut *mut c_void,
-        /// How many segments.
+        /// The number of segments.
         iov_count: usize,
         /// The peer.
         addr: fi_addr_t,
@@ -36,9 +35,9 @@ c_structs! {
     [whole] pub struct fi_msg_tagged {
         /// Its segments.
         msg_iov: *const iovec,
-        /// What `fi_mr_desc` gave for each segment, or null.
+        /// Descriptors from `fi_mr_desc`, one for each segment, or null.
         desc: *mut *mut c_void,
-        /// How many segments.
+        /// The number of segments.
         iov_count: usize,
         /// The peer.
         addr: fi_addr_t,
@@ -56,7 +55,7 @@ c_structs! {
     [whole] pub struct fi_rma_iov {
         /// Where: an address, or an offset without `FI_MR_VIRT_ADDR`.
         addr: u64,
-        /// How many bytes.
+        /// The length.
         len: usize,
         /// The key of its registration.
         key: u64,
@@ -66,15 +65,15 @@ c_structs! {
     [whole] pub struct fi_msg_rma {
         /// Local segments.
         msg_iov: *const iovec,
-        /// What `fi_mr_desc` gave for each local segment, or null.
+        /// Descriptors from `fi_mr_desc`, one for each local segment, or null.
         desc: *mut *mut c_void,
-        /// How many local segments.
+        /// The number of local segments.
         iov_count: usize,
         /// The peer.
         addr: fi_addr_t,
         /// Remote segments.
         rma_iov: *const fi_rma_iov,
-        /// How many remote segments.
+        /// The number of remote segments.
         rma_iov_count: usize,
         /// Comes back with the completion.
         context: *mut c_void,
@@ -104,7 +103,7 @@ c_structs! {
     [whole] pub struct fi_cq_msg_entry {
         /// The operation's context.
         op_context: *mut c_void,
-        /// Which kind of operation, and more.
+        /// Flags: the kind of operation, and more.
         flags: u64,
         /// Bytes received; undefined for sends.
         len: usize,
@@ -114,11 +113,11 @@ c_structs! {
     [whole] pub struct fi_cq_data_entry {
         /// The operation's context.
         op_context: *mut c_void,
-        /// Which kind of operation, and more.
+        /// Flags: the kind of operation, and more.
         flags: u64,
         /// Bytes received; undefined for sends.
         len: usize,
-        /// Where the message lies in a multi-receive buffer; undefined otherwise.
+        /// The address of the message in a multi-receive buffer; undefined otherwise.
         buf: *mut c_void,
         /// Immediate data, with `FI_REMOTE_CQ_DATA` in `flags`.
         data: u64,
@@ -128,11 +127,11 @@ c_structs! {
     [whole] pub struct fi_cq_tagged_entry {
         /// The operation's context.
         op_context: *mut c_void,
-        /// Which kind of operation, and more.
+        /// Flags: the kind of operation, and more.
         flags: u64,
         /// Bytes received; undefined for sends.
         len: usize,
-        /// Where the message lies in a multi-receive buffer; undefined otherwise.
+        /// The address of the message in a multi-receive buffer; undefined otherwise.
         buf: *mut c_void,
         /// Immediate data, with `FI_REMOTE_CQ_DATA` in `flags`.
         data: u64,
@@ -148,11 +147,11 @@ c_structs! {
     [whole] pub struct fi_cq_err_entry {
         /// The operation's context.
         op_context: *mut c_void,
-        /// Which kind of operation, and more.
+        /// Flags: the kind of operation, and more.
         flags: u64,
         /// Bytes received.
         len: usize,
-        /// Where the message lies in a multi-receive buffer.
+        /// The address of the message in a multi-receive buffer.
         buf: *mut c_void,
         /// Immediate data.
         data: u64,

@@ -1,4 +1,4 @@
-//! Open objects: what is in front of the tables they are called through.
+//! Open objects: their header and their tables of operations.
 //!
 //! ```text
 //!   fid_ep                                     fi_ops_msg
@@ -12,8 +12,8 @@
 //!                                                             must not be looked at
 //! ```
 //!
-//! Owns: the objects, and the names of what is only ever passed on. None of them has grown.
-//! Knows nothing of: what is in the tables; see `tables.rs`.
+//! Owns: the objects, and the names of what is only ever passed on. None of them has grown. The
+//! tables' contents are in `tables.rs`.
 //!
 //! A provider may allocate an object no longer than what its user asked for: an endpoint opened
 //! without `FI_RMA` need not have a `rma` table, and the pointer then is null or not there.
@@ -62,21 +62,21 @@ opaque! {
     fid_xpu_ep
     /// A completion queue on an accelerator.
     fid_xpu_cq
-    /// How to open an event queue.
+    /// Attributes for opening an event queue.
     fi_eq_attr
-    /// How to open a wait set.
+    /// Attributes for opening a wait set.
     fi_wait_attr
-    /// How to open a poll set.
+    /// Attributes for opening a poll set.
     fi_poll_attr
-    /// How to open a counter.
+    /// Attributes for opening a counter.
     fi_cntr_attr
     /// What an atomic operation can do.
     fi_atomic_attr
     /// What a collective operation can do.
     fi_collective_attr
-    /// How to open a set of addresses.
+    /// Attributes for opening a set of addresses.
     fi_av_set_attr
-    /// How to open a context on an accelerator.
+    /// Attributes for opening a context on an accelerator.
     fi_xpu_attr
     /// Atomic operations.
     fi_ops_atomic
@@ -91,7 +91,7 @@ c_structs! {
         fclass: usize,
         /// The user's.
         context: *mut c_void,
-        /// What every object can do.
+        /// Operations of every object.
         ops: *mut fi_ops,
     }
 
@@ -99,7 +99,7 @@ c_structs! {
     [whole] pub struct fid_fabric {
         /// The common beginning.
         fid: fid,
-        /// What a fabric can do.
+        /// Operations of a fabric.
         ops: *mut fi_ops_fabric,
         /// The version of the interface it was opened with.
         api_version: u32,
@@ -109,7 +109,7 @@ c_structs! {
     [whole] pub struct fid_domain {
         /// The common beginning.
         fid: fid,
-        /// What a domain can do.
+        /// Operations of a domain.
         ops: *mut fi_ops_domain,
         /// Registrations.
         mr: *mut fi_ops_mr,
@@ -119,7 +119,7 @@ c_structs! {
     [whole] pub struct fid_ep {
         /// The common beginning.
         fid: fid,
-        /// What an endpoint can do.
+        /// Operations of an endpoint.
         ops: *mut fi_ops_ep,
         /// Names and connections.
         cm: *mut fi_ops_cm,
@@ -139,7 +139,7 @@ c_structs! {
     [whole] pub struct fid_cq {
         /// The common beginning.
         fid: fid,
-        /// What a completion queue can do.
+        /// Operations of a completion queue.
         ops: *mut fi_ops_cq,
     }
 
@@ -147,7 +147,7 @@ c_structs! {
     [whole] pub struct fid_av {
         /// The common beginning.
         fid: fid,
-        /// What an address vector can do.
+        /// Operations of an address vector.
         ops: *mut fi_ops_av,
     }
 

@@ -6,8 +6,8 @@
 //!                   `- says where this provider's ends; a member beyond it is not there
 //! ```
 //!
-//! Owns: the signature and place of every operation. Tables have only ever grown at the end.
-//! Knows nothing of: calling them; see the crate's `calls`.
+//! Owns: the signature and place of every operation. Tables have only ever grown at the end. They
+//! are called in the crate's `calls`.
 
 use libc::{c_char, c_int, c_void, iovec};
 
@@ -23,7 +23,7 @@ use super::objects::{
 };
 
 c_tables! {
-    /// What every object can do.
+    /// Operations of every object.
     pub struct fi_ops {
         /// Ends the object.
         close(fid: *mut fid) -> c_int,
@@ -45,7 +45,7 @@ c_tables! {
         ) -> c_int,
     }
 
-    /// What a fabric can do.
+    /// Operations of a fabric.
     pub struct fi_ops_fabric {
         /// Opens a domain.
         domain(
@@ -75,7 +75,7 @@ c_tables! {
         ) -> c_int,
     }
 
-    /// What a domain can do.
+    /// Operations of a domain.
     pub struct fi_ops_domain {
         /// Opens an address vector.
         av_open(
@@ -156,7 +156,7 @@ c_tables! {
         ) -> c_int,
     }
 
-    /// What an endpoint can do.
+    /// Operations of an endpoint.
     pub struct fi_ops_ep {
         /// Asks for an operation to be given up, named by its context.
         cancel(fid: *mut fid, context: *mut c_void) -> isize,
@@ -342,7 +342,7 @@ c_tables! {
         ) -> isize,
     }
 
-    /// What a completion queue can do.
+    /// Operations of a completion queue.
     pub struct fi_ops_cq {
         /// Takes completions out.
         read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize,
@@ -373,7 +373,7 @@ c_tables! {
         [later] export_xpu(cq: *mut fid_cq, flags: u64, xpu_cq: *mut fid_xpu_cq) -> c_int,
     }
 
-    /// What an address vector can do.
+    /// Operations of an address vector.
     pub struct fi_ops_av {
         /// Adds addresses.
         insert(

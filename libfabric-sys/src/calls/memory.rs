@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: calls through `fi_ops_mr`, and those of `fi_ops` that are for registrations.
-//! Knows nothing of: what is worth registering, or when it may be undone (`fi_close`).
+//! Not here: the choice of what to register, closing (`fi_close`).
 
 use libc::{c_int, c_void, iovec};
 

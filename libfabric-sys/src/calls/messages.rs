@@ -1,4 +1,4 @@
-//! Messages, tagged messages, remote memory; and asking for an operation back.
+//! Messages, tagged messages, remote memory, and cancelling.
 //!
 //! ```text
 //!             one buffer            with flags                copied, no completion
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Owns: calls through `fi_ops_msg`, `fi_ops_tagged`, `fi_ops_rma`, and `cancel`.
-//! Knows nothing of: buffers, retries. `-FI_EAGAIN` means: read the completion queue, try again.
+//! Not here: buffers, retries. `-FI_EAGAIN` means: read the completion queue, try again.
 
 use libc::c_void;
 

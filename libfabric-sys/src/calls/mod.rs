@@ -13,8 +13,8 @@
 //!   memory.rs     registrations
 //! ```
 //!
-//! Owns: what libfabric's headers have as inline functions, under their names.
-//! Knows nothing of: what the operations mean; `fi_msg(3)` and the rest of the manual tell.
+//! Owns: what libfabric's headers have as inline functions, under their names. The operations are
+//! described in `fi_msg(3)` and the rest of the manual.
 //!
 //! # Safety
 //!

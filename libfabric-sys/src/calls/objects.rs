@@ -1,12 +1,12 @@
-//! What every object can do, and opening domains, endpoints and queues.
+//! Operations of every object, and opening domains, endpoints and queues.
 //!
 //! ```text
 //!   fi_domain -> fi_cq_open, fi_av_open, fi_endpoint -> fi_setopt, fi_ep_bind -> fi_enable
 //!                                                                     fi_getname, fi_close
 //! ```
 //!
-//! Owns: calls through `fi_ops`, `fi_ops_fabric`, `fi_ops_domain`, `fi_ops_ep` and `fi_ops_cm`.
-//! Knows nothing of: the order in which they must come; `fi_endpoint(3)` tells.
+//! Owns: calls through `fi_ops`, `fi_ops_fabric`, `fi_ops_domain`, `fi_ops_ep` and `fi_ops_cm`. The
+//! order of calls is described in `fi_endpoint(3)`.
 
 use libc::{c_int, c_void};
 

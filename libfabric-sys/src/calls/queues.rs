@@ -9,7 +9,6 @@
 //! ```
 //!
 //! Owns: calls through `fi_ops_cq` and `fi_ops_av`.
-//! Knows nothing of: what the completions are of.
 
 use std::ffi::c_char;
 

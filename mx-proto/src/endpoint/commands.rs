@@ -1,4 +1,4 @@
-//! What the application asks of an endpoint.
+//! The calls of the application to an endpoint.
 
 use super::pending::{New, Slot};
 use super::sessions::Manner;
@@ -21,7 +21,7 @@ use crate::wire;
 use std::fmt;
 use std::time::Duration;
 
-/// What became of a posted send.
+/// The result of posting a send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Posted {
     /// It is done: the memory is the caller's again. No completion follows.
@@ -30,7 +30,7 @@ pub enum Posted {
     Pending(RequestId),
 }
 
-/// What became of a posted receive.
+/// The result of posting a receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Received {
     /// A message was there already: there is no operation.
@@ -39,7 +39,7 @@ pub enum Received {
     Pending(RequestId),
 }
 
-/// When a send is complete.
+/// The moment at which a send is complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendMode {
     /// When its memory is no longer needed.
@@ -53,7 +53,7 @@ pub enum SendMode {
     Synchronous,
 }
 
-/// Why nothing was posted.
+/// Reasons for refusing a post.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PostError {
     /// The remote id is stale.
@@ -121,7 +121,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         let (ops, flow) = (&mut self.core.ops, &self.core.flow);
         let stats = &mut self.core.stats;
-        // What the port keeps must have a place.
+        // A message kept by the port needs a record.
         if slot.is_new() && !ops.has_room() {
             return Err(PostError::TooMany);
         }
@@ -135,7 +135,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         {
             let mut header = wire::Header::new(wire::Kind::Eager, bits.0, len);
             (header.body_len, header.aux) = (len, paid.aux());
-            header.terms = flow.terms(&remote.lends, &met.borrows, cost);
+            header.terms = flow.credit_fields(&remote.lends, &met.borrows, cost);
             let body = Body::Memory {
                 memory: slot.memory(),
                 offset: 0,
@@ -197,7 +197,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         mode: SendMode,
     ) -> Result<Posted, PostError> {
         let small_max = self.core.config.small_max();
-        // Where it goes may not be known yet, and then not what may go there.
+        // The link may not be known yet, and then its limits are not.
         let most = small_max.max(self.core.remotes.reach(to).eager_max as usize);
         let memory = slot.memory();
         // Not above the largest eager one.
@@ -254,7 +254,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let now = self.clock.now();
         self.core.start_timer(id, now);
         self.core.make_ready(to);
-        self.settle();
+        self.flush();
         Ok(id)
     }
 
@@ -263,7 +263,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     fn look_for_room(&mut self, to: RemoteId, link: LinkId) {
         if self.port.has_room(link) {
             self.core.open(to, link);
-            self.settle();
+            self.flush();
         }
     }
 
@@ -280,8 +280,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.receive_from(NOBODY, (bits, mask), New((memory, word)))
     }
 
-    /// The same of messages from one remote and nobody else: when that goes, this ends too. Who else sends
-    /// a message that it would accept breaks the rules, and is no remote any more.
+    /// The same for messages of one remote only: the receive ends with that remote. Another remote
+    /// that sends a message that it would accept commits a violation.
     #[inline]
     pub fn recv_from(
         &mut self,
@@ -306,7 +306,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.receive_from(from, (bits, mask), New(what))
     }
 
-    /// `from`: [`NOBODY`] for anybody's messages.
+    /// `from`: [`NOBODY`] for messages of any remote.
     #[inline(always)]
     pub(super) fn receive_from(
         &mut self,
@@ -355,12 +355,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let waiting = self.core.take_early(from, bits, mask);
         if waiting.is_none() && self.has_work() {
             // Others' messages have been refused.
-            self.settle();
+            self.flush();
         }
         waiting
     }
 
-    /// Receives that are for messages of one remote and nobody else, oldest first.
+    /// The receives for messages of one remote only, oldest first.
     pub fn receives_from(&self, remote: RemoteId) -> impl Iterator<Item = RequestId> {
         let ops = &self.core.ops;
         let remote = self.core.remotes.of(remote);
@@ -379,7 +379,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         self.core.finish(&waiting, told);
         if self.has_work() {
-            self.settle();
+            self.flush();
         }
         true
     }
@@ -427,7 +427,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
         };
         if self.has_work() {
-            self.settle();
+            self.flush();
         }
         Ok(done)
     }
@@ -439,7 +439,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let known = self.core.ops.get(request).is_some();
         if known {
             self.core.end_early(request, status);
-            self.settle();
+            self.flush();
         }
         known
     }
@@ -463,7 +463,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if connects {
             self.core.drop_if_unwanted(remote);
         }
-        self.settle();
+        self.flush();
         true
     }
 
@@ -474,8 +474,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         queues.map_or(0, Queues::waiting)
     }
 
-    /// How long operations posted from now on may go without any progress: sends, whether they
-    /// have been matched or not, connects, and receives once they have matched. `None`: for ever.
+    /// Sets the time that operations posted from now on may go without any progress: sends, whether
+    /// they have been matched or not, connects, and matched receives. `None`: unlimited.
     pub fn set_request_timeout(&mut self, timeout: Option<Duration>) {
         let timeout = Timeout::new(timeout);
         self.core.timeouts = TimeOuts {
@@ -501,10 +501,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         true
     }
 
-    /// How long one operation may wait for its counterpart, counted from now: a send for its turn
-    /// and a receiver, a receive for a message. Then it is called off as [`Status::Timeout`], and
-    /// the remote stays. `None`: for ever. A receive whose message is withdrawn waits from the
-    /// beginning. False when nothing waits any more: it has been matched or has completed.
+    /// Limits the time that one operation waits for its counterpart, counted from now: a send for
+    /// its turn and a receiver, a receive for a message. Then it ends as [`Status::Timeout`], and
+    /// the remote stays. `None`: unlimited. A receive whose message is withdrawn waits from the
+    /// beginning. Returns false if the operation is matched or has completed.
     pub fn limit_waiting(&mut self, request: RequestId, limit: Option<Duration>) -> bool {
         let Some(posted) = self.core.ops.get_mut(request) else {
             return false;
@@ -538,7 +538,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.introduce(to, id);
         let now = self.clock.now();
         self.core.start_timer(id, now);
-        self.settle();
+        self.flush();
         Ok(id)
     }
 
@@ -574,7 +574,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Who is known under that name, or is called now.
+    /// The remote with that name, or a new one to which a connect begins.
     fn remote_at(&mut self, target: Target) -> Result<RemoteId, ConnectError> {
         let name = (target.nic, target.endpoint);
         if let Some(known) = self.core.remotes.find(name) {
@@ -615,11 +615,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Ends the session with a remote: its operations complete as unreachable, what it sent and
-    /// nobody received is thrown away, it is told, and `remote` becomes stale.
+    /// Ends the session with a remote: its operations complete as unreachable, its unreceived
+    /// messages are dropped, it is told, and `remote` becomes stale.
     pub fn disconnect(&mut self, remote: RemoteId) {
         self.part(remote, Status::Unreachable);
-        self.settle();
+        self.flush();
     }
 
     fn part(&mut self, id: RemoteId, status: Status) {
@@ -631,7 +631,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(remote) = self.core.dissolve(id, status, false) else {
             return;
         };
-        // Memory goes back before anybody hears of the end.
+        // Memory is free before the end is reported.
         self.run_actions();
         if let Some(link) = remote.live_tx() {
             let header = wire::Header::new(wire::Kind::Disconnect, 0, 0).emit();
@@ -652,7 +652,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         for id in left {
             self.core.complete(id, Status::EndpointClosed, 0);
         }
-        self.settle();
+        self.flush();
     }
 }
 
@@ -675,7 +675,7 @@ impl<O: Owner> Core<O> {
         let goes = memory.len() <= met.reach.eager_max as usize
             && cost <= met.borrows.free()
             && queues.map_or(most > 0, |all| all.takes_copy(lane, most));
-        // Who keeps a record of what is complete has room for that one, too.
+        // An owner that keeps a record of a completed operation has room for that one, too.
         if !goes || !self.ops.has_room_for(2) || !flow.copy(cost) {
             return None;
         }
@@ -788,8 +788,8 @@ impl<O: Owner> Core<O> {
         remote.map_or(List::EMPTY, |remote| std::mem::take(&mut remote.connects))
     }
 
-    /// Closes the links of a remote that has been taken out. These connects to it go to whoever is
-    /// there now.
+    /// Closes the links of a remote that has been removed. These connects to it go on with its
+    /// address's next life.
     pub(super) fn leave_to_others(&mut self, remote: &Remote, mut again: List) {
         use super::DeferredAction;
         while let Some(connect) = self.ops.first(&again) {
@@ -835,7 +835,7 @@ fn unreached(error: ConnectError) -> LinkDown {
     }
 }
 
-/// How a receive ends that got `transferred` of `length` bytes.
+/// The result of a receive that got `transferred` of `length` bytes.
 pub(super) fn inbound_status(transferred: u32, length: u32) -> Status {
     if transferred < length {
         Status::Truncated

@@ -1,18 +1,18 @@
-//! Everything that has a time: one wheel for the whole endpoint.
+//! All deadlines of an endpoint, in one timer wheel.
 //!
 //! ```text
 //!   operations' time-outs  --.
 //!   silence of remotes    --+
-//!   claims that are asked  --+--> wheel --> expire, when everything is looked at
-//!   old lives that are     --+
+//!   questions about claims --+--> wheel --> expire, in full polls
+//!   Pings to old lives     --+
 //!   epochs of flow control --+
 //!   memory for the inbox   --+
 //!   what the owner set     --'
 //! ```
 //!
-//! The clock is read when there is a deadline, and only by polls that look at everything.
+//! The clock is read when there is a deadline, and only by full polls.
 //!
-//! Owns: what deadlines there are. Knows nothing of: what then happens.
+//! Owns: the deadlines.
 
 use super::introductions::Due;
 use super::{Core, Endpoint};
@@ -24,13 +24,13 @@ use crate::time::{Clock, Instant};
 use crate::timer::TimerId;
 use std::time::Duration;
 
-/// How late anything may be.
+/// The resolution of deadlines.
 pub(super) const TICK: Duration = Duration::from_millis(1);
 
-/// Operations' time-outs come together so often: nobody wakes up for each of many.
+/// The resolution of operations' time-outs, so that many expire in one wake-up.
 pub(super) const OPS: Duration = Duration::from_millis(64);
 
-/// What a deadline is about. One that is about something that is gone means nothing.
+/// The subject of a deadline; ignored if it is gone when the deadline comes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Deadline {
     /// An operation has taken too long.
@@ -67,7 +67,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.core.wheel.clear_of(timer, Deadline::Owner(word));
     }
 
-    /// Does what the time has come for.
+    /// Handles expired deadlines.
     #[cold]
     pub(super) fn expire(&mut self) -> bool {
         let now = self.clock.now();
@@ -100,7 +100,7 @@ impl<O: Owner> Core<O> {
             return false;
         };
         record.timer = None;
-        // Who makes us fetch a message holds credits of the pool's: for so long and no longer.
+        // A sender whose message is fetched holds credits of the pool: for this time at most.
         if std::mem::take(&mut record.touched) && record.state.fetches().is_none() {
             self.start_timer(id, now);
             return false;

@@ -1,4 +1,4 @@
-//! Messages whose fate the layer above decides outside of [`Endpoint::progress`].
+//! Messages about which the layer above decides outside of [`Endpoint::progress`].
 //!
 //! ```text
 //!                      progress                next_deferred                  decide
@@ -8,9 +8,9 @@
 //!                 received                      received          consumed      received   unexpected
 //! ```
 //!
-//! While a message is undecided nothing is taken in, so nothing can overtake it; that is what keeps
-//! messages in order and handlers free to take as long as they like. Everything else goes on:
-//! posting, cancelling, connecting and disconnecting, also from inside of whatever decides.
+//! While a message is undecided no packets are polled, so no message can overtake it, and a handler
+//! may take any time. Posting, cancelling, connecting and disconnecting continue, also from inside
+//! the handler.
 
 use super::commands::inbound_status;
 use super::inbound::Found;
@@ -26,16 +26,17 @@ use crate::time::{Clock, Instant};
 use crate::wire::{self, Header};
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Messages that are not decided: those that wait for [`Self::next_deferred`] and the one that
-    /// has not come back to [`Self::decide`]. While there is one, [`Self::progress`] does nothing.
+    /// The number of undecided messages: those that wait for [`Self::next_deferred`] and the one
+    /// that has not come back to [`Self::decide`]. While there is one, [`Self::progress`] does
+    /// nothing.
     #[inline]
     pub fn undecided(&self) -> usize {
         self.core.undecided.len()
     }
 
-    /// The oldest message that is to be decided; `None` when there is none, and while another one
-    /// is out. A message for which a receive has been posted meanwhile goes into that receive
-    /// without being shown, so this may cause completions.
+    /// The oldest undecided message; `None` when there is none, and while another one is out. A
+    /// message for which a receive has been posted meanwhile goes into that receive instead, so
+    /// this may cause completions.
     pub fn next_deferred(&mut self) -> Option<Deferred> {
         let mut next = None;
         while let Some(waiting) = self.core.undecided.next() {
@@ -52,13 +53,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.core.let_go(&waiting);
         }
         if self.has_work() {
-            self.settle();
+            self.flush();
         }
         next
     }
 
-    /// Says what becomes of a message that [`Self::next_deferred`] gave out. One whose source has
-    /// gone meanwhile is dropped.
+    /// Carries out the decision about a message from [`Self::next_deferred`]. A message of a remote
+    /// that is gone is dropped.
     pub fn decide(&mut self, deferred: Deferred, decision: Decision) {
         let waiting = deferred.waiting;
         let Some(out) = self.core.undecided.take_back() else {
@@ -68,7 +69,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if self.core.remotes.of(waiting.source).is_none() {
             self.core.let_go(&waiting);
             if let Some(source) = out.tombstone {
-                self.core.flow.settle(source, out.paid);
+                self.core.flow.reclaim(source, out.paid);
             }
         } else {
             match decision {
@@ -84,7 +85,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
         }
         if self.has_work() {
-            self.settle();
+            self.flush();
         }
     }
 

@@ -1,18 +1,20 @@
 //! Credits: the endpoint's side of [`crate::flow`].
 //!
 //! ```text
-//!   a header -- on_terms, wants --.          .-- tell: a Credit, if nothing else goes before it
+//!   a header -- on_credit_fields, wants --.          .-- tell: a Credit, if nothing else goes before it
 //!   message --- received --- kept |          |
 //!                  `-- consumed --+--> Flow -+-- move_credits: Credits and Revokes, a few a step
-//!   Revoke, Return ---------------'          `-- terms, in every packet that goes
+//!   Revoke, Return ---------------'          `-- credit_fields, in every packet
 //! ```
 //!
-//! Owns nothing: accounts lie in their remotes, all else in [`Flow`](crate::flow::Flow). What is waited
-//! for has its time measured here, while somebody waits.
+//! Owns nothing: accounts are in their remotes, everything else in [`Flow`](crate::flow::Flow). The
+//! time of an epoch is measured here, while a remote waits for credits.
 
 use super::deadlines::Deadline;
 use super::{Core, Endpoint};
-use crate::flow::{Accounts, CREDIT, EPOCH_TIME, FlowStats, Lender, Paid, Say, Terms, Violation};
+use crate::flow::{
+    Accounts, CREDIT, CreditFields, EPOCH_TIME, FlowStats, Lender, Paid, Say, Violation,
+};
 use crate::ids::{LinkId, RemoteId};
 use crate::matching::Waiting;
 use crate::origin::Source;
@@ -31,7 +33,7 @@ impl Accounts for Remotes {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Where the credits are, and how often what happened to them.
+    /// The balance and counters of flow control.
     pub fn flow_stats(&self) -> FlowStats {
         self.core.flow.stats()
     }
@@ -50,7 +52,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         (used as usize * CREDIT, total as usize * CREDIT)
     }
 
-    /// What there is of credits between a remote and us; `None` when the id is stale.
+    /// The credits between a remote and us; `None` when the id is stale.
     pub fn account(&self, remote: RemoteId) -> Option<Account> {
         let remote = self.core.remotes.of(remote)?;
         let lends = &remote.lends;
@@ -75,8 +77,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         remotes.filter(|remote| remote.is_stalled()).count()
     }
 
-    /// Do messages that nobody has posted a receive for take up most of what a remote may leave here, and can
-    /// it be lent no more? When that is used up, no further ones come from it. Cost: O(n) for n such messages.
+    /// Whether messages without a receive take most of a remote's credit limit, while no more can
+    /// be lent to it. When all of it is used, it cannot send any more. Cost: O(n) for n such
+    /// messages.
     pub fn is_over_quota(&self, remote: RemoteId) -> bool {
         let (count, held) = self.core.unexpected.held_of(remote);
         let remote = self.core.remotes.of(remote).filter(|_| count > 0);
@@ -96,7 +99,7 @@ pub struct Account {
     pub waiting: u32,
     /// Those that it has not been told of yet.
     pub owed: u32,
-    /// How many more it wants.
+    /// The credits it requests besides.
     pub wanted: u32,
     /// It has been asked for credits and has not answered.
     pub asked: bool,
@@ -136,9 +139,9 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// What a remote's header says about credits, other than that more may be sent.
+    /// Handles the credit fields of a remote's header, except new credits.
     #[cold]
-    pub(super) fn note_request(&mut self, from: RemoteId, terms: &Terms) {
+    pub(super) fn note_request(&mut self, from: RemoteId, terms: &CreditFields) {
         if self
             .flow
             .wants(&mut self.remotes, from.index(), terms.wanted)
@@ -172,7 +175,7 @@ impl<O: Owner> Core<O> {
             return;
         };
         if remote.is_tombstone() {
-            flow.settle(remote.source, paid);
+            flow.reclaim(remote.source, paid);
             return self.tombstone_read(source);
         }
         if flow.taken(&mut remote.lends, remote.source, paid) {
@@ -180,7 +183,7 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// A remote ought to hear our terms, with a packet of their own if no other goes.
+    /// The remote is to be told our totals, in a packet of their own if no other is sent.
     #[cold]
     pub(super) fn tell(&mut self, id: RemoteId) {
         if let Some(remote) = self.remotes.of_mut(id)
@@ -190,7 +193,7 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// Credits go to who wants them: so many steps of that at most, and more the next time.
+    /// Redistributes credits: so many steps at most, and more the next time.
     pub(super) fn move_credits(&mut self) -> bool {
         let mut busy = false;
         for _ in 0..MOVES_AT_ONCE {
@@ -284,7 +287,7 @@ impl<O: Owner> Core<O> {
         let Self { remotes, flow, .. } = self;
         if let Some(remote) = remotes.of_mut(id) {
             match remote.is_tombstone() {
-                true => flow.settle(remote.source, waiting.paid()),
+                true => flow.reclaim(remote.source, waiting.paid()),
                 false => _ = flow.taken(&mut remote.lends, remote.source, waiting.paid()),
             }
         }

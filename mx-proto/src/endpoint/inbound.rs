@@ -1,4 +1,4 @@
-//! What arrives.
+//! Incoming packets.
 //!
 //! ```text
 //!   header --parse--> session packet?  -> sessions
@@ -6,8 +6,8 @@
 //!                     about a request? -> look it up, check it belongs to this remote
 //! ```
 //!
-//! Everything from the wire is checked before it is used. What names a request or remote that is
-//! no more is counted and dropped; what no peer of ours would send ends the link.
+//! Everything from the wire is checked before it is used. A packet about a request or remote that
+//! has ended is counted and dropped; a violation of the protocol ends the link.
 
 use super::commands::inbound_status;
 use super::introductions::UNASKED;
@@ -85,8 +85,8 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         }
         if let Life::Met(met) = &mut remote.life {
             met.silent = 0;
-            if header.kind.says_terms() {
-                if met.borrows.on_terms(&header.terms)
+            if header.kind.has_credit_fields() {
+                if met.borrows.on_credit_fields(&header.terms)
                     && remote.has_pending()
                     && remote.takes_turn()
                 {
@@ -132,7 +132,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             Err(violation) => return core.violation(link, cookie, violation.text()),
         }
         let bits = MatchBits(header.word);
-        // What has been deferred is not overtaken, by nothing.
+        // Nothing overtakes an undecided message.
         if core.undecided.is_empty()
             && let Some(place) = core.posted.take(&mut core.ops, bits)
         {
@@ -287,7 +287,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         if pulling.withdrawn {
             return self.core.unmatch(id, self.clock.now());
         }
-        // Where reading failed, the ordinary way is taken.
+        // If reading failed, Pull is used instead.
         pulling.requested = if ok { pulling.wanted } else { 0 };
         pulling.received = pulling.requested;
         self.core.continue_pull(id);
@@ -304,7 +304,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         body: &B,
     ) {
         if self.core.is_closing(link) {
-            // What comes behind a breach of the rules, or by whom was turned away, begins nothing.
+            // Packets after a violation or a refusal are ignored.
             self.core.stats.stale += 1;
         } else if header.kind == wire::Kind::Confirmed
             && self.core.introductions.confirmed(link, header.length == 1)
@@ -324,10 +324,10 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         }
     }
 
-    /// What the header of a body that has been placed says about credits.
+    /// Reads the credit fields of the header of a placed body.
     pub(super) fn heed(&mut self, from: RemoteId, header: &Header) {
         if let Some(met) = self.core.remotes.met_mut(from) {
-            if met.borrows.on_terms(&header.terms) {
+            if met.borrows.on_credit_fields(&header.terms) {
                 self.core.make_ready(from);
             }
             if header.terms.wanted > 0 {
@@ -413,8 +413,8 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         self.core.keep(waiting, deferred);
     }
 
-    /// What becomes of a message whose sender had credit for it, and for which there is no receive, or that
-    /// has to wait for its turn. `body`: `None` of one that was offered. `None`: its sender's session is over.
+    /// Asks the owner about a paid message that has no receive or has to wait for its turn. `body`:
+    /// `None` for an offer. Returns `None` if the sender's session is over.
     #[inline]
     fn judge<B: Source + ?Sized>(
         &mut self,
@@ -438,7 +438,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         Some(self.core.owner.arrived(&arrival, body))
     }
 
-    /// A message has come that a receive from somebody else accepts.
+    /// A message has come that a receive for another remote's messages accepts.
     #[cold]
     pub(super) fn foreign(&mut self, link: LinkId, from: RemoteId, paid: Paid) {
         self.core.consumed(from, paid);
@@ -511,8 +511,8 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
 }
 
 impl<O: Owner> Core<O> {
-    /// Whose link it is. One that has changed hands during the same poll has another cookie yet, or
-    /// none, and one that is about to be closed is nobody's.
+    /// The remote of a link. A link that has been bound anew during the same poll still has its old
+    /// cookie, or none; one that is about to be closed has no remote.
     #[inline]
     pub(super) fn remote_of(&self, link: LinkId, cookie: u64) -> RemoteId {
         let id = RemoteId::from_word(cookie);
@@ -534,7 +534,7 @@ impl<O: Owner> Core<O> {
         bound.filter(owns).unwrap_or(NOBODY)
     }
 
-    /// Is the link to be closed as soon as the port is not being polled, or has sent its last packet?
+    /// Whether the link is to be closed after the poll, or after its last packet.
     fn is_closing(&self, link: LinkId) -> bool {
         let closes = |action: &super::DeferredAction<O::Memory>| matches!(action, super::DeferredAction::Close(of, _) if *of == link);
         self.session_out.ends(link) || self.actions.iter().any(closes)
@@ -578,7 +578,7 @@ impl<O: Owner> Core<O> {
         self.fail_remote(remote, DownReason::Protocol(what));
     }
 
-    /// Is there memory for a message that no receive accepts?
+    /// Whether there is memory for a message without a receive.
     #[inline]
     pub(super) fn has_room(&mut self) -> bool {
         !self.config.supply.is_dire() && {
@@ -808,17 +808,17 @@ impl<O: Owner> Core<O> {
     }
 }
 
-/// What the posted receives say to a message.
+/// The result of a search among the posted receives.
 pub(super) enum Found {
     /// It is for this one, which is in no list now.
     Receive(RequestId),
-    /// Its bits are those of a receive from somebody else.
+    /// It matches only a receive for another remote's messages.
     Foreign,
     /// None accepts it.
     Nothing,
 }
 
-/// What no peer does: the names that make up match bits are given to one remote each.
+/// A violation: match bits of such receives are given to one remote each.
 pub(super) const FOREIGN: &str = "a message that a receive from somebody else accepts";
 
 impl<O: Owner> Core<O> {
@@ -837,8 +837,8 @@ impl<O: Owner> Core<O> {
         Found::Receive(id)
     }
 
-    /// The oldest message that is here and accepted by a receive of messages from `from`, [`NOBODY`] for
-    /// anybody's.
+    /// The oldest early message that is accepted by a receive for messages from `from`, [`NOBODY`]
+    /// for any remote.
     pub(super) fn take_early(
         &mut self,
         from: RemoteId,
@@ -854,12 +854,12 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// A message that has come before its receive turns out to be from somebody else than it should be.
+    /// An early message turns out to be accepted by a receive for another remote's messages.
     #[cold]
     pub(super) fn refuse_early(&mut self, waiting: &Waiting) {
         let source = waiting.source;
         self.finish(waiting, Status::Aborted);
-        // Of whoever has gone it may be an old life's.
+        // The message of a gone sender may be of an old life.
         if self.remotes.living(source).is_some() {
             self.stats.malformed += 1;
             self.fail_remote(source, DownReason::Protocol(FOREIGN));
@@ -868,7 +868,7 @@ impl<O: Owner> Core<O> {
 }
 
 impl<M> Pulling<M> {
-    /// Is this the next part of the message?
+    /// Whether this is the next part of the message.
     fn accepts(&self, header: &Header) -> bool {
         header.length == self.received
             && header.body_len != 0
@@ -877,7 +877,7 @@ impl<M> Pulling<M> {
     }
 }
 
-/// What no peer does: it was told how much that may be.
+/// A violation: the limit is part of the protocol.
 pub(super) const TOO_MUCH_BEHIND: &str = "more behind its introduction than was allowed";
 
 /// Larger than any control packet's body today, so that a later version may append to them.

@@ -1,18 +1,18 @@
-//! The inbox: messages for whoever asks ([`crate::inbox`]), and what is done so that they can be had.
+//! The endpoint's side of the inbox ([`crate::inbox`]): stores messages, and fetches offered ones.
 //!
 //! ```text
 //!   Verdict::Inbox  --with its data--> memory of the owner's, filled  ---------.
 //!        |                `-- none: its bytes are kept -------------------------+--> next_message
 //!        `--offered--> line --draw, memory--> Pulling --all there--------------'       credits free
 //!                        ^   none: 10 ms later   `-- withdrawn, failed --> gone
-//!                        `-- nobody passes who waits for credits
+//!                        `-- the first waits for its credits
 //! ```
 //!
-//! A fetch is an operation of the endpoint's own: its owner does not hear of its end, and it has the
-//! default word.
+//! A fetch is an internal operation: its end is not reported to the owner, and it has the default
+//! word.
 //!
-//! Owns: nothing. A message keeps what it was paid with until it is handed out or thrown away; if its
-//! sender has gone meanwhile, that is a tombstone of the pool's.
+//! A message's credits are free when it is handed out or dropped; if its sender is gone before
+//! that, they are a tombstone of the pool.
 
 use super::deadlines::Deadline;
 use super::{Core, DeferredAction, Endpoint, Named};
@@ -53,7 +53,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let entry = self.core.inbox.take()?;
         self.core.pay_back(&entry);
         if self.has_work() {
-            self.settle();
+            self.flush();
         }
         let Body::Here(memory) = entry.body else {
             debug_assert!(false, "a message that is not at hand");
@@ -73,7 +73,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.core.inbox.ready()
     }
 
-    /// Is there a message of this turn, here or to be fetched?
+    /// Whether there is a message of this turn, here or to be fetched.
     pub fn holds_messages(&self, turn: u32) -> bool {
         self.core.inbox.holds(turn)
     }
@@ -98,7 +98,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.core.throw_away(place);
         }
         if self.has_work() {
-            self.settle();
+            self.flush();
         }
     }
 
@@ -108,7 +108,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.core.inbox.rename(from, into);
     }
 
-    /// What there is in the inbox.
+    /// The figures of the inbox.
     pub fn inbox_stats(&self) -> InboxStats {
         let inbox = &self.core.inbox;
         InboxStats {
@@ -143,7 +143,7 @@ fn filled<O: Owner, B: Source + ?Sized>(owner: &mut O, body: &B) -> Option<O::Me
 }
 
 impl<O: Owner> Core<O> {
-    /// Is the oldest message of the turn whose turn it is where its taker wants it?
+    /// Whether the next message is in memory of the owner.
     fn is_at_hand(&mut self) -> bool {
         let Self { owner, inbox, .. } = self;
         let Some(entry) = inbox.first_mut() else {
@@ -323,7 +323,7 @@ impl<O: Owner> Core<O> {
             self.flow.undraw(entry.drawn);
         }
         match entry.tombstone {
-            Some(from) => self.flow.settle(from, entry.paid),
+            Some(from) => self.flow.reclaim(from, entry.paid),
             None => self.consumed(entry.source, entry.paid),
         }
     }
@@ -351,5 +351,5 @@ impl<O: Owner> Core<O> {
     }
 }
 
-/// When there was no memory, it is asked for again after this.
+/// The pause before memory is requested again.
 const AGAIN: Duration = Duration::from_millis(10);

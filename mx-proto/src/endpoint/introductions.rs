@@ -1,27 +1,28 @@
-//! Links between their first hello and a remote: what is asked before anybody believes it.
+//! Verification of a link's first hello before it becomes a remote.
 //!
 //! ```text
 //!   hello --> CLAIMED --> (CHALLENGED) --proof of the port--> (ASKING) --> (NEWCOMER) --> remote, Reply
 //!                |          |    with a      |                 the claimed   an old life of
 //!                |          |    secret      | refuted         address       that name, and
-//!                |          |                |                   |           who has its address
+//!                |          |                |                   |           the claimed address
 //!                |          | wrong          |                   | no, silent | it answers
 //!                `----------+----------------+-------------------+------------+-----> refused, closed
 //! ```
 //!
-//! An old life is over when its link is down, when it has said nothing for a second, or when the claimed
-//! address says that it is somebody else by now, where a death does not show on its link.
+//! An old life is over when its link is down, when it has not answered a Ping for a second, or,
+//! where a death does not show on its link, when the claimed address confirms the new one.
 //!
-//! Most hellos pass all of this in the poll that brings them: what the network proves is not asked
-//! about, and where nobody is known under a name there is no old life. The hello of a stranger always
-//! comes here; the answer to a call of ours when it names somebody else than whom we called. What
-//! comes behind such an answer waits, and is taken in when that has been.
+//! Most hellos pass all steps in the poll that brings them: a claim proven by the network needs no
+//! question, and a new name has no old life. Every stranger's hello is handled here, and so is the
+//! answer to our connect if it names another peer than the one connected to. Packets behind such an
+//! answer wait until it is proven.
 //!
-//! The port must not be called while it is polled: what comes is noted here, and looked at after the
-//! poll (`steps`). The site's secret is asked for in `challenges`.
+//! The port must not be called while it is polled: events are noted here and handled after the poll
+//! (`steps`). The site's secret is checked in `challenges`.
 //!
-//! Owns: hellos that wait, the links that lead to claimed addresses, old remotes that are asked.
-//! Knows nothing of: addresses, what a remote is. Cost: nothing while nobody comes; O(1) for each.
+//! Owns: waiting hellos, the links to claimed addresses, old remotes that have been sent a Ping.
+//! Not here: addresses.
+//! Cost: O(1) for each introduction.
 
 mod challenges;
 mod steps;
@@ -48,39 +49,39 @@ pub(super) struct Introductions {
     waiting: HashMap<LinkId, Introduction, RandomState>,
     /// Our links to claimed addresses: whose introduction each is about.
     asking: HashMap<LinkId, LinkId, RandomState>,
-    /// Remotes in whose place somebody else would be.
+    /// Old lives that are sent a Ping, because a new one claims their name.
     doubts: HashMap<RemoteId, Doubt, RandomState>,
-    /// What is to be done after the poll.
+    /// Work to be done after the poll.
     due: VecDeque<Due>,
-    /// Who has how many of the introductions that wait for somebody.
+    /// Each source's share of the waiting introductions.
     shares: Shares,
-    /// Who has been refused.
+    /// Sources that have been refused.
     refused: LogLimit<Source>,
-    /// How many spoke another version.
+    /// Refusals of other versions.
     versions: LogLimit<()>,
     /// The number of the last question to an old remote.
     serial: u64,
 }
 
-/// One link whose peer has said who it is.
+/// One link whose peer has sent a hello.
 #[derive(Debug)]
 struct Introduction {
-    /// Whom we have called there; `None` for a stranger's link.
+    /// The remote that we connected to there; `None` for a stranger's link.
     from: Option<RemoteId>,
     header: Header,
     hello: Hello,
     /// Further Connects of the same stranger.
     more: Vec<(Header, Hello)>,
-    /// What has come behind the answer to our call.
+    /// Packets behind the answer to our connect.
     behind: Vec<(HeaderBytes, Vec<u8>)>,
     behind_bytes: usize,
     /// It has proven the site's secret on that link before, or is not asked.
     trusted: bool,
-    /// Where it comes from; asked of the port when it is looked at.
+    /// Its source; the port is asked for it after the poll.
     source: Source,
     /// The address that it comes from, where its claim is to be asked elsewhere.
     seen_at: Address,
-    /// It waits for somebody, and counts in its source's share.
+    /// It waits, and counts in its source's share.
     placed: bool,
     /// The claimed address is being asked, on that link of ours.
     asks: Option<(LinkId, TimerId)>,
@@ -89,7 +90,7 @@ struct Introduction {
     stage: Stage,
 }
 
-/// How far an introduction has got.
+/// The state of an introduction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     /// It is to be looked at.
@@ -98,7 +99,7 @@ enum Stage {
     Challenged(u64, Binding),
     /// The claimed address is being asked.
     Asking,
-    /// It is who it says; whether an old life of it is over is being asked.
+    /// Its identity is proven; an old life has been sent a Ping.
     Newcomer(RemoteId),
 }
 
@@ -109,17 +110,17 @@ struct Doubt {
     timer: TimerId,
     /// A call of ours has met another life of it.
     ours: bool,
-    /// Who waits for its place.
+    /// The links that claim its name.
     newcomers: Vec<LinkId>,
 }
 
-/// What is to be done about one.
+/// A step to be done for one introduction.
 #[derive(Debug)]
 pub(super) enum Due {
     Look(LinkId),
     /// Its peer has proven the site's secret.
     Trust(LinkId),
-    /// Whom we have called asks for it there.
+    /// The peer that we connected to has sent a challenge.
     Challenge(LinkId, RemoteId, Box<ChallengeBody>),
     /// Somebody asks whether a hello was ours.
     Confirm(LinkId, ConfirmBody),
@@ -148,7 +149,7 @@ impl Introductions {
         }
     }
 
-    /// How many links wait.
+    /// The number of waiting links.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -164,7 +165,7 @@ impl Introductions {
         self.due.push_back(due);
     }
 
-    /// What comes on this link waits for its introduction.
+    /// Whether packets on this link wait for its introduction.
     pub(super) fn holds(&self, link: LinkId) -> bool {
         self.waiting.contains_key(&link)
     }
@@ -241,7 +242,7 @@ impl Introductions {
         self.versions.again(())
     }
 
-    /// It waits for somebody from now on, if its source may have another place.
+    /// Makes an introduction wait, if its source may have another one.
     fn may_wait(&mut self, link: LinkId) -> bool {
         let Some(introduction) = self.waiting.get_mut(&link) else {
             return false;
@@ -325,14 +326,13 @@ impl Introductions {
     }
 }
 
-/// How long a claimed address may take to answer. A port drops a stranger's link after 5 s.
+/// The time-out of a question to a claimed address. A port drops a stranger's link after 5 s.
 const ASK_TIME: Duration = Duration::from_secs(3);
-/// How long a remote may take to say that it is still there, when somebody with proof of its name
-/// wants its place.
+/// The time-out of the Ping to a remote whose name is claimed with proof.
 const OLD_TIME: Duration = Duration::from_secs(1);
-/// Introductions that wait for somebody, all sources together.
+/// Limit of waiting introductions, of all sources.
 const WAITING_MAX: usize = 1024;
 /// Connects that wait behind the first of the same stranger.
 const MORE_MAX: usize = 16;
-/// Places kept when nobody waits.
+/// Places kept when none waits.
 const KEPT: usize = 64;

@@ -1,4 +1,4 @@
-//! Whether remotes with which there are operations are still there.
+//! Detection of dead remotes, while there are operations with them.
 //!
 //! ```text
 //!   step  |  0  |  1  |  2  |  3  |  4  |  5  | ... | 15  |      1/16 of the time-out each
@@ -7,20 +7,18 @@
 //!                                                         after the last packet
 //! ```
 //!
-//! Every packet leaves a mark at its remote, and nothing else: no clock is read for it. What is
-//! there of time is the step, at whose end the mark is looked at. Where there is none, the port is
-//! asked, which may have heard of the remote though no packet became whole: over a network that
-//! loses much, one that is missing holds all later ones up. A step counts one however late
-//! its end is noticed, so that our own absence is not held against a remote.
+//! A packet sets a mark at its remote and reads no clock. The mark is checked at the end of each
+//! step. If it is missing, the port is asked too: over a network with loss it may have received
+//! datagrams although no packet is complete. A late check counts as one step, so that time in which
+//! this process did not run is not counted.
 //!
-//! The port of its sending link is told as well: where a peer's death shows only when something is
-//! sent, it sends something.
+//! The port of the sending link is told to monitor the peer: if a dead peer shows only when
+//! something is sent, the port sends something.
 //!
-//! Remotes with which nothing is under way have no timer. One that runs is left to run out, and
-//! then looks whether there is still a reason.
+//! A remote without operations has no timer. A running timer is not stopped, but ends at its next
+//! step if there are no operations any more.
 //!
 //! Owns: how long a step is.
-//! Knows nothing of: what becomes of a lost remote's operations.
 
 use super::deadlines::Deadline;
 use super::{Core, DeferredAction, Endpoint};
@@ -33,10 +31,10 @@ use crate::time::{Clock, Instant};
 use crate::wire;
 use std::time::Duration;
 
-/// How long remotes may be silent.
+/// The limits of a remote's silence.
 #[derive(Debug)]
 pub(super) struct Liveness {
-    /// `None`: nobody is monitored.
+    /// `None`: no remote is monitored.
     step: Option<Duration>,
 }
 
@@ -142,8 +140,8 @@ impl<O: Owner> Core<O> {
 /// Steps in a time-out.
 const STEPS: u32 = 16;
 
-/// Silent steps after which the remote is asked: late enough that whoever talks is never asked,
-/// early enough for several round trips of a bad network.
+/// Silent steps after which a Ping is sent: late enough that an active peer gets none, early enough
+/// for several round trips of a bad network.
 const PING: u32 = 4;
 
 /// Silent steps after which it is lost. With the one in which it was last heard, a time-out.

@@ -1,5 +1,4 @@
-//! One endpoint: the machine that turns posted operations into packets and packets into
-//! completions.
+//! One endpoint: turns posted operations into packets and packets into completions.
 //!
 //! ```text
 //!   commands: send recv end connect disconnect             progress
@@ -11,12 +10,12 @@
 //!        +--> Owner: completed, down, arrived, memory, ready
 //! ```
 //!
-//! Owns: operations, remotes, matching, timers, the port, and its own owner, the layer above. Knows
-//! nothing of: locks, threads, what lies behind memory, the port, the clock and the owner.
+//! Owns: operations, remotes, matching, timers, the port, and its own owner, the layer above.
+//! Not here: locks, threads.
 //!
-//! Order of calls: any. Nothing blocks, and nothing calls back in: an owner cannot reach its
-//! endpoint. What a port reports during a poll is carried out (closing links, recalling memory)
-//! before [`Endpoint::progress`] returns, hence before anybody can act on the completions it caused.
+//! Order of calls: any. No call blocks, and an owner cannot call its endpoint. Reactions to what a
+//! port reports during a poll (closing links, recalling memory) are carried out before
+//! [`Endpoint::progress`] returns, hence before the completions can be seen.
 
 mod commands;
 mod deadlines;
@@ -154,12 +153,13 @@ enum DeferredAction<M> {
     Limits(RemoteId, LinkId),
     /// Try another way to a remote that has not answered.
     Connect(RemoteId, Route),
-    /// A connect met a session that has ended: it is for whoever is there now.
+    /// A connect met a session that has ended: it is repeated.
     ConnectAgain(RequestId, Target),
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Opens an endpoint that calls itself `identity`, lets in whoever knows `key` and tells `owner`.
+    /// Opens an endpoint with this `identity`, which accepts peers with `key` and reports to
+    /// `owner`.
     pub fn new(config: Config, identity: Identity, key: u32, port: P, clock: C, owner: O) -> Self {
         let share = config.source_share;
         let flow = Flow::new(&config.flow());
@@ -208,12 +208,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Who this endpoint is.
+    /// The identity of this endpoint.
     pub fn identity(&self) -> Identity {
         self.core.identity
     }
 
-    /// Where memory comes from ([`Config::supply`]).
+    /// The supply of memory ([`Config::supply`]).
     pub fn supply(&self) -> Supply {
         self.core.config.supply
     }
@@ -247,7 +247,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.core.begin_epoch(now);
         }
         if self.has_work() {
-            busy |= self.settle();
+            busy |= self.flush();
         }
         busy
     }
@@ -273,8 +273,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         busy
     }
 
-    /// When [`Self::progress`] wants to be called although nothing arrives. Not while it would do
-    /// nothing.
+    /// The time at which [`Self::progress`] should be called although nothing arrives. `None` while
+    /// it would do nothing.
     pub fn deadline(&self) -> Option<Instant> {
         if !self.core.undecided.is_empty() {
             return None;
@@ -310,7 +310,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.port.disarm();
     }
 
-    /// What to sleep on.
+    /// The descriptors to sleep on.
     pub fn descriptors(&self) -> WakeDescriptors {
         self.port.descriptors()
     }
@@ -354,7 +354,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         &self.clock
     }
 
-    /// What has been counted.
+    /// The counters.
     pub fn stats(&self) -> &Stats {
         &self.core.stats
     }
@@ -413,7 +413,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     #[inline]
     fn has_work(&self) -> bool {
-        // Seldom is there anything, so all of it is looked at without a branch in between.
+        // Usually nothing is due, so everything is checked without branches in between.
         !self.core.actions.is_empty()
             | !self.core.ready.is_empty()
             | !self.core.session_out.is_empty()
@@ -421,9 +421,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             | self.core.flow.is_ready()
     }
 
-    /// Carries out what has been noted: actions first, they free memory and links.
+    /// Does the work noted during calls and polls: deferred actions first, as they free memory and
+    /// links.
     #[inline(never)]
-    fn settle(&mut self) -> bool {
+    fn flush(&mut self) -> bool {
         let mut busy = false;
         if self.core.introductions.is_due() {
             busy |= self.see_to_introductions();
@@ -536,7 +537,7 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// The same, and its end is the caller's to report. `None`: it is nobody's business.
+    /// The same, and the caller reports its end. `None`: it is an internal operation.
     fn finish_op(&mut self, id: RequestId, status: Status, transferred: u32) -> Option<Outcome> {
         let record = self.ops.get(id)?;
         let state = &record.state;
@@ -737,10 +738,11 @@ fn reader(token: u64) -> Option<RequestId> {
 /// Names of operations stay below it.
 const READS: u64 = 1 << 63;
 
-/// What the tables have for a message that waits here, beside its bytes ([`Claim::new`]).
+/// The cost of a waiting message in the tables, beside its bytes ([`Claim::new`]).
 const MESSAGE_COST: usize = 512;
-/// What they have for a remote and its links, those of the port and of the layer above included.
+/// The cost of a remote and its links in the tables, including those of the port and of the layer
+/// above.
 const REMOTE_COST: usize = 4 << 10;
 
-/// What may wait for one remote about operations that are over: half a megabyte.
+/// Limit of waiting packets to one remote about operations that are over: half a megabyte.
 const FAREWELLS_MAX: usize = 4096;

@@ -1,12 +1,12 @@
-//! What goes out.
+//! Outgoing packets.
 //!
 //! ```text
 //!   session packets -> ready remotes, one burst each, round robin
 //!                        burst: partial -> control -> (message, part of a stream)*
 //! ```
 //!
-//! A packet the port does not take has not happened: it stays where it was, and the remote leaves
-//! the round until the port says that there is room.
+//! A packet that the port refuses stays where it was, and its remote leaves the round until the
+//! port reports room.
 
 use super::session_queue::After;
 use super::{Core, DeferredAction, Endpoint, read_token};
@@ -22,7 +22,7 @@ use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::wire::{self, Header, OfferBody, PullBody};
 
-/// How a remote's burst ended.
+/// The end of a remote's burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Burst {
     /// Nothing more to send.
@@ -67,7 +67,8 @@ impl Next {
             .find_map(|(send, lane, stand, len)| {
                 let whole = match stand.turn {
                     Turn::Copied => Some(Paid::Credits(stand.cost)),
-                    // What it costs was said when it was posted, perhaps before it was known what may go.
+                    // The cost was counted when it was posted, perhaps before the link's limits
+                    // were known.
                     Turn::Plain if len <= most as usize && stand.cost == flow::cost(len as u32) => {
                         borrows.means(stand.cost, lane)
                     }
@@ -84,8 +85,8 @@ impl Next {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Gives out what can go, fairly: at most about two polls' worth, and to each remote two bursts,
-    /// so that one that takes much does not keep the endpoint from taking in what others send.
+    /// Sends what can be sent, fairly: at most about two polls' worth, and two bursts for each
+    /// remote, so that a busy remote does not keep the endpoint from receiving.
     pub(super) fn transmit(&mut self) -> bool {
         let mut busy = self.transmit_sessions();
         let most = 2 * self.core.config.poll_budget / self.core.config.burst.max(1) + 1;
@@ -210,11 +211,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let kind = control.header.kind;
         let (lends, borrows) = (&mut remote.lends, &mut met.borrows);
         let mut updated = true;
-        if kind.says_terms() {
-            // Who reads no answers is allowed nothing more that would be answered.
+        if kind.has_credit_fields() {
+            // A remote that does not read its answers gets no credits for more.
             let terms = match unread {
-                true => flow.same_terms(lends, borrows, queues.cost),
-                false => flow.terms(lends, borrows, queues.cost),
+                true => flow.same_credit_fields(lends, borrows, queues.cost),
+                false => flow.credit_fields(lends, borrows, queues.cost),
             };
             control.header.terms = terms;
             updated = kind != wire::Kind::Credit || Flow::says_more(lends, &terms);
@@ -224,7 +225,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.port.send(link, &header, Body::Bytes(body))?;
             stats.packets_out += 1;
         }
-        if kind.says_terms() {
+        if kind.has_credit_fields() {
             Flow::on_told(lends, borrows, &control.header.terms);
         }
         queues.pop();
@@ -263,7 +264,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let mut header = Header::new(kind, record.bits.0, len);
         header.aux = next.paid.aux();
-        header.terms = flow.terms(&remote.lends, &met.borrows, queues.cost);
+        header.terms = flow.credit_fields(&remote.lends, &met.borrows, queues.cost);
         if next.eager {
             header.body_len = len;
             let body = Body::Memory {
@@ -360,7 +361,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         // Offsets of a message stay below 2^32, and so do parts of it.
         let mut header = Header::new(wire::Kind::Data, stream.recv_id, stream.at as u32);
         header.body_len = len as u32;
-        header.terms = flow.terms(&remote.lends, &met.borrows, queues.cost);
+        header.terms = flow.credit_fields(&remote.lends, &met.borrows, queues.cost);
         let body = Body::Memory {
             memory,
             offset: stream.at,
@@ -486,7 +487,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 }
 
 impl<O: Owner> Core<O> {
-    /// What may wait for a remote before it is granted nothing more.
+    /// Limit of what may wait for a remote before it gets no more credits.
     #[inline]
     pub(super) fn unread_max(&self) -> usize {
         match self.controls < UNREAD_ALL {

@@ -1,4 +1,4 @@
-//! Operations that are posted before the layer above knows with whom.
+//! Operations that are posted before their remote is known.
 //!
 //! ```text
 //!   post ----> Pending: a record, its memory, and in no list of the endpoint's
@@ -7,8 +7,8 @@
 //!              Queued, Draining, Posted, Pulling, or done at once
 //! ```
 //!
-//! They are in whatever lists the layer above has for them, and are ended like all others. How long one may
-//! wait is limited as for all others ([`Endpoint::limit_waiting`]); what is left of that goes with it.
+//! The layer above keeps them in its own lists; they end like all others. Their waiting time is
+//! limited as for all others ([`Endpoint::limit_waiting`]) and continues after they are activated.
 
 use super::commands::{PostError, Posted, Received, SendMode};
 use super::{Core, Endpoint};
@@ -23,9 +23,9 @@ use crate::time::{Clock, Instant};
 use crate::timeouts::TimeOuts;
 use std::time::Duration;
 
-/// What is being posted, and may come to an operation.
+/// A post that may become an operation.
 pub(super) trait Slot<O: Owner> {
-    /// Does it need a place?
+    /// Whether it needs a record.
     fn is_new(&self) -> bool;
 
     /// Its bytes.

@@ -1,4 +1,4 @@
-//! Session packets for links that are nobody's sending link.
+//! Session packets for links that are not a remote's sending link.
 //!
 //! ```text
 //!   answers to strangers, introductions --> [ oldest ... youngest ] --> its link; no room: the end
@@ -6,8 +6,8 @@
 //!                                             `-- how many of each link, so that none has many
 //! ```
 //!
-//! Owns: them, and what becomes of their links after them.
-//! Knows nothing of: what they say. Cost: O(1), but for what waits when a link goes.
+//! Owns: the packets, and whether their links are closed after them.
+//! Cost: O(1); linear in the waiting packets when a link goes down.
 
 use crate::ids::LinkId;
 use crate::queues::Control;
@@ -21,12 +21,12 @@ pub(super) struct SessionQueue {
     each: HashMap<LinkId, Unsent, RandomState>,
 }
 
-/// What becomes of its link when a packet is out.
+/// The link's fate after the packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum After {
     /// It stays.
     Open,
-    /// It is closed, unless somebody gets in on it before.
+    /// It is closed, unless its peer is accepted before.
     Close,
     /// It is closed, and nothing counts that comes on it before.
     End,
@@ -84,7 +84,7 @@ impl SessionQueue {
         }
     }
 
-    /// Somebody who was refused on it has got in after all: it stays.
+    /// The link stays open, because a peer that was refused on it has been accepted.
     pub(super) fn keep_open(&mut self, link: LinkId) {
         if self.each.contains_key(&link) {
             for (of, _, after) in &mut self.queue {
@@ -95,7 +95,7 @@ impl SessionQueue {
         }
     }
 
-    /// Is what waits for this link the end of it?
+    /// Whether the link is closed after its waiting packets.
     pub(super) fn ends(&self, link: LinkId) -> bool {
         self.each.get(&link).is_some_and(|unsent| unsent.ends)
     }
@@ -110,7 +110,8 @@ impl SessionQueue {
     }
 }
 
-/// What may wait on one link: far more connects than anybody has under way there.
+/// Limit of packets that wait on one link: far more than the connects that are ever under way
+/// there.
 pub(super) const EACH: usize = 256;
 /// The same once there are [`ALL`], about a megabyte, on all links together.
 const EACH_WHEN_FULL: usize = 4;

@@ -1,4 +1,4 @@
-//! How two endpoints get to know each other, and how they part.
+//! Connecting and disconnecting.
 //!
 //! ```text
 //!   us                                    them
@@ -7,21 +7,20 @@
 //!   remote <------- Reply(status, who) -
 //!
 //!   both at once: two links, one remote; each side goes on sending where it began
-//!   our call is answered by another acquaintance of the peer's than the one that has reached us
-//!       meanwhile: a later one, and what was before is over, the call goes on as another remote's;
-//!       a former one, and the answer is nobody's
-//!   it says goodbye while a call of ours is unanswered: what was before is over, the call goes on
+//!   our connect is answered by another association of the peer's than the one that has reached us
+//!       meanwhile: a later one ends the earlier, and the connect continues as a new remote's;
+//!       the answer of a former one is dropped
+//!   goodbye while our connect is unanswered: the association is over, the connect continues
 //!   Connect with another session: the peer restarted, once the old remote is gone (introductions.rs)
-//!   Connect with another epoch:   it parted and came back, or comes under a second address:
-//!       <---- Reply(known, epoch)     asked, it says which: it knows that epoch and stays with
-//!       Connect(afresh) --------->    it, or what was before is over
+//!   Connect with another epoch:   it disconnected and returned, or uses a second address:
+//!       <---- Reply(known, epoch)     it either keeps the association with that epoch,
+//!       Connect(afresh) --------->    or ends it
 //! ```
 //!
-//! A remote stands for one pair of acquaintances, ours and the peer's, on every link of it: credits
-//! begin with the pair and end with it, and what a link carries before the peer has introduced itself
-//! there counts for nobody. A remote is known by the address it claims (interface and endpoint
-//! number). Where we reached it under another address, the reply tells, and who waits gets to the one
-//! we have.
+//! A remote is one association with a peer, on all its links: credits begin and end with it, and
+//! packets on a link before the peer's hello belong to no remote. A remote is found by the address
+//! it claims (interface and endpoint number). If a connect to another address reaches a known
+//! remote, the reply says so, and the waiting connects complete with that remote.
 
 use super::Core;
 use super::introductions::{REFUSED, UNASKED, UNVOUCHED};
@@ -53,7 +52,7 @@ impl<O: Owner> Core<O> {
             return;
         };
         if remote.met().is_some() && remote.connects.is_empty() {
-            // The peer has reached us meanwhile, and nobody waits for this one any more.
+            // The peer has reached us meanwhile, and no connect waits for this link.
             remote.links.retain(|known| known.0 != link);
             self.actions.push(DeferredAction::Close(link, Close::Now));
             return;
@@ -93,7 +92,7 @@ impl<O: Owner> Core<O> {
                     // The peer is going; nothing goes out to it any more. One that goes closes all
                     // links, and what it sent last may still be in another one, whose end is the
                     // remote's. But one on which it has not answered may have met the peer's next
-                    // acquaintance: its answer tells.
+                    // association: its answer tells.
                     Tx::Closed(_) if up => {}
                     Tx::Closed(_) => self.part_from(id, DownReason::Link(reason)),
                 }
@@ -107,8 +106,8 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// An acquaintance is over at the peer. A call of ours that it has not answered goes on: it meets
-    /// whoever the peer is by then.
+    /// The peer has ended the association. A connect that it has not answered continues, with the
+    /// peer's next association.
     pub(super) fn part_from(&mut self, id: RemoteId, reason: DownReason) {
         let calls = self.remotes.of(id).is_some_and(|remote| {
             let mut links = remote.links.iter();
@@ -126,7 +125,7 @@ impl<O: Owner> Core<O> {
     }
 
     /// Ends a remote. Those of its links on which we have called and which lead to the peer's next
-    /// acquaintance are another remote's from now on, with the connects that wait. That has the
+    /// association are another remote's from now on, with the connects that wait. That has the
     /// same epoch, and the peer has been promised what it was promised in the Connects that went
     /// out there; all else begins with nothing. `None`: there is no room for what was promised, and
     /// all of its links end.
@@ -140,14 +139,14 @@ impl<O: Owner> Core<O> {
         let (opening, source) = (remote.opening, remote.source);
         let (epoch, name) = (remote.epoch, remote.name);
         let again = self.connects_again(id, reason);
-        // What has been promised comes before what the old one leaves here.
+        // The credits promised come before the tombstone of the old one.
         let next = self.remotes.add_as(epoch, name, source, opening);
         let promise = |core: &mut Self| core.flow.open(&mut core.remotes, next.index(), opening);
         let promised = promise(self);
         let mut connects = self.take_connects(id);
         let old = self.end_remote(id, reason, promised)?;
         if !promised && !promise(self) {
-            log::debug!("{id:?} is over, and there is no room for its next acquaintance");
+            log::debug!("{id:?} is over, and there is no room for its next association");
             self.remotes.take(next);
             while !again && let Some(connect) = self.ops.first(&connects) {
                 self.ops.leave(Strand::Own, &mut connects, connect.index());
@@ -201,8 +200,7 @@ impl<O: Owner> Core<O> {
         self.send_session(Some(id), link, header, &hello.emit(), After::Open);
     }
 
-    /// `name`: whom it is for. Whoever has not proven its name is told nothing that only the owner of
-    /// that name may know.
+    /// `name`: its destination. The hello to a peer that has not proven its name has no token.
     fn hello(&self, epoch: u16, key: u32, name: Option<Name>) -> Hello {
         Hello {
             version: VERSION,
@@ -283,10 +281,10 @@ impl<O: Owner> Core<O> {
         if id != from {
             self.introduce_all(id, link);
         }
-        self.acquaint(id, link, header, hello);
+        self.associate(id, link, header, hello);
     }
 
-    /// A stranger, from there, that is who it says.
+    /// A stranger's claimed identity has been proven.
     pub(super) fn admit(&mut self, link: LinkId, source: Source, header: &Header, hello: &Hello) {
         if let Some(epoch) = self.known_otherwise(hello, header) {
             if self.config.secret.is_some() {
@@ -301,25 +299,25 @@ impl<O: Owner> Core<O> {
             return self.refuse(link, None, header, Status::NoResources);
         }
         match self.remote_for(link, source, hello.identity) {
-            Some(id) => self.acquaint(id, link, header, hello),
+            Some(id) => self.associate(id, link, header, hello),
             None => self.refuse(link, None, header, Status::NoResources),
         }
     }
 
     /// A remote has called on a link of its.
-    fn acquaint(&mut self, id: RemoteId, link: LinkId, header: &Header, hello: &Hello) {
+    fn associate(&mut self, id: RemoteId, link: LinkId, header: &Header, hello: &Hello) {
         self.establish(id, hello, link, header);
         self.send_reply(Some(id), link, header.word, Status::Success, After::Open);
     }
 
-    /// Whoever has the address repeats what we say. When we reach ourselves under some name, the
-    /// first that comes back to the caller is an answer.
+    /// Whether a hello is our own, repeated by a process at that address. If we reach ourselves
+    /// under another name, the first one that comes back to the caller is an answer.
     fn is_echo(&self, from: Option<RemoteId>, hello: &Hello) -> bool {
         let caller = from.and_then(|id| self.remotes.of(id));
         hello.identity == self.identity && caller.is_some_and(|remote| remote.met().is_none())
     }
 
-    /// The peer is our remote already, but as another acquaintance of its own: it has parted and
+    /// The peer is our remote already, but as another association of its own: it has parted and
     /// come back, or it reaches us under a second address. Only it knows which; this is the epoch
     /// to ask it about. If it comes afresh, what was before is over.
     fn known_otherwise(&mut self, hello: &Hello, header: &Header) -> Option<u16> {
@@ -377,8 +375,8 @@ impl<O: Owner> Core<O> {
             *id != from && remote.is(&who) && u32::from(remote.epoch) == epoch
         });
         let Some((known, _)) = known else {
-            // It takes us for one we have parted as, unless it has connected to us meanwhile: then
-            // it learns on its own link whom it has reached.
+            // The peer refers to an association that we have ended, unless it has connected to us
+            // meanwhile: then it finds out on its own link.
             let remote = self.remotes.of(from);
             let adopted = remote.and_then(Remote::live_tx);
             return match adopted {
@@ -425,12 +423,12 @@ impl<O: Owner> Core<O> {
         Some(id)
     }
 
-    /// The peer introduces itself on a link of a remote's: the remote that stands for it there, from
-    /// now on. `None`: none does, and that has been dealt with.
+    /// The peer's hello has come on a link of a remote's: returns the remote that the link belongs
+    /// to from now on. `None`: there is none, and the link has been dealt with.
     ///
-    /// On a link that the peer has called on, and on one where it has answered, it stays who it is. A
-    /// call of ours may meet another acquaintance than the one that has reached us meanwhile: a later
-    /// one, as it has parted and come back, and then what was before is over; or a former one.
+    /// A link that the peer has begun, or on which it has answered, keeps its remote. Our connect
+    /// may reach another association than the one that has reached us meanwhile: a later one, after
+    /// the peer has disconnected and returned, which ends the earlier; or a former one.
     fn meet(
         &mut self,
         link: LinkId,
@@ -445,7 +443,7 @@ impl<O: Owner> Core<O> {
         let same = remote.is(&hello.identity);
         match remote.met() {
             Some(met) if same && met.epoch == hello.epoch => return Some(id),
-            // Whoever has answered our call is none of the peer that has reached us meanwhile.
+            // The answer to our connect is not from the peer that has reached us meanwhile.
             Some(_) if !same_name && !met_here => self.leave_link(link, id),
             Some(_) if same_name && !same => self.another_life(link, id, met_here),
             Some(_) if met_here => self.violation(link, id.to_word(), what),
@@ -456,7 +454,7 @@ impl<O: Owner> Core<O> {
         None
     }
 
-    /// The remote has said who it is, on this link. What it lends us first counts if it had not before.
+    /// The remote's hello has come on this link. Its initial credits count if this is its first.
     fn establish(&mut self, id: RemoteId, hello: &Hello, link: LinkId, header: &Header) {
         let identity = hello.identity;
         self.remotes.rename(id, identity.name());
@@ -505,8 +503,8 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// A call of ours is answered by somebody that has not proven the site's secret: nothing but a
-    /// refusal is believed.
+    /// Our connect is answered by a peer that has not proven the site's secret: only a refusal is
+    /// accepted.
     fn refused_by(&mut self, link: LinkId, from: RemoteId, header: &Header, hello: &Hello) {
         let status = reply_status(header.aux);
         if header.aux == REPLY_KNOWN || status == Status::Success {
@@ -526,7 +524,7 @@ impl<O: Owner> Core<O> {
         self.drop_if_unwanted(from);
     }
 
-    /// The same of whoever is who it says.
+    /// The same for a proven answer.
     pub(super) fn reply_on(
         &mut self,
         link: LinkId,
@@ -544,7 +542,7 @@ impl<O: Owner> Core<O> {
         }
         let status = reply_status(header.aux);
         let id = match status {
-            // It is our remote there also if nobody waits for it any more.
+            // It is our remote there also if no connect waits for it any more.
             Status::Success => self.meet(link, from, hello, "a reply under another name"),
             _ => Some(from),
         };
@@ -585,14 +583,14 @@ impl<O: Owner> Core<O> {
         self.leave_link(link, id);
     }
 
-    /// A link that we have called on leads to nobody that its remote stands for.
+    /// A link that we have begun has reached another peer than its remote.
     pub(super) fn leave_link(&mut self, link: LinkId, id: RemoteId) {
         self.actions.push(DeferredAction::Close(link, Close::Now));
         self.link_down(link, id, LinkDown::Closed);
     }
 
-    /// A remote that we have called under some address says who it is. `None`: it is one we have
-    /// already, to which those who wait have got.
+    /// The peer of a connect by address has introduced itself. `None`: it is a known remote, with
+    /// which the waiting connects have completed.
     fn resolve(&mut self, link: LinkId, from: RemoteId, hello: &Hello) -> Option<RemoteId> {
         let identity = hello.identity;
         let known = self.remotes.namesake(&identity);
@@ -637,13 +635,13 @@ impl<O: Owner> Core<O> {
         self.ops.of_list(Strand::Own, &connects).collect()
     }
 
-    /// Does this connect wait for a remote's answer?
+    /// Whether this connect waits for a remote's answer.
     fn awaits(&self, id: RemoteId, connect: RequestId) -> bool {
         let record = self.ops.get(connect).filter(|record| record.remote == id);
         record.is_some_and(|record| matches!(record.state, State::Connecting { .. }))
     }
 
-    /// A remote that never answered and that nobody wants to reach any more is let go.
+    /// Removes a remote that never answered and to which no connect waits any more.
     pub(super) fn drop_if_unwanted(&mut self, id: RemoteId) {
         let unwanted = self
             .remotes
@@ -674,12 +672,12 @@ impl<O: Owner> Core<O> {
         self.send_session(to, link, header, &hello.emit(), after);
     }
 
-    /// Does so much wait on this link that nobody who reads it would have let it grow? What a peer
-    /// says of itself costs it no credit, so an answer to each must not be kept for ever.
+    /// Whether so many session packets wait on this link that its peer cannot be reading. They cost
+    /// no credits, so an answer to each must not be kept without limit.
     fn unread_sessions(&self, link: LinkId, from: Option<RemoteId>) -> bool {
         let remote = from.and_then(|id| self.remotes.of(id));
         let queues = remote.filter(|remote| remote.live_tx() == Some(link));
-        // What our own operations have queued does not count.
+        // Packets for our own operations do not count.
         let most = self.unread_max();
         let unread = queues.and_then(Remote::queues).is_some_and(|queues| {
             queues.control.len() >= most
@@ -708,13 +706,13 @@ impl<O: Owner> Core<O> {
     }
 }
 
-/// How a Connect is meant.
+/// The kind of a Connect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(super) enum Manner {
     /// As the peer knows us.
     Plain = 0,
-    /// Whatever the peer has of us is over.
+    /// The peer's former association with us is over.
     Afresh = 1,
 }
 

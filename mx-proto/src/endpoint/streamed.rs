@@ -1,18 +1,19 @@
-//! Messages that come with their data, of which not all is here.
+//! Eager messages that have arrived only in part.
 //!
 //! ```text
 //!   header --begin--> a receive accepts it and has room: Pulling ---> read into its memory --> complete
 //!             |
-//!             +---->  none: bytes that its credits cover --------> whole: as any message that is here
+//!             +---->  none: bytes that its credits cover --------> whole: as any unexpected message
 //!             |
-//!             `-- behind an introduction that is being looked at: the same, to be paid for at the end
+//!             `-- behind a waiting introduction: the same, charged at the end
 //! ```
 //!
-//! Matching is done when the header comes, so that the body is written once where it belongs. A receive
-//! that is called off meanwhile has its memory back at once; the rest of the body then has no place, and
-//! the port drops it.
+//! Matching is done when the header comes, so that the body is written once, into its receive. If
+//! that is cancelled meanwhile, its memory is free at once, and the port drops the rest of the
+//! body.
 //!
-//! Owns: what is under way, at most one message a link. Cost: a place in a hash table while it is.
+//! Owns: the messages in progress, at most one a link.
+//! Cost: an entry in a hash table for each.
 
 use super::inbound::{FOREIGN, Found, Inbound};
 use super::introductions::UNASKED;
@@ -29,7 +30,7 @@ use crate::wire::Header;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// What a receive calls a message at its sender that has no name there, because nothing of it is asked for.
+/// The id of a message at its sender, for a receive that requests nothing of it.
 pub(super) const STREAMED: u64 = u64::MAX;
 
 /// By the link on which they come.
@@ -42,7 +43,7 @@ pub(super) struct Streamed {
     into: Into,
 }
 
-/// Where it goes.
+/// The destination of the body.
 #[derive(Debug)]
 enum Into {
     /// Into the memory of this receive, which is `Pulling`.
@@ -60,7 +61,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         header: &Header,
     ) -> Option<()> {
         let from = self.core.remote_of(link, cookie);
-        // What a stranger says is looked at when it is whole.
+        // A stranger's message is examined when it is complete.
         let remote = self.core.remotes.of(from)?;
         let met = matches!(remote.life, Life::Met(_));
         if !self.core.trusts(link, from) {
@@ -101,7 +102,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         let (len, bits) = (header.body_len, MatchBits(header.word));
         let paid = self.core.received(from, header.aux, cost(len));
         let paid = paid.map_err(|violation| violation.text())?;
-        // What has been deferred is not overtaken.
+        // Nothing overtakes an undecided message.
         if self.core.undecided.is_empty() {
             match self.core.find_receive(from, bits) {
                 Found::Receive(id) if self.core.ops.record(id.index()).state.room() >= len => {
@@ -140,7 +141,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         self.core.start_timer(id, now);
     }
 
-    /// Where the body that is coming on this link goes.
+    /// The destination of the body that is arriving on this link.
     pub(super) fn place_streamed(&mut self, link: LinkId) -> Option<Place<'_, O::Memory>> {
         let Core {
             streamed,
@@ -197,7 +198,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         }
     }
 
-    /// A message that nobody waited for, or could not have, when it began is here.
+    /// A message without a receive is complete.
     fn whole(&mut self, link: LinkId, from: RemoteId, header: &Header, paid: Paid, body: &[u8]) {
         if self.core.undecided.is_empty() {
             let bits = MatchBits(header.word);

@@ -1,17 +1,17 @@
-//! Messages whose sender has gone before they were received.
+//! Messages whose sender is gone before they were received.
 //!
 //! ```text
 //!   remote fails --> its whole messages get the name of a tombstone     (offers go: their bytes are gone)
 //!                       tombstone: the same identity and context, an id of its own, no link
 //!   the last one is received --> the tombstone goes with the next progress,
-//!                                so that who got the message can still ask who sent it
+//!                                so that its receiver can still look the sender up
 //! ```
 //!
-//! A tombstone is found by no name and sent to by nobody: the peer's next life is another remote. Our
-//! own [`Endpoint::disconnect`] leaves no tombstone.
+//! A tombstone cannot be found by name or sent to: the peer's next life is another remote. Our own
+//! [`Endpoint::disconnect`] leaves no tombstone.
 //!
-//! Owns: how many such messages there are. They wait where all others do, and what they cost is
-//! a tombstone of the pool's until then.
+//! Owns: the number of such messages. They wait in the same queues as all others, and their credits
+//! are a tombstone of the pool until then.
 
 use super::{Core, Endpoint};
 use crate::ids::{EndpointId, NicId, RemoteId};
@@ -51,7 +51,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Is it only the name on messages of a sender that has gone?
+    /// Whether it is the tombstone of a gone sender.
     pub fn is_tombstone(&self, remote: RemoteId) -> bool {
         let remote = self.core.remotes.of(remote);
         remote.is_some_and(Remote::is_tombstone)

@@ -1,4 +1,4 @@
-//! What one remote lends us: how much we may send it unasked.
+//! The credits that one remote lends us.
 //!
 //! ```text
 //!   sent ................ allowed            running totals, modulo 2^32
@@ -9,30 +9,31 @@
 //!   Free --- means: no, wanted: some ---> Short --- a header allows more ---> Free
 //! ```
 //!
-//! A message is paid for when it leaves, or when it is copied and reported complete; so a send that is
-//! called off before that has cost nothing, and a copy always has its credits. A Revoke gets what
-//! was not needed in two epochs, and nothing while something waits.
+//! A message is paid for when it is sent, or when it is copied and reported complete; so a send
+//! cancelled before that costs nothing, and a copy always has its credits. A Revoke gets the
+//! credits that were not needed in two epochs, and none while messages wait.
 //!
-//! How much more is wanted stands in a header when it is more than what was said since the lender's
-//! epoch began: a want that lasts is renewed once an epoch.
+//! A header requests credits when more are wanted than were requested since the lender's epoch
+//! began; so a lasting want is renewed once an epoch.
 //!
-//! Whatever the lender says costs nothing here: what it allows too much of only goes out sooner.
+//! Totals from the lender need no check here: if it allows too much, messages are only sent
+//! earlier.
 //!
 //! Cost: 24 bytes a remote; `means` and `pay` together are a subtraction, a comparison, a minimum and
 //! an addition.
 
 use super::slots::{Lane, Slots};
-use super::terms::{Paid, Terms};
+use super::terms::{CreditFields, Paid};
 
 /// The credits one remote has lent us. The default is one that has lent us none: there are its slots.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Borrower {
-    /// What all our messages may have cost, and what they have.
+    /// Running totals: the credits that our messages may have cost, and those that they have.
     allowed: u32,
     sent: u32,
     /// The least that was free: in the epoch before, and in this one. Neither is above what is free.
     low: [u32; 2],
-    /// What has been said to be wanted in this epoch and has not come at once.
+    /// The credits requested in this epoch and not lent at once.
     said: u32,
     /// The lender's, as it was last told.
     epoch: u8,
@@ -58,8 +59,8 @@ impl Borrower {
         self.allowed.wrapping_sub(self.sent)
     }
 
-    /// How a message that costs `cost` can be paid for now, if it can: by credits, or else, if it costs
-    /// one, by the slot of its lane. A message that is only announced costs one.
+    /// The way to pay for a message that costs `cost`, if there is one: credits, or else, if it
+    /// costs one, the slot of its lane. An announcement costs one.
     #[inline]
     pub fn means(&self, cost: u32, lane: Lane) -> Option<Paid> {
         if cost <= self.free() {
@@ -87,8 +88,8 @@ impl Borrower {
         }
     }
 
-    /// How many credits the next header is to say that we want, when what waits for its turn, the
-    /// message that goes with this header included, costs `waiting` altogether. 0: nothing new.
+    /// The credits to request in the next header, if all waiting messages, including that of this
+    /// header, cost `waiting`; 0 if nothing new is wanted.
     #[inline(always)]
     pub fn wanted(&self, waiting: u32) -> u32 {
         if waiting <= self.free() {
@@ -98,7 +99,8 @@ impl Borrower {
         if missing > self.said { missing } else { 0 }
     }
 
-    /// Is that worth a packet of its own, as nothing else can go? If it is twice what was said before.
+    /// Whether the request deserves a packet of its own because no other can be sent: if it is
+    /// twice the last one.
     pub fn asks(&self, waiting: u32) -> bool {
         let wanted = self.wanted(waiting);
         wanted > 0 && wanted >= 2 * self.said
@@ -115,7 +117,7 @@ impl Borrower {
 
     /// A header of the remote's. True when more may be sent than before.
     #[inline]
-    pub fn on_terms(&mut self, terms: &Terms) -> bool {
+    pub fn on_credit_fields(&mut self, terms: &CreditFields) -> bool {
         let updated = terms.epoch != self.epoch || terms.slots != self.slots_taken;
         let freed = updated && self.on_update(terms);
         if terms.credit == self.allowed {
@@ -136,12 +138,12 @@ impl Borrower {
 
     /// True when a slot is free again.
     #[cold]
-    fn on_update(&mut self, terms: &Terms) -> bool {
+    fn on_update(&mut self, terms: &CreditFields) -> bool {
         let free = self.free();
         match terms.epoch.wrapping_sub(self.epoch) {
             0 => {}
             1 => (self.low, self.said) = ([self.low[1], free], 0),
-            // Who has heard nothing for a whole epoch has not sent enough to be heard of.
+            // A remote that is not told for a whole epoch has not sent enough to be told.
             _ => (self.low, self.said) = ([free; 2], 0),
         }
         self.epoch = terms.epoch;
@@ -163,11 +165,11 @@ impl Borrower {
     }
 }
 
-/// What a header has bits for.
+/// The largest request that fits a header.
 pub const WANTED_MAX: u32 = (1 << 24) - 1;
 
-/// What a lender can allow at once: more than any honest one does, which makes an older total of a
-/// larger one.
+/// The largest number of credits that a lender can allow at once; it is never reached, which
+/// distinguishes an older total from a newer one.
 const FREE_MAX: u32 = (1 << 24) - 1;
 
 #[cfg(test)]
@@ -190,8 +192,8 @@ impl Borrower {
 mod tests {
     use super::*;
 
-    fn terms(credit: u32, epoch: u8, slots: u8) -> Terms {
-        Terms {
+    fn credit_fields(credit: u32, epoch: u8, slots: u8) -> CreditFields {
+        CreditFields {
             credit,
             epoch,
             slots: Slots::from_byte(slots),
@@ -215,13 +217,16 @@ mod tests {
             us.pay(Paid::Slot(lane));
             assert_eq!(us.means(1, lane), None);
         }
-        assert!(us.on_terms(&terms(3, 0, 0x10)));
+        assert!(us.on_credit_fields(&credit_fields(3, 0, 0x10)));
         assert_eq!(us.means(1, Lane::Matched), None);
         assert_eq!(
             us.means(1, Lane::Unexpected),
             Some(Paid::Slot(Lane::Unexpected))
         );
-        assert!(us.on_terms(&terms(4, 0, 0x10)) && !us.on_terms(&terms(4, 0, 0x10)));
+        assert!(
+            us.on_credit_fields(&credit_fields(4, 0, 0x10))
+                && !us.on_credit_fields(&credit_fields(4, 0, 0x10))
+        );
         spend(&mut us, 1);
         assert!(size_of::<Borrower>() <= 24);
     }
@@ -235,15 +240,19 @@ mod tests {
             ..Borrower::default()
         };
         for n in 1..10u32 {
-            assert!(us.on_terms(&terms(near.wrapping_add(n), 0, 0)));
-            assert!(!us.on_terms(&terms(near.wrapping_add(n).wrapping_sub(1), 0, 0)));
+            assert!(us.on_credit_fields(&credit_fields(near.wrapping_add(n), 0, 0)));
+            assert!(!us.on_credit_fields(&credit_fields(
+                near.wrapping_add(n).wrapping_sub(1),
+                0,
+                0
+            )));
             spend(&mut us, 1);
             assert_eq!(us.free(), 0);
         }
         let sent = us.sent;
-        assert!(!us.on_terms(&terms(sent.wrapping_add(FREE_MAX + 1), 0, 0)));
-        assert!(!us.on_terms(&terms(sent.wrapping_sub(1), 0, 0)));
-        assert!(us.on_terms(&terms(sent.wrapping_add(FREE_MAX), 0, 0)));
+        assert!(!us.on_credit_fields(&credit_fields(sent.wrapping_add(FREE_MAX + 1), 0, 0)));
+        assert!(!us.on_credit_fields(&credit_fields(sent.wrapping_sub(1), 0, 0)));
+        assert!(us.on_credit_fields(&credit_fields(sent.wrapping_add(FREE_MAX), 0, 0)));
         assert_eq!(us.free(), FREE_MAX);
         assert_eq!(Borrower::open(u32::MAX).free(), FREE_MAX);
     }
@@ -256,7 +265,10 @@ mod tests {
         assert_eq!((us.wanted(13), us.wanted(14)), (0, 4));
         us.on_said(4);
         assert_eq!(us.wanted(12), 0);
-        assert!(!us.on_terms(&terms(10, 1, 0)), "an epoch allows no more");
+        assert!(
+            !us.on_credit_fields(&credit_fields(10, 1, 0)),
+            "an epoch allows no more"
+        );
         assert_eq!(us.wanted(12), 2);
         assert_eq!(us.wanted(u32::MAX), WANTED_MAX);
     }
@@ -271,7 +283,7 @@ mod tests {
             assert_eq!(us.wanted(1), 1, "{total}");
             us.on_said(1);
             assert_eq!(us.wanted(1), 0);
-            assert!(us.on_terms(&terms(total + 8, 0, 0)));
+            assert!(us.on_credit_fields(&credit_fields(total + 8, 0, 0)));
         }
     }
 
@@ -279,16 +291,16 @@ mod tests {
     fn a_revoke_gets_what_was_not_needed_in_two_epochs() {
         let mut us = Borrower::open(100);
         spend(&mut us, 60);
-        us.on_terms(&terms(160, 0, 0));
+        us.on_credit_fields(&credit_fields(160, 0, 0));
         // 40 were free at the least in this epoch, 100 in the one before.
         assert_eq!(us.give_back(10, 1), 0, "something waits");
         assert_eq!(us.give_back(10, 0), 10);
-        us.on_terms(&terms(160, 1, 0));
+        us.on_credit_fields(&credit_fields(160, 1, 0));
         spend(&mut us, 1);
         assert_eq!(us.give_back(1000, 0), 30);
         assert_eq!(us.give_back(1000, 0), 0);
         assert_eq!(us.free(), 59);
-        us.on_terms(&terms(160, 2, 0));
+        us.on_credit_fields(&credit_fields(160, 2, 0));
         assert_eq!(us.give_back(1000, 0), 59, "one was needed, and is gone");
         assert_eq!((us.free(), us.low), (0, [0, 0]));
     }
@@ -298,14 +310,14 @@ mod tests {
         let mut us = Borrower::open(8);
         us.on_said(us.wanted(9));
         assert_eq!(us.give_back(8, 0), 0);
-        us.on_terms(&terms(8, 1, 0));
+        us.on_credit_fields(&credit_fields(8, 1, 0));
         assert_eq!(us.give_back(8, 0), 0);
-        us.on_terms(&terms(8, 2, 0));
+        us.on_credit_fields(&credit_fields(8, 2, 0));
         assert_eq!(us.give_back(5, 0), 5);
         spend(&mut us, 3);
-        us.on_terms(&terms(20, 2, 0));
+        us.on_credit_fields(&credit_fields(20, 2, 0));
         assert_eq!(us.give_back(12, 0), 0);
-        us.on_terms(&terms(20, 2u8.wrapping_add(255), 0));
+        us.on_credit_fields(&credit_fields(20, 2u8.wrapping_add(255), 0));
         assert_eq!(us.give_back(100, 0), 12);
     }
 }

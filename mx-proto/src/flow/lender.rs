@@ -1,4 +1,4 @@
-//! What we lend one remote.
+//! The credits lent to one remote.
 //!
 //! ```text
 //!   taken ........ arrived ........ told ........ taken + credit limit       running totals, modulo 2^32
@@ -6,11 +6,12 @@
 //!     |<------------------- credit limit --------------->|                   what the pool counts
 //! ```
 //!
-//! *Unused* it may send at any time; *waiting* are its messages here; *due* it will be told of, as
-//! much as may be on its way at once. The remote's own view of unused is behind by what is on its way,
-//! never ahead. Messages in slots are outside of all this.
+//! *Unused* credits the remote may spend at any time; *waiting* ones are in its messages here;
+//! *due* ones it has yet to be told of, as many as may be on their way at once. The remote's own
+//! count of unused lags behind by those on their way, and is never ahead. Messages in slots are not
+//! counted here.
 //!
-//! Knows nothing of: the pool, other remotes; [`super::Flow`] keeps both true.
+//! Not here: the pool, other remotes; [`super::Flow`] keeps them consistent.
 //!
 //! Cost: 32 bytes a remote. `arrive` is a subtraction, a comparison and an addition.
 
@@ -21,7 +22,8 @@ use super::terms::{Paid, Violation};
 /// The account of one remote. The default is one that has been lent nothing, and is not open.
 #[derive(Clone, Copy, Debug)]
 pub struct Lender {
-    /// What it may have used, what its messages and what it gave back make, and what of that is over.
+    /// Running totals: credits it has been told of, those of its messages and Returns, and those of
+    /// received ones.
     pub(super) told: u32,
     pub(super) arrived: u32,
     pub(super) taken: u32,
@@ -29,7 +31,7 @@ pub struct Lender {
     pub(super) before: u32,
     pub(super) next: u32,
     pub(super) credit_limit: u16,
-    /// How many more it wants; not 0 exactly while it is in a list of those who want.
+    /// The credits it requests besides; not 0 exactly while it is in a list of those that want.
     pub(super) wanted: u16,
     /// A Revoke for so many is under way.
     pub(super) asked: u16,
@@ -127,7 +129,7 @@ impl Lender {
         most.wrapping_sub(self.told)
     }
 
-    /// How many more it wants and waits for.
+    /// The credits it requests besides and waits for.
     pub fn wanted(&self) -> u32 {
         self.wanted.into()
     }
@@ -155,7 +157,8 @@ impl Lender {
         }
     }
 
-    /// A slot is free again when its remote has been told so: who reads nothing has one message.
+    /// A slot is free again when its remote has been told so: a remote that reads nothing has one
+    /// message.
     #[cold]
     fn arrive_in(&mut self, lane: Lane) -> Result<(), Violation> {
         let bit = Marks::lane(lane);
@@ -182,7 +185,7 @@ impl Lender {
         }
     }
 
-    /// What more it could be told, when so many of one remote's may be on their way at once.
+    /// The credits it could be told of, if one remote may have so many on their way at once.
     #[inline]
     fn tellable(&self, at_once: u32) -> u32 {
         self.due().min(at_once.saturating_sub(self.unused()))
@@ -214,8 +217,8 @@ impl Lender {
         more
     }
 
-    /// Ought the remote to be told even if nothing else goes there? When more is due than is left to it,
-    /// and that is little; when a slot is free again; and when it waits for it.
+    /// Whether the remote should be told at once, by a packet of its own: when more is due than it
+    /// has unused, and that is little; when a slot is free again; and when it waits for credits.
     #[inline]
     pub(super) fn is_overdue(&self, at_once: u32) -> bool {
         self.marks.0 & Marks::TELL != 0
@@ -223,7 +226,7 @@ impl Lender {
             || (self.due() > self.unused() && self.has_little(at_once))
     }
 
-    /// Is little left to it, of what may be on its way?
+    /// Whether it has few unused credits, compared with those that may be on their way.
     #[inline]
     pub(super) fn has_little(&self, at_once: u32) -> bool {
         self.unused() < at_once / 4
@@ -273,7 +276,7 @@ mod tests {
                 assert_eq!((them.waiting(), them.unused(), them.due()), (n, 10 - n, 0));
             }
             assert_eq!(them.arrive(Paid::Credits(1)), Err(Violation::NoCredit));
-            // What is taken is due, and no right before it has been told.
+            // Credits of received messages are due, and cannot be used before they are told.
             them.take(Paid::Credits(4));
             assert_eq!(them.arrive(Paid::Credits(1)), Err(Violation::NoCredit));
             assert!(them.is_overdue(80));
@@ -318,7 +321,7 @@ mod tests {
             them.take(Paid::Credits(1));
             assert_eq!(them.total(80).0, 80 + n, "{n}");
             assert_eq!(them.is_overdue(400), n > 40, "{n}");
-            // Where little may be on its way, a quarter of that is still enough.
+            // If few may be on their way, a quarter of that is still enough.
             assert_eq!(them.is_overdue(80), n > 60, "{n}");
         }
     }

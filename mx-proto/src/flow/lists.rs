@@ -1,16 +1,14 @@
-//! Remotes in order: whom to ask for credits, and whom to lend some.
+//! Lists of remotes, in the order in which they are asked for credits or lent some.
 //!
 //! ```text
 //!   Above    more than the minimum         front: longest not used     asked first
-//!   Within   the minimum or less           front: longest not used     asked when somebody has none
+//!   Within   the minimum or less           front: longest not used     asked when a remote has none
 //!   Wanting  its share, and wants more     front: longest waiting      served last
 //!   Short    less than that                front: longest waiting      served second
 //!   Poor     none at all                   front: longest waiting      served first
 //! ```
 //!
-//! Links lie in the accounts; a remote is in one list at most. Every call is O(1).
-//!
-//! Knows nothing of: who belongs where, where accounts lie.
+//! The links are in the accounts; a remote is in at most one list. Every call is O(1).
 
 use super::Accounts;
 use super::lender::Place;

@@ -1,50 +1,49 @@
-//! Flow control: what remotes may send unasked, and we them.
+//! Flow control for messages that may have to wait at their receiver.
 //!
 //! ```text
 //!   remote                                                     us
 //!   Borrower: means, pay --- message, Paid --->  arrived --> waiting --> taken --> due
 //!             wanted ------- any header ------>  wants -.                           |
-//!             on_terms <---- any header ------------ terms <------------------------'
+//!             on_credit_fields <-- any header -- credit_fields <--------------------'
 //!             give_back <--- Revoke ------- poll <------+--- lists <-- epochs
 //!                      `---- Return ------------> returned --> Pool
 //! ```
 //!
-//! One currency, [credits](CREDIT), for every message that comes before somebody has taken it; one
-//! pool of them, whose size is set. Of it remotes are lent some when they are met, and more when they
-//! say that they miss some. Whoever has used none for more than an epoch is asked for what it has,
-//! while others want; with nobody quiet, who has more than its share is not told again of what has been
-//! taken from it. So a pattern that stays settles, and then nothing moves. (The policy is that of
-//! GASNet's Portals conduit.)
+//! Every such message costs [credits](CREDIT) of one pool, whose size is set. Remotes are lent some
+//! when they connect, and more when they request them. While others want credits, a remote that has
+//! used none for more than an epoch is asked to return them; if there is none, a remote with more
+//! than its share is not told again of credits above it. So a stable pattern of traffic reaches a
+//! stable distribution. (The policy is that of GASNet's Portals conduit.)
 //!
-//! Nobody depends on any of this to get through: beside its credits every remote has a
-//! [slot](Slots) in each lane, for one message of at most one credit. It is free again as soon as that
-//! message is taken.
+//! Without credits a remote still makes progress: it has a [slot](Slots) in each lane, for one
+//! message of at most one credit, which is free again as soon as that message is received.
 //!
 //! A credit's life:
 //!
 //! ```text
-//!   free --open, wants--> due --terms--> told --pay--> under way --arrives--> waiting --taken--> due
-//!    ^ ^                   |               |                                     |
-//!    | `--quiet, narrowed--'               |                         remote gone |--> tombstone --settle--> free
-//!    `------------------------- Return ----'
+//!   free --open, wants--> due --header--> told --pay--> under way --arrives--> waiting --taken--> due
+//!    ^ ^                   |                |                                     |
+//!    | `--quiet, narrowed--'                |                         remote gone |--> tombstone --reclaim--> free
+//!    `------------------------- Return -----'
 //!    <--> drawn: fetching what was announced      <--> copies of our own sends
 //! ```
 //!
-//! All totals are running ones, and links keep their order: nothing can be lost or counted twice, what
-//! one side has been told is never taken from it without its Return, and an honest remote never errs.
-//! The first violation ends a link.
+//! All totals are running ones, and links keep their order: no credit can be lost or counted twice,
+//! a credit that was told is taken back only by its Return, and a correct remote makes no
+//! violation. The first violation ends a link.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `pool` | what a message costs; the balance; shares of sources |
-//! | `lender`, `borrower` | one remote: what we lend it, what it lends us |
-//! | `slots`, `terms` | what needs no credit; what a header says |
-//! | `lists`, `epochs` | who wants, who is quiet, who is active |
+//! | `lender`, `borrower` | one remote: credits lent to it, credits it lends us |
+//! | `slots`, `terms` | messages without credits; the credit fields of a header |
+//! | `lists`, `epochs` | remotes that want, that are quiet, that are active |
 //! | `rebalance` | lending, asking, narrowing |
 //! | `settings`, `stats` | constants and limits; counters |
 //!
-//! Knows nothing of: messages, links, clocks, where accounts lie. Cost: 56 bytes a remote; a message
-//! costs a few comparisons and additions, and once an epoch a place in a list.
+//! Not here: messages, links, clocks.
+//! Cost: 56 bytes a remote; a message costs a few comparisons and additions, and once an epoch a place
+//! in a list.
 
 mod borrower;
 mod epochs;
@@ -63,7 +62,7 @@ pub use pool::{CREDIT, OVERHEAD, cost};
 pub use settings::{AT_ONCE, FIRST, Settings};
 pub use slots::{Lane, Slots};
 pub use stats::FlowStats;
-pub use terms::{Paid, Terms, Violation};
+pub use terms::{CreditFields, Paid, Violation};
 
 use crate::origin::Source;
 use epochs::Epochs;
@@ -72,7 +71,7 @@ use lists::Lists;
 use pool::Pool;
 use std::time::Duration;
 
-/// Where the accounts of remotes lie.
+/// The accounts of all remotes.
 pub trait Accounts {
     /// The account at this place of the table, and in whose share it counts; `None` when there is no
     /// remote.
@@ -82,16 +81,16 @@ pub trait Accounts {
 /// Something to send to a remote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Say {
-    /// Its [terms](Flow::terms), in a Credit if nothing else goes.
+    /// Its [credit fields](Flow::credit_fields), in a Credit if nothing else goes.
     Credit,
     /// A Revoke of so many.
     Revoke(u32),
 }
 
-/// What all remotes have in common.
+/// The common state of all remotes' credits.
 ///
-/// Order of calls for one account: `open`, then anything, then `close`. `taken` follows every message
-/// that `arrived`, exactly once, before `close`; what is left then is settled afterwards.
+/// Order of calls for one account: `open`, then anything, then `close`. `taken` follows every
+/// message that `arrived`, exactly once, before `close`; the rest is reclaimed afterwards.
 #[derive(Debug)]
 pub struct Flow {
     pool: Pool,
@@ -100,7 +99,7 @@ pub struct Flow {
     /// The largest and the first credits.
     most: u32,
     first: u32,
-    /// What may be on its way at once from each.
+    /// The limit for each remote of credits that may be on their way at once.
     at_once: u32,
     /// The sum of what all accounts want.
     wanted: u64,
@@ -109,7 +108,7 @@ pub struct Flow {
     expected: u32,
     /// Something has happened that may move credits.
     ready: bool,
-    /// Nobody is quiet and somebody has less than its share.
+    /// No remote is quiet and one has less than its share.
     narrowing: bool,
     /// Credits that were asked for to fetch a message, and that there were not.
     missing: u32,
@@ -138,8 +137,8 @@ impl Flow {
         }
     }
 
-    /// What a remote from this source is lent first. When half of what there is for this has been lent,
-    /// credit limits shrink with the room that is left, so that who comes late gets something too.
+    /// The credits to be lent to a new remote of this source. When half of the total for this has
+    /// been lent, they shrink with the rest, so that later remotes get some too.
     pub fn first_credits(&self, source: Source) -> u32 {
         let most = (self.pool.total / 2).min(self.pool.lendable());
         let room = most.saturating_sub(self.pool.lent);
@@ -166,9 +165,9 @@ impl Flow {
         true
     }
 
-    /// A remote goes. What it was lent is free, but for what its waiting messages hold. They stay until
-    /// they are [settled](Self::settle); false when those in slots cannot, for want of room. What it has
-    /// only announced, and nobody can fetch any more, is to be `taken` before.
+    /// Closes the account of a remote that is gone. Its credits are free, except those of its
+    /// waiting messages, which stay until they are [reclaimed](Self::reclaim). Returns false if there
+    /// is no room for those in slots. Messages that were only announced have to be `taken` before.
     pub fn close(&mut self, all: &mut impl Accounts, remote: u32) -> bool {
         self.lists.put(all, remote, Place::Nowhere);
         let Some((account, source)) = all.account(remote) else {
@@ -205,8 +204,8 @@ impl Flow {
         Ok(updated)
     }
 
-    /// A message has been taken: by a receive, by whoever asked, or it is thrown away. When true, the
-    /// remote ought to be told even if nothing else goes there.
+    /// Records that a message has been received or dropped. Returns true if the remote should be
+    /// told at once, by a packet of its own.
     #[inline]
     pub fn taken(&mut self, account: &mut Lender, source: Source, paid: Paid) -> bool {
         account.take(paid);
@@ -220,15 +219,15 @@ impl Flow {
         overdue
     }
 
-    /// Are messages that hold so many credits most of what a remote may leave here, now that it can be lent no
-    /// more?
+    /// Whether messages with so many credits are most of a remote's credit limit, while no more can
+    /// be lent to it.
     pub fn is_filled(&self, lender: &Lender, source: Source, held: u32) -> bool {
         let more = lender.credit_limit() < self.most && self.pool.room(source) > 0;
         !more && 4 * held >= 3 * lender.credit_limit()
     }
 
-    /// Ought the remote to be told even if nothing else goes there? To be asked when a message of its
-    /// is kept; [`Self::taken`] says so itself.
+    /// Whether the remote should be told at once, by a packet of its own. To be called when its
+    /// message is kept; [`Self::taken`] returns the same.
     #[inline]
     pub fn is_overdue(&self, account: &Lender) -> bool {
         account.is_overdue(self.at_once)
@@ -237,9 +236,14 @@ impl Flow {
     /// The part about credits of a header that goes now; `waiting` is what messages for the remote cost
     /// that wait for their turn, the one that goes included.
     #[inline(always)]
-    pub fn terms(&self, account: &Lender, borrower: &Borrower, waiting: u32) -> Terms {
+    pub fn credit_fields(
+        &self,
+        account: &Lender,
+        borrower: &Borrower,
+        waiting: u32,
+    ) -> CreditFields {
         let (credit, slots) = account.total(self.at_once);
-        Terms {
+        CreditFields {
             credit,
             slots,
             epoch: self.epochs.byte(),
@@ -247,31 +251,36 @@ impl Flow {
         }
     }
 
-    /// The same, but nothing more is allowed than before: for who does not read what it is answered.
-    pub fn same_terms(&self, account: &Lender, borrower: &Borrower, waiting: u32) -> Terms {
+    /// The same without new credits, for a remote that does not read its answers.
+    pub fn same_credit_fields(
+        &self,
+        account: &Lender,
+        borrower: &Borrower,
+        waiting: u32,
+    ) -> CreditFields {
         let (credit, slots) = account.same_total();
-        let terms = self.terms(account, borrower, waiting);
-        Terms {
+        let terms = self.credit_fields(account, borrower, waiting);
+        CreditFields {
             credit,
             slots,
             ..terms
         }
     }
 
-    /// Would these terms tell the remote anything?
-    pub fn says_more(account: &Lender, terms: &Terms) -> bool {
+    /// Whether these fields tell the remote anything new.
+    pub fn says_more(account: &Lender, terms: &CreditFields) -> bool {
         terms.wanted > 0 || (terms.credit, terms.slots) != account.same_total()
     }
 
     /// The header has left.
     #[inline(always)]
-    pub fn on_told(account: &mut Lender, borrower: &mut Borrower, terms: &Terms) {
+    pub fn on_told(account: &mut Lender, borrower: &mut Borrower, terms: &CreditFields) {
         account.on_told(terms.credit, terms.slots);
         borrower.on_said(terms.wanted);
     }
 
-    /// Is there always room in time to fetch a message for so many credits? Nothing beyond is to be
-    /// drawn: it might be waited for in vain.
+    /// Whether a fetch for so many credits always succeeds in time; otherwise they must not be
+    /// drawn.
     pub fn may_draw(&self, credits: u32) -> bool {
         credits <= self.pool.total - self.pool.lendable()
     }
@@ -281,8 +290,8 @@ impl Flow {
         self.ready = true;
     }
 
-    /// Takes credits to fetch a message; false when there are not enough. When some have come free
-    /// [`Self::is_ready`]; who asked first is to ask first then.
+    /// Takes credits to fetch a message; false if there are not enough. [`Self::is_ready`] is true
+    /// when some have become free; then the earliest request is to be repeated first.
     pub fn draw(&mut self, credits: u32) -> bool {
         let drawn = self.pool.draw(credits);
         let missing = if drawn { 0 } else { credits };
@@ -311,17 +320,17 @@ impl Flow {
     }
 
     /// A message has been taken whose sender has been closed, and was from here.
-    pub fn settle(&mut self, source: Source, paid: Paid) {
+    pub fn reclaim(&mut self, source: Source, paid: Paid) {
         let credits = match paid {
             Paid::Credits(cost) => cost,
             Paid::Slot(_) => 1,
         };
-        self.pool.settle(source, credits);
+        self.pool.reclaim(source, credits);
         self.wake();
     }
 
-    /// Is [`EPOCH_TIME`] to be measured, and [`Self::end_epoch`] called after it? While somebody waits
-    /// for credits.
+    /// Whether [`EPOCH_TIME`] is to be measured, and [`Self::end_epoch`] called after it: while a
+    /// remote waits for credits.
     #[inline]
     pub fn is_waited_for(&self) -> bool {
         self.wanted > 0
@@ -352,7 +361,7 @@ impl Flow {
     }
 }
 
-/// An epoch, where somebody waits for credits and few messages come.
+/// The longest epoch while a remote waits for credits and few messages come.
 pub const EPOCH_TIME: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! Where all credits are.
+//! The balance of all credits.
 //!
 //! ```text
 //!                lend                  bequeath (the remote is gone, its messages wait)
 //!         .-----------> lent ---------------------.
 //!       free <----------'  take back              v
-//!        | ^ <--------------------------------- tombstones     settle
+//!        | ^ <--------------------------------- tombstones     reclaim
 //!        | |`---------> drawn     fetching what was only announced, until it is taken
 //!        | `----------> copies    of our own sends, until they have gone
 //!        v
@@ -12,11 +12,12 @@
 //!       lent + copies <= total - reserve                                     when lending, copying
 //! ```
 //!
-//! The reserve is never lent, and what is drawn or a tombstone comes back when messages are taken: so a
-//! draw of up to the reserve always comes through in time.
+//! The reserve is never lent, and drawn credits and tombstones become free when messages are
+//! received: so a draw of up to the reserve always succeeds in time.
 //!
-//! One source borrows at most its [share](Shares) of what the others leave, what the messages of its
-//! gone remotes hold included. Knows nothing of: remotes.
+//! One source borrows at most its [share](Shares) of the credits that the others leave; tombstones
+//! of its gone remotes count.
+//! Not here: remotes.
 
 use super::settings::Settings;
 use crate::origin::Source;
@@ -75,19 +76,19 @@ impl Pool {
         self.lent + self.drawn + self.copies + self.tombstones
     }
 
-    /// What could be lent if nobody had anything.
+    /// The credits that could be lent if none were.
     pub(super) fn lendable(&self) -> u32 {
         self.total - self.reserve
     }
 
-    /// What can be lent.
+    /// The credits that can be lent.
     #[inline]
     pub(super) fn available(&self) -> u32 {
         let unlent = self.total - self.lent - self.copies;
         unlent.saturating_sub(self.reserve).min(self.free())
     }
 
-    /// And to somebody from there.
+    /// The same for one source.
     pub(super) fn room(&self, source: Source) -> u32 {
         let available = self.available();
         if source == Source::TRUSTED {
@@ -111,13 +112,13 @@ impl Pool {
         self.shares.give_back(source, credits as usize);
     }
 
-    /// Credits of a credit limit are held by messages of nobody from now on.
+    /// Moves credits of a credit limit to a tombstone.
     pub(super) fn bequeath(&mut self, credits: u32) {
         self.lent -= credits;
         self.tombstones += credits;
     }
 
-    /// Messages that had come in slots are nobody's from now on. False: there is no room for them.
+    /// Adds slot messages of a gone remote as tombstones; false if there is no room for them.
     pub(super) fn inherit(&mut self, source: Source, credits: u32) -> bool {
         if credits > self.free() {
             return false;
@@ -127,9 +128,12 @@ impl Pool {
         true
     }
 
-    /// A message of nobody has been taken.
-    pub(super) fn settle(&mut self, source: Source, credits: u32) {
-        debug_assert!(credits <= self.tombstones, "settled {credits} of {self:?}");
+    /// Frees credits of a tombstone, when its message has been received.
+    pub(super) fn reclaim(&mut self, source: Source, credits: u32) {
+        debug_assert!(
+            credits <= self.tombstones,
+            "reclaimed {credits} of {self:?}"
+        );
         let credits = credits.min(self.tombstones);
         self.tombstones -= credits;
         self.shares.give_back(source, credits as usize);
@@ -209,9 +213,9 @@ mod tests {
         pool.undraw(25);
         assert!(pool.inherit(A, 2));
         pool.take_back(Source::TRUSTED, 100);
-        // What is drawn, and tombstones, count in the reserve.
+        // Drawn credits and tombstones count in the reserve.
         assert_eq!((pool.available(), pool.free()), (100, 123));
-        pool.settle(A, 2);
+        pool.reclaim(A, 2);
         pool.undraw(100);
         assert_eq!((pool.available(), pool.free()), (100, 225));
         // Draws may have what could be lent.
@@ -238,11 +242,11 @@ mod tests {
         assert_eq!((pool.room(A), pool.room(B)), (0, 219));
         pool.lend(B, 219);
         assert_eq!(pool.room(Source::TRUSTED), 875 - 437 - 219);
-        // What its remotes leave behind stays in its share.
+        // Tombstones of its remotes count in its share.
         pool.bequeath(400);
         assert_eq!(pool.room(A), 0);
-        pool.settle(A, 400);
-        // What may be lent now has to be lendable as well.
+        pool.reclaim(A, 400);
+        // At most what is free can be lent now.
         assert_eq!(pool.room(A), 291);
         pool.take_back(A, 37);
         pool.take_back(B, 219);

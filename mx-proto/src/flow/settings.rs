@@ -1,4 +1,4 @@
-//! What can be set, and the constants that nobody has to.
+//! Settings and constants of flow control.
 //!
 //! ```text
 //!   total   [ reserve, an eighth or the largest that is fetched | may be lent ................. ]
@@ -6,18 +6,18 @@
 //!   a credit limit   0 .. MINIMUM .. first .. most: AT_ONCE, a quarter of what may be lent
 //! ```
 //!
-//! The table in docs/scale.md is with these constants.
+//! The table in docs/scale.md was measured with these constants.
 
 use super::pool::{CREDIT, cost};
 
-/// How much may wait that nobody has asked for.
+/// The limits of an endpoint's flow control.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// Bytes, bookkeeping included; see [`CREDIT`]. Not in it are two messages of at most one credit
     /// of every remote.
     pub bytes: usize,
-    /// Bytes of the largest message that is fetched before somebody takes it. More than seven eighths
-    /// of `bytes` are not kept free for it.
+    /// Bytes of the largest message that is fetched for the inbox. At most seven eighths of `bytes`
+    /// are kept free for it.
     pub largest: u32,
     /// Credits that a remote is lent at connect, while there is room.
     pub first: u16,
@@ -63,14 +63,15 @@ impl Settings {
 /// counts on more.
 pub const FIRST: u16 = 80;
 
-/// What may be on its way at once, of all remotes together: 2 MiB. What came first goes first, so with
-/// many that send it is little for each. A single credit limit is not larger: more would only wait here.
+/// Credits that may be on their way at once, of all remotes together: 2 MiB. With many senders it
+/// is little for each. A single credit limit is not larger: more would only wait here.
 pub const AT_ONCE: u32 = 4096;
 
-/// What a quiet remote may keep as long as nobody waits without any (GASNet's `MIN_CREDITS`).
+/// The credits that a quiet remote may keep as long as every other has some (GASNet's
+/// `MIN_CREDITS`).
 pub(super) const MINIMUM: u32 = 4;
 
-/// Messages of an epoch, at least, and for each remote: who is busy sends more than this.
+/// Messages of an epoch, at least, and for each remote: a busy one sends more than this.
 pub(super) const EPOCH: u64 = 4096;
 pub(super) const EPOCH_EACH: u64 = 4;
 

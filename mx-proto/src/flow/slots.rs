@@ -1,4 +1,4 @@
-//! What needs no credit: one small message in each lane.
+//! Slots: one small message in each lane that needs no credit.
 //!
 //! ```text
 //!   sender      sent  3 ------ message, slot bit of its lane ------> arrived 3

@@ -1,4 +1,4 @@
-//! What flow control can be asked about.
+//! Figures of flow control.
 //!
 //! ```text
 //!   total = free + lent + drawn + copies + tombstones            lent = sum of all accounts' credit limits

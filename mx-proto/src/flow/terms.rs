@@ -1,9 +1,9 @@
-//! What every header says about credits, and what is said about one message.
+//! The credit fields of every header, and the payment of one message.
 //!
 //! ```text
 //!   byte 1   epoch (8)                     the sender's, as a lender
 //!   24..28   credit (32)                   running total that the other side may have used
-//!   28..32   slots (2 x 4) | wanted (24)   slot messages taken; what is missing, once
+//!   28..32   slots (2 x 4) | wanted (24)   slot messages received; credits requested, once an epoch
 //!   aux      of an Eager or Offer: bit 0 or 1 when it came in the slot of the matched or unexpected lane
 //! ```
 
@@ -13,8 +13,8 @@ use std::fmt;
 
 /// The part of a header about credits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Terms {
-    /// What the other side's messages may have cost, running.
+pub struct CreditFields {
+    /// Running total of the credits that the other side's messages may have cost.
     pub credit: u32,
     /// Its messages in slots that have been taken.
     pub slots: Slots,
@@ -24,7 +24,7 @@ pub struct Terms {
     pub wanted: u32,
 }
 
-impl Terms {
+impl CreditFields {
     /// The words of a header, and its byte for the epoch.
     #[inline]
     pub fn words(&self) -> (u32, u32, u8) {
@@ -48,7 +48,7 @@ impl Terms {
     }
 }
 
-/// How a message was paid for.
+/// The payment of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Paid {
     /// By so many credits.
@@ -96,14 +96,14 @@ impl Paid {
     }
 }
 
-/// What no remote does that keeps the rules. Its link ends.
+/// A violation of flow control; it ends the link.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Violation {
     /// A message that it had no credits for.
     NoCredit,
     /// A message in a slot that is in use, that is too large for one, or in two.
     NoSlot,
-    /// It gave credits back that nobody had asked for.
+    /// It returned credits without a Revoke.
     NotAsked,
     /// It gave back more than it had.
     NotHad,
@@ -137,7 +137,7 @@ mod tests {
     fn terms_are_two_words_and_a_byte_of_a_header() {
         let mut slots = Slots::default();
         slots.count(Lane::Unexpected);
-        let terms = Terms {
+        let terms = CreditFields {
             credit: u32::MAX,
             slots,
             epoch: 255,
@@ -145,8 +145,8 @@ mod tests {
         };
         let (credit, more, epoch) = terms.words();
         assert_eq!((credit, more, epoch), (u32::MAX, 0x1012_3456, 255));
-        assert_eq!(Terms::from_words(credit, more, epoch), terms);
-        let much = Terms {
+        assert_eq!(CreditFields::from_words(credit, more, epoch), terms);
+        let much = CreditFields {
             wanted: u32::MAX,
             ..terms
         };

@@ -74,12 +74,12 @@ impl Town {
     }
 
     /// A packet from us to the remote.
-    fn tell(&mut self, remote: u32) -> Terms {
+    fn tell(&mut self, remote: u32) -> CreditFields {
         let (account, _) = &mut self.all.0[remote as usize];
         let mut ours = Borrower::default();
-        let terms = self.flow.terms(account, &ours, 0);
+        let terms = self.flow.credit_fields(account, &ours, 0);
         Flow::on_told(account, &mut ours, &terms);
-        self.remotes[remote as usize].on_terms(&terms);
+        self.remotes[remote as usize].on_credit_fields(&terms);
         terms
     }
 
@@ -124,11 +124,11 @@ impl Town {
     /// The same, and all that follows.
     fn want(&mut self, remote: u32, credits: u32) -> Vec<(u32, Say)> {
         self.miss(remote, credits);
-        self.settle()
+        self.run_until_idle()
     }
 
     /// Says all there is to say, and remotes answer.
-    fn settle(&mut self) -> Vec<(u32, Say)> {
+    fn run_until_idle(&mut self) -> Vec<(u32, Say)> {
         let mut said = Vec::new();
         while let Some((remote, say)) = self.flow.poll(&mut self.all) {
             said.push((remote, say));

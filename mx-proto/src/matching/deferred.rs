@@ -1,12 +1,12 @@
-//! Messages whose fate is decided later: one that matched no receive, and those behind it.
+//! Undecided messages: one that matched no receive, and those behind it.
 //!
 //! ```text
 //!   arrival, unmatched or --> [ oldest ... youngest ] -- next --> out, being decided -- back -->
 //!   behind one that was                   `-- withdraw, forget: its sender takes it back, or is gone
 //! ```
 //!
-//! Owns: their bytes, but for those of the one that is out. Knows nothing of: what is decided.
-//! Cost: a few messages, those of one poll, so everything but the ends is a linear search.
+//! Owns: their bytes, except those of the one that is out.
+//! Cost: removing from the middle is a linear search; there are only the messages of one poll.
 
 use crate::flow::Paid;
 use crate::ids::RemoteId;
@@ -40,7 +40,7 @@ impl Undecided {
         self.count == 0
     }
 
-    /// How many wait, and the one that is out.
+    /// The number of waiting messages, including the one that is out.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
@@ -65,7 +65,7 @@ impl Undecided {
         next
     }
 
-    /// What [`Self::next`] gave is about to be decided elsewhere.
+    /// Records that the message from [`Self::next`] is out for a decision.
     pub(crate) fn hand_out(&mut self, source: RemoteId, paid: Paid) {
         debug_assert!(self.out.is_none(), "two messages are being decided");
         self.out = Some(Out {
@@ -92,7 +92,7 @@ impl Undecided {
         found
     }
 
-    /// How many whole messages from `source` wait.
+    /// The number of complete messages from `source`.
     pub(crate) fn whole_of(&self, source: RemoteId) -> usize {
         let all = self.queue.iter();
         all.filter(|waiting| waiting.is_whole_of(source)).count()

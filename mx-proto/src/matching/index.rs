@@ -1,4 +1,4 @@
-//! Things with match bits, in the order they came, and the oldest of those that agree under a mask.
+//! An index of values by match bits: finds the oldest that agrees under a mask.
 //!
 //! ```text
 //!   all, by age:           #0 <-> #1 <-> #2 <-> #3        #n: places in one slab
@@ -6,10 +6,10 @@
 //!                     hash(bits & mask) --> #1 <-> #3
 //! ```
 //!
-//! Owns: the values. Knows nothing of: what they are.
-//! Cost: add, find and remove are O(1) per mask in use, and allocate nothing once everything has
-//! grown to its size. A mask costs nothing until something is looked up with it; then it is one
-//! pass over what is there. Mask 0 is the order of age, and free.
+//! Owns: the values.
+//! Cost: add, find and remove are O(1) per mask in use, and allocate nothing once the tables have
+//! grown to their size. The first look-up with a mask is one pass over all values. Mask 0 is the
+//! order of age, and free.
 
 use crate::ids::{MatchBits, MatchMask};
 use foldhash::fast::RandomState;
@@ -72,7 +72,7 @@ impl<K> Default for MatchIndex<K> {
 }
 
 impl<K> MatchIndex<K> {
-    /// How many values there are.
+    /// The number of values.
     pub fn len(&self) -> usize {
         self.entries.len()
     }

@@ -1,4 +1,4 @@
-//! Which message goes into which receive.
+//! Matching of messages and receives.
 //!
 //! ```text
 //!   arriving message --- posted.take(bits) ------> the oldest posted receive that accepts it
@@ -9,7 +9,7 @@
 //! mask form a *class*; BMI uses one mask, so matching is one look-up however many receives are
 //! posted. Between classes the posting order decides.
 //!
-//! Knows nothing of: payload, remotes' states, the wire.
+//! Not here: payload, remotes' states, the wire.
 
 mod deferred;
 mod index;

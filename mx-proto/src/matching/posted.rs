@@ -7,11 +7,11 @@
 //!                              younger    younger             those behind it have the same bits
 //! ```
 //!
-//! Receives are linked through their records, and nothing but links is made or removed. Looking one up
-//! compares a head or two, however many receives of the same bits there are. Which bits share a bucket is
-//! not for peers to choose: the hash has a seed.
+//! Receives are linked through their records, so posting allocates nothing. A look-up compares one
+//! or two heads, however many receives there are with the same bits. The hash has a random seed, so
+//! that peers cannot choose bits that share a bucket.
 //!
-//! Owns: the order of posting, and where chains begin. Knows nothing of: what else is in a record.
+//! Owns: the order of posting, and where chains begin.
 //! Cost: post, take and remove are O(1) per mask class in use; buckets are made when there are more
 //! different bits than ever before.
 
@@ -41,7 +41,7 @@ struct Class {
     heads: usize,
 }
 
-/// Where a head is, or would be.
+/// The place of a head, or of a new one.
 #[derive(Clone, Copy, Debug)]
 struct Spot {
     bucket: usize,

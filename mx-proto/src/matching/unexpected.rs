@@ -6,9 +6,10 @@
 //!                                  `-- withdraw, forget: its sender takes it back, or is gone
 //! ```
 //!
-//! Owns: their bytes. Knows nothing of: who may leave how much here (`flow` sees to that).
-//! Cost: what a [`MatchIndex`] costs; a sender's messages are found without looking at others', and its
-//! offers by their names.
+//! Owns: their bytes.
+//! Not here: the limit for each sender (see `flow`).
+//! Cost: what a [`MatchIndex`] costs; a sender's messages are found without looking at others', and
+//! its offers by their names.
 
 use crate::by_remote::ByRemote;
 use crate::flow::{self, Lane, Paid};
@@ -18,7 +19,7 @@ use crate::port::RemoteKey;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// What there is of a waiting message.
+/// The contents of a waiting message.
 #[derive(Debug)]
 pub(crate) enum Payload {
     /// All of it.
@@ -50,7 +51,7 @@ impl Waiting {
         }
     }
 
-    /// How its sender has paid for it.
+    /// The payment of its sender.
     pub(crate) fn paid(&self) -> Paid {
         let cost = match self.payload {
             Payload::Eager(_) => flow::cost(self.length),
@@ -64,7 +65,7 @@ impl Waiting {
         self.source == from && matches!(self.payload, Payload::Eager(_))
     }
 
-    /// Who has offered it under which name, if it is not here whole.
+    /// The sender and its id of the message, if it is only offered.
     fn offer(&self) -> Option<(RemoteId, u64)> {
         match self.payload {
             Payload::Eager(_) => None,
@@ -89,7 +90,7 @@ pub(crate) struct Unexpected {
 }
 
 impl Unexpected {
-    /// How many there are.
+    /// Their number.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.messages.len()
@@ -140,7 +141,7 @@ impl Unexpected {
         self.remove(id)
     }
 
-    /// How many whole messages from `source` there are.
+    /// The number of complete messages from `source`.
     pub(crate) fn whole_of(&self, source: RemoteId) -> usize {
         let theirs = self.of(source);
         theirs
@@ -148,7 +149,7 @@ impl Unexpected {
             .count()
     }
 
-    /// How many are from `source`, and the credits that they hold.
+    /// The number of messages from `source`, and the credits that they hold.
     pub(crate) fn held_of(&self, source: RemoteId) -> (usize, u32) {
         let held = |(count, credits), (_, waiting): (_, &Waiting)| match waiting.paid() {
             Paid::Credits(cost) => (count + 1, credits + cost),

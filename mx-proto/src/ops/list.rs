@@ -4,13 +4,13 @@
 //!   List: first, last, len        #4 <-> #7 <-> #2        #n: places
 //! ```
 //!
-//! A record has links for two lists at a time ([`Strand`]): the one that its state says, and its kin,
-//! everything with the same remote. Joining and leaving are O(1) and allocate nothing.
+//! A record has links for two lists at a time ([`Strand`]): that of its state, and its kin, all
+//! operations with the same remote. Inserting and removing are O(1) and allocate nothing.
 //!
-//! Whoever has the head of a list says at the table's functions which list it is; a record that is in
-//! another one must not be named.
+//! The caller passes the list's head to the table's functions; the record must not be in another
+//! list.
 
-/// One list: its ends, and how many are in it. Belongs to whoever is in charge of the list; the table
+/// One list: its ends, and its length. The user of the list keeps it; the table
 /// ([`Ops`](super::Ops)) changes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct List {
@@ -27,7 +27,7 @@ impl List {
         len: 0,
     };
 
-    /// How many there are.
+    /// The length.
     #[inline]
     pub fn len(&self) -> usize {
         self.len as usize
@@ -61,7 +61,7 @@ impl Links {
     };
 }
 
-/// Which of a record's links.
+/// One pair of a record's links.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Strand {
     /// Those of the one list that its state says.

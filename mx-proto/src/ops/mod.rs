@@ -1,11 +1,11 @@
 //! All operations of an endpoint: one record each, in one table.
 //!
 //! ```text
-//!   places    where records lie: the owner's           record    one operation's life
-//!   table     which are in use, and their end          list      lists of records, linked through them
+//!   places    storage of records: the owner's          record    one operation's life
+//!   table     records in use, and their end            list      lists of records, linked through them
 //! ```
 //!
-//! Knows nothing of: who the other side is, how messages match, ports.
+//! Not here: ports.
 
 mod list;
 mod places;

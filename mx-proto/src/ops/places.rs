@@ -1,15 +1,13 @@
-//! Where records lie.
+//! Storage of records.
 //!
 //! ```text
 //!   place   0 .. 63   64 .. 127  ...        each with a record and the owner's word beside it
 //!            chunk      chunk
 //! ```
 //!
-//! The endpoint's table of operations is over whatever the layer above has for them: so that this can
-//! keep its own part of an operation beside the record, find both by one number, and decide what memory
-//! it is.
-//!
-//! Knows nothing of: which places are in use.
+//! The layer above provides the storage of the endpoint's table of operations, so that it can keep
+//! its own part of an operation beside the record, find both by one number, and choose the kind of
+//! memory.
 
 use super::record::Record;
 use std::fmt;
@@ -23,12 +21,12 @@ use std::fmt;
 /// * They go with their endpoint, whatever lies in them. Places whose memory is somebody else's afterwards
 ///   put [`Record::default`] where an operation still is.
 pub trait Places<M, W>: Default + fmt::Debug {
-    /// How many free places are left alone while there can be more, so that names of what lay there
-    /// stay recognisable. If it is not 0, the one that has been free for longest is used first,
-    /// otherwise the one that was used last.
+    /// The number of free places that are kept unused while there can be more, so that stale ids of
+    /// them stay recognisable. If it is not 0, the one that has been free for longest is reused
+    /// first, otherwise the one that was used last.
     const REUSE_DELAY: u32 = 0;
 
-    /// How many places there are: at most `u32::MAX`.
+    /// The number of places: at most `u32::MAX`.
     fn len(&self) -> u32;
 
     /// True while there is none.

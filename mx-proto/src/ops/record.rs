@@ -13,10 +13,10 @@
 //!   Done --the owner has seen it--> Free
 //! ```
 //!
-//! [`crate::op_states`] has all of them as a table. Memory belongs to the states that need it, so that there
-//! is none without it; it goes with the last of them.
+//! [`crate::op_states`] has all transitions as a table. A record has memory in the states that need
+//! it and in no other.
 //!
-//! Knows nothing of: lists' heads, the wire, ports.
+//! Not here: lists' heads, the wire, ports.
 
 use super::list::{Links, NONE, Strand};
 use crate::ids::{MatchBits, MatchMask, RemoteId};
@@ -42,7 +42,7 @@ pub struct Record<M> {
     pub(crate) kin: Links,
     /// The other side, [`NOBODY`] while it is not known. It is among its kin, but for connects.
     pub(crate) remote: RemoteId,
-    /// A receive for messages of its remote and of nobody else, whether it has matched one or not.
+    /// It is a receive for messages of its remote only, whether it has matched one or not.
     pub(crate) from_one: bool,
     pub(crate) timer: Option<TimerId>,
     /// Once it has been matched, or if it is a connect.
@@ -55,7 +55,7 @@ pub struct Record<M> {
     pub(crate) state: State<M>,
 }
 
-/// How a queued message goes when it is its turn.
+/// The way in which a queued message is sent in its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Turn {
     /// With its data if it is small and there is credit, as an offer otherwise.
@@ -66,14 +66,14 @@ pub(crate) enum Turn {
     Copied,
 }
 
-/// What an operation is doing. Its tag has a byte of its own, and nothing has to be worked out to compare it.
+/// The state of an operation. Its tag has a byte of its own, so that comparing it is cheap.
 #[derive(Debug)]
 #[repr(u8)]
 pub(crate) enum State<M> {
     /// There is none.
     Free,
-    /// Its owner has yet to say with whom it is. Without memory only while that is being done, or
-    /// has failed.
+    /// Its remote is not known yet. Without memory only while it is activated, or after that has
+    /// failed.
     Pending { memory: Option<M>, receives: bool },
     /// A send waiting for its turn, in its remote's queue.
     Queued { memory: M, stand: Stand },
@@ -103,7 +103,7 @@ pub(crate) enum State<M> {
     Done,
 }
 
-/// Where a receive stands among those that are posted.
+/// The position of a receive among the posted ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Position {
     pub(crate) mask: MatchMask,
@@ -111,7 +111,7 @@ pub(crate) struct Position {
     pub(crate) order: NonZeroU64,
 }
 
-/// What the oldest receive of its bits and mask knows of the others; see `matching/posted.rs`.
+/// The links of the oldest receive of its bits and mask to the others; see `matching/posted.rs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Head {
     /// The next oldest one in its bucket.
@@ -124,7 +124,7 @@ pub(crate) struct Head {
 #[derive(Debug)]
 pub(crate) struct Pulling<M> {
     pub(crate) memory: M,
-    /// What the sender calls it.
+    /// The sender's id of it.
     pub(crate) send_id: u64,
     /// The sender's match bits.
     pub(crate) bits: MatchBits,
@@ -136,13 +136,13 @@ pub(crate) struct Pulling<M> {
     pub(crate) requested: u32,
     /// Bytes that are there.
     pub(crate) received: u32,
-    /// Where to read it from by ourselves.
+    /// The key for a remote read.
     pub(crate) key: Option<Box<RemoteKey>>,
     /// Such a read is under way.
     pub(crate) reading: bool,
     /// The sender has called the message off while we are reading it.
     pub(crate) withdrawn: bool,
-    /// Where it stood among the posted receives; `None` if it was made for this very message.
+    /// Its position among the posted receives; `None` if it was made for this message.
     pub(crate) position: Option<Position>,
     /// It is the endpoint's own, for the message at this place of its inbox.
     pub(crate) inbox: Option<Fetch>,
@@ -288,7 +288,7 @@ impl<M> Record<M> {
 }
 
 impl<M> State<M> {
-    /// Is another one from now on. Only for one that has nothing to let go of: nobody looks for that here.
+    /// Replaces the state. Only if the old one has nothing to drop: that is not checked here.
     #[inline(always)]
     pub(super) fn begin(&mut self, next: Self) {
         let before = ManuallyDrop::new(std::mem::replace(self, next));
@@ -309,7 +309,7 @@ impl<M> State<M> {
         }
     }
 
-    /// Where a receive stands, or stood, among those that are posted.
+    /// The present or former position of a receive among the posted ones.
     #[inline]
     pub(crate) fn position(&self) -> Option<Position> {
         match self {
@@ -319,7 +319,7 @@ impl<M> State<M> {
         }
     }
 
-    /// What a posted receive knows as the oldest of its bits.
+    /// The links of a posted receive that is the oldest of its bits.
     #[inline]
     pub(crate) fn head(&self) -> Option<Head> {
         match self {
@@ -368,7 +368,7 @@ impl<M> State<M> {
         )
     }
 
-    /// Where the receiver can read a send's memory.
+    /// The key for the receiver's reads of a send's memory.
     pub(crate) fn registered(&self) -> Option<RemoteKey> {
         match self {
             Self::Offered { registered, .. } | Self::Serving { registered, .. } => *registered,
@@ -391,7 +391,7 @@ impl<M> State<M> {
         }
     }
 
-    /// What goes on of a send that is complete.
+    /// The rest of a send that is complete.
     #[inline]
     pub(crate) fn is_copy(&self) -> bool {
         let turn = match self {

@@ -1,14 +1,15 @@
-//! Which places are in use, and the one way in which an operation ends.
+//! The table of operations: the places in use, and the one way in which an operation ends.
 //!
 //! ```text
 //!   free list --add--> in use: a state --finish--> Done --free--> free list
 //! ```
 //!
-//! Names are a place and a generation, one counter for all: a stale one is of no operation until the
-//! same place has come to the same of 2^31 numbers again.
+//! An id is a place and a generation from one counter: a stale id is invalid until the same place
+//! gets the same of 2^31 numbers again.
 //!
-//! Owns: the places. Knows nothing of: heads of lists, which belong to whoever's lists they are.
-//! Cost: everything is O(1) but [`Ops::iter`], and allocates nothing once there are places enough.
+//! Owns: the places.
+//! Not here: heads of lists.
+//! Cost: O(1), except [`Ops::iter`]; allocates nothing once there are enough places.
 
 use super::list::{Links, List, NONE, Strand};
 use super::places::Places;
@@ -26,7 +27,7 @@ pub struct Ops<O: Owner> {
     places: O::Places,
     /// Linked forward only.
     free: List,
-    /// How many have not completed.
+    /// The number of operations that have not completed.
     under_way: u32,
     pub(super) next_generation: u32,
 }
@@ -57,7 +58,7 @@ type Opened<'a, O> = (
 
 /// For the owner, which gets the table when an operation has completed.
 impl<O: Owner> Ops<O> {
-    /// Where they lie.
+    /// Their storage.
     #[inline]
     pub fn places(&self) -> &O::Places {
         &self.places
@@ -150,7 +151,8 @@ impl<O: Owner> Ops<O> {
         self.places.len() as usize - self.free.len()
     }
 
-    /// What [`Self::begin_with`] takes in a table none of whose names is to be one of this.
+    /// The argument of [`Self::begin_with`] for a table whose ids must differ from those of this
+    /// one.
     pub fn next_generation(&self) -> u32 {
         self.next_generation
     }
@@ -455,8 +457,8 @@ impl<O: Owner> Ops<O> {
         list.len += 1;
     }
 
-    /// The other side of an operation is `remote`, whose kin it joins. `only`: it is a receive for messages of
-    /// that one and nobody else.
+    /// Sets the remote of an operation, and adds it to the remote's kin. `only`: it is a receive
+    /// for messages of that remote only.
     #[inline(always)]
     pub(crate) fn attach_op(&mut self, place: u32, remote: RemoteId, only: bool, kin: &mut List) {
         let record = self.places.record_mut(place);
@@ -499,8 +501,7 @@ impl<O: Owner> Ops<O> {
     }
 }
 
-/// The highest generation. The bit above is for whoever has to tell an operation's name from another
-/// number.
+/// The highest generation. The bit above distinguishes an operation's id from other numbers.
 const GENERATIONS: u32 = u32::MAX >> 1;
 
 /// Apart, so that the usual state stays in registers where it is dropped.

@@ -1,19 +1,20 @@
-//! When an acknowledgement goes out by itself.
+//! When to send an acknowledgement that cannot be piggybacked.
 //!
 //! ```text
-//!   in order           wait for something to travel with, at most the delay, or until a quarter
+//!   in order           wait for data to piggyback on, at most the delay, or until a quarter
 //!                      of the window has come
 //!   early              the other channel may just be slower: the third of them, or an eighth of
 //!                      the delay
 //!   old, doubled, ASK, FIN, Ping     at once: the peer wants to know
 //! ```
 //!
-//! Owns: what is owed, and when. Knows nothing of: numbers, how it is sent.
+//! Owns: the acknowledgements due, and their time.
+//! Not here: numbers.
 
 use crate::time::Instant;
 use std::time::Duration;
 
-/// What is owed to one peer.
+/// The acknowledgement due to one peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AckPolicy {
     delay: Duration,
@@ -22,7 +23,7 @@ pub(super) struct AckPolicy {
     owed: u32,
     /// Segments that came before something that is missing, since the last acknowledgement.
     early: u32,
-    /// When it must go.
+    /// Its deadline.
     due: Option<Instant>,
 }
 
@@ -79,7 +80,7 @@ impl AckPolicy {
         (self.owed, self.early, self.due) = (0, 0, None);
     }
 
-    /// When it must go; `None`: nothing is owed.
+    /// Its deadline; `None`: none is due.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due
     }

@@ -6,7 +6,6 @@
 //! ```
 //!
 //! Catches every error of up to three bits and every burst of up to 32 in a datagram.
-//! Knows nothing of: which bytes those are.
 
 /// The checksum of `bytes`.
 #[inline]

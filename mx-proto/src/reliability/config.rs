@@ -1,4 +1,4 @@
-//! What can be tuned in the reliability layer. The only place these numbers stand in.
+//! Settings of the reliability layer, and their defaults.
 
 use crate::supply::Supply;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub struct ReliableConfig {
     pub min_rto: Duration,
     /// Longest time-out, and the longest pause between two tries of anything.
     pub max_rto: Duration,
-    /// How long an acknowledgement waits for something to travel with.
+    /// The time that an acknowledgement waits for data to piggyback on.
     pub ack_delay: Duration,
     /// A peer that acknowledges nothing for so long is dead. 20 s is what the C method sets.
     pub give_up: Duration,
@@ -44,7 +44,7 @@ pub struct ReliableConfig {
     /// A death is noticed after half of it on the average; an idle exchange of 64 bytes costs some
     /// microseconds on either side.
     pub monitored_keepalive: Duration,
-    /// How long a closed link goes on trying to deliver what was accepted.
+    /// The time that a closed link goes on trying to deliver accepted packets.
     pub linger: Duration,
     /// Largest datagram to be tried, whatever the service can do.
     pub datagram_max: usize,
@@ -52,7 +52,7 @@ pub struct ReliableConfig {
     pub packet_max: usize,
     /// Largest body of a data packet. The same at both ends.
     pub data_max: usize,
-    /// How much of a large message is asked for at once.
+    /// Bytes of a large message that the receiver requests at once.
     pub pull_block: usize,
     /// Links altogether; callers beyond it are not answered.
     pub max_links: usize,
@@ -61,7 +61,7 @@ pub struct ReliableConfig {
     pub source_share: u8,
     /// Payloads are summed even where the service is safe.
     pub always_sum: bool,
-    /// Where memory comes from.
+    /// The supply of memory.
     pub supply: Supply,
     /// Number of the first segment on every link, for tests of the wrap. `None`: random.
     pub first_seq: Option<u32>,

@@ -1,4 +1,4 @@
-//! How many bytes may be in flight: slow start, CUBIC, and a careful view of loss.
+//! Congestion control: slow start, CUBIC (RFC 9438), and tolerance of random loss.
 //!
 //! ```text
 //!   window
@@ -7,15 +7,16 @@
 //!     |   /   \__..--'         CUBIC: back to where it was, stay there a while, then further
 //!     |  /                     (RFC 9438; never less than Reno would have)
 //!     | /                      slow start: doubles a round trip, a quarter as fast once packets
-//!     |/                       take longer than the way does (after HyStart++, RFC 9406)
+//!     |/                       take longer than min_rtt (after HyStart++, RFC 9406)
 //!     +------------------------------------------------------------------------------> time
 //! ```
 //!
-//! A loss alone means little: bad links lose packets, too. It means congestion when the least
-//! sample of a round trip is well above that of the empty way, which is a queue, or when more is
-//! lost than chance explains.
+//! A single loss is no sign of congestion, as bad links lose packets, too. It is one when the
+//! smallest RTT sample of a round trip is well above min_rtt, which means a queue, or when more is
+//! lost than the random loss rate.
 //!
-//! Owns: the window, the rounds. Knows nothing of: numbers, segments, clocks.
+//! Owns: the window, the rounds.
+//! Not here: numbers, segments, clocks.
 
 use self::losses::{Account, Fall};
 use super::rtt::Rtt;
@@ -35,22 +36,22 @@ pub(super) struct Congestion {
     threshold: u64,
     /// The window when it last fell: CUBIC stays there for a while.
     plateau: u64,
-    /// When avoidance began to follow its present curve.
+    /// The time at which avoidance began to follow its present curve.
     epoch: Option<Instant>,
     /// From the epoch to the plateau, in milliseconds.
     rise_ms: u64,
-    /// What Reno would have now, and its bytes on the way to one segment more.
+    /// Reno's window, and its bytes towards one segment more.
     reno: u64,
     credit: u64,
-    /// When the window last fell. Losses of what was sent before are part of the same event.
+    /// The time of the last reduction. Losses of earlier segments are part of the same event.
     fell_at: Option<Instant>,
-    /// When anything was last sent.
+    /// The time at which anything was last sent.
     sent_at: Instant,
     round: Round,
     account: Account,
-    /// What there was before the window fell last, while that may still be a mistake.
+    /// The state before the last reduction, while that may still be undone.
     fall: Option<Fall>,
-    /// What of 1024 is lost however little is sent.
+    /// The random loss rate, of 1024.
     chance: u32,
     /// Packets wait somewhere on the way.
     queue: bool,
@@ -146,7 +147,7 @@ impl Congestion {
         self.on_idle();
     }
 
-    /// What was found out about the way is old: half as much, and fast back to where it was.
+    /// After a pause: half of the window, and slow start up to the old one.
     fn on_idle(&mut self) {
         let initial = initial(self.segment).min(self.window);
         if self.phase == Phase::Avoidance {
@@ -287,8 +288,8 @@ impl Congestion {
         self.window / 10 * 7
     }
 
-    /// Fast convergence, RFC 9438 section 4.7: whoever falls before it is back where it was leaves
-    /// room for others.
+    /// Fast convergence, RFC 9438 section 4.7: a flow whose window is reduced before it has
+    /// recovered leaves room for others.
     fn note_plateau(&mut self) {
         self.plateau = match self.window < self.plateau {
             true => self.window / 20 * 17,
@@ -322,7 +323,7 @@ fn is_queue(min_rtt: Duration, rtt: &Rtt) -> bool {
     })
 }
 
-/// What CUBIC gains in `ms` milliseconds from its plateau: 0.4 segments per second cubed.
+/// CUBIC's growth in `ms` milliseconds from its plateau: 0.4 segments per second cubed.
 fn climb(ms: u64, segment: u64) -> u64 {
     let ms = u128::from(ms.min(CURVE_MAX));
     let bytes = ms * ms * ms * u128::from(segment) * 4 / 10_000_000_000;

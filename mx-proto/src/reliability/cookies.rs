@@ -1,4 +1,4 @@
-//! Names of sessions that nobody can guess, and a server's memory of callers that takes no memory.
+//! Session cookies that cannot be guessed, and a stateless answer to callers (as SYN cookies).
 //!
 //! ```text
 //!   draw                               SipHash(key, 0, counter)
@@ -10,11 +10,11 @@
 //!   epochs of 10 s:   | spent before | spent now |     closed sessions, so that a replay opens none
 //! ```
 //!
-//! SipHash-2-4 under a key from the operating system is a pseudo-random function: whoever knows
-//! any number of cookies still knows nothing of the next one.
+//! SipHash-2-4 under a key from the operating system is a pseudo-random function: from any number
+//! of cookies the next one cannot be computed.
 //!
 //! Owns: the key, the counter, which callers' cookies have been used up.
-//! Knows nothing of: sessions, addresses, packets.
+//! Not here: sessions, addresses, packets.
 
 use super::seq::Seq;
 use crate::origin::Source;
@@ -30,7 +30,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Cookies {
     hasher: SipHasher24,
-    /// How many have been drawn.
+    /// The number of cookies drawn.
     drawn: u64,
     /// Changes when too many are spent: it makes all callers' cookies void that were given out
     /// before, and so as good as spent.
@@ -67,17 +67,17 @@ impl Spent {
     }
 }
 
-/// What a hash is for, so that no two uses can give the same input.
+/// The purpose of a hash, so that no two uses have the same input.
 const DRAWN: u8 = 0;
 const COOKIE: u8 = 1;
 const FIRST: u8 = 2;
 const PROOF: u8 = 3;
 
-/// How long a caller has at least to confirm: what a call may take altogether.
+/// The time that a caller has at least to confirm: as long as a connect may take.
 const EPOCH: Duration = Duration::from_secs(10);
 
-/// Sessions that may be called and closed in an epoch before those who are just calling have to do
-/// it again: 16 Ki, at most 2 MiB for both epochs.
+/// Sessions that may be accepted and closed in an epoch before callers that are connecting have to
+/// begin again: 16 Ki, at most 2 MiB for both epochs.
 const SPENT_MAX: usize = 16 << 10;
 
 /// So many any source may spend while there is room: what it costs to forget them is shared by these.
@@ -109,8 +109,8 @@ impl Cookies {
         }
     }
 
-    /// What we call the session that `caller` at `address` begins with its number `first`, and our
-    /// first number: always the same within an epoch. The name is not 0.
+    /// Our cookie for the session that `caller` at `address` begins with its number `first`, and
+    /// our first number: always the same within an epoch. The cookie is not 0.
     pub(super) fn of_caller<A: Hash>(
         &self,
         (address, source): (&A, Source),
@@ -125,7 +125,8 @@ impl Cookies {
         (cookie, Seq(self.hash(FIRST, what) as u32))
     }
 
-    /// What only those can know who receive what we send to `address` in the session `ours`.
+    /// A value known only to a peer that receives datagrams sent to `address` in the session
+    /// `ours`.
     pub(super) fn proof<A: Hash>(&self, address: &A, ours: u64) -> u64 {
         self.hash(PROOF, (address, ours))
     }
@@ -141,8 +142,8 @@ impl Cookies {
         void.copied().unwrap_or(0).max(self.generation)
     }
 
-    /// A session that somebody from `source` called by this name is over: nothing may open it again.
-    /// Who closes more than its share has its own cookies made void, and nobody else's.
+    /// An accepted session from `source` with this cookie is over: it cannot be opened again. A
+    /// source that closes more than its share invalidates only its own cookies.
     pub(super) fn remember(&mut self, cookie: u64, source: Source, now: Instant) {
         let epoch = Self::epoch(now);
         if epoch > self.noted {

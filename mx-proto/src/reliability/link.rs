@@ -1,6 +1,6 @@
-//! One link: a session, its packets, and what the layer above knows of it.
+//! One link: a session, its packets, and its state at the layer above.
 //!
-//! Knows nothing of: other links.
+//! Not here: other links.
 
 use super::config::ReliableConfig;
 use super::packet::{Header, Kind};
@@ -31,11 +31,11 @@ pub(super) struct Link<A> {
     pub(super) known: bool,
     /// They began it.
     pub(super) called: bool,
-    /// They began it, and nobody has bound it yet.
+    /// It is an incoming link that is not bound yet.
     pub(super) trial: Option<Trial>,
     /// Payloads are summed; `None`: the service has not been asked yet.
     pub(super) sum: Option<bool>,
-    /// What the packet needs that found no room.
+    /// The needs of the packet that found no room.
     pub(super) blocked: Option<Need>,
     /// The epoch in which it last brought data.
     pub(super) active: u64,
@@ -44,8 +44,8 @@ pub(super) struct Link<A> {
     pub(super) backlogged: bool,
 }
 
-/// How long a link that they began has until it is bound: whoever only opens sessions is not to hold
-/// places for ever.
+/// The time until an incoming link must be bound, so that a peer that only opens sessions does not
+/// fill the table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trial {
     until: Instant,
@@ -67,7 +67,7 @@ impl Trial {
         }
     }
 
-    /// When [`Self::is_over`] is to be asked.
+    /// The time at which [`Self::is_over`] is to be called.
     pub(super) fn until(&self) -> Instant {
         self.until
     }
@@ -85,7 +85,7 @@ impl Trial {
     }
 }
 
-/// What a packet needs of a link's send window.
+/// A packet's needs of a link's send window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Need {
     pub(super) segments: usize,

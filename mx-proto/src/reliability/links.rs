@@ -1,16 +1,15 @@
-//! All sessions of one port: who they are, and when they want to be looked at.
+//! All sessions of one port, by cookie, and the lists of those that need attention.
 //!
 //! ```text
 //!   cookie --> Link: Session (numbers), Reassembly (packets), addresses, the user's word
 //!                |
 //!                +-- dirty    may have something to send: a ring, one turn each
-//!                +-- backlog  has packets the sink has not been given yet
+//!                +-- backlog  has packets not delivered to the sink yet
 //!                +-- starved  waits for memory of the port
 //!                `-- wheel    one timer each
 //! ```
 //!
-//! Owns: the links, the bytes they send, what is to be answered to those who have none.
-//! Knows nothing of: how datagrams are sent.
+//! Owns: the links, the bytes they send, the answers due to strangers.
 
 use super::config::ReliableConfig;
 use super::cookies::Cookies;
@@ -37,14 +36,14 @@ use std::fmt;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// Something for somebody who has no session: it goes out once, and is forgotten.
+/// A datagram to a stranger: sent once, and not kept.
 #[derive(Debug)]
 pub(super) struct Reply<A> {
     pub(super) to: A,
     pub(super) header: Header,
 }
 
-/// What is still to be done about a segment that was delivered first.
+/// Deferred work of a fast receive.
 #[derive(Debug)]
 pub(super) struct Deferred {
     pub(super) link: LinkId,
@@ -64,7 +63,7 @@ pub(super) struct Links<A> {
     pub(super) by_cookie: HashMap<u64, LinkId, RandomState>,
     /// Links with a [`Trial`].
     pub(super) trials: Shares,
-    /// All links, by who began them.
+    /// All links, by the source that began them.
     places: Shares,
     pub(super) source: fn(A) -> Source,
     /// Links that are monitored.
@@ -106,7 +105,7 @@ pub(super) fn shared(kept: usize) -> usize {
 /// take a few hundredths of a core.
 const QUESTIONS: Duration = Duration::from_micros(250);
 
-/// How late a timer may be: well below the shortest time-out and the delay of acknowledgements.
+/// The lateness of timers: well below the shortest time-out and the delay of acknowledgements.
 const LATENESS: Duration = Duration::from_micros(50);
 
 impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
@@ -164,7 +163,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.of_mut(id).filter(|link| link.attached)
     }
 
-    /// Begins a session with whoever is at `address`.
+    /// Begins a session with the peer at `address`.
     pub(super) fn call(&mut self, now: Instant, address: A) -> Option<LinkId> {
         let (ours, first) = (self.cookies.draw(), Seq(self.cookies.draw() as u32));
         self.add(now, address, ours, first, None)
@@ -280,7 +279,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.suspend(now, id);
     }
 
-    /// How long a peer that is monitored may be silent before it is asked.
+    /// The silence after which a monitored peer is sent a Ping.
     fn monitored_pause(&self) -> Duration {
         let all = u32::try_from(self.monitored).unwrap_or(u32::MAX);
         let pause = self.config.monitored_keepalive;
@@ -338,7 +337,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.table.suspend(now, id.index(), id.generation());
     }
 
-    /// When something is to be done although nothing arrives.
+    /// The time at which something is to be done although nothing arrives.
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.has_backlog() || !self.pinged.is_empty() {
             return Some(Instant(0));
@@ -432,11 +431,11 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             return true;
         }
         // An acknowledgement that has not been looked at yet may have made room.
-        let settled = self.settle_of(id);
+        let finished = self.finish_fast_receive_of(id);
         let Some(link) = self.of_mut(id) else {
             return false;
         };
-        if settled && may(link) {
+        if finished && may(link) {
             return true;
         }
         link.blocked = Some(need);

@@ -5,15 +5,15 @@
 //!   Endpoint
 //!      |  Port: packets                                                      port
 //!      v
-//!   Links: who has which session           one timer each, turns             links, link, senders
-//!      |        |                          active or suspended                  roster
-//!      |        |                          what arrives, for whom            receive, opening
-//!      |        `- Cookies                 names nobody can guess            cookies
+//!   Links: all sessions                    one timer each, turns             links, link, senders
+//!      |        |                          active or suspended               roster
+//!      |        |                          demultiplexing                    receive, opening
+//!      |        `- Cookies                 ids that cannot be guessed        cookies
 //!      v
-//!   Session, one a link                    numbers, states, what goes out    session, transmit
-//!      |- SendWindow -- SendBuffer              what is not acknowledged          send_window, send buffer
-//!      |- RecvWindow, Reassembly           what came early; packets again    recv_window, reassembly
-//!      |- Rtt, Congestion, Pacer, Pmtu, AckPolicy       how long, much, fast, large, when
+//!   Session, one a link                    numbers, states, sending          session, transmit
+//!      |- SendWindow, SendBuffer           unacknowledged segments           send_window, send_buffer
+//!      |- RecvWindow, Reassembly           early segments; packets           recv_window, reassembly
+//!      |- Rtt, Congestion, Pacer, Pmtu, AckPolicy       RTO, window, rate, size, ACK delay
 //!      v
 //!   Datagram: header, checksums, payload                                     packet, quote
 //!      v
@@ -23,9 +23,8 @@
 //! A packet of the layer above is a *fragment*; what one datagram carries of it is a *segment*, and
 //! if the fragment has several, a *chunk* of it (the words of the usnic BTL's notes).
 //!
-//! Pure: time comes from the [`DatagramPort`], chance from a key. Nothing that arrives is trusted:
-//! every field is checked against the window or table it is about, and what does not fit is
-//! counted and dropped.
+//! Pure: time comes from the [`DatagramPort`], random numbers from a key. Every field from the wire
+//! is checked against the window or table it refers to; a mismatch is counted and dropped.
 
 mod ack_policy;
 mod checksum;

@@ -1,14 +1,14 @@
-//! How sessions begin, and what is said to those who have none.
+//! Opening of sessions, and answers to datagrams without one.
 //!
 //! ```text
 //!   Hello ------------> Welcome, and nothing is kept
 //!   OPENING, true ----> a session
-//!   OPENING, of a Welcome that nobody remembers ----> Reset, OPENING: say Hello again
+//!   OPENING, cookie not valid (any more) ------------> Reset, OPENING: send Hello again
 //!   of a session that is over, or never was ---------> Reset
 //! ```
 //!
-//! A caller whose first words are not known to whom it called does not fail: between its Welcome and
-//! those words the other side may have begun anew.
+//! A caller gets a second chance because the other side may have restarted between its Welcome and
+//! the first datagram.
 
 use super::cookies::Cookies;
 use super::links::{Links, Reply};
@@ -24,7 +24,7 @@ use crate::time::Instant;
 use std::fmt;
 use std::hash::Hash;
 
-/// Answers to those without a session in one poll; who is left out asks again.
+/// Answers to strangers in one poll; the others ask again.
 const REPLIES_MAX: usize = 1024;
 
 impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
@@ -56,8 +56,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         });
     }
 
-    /// Somebody who is in no session of ours: a caller that says what only our Welcome told it, one
-    /// that was welcomed by a former life of ours, or somebody whose session is over.
+    /// A datagram without a known session: from a caller that proves its Welcome, from one that a
+    /// former life of ours has welcomed, or of a session that is over.
     #[cold]
     pub(super) fn on_stranger(
         &mut self,
@@ -155,7 +155,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.touch(id);
     }
 
-    /// Whoever was to be looked for at `at` is nowhere.
+    /// The peer to be found at `at` does not exist.
     pub(super) fn on_not_found<M: Memory, S: Sink<M>>(
         &mut self,
         now: Instant,
@@ -167,8 +167,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
-    /// Whom a link is with knows no such session. If that is so because it has begun anew since it
-    /// welcomed us, we call again.
+    /// The peer does not know the session. If that is because it has restarted since its Welcome, a
+    /// new session is begun.
     pub(super) fn on_reset<M: Memory, S: Sink<M>>(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! When the next GSO batch may go: a bucket that fills at the rate of the window.
+//! Pacing: a token bucket that fills at the rate of the window.
 //!
 //! ```text
 //!   rate = 1.25 (slow start: 2) * window / round trip
@@ -9,7 +9,8 @@
 //!   +---------+ ---> a GSO batch takes its bytes out
 //! ```
 //!
-//! Owns: the credit. Knows nothing of: what is sent, the congestion controller.
+//! Owns: the credit.
+//! Not here: the congestion controller.
 
 use super::rtt::Rtt;
 use crate::time::Instant;
@@ -20,7 +21,7 @@ use std::time::Duration;
 pub(super) struct Pacer {
     /// Bytes that may go at once. Below 0 after a GSO batch that was larger than the bucket.
     credit: i64,
-    /// When it was last filled.
+    /// The time at which it was last filled.
     filled_at: Instant,
 }
 
@@ -33,7 +34,8 @@ impl Pacer {
         }
     }
 
-    /// When `bytes` may go; `None`: now. A GSO batch larger than the bucket goes when that is full.
+    /// The time at which `bytes` may be sent; `None`: now. A GSO batch larger than the bucket is
+    /// sent when that is full.
     pub(super) fn wait_until(
         &mut self,
         now: Instant,

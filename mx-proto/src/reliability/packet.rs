@@ -1,4 +1,4 @@
-//! Datagrams of the reliability layer: the only place that says "malformed" here.
+//! Datagrams of the reliability layer: the only place that parses them.
 //!
 //! ```text
 //!  0             2      3      4                           8
@@ -33,15 +33,15 @@
 //! | Probe   | -                          | zeros: does a datagram of this size pass?     |
 //! | Probed  | size of the Probe          | -                                             |
 //!
-//! `fragment` and `offset` of a Probe are 64 bits that Probed repeats: whoever answers has been where
-//! the Probe went.
+//! `fragment` and `offset` of a Probe are 64 bits that Probed repeats, which proves that the Probe
+//! has arrived at its sender's address.
 //!
-//! A session is named by two random cookies, one drawn by each side. Everything but a Hello must
-//! carry both, so that nothing of an earlier life, and nothing of a stranger, is taken for a part
-//! of this one.
+//! A session is identified by two random cookies, one drawn by each side. Everything but a Hello
+//! must carry both, so that datagrams of an earlier life or of a stranger are not accepted.
 //!
-//! The payload has a checksum of its own because it is made once, where the header is made anew for
-//! every transmission. Where nothing can damage it ([`super::DatagramPort::is_safe`]) it has none.
+//! The payload has a checksum of its own because it is computed once, while the header is made anew
+//! for every transmission. It is left out where nothing can damage the payload
+//! ([`super::DatagramPort::is_safe`]).
 
 use super::checksum::crc32c;
 use super::seq::Seq;
@@ -67,8 +67,8 @@ pub(super) const FIN: u16 = 1;
 pub(super) const ASK: u16 = 2;
 /// The payload's checksum is there.
 pub(super) const SUMMED: u16 = 4;
-/// The caller has not been acknowledged yet: `sack` is its first number. In a Reset: to such a caller,
-/// by somebody who has never heard of its session; Hello again may help.
+/// The caller has not been acknowledged yet: `sack` is its first number. In a Reset: to such a
+/// caller, the session was never known here; it may send Hello again.
 pub(super) const OPENING: u16 = 8;
 const FLAGS: [(u16, &str); 4] = [
     (FIN, " fin"),
@@ -78,7 +78,7 @@ const FLAGS: [(u16, &str); 4] = [
 ];
 const ALL_FLAGS: u16 = FIN | ASK | SUMMED | OPENING;
 
-/// What a datagram is.
+/// The kind of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -110,7 +110,7 @@ pub(super) struct Header {
     pub(super) sum: u32,
 }
 
-/// Why bytes are no datagram of ours.
+/// Reasons why a datagram is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum BadDatagram {
     /// They never were.
@@ -249,7 +249,7 @@ impl Header {
         (named && header.flags & !flags == 0).then_some(header)
     }
 
-    /// What a Probe says and its Probed repeats.
+    /// The value of a Probe that its Probed repeats.
     pub(super) fn proof(&self) -> u64 {
         u64::from(self.fragment) | u64::from(self.offset) << 32
     }

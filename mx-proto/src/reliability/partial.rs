@@ -1,17 +1,17 @@
 //! One fragment that arrives in parts.
 //!
 //! ```text
-//!   0      32         settled                                            len
+//!   0      32         contiguous                                            len
 //!   | header |  body ... |    hole    [ piece ]   hole   [ piece ]        |
 //!              placed, dropped        with bytes of its own, or already
 //!              or in `bytes`          placed or dropped
 //!
-//!   Unknown --- front, nobody has a place for it: small -> Kept     large -> Dropped
+//!   Unknown --- front, and it has no destination: small -> Kept     large -> Dropped
 //!      `------- place() answers -----------------------> Placed -- no longer wanted --^
 //! ```
 //!
-//! Owns: the bytes of the fragment that have no place yet.
-//! Knows nothing of: other fragments, except that it may be the front one.
+//! Owns: the bytes of the fragment that have no destination yet.
+//! Not here: other fragments.
 
 use super::reassembly::{ALLOC_COST, BadFragment, BodyLimits, Chunk, SLOT_COST};
 use crate::ids::LinkId;
@@ -21,23 +21,23 @@ use crate::port::{HEADER_LEN, HeaderBytes, Place, Sink};
 /// A packet of which not everything is here.
 #[derive(Debug, Default)]
 pub(super) struct Partial {
-    /// Once `settled` is not 0.
+    /// Once `contiguous` is not 0.
     header: HeaderBytes,
     len: u32,
     /// Bytes that are here.
     got: u32,
     /// Everything before this is here, and where it belongs.
-    settled: u32,
+    contiguous: u32,
     way: Way,
     /// Bytes in `pieces`.
     kept: u32,
-    /// The body up to `settled`, if it is kept. Grows only in the front fragment.
+    /// The body up to `contiguous`, if it is kept. Grows only in the front fragment.
     bytes: Vec<u8>,
-    /// What is here beyond `settled`, in order.
+    /// The pieces beyond `contiguous`, in order.
     pieces: Vec<Piece>,
 }
 
-/// Where the body goes.
+/// The destination of the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Way {
     /// That will be known when everything before it has been delivered.
@@ -58,12 +58,11 @@ struct Piece {
     bytes: Box<[u8]>,
 }
 
-/// What a piece costs, without its bytes.
+/// The cost of a piece, without its bytes.
 pub(super) const PIECE_COST: usize = SLOT_COST * size_of::<Piece>();
 
 impl Partial {
-    /// What a fragment costs of which nothing is here: there is a place for a piece more than there
-    /// are.
+    /// The cost of an empty fragment: there is space for one piece more than there are.
     pub(super) const COST: usize = size_of::<Self>() + ALLOC_COST + PIECE_COST;
 
     /// Starts anew, with a fragment of `len` bytes; the memory is used again.
@@ -88,16 +87,16 @@ impl Partial {
     }
 
     /// Everything before this is here, and in the front fragment nothing at it.
-    pub(super) fn settled(&self) -> u32 {
-        self.settled
+    pub(super) fn contiguous(&self) -> u32 {
+        self.contiguous
     }
 
-    /// What is here beyond `settled` costs, beside [`Self::COST`].
+    /// The cost of the pieces beyond `contiguous`, beside [`Self::COST`].
     pub(super) fn charge(&self) -> usize {
         self.kept as usize + self.pieces.len() * self.piece_cost()
     }
 
-    /// What another chunk costs at most.
+    /// The maximum cost of another chunk.
     pub(super) fn cost_of(&self, chunk: &Chunk<'_>) -> usize {
         if self.keeps() {
             return self.piece_cost() + chunk.payload.len();
@@ -105,11 +104,11 @@ impl Partial {
         let (at, end) = (chunk.offset, chunk.offset + chunk.payload.len() as u32);
         let before = self.gap_for(at, end).and_then(|index| index.checked_sub(1));
         let before = before.and_then(|index| self.pieces.get(index));
-        let grows = at == self.settled || before.is_some_and(|before| before.end == at);
+        let grows = at == self.contiguous || before.is_some_and(|before| before.end == at);
         if grows { 0 } else { self.piece_cost() }
     }
 
-    /// What the first chunk of a fragment costs at most.
+    /// The maximum cost of the first chunk of a fragment.
     pub(super) fn cost_of_first(chunk: &Chunk<'_>) -> usize {
         Self::COST + PIECE_COST + ALLOC_COST + chunk.payload.len()
     }
@@ -146,8 +145,8 @@ impl Partial {
             && let Some((header, rest)) = body.split_first_chunk::<HEADER_LEN>()
         {
             self.header = *header;
-            self.settled = HEADER_LEN as u32;
-            (at, body) = (self.settled, rest);
+            self.contiguous = HEADER_LEN as u32;
+            (at, body) = (self.contiguous, rest);
         }
         if chunk.offset == 0 || is_front {
             self.decide(is_front, who, limits, sink);
@@ -178,7 +177,7 @@ impl Partial {
         limits: BodyLimits,
         sink: &mut S,
     ) {
-        if self.way != Way::Unknown || self.settled == 0 {
+        if self.way != Way::Unknown || self.contiguous == 0 {
             return;
         }
         let body_len = self.body_len();
@@ -202,7 +201,7 @@ impl Partial {
                 piece.bytes = Box::default();
             }
         }
-        self.settle();
+        self.append_contiguous();
     }
 
     /// All is here, and it is this fragment's turn.
@@ -225,7 +224,7 @@ impl Partial {
 
     /// Before which piece the bytes from `at` to `end` belong. `None`: some of them are here.
     fn gap_for(&self, at: u32, end: u32) -> Option<usize> {
-        if at < self.settled {
+        if at < self.contiguous {
             return None;
         }
         let index = match self.pieces.last() {
@@ -244,12 +243,12 @@ impl Partial {
     /// belong.
     fn record(&mut self, at: u32, end: u32, body: &[u8]) {
         let is_kept = self.keeps();
-        if at == self.settled && self.way != Way::Unknown {
+        if at == self.contiguous && self.way != Way::Unknown {
             if is_kept {
                 self.append(body);
             }
-            self.settled = end;
-            self.settle();
+            self.contiguous = end;
+            self.append_contiguous();
             return;
         }
         let Some(index) = self.gap_for(at, end) else {
@@ -278,12 +277,12 @@ impl Partial {
     }
 
     /// Takes in the pieces that have no hole before them any more.
-    fn settle(&mut self) {
+    fn append_contiguous(&mut self) {
         let mut count = 0;
         while let Some(piece) = self.pieces.get_mut(count)
-            && piece.at == self.settled
+            && piece.at == self.contiguous
         {
-            self.settled = piece.end;
+            self.contiguous = piece.end;
             let bytes = std::mem::take(&mut piece.bytes);
             self.kept -= bytes.len() as u32;
             self.append(&bytes);

@@ -1,4 +1,4 @@
-//! Which datagrams pass on the way to a peer: RFC 8899.
+//! Path MTU discovery by probes: RFC 8899 (RFC 4821 for datagrams).
 //!
 //! ```text
 //!   548   1200   1472   4052   8972   16 Ki   32 Ki   65 507     bytes of UDP payload
@@ -7,20 +7,21 @@
 //!  used until      did not, and that one once more
 //!  more is proven
 //!
-//!   unproven --1200 or 548 answered--> searching --nothing more to try--> settled
+//!   unproven --1200 or 548 answered--> searching --nothing more to try--> complete
 //!      |  ^                             ^      ^                             |
 //!      v  | 10 s                   10 s |      +----------- 600 s -----------+
 //!   nothing passes                    black hole: back to the base
 //! ```
 //!
-//! A size fails when three probes of it were lost. A probe, or a time-out, counts only if the peer
-//! was heard meanwhile: one that does not run for a moment has no narrow way. After three without a
-//! word from it nothing is tried until it is heard again.
+//! A size fails after several lost probes. A lost probe, or a time-out, counts only if a datagram
+//! came from the peer meanwhile: a peer that does not run for a moment must not look like a narrow
+//! path. After three probes without a datagram from it the search stops until one comes.
 //!
-//! Where the service itself said what is too large, that is how the way is. Where probes just
-//! vanished, twice three of them, something on the way is narrower than it says: a PMTU black hole (RFC 4821, 8899).
+//! A size that the service reports as too large is accepted as the path's limit. If probes just
+//! vanish, the path is narrower than it says: a PMTU black hole (RFC 4821, 8899).
 //!
-//! Owns: the sizes, the tries. Knows nothing of: how a probe looks, addresses.
+//! Owns: the sizes, the tries.
+//! Not here: addresses.
 
 mod black_hole;
 
@@ -32,16 +33,17 @@ use std::time::Duration;
 /// The search of one link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pmtu {
-    /// What the service takes.
+    /// The service's limit.
     max: u32,
-    /// What segments are cut to: passes on the data channel, or is the least there is. Nothing
-    /// larger: what has been cut is never cut again.
+    /// The size of segments: one that passes on the data channel, or the minimum. Never larger, as
+    /// segments are cut only once.
     good: u32,
     /// The least that is known not to pass; more than `max`: none.
     bad: u32,
-    /// How that is known.
+    /// The reason for that.
     why: Why,
-    /// What passes in one piece where the service says that not even the least does; else `u32::MAX`.
+    /// The largest size that passes unfragmented, if the service says that not even the minimum
+    /// does; else `u32::MAX`.
     whole: u32,
     /// Something has been answered on the data channel.
     proven: bool,
@@ -55,16 +57,16 @@ pub(super) struct Pmtu {
     black_hole: Reporting,
 }
 
-/// What is remembered of a way on which nothing happens.
+/// The result of a search, kept by a suspended link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     good: u32,
-    /// When it is searched again.
+    /// The time of the next search.
     until: Option<Instant>,
     reported: bool,
 }
 
-/// Why a size counts as too large.
+/// The reason why a size counts as too large.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Why {
     /// The service said so.
@@ -75,7 +77,7 @@ enum Why {
     LostAgain,
 }
 
-/// What is tried now.
+/// The state of the search.
 #[derive(Clone, Copy, Debug)]
 enum Probe {
     /// One of this size is to go out.
@@ -91,7 +93,7 @@ enum Probe {
     /// The peer says nothing at all. When it does, this size is tried again.
     Waiting { size: u32 },
     /// Until then nothing is tried. `None`: ever.
-    Settled { until: Option<Instant> },
+    Complete { until: Option<Instant> },
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -122,9 +124,9 @@ impl Pmtu {
         }
     }
 
-    /// What is to be remembered. `None`: the search is not over, or somebody must hear of it.
+    /// The result of the search. `None`: it is not over, or has a report to make.
     pub(super) fn found(&self) -> Option<Found> {
-        let Probe::Settled { until } = self.probe else {
+        let Probe::Complete { until } = self.probe else {
             return None;
         };
         let reported = match self.black_hole {
@@ -148,7 +150,7 @@ impl Pmtu {
         Self {
             good: found.good,
             proven: true,
-            probe: Probe::Settled { until: found.until },
+            probe: Probe::Complete { until: found.until },
             halves: 0,
             black_hole,
             ..Self::new(max)
@@ -197,7 +199,7 @@ impl Pmtu {
     pub(super) fn on_probed(&mut self, now: Instant, size: usize) {
         let tried = match self.probe {
             Probe::Out { size, .. } | Probe::Wanted { size, .. } | Probe::Waiting { size } => size,
-            Probe::Settled { .. } => return,
+            Probe::Complete { .. } => return,
         };
         if tried as usize != size {
             return;
@@ -229,10 +231,10 @@ impl Pmtu {
             _ if most > self.good => Probe::wanted(most),
             false if self.whole >= RESORT => Probe::wanted(self.good),
             // No probe can be small enough.
-            false => Probe::Settled {
+            false => Probe::Complete {
                 until: Some(now.after(AFTER_BLACK_HOLE)),
             },
-            true => Probe::Settled {
+            true => Probe::Complete {
                 until: Some(now.after(AGAIN)),
             },
         };
@@ -262,7 +264,7 @@ impl Pmtu {
         }
         self.black_hole.report(Some(base), self.good);
         (self.good, self.bad, self.halves) = (base, u32::MAX, HALVES);
-        self.probe = Probe::Settled {
+        self.probe = Probe::Complete {
             until: Some(now.after(AFTER_BLACK_HOLE)),
         };
         true
@@ -274,7 +276,7 @@ impl Pmtu {
         match &mut self.probe {
             Probe::Out { heard, .. } => *heard = true,
             Probe::Waiting { size } => self.probe = Probe::wanted(*size),
-            Probe::Wanted { .. } | Probe::Settled { .. } => {}
+            Probe::Wanted { .. } | Probe::Complete { .. } => {}
         }
     }
 
@@ -287,12 +289,12 @@ impl Pmtu {
         }
     }
 
-    /// When [`Self::on_timer`] has something to do. A probe that is wanted goes with the next pass
-    /// of sending.
+    /// The time at which [`Self::on_timer`] has something to do. A due probe is sent in the next
+    /// pass.
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self.probe {
             Probe::Out { lost_at, .. } => Some(lost_at),
-            Probe::Settled { until } => until,
+            Probe::Complete { until } => until,
             Probe::Wanted { .. } | Probe::Waiting { .. } => None,
         }
     }
@@ -306,7 +308,7 @@ impl Pmtu {
                 lost_at,
                 heard,
             } if lost_at <= now => self.on_lost(now, size, tries, heard),
-            Probe::Settled { until: Some(until) } if until <= now => {
+            Probe::Complete { until: Some(until) } if until <= now => {
                 (self.bad, self.halves) = (u32::MAX, HALVES);
                 match self.proven {
                     true => self.search(now),
@@ -346,17 +348,17 @@ impl Pmtu {
         }
         self.black_hole.report(None, RESORT);
         self.bad = u32::MAX;
-        self.probe = Probe::Settled {
+        self.probe = Probe::Complete {
             until: Some(now.after(AFTER_BLACK_HOLE)),
         };
     }
 
-    /// What next, after an answer or a failure above what is good.
+    /// The next step, after an answer or a failure above the good size.
     fn search(&mut self, now: Instant) {
         let next = LADDER.into_iter().find(|rung| *rung > self.good);
         let next = next.unwrap_or(self.max).min(self.max);
         if self.good >= self.max {
-            self.probe = Probe::Settled { until: None };
+            self.probe = Probe::Complete { until: None };
         } else if next < self.bad {
             self.probe = Probe::wanted(next);
         } else if self.halves > 0 && self.bad - self.good > CLOSE {
@@ -369,7 +371,7 @@ impl Pmtu {
             if self.why == Why::LostAgain {
                 self.black_hole.report(Some(self.good), self.bad);
             }
-            self.probe = Probe::Settled {
+            self.probe = Probe::Complete {
                 until: Some(now.after(AGAIN)),
             };
         }
@@ -380,7 +382,7 @@ impl Pmtu {
         self.proven
     }
 
-    /// What is to be logged, once.
+    /// The black hole to be logged, once.
     pub(super) fn take_black_hole(&mut self) -> Option<BlackHole> {
         self.black_hole.take()
     }
@@ -395,15 +397,15 @@ impl Probe {
     }
 }
 
-/// What nearly every way takes: RFC 8899 and QUIC start with it.
+/// A size that nearly every path carries: RFC 8899 and QUIC start with it.
 const BASE: u32 = 1200;
 
-/// What every IPv4 way takes: 576 bytes less headers. Segments are cut to it until more is proven,
-/// for where the base does not pass and nobody says so, none of that size would ever arrive.
+/// A size that every IPv4 path carries: 576 bytes less headers. It is used until more is proven: if
+/// the base does not pass and nothing reports that, no segment of that size would ever arrive.
 const RESORT: u32 = 548;
 
-/// What ways are made of: the base, Ethernet, 4 KiB InfiniBand, jumbo frames, and what the network layer cuts
-/// up for us or a virtual network takes.
+/// Usual sizes of paths: the base, Ethernet, 4 KiB InfiniBand, jumbo frames, and those of virtual
+/// networks or of fragmentation.
 const LADDER: [u32; 7] = [BASE, 1472, 4052, 8972, 16 << 10, 32 << 10, 65_507];
 
 /// Probes of a size that must be lost. RFC 8899's MAX_PROBES is 3; where every fifth datagram is lost
@@ -426,10 +428,10 @@ const CLOSE: u32 = 16;
 /// once in 3 000 times even where every fifth datagram is lost.
 const BLACK_HOLE: u8 = 5;
 
-/// After a black hole, or when nothing passed: as long as a route takes to settle.
+/// After a black hole, or when nothing passed: as long as a route takes to converge.
 const AFTER_BLACK_HOLE: Duration = Duration::from_secs(10);
 
-/// When a way may have become wider: RFC 8899's PMTU_RAISE_TIMER.
+/// The time after which a path may have become wider: RFC 8899's PMTU_RAISE_TIMER.
 const AGAIN: Duration = Duration::from_secs(600);
 
 #[cfg(test)]

@@ -7,10 +7,9 @@
 //!   a pass      answers to strangers, then one turn for every link that may have something
 //! ```
 //!
-//! Bodies are copied into segments, so memory is the caller's again when `send` returns: a packet
-//! is taken whole or not at all. Nothing is sent from inside a poll's callbacks; what they cause
-//! goes out when the poll ends. A packet on an idle link goes out before `send` returns: past all
-//! queues.
+//! Bodies are copied into segments, so their memory is free when `send` returns: a packet is
+//! accepted whole or not at all. Nothing is sent from inside a poll's callbacks; packets queued by
+//! them are sent when the poll ends. A packet on an idle link is sent before `send` returns.
 
 use super::checksum::crc32c;
 use super::config::ReliableConfig;
@@ -39,11 +38,11 @@ pub struct Reliable<D: DatagramPort> {
     pub(super) links: Links<D::Address>,
     command: Capacity,
     data: Capacity,
-    /// What may be sent.
+    /// The limits of sends.
     limits: Limits,
     /// The service had no room; when to try again.
     retry_at: Option<Instant>,
-    /// When peers are to hear that we are there although nothing is taken in.
+    /// The time at which peers are to get a keep-alive although no packets are polled.
     alive_until: Instant,
     scratch: Vec<u8>,
 }
@@ -52,7 +51,7 @@ pub struct Reliable<D: DatagramPort> {
 /// half of it, however small its segments.
 const WINDOW_MIN: u16 = 32;
 
-/// How soon to try again when the service has no room and cannot say when it will.
+/// The pause when the service has no room and cannot say when it will.
 const RETRY: Duration = Duration::from_micros(100);
 
 impl<D: DatagramPort> Reliable<D> {
@@ -90,7 +89,7 @@ impl<D: DatagramPort> Reliable<D> {
         }
     }
 
-    /// What has been counted.
+    /// The counters.
     pub fn stats(&self) -> &ReliableStats {
         &self.links.stats
     }
@@ -100,7 +99,7 @@ impl<D: DatagramPort> Reliable<D> {
         self.links.len()
     }
 
-    /// Where a link's peer is: what it says at that address it has heard there.
+    /// The address of a link's peer, which it has proven by receiving there.
     pub fn address(&self, link: LinkId) -> Option<D::Address> {
         let (index, generation) = (link.index(), link.generation());
         let place = self.links.table.monitored(index, generation);
@@ -146,7 +145,7 @@ impl<D: DatagramPort> Reliable<D> {
         self.links.stats.datagrams_out != before
     }
 
-    /// Answers those who have no session.
+    /// Answers strangers.
     #[cold]
     fn answer(&mut self) {
         let name = greeting(self.datagrams.data_name());
@@ -165,7 +164,7 @@ impl<D: DatagramPort> Reliable<D> {
         }
     }
 
-    /// Learns where the data channels of those are who have welcomed us.
+    /// Reads the data channels' addresses of peers that have welcomed us.
     #[cold]
     fn find_data_channels(&mut self) {
         for (id, name) in std::mem::take(&mut self.links.named) {
@@ -420,7 +419,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
 
     fn close(&mut self, id: LinkId, how: Close) {
         let now = self.datagrams.now();
-        self.links.settle_of(id);
+        self.links.finish_fast_receive_of(id);
         let linger = self.links.config.linger;
         let Some(link) = self.links.attached(id) else {
             return;

@@ -1,7 +1,7 @@
-//! Whose datagram came back, as errors of the network tell.
+//! Parsing of the datagram that an ICMP error quotes.
 //!
 //! ```text
-//!   ICMP: nobody there, too large     the beginning of what it is about
+//!   ICMP: unreachable, too large      the beginning of the datagram
 //!                                     IP | UDP | header: magic, version .. from: our cookie
 //!                                     '--- guessed ---'                    '-- not guessed --'
 //!
@@ -9,11 +9,11 @@
 //!                  a router that knows RFC 4884 100
 //! ```
 //!
-//! Addresses and numbers are known to all, so that anybody can make an error about them. Our cookie
-//! is known to us, the peer and who is on the way between: an error that quotes it is about
-//! something that was sent.
+//! Addresses and port numbers are public, so anybody can forge an error about them. Our cookie is
+//! known only to the two ends and to the path: an error that quotes it is about a datagram that was
+//! sent.
 //!
-//! Knows nothing of: sessions, where errors come from.
+//! Not here: sessions.
 
 use super::packet::sender_of;
 

@@ -8,17 +8,17 @@
 //!               |                         |             `- place() knows where it belongs: into
 //!               |                         |                memory at once, else kept
 //!               |                         `- kept until those before it have been delivered
-//!               `- the front: placed, kept (small) or dropped (nobody wants it)
+//!               `- the front: placed, kept (small) or dropped (no destination)
 //!
 //!   whole, and the next: on_packet straight from the datagram, nothing is kept
 //! ```
 //!
 //! Owns: the bytes of fragments that cannot be delivered yet.
-//! Knows nothing of: sequence numbers, acknowledgements; each chunk is shown to it once.
-//! Cost: O(1) a chunk that comes in order; one that comes early is looked for among those that
-//! wait. Nothing is allocated because a length says so: only for bytes that are here. What a packet
-//! takes whose turn it is, and whose bytes come in order, is not charged: at most as much as a packet
-//! that is kept may have. All else is, with what stands for it here.
+//! Not here: sequence numbers, acknowledgements; each chunk is passed here once.
+//! Cost: O(1) a chunk in order; an early one is searched for among those that wait. Memory is
+//! allocated only for bytes that have arrived, never for an announced length. The front packet is
+//! not charged while its bytes come in order, and takes at most as much as a kept packet may have;
+//! all else is charged, with its bookkeeping.
 
 use super::partial::{Partial, place};
 use crate::ids::LinkId;
@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 pub(super) struct Chunk<'a> {
     /// The fragment's number.
     pub(super) fragment: u32,
-    /// Where in the fragment the part begins.
+    /// The offset of the part in the fragment.
     pub(super) offset: u32,
     /// Bytes of the fragment: a packet's header and body.
     pub(super) len: u32,
@@ -50,7 +50,7 @@ pub(super) enum Admission {
     Bad,
 }
 
-/// What arrived cannot be made into packets: the peer is none of ours.
+/// The data cannot be reassembled: a violation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct BadFragment;
 
@@ -63,7 +63,7 @@ pub(super) struct BodyLimits {
     pub(super) any: usize,
 }
 
-/// What has come of a chunk.
+/// The result of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Taken {
     /// Everything the peer ever sent has been delivered.
@@ -73,13 +73,13 @@ pub(super) struct Taken {
 /// Fragments further ahead than this are none: many times what a window can hold.
 const AHEAD_MAX: u32 = 1 << 15;
 
-/// What the allocator takes at most for some bytes, beside them.
+/// The allocator's overhead at most, for some bytes.
 pub(super) const ALLOC_COST: usize = 32;
 
-/// What a place in a table costs of which, as it grows and shrinks, a quarter is in use.
+/// The cost of an entry in a table of which, as it grows and shrinks, a quarter is in use.
 pub(super) const SLOT_COST: usize = 4;
 
-/// What any fragment that waits costs.
+/// The cost of any fragment that waits.
 const WAITING_COST: usize = SLOT_COST * size_of::<Waiting>();
 
 /// The fragments of one link.
@@ -91,7 +91,7 @@ pub(super) struct Reassembly {
     waiting: VecDeque<Waiting>,
     /// An empty one, with the memory of those before it.
     spare: Option<Box<Partial>>,
-    /// What all that wait cost.
+    /// The cost of all that wait.
     kept: usize,
     /// The end has been delivered.
     ended: bool,
@@ -159,15 +159,15 @@ impl Reassembly {
         }
         let index = self.find(chunk.fragment).ok();
         let here = index.and_then(|index| self.waiting.get(index));
-        let (settled, cost) = match here.map(|waiting| &waiting.what) {
+        let (contiguous, cost) = match here.map(|waiting| &waiting.what) {
             // It costs most if more parts of it follow.
             None => (0, WAITING_COST + Partial::cost_of_first(chunk)),
-            Some(What::Partial(partial)) => (partial.settled(), partial.cost_of(chunk)),
+            Some(What::Partial(partial)) => (partial.contiguous(), partial.cost_of(chunk)),
             Some(What::Whole(_) | What::Fin) => return Admission::Bad,
         };
         // Segments are cut once, and numbered in the order of their bytes.
         if ahead == 0 && in_order {
-            return match chunk.offset == settled {
+            return match chunk.offset == contiguous {
                 true => Admission::Yes,
                 false => Admission::Bad,
             };
@@ -178,8 +178,8 @@ impl Reassembly {
         }
     }
 
-    /// Takes in a chunk that has not been here before, and delivers what that completes, at most
-    /// `budget` packets. `who`: the link and what the layer above attached to it.
+    /// Adds a new chunk, and delivers the packets that it completes, at most `budget`. `who`: the
+    /// link and the value that the layer above attached to it.
     #[inline]
     pub(super) fn take<M: Memory, S: Sink<M>>(
         &mut self,
@@ -248,7 +248,7 @@ impl Reassembly {
             match waiting.what {
                 What::Whole(bytes) => deliver_whole(&bytes, who, limits, sink),
                 What::Partial(mut partial) => {
-                    // All of it is settled: nothing of it came to more than its base.
+                    // All of it is contiguous: nothing of it came to more than its base.
                     partial.deliver(who, sink);
                     self.spare = Some(partial);
                 }
@@ -323,7 +323,7 @@ impl Reassembly {
         added
     }
 
-    /// Where a fragment waits, or would.
+    /// The index of a waiting fragment, or of a new one.
     fn find(&self, fragment: u32) -> Result<usize, usize> {
         let ahead = |waiting: &Waiting| waiting.fragment.wrapping_sub(self.next);
         let wanted = fragment.wrapping_sub(self.next);
@@ -338,7 +338,7 @@ impl Reassembly {
 }
 
 impl Waiting {
-    /// What it costs before its turn, without the parts that are here.
+    /// The cost before its turn, without the parts that are here.
     fn base_cost(&self) -> usize {
         WAITING_COST
             + match &self.what {

@@ -1,22 +1,22 @@
-//! What arrives: datagrams become what sessions hear and packets that the sink is given.
+//! Incoming datagrams: dispatched to sessions, and reassembled into packets for the sink.
 //!
 //! ```text
 //!   bytes of a GSO batch, cut --> Header::parse --> Hello -----------> Welcome, and nothing is kept
 //!                                  |
-//!                  to: a session of ours, from where its peer is
-//!                                  |        `- nobody's: OPENING and true? a session; else Reset
+//!                  to: a known session, and its peer's address
+//!                                  |        `- unknown: OPENING and valid? a session; else Reset
 //!                                  v
 //!                        Session::on_header        acknowledgements, Pings, Probes
 //!                                  v  Data
 //!                        Session::on_segment --> Reassembly --> Sink
 //! ```
 //!
-//! The first datagram of a poll that is a whole packet, the next in order, is delivered before
-//! anything else is done about it (the notes' fast receive). Its bookkeeping is done when the next
-//! poll begins, and that poll has no fast receive, so that it can starve nothing.
+//! Fast receive (as in the usnic notes): the first datagram of a poll that is a whole packet and
+//! the next in order is delivered before any bookkeeping. That is done when the next poll begins,
+//! which has no fast receive, so that nothing starves.
 //!
-//! Nothing that arrives is trusted: every field is checked against the window or table it is about,
-//! and what does not fit is counted and dropped.
+//! Every field is checked against the window or table it refers to; a mismatch is counted and
+//! dropped.
 
 use super::links::{Deferred, Links, RECEIVE_WINDOW_MIN, Reply, shared};
 use super::packet::{BadDatagram, FIN, Header, Kind};
@@ -40,9 +40,9 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         sink: &mut S,
     ) -> bool {
         self.budget = budget.max(1);
-        let settled = self.settle();
-        self.fast = settled.is_none();
-        if let Some(id) = settled {
+        let finished = self.finish_fast_receive();
+        self.fast = finished.is_none();
+        if let Some(id) = finished {
             self.look_at(now, id, sink);
         }
         if !self.has_backlog() {
@@ -54,10 +54,10 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         true
     }
 
-    /// Does what was put off for the sake of a fast receive, if there was anything. That link is to
-    /// be looked at.
+    /// Does the deferred work of a fast receive, if there is any. Returns its link, which needs
+    /// attention.
     #[inline]
-    pub(super) fn settle(&mut self) -> Option<LinkId> {
+    pub(super) fn finish_fast_receive(&mut self) -> Option<LinkId> {
         let Deferred {
             link: id,
             arrived_at: now,
@@ -73,11 +73,11 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         Some(id)
     }
 
-    /// The same for this link only, which whoever asks looks at. True when there was anything.
+    /// The same for this link only. True when there was any.
     #[inline]
-    pub(super) fn settle_of(&mut self, id: LinkId) -> bool {
+    pub(super) fn finish_fast_receive_of(&mut self, id: LinkId) -> bool {
         let deferred = self.deferred.as_ref();
-        deferred.is_some_and(|deferred| deferred.link == id) && self.settle().is_some()
+        deferred.is_some_and(|deferred| deferred.link == id) && self.finish_fast_receive().is_some()
     }
 
     /// Takes in something the service has.
@@ -158,7 +158,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             return;
         }
         // Nothing of a link is taken in before what came earlier has been.
-        if let Some(id) = self.settle() {
+        if let Some(id) = self.finish_fast_receive() {
             self.look_at(now, id, sink);
         }
         let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
@@ -181,8 +181,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.look_at(now, id, sink);
     }
 
-    /// Answers those who have asked what has arrived, once that is known: nothing is left on the data
-    /// channel (`empty`).
+    /// Answers Pings, once the data channel has been read (`empty`).
     pub(super) fn answer_pings(&mut self, now: Instant, empty: bool) {
         for id in std::mem::take(&mut self.pinged) {
             let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
@@ -256,8 +255,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
-    /// The link on which something was sent to `to` that came back. That something did, anybody can
-    /// say; only who has seen it can quote it.
+    /// The link whose datagram to `to` came back. Without a quote the error may be forged; only a
+    /// process on the path can quote it.
     pub(super) fn whose(&mut self, (to, quote): (A, Option<Quote>)) -> Option<LinkId> {
         let id = quote.and_then(|quote| self.by_cookie.get(&quote.session()).copied());
         let whose = id.filter(|id| {
@@ -268,7 +267,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         whose
     }
 
-    /// Whoever was called at `at` is at `is`: the Hello goes there now.
+    /// The address of the peer called at `at` is `is`: sends the Hello there.
     fn on_found(&mut self, now: Instant, at: A, is: A) {
         for id in self.calling(at) {
             let link = self.of_mut(id);
@@ -380,8 +379,8 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.touch(id);
     }
 
-    /// A link was closed here: nobody wants what came on it and has not been given out, but its peer
-    /// may have waited for the room that this took.
+    /// Drops the undelivered data of a closed link, whose peer may have waited for the room that it
+    /// took.
     pub(super) fn discard(&mut self, now: Instant, id: LinkId) {
         let limit = self.window_limit();
         let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
@@ -404,7 +403,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         self.fail(now, id, LinkDown::Closed, sink);
     }
 
-    /// What arrived is nothing that a peer of ours sends.
+    /// A violation.
     #[cold]
     fn on_bad<M: Memory, S: Sink<M>>(&mut self, now: Instant, id: LinkId, sink: &mut S) {
         self.reset(id);

@@ -1,4 +1,4 @@
-//! Which segments of one peer have arrived: numbers only.
+//! The sequence numbers of one peer's segments that have arrived.
 //!
 //! ```text
 //!        cumulative                              cumulative + capacity
@@ -7,8 +7,8 @@
 //!               0 0 0   1 1    0 0    1 1 1  0 0 0 ...        a ring of bits
 //! ```
 //!
-//! Owns: a bit for every number, and not even that before something comes early.
-//! Knows nothing of: bytes, fragments, when acknowledgements go out, the peer.
+//! Owns: a bit for every number, allocated with the first early segment.
+//! Not here: bytes, fragments, the peer.
 //! Cost: detecting and marking are O(1); no memory as long as everything comes in order.
 
 use super::seq::Seq;
@@ -16,7 +16,7 @@ use super::seq::Seq;
 /// Words of bits that one acknowledgement has room for: one in the header, 16 behind it.
 pub(super) const SACK_WORDS: usize = 17;
 
-/// What a segment is to the window.
+/// The result of looking a segment up in the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// It is the one that was awaited.
@@ -38,7 +38,7 @@ pub(super) struct RecvWindow {
     bits: Box<[u64]>,
     /// Bits that are set.
     early: u32,
-    /// How far behind `next` the last of them ends; 0 without any.
+    /// The end of the last of them behind `next`; 0 without any.
     reach: u32,
     capacity: u16,
 }

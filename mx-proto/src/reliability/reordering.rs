@@ -1,4 +1,4 @@
-//! How long to wait for a segment that others have overtaken.
+//! The reordering wait: how long after later arrivals a segment is declared lost (RFC 8985).
 //!
 //! ```text
 //!   sent          typical: smoothed round trip     late ones came
@@ -6,24 +6,24 @@
 //!    |  not lost, however many have overtaken it                 |  lost
 //! ```
 //!
-//! As long as none that had been overtaken by three has arrived by itself, three are enough and there
-//! is no wait: on a way that keeps the order a loss is found at once. A way that is known not to keep
-//! it costs each loss the wait, at most a round trip more (after RACK, RFC 8985, whose window is
-//! capped by the same).
+//! Until a segment that three others have overtaken arrives by itself, three are enough and there
+//! is no wait: on a path that keeps the order a loss is found at once. On a path that reorders each
+//! loss costs the wait, at most a round trip more (as the window of RACK, RFC 8985, section 6.2).
 //!
-//! Owns: how late segments came in the last 5 to 10 seconds. Knows nothing of: segments, clocks.
+//! Owns: the delays of late segments in the last 5 to 10 seconds.
+//! Not here: segments, clocks.
 
 use super::rtt::Rtt;
 use crate::time::Instant;
 use std::time::Duration;
 
-/// What is known about one way.
+/// The reordering of one path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reordering {
     /// The longest beyond the typical round trip that a segment took which had been overtaken, in
     /// this half of the window and in the one before. Microseconds, rounded up: 0 is "none".
     extra: [u32; 2],
-    /// When this half began.
+    /// The time at which this half began.
     half: Instant,
 }
 

@@ -3,16 +3,16 @@
 //! ```text
 //!   awake     Box<Link>       windows, estimates, searches: a kilobyte
 //!     |  ^
-//!     |  `- somebody looks at it
-//!     `---- a second without a segment either way, nothing under way, owed or searched for
+//!     |  `- it is used
+//!     `---- a second without a segment either way, nothing in flight, no ACK, Ping or probe due
 //!     v
-//!   suspended Box<SuspendedLink>    names, numbers, what is known of the way: a quarter of that
+//!   suspended Box<SuspendedLink>    cookies, numbers, properties of the path: a quarter of that
 //! ```
 //!
-//! Whoever asks for a link gets one that is awake. A Ping now and then wakes it, and it is suspended again
-//! as soon as that is answered.
+//! A look-up resumes a suspended link. The Ping of a keep-alive resumes it for a moment, and it is
+//! suspended again as soon as that is answered.
 //!
-//! Owns: the links. Knows nothing of: what happens on them.
+//! Owns: the links.
 
 use super::config::ReliableConfig;
 use super::link::Link;
@@ -33,7 +33,7 @@ pub(super) const QUIET: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Roster<A> {
     places: Table<Place<A>>,
-    /// What those need that wake up.
+    /// The settings of resumed links.
     config: ReliableConfig,
     datagram_max: usize,
 }
@@ -74,7 +74,7 @@ impl<A: Copy + Eq> Roster<A> {
         self.places.len()
     }
 
-    /// How many are suspended. Looks at all.
+    /// The number of suspended links. Checks all.
     pub(super) fn suspended(&self) -> usize {
         let all = self.places.iter();
         all.filter(|(_, place)| matches!(place, Place::Suspended(_)))
@@ -107,7 +107,7 @@ impl<A: Copy + Eq> Roster<A> {
         })
     }
 
-    /// Where a link's peer is, and whether it is monitored. Wakes nobody.
+    /// The address of a link's peer, and whether it is monitored. Resumes none.
     pub(super) fn monitored(&self, index: u32, generation: u32) -> Option<(A, bool)> {
         Some(match self.places.get(index, generation)? {
             Place::Awake(link) => (link.address, link.session.monitored.is_some()),
@@ -116,7 +116,7 @@ impl<A: Copy + Eq> Roster<A> {
         })
     }
 
-    /// All links, and where their peers are. Wakes nobody.
+    /// All links, and their peers' addresses. Resumes none.
     pub(super) fn addresses(&self) -> impl Iterator<Item = (LinkId, A)> {
         self.places.iter().map(|((index, generation), place)| {
             let address = match place {
@@ -128,7 +128,7 @@ impl<A: Copy + Eq> Roster<A> {
         })
     }
 
-    /// The cookies of a link's session, the caller's first. Wakes nobody.
+    /// The cookies of a link's session, the caller's first. Resumes none.
     pub(super) fn cookies(&self, id: LinkId) -> Option<Binding> {
         let (ours, theirs, called) = match self.places.get(id.index(), id.generation())? {
             Place::Awake(link) => (link.session.ours(), link.session.theirs(), link.called),
@@ -144,7 +144,7 @@ impl<A: Copy + Eq> Roster<A> {
         })
     }
 
-    /// When anything valid last came from a link's peer. Wakes nobody.
+    /// The time of the last valid datagram from a link's peer. Resumes none.
     pub(super) fn heard_at(&self, id: LinkId) -> Option<Instant> {
         Some(match self.places.get(id.index(), id.generation())? {
             Place::Awake(link) => link.session.heard_at(),

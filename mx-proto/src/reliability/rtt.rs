@@ -1,4 +1,4 @@
-//! How long the way to a peer and back takes, and how long to wait for it: RFC 6298.
+//! Round-trip time and RTO: RFC 6298, section 2.
 //!
 //! ```text
 //!   first sample r:   srtt = r            rttvar = r / 2
@@ -6,12 +6,12 @@
 //!                     srtt  += (r - srtt) / 8
 //!   time-out = (srtt + 4 * rttvar + delay of ACKs) * 2^back-off, between floor and cap
 //!
-//!   min:   | this half: 5 s, growing |   the way without queues: the least of both halves
+//!   min:   | this half: 5 s, growing |   the path without queues: the least of both halves
 //!          | the half before         |
 //! ```
 //!
-//! Owns: the estimate. Knows nothing of: segments, clocks. The caller gives only samples of
-//! segments sent once.
+//! Owns: the estimate.
+//! Not here: segments, clocks. The caller gives only samples of segments sent once.
 
 use super::config::ReliableConfig;
 use crate::time::Instant;
@@ -24,11 +24,11 @@ pub(super) struct Rtt {
     srtt: u64,
     rttvar: u64,
     latest: u64,
-    /// When the latest was measured.
+    /// The time of the latest sample.
     at: Instant,
     /// The least of this half of the window, and of the one before.
     min_rtt: [u64; 2],
-    /// When this half began.
+    /// The time at which this half began.
     half: Instant,
     ack_delay: u64,
     first: u64,
@@ -37,7 +37,7 @@ pub(super) struct Rtt {
     back_off: u32,
 }
 
-/// What is remembered of a way on which nothing happens. Nanoseconds.
+/// The estimate kept by a suspended link. Nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Remembered {
     srtt: u64,
@@ -70,7 +70,7 @@ impl Rtt {
         }
     }
 
-    /// What is to be remembered.
+    /// The estimate to be kept.
     pub(super) fn remembered(&self) -> Remembered {
         Remembered {
             srtt: self.srtt,
@@ -132,7 +132,7 @@ impl Rtt {
         (self.srtt > 0).then(|| Duration::from_nanos(self.srtt))
     }
 
-    /// What samples differ from the typical one, on the average.
+    /// The mean deviation of samples (RFC 6298).
     pub(super) fn rttvar(&self) -> Duration {
         Duration::from_nanos(self.rttvar)
     }
@@ -148,7 +148,7 @@ impl Rtt {
         (self.latest > 0 && self.at == now).then(|| Duration::from_nanos(self.latest))
     }
 
-    /// How long an acknowledgement may take that is not to be delayed.
+    /// The time that an undelayed acknowledgement may take.
     pub(super) fn answer(&self) -> Duration {
         if self.srtt == 0 {
             return self.rto_without_backoff();
@@ -157,7 +157,7 @@ impl Rtt {
         Duration::from_nanos(nanos.min(self.cap))
     }
 
-    /// How long an acknowledgement may take.
+    /// The time that an acknowledgement may take.
     pub(super) fn rto_without_backoff(&self) -> Duration {
         Duration::from_nanos(self.base().min(self.cap))
     }

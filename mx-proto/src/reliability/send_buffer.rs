@@ -1,4 +1,4 @@
-//! Where the bytes of segments under way lie.
+//! The bytes of segments that are not acknowledged.
 //!
 //! ```text
 //!   block of 64 KiB, of one fragment                       blocks:  1 KiB | 10 KiB | 64 KiB
@@ -7,10 +7,10 @@
 //!     `------------- run_of: a GSO batch -----------------'
 //! ```
 //!
-//! Owns: every byte that has been accepted and not been acknowledged, of all links of a port.
-//! Knows nothing of: links, sequence numbers, what is in a header.
-//! Cost: reserving, writing and releasing are O(1) a block and allocate nothing as long as there
-//! are free blocks; an idle send buffer holds nothing after [`SendBuffer::trim`].
+//! Owns: every accepted and unacknowledged byte, of all links of a port.
+//! Not here: links, sequence numbers.
+//! Cost: reserving, writing and releasing are O(1) a block and allocate nothing as long as there are
+//! free blocks; an idle send buffer holds nothing after [`SendBuffer::trim`].
 
 use crate::supply::Supply;
 
@@ -28,7 +28,7 @@ const CLASS_SPARE: [usize; 3] = [1024, 128, 64];
 /// No block.
 const NONE: u32 = u32::MAX;
 
-/// Where one segment lies: `len` bytes, those for the header included.
+/// The place of one segment: `len` bytes, including those for the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Place {
     pub(super) block: u32,
@@ -69,7 +69,7 @@ struct Block {
 #[derive(Debug)]
 pub(super) struct SendBuffer {
     blocks: Vec<Block>,
-    /// Blocks with memory that nobody uses, by class.
+    /// Free blocks with memory, by class.
     spare: [Vec<u32>; CLASS_BYTES.len()],
     /// The first entry without memory.
     vacant: u32,
@@ -84,12 +84,12 @@ pub(super) struct SendBuffer {
 #[derive(Debug)]
 pub(super) struct Writer {
     block: u32,
-    /// Where in the block the current segment begins.
+    /// The position of the current segment in the block.
     at: u32,
     /// Bytes of the current segment's payload, and how many of them are there.
     size: u32,
     filled: u32,
-    /// Where in the fragment it begins.
+    /// Its offset in the fragment.
     offset: u32,
     /// Bytes of the fragment.
     len: u32,

@@ -1,19 +1,18 @@
-//! Segments sent to one peer and not yet acknowledged, and those that wait to be sent.
+//! The segments to one peer that are in flight or wait to be sent.
 //!
 //! ```text
 //!         first                         fresh               right edge, in bytes
 //!           |                             |                       |
 //!   acked   [ in flight, to resend, free  )  to send ............ )  may not be sent yet ...
 //!                                 |
-//!                      highest that has arrived: only before it is anything lost
+//!                      highest acknowledged: only segments before it can be lost
 //! ```
 //!
-//! Owns: where the bytes of every segment lie until it is acknowledged, and what happened to it.
-//! Knows nothing of: clocks, the wire format, who the peer is.
-//! A segment's bytes are those of its datagram, header included: that is what it is on the way,
-//! and what its receiver charges for keeping it.
-//! Cost: push, send and acknowledge are O(1) a segment without loss; with holes, an
-//! acknowledgement looks at the segments from the first hole to the highest that has arrived.
+//! Owns: the place of each segment's bytes until it is acknowledged, and its state.
+//! Not here: clocks, the wire format. A segment counts with its header, as on the path and at its
+//! receiver.
+//! Cost: push, send and acknowledge are O(1) a segment without loss; with holes, an acknowledgement
+//! looks at the segments from the first hole to the highest that has arrived.
 
 use self::losses::AckOutcome;
 use super::send_buffer::{Place, SendBuffer};
@@ -25,13 +24,13 @@ use std::time::Duration;
 
 mod losses;
 
-/// What a segment is.
+/// The contents of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Content {
     pub(super) place: Place,
     /// The fragment it is a part of.
     pub(super) fragment: u32,
-    /// Where in it this part begins.
+    /// The offset of this part.
     pub(super) offset: u32,
     /// Bytes of the fragment.
     pub(super) fragment_len: u32,
@@ -77,15 +76,15 @@ struct Sending {
 struct Slot {
     content: Content,
     state: SegmentState,
-    /// How often it has been sent.
+    /// The number of times it has been sent.
     sends: u32,
-    /// When it was sent before the last time, if it was.
+    /// The time of the transmission before the last, if there was one.
     earlier: Instant,
-    /// When it was taken for lost, others had overtaken it.
+    /// It was declared lost because of later arrivals.
     reordered: bool,
 }
 
-/// What an acknowledgement brought.
+/// The result of an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Acked {
     /// Segments that are now known to be there and were not before, and their bytes.
@@ -93,24 +92,24 @@ pub(super) struct Acked {
     pub(super) bytes: u64,
     /// Bytes of the largest of them.
     pub(super) largest: u32,
-    /// How long the latest of them took, of those sent only once (Karn's rule).
+    /// The round trip of the latest of them, of those sent only once (Karn's rule).
     pub(super) rtt: Option<Duration>,
     /// Segments that now count as lost, and their bytes.
     pub(super) lost_segments: u32,
     pub(super) lost_bytes: u64,
-    /// When the latest of those was sent.
+    /// The time at which the latest of those was sent.
     pub(super) lost_sent_at: Option<Instant>,
     /// Most of them in a row.
     pub(super) lost_run: u32,
-    /// How often at most one of them has been sent.
+    /// The maximum number of times that one of them has been sent.
     pub(super) lost_sends: u32,
-    /// When the next will be, if it has not arrived by then.
+    /// The time at which the next will be declared lost, if it has not arrived by then.
     pub(super) lost_next: Option<Instant>,
     /// Segments that had been taken for lost and were not, for they came too soon after they had
     /// been sent again, or before that; and their bytes.
     pub(super) spurious_segments: u32,
     pub(super) spurious_bytes: u64,
-    /// When the first of those had been sent, the transmission that arrived.
+    /// The time at which the first of those had been sent, the transmission that arrived.
     pub(super) spurious_sent_at: Option<Instant>,
     /// The longest that one took that was reordered by so many that it would be lost, had there
     /// not been a while to wait.
@@ -130,7 +129,7 @@ impl Acked {
     }
 }
 
-/// How a loss is told from a segment that is late.
+/// The criterion that distinguishes a lost segment from a late one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct LossDetection {
     /// The least time in which a segment can be sent and acknowledged. What is acknowledged sooner
@@ -160,7 +159,7 @@ pub(super) struct SendWindow {
     acked_total: u64,
     /// Bytes of all segments ever before `fresh`.
     sent_total: u64,
-    /// How far `sent_total` may go.
+    /// The limit of `sent_total`.
     allowed_total: u64,
     /// Transmissions on each channel.
     transmissions: [u64; 2],
@@ -213,7 +212,7 @@ impl SendWindow {
         self.counts.in_flight_bytes
     }
 
-    /// How many have gone on a channel so far.
+    /// The number of transmissions on a channel so far.
     pub(super) fn transmissions(&self, channel: Channel) -> u64 {
         self.transmissions[channel as usize]
     }
@@ -299,8 +298,8 @@ impl SendWindow {
         })
     }
 
-    /// How many segments from `index` on, which is what [`Self::next`] said, can go out as one
-    /// GSO batch of at most so many and so many bytes. One always can.
+    /// The number of segments from `index` on, as returned by [`Self::next`], that can be sent as
+    /// one GSO batch of at most so many and so many bytes. At least one.
     pub(super) fn batch(&self, index: usize, max_segments: usize, max_bytes: usize) -> usize {
         let Some(first) = self.slots.get(index) else {
             return 0;

@@ -1,16 +1,17 @@
-//! How many peers have sent data of late: together they have no more under way than one has alone.
+//! The number of peers that have sent data recently, by which the receive window is divided (incast
+//! control).
 //!
 //! ```text
-//!   | this epoch: n | the one before: m |      a share: what there is room for / max(n, m, 1)
+//!   | this epoch: n | the one before: m |      a share: receive window / max(n, m, 1)
 //! ```
 //!
-//! Owns: two counts. Knows nothing of: who the peers are; each link knows when it was last counted.
+//! Owns: two counts. Each link has the epoch in which it was last counted.
 
 use super::roster::QUIET;
 use crate::time::Instant;
 use std::time::Duration;
 
-/// How many peers have sent data of late: they share the receive buffer.
+/// The number of peers that have sent data recently: they share the receive buffer.
 #[derive(Debug)]
 pub(super) struct Senders {
     epoch: u64,

@@ -4,7 +4,7 @@
 //!    ... 2^32-2  2^32-1  0  1  2 ...      a precedes b when b is less than half a circle ahead
 //! ```
 //!
-//! Knows nothing of: windows.
+//! Not here: windows.
 
 /// A serial number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -16,7 +16,7 @@ impl Seq {
         Self(self.0.wrapping_add(count))
     }
 
-    /// How far ahead of `earlier` this one is; more than half a circle when it is behind.
+    /// The distance from `earlier` to this one; more than half a circle when it is behind.
     pub(super) fn since(self, earlier: Self) -> u32 {
         self.0.wrapping_sub(earlier.0)
     }

@@ -1,14 +1,12 @@
-//! What the reliability layer needs of whatever carries datagrams.
+//! The interface of the reliability layer to a datagram service.
 //!
 //! ```text
 //!   Reliable --- GsoBatch on a channel ---> service          one datagram, or many of equal size
 //!            <-- Incoming -------------                    for one receiver, in one call
 //!
-//!   Command   ACKs, control, tiny fragments: short queue, taken in first
+//!   Command   ACKs, control, tiny fragments: short queue, polled first
 //!   Data      everything else
 //! ```
-//!
-//! Knows nothing of: what is in them, whether they arrive.
 
 use super::quote::Quote;
 use crate::ids::Target;
@@ -27,7 +25,7 @@ pub enum Channel {
     Data,
 }
 
-/// What one channel of a service can do.
+/// The limits of one channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capacity {
     /// Largest datagram that can be given to the service; what passes on the way to a peer may be
@@ -48,8 +46,8 @@ pub struct GsoBatch<'a> {
     pub segment: usize,
     /// They may be larger than what passes on the way: the network layer is to cut them if it can.
     pub may_fragment: bool,
-    /// A single datagram that may come from elsewhere on this host: the peer knows who sends it
-    /// anyway. (Nothing that has to come from where answers go.)
+    /// A single datagram whose source address does not matter: the peer knows its sender anyway.
+    /// (Not for datagrams from the address to which answers are sent.)
     pub express: bool,
 }
 
@@ -65,7 +63,7 @@ impl<'a> GsoBatch<'a> {
     }
 }
 
-/// Why a GSO batch was not taken.
+/// Reasons for refusing a GSO batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DatagramError {
     /// No room now; it is tried again.
@@ -86,47 +84,46 @@ impl fmt::Display for DatagramError {
     }
 }
 
-/// What a datagram service tells.
+/// An event of a datagram service.
 #[derive(Debug)]
 pub enum Incoming<'a, A> {
     /// Datagrams of one sender arrived together, as in a [`GsoBatch`].
     Datagrams {
         /// The channel they came on.
         channel: Channel,
-        /// Where they say they come from. Anybody can say that.
+        /// The source address they claim, which may be forged.
         from: A,
         /// All of them.
         bytes: &'a [u8],
         /// Bytes of each but the last. Not 0.
         segment: usize,
     },
-    /// Something sent to this address found nobody there.
+    /// A datagram to this address found no socket there.
     Refused {
         /// The address.
         to: A,
-        /// What it was. Without that anybody can have said so.
+        /// The quoted datagram. Without it the error may be forged.
         quote: Option<Quote>,
     },
     /// Something sent to this address was too large for the way there.
     TooLarge {
         /// The address.
         to: A,
-        /// What would have passed.
+        /// The size that would have passed.
         most: usize,
         /// As above.
         quote: Option<Quote>,
     },
-    /// What [`DatagramPort::resolve`] gave stood for a peer that had to be looked for, and that has
-    /// been found.
+    /// A peer that [`DatagramPort::resolve`] began to look up has been found.
     Found {
-        /// What stood for it.
+        /// The provisional address.
         at: A,
         /// Its address.
         is: A,
     },
     /// The same of a peer that is not there.
     NotFound {
-        /// What stood for it.
+        /// The provisional address.
         at: A,
     },
 }
@@ -136,7 +133,7 @@ pub const DATA_NAME_MAX: usize = 64;
 
 /// An unreliable datagram service with two channels.
 pub trait DatagramPort {
-    /// Where a datagram goes to or comes from; means nothing to the layer above. A peer has one
+    /// The address of a datagram's source or destination; opaque to the layer above. A peer has one
     /// for each of its channels.
     type Address: Copy + Eq + Hash + fmt::Debug;
 
@@ -149,25 +146,25 @@ pub trait DatagramPort {
         one == other
     }
 
-    /// Whose share it counts against what comes from this address.
+    /// The source whose share datagrams from this address count against.
     fn source(address: Self::Address) -> Source {
         let _ = address;
         Source::TRUSTED
     }
 
-    /// What a peer has to know to find our data channel: at most [`DATA_NAME_MAX`] bytes.
+    /// The name of our data channel for the peer: at most [`DATA_NAME_MAX`] bytes.
     fn data_name(&self) -> &[u8];
 
-    /// The address of the data channel of the peer whose command channel is at `command` and who
-    /// said `name`. `None`: that is no name.
+    /// The address of the data channel of the peer whose command channel is at `command` and that
+    /// sent `name`. `None`: an invalid name.
     fn data_address(&mut self, command: Self::Address, name: &[u8]) -> Option<Self::Address>;
 
-    /// What goes to this address cannot be damaged under way: it does not leave this host, or the
-    /// fabric checks it.
+    /// Datagrams to this address cannot be damaged under way: they do not leave this machine, or
+    /// the fabric checks them.
     fn is_safe(&self, address: Self::Address) -> bool;
 
-    /// Whatever is sent to this address when nobody has it open is [`Incoming::Refused`] at once: it is
-    /// on this machine.
+    /// A datagram to this address without a socket there is [`Incoming::Refused`] at once: it is on
+    /// this machine.
     fn refuses_at_once(&self, address: Self::Address) -> bool {
         let _ = address;
         false

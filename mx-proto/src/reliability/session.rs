@@ -7,12 +7,12 @@
 //!      |                  |                 |        caller has proven where it is
 //!      +---- silence, Reset ----------------+-------------------> over
 //!
-//!   on_header, on_segment    what arrived          transmit   what is to go out
-//!   on_timer                 what did not          deadline   when to ask again
+//!   on_header, on_segment    arrivals              transmit   segments and control to send
+//!   on_timer                 time-outs             deadline   of the next timer
 //! ```
 //!
-//! Owns: both windows, the estimates, the state. Knows nothing of: packets of the endpoint,
-//! addresses, other sessions.
+//! Owns: both windows, the estimates, the state.
+//! Not here: packets of the endpoint, addresses, other sessions.
 
 mod suspended;
 
@@ -60,38 +60,38 @@ pub(super) struct Session {
     pub(super) fin: bool,
     /// Room in the last thing we sent.
     advertised: u32,
-    /// What the last datagram acknowledged: most say the same as the one before.
+    /// The last acknowledgement; most datagrams repeat it.
     last_ack: (Seq, u64, u32),
     /// Bytes sent since the peer was last asked for an acknowledgement.
     pub(super) since_ask: u64,
-    /// When the peer last said something valid.
+    /// The time of the peer's last valid datagram.
     heard_at: Instant,
-    /// When the peer last acknowledged something, or the window was last empty.
+    /// The time at which the peer last acknowledged something new, or the window was last empty.
     progress_at: Instant,
-    /// When what is in flight counts as lost.
+    /// The time at which what is in flight counts as lost.
     resend_at: Option<Instant>,
-    /// When the peer is asked what of it has arrived.
+    /// The time at which the peer is sent a Ping for overdue segments.
     ask_at: Option<Instant>,
-    /// When the next of those that were overtaken is lost.
+    /// The time at which the next reordered segment is lost.
     judge_at: Option<Instant>,
-    /// When the pacer lets more go.
+    /// The time at which the pacer lets more go.
     pub(super) paced_until: Option<Instant>,
     /// Time-outs in a row.
     timeouts: u32,
-    /// When the last Ping went out, and how many since the peer was heard.
+    /// The time of the last Ping, and the number of Pings since the last datagram from the peer.
     pinged_at: Instant,
     pings: u32,
     /// A Ping is to go out.
     pub(super) ping: bool,
-    /// When the first of those Pings went out that have not been answered.
+    /// The time of the first unanswered one of those Pings.
     asked: Option<Instant>,
-    /// Where the last of them went, and behind the how many-th segment there.
+    /// The channel of the last of them, and the number of transmissions there before it.
     asked_behind: (Channel, u64),
-    /// When a segment was last taken for lost.
+    /// The time at which a segment was last declared lost.
     lost_at: Option<Instant>,
     /// On which channel the last segment went.
     pub(super) last_sent_on: Channel,
-    /// What was sent before gives no sample of the round trip: its acknowledgement was overdue then.
+    /// Earlier segments give no sample of the round trip: their acknowledgement was overdue.
     overdue_at: Instant,
     /// The stamp of the last Ping that is not answered, and when the first of those came.
     to_answer: Option<(u32, Instant)>,
@@ -99,7 +99,7 @@ pub(super) struct Session {
     pub(super) answer: Option<u32>,
     /// A Probe of this size and with this proof arrived and is to be answered.
     pub(super) probed: Option<(u32, u64)>,
-    /// What the answer to a Probe must say: it has been where the Probe went.
+    /// The value that the answer to a Probe must have, which proves that the Probe has arrived.
     pub(super) proof: u64,
     /// "Nobody there" since the peer was heard.
     refusals: u32,
@@ -109,7 +109,7 @@ pub(super) struct Session {
     again: u32,
 }
 
-/// Where a session stands.
+/// The state of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// Hello has been or is to be sent.
@@ -117,17 +117,17 @@ pub(super) enum State {
         began: Instant,
         next: Instant,
         tries: u32,
-        /// When the first of those tries went out.
+        /// The time of the first of those tries.
         first_at: Instant,
     },
     Open,
-    /// What was accepted is still delivered.
+    /// Accepted packets are still delivered.
     Closing {
         until: Instant,
     },
 }
 
-/// Who began a session with us, as its first datagram says.
+/// The peer that began a session, by its first datagram.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
     /// Its cookie.
@@ -136,12 +136,12 @@ pub(super) struct Caller {
     pub(super) first: Seq,
 }
 
-/// Tries before silence can mean death: whoever did not run for a long time gives the peer
-/// a chance first.
+/// Tries before silence can mean death: after a long absence of this process the peer has a chance
+/// first.
 const TRIES_BEFORE_GIVING_UP: u32 = 3;
 
-/// How long the answer to a Ping waits for the data channel to be empty: many times what it takes to
-/// take in a whole socket.
+/// The time that the answer to a Ping waits for the data channel to be empty: many times the time
+/// of reading a whole socket.
 const ANSWER_WAIT_MAX: Duration = Duration::from_millis(20);
 
 /// Nanoseconds in a unit of the stamps of Pings: they say when they went out, modulo 71 minutes, and
@@ -161,7 +161,7 @@ const LOSSY: Duration = Duration::from_secs(1);
 /// while something is missing.
 const NUMBERS: u16 = 1 << 15;
 
-/// So often Hello is said again to somebody who forgets its Welcome each time.
+/// The number of times that Hello is repeated to a peer that forgets its Welcome each time.
 const HELLOS_AGAIN: u32 = 4;
 
 /// "Nobody there" so often, with nothing heard in between, is believed.
@@ -273,7 +273,7 @@ impl Session {
         self.send.is_empty() && self.acks.due().is_none() && !self.recv.has_holes()
     }
 
-    /// When the peer last said something valid.
+    /// The time of the peer's last valid datagram.
     pub(super) fn heard_at(&self) -> Instant {
         self.heard_at
     }
@@ -306,7 +306,7 @@ impl Session {
         true
     }
 
-    /// It has been open, but whom we called had forgotten that.
+    /// It has been open, but the called peer had forgotten that.
     pub(super) fn was_welcome_before(&self) -> bool {
         self.again > 0
     }
@@ -334,7 +334,8 @@ impl Session {
         true
     }
 
-    /// What every datagram of an established session says. False: it is to be dropped whole.
+    /// Handles the common part of every datagram of an established session. False: the datagram is
+    /// to be dropped.
     #[inline]
     pub(super) fn on_header(
         &mut self,
@@ -430,8 +431,8 @@ impl Session {
         }
     }
 
-    /// What was taken for lost, or would have been, has arrived: this way does not keep the order, or
-    /// the time-out was too short.
+    /// A segment that was, or would have been, declared lost has arrived: the path reorders, or the
+    /// time-out was too short.
     fn on_late(&mut self, now: Instant, acked: &Acked, stats: &mut ReliableStats) {
         if self.on_spurious(acked, stats) {
             return self.send.on_timeout_undone();
@@ -504,7 +505,7 @@ impl Session {
         self.congestion.set_segment(self.pmtu.size());
     }
 
-    /// What the service knows about the way to the peer.
+    /// The service reports the path's maximum size.
     pub(super) fn on_too_large(&mut self, now: Instant, most: usize) {
         self.pmtu.on_too_large(now, most);
         self.congestion.set_segment(self.pmtu.size());
@@ -525,7 +526,7 @@ impl Session {
         true
     }
 
-    /// What a segment is to us, and when it has to be acknowledged.
+    /// Classifies a segment, and says when it has to be acknowledged.
     #[inline]
     pub(super) fn on_segment(&mut self, now: Instant, header: &Header, verdict: Verdict) {
         let asked = header.flags & (ASK | FIN) != 0;
@@ -563,9 +564,9 @@ impl Session {
         }
     }
 
-    /// The service says that something of this session found nobody at the peer's address. True when
-    /// that is to be believed. Until then the peer is asked at short intervals, which are long again
-    /// if nothing comes of it.
+    /// The service says that a datagram of this session found no socket at the peer's address. True
+    /// when the peer is to be declared dead. Until then it is sent Pings at short intervals, which
+    /// become longer if no more reports come.
     pub(super) fn on_refused(&mut self) -> bool {
         self.refusals += 1;
         self.pings = 0;
@@ -592,8 +593,8 @@ impl Session {
         self.send.in_flight_bytes() > 0
     }
 
-    /// How long to wait for news before asking for it: twice as long for every Ping in a row that
-    /// was not answered, and for every time-out.
+    /// The time without an acknowledgement before a Ping: doubled for every Ping in a row that was
+    /// not answered, and for every time-out.
     fn ask_pause(&self) -> Duration {
         self.pause_after(self.pings.saturating_add(self.timeouts))
     }
@@ -689,7 +690,7 @@ impl Session {
         self.heard_at.max(self.pinged_at).after(pause)
     }
 
-    /// When [`Self::on_timer`] or `transmit` has something to do.
+    /// The time at which [`Self::on_timer`] or `transmit` has something to do.
     pub(super) fn deadline(&self, config: &ReliableConfig) -> Instant {
         let last = match self.state {
             State::Connecting { next, tries, .. } if tries < TRIES_BEFORE_GIVING_UP => return next,
@@ -744,7 +745,7 @@ impl Session {
         header
     }
 
-    /// When the Ping went out that an Ack with this stamp answers. `None`: none that we wait for.
+    /// The time at which the Ping with this stamp was sent. `None`: we do not wait for it.
     fn answered(&self, now: Instant, echo: u32) -> Option<Instant> {
         let asked = self.asked.filter(|_| echo != 0)?;
         let age = stamp(now).wrapping_sub(echo);

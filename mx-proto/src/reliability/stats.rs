@@ -1,4 +1,4 @@
-//! What the reliability layer counts; always on.
+//! Counters of the reliability layer; always on.
 
 /// Running totals of one [`super::Reliable`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -38,7 +38,7 @@ pub struct ReliableStats {
     pub refused: u64,
     /// Those of them whose source had its share.
     pub over_share: u64,
-    /// Sessions that others opened and that nobody bound in time.
+    /// Incoming sessions that were not bound in time.
     pub unbound: u64,
     /// Paths that turned out to carry only smaller datagrams than before.
     pub black_holes: u64,

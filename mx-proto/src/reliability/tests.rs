@@ -4,7 +4,7 @@
 //!   Reliable<End 0> --- Net: two channels each way, in order, no time of its own --- Reliable<End 1>
 //! ```
 //!
-//! What faulty networks do to it is tried at length with the simulator (`tests/sim_ports`).
+//! What faulty networks do to it is tried at length with the simulator (`tests/sim/ports`).
 
 use super::packet::{Header, Kind};
 use super::*;

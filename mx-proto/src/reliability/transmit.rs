@@ -1,21 +1,20 @@
-//! What one session sends, and in what order.
+//! Sending of one session, in order of priority.
 //!
 //! ```text
-//!   1. resends        data channel, at most a burst       peers need them most
+//!   1. resends        data channel, at most a burst       receivers wait for them
 //!   2. new segments   tiny ones: command channel          each carries the acknowledgement
 //!                     others:    data channel, in GSO batches
-//!   3. probes         data channel                        sizes that may pass
-//!   4. control        command channel                     Ping, Ack, what is still owed
+//!   3. probes         data channel                        of the path MTU
+//!   4. control        command channel                     Ping, Ack, if not piggybacked
 //!
 //!   a segment goes when      in flight + it <= congestion window
 //!                            the peer has room for it
 //!                            the pacer's bucket has its bytes (tiny ones do not wait)
 //! ```
 //!
-//! Resends never take the command channel: the more of them there are, the more it matters that
-//! acknowledgements get through.
+//! Resends never take the command channel, to leave it to acknowledgements.
 //!
-//! Knows nothing of: addresses, other sessions.
+//! Not here: addresses, other sessions.
 
 use super::config::ReliableConfig;
 use super::packet::{ASK, DATAGRAM_HEADER, Header, Kind, SACK_WORDS, greeting};
@@ -25,7 +24,7 @@ use super::session::{Session, State, stamp};
 use super::stats::ReliableStats;
 use crate::time::Instant;
 
-/// What a session sends with and to.
+/// The service and buffers that a session sends with.
 pub(super) struct Outlet<'a, E> {
     pub(super) now: Instant,
     /// Bytes we have room for.
@@ -42,7 +41,7 @@ pub(super) struct Outlet<'a, E> {
     pub(super) emit: E,
 }
 
-/// How a pass ended.
+/// The result of a pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Pass {
     /// Nothing more can go now.
@@ -323,7 +322,7 @@ impl Session {
         true
     }
 
-    /// What does not fit into the header of what has arrived early.
+    /// Further words of `sack` for early segments beyond those in the header.
     fn further_words(&self) -> ([u8; 8 * (SACK_WORDS - 1)], usize) {
         let mut bytes = [0; 8 * (SACK_WORDS - 1)];
         let mut words = [0; SACK_WORDS];

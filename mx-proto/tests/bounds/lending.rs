@@ -1,7 +1,7 @@
 //! Credits over the wire: they go where they are used, and who takes what is not its own is gone.
 
 use super::script::{Stage, UNEXPECTED};
-use mx_proto::flow::{FIRST, Lane, Paid, Slots, Terms};
+use mx_proto::flow::{CreditFields, FIRST, Lane, Paid, Slots};
 use mx_proto::origin::Source;
 use mx_proto::wire::{Header, Kind, VERSION};
 use mx_proto::{Arrival, Config, MatchBits, MatchMask, Received, RemoteId, SendMode, Verdict};
@@ -343,7 +343,7 @@ fn what_we_send_in_one_lane_passes_what_waits_in_the_other_and_only_then() {
         let taken = |stage: &mut Stage, lane: Lane, count: u8| {
             let mut header = Header::new(Kind::Credit, 0, 0);
             let counts = [0, 4].map(|shift| (count as u32) << (24 + shift));
-            header.terms = Terms::from_words(0, counts[lane as usize], 0);
+            header.terms = CreditFields::from_words(0, counts[lane as usize], 0);
             stage.say(0, header, &[]);
             stage.run();
         };

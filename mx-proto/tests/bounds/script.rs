@@ -122,7 +122,7 @@ impl Port<Vec<u8>> for Script {
         if let Some(credits) = wires.credits.get_mut(link.index() as usize) {
             match told.kind {
                 Kind::Reply => *credits = Borrower::open(told.terms.credit),
-                _ => _ = credits.on_terms(&told.terms),
+                _ => _ = credits.on_credit_fields(&told.terms),
             }
         }
         Ok(Sent::Whole)

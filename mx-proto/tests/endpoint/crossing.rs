@@ -3,7 +3,7 @@
 //! ```text
 //!   link 0   b ---- calls ----> a      slow
 //!   link 1   a ---- calls ----> b      they talk; a parts, which b has not heard
-//!   link 2   a -- calls again -> b     slow, too: a's new acquaintance meets b's old one on link 0
+//!   link 2   a -- calls again -> b     slow, too: a's new association meets b's old one on link 0
 //! ```
 
 use super::pair::{self, Node, Pair, Side};
@@ -59,7 +59,7 @@ fn talk(pair: &mut Pair, of_a: RemoteId, of_b: RemoteId, what: &str) {
 }
 
 #[test]
-fn an_old_acquaintance_that_meets_a_new_one_takes_no_credit_along() {
+fn an_old_association_that_meets_a_new_one_takes_no_credit_along() {
     for tombstones in [0, 8] {
         for heard_first in [false, true] {
             met_by_an_old_one(tombstones, heard_first);
@@ -116,9 +116,9 @@ fn met_by_an_old_one(tombstones: usize, heard_first: bool) {
     assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1), "{what}");
 }
 
-/// The answer of an acquaintance that is over ends nothing of the present one.
+/// The answer of an association that is over ends nothing of the present one.
 #[test]
-fn a_late_answer_of_an_old_acquaintance_is_nobodys() {
+fn a_late_answer_of_an_old_association_is_nobodys() {
     for tombstones in [0, 8] {
         let mut pair = Pair::keeping(tombstones);
         let (a, b) = (pair.target(Side::A), pair.target(Side::B));

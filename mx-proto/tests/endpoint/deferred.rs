@@ -9,7 +9,7 @@ use mx_sim::CallOff;
 use std::time::Duration;
 
 /// Two endpoints that know each other, and what a calls b.
-fn acquainted() -> (Pair, RemoteId) {
+fn associated() -> (Pair, RemoteId) {
     let mut pair = Pair::new();
     let (b, _) = connected(&mut pair);
     (pair, b)
@@ -34,7 +34,7 @@ fn next(pair: &mut Pair) -> Deferred {
 
 #[test]
 fn nothing_is_taken_in_before_a_deferred_message_is_decided() {
-    let (mut pair, b) = acquainted();
+    let (mut pair, b) = associated();
     send(&mut pair, b, 1, vec![1]);
     arrive(&mut pair);
     assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (1, 1));
@@ -60,7 +60,7 @@ fn nothing_is_taken_in_before_a_deferred_message_is_decided() {
 
 #[test]
 fn posting_cancelling_and_sending_go_on_while_a_message_is_being_decided() {
-    let (mut pair, b) = acquainted();
+    let (mut pair, b) = associated();
     send(&mut pair, b, 1, vec![1]);
     arrive(&mut pair);
     let message = next(&mut pair);
@@ -91,7 +91,7 @@ fn posting_cancelling_and_sending_go_on_while_a_message_is_being_decided() {
 fn continue_leaves_a_message_as_unexpected_unless_a_receive_was_posted_meanwhile() {
     for len in [0, 5, 100_000] {
         for posted_meanwhile in [false, true] {
-            let (mut pair, b) = acquainted();
+            let (mut pair, b) = associated();
             send(&mut pair, b, 1, pattern(len, 7));
             arrive(&mut pair);
             let message = next(&mut pair);
@@ -121,7 +121,7 @@ fn continue_leaves_a_message_as_unexpected_unless_a_receive_was_posted_meanwhile
 #[test]
 fn the_sender_of_a_message_finished_later_learns_it() {
     for (len, status) in [(0, Status::Success), (3, Status::Truncated)] {
-        let (mut pair, b) = acquainted();
+        let (mut pair, b) = associated();
         let data = pair.filled(vec![1; len]);
         pending(
             pair.a
@@ -141,7 +141,7 @@ fn the_sender_of_a_message_finished_later_learns_it() {
 
 #[test]
 fn messages_of_one_poll_are_deferred_without_asking_again_and_decided_in_order() {
-    let (mut pair, b) = acquainted();
+    let (mut pair, b) = associated();
     waiting(pair.b.recv(bits(50), EXACT, pair.shared(1), 50).unwrap());
     for n in 0..4u8 {
         let large = usize::from(n % 2) * 50_000;
@@ -170,7 +170,7 @@ fn messages_of_one_poll_are_deferred_without_asking_again_and_decided_in_order()
 #[test]
 fn a_receive_does_not_get_its_message_before_one_that_waits_to_be_decided() {
     for len in [5, 100_000] {
-        let (mut pair, b) = acquainted();
+        let (mut pair, b) = associated();
         let second = pair.shared(len);
         waiting(pair.b.recv(bits(2), EXACT, second.clone(), 2).unwrap());
         send(&mut pair, b, 1, vec![1; 5]);
@@ -198,7 +198,7 @@ fn a_receive_does_not_get_its_message_before_one_that_waits_to_be_decided() {
 
 #[test]
 fn a_receive_posted_meanwhile_gets_the_oldest_message_without_its_being_shown() {
-    let (mut pair, b) = acquainted();
+    let (mut pair, b) = associated();
     for n in 0..3 {
         send(&mut pair, b, 1, vec![n]);
     }
@@ -224,7 +224,7 @@ fn a_receive_posted_meanwhile_gets_the_oldest_message_without_its_being_shown() 
 
 #[test]
 fn the_bytes_of_a_deferred_message_may_be_changed_by_who_decides() {
-    let (mut pair, b) = acquainted();
+    let (mut pair, b) = associated();
     send(&mut pair, b, 1, vec![1, 2]);
     arrive(&mut pair);
     let mut message = next(&mut pair);
@@ -240,7 +240,7 @@ fn the_bytes_of_a_deferred_message_may_be_changed_by_who_decides() {
 #[test]
 fn a_source_that_goes_takes_its_undecided_messages_along() {
     for close in [false, true] {
-        let (mut pair, b) = acquainted();
+        let (mut pair, b) = associated();
         send(&mut pair, b, 1, vec![1; 10]);
         send(&mut pair, b, 2, vec![2; 20]);
         send(&mut pair, b, 3, vec![3; 50_000]);
@@ -271,7 +271,7 @@ fn a_source_that_goes_takes_its_undecided_messages_along() {
 
 #[test]
 fn an_offer_withdrawn_in_the_poll_that_brought_it_is_not_shown() {
-    let (mut pair, b) = acquainted();
+    let (mut pair, b) = associated();
     send(&mut pair, b, 1, vec![1]);
     let offer = send(&mut pair, b, 1, vec![2; 50_000]).unwrap();
     pair.a.cancel(offer);
@@ -285,7 +285,7 @@ fn an_offer_withdrawn_in_the_poll_that_brought_it_is_not_shown() {
 #[test]
 fn a_receive_whose_message_was_withdrawn_gets_what_lies_there_oldest_first() {
     for unexpected_first in [false, true] {
-        let (mut pair, b) = acquainted();
+        let (mut pair, b) = associated();
         let buffer = pair.shared(50_000);
         waiting(pair.b.recv(bits(1), EXACT, buffer.clone(), 1).unwrap());
         let offer = send(&mut pair, b, 1, vec![1; 50_000]).unwrap();
@@ -314,7 +314,7 @@ fn a_receive_whose_message_was_withdrawn_gets_what_lies_there_oldest_first() {
 
 #[test]
 fn credit_returns_whatever_is_decided() {
-    let (mut pair, b) = acquainted();
+    let (mut pair, b) = associated();
     for n in 0..600u32 {
         let len = [9_000, 0, 40_000][n as usize % 3];
         send(&mut pair, b, n.into(), pattern(len, n as u8));
@@ -345,7 +345,7 @@ fn credit_returns_whatever_is_decided() {
 
 #[test]
 fn an_endpoint_with_something_to_decide_neither_sleeps_nor_waits_for_time() {
-    let (mut pair, b) = acquainted();
+    let (mut pair, b) = associated();
     send(&mut pair, b, 1, vec![1]);
     arrive(&mut pair);
     let receive = pair.b.recv(bits(2), EXACT, pair.shared(0), 0).unwrap();

@@ -309,7 +309,7 @@ fn a_peer_that_says_it_is_another_known_one_is_not_taken_for_it() {
     pair.run();
     assert_eq!(replies(&mut pair, link), (vec![0], false));
     pair.connected();
-    // It calls the former, which says: I know you already, as a's acquaintance.
+    // It calls the former, which says: I know you already, as a's association.
     let other = Target {
         nic: NicId(555),
         ..pair.target(Side::A)

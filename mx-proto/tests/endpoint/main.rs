@@ -462,7 +462,7 @@ fn whoever_parts_and_comes_back_at_once_is_not_parted_from_again() {
     let done = pair.a.owner_mut().next_completion().unwrap();
     assert_eq!(done.status, Status::Success);
     let Some(Down { remote, reason, .. }) = pair.b.owner_mut().next_down() else {
-        panic!("the old acquaintance is over")
+        panic!("the old association is over")
     };
     assert_eq!((remote, reason), (a, DownReason::Disconnected));
     assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1));

@@ -5,7 +5,8 @@
 //!   post --> unexpected? --> posted
 //! ```
 //!
-//! Owns: the rules of MX and nothing else. Knows nothing of: endpoints, packets, credits.
+//! Owns: the rules of MX and nothing else.
+//! Not here: endpoints, packets, credits.
 
 /// A message; its number is its length too, by which it is known everywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@ use mx_proto::{
 };
 
 /// Two endpoints that know each other, and what b calls a.
-fn acquainted(tombstones: usize) -> (Pair, RemoteId, RemoteId) {
+fn associated(tombstones: usize) -> (Pair, RemoteId, RemoteId) {
     let mut pair = Pair::keeping(tombstones);
     let (b, a) = connected(&mut pair);
     assert!(pair.b.set_remote_context(a, 42));
@@ -41,7 +41,7 @@ fn probed(pair: &mut Pair, tag: u64) -> Option<Arrival> {
 
 #[test]
 fn what_a_sender_left_behind_is_received_under_its_name() {
-    let (mut pair, b, a) = acquainted(8);
+    let (mut pair, b, a) = associated(8);
     let name = pair.b.remote_identity(a).unwrap();
     sent_and_gone(&mut pair, b, 3);
     assert_eq!(pair.b.remote_identity(a), None);
@@ -76,7 +76,7 @@ fn what_a_sender_left_behind_is_received_under_its_name() {
 
 #[test]
 fn no_more_than_allowed_stay_and_the_oldest_do() {
-    let (mut pair, b, _) = acquainted(2);
+    let (mut pair, b, _) = associated(2);
     sent_and_gone(&mut pair, b, 5);
     let here = |pair: &mut Pair| (1..=5).filter(|tag| probed(pair, *tag).is_some()).count();
     assert_eq!(here(&mut pair), 2);
@@ -104,7 +104,7 @@ fn no_more_than_allowed_stay_and_the_oldest_do() {
 
 #[test]
 fn without_room_they_go_with_their_sender() {
-    let (mut pair, b, _) = acquainted(0);
+    let (mut pair, b, _) = associated(0);
     sent_and_gone(&mut pair, b, 2);
     assert!(probed(&mut pair, 1).is_none());
     assert_eq!((pair.b.remotes(), pair.b.unexpected_bytes()), (0, 0));
@@ -112,7 +112,7 @@ fn without_room_they_go_with_their_sender() {
 
 #[test]
 fn offers_go_with_their_sender() {
-    let (mut pair, b, _) = acquainted(8);
+    let (mut pair, b, _) = associated(8);
     send(&mut pair, b, 1, vec![1; 100_000]);
     pair.run();
     assert!(probed(&mut pair, 1).is_some());
@@ -124,13 +124,13 @@ fn offers_go_with_their_sender() {
 
 #[test]
 fn a_disconnect_of_ours_leaves_nothing_and_forgetting_takes_what_there_is() {
-    let (mut pair, b, a) = acquainted(8);
+    let (mut pair, b, a) = associated(8);
     send(&mut pair, b, 1, vec![1]);
     pair.run();
     pair.b.disconnect(a);
     assert!(probed(&mut pair, 1).is_none());
 
-    let (mut pair, b, a) = acquainted(8);
+    let (mut pair, b, a) = associated(8);
     let name = pair.b.remote_identity(a).unwrap();
     sent_and_gone(&mut pair, b, 2);
     let other = mx_proto::EndpointId(name.endpoint.0 + 1);
@@ -143,7 +143,7 @@ fn a_disconnect_of_ours_leaves_nothing_and_forgetting_takes_what_there_is() {
 
 #[test]
 fn nobody_is_reached_by_the_name_on_an_tombstone() {
-    let (mut pair, b, _) = acquainted(8);
+    let (mut pair, b, _) = associated(8);
     sent_and_gone(&mut pair, b, 1);
     let tombstone = probed(&mut pair, 1).unwrap().source;
     let refused = pair.b.send(
@@ -161,7 +161,7 @@ fn nobody_is_reached_by_the_name_on_an_tombstone() {
 
 #[test]
 fn a_deferred_message_outlives_a_sender_that_goes_in_the_same_poll() {
-    let (mut pair, b, _) = acquainted(8);
+    let (mut pair, b, _) = associated(8);
     send(&mut pair, b, 1, vec![1]);
     send(&mut pair, b, 2, vec![2, 2]);
     pair.a.close();
@@ -192,7 +192,7 @@ fn a_stale_name_throws_nothing_away_of_who_has_its_place_now() {
     let (b, a) = connected(&mut pair);
     pair.b.disconnect(a);
     pair.run();
-    // Its next acquaintance has the place that it had.
+    // Its next association has the place that it had.
     let again = pair.connected();
     assert_ne!(again, b);
     pair.a

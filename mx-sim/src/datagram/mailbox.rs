@@ -4,8 +4,6 @@
 //!   post --> under way, by time --(its time has come)--> arrived, at most `limit` bytes --> take
 //!                                                             `- drop-tail
 //! ```
-//!
-//! Knows nothing of: where letters come from, what is in them.
 
 use super::address::SimAddress;
 use crate::world::NodeId;
@@ -71,7 +69,7 @@ impl Mailbox {
     /// Somebody else has the name now: what arrived before is lost, and what comes later is theirs.
     /// When they have to be woken.
     pub(super) fn reopen(&mut self, now: Instant, node: NodeId) -> Vec<Instant> {
-        self.settle(now);
+        self.receive_due(now);
         self.arrived.clear();
         (self.arrived_bytes, self.open, self.node) = (0, true, node);
         self.woken = None;
@@ -80,7 +78,7 @@ impl Mailbox {
     }
 
     /// Takes in what has arrived by now; how many were lost for want of room.
-    pub(super) fn settle(&mut self, now: Instant) -> u64 {
+    pub(super) fn receive_due(&mut self, now: Instant) -> u64 {
         let mut lost = 0;
         self.woken = self.woken.filter(|at| *at > now);
         while let Some(Reverse((at, _, _))) = self.under_way.peek()
@@ -150,9 +148,13 @@ mod tests {
         for (order, at) in [30, 10, 20].into_iter().enumerate() {
             mailbox.post(Instant(at), order as u64, datagram(at as u32, 10));
         }
-        assert_eq!(mailbox.settle(Instant(5)), 0);
+        assert_eq!(mailbox.receive_due(Instant(5)), 0);
         assert!(mailbox.is_empty());
-        assert_eq!(mailbox.settle(Instant(30)), 1, "the last one finds no room");
+        assert_eq!(
+            mailbox.receive_due(Instant(30)),
+            1,
+            "the last one finds no room"
+        );
         assert_eq!(mailbox.take(), Some(datagram(10, 10)));
         assert_eq!(mailbox.take(), Some(datagram(20, 10)));
         assert_eq!(mailbox.take(), None);
@@ -165,7 +167,7 @@ mod tests {
         for (order, letter) in letters.into_iter().enumerate() {
             mailbox.post(Instant(1), order as u64, letter);
         }
-        mailbox.settle(Instant(1));
+        mailbox.receive_due(Instant(1));
         assert_eq!(mailbox.take(), Some(datagram(1, 10)));
         assert_eq!(mailbox.take_more(from(1), 10, 6), None, "no room");
         assert_eq!(mailbox.take_more(from(1), 10, 60), Some(vec![1; 7]));

@@ -9,7 +9,6 @@
 //! node hears what was meant for its former life, as with UDP.
 //!
 //! Owns: all ways and all mailboxes.
-//! Knows nothing of: what services hand out when.
 
 use super::address::SimAddress;
 use super::mailbox::{Letter, Mailbox};
@@ -361,11 +360,11 @@ impl Inner {
     }
 
     /// A mailbox with all that has arrived by now.
-    pub(super) fn settled(&mut self, address: SimAddress) -> Option<&mut Mailbox> {
+    pub(super) fn up_to_date(&mut self, address: SimAddress) -> Option<&mut Mailbox> {
         self.pass_bottlenecks();
         let now = self.world.now();
         let mailbox = self.boxes.get_mut(&address)?;
-        self.traffic.overrun += mailbox.settle(now);
+        self.traffic.overrun += mailbox.receive_due(now);
         Some(mailbox)
     }
 }

@@ -3,8 +3,6 @@
 //! ```text
 //!   arrived at command, arrived at data --> singly, or equal ones of one sender as a GSO batch
 //! ```
-//!
-//! Knows nothing of: how datagrams get here.
 
 use super::address::SimAddress;
 use super::mailbox::{Letter, Mailbox};
@@ -107,7 +105,7 @@ impl SimDatagrams {
 
     fn is_empty(&self, channel: Channel) -> bool {
         let mut inner = self.net.inner.borrow_mut();
-        let mailbox = inner.settled(self.of(channel));
+        let mailbox = inner.up_to_date(self.of(channel));
         mailbox.is_none_or(|mailbox| mailbox.is_empty())
     }
 
@@ -116,7 +114,7 @@ impl SimDatagrams {
     fn next(&mut self, channel: Channel, budget: usize) -> Option<(Letter, usize, usize)> {
         let address = self.of(channel);
         let mut inner = self.net.inner.borrow_mut();
-        inner.settled(address)?;
+        inner.up_to_date(address)?;
         let Inner {
             boxes, rng, terms, ..
         } = &mut *inner;

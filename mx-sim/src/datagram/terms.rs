@@ -1,6 +1,4 @@
 //! What a datagram network and its services are like: everything the contract leaves open.
-//!
-//! Knows nothing of: who is on the network.
 
 use crate::link::Faults;
 use crate::rng::Rng;

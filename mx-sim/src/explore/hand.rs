@@ -16,7 +16,7 @@
 //! the time, in the node's own order. A node does the same again when it is given the same, so worlds
 //! whose nodes have been through the same are the same, in whichever order the nodes had their turns.
 //!
-//! Owns: who is stopped, what is delayed, histories. Knows nothing of: what nodes are.
+//! Owns: who is stopped, what is delayed, histories.
 
 use crate::cluster::{Cluster, Drive};
 use crate::fabric::{Fabric, UnderWay};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   begin() --> steps() --> take(step) --> fingerprint() --> seen before? --- yes --> cut off
-//!      ^                        |                                `--- no --> settle(), and once
+//!      ^                        |                                `--- no --> recover(), and once
 //!      |                        `-- panics: a promise is broken              more from begin(),
 //!      `-- each schedule is replayed from its beginning, as                  with one step more
 //!          endpoints cannot be copied
@@ -11,12 +11,12 @@
 //! Schedules are tried by length, so the first that fails is one of the shortest. It is printed, with
 //! the log of its run; [`replay`] runs it again.
 //!
-//! A promise is broken when a step or [`World::settle`] panics, as the checkers of this crate do.
+//! A promise is broken when a step or [`World::recover`] panics, as the checkers of this crate do.
 //!
 //! What can be delayed, stopped and waited for is in [`hand`].
 //!
-//! Owns: schedules and fingerprints. Knows nothing of: what a step is.
-//! Cost: one replay for each schedule that is tried, and [`World::settle`] for each new state.
+//! Owns: schedules and fingerprints.
+//! Cost: one replay for each schedule that is tried, and [`World::recover`] for each new state.
 
 pub mod hand;
 
@@ -46,7 +46,7 @@ pub trait World {
 
     /// Lets all go well from now on until nothing happens any more, and panics when something that
     /// must end or arrive has not.
-    fn settle(&mut self);
+    fn recover(&mut self);
 
     /// What has happened, for a person.
     fn log(&self) -> String;
@@ -181,7 +181,7 @@ pub fn replay<W: World>(
     steps: &[W::Step],
 ) -> Result<(), Box<Failure<W::Step>>> {
     keep_panics();
-    Run::of(&begin, steps, true).and_then(Run::settle)
+    Run::of(&begin, steps, true).and_then(Run::recover)
 }
 
 /// A schedule with what can happen after it.
@@ -240,7 +240,7 @@ impl<W: World, F: Fn() -> W + Sync> Search<'_, W, F> {
                 return run.end().map(|()| None);
             }
             let choices = run.world.steps();
-            run.settle().map(|()| Some(choices))
+            run.recover().map(|()| Some(choices))
         });
         match visited {
             Ok(choices) => choices.map(|choices| (steps, choices)),
@@ -291,8 +291,8 @@ impl<'a, W: World> Run<'a, W> {
         }
     }
 
-    fn settle(mut self) -> Result<(), Box<Failure<W::Step>>> {
-        match caught(|| self.world.settle()) {
+    fn recover(mut self) -> Result<(), Box<Failure<W::Step>>> {
+        match caught(|| self.world.recover()) {
             Ok(()) => self.end(),
             Err(what) => Err(self.failed(what, true)),
         }
@@ -381,7 +381,7 @@ mod tests {
             u128::from(self.0[0]) << 8 | u128::from(self.0[1])
         }
 
-        fn settle(&mut self) {
+        fn recover(&mut self) {
             assert_ne!(self.0, [3, 1], "three and one");
         }
 

@@ -7,7 +7,6 @@
 //! ```
 //!
 //! Owns: who is reachable under which name, both ends of every link, everything under way.
-//! Knows nothing of: what packets mean. [`crate::SimPort`] is the view one node has of it.
 
 mod by_hand;
 mod traffic;

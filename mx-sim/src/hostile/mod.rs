@@ -9,7 +9,7 @@
 //! It holds to no rule but those of the port. Once it is let in, under whatever name, it sends a message
 //! that says who it really is (see [`MARK`]), so that whoever receives that can judge the name.
 //!
-//! Knows nothing of: what the others make of it ([`Siege`](crate::node::Siege) does).
+//! The effects on others are checked by [`Siege`](crate::node::Siege).
 
 pub mod packets;
 

@@ -1,6 +1,4 @@
 //! Packets of introductions as anybody can make them, true and untrue.
-//!
-//! Knows nothing of: who sends them, what they are for.
 
 use mx_proto::port::HeaderBytes;
 use mx_proto::secret::{Binding, Purpose, Role, Secret, Words};
@@ -19,7 +17,7 @@ pub struct Says {
     pub to: (NicId, EndpointId),
     /// The endpoint's key.
     pub key: u32,
-    /// Which acquaintance it is.
+    /// Which association it is.
     pub epoch: u16,
     /// What only the named one can have given to `to`.
     pub token: u64,

@@ -3,8 +3,6 @@
 //! ```text
 //!   Judge: Defer --> next_deferred ... turns go on, nothing is taken in ... --> decide
 //! ```
-//!
-//! Knows nothing of: how the endpoint keeps what waits.
 
 use super::{FOR_HANDLER, Mood, Node};
 use crate::buffer::Buffer;

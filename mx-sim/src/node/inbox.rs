@@ -3,8 +3,6 @@
 //! ```text
 //!   Judge: Inbox { turn: the sender's life } --> ready ... next_message --> Book: in order, once
 //! ```
-//!
-//! Knows nothing of: how the endpoint keeps them.
 
 use super::{FOR_HANDLER, Mood, Node};
 use crate::buffer::Buffer;

@@ -6,8 +6,8 @@
 //!                                   `--> Buffer::give_back: nobody touches it from here on
 //! ```
 //!
-//! Owns: the operations it has posted. Knows nothing of: which port it runs on, other nodes except
-//! through the [`Book`].
+//! Owns: the operations it has posted.
+//! Not here: other nodes except through the [`Book`].
 
 mod deliberation;
 mod inbox;

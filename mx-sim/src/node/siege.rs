@@ -6,8 +6,6 @@
 //!   a message of a hostile node           comes from a name at an address of its own machine,
 //!                                         and not at all where there is a secret
 //! ```
-//!
-//! Knows nothing of: how they attack.
 
 use super::{Node, home};
 use crate::buffer::Buffer;

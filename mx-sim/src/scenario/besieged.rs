@@ -8,8 +8,6 @@
 //!
 //! What may not happen meanwhile is in [`Siege`]. Nothing else goes wrong here: what fails has been
 //! brought about by those who attack.
-//!
-//! Knows nothing of: how they attack, which network it is.
 
 use super::{Network, Tally};
 use crate::cluster::Drive;
@@ -106,7 +104,7 @@ impl Ground {
                 let numbers = drawn - addresses..drawn;
                 numbers.map(|nth| NicId(0x0a00_0001 + nth)).collect()
             };
-            world.settle(id, home.clone());
+            world.set_addresses(id, home.clone());
             machines.push(home);
         }
         ground

@@ -6,7 +6,6 @@
 //! ```
 //!
 //! Owns: the nodes of one run, and what has been counted in several.
-//! Knows nothing of: which network it is.
 
 use super::Network;
 use crate::{Book, Cluster, Habits, Mood, Node, NodeId, Rng, World};

@@ -9,7 +9,6 @@
 //! direction goes through again.
 //!
 //! Owns: the two nodes.
-//! Knows nothing of: which network it is.
 
 use super::Network;
 use crate::check::Selector;

@@ -11,7 +11,6 @@
 //! ```
 //!
 //! Owns: what a scenario needs of a network.
-//! Knows nothing of: how a network does it.
 
 mod besieged;
 mod chaos;

@@ -1,6 +1,4 @@
 //! The simulator's own networks, as scenarios want them.
-//!
-//! Knows nothing of: what happens on them.
 
 use super::Network;
 use crate::node::NIC;

@@ -11,7 +11,7 @@
 //! none of them can go on: that is what a lost wake-up is. A time-out that is waited for is over at
 //! once, after everybody else had a turn; so nothing here may rely on one.
 //!
-//! Knows nothing of: ports. What their shared memory adds is in `doorbell`.
+//! Not here: ports. What their shared memory adds is in `doorbell`.
 
 #![cfg(test)]
 #![allow(

@@ -1,17 +1,17 @@
-//! Why a host has not been found.
+//! Errors of looking up a machine.
 //!
 //! ```text
-//!   text --> "", "[x]", 0.0.0.0: no host can be called so      EmptyHost, BadBrackets, NoHost
-//!        --> nobody knows it                                   Unknown
+//!   text --> "", "[x]", 0.0.0.0: not a valid name              EmptyHost, BadBrackets, NoHost
+//!        --> not found                                         Unknown
 //!        --> this machine, but it has no such interface        BadBoard
 //! ```
 //!
-//! Knows nothing of: codes; the libraries above have their own.
+//! Not here: codes; the libraries above have their own.
 
 use mx_port_base::interfaces::Interfaces;
 use std::fmt;
 
-/// Why a host has not been found.
+/// Errors of looking up a machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ResolveError {
     /// No name at all.
@@ -30,14 +30,14 @@ pub enum ResolveError {
     Unknown {
         /// The name.
         host: String,
-        /// What the resolver says.
+        /// The resolver's message.
         reason: String,
     },
     /// This machine has no such interface.
     BadBoard {
         /// The number.
         board: u32,
-        /// What there is.
+        /// The existing interfaces.
         interfaces: Interfaces,
     },
 }

@@ -1,4 +1,4 @@
-//! The addresses behind a host's name.
+//! Looking up the addresses of a host name.
 //!
 //! ```text
 //!   address  -->  itself
@@ -7,14 +7,14 @@
 //!            -->  or the resolver's, IPv4 first
 //! ```
 //!
-//! Knows nothing of: NIC ids, boards.
+//! Not here: NIC ids, boards.
 
 use super::ResolveError;
 use super::machine_name;
 use crate::literal::{self, BadLiteral, plain_v4};
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// What is known of a host name without asking the network.
+/// The local knowledge about a host name.
 #[derive(Debug)]
 pub(super) enum Known {
     /// It is an address.
@@ -25,7 +25,7 @@ pub(super) enum Known {
     Name,
 }
 
-/// What kind of name `host` is.
+/// Looks `host` up without the network.
 pub(super) fn classify(host: &str) -> Result<Known, ResolveError> {
     if host.is_empty() {
         return Err(ResolveError::EmptyHost);

@@ -6,8 +6,6 @@
 //! ```
 //!
 //! The board of another machine is the place of its address among those its name has.
-//!
-//! Knows nothing of: how names are looked up.
 
 use super::{ResolveError, Resolved, address_in, fresh_table, machine_name, resolve};
 use crate::literal;

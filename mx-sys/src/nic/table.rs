@@ -1,4 +1,4 @@
-//! What this process has learnt about hosts.
+//! The process's table of names and addresses of machines.
 //!
 //! ```text
 //!   resolve, peers file, peers that connect ---> IPv6 address of each id
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the table, behind one lock that a fork waits for.
-//! Knows nothing of: the resolver.
+//! Not here: the resolver.
 
 use super::{KnownPeer, ResolveError, id};
 use crate::fork::ForkLock;
@@ -22,11 +22,11 @@ use std::path::PathBuf;
 use std::sync::{MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How often the interfaces are looked at again: it takes some ten microseconds. An address that has moved
-/// to another machine is taken for ours so long.
+/// The interval of reading the interfaces: it takes some ten microseconds. An address that has
+/// moved to another machine is taken for ours that long.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What the process has learnt.
+/// Names and addresses known to the process.
 pub(super) struct Table {
     /// Taken when the table is first used and again whenever names are resolved.
     pub(super) interfaces: Interfaces,
@@ -37,7 +37,7 @@ pub(super) struct Table {
     /// Under which name another host was resolved, and the place of its address among the name's.
     names: HashMap<NicId, (String, usize)>,
     file: PeersFile,
-    /// When [`Self::look_again`] last asked the kernel.
+    /// The time at which [`Self::look_again`] last asked the kernel.
     looked_again: Option<Instant>,
 }
 

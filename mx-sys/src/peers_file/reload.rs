@@ -2,12 +2,11 @@
 //!
 //! ```text
 //!   refresh --> size, times, inode --as before--> nothing to do
-//!                                  --changed----> read, parse, tell of bad lines
+//!                                  --changed----> read, parse, report bad lines
 //! ```
 //!
-//! Owns: what was in the file when it was last looked at.
-//! Knows nothing of: what stands in a line.
-//! Cost: a look at an unchanged file is one system call.
+//! Owns: the contents of the file at the last check.
+//! Cost: checking an unchanged file is one system call.
 
 use super::{BadLine, Peers, parse};
 use crate::settings::PEERS_FILE;
@@ -38,7 +37,7 @@ enum Seen {
     As(Stamp),
 }
 
-/// What changes when a file does.
+/// Properties that change with a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stamp {
     device: u64,
@@ -80,12 +79,12 @@ impl PeersFile {
         }
     }
 
-    /// Which file it is.
+    /// The file.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// What the file said when it was last looked at.
+    /// The contents at the last check.
     pub(crate) fn peers(&self) -> &Peers {
         &self.peers
     }

@@ -1,16 +1,16 @@
-//! The thread that looks after the engine while the application computes.
+//! The helper thread, which polls the engine while the application computes.
 //!
 //! ```text
-//!              endpoint opened            nobody polled or waited for a tick
+//!              endpoint opened            no thread polled or waited for a tick
 //!   Dormant -------------------> Watching ---------------------------------> Armed
 //!      ^                          {control, doorbell} <----------------------- {control, data, doorbell}
 //!      `---- endpoint closed ----- + tick           an application thread
 //!                                                   polls again (one ring)
 //! ```
 //!
-//! Connections come and go through the control descriptor, which it always minds. Packets are the
-//! application's own business as long as it polls or waits; two threads polling one engine would
-//! only fight for its lock, and an armed engine makes peers ring.
+//! It always watches the control descriptor, through which connections come and go. Packets are
+//! left to the application while that polls or waits: a second polling thread would only contend
+//! for the lock, and an armed engine makes peers send wake-ups.
 //!
 //! Owns: the thread.
 //! Cost: watching, one wake-up a tick; armed or dormant, nothing until something happens.
@@ -32,21 +32,21 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// How often it looks whether application threads are still there. Short against what a peer
-/// would notice, long against what a look costs.
+/// The interval of checks for application threads. Short against what a peer would notice, long
+/// against the cost of a check.
 const TICK: Duration = Duration::from_millis(10);
 
 /// The longest tick, reached while there is always a thread in a wait.
 const LONG_TICK: Duration = Duration::from_millis(160);
 
-/// How often in a row it takes the lock for packets before it lets go of the processor.
+/// Rounds of polling in a row before it yields the processor.
 const ROUNDS: u32 = 64;
 
 /// The control descriptor readable so often in a row, although progress was made each time, is
 /// left alone for a tick: a port that does not clear it must not cost a processor.
 const STORM: u32 = 16;
 
-/// How long [`Helper::stop`] waits for the thread to end.
+/// The time that [`Helper::stop`] waits for the thread to end.
 const JOIN_LIMIT: Duration = Duration::from_secs(2);
 
 /// The helper thread of one engine. Dropping it stops it.

@@ -7,8 +7,6 @@
 //!
 //!   a set that all of them are in ---> epoll_pwait2(.., until) --> tokens of those that are
 //! ```
-//!
-//! Knows nothing of: who sleeps and why.
 
 use crate::clock::MonotonicClock;
 use crate::eventfd::EventFd;
@@ -17,7 +15,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 
-/// What ended a sleep. All false: the time was up, or a signal came.
+/// The cause of a wake-up. All false: the time-out, or a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Woken {
     pub(super) control: bool,
@@ -25,7 +23,7 @@ pub(super) struct Woken {
     pub(super) doorbell: bool,
 }
 
-/// What a set of descriptors told whoever slept in it.
+/// The result of sleeping on a set of descriptors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     tokens: [u64; AT_ONCE],
@@ -33,7 +31,7 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// What is readable. Empty: the time was up, or a signal came.
+    /// The tokens of readable descriptors. Empty: the time-out, or a signal.
     pub(super) fn tokens(&self) -> &[u64] {
         self.tokens.get(..self.len).unwrap_or(&[])
     }

@@ -1,14 +1,13 @@
-//! Whether it pays to look again before sleeping.
+//! Decides whether a wait polls before it sleeps.
 //!
 //! ```text
-//!   wait ends soon  (< 4 limits)  -->  credit = 8        spin at the next waits
-//!   wait takes long (or nothing)  -->  credit - 1 .. 0   sleep at once
+//!   wait ends within the limit    -->  credit = 8        spin at the next waits
+//!   wait takes longer, or nothing -->  credit - 1 .. 0   sleep at once
 //! ```
 //!
-//! A sleep costs some 25 us on top of what is waited for, so it pays to look for a while when an
-//! answer is likely to come soon: in an exchange of messages. While nothing happens it never does.
-//! From sleeping one gets back to spinning because an exchange in which both sides sleep still has
-//! its answers within a few limits.
+//! A sleep adds 25 us and more, so polling for a while pays when an answer is likely to come soon:
+//! in an exchange of messages. When nothing happens it never pays. A sleeping thread returns to
+//! spinning, because an exchange in which both sides sleep still has its answers within the limit.
 
 use std::time::Duration;
 
@@ -27,7 +26,7 @@ impl Spin {
         Self { limit, credit: 0 }
     }
 
-    /// How long to look before sleeping; zero: not at all.
+    /// The time to poll before sleeping; zero: none.
     #[inline]
     pub(super) fn budget(&self) -> Duration {
         match self.credit {
@@ -45,7 +44,7 @@ impl Spin {
     /// A wait ended after `waited`, with or without what it was for.
     #[inline]
     pub(super) fn on_end(&mut self, found: bool, waited: Duration) {
-        if found && waited < self.limit * 4 {
+        if found && waited < self.limit {
             self.credit = CREDIT;
         } else {
             self.credit = self.credit.saturating_sub(1);
@@ -57,15 +56,15 @@ impl Spin {
 mod tests {
     use super::*;
 
-    const LIMIT: Duration = Duration::from_micros(50);
+    const LIMIT: Duration = Duration::from_micros(200);
 
     #[test]
     fn fast_answers_start_spinning_and_silence_ends_it() {
         let mut spin = Spin::new(LIMIT);
         assert_eq!(spin.budget(), Duration::ZERO);
-        spin.on_end(true, LIMIT * 4);
+        spin.on_end(true, LIMIT);
         assert_eq!(spin.budget(), Duration::ZERO);
-        spin.on_end(true, LIMIT * 3);
+        spin.on_end(true, LIMIT / 2);
         assert_eq!(spin.budget(), LIMIT);
         for _ in 0..3 {
             spin.on_vain();

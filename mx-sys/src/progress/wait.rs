@@ -1,11 +1,11 @@
-//! Waiting threads: the progress thread, the waiters, and who wakes whom.
+//! Waiting threads: the progress thread, the waiters, and waking them.
 //!
 //! ```text
 //!                 +---------------- wait_for -----------------+
 //!                 v                                           |
 //!   progress, check --found--> leave --> (a waiter takes over)
 //!                 |
-//!               spin  "poller": looks after the engine; it is not armed
+//!               spin  "poller": polls the engine; it is not armed
 //!                 |
 //!        a progress thread or a poller there?
 //!            no /        \ yes
@@ -14,8 +14,8 @@
 //!     sleep on {control, data, doorbell}
 //! ```
 //!
-//! Invariant: when waiters sleep, there is a progress thread, a poller, or a waiter that has been woken
-//! and not run yet. Whoever leaves restores it.
+//! Invariant: when waiters sleep, there is a progress thread, a poller, or a waiter that has been
+//! woken and has not run yet. A thread that leaves restores it.
 //!
 //! Owns: the list of waiters and the states of progress thread and helper.
 
@@ -29,7 +29,7 @@ use parking_lot::Condvar;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Who waits, and how.
+/// All waiting threads and their states.
 #[derive(Debug)]
 pub(super) struct Waiting {
     /// Threads that spin.
@@ -54,14 +54,14 @@ pub(super) struct Sleep {
     pub(super) until: Option<Instant>,
     /// The engine's deadline.
     deadline: Option<Instant>,
-    /// What it sleeps on.
+    /// The descriptors it sleeps on.
     pub(super) fds: WakeDescriptors,
     active: bool,
     /// Its doorbell has been rung.
     woken_up: bool,
 }
 
-/// What the helper thread does.
+/// The state of the helper thread.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 pub(super) enum HelperState {
@@ -69,7 +69,7 @@ pub(super) enum HelperState {
     Absent,
     /// Application threads look after the engine; it minds the control descriptor.
     Watching,
-    /// There is no endpoint: it sleeps until somebody opens one.
+    /// There is no endpoint: it sleeps until one is opened.
     Dormant,
     /// It looks after the engine.
     Armed(Sleep),
@@ -147,7 +147,7 @@ impl Waiting {
         }
     }
 
-    /// Sees to it that somebody looks after the engine while waiters sleep.
+    /// Makes sure that a thread polls the engine while waiters sleep.
     fn hand_over(&mut self) {
         if self.progress_thread.is_some()
             || self.pollers > 0
@@ -172,10 +172,9 @@ pub(super) fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant>
 }
 
 impl<T: Progress> Core<T> {
-    /// Passes on what was produced, and puts the engine back into the state that whoever sleeps
-    /// relies on.
+    /// Notifies waiters of new events, and arms the engine for the sleeping thread.
     #[cold]
-    pub(super) fn settle(&mut self) -> Rings {
+    pub(super) fn notify(&mut self) -> Rings {
         let mut rings = Rings::default();
         let waiting = &mut self.waiting;
         let mut produced = 0;
@@ -214,7 +213,7 @@ impl<T: Progress> Core<T> {
         rings
     }
 
-    /// What a thread took for granted when it went to sleep does not hold any more.
+    /// Whether the state has changed that a thread relied on when it went to sleep.
     fn must_wake(&mut self, sleep: &Sleep) -> bool {
         let active = self.value.active();
         if active != sleep.active || self.value.descriptors() != sleep.fds {
@@ -233,7 +232,7 @@ impl<T: Progress> Core<T> {
         self.value.on_sleep(&self.waiting.stats);
     }
 
-    /// What a thread that goes to sleep now takes for granted. The engine is armed.
+    /// The state that a thread relies on when it goes to sleep now. The engine is armed.
     pub(super) fn sleep_for(&self, interest: Interest, until: Option<Instant>) -> Sleep {
         let deadline = self.value.deadline();
         let soon = || MonotonicClock.now().after(STALE_DEADLINE);
@@ -347,7 +346,7 @@ impl<T: Progress> Shared<T> {
                 break None;
             }
             if !core.waiting.nobody_sleeps() {
-                let rings = core.settle();
+                let rings = core.notify();
                 rings.ring();
             }
             core = self.let_others_in(core);
@@ -357,7 +356,7 @@ impl<T: Progress> Shared<T> {
         (core, found)
     }
 
-    /// Sleeps in the kernel, once, on behalf of everybody. Returns at once when there is something
+    /// Sleeps in the kernel once, as the progress thread. Returns at once when there is something
     /// to do.
     fn lead<'a>(
         &'a self,
@@ -404,7 +403,7 @@ impl<T: Progress> Shared<T> {
         core
     }
 
-    /// Sleeps until somebody says that there is something, or that a progress thread is needed.
+    /// Sleeps as a waiter until there is an event for it, or a progress thread is needed.
     fn follow<'a>(
         &'a self,
         mut core: Held<'a, T>,
@@ -412,7 +411,7 @@ impl<T: Progress> Shared<T> {
         until: Option<Instant>,
     ) -> Held<'a, T> {
         // The progress thread relies on the engine being armed when the last poller stops.
-        let rings = core.settle();
+        let rings = core.notify();
         rings.ring();
         let waiting = &mut core.waiting;
         let doorbell = waiting.spare.pop().unwrap_or_default();
@@ -442,7 +441,7 @@ impl<T: Progress> Shared<T> {
         let waited = MonotonicClock.now().since(began);
         core.waiting.spin.on_end(found.is_some(), waited);
         if !core.waiting.nobody_sleeps() {
-            let rings = core.settle();
+            let rings = core.notify();
             core.waiting.hand_over();
             drop(core);
             rings.ring();

@@ -1,5 +1,4 @@
-//! The counters of an endpoint, one table for all who show them; `method` has those of the method
-//! above it.
+//! The table of an endpoint's counters, for all tools; `method` has those of the method above it.
 //!
 //! ```text
 //!   mx_proto::Stats   Gauges   WaitStats   LocalStats, TcpStats, ...    Sample
@@ -10,7 +9,7 @@
 //! The table names every field of each: one that is missing does not compile.
 //!
 //! Owns: the labels and their order.
-//! Knows nothing of: pages, tools.
+//! Not here: pages, tools.
 //! Cost: [`values`] copies words; no allocation, no system call.
 
 use super::method::MethodGauges;
@@ -24,7 +23,7 @@ use mx_proto::port::Port;
 use mx_proto::reliability::ReliableStats;
 use mx_proto::{Clock, Endpoint, InboxStats, Owner, Stats};
 
-/// What an endpoint has at the moment.
+/// The current figures of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Gauges {
     /// Remote endpoints known.
@@ -39,7 +38,7 @@ pub struct Gauges {
     pub links: u64,
 }
 
-/// What the ports of an endpoint have to show. `None`: not open.
+/// The counters of an endpoint's ports. `None`: not open.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PortView<'a> {
     /// Shared memory.
@@ -76,9 +75,9 @@ pub struct Sample<'a> {
     pub stats: Stats,
     /// Its flow control's: credits, and what became of them.
     pub flow: FlowStats,
-    /// Messages that wait for whoever asks.
+    /// The figures of the inbox.
     pub inbox: InboxStats,
-    /// What there is now.
+    /// The current figures.
     pub gauges: Gauges,
     /// Of the threads that wait.
     pub waits: WaitStats,
@@ -89,8 +88,8 @@ pub struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    /// Of this endpoint. Its ports' figures and those of who waits for it are the caller's to add, and
-    /// those of its method.
+    /// The figures of this endpoint. The caller adds those of its ports, of its waiting threads,
+    /// and of its method.
     pub fn of<P: Port<O::Memory>, C: Clock, O: Owner>(
         endpoint: &Endpoint<P, C, O>,
         ports: PortView<'a>,
@@ -123,7 +122,7 @@ macro_rules! table {
     ) => {
         const $labels: &[&str] = &[$($(concat!($prefix, stringify!($field))),+),+];
 
-        /// How many counters there are.
+        /// The number of counters.
         pub const $count: usize = $labels.len();
 
         /// The values of all counters, in the order of their labels.
@@ -189,8 +188,7 @@ table! {
     };
 }
 
-/// What the counters are called, in a fixed order. Every label is of letters, digits and `_`, and
-/// shorter than 32 bytes.
+/// The labels of the counters, in a fixed order: letters, digits and `_`, shorter than 32 bytes.
 pub fn labels() -> &'static [&'static str] {
     LABELS
 }

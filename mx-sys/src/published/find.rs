@@ -1,4 +1,4 @@
-//! Finding the endpoints that the processes of this machine have open.
+//! Finds the open endpoints of this machine's processes.
 //!
 //! ```text
 //!   /proc/<pid>/ns/net as ours?                          boards and numbers of another are others
@@ -8,8 +8,8 @@
 //!      --> a page, and this process's?                      children of fork have the descriptor
 //! ```
 //!
-//! Pages are read and not mapped: a process that lies can show wrong numbers and do no harm.
-//! Processes we may not look into are left out.
+//! Pages are read and not mapped: a hostile process can show wrong numbers and do no harm.
+//! Processes without permission are left out.
 //!
 //! Owns: nothing.
 //! Cost: some system calls for each process, one for each of their descriptors.
@@ -31,15 +31,15 @@ use std::sync::atomic::{Ordering, fence};
 pub struct Found {
     /// The process that has it, by its number here.
     pub pid: u32,
-    /// What it says.
+    /// Its contents.
     pub page: Page,
 }
 
-/// Endpoints of one process at most; whoever has more is up to something.
+/// The maximum number of endpoints of one process; more are suspicious.
 const PROCESS_MAX: usize = 1024;
 
-/// How often a page that is being written is read again. Writing takes less than reading, so that
-/// twice is usual; a process that was stopped in the middle is not waited for.
+/// Attempts to read a page that is being written. Writing takes less than reading, so that two are
+/// usual; a process that was stopped in the middle is skipped.
 const TRIES: u32 = 32;
 
 /// All endpoints open in our network namespace, as far as we may see them, by process and number.

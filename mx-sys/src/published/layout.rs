@@ -1,4 +1,4 @@
-//! Where things lie in a published page.
+//! The layout of a published page.
 //!
 //! ```text
 //!   word   0        1               2          3             4                 5     6         7
@@ -13,7 +13,7 @@
 //! the magic last. Labels are in the page, so that a tool shows the counters of a library older or
 //! newer than itself.
 //!
-//! Knows nothing of: mapping and reading.
+//! Not here: mapping and reading.
 
 /// Bytes of a page: two of the machine's.
 pub(super) const LEN: usize = 8192;
@@ -24,10 +24,10 @@ pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"MXENDPT\0");
 /// Changes when anything here does.
 pub(super) const VERSION: u32 = 2;
 
-/// What tools look for in `/proc`.
+/// The name of the memory file.
 pub(super) const NAME: &std::ffi::CStr = c"mx-endpoint";
 
-/// What a descriptor of the page is a link to.
+/// The target of the link in `/proc` of a page's descriptor.
 pub(super) const LINK: &[u8] = b"/memfd:mx-endpoint (deleted)";
 
 pub(super) const MAGIC_AT: usize = 0;

@@ -1,12 +1,12 @@
 //! The counters of a method above its endpoint.
 //!
-//! Owns: what a method has to show beside its endpoint, its labels and their order.
-//! Knows nothing of: methods.
+//! Owns: the method's figures, their labels and their order.
+//! Not here: methods.
 //! Cost: [`method_values`] copies words; no allocation, no system call.
 
 use super::counters::table;
 
-/// What a method has at the moment, and how often what happened to it.
+/// The current figures and the counters of a method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MethodGauges {
     /// Peers there are records of.
@@ -22,7 +22,7 @@ table! {
     "method_" MethodGauges = *gauges, { peers, operations, dropped };
 }
 
-/// What a method's counters are called, in a fixed order; none is called as one of its endpoint's.
+/// The labels of a method's counters, in a fixed order; they differ from the endpoint's.
 pub fn method_labels() -> &'static [&'static str] {
     LABELS
 }

@@ -1,4 +1,4 @@
-//! What an open endpoint lets tools see: who it is and what it has counted.
+//! The page of counters that an open endpoint publishes for tools.
 //!
 //! ```text
 //!   engine --publish--> Published: a page, memfd "mx-endpoint"
@@ -6,12 +6,9 @@
 //!   tool   ----find--------'   /proc/<pid>/fd/* -> /memfd:mx-endpoint, read, not mapped
 //! ```
 //!
-//! The page has no place in any directory: it is there exactly as long as the endpoint, also when
-//! the process is killed. Whoever may look into the process may read it, as the kernel decides.
-//! The process itself never reads it, so nobody can harm it by writing there; tools take nothing in
-//! it for granted.
-//!
-//! Knows nothing of: who asks, and how it is shown.
+//! The page is in no directory: it exists exactly as long as the endpoint, also when the process is
+//! killed. The kernel lets those read it who may inspect the process. The process itself never
+//! reads it, so writing to it does no harm; tools check everything in it.
 
 mod counters;
 mod find;

@@ -4,17 +4,16 @@
 //!   8192 bytes --parse--> Page, or None: not a page, or not one of this version
 //! ```
 //!
-//! The bytes are another process's: each is looked at once, numbers are checked before they count
-//! anything, and texts are printable.
+//! The bytes belong to another process: each is read once, numbers are checked before use, and
+//! texts are made printable.
 //!
 //! Owns: a copy.
-//! Knows nothing of: where the bytes come from.
 
 use super::layout::{self, halves};
 use mx_proto::{EndpointId, NicId, SessionId};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Which ports an endpoint has open.
+/// The open ports of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenPorts {
     /// Shared memory.
@@ -27,7 +26,7 @@ pub struct OpenPorts {
     pub dgram: bool,
 }
 
-/// What an endpoint says of itself.
+/// The contents of an endpoint's page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Page {
     /// The library that opened it: `bmi_mx` or `myriexpress`.

@@ -1,4 +1,4 @@
-//! The writing side: a page, brought up to date now and then.
+//! The writing side: a page that is updated from time to time.
 //!
 //! ```text
 //!   progress, progress, ... every 1024th ---.
@@ -6,7 +6,6 @@
 //! ```
 //!
 //! Owns: the page and its descriptor; both are gone when it is dropped.
-//! Knows nothing of: who reads.
 //! Cost: publishing is some eighty stores, or a hundred and thirty with those of a method, and no
 //! allocation or system call.
 
@@ -33,7 +32,7 @@ const EVERY: u32 = 1024;
 
 impl Publisher {
     /// Publishes the endpoint `identity` of `board`, which `library` has opened. A failure is only
-    /// worth a line for who looks for bugs: the endpoint works without.
+    /// logged at debug level: the endpoint works without.
     pub fn new(library: &str, identity: &Identity, board: u32) -> Self {
         Self::of(Published::new(library, identity, board, false))
     }
@@ -78,7 +77,7 @@ impl Publisher {
         self.waits = *waits;
     }
 
-    /// What was noted last.
+    /// The last figures.
     pub fn waits(&self) -> WaitStats {
         self.waits
     }

@@ -1,4 +1,5 @@
-//! "Who are you on the fabric?": asked over TCP before a link over libfabric can begin.
+//! The address exchange: asks a peer for its endpoint address over TCP before a link over
+//! libfabric.
 //!
 //! ```text
 //!   asker                                         answerer
@@ -12,27 +13,27 @@
 //!   no endpoint address, or no answer in 5 s: the link goes down, Elsewhere(tcp)
 //! ```
 //!
-//! Where there is a site's secret, endpoint addresses are for those who know it:
+//! With a site's secret, endpoint addresses are given only after a proof:
 //!
 //! ```text
 //!   HAIL --------------------------------------->
 //!        <------------------------------ NONCE     its own; it keeps nothing for it
 //!   LOCATE, our nonce, proof, our endpoint address --------->  nothing is made before the proof is right
-//!        <------------------ proof, its endpoint address ---   nothing is greeted before that one is
+//!        <------------------ proof, its endpoint address ---   no Hello before that proof is right
 //! ```
 //!
-//! It is asked for links of `rdm`, and of `dgram` where addresses of its provider do not follow from
-//! host and number.
+//! It is used for links of `rdm`, and for those of `dgram` where the provider's addresses do not
+//! follow from host and number.
 //!
 //! A peer of an older version takes the question for a violation and closes the link, which is an
-//! answer too. Whoever asks is a stranger and stays one: its TCP link is closed with the answer,
-//! and what it makes the fabric's port reserve is bounded there.
+//! answer too. The asking side is always a stranger: its TCP link is closed with the answer, and
+//! the fabric's port bounds what it reserves.
 //!
-//! With each endpoint address goes the address at the other end of the TCP link: what the network knows of the
-//! peer, and all that it knows.
+//! An endpoint address is kept with the address at the other end of the TCP link, which is all that
+//! the network proves of the peer.
 //!
-//! Owns: which TCP links are the address exchange's, and what links wait for.
-//! Knows nothing of: libfabric, how an endpoint address is made or used ([`Addresses`] does).
+//! Owns: the TCP links of the exchange, the links that wait for an answer.
+//! Not here: libfabric; endpoint addresses are made and used by [`Addresses`].
 
 mod guard;
 mod packet;
@@ -60,14 +61,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use trouble::{Line, Trouble};
 
-/// What a stranger sends first fits what TCP takes from one.
+/// A stranger's first packet fits TCP's limit for strangers.
 const _: () = assert!(mx_port_tcp::STRANGER_MAX > ENDPOINT_ADDRESS_MAX);
 
-/// How long a peer may take to say who it is, once it has accepted our connection: its process has
-/// to poll once for it.
+/// The time-out of a peer's answer after it has accepted the connection: its process has to poll
+/// once.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is to be done when the TCP port's poll is over.
+/// Work to be done after the TCP port's poll.
 #[derive(Debug)]
 enum DeferredAction {
     /// The link can carry the question.
@@ -82,15 +83,15 @@ enum DeferredAction {
     Lost(LinkId, LinkDown),
 }
 
-/// A TCP link that finds somebody.
+/// A TCP link of the exchange, on the asking side.
 #[derive(Debug)]
 struct Asking {
     /// The link that waits for it.
     link: LinkId,
     progress: Progress,
-    /// What the one who is asked wants proven.
+    /// The answerer's nonce.
     nonce: Option<Nonce>,
-    /// What has been proven to it.
+    /// The proof sent to it.
     proven: Option<Proven>,
     /// Its address, once it has been asked.
     peer: Option<SocketAddr>,
@@ -110,11 +111,11 @@ struct Attempt {
     target: Target,
     /// The address asks for this port: no other one will do.
     strict: bool,
-    /// Where it is asked who the peer is; `None`: its address is known.
+    /// The TCP link of the question; `None`: the address is known.
     tcp: Option<LinkId>,
-    /// Why it will not get there, and the peer's provider.
+    /// The reason why the link cannot be made, and the peer's provider.
     trouble: Option<(Trouble, String)>,
-    /// What the link was given up with, which its port may not be able to say.
+    /// The reason for giving the link up, which its port may not be able to report.
     reason: Option<LinkDown>,
 }
 
@@ -141,23 +142,24 @@ pub(super) struct AddressExchange {
     asking: HashMap<LinkId, Asking>,
     /// By the link that waits.
     attempts: HashMap<LinkId, Attempt>,
-    /// When to stop waiting for an answer, in order. Some may have come.
+    /// The ends of waiting for answers, in order. Some may have come.
     deadlines: VecDeque<(Instant, LinkId)>,
     actions: Vec<DeferredAction>,
     logged: LogLimit<(Peer, For, Trouble)>,
-    /// Who may ask; `None`: everybody.
+    /// The check of proofs; `None`: none is needed.
     guard: Option<Guard>,
-    /// Who was found not to know the secret.
+    /// Addresses that have failed the check.
     suspects: LogLimit<IpAddr>,
 }
 
 impl AddressExchange {
-    /// From now on who asks and who answers has to know the secret. Nonces follow from the key.
+    /// Requires proofs of the secret from both sides from now on. Nonces follow from the key.
     pub(super) fn guard(&mut self, secret: Secret, key: [u8; 16]) {
         self.guard = Some(Guard::new(secret, key));
     }
 
-    /// A link is on its way up to whom the port knows. `strict`: no other port will do.
+    /// A link to an address that the port knows is being made. `strict`: only this port may be
+    /// used.
     pub(super) fn expect(&mut self, link: LinkId, (target, strict): (Target, bool)) {
         let attempt = Attempt {
             target,
@@ -169,7 +171,7 @@ impl AddressExchange {
         self.attempts.insert(link, attempt);
     }
 
-    /// Begins the search for who a link leads to; an error leaves the link to who has reserved it.
+    /// Starts the exchange for a link; after an error the caller has to close the link.
     pub(super) fn search<M: Memory>(
         &mut self,
         link: LinkId,
@@ -203,13 +205,13 @@ impl AddressExchange {
         }
     }
 
-    /// When [`AddressExchange::run`] wants to be called although nothing arrives.
+    /// The time at which [`AddressExchange::run`] should be called although nothing arrives.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.deadlines.front().map(|(deadline, _)| *deadline)
     }
 
-    /// Does what the last poll of the TCP port, or time, has left to do. Returns true when there
-    /// was anything.
+    /// Does the work noted by the last poll of the TCP port, and handles time-outs. Returns true
+    /// when there was any.
     #[inline]
     pub(super) fn run<M: Memory, S: Sink<M>>(
         &mut self,
@@ -314,7 +316,7 @@ impl AddressExchange {
         }
     }
 
-    /// The TCP link is one of those that find somebody.
+    /// Whether the TCP link is one of the exchange's, on the asking side.
     #[inline]
     pub(super) fn is_asking(&self, link: LinkId) -> bool {
         !self.asking.is_empty() && self.asking.contains_key(&link)
@@ -510,11 +512,11 @@ impl AddressExchange {
         }
     }
 
-    /// A link is up or down: how an attempt has ended, and what to tell the endpoint. `None`: it is
-    /// up, or was none.
+    /// Handles the end of an attempt when a link is up or down, and returns the event for the
+    /// endpoint. `None`: it is up, or was no attempt.
     ///
-    /// A peer that opened no dgram port is found by nobody over UDP, just as one that is not there at
-    /// all; TCP tells which of the two it is.
+    /// A peer without a dgram port looks the same over UDP as no peer at all; TCP tells the
+    /// difference.
     pub(super) fn end_attempt(
         &mut self,
         ours: &str,
@@ -613,7 +615,7 @@ fn answer_and_close<M: Memory>(tcp: &mut TcpPort, link: LinkId, bytes: &[u8]) {
     Port::<M>::close(tcp, link, Close::Now);
 }
 
-/// A question with a proof of knowing the secret, to who has never said that nonce.
+/// A question with a valid proof, but for another nonce.
 #[cfg(test)]
 pub(super) fn question_for_tests(secret: Secret, endpoint_address: &[u8]) -> Vec<u8> {
     let mut guard = Guard::new(secret, [9; 16]);

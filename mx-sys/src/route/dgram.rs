@@ -1,15 +1,13 @@
-//! The dgram port as one of a host's: opened when it is needed, polled as often as it is worth.
+//! The dgram port within `HostPorts`: opened on first use, polled less often while it is idle.
 //!
 //! ```text
-//!   connect --> open yet? --> link, of whose way up the address exchange hears
-//!                              `-- is its address known? no: the address exchange asks, and brings an endpoint address
+//!   connect --> open the port --> link --> address known? no: the address exchange asks for it
 //!
-//!   idle           while there is no session: strangers may knock, so a look is worth it
-//!                     only now and then
+//!   idle        while there is no session: polled only now and then, for strangers
 //! ```
 //!
 //! Owns: the port, once it is open.
-//! Knows nothing of: the other ports.
+//! Not here: the other ports.
 
 use super::address_exchange::{AddressExchange, Addresses};
 use super::filter::{FallbackFilter, Relay};
@@ -73,7 +71,7 @@ impl Dgram {
         self.port.as_ref().map_or(0, DgramPort::sessions)
     }
 
-    /// From now on, whoever sleeps does so on this nest.
+    /// Sets the nest on which threads sleep from now on.
     pub(super) fn wake_through(&mut self, nest: &Nest, member: u8) -> io::Result<()> {
         match &mut self.port {
             Some(port) => dgram::wake_through(port, nest, member),
@@ -112,7 +110,7 @@ impl Dgram {
         self.fabric().is_some_and(FabricDatagrams::asks)
     }
 
-    /// Where the address exchange gets its endpoint addresses, if the port is open.
+    /// The source of endpoint addresses for the address exchange, if the port is open.
     #[inline]
     pub(super) fn endpoint_addresses(&mut self) -> Option<&mut dyn Addresses> {
         self.port.is_some().then_some(self as _)
@@ -125,7 +123,7 @@ impl Dgram {
         }
     }
 
-    /// There is nothing to do but for strangers who may knock.
+    /// Whether there is nothing to do but to accept strangers.
     pub(super) fn is_idle(&self) -> bool {
         self.idle
     }
@@ -183,7 +181,7 @@ impl Dgram {
     }
 }
 
-/// What carries its datagrams, as it stands in an endpoint address: the kernel's are another `udp` than libfabric's.
+/// The provider's name in an endpoint address: the kernel's `udp` differs from libfabric's.
 fn provider(port: &DgramPort) -> String {
     match port.datagrams().inner() {
         Backend::Fabric(fabric) => fabric.provider().to_owned(),
@@ -193,8 +191,8 @@ fn provider(port: &DgramPort) -> String {
 
 const KERNEL: &str = "kernel-udp";
 
-/// Addresses say where the command endpoint is. What belongs to a link is the reliability layer's own
-/// business, and a stranger who asks leaves nothing here.
+/// Addresses are those of the command endpoint. The reliability layer identifies links by itself,
+/// and a stranger's question leaves no state here.
 impl Addresses for Dgram {
     fn provider(&self) -> &str {
         &self.provider

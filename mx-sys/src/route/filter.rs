@@ -3,12 +3,11 @@
 //! ```text
 //!   port --> Relay ----> endpoint
 //!              |
-//!              `-- Filter               whoever has to know first, and may keep it to himself:
+//!              `-- Filter               sees events first, and may keep them:
 //!                                      ExchangeFilter or FallbackFilter
 //! ```
 //!
 //! Owns: nothing.
-//! Knows nothing of: what the filter is for.
 
 use super::address_exchange::{AddressExchange, What, recognise};
 use mx_proto::port::{HeaderBytes, LinkDown, Place, RemoteUse, Sink};
@@ -22,13 +21,13 @@ pub(super) trait Filter {
         true
     }
 
-    /// What the endpoint is told, if anything.
+    /// The event for the endpoint, if any.
     #[inline]
     fn on_down(&mut self, _link: LinkId, reason: LinkDown) -> Option<LinkDown> {
         Some(reason)
     }
 
-    /// A packet on a link that is nobody's yet.
+    /// A packet on a link that is not bound yet.
     #[inline]
     fn on_stranger<B: Source + ?Sized>(
         &mut self,

@@ -1,4 +1,4 @@
-//! All ports of a host behind one.
+//! All ports of a machine behind one.
 //!
 //! ```text
 //!   target                        route
@@ -12,17 +12,15 @@
 //!   a link's name says whose it is ([`LinkId::port`])
 //! ```
 //!
-//! A link over rdm begins with a question over TCP (`exchange`), which the endpoint does not see, and
-//! so does one over datagrams where addresses do not follow from host and number.
+//! A link over rdm begins with an address exchange over TCP (`exchange`), which the endpoint does
+//! not see, and so does one over datagrams where addresses do not follow from host and number.
 //!
-//! A port without a link is *quiet*: it is not polled, so that TCP costs a process that only uses
-//! shared memory nothing. It is looked at again when its control descriptor is readable, which
-//! somebody who sleeps on it says ([`HostPorts::note_control`]) and which polls find out about
-//! within a few milliseconds. The rdm port may have something to do without a link, which arming
-//! it tells.
+//! A port without a link is *quiet*: it is not polled, so that TCP costs nothing to a process that
+//! uses only shared memory. It is polled again when its control descriptor is readable: a sleeping
+//! thread reports that ([`HostPorts::note_control`]), and polls check it within a few milliseconds.
+//! The rdm port may have work without a link, which arming it reports.
 //!
 //! Owns: the ports.
-//! Knows nothing of: what the ports do.
 
 pub use super::address_exchange::{Addresses, Fabric};
 use super::dgram::Dgram;
@@ -73,9 +71,9 @@ const CONTROL: u8 = DGRAM + 1;
 /// poll does so, and then every so many look at what is worth less than that.
 const ROUND: u32 = 16;
 
-/// Time between two looks at quiet ports' control descriptors: the first and the longest. It
-/// doubles while there is nothing to see. Long against the cost of the system call, short against a
-/// connection being made; whoever sleeps on them does not wait for it.
+/// Interval between two checks of quiet ports' control descriptors: the first and the longest. It
+/// doubles while there are no events. Long against the cost of the system call, short against
+/// making a connection; threads that sleep on the descriptors do not wait for it.
 const LOOK_EVERY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
 
 /// The ports of one endpoint. `R` is the one over libfabric, or what stands for it in a test.
@@ -152,7 +150,7 @@ impl<R> fmt::Debug for Rdm<R> {
     }
 }
 
-/// What links of a port that is not there can carry: nothing in particular.
+/// The limits of a link of a port that is not open.
 const NO_LIMITS: Limits = Limits {
     packet_max: PACKET_LEAST,
     streamed_max: 0,
@@ -237,7 +235,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         })
     }
 
-    /// Who this endpoint is.
+    /// The identity of this endpoint.
     pub fn identity(&self) -> Identity {
         self.own
     }
@@ -247,7 +245,8 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         self.look = true;
     }
 
-    /// Who slept in the data nest was told these tokens, and nothing else: the next poll need not ask.
+    /// The thread that slept in the data nest was given exactly these tokens, so the next poll need
+    /// not ask the kernel.
     pub fn note_ready(&mut self, tokens: &[u64]) {
         if tokens.is_empty() {
             // The time was up: something is due.
@@ -276,7 +275,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         (self.data.raw(), self.number)
     }
 
-    /// How many polls there have been; a little more, as some numbers are left out.
+    /// The number of polls; a little more, as some numbers are skipped.
     #[inline]
     pub fn turn(&self) -> u32 {
         self.turn
@@ -510,7 +509,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         some
     }
 
-    /// Where a link comes from, or leads to.
+    /// The origin of a link, or the address it was made to.
     fn origin(&self, link: LinkId) -> Origin {
         match link.port() {
             LOOPBACK => Origin::Oneself,
@@ -856,7 +855,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         all.into_iter().flatten().min()
     }
 
-    /// Of datagrams nobody hears but who sends some.
+    /// Only for datagrams: a dead peer is noticed only when something is sent.
     fn monitor(&mut self, link: LinkId, wanted: bool) {
         if let (DGRAM, Some(dgram)) = (link.port(), self.dgram.port_mut()) {
             self.touched = true;
@@ -872,7 +871,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         }
     }
 
-    /// Only fabrics and datagrams have nobody but the peers to tell who is there.
+    /// Only fabrics and datagrams depend on the peers to detect silence.
     fn keep_alive_due(&self) -> Option<Instant> {
         let rdm = self.rdm.port.as_ref().and_then(Port::<M>::keep_alive_due);
         let dgram = self.dgram.port().and_then(Port::<M>::keep_alive_due);

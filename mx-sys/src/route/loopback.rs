@@ -9,11 +9,11 @@
 //!            poll --> Sink
 //! ```
 //!
-//! Both ends of a link belong to the same endpoint, as if it were talking to a stranger: the other
-//! end begins with its first packet. Bodies are copied into buffers that are used again.
+//! Both ends of a link belong to the same endpoint; the other end begins with its first packet,
+//! like a stranger's. Bodies are copied into buffers that are reused.
 //!
 //! Owns: the packets under way, at most about [`LINK_BYTES`] for each direction of a link.
-//! Knows nothing of: addresses; every target is oneself.
+//! Not here: addresses.
 //! Cost: no system call, and no allocation once the buffers have grown.
 
 use mx_port_base::eventfd::EventFd;
@@ -69,7 +69,7 @@ struct End {
     cookie: u64,
     /// The endpoint knows of it.
     known: bool,
-    /// What is under way from here.
+    /// Bytes under way from here.
     bytes: usize,
     packets: usize,
     /// Somebody was told to wait.

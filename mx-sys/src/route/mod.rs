@@ -1,4 +1,4 @@
-//! Which port a link takes: chosen, resolved, and fallen back from.
+//! The choice of a port for each link, and fallbacks.
 //!
 //! ```text
 //!                    HostPorts  (host: chooses one per link)
@@ -8,8 +8,8 @@
 //!      (a queue)       (shared memory) (kernel sockets) (libfabric)    (UDP, libfabric)
 //! ```
 //!
-//! Each of them is an [`mx_proto::port::Port`] and a crate of its own (`ports/`), but the loopback, and
-//! knows nothing of the others.
+//! Each of them is an [`mx_proto::port::Port`], and, except the loopback, an independent crate
+//! (`ports/`).
 
 mod address_exchange;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Opening an endpoint on this host: its number is claimed on every port.
+//! Opening an endpoint on this machine: its number is claimed on every port.
 //!
 //! ```text
 //!   Exact(3)   Unix name "..-3"  and  TCP port base+3     both, or "endpoint 3 is in use"
@@ -6,22 +6,22 @@
 //!   Lowest     Exact(0), Exact(1), ... Exact(1023), the first that is free; then Any
 //! ```
 //!
-//! Endpoint numbers are per host: two boards of one host do not have an endpoint 3 each. The board
-//! only says under which NIC id the endpoint goes.
+//! Endpoint numbers are per machine: two boards of one machine cannot both have an endpoint 3. The
+//! board only selects the NIC id of the endpoint.
 //!
 //! ```text
 //!   policy      rdm port
 //!     rdm         opened, or the endpoint is not
-//!     auto        opened where there is an adapter (`hardware`), as far as that goes
+//!     auto        opened where there is an adapter (`hardware`), if that succeeds
 //!     the others  opened for the first address that asks for it
 //! ```
 //!
 //! Without shared memory, `auto` is `rdm` where that port is opened, and `tcp` where it is not, but
 //! the Unix name is claimed all the same and peers may come through it.
 //!
-//! Nothing of libfabric is loaded before.
+//! libfabric is loaded only when the rdm port is opened.
 //!
-//! Knows nothing of: links.
+//! Not here: links.
 
 use super::dgram::Dgram;
 use super::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, Rdm};
@@ -43,7 +43,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Which endpoint to open.
+/// The choice of an endpoint to open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EndpointChoice {
     /// This one.
@@ -54,19 +54,19 @@ pub enum EndpointChoice {
     Lowest,
 }
 
-/// How to open an endpoint.
+/// Options for opening an endpoint.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     /// The interface it goes under; the first unless one is named.
     pub board: Option<u32>,
     /// Its number.
     pub endpoint: EndpointChoice,
-    /// Which port carries the traffic to targets that do not ask for one ([`Route::AUTO`]: shared
-    /// memory on this host; to others libfabric when that is open, else TCP).
+    /// The port for targets that do not ask for one ([`Route::AUTO`]: shared memory on this
+    /// machine; to others libfabric when that is open, else TCP).
     pub policy: Route,
     /// [`Route::AUTO`] takes shared memory on this host; otherwise this host is one like others.
     pub shared_memory: bool,
-    /// How the port over shared memory is opened.
+    /// Options of the port over shared memory.
     pub local: LocalOptions,
     /// Percent, 1 to 100, of what others leave that one source may have: of links, and of shared
     /// memory.
@@ -77,17 +77,17 @@ pub struct OpenOptions {
     pub tcp_bind: Option<IpAddr>,
     /// The file with the secret that peers have to know.
     pub secret_file: Option<PathBuf>,
-    /// How long the kernel may hear nothing from a TCP peer's host.
+    /// The time without a packet after which the kernel takes a TCP peer's machine for dead.
     pub tcp_keepalive: Duration,
     /// Bytes of parts of packets that all TCP links together keep.
     pub tcp_kept_bytes: usize,
     /// The port over libfabric has to be there, whatever the policy.
     pub rdm_required: bool,
-    /// How it is opened.
+    /// Options of the port.
     pub rdm: RdmOptions,
     /// The port over datagrams has to be there, whatever the policy.
     pub dgram_required: bool,
-    /// How it is opened.
+    /// Options of the port.
     pub dgram: DgramOptions,
 }
 
@@ -114,7 +114,7 @@ impl OpenOptions {
     }
 }
 
-/// Why an endpoint could not be opened.
+/// Errors of opening an endpoint.
 #[derive(Debug)]
 pub enum OpenError {
     /// There is no such interface.
@@ -132,9 +132,9 @@ pub enum OpenError {
     NoneFree,
     /// The kernel refuses to let us listen.
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
     /// The port over libfabric was asked for and cannot be had.
@@ -167,7 +167,7 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// How often another number is drawn when the kernel's is taken on the other port.
+/// Attempts to draw another number when the kernel's is taken on the other port.
 const DRAWS: u32 = 64;
 
 impl HostPorts {
@@ -372,7 +372,7 @@ fn claim_lowest(options: &OpenOptions, end: u32) -> Result<Claim, OpenError> {
     claim_any(options)
 }
 
-/// Only a name that somebody has is an error of this endpoint.
+/// Only a name that is in use is an error of this endpoint.
 fn claim_name(
     options: &OpenOptions,
     endpoint: EndpointId,
@@ -434,7 +434,7 @@ fn shared_memory(
     }
 }
 
-/// What local ports take for the board, because endpoint numbers are per host.
+/// The board number for local ports, because endpoint numbers are per machine.
 pub(super) const BOARD: u32 = 0;
 
 fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, (SocketAddr, io::Error)> {
@@ -463,13 +463,13 @@ fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, (SocketAddr, io::
     TcpPort::open(tcp).map_err(|error| (first, error))
 }
 
-/// What a port may ask about hosts.
+/// The ports' questions about machines.
 const HOSTS: Hosts = Hosts {
     addresses: nic::socket_addresses,
     is_here: nic::has,
 };
 
-/// Where a target listens.
+/// Resolves a target to its listening addresses.
 fn resolver(ports: PortMap) -> Resolver {
     Box::new(move |target| {
         let port = ports
@@ -544,7 +544,7 @@ mod tests {
         assert!(!has_secret(&open(&lowest()).0));
     }
 
-    /// Whether every number from `from` to before `to` is somebody's.
+    /// Whether every number from `from` to before `to` is in use.
     fn all_taken(options: &OpenOptions, mut numbers: std::ops::Range<u32>) -> bool {
         numbers.all(|id| {
             let taken = claim(options, EndpointId(id));

@@ -1,4 +1,4 @@
-//! What a link's origin proves about a peer's claim.
+//! Checks a peer's claimed address against its link's origin.
 //!
 //! ```text
 //!   origin                     claimed interface               proof
@@ -12,7 +12,7 @@
 //!   anything else                                              refuted
 //! ```
 //!
-//! Knows nothing of: links, how somebody is asked.
+//! Not here: links.
 
 use super::host::ROUTE_TCP;
 use crate::{literal, nic};
@@ -21,8 +21,8 @@ use mx_proto::origin::{Address, Claim, Proof, Source};
 use mx_proto::{Identity, NicId, Place, Target};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// What `origin` proves about a claim made to `own`. `user_has`: the endpoint of this machine is one of
-/// that user's.
+/// Checks a claim made to `own` against `origin`. `user_has`: whether the endpoint of this machine
+/// is one of that user's.
 pub(super) fn prove(
     origin: Origin,
     own: &Identity,
@@ -77,7 +77,7 @@ pub(super) fn ip_of(address: Address) -> IpAddr {
     IpAddr::V6(Ipv6Addr::from_bits(address.0)).to_canonical()
 }
 
-/// How the log names a place ([`mx_proto::Config::name_of`]).
+/// The text of a place for the log ([`mx_proto::Config::name_of`]).
 pub(crate) fn name_of(place: Place) -> String {
     let nic = match place {
         Place::Nic(nic) => nic,
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(oneself, Proof::Proven);
     }
 
-    /// Ids of IPv6 addresses are hashes that anybody can invert: both have the same.
+    /// Ids of IPv6 addresses are hashes that can be inverted: both have the same.
     const VICTIM: &str = "[2001:db8:1::10]:1";
     const TWINS: [&str; 2] = [
         "[2001:db8:66:0:b51:268:ccb7:c837]:1",

@@ -3,7 +3,7 @@
 //! memory.
 
 use crate::dgram_common::{
-    a_successor_is_another_one, nobody_is_left_where, only_tcp_leads_there, settles,
+    a_successor_is_another_one, nobody_is_left_where, only_tcp_leads_there, wait_for_links,
 };
 use crate::node::traffic::{exchange, stream};
 use crate::node::{LONG, Node, pattern};
@@ -57,7 +57,7 @@ fn messages_of_every_size_cross_in_both_directions() {
     );
     stream(&a, &b, to_b, 500);
     for node in [&a, &b] {
-        settles(node, (0, 1));
+        wait_for_links(node, (0, 1));
     }
 }
 
@@ -67,7 +67,7 @@ fn endpoint_addresses_with_addresses_of_their_own_are_found_by_host_and_number()
     let (a, b, to_b) = pair(on_address(&fake), on_address(&fake));
     exchange(&a, &b, to_b, &[0, 1, 700, 4097, 32_769, 1_000_001]);
     for node in [&a, &b] {
-        settles(node, (0, 1));
+        wait_for_links(node, (0, 1));
     }
     drop((a, b));
     fake.assert_clean();
@@ -199,7 +199,7 @@ fn strangers_at_the_exchange_get_one_answer_and_leave_nothing_behind() {
         assert!(matches!(body[0], 0 | 1), "{body:?}");
         assert!(said.len() <= 8 + 32 + 1 + 36 + 64 + 32);
     }
-    settles(&server, (0, 0));
+    wait_for_links(&server, (0, 0));
     // Whoever comes with good intentions is served as before.
     let client = node();
     let to = client.connect(server.target(Route::AUTO)).unwrap();

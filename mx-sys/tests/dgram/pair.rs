@@ -1,7 +1,7 @@
 //! Endpoints over datagrams in one process: kernel UDP on the loopback, with faults and without.
 
 use crate::dgram_common::{
-    a_successor_is_another_one, links, nobody_is_left_where, only_tcp_leads_there, settles,
+    a_successor_is_another_one, links, nobody_is_left_where, only_tcp_leads_there, wait_for_links,
 };
 use crate::node::traffic::{exchange, stream};
 use crate::node::{Node, pattern};
@@ -65,7 +65,7 @@ fn a_peer_without_the_port_is_reached_over_tcp_unless_its_address_says_dgram() {
     let [a, c] = [(); 2].map(|()| node(ROUTE_DGRAM, None));
     let b = node(ROUTE_TCP, None);
     only_tcp_leads_there(&a, &b, &c);
-    settles(&b, (1, 0));
+    wait_for_links(&b, (1, 0));
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub(crate) fn links(node: &Node) -> (usize, usize) {
 }
 
 /// Waits until `node` has these links: they end in their own time.
-pub(crate) fn settles(node: &Node, expected: (usize, usize)) {
+pub(crate) fn wait_for_links(node: &Node, expected: (usize, usize)) {
     let begin = Instant::now();
     while links(node) != expected {
         assert!(begin.elapsed() < LONG, "{:?}", links(node));
@@ -27,13 +27,13 @@ pub(crate) fn only_tcp_leads_there(a: &Node, b: &Node, c: &Node) {
     let to_b = a.connect(b.target(Route::AUTO)).unwrap();
     assert_eq!(a.send_all(to_b, 1, b"through tcp"), Status::Success);
     assert_eq!(b.receive(1, &mut [0; 11]).status, Status::Success);
-    settles(a, (1, 0));
+    wait_for_links(a, (1, 0));
     let refused = c.connect(b.target(ROUTE_DGRAM));
     assert!(
         matches!(refused, Err(NotConnected::Later(_))),
         "{refused:?}"
     );
-    settles(c, (0, 0));
+    wait_for_links(c, (0, 0));
 }
 
 /// Where a node was, `a` finds nobody by any way, and says the same of all.
@@ -49,7 +49,7 @@ pub(crate) fn nobody_is_left_where(a: &Node, gone: Node) {
         refused.iter().all(|other| *other == refused[0]),
         "{refused:?}"
     );
-    settles(a, (0, 0));
+    wait_for_links(a, (0, 0));
 }
 
 /// A peer that ends is seen to end, and its successor under the same number is another one.
@@ -70,5 +70,5 @@ pub(crate) fn a_successor_is_another_one(
     let to_b = a.connect(b.target(Route::AUTO)).unwrap();
     assert_eq!(a.send_all(to_b, 2, b"again"), Status::Success);
     assert_eq!(b.receive(2, &mut [0; 5]).status, Status::Success);
-    settles(a, (0, 1));
+    wait_for_links(a, (0, 1));
 }

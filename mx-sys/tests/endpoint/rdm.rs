@@ -43,7 +43,7 @@ fn links(node: &Node) -> (usize, usize, usize) {
 }
 
 /// Waits until `node` has these links: those of the exchange end by themselves.
-fn settles(node: &Node, expected: (usize, usize, usize)) {
+fn wait_for_links(node: &Node, expected: (usize, usize, usize)) {
     let begin = std::time::Instant::now();
     while links(node) != expected {
         assert!(begin.elapsed() < LONG, "{:?}", links(node));
@@ -58,8 +58,8 @@ fn peers_find_each_other_through_tcp_and_then_leave_it_alone() {
     let mut got = [0; 15];
     assert_eq!(b.receive(1, &mut got).status, Status::Success);
     assert_eq!(&got, b"over the fabric");
-    settles(&a, (0, 0, 1));
-    settles(&b, (0, 0, 1));
+    wait_for_links(&a, (0, 0, 1));
+    wait_for_links(&b, (0, 0, 1));
     // An address may ask for each of the others, and for this one.
     for route in [ROUTE_LOCAL, ROUTE_TCP, ROUTE_RDM] {
         let c = node(Route::AUTO);
@@ -67,7 +67,7 @@ fn peers_find_each_other_through_tcp_and_then_leave_it_alone() {
         assert_eq!(c.send_all(to_b, 2, b"x"), Status::Success);
         assert_eq!(b.receive(2, &mut got[..1]).status, Status::Success);
         let expected = [ROUTE_LOCAL, ROUTE_TCP, ROUTE_RDM].map(|of| usize::from(of == route));
-        settles(&c, expected.into());
+        wait_for_links(&c, expected.into());
     }
 }
 
@@ -93,12 +93,12 @@ fn a_peer_without_a_fabric_is_reached_over_tcp_unless_its_address_says_rdm() {
     let to_b = a.connect(b.target(Route::AUTO)).unwrap();
     assert_eq!(a.send_all(to_b, 1, b"through tcp"), Status::Success);
     assert_eq!(b.receive(1, &mut [0; 11]).status, Status::Success);
-    settles(&a, (0, 1, 0));
-    settles(&b, (0, 1, 0));
+    wait_for_links(&a, (0, 1, 0));
+    wait_for_links(&b, (0, 1, 0));
     let c = node(ROUTE_RDM);
     let refused = c.connect(b.target(ROUTE_RDM));
     assert_eq!(refused, Err(NotConnected::Later(Status::Unreachable)));
-    settles(&c, (0, 0, 0));
+    wait_for_links(&c, (0, 0, 0));
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_peer_that_ends_is_seen_to_end() {
     assert_ne!(a.done(1).status, Status::Success);
     let Down { reason, .. } = a.event();
     assert!(!matches!(reason, DownReason::Protocol(_)), "{reason:?}");
-    settles(&a, (0, 0, 0));
+    wait_for_links(&a, (0, 0, 0));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn nobody_there_is_refused_as_over_tcp() {
     );
     assert_eq!(a.connect(by_rdm), refused);
     assert_eq!(a.connect(by_any), refused);
-    settles(&a, (0, 0, 0));
+    wait_for_links(&a, (0, 0, 0));
 }
 
 #[test]

@@ -1,18 +1,18 @@
-//! Context ids: a field of the match bits that names one of an endpoint's consumers.
+//! Context ids: a field of the match bits that selects one of an endpoint's consumers.
 //!
 //! ```text
 //!   match bits   63 ........ [ id ] ........ 0       bits = 4, shift = 20
 //!                             20..24
 //! ```
 //!
-//! Receives must name their id, so that every completion belongs to one; whoever waits for one id
-//! is not woken for others.
+//! Receives must contain their id, so that every completion belongs to one; a thread that waits for
+//! one id is not woken for others.
 //!
-//! Knows nothing of: requests, threads.
+//! Not here: requests, threads.
 
 use mx_sys::Interest;
 
-/// Where the id lies in the match bits.
+/// The position of the id in the match bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContextIds {
     bits: u8,
@@ -68,7 +68,7 @@ impl ContextIds {
         }
     }
 
-    /// The interest of somebody who looks for completions with these bits under this mask.
+    /// The interest of a thread that waits for completions with these bits under this mask.
     pub(crate) fn interest_in(self, match_info: u64, mask: u64) -> Interest {
         match mask & self.field() == self.field() {
             true => self.interest(match_info),

@@ -8,13 +8,12 @@
 //!   +------------------- Endpoint (mx-proto) over some port and clock -----------+
 //! ```
 //!
-//! It knows no lock, no thread and no C: `process` puts it behind a lock, and on the simulator
-//! several run in one thread. A request is an operation of the protocol endpoint's, which tells
-//! `Program` of its end; what follows for the endpoint is done before a call returns.
+//! It has no lock, no thread and no C: `process` puts it behind a lock, and on the simulator
+//! several run in one thread. A request is an operation of the protocol endpoint, which reports its
+//! end to `Program`; follow-up work is done before a call returns.
 //!
-//! Owns: everything of one endpoint. The files beside this one hold its parts: `program` what has
-//! been posted, `post` posting and cancelling, `results` what comes out, `turns` the unexpected
-//! handler's.
+//! Owns: everything of one endpoint. The other files: `program` the endpoint's owner, `post`
+//! posting and cancelling, `results` completions, `turns` the unexpected handler.
 //! Cost: posting and testing a small message allocate nothing once the tables have grown.
 
 mod context_ids;
@@ -50,10 +49,10 @@ pub(crate) const HANDLER: Interest = 1 << 61;
 /// [`Engine::wake_up`] was called.
 pub(crate) const WAKEUP: Interest = 1 << 62;
 
-/// What an engine is made with.
+/// Options of an engine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
-    /// What the program calls the endpoint.
+    /// The program's handle of the endpoint.
     pub(crate) handle: EndpointHandle,
     /// The key the protocol endpoint was made with, to connect to oneself.
     pub(crate) key: u32,
@@ -97,8 +96,8 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
     }
 
-    /// What the next engine with the same slot is to begin with, so that no handle of a request of
-    /// this one fits there.
+    /// The first generation of the next engine with the same slot, so that no handle of a request
+    /// of this one is valid there.
     pub(crate) fn next_generation(&self) -> u32 {
         self.endpoint.ops().next_generation()
     }
@@ -123,7 +122,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         &self.endpoint.owner().options
     }
 
-    /// Who it is.
+    /// Its identity.
     pub(crate) fn identity(&self) -> Identity {
         self.endpoint.identity()
     }
@@ -145,7 +144,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             return self.keep_alive();
         }
         let busy = self.endpoint.progress();
-        self.settle();
+        self.flush();
         busy
     }
 
@@ -169,7 +168,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         self.produce(HANDLER);
     }
 
-    /// What has come up since the last call: see [`COMPLETIONS`], [`UNEXPECTED`], [`HANDLER`],
+    /// New events since the last call: see [`COMPLETIONS`], [`UNEXPECTED`], [`HANDLER`],
     /// [`WAKEUP`].
     #[inline]
     pub(crate) fn take_produced(&mut self) -> Interest {
@@ -214,7 +213,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         self.produce(WAKEUP);
     }
 
-    /// How often [`Engine::wake_up`] was called.
+    /// The number of calls of [`Engine::wake_up`].
     #[inline]
     pub(crate) fn wakeups(&self) -> u64 {
         self.wakeups
@@ -234,7 +233,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         let (op, _) = self.find(request)?;
         if !self.endpoint.ops().is_done(op) {
             self.endpoint.set_timeout_of(op, timeout);
-            self.settle();
+            self.flush();
         }
         Ok(())
     }
@@ -294,7 +293,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
         self.endpoint
             .forget_tombstones(identity.nic, identity.endpoint);
-        self.settle();
+        self.flush();
         self.endpoint.owner_mut().peers.remove(key);
         if key == Peers::OWN {
             self.fail_to_self(mx_proto::Status::Unreachable);
@@ -315,9 +314,9 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         self.endpoint.close();
     }
 
-    /// What follows from what the protocol endpoint has told.
+    /// Follow-up work after calls of the protocol endpoint.
     #[inline]
-    fn settle(&mut self) {
+    fn flush(&mut self) {
         while self.endpoint.owner().has_events() {
             self.follow_up();
         }
@@ -370,7 +369,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         key.map_or(Address::NOBODY, |key| self.endpoint.owner().address(key))
     }
 
-    /// What an address from the program names here; it need not be connected any more.
+    /// The peer of an address from the program; it need not be connected any more.
     #[inline]
     fn peer_of(&self, address: Address) -> Result<PeerKey, Error> {
         if address.endpoint() == self.options().handle
@@ -439,7 +438,7 @@ fn posted(source: Address, match_info: u64, msg_length: u32, context: usize) -> 
     }
 }
 
-/// What all tables have for a request, the protocol endpoint's included ([`Claim::new`]).
+/// The cost of a request in all tables, including the protocol endpoint's ([`Claim::new`]).
 const REQUEST_COST: usize = 2 << 10;
 
 #[cfg(test)]

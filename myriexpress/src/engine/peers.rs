@@ -1,4 +1,4 @@
-//! Whom an endpoint knows: what `mx_endpoint_addr_t` names.
+//! The peers of an endpoint, named by `mx_endpoint_addr_t`.
 //!
 //! ```text
 //!   (NIC, endpoint id) --by_name--> peer: session, remote, the program's pointer
@@ -6,12 +6,13 @@
 //!                remote of mx-proto  v  |  by_remote
 //! ```
 //!
-//! A peer is the same one for as long as the endpoint is open, through restarts of the other side:
-//! the address stays good and keeps the program's pointer. It goes when the program disconnects,
-//! or, dead and without a pointer, when [`DEAD_KEPT`] others have died after it. Peer 0 is the
-//! endpoint itself and never goes.
+//! A peer exists while the endpoint is open, through restarts of the other side: the address stays
+//! valid and keeps the program's pointer. It is removed when the program disconnects, or, dead and
+//! without a pointer, when [`DEAD_KEPT`] others have died after it. Peer 0 is the endpoint itself
+//! and stays.
 //!
-//! Owns: the peers. Knows nothing of: requests, messages.
+//! Owns: the peers.
+//! Not here: requests, messages.
 
 use crate::handles::PeerKey;
 use foldhash::fast::RandomState;
@@ -78,7 +79,7 @@ impl Peers {
         peers
     }
 
-    /// How many there are, the endpoint itself included.
+    /// Their number, the endpoint itself included.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.by_name.len()
@@ -115,7 +116,7 @@ impl Peers {
             && key.generation < self.next_generation
     }
 
-    /// The peer of that name, who has been there but is gone, as far as is known.
+    /// The peer of that name, added as dead if it is not known.
     pub(crate) fn remembered(&mut self, identity: Identity) -> PeerKey {
         let key = self.known(identity);
         let unheard_of = self
@@ -200,7 +201,7 @@ impl Peers {
         self.mourn(key);
     }
 
-    /// Attaches the program's pointer. False for a key that names nobody.
+    /// Attaches the program's pointer. False for an unknown key.
     pub(crate) fn set_context(&mut self, key: PeerKey, context: usize) -> bool {
         let Some(peer) = self.get_mut(key) else {
             return false;

@@ -1,15 +1,16 @@
-//! What the program asks of an endpoint: posting, cancelling, forgetting.
+//! Posting, cancelling and forgetting requests.
 //!
 //! ```text
 //!   isend --> peer connected?  yes --> Endpoint::send --> done at once, or pending
 //!                |  no: dead           done: unreachable
-//!                `- oneself            connect first; what is to be sent waits in order
+//!                `- oneself            connect first; sends wait in order
 //! ```
 //!
-//! A small send is done without its receiver, even if it has to wait for room, a slow peer or one that has
-//! been stopped ([`SendMode::Buffered`]): programs send to each other, wait for that, and then receive.
+//! A small send completes without its receiver, even if it has to wait for room or for a slow or
+//! stopped peer ([`SendMode::Buffered`]): programs send to each other, wait for that, and then
+//! receive.
 //!
-//! Posting succeeds whatever the state of the peer; the request tells.
+//! Posting succeeds whatever the state of the peer; errors are reported by the request.
 
 use super::program::{Sort, Whose, Word};
 use super::{Engine, Peers, check_mask, posted};
@@ -68,7 +69,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         match self.endpoint.send(remote, bits, memory, word, mode) {
             Ok(Posted::Complete) => self.over(word, StatusCode::Success, word.status.msg_length),
             Ok(Posted::Pending(op)) => {
-                self.settle();
+                self.flush();
                 Some(op)
             }
             Err(PostError::TooMany) => None,
@@ -117,7 +118,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         };
         self.connecting = true;
         match self.endpoint.connect(target, key, MatchBits(0), word) {
-            Ok(_) => self.settle(),
+            Ok(_) => self.flush(),
             Err(error) => {
                 self.connecting = false;
                 self.fail_to_self(refusal(error));
@@ -196,11 +197,11 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             // The mask has been checked, and a receive has no length.
             Err(_) => self.over(word, StatusCode::Aborted, 0),
         };
-        self.settle();
+        self.flush();
         self.posted(op)
     }
 
-    /// Starts talking to an endpoint. Hidden ones are reported to nobody but the call that waits for them.
+    /// Connects to an endpoint. A hidden connect is reported only to the call that waits for it.
     pub(crate) fn iconnect(
         &mut self,
         (nic, endpoint): (NicId, u32),
@@ -234,7 +235,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
                 self.over(word, refusal(error).into(), 0)
             }
         };
-        self.settle();
+        self.flush();
         self.posted(op)
     }
 
@@ -257,11 +258,11 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         if gone {
             self.tell_waiters(match_info);
         }
-        self.settle();
+        self.flush();
         gone
     }
 
-    /// Lets a request end without anybody being told, or throws away its end.
+    /// Lets a request end without a report, or drops its completion.
     pub(crate) fn forget(&mut self, handle: RequestHandle) -> Result<(), Error> {
         let (op, word) = self.find(handle)?;
         let match_info = word.status.match_info;

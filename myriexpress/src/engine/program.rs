@@ -1,4 +1,4 @@
-//! The engine's part of its protocol endpoint: what the program has posted, and whom it knows.
+//! The owner of the engine's protocol endpoint: the program's requests, and its peers.
 //!
 //! ```text
 //!   posted --> record of the endpoint + Word --completed--> done: oldest first --test, test_any--> freed
@@ -6,10 +6,11 @@
 //!                                               `----- forgotten: freed
 //! ```
 //!
-//! A request's handle is its record's name, so it goes stale with it. What follows for the endpoint
-//! from what it tells is done by [`Engine`](super::Engine) before a call returns.
+//! A request's handle is its record's id, so it becomes stale with it. Follow-up work is done by
+//! [`Engine`](super::Engine) before a call returns.
 //!
-//! Owns: requests, their order, peers. Knows nothing of: the endpoint, threads.
+//! Owns: requests, their order, peers.
+//! Not here: the endpoint, threads.
 
 use super::peers::Peers;
 use super::{HANDLER, Options, UNEXPECTED};
@@ -22,10 +23,10 @@ use mx_proto::{
 };
 use mx_sys::{Interest, MallocBuffer, UserMemory};
 
-/// What is kept with each operation of the protocol endpoint.
+/// The engine's part of each operation of the protocol endpoint.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Word {
-    /// How it ended; until then, as far as that is known.
+    /// Its result; before the end, as far as known.
     pub(super) status: Status,
     pub(super) sort: Sort,
     pub(super) whose: Whose,
@@ -33,7 +34,7 @@ pub(crate) struct Word {
     pub(super) entry: Option<EntryId>,
 }
 
-/// What a request is, as far as that makes a difference.
+/// The kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Sort {
     /// A receive or a connect.
@@ -45,10 +46,10 @@ pub(super) enum Sort {
     Small,
 }
 
-/// Who wants to know of its end.
+/// The receiver of its completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Whose {
-    /// Nobody, or nobody any more.
+    /// None, or none any more.
     #[default]
     Nobody,
     /// The program, by handle or by match bits.
@@ -66,18 +67,19 @@ pub(crate) struct Program {
     pub(super) peers: Peers,
     /// The requests that have ended and wait to be tested, oldest first.
     pub(super) done: MatchIndex<RequestId>,
-    /// What has come up since it was asked for last.
+    /// New events since the last look.
     pub(super) produced: Interest,
     /// A handler is registered.
     pub(super) deferring: bool,
-    /// Requests that ended with remotes that are no peers yet, or have gone since: then as whom.
+    /// Requests that ended with remotes that are no peers yet, or are gone since: with the peer to
+    /// report.
     pub(super) unnamed: Vec<(RequestId, RemoteId, Option<PeerKey>)>,
-    /// How the connect to oneself ended.
+    /// The result of the connect to oneself.
     pub(super) connected_to_self: Option<(RemoteId, mx_proto::Status)>,
 }
 
 impl Word {
-    /// Does anybody have a handle of it?
+    /// Whether the program has a handle of it.
     #[inline]
     pub(super) fn has_handle(&self) -> bool {
         matches!(self.whose, Whose::Program | Whose::Hidden)
@@ -107,13 +109,13 @@ impl Program {
         }
     }
 
-    /// What the program calls a peer.
+    /// The program's key of a peer.
     #[inline]
     pub(super) fn address(&self, key: PeerKey) -> Address {
         Address::new(self.options.handle, key)
     }
 
-    /// A request has ended: whoever wants to know of it can.
+    /// A request has ended: reports it.
     #[inline]
     pub(super) fn finish(
         &mut self,
@@ -140,7 +142,7 @@ impl Program {
         self.produced |= self.class(match_info);
     }
 
-    /// How a request ended, for whoever wants to know. Nobody does from now on.
+    /// The result of a request, if the program has a handle; that is stale from now on.
     #[inline]
     pub(super) fn hand_out(&mut self, ops: &mut Ops<Self>, op: RequestId) -> Option<Status> {
         let word = ops.word_mut(op)?;

@@ -1,11 +1,11 @@
-//! What comes out of an endpoint: completions, and a look at what waits.
+//! Completions of an endpoint, and peeking at them.
 //!
 //! ```text
 //!   completed --> done, oldest first --- test, test_any --> gone
 //!                                    `-- peek: stays
 //! ```
 //!
-//! A completion is handed out once, to whoever takes its request first.
+//! A completion is handed out once, to the first call for its request.
 
 use super::program::Sort;
 use super::{COMPLETIONS, Engine, check_mask, posted};
@@ -17,7 +17,7 @@ use mx_proto::{Clock, MatchBits, MatchMask, RequestId};
 use mx_sys::{Interest, UserMemory};
 
 impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
-    /// How a request ended, if it has. It is gone then.
+    /// The result of a request, if it has ended. Its handle is stale then.
     #[inline]
     pub(crate) fn test(&mut self, handle: RequestHandle) -> Result<Option<Status>, Error> {
         let (op, _) = self.find(handle)?;
@@ -77,7 +77,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         Ok(word.status.context)
     }
 
-    /// What somebody who waits for this request is interested in.
+    /// The interest of a thread that waits for this request.
     pub(crate) fn interest_of(&self, handle: RequestHandle) -> Interest {
         match self.find(handle) {
             Ok((_, word)) => self.endpoint.owner().class(word.status.match_info),

@@ -1,15 +1,13 @@
-//! The program's handler for unexpected messages: when it is its turn, and what follows.
+//! Turns of the program's handler for unexpected messages.
 //!
 //! ```text
 //!   message without a receive --Program--> deferred (a handler is registered)
-//!        next_turn --> Turn: what the handler is told     the lock is given back, C runs
-//!        end_turn(decision) --> receives looked at again, then unexpected | consumed
+//!        next_turn --> Turn: the handler's arguments      the lock is released, C runs
+//!        end_turn(decision) --> receives are tried again, then unexpected | consumed
 //! ```
 //!
-//! One turn at a time, in the order messages came. While one is under way, or a message waits for
-//! one, nothing is taken in.
-//!
-//! Knows nothing of: how the function is called.
+//! One turn at a time, in the order messages came. During a turn, or while a message waits for one,
+//! no packets are polled.
 
 use super::{Engine, HANDLER, UNEXPECTED};
 use crate::handles::Address;
@@ -26,7 +24,7 @@ pub type UnexpectedFunction =
 /// A registered handler.
 #[derive(Clone, Copy, Debug)]
 pub struct UnexpectedHandler {
-    /// What is called.
+    /// The handler.
     pub function: UnexpectedFunction,
     /// Its first argument; only handed through, so a number here.
     pub context: usize,
@@ -67,7 +65,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         self.handling.running
     }
 
-    /// How many turns have begun.
+    /// The number of turns that have begun.
     pub(crate) fn turns(&self) -> u64 {
         self.handling.turns
     }
@@ -95,7 +93,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
         let deferred = self.endpoint.next_deferred();
         // Receives posted meanwhile may have taken messages.
-        self.settle();
+        self.flush();
         let deferred = deferred?;
         let source = self.source(deferred.arrival.source);
         self.handling.running = Some(thread);
@@ -125,7 +123,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         while let Some(deferred) = self.endpoint.next_deferred() {
             self.decide(deferred, false);
         }
-        self.settle();
+        self.flush();
     }
 
     fn decide(&mut self, deferred: Deferred, consumed: bool) {
@@ -137,6 +135,6 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         if !consumed {
             self.produce(UNEXPECTED);
         }
-        self.settle();
+        self.flush();
     }
 }

@@ -1,11 +1,9 @@
-//! What became of requests, and which messages have come.
+//! Testing requests, and probing for messages.
 //!
 //! ```text
 //!   process ---> None           *result = 0, nothing else is written
 //!           ---> Some(status)   handler (when it failed) --> *status, *request = NULL, *result = 1
 //! ```
-//!
-//! Knows nothing of: who sends and receives.
 
 use crate::abi::{mx_endpoint_t, mx_request_t, mx_return_t, mx_status_t};
 use crate::boundary::{export, request, required, required_or, timeout};

@@ -1,4 +1,5 @@
-//! What is there because old programs link it: three calls that are refused, and MPI's own.
+//! Functions that exist because old programs link them: three calls that are refused, and those of
+//! MPI.
 //!
 //! ```text
 //!   mx_iput, mx_iget               MX_FAILURE: an address that came over the wire is never used
@@ -6,7 +7,7 @@
 //!   mx_open_board, mx__get_mapper_state, mx__regcache_clean     answer as without a mapper
 //! ```
 //!
-//! Knows nothing of: requests.
+//! Not here: requests.
 
 use crate::abi::{
     mx_endpoint_addr_t, mx_endpoint_t, mx_endpt_handle_t, mx_mapper_state_t,

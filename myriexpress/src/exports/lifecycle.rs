@@ -1,6 +1,6 @@
 //! Start, end, error handlers and texts.
 //!
-//! Knows nothing of: endpoints.
+//! Not here: endpoints.
 
 use crate::abi::{mx_error_handler_t, mx_return_t, mx_status_code_t};
 use crate::boundary::export;

@@ -1,4 +1,4 @@
-//! The functions C sees: those of `myriexpress.h`, `mx_extensions.h` and `mx_io.h`.
+//! The exported functions: those of `myriexpress.h`, `mx_extensions.h` and `mx_io.h`.
 //!
 //! ```text
 //!   lifecycle   init finalize set_error_handler strerror strstatus  MX_ERRORS_ARE_FATAL _RETURN
@@ -7,14 +7,14 @@
 //!   complete    test wait test_any wait_any ipeek peek iprobe probe ibuffered buffered context
 //!   peer        connect iconnect disconnect, addresses and their contexts
 //!   names       hostname, board_number, nic_id, get_info
-//!   kept        what old programs link and nobody may use any more; mx_io
+//!   kept        obsolete functions that old programs link; mx_io
 //! ```
 //!
 //! Every function may be called from any thread at any time, and is described in its header. On
 //! failure no output is written.
 //!
-//! Owns: C's argument lists and what a wrong argument is answered with.
-//! Knows nothing of: matching, the network.
+//! Owns: C's argument lists and the codes for wrong arguments.
+//! Not here: matching, the network.
 
 // The names are C's. What a C caller must keep is said in the headers.
 #![allow(non_snake_case, clippy::missing_safety_doc)]

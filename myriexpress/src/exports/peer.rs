@@ -1,6 +1,6 @@
-//! Connections, and the addresses they give.
+//! Connections, and the peers' addresses.
 //!
-//! Knows nothing of: messages.
+//! Not here: messages.
 
 use super::post::posted;
 use crate::abi::{mx_endpoint_addr_t, mx_endpoint_t, mx_request_t, mx_return_t};

@@ -1,10 +1,8 @@
-//! Posting messages and taking them back.
+//! Posting messages and cancelling them.
 //!
 //! ```text
 //!   segments --> UserMemory --> process --> handle --> *request, or forgotten when that is NULL
 //! ```
-//!
-//! Knows nothing of: how requests end.
 
 use crate::abi::{mx_endpoint_addr_t, mx_endpoint_t, mx_request_t, mx_return_t, mx_segment_t};
 use crate::boundary::{export, optional, request, required, segments, timeout};

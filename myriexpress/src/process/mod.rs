@@ -6,12 +6,12 @@
 //!                          helper thread ---------'     one per open endpoint
 //! ```
 //!
-//! Everything here may be called at any time from any thread, with any handle: one that is stale,
-//! made up, or the parent's in a child of fork is refused. C functions, which is to say unexpected
-//! handlers, run without a lock.
+//! Everything here may be called at any time from any thread, with any handle: a stale or invalid
+//! one, or the parent's in a child of fork, is refused. C functions (unexpected handlers) run
+//! without a lock.
 //!
 //! Owns: the table, the start and the end of endpoints (`open`), waiting (`wait`).
-//! Knows nothing of: the protocol, C's pointers, error handlers except for the word they are.
+//! Not here: the protocol, C's pointers, error handlers (only stored).
 //! Cost: a call finds its endpoint without a lock and takes one lock.
 
 mod open;
@@ -32,9 +32,9 @@ use mx_sys::nic;
 use slot::{HostEngine, Open};
 use std::time::{Duration, Instant};
 use table::{find, of_request, with};
-use wait::{own_turn, settled, wait};
+use wait::{own_turn, wait, wait_for_handler};
 
-/// Sends all of `memory` to `to`. With `forget` nobody, in whatever thread, is told of its end.
+/// Sends all of `memory` to `to`. With `forget` its end is not reported.
 #[inline]
 pub fn isend(
     ep: EndpointHandle,
@@ -131,7 +131,7 @@ pub fn connect(
     Err(Error::new(code, what))
 }
 
-/// What `mx_connect` says of a connect that has ended without success.
+/// The code of `mx_connect` for a failed connect.
 fn connect_code(status: u32) -> Code {
     match StatusCode::of(status) {
         Some(StatusCode::Timeout | StatusCode::EndpointUnreachable) => Code::Timeout,
@@ -142,7 +142,7 @@ fn connect_code(status: u32) -> Code {
     }
 }
 
-/// How a request ended, if it has; its handle is stale then.
+/// The result of a request, if it has ended; its handle is stale then.
 #[inline]
 pub fn test(ep: EndpointHandle, request: RequestHandle) -> Result<Option<Status>, Error> {
     wait(ep, COMPLETIONS, Some(Duration::ZERO), |engine| {
@@ -150,7 +150,7 @@ pub fn test(ep: EndpointHandle, request: RequestHandle) -> Result<Option<Status>
     })
 }
 
-/// [`test()`] that waits. `None`: the time is over, or somebody called [`wakeup`].
+/// [`test()`] that waits. `None`: the time is over, or [`wakeup`] was called.
 #[inline]
 pub fn wait_for(
     ep: EndpointHandle,
@@ -173,7 +173,7 @@ pub fn test_any(ep: EndpointHandle, bits: u64, mask: u64) -> Result<Option<Statu
     wait_any(ep, bits, mask, Some(Duration::ZERO))
 }
 
-/// [`test_any`] that waits. `None`: the time is over, or somebody called [`wakeup`].
+/// [`test_any`] that waits. `None`: the time is over, or [`wakeup`] was called.
 #[inline]
 pub fn wait_any(
     ep: EndpointHandle,
@@ -186,7 +186,7 @@ pub fn wait_any(
 }
 
 /// The oldest request that has ended; it stays. `None`: there is none, the time is over, or
-/// somebody called [`wakeup`].
+/// [`wakeup`] was called.
 pub fn peek(ep: EndpointHandle, timeout: Option<Duration>) -> Result<Option<RequestHandle>, Error> {
     wait(ep, COMPLETIONS, timeout, |engine| engine.peek())
 }
@@ -207,13 +207,13 @@ pub fn cancel(ep: EndpointHandle, request: RequestHandle) -> Result<bool, Error>
     with(ep, |engine| engine.cancel(request))
 }
 
-/// Gives a request up: nobody is told of its end.
+/// Forgets a request: its end is not reported.
 pub fn forget(ep: EndpointHandle, request: RequestHandle) -> Result<(), Error> {
     with(ep, |engine| engine.forget(request))
 }
 
-/// Waits until the memory of a send is the program's again. False: the time is over, or somebody
-/// called [`wakeup`].
+/// Waits until the memory of a send is the program's again. False: the time is over, or [`wakeup`]
+/// was called.
 pub fn wait_buffered(
     ep: EndpointHandle,
     request: RequestHandle,
@@ -261,7 +261,8 @@ pub fn decompose(address: Address) -> Result<(NicId, u32, u32), Error> {
     Ok((identity.nic, identity.endpoint.0, session))
 }
 
-/// How long a request, or with `None` every request posted from now on, may go without progress.
+/// Sets the time that a request, or with `None` every request posted from now on, may go without
+/// progress.
 pub fn set_timeout(
     ep: EndpointHandle,
     request: Option<RequestHandle>,
@@ -286,7 +287,7 @@ pub fn register_handler(
         engine.set_handler(handler);
         Ok(())
     })?;
-    settled(ep)
+    wait_for_handler(ep)
 }
 
 /// One pass over everything.
@@ -314,7 +315,7 @@ pub fn set_progression(ep: EndpointHandle, on: bool) -> Result<(), Error> {
     })?;
     match on {
         true => progress(ep),
-        false => settled(ep),
+        false => wait_for_handler(ep),
     }
 }
 

@@ -1,12 +1,12 @@
-//! How endpoints begin and end.
+//! Opening and closing of endpoints.
 //!
 //! ```text
 //!   open:   a free slot --> HostPorts::open --> Engine --> helper thread --> handle
-//!   close:  handler finished? --> out of the slot, who waits is told --> helper stopped
-//!           --> peers told, what was sent last leaves (bounded) --> slot free
+//!   close:  handler finished? --> out of the slot, waiters woken --> helper stopped
+//!           --> peers told, last packets sent (bounded) --> slot free
 //! ```
 //!
-//! Knows nothing of: requests.
+//! Not here: requests.
 
 use super::slot::{About, HostEngine, Open, Slot};
 use super::table::{Reserved, find, open_endpoints, release};
@@ -23,27 +23,27 @@ use mx_sys::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a program says about the endpoint it wants.
+/// The parameters of a new endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct OpenParams {
     /// The number of the board; the first unless there is one.
     pub board: Option<u32>,
     /// The endpoint id; the lowest that is free unless there is one.
     pub endpoint: Option<u32>,
-    /// What peers must know to connect.
+    /// The key that peers need to connect.
     pub key: u32,
-    /// Bytes of messages nobody asked for that may wait here, instead of the settings'.
+    /// Bytes of messages without a receive that may wait here, instead of the settings'.
     pub unexpected_bytes: Option<usize>,
-    /// Where match bits carry a context id.
+    /// The position of context ids in match bits.
     pub context_ids: Option<ContextIds>,
     /// The error handler: a C function, only handed through.
     pub error_handler: usize,
 }
 
-/// How long [`close`] waits for the last messages to leave.
+/// The time that [`close`] waits for the last messages to leave.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// What the published counters of this library are named after.
+/// The name of this library in published counters.
 const LIBRARY: &str = "myriexpress";
 
 /// Opens an endpoint.
@@ -126,8 +126,8 @@ fn refused(error: &OpenError) -> Error {
     Error::new(code, error.to_string())
 }
 
-/// Closes an endpoint. Its requests are gone, and who waits on it returns. A handler that runs in
-/// another thread is waited for.
+/// Closes an endpoint. Its requests are gone, and threads that wait on it return. Waits for a
+/// handler that runs in another thread.
 pub fn close(ep: EndpointHandle) -> Result<(), Error> {
     let place = find(ep)?;
     let take = |slot: &mut Slot| {

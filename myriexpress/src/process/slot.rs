@@ -1,12 +1,13 @@
-//! A place for an endpoint, one after the other: what the lock protects.
+//! A slot for one endpoint at a time, behind its lock.
 //!
 //! ```text
 //!   Shared<Slot>:  generation 6, empty --open--> generation 7, engine --close--> 7, empty
 //! ```
 //!
-//! A slot is never freed, so that whoever holds a stale handle finds out instead of following it.
+//! A slot is never freed, so that a stale handle can be recognised.
 //!
-//! Owns: the engine. Knows nothing of: the table, waiting.
+//! Owns: the engine.
+//! Not here: the table, waiting.
 
 use crate::engine::Engine;
 use crate::error::{Code, Error};
@@ -21,13 +22,13 @@ use std::os::fd::RawFd;
 /// The engine on a real machine.
 pub(super) type HostEngine = Engine<HostPorts, MonotonicClock>;
 
-/// What the lock protects.
+/// The state behind the lock.
 #[derive(Default)]
 pub(super) struct Slot {
     /// Counts the endpoints that were here.
     generation: u32,
     open: Option<Open>,
-    /// One has just been closed: everybody who waits must look.
+    /// An endpoint has just been closed: all waiting threads must wake.
     ended: bool,
     /// See [`Engine::next_generation`].
     request_generation: u32,
@@ -40,7 +41,7 @@ pub(super) struct Open {
     pub(super) publisher: Publisher,
 }
 
-/// What does not change while it is open.
+/// The constants of an open endpoint.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct About {
     /// The number of its board.
@@ -50,7 +51,7 @@ pub(super) struct About {
 }
 
 impl Slot {
-    /// What the next endpoint here has for a generation, and its requests for their first.
+    /// The generation of the next endpoint here, and the first one of its requests.
     pub(super) fn next(&self) -> (u32, u32) {
         (self.generation.wrapping_add(1), self.request_generation)
     }

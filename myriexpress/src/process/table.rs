@@ -1,16 +1,16 @@
-//! From handles to endpoints.
+//! The table of endpoints, by handle.
 //!
 //! ```text
 //!   PLACES  [ Place | Place | - | - ... ]     made when first used, there for ever
 //!              |
 //!              +-- Shared<Slot>, helper thread, context ids
-//!   TAKEN   which of them have an endpoint, or are about to
+//!   TAKEN   those with an endpoint, or reserved for one
 //! ```
 //!
-//! A child of fork finds its parent's places there, knows them for its parent's, and takes others.
+//! A child of fork recognises its parent's places, and takes others.
 //!
-//! Owns: the places. Knows nothing of: how endpoints begin and end.
-//! Cost: one load to find a place, one to know it for one's own.
+//! Owns: the places.
+//! Cost: one load to find a place, one to check that it belongs to this process.
 
 use super::slot::{HostEngine, Open, Slot, not_open};
 use crate::engine::{COMPLETIONS, ContextIds};
@@ -23,19 +23,19 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Where an endpoint can be.
+/// A place for an endpoint.
 pub(super) struct Place {
     pub(super) shared: Arc<Shared<Slot>>,
     /// The thread that looks after the endpoint.
     pub(super) helper: Mutex<Option<Helper<Slot>>>,
     /// The context ids of the endpoint that was opened last: bits and shift, or 0 for none. Only a
-    /// hint for whoever waits, which is why it lies outside the lock.
+    /// hint for waiting threads, and therefore outside the lock.
     context_ids: AtomicU32,
 }
 
 static PLACES: [OnceLock<Place>; SLOTS_MAX] = [const { OnceLock::new() }; SLOTS_MAX];
 
-/// Which places have an endpoint, or are about to.
+/// The places with an endpoint, or reserved for one.
 static TAKEN: ForkLock<[bool; SLOTS_MAX]> = ForkLock::new([false; SLOTS_MAX]);
 
 /// A place for an endpoint that is being opened. Given back when dropped, unless it is kept.
@@ -127,7 +127,7 @@ impl Place {
         self.context_ids.load(Ordering::Acquire) != 0
     }
 
-    /// The interest of somebody who looks for completions with these bits under this mask.
+    /// The interest of a thread that waits for completions with these bits under this mask.
     #[inline]
     pub(super) fn interest_in(&self, bits: u64, mask: u64) -> Interest {
         match ContextIds::from_word(self.context_ids.load(Ordering::Acquire)) {

@@ -1,14 +1,12 @@
-//! Waiting for something, and running the program's unexpected handler meanwhile.
+//! Waiting, and running the program's unexpected handler meanwhile.
 //!
 //! ```text
 //!   wait(check):   wait_for --Found--> result
-//!                    ^   `----Turn---> lock given back, C handler runs, lock, decision --.
+//!                    ^   `----Turn---> lock released, C handler runs, lock, decision ----.
 //!                    `-------------------------------------------------------------------'
 //! ```
 //!
-//! Whichever thread finds that it is the handler's turn runs it, in whatever call it is.
-//!
-//! Knows nothing of: what is waited for.
+//! The handler runs in the thread that finds its turn, in any call.
 
 use super::slot::{HostEngine, Slot};
 use super::table::{find, with};
@@ -24,7 +22,7 @@ use std::time::Duration;
 /// Turns a call runs whose time is over, so that a stream of messages does not keep it for ever.
 const TURNS_MAX: u32 = 64;
 
-/// Why a wait came back.
+/// The reasons for the end of a wait.
 enum Step<R> {
     Found(R),
     Refused(Error),
@@ -32,8 +30,8 @@ enum Step<R> {
     Turn(Turn),
 }
 
-/// Makes progress and calls `check` until it finds something, `timeout` is over, or somebody calls
-/// [`super::wakeup`]. With a time-out of zero once, without one for ever.
+/// Makes progress and calls `check` until it finds something, `timeout` is over, or
+/// [`super::wakeup`] is called. With a time-out of zero once, without one for ever.
 #[inline]
 pub(super) fn wait<R>(
     ep: EndpointHandle,
@@ -110,7 +108,7 @@ fn run(ep: EndpointHandle, turn: Turn) -> Result<(), Error> {
 }
 
 /// Waits until a handler that runs in another thread now has come back.
-pub(super) fn settled(ep: EndpointHandle) -> Result<(), Error> {
+pub(super) fn wait_for_handler(ep: EndpointHandle) -> Result<(), Error> {
     let place = find(ep)?;
     let mut meant = None;
     let look = |slot: &mut Slot| match slot.engine(ep) {

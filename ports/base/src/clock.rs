@@ -4,7 +4,7 @@
 //!   CLOCK_MONOTONIC --(vDSO, no system call)--> mx_proto::Instant (ns since boot)
 //! ```
 //!
-//! Every part of a process, and every process of a host, sees the same time.
+//! All processes of a machine see the same time.
 
 use mx_proto::{Clock, Instant};
 

@@ -1,10 +1,8 @@
-//! How many descriptors this process may have open.
-//!
-//! Knows nothing of: who has them.
+//! The limit of open descriptors of this process.
 
 use nix::sys::resource::{Resource, getrlimit};
 
-/// What `RLIMIT_NOFILE` says now. Where that cannot be read: as many as there are numbers.
+/// The limit `RLIMIT_NOFILE`; the largest number if it cannot be read.
 pub fn most() -> usize {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(usize::MAX, |(soft, _)| {
         usize::try_from(soft).unwrap_or(usize::MAX)

@@ -6,15 +6,15 @@
 //!   TCP port   base ... base+1023    the same          (refused)            the same
 //! ```
 //!
-//! Users choose small endpoint numbers (`mx://host:3`), which are no ports one may listen on;
-//! programs that take any endpoint get a free port of the kernel's. The refused ids would be
-//! second names for the ports of the small ones.
+//! Users choose small endpoint numbers (`mx://host:3`), which are privileged port numbers; programs
+//! that take any endpoint get a free port from the kernel. The refused ids would be second names
+//! for the ports of the small ones.
 
 use mx_proto::EndpointId;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// How many endpoint ids are moved to a block of ports of their own.
+/// The number of endpoint ids that are moved to a block of ports of their own.
 pub const SMALL_IDS: u32 = 1024;
 
 /// The block's first port unless `MX_PORT_BASE` says otherwise. It ends at 29695, below 32768
@@ -23,7 +23,7 @@ pub const SMALL_IDS: u32 = 1024;
 /// IANA registry has almost no TCP service there. All hosts of a cluster must agree on it.
 pub const DEFAULT_PORT_BASE: u16 = 28672;
 
-/// What a base may be: above the privileged ports, with room for the block.
+/// Legal bases: above the privileged ports, with room for the block.
 pub const PORT_BASES: RangeInclusive<u16> = 1024..=64512;
 
 /// The translation for one base.
@@ -80,7 +80,7 @@ impl PortMap {
     }
 }
 
-/// Why a number is no endpoint's.
+/// Reasons why a number is not an endpoint's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EndpointRange {
     /// Larger than any port.
@@ -92,7 +92,7 @@ pub enum EndpointRange {
     Alias {
         /// The number.
         id: u32,
-        /// Whose port it is.
+        /// The small endpoint that has this port.
         small: u32,
     },
 }

@@ -1,11 +1,10 @@
-//! A doorbell: a kernel event counter that wakes whoever sleeps on it.
+//! A doorbell: a kernel event counter that wakes its sleepers.
 //!
 //! ```text
 //!   ring() --> [ counter ] --readable--> poll / epoll of the sleeper --> silence()
 //! ```
 //!
 //! Owns: the descriptor, closed when it is dropped.
-//! Knows nothing of: who rings, who sleeps.
 //! Cost: one system call each. They are `libc`'s, for which `mx-sys/loom` has its own.
 
 use std::io;

@@ -9,10 +9,10 @@
 //! ```
 //!
 //! A *board* is an interface that is up, has an address and is not the loopback; its number is its
-//! place in the kernel's list. A machine without any has the loopback as its only board.
+//! position in the kernel's list. A machine without any has the loopback as its only board.
 //!
 //! Owns: nothing; a [`Interfaces`] is a snapshot.
-//! Knows nothing of: NIC ids, host names.
+//! Not here: NIC ids, host names.
 
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::InterfaceFlags;
@@ -43,7 +43,7 @@ impl Board {
     }
 }
 
-/// What this machine's interfaces were at one moment.
+/// A snapshot of this machine's interfaces.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Interfaces {
     boards: Vec<Board>,
@@ -166,7 +166,7 @@ impl fmt::Display for Interfaces {
     }
 }
 
-/// Which of an interface's addresses stands for it: the smallest.
+/// The preference among an interface's addresses: the smallest is used.
 fn preference(address: IpAddr) -> u8 {
     match address {
         IpAddr::V4(_) => 0,

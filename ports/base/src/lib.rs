@@ -1,14 +1,14 @@
-//! What all ports share, and nothing that only one of them needs.
+//! Code shared by all ports.
 //!
 //! ```text
-//!   where links come from     origin  nic_id  strangers
-//!   what threads sleep on     nest  eventfd
+//!   sources of links          origin  nic_id  strangers
+//!   sleeping                  nest  eventfd
 //!   numbers                   endpoint_port (of endpoints)  numbers (of ports)
 //!   the machine               clock  descriptors  interfaces  random
-//!   memory                    sealed (between processes)  regions (of memalloc)  reserve (kept back)
+//!   memory                    sealed (between processes)  regions (of memalloc)  reserve
 //! ```
 //!
-//! Knows nothing of: any port.
+//! Not here: any port.
 
 pub mod clock;
 pub mod descriptors;

@@ -6,9 +6,10 @@
 //!         <-- member 2 (a doorbell)
 //! ```
 //!
-//! The data nest is the local port's own set, so that who sleeps in it is told which link rang.
+//! The data nest is the local port's own epoll instance, so that a sleeper learns which link is
+//! ready.
 //!
-//! Owns: the outer descriptor. The members' are borrowed; whoever closes one leaves the nest.
+//! Owns: the outer descriptor. The members' are borrowed; closing one removes it.
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::io;
@@ -54,7 +55,7 @@ impl Nest {
         let _ = self.0.delete(unsafe { BorrowedFd::borrow_raw(fd) });
     }
 
-    /// Which members are readable now, one bit each. A system call.
+    /// The members that are readable now, one bit each. A system call.
     pub fn readable(&self) -> u8 {
         let mut events = [EpollEvent::empty(); MEMBERS];
         let count = self.0.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
@@ -65,7 +66,7 @@ impl Nest {
             .fold(0, |bits, member| bits | 1 << member)
     }
 
-    /// Which member has this token.
+    /// The member with this token.
     pub fn member(token: u64) -> Option<u8> {
         let member = token.checked_sub(FIRST_TOKEN)?;
         u8::try_from(member)
@@ -73,7 +74,7 @@ impl Nest {
             .filter(|member| usize::from(*member) < MEMBERS)
     }
 
-    /// What to sleep on.
+    /// The descriptor to sleep on.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.0.as_fd()
     }

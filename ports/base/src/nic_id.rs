@@ -3,14 +3,14 @@
 //! ```text
 //!            47   32      0
 //!   IPv4:    4d58 aabbccdd      tag and address: reversible anywhere
-//!   IPv6:    1 hash (47 bits)   only the way there
+//!   IPv6:    1 hash (47 bits)   not reversible
 //! ```
 //!
-//! 48 bits are what programs pass on, as `nic_high16` and `nic_low32`.
+//! Programs pass 48 bits on, as `nic_high16` and `nic_low32`.
 //!
 //! Part of the wire format: the same in every process of the cluster, and never changed.
 //!
-//! Knows nothing of: names, whose interface it is.
+//! Not here: names.
 
 use mx_proto::NicId;
 use std::net::{IpAddr, Ipv4Addr};

@@ -1,7 +1,7 @@
-//! Numbers of ports, which the names of their links carry ([`LinkId::at_port`]) and their descriptors in a
-//! nest.
+//! Numbers of ports, which are part of their links' ids ([`LinkId::at_port`]) and name their descriptors in
+//! a nest.
 //!
-//! Knows nothing of: the ports.
+//! Not here: the ports.
 //!
 //! [`LinkId::at_port`]: mx_proto::LinkId::at_port
 

@@ -1,17 +1,17 @@
-//! Where a link comes from, and whose share it counts against.
+//! The source of a link, and the share it counts against.
 //!
-//! Knows nothing of: links, what an origin proves.
+//! Not here: links.
 
 use crate::nic_id;
 use mx_proto::origin::Source;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Where a link comes from, or leads to.
+/// The source of a link, or the address it was made to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
     /// This very endpoint.
     Oneself,
-    /// A process on this machine, of the user whom the kernel names.
+    /// A process on this machine, of the user reported by the kernel.
     User(u32),
     /// An address, of this machine or another.
     Address(SocketAddr),
@@ -20,7 +20,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Whose share it counts against.
+    /// The source whose share it counts against.
     pub fn source(self) -> Source {
         match self {
             Self::Oneself | Self::Unknown => Source::TRUSTED,

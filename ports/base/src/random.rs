@@ -1,4 +1,4 @@
-//! Numbers nobody can guess.
+//! Random numbers from the kernel.
 
 use std::io;
 

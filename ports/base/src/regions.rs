@@ -1,20 +1,19 @@
-//! Large memory given to the application, known by where it lies.
+//! Large buffers given to the application, found by their address.
 //!
 //! ```text
 //!   memalloc --> allocate --> table:  [ Region | Region | ... ]   by address
 //!   memfree  --> release  ------------- takes one out
 //!
-//!   an Arc<Region> elsewhere (a registration that is kept) keeps the pages mapped after that;
-//!   the last one to go frees them
+//!   an Arc<Region> elsewhere (of a kept registration) keeps the pages mapped after that;
+//!   the last one frees them
 //! ```
 //!
-//! Whoever keeps something that is only true while memory stays mapped needs a say in when it is
-//! unmapped. For memory of an application's own there is no such thing: it is unmapped and mapped
-//! again behind our back. For memory that came from here there is: it is freed when nobody holds
-//! its region any more, so whatever is known of an address in it stays true.
+//! A registration is valid only while its memory stays mapped. An application unmaps and maps its
+//! own memory unnoticed; a region is unmapped only when it is not referenced any more, so a
+//! registration of it stays valid.
 //!
 //! Owns: the table of regions that have not been released.
-//! Knows nothing of: registrations, who caches freed buffers.
+//! Not here: registrations.
 //! Cost: a lock and a search in a tree, for allocations of many pages only.
 
 use libc::c_void;
@@ -25,7 +24,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What regions are aligned to.
+/// The alignment of regions.
 const PAGE: usize = 4096;
 
 static TABLE: Mutex<BTreeMap<usize, Arc<Region>>> = Mutex::new(BTreeMap::new());
@@ -124,7 +123,7 @@ pub fn find(start: *const u8, len: usize) -> Option<Arc<Region>> {
     (end <= region.len).then(|| Arc::clone(region))
 }
 
-/// Grows when a region has been released that somebody still holds.
+/// A counter that grows when a region has been released that is still referenced.
 pub fn released() -> u64 {
     RELEASED.load(Ordering::Relaxed)
 }

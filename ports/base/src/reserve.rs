@@ -1,4 +1,4 @@
-//! Memory that is kept back for when there is none.
+//! Memory reserved for when there is no more.
 //!
 //! ```text
 //!   alloc ---> System has some ----------------------------------------> fine
@@ -8,15 +8,15 @@
 //!   level:       Dire when half a floor is missing of all that, Short until three quarters of one are there again
 //! ```
 //!
-//! The libraries refuse what is new as long as anything is missing (`mx_proto::supply`), and whoever
-//! asks for the level tries to get it back first. So what is kept back has to last for what is under way,
-//! and nothing in between has to be able to fail.
+//! The libraries refuse new work while part of the reserve is missing (`mx_proto::supply`), and
+//! each check of the level first tries to refill it. So the reserve has to last only for work under
+//! way, whose allocations then need not fail.
 //!
-//! [`Reserve`] is the allocator of the two shared libraries alone: programs and tests have their own, and for
-//! them the level is always ample.
+//! [`Reserve`] is the allocator of the two shared libraries alone: programs and tests have their
+//! own, for which the level is always ample.
 //!
-//! Owns: the pieces. Knows nothing of: what memory is for.
-//! Cost: nothing while there is memory, but the address space; no page of it is ever written.
+//! Owns: the pieces.
+//! Cost: address space only, while there is memory; its pages are never written.
 
 use crate::clock::MonotonicClock;
 use env_logger::{Builder, Target};
@@ -39,15 +39,15 @@ pub const SUPPLY: Supply = Supply {
 
 /// Bytes of a piece.
 const PIECE: usize = 64 << 10;
-/// What is kept back at least: for what one poll takes in, and for the tables that no claim covers.
+/// The minimum reserve: for the packets of one poll, and for the tables without a claim.
 const FLOOR: usize = 8 << 20;
 /// Pieces at most. Claims beyond a GiB are granted and not kept back.
 const PIECES: usize = (1 << 30) / PIECE;
 
-/// What is kept back; null where there is none. The lowest bit is set of those that were mapped, the
-/// others are `System`'s.
+/// The pieces; null where there is none. The lowest bit is set if the piece was mapped, the others
+/// are `System`'s.
 static KEPT: [AtomicPtr<u8>; PIECES] = [const { AtomicPtr::new(ptr::null_mut()) }; PIECES];
-/// How many there are.
+/// The number of pieces.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Bytes claimed.
 static CLAIMED: AtomicUsize = AtomicUsize::new(0);
@@ -57,7 +57,7 @@ static ON: AtomicBool = AtomicBool::new(false);
 static SPENT: AtomicBool = AtomicBool::new(false);
 /// A thread is getting it back.
 static RECOVERING: AtomicBool = AtomicBool::new(false);
-/// When a person was last told.
+/// The time of the last warning.
 static TOLD: AtomicU64 = AtomicU64::new(0);
 
 /// `System`, and what is kept back when that has no more.
@@ -156,7 +156,7 @@ pub fn empty() {
     }
 }
 
-/// How much is left. Whoever asks gets back what is missing, if there is memory again.
+/// The level of free memory. Refills the reserve first, if memory is available again.
 pub fn level() -> Level {
     match SPENT.load(Ordering::Relaxed) {
         false => Level::Ample,
@@ -350,8 +350,7 @@ fn unmap(memory: *mut u8, bytes: usize) {
     unsafe { libc::munmap(memory.cast(), bytes) };
 }
 
-/// What is left to the C library, which wants some now and then: where it gets none, it may end the
-/// process.
+/// Memory left to the C library, which may end the process if an allocation fails.
 const SOME: Layout = Layout::new::<[u64; 2 << 10]>();
 
 /// Set in the address of a piece that was mapped.

@@ -5,13 +5,12 @@
 //!              `--> Region (mapped)                           `--> checks, Region
 //! ```
 //!
-//! The seals make the size final, so that neither side can make the other touch memory that is
-//! not there (which would end the process with `SIGBUS`). Who adopts it checks them, the size and
-//! the kind of file before it maps anything. The memory has no place in any directory: when the
-//! last process that has it is gone, it is gone.
+//! The seals make the size final, so that neither side can make the other touch memory that is not
+//! there (which would end the process with `SIGBUS`). The adopting side checks them, the size and
+//! the kind of file before it maps anything. The memory is in no directory: it ends with the last
+//! process that has it.
 //!
 //! Owns: one mapping, unmapped on drop.
-//! Knows nothing of: what is in it.
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
@@ -38,7 +37,7 @@ pub struct Region {
 // gives out raw pointers.
 unsafe impl Send for Region {}
 
-/// Why memory that a peer offered is not mapped.
+/// Reasons why a peer's memory is not mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unfit {
     /// Its size could still change.
@@ -80,7 +79,7 @@ impl Region {
     }
 
     /// First byte. Valid for [`Region::len`] bytes while the region lives; another process may
-    /// change what is there at any moment, so nobody makes a reference into it.
+    /// change the contents at any moment, so no reference must be made into it.
     pub fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
@@ -107,7 +106,7 @@ impl Drop for Region {
     }
 }
 
-/// Finds out whether this is memory that somebody made with [`Region::create`], `len` bytes long.
+/// Checks whether this is memory made with [`Region::create`], `len` bytes long.
 pub fn check(fd: &OwnedFd, len: usize) -> Result<(), Unfit> {
     // Only files that are memory have seals at all, so this refuses everything else.
     let seals = fcntl(fd, FcntlArg::F_GET_SEALS).map(SealFlag::from_bits_retain);

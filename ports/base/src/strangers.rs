@@ -1,15 +1,15 @@
-//! Links that others began and that the endpoint has not bound: they are cheap and short.
+//! Strangers: incoming links that the endpoint has not bound.
 //!
 //! ```text
 //!   accept --> [ oldest | ... | newest ] -- bound ----------------------> counts as its source's share
-//!                                       |-- its time is over -----------> dropped
-//!                                       `-- its place is needed --------> dropped: the oldest one of the
+//!                                       |-- timed out ------------------> dropped
+//!                                       `-- room is needed -------------> dropped: the oldest one of the
 //!                                                                         source that has the most
 //! ```
 //!
-//! Owns: their order and how many each source has. A link that is a stranger no more is recognised
-//! by its owner and left out when its turn comes.
-//! Knows nothing of: ports, sockets, bytes.
+//! Owns: their order and the number of each source's. A link that has been bound or closed
+//! meanwhile is recognised by the caller and skipped.
+//! Not here: ports, sockets, bytes.
 //! Cost: a queue entry a stranger; evicting one reads the queue until it is found.
 
 use mx_proto::origin::Source;
@@ -31,13 +31,13 @@ struct Waiting {
 /// All strangers of a port.
 #[derive(Debug)]
 pub struct Strangers {
-    /// How long each may take until it is bound.
+    /// The time that each has until it is bound.
     within: Duration,
     queue: VecDeque<Waiting>,
     by_source: HashMap<Source, usize>,
     count: usize,
     round: u32,
-    /// When the port last looked whose time is over, and from when it did not look late.
+    /// The time of the port's last check, and the time since which its checks were regular.
     looked: Instant,
     looking: Instant,
 }
@@ -61,12 +61,12 @@ impl Strangers {
         self.count == 0
     }
 
-    /// How many there are.
+    /// Their number.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// The port looks at its links again: whoever has come before has had a turn.
+    /// The port polls its links again: all earlier strangers have had a turn.
     pub fn next_round(&mut self) {
         self.round = self.round.wrapping_add(1);
     }
@@ -86,7 +86,7 @@ impl Strangers {
         });
     }
 
-    /// One of this source is a stranger no more. `is_one` says who still is.
+    /// A link of this source is not a stranger any more. `is_one` says whether a link still is.
     pub fn leave(&mut self, source: Source, is_one: impl Fn(LinkId) -> bool) {
         self.count = self.count.saturating_sub(1);
         if let Some(of_source) = self.by_source.get_mut(&source) {
@@ -108,7 +108,7 @@ impl Strangers {
         }
     }
 
-    /// When the oldest one's time is over.
+    /// The time at which the oldest one expires.
     pub fn deadline(&self) -> Option<Instant> {
         self.queue.front().map(|first| first.until)
     }
@@ -125,9 +125,9 @@ impl Strangers {
         (first.until <= self.looking).then_some(first.id)
     }
 
-    /// Whose place is given to another one: the oldest of the source that has the most, one that has
-    /// been silent first. Nobody who came in this round: it has had no turn. `said` tells of a
-    /// stranger whether it has said anything; `None`: it is none any more.
+    /// The stranger to evict: the oldest of the source that has the most, silent ones first, but
+    /// none that came in this round and has had no turn. `said` says whether a stranger has sent
+    /// anything; `None`: it is none any more.
     pub fn victim(&self, said: impl Fn(LinkId) -> Option<bool>) -> Option<LinkId> {
         let most = self.by_source.values().copied().max()?;
         let mut spoke = None;

@@ -1,12 +1,11 @@
-//! Peers, by their addresses.
+//! The address vector.
 //!
 //! ```text
 //!   bytes of an endpoint address --> is it an address? --> fi_av_insert --> fi_addr_t --> remove
 //!                             no: FI_EINVAL
 //! ```
 //!
-//! Owns: what of an address is checked before a provider sees it.
-//! Knows nothing of: who is there.
+//! Owns: the check of an address before a provider gets it.
 
 use super::{Domain, FabricError, positive};
 use libfabric_sys::abi::{

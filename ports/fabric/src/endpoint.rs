@@ -1,4 +1,4 @@
-//! Endpoints: one that all links share, or with a queue of their own.
+//! Endpoints: the one that all links share, and those with a queue of their own.
 //!
 //! ```text
 //!   receive  ---------.                          fi_cq: Done | Failed, with the context
@@ -7,12 +7,11 @@
 //!   inject                                       none
 //! ```
 //!
-//! A post gives 0, `FI_EAGAIN` (read the queue, try again), or an error that means what was posted
-//! will never be. Closing an endpoint gives back all memory outstanding on it. The events of its own
-//! queue go with it; what the shared endpoint left in the domain's may still come out.
+//! A post returns 0, `FI_EAGAIN` (read the queue, try again), or a permanent error. Closing an
+//! endpoint gives back all memory outstanding on it. The events of its own queue go with it; events
+//! of the shared endpoint may still come out of the domain's queue.
 //!
 //! Owns: one `fid_ep` each, and its address.
-//! Knows nothing of: who the peers are.
 
 use super::queue::Queue;
 use super::{CqEvent, Desc, Domain, FabricError, Handle, Parts, check, opened};
@@ -31,14 +30,14 @@ use std::fmt;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 
-/// What an endpoint is for.
+/// The use of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// All links share it.
     Main,
     /// As good as the shared one, with a queue of its own.
     Own {
-        /// Where it is to be, for providers with IP addresses; 0 or `None`: anywhere.
+        /// Its port, for providers with IP addresses; 0 or `None`: any.
         port: Option<u16>,
         /// Operations that can be outstanding, in both directions together.
         entries: usize,
@@ -51,7 +50,7 @@ pub struct Ep {
     pub(super) parts: Rc<EpParts>,
 }
 
-/// What an endpoint consists of.
+/// The parts of an endpoint.
 pub(super) struct EpParts {
     /// `None` once it was closed, which is when all of this goes.
     handle: Option<Handle<fid_ep>>,
@@ -60,7 +59,7 @@ pub(super) struct EpParts {
     /// Its own, closed after it; `None` for the shared endpoint, whose the domain has.
     queue: Option<Queue>,
     address: Vec<u8>,
-    /// What it was opened for: the provider need not have the tables of anything else.
+    /// The capabilities it was opened for: the provider may have no tables for others.
     caps: u64,
     /// Bytes that can be injected, the prefix counted.
     inject_limit: usize,
@@ -162,7 +161,7 @@ impl Domain {
 }
 
 impl Ep {
-    /// Where it is, in the address format of the terms.
+    /// Its address, in the address format of the terms.
     pub fn address(&self) -> &[u8] {
         &self.parts.address
     }
@@ -363,7 +362,7 @@ fn set_port(info: Info<'_>, port: u16) {
     unsafe { start.add(2).cast::<[u8; 2]>().write(port.to_be_bytes()) };
 }
 
-/// Bytes as one segment; who takes it in knows whether it may be written to.
+/// Bytes as one segment; the caller knows whether it may be written to.
 pub(super) fn segment(start: *const u8, len: usize) -> iovec {
     iovec {
         iov_base: start.cast_mut().cast(),

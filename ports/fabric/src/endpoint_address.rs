@@ -1,4 +1,4 @@
-//! What one side has to know about the other before a fabric can carry anything between them.
+//! Endpoint addresses: what a peer needs to reach an endpoint over a fabric.
 //!
 //! ```text
 //!  0         4         6      7      8            10      12         16
@@ -11,15 +11,15 @@
 //!  | provider's name (1 to 64)  | address in that format (1 to 256)  |
 //!  +----------------------------+------------------------------------+   little endian
 //!
-//!  answer:  01 endpoint address                        here I am
-//!           00 why u8, len u8, name        no, and what I use myself (nothing without a port)
+//!  answer:  01 endpoint address                        accepted
+//!           00 why u8, len u8, name        refused; the answerer's provider (empty without a port)
 //! ```
 //!
-//! Endpoint addresses travel over TCP, from whoever connects there: nothing in them is believed but their own
-//! lengths, and those only after they have been checked.
+//! Endpoint addresses come over TCP from any process that connects: nothing in them is trusted but
+//! their own lengths, and those only after a check.
 //!
 //! Owns: the bytes of endpoint addresses and answers.
-//! Knows nothing of: libfabric, links, how the bytes travel.
+//! Not here: libfabric, links.
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ const FIXED: usize = 36;
 const ANSWER_NONE: u8 = 0;
 const ANSWER_ADDRESS: u8 = 1;
 
-/// Where one side can be found on its fabric, and by what it knows frames of one link.
+/// The address of one side on its fabric, and the cookie of one link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EndpointAddress {
     /// The provider, by its exact name: two sides understand each other when it is the same.
@@ -64,8 +64,8 @@ pub struct EndpointAddress {
 }
 
 impl EndpointAddress {
-    /// The endpoint address as it travels. What exceeds the limits is cut off, and the peer will not find
-    /// anybody there; nobody of ours has such names.
+    /// The encoded endpoint address. Parts beyond the limits are cut off, and the peer will not
+    /// find the endpoint; our own never exceed them.
     pub fn emit(&self) -> Vec<u8> {
         let provider = cut(self.provider.as_bytes(), PROVIDER_MAX);
         let address = cut(&self.address, ADDRESS_MAX);
@@ -112,7 +112,7 @@ impl EndpointAddress {
     }
 }
 
-/// Why somebody is not to be had over a fabric.
+/// Reasons for refusing a link over a fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Refusal {
     /// It does not have that port, or not over libfabric.
@@ -127,7 +127,7 @@ pub enum Refusal {
     NotUnderstood,
     /// There is a site's secret, and the endpoint address did not come with a proof of knowing it.
     Secret,
-    /// The one who asks wants a secret, and there is none.
+    /// The asker requires a secret, and there is none.
     NoSecret,
     /// The provider would not take the address, or something else there failed.
     Failed,
@@ -177,7 +177,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What an endpoint address is answered with.
+/// The answer to an endpoint address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// The other side has made its end of the link.

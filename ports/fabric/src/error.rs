@@ -1,4 +1,4 @@
-//! Why the port cannot be opened.
+//! Errors of opening the port.
 //!
 //! ```text
 //!   load --------> NoLibrary
@@ -6,10 +6,9 @@
 //!   open --------> Open { what, code, hint }, System
 //! ```
 //!
-//! Every message names what was asked for, what was found, and what to do.
+//! Every message names the request, the finding, and the remedy.
 //!
-//! Owns: the words.
-//! Knows nothing of: who reads them.
+//! Owns: the texts.
 
 use super::{Finding, Verdict};
 use crate::{FabricError, REGISTER};
@@ -17,16 +16,16 @@ use libfabric_sys::LoadError;
 use std::fmt;
 use std::io;
 
-/// Why the port cannot be opened. Other ports are not affected.
+/// Errors of opening the port. Other ports are not affected.
 #[derive(Debug)]
 pub enum RdmError {
     /// There is no libfabric, or none of use.
     NoLibrary(LoadError),
     /// There is no provider as it was asked for.
     NoProvider {
-        /// What was asked for.
+        /// The request.
         asked: String,
-        /// What there is.
+        /// The providers found.
         found: Vec<Finding>,
     },
     /// The provider asked for is one that is never used.
@@ -51,7 +50,7 @@ pub enum RdmError {
         code: i32,
         /// libfabric's words for it.
         text: String,
-        /// What to do about it, if we know.
+        /// The remedy, if known.
         hint: Option<String>,
     },
     /// Descriptors, memory or random numbers cannot be had.
@@ -145,7 +144,7 @@ fn no_provider(f: &mut fmt::Formatter<'_>, asked: &str, found: &[Finding]) -> fm
     }
 }
 
-/// What to do about a failed call, if it is known.
+/// The remedy for a failed call, if known.
 fn hint(error: &FabricError) -> Option<String> {
     let memory = matches!(error.code, libc::ENOMEM | libc::EPERM | libc::EAGAIN);
     (error.what == REGISTER && memory).then(|| {

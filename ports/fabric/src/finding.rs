@@ -1,7 +1,6 @@
-//! What is thought of a provider of this machine.
+//! The verdict on a provider of this machine.
 //!
-//! Owns: the words, for error messages and the provider matrix.
-//! Knows nothing of: how one is judged.
+//! Owns: the texts, for error messages and the provider matrix.
 
 use libfabric_sys::Info;
 use std::fmt;
@@ -13,27 +12,27 @@ pub struct Finding {
     pub provider: String,
     /// Its own version, major and minor.
     pub version: (u32, u32),
-    /// What is thought of it.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Which path each class of message takes over it; empty when it is refused.
+    /// The path of each class of message; empty when it is refused.
     pub plan: String,
-    /// What it says of itself: in the offer that is used, else in its first for reliable datagrams,
-    /// else in its first.
+    /// Its properties: in the offer that is used, else in its first for reliable datagrams, else in
+    /// its first.
     pub offer: Offered,
     /// The same as `plan`, class by class; `None` when it is refused.
     pub paths: Option<Paths>,
 }
 
-/// What an offer says, in libfabric's numbers.
+/// An offer, in libfabric's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Offered {
     /// `FI_EP_*`.
     pub ep_type: u32,
     /// Capabilities.
     pub caps: u64,
-    /// What it wants of its user.
+    /// The mode bits it requires.
     pub mode: u64,
-    /// What it wants of registrations.
+    /// The registration modes it requires.
     pub mr_mode: i32,
     /// The longest message it takes at once.
     pub inject_size: usize,
@@ -41,18 +40,18 @@ pub struct Offered {
     pub address_format: u32,
 }
 
-/// How messages go over a provider.
+/// The paths of messages over a provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Paths {
     /// Frames up to this are injected; 0: none are.
     pub inject_max: usize,
     /// Bodies up to this are copied into a slot.
     pub slot_bytes: usize,
-    /// How what is longer goes.
+    /// The path of longer ones.
     pub large: String,
 }
 
-/// What is thought of a provider.
+/// The verdict on a provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It is used unless another is asked for.

@@ -1,4 +1,4 @@
-//! Open libfabric objects, closed by themselves and in the right order.
+//! Open libfabric objects, closed automatically in the right order.
 //!
 //! ```text
 //!   Mr --> [Ep] -----------> Domain's parts           closed from left to right,
@@ -9,20 +9,19 @@
 //!   region.rs     Mr: keys, descriptors               fid_mr
 //!   queue.rs      completions and errors              fid_cq
 //!   addresses.rs  peers                               fid_av
-//!   terms.rs      what they are opened and used on
-//!   places.rs     where on the network that is
+//!   terms.rs      parameters for opening and using them
+//!   places.rs     their place on the network
 //! ```
 //!
 //! Used by `rdm`, whose links share one endpoint, and by `dgram`, which has two
 //! endpoints with a queue each.
 //!
 //! Owns: fabric, domain, completion queue and address vector; opening everything else from them.
-//! Knows nothing of: frames, links, what a context means, how a provider is chosen.
+//! Not here: frames, links.
 //!
 //! Domains are opened for `FI_THREAD_DOMAIN`: one thread at a time in all the objects of a domain.
-//! They may go from thread to thread, but only together; the port keeps them under its one lock.
-//! Whatever a provider says (counts, lengths, error codes of either sign) is checked here, and a
-//! close that fails is logged.
+//! The port keeps all of them under its one lock. All values from a provider (counts, lengths,
+//! error codes of either sign) are checked here, and a close that fails is logged.
 
 mod addresses;
 mod endpoint;
@@ -70,18 +69,18 @@ pub struct Domain {
     next_key: Cell<u64>,
 }
 
-/// What endpoints and registrations need to stay open for as long as they are. The order of the
-/// members is the order in which they are closed.
+/// Objects that endpoints and registrations keep open. The order of the members is the order in
+/// which they are closed.
 struct Parts {
     av: Handle<fid_av>,
     /// Of the shared endpoint, where there is one.
     queue: Option<Queue>,
     domain: Handle<fid_domain>,
     fabric: Handle<fid_fabric>,
-    /// What all of it was opened for: one entry.
+    /// The info with which all of it was opened: one entry.
     info: InfoList,
     library: Arc<Library>,
-    /// What would not be closed when it was to be: tried again before the rest is.
+    /// Handles that failed to close: tried again before the rest is closed.
     stuck: RefCell<Vec<Handle<fid>>>,
 }
 
@@ -138,7 +137,7 @@ impl Domain {
         })
     }
 
-    /// What it was opened on; [`Terms::wait`] as it turned out for the shared queue.
+    /// The terms with which it was opened; [`Terms::wait`] is that of the shared queue.
     pub fn terms(&self) -> &Terms {
         &self.terms
     }
@@ -285,14 +284,14 @@ impl Drop for Parts {
     }
 }
 
-/// How long a provider may refuse to close what belongs to a domain before that is closed all the
-/// same. A breakdown waits for it, and callers wait for the breakdown.
+/// The time that a provider may refuse to close parts of a domain before the domain is closed all
+/// the same. Recovery and callers wait for it.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Events taken from the queue at a time meanwhile.
 const LAST_EVENTS: usize = 64;
 
-/// What `open` puts into its argument.
+/// The handle that `open` puts into its argument.
 fn opened<T>(
     what: &'static str,
     open: impl FnOnce(*mut *mut T) -> c_int,
@@ -304,7 +303,7 @@ fn opened<T>(
         .ok_or(FI_EOTHER)
 }
 
-/// What a call returned: 0, or an error of either sign.
+/// The result of a call: 0, or an error of either sign.
 fn check(result: isize) -> Result<(), i32> {
     match result {
         0 => Ok(()),
@@ -343,7 +342,7 @@ type Desc = *mut c_void;
 /// A call of libfabric's that failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FabricError {
-    /// Which call.
+    /// The call.
     pub what: &'static str,
     /// `FI_E*`, positive.
     pub code: i32,

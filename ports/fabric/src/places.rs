@@ -1,17 +1,17 @@
-//! Where on the network an endpoint would be.
+//! The network on which an endpoint would be.
 //!
 //! ```text
 //!   src_addr of an offer --source--> IpAddr --place--> Network < NetworkV6 < Loopback < LinkLocal
 //! ```
 //!
-//! Owns: reading socket addresses, and which of several most peers can reach.
-//! Knows nothing of: providers.
+//! Owns: reading socket addresses, and the choice of the one that most peers can reach.
+//! Not here: providers.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
-/// Where an endpoint would be, the one most peers can reach first. IPv4 before IPv6 so that both
-/// sides choose the same where they have both.
+/// The place of an endpoint, the most reachable first. IPv4 before IPv6 so that both sides choose
+/// the same if they have both.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Place {
     /// Not an IP address, or a public or private one of IPv4.
@@ -32,7 +32,7 @@ pub fn is_of_this_host(address: IpAddr) -> bool {
     }
 }
 
-/// Where that is.
+/// The place of an address.
 pub fn place(address: IpAddr) -> Place {
     match address {
         _ if address.is_loopback() => Place::Loopback,

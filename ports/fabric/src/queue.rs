@@ -7,10 +7,9 @@
 //!                 other       the queue is broken
 //! ```
 //!
-//! The shared endpoint's is the domain's; others have one of their own, which goes with them.
+//! The shared endpoint uses the domain's queue; others have one of their own.
 //!
-//! Owns: what counts as a completion, and what as the end of the queue.
-//! Knows nothing of: whose completions they are.
+//! Owns: the distinction of completions, errors and a broken queue.
 
 use super::{Entries, FabricError, Handle, Terms, Wait, check, opened, positive};
 use libc::c_void;
@@ -35,9 +34,9 @@ pub enum CqEvent {
     Done {
         /// The operation's context.
         context: *mut c_void,
-        /// Which kind it was, and `FI_MULTI_RECV` when the buffer is given back.
+        /// Flags: the kind, and `FI_MULTI_RECV` when the buffer is given back.
         flags: u64,
-        /// Where the message lies, of a multi-receive buffer; null with [`Entries::Plain`].
+        /// The address of the message in a multi-receive buffer; null with [`Entries::Plain`].
         buf: *mut c_void,
         /// Bytes received, the prefix counted; means nothing for sends.
         len: usize,
@@ -46,7 +45,7 @@ pub enum CqEvent {
     Failed {
         /// The operation's context.
         context: *mut c_void,
-        /// Which kind it was, and `FI_MULTI_RECV` when the buffer is given back.
+        /// Flags: the kind, and `FI_MULTI_RECV` when the buffer is given back.
         flags: u64,
         /// `FI_E*`, positive.
         errno: i32,

@@ -7,8 +7,7 @@
 //!   drop or close: the card no longer reaches the memory
 //! ```
 //!
-//! Owns: one `fid_mr` each; the keys, where they are ours to choose.
-//! Knows nothing of: what is worth registering, and for how long.
+//! Owns: one `fid_mr` each; the keys, where the port chooses them.
 
 use super::endpoint::EpParts;
 use super::{Desc, Domain, Ep, FabricError, Handle, Parts, check, opened};
@@ -26,7 +25,7 @@ pub struct Mr {
     start: usize,
     virt_addr: bool,
     domain: Rc<Parts>,
-    /// What it is bound to, closed after it.
+    /// The endpoint it is bound to, closed after it.
     _endpoint: Option<Rc<EpParts>>,
 }
 
@@ -140,17 +139,17 @@ impl Domain {
 }
 
 impl Mr {
-    /// What the peer reads it by.
+    /// The key for the peer's reads.
     pub fn key(&self) -> u64 {
         self.key
     }
 
-    /// What goes with the memory into our own operations.
+    /// The descriptor for our own operations.
     pub fn desc(&self) -> Desc {
         self.desc
     }
 
-    /// What a peer calls the byte at `start`, an address within the registration.
+    /// The remote address of the byte at `start`, an address within the registration.
     pub fn remote_base(&self, start: *const u8) -> u64 {
         let address = start.addr();
         if self.virt_addr {

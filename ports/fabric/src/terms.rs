@@ -1,4 +1,4 @@
-//! What a provider's objects are opened and used on.
+//! The parameters with which a provider's objects are opened and used.
 //!
 //! ```text
 //!   rdm's Plan ------.
@@ -6,8 +6,7 @@
 //!   dgram's Choice --'
 //! ```
 //!
-//! Owns: the words, and the reading of old registration modes.
-//! Knows nothing of: what is sent, and why these terms.
+//! Owns: the parameters, and the interpretation of old registration modes.
 
 use libfabric_sys::abi::{
     FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_TAGGED, FI_MR_ALLOCATED, FI_MR_BASIC, FI_MR_PROV_KEY,
@@ -15,7 +14,7 @@ use libfabric_sys::abi::{
 };
 use std::ffi::c_int;
 
-/// What a domain and all that is opened from it may rely on.
+/// Parameters of a domain and all objects opened from it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Terms {
     /// The provider, layers joined by `;`.
@@ -24,9 +23,10 @@ pub struct Terms {
     pub address_format: u32,
     /// There is an endpoint that uses the domain's own queue.
     pub shared_queue: bool,
-    /// What queues tell of a completion.
+    /// The contents of completions.
     pub entries: Entries,
-    /// How to wait for completions. Known when the queue is open: until then, what is wished for.
+    /// The way to wait for completions. Final when the queue is open: before, it is the one
+    /// requested.
     pub wait: Wait,
     /// Bytes that stand before the frame in every buffer sent or received.
     pub prefix: usize,
@@ -50,12 +50,12 @@ pub struct Terms {
     pub rx_depth: usize,
 }
 
-/// What a queue tells of a completion.
+/// The contents of a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entries {
     /// All there is.
     Tagged,
-    /// Which operation, and how many bytes: all that `usnic` has.
+    /// The operation and its length: all that `usnic` has.
     Plain,
 }
 
@@ -69,7 +69,7 @@ impl Entries {
     }
 }
 
-/// How to wait for completions.
+/// The way to wait for completions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
     /// The completion queue has a descriptor to sleep on.

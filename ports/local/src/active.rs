@@ -1,14 +1,14 @@
-//! The links that every poll looks at, and going to sleep with them.
+//! The active links, which every poll looks at, and preparing them for a sleep.
 //!
 //! ```text
 //!                     a packet, a doorbell, a send
 //!     idle  ------------------------------------------>  active: every poll takes packets from it
-//!   prepared for sleeping: the peer rings   <------------  idle for some thousand polls, and more
-//!   its doorbells are looked at now and then       retire         of them are active than stay so anyway
+//!   prepared for sleeping: the peer rings   <------------  idle for some thousand polls, and more are
+//!   its doorbells are polled rarely                retire         active than the minimum
 //! ```
 //!
-//! Owns: which links are active.
-//! Knows nothing of: descriptors, links that are not up.
+//! Owns: the set of active links.
+//! Not here: descriptors, links that are not up.
 
 use super::link::{Entry, State, UNREAD_MAX};
 use super::{ACTIVE_KEPT, ACTIVE_MAX, IDLE_AFTER, LocalPort, barrier, ring, ring_doorbell};
@@ -16,7 +16,7 @@ use mx_proto::port::Sink;
 use mx_proto::{LinkId, Memory, Source};
 use smallvec::SmallVec;
 
-/// What is left when a packet has been taken.
+/// The state after a packet has been read.
 #[derive(Clone, Copy)]
 pub(super) struct After {
     /// There is another one.
@@ -174,7 +174,7 @@ impl LocalPort {
         }
     }
 
-    /// What is not an everyday matter in a visit: room again, the end, cooling down.
+    /// Rare events of a visit: room again, the end, retirement.
     #[cold]
     #[inline(never)]
     fn visit_oddity<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> usize {

@@ -1,4 +1,4 @@
-//! The memory barrier between "I published" and "is the other side asleep?".
+//! The memory barrier between publishing a packet and checking whether the other side sleeps.
 //!
 //! ```text
 //!   producer                         consumer, about to sleep
@@ -7,11 +7,11 @@
 //!   load sleeping                    load next packet
 //! ```
 //!
-//! Without a barrier on both sides each could miss what the other stored, and the consumer would
-//! sleep for ever. A fence in the producer costs every packet the time its cache line takes to
-//! travel. The kernel can instead execute the producer's half for it, at the moment the consumer
-//! goes to sleep (`membarrier`, global expedited): then only sleepers pay. It takes a producer
-//! that registered and a consumer that may ask; who can do both says so in the handshake.
+//! Without a barrier on both sides each could miss the other's store, and the consumer would sleep
+//! for ever. A fence in the producer costs every packet the time its cache line takes to travel.
+//! The kernel can instead execute the producer's half for it when the consumer goes to sleep
+//! (`membarrier`, global expedited): then only sleepers pay. It needs a registered producer and a
+//! consumer with permission; the handshake says whether a side has both.
 //!
 //! Owns: this process's registration.
 

@@ -1,4 +1,4 @@
-//! How much shared memory all links of a port may have, and what follows from that.
+//! The budget of shared memory for all links of a port.
 //!
 //! ```text
 //!   0              1/2 of the limit          3/4               limit
@@ -6,25 +6,25 @@
 //!   |  idle for long   |  less and less idle_timeout .....  10 ms
 //! ```
 //!
-//! Counted is what is mapped, which is the most that it can come to; pages that nobody has touched
-//! cost nothing. Both sides of a link count it.
+//! Mapped memory is counted, which is the maximum; pages that were never touched cost nothing. Both
+//! sides of a link count it.
 //!
-//! A user of this machine other than ourselves has a share ([`Shares`]), with the same steps within it.
+//! Another user of this machine has a share ([`Shares`]), with the same steps within it.
 //!
 //! Owns: the sums.
-//! Knows nothing of: links.
+//! Not here: links.
 
 use super::layout::Geometry;
 use mx_proto::origin::Source;
 use mx_proto::shares::Shares;
 use std::time::Duration;
 
-/// What is there to give.
+/// The limits.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: usize,
     shares: Shares,
-    /// How long a link is idle before it is put to sleep, while there is plenty. `None`: never.
+    /// The idle time after which a link is suspended, while there is plenty. `None`: never.
     idle: Option<Duration>,
 }
 
@@ -76,7 +76,7 @@ impl Budget {
         .map(|(geometry, _)| geometry)
     }
 
-    /// How long a link is idle at the moment before it gives its memory back. `None`: never.
+    /// The present idle time after which a link gives its memory back. `None`: never.
     pub(super) fn idle_timeout(&self) -> Option<Duration> {
         let idle = self.idle?;
         let half = self.limit / 2;

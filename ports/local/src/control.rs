@@ -1,4 +1,4 @@
-//! Links coming and going: everything a poll does that needs the kernel.
+//! Opening and closing of links: the part of a poll that makes system calls.
 //!
 //! ```text
 //!   listener --accept--> Accepted --Hello--> Welcome: Plain
@@ -9,7 +9,7 @@
 //! Nothing here is on the path of a packet.
 //!
 //! Owns: the transitions between the states of a link.
-//! Knows nothing of: rings.
+//! Not here: rings.
 
 use super::epoll::{BATCH, Interest};
 use super::handshake::{MESSAGE_LEN, Word};
@@ -477,7 +477,7 @@ fn connect_error(error: &io::Error) -> ConnectError {
 /// Connections accepted in one go.
 const ACCEPTS: usize = 32;
 
-/// How long nothing is accepted after descriptors ran out.
+/// The pause of accepting after descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Pauses between attempts to get into a full backlog; they double.

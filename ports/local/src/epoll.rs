@@ -6,12 +6,11 @@
 //! ```
 //!
 //! Owns: one `epoll` descriptor.
-//! Knows nothing of: what the tokens stand for.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// What to wait for.
+/// The events to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Interest {
     /// Something to read, or the end.

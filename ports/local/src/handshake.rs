@@ -1,25 +1,25 @@
-//! What the two sides of a link say to each other over the Unix socket.
+//! Control messages over a link's Unix socket.
 //!
 //! ```text
 //!   initiator                                    acceptor
 //!      | connect ------------------------------->  |
 //!      | Hello { version, barriers } ----------->  |
-//!      |                  <----------- Welcome     |     or Later: no place, come another way
+//!      |                  <----------- Welcome     |     or Later: no room, use TCP
 //!      | Offer { sizes } + memfd --------------->  |   checks, maps
 //!      |                  <------------- Taken     |     or Later: less, or none for now
 //!
 //!   either                                       the other
 //!      | one byte = "wake up" ------------------>  |
 //!      | a packet, while there are no rings ---->  |
-//!      | Rest { packets sent in the ring } ----->  |   takes those, answers with its own Rest
+//!      | Rest { packets sent in the ring } ----->  |   reads those, answers with its own Rest
 //!      | Bye ----------------------------------->  |   closed on purpose
 //! ```
 //!
-//! A message is one byte, the doorbell; [`MESSAGE_LEN`] bytes, a [`Word`], little endian; or a packet, header
-//! and body, which is longer. The process that receives one treats it as any packet from a stranger.
+//! A message is one byte, the doorbell; [`MESSAGE_LEN`] bytes, a [`Word`], little endian; or a
+//! packet, header and body, which is longer. It is checked like any packet from a stranger.
 //!
-//! Owns: the layout of the words.
-//! Knows nothing of: sockets, memory, when which word is in place.
+//! Owns: the layout of the control messages.
+//! Not here: sockets, memory.
 
 use super::layout::Geometry;
 
@@ -31,15 +31,15 @@ const _: () = assert!(MESSAGE_LEN < mx_proto::port::HEADER_LEN);
 /// The version of everything the two processes share: words, layout, ring protocol.
 pub(super) const VERSION: u32 = 2;
 
-/// What a side says, doorbells and packets aside.
+/// A control message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Word {
     /// The first word, the initiator's. `asymmetric`: see [`super::barrier`].
     Hello { asymmetric: bool },
     /// The acceptor's answer.
     Welcome { asymmetric: bool },
-    /// Memory for the link, from the initiator, who sends nothing until the answer comes. Its descriptor
-    /// comes with it.
+    /// Memory for the link, from the initiator, which sends nothing until the answer comes. Its
+    /// descriptor comes with it.
     Offer(Geometry),
     /// The memory is taken: what is sent from now on is in the rings.
     Taken,
@@ -51,7 +51,7 @@ pub(super) enum Word {
     Bye,
 }
 
-/// Why a message is not what it should be.
+/// Reasons why a message is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum BadMessage {
     /// Not of this protocol at all.
@@ -98,7 +98,7 @@ impl Word {
         out
     }
 
-    /// What a message says, if everything in it is within bounds.
+    /// Parses a message and checks its bounds.
     pub(super) fn decode(message: &[u8]) -> Result<Self, BadMessage> {
         let stranger = BadMessage::Stranger;
         let message: &[u8; MESSAGE_LEN] = message.try_into().map_err(|_| stranger)?;

@@ -1,19 +1,19 @@
-//! What goes over the sockets of links that are past the handshake: packets, while there are no rings, and
-//! words.
+//! Receiving from the sockets of links that are past the handshake: packets, while there are no
+//! rings, and control messages.
 //!
 //! ```text
-//!   the kernel tells of a socket --> loud --the next poll--> hear: doorbells away, packets to the endpoint,
-//!                                                            words heeded, one after another
-//!   no room in the socket: blocked, and a word unsaid; the kernel tells when there is
+//!   the kernel reports a socket --> loud --the next poll--> hear: doorbells dropped, packets delivered,
+//!                                                           control messages handled, in order
+//!   no room in the socket: blocked, with one control message unsent until the kernel reports room
 //! ```
 //!
-//! While a link has rings nothing comes but wake-ups, and a word when it goes to sleep or ends; so those
-//! are read many at a time.
+//! While a link has rings only wake-ups come, and a control message when it is suspended or ends;
+//! so they are read many at a time.
 //!
-//! What comes over the socket is a stranger's: a word out of place fails its link and no other.
+//! A control message out of order fails only its own link.
 //!
-//! Owns: the order of what comes over one socket.
-//! Knows nothing of: when memory comes and goes, handshakes of new links.
+//! Owns: the order of messages from one socket.
+//! Not here: handshakes of new links.
 
 use super::LocalPort;
 use super::epoll::Interest;
@@ -263,7 +263,7 @@ impl LocalPort {
         Heard::Something
     }
 
-    /// Does what a word says.
+    /// Handles a control message.
     fn heed<M: Bytes, S: Sink<M>>(
         &mut self,
         id: LinkId,
@@ -313,7 +313,7 @@ impl LocalPort {
     }
 }
 
-/// What there was to read.
+/// The result of reading.
 #[derive(PartialEq, Eq)]
 enum Heard {
     Nothing,
@@ -323,7 +323,7 @@ enum Heard {
     Something,
 }
 
-/// What came with a message.
+/// The descriptor that came with a message.
 enum Given {
     Nothing,
     Memory(OwnedFd),

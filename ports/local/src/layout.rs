@@ -1,4 +1,4 @@
-//! Where things lie in the memory two processes share for one link.
+//! The layout of the memory that two processes share for one link.
 //!
 //! ```text
 //!   0      | head of ring 0 | head of ring 1 | ...            one page
@@ -13,22 +13,22 @@
 //!              low half: lap tag, high half: length of the body
 //! ```
 //!
-//! Ring 0 carries what the initiator of the link sends, ring 1 what the acceptor sends. What the
-//! two sides write lies on different pairs of cache lines (the processor fetches lines in pairs).
-//! A packet with a body of at most 24 bytes is one cache line and nothing else.
+//! Ring 0 carries packets of the link's initiator, ring 1 those of the acceptor. Words written by
+//! different sides are on different pairs of cache lines (the processor fetches lines in pairs). A
+//! packet with a body of at most 24 bytes takes one cache line.
 //!
-//! Owns: the offsets, and the limits of what a peer may propose.
-//! Knows nothing of: mapping, who reads and writes when.
+//! Owns: the offsets, and the limits for a peer's proposal.
+//! Not here: mapping.
 
 use mx_proto::port::HEADER_LEN;
 
 /// Bytes of one cell: a pair of cache lines.
 pub(super) const CELL: usize = 128;
 
-/// Where in a cell the packet's header lies, right behind the flag word.
+/// The offset of the packet's header in a cell, right behind the flag word.
 pub(super) const HEADER_AT: usize = 8;
 
-/// Where in a cell a short body lies.
+/// The offset of a short body in a cell.
 pub(super) const INLINE_AT: usize = HEADER_AT + HEADER_LEN;
 
 /// Longest body that lies in its cell; longer ones lie in the data area.
@@ -71,7 +71,7 @@ impl Geometry {
         data: 256 * 1024,
     };
 
-    /// What it proposes while more than half of the memory for all links is in use.
+    /// The proposal while more than half of the memory for all links is in use.
     pub(super) const SMALLER: Self = Self {
         cells: 64,
         data: 128 * 1024,

@@ -1,4 +1,4 @@
-//! The port between processes of one host: shared memory.
+//! The port between processes of one machine: shared memory.
 //!
 //! ```text
 //!   process A                                                process B
@@ -8,20 +8,20 @@
 //!     `------ Unix socket: handshake, wake-ups, hang-up -------'
 //! ```
 //!
-//! Packets go through memory that both processes have mapped; nothing enters the kernel
-//! while both sides poll. The Unix socket beside it brings the memory over, wakes a side that
-//! sleeps, and hangs up when the other side is gone.
+//! Packets go through memory that both processes have mapped; nothing enters the kernel while both
+//! sides poll. The Unix socket beside it passes the memory over, wakes a sleeping side, and hangs
+//! up when the other side is gone.
 //!
-//! A few links that were active lately are *active*: every poll looks at them. The others are *idle*:
-//! they stay prepared for sleeping, so that their next packet rings the doorbell, and polls look at the
-//! doorbells of all of them together now and then. So neither a poll nor going to sleep costs more with
-//! a thousand idle clients.
+//! A few recently used links are *active*: every poll looks at them. The others are *idle*: they
+//! stay prepared for sleeping, so that their next packet rings the doorbell, and all doorbells
+//! together are polled from time to time. So with a thousand idle clients neither a poll nor going
+//! to sleep costs more.
 //!
-//! A link that is idle for long *sleeps*: both sides give the memory back, and only the socket stays. Packets
-//! go over that until there is memory again (`hearing`, `slumber`).
+//! A link that is idle for long is *suspended*: both sides free its memory, and only the socket
+//! stays, which carries packets until there is memory again (`hearing`, `idle`).
 //!
 //! Owns: the listening name of one endpoint, and all its links.
-//! Knows nothing of: remotes, packets' contents, other ports.
+//! Not here: remotes, packets' contents, other ports.
 
 mod active;
 mod barrier;
@@ -30,11 +30,11 @@ mod control;
 mod epoll;
 mod handshake;
 mod hearing;
+mod idle;
 mod layout;
 mod link;
 mod lives;
 mod ring;
-mod slumber;
 mod socket;
 mod strangers;
 mod table;
@@ -74,9 +74,9 @@ pub struct LocalPort {
     strangers: Strangers,
     /// The links that every poll looks at; see the module's description.
     active: Vec<LinkId>,
-    /// Where in `active` the next poll begins.
+    /// The position in `active` at which the next poll begins.
     turn: usize,
-    /// How many links are past the handshake and not in `active`.
+    /// The number of links that are past the handshake and not in `active`.
     idle: usize,
     /// Handshakes that have a time limit or are to be tried again. May contain stale names.
     timed: Vec<LinkId>,
@@ -84,7 +84,7 @@ pub struct LocalPort {
     budget: Budget,
     /// Links with rings, which may be idle, in any order. Also some that have none any more.
     awake: Vec<LinkId>,
-    /// When they are looked at next.
+    /// The time of their next check.
     next_look: Option<Instant>,
     /// Links whose sockets are to be read.
     loud: Vec<LinkId>,
@@ -96,13 +96,13 @@ pub struct LocalPort {
     warned: bool,
     /// The same of descriptors.
     starved: bool,
-    /// When accepting is tried again after descriptors ran out.
+    /// The time at which accepting is tried again after descriptors ran out.
     accept_again: Option<Instant>,
     /// The next poll looks at the control descriptors first.
     control_wanted: bool,
     /// The first poll that finds nothing looks at all descriptors: we have slept.
     slept: bool,
-    /// The next poll need not look at doorbells: the kernel has just told who rang.
+    /// The next poll need not check doorbells: the kernel has just reported them.
     told: bool,
     armed: bool,
     /// The process that opened the port.
@@ -127,7 +127,7 @@ pub struct LocalStats {
     pub unbound: u64,
     /// Links for which there was no place, and offers of memory that were not taken, here or at the peer's.
     pub turned_away: u64,
-    /// How often a link has given its memory back.
+    /// The number of times that a link has given its memory back.
     pub slept: u64,
     /// Links without memory now.
     pub asleep: u64,
@@ -135,7 +135,7 @@ pub struct LocalStats {
     pub bytes: u64,
 }
 
-/// What can be set.
+/// Options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LocalOptions {
     /// Links, handshakes included. A further peer is refused.
@@ -145,8 +145,8 @@ pub struct LocalOptions {
     /// Percent, 1 to 100, of the places and of the memory that others leave, for the links that one
     /// user began, unless it is ourselves or root.
     pub share: u8,
-    /// How long a link is idle before it sleeps, while there is plenty of memory. `None`: no link
-    /// sleeps.
+    /// The idle time after which a link is suspended, while there is plenty of memory. `None`:
+    /// never.
     pub idle: Option<Duration>,
 }
 
@@ -215,9 +215,8 @@ impl LocalPort {
         })
     }
 
-    /// Starts a link to an endpoint of any board of this host. [`Port::connect`] takes our own
-    /// board. [`ConnectError::Refused`] when nobody listens there, as far as this network
-    /// namespace can see.
+    /// Starts a link to an endpoint of any board of this machine. [`Port::connect`] takes our own
+    /// board. [`ConnectError::Refused`] when nothing listens there in this network namespace.
     pub fn connect_to(
         &mut self,
         board: u32,
@@ -239,13 +238,13 @@ impl LocalPort {
         self.start_connect(board, endpoint, Some(instead), clock)
     }
 
-    /// Makes the next poll look at the control descriptor; for whoever slept on it.
+    /// Makes the next poll check the control descriptor; called after a sleep on it.
     pub fn note_control(&mut self) {
         self.control_wanted = true;
     }
 
-    /// Who slept on the data descriptor was told which doorbells rang ([`LocalPort::note_doorbell`]); the next
-    /// poll need not look.
+    /// The thread that slept on the data descriptor was given all doorbells
+    /// ([`LocalPort::note_doorbell`]); the next poll need not check them.
     pub fn note_told(&mut self) {
         (self.slept, self.told) = (false, true);
     }

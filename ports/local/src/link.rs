@@ -1,23 +1,22 @@
-//! One link, in whatever state it is.
+//! One link and its states.
 //!
 //! ```text
 //!   we connect:    Dialing --room in the backlog--> Greeting --Welcome--.
 //!   they connect:                 Accepted ----------------Hello--------+--> Plain
 //!
-//!   Plain  --a packet: we hand memory over--> Offered --Taken--> Up          who began the link
+//!   Plain  --a packet: we hand memory over--> Offered --Taken--> Up          the initiator
 //!     | ^                                        `-----Later--> Plain
 //!     | `---------Rest, from both: Up is idle-----------.
-//!     `-------memory is handed over, and we take it--> Up                    the other one
+//!     `-------memory is offered, and we map it-------> Up                    the acceptor
 //!
 //!   Up:  hung up (no socket) --ring drained--> down: Closed or Reset
-//!        failed (nonsense in the ring)-------> down: Protocol
+//!        failed (invalid data in the ring)---> down: Protocol
 //! ```
 //!
-//! Plain and Offered have no rings; packets go over the socket (`hearing`). `slumber` has when memory comes
-//! and goes.
+//! Plain and Offered have no rings; packets go over the socket (`hearing`). Rings are made and
+//! freed in `idle`.
 //!
-//! Owns: what each state needs, and nothing of the other states.
-//! Knows nothing of: who looks at it when.
+//! Owns: the data of each state.
 
 use super::barrier;
 use super::handshake::Word;
@@ -37,7 +36,7 @@ use std::time::Duration;
 pub(super) struct Entry {
     /// The user at the other end, as the kernel says.
     pub(super) user: u32,
-    /// Whose share it counts against.
+    /// The source whose share it counts against.
     pub(super) source: Source,
     /// The peer began it, and the endpoint has not bound it.
     pub(super) stranger: bool,
@@ -53,7 +52,7 @@ pub(super) struct Entry {
     /// Wake-ups that have come and not been read. Each is for once that we said we slept, so the socket
     /// never comes to be full of them.
     pub(super) unread: u8,
-    /// How often the kernel has told of something new to read since.
+    /// The number of reports of new data by the kernel since.
     pub(super) told: u8,
     /// It is past the handshake and no poll looks at its ring: its doorbells and messages are listened to.
     pub(super) idle: bool,
@@ -61,11 +60,11 @@ pub(super) struct Entry {
     pub(super) loud: bool,
     /// A word that there was no room for in the socket. Nothing follows it there until it is said.
     pub(super) unsaid: Option<Word>,
-    /// What the peer said about itself; see [`barrier`].
+    /// The peer's kind of barrier; see [`barrier`].
     pub(super) asymmetric: bool,
     /// 0: we started the link, 1: the peer did.
     pub(super) side: u8,
-    /// Where else to go if the peer has no room for a link over memory.
+    /// The fallback if the peer has no room for a link over memory.
     pub(super) instead: Option<Route>,
     /// Packets over the socket until we hand memory over again.
     pub(super) pause: u8,
@@ -98,7 +97,7 @@ pub(super) enum State {
     Changing,
 }
 
-/// Where to knock again, and when.
+/// The address to try again, and the time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dialing {
     pub(super) board: u32,
@@ -107,7 +106,7 @@ pub(super) struct Dialing {
     pub(super) pause: Duration,
 }
 
-/// Memory with rings in it, that nobody uses yet.
+/// Memory with rings that are not used yet.
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) region: Region,
@@ -125,7 +124,7 @@ pub(super) struct Link {
     pub(super) idle: u32,
     /// Packets sent and taken when it was last found to have moved, and when that was.
     pub(super) seen: Option<((u64, u64), Instant)>,
-    /// What the rings point into.
+    /// The memory of the rings.
     region: Region,
 }
 
@@ -218,14 +217,15 @@ impl Entry {
         })
     }
 
-    /// Why a new link is over for which there is no memory.
+    /// The reason for ending a new link for which there is no memory.
     pub(super) fn no_room(&self) -> LinkDown {
         self.instead
             .map_or(LinkDown::Unreachable, LinkDown::Elsewhere)
     }
 
-    /// Why a new link is over that the peer has dropped without a word. If it is dead, nobody is there
-    /// the other way either; else it may have been short of something, as older ones do not say.
+    /// The reason for ending a new link that the peer has dropped without a message. If the peer is
+    /// dead, other ports fail too; else it may have run short of resources, as older versions do
+    /// not say so.
     pub(super) fn dropped(&self) -> LinkDown {
         self.instead.map_or(LinkDown::Refused, LinkDown::Elsewhere)
     }
@@ -240,7 +240,7 @@ impl Entry {
         }
     }
 
-    /// Why the link is over, once nothing more can be taken from its ring.
+    /// The reason for ending the link, once its ring is empty.
     pub(super) fn verdict(&mut self) -> Option<LinkDown> {
         let (hung_up, bye) = (self.socket.is_none(), self.bye);
         let link = self.up()?;

@@ -1,14 +1,13 @@
-//! Changing a link's state, and its end.
+//! Changes of a link's state, and its end.
 //!
 //! ```text
 //!   turn: state --> next; its memory counted, the sleepers counted
 //!
 //!   hung up, failed:  with rings     the next poll drains them, then on_down
-//!                     without rings  doomed: the next poll that looks at descriptors, on_down
+//!                     without rings  doomed: on_down in the next poll of descriptors
 //! ```
 //!
 //! Owns: the sums over all links.
-//! Knows nothing of: why a state changes.
 
 use super::LocalPort;
 use super::link::{Entry, State};

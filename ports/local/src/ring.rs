@@ -9,16 +9,16 @@
 //! ```
 //!
 //! A packet is published by storing its cell's flag word last; the flag carries the lap, so the
-//! consumer looks at its next cell and at nothing else. Consumers give space back in batches, and
-//! producers look at the tails only when the space they know of is used up.
+//! consumer reads only its next cell. Consumers free space in batches, and producers read the tails
+//! only when the known space is used up.
 //!
-//! The other side is another process and may write anything anywhere at any time. So nothing that
-//! is read is used before it was checked, each word is read once, positions are the reader's own
-//! and never come from shared memory, and bytes are moved with raw copies, never borrowed. What a
-//! rogue can achieve is wrong bytes in its own packets, or [`Corrupt`].
+//! The other side is another process and may write anything anywhere at any time. So everything
+//! read is checked before use, each word is read once, positions are the reader's own and never
+//! come from shared memory, and bytes are moved with raw copies, never borrowed. The worst that a
+//! hostile peer can cause is wrong bytes in its own packets, or [`Corrupt`].
 //!
 //! Owns: positions in one ring, the sleeping and waiting words.
-//! Knows nothing of: descriptors, handshakes, links.
+//! Not here: descriptors, handshakes, links.
 
 use super::barrier;
 use super::layout::{
@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Corrupt;
 
-/// Why a packet was not put into a ring.
+/// Reasons why a packet was not put into a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PushError {
     /// No room.
@@ -53,13 +53,13 @@ pub(super) struct Producer {
     head: u64,
     /// Next byte of the data area to fill.
     data_head: u64,
-    /// How far the consumer was when we last looked. `head - cell_tail` never exceeds the cells.
+    /// The consumer's position at the last check. `head - cell_tail` never exceeds the cells.
     cell_tail: u64,
     /// The same for the data area.
     data_tail: u64,
     /// Takes nothing any more. `cell_tail` is then as if all cells were full.
     retired: bool,
-    /// What [`Producer::set_waiting`] said last.
+    /// The last value of [`Producer::set_waiting`].
     waiting: bool,
 }
 
@@ -222,19 +222,19 @@ pub(super) struct Consumer {
     ring: Ring,
     /// Next cell to look at.
     tail: u64,
-    /// Where that lies, and what the low half of its flag says as long as nothing is in it.
+    /// Its address, and the low half of its flag while it is empty.
     cell: *mut u8,
     empty: u32,
-    /// Where in the data area the next long body begins.
+    /// The position of the next long body in the data area.
     data_tail: u64,
     /// Tails the producer has been told.
     published: u64,
     data_published: u64,
-    /// What [`Consumer::set_sleeping`] said last.
+    /// The last value of [`Consumer::set_sleeping`].
     sleeping: bool,
 }
 
-/// What lies in the next cell.
+/// The contents of the next cell.
 #[derive(Debug)]
 pub(super) struct Packet {
     /// Its header, copied out.
@@ -500,8 +500,8 @@ impl Ring {
         unsafe { AtomicU64::from_ptr(self.cell(position).cast()) }
     }
 
-    /// What the low half of a cell's flag says when the packet at `position` is in it. A cell not
-    /// yet written in this lap has one less: the lap before, or 0 in fresh memory.
+    /// The low half of a cell's flag when the packet at `position` is in it. A cell not yet written
+    /// in this lap has one less: the lap before, or 0 in fresh memory.
     #[inline(always)]
     fn tag(&self, position: u64) -> u32 {
         ((position >> self.cell_shift) as u32).wrapping_add(1)

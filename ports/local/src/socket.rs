@@ -5,12 +5,12 @@
 //!      `--> one SOCK_SEQPACKET connection per link    with its process
 //! ```
 //!
-//! Nothing here ever blocks, whatever the peer does: descriptors a peer hands over are never
-//! written to, and a wake-up is a `send` that gives up when the socket is full (then the sleeper
-//! has not read the wake-ups before this one either).
+//! Nothing here blocks, whatever the peer does: descriptors from a peer are never written to, and a
+//! wake-up is a `send` that is skipped when the socket is full (then the sleeper has not read
+//! earlier wake-ups either).
 //!
 //! Owns: descriptors, all close-on-exec.
-//! Knows nothing of: rings, what the messages mean.
+//! Not here: rings.
 
 use super::handshake::MESSAGE_LEN;
 use smallvec::SmallVec;
@@ -18,7 +18,7 @@ use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Where an endpoint listens.
+/// The name at which an endpoint listens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Name {
     pub(super) port_base: u16,
@@ -30,7 +30,7 @@ pub(super) struct Name {
 #[derive(Debug)]
 pub(super) struct Socket(OwnedFd);
 
-/// What came out of a socket.
+/// The result of reading a socket.
 #[derive(Debug)]
 pub(super) enum Received {
     /// Nothing yet.
@@ -60,7 +60,7 @@ impl Short {
 }
 
 impl Socket {
-    /// Listens at `name`. `AddrInUse` when somebody does already.
+    /// Listens at `name`. `AddrInUse` when it is taken.
     pub(super) fn listen(name: Name) -> io::Result<Self> {
         let socket = Self::new()?;
         let (address, len) = name.address();
@@ -80,8 +80,8 @@ impl Socket {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Connects to whoever listens at `name`. `ConnectionRefused`: nobody in our network
-    /// namespace; `WouldBlock`: too many are waiting there already, try again.
+    /// Connects to the endpoint at `name`. `ConnectionRefused`: none in our network namespace;
+    /// `WouldBlock`: its backlog is full, try again.
     pub(super) fn connect(&self, name: Name) -> io::Result<()> {
         let (address, len) = name.address();
         // SAFETY: `address` is valid for `len` bytes for the time of the call.
@@ -154,7 +154,8 @@ impl Socket {
         unsafe { libc::send(self.raw(), c"!".as_ptr().cast(), 1, flags) };
     }
 
-    /// What has come, where nothing does but wake-ups and words. Anything else is cut off and says so.
+    /// Reads several short messages, for a link on which only wake-ups and control messages come. A
+    /// longer message is cut off and reported.
     pub(super) fn receive_short(&self) -> io::Result<SmallVec<[Short; BATCH]>> {
         // SAFETY: plain integers and pointers, for which all zeroes is a value.
         let mut headers: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
@@ -252,7 +253,7 @@ impl Socket {
         Ok(Received::Message(got as usize, kept))
     }
 
-    /// The user at the other end: who connected, or who listens there. One that the kernel will not
+    /// The user at the other end of a connection, or the listener's. One that the kernel cannot
     /// name is the overflow user.
     pub(super) fn user(&self) -> u32 {
         let mut is = libc::ucred {
@@ -351,7 +352,7 @@ fn control_len(fds: usize) -> usize {
     unsafe { libc::CMSG_SPACE((fds * size_of::<RawFd>()) as u32) as usize }
 }
 
-/// The user that stands for those who have no number here.
+/// The overflow user, for users without a number in this namespace.
 const NOBODY: u32 = 65534;
 
 /// Connections the kernel keeps until we accept them. The system's own limit may be lower.

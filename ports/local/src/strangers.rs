@@ -1,4 +1,4 @@
-//! Links that others began and that the endpoint has not bound: they are cheap and short.
+//! Strangers: incoming links that the endpoint has not bound.
 //!
 //! ```text
 //!   accept --> Accepted --> Plain, Up ...   --bind--> one of ours
@@ -6,12 +6,12 @@
 //!           is needed
 //! ```
 //!
-//! The user at the other end is the kernel's word (`SO_PEERCRED`). In a user namespace that does not
-//! know a user that is the overflow user, 65534: all of those have one share, and count as one where
-//! it is asked who owns an endpoint.
+//! The kernel reports the user at the other end (`SO_PEERCRED`). In a user namespace without that
+//! user it reports the overflow user, 65534: all of those have one share, and count as one owner of
+//! endpoints.
 //!
-//! Owns: how they go. Which, and when, is `ports::strangers`'.
-//! Knows nothing of: introductions.
+//! Owns: closing them; `base::strangers` chooses which, and when.
+//! Not here: introductions.
 
 use super::LocalPort;
 use super::link::State;
@@ -23,16 +23,15 @@ use mx_proto::port::LinkDown;
 use mx_proto::{Instant, LinkId};
 
 impl LocalPort {
-    /// Where a link comes from, or leads to.
+    /// The origin of a link, or the address it was made to.
     pub fn origin(&self, link: LinkId) -> Origin {
         let entry = self.links.get(link);
         entry.map_or(Origin::Unknown, |entry| Origin::User(entry.user))
     }
 
-    /// `user` has this endpoint open, or may do what it likes here anyway. Whoever listens at its name
-    /// is asked for with a connection that hangs up at once; it takes that for a stranger who went.
-    /// One that cannot be asked now, because too many wait to be accepted there, proves nothing: else
-    /// whoever fills its backlog could speak for it.
+    /// Whether `user` has this endpoint open, or is root. The listener at its name is found with a
+    /// connection that is closed at once, which looks like a stranger that left. If its backlog is
+    /// full, nothing is proven: otherwise a process that fills it could speak for the endpoint.
     pub fn user_has(&self, user: u32, endpoint: u32) -> bool {
         if Origin::User(user).source() == Source::TRUSTED {
             return true;
@@ -66,7 +65,7 @@ impl LocalPort {
         any
     }
 
-    /// A stranger makes room for somebody else. False: nobody can.
+    /// Evicts a stranger. Returns false if there is none.
     pub(super) fn evict(&mut self, why: &dyn std::fmt::Display) -> bool {
         let links = &self.links;
         let said = |id| {

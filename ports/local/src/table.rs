@@ -1,12 +1,11 @@
-//! Slots with generations: what a [`LinkId`] looks up.
+//! Slots with generations, by [`LinkId`].
 //!
 //! ```text
 //!   LinkId { index, generation } --> slots[index], if its generation still is that one
 //!                                    free: [7, 3]  indices to use again
 //! ```
 //!
-//! Owns: the values, and which names are stale.
-//! Knows nothing of: what a link is.
+//! Owns: the values.
 //! Cost: all operations are O(1).
 
 use mx_port_base::nest;

@@ -4,12 +4,12 @@
 mod crowds;
 mod cycles;
 mod end;
+mod idle;
 mod limit;
 mod meeting;
 mod rogues;
 mod room;
 mod sleeping;
-mod slumber;
 mod strangers;
 mod users;
 
@@ -148,7 +148,7 @@ impl Node {
     }
 
     /// Polls, descriptors included, until nothing happens any more.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn poll_until_idle(&mut self) {
         loop {
             self.port.note_control();
             self.port.slept = true;
@@ -225,11 +225,11 @@ pub(super) fn linked() -> (Node, LinkId, Node, LinkId) {
 /// Links `a` to `b` and leaves one packet in `b`'s log.
 pub(super) fn link_up(a: &mut Node, b: &mut Node) -> LinkId {
     let link = a.connect(b).unwrap();
-    b.settle();
-    a.settle();
+    b.poll_until_idle();
+    a.poll_until_idle();
     assert_eq!(a.take(), [Event::Up(link)]);
     assert_eq!(a.send(link, b"hello"), Ok(Sent::Whole));
-    b.settle();
+    b.poll_until_idle();
     link
 }
 

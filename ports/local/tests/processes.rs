@@ -229,7 +229,7 @@ fn alone(body: impl FnOnce()) {
     assert_eq!(status, 0, "failed in its own process");
 }
 
-fn settle(ports: &mut [&mut LocalPort], clock: &dyn Clock) -> Vec<(LinkId, Event)> {
+fn poll_until_idle(ports: &mut [&mut LocalPort], clock: &dyn Clock) -> Vec<(LinkId, Event)> {
     let mut sink = Events::default();
     for _ in 0..10 {
         for port in ports.iter_mut() {
@@ -250,7 +250,7 @@ fn no_descriptor_is_left_over_or_inherited() {
         let mut b = LocalPort::open(5, board, endpoint + 1).unwrap();
         for _ in 0..20 {
             let link = a.connect_to(board, endpoint + 1, &clock).unwrap();
-            let events = settle(&mut [&mut a, &mut b], &clock);
+            let events = poll_until_idle(&mut [&mut a, &mut b], &clock);
             assert_eq!(events, [(link, Event::Up)]);
             let ours: Vec<_> = descriptors().difference(&before).copied().collect();
             // Two ports with a listener and two sets each, and the two ends of one connection:
@@ -258,7 +258,7 @@ fn no_descriptor_is_left_over_or_inherited() {
             assert_eq!(ours.len(), 8, "{ours:?}");
             assert!(ours.iter().all(|(_, cloexec)| *cloexec), "{ours:?}");
             a.close(link, Close::Flush);
-            settle(&mut [&mut a, &mut b], &clock);
+            poll_until_idle(&mut [&mut a, &mut b], &clock);
         }
         drop((a, b));
         assert_eq!(descriptors(), before);
@@ -302,7 +302,7 @@ fn running_out_of_descriptors_pauses_accepting_and_loses_nobody() {
             }
             fillers.push(fd);
         }
-        assert!(settle(&mut [&mut server], &clock).is_empty());
+        assert!(poll_until_idle(&mut [&mut server], &clock).is_empty());
         assert_eq!(server.link_count(), 0);
         // It does not spin: nothing is readable, and it says when to call again.
         let control = server.descriptors().control.unwrap();
@@ -319,7 +319,7 @@ fn running_out_of_descriptors_pauses_accepting_and_loses_nobody() {
         assert!(client.connect_to(board, endpoint, &clock).is_err());
         limit_descriptors(usual);
         clock.advance_to(again);
-        let mut events = settle(&mut [&mut server, &mut client], &clock);
+        let mut events = poll_until_idle(&mut [&mut server, &mut client], &clock);
         events.sort_by_key(|(link, _)| link.index());
         assert_eq!(events, links.map(|link| (link, Event::Up)));
         // Only links that may fall asleep want to be looked at now.

@@ -4,11 +4,10 @@
 //!   [bytes of an endpoint address] --take--> number, used by n links --give--> (0 links) fi_av_remove
 //! ```
 //!
-//! Several links may lead to one address: both sides connected at once, or the peer parted and
-//! came back.
+//! Several links may lead to one address: both sides connected at once, or the peer reconnected.
 //!
-//! Owns: the numbers and who counts on them.
-//! Knows nothing of: links.
+//! Owns: the numbers and their reference counts.
+//! Not here: links.
 
 use mx_port_fabric::{Domain, FabricError};
 use std::collections::HashMap;
@@ -42,7 +41,7 @@ impl Addresses {
         }
     }
 
-    /// What a number stands for.
+    /// The address with a number.
     pub(super) fn bytes(&self, number: u64) -> Option<&[u8]> {
         let (bytes, _) = self.users.get(&number)?;
         Some(bytes)

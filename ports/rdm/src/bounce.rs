@@ -1,17 +1,17 @@
-//! Memory that cards read into where they cannot be kept from writing.
+//! Bounce buffers: memory that cards read into if their access to application memory could not be
+//! ended.
 //!
 //! ```text
-//!   peer's memory --fi_read--> buffer --copied--> the receiver's buffer, if it still wants it
+//!   peer's memory --fi_read--> bounce buffer --copied--> the receive, unless it was cancelled
 //!                               |
-//!                               `-- the buffer was given back: the buffer waits for the card alone
+//!                               `-- cancelled: the bounce buffer waits for the card
 //! ```
 //!
-//! A provider that asks for no local registration (`FI_MR_LOCAL`) has none that could be closed: what
-//! it was given is its own until the operation completes, which with a dead peer may be never. So it
-//! is given this.
+//! A provider that asks for no local registration (`FI_MR_LOCAL`) has none that could be closed: it
+//! keeps the memory until the operation completes, which with a dead peer may be never.
 //!
 //! Owns: the memory. It must outlive the endpoint.
-//! Knows nothing of: reads.
+//! Not here: reads.
 //! Cost: one copy; memory grows to what is under way at once, and to [`MOST`] buffers.
 
 /// Bytes of a buffer: the longest piece of a read through one. A card carries it in some
@@ -43,7 +43,7 @@ impl BounceBuffers {
         Some((buffer, memory.as_mut_ptr()))
     }
 
-    /// What has arrived in a buffer. Nobody may be writing there.
+    /// The bytes that have arrived in a buffer. The card must not be writing there.
     pub(super) fn bytes(&self, buffer: u32, len: usize) -> &[u8] {
         self.memory
             .get(buffer as usize)

@@ -1,4 +1,4 @@
-//! How links begin: our endpoint address goes out, the peer's comes in.
+//! The begin of links by an exchange of endpoint addresses.
 //!
 //! ```text
 //!   we call:         reserve --> endpoint address --> the address exchange --> greet --> Hello
@@ -6,8 +6,7 @@
 //!   we are called:   the address exchange --> answer: a place for a stranger, and our endpoint address
 //! ```
 //!
-//! Knows nothing of: how endpoint addresses travel. They come with the address that TCP knows, see
-//! `address_exchange::Addresses`.
+//! They come with the peer's address from TCP, see `address_exchange::Addresses`.
 
 use super::RdmPort;
 use super::frame::Kind;
@@ -37,7 +36,7 @@ impl RdmPort {
         Ok(self.links.reserve(cookie, fallback, now))
     }
 
-    /// What the peer of a link has to know. `None` when the link is gone.
+    /// The endpoint address for the peer of a link. `None` when the link is gone.
     pub fn endpoint_address(&self, link: LinkId) -> Option<EndpointAddress> {
         let (fabric, link) = (self.fabric.as_ref()?, self.links.of(link)?);
         Some(EndpointAddress {
@@ -50,8 +49,8 @@ impl RdmPort {
         })
     }
 
-    /// With what address endpoint addresses were exchanged for a link: frames on it come from whoever has been
-    /// told our endpoint address there.
+    /// The address with which endpoint addresses were exchanged for a link: frames on it come from
+    /// there.
     pub fn address(&self, link: LinkId) -> Option<SocketAddr> {
         self.links.of(link)?.from
     }

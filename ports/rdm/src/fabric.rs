@@ -1,4 +1,4 @@
-//! One opened domain and everything that lives and dies with it.
+//! One opened domain and all its objects.
 //!
 //! ```text
 //!   remote   registrations -----------.
@@ -7,11 +7,11 @@
 //!                                          closed from left to right, memory last
 //! ```
 //!
-//! A provider that has broken down, or keeps memory it must not keep, is answered by dropping all
-//! of this and opening it anew; the links go down over it.
+//! If a provider fails, or keeps memory it must not keep, all of this is dropped and opened anew;
+//! the links go down.
 //!
-//! Owns: libfabric's objects and what they point to.
-//! Knows nothing of: links beyond their names, the endpoint.
+//! Owns: libfabric's objects and their memory.
+//! Not here: links beyond their names, the endpoint.
 
 use super::addresses::Addresses;
 use super::bounce::BounceBuffers;
@@ -44,7 +44,7 @@ pub(super) struct Fabric {
     pub(super) bounce: BounceBuffers,
     pub(super) ops: Ops,
     pub(super) addresses: Addresses,
-    /// How messages go over it.
+    /// The paths of messages.
     plan: Plan,
     /// Signs of life that wait for their link.
     pub(super) out: VecDeque<(LinkId, Reading)>,
@@ -54,11 +54,11 @@ pub(super) struct Fabric {
     tombstones: HashMap<LinkId, (u64, u32)>,
     /// They are too many.
     clogged: bool,
-    /// What is to be injected is put together here.
+    /// Buffer in which frames to be injected are put together.
     scratch: Vec<u8>,
 }
 
-/// Why a frame did not go out.
+/// Reasons why a frame was not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NotSent {
     /// No room now.
@@ -71,7 +71,7 @@ pub(super) enum NotSent {
 /// number for a peer that does not read; a slot that does not come back is the end of that.
 const INJECT_RUN: u16 = 32;
 
-/// How a frame may be sent.
+/// Ways to send a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Manner {
     /// As fast as possible.
@@ -117,8 +117,8 @@ impl Fabric {
         }
     }
 
-    /// Whom an endpoint address describes. The address is given back by [`Fabric::forget`]. `None` when the
-    /// provider will not have it.
+    /// The peer of an endpoint address. The address is given back by [`Fabric::forget`]. `None`
+    /// when the provider refuses it.
     pub(super) fn peer_of(&mut self, endpoint_address: &EndpointAddress) -> Option<Peer> {
         match self.addresses.take(&self.domain, &endpoint_address.address) {
             Ok(address) => Some(Peer::new(address, endpoint_address)),

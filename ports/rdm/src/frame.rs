@@ -1,4 +1,4 @@
-//! What goes over the fabric in front of everything: whose link it is for.
+//! The header of every frame, with the link it is for.
 //!
 //! ```text
 //!  0      1         2        4                8                     16
@@ -15,12 +15,12 @@
 //!  Reading   the sender is still reading what was registered (see `reading`)
 //! ```
 //!
-//! The cookie is drawn for each link, 64 bits from the kernel, and told only to its peer, over TCP: what
-//! an earlier life of the peer left on the way, and what strangers send, does not fit and is dropped.
-//! So a frame comes from the address at the other end of that TCP connection, whatever the fabric calls
-//! its sender, or from whom somebody there has told.
+//! The cookie is drawn for each link, 64 bits from the kernel, and sent only to its peer, over TCP:
+//! frames of an earlier life of the peer, and those of strangers, do not have it and are dropped.
+//! So a frame comes from the address at the other end of that TCP connection, or from a process
+//! that was given the cookie there, whatever sender the fabric reports.
 //!
-//! Knows nothing of: links, libfabric.
+//! Not here: links, libfabric.
 
 /// Bytes in front of a body. With a packet's 32 and a payload of 8 they make 56, which every
 /// provider we know injects.
@@ -30,7 +30,7 @@ pub(super) const FRAME_LEN: usize = 16;
 /// address exchange compares [`mx_port_fabric::endpoint_address::VERSION`].
 const VERSION: u8 = 3;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -58,7 +58,7 @@ pub(super) enum Kind {
 /// A frame's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Frame {
-    /// What follows.
+    /// The kind.
     pub(super) kind: Kind,
     /// Its place in the order of the link's frames (see `sequence`).
     pub(super) number: u16,

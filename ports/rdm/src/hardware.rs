@@ -1,4 +1,4 @@
-//! Is there an adapter in this machine that only libfabric drives?
+//! Detection of adapters that need libfabric.
 //!
 //! ```text
 //!   /sys/class/infiniband/mlx5_0/device      InfiniBand, RoCE, EFA      a port of it is active
@@ -7,9 +7,9 @@
 //!   /sys/class/hfi1/hfi1_0                   Omni-Path
 //! ```
 //!
-//! Asked before libfabric is loaded, so that a machine with nothing but Ethernet never does.
+//! Done before libfabric is loaded, so that a machine with only Ethernet never loads it.
 //!
-//! Knows nothing of: libfabric, and whether it has a provider for what is found.
+//! Not here: libfabric.
 
 use std::fs;
 use std::path::Path;
@@ -40,7 +40,7 @@ pub fn adapters_in(classes: &Path) -> Vec<String> {
     found
 }
 
-/// What a class lists. A class that does not exist lists nothing.
+/// The devices of a class; none if the class does not exist.
 fn devices(class: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(class) else {
         return Vec::new();

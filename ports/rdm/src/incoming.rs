@@ -1,16 +1,16 @@
 //! Packets whose body comes in several frames.
 //!
 //! ```text
-//!   Packet: header, body's beginning --begin--> where it belongs, or nowhere
+//!   Packet: header, body's beginning --begin--> its destination, or none
 //!   Rest:   more of it               --place-->        "
 //!   Rest:   the end                  --place-->        "               --> on_placed
 //! ```
 //!
-//! Each frame is copied once, out of the buffer it came in. Signs of life may come between them, other
+//! Each frame is copied once, out of the buffer it came in. Pings may come between them, other
 //! packets do not.
 //!
-//! Owns: how much of a link's packet has come.
-//! Knows nothing of: the order of frames.
+//! Owns: the received length of a link's packet.
+//! Not here: the order of frames.
 
 use super::frame::Kind;
 use super::links::Link;

@@ -1,10 +1,10 @@
 //! The port over libfabric's reliable datagrams.
 //!
 //! ```text
-//!   HostPorts --- endpoint address, answer, greet (the address exchange's business)
+//!   HostPorts --- endpoint address, answer, greet (the address exchange)
 //!       |
-//!   RdmPort  --- links     who they lead to, keep-alive
-//!       |    --- frame     what goes in front of every packet
+//!   RdmPort  --- links     states, keep-alive
+//!       |    --- frame     the header of every frame
 //!       |    `-- fabric    one opened domain:
 //!       |            small    fi_inject                      (slots are not needed)
 //!       |            medium   slots, fi_send                 receive: multi-receive buffers
@@ -13,16 +13,16 @@
 //!   libfabric-sys --- libfabric.so.1, or the fake of the tests
 //! ```
 //!
-//! libfabric moves frames into buffers we posted, and reads memory where that is real. Matching,
-//! flow control, cancellation and liveness are ours, because no provider we measured does them so
-//! that one can rely on it.
+//! libfabric moves frames into posted buffers, and reads memory where the hardware does. Matching,
+//! flow control, cancellation and liveness are done here and in `mx-proto`, because no provider
+//! that was measured does them reliably.
 //!
-//! The rule of this port: **what an application owns is given to the provider only where it can be
-//! had back**. It is copied, or it goes through `remote`: registered, which ends when the registration
+//! The rule of this port: **the provider gets application memory only where its access can be
+//! ended**. Data is copied, or goes through `remote`: registered, which ends when the registration
 //! is closed.
 //!
-//! Owns: the links, and when everything is opened anew.
-//! Knows nothing of: TCP, how peers find each other, what is in the packets.
+//! Owns: the links, and opening everything anew.
+//! Not here: TCP.
 
 mod addresses;
 mod bounce;
@@ -67,7 +67,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How to open the port.
+/// Options for opening the port.
 #[derive(Clone, Debug)]
 pub struct RdmOptions {
     /// This provider, by its exact name, and no other.
@@ -78,10 +78,10 @@ pub struct RdmOptions {
     pub bind: Option<IpAddr>,
     /// A peer that has been silent for this long has gone.
     pub keepalive: Duration,
-    /// How threads wait when nothing happens. [`Wait::Poll`] spares `tcp;ofi_rxm` a microsecond a
-    /// message, and costs whoever sleeps up to some milliseconds.
+    /// The way in which threads wait. [`Wait::Poll`] saves `tcp;ofi_rxm` a microsecond a message,
+    /// and costs a sleeper up to some milliseconds.
     pub wait: Wait,
-    /// How many percent of the links that others leave those from one source may have.
+    /// Percent of the links not used by others that one source may have.
     pub source_share: u8,
     /// The library, instead of the one that is installed.
     pub library: Option<Library>,
@@ -116,20 +116,20 @@ pub struct RdmPort {
     broken: Vec<LinkId>,
     /// Links that had no room, the one that has waited longest first.
     blocked: VecDeque<LinkId>,
-    /// When the first of them may try again.
+    /// The earliest time at which one of them may try again.
     room_at: Instant,
-    /// What sleepers sleep on; it stays when the fabric is opened anew. Its member is in it only
-    /// while somebody may sleep: providers' descriptors are epoll instances over epoll instances,
-    /// and every level above them costs each arriving message about half a microsecond.
+    /// The descriptor of sleepers; it stays when the fabric is opened anew. The provider's is in it
+    /// only during a sleep: providers' descriptors are epoll instances over epoll instances, and
+    /// every level above them costs each arriving message about half a microsecond.
     nest: Nest,
     /// The member: the queue's descriptor.
     armed: Option<RawFd>,
     /// They could not be waited for: the port is looked at when its deadline says so.
     polled_only: bool,
     now: Instant,
-    /// When it was last polled.
+    /// The time of the last poll.
     polled: Instant,
-    /// When peers last had a sign of life although it was not polled.
+    /// The time of the last keep-alive to peers outside of polls.
     signed: Instant,
     /// Something arrived last then.
     busy: Instant,
@@ -141,14 +141,14 @@ pub struct RdmPort {
     alarms: Vec<Alarm>,
 }
 
-/// What has been counted.
+/// The counters.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RdmStats {
     /// Frames that fit no link: of an earlier life, or a stranger's.
     pub stale: u64,
     /// Frames that came before their turn.
     pub early: u64,
-    /// What arrived and made no sense.
+    /// Invalid arrivals.
     pub malformed: u64,
     /// Completions of nothing we know.
     pub strange: u64,
@@ -217,7 +217,7 @@ impl RdmPort {
         self.links.len()
     }
 
-    /// What has been counted.
+    /// The counters.
     pub fn stats(&self) -> RdmStats {
         self.stats
     }
@@ -227,7 +227,7 @@ impl RdmPort {
         self.fabric.as_ref().map_or(0, |fabric| fabric.lost_slots())
     }
 
-    /// Makes the provider's descriptor wake whoever sleeps. False when it cannot, now or ever.
+    /// Makes the provider's descriptor wake sleepers. False when it cannot, now or ever.
     fn hold_on(&mut self, fd: RawFd) -> bool {
         if self.armed == Some(fd) {
             return true;
@@ -245,14 +245,14 @@ impl RdmPort {
         !self.polled_only
     }
 
-    /// From now on, whoever sleeps does so on this epoll instance and not on one of the port's own.
+    /// Sets the epoll instance on which threads sleep from now on, instead of the port's own.
     pub fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
         self.let_go();
         self.nest = Nest::of(epoll)?;
         Ok(())
     }
 
-    /// What there is to sleep on, if anything.
+    /// The descriptor to sleep on, if any.
     fn wait_fd(&self) -> Option<RawFd> {
         let fabric = self.fabric.as_ref().filter(|_| !self.polled_only)?;
         fabric.domain.wait_fd()

@@ -1,4 +1,4 @@
-//! Links over the fabric: who they lead to, and how they live and end.
+//! Links over the fabric and their states.
 //!
 //! ```text
 //!   reserve            peer's endpoint address            HelloAck
@@ -12,12 +12,12 @@
 //!                         `---> gone                             or a second is over
 //! ```
 //!
-//! A link that others began is a stranger's until the endpoint binds it, which it has to within 5 s of
-//! the answer (`strangers`). Till then nothing larger than an introduction is taken from it. Only bound
-//! ones count as their source's share of the places, and those we began as nobody's.
+//! An incoming link is a stranger's until the endpoint binds it, within 5 s of the answer
+//! (`strangers`). Until then nothing larger than an introduction is accepted from it. Bound
+//! incoming links count in their source's share; those begun here in none.
 //!
-//! Owns: the table of links, what each has waiting, when its peer was last heard.
-//! Knows nothing of: libfabric's objects, the endpoint, how frames are sent.
+//! Owns: the table of links, their waiting frames, the time of the last frame from each peer.
+//! Not here: libfabric's objects, the endpoint.
 //! Cost: a few hundred bytes a link; looking one up is O(1).
 
 mod link;
@@ -37,21 +37,21 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How long the fabric may take to answer a Hello. rxm over TCP needs 130 ms on a busy host.
+/// The time-out of a Hello. rxm over TCP needs 130 ms on a busy machine.
 const GREETING: Duration = Duration::from_secs(5);
 
-/// How long what was accepted has to leave a link that is being closed.
+/// The time that accepted packets have to leave a link that is being closed.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// How long the address exchange has. It has a time-out of its own; this one is for safety.
+/// The time-out of the address exchange. That has its own; this one is for safety.
 const LOCATING: Duration = Duration::from_secs(60);
 
 /// Links of one port, those of strangers included. Half of them is more than the clients that one
 /// machine brings: 10 000.
 const LINKS_MAX: usize = 32 << 10;
 
-/// Strangers at a time. Each costs its asker a TCP connection and us a table entry; who comes on top of
-/// this has the place of another one.
+/// Strangers at a time. Each costs its peer a TCP connection and us a table entry; beyond this
+/// another one is evicted.
 const STRANGERS_MAX: usize = 4096;
 
 /// Largest body of a frame that is taken from a stranger, in bytes; several times an introduction.
@@ -63,7 +63,7 @@ const HELD_MAX: usize = 64 << 20;
 /// And on those of strangers, whose first frames hardly ever overtake each other.
 const HELD_STRANGE_MAX: usize = 1 << 20;
 
-/// What a frame means for its link.
+/// The meaning of a frame for its link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Heard {
     /// The link carries packets.
@@ -94,7 +94,7 @@ pub(super) enum Alarm {
     Ping(LinkId),
     /// It is over; the endpoint has to be told.
     Down(LinkId, LinkDown),
-    /// It is over; nobody knows of it.
+    /// It is over; it was never reported.
     Gone(LinkId),
 }
 
@@ -183,7 +183,7 @@ impl Links {
         self.add(State::Locating { until }, cookie, None, fallback, now)
     }
 
-    /// Whether somebody from there may have a link.
+    /// Whether a link from that address is possible.
     pub(super) fn vacancy_for(&self, from: SocketAddr) -> Vacancy {
         if !self.places.may_take(source_of(from), 1) {
             Vacancy::None
@@ -202,7 +202,7 @@ impl Links {
         })
     }
 
-    /// A link for somebody who has asked for our endpoint address, from there, when there is room.
+    /// A link for a question for our endpoint address, from that address, when there is room.
     pub(super) fn answer(
         &mut self,
         cookie: u64,
@@ -246,7 +246,7 @@ impl Links {
         });
     }
 
-    /// Frames are looked for again: whoever has asked before has had a turn.
+    /// Frames are polled again: all earlier strangers have had a turn.
     pub(super) fn next_round(&mut self) {
         self.strangers.next_round();
     }
@@ -261,7 +261,7 @@ impl Links {
         })
     }
 
-    /// What is left of a link that is no more, until its peer has been told.
+    /// Keeps the rest of a removed link until its peer has been told.
     pub(super) fn depart(&mut self, peer: Peer, now: Instant) -> LinkId {
         let until = now.after(CLOSING);
         let state = State::Closing {
@@ -272,7 +272,7 @@ impl Links {
         self.add(state, peer.cookie, Some(peer), None, now)
     }
 
-    /// Who believes that there is a link with us.
+    /// The peers that have a link with us.
     pub(super) fn peers(&self) -> impl Iterator<Item = Peer> {
         let links = self.slots.iter().flatten();
         links
@@ -435,8 +435,8 @@ impl Links {
         Some(link)
     }
 
-    /// We have been away for so long that silence means little: it counts no more than
-    /// [`Links::absence_max`]. (Something, so that who is always away for long finds out too.)
+    /// After an absence of this process silence counts no more than [`Links::absence_max`]. (It
+    /// counts that much so that a process that is often absent detects dead peers, too.)
     pub(super) fn forgive(&mut self, away: Duration, now: Instant) {
         let excused = away.saturating_sub(self.absence_max());
         for link in self.slots.iter_mut().flatten() {
@@ -444,17 +444,17 @@ impl Links {
         }
     }
 
-    /// How long we may be away before silence means little.
+    /// The longest absence after which silence counts.
     pub(super) fn absence_max(&self) -> Duration {
         self.keepalive / 8
     }
 
-    /// How often a peer must hear of us while we do not listen.
+    /// The interval of keep-alives while we do not poll.
     pub(super) fn sign_every(&self) -> Duration {
         self.keepalive / 4
     }
 
-    /// When [`Links::tick`] wants to be called.
+    /// The time at which [`Links::tick`] should be called.
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.len() == 0 {
             return None;

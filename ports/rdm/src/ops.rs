@@ -1,26 +1,25 @@
-//! Operations the provider has and we have not heard the end of.
+//! Operations that the provider has not completed.
 //!
 //! ```text
-//!   begin(op) --> context --> fi_send, fi_recv, ...       the provider may scribble into it
+//!   begin(op) --> context --> fi_send, fi_recv, ...       the provider may write into it
 //!                                  |
-//!   end(context) <-- completion ---'      None: not one of ours, or not any more
+//!   end(context) <-- completion ---'      None: unknown or stale
 //!
 //!   chunk  [ context | context | ... ]          context: 64 bytes for the provider, then our number
 //!   ops    [ Some(op) | None | ... ]      the same numbers
 //! ```
 //!
-//! Contexts are addresses of memory that stays where it is, because some providers (`FI_CONTEXT`,
+//! Contexts are addresses of memory that does not move, because some providers (`FI_CONTEXT`,
 //! `FI_CONTEXT2`) keep their own state there until the operation has completed.
 //!
 //! Owns: that memory. It must outlive the provider's endpoints.
-//! Knows nothing of: what the operations do.
 //! Cost: a few comparisons an operation; memory grows with what is outstanding at once.
 
 use libc::c_void;
 use libfabric_sys::abi::fi_context2;
 use std::cell::UnsafeCell;
 
-/// What an operation was begun for.
+/// The purpose of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Op {
     /// A receive buffer, by number.
@@ -31,7 +30,7 @@ pub(super) enum Op {
     Read(u32),
 }
 
-/// What the provider may scribble into.
+/// Memory into which the provider may write.
 #[repr(C)]
 struct ContextSpace(UnsafeCell<fi_context2>);
 

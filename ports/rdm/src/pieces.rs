@@ -1,4 +1,4 @@
-//! Memory cut into pieces that lie in one run each.
+//! Memory cut into contiguous pieces.
 //!
 //! ```text
 //!   segments   [ a: 40 KiB ][ b: 3 MiB                        ][ c: 100 KiB ]
@@ -6,8 +6,7 @@
 //!                            ^ a piece never crosses segments, nor is it longer than `most`
 //! ```
 //!
-//! Owns: how far the cutting has got.
-//! Knows nothing of: what becomes of a piece.
+//! Owns: the position.
 
 use super::remote::Segments;
 
@@ -30,7 +29,7 @@ pub(super) struct Piece {
     pub(super) len: usize,
     /// Its offset from the beginning of the memory.
     pub(super) offset: usize,
-    /// Which segment it is of.
+    /// The segment it is part of.
     pub(super) segment: usize,
 }
 
@@ -46,7 +45,7 @@ impl Pieces {
         }
     }
 
-    /// How many pieces are still to come.
+    /// The number of remaining pieces.
     pub(super) fn left(&self) -> usize {
         let mut at = self.at;
         let mut count = 0;

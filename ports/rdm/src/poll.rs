@@ -1,16 +1,16 @@
-//! What a poll does: completions first, then the clock, then what waits for room.
+//! The steps of a poll: completions, then the clock, then work that waits for room.
 //!
 //! ```text
 //!   backlog, completion queue --> receive: frame --> link --> Sink, remote, or an answer
 //!                             --> send:    slot free
 //!                             --> remote:  its own
-//!   clock  --> ping, silence, links that came to nothing
+//!   clock  --> ping, silence, links that were not completed
 //!   room   --> buffers to post, small frames, then "writable" in the order of waiting
 //!   remote --> reads done --> Sink
 //! ```
 //!
-//! Nothing that arrives is believed: a frame needs a link and that link's cookie, a completion an
-//! operation of ours, a place in a buffer must lie in that buffer.
+//! Everything that arrives is checked: a frame has to have a link and that link's cookie, a
+//! completion a known operation, and a position in a buffer has to be inside it.
 
 use super::RdmPort;
 use super::fabric::{Manner, NotSent};
@@ -377,9 +377,9 @@ impl RdmPort {
         any
     }
 
-    /// Those who have waited longest for room try again: their small frames here, the rest in the
-    /// endpoint. Where nothing has happened that could have made room, only after their pause: the
-    /// endpoint takes every try for something that happened, and would never sleep.
+    /// Links that have waited longest for room try again: their small frames here, the rest in the
+    /// endpoint. If nothing has made room, only after their pause: the endpoint takes every try for
+    /// progress, and would never sleep.
     fn unblock<M: Memory, S: Sink<M>>(&mut self, moved: bool, sink: &mut S) -> bool {
         let mut any = false;
         let mut tried = 0;

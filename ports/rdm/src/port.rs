@@ -1,4 +1,4 @@
-//! The port as the endpoint sees it.
+//! The implementation of the port trait.
 
 use super::RdmPort;
 use super::fabric::{Manner, NotSent};
@@ -13,7 +13,7 @@ use mx_proto::secret::Binding;
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
 use std::time::Duration;
 
-/// How much of a large message that is copied the receiver asks for at once.
+/// Bytes of a copied large message that the receiver requests at once.
 const PULL_BLOCK: usize = 1 << 20;
 
 /// A provider without a descriptor is looked at this often while there is traffic ...
@@ -295,8 +295,8 @@ impl RdmPort {
         }
     }
 
-    /// All of a packet has left, or waits with the small frames: the next one may follow, and who has
-    /// been refused is told.
+    /// All of a packet has been sent, or waits with the small frames: the next one may follow, and
+    /// links that were refused are notified.
     fn packet_ended(&mut self, id: LinkId) {
         let Some(link) = self.links.of_mut(id) else {
             return;

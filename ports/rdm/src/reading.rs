@@ -1,13 +1,13 @@
-//! What one port says to another of a read by RMA, which is silent.
+//! The frame that reports progress of an RMA read to the side that is read.
 //!
 //! ```text
 //!   0 address u64 | 8 key u64      little endian: "I am still reading this"
 //! ```
 //!
-//! The body of a frame of kind `Reading` (see `frame`). A body may be longer than this version knows;
-//! what is behind is not looked at.
+//! The body of a frame of kind `Reading` (see `frame`). A longer body, of a later version, is
+//! accepted; the rest is ignored.
 //!
-//! Owns: its layout. Knows nothing of: what follows from it.
+//! Owns: its layout.
 
 use mx_proto::port::RemoteKey;
 

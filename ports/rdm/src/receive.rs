@@ -2,16 +2,15 @@
 //!
 //! ```text
 //!   multi-receive:  [ frame | frame | frame | ...... free ]   the provider fills one after the
-//!                                                             other and says when it is full
+//!                                                             other and reports when it is full
 //!   otherwise:      [ frame ]  [ frame ]  [ frame ]  ...      one receive each
 //! ```
 //!
-//! What arrives is copied out or handled before the buffer is posted again, and that happens in
-//! the same poll: nobody holds a buffer, so that the peers' credits and not this memory bound what
-//! may be on the way.
+//! Frames are copied out or handled before the buffer is posted again, in the same poll. So
+//! credits, not this memory, bound the messages of peers.
 //!
 //! Owns: the memory and its registrations. The memory must outlive the endpoint.
-//! Knows nothing of: frames.
+//! Not here: frames.
 
 use super::ops::{Op, Ops};
 use super::plan::Plan;
@@ -100,8 +99,8 @@ impl Receive {
         !self.owed.is_empty()
     }
 
-    /// What has arrived in a buffer. `start` is where the provider says it lies, which counts only
-    /// for multi-receives. `None` when that is outside.
+    /// The bytes that have arrived in a buffer. `start` is the provider's address for them, used
+    /// only for multi-receives. `None` when that is outside.
     pub(super) fn arrived(&self, number: u32, start: *const c_void, len: usize) -> Option<&[u8]> {
         let base = number as usize * self.size;
         let offset = match self.multi {

@@ -8,20 +8,19 @@
 //!   tidy                       --> closes what is kept of regions that only we still hold
 //! ```
 //!
-//! Registering costs microseconds to milliseconds, so one would like to keep registrations. But a
+//! Registering costs microseconds to milliseconds, so registrations are worth keeping. But a
 //! registration is of pages, not of addresses: when memory is unmapped and something else mapped
-//! there, a kept registration still leads to the old pages, and what the card writes is lost
-//! without a sign. Some libraries watch `munmap` and its like to forget in time; whatever they
-//! hook, there are ways around it (a static `mmap`, a `brk` from the allocator, `mremap`, another
-//! library's hooks). We keep registrations only of memory whose end we decide: what `memalloc` gave
-//! out, which stays mapped while its [`Region`] is held (see `regions`). Everything else is
-//! registered for one operation, during which its owner promises that it stays.
+//! there, a kept registration still refers to the old pages, and data written by the card is lost
+//! silently. Some libraries hook `munmap` and its like to drop registrations in time, but no set of
+//! hooks is complete (a static `mmap`, a `brk` from the allocator, `mremap`, another library's
+//! hooks). So only registrations of `memalloc`ed memory are kept, which stays mapped while its
+//! [`Region`] is referenced (see `regions`). Other memory is registered for one operation, during
+//! which its owner promises that it stays.
 //!
-//! Only access by this process's own operations is kept. What a peer may read is registered for
-//! that one message, so that nobody can read it when the message is complete.
+//! Only registrations for this process's own operations are kept. Memory that a peer may read is
+//! registered for that one message, so that it cannot be read when the message is complete.
 //!
 //! Owns: the kept registrations.
-//! Knows nothing of: what is done with the memory.
 //! Cost: a lease of kept memory is a search among at most [`KEPT_MAX`] entries.
 
 use libc::c_void;
@@ -34,7 +33,7 @@ use std::sync::Arc;
 /// Registrations of memory that our operations write to.
 pub(super) struct Registrations {
     kept: Slab<Kept>,
-    /// What the provider did not close; tried again now and then.
+    /// Registrations that the provider did not close; tried again from time to time.
     stuck: Vec<(Mr, Arc<Region>)>,
     /// The sum of their lengths.
     bytes: usize,
@@ -104,7 +103,7 @@ impl Registrations {
         unsafe { self.register(domain, ep, start, len, FI_READ) }.map(Lease::Own)
     }
 
-    /// What the provider wants to see with the memory.
+    /// The provider's descriptor of the memory.
     pub(super) fn desc(&self, lease: &Lease) -> *mut c_void {
         match lease {
             Lease::Own(mr) => mr.desc(),
@@ -300,8 +299,8 @@ fn memlock_limit() -> Option<u64> {
     (code == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// How much is kept: half of what may be locked, the other half being for what is registered per
-/// operation, and no more than a gigabyte of pages nobody else can use.
+/// The number of bytes to keep registered: half of the lockable memory, the other half being for
+/// registrations of single operations, and at most a gigabyte.
 fn bytes_max(memlock: Option<u64>) -> usize {
     let half = memlock.map_or(u64::MAX, |bytes| bytes / 2);
     usize::try_from(half).unwrap_or(usize::MAX).min(1 << 30)

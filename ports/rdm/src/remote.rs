@@ -1,4 +1,4 @@
-//! Large messages: the receiver fetches them from where they lie.
+//! Large messages that the receiver reads from the sender's memory.
 //!
 //! ```text
 //!   sender's port                                     receiver's port
@@ -9,17 +9,17 @@
 //!   deregister                                            ReadDone, or recall
 //! ```
 //!
-//! Only over providers with real RMA ([`Plan`]). Elsewhere `register` gives no key and `read` refuses,
-//! and the endpoint has the message sent through the port's own buffers. Refusing is always allowed,
-//! and a read that fails is repeated that way by the endpoint.
+//! Only over providers with real RMA ([`Plan`]). Elsewhere `register` returns no key and `read`
+//! refuses, and the endpoint sends the message through the port's own buffers. Refusing is always
+//! allowed, and the endpoint repeats a failed read that way.
 //!
-//! Three calls give memory back: `deregister`, `recall` and `on_link_down`. When one of them returns,
-//! nobody touches the memory concerned any more, whatever the peer or the provider do. Where a
-//! provider cannot be brought to let go of it, [`Remote::wants_renewal`] says so at once, and the
-//! caller has to close endpoint and domain before it returns itself.
+//! Three calls give memory back: `deregister`, `recall` and `on_link_down`. When one of them
+//! returns, the memory is not accessed any more, whatever the peer or the provider do. If a
+//! provider does not release it, [`Remote::wants_renewal`] says so at once, and the caller has to
+//! close endpoint and domain before it returns itself.
 //!
-//! Owns: whether it is done at all; reports not yet fetched.
-//! Knows nothing of: what the bytes mean, links (a name and an address are all it sees).
+//! Owns: the choice whether to use RMA; reports not yet fetched.
+//! Not here: links; it gets only a name and an address.
 
 use super::bounce::BounceBuffers;
 use super::ops::{Op, Ops};
@@ -44,7 +44,7 @@ pub(super) struct Remote {
 // whichever that is; they are only passed on.
 unsafe impl Send for Remote {}
 
-/// What a call needs of the port.
+/// The parts of the port that a call needs.
 pub(super) struct Outlet<'a> {
     pub(super) domain: &'a Domain,
     /// The endpoint all links share.
@@ -59,7 +59,7 @@ pub(super) struct Outlet<'a> {
     pub(super) backlog: &'a mut VecDeque<CqEvent>,
 }
 
-/// What the port has to hear.
+/// Reports for the port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Report {
     /// A read has ended; where not `ok`, nothing is known of what it wrote.
@@ -84,7 +84,7 @@ pub(super) struct Events {
     renewal: bool,
 }
 
-/// Where several pieces of memory lie.
+/// Several pieces of memory.
 pub(super) type Segments = SmallVec<[(*mut u8, usize); 2]>;
 
 impl Remote {
@@ -127,12 +127,12 @@ impl Remote {
         rma.register(outlet, link, segments_of(memory), token)
     }
 
-    /// Ends a registration: when this returns, nobody reads the memory.
+    /// Ends a registration: when this returns, the memory is not read any more.
     pub(super) fn deregister(&mut self, outlet: &mut Outlet<'_>, link: LinkId, key: RemoteKey) {
         if let Some(rma) = &mut self.rma {
             rma.deregister(outlet, &mut self.events, link, key);
         }
-        self.settle(outlet);
+        self.handle_met(outlet);
     }
 
     /// Begins a read; [`Report::ReadDone`] follows. An error means that it does not go this way
@@ -167,16 +167,17 @@ impl Remote {
         };
         let rma = self.rma.as_mut().ok_or(SendError::Down)?;
         let begun = rma.read(outlet, &mut self.events, link, request);
-        self.settle(outlet);
+        self.handle_met(outlet);
         begun
     }
 
-    /// Ends a read: when this returns, nobody writes to its memory, and no report of it follows.
+    /// Ends a read: when this returns, its memory is not written any more, and no report of it
+    /// follows.
     pub(super) fn recall(&mut self, outlet: &mut Outlet<'_>, link: LinkId, token: u64) {
         if let Some(rma) = &mut self.rma {
             rma.recall(outlet, &mut self.events, link, token);
         }
-        self.settle(outlet);
+        self.handle_met(outlet);
         self.events.forget_read(link, token);
     }
 
@@ -190,7 +191,7 @@ impl Remote {
     /// A piece of ours has ended.
     pub(super) fn on_event(&mut self, outlet: &mut Outlet<'_>, piece: u32, outcome: Outcome) {
         self.events.met.push_back((piece, outcome));
-        self.settle(outlet);
+        self.handle_met(outlet);
     }
 
     /// A link can carry frames; `peer` is its address on the shared endpoint.
@@ -205,30 +206,30 @@ impl Remote {
         if let Some(rma) = &mut self.rma {
             rma.on_link_down(outlet, &mut self.events, link);
         }
-        self.settle(outlet);
+        self.handle_met(outlet);
         self.events.forget_link(link);
     }
 
-    /// Does what is due: what had no room, signs of life.
+    /// Does due work: retries, keep-alives of reads.
     pub(super) fn poll(&mut self, outlet: &mut Outlet<'_>, now: Instant) {
         if let Some(rma) = &mut self.rma {
             rma.poll(outlet, &mut self.events, now);
-            self.settle(outlet);
+            self.handle_met(outlet);
         }
     }
 
-    /// When [`Remote::poll`] wants to be called although nothing happens.
+    /// The time at which [`Remote::poll`] should be called although nothing happens.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.rma.as_ref()?.deadline()
     }
 
-    /// What happened, oldest first.
+    /// The next report, oldest first.
     pub(super) fn next_report(&mut self) -> Option<Report> {
         self.events.reports.pop_front()
     }
 
     /// Handles completions met on the way. Each operation ends once, so this does too.
-    fn settle(&mut self, outlet: &mut Outlet<'_>) {
+    fn handle_met(&mut self, outlet: &mut Outlet<'_>) {
         while let Some((piece, outcome)) = self.events.met.pop_front() {
             if let Some(rma) = &mut self.rma {
                 rma.on_event(outlet, &mut self.events, piece, outcome);
@@ -324,10 +325,9 @@ impl Events {
     }
 }
 
-/// How often a call that gives memory back looks for the completions that would make harsher means
-/// unnecessary.
+/// The limit of looks for completions in a call that gives memory back, before harsher means.
 pub(super) struct LookLimit {
-    /// None as long as nobody has had to look.
+    /// `None` before the first look.
     begun: Option<Duration>,
     span: Duration,
     looks: u32,
@@ -363,8 +363,8 @@ impl LookLimit {
     }
 }
 
-/// What this thread has used of a processor. A process that was not scheduled for a while shall not
-/// lose its links over it.
+/// The processor time of this thread. A process that was not scheduled for a while must not lose
+/// its links.
 fn worked() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -387,8 +387,8 @@ fn segments_of<M: Memory>(memory: &M) -> Segments {
 /// copying this many bytes twice.
 pub(super) const READ_MIN: usize = 32 * 1024;
 
-/// Where pieces come out shorter than this on average, copying them together is cheaper than an
-/// operation for each.
+/// If pieces are shorter than this on average, copying them together is cheaper than an operation
+/// for each.
 pub(super) const PIECE_MIN: usize = 16 * 1024;
 
 /// Events taken from the queue at a time.
@@ -401,7 +401,7 @@ const LOOKS_MIN: u32 = 250;
 /// After so many looks, no more than this of a processor is spent on them: more find nothing either.
 const LOOKING_MAX: Duration = Duration::from_micros(500);
 
-/// Nor so much on any number of them: nobody shall wait for a call that is not to block.
+/// The limit for any number of them, as the call must not block.
 const LAST_LOOKING_MAX: Duration = Duration::from_millis(4);
 
 #[cfg(test)]

@@ -5,17 +5,17 @@
 //!   registered for remote reading
 //!   key --------------------------------------> pieces, each an fi_read into place
 //!        <======================================   at most WINDOW a link
-//!        <------------ Reading, every 2 s -------  (the card reads without a word)
-//!   closed                                     registered for local writing, if the plan wants it
+//!        <------------ Reading, every 2 s -------  (the card's reads are not visible here)
+//!   closed                                     registered for local writing, if the plan needs it
 //! ```
 //!
-//! A registration that is closed cannot be read or written any more, whatever is still under way:
-//! that is how memory is given back here. Where reads need no local registration, the card reads into
-//! bounce buffers, and what has arrived there is copied. Where a provider does not close a registration,
-//! only closing the endpoint helps, and [`Events::demand_renewal`] asks for it.
+//! A closed registration cannot be read or written any more, whatever is still under way: that ends
+//! the access here. Where reads need no local registration, the card reads into bounce buffers,
+//! which are then copied. If a provider does not close a registration, only closing the endpoint
+//! helps, and [`Events::demand_renewal`] requests it.
 //!
 //! Owns: registrations of sends, reads and their pieces.
-//! Knows nothing of: frames.
+//! Not here: frames.
 
 use super::bounce;
 use super::ops::Op;
@@ -43,7 +43,7 @@ pub(super) struct Rma {
     posted: Slab<Posted>,
     /// Links that had no room.
     blocked: VecDeque<LinkId>,
-    /// When peers are told next that they are being read.
+    /// The time of the next Reading frame to peers.
     chime: Option<Instant>,
     /// Operations need their memory registered. Where they do not, they go into bounce buffers.
     local: bool,
@@ -93,7 +93,7 @@ struct Posted {
     landing: Option<Landing>,
 }
 
-/// Where a piece that comes into a bounce buffer belongs.
+/// The destination of a piece in a bounce buffer.
 struct Landing {
     buffer: u32,
     start: *mut u8,
@@ -585,10 +585,10 @@ const PIECE_MAX: usize = 4 << 20;
 /// one, and few enough that a silent peer does not fill the queue of the endpoint all share.
 const WINDOW: usize = 8;
 
-/// How often a peer is told that it is being read. Time-outs of requests are tens of seconds.
+/// The interval of Reading frames. Time-outs of requests are tens of seconds.
 const CHIME: Duration = Duration::from_secs(2);
 
-/// How soon to try again what the provider had no room for, if nothing completes before.
+/// The pause before retrying what the provider had no room for, if nothing completes before.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// Registrations of all links: cards have a limited number of registrations.

@@ -1,26 +1,24 @@
 //! The order of a link's frames.
 //!
 //! ```text
-//!   sent:      0 1 2 3 4 5 ...            modulo 2^16, by the order the provider took them
+//!   sent:      0 1 2 3 4 5 ...            modulo 2^16, by the order the provider accepted them
 //!   arrives:   0 2 3   1
-//!              |  `-'  `--- taken, and then 2 and 3 with it
-//!              taken  held
+//!              |  `-'  `--- delivered, and then 2 and 3 with it
+//!      delivered  held
 //! ```
 //!
 //! Providers match messages in order, but not all of them report so: where a longer message is
-//! fetched in several steps, a shorter one behind it may be there first. What comes early is
-//! copied and held until its turn. A number that never comes means a lost frame, and the end of
-//! the link.
+//! fetched in several steps, a later shorter one may be reported first. An early frame is copied
+//! and held until its turn. A number that never comes means a lost frame, and the end of the link.
 //!
-//! Owns: both counters of a link, and what is held.
-//! Knows nothing of: what is in the frames.
+//! Owns: both counters of a link, and held frames.
 //! Cost: a comparison a frame; memory only while frames are out of order.
 
 use super::frame::Kind;
 use mx_proto::Instant;
 use std::collections::HashMap;
 
-/// Where a link's frames stand.
+/// The positions of a link's frames.
 #[derive(Debug, Default)]
 pub(super) struct Sequence {
     /// The number of the next frame to be sent.
@@ -56,7 +54,7 @@ const HELD_FRAMES: usize = 16 << 10;
 /// And their bytes.
 const HELD_BYTES: usize = 4 << 20;
 
-/// What keeping one costs beside its bytes.
+/// The cost of a held frame beside its bytes.
 const HELD_COST: usize = 64;
 
 impl Sequence {

@@ -1,16 +1,15 @@
-//! Buffers that frames are sent from.
+//! Slots: buffers that frames are sent from.
 //!
 //! ```text
 //!   header + segments --gather--> slot --fi_send--> provider --completion--> free again
 //! ```
 //!
-//! No provider we measured gives a send back on request, and some never give one back whose peer
-//! has died. So a frame that is not injected is copied into one of these, and the application's
-//! memory is free at once. What a provider keeps of a dead peer's is bounded by
-//! [`PER_LINK`], and comes back when the endpoint is closed.
+//! No provider that was measured cancels a send, and some never complete one to a dead peer. So a
+//! frame that is not injected is copied into a slot, and the application's memory is free at once.
+//! The slots that a provider keeps for a dead peer are bounded by [`PER_LINK`], and are free again
+//! when the endpoint is closed.
 //!
 //! Owns: the memory and its registrations. The memory must outlive the endpoint.
-//! Knows nothing of: what is in the frames.
 
 use libc::c_void;
 use mx_port_fabric::{Domain, Ep, FabricError, Mr};
@@ -37,7 +36,7 @@ pub(super) struct Slots {
     size: usize,
     chunks: Vec<Chunk>,
     free: Vec<u32>,
-    /// Whose frame is in a slot.
+    /// The link of the frame in a slot.
     owners: Vec<Option<LinkId>>,
     register: bool,
     /// Sends the provider takes at once.
@@ -55,7 +54,7 @@ struct Chunk {
 pub(super) struct Slot<'a> {
     pub(super) number: u32,
     pub(super) bytes: &'a mut [u8],
-    /// What the provider wants to see with it.
+    /// The provider's descriptor of it.
     pub(super) desc: *mut c_void,
 }
 

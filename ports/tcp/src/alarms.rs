@@ -1,25 +1,25 @@
-//! Points in time at which the port has to act although nothing arrives.
+//! The port's timers.
 //!
 //! ```text
 //!   set(at, alarm) --> [ earliest | ... ] --> ring(now): every alarm that is due
 //! ```
 //!
-//! Owns: the alarms. One that has lost its purpose rings all the same and is ignored by whoever
-//! set it, so setting costs O(log n) and taking back nothing.
-//! Knows nothing of: links; it only carries their names.
+//! Owns: the alarms. An obsolete alarm still fires and is ignored, so setting costs O(log n) and
+//! clearing nothing.
+//! Not here: links; it only stores their ids.
 
 use mx_proto::{Instant, LinkId};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// What is to be done.
+/// The work to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Alarm {
     /// This attempt to connect had to succeed by now.
     Dial {
         /// The link.
         link: LinkId,
-        /// Which attempt.
+        /// The attempt.
         attempt: u32,
     },
     /// A closed link has lingered long enough.
@@ -60,7 +60,7 @@ impl Alarms {
         self.heap.push(Entry { at, alarm });
     }
 
-    /// When the next one rings.
+    /// The time of the next one.
     #[inline]
     pub(super) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|entry| entry.at)

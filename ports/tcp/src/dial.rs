@@ -1,22 +1,21 @@
-//! Connections coming and going: listening, accepting, dialling.
+//! Making connections: listening, accepting, dialling.
 //!
 //! ```text
 //!   listeners --accept--> Greeting --preamble--> Open        strangers: 5 s, then dropped
 //!   resolver --addresses--> Dialling --connected--> Open     one address after the other
 //! ```
 //!
-//! Owns: how sockets are set up.
-//! Knows nothing of: packets.
-//! Options are set on listeners, from which accepted sockets inherit them without a system call.
-//! All sockets begin with `reno`, which on one host moves twice as much as a pacing algorithm;
-//! those that lead elsewhere go back to the system's default when their peer is known. (The other
-//! way round a socket that once paced would go on pacing.)
+//! Owns: the setup of sockets.
+//! Not here: packets. Options are set on listeners, from which accepted sockets inherit them
+//! without a system call. All sockets begin with `reno`, which on one machine is twice as fast as a
+//! pacing algorithm; those to other machines return to the system's default when their peer is
+//! known. (The other way round a socket that once paced would continue to.)
 
 use super::alarms::Alarm;
 use super::link::{Dial, Link, Phase};
 use super::options::is_worth_a_line;
-use super::watch::Heat;
-use super::{TcpPort, frame, reason, sys, watch};
+use super::poll_set::Activation;
+use super::{TcpPort, frame, poll_set, reason, sys};
 use mx_port_base::origin::Origin;
 use mx_port_base::reserve;
 use mx_proto::origin::Source;
@@ -38,10 +37,10 @@ const ACCEPTS: usize = 32;
 /// Most strangers at a time, where places do not end before. Each has some hundred bytes.
 const STRANGERS_MAX: usize = 8192;
 
-/// How long accepting pauses when descriptors or memory have run out.
+/// The pause of accepting when descriptors or memory have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often a port number is drawn that all addresses have free.
+/// Attempts to draw a port number that is free at all addresses.
 const DRAWS: usize = 16;
 
 /// Index of the names under which listeners are watched; no link reaches it.
@@ -129,8 +128,8 @@ fn listener(address: &SocketAddr, dead_after: Duration) -> io::Result<Socket> {
     Ok(fd)
 }
 
-/// When the kernel asks a silent peer whether it is there, in whole seconds, which is what it counts: the
-/// last question has gone unanswered when `dead_after` is over; that is never less than two seconds.
+/// The kernel's keep-alive for a silent peer, in whole seconds, which is its unit: the last probe
+/// is unanswered when `dead_after` is over; never less than two seconds.
 fn questions(dead_after: Duration) -> TcpKeepalive {
     let (first, every, count) = within(dead_after);
     TcpKeepalive::new()
@@ -197,8 +196,8 @@ impl TcpPort {
         let id = self
             .links
             .insert(Link::new(fd, peer, Phase::Dialling(Box::new(dial))));
-        self.watch.pending += 1;
-        self.watch.control_due = true;
+        self.poll_set.pending += 1;
+        self.poll_set.control_due = true;
         if failed {
             self.fallen
                 .push((id, worst.unwrap_or(LinkDown::Unreachable)));
@@ -250,7 +249,7 @@ impl TcpPort {
         let Some(link) = self.links.get(id) else {
             return;
         };
-        if let Err(error) = self.watch.control.add(
+        if let Err(error) = self.poll_set.control.add(
             &link.fd,
             EpollEvent::new(EpollFlags::EPOLLOUT, id.to_word()),
         ) {
@@ -296,7 +295,7 @@ impl TcpPort {
             Ok(Some((fd, peer))) => {
                 let attempt = dial.attempt;
                 if let Some(link) = self.links.get_mut(id) {
-                    watch::forget(&self.watch.control, &link.fd);
+                    poll_set::forget(&self.poll_set.control, &link.fd);
                     link.fd = fd;
                     link.peer = peer;
                     link.phase = Phase::Dialling(Box::new(dial));
@@ -323,10 +322,10 @@ impl TcpPort {
         let (cookie, waiting) = (link.cookie, std::mem::take(&mut link.waiting));
         let greeted = link.tx.greet(&link.fd, &frame::preamble());
         if link.tx.has_backlog() {
-            self.watch.block(id, link);
+            self.poll_set.block(id, link);
         }
-        self.watch
-            .heat(id, &mut self.links, &mut self.pool, Heat::Expected);
+        self.poll_set
+            .activate(id, &mut self.links, &mut self.pool, Activation::Expected);
         sink.on_up(id, cookie);
         if waiting {
             sink.on_writable(id, cookie);
@@ -341,8 +340,8 @@ impl TcpPort {
         let Some(link) = self.links.get_mut(id) else {
             return false;
         };
-        watch::forget(&self.watch.control, &link.fd);
-        self.watch.pending -= 1;
+        poll_set::forget(&self.poll_set.control, &link.fd);
+        self.poll_set.pending -= 1;
         link.phase = Phase::Open;
         if let Some(elsewhere) = &self.algorithms.elsewhere {
             let local = sys::local_address(&link.fd).map(|address| address.ip());
@@ -350,7 +349,11 @@ impl TcpPort {
                 let _ = link.fd.set_tcp_congestion(elsewhere);
             }
         }
-        match self.watch.data.add(&link.fd, watch::interest(id, link)) {
+        match self
+            .poll_set
+            .data
+            .add(&link.fd, poll_set::interest(id, link))
+        {
             Ok(()) => true,
             Err(error) => {
                 log::warn!("tcp: cannot watch the connection to {}: {error}", link.peer);
@@ -381,7 +384,7 @@ impl TcpPort {
                 Err(error) if is_shortage(&error) => {
                     if !self.strangers.is_empty() {
                         // They have come with this poll and get their turn first.
-                        self.watch.control_due = true;
+                        self.poll_set.control_due = true;
                         return;
                     }
                     self.rest_from_accepting(&error, clock.now());
@@ -412,13 +415,13 @@ impl TcpPort {
                 link.failed = Some(reason(&error));
             }
             let id = self.links.insert(link);
-            self.watch.pending += 1;
+            self.poll_set.pending += 1;
             self.strangers.add(id, source, clock.now());
             let Some(link) = self.links.get_mut(id) else {
                 return;
             };
             if let Err(error) = self
-                .watch
+                .poll_set
                 .control
                 .add(&link.fd, EpollEvent::new(EpollFlags::EPOLLIN, id.to_word()))
             {
@@ -427,12 +430,12 @@ impl TcpPort {
                 continue;
             }
             if link.tx.has_backlog() {
-                self.watch.block(id, link);
+                self.poll_set.block(id, link);
             }
             // The preamble, and often the first packet, is there already.
             self.serve(id, ACCEPTS, sink);
         }
-        self.watch.control_due = true;
+        self.poll_set.control_due = true;
     }
 
     /// Most strangers at a time: those that come before older ones have had a turn are not let in.
@@ -450,7 +453,7 @@ impl TcpPort {
         }
         // They stay readable, so watching them would make every sleep end at once.
         for listener in &self.listeners {
-            watch::forget(&self.watch.control, listener);
+            poll_set::forget(&self.poll_set.control, listener);
         }
         if self.accepting {
             self.accepting = false;
@@ -463,9 +466,9 @@ impl TcpPort {
         self.accepting = true;
         for (at, listener) in self.listeners.iter().enumerate() {
             let event = EpollEvent::new(EpollFlags::EPOLLIN, listener_word(at));
-            let _ = self.watch.control.add(listener, event);
+            let _ = self.poll_set.control.add(listener, event);
         }
-        self.watch.control_due = true;
+        self.poll_set.control_due = true;
     }
 }
 
@@ -485,7 +488,7 @@ fn is_same_host(peer: IpAddr, local: Option<IpAddr>) -> bool {
     peer.is_loopback() || local == Some(peer)
 }
 
-/// The reason that says more: somebody refused, nobody answered, there is no way.
+/// The more specific reason: refused, then timed out, then unreachable.
 fn worse(known: Option<LinkDown>, new: LinkDown) -> Option<LinkDown> {
     let weight = |reason: LinkDown| match reason {
         LinkDown::Refused => 3,

@@ -1,4 +1,4 @@
-//! How packets lie in the byte stream.
+//! Framing of packets in the byte stream.
 //!
 //! ```text
 //!   preamble (8)          packet                        packet
@@ -6,10 +6,8 @@
 //!                           `- body length at 4, little endian
 //! ```
 //!
-//! Each side begins with the preamble, so that whoever dialled a wrong number is recognised by
-//! its first bytes.
-//!
-//! Knows nothing of: what else a header says.
+//! Each side begins with the preamble, so that a connection to another program is recognised by its
+//! first bytes.
 
 use mx_proto::port::{HEADER_LEN, HeaderBytes};
 
@@ -23,11 +21,11 @@ pub(super) const PREAMBLE_LEN: usize = 8;
 /// Bytes no text protocol begins with.
 const MAGIC: [u8; 6] = *b"\x93MXTCP";
 
-/// Largest body a header may announce: nobody of ours sends more than a data packet at once, and
-/// a length above this is noise.
+/// Largest body length that is accepted: a data packet is never longer, and a larger length is an
+/// error.
 pub(super) const BODY_MAX: usize = 1 << 30;
 
-/// What a stream's first bytes say.
+/// The result of checking a stream's first bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Greeting {
     /// Right so far, but not whole.

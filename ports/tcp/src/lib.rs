@@ -1,44 +1,41 @@
-//! Packets over kernel TCP: one connection is one link, nothing ever blocks.
+//! Packets over kernel TCP: one connection is one link, no call blocks.
 //!
 //! ```text
 //!   Endpoint --connect--> dial ----> Table of Links <---- accept <-- listeners
 //!            --send-----> send (Tx) ---^   |   ^                        |
-//!            --poll-----> watch -----------'   |                  control epoll
+//!            --poll-----> poll_set --------'   |                  control epoll
 //!                         active links: recv      |
 //!                         others: data epoll   receive (Rx) --> Sink, application memory
 //! ```
 //!
-//! The stream of each direction is `frame`'s: a preamble, then packets. `receive` reads large
-//! bodies straight into application memory, `send` writes them straight from it. `watch` knows
-//! which links to look at without asking the kernel each time; `alarms` keeps the few points in
-//! time at which something happens by itself.
+//! Each direction is a preamble, then packets (`frame`). `receive` reads large bodies straight into
+//! application memory, `send` writes them straight from it. `poll_set` selects the links to read
+//! without asking the kernel each time; `alarms` has the timers.
 //!
 //! Owns: sockets, both epoll instances, the bytes in between.
-//! Knows nothing of: what packets mean, who a peer is, how names become addresses (the resolver
-//! does).
+//! Not here: the contents of packets, peers, resolving names (see the resolver).
 //! Cost: a small packet is one `send` here and one successful `recv` there; an idle link costs no
 //! system call and less than 400 bytes.
 //!
-//! A peer that is silent is told from one that is only slow: `TCP_USER_TIMEOUT` would end the
-//! connection to a living process that does not read for that long (it counts time in a closed
-//! window), so this port asks the kernel instead, now and then, whether something it sent is
-//! unanswered and when the peer's last acknowledgement came in.
+//! Detection of dead peers: `TCP_USER_TIMEOUT` would end the connection to a living process that
+//! does not read for that long (it counts time in a closed window). So this port asks the kernel
+//! from time to time whether data is unacknowledged and when the peer's last acknowledgement came.
 //!
-//! All links together keep so many bytes of packets that are not whole yet, and no more: what is beyond
-//! that stays in the kernel until its packet is whole (`unread`).
+//! The bytes of incomplete packets of all links are bounded: further packets stay in the kernel
+//! until they are complete (`unread`).
 
 mod alarms;
 mod dial;
 mod frame;
 mod link;
 mod options;
+mod poll_set;
 mod receive;
 mod send;
 mod staging;
 mod sys;
 mod unread;
 mod upkeep;
-mod watch;
 
 pub use options::{TcpOptions, TcpStats};
 pub use receive::STRANGER_MAX;
@@ -56,13 +53,13 @@ use mx_proto::port::{
 use mx_proto::shares::Shares;
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
+use poll_set::PollSet;
 use send::Refusal;
 use socket2::Socket;
 use staging::Pool;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
-use watch::Watch;
 
 /// Largest body that is collected and delivered whole. With its header it fits into a staging
 /// buffer.
@@ -75,8 +72,8 @@ const EAGER_MAX: usize = 512 << 10;
 /// kernel holds.
 const DATA_MAX: usize = 1 << 20;
 
-/// How much of a large message is asked for at once: enough to keep a fast path busy for longer
-/// than asking takes.
+/// Bytes of a large message that are requested at once: enough to keep a fast path busy for longer
+/// than a request takes.
 const PULL_BLOCK: usize = 4 << 20;
 
 /// A port over kernel TCP.
@@ -91,7 +88,7 @@ pub struct TcpPort {
     places: Shares,
     pool: Pool,
     scratch: Box<[u8]>,
-    watch: Watch,
+    poll_set: PollSet,
     alarms: Alarms,
     /// Attempts to connect that failed before they began: told in the next poll.
     fallen: Vec<(LinkId, LinkDown)>,
@@ -136,10 +133,10 @@ impl TcpPort {
             linger,
         };
         let (listeners, local_port, algorithms) = dial::listen(&listen, dead_after)?;
-        let watch = Watch::new()?;
+        let poll_set = PollSet::new()?;
         for (at, listener) in listeners.iter().enumerate() {
             let event = EpollEvent::new(EpollFlags::EPOLLIN, dial::listener_word(at));
-            watch.control.add(listener, event)?;
+            poll_set.control.add(listener, event)?;
         }
         let most = places(max_links, descriptors::most());
         Ok(Self {
@@ -152,7 +149,7 @@ impl TcpPort {
             places: Shares::new(most, source_share),
             pool: Pool::new(kept_bytes),
             scratch: vec![0; send::SCRATCH].into_boxed_slice(),
-            watch,
+            poll_set,
             alarms: Alarms::default(),
             fallen: Vec::new(),
             closing: Vec::new(),
@@ -173,13 +170,14 @@ impl TcpPort {
     /// Makes the next poll look for links coming and going, because the control descriptor is
     /// readable.
     pub fn note_control(&mut self) {
-        self.watch.control_due = true;
+        self.poll_set.control_due = true;
     }
 
-    /// Who slept on the descriptors was told about the data descriptor, or that there is nothing; the
-    /// next poll need not look. The control descriptor is as [`TcpPort::note_control`] says.
+    /// The thread that slept on the descriptors was told about the data descriptor, or that there
+    /// is nothing; the next poll need not ask. The control descriptor is as
+    /// [`TcpPort::note_control`] says.
     pub fn note_told(&mut self, data: bool) {
-        self.watch.told(data);
+        self.poll_set.told(data);
     }
 
     /// The address at the other end of a link.
@@ -193,7 +191,7 @@ impl TcpPort {
         self.links.len()
     }
 
-    /// What the port has met so far.
+    /// The port's counters.
     pub fn stats(&self) -> TcpStats {
         TcpStats {
             kept: self.pool.kept() as u64,
@@ -208,10 +206,10 @@ impl TcpPort {
         // does not end the watch.
         match link.phase {
             Phase::Dialling(_) | Phase::Greeting => {
-                watch::forget(&self.watch.control, &link.fd);
-                self.watch.pending -= 1;
+                poll_set::forget(&self.poll_set.control, &link.fd);
+                self.poll_set.pending -= 1;
             }
-            Phase::Open | Phase::Lingering => watch::forget(&self.watch.data, &link.fd),
+            Phase::Open | Phase::Lingering => poll_set::forget(&self.poll_set.data, &link.fd),
         }
         link.rx.forget(&mut self.pool);
         if link.stranger {
@@ -225,7 +223,7 @@ impl TcpPort {
         Some(link)
     }
 
-    /// What follows from a refusal of the sending half.
+    /// Handles a refusal of the sending half.
     #[cold]
     fn refused(&mut self, id: LinkId, refusal: Refusal) -> SendError {
         match refusal {
@@ -244,7 +242,7 @@ impl TcpPort {
     fn wait_for_room(&mut self, id: LinkId) {
         if let Some(link) = self.links.get_mut(id) {
             link.waiting = true;
-            self.watch.block(id, link);
+            self.poll_set.block(id, link);
         }
     }
 
@@ -252,7 +250,7 @@ impl TcpPort {
     fn sending_failed(&mut self, id: LinkId, error: &io::Error) {
         if let Some(link) = self.links.get_mut(id) {
             link.failed.get_or_insert_with(|| reason(error));
-            self.watch.queue(id, link);
+            self.poll_set.queue(id, link);
         }
     }
 
@@ -322,7 +320,7 @@ impl<M: Memory> Port<M> for TcpPort {
             Ok(sent) => {
                 if link.tx.has_backlog() || sent != Sent::Whole {
                     link.waiting |= sent != Sent::Whole;
-                    self.watch.block(id, link);
+                    self.poll_set.block(id, link);
                 }
                 Ok(sent)
             }
@@ -361,7 +359,7 @@ impl<M: Memory> Port<M> for TcpPort {
         };
         link.tx.detach(memory, offset, len);
         if link.tx.has_backlog() {
-            self.watch.block(id, link);
+            self.poll_set.block(id, link);
         }
     }
 
@@ -387,12 +385,12 @@ impl<M: Memory> Port<M> for TcpPort {
         if link.rx.is_waiting() {
             // What comes is thrown away.
             link.rx.stop_waiting(&link.fd);
-            self.watch.watch_waiting(id, link);
+            self.poll_set.watch_waiting(id, link);
         }
         if matches!(link.tx.flush(&link.fd), Ok(true)) {
             sys::finish_sending(&link.fd);
         } else {
-            self.watch.block(id, link);
+            self.poll_set.block(id, link);
         }
         self.closing.push(id);
         self.chores = true;
@@ -404,19 +402,20 @@ impl<M: Memory> Port<M> for TcpPort {
     }
 
     fn arm(&mut self) -> bool {
-        self.watch.look = true;
-        if self.chores || !self.fallen.is_empty() || self.watch.has_work() {
+        self.poll_set.look = true;
+        if self.chores || !self.fallen.is_empty() || self.poll_set.has_work() {
             return false;
         }
-        self.watch.prepare_to_sleep(&mut self.links, &mut self.pool)
+        self.poll_set
+            .prepare_to_sleep(&mut self.links, &mut self.pool)
     }
 
     fn disarm(&mut self) {}
 
     fn descriptors(&self) -> WakeDescriptors {
         WakeDescriptors {
-            control: Some(self.watch.control.0.as_raw_fd()),
-            data: Some(self.watch.data.0.as_raw_fd()),
+            control: Some(self.poll_set.control.0.as_raw_fd()),
+            data: Some(self.poll_set.data.0.as_raw_fd()),
         }
     }
 }
@@ -447,12 +446,12 @@ impl std::fmt::Debug for TcpPort {
     }
 }
 
-/// How many links a process with so many descriptors may have: some are left for itself.
+/// The number of links for a process with so many descriptors: some are left for itself.
 fn places(wanted: usize, descriptors: usize) -> usize {
     wanted.min(descriptors - (descriptors / 8).min(64)).max(1)
 }
 
-/// What an error of the kernel says about a link.
+/// The reason for a link's end after an error of the kernel.
 fn reason(error: &io::Error) -> LinkDown {
     match error.raw_os_error() {
         Some(libc::ECONNREFUSED) => LinkDown::Refused,

@@ -6,8 +6,8 @@
 //!   accept  -> Greeting --+                      `--> gone
 //! ```
 //!
-//! Owns: the descriptor, what was received and not delivered, what was accepted and not sent.
-//! Knows nothing of: epoll, the sink.
+//! Owns: the descriptor, bytes received and not delivered, bytes accepted and not sent.
+//! Not here: epoll, the sink.
 //! Cost: an idle link is one box of some 250 bytes beside its slot of 16.
 
 use super::receive::Rx;
@@ -20,10 +20,10 @@ use smallvec::SmallVec;
 use socket2::Socket;
 use std::net::SocketAddr;
 
-/// Slots are numbered below this; the bits above belong to whoever multiplexes ports.
+/// Slots are numbered below this; the bits above are used for the port's number.
 pub(super) const INDEX_LIMIT: u32 = 1 << 28;
 
-/// Where a link is in its life.
+/// The state of a link.
 #[derive(Debug)]
 pub(super) enum Phase {
     /// The kernel is connecting.
@@ -41,7 +41,7 @@ pub(super) enum Phase {
 pub(super) struct Dial {
     /// Addresses not tried yet, the next one last.
     pub(super) rest: SmallVec<[SocketAddr; 2]>,
-    /// Which try this is; an expired timer of an earlier one is recognised by it.
+    /// The number of the attempt, by which an expired timer of an earlier one is recognised.
     pub(super) attempt: u32,
     /// The most telling reason why an address did not answer.
     pub(super) worst: Option<LinkDown>,
@@ -58,7 +58,7 @@ pub(super) struct Link {
     pub(super) tx: Tx,
     /// Others began it, and the endpoint has not bound it.
     pub(super) stranger: bool,
-    /// Whose share of the places it counts against.
+    /// The source whose share it counts against.
     pub(super) source: Source,
     /// The endpoint has heard of it: it asked for it, or a packet of it was delivered.
     pub(super) known: bool,
@@ -66,7 +66,8 @@ pub(super) struct Link {
     pub(super) queued: bool,
     /// It is in the list of links read on each poll.
     pub(super) active: bool,
-    /// How often it was read since the port last slept, up to what makes it active; and which sleep that was.
+    /// The number of reads since the port last slept, up to that which makes it active; and the
+    /// number of that sleep.
     pub(super) reads: u8,
     pub(super) read_after: u32,
     /// The endpoint was told that there is no room and waits for [`mx_proto::port::Sink::on_writable`].
@@ -81,7 +82,7 @@ pub(super) struct Link {
     pub(super) watched_by_edge: bool,
     /// Something was sent since the peer was last known to be alive.
     pub(super) doubted: bool,
-    /// Since when the peer owes an acknowledgement, as far as anybody has looked.
+    /// The time since which the peer has owed an acknowledgement, as of the last check.
     pub(super) owes_since: Option<Instant>,
     /// Sending failed; what still arrives is delivered, then the link goes down over this.
     pub(super) failed: Option<LinkDown>,
@@ -150,7 +151,7 @@ impl Table {
         self.max
     }
 
-    /// How many links there are.
+    /// The number of links.
     pub(super) fn len(&self) -> usize {
         self.used
     }

@@ -1,4 +1,4 @@
-//! What the owner of the port decides, and what the port counts.
+//! Options and counters of the port.
 
 use mx_port_base::Resolver;
 use std::fmt;
@@ -9,10 +9,10 @@ use std::time::Duration;
 /// links grows with use.
 const MOST_LINKS: usize = 1 << 20;
 
-/// How a [`super::TcpPort`] is opened.
+/// Options for opening a [`super::TcpPort`].
 pub struct TcpOptions {
-    /// Where to listen. Port 0 lets the kernel choose; then all addresses get the same one. Empty:
-    /// nobody can connect to this port.
+    /// The addresses to listen at. Port 0 lets the kernel choose; then all addresses get the same
+    /// one. Empty: no incoming connections.
     pub listen: Vec<SocketAddr>,
     /// Finds the addresses of a target.
     pub resolver: Resolver,
@@ -21,14 +21,14 @@ pub struct TcpOptions {
     /// A silent peer is taken for dead after this time: its host is gone, or the way there. Not
     /// below some seconds: a living kernel answers at most two questions a second.
     pub dead_after: Duration,
-    /// How long one address may take to answer a connection attempt.
+    /// The time-out of a connection attempt to one address.
     pub dial_for: Duration,
     /// Percent of the places that others leave which one source's links may have.
     pub source_share: u8,
     /// Bytes of parts of packets that all links together keep. Above that they stay in the kernel until
     /// their packets are whole.
     pub kept_bytes: usize,
-    /// How long a link that was closed in order may go on delivering.
+    /// The time that a closed link may go on delivering.
     pub linger: Duration,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Debug for TcpOptions {
     }
 }
 
-/// What a port has met, and what it keeps.
+/// The port's counters and figures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TcpStats {
     /// Connections accepted.

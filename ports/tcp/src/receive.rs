@@ -9,14 +9,13 @@
 //!                                                None: collect it in staging, or drop it
 //! ```
 //!
-//! Where all links together keep as much as they may, staging only shows what is in the socket: a packet
-//! leaves that when it is delivered (`unread`).
+//! When the memory for incomplete packets is used up, staging only peeks at the socket: a packet is
+//! removed from it when it is delivered (`unread`).
 //!
-//! Owns: where in its stream a link is.
-//! Knows nothing of: epoll, other links.
-//! A header is read once, checked, and then used from the copy. How much is read at a packet's
-//! boundary adapts: little when large bodies come (what is staged of them is copied twice), up to
-//! a buffer when small packets come.
+//! Owns: a link's position in its stream.
+//! Not here: epoll, other links. A header is read once, checked, and then used from the copy. How much
+//! is read at a packet's boundary adapts: little when large bodies come (what is staged of them is
+//! copied twice), up to a buffer when small packets come.
 
 use super::frame::{self, Greeting};
 use super::staging::{Kept, Pool, STAGING, Staging};
@@ -49,12 +48,12 @@ const PLACED_MIN: usize = 16 << 10;
 /// Pieces of application memory below this size are filled from staging.
 const PIECE_MIN: usize = 4096;
 
-/// Where a link is in its stream, and the bytes it could not use yet.
+/// A link's position in its stream, and the bytes that are not used yet.
 #[derive(Debug)]
 pub(super) struct Rx {
     state: State,
     kept: Kept,
-    /// How much to read at the next boundary.
+    /// The number of bytes to read at the next boundary.
     want: u32,
     awaited: Awaited,
     /// The last read within a body found nothing. The sink is not asked for the body's place again
@@ -71,7 +70,7 @@ enum State {
     Boundary,
     /// Within a body that goes into application memory; `got` bytes of it are there.
     Placing { header: HeaderBytes, got: u32 },
-    /// Within a body that nobody wants; so many bytes of it are to come.
+    /// Within a body without a destination; so many bytes of it are to come.
     Dropping { left: u32 },
 }
 
@@ -87,7 +86,7 @@ impl Default for Rx {
     }
 }
 
-/// What is wrong with a stream.
+/// The fault of a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Violation {
     /// It does not begin with our preamble but with this.
@@ -112,7 +111,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Why a link cannot go on.
+/// Reasons why a link cannot continue.
 #[derive(Debug)]
 pub(super) enum Broken {
     /// The peer has finished, in the middle of a packet or not.
@@ -123,7 +122,7 @@ pub(super) enum Broken {
     Violated(Violation),
 }
 
-/// What one turn of a link brought.
+/// The result of one turn of a link.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     /// Packets delivered or placed.
@@ -134,7 +133,7 @@ pub(super) struct Turn {
     pub(super) more: bool,
 }
 
-/// To whom a link's packets go.
+/// The receiver of a link's packets.
 pub(super) struct Addressee<'a, S> {
     pub(super) link: LinkId,
     pub(super) cookie: u64,
@@ -157,7 +156,7 @@ impl Rx {
         self.awaited.is_some()
     }
 
-    /// Whatever comes is to be read.
+    /// Any data is to be read again.
     pub(super) fn stop_waiting(&mut self, fd: &Socket) {
         // It fails when the connection is gone, which is reported anyway.
         let _ = self.awaited.stop(fd);
@@ -433,8 +432,8 @@ impl Rx {
         }
     }
 
-    /// Reads into application memory, and up to `ahead` bytes of what follows the body into the empty
-    /// staging buffer. `None`: nobody wants the body any more.
+    /// Reads into application memory, and up to `ahead` further bytes into the empty staging
+    /// buffer. `None`: the body has no destination any more.
     #[inline]
     fn read_placed<M: Memory, S: Sink<M>>(
         &mut self,
@@ -519,7 +518,7 @@ impl Rx {
     }
 }
 
-/// What has to be read before a link can go on.
+/// The data needed before a link can continue.
 enum Missing {
     /// Bytes in staging, until `whole` are there.
     Staged { whole: usize, at_boundary: bool },
@@ -527,14 +526,14 @@ enum Missing {
     Placed,
 }
 
-/// What a read brought, and whether there was room for more.
+/// The result of a read, and whether there was room for more.
 struct Read {
     /// `None`: nothing was there. `Some(0)`: the peer has finished.
     n: Option<usize>,
     asked: usize,
 }
 
-/// What a call has read. `None`: nothing was there.
+/// The number of bytes read. `None`: there was nothing.
 fn there(read: io::Result<usize>) -> Result<Option<usize>, Broken> {
     match read {
         Ok(n) => Ok(Some(n)),

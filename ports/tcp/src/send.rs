@@ -1,20 +1,19 @@
-//! The sending half of a link: whole packets, parts of large ones, and what the kernel left over.
+//! The sending half of a link: whole packets, parts of large ones, and the backlog.
 //!
 //! ```text
 //!   packet -- small: header and body in one buffer, one send ------------> kernel
 //!          -- large: header and first piece in one sendmsg, then the other pieces
-//!                    the kernel took only some:
+//!                    the kernel accepted only a part:
 //!                      of a packet up to PACKET_MAX  -> backlog, Sent::Whole
 //!                      of a larger one               -> Sent::Part, then resume or detach
 //! ```
 //!
-//! Order on the wire: backlog, the rest of a body, the next packet; each waits for the one before
-//! it, so a packet is never taken while any of them is there.
+//! Order on the wire: backlog, the rest of a body, the next packet; a packet is accepted only when
+//! the first two are empty.
 //!
 //! Owns: the bytes that the port has accepted and the kernel has not.
-//! Knows nothing of: polling, who waits for room.
-//! Pieces of application memory are lent one at a time ([`Memory::visit`]), so large pieces go to
-//! the kernel one a call and small ones are collected in a scratch buffer.
+//! Not here: polling. Pieces of application memory are lent one at a time ([`Memory::visit`]), so large
+//! pieces go to the kernel one a call and small ones are collected in a scratch buffer.
 
 use super::PACKET_MAX;
 use super::sys;
@@ -32,7 +31,7 @@ const COPY_MAX: usize = 4096;
 /// Pieces below this size are collected.
 const PIECE_MIN: usize = 4096;
 
-/// Why nothing was taken.
+/// Reasons for refusing a packet.
 #[derive(Debug)]
 pub(super) enum Refusal {
     /// There is no room.
@@ -41,7 +40,7 @@ pub(super) enum Refusal {
     Failed(io::Error),
 }
 
-/// What a link still has to send.
+/// The data that a link still has to send.
 #[derive(Debug, Default)]
 pub(super) struct Tx {
     /// The rest of a packet (or of the preamble) that was accepted.

@@ -1,4 +1,4 @@
-//! Buffers that bytes from a socket pass through.
+//! Staging buffers for bytes read from a socket.
 //!
 //! ```text
 //!   Pool: spare buffers        link with bytes it cannot use yet
@@ -6,12 +6,12 @@
 //!              <-- give back --      start        end
 //! ```
 //!
-//! A link that is read on each poll (there are few) has a buffer while bytes are staged in it. What
-//! others leave over is carried in a box of its size, so that a peer that stops in the middle of a
-//! packet costs its bytes and not a buffer.
+//! An active link (there are few) has a buffer while bytes are staged in it. Staged bytes of other
+//! links are kept in a box of their size, so that a peer that stops in the middle of a packet costs
+//! only its bytes.
 //!
 //! Owns: the spare buffers.
-//! Knows nothing of: packets, sockets.
+//! Not here: packets, sockets.
 
 use super::PACKET_MAX;
 use super::receive::STRANGER_MAX;
@@ -48,7 +48,7 @@ impl Staging {
         &self.bytes[self.start..self.end]
     }
 
-    /// How many bytes wait.
+    /// The number of staged bytes.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.end - self.start
@@ -78,7 +78,7 @@ impl Staging {
         &mut self.bytes[from..from + n]
     }
 
-    /// Where the next bytes go, at most `want` of them, so that at least `whole` bytes counted
+    /// The space for the next bytes, at most `want` of them, so that at least `whole` bytes counted
     /// from the first staged one fit. `whole` is at most [`STAGING`].
     #[inline]
     pub(super) fn room(&mut self, whole: usize, want: usize) -> &mut [u8] {
@@ -99,7 +99,7 @@ impl Staging {
     }
 }
 
-/// What a link keeps of its stream between two polls.
+/// The part of its stream that a link keeps between two polls.
 #[derive(Debug, Default)]
 pub(super) enum Kept {
     /// Not one byte.
@@ -112,7 +112,7 @@ pub(super) enum Kept {
 }
 
 impl Kept {
-    /// What counts of it.
+    /// The counted part of it.
     fn counted(&self) -> usize {
         let len = match self {
             Self::Nothing => 0,
@@ -123,8 +123,8 @@ impl Kept {
     }
 }
 
-/// What each link may keep besides: as much as a stranger can leave, so that strangers, who have no share
-/// of what is kept, make nobody wait.
+/// Bytes that each link may keep without being counted: as much as a stranger can leave, so that
+/// strangers, which have no share, do not make other links wait.
 const UNCOUNTED: usize = STRANGER_MAX + HEADER_LEN;
 
 /// The spare buffers of a port, and how many bytes its links keep.

@@ -1,4 +1,4 @@
-//! The system calls of this port that `socket2` and `nix` do not have as they are wanted here.
+//! The system calls of this port that `socket2` and `nix` do not offer in this form.
 //!
 //! ```text
 //!   sockets   socket, accept, connect, local_address, vitals, finish_sending
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Owns: nothing.
-//! Knows nothing of: links, packets, preambles.
-//! Every error is an [`io::Error`] made from `errno`, which allocates nothing.
+//! Not here: links, packets, preambles. Every error is an [`io::Error`] made from `errno`, which
+//! allocates nothing.
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -56,7 +56,7 @@ fn internet(address: &SockAddr) -> io::Result<SocketAddr> {
     address.as_socket().ok_or_else(unknown)
 }
 
-/// What the kernel knows about a peer that owes an acknowledgement.
+/// The kernel's state of a peer that owes an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Vitals {
     /// Something was sent, if only a question, that the peer has not answered.
@@ -146,7 +146,7 @@ pub(super) fn skip(socket: &Socket, shown: &mut [u8]) -> io::Result<usize> {
     Ok(n)
 }
 
-/// How many bytes can be read.
+/// The number of bytes that can be read.
 pub(super) fn unread(socket: &Socket) -> io::Result<usize> {
     count(socket, libc::FIONREAD)
 }

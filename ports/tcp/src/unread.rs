@@ -1,4 +1,4 @@
-//! Bytes that stay in the kernel while the memory for parts of packets is used up.
+//! Leaving incomplete packets in the kernel while the memory for them is used up.
 //!
 //! ```text
 //!   kernel    [ packet | packet | pa...  ]  -- peek -->  staging  --> deliver
@@ -6,19 +6,19 @@
 //!   stays                          -----    read when all of it is there, or nothing more comes
 //! ```
 //!
-//! So a peer that stops in the middle of a packet costs the kernel's buffer, which is the socket's
-//! anyway, and a packet that is all there is taken in however short memory is. The kernel reports what
-//! is readable again and again; a link that waits is therefore watched for what arrives (`EPOLLET`).
+//! So an incomplete packet costs only the socket's buffer in the kernel, and a complete one is read
+//! however short memory is. As the kernel reports readable sockets repeatedly, a link that waits is
+//! watched edge-triggered (`EPOLLET`).
 //!
-//! Owns: how many bytes a buffer only shows, and how many a link waits for.
-//! Knows nothing of: packets, epoll.
+//! Owns: the number of peeked bytes in a buffer, and the number that a link waits for.
+//! Not here: packets, epoll.
 
 use super::staging::Staging;
 use super::sys;
 use socket2::Socket;
 use std::io;
 
-/// How many bytes have to be in the kernel before a link reads on; 0: it does not wait.
+/// The number of bytes that have to be in the kernel before a link reads on; 0: it does not wait.
 #[derive(Debug, Default)]
 pub(super) struct Awaited(u32);
 
@@ -65,10 +65,10 @@ impl Awaited {
 /// of the room, the rest would never come.
 const ROOM: usize = 1 << 20;
 
-/// How one turn of a link reads into staging.
+/// The way in which one turn of a link reads into staging.
 #[derive(Debug)]
 pub(super) struct Reading {
-    /// What is not delivered stays in the kernel.
+    /// Undelivered data stays in the kernel.
     pub(super) sparing: bool,
     /// So many bytes at the end of what is staged are the kernel's.
     shown: usize,
@@ -103,8 +103,8 @@ impl Reading {
         Ok(n)
     }
 
-    /// What was shown and has been delivered leaves the kernel, the rest leaves staging. Returns how
-    /// it goes on. `whole`: the next packet begins in staging and has so many bytes.
+    /// Removes delivered bytes from the kernel, and the others from staging. Returns the way to
+    /// continue. `whole`: the next packet begins in staging and has so many bytes.
     #[cold]
     pub(super) fn skip_delivered(
         &mut self,
@@ -130,7 +130,7 @@ impl Reading {
     }
 }
 
-/// What is left in the kernel of what was shown.
+/// The peeked bytes that are still in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rest {
     /// Nothing.

@@ -1,5 +1,4 @@
-//! What the port does when a time has come: alarms, strangers that stay silent, peers that owe an
-//! answer.
+//! Timed work: alarms, silent strangers, and peers with unacknowledged data.
 //!
 //! ```text
 //!   send --> doubted links --every quarter of the time a peer may be silent--> ask the kernel
@@ -7,9 +6,9 @@
 //!                  `--- it has not acknowledged everything ----------------------'
 //! ```
 //!
-//! Owns: when links are looked after; only those with which something was sent are.
-//! Knows nothing of: epoll, how bytes become packets.
-//! Cost: nothing for a link that is idle.
+//! Owns: the times of checks; only links on which something was sent are checked.
+//! Not here: epoll.
+//! Cost: nothing for an idle link.
 
 use super::alarms::Alarm;
 use super::link::Phase;
@@ -20,7 +19,7 @@ use mx_proto::port::{LinkDown, Sink};
 use mx_proto::{Clock, Instant, LinkId, Memory};
 
 impl TcpPort {
-    /// What needs a clock and had none.
+    /// Events that need a time and had none.
     #[cold]
     pub(super) fn do_chores(&mut self, now: Instant) {
         self.chores = false;
@@ -82,7 +81,7 @@ impl TcpPort {
         self.end_stranger(id, LinkDown::TimedOut, sink);
     }
 
-    /// One that is closed already is nobody's any more.
+    /// A closed link has no owner any more.
     fn end_stranger<M: Memory, S: Sink<M>>(&mut self, id: LinkId, why: LinkDown, sink: &mut S) {
         match self.links.get(id).map(|link| &link.phase) {
             Some(Phase::Lingering) => {
@@ -125,7 +124,7 @@ impl TcpPort {
 
     /// Gives back what many links needed that have gone.
     pub(super) fn give_back_memory(&mut self) {
-        self.watch.shrink();
+        self.poll_set.shrink();
         self.pool.shrink();
         self.closing.shrink_to(2 * self.closing.len());
         self.doubted.shrink_to(2 * self.doubted.len());

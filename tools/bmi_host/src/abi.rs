@@ -6,7 +6,6 @@
 //! ```
 //!
 //! Owns: the layouts of OrangeFS 2.10's method interface.
-//! Knows nothing of: what the functions do.
 
 use crate::library::Library;
 use libc::{c_char, c_int, c_void};

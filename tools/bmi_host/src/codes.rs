@@ -5,7 +5,6 @@
 //! ```
 //!
 //! Owns: the codes an operation or a call may end with.
-//! Knows nothing of: which of them is right, and when.
 
 /// BMI's number of a C library's error.
 const fn system(n: i32) -> i32 {

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Owns: the calls, and the number of contexts.
-//! Knows nothing of: what operations are for, and the host's functions (`abi::set_host`).
+//! Not here: the host's functions (`abi::set_host`).
 
 use crate::abi::{self, Ops, Unexpected};
 use crate::codes;

@@ -9,7 +9,7 @@
 //! deadline has come.
 //!
 //! Owns: the method, the buffers of its operations, when its request was sent.
-//! Knows nothing of: other clients, epoll.
+//! Not here: other clients, epoll.
 
 use crate::server::{ANSWER, SIZE};
 use bmi_mx::abi::types::bmi_method_addr;

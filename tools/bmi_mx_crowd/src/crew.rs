@@ -6,7 +6,6 @@
 //! ```
 //!
 //! Owns: the processes; they end with this value, whatever they are doing.
-//! Knows nothing of: what they do.
 
 use crate::census::Census;
 use crate::limits;

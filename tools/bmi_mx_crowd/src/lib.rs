@@ -12,7 +12,6 @@
 //! the library behind its C table, with one thread that calls it and the helper it starts itself.
 //!
 //! Owns: the three kinds of processes and the words between them.
-//! Knows nothing of: what is measured, and what it should be.
 
 pub mod census;
 pub mod client;

@@ -12,7 +12,7 @@
 //! Every answer of work has `failed=` operations that ended with an error and `us=` how long it
 //! all took.
 //!
-//! Owns: the text. Knows nothing of: how it is done.
+//! Owns: the text.
 
 use bmi_host::histogram::Histogram;
 use std::fmt;

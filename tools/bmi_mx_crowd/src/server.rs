@@ -7,7 +7,6 @@
 //! ```
 //!
 //! Owns: the loop a file server has, with nothing behind it.
-//! Knows nothing of: how many clients there are.
 
 use crate::census::Census;
 use crate::{crowd, limits};

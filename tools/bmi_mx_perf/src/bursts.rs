@@ -10,7 +10,6 @@
 //! takes four times as long then. A ratio means something within a burst only.
 //!
 //! Owns: the order, and the figures.
-//! Knows nothing of: what is measured.
 
 use crate::figures::{Spread, percentile};
 use crate::reference::{self, ring};

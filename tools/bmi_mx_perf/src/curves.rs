@@ -5,8 +5,6 @@
 //!        ---> a curve for each reference
 //!        ---> the goals, which are parts of a reference
 //! ```
-//!
-//! Knows nothing of: how they are drawn.
 
 use crate::figures::Spread;
 use crate::plot::{Axis, Curve, Goal, NONE, Numbers, Plot};

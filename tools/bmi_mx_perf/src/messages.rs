@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: the interface, so that both are driven by the same loops.
-//! Knows nothing of: either library.
+//! Not here: either library.
 
 use crate::peer::Request;
 

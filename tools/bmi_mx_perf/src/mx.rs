@@ -8,7 +8,6 @@
 //! ```
 //!
 //! Owns: the signatures, and the endpoint.
-//! Knows nothing of: what is measured.
 
 use crate::functions::functions;
 use crate::library::Library;

@@ -12,7 +12,6 @@
 //! one is white on a dark one.
 //!
 //! Owns: ticks, labels, colours.
-//! Knows nothing of: what was measured.
 
 use crate::figures::Spread;
 use plotters::coord::combinators::{BindKeyPoints, LogCoord, WithKeyPoints};

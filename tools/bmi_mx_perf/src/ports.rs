@@ -3,8 +3,6 @@
 //! ```text
 //!   MX_PORT=local, tried ---> measured      MX_PORT=rdm, cannot be had ---> said so, left out
 //! ```
-//!
-//! Knows nothing of: what is measured.
 
 use crate::args::{Args, Port};
 use crate::bmi::Bmi;

@@ -4,8 +4,6 @@
 //!   put("MX_DGRAM_FAULTS", "loss=0.01") ... libraries and processes started here see it ... dropped:
 //!                                                                        as it was before
 //! ```
-//!
-//! Knows nothing of: what it means.
 
 use std::ffi::OsString;
 

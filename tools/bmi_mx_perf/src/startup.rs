@@ -10,7 +10,7 @@
 //! not in it, and it starts within 5 ms of a build without that port. The run fails otherwise.
 //!
 //! Owns: the probes, and that promise.
-//! Knows nothing of: peers, messages.
+//! Not here: peers, messages.
 
 use crate::args::{Args, Port};
 use crate::bmi::Bmi;

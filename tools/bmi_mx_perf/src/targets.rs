@@ -6,7 +6,6 @@
 //! ```
 //!
 //! Owns: the table of the design's performance document.
-//! Knows nothing of: how anything is measured.
 
 use crate::reference::{tcp, ucx, udp};
 use crate::report::Row;

@@ -8,7 +8,7 @@
 //! A message shorter than its header is *nameless*: only what is there of it is checked.
 //!
 //! Owns: the numbers one life of a node has given, and all it has received.
-//! Knows nothing of: operations, buffers, other nodes' books.
+//! Not here: operations, buffers, other nodes' books.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;

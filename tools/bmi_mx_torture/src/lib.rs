@@ -3,13 +3,13 @@
 //!
 //! ```text
 //!   seed, Shape --> program --> Steps --> an executor --> messages, completions --> Book
-//!                                  ^        simulated nodes: tests/sim_random.rs
+//!                                  ^        simulated nodes: tests/sim/random.rs
 //!                                  |        real processes:  the program bmi_mx_torture
 //!                                shrink <-- it failed
 //! ```
 //!
 //! Owns: what a program may do, what a message says.
-//! Knows nothing of: BMI, processes, networks.
+//! Not here: BMI, processes, networks.
 
 pub mod book;
 pub mod program;

@@ -8,7 +8,6 @@
 //! restart what lives) is nothing; so any part of a program is a program.
 //!
 //! Owns: the text of a step, which can be read back.
-//! Knows nothing of: how a step is done.
 
 use crate::shape::Shape;
 use bmi_host::method::Verb;

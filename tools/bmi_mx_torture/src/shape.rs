@@ -5,8 +5,6 @@
 //!   cancels  much is called off            storm    connects, drops, new lives
 //!   deaths   kill, finalize, restart       random   any mixture
 //! ```
-//!
-//! Knows nothing of: what a step does to a node.
 
 use mx_sim::Rng;
 use std::time::Duration;

@@ -3,8 +3,6 @@
 //! ```text
 //!   [ a b c d e f g h ]  --> without a half, a quarter, ... one step: does it still fail?
 //! ```
-//!
-//! Knows nothing of: what a step is, why it fails.
 
 /// Leaves out whatever can be left out of `steps` so that `fails` still says yes, in at most `tries`
 /// calls of it. Gives `steps` back when nothing shorter fails.

@@ -1,7 +1,7 @@
 //! Decides `#[cfg(feature = "standalone")]` and `#[cfg(not(feature = "standalone"))]`, wherever the sources
 //! have them: at items, members, arguments of functions and of pointers to functions.
 //!
-//! Knows nothing of: any other condition, which stays as it is.
+//! Not here: any other condition.
 
 use syn::punctuated::Punctuated;
 use syn::visit_mut::{self, VisitMut};

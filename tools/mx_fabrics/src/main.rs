@@ -10,8 +10,7 @@
 //!                     text, JSON or Markdown  (`print`)
 //! ```
 //!
-//! Owns: the command line.
-//! Knows nothing of: which provider is good for what; that is `mx_port_rdm`'s.
+//! Owns: the command line. The providers are rated by `mx_port_rdm`.
 
 mod names;
 mod print;

@@ -5,7 +5,6 @@
 //! ```
 //!
 //! Owns: the names, without their `FI_` prefixes.
-//! Knows nothing of: what they mean.
 
 use libfabric_sys::abi;
 

@@ -7,7 +7,6 @@
 //! ```
 //!
 //! Owns: layout and quoting.
-//! Knows nothing of: where rows come from.
 
 use crate::row::{Machine, Row};
 use std::fmt::Write as _;

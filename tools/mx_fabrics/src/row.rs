@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Owns: the words for what was found.
-//! Knows nothing of: tables.
+//! Not here: tables.
 
 use crate::names;
 use libfabric_sys::Library;

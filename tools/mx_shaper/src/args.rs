@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: the command line.
-//! Knows nothing of: interfaces.
+//! Not here: interfaces.
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};

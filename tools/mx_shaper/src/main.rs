@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the loop that moves frames, and the clock.
-//! Knows nothing of: what a link does to a frame (`line`), how an interface is reached (`wire`).
+//! Not here: the treatment of frames (`line`), access to an interface (`wire`).
 
 mod args;
 mod line;

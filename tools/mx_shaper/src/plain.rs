@@ -8,7 +8,7 @@
 //! Done by ethtool's ioctl, because many machines have no ethtool.
 //!
 //! Owns: nothing.
-//! Knows nothing of: the link.
+//! Not here: the link.
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};

@@ -6,7 +6,6 @@
 //! ```
 //!
 //! Owns: the socket.
-//! Knows nothing of: what frames hold.
 
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;

@@ -5,7 +5,6 @@
 //! ```
 //!
 //! Owns: what has changed between two looks.
-//! Knows nothing of: where counters come from, when to look.
 
 use crate::endpoints::Endpoint;
 use crate::json::Json;

@@ -5,7 +5,6 @@
 //! ```
 //!
 //! Owns: the words for what a process published.
-//! Knows nothing of: which endpoints are shown.
 
 use crate::json::Json;
 use crate::text::printable;

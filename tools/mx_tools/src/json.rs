@@ -5,7 +5,6 @@
 //! ```
 //!
 //! Owns: JSON's syntax.
-//! Knows nothing of: what is shown.
 
 use std::fmt;
 

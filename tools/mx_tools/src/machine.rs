@@ -7,7 +7,6 @@
 //! ```
 //!
 //! Owns: the words for all of it.
-//! Knows nothing of: which provider is good for what.
 
 use crate::endpoints::{self, Endpoint, nic_text};
 use crate::json::Json;

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Owns: the sentences. A test compares the labels with those of the libraries.
-//! Knows nothing of: values.
+//! Not here: values.
 
 /// How a value moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

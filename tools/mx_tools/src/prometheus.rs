@@ -8,7 +8,6 @@
 //! ```
 //!
 //! Owns: names of metrics and labels, quoting.
-//! Knows nothing of: what is shown, and where the file goes.
 
 use crate::endpoints::Endpoint;
 use crate::meaning::{self, Kind};

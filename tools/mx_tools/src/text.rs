@@ -6,7 +6,6 @@
 //! ```
 //!
 //! Owns: layout.
-//! Knows nothing of: what is shown.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};

@@ -1,4 +1,4 @@
-//! The site's secret in an introduction: who is asked for it, and who proves it.
+//! Proof of the site's secret in an introduction.
 //!
 //! ```text
 //!   us                                            them
@@ -9,11 +9,10 @@
 //!   wrong: distrusted, left                         wrong: refused, closed
 //! ```
 //!
-//! Nothing that comes on a link of ours counts before the Challenge there is right, but a refusal.
+//! On a link begun here only a refusal is accepted before a right Challenge.
 //!
-//! Owns: what we have said on links that are not proven, the count of nonces.
-//! Knows nothing of: what comes after. Cost: nothing without a secret, and nothing once a link is
-//! proven.
+//! Owns: our hellos on links that are not proven, the count of nonces.
+//! Cost: nothing without a secret, and nothing once a link is proven.
 
 use super::{Due, Stage};
 use crate::endpoint::Core;
@@ -30,12 +29,13 @@ use crate::wire::{self, ChallengeBody, HELLO_LEN, Header, Hello};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 
-/// What is under way about the secret on links that belong to no introduction.
+/// Challenges under way on links without an introduction.
 #[derive(Debug, Default)]
 pub(in crate::endpoint) struct Challenges {
-    /// What we have said where whom we called has not proven it yet.
+    /// Our hellos on links that we have begun and that are not proven yet.
     said: HashMap<LinkId, Hello, RandomState>,
-    /// Who has proven it where we have called, until it introduces itself there: it, and nobody else.
+    /// The identity that has proven the secret on a link that we have begun, until its hello comes
+    /// there.
     vouched: HashMap<LinkId, Identity, RandomState>,
     /// Strangers' links with the secret proven, where they are to introduce themselves once more.
     shown: HashSet<LinkId, RandomState>,
@@ -56,8 +56,8 @@ impl Challenges {
         self.shown.remove(&link)
     }
 
-    /// Whoever introduces itself on a link of ours is who has proven the secret there. `settled`: it is
-    /// known by that from now on.
+    /// Whether a hello on a link that we have begun is from the endpoint that has proven the secret
+    /// there. `settled`: the proof is not needed any more.
     pub(in crate::endpoint) fn vouches(
         &mut self,
         link: LinkId,
@@ -161,8 +161,8 @@ impl<O: Owner> Core<O> {
         self.turn_away(link, Status::BadSecret);
     }
 
-    /// Whom we have called asks for the site's secret. What the port knows of the link is asked when it
-    /// is not being polled.
+    /// The peer that we connected to sends a challenge. The port is asked for the link's binding
+    /// after the poll.
     pub(in crate::endpoint) fn on_challenge(&mut self, link: LinkId, from: RemoteId, body: &[u8]) {
         let Some(body) = ChallengeBody::parse(body) else {
             return self.violation(link, from.to_word(), "a malformed challenge");
@@ -179,7 +179,7 @@ impl<O: Owner> Core<O> {
         binding: Binding,
         body: &ChallengeBody,
     ) {
-        // It may be another's by now, or nobody's.
+        // The link may have another remote by now, or none.
         let from = self.remote_of(link, from.to_word());
         if self.remotes.of(from).is_none() {
             return;
@@ -239,8 +239,8 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// The link of a call of ours leads to somebody with whom we do not share the site's secret. Who
-    /// has reached us meanwhile on a link of its own has nothing to do with that.
+    /// Our connect has reached a peer without the site's secret. A remote that has reached us
+    /// meanwhile on a link of its own is not affected.
     #[cold]
     pub(in crate::endpoint) fn distrust(
         &mut self,
@@ -295,7 +295,7 @@ fn words<'a>(caller: &'a [u8], called: &'a [u8], binding: Binding) -> Words<'a> 
     }
 }
 
-/// Why whom we have called is left again.
+/// The reason for dropping a peer that we connected to.
 pub(in crate::endpoint) const UNASKED: &str =
     "does not ask for the site's secret, so it has none: it needs the same file as we";
 pub(in crate::endpoint) const REFUSED: &str =
@@ -306,7 +306,7 @@ const ECHO: &str = "is ourselves: what we say there comes back to us";
 const ANOTHER: &str = "has another secret than we: both need the same file";
 const WANTED: &str = "asks for the site's secret, and we have none: we need the same file";
 
-/// Why whoever has called is not let in.
+/// The reason for refusing a peer that connected.
 const WRONG: &str =
     "but has another secret of the site than we, or none: give it the same file (MX_SECRET_FILE)";
 pub(super) const SILENT: &str =

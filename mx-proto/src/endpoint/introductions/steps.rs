@@ -5,8 +5,6 @@
 //!      `--challenge ... trusted ------^  |         ^ `--> doubt ... old_answered, asked --> proven
 //!                                        `--> ask --> asked --'            `--> turn_away
 //! ```
-//!
-//! Knows nothing of: how a claim is proven, what a remote is.
 
 use super::challenges::SILENT;
 use super::{ASK_TIME, Doubt, Due, Introduction, Introductions, MORE_MAX, OLD_TIME, Stage};
@@ -78,7 +76,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// What does the network say about a claim?
+    /// Checks a claim against the network.
     fn examine(&mut self, link: LinkId, claim: &Claim, now: Instant) {
         match self.port.proof(link, claim) {
             Proof::Proven => self.proven(link, now),
@@ -115,7 +113,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         match self.port.connect(target, &self.clock) {
             Ok(ours) => {
                 self.core.stats.confirms += 1;
-                // It is nobody's, and no stranger's.
+                // The link has no remote, and is not a stranger's.
                 self.port.bind(ours, NOBODY.to_word());
                 let asking = Deadline::Asking(ours);
                 let timer = self.core.wheel.set(now, now.after(ASK_TIME), asking);
@@ -173,7 +171,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// The peer of a link is who it says.
+    /// The claim on a link has been proven.
     fn proven(&mut self, link: LinkId, now: Instant) {
         let Some(introduction) = self.core.introductions.waiting.get(&link) else {
             return;
@@ -235,7 +233,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
     }
 
-    /// Where the claim on a link can be asked about, if only its machine is proven there.
+    /// The address at which a claim on a link can be confirmed, if only its machine is proven
+    /// there.
     fn asks_at(&mut self, link: LinkId) -> Option<Target> {
         let claim = self.core.claim_on(link)?;
         self.port.asks_at(link, &claim)
@@ -261,7 +260,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let mut newcomers = doubt.newcomers;
         newcomers.retain(waits);
-        // Who only claimed its place is no reason.
+        // A claim without proof is no reason.
         if !alive && (doubt.ours || !newcomers.is_empty()) {
             self.core.fail_remote(old, DownReason::Restarted);
         }
@@ -297,8 +296,8 @@ impl<O: Owner> Core<O> {
         self.send_reply(None, link, header.word, Status::NoResources, After::Open);
     }
 
-    /// Whom we have called says it is somebody else than whom we meant, or another than we know under
-    /// that name: that waits until it is proven. False: it is neither.
+    /// The peer that we connected to claims another name than expected, or another life of a known
+    /// name: its answer waits until it is proven. Returns false otherwise.
     pub(in crate::endpoint) fn waits_for_proof(
         &mut self,
         link: LinkId,
@@ -312,14 +311,14 @@ impl<O: Owner> Core<O> {
                 && (remote.name != who.name() || self.old_life(Some(from), hello).is_some())
         });
         if waits {
-            // Whoever answers a call has proven the secret before.
+            // The peer of an answer has proven the secret before.
             let begins = (*header, *hello);
             self.introductions.begin(link, Some(from), begins, true);
         }
         waits
     }
 
-    /// What is said on a link, unless that is no more.
+    /// The claim on a link, unless the link is gone.
     fn claim_on(&mut self, link: LinkId) -> Option<Claim> {
         let introduction = self.introductions.waiting.get(&link)?;
         let stays = introduction.from.is_none_or(|from| {
@@ -338,8 +337,9 @@ impl<O: Owner> Core<O> {
         })
     }
 
-    /// A stranger says it is somebody whom we know in that very life, but not what that one has said to us:
-    /// sessions are no secret, tokens are. Who calls us under a second name of ours says another one, too.
+    /// Whether a stranger claims to be a known remote in its present life, without its token:
+    /// session numbers are not secret, tokens are. This is also so for a peer that connects to a
+    /// second name of ours.
     fn is_a_second_call(&self, hello: &Hello) -> bool {
         let who = &hello.identity;
         let known = self.remotes.namesake(who);
@@ -347,7 +347,7 @@ impl<O: Owner> Core<O> {
         met.is_some_and(|it| it.session == who.session && it.token != hello.token)
     }
 
-    /// Who is known under the name of a hello, in another life.
+    /// The remote with the name of a hello, in another life.
     fn old_life(&self, from: Option<RemoteId>, hello: &Hello) -> Option<RemoteId> {
         let who = &hello.identity;
         let (known, remote) = self.remotes.namesake(who)?;
@@ -385,7 +385,7 @@ impl<O: Owner> Core<O> {
         self.push_control(old, ping, &[]);
     }
 
-    /// Whoever has introduced itself on a link is not let in: it is told so, and the link ends.
+    /// Refuses an introduction: its peer is told, and the link ends.
     pub(super) fn turn_away(&mut self, link: LinkId, status: Status) {
         let Some(introduction) = self.take_introduction(link) else {
             return;
@@ -475,7 +475,8 @@ impl<O: Owner> Core<O> {
         self.introductions.due.push_back(Due::Confirm(link, asked));
     }
 
-    /// The hello is known to whoever has overheard it: it must have come from here, too.
+    /// Answers a question about a hello. An eavesdropper can know the hello, so its source must be
+    /// right, too.
     fn confirm(&mut self, link: LinkId, asked: &ConfirmBody, here: impl FnOnce(Address) -> bool) {
         if !self.session_out.has_room(link) {
             return self.violation(link, 0, "questions without reading the answers");
@@ -488,8 +489,7 @@ impl<O: Owner> Core<O> {
         self.session_out.push(link, control, After::Close);
     }
 
-    /// Says why whoever has introduced itself on a link is not let in: once for each place that somebody
-    /// comes from, and then ever more rarely.
+    /// Logs the refusal of an introduction: once for each place, and then at growing intervals.
     pub(super) fn log_refusal(&mut self, link: LinkId, why: &str) {
         let Some(introduction) = self.introductions.waiting.get(&link) else {
             return;
@@ -501,7 +501,7 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// What a hello for whoever has that name carries: nobody else can know it.
+    /// The token for the endpoint with that name.
     pub(in crate::endpoint) fn token(&self, to: (NicId, EndpointId)) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.config.key.0);
         hasher.write(&to.0.0.to_le_bytes());

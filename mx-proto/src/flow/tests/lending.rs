@@ -150,7 +150,7 @@ fn who_has_none_is_served_first_then_who_has_less_than_its_share() {
             account.told - u32::from(credits),
         );
         town.flow.wake();
-        town.settle()
+        town.run_until_idle()
     };
     assert_eq!(give_back(&mut town, 8), [(poor, Say::Credit)]);
     assert_eq!((town.credit_limit(poor), town.credit_limit(4)), (8, 32));
@@ -164,7 +164,7 @@ fn who_has_none_is_served_first_then_who_has_less_than_its_share() {
     );
     assert_eq!((town.credit_limit(poor), town.credit_limit(4)), (16, 134));
     assert!(town.flow.close(&mut town.all, 1));
-    town.settle();
+    town.run_until_idle();
     assert_eq!(town.credit_limit(4), 200);
     assert!(!town.flow.is_waited_for());
 }
@@ -213,7 +213,7 @@ fn draws_have_the_reserve_and_copies_what_could_be_lent() {
     assert_eq!((stats.free, stats.drawn, stats.draws_refused), (0, 200, 1));
     for remote in [0, 1] {
         assert!(town.flow.close(&mut town.all, remote));
-        town.settle();
+        town.run_until_idle();
     }
     assert_eq!(town.credit_limit(4), 200);
     // An eighth at most, while there is room.
@@ -241,8 +241,8 @@ fn what_the_gone_leave_here_is_held_until_it_is_taken() {
     );
     // It stays in its source's share: half of what may be lent, less that.
     assert_eq!(town.flow.pool.room(Source(9)), 400 - 31);
-    town.flow.settle(Source(9), paid);
-    town.flow.settle(Source(9), Paid::Slot(Lane::Matched));
+    town.flow.reclaim(Source(9), paid);
+    town.flow.reclaim(Source(9), Paid::Slot(Lane::Matched));
     assert_eq!(town.flow.stats().free, 1000);
     assert_eq!(town.flow.pool.room(Source(9)), 400);
     // Without room what came in slots does not stay.

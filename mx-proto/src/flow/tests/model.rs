@@ -51,7 +51,7 @@ struct Side {
     next: u32,
     /// The last of each lane that has come from there.
     seen: [u32; 2],
-    out: VecDeque<(What, Terms)>,
+    out: VecDeque<(What, CreditFields)>,
     here: Vec<Here>,
     revoke: Option<u32>,
     answer: Option<u32>,
@@ -106,7 +106,7 @@ impl Program {
         program
     }
 
-    /// Two make an acquaintance: each lends to the other.
+    /// Two make an association: each lends to the other.
     fn meet(&mut self, a: usize, b: usize) {
         for (from, to) in [(a, b), (b, a)] {
             let node = &mut self.nodes[from];
@@ -169,7 +169,7 @@ impl Program {
             80..88 => self.poll(a),
             88..90 => self.nodes[a].flow.end_epoch(),
             90..92 => self.draw(a),
-            92..94 => self.settle(a),
+            92..94 => self.reclaim(a),
             94 if self.rng.chance(0.2) => {
                 let open = self.nodes[a].sides[b].open;
                 self.part(a, b);
@@ -220,7 +220,7 @@ impl Program {
         }
         let waiting = side.waiting();
         let account = &mut node.all.0[b].0;
-        let terms = node.flow.terms(account, &side.borrower, waiting);
+        let terms = node.flow.credit_fields(account, &side.borrower, waiting);
         let what = if let Some(credits) = side.revoke.take() {
             What::Revoke(credits)
         } else if let Some(credits) = side.answer.take() {
@@ -249,7 +249,7 @@ impl Program {
             return false;
         };
         let (credit, more, epoch) = terms.words();
-        assert_eq!(Terms::from_words(credit, more, epoch), terms);
+        assert_eq!(CreditFields::from_words(credit, more, epoch), terms);
         if let Err(violation) = self.nodes[b].receive(a, what, &terms) {
             // Who is lied to about its credits may be found by the violator.
             let honest = !self.nodes[a].hostile && !self.nodes[b].hostile;
@@ -295,12 +295,12 @@ impl Program {
     }
 
     /// A message of somebody that is gone is taken.
-    fn settle(&mut self, a: usize) {
+    fn reclaim(&mut self, a: usize) {
         let node = &mut self.nodes[a];
         if !node.gone.is_empty() {
             let at = self.rng.index(node.gone.len());
             let (source, paid) = node.gone.swap_remove(at);
-            node.flow.settle(source, paid);
+            node.flow.reclaim(source, paid);
         }
     }
 
@@ -315,7 +315,7 @@ impl Program {
         };
         let rng = &mut self.rng;
         let (bits, credit) = (rng.bits(), any(rng));
-        let terms = Terms::from_words(credit, any(rng), bits as u8);
+        let terms = CreditFields::from_words(credit, any(rng), bits as u8);
         let message = Message {
             number: u32::MAX,
             cost: any(rng).max(1),
@@ -342,7 +342,7 @@ impl Program {
             return;
         }
         let account = &lender.all.0[a].0;
-        let spent = |(what, _): &(What, Terms)| match what {
+        let spent = |(what, _): &(What, CreditFields)| match what {
             What::Message {
                 message,
                 aux,
@@ -373,7 +373,7 @@ impl Program {
             for credits in node.drawn.drain(..) {
                 node.flow.undraw(credits);
             }
-            node.settle_all();
+            node.reclaim_all();
         }
         let pairs: Vec<(usize, usize)> = (0..count)
             .flat_map(|a| (0..count).map(move |b| (a, b)))
@@ -411,7 +411,7 @@ impl Program {
         let honest = self.nodes.iter().all(|node| !node.hostile);
         for node in self.nodes.iter_mut().filter(|node| !node.hostile) {
             assert!(node.sides.iter().all(|side| side.here.is_empty()));
-            node.settle_all();
+            node.reclaim_all();
             let stats = node.flow.stats();
             assert_eq!((stats.drawn, stats.tombstones), (0, 0));
             // A hostile one may hold up what is for it.
@@ -475,9 +475,9 @@ impl Node {
         }
     }
 
-    fn receive(&mut self, from: usize, what: What, terms: &Terms) -> Result<(), Violation> {
+    fn receive(&mut self, from: usize, what: What, terms: &CreditFields) -> Result<(), Violation> {
         let side = &mut self.sides[from];
-        side.borrower.on_terms(terms);
+        side.borrower.on_credit_fields(terms);
         match what {
             What::Message {
                 message,
@@ -516,9 +516,9 @@ impl Node {
     }
 
     /// Whatever the gone have left is taken.
-    fn settle_all(&mut self) {
+    fn reclaim_all(&mut self) {
         for (source, paid) in self.gone.drain(..) {
-            self.flow.settle(source, paid);
+            self.flow.reclaim(source, paid);
         }
     }
 

@@ -19,7 +19,7 @@ fn nothing_moves_while_nobody_wants() {
         town.message(5, 1);
     }
     town.epochs(10);
-    assert_eq!(town.settle(), []);
+    assert_eq!(town.run_until_idle(), []);
     let stats = town.flow.stats();
     assert_eq!((stats.revoked, stats.narrowed, stats.granted), (0, 0, 800));
     assert_eq!(stats.epochs, 12);
@@ -109,14 +109,14 @@ fn who_needed_it_keeps_it_and_is_asked_again_when_it_is_quiet_again() {
     assert_eq!(town.remotes[0].give_back(200, 1), 0);
     assert_eq!(town.flow.returned(&mut town.all, 0, 0), Ok(()));
     for _ in 0..2 {
-        assert_eq!(town.settle(), []);
+        assert_eq!(town.run_until_idle(), []);
         town.epochs(1);
         for remote in 1..4 {
             town.message(remote, 1);
         }
         town.flow.note_use(&mut town.all, 4);
     }
-    let said = town.settle();
+    let said = town.run_until_idle();
     assert_eq!(Town::revoked(&said), [(0, 200)]);
     assert_eq!((town.credit_limit(0), town.credit_limit(4)), (0, 16));
 }
@@ -179,7 +179,7 @@ fn what_is_given_back_was_asked_for_and_there() {
         (800, 3)
     );
     assert_eq!(town.flow.returned(&mut town.all, 1, 200), Ok(()));
-    assert_eq!(town.settle(), [(4, Say::Credit)]);
+    assert_eq!(town.run_until_idle(), [(4, Say::Credit)]);
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn with_nobody_quiet_what_is_above_a_share_is_not_told_again() {
     for remote in 4..8 {
         town.miss(remote, 200);
     }
-    assert_eq!(town.settle(), []);
+    assert_eq!(town.run_until_idle(), []);
     for remote in 0..4 {
         town.take(remote, Paid::Credits(60));
         assert_eq!(
@@ -205,7 +205,7 @@ fn with_nobody_quiet_what_is_above_a_share_is_not_told_again() {
             (140, 0)
         );
     }
-    let said = town.settle();
+    let said = town.run_until_idle();
     assert_eq!(said, [(4, Say::Credit), (5, Say::Credit), (6, Say::Credit)]);
     assert_eq!(
         [4, 5, 6, 7].map(|remote| town.credit_limit(remote)),
@@ -215,7 +215,7 @@ fn with_nobody_quiet_what_is_above_a_share_is_not_told_again() {
         town.take(remote, Paid::Credits(140));
         town.tell(remote);
     }
-    town.settle();
+    town.run_until_idle();
     // All have their share; they want more than there is, and nothing moves for that.
     assert_eq!(
         [0, 1, 2, 3, 4, 5, 6, 7].map(|remote| town.credit_limit(remote)),
@@ -224,7 +224,7 @@ fn with_nobody_quiet_what_is_above_a_share_is_not_told_again() {
     for remote in 0..8 {
         town.message(remote, 1);
     }
-    assert_eq!(town.settle(), []);
+    assert_eq!(town.run_until_idle(), []);
     let stats = town.flow.stats();
     assert_eq!((stats.narrowed, stats.lent, stats.revoked), (400, 800, 0));
     assert_eq!((stats.waiting, stats.poor), (4, 0));
@@ -268,13 +268,13 @@ fn who_has_just_been_lent_some_is_not_asked_for_it() {
         town.send(remote, 200);
     }
     town.miss(4, 40);
-    assert_eq!(town.settle(), []);
+    assert_eq!(town.run_until_idle(), []);
     town.epochs(1);
     // What the first has above its share, which is 160, comes free; the rest it uses again.
     town.take(0, Paid::Credits(200));
     town.tell(0);
     town.send(0, 160);
-    assert_eq!(town.settle(), [(4, Say::Credit)]);
+    assert_eq!(town.run_until_idle(), [(4, Say::Credit)]);
     assert_eq!(town.credit_limit(4), 40);
     town.epochs(1);
     // Its request is two epochs old, its credit limit one. The first is busy all the time.
@@ -293,17 +293,17 @@ fn a_request_is_forgotten_when_its_remote_is_not_heard_of_for_two_epochs() {
     for remote in 4..7 {
         town.miss(remote, 50);
     }
-    assert_eq!(town.settle(), []);
+    assert_eq!(town.run_until_idle(), []);
     town.epochs(1);
     town.message(5, 1);
-    assert_eq!(town.settle(), []);
+    assert_eq!(town.run_until_idle(), []);
     assert_eq!(town.flow.stats().waiting, 3);
     town.epochs(1);
-    assert_eq!(town.settle(), []);
+    assert_eq!(town.run_until_idle(), []);
     // The one behind the first is alive; what is behind it is looked at when it is its turn.
     assert_eq!((town.flow.stats().waiting, town.flow.wanted), (2, 112));
     town.epochs(1);
-    assert_eq!(town.settle(), []);
+    assert_eq!(town.run_until_idle(), []);
     assert_eq!((town.flow.stats().waiting, town.flow.wanted), (0, 0));
     assert!(!town.flow.is_waited_for());
 }

@@ -1,33 +1,33 @@
-//! What losses mean to the congestion window, and what is done when that was a mistake.
+//! Reductions of the congestion window after losses, and undoing them.
 //!
 //! ```text
-//!                        a queue, or more than 2 % and chance, or many in a row
+//!                   a queue, or more than 2 % and the random rate, or many in a row
 //!      window as it is ──────────────────────────────────────────────────────────► x 0.7
 //!         ▲   ▲                                                                     │ │
 //!         │   └── most of it arrived after all: late, not lost ─────────────────────┘ │
-//!         └────── as much is lost of 0.7 as of all: that is chance ───────────────────┘
+//!         └────── the same share is lost at 0.7: random loss ─────────────────────────┘
 //! ```
 //!
-//! A queue that is full loses what is more than the way carries: at a window of 0.7 it loses next to
-//! nothing. A bad link loses the same part of whatever is sent. So the first fall is an experiment,
-//! and what it shows is remembered as the share that chance takes.
+//! A full queue drops the excess over the path's capacity: at a window of 0.7 next to nothing. A
+//! bad link loses the same share at any rate. So the first reduction is an experiment, and its
+//! result is remembered as the random loss rate.
 //!
-//! Owns: the count of losses, what there was before the last fall. Knows nothing of: numbers,
-//! segments, clocks.
+//! Owns: the count of losses, the state before the last reduction.
+//! Not here: numbers, segments, clocks.
 
 use super::{Congestion, LEAST, Phase, Round};
 use crate::reliability::rtt::Rtt;
 use crate::time::Instant;
 use std::time::Duration;
 
-/// What has arrived and what was lost of the last so many bytes.
+/// The arrivals and losses of the last so many bytes.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Account {
     arrived: u64,
     lost: u64,
 }
 
-/// What there was before the window fell.
+/// The state before a reduction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fall {
     window: u64,
@@ -39,7 +39,7 @@ pub(super) struct Fall {
     lost: u64,
     /// So many of them would not have made it fall.
     tolerated: u64,
-    /// What of 1024 was lost. 0: nothing that the time after the fall can be compared with.
+    /// The share lost, of 1024. 0: nothing to compare with.
     share: u32,
     by_timeout: bool,
     /// Less is lost since: that was congestion.
@@ -169,8 +169,8 @@ impl Congestion {
                 .is_some_and(|fall| fall.share > 0 && fall.is_open())
     }
 
-    /// What of 1024 is lost; 0 if that is of too little, or so much that a queue may lose part of it
-    /// at a window of 0.7, too.
+    /// The share lost, of 1024, for a comparison; 0 if it is of too few segments, or so large that
+    /// a queue may lose part of it at a window of 0.7, too.
     fn share_to_compare(&self) -> u32 {
         let share = self.account.share();
         match self.account.total() >= self.segment * COMPARED && share <= COMPARED_MAX {
@@ -272,7 +272,7 @@ impl Account {
         self.arrived + self.lost
     }
 
-    /// What of 1024 was lost.
+    /// The share lost, of 1024.
     fn share(&self) -> u32 {
         let share = u128::from(self.lost) * 1024 / u128::from(self.total().max(1));
         share as u32

@@ -1,6 +1,4 @@
-//! What a person should know about the way to a peer: said once a link.
-//!
-//! Knows nothing of: how it was found out, who logs it.
+//! The warning about a path that drops large datagrams, logged once a link.
 
 use std::fmt;
 
@@ -33,7 +31,7 @@ impl Reporting {
         }
     }
 
-    /// What is to be logged, once.
+    /// The black hole to be logged, once.
     pub(super) fn take(&mut self) -> Option<BlackHole> {
         let Self::Due(black_hole) = *self else {
             return None;

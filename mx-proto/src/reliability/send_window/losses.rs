@@ -1,21 +1,20 @@
-//! Which of the segments in flight have arrived, are late, or are lost.
+//! Loss detection: which segments in flight have arrived, are late, or are lost (RFC 8985, RFC 9002
+//! section 6.1).
 //!
 //! ```text
 //!               three later ones of its channel have arrived,
-//!               and it was sent longer ago than late ones take
+//!               and it was sent longer ago than the reordering wait
 //!   InFlight ─────────────────────────────────────────────────► ToResend ──sent──► InFlight
 //!      ▲  │     asked for and not named; time-out                 │  │                │
 //!      │  │                                                       │  │                │
 //!      │  └──acknowledged──► Free ◄──acknowledged: it was late────┘  │                │
 //!      │                      ▲                                      │                │
-//!      └──late ones take longer, as is known now─────────────────────┘                │
+//!      └──the reordering wait has grown──────────────────────────────┘                │
 //!                             └──acknowledged, sooner than it can be: it was late─────┘
 //! ```
 //!
-//! How long late ones take is not decided here: [`super::super::reordering`] learns it from what is
-//! found here. As long as none is known to have been late, three later arrivals suffice.
-//!
-//! Knows nothing of: what a loss means to the congestion window.
+//! The reordering wait is learned in [`super::super::reordering`] from the late segments found
+//! here. Until one was late, three later arrivals suffice.
 
 use super::{Acked, Counts, SegmentState, SendWindow, Sending, Slot};
 use crate::reliability::send_buffer::SendBuffer;
@@ -34,7 +33,8 @@ pub(super) struct AckOutcome {
     now: Instant,
     /// See [`super::LossDetection`]; 0: nothing is known.
     least: Duration,
-    /// What had arrived before it: in one acknowledgement nothing overtakes anything.
+    /// The transmissions that had arrived before it: one acknowledgement is no evidence of
+    /// reordering within itself.
     newest: [u64; 2],
 }
 
@@ -96,7 +96,7 @@ impl SendWindow {
         self.find_resend();
     }
 
-    /// What was overtaken is lost once it was sent longer than `wait` ago.
+    /// Declares reordered segments lost that were sent longer than `wait` ago.
     pub(in super::super) fn declare_reordered_lost(
         &mut self,
         now: Instant,
@@ -155,8 +155,8 @@ impl SendWindow {
         lost
     }
 
-    /// What was taken for lost because it was overtaken, and was sent less than `wait` ago, may
-    /// just be late: says of how much that is true, and since when. After `wait` has grown.
+    /// Segments declared lost because of later arrivals, and sent less than `wait` ago, may just be
+    /// late: returns their number, and the earliest time. Called after `wait` has grown.
     pub(in super::super) fn wait_longer(&mut self, now: Instant, wait: Duration) -> Acked {
         let newest = self.counts.newest_arrived;
         let mut outcome = AckOutcome::new(now, Duration::ZERO, newest);
@@ -271,7 +271,7 @@ impl Counts {
         *newest = (*newest).max(sending.transmission);
     }
 
-    /// What is to be sent again is under way after all, if `is_late` says so.
+    /// Takes a segment that was to be sent again for in flight after all, if `is_late` says so.
     fn revive(&mut self, slot: &mut Slot, is_late: impl Fn(Sending) -> bool) -> Option<Sending> {
         let SegmentState::ToResend(sending) = slot.state else {
             return None;

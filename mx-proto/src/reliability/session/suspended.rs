@@ -1,14 +1,12 @@
-//! A session on which nothing has happened for a while, in a tenth of the room.
+//! A suspended session: the state of an idle one, in a tenth of the memory.
 //!
 //! ```text
-//!   Session --fold--> SuspendedSession        nothing under way, owed, asked or searched for
-//!           <-resume-
+//!   Session --suspend--> SuspendedSession        nothing in flight, no ACK, Ping or probe due
+//!           <--resume---
 //! ```
 //!
-//! What it is called, where the numbers stand, and what is known of the way: its time, its window (of
-//! which half counts after so long), the size that passes. The rest is as in a new session.
-//!
-//! Knows nothing of: when to fold.
+//! It has the cookies, the sequence numbers, and the properties of the path: round trip, window
+//! (halved after so long a pause), datagram size. The rest is as in a new session.
 
 use super::super::config::ReliableConfig;
 use super::super::pmtu::{Found, Pmtu};
@@ -45,7 +43,7 @@ impl SuspendedSession {
         (self.ours, self.theirs)
     }
 
-    /// When the peer last said something valid.
+    /// The time of the peer's last valid datagram.
     pub(in crate::reliability) fn heard_at(&self) -> Instant {
         self.heard_at
     }

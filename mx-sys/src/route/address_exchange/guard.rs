@@ -1,14 +1,12 @@
-//! Proofs of knowing the site's secret, around endpoint addresses.
+//! Proofs of the site's secret for endpoint addresses.
 //!
 //! ```text
-//!   question:  nonce of who asks (16)  proof (32)  endpoint address
+//!   question:  asker's nonce (16)      proof (32)  endpoint address
 //!   answer:    proof (32)  answer                          a refusal may come without
 //!
-//!   words of who asks:      the port that is asked for, its nonce, its endpoint address
-//!   words of who answers:   its nonce, then its answer
+//!   asker's words:      the port that is asked for, its nonce, its endpoint address
+//!   answerer's words:   its nonce, then its answer
 //! ```
-//!
-//! Knows nothing of: what is in an endpoint address, links' fates.
 
 use super::packet::For;
 use mx_port_fabric::endpoint_address::{Answer, Refusal};
@@ -16,7 +14,7 @@ use mx_proto::LinkId;
 use mx_proto::secret::{NONCE_LEN, Nonce, PROOF_LEN, Purpose, Role, Secret, Words, nonce};
 use std::fmt;
 
-/// What stands before the endpoint address in a question.
+/// The length of the fields before the endpoint address in a question.
 pub(super) const BEFORE_ADDRESS: usize = NONCE_LEN + PROOF_LEN;
 
 /// Makes proofs, and tells what they are worth.
@@ -53,13 +51,13 @@ impl Guard {
         }
     }
 
-    /// What a stranger on this link has to prove. A link has one question, so nothing is kept.
+    /// The nonce for a stranger on this link. A link has one question, so nothing is stored.
     pub(super) fn nonce_for(&self, link: LinkId) -> Nonce {
         let name = u64::from(link.generation()) << 32 | u64::from(link.index());
         nonce(&self.key, name << 1 | OF_LINKS)
     }
 
-    /// The bytes of a question to who has said that nonce.
+    /// The bytes of a question to the answerer with that nonce.
     pub(super) fn question(
         &mut self,
         of: For,
@@ -79,7 +77,7 @@ impl Guard {
         ([&ours[..], &proof, endpoint_address].concat(), proven)
     }
 
-    /// The endpoint address of a question on that link, if whoever asks knows the secret.
+    /// The endpoint address of a question on that link, if the asker has proven the secret.
     pub(super) fn asked(&self, of: For, link: LinkId, bytes: &[u8]) -> Option<(Vec<u8>, Proven)> {
         let (theirs, rest) = bytes.split_first_chunk::<NONCE_LEN>()?;
         let (proof, endpoint_address) = rest.split_first_chunk::<PROOF_LEN>()?;
@@ -101,7 +99,7 @@ impl Guard {
         [&proof[..], answer].concat()
     }
 
-    /// What an answer says. Only a refusal is believed without a proof: it gives nothing.
+    /// The contents of an answer. Only a refusal is accepted without a proof.
     pub(super) fn answered(&self, to: Option<&Proven>, bytes: &[u8]) -> Option<Answer> {
         if let Some(to) = to
             && let Some((proof, answer)) = bytes.split_first_chunk::<PROOF_LEN>()

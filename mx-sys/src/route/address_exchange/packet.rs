@@ -1,10 +1,8 @@
-//! Questions and answers as packets, which nobody takes for one of the endpoint's.
+//! Questions and answers as packets that cannot be confused with the endpoint's.
 //!
 //! ```text
 //!   'L', what, "mx", length of the body, version, zeroes        32 bytes (docs/wire-format.md)
 //! ```
-//!
-//! Knows nothing of: what is in a body, who asks.
 
 use mx_port_base::numbers;
 use mx_port_tcp::TcpPort;
@@ -15,7 +13,7 @@ use std::fmt;
 /// The version of the question and its answer. Neither is read when it differs.
 const VERSION: u16 = 1;
 
-/// Where packets of the MX protocol have their kind and their magic. No kind of theirs is like it.
+/// The value of the byte in which packets of the MX protocol have their kind; no kind has it.
 const KIND: u8 = b'L';
 const MAGIC: [u8; 2] = *b"mx";
 const VERSION_AT: usize = 8;
@@ -36,12 +34,12 @@ impl fmt::Display for For {
     }
 }
 
-/// What a packet of the address exchange's is.
+/// A packet of the address exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::route) enum What {
     Question(For),
     Answer,
-    /// Who asks has a secret, and wants a nonce to prove it to.
+    /// The asker has a secret, and requests a nonce.
     Hail(For),
     /// Here it is.
     Nonce,
@@ -107,7 +105,8 @@ fn header(what: What, body_len: usize) -> HeaderBytes {
     header
 }
 
-/// What a packet is for the address exchange, and whether its version is ours. `None`: it is the endpoint's.
+/// The packet of the address exchange in these bytes, and whether its version is ours. `None`: it
+/// is the endpoint's.
 #[inline]
 pub(in crate::route) fn recognise(header: &HeaderBytes) -> Option<(What, bool)> {
     if header[0] != KIND || header[2..4] != MAGIC {

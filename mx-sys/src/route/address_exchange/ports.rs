@@ -1,10 +1,8 @@
-//! What a port offers so that its peers can be found.
+//! The interface of a port to the address exchange.
 //!
-//! An endpoint address proves nothing by itself: whoever has one can write anything into it. What it comes with is
-//! the address at the other end of the TCP connection, which the kernel knows; our own endpoint address goes there
-//! and nowhere else. So whoever uses what only our endpoint address says has been told it at that address.
-//!
-//! Knows nothing of: how they are.
+//! An endpoint address proves nothing by itself, as its sender chooses its contents. Proven is the
+//! address at the other end of the TCP connection, to which alone our endpoint address was sent: a
+//! peer that uses it is at that address.
 
 use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
 use mx_port_rdm::RdmPort;
@@ -14,11 +12,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-/// What the address exchange needs of the port whose peers it finds. Links have the names they have there.
+/// The interface of the address exchange to a port. Links have the port's ids.
 pub trait Addresses {
-    /// Whom it works with. Sides that name different ones cannot understand each other.
+    /// The provider's name. Sides with different ones are not compatible.
     fn provider(&self) -> &str;
-    /// What to tell the peer of such a link. `None` when it is gone.
+    /// The endpoint address for the peer of such a link. `None` when the link is gone.
     fn endpoint_address(&self, link: LinkId) -> Option<EndpointAddress>;
     /// A peer at that address wants a link: says where it leads, and makes this side's end of it if
     /// there has to be one before it is used.
@@ -28,7 +26,7 @@ pub trait Addresses {
         from: SocketAddr,
         clock: &dyn Clock,
     ) -> Result<EndpointAddress, Refusal>;
-    /// The endpoint address of whom a link is to lead to has come, from that address.
+    /// The endpoint address of a link's peer has come, from that TCP address.
     fn greet(
         &mut self,
         link: (LinkId, Target),
@@ -40,7 +38,7 @@ pub trait Addresses {
     fn give_up(&mut self, link: (LinkId, Target), reason: LinkDown);
 }
 
-/// What stands for the rdm port among all ports.
+/// The rdm port's interface to the other ports.
 pub trait Fabric: Addresses {
     /// Begins a link that waits for an endpoint address. When the peer does not answer over the fabric, it ends
     /// with the way round it, where there is one.
@@ -53,8 +51,8 @@ pub trait Fabric: Addresses {
     fn link_count(&self) -> usize;
     /// With what address endpoint addresses were exchanged for a link. `None` before that.
     fn address(&self, link: LinkId) -> Option<SocketAddr>;
-    /// From now on, whoever sleeps does so on this epoll instance. The port's descriptors go
-    /// straight into it: providers nest their own three deep, and the kernel allows five.
+    /// Sets the epoll instance on which threads sleep from now on. The port's descriptors are added
+    /// directly: providers nest their own three deep, and the kernel allows five.
     fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()>;
 }
 

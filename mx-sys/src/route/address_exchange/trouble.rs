@@ -1,6 +1,4 @@
-//! What the log says of peers that are not reached as they might be, once for each.
-//!
-//! Knows nothing of: what is done about it.
+//! Warnings about peers that are reached only by a fallback, once for each.
 
 use super::packet::For;
 use crate::nic;
@@ -8,7 +6,7 @@ use mx_port_fabric::endpoint_address::Refusal;
 use mx_proto::{EndpointId, NicId, Target};
 use std::fmt;
 
-/// Who is to be reached: its address, for people, by whatever way.
+/// The address of the peer, as text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(in crate::route) struct Peer(NicId, EndpointId);
 
@@ -28,7 +26,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Why a peer is not reached over the fabric.
+/// Reasons why a peer is not reached over the fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(in crate::route) enum Trouble {
     /// It says so.

@@ -41,7 +41,7 @@ fn the_handler_sees_messages_in_order_with_their_data() {
         net.isend(0, b, n.into(), &[n; 10]);
     }
     net.isend(0, b, 3, &[3; 100_000]);
-    net.settle();
+    net.run_until_idle();
     assert_ne!(net.engine(1).take_produced() & HANDLER, 0);
     for n in 0..4u8 {
         let Turn {
@@ -59,7 +59,7 @@ fn the_handler_sees_messages_in_order_with_their_data() {
         assert_eq!(body, expected);
         assert!(turn(&mut net).is_none(), "one at a time");
         net.engine(1).end_turn(deferred, true);
-        net.settle();
+        net.run_until_idle();
     }
     assert!(turn(&mut net).is_none());
     assert_eq!(net.engine(1).probe(0, 0).unwrap(), None);
@@ -70,23 +70,23 @@ fn nothing_is_taken_in_while_a_message_is_undecided() {
     let (mut net, b) = pair();
     let recv = net.irecv(1, 2, ALL, 8);
     net.isend(0, b, 1, b"first");
-    net.settle();
+    net.run_until_idle();
     net.isend(0, b, 2, b"second");
-    net.settle();
+    net.run_until_idle();
     let engine = net.engine(1);
     assert!(!engine.progress() && engine.arm());
     assert_eq!(engine.descriptors(), WakeDescriptors::default());
     assert_eq!(engine.deadline(), None);
     let taken = turn(&mut net).unwrap();
-    net.settle();
+    net.run_until_idle();
     // The endpoint is not locked meanwhile.
     assert!(net.pending(1, recv.handle));
     net.isend(1, taken.source, 7, b"from inside");
     let answer = net.irecv(0, 7, ALL, 20);
-    net.settle();
+    net.run_until_idle();
     assert_eq!(net.code(0, answer.handle), StatusCode::Success);
     net.engine(1).end_turn(taken.deferred, false);
-    net.settle();
+    net.run_until_idle();
     assert_eq!(net.code(1, recv.handle), StatusCode::Success);
     assert_ne!(net.engine(1).take_produced() & UNEXPECTED, 0);
     assert_eq!(net.engine(1).probe(0, 0).unwrap().unwrap().match_info, 1);
@@ -115,12 +115,12 @@ fn a_receive_posted_by_the_handler_takes_the_message() {
     for len in [10, 100_000] {
         let (mut net, b) = pair();
         let send = net.issend(0, b, 1, &vec![8; len]);
-        net.settle();
+        net.run_until_idle();
         let taken = turn(&mut net).unwrap();
         let recv = net.irecv(1, 1, ALL, len);
         assert!(net.pending(1, recv.handle));
         net.engine(1).end_turn(taken.deferred, false);
-        net.settle();
+        net.run_until_idle();
         assert_eq!(net.done(1, recv.handle).source, taken.source);
         assert_eq!(net.bytes(recv), vec![8; len]);
         assert_eq!(net.code(0, send), StatusCode::Success);
@@ -136,11 +136,11 @@ fn the_sender_of_a_consumed_message_learns_that_nothing_was_transferred() {
     ];
     let empty = net.issend(0, b, 3, b"");
     for _ in 0..3 {
-        net.settle();
+        net.run_until_idle();
         let taken = turn(&mut net).unwrap();
         net.engine(1).end_turn(taken.deferred, true);
     }
-    net.settle();
+    net.run_until_idle();
     for (send, len) in sends {
         let status = net.done(0, send);
         assert_eq!(status.code, StatusCode::Truncated as u32);
@@ -155,7 +155,7 @@ fn without_the_handler_what_waited_for_it_is_unexpected() {
     for n in 0..3 {
         net.isend(0, b, n, b"x");
     }
-    net.settle();
+    net.run_until_idle();
     // Unregistered from inside: what follows is not shown.
     let taken = turn(&mut net).unwrap();
     net.engine(1).set_handler(None);
@@ -175,12 +175,12 @@ fn the_handler_may_disconnect_the_sender() {
     for n in 0..3 {
         net.isend(0, b, n, b"x");
     }
-    net.settle();
+    net.run_until_idle();
     let taken = turn(&mut net).unwrap();
     net.engine(1).disconnect(taken.source).unwrap();
     net.engine(1).end_turn(taken.deferred, false);
     assert!(turn(&mut net).is_none());
-    net.settle();
+    net.run_until_idle();
     assert_eq!(net.engine(1).probe(0, 0).unwrap(), None);
     assert!(net.engine(1).decompose(taken.source).is_err());
     let send = net.isend(0, b, 1, b"x");
@@ -188,7 +188,7 @@ fn the_handler_may_disconnect_the_sender() {
     // Everything goes on afterwards.
     let b = net.connect(0, 1);
     net.isend(0, b, 9, b"x");
-    net.settle();
+    net.run_until_idle();
     assert_eq!(turn(&mut net).unwrap().deferred.arrival.bits.0, 9);
 }
 
@@ -196,17 +196,17 @@ fn the_handler_may_disconnect_the_sender() {
 fn nothing_happens_while_progression_is_disabled() {
     let (mut net, b) = pair();
     net.isend(0, b, 1, b"x");
-    net.settle();
+    net.run_until_idle();
     net.engine(1).set_progression(false);
     assert!(turn(&mut net).is_none());
     net.engine(1).set_handler(None);
     net.isend(0, b, 2, b"x");
-    net.settle();
+    net.run_until_idle();
     let engine = net.engine(1);
     assert_eq!(engine.descriptors(), WakeDescriptors::default());
     assert_eq!(engine.probe(2, ALL).unwrap(), None);
     engine.set_progression(true);
-    net.settle();
+    net.run_until_idle();
     assert!(net.engine(1).probe(2, ALL).unwrap().is_some());
 }
 
@@ -214,7 +214,7 @@ fn nothing_happens_while_progression_is_disabled() {
 fn no_turn_begins_once_the_endpoint_is_about_to_close() {
     let (mut net, b) = pair();
     net.isend(0, b, 1, b"x");
-    net.settle();
+    net.run_until_idle();
     net.engine(1).end_turns();
     assert!(turn(&mut net).is_none());
     net.engine(1).close();

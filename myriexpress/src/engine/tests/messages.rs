@@ -25,11 +25,11 @@ fn a_message_arrives_and_both_statuses_say_everything() {
             .isend(memory, b, 0xabcd, 0x51, SendMode::Buffered)
             .unwrap();
         assert_eq!(engine.context_of(send).unwrap(), 0x51);
-        net.settle();
+        net.run_until_idle();
         let (buffer, memory) = net.memory(&vec![0; len + 10]);
         let engine = net.engine(1);
         let recv = engine.irecv(memory, 0xab00, 0xff00, 0x52).unwrap();
-        net.settle();
+        net.run_until_idle();
         let sent = net.done(0, send);
         let length = len as u32;
         assert_eq!((sent.code, sent.source), (0, b));
@@ -54,7 +54,7 @@ fn a_shorter_buffer_is_filled_and_not_overrun() {
         let b = net.connect(0, 1);
         let recv = net.irecv(1, 0, 0, 40);
         let send = net.isend(0, b, 0, &vec![7; len]);
-        net.settle();
+        net.run_until_idle();
         let got = net.done(1, recv.handle);
         assert_eq!(got.code, StatusCode::Truncated as u32);
         assert_eq!((got.msg_length, got.xfer_length), (len as u32, 40));
@@ -112,18 +112,18 @@ fn small_sends_are_done_although_their_peer_takes_nothing_in_as_far_as_credit_re
         for pending in [full, large, matched] {
             assert!(!net.engine(0).is_buffered(pending).unwrap(), "{round}");
         }
-        net.settle();
+        net.run_until_idle();
     }
     for number in 0..count {
         let recv = net.irecv(1, 9, u64::MAX, 32_768);
-        net.settle();
+        net.run_until_idle();
         assert_eq!(net.done(1, recv.handle).code, 0);
         assert!(net.bytes(recv).iter().all(|byte| *byte == number as u8));
     }
     let empty = net.irecv(1, 9, u64::MAX, 0);
     // One that was only offered is whole for its sender all the same, whatever the receiver took of it.
     let short = net.irecv(1, 9, u64::MAX, 40);
-    net.settle();
+    net.run_until_idle();
     assert_eq!(net.code(1, empty.handle), StatusCode::Success);
     let got = net.done(1, short.handle);
     assert_eq!(
@@ -134,7 +134,7 @@ fn small_sends_are_done_although_their_peer_takes_nothing_in_as_far_as_credit_re
     assert_eq!((sent.code, sent.xfer_length), (0, 32_768));
     for (last, len) in [(large, 32_769), (matched, 8)] {
         let recv = net.irecv(1, 9, u64::MAX, len);
-        net.settle();
+        net.run_until_idle();
         assert_eq!(net.done(1, recv.handle).msg_length, len as u32);
         assert_eq!(net.done(0, last).xfer_length, len as u32);
     }
@@ -170,10 +170,10 @@ fn copies_have_a_limit_and_a_time_out_is_not_for_them() {
     let mut received = 0;
     for peer in 1..=peers {
         net.cluster.node(peer).unwrap().idle = false;
-        net.settle();
+        net.run_until_idle();
         while net.engine(peer).probe(0, 0).unwrap().is_some() {
             let recv = net.irecv(peer, 9, ALL, 32_768);
-            net.settle();
+            net.run_until_idle();
             assert_eq!(net.code(peer, recv.handle), StatusCode::Success);
             received += 1;
         }
@@ -238,7 +238,7 @@ fn a_message_received_is_proof_of_all_that_were_complete_before_it() {
             check(&mut net, &posted, &mut checked);
         }
         proofs += said.iter().filter(|complete| **complete).count();
-        net.settle();
+        net.run_until_idle();
         assert!(!net.engine(0).last_sends());
     });
     assert!(proofs > 1_000, "{proofs}");
@@ -252,7 +252,7 @@ fn completions_come_out_oldest_first_among_those_that_match() {
     for bits in [2, 0, 3, 1] {
         net.isend(0, b, bits, b"x");
     }
-    net.settle();
+    net.run_until_idle();
     let engine = net.engine(1);
     let first = engine.peek().unwrap();
     assert_eq!(first, Some(recvs[2].handle));
@@ -312,7 +312,7 @@ fn context_ids_must_be_named_by_receives_and_forbid_peeking() {
     engine
         .isend(UserMemory::empty(), own, 0x3aa, 0, SendMode::Buffered)
         .unwrap();
-    net.settle();
+    net.run_until_idle();
     let engine = net.engine(node);
     assert_eq!(engine.take_produced() & COMPLETIONS, 1 << 3);
     // Any mask may ask.
@@ -329,7 +329,7 @@ fn what_is_forgotten_ends_in_silence() {
     let send = net.isend(0, b, 1, b"one");
     net.isend(0, b, 2, b"two");
     net.engine(0).forget(send).unwrap();
-    net.settle();
+    net.run_until_idle();
     assert_eq!(&net.bytes(early)[..3], b"one");
     let engine = net.engine(1);
     assert_eq!(engine.peek().unwrap(), Some(late.handle));
@@ -371,13 +371,13 @@ fn only_what_nobody_has_answered_can_be_cancelled() {
         Code::CancelNotSupported
     );
     net.isend(0, b, 1, b"hello");
-    net.settle();
+    net.run_until_idle();
     assert!(!net.engine(1).cancel(second.handle).unwrap());
     assert_eq!(net.bytes(first), [0xee; 8]);
     assert_eq!(net.done(1, second.handle).xfer_length, 5);
     // A connect that has been answered too.
     let request = net.iconnect(0, 1, KEY);
-    net.settle();
+    net.run_until_idle();
     assert!(!net.engine(0).cancel(request).unwrap());
     assert_eq!(net.code(0, request), StatusCode::Success);
     net.fabric.cut(0, 1);
@@ -392,12 +392,12 @@ fn a_synchronous_send_ends_when_a_receive_has_matched() {
     let mut net = Net::of(2);
     let b = net.connect(0, 1);
     let (ordinary, synchronous) = (net.isend(0, b, 1, b"abc"), net.issend(0, b, 2, b"def"));
-    net.settle();
+    net.run_until_idle();
     assert!(net.engine(0).is_buffered(ordinary).unwrap());
     assert!(!net.engine(0).is_buffered(synchronous).unwrap());
     assert!(net.pending(0, synchronous));
     let recv = net.irecv(1, 2, ALL, 3);
-    net.settle();
+    net.run_until_idle();
     assert!(net.engine(0).is_buffered(synchronous).unwrap());
     assert_eq!(net.code(0, synchronous), StatusCode::Success);
     assert_eq!(net.bytes(recv), b"def");
@@ -412,7 +412,7 @@ fn probing_sees_the_oldest_unexpected_message_and_leaves_it() {
     net.engine(1).take_produced();
     net.isend(0, b, 5, b"12345");
     net.isend(0, b, 6, &[0; 50_000]);
-    net.settle();
+    net.run_until_idle();
     assert_ne!(net.engine(1).take_produced() & UNEXPECTED, 0);
     for _ in 0..2 {
         let engine = net.engine(1);
@@ -440,7 +440,7 @@ fn messages_to_oneself_arrive_in_order_from_the_first_on() {
             .map(|len| net.isend(0, own, 1, &vec![*len as u8; *len]))
             .collect();
         let recvs: Vec<_> = (0..4).map(|_| net.irecv(0, 1, ALL, 100_000)).collect();
-        net.settle();
+        net.run_until_idle();
         for (n, len) in lengths.into_iter().enumerate() {
             assert_eq!(net.code(0, sends[n]), StatusCode::Success);
             let status = net.done(0, recvs[n].handle);
@@ -453,11 +453,11 @@ fn messages_to_oneself_arrive_in_order_from_the_first_on() {
         assert_eq!(net.engine(0).decompose(own).unwrap().endpoint.0, 0);
         // The second round begins without a connection.
         net.engine(0).disconnect(own).unwrap();
-        net.settle();
+        net.run_until_idle();
     }
     let waiting = net.isend(0, own, 1, b"x");
     net.engine(0).disconnect(own).unwrap();
-    net.settle();
+    net.run_until_idle();
     assert_eq!(net.code(0, waiting), StatusCode::EndpointUnreachable);
 }
 
@@ -473,7 +473,7 @@ fn nothing_overtakes_what_waits_for_the_connection_to_oneself() {
             net.isend(0, own, n, b"x");
             net.pass(Duration::from_micros(1));
         }
-        net.settle();
+        net.run_until_idle();
         for n in 0..40 {
             let recv = net.irecv(0, 0, 0, 1);
             assert_eq!(net.done(0, recv.handle).match_info, n, "{lead}");
@@ -488,7 +488,7 @@ fn connecting_to_oneself_gives_ones_own_address() {
     assert_eq!(net.connect(0, 0), own);
     let recv = net.irecv(0, 0, 0, 8);
     net.isend(0, own, 4, b"me");
-    net.settle();
+    net.run_until_idle();
     assert_eq!(net.done(0, recv.handle).source, own);
 }
 
@@ -504,7 +504,7 @@ fn a_send_to_oneself_has_the_time_out_it_got_before_there_was_a_connection() {
     net.pass(second);
     assert_eq!(net.code(0, short), StatusCode::Timeout);
     let recv = net.irecv(0, 0, 0, 1);
-    net.settle();
+    net.run_until_idle();
     assert_eq!(net.done(0, recv.handle).match_info, 2);
     assert_eq!(net.code(0, patient), StatusCode::Success);
 }
@@ -566,7 +566,7 @@ fn a_handle_is_stale_once_its_request_was_tested_although_its_copy_waits() {
     let recvs: Vec<_> = (0..20)
         .map(|bits| net.irecv(1, bits, ALL, 32_768))
         .collect();
-    net.settle();
+    net.run_until_idle();
     for recv in recvs {
         assert_eq!(net.code(1, recv.handle), StatusCode::Success);
     }
@@ -624,7 +624,7 @@ fn made_up_handles_are_refused_everywhere() {
 fn a_hidden_connect_is_seen_by_nobody_else() {
     let mut net = Net::of(2);
     let request = net.engine(0).iconnect((NIC, 1), KEY, 0, 0, true).unwrap();
-    net.settle();
+    net.run_until_idle();
     let engine = net.engine(0);
     assert_eq!(
         (engine.peek().unwrap(), engine.test_any(0, 0).unwrap()),
@@ -634,6 +634,6 @@ fn a_hidden_connect_is_seen_by_nobody_else() {
     assert_eq!(engine.decompose(status.source).unwrap().endpoint.0, 1);
     let lost = engine.iconnect((NIC, 1), KEY, 0, 0, true).unwrap();
     assert_eq!(engine.abandon(lost), None);
-    net.settle();
+    net.run_until_idle();
     assert_eq!(net.engine(0).requests(), 0);
 }

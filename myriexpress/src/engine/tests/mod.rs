@@ -150,7 +150,7 @@ impl Net {
     }
 
     /// Lets everybody do what there is to do until nothing is.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn run_until_idle(&mut self) {
         for node in 0..self.cluster.len() {
             self.cluster.poke(node);
         }
@@ -226,7 +226,7 @@ impl Net {
     /// `from` connects to `to`.
     pub(super) fn connect(&mut self, from: NodeId, to: NodeId) -> Address {
         let request = self.iconnect(from, to, KEY);
-        self.settle();
+        self.run_until_idle();
         let status = self.done(from, request);
         assert_eq!(status.code, StatusCode::Success as u32);
         status.source

@@ -17,13 +17,13 @@ fn a_stranger_can_be_answered_at_the_source_of_its_message() {
     let b = net.connect(0, 1);
     let recv = net.irecv(1, 0, 0, 8);
     net.isend(0, b, 1, b"ping");
-    net.settle();
+    net.run_until_idle();
     let a = net.done(1, recv.handle).source;
     assert_eq!(net.engine(1).peer_context(a).unwrap(), 0);
     net.engine(1).set_peer_context(a, 0xa).unwrap();
     let answer = net.irecv(0, 0, 0, 8);
     let send = net.isend(1, a, 2, b"pong");
-    net.settle();
+    net.run_until_idle();
     assert_eq!(net.code(1, send), StatusCode::Success);
     assert_eq!(&net.bytes(answer)[..4], b"pong");
     assert_eq!(net.done(0, answer.handle).source, b);
@@ -39,9 +39,9 @@ fn a_restarted_peer_is_the_same_with_another_session() {
     net.engine(0).set_peer_context(b, 0xb).unwrap();
     let before = net.engine(0).decompose(b).unwrap();
     let waiting = net.issend(0, b, 1, b"x");
-    net.settle();
+    net.run_until_idle();
     net.kill(1);
-    net.settle();
+    net.run_until_idle();
     assert_eq!(net.code(0, waiting), StatusCode::EndpointUnreachable);
     // Dead, but known: what is sent to it is posted and fails.
     assert_eq!(net.engine(0).decompose(b).unwrap(), before);
@@ -57,7 +57,7 @@ fn a_restarted_peer_is_the_same_with_another_session() {
     assert_ne!(after.session, before.session);
     assert_eq!(net.engine(0).peer_context(b).unwrap(), 0xb);
     let send = net.isend(0, b, 1, b"x");
-    net.settle();
+    net.run_until_idle();
     assert_eq!(net.code(0, send), StatusCode::Success);
 }
 
@@ -67,14 +67,14 @@ fn a_peer_that_comes_back_by_itself_is_known_by_its_first_message() {
     let b = net.connect(0, 1);
     net.engine(0).set_peer_context(b, 0xb).unwrap();
     net.kill(1);
-    net.settle();
+    net.run_until_idle();
     net.restart(1);
     let a = net.connect(1, 0);
     net.isend(1, a, 3, b"again");
-    net.settle();
+    net.run_until_idle();
     // Nothing has been received, and still it can be sent to and disconnected.
     let send = net.isend(0, b, 1, b"x");
-    net.settle();
+    net.run_until_idle();
     assert_eq!(net.code(0, send), StatusCode::Success);
     assert_eq!(net.engine(0).probe(0, 0).unwrap().unwrap().source, b);
     net.engine(0).disconnect(b).unwrap();
@@ -88,11 +88,11 @@ fn disconnecting_ends_everything_with_a_peer() {
     net.engine(0).set_peer_context(b, 0xb).unwrap();
     let a = net.connect(1, 0);
     net.isend(1, a, 9, b"thrown away");
-    net.settle();
+    net.run_until_idle();
     let sends = [net.issend(0, b, 1, b"x"), net.isend(0, b, 2, &[0; 100_000])];
     let other = net.issend(0, c, 1, b"x");
     let posted = net.irecv(0, 1, ALL, 1);
-    net.settle();
+    net.run_until_idle();
     net.engine(0).disconnect(b).unwrap();
     for send in sends {
         let status = net.done(0, send);
@@ -113,13 +113,13 @@ fn disconnecting_ends_everything_with_a_peer() {
     engine.disconnect(b).unwrap();
     let stale = net.isend(0, b, 1, b"x");
     assert_eq!(net.code(0, stale), StatusCode::EndpointUnreachable);
-    net.settle();
+    net.run_until_idle();
     let again = net.connect(0, 1);
     assert_ne!(again, b);
     assert_eq!(net.engine(0).peer_context(again).unwrap(), 0);
     assert!(net.engine(0).decompose(b).is_err());
     let send = net.isend(0, again, 1, b"x");
-    net.settle();
+    net.run_until_idle();
     assert_eq!(net.code(0, send), StatusCode::Success);
 }
 
@@ -128,16 +128,16 @@ fn disconnecting_also_ends_a_connect_to_a_peer_that_has_restarted() {
     let mut net = Net::of(2);
     let b = net.connect(0, 1);
     net.kill(1);
-    net.settle();
+    net.run_until_idle();
     net.restart(1);
     let request = net.iconnect(0, 1, KEY);
     net.engine(0).disconnect(b).unwrap();
-    net.settle();
+    net.run_until_idle();
     assert_eq!(net.code(0, request), StatusCode::EndpointUnreachable);
     let again = net.connect(0, 1);
     assert_ne!(again, b);
     let send = net.isend(0, again, 1, b"x");
-    net.settle();
+    net.run_until_idle();
     assert_eq!(net.code(0, send), StatusCode::Success);
 }
 
@@ -155,7 +155,7 @@ fn a_receive_whose_message_breaks_off_tells_from_whom_it_was() {
         } else {
             net.engine(0).disconnect(b).unwrap();
         }
-        net.settle();
+        net.run_until_idle();
         let status = net.done(1, recv.handle);
         assert_eq!(
             status.code,
@@ -179,9 +179,9 @@ fn the_last_words_of_a_peer_that_dies_are_received_under_its_name() {
         net.isend(0, b, n, b"last");
     }
     net.kill(0);
-    net.settle();
+    net.run_until_idle();
     net.cluster.node(1).unwrap().idle = false;
-    net.settle();
+    net.run_until_idle();
     for (n, recv) in recvs.into_iter().enumerate() {
         let status = net.done(1, recv.handle);
         assert_eq!((status.code, status.match_info), (0, n as u64));
@@ -203,24 +203,24 @@ fn what_a_peer_sent_before_it_went_can_still_be_received() {
         for n in 0..4 {
             net.isend(0, b, n, b"words");
         }
-        net.settle();
+        net.run_until_idle();
         net.kill(0);
-        net.settle();
+        net.run_until_idle();
         net.cluster.node(1).unwrap().idle = false;
-        net.settle();
+        net.run_until_idle();
         if handled {
             let turn = net.engine(1).next_turn(|| 1).unwrap();
             let who = net.engine(1).decompose(turn.source).unwrap();
             assert_eq!((who.endpoint.0, turn.deferred.arrival.bits.0), (0, 0));
             net.engine(1).end_turn(turn.deferred, false);
             net.engine(1).set_handler(None);
-            net.settle();
+            net.run_until_idle();
         }
         // The next life says something too.
         net.restart(0);
         let b = net.connect(0, 1);
         net.isend(0, b, 4, b"words");
-        net.settle();
+        net.run_until_idle();
         let probed = net.engine(1).probe(0, 0).unwrap().unwrap();
         assert_eq!((probed.match_info, probed.msg_length), (0, 5));
         for n in 0..2 {
@@ -235,7 +235,7 @@ fn what_a_peer_sent_before_it_went_can_still_be_received() {
         let recv = net.irecv(1, 4, ALL, 5);
         assert_eq!(net.done(1, recv.handle).source, probed.source);
         let send = net.isend(1, probed.source, 9, b"x");
-        net.settle();
+        net.run_until_idle();
         assert_eq!(net.code(1, send), StatusCode::Success);
         // Who disconnects wants nothing more of it.
         net.engine(1).disconnect(probed.source).unwrap();
@@ -248,7 +248,7 @@ fn connects_fail_in_words_of_their_own() {
     let mut net = Net::of(2);
     let wrong = net.iconnect(0, 1, KEY + 1);
     let nobody = net.iconnect(0, 77, KEY);
-    net.settle();
+    net.run_until_idle();
     let status = net.done(0, wrong);
     assert_eq!(status.code, StatusCode::BadKey as u32);
     assert_eq!((status.match_info, status.context), (0xc0, 7));

@@ -223,12 +223,12 @@ impl Books {
                 }
             }
         }
-        self.net.settle();
+        self.net.run_until_idle();
         for node in 0..NODES {
             while let Some(status) = self.net.engine(node).probe(0, 0).unwrap() {
                 let before = self.under_way.len();
                 self.receive(node, status.match_info, u64::MAX, 1 << 20);
-                self.net.settle();
+                self.net.run_until_idle();
                 let recvs: Vec<u64> = self.recvs[node].keys().copied().collect();
                 for word in recvs {
                     let status = self.net.done(node, handle(word));
@@ -237,7 +237,7 @@ impl Books {
                 assert!(self.under_way.len() < before);
             }
         }
-        self.net.settle();
+        self.net.run_until_idle();
         for node in 0..NODES {
             for word in self.sends[node].clone() {
                 let status = self.net.done(node, handle(word));
@@ -295,7 +295,7 @@ fn small_messages_of_one_sender_are_received_in_order() {
         while (posted.len() as u64) < sent {
             posted.push(net.irecv(1, 0, 0, 4_000));
         }
-        net.settle();
+        net.run_until_idle();
         for (n, recv) in posted.into_iter().take(sent as usize).enumerate() {
             assert_eq!(net.code(1, recv.handle), StatusCode::Success);
             let serial = u64::from_le_bytes(net.bytes(recv)[..8].try_into().unwrap());

@@ -37,9 +37,9 @@ fn idle_links_cool_down_and_their_packets_still_arrive() {
     }
     // Asleep: the first packet rings, whichever link it is.
     for (at, (client, link)) in clients.iter_mut().zip(&links).enumerate() {
-        server.settle();
+        server.poll_until_idle();
         while !server.port.arm() {
-            server.settle();
+            server.poll_until_idle();
         }
         assert!(!readable(server.port.descriptors().data), "client {at}");
         client.send(*link, &[at as u8]).unwrap();
@@ -72,5 +72,5 @@ fn an_idle_link_that_is_sent_to_becomes_active() {
         (server.port.active.len(), server.port.idle),
         (ACTIVE_KEPT, 2)
     );
-    server.settle();
+    server.poll_until_idle();
 }

@@ -1,6 +1,6 @@
 //! Links that fall asleep and wake up all the time, in any order of events.
 
-use super::slumber::{IDLE, meet, node_with, rest, room_for};
+use super::idle::{IDLE, meet, node_with, rest, room_for};
 use super::{Event, Node};
 use mx_proto::LinkId;
 use mx_proto::port::SendError;
@@ -147,10 +147,10 @@ fn try_out(seed: u64, pairs: usize, bytes: usize, steps: usize) -> u64 {
         assert!(star.hub.port.stats().bytes <= bytes as u64, "seed {seed}");
     }
     for _ in 0..2_000 {
-        star.hub.settle();
+        star.hub.poll_until_idle();
         star.hub.clock.advance(Duration::from_millis(20));
         for (node, ..) in &mut star.others {
-            node.settle();
+            node.poll_until_idle();
             node.clock.advance(Duration::from_millis(20));
         }
         star.deliver();

@@ -12,7 +12,7 @@ fn closing_with_packets_in_flight_delivers_them_first() {
     }
     a.port.close(ab, Close::Flush);
     assert_eq!(a.send(ab, b"x"), Err(SendError::Down));
-    b.settle();
+    b.poll_until_idle();
     let events = b.take();
     assert_eq!(events.len(), 101);
     for (at, event) in events[..100].iter().enumerate() {
@@ -29,7 +29,7 @@ fn a_peer_that_goes_without_a_word_is_a_reset() {
     let (mut a, ab, mut b, ba) = linked();
     a.send(ab, b"last").unwrap();
     a.port.close(ab, Close::Now);
-    b.settle();
+    b.poll_until_idle();
     assert_eq!(
         b.take(),
         [
@@ -39,14 +39,14 @@ fn a_peer_that_goes_without_a_word_is_a_reset() {
     );
     let (a, _, mut b, ba) = linked();
     drop(a);
-    b.settle();
+    b.poll_until_idle();
     assert_eq!(b.take(), [Event::Down(ba, LinkDown::Closed)]);
 }
 
 #[test]
 fn a_sleeper_notices_the_end_of_its_peer() {
     let (a, _, mut b, ba) = linked();
-    b.settle();
+    b.poll_until_idle();
     assert!(b.port.arm());
     drop(a);
     assert!(readable(b.port.descriptors().control));
@@ -61,10 +61,10 @@ fn a_sleeper_notices_the_end_of_its_peer() {
 fn a_stranger_who_never_sent_a_packet_ends_without_a_word() {
     let (mut a, mut b) = (Node::new(), Node::new());
     let link = a.connect(&b).unwrap();
-    b.settle();
-    a.settle();
+    b.poll_until_idle();
+    a.poll_until_idle();
     a.port.close(link, Close::Flush);
-    b.settle();
+    b.poll_until_idle();
     assert_eq!(b.take(), []);
     assert_eq!(b.port.link_count(), 0);
 }
@@ -73,7 +73,7 @@ fn a_stranger_who_never_sent_a_packet_ends_without_a_word() {
 fn stale_names_reach_nobody() {
     let (mut a, ab, mut b, _) = linked();
     a.port.close(ab, Close::Now);
-    b.settle();
+    b.poll_until_idle();
     b.take();
     let again = link_up(&mut a, &mut b);
     assert_eq!(again.index(), ab.index());
@@ -82,6 +82,6 @@ fn stale_names_reach_nobody() {
     assert_eq!(a.send(ab, b"x"), Err(SendError::Down));
     a.port.close(ab, Close::Now);
     assert_eq!(a.send(again, b"y"), Ok(Sent::Whole));
-    b.settle();
+    b.poll_until_idle();
     assert_eq!(b.bodies(), [b"y"]);
 }

@@ -1,6 +1,6 @@
 //! What happens when there is not enough memory for all links.
 
-use super::slumber::{Stage, meet, node_with, rest, room_for, send_through, stage};
+use super::idle::{Stage, meet, node_with, rest, room_for, send_through, stage};
 use super::strangers::Rogue;
 use super::{Event, Node, link_up};
 use crate::handshake::Word;
@@ -35,10 +35,10 @@ fn links_beyond_the_limit_carry_their_packets_over_the_socket() {
             for len in [8, 5_000, 36 * 1024] {
                 let bytes = vec![round; len];
                 send_through(client, *link, &mut server, &bytes);
-                server.settle();
+                server.poll_until_idle();
                 assert_eq!(server.bodies(), std::slice::from_ref(&bytes));
                 send_through(&mut server, *back, client, &bytes);
-                client.settle();
+                client.poll_until_idle();
                 assert_eq!(client.bodies(), [bytes]);
             }
         }
@@ -53,13 +53,13 @@ fn links_beyond_the_limit_carry_their_packets_over_the_socket() {
         rest(&mut [other]);
         others = left;
     }
-    server.settle();
+    server.poll_until_idle();
     assert!(server.port.stats().bytes <= Geometry::STANDARD.total() as u64);
     for _ in 0..70 {
         send_through(client, *link, &mut server, b"again");
-        server.settle();
+        server.poll_until_idle();
     }
-    client.settle();
+    client.poll_until_idle();
     assert_eq!(
         (stage(client, *link), stage(&server, *back)),
         (Stage::Up, Stage::Up)
@@ -76,7 +76,7 @@ fn a_link_without_memory_on_our_side_takes_none_and_works() {
     let (link, back) = meet(&mut server, &mut other);
     assert_eq!(stage(&server, link), Stage::Plain);
     assert_eq!(server.send(link, b"on"), Ok(Sent::Whole));
-    other.settle();
+    other.poll_until_idle();
     assert_eq!(other.take(), [Event::Packet(back, b"on".to_vec())]);
     assert!(server.port.stats().bytes <= LIMIT as u64);
 }
@@ -97,7 +97,7 @@ fn who_offers_too_much_is_told_what_there_is_room_for() {
     socket
         .send(&Word::Offer(geometry).encode(), Some(&fd))
         .unwrap();
-    server.settle();
+    server.poll_until_idle();
     assert_eq!(Rogue::hear(&socket), Word::Welcome { asymmetric: true });
     let less = Word::Later(Some(Geometry::STANDARD));
     assert_eq!(Rogue::hear(&socket), less);

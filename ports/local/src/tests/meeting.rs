@@ -60,7 +60,7 @@ fn an_endpoint_can_talk_to_itself() {
     let endpoint = a.endpoint;
     let board = a.name().board;
     let out = a.port.connect_to(board, endpoint, &a.clock).unwrap();
-    a.settle();
+    a.poll_until_idle();
     assert_eq!(a.take(), [Event::Up(out)]);
     a.send(out, b"me").unwrap();
     a.poll();
@@ -72,8 +72,8 @@ fn sending_before_the_link_is_up_blocks_until_it_is() {
     let (mut a, mut b) = (Node::new(), Node::new());
     let link = a.connect(&b).unwrap();
     assert_eq!(a.send(link, b"early"), Err(SendError::WouldBlock));
-    b.settle();
-    a.settle();
+    b.poll_until_idle();
+    a.poll_until_idle();
     assert_eq!(a.take(), [Event::Up(link), Event::Writable(link)]);
 }
 
@@ -99,12 +99,12 @@ fn a_full_backlog_is_tried_again() {
     assert!(a.port.deadline().is_some());
     for _ in 0..5 {
         a.clock.advance(Duration::from_millis(60));
-        a.settle();
+        a.poll_until_idle();
         assert_eq!(a.take(), []);
     }
     drop(listener.accept().unwrap());
     a.clock.advance(Duration::from_millis(60));
-    a.settle();
+    a.poll_until_idle();
     assert_eq!(a.port.deadline(), None);
     let peer = listener.accept().unwrap();
     let mut message = [0; MESSAGE_LEN];
@@ -117,7 +117,7 @@ fn a_full_backlog_is_tried_again() {
     ));
     let welcome = Word::Welcome { asymmetric: true };
     peer.send(&welcome.encode(), None).unwrap();
-    a.settle();
+    a.poll_until_idle();
     assert_eq!(a.take(), [Event::Up(link)]);
 }
 
@@ -131,7 +131,7 @@ fn a_backlog_that_closes_refuses() {
         .unwrap();
     drop(listener);
     a.clock.advance(Duration::from_millis(60));
-    a.settle();
+    a.poll_until_idle();
     assert_eq!(a.take(), [Event::Down(waiting, LinkDown::Refused)]);
 }
 
@@ -140,25 +140,25 @@ fn links_beyond_the_limit_are_refused_on_either_side() {
     let (mut a, mut b) = (Node::with_limit(3), Node::with_limit(1));
     let first = link_up(&mut a, &mut b);
     let second = a.connect(&b).unwrap();
-    b.settle();
-    a.settle();
+    b.poll_until_idle();
+    a.poll_until_idle();
     // It listens, after all.
     assert_eq!(a.take(), [Event::Down(second, LinkDown::Unreachable)]);
     let Name {
         board, endpoint, ..
     } = b.name();
     let again = a.port.connect_or(board, endpoint, TCP, &a.clock).unwrap();
-    b.settle();
-    a.settle();
+    b.poll_until_idle();
+    a.poll_until_idle();
     let elsewhere = LinkDown::Elsewhere(TCP);
     assert_eq!(a.take(), [Event::Down(again, elsewhere)]);
     assert_eq!((b.port.stats().accepted, b.port.stats().refused), (1, 2));
     assert_eq!(b.connect(&a), Err(ConnectError::NoResources));
     a.port.close(first, Close::Flush);
-    b.settle();
+    b.poll_until_idle();
     let third = a.connect(&b).unwrap();
-    b.settle();
-    a.settle();
+    b.poll_until_idle();
+    a.poll_until_idle();
     assert_eq!(a.take(), [Event::Up(third)]);
 }
 

@@ -1,7 +1,7 @@
 //! Peers that say about memory and rest what no peer of ours does.
 
 use super::cycles::Random;
-use super::slumber::{IDLE, Stage, send_through, stage};
+use super::idle::{IDLE, Stage, send_through, stage};
 use super::strangers::{GEOMETRY, HELLO, Rogue, assert_ended, pipe, sealed_memfd};
 use super::{Event, Node, fresh_name, header, last_link, link_up};
 use crate::handshake::{MESSAGE_LEN, Word};
@@ -16,7 +16,7 @@ fn with_rogue() -> (Node, Rogue, LinkId) {
     let mut server = Node::new();
     let rogue = Rogue::connect(&mut server);
     rogue.write_packet(0);
-    server.settle();
+    server.poll_until_idle();
     let link = server.first_link();
     server.take();
     (server, rogue, link)
@@ -26,7 +26,7 @@ impl Rogue {
     /// Makes the link rest, as a peer of ours would.
     fn rest(&self, server: &mut Node, link: LinkId) {
         self.socket.send(&Word::Rest(1).encode(), None).unwrap();
-        server.settle();
+        server.poll_until_idle();
         assert_eq!(stage(server, link), Stage::Plain);
         assert_eq!(Self::hear(&self.socket), Word::Rest(0));
     }
@@ -112,7 +112,7 @@ fn words_out_of_place_fail_their_peer_and_no_other() {
                 1 => {
                     while stage(&server, link) == Stage::Up {
                         server.clock.advance(IDLE / 4);
-                        server.settle();
+                        server.poll_until_idle();
                     }
                     assert_eq!(stage(&server, link), Stage::Resting);
                 }
@@ -120,7 +120,7 @@ fn words_out_of_place_fail_their_peer_and_no_other() {
             }
             server.take();
             rogue.socket.send(word, fd.as_ref()).unwrap();
-            server.settle();
+            server.poll_until_idle();
             let down = server
                 .take()
                 .contains(&Event::Down(link, LinkDown::Protocol));
@@ -134,7 +134,7 @@ fn words_out_of_place_fail_their_peer_and_no_other() {
                 ) {}
             }
             send_through(&mut good, fine, &mut server, b"fine");
-            server.settle();
+            server.poll_until_idle();
             let packets = server.take();
             let bodies = packets
                 .iter()
@@ -166,17 +166,17 @@ fn answers_out_of_place_fail_their_peer() {
             let peer = listener.accept().unwrap();
             let welcome = Word::Welcome { asymmetric: true };
             peer.send(&welcome.encode(), None).unwrap();
-            a.settle();
+            a.poll_until_idle();
             assert_eq!(stage(&a, link), Stage::Offered);
             if taken {
                 peer.send(&Word::Taken.encode(), None).unwrap();
-                a.settle();
+                a.poll_until_idle();
                 assert_eq!(stage(&a, link), Stage::Up);
             }
             a.take();
             let memory = (word == offer).then(|| sealed_memfd(GEOMETRY.total()));
             peer.send(&word, memory.as_ref()).unwrap();
-            a.settle();
+            a.poll_until_idle();
             let down = a.take() == [Event::Down(link, LinkDown::Protocol)];
             assert_eq!(down, wrong, "{:?}, taken: {taken}", Word::decode(&word));
         }
@@ -188,7 +188,7 @@ fn descriptors_that_come_out_of_place_are_closed() {
     let (mut server, rogue, link) = with_rogue();
     let (end, pipe_write) = pipe();
     rogue.socket.send(b"!", Some(&pipe_write)).unwrap();
-    server.settle();
+    server.poll_until_idle();
     assert_eq!(server.take(), [Event::Down(link, LinkDown::Protocol)]);
     let (mut server, rogue, link) = with_rogue();
     rogue.rest(&mut server, link);
@@ -196,7 +196,7 @@ fn descriptors_that_come_out_of_place_are_closed() {
         .socket
         .send(&offer_of(GEOMETRY), Some(&pipe_write))
         .unwrap();
-    server.settle();
+    server.poll_until_idle();
     assert_eq!(server.take(), [Event::Down(link, LinkDown::Protocol)]);
     drop(pipe_write);
     assert_ended(end);
@@ -208,13 +208,13 @@ fn a_peer_that_does_not_rest_with_us_keeps_nobody_out() {
     let (mut server, rogue, link) = with_rogue();
     for _ in 0..40 {
         server.clock.advance(IDLE);
-        server.settle();
+        server.poll_until_idle();
     }
     assert_eq!(stage(&server, link), Stage::Resting);
     // What it sends in the ring all the same is taken.
     rogue.write_packet(1);
     rogue.socket.ring();
-    server.settle();
+    server.poll_until_idle();
     assert_eq!(server.take().len(), 1);
     assert_eq!(server.send(link, b"x"), Err(SendError::WouldBlock));
     assert_eq!(server.port.stats().bytes, GEOMETRY.total() as u64);
@@ -232,7 +232,7 @@ fn random_words_and_scribbling_never_hurt_more_than_their_own_link() {
     for _ in 0..150 {
         let rogue = Rogue::connect(&mut server);
         rogue.write_packet(0);
-        server.settle();
+        server.poll_until_idle();
         let from = last_link(&server.take());
         for _ in 0..40 {
             let say = |word: &[u8]| drop(rogue.socket.send(word, None));
@@ -258,10 +258,10 @@ fn random_words_and_scribbling_never_hurt_more_than_their_own_link() {
             server.port.note_control();
             server.poll();
             good.clock.advance(IDLE / 8);
-            good.settle();
+            good.poll_until_idle();
         }
         send_through(&mut good, link, &mut server, b"fine");
-        server.settle();
+        server.poll_until_idle();
         let fine = Event::Packet(good_link, b"fine".to_vec());
         ended += server
             .log
@@ -271,7 +271,7 @@ fn random_words_and_scribbling_never_hurt_more_than_their_own_link() {
             .count();
         assert!(server.take().contains(&fine));
         drop(rogue);
-        server.settle();
+        server.poll_until_idle();
         ended += server
             .take()
             .iter()

@@ -19,7 +19,7 @@ fn a_full_ring_blocks_and_says_when_there_is_room() {
             a.poll();
         }
         assert_eq!(a.take(), [], "no room yet");
-        b.settle();
+        b.poll_until_idle();
         assert_eq!(b.bodies().len(), sent);
         assert!(a.poll());
         assert_eq!(a.take(), [Event::Writable(ab)]);
@@ -31,17 +31,17 @@ fn a_full_ring_blocks_and_says_when_there_is_room() {
 #[test]
 fn a_sleeper_that_waits_for_room_is_woken() {
     let (mut a, ab, mut b, _) = linked();
-    a.settle();
+    a.poll_until_idle();
     while a.send(ab, &[1; 5000]) == Ok(Sent::Whole) {}
     assert!(a.port.arm());
     assert!(!readable(a.port.descriptors().data));
-    b.settle();
+    b.poll_until_idle();
     assert!(readable(a.port.descriptors().data));
     a.port.disarm();
     assert!(a.poll());
     assert_eq!(a.take(), [Event::Writable(ab)]);
     // The wake-up itself does not keep it from sleeping again.
-    a.settle();
+    a.poll_until_idle();
     assert!(a.port.arm());
     assert!(!readable(a.port.descriptors().data));
 }

@@ -10,10 +10,10 @@ use mx_proto::port::{Close, LinkDown, SendError};
 #[test]
 fn arming_fails_while_something_is_there() {
     let (mut a, ab, mut b, ba) = linked();
-    b.settle();
+    b.poll_until_idle();
     a.send(ab, b"there").unwrap();
     assert!(!b.port.arm());
-    b.settle();
+    b.poll_until_idle();
     assert_eq!(b.take(), [Event::Packet(ba, b"there".to_vec())]);
     assert!(b.port.arm());
     b.port.note_control();
@@ -23,7 +23,7 @@ fn arming_fails_while_something_is_there() {
 #[test]
 fn a_packet_wakes_a_sleeper_once() {
     let (mut a, ab, mut b, _) = linked();
-    b.settle();
+    b.poll_until_idle();
     assert!(b.port.arm());
     assert!(!readable(b.port.descriptors().data));
     for _ in 0..5 {
@@ -33,12 +33,12 @@ fn a_packet_wakes_a_sleeper_once() {
     let doorbells = count_doorbells(&b);
     assert_eq!(doorbells, 1);
     b.port.disarm();
-    b.settle();
+    b.poll_until_idle();
     assert_eq!(b.bodies().len(), 5);
     // Awake, nobody rings.
     a.send(ab, b"y").unwrap();
     assert!(!readable(b.port.descriptors().data));
-    b.settle();
+    b.poll_until_idle();
 }
 
 /// Takes the wake-ups out of all sockets of a port, which has not noticed them yet.
@@ -60,17 +60,17 @@ fn control_is_readable_for_coming_and_going_but_not_for_packets() {
     let control = b.port.descriptors().control;
     let ab = a.connect(&b).unwrap();
     assert!(readable(control));
-    b.settle();
-    a.settle();
+    b.poll_until_idle();
+    a.poll_until_idle();
     assert!(!readable(control));
     assert!(b.port.arm());
     a.send(ab, b"data").unwrap();
     assert!(!readable(control) && readable(b.port.descriptors().data));
     b.port.disarm();
-    b.settle();
+    b.poll_until_idle();
     a.port.close(ab, Close::Flush);
     assert!(readable(control));
-    b.settle();
+    b.poll_until_idle();
     assert!(!readable(control));
 }
 
@@ -78,8 +78,8 @@ fn control_is_readable_for_coming_and_going_but_not_for_packets() {
 fn no_wake_up_is_lost_between_two_threads() {
     const ROUNDS: u32 = 20_000;
     let (mut a, ab, mut b, ba) = linked();
-    b.settle();
-    a.settle();
+    b.poll_until_idle();
+    a.poll_until_idle();
     let echo = std::thread::spawn(move || {
         for _ in 0..ROUNDS {
             let bytes = next_body(&mut b);
@@ -129,8 +129,8 @@ fn wake_ups_for_room(len: usize) {
     const PACKETS: usize = 30_000;
     let bytes = vec![1; len];
     let (mut a, ab, mut b, _) = linked();
-    b.settle();
-    a.settle();
+    b.poll_until_idle();
+    a.poll_until_idle();
     let reader = std::thread::spawn(move || {
         let mut got = 0;
         while got < PACKETS {
@@ -193,9 +193,9 @@ fn doorbells_for_a_sleeper(clients: usize) {
         server.poll();
     }
     for sleep in 0..3 {
-        server.settle();
+        server.poll_until_idle();
         while !server.port.arm() {
-            server.settle();
+            server.poll_until_idle();
         }
         // The one who sleeps has not noticed yet; somebody else polls meanwhile, and more than once.
         for round in 0..3u8 {
@@ -226,7 +226,7 @@ fn doorbells_for_a_sleeper(clients: usize) {
 #[test]
 fn wake_ups_that_nobody_reads_never_keep_a_later_one_away() {
     let (mut a, ab, mut b, ba) = linked();
-    b.settle();
+    b.poll_until_idle();
     for round in 0..2_000u32 {
         if !b.port.arm() {
             assert!(!b.poll(), "nothing but wake-ups");
@@ -241,13 +241,13 @@ fn wake_ups_that_nobody_reads_never_keep_a_later_one_away() {
         assert!(unread <= 2 * UNREAD_MAX, "{unread} in round {round}");
         assert_eq!(b.bodies(), [round.to_le_bytes()]);
     }
-    b.settle();
+    b.poll_until_idle();
     assert!(b.port.arm());
     assert!(!readable(b.port.descriptors().data));
     a.send(ab, b"last").unwrap();
     assert!(readable(b.port.descriptors().data));
     b.port.disarm();
-    b.settle();
+    b.poll_until_idle();
     assert_eq!(b.bodies(), [b"last".to_vec()]);
 }
 
@@ -255,13 +255,13 @@ fn wake_ups_that_nobody_reads_never_keep_a_later_one_away() {
 #[test]
 fn a_word_behind_unread_wake_ups_is_heard() {
     let (mut a, ab, mut b, ba) = linked();
-    b.settle();
+    b.poll_until_idle();
     for _ in 0..3 {
         assert!(b.port.arm());
         a.send(ab, b"x").unwrap();
         assert!(b.port.take_doorbells());
         b.port.disarm();
-        b.settle();
+        b.poll_until_idle();
     }
     assert_eq!(b.port.links.get(ba).unwrap().unread, 3);
     b.take();
@@ -276,6 +276,6 @@ fn a_word_behind_unread_wake_ups_is_heard() {
         .unwrap();
     b.port.take_doorbells();
     assert_eq!(b.port.loud, [ba]);
-    b.settle();
+    b.poll_until_idle();
     assert_eq!(b.take(), [Event::Down(ba, LinkDown::Protocol)]);
 }

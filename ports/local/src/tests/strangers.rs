@@ -30,7 +30,7 @@ impl Rogue {
         socket.send(&HELLO.encode(), None).unwrap();
         let offer = Word::Offer(GEOMETRY);
         socket.send(&offer.encode(), Some(&fd)).unwrap();
-        to.settle();
+        to.poll_until_idle();
         assert!(matches!(Self::hear(&socket), Word::Welcome { .. }));
         assert_eq!(Self::hear(&socket), Word::Taken);
         Self { socket, region }
@@ -81,11 +81,11 @@ fn nonsense_in_the_ring_ends_that_link_and_no_other() {
     ] {
         let rogue = Rogue::connect(&mut server);
         rogue.write_packet(0);
-        server.settle();
+        server.poll_until_idle();
         let from = server.first_link();
         server.take();
         rogue.write(GEOMETRY.cells_at(0) + CELL, &flag.to_le_bytes());
-        server.settle();
+        server.poll_until_idle();
         assert_eq!(
             server.take(),
             [Event::Down(from, LinkDown::Protocol)],
@@ -99,7 +99,7 @@ fn nonsense_in_the_ring_ends_that_link_and_no_other() {
     }
     assert_eq!(server.port.stats().violations, 5);
     good.send(link, b"fine").unwrap();
-    server.settle();
+    server.poll_until_idle();
     assert_eq!(server.bodies(), [b"fine"]);
 }
 
@@ -108,7 +108,7 @@ fn impossible_tails_end_the_link() {
     let mut server = Node::new();
     let rogue = Rogue::connect(&mut server);
     rogue.write_packet(0);
-    server.settle();
+    server.poll_until_idle();
     let from = server.first_link();
     server.take();
     rogue.write(GEOMETRY.head_at(1) + CELL_TAIL_AT, &u64::MAX.to_le_bytes());
@@ -116,7 +116,7 @@ fn impossible_tails_end_the_link() {
         .map(|_| server.send(from, b"x"))
         .find(Result::is_err);
     assert_eq!(outcome, Some(Err(SendError::Down)));
-    server.settle();
+    server.poll_until_idle();
     assert_eq!(server.take(), [Event::Down(from, LinkDown::Protocol)]);
 }
 
@@ -137,7 +137,7 @@ fn random_scribbling_never_hurts_more_than_its_own_link() {
     for _ in 0..200 {
         let rogue = Rogue::connect(&mut server);
         rogue.write_packet(0);
-        server.settle();
+        server.poll_until_idle();
         let from = last_link(&server.take());
         for _ in 0..50 {
             // Mostly where it matters: the heads and the cells.
@@ -163,14 +163,14 @@ fn random_scribbling_never_hurts_more_than_its_own_link() {
             server.poll();
         }
         good.send(link, b"fine").unwrap();
-        server.settle();
+        server.poll_until_idle();
         assert!(
             server
                 .take()
                 .contains(&Event::Packet(answer_on, b"fine".to_vec()))
         );
         drop(rogue);
-        server.settle();
+        server.poll_until_idle();
         ended += server
             .take()
             .iter()
@@ -184,7 +184,7 @@ fn random_scribbling_never_hurts_more_than_its_own_link() {
             break;
         }
         std::thread::sleep(Duration::from_millis(1));
-        server.settle();
+        server.poll_until_idle();
     }
     assert_eq!(server.port.link_count(), 1);
 }
@@ -195,7 +195,7 @@ fn scribbling_while_we_read_is_no_worse() {
     for round in 0..30u64 {
         let rogue = Rogue::connect(&mut server);
         rogue.write_packet(0);
-        server.settle();
+        server.poll_until_idle();
         let from = server.first_link();
         let scribbler = std::thread::spawn(move || {
             let mut seed = round * 2 + 1;
@@ -221,7 +221,7 @@ fn scribbling_while_we_read_is_no_worse() {
             }
         }
         scribbler.join().unwrap();
-        server.settle();
+        server.poll_until_idle();
         assert_eq!(server.port.link_count(), 0);
         server.take();
     }
@@ -232,7 +232,7 @@ fn say(to: &mut Node, message: &[u8], fd: Option<&OwnedFd>) -> Socket {
     let socket = Socket::new().unwrap();
     socket.connect(to.name()).unwrap();
     socket.send(message, fd).unwrap();
-    to.settle();
+    to.poll_until_idle();
     socket
 }
 
@@ -281,7 +281,7 @@ fn bad_handshakes_are_refused_and_their_descriptors_closed() {
         let socket = say(&mut server, &good, None);
         assert!(matches!(Rogue::hear(&socket), Word::Welcome { .. }));
         socket.send(&Word::Offer(GEOMETRY).encode(), fd).unwrap();
-        server.settle();
+        server.poll_until_idle();
         assert!(matches!(socket.receive(&mut answer), Ok(Received::HangUp)));
     }
     drop(pipe_write);
@@ -298,7 +298,7 @@ fn more_descriptors_than_expected_are_closed_and_refused() {
         let socket = Socket::new().unwrap();
         socket.connect(server.name()).unwrap();
         send_with_copies(&socket, &HELLO.encode(), &pipe_write, count);
-        server.settle();
+        server.poll_until_idle();
         assert_eq!(server.port.stats().refused, 1);
         drop(pipe_write);
         assert_ended(pipe_read);
@@ -361,14 +361,14 @@ fn a_silent_stranger_is_dropped_after_a_while() {
     let mut server = Node::new();
     let socket = Socket::new().unwrap();
     socket.connect(server.name()).unwrap();
-    server.settle();
+    server.poll_until_idle();
     assert_eq!(server.port.link_count(), 1);
     assert_eq!(server.port.deadline(), Some(Instant(5_000_000_000)));
     server.clock.advance(Duration::from_millis(4999));
-    server.settle();
+    server.poll_until_idle();
     assert_eq!(server.port.link_count(), 1);
     server.clock.advance(Duration::from_millis(1));
-    server.settle();
+    server.poll_until_idle();
     assert_eq!(
         (server.port.link_count(), server.port.deadline()),
         (0, None)
@@ -383,7 +383,7 @@ fn many_silent_strangers_do_not_keep_others_out() {
         .map(|_| {
             let socket = Socket::new().unwrap();
             socket.connect(server.name()).unwrap();
-            server.settle();
+            server.poll_until_idle();
             socket
         })
         .collect();
@@ -391,7 +391,7 @@ fn many_silent_strangers_do_not_keep_others_out() {
     link_up(&mut Node::new(), &mut server);
     assert_eq!(server.bodies(), [b"hello"]);
     drop(strangers);
-    server.settle();
+    server.poll_until_idle();
 }
 
 #[test]
@@ -423,7 +423,7 @@ fn an_acceptor_that_answers_nonsense_is_a_protocol_violation() {
             peer.send(answer, None).unwrap();
         }
         drop(peer);
-        a.settle();
+        a.poll_until_idle();
         assert_eq!(a.take(), [Event::Down(link, reason)]);
         assert_eq!(a.port.link_count(), 0);
     }
@@ -444,7 +444,7 @@ fn who_is_dropped_without_a_word_tries_another_way_if_there_is_one() {
             peer.receive(&mut [0; MESSAGE_LEN]).unwrap();
         }
         drop(peer);
-        a.settle();
+        a.poll_until_idle();
         assert_eq!(a.take(), [Event::Down(link, LinkDown::Elsewhere(TCP))]);
     }
 }
@@ -454,7 +454,7 @@ fn a_peer_that_floods_the_doorbell_is_no_worse_than_noise() {
     let mut server = Node::new();
     let rogue = Rogue::connect(&mut server);
     rogue.write_packet(0);
-    server.settle();
+    server.poll_until_idle();
     server.take();
     for _ in 0..10_000 {
         rogue.socket.ring();

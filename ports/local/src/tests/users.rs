@@ -55,7 +55,7 @@ fn serve(server: &mut Node, mut done: impl FnMut(&mut Node) -> bool) -> Duration
             began.elapsed() < Duration::from_secs(20),
             "it takes too long"
         );
-        server.settle();
+        server.poll_until_idle();
         std::thread::yield_now();
     }
     began.elapsed()
@@ -83,11 +83,11 @@ fn another_user_that_attaches_without_end_keeps_nobody_out() {
             let board = name.board;
             let _ = rogue.port.connect_to(board, name.endpoint, &rogue.clock);
             rogue.clock.advance(Duration::from_millis(60));
-            rogue.settle();
+            rogue.poll_until_idle();
         }
         // They stay, with what they hold.
         loop {
-            rogue.settle();
+            rogue.poll_until_idle();
             std::thread::yield_now();
         }
     };
@@ -106,10 +106,10 @@ fn another_user_that_attaches_without_end_keeps_nobody_out() {
             .connect_to(board, name.endpoint, &honest.clock)
             .unwrap();
         while !honest.log.events.contains(&Event::Up(link)) {
-            honest.settle();
+            honest.poll_until_idle();
         }
         while honest.send(link, b"honest").is_err() {
-            honest.settle();
+            honest.poll_until_idle();
         }
         stay(honest);
     };
@@ -121,7 +121,7 @@ fn another_user_that_attaches_without_end_keeps_nobody_out() {
     // Nobody has introduced the others in time. Those that waited for a place come after them, and go, too.
     serve(&mut server, |it| {
         it.clock.advance(Duration::from_millis(5001));
-        it.settle();
+        it.poll_until_idle();
         it.port.link_count() == 1
     });
     assert!(server.port.stats().unbound > 10);
@@ -163,9 +163,9 @@ fn who_is_asked_about_its_endpoint_is_not_disturbed() {
     for _ in 0..10 {
         assert!(!server.port.user_has(65_531, asked.name().endpoint));
     }
-    asked.settle();
+    asked.poll_until_idle();
     assert_eq!((asked.port.link_count(), asked.take()), (1, vec![]));
     assert_eq!(server.send(link, b"on"), Ok(mx_proto::port::Sent::Whole));
-    asked.settle();
+    asked.poll_until_idle();
     assert_eq!(asked.bodies(), [b"on"]);
 }

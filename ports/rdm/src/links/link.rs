@@ -1,6 +1,6 @@
-//! One link, and what it is doing.
+//! One link and its state.
 //!
-//! Knows nothing of: other links, time.
+//! Not here: other links, time.
 
 use super::super::frame::Kind;
 use super::super::incoming::Incoming;
@@ -20,19 +20,19 @@ use std::time::Duration;
 pub(crate) struct Link {
     pub(crate) id: LinkId,
     pub(crate) state: State,
-    /// What frames to us must carry.
+    /// The cookie that frames to us must carry.
     pub(crate) cookie: u64,
     /// The endpoint's word.
     pub(crate) word: u64,
     /// `None` only while locating.
     pub(crate) peer: Option<Peer>,
-    /// Where its peer got our endpoint address. Frames with our cookie come from there, or from whom it told.
+    /// The address to which our endpoint address was sent. Frames with our cookie come from there.
     pub(crate) from: Option<SocketAddr>,
     /// Others began it.
     pub(super) called: bool,
     /// And the endpoint has not bound it.
     pub(super) stranger: bool,
-    /// Whose share of the places it counts as.
+    /// The source whose share it counts against.
     pub(super) source: Source,
     /// The order of its frames.
     pub(crate) sequence: Sequence,
@@ -55,7 +55,7 @@ pub(crate) struct Link {
     pub(super) heard: Instant,
     /// It has been asked whether it is there.
     pub(super) pinged: bool,
-    /// Where to look for the peer when the fabric does not answer.
+    /// The fallback when the fabric does not answer.
     pub(super) fallback: Option<Route>,
 }
 
@@ -71,7 +71,7 @@ impl Link {
         !self.stranger || (body <= INTRODUCTION_MAX && kind != Kind::Reading)
     }
 
-    /// What both sides know of it and nobody else does: their cookies, that of who began it first.
+    /// A value that only both sides know: their cookies, the caller's first.
     pub(crate) fn binding(&self) -> Binding {
         match (self.peer, self.called) {
             (Some(peer), true) => [peer.cookie, self.cookie],
@@ -81,7 +81,7 @@ impl Link {
     }
 }
 
-/// What a link is doing.
+/// The state of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     /// The peer's endpoint address is not known yet.
@@ -102,8 +102,8 @@ pub(crate) enum State {
     Closing {
         /// Not longer than this.
         until: Instant,
-        /// The peer has to say that it knows. A connection that is closed with bytes in it that
-        /// nobody has read takes the Bye down with it, so they are taken in until then.
+        /// The peer has to answer the Bye. Closing a connection with unread bytes drops the Bye, so
+        /// frames are read until the answer comes.
         answer: bool,
     },
 }
@@ -115,7 +115,7 @@ pub(crate) struct Peer {
     pub(crate) address: u64,
     /// Its number for the link.
     pub(crate) link: u32,
-    /// What frames to it must carry.
+    /// The cookie that frames to it must carry.
     pub(crate) cookie: u64,
 }
 

@@ -1,16 +1,16 @@
-//! From what a provider offers to how each class of message goes over it.
+//! The plan: the path of each class of message, from a provider's offer.
 //!
 //! ```text
 //!   Offer (what fi_info says)                Plan
 //!     caps, mode, mr_mode   --Plan::of-->      small    fi_inject up to `inject_max`
 //!     sizes, order, counts       |             medium   copied into a slot of `slot_bytes`
-//!                                |             large    RMA reads where registration means
-//!                                |                      something, else copied, slot by slot
-//!                                `-> Unfit: the first thing that cannot be lived with
+//!                                |             large    RMA reads where registration is real,
+//!                                |                      else copied, slot by slot
+//!                                `-> Unfit: the first requirement that is not met
 //! ```
 //!
 //! Owns: the sizes and the choice of paths.
-//! Knows nothing of: libfabric's objects, which of several providers is best.
+//! Not here: libfabric's objects.
 
 use crate::frame::FRAME_LEN;
 use libfabric_sys::abi::{
@@ -23,7 +23,7 @@ use mx_proto::port::HEADER_LEN;
 use std::ffi::c_int;
 use std::fmt;
 
-/// What one `fi_info` says, as far as a plan depends on it.
+/// The part of one `fi_info` that a plan depends on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Offer {
     /// The version of the library.
@@ -34,9 +34,9 @@ pub(crate) struct Offer {
     pub ep_type: u32,
     /// Capabilities.
     pub caps: u64,
-    /// What the provider wants of its user.
+    /// The mode bits that the provider requires.
     pub mode: u64,
-    /// What the provider wants of registrations.
+    /// The registration modes that the provider requires.
     pub mr_mode: c_int,
     /// Bytes of a remote key.
     pub mr_key_bytes: usize,
@@ -62,7 +62,7 @@ pub(crate) struct Offer {
     pub resource_mgmt: u32,
 }
 
-/// How messages go over one provider.
+/// The paths of messages over one provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Plan {
     /// The provider, layers joined by `;`.
@@ -90,13 +90,14 @@ pub(crate) struct Plan {
     pub mr_prov_key: bool,
     /// Bytes of a key that we choose.
     pub mr_key_bytes: usize,
-    /// How large messages are read by their receiver's endpoint address; `None`: they are as many medium ones.
+    /// The way in which a receiver reads large messages; `None`: they are copied as many medium
+    /// ones.
     pub rma: Option<Reads>,
     /// Sends that can be outstanding on an endpoint.
     pub tx_depth: usize,
     /// Receives that can be outstanding on an endpoint.
     pub rx_depth: usize,
-    /// How to wait for completions, if the queue can.
+    /// The way to wait for completions, if the queue can.
     pub wait: Wait,
     /// The longest message the provider takes.
     pub max_msg: usize,
@@ -112,7 +113,7 @@ pub(crate) struct Reads {
     pub max_read: usize,
 }
 
-/// Why an offer cannot be used.
+/// Reasons why an offer cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unfit {
     /// Not a reliable connectionless endpoint.
@@ -172,7 +173,7 @@ impl Plan {
         })
     }
 
-    /// What the provider's objects are opened and used on.
+    /// The parameters of the provider's objects.
     pub(crate) fn terms(&self) -> Terms {
         Terms {
             provider: self.provider.clone(),
@@ -193,7 +194,7 @@ impl Plan {
         }
     }
 
-    /// How large messages go, in words.
+    /// The path of large messages, as text.
     pub(crate) fn large(&self) -> &'static str {
         match self.rma {
             Some(Reads {
@@ -205,8 +206,8 @@ impl Plan {
     }
 }
 
-/// Where nothing has to be registered, a read is the peer's processor sending messages out of memory
-/// that closing the registration does not give back. So it is with software.
+/// Without required registrations, a read is done by the peer's processor, which closing the
+/// registration does not stop. That is so with software.
 fn reads(offer: &Offer, mr_mode: c_int) -> Option<Reads> {
     let caps = FI_RMA | FI_READ | FI_REMOTE_READ;
     let real = mr_mode & (FI_MR_ALLOCATED | FI_MR_PROV_KEY) != 0 && !is_software(&offer.provider);
@@ -338,21 +339,20 @@ impl fmt::Display for Unfit {
     }
 }
 
-/// What we give a provider that wants it. `FI_RX_CQ_DATA` costs nothing: we send no such data.
+/// Mode bits that we support. `FI_RX_CQ_DATA` costs nothing: we send no such data.
 pub(crate) const MODES: u64 =
     FI_CONTEXT | FI_CONTEXT2 | FI_MSG_PREFIX | FI_RX_CQ_DATA | FI_LOCAL_MR;
 
-/// What we do for a provider's registrations. Not `FI_MR_RAW` (keys longer than 8 bytes), not
-/// `FI_MR_MMU_NOTIFY` (we do not watch page tables), not `FI_MR_RMA_EVENT` (we count nothing).
-/// `FI_MR_HMEM` is only about the memory of devices, which we are never given: not asked for, and
-/// not minded.
+/// Registration modes that we support. Not `FI_MR_RAW` (keys longer than 8 bytes), not
+/// `FI_MR_MMU_NOTIFY` (page tables are not watched), not `FI_MR_RMA_EVENT` (no counters).
+/// `FI_MR_HMEM` concerns only memory of devices, which is never used: not requested, and accepted.
 pub(crate) const MR_MODES: c_int =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
 
 /// Core providers that are software.
 const SOFTWARE: [&str; 6] = ["tcp", "net", "udp", "sockets", "shm", "sm2"];
 
-/// What stands before the body in a frame: its own header, and the packet's.
+/// Bytes before the body in a frame: its own header, and the packet's.
 pub(crate) const HEADERS: usize = FRAME_LEN + HEADER_LEN;
 
 /// The longest frame over `ofi_rxm`. It fits into one of its buffers (`FI_OFI_RXM_BUFFER_SIZE`), 64

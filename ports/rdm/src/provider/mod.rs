@@ -1,4 +1,4 @@
-//! Which provider, and which of its offers.
+//! The choice of a provider and of one of its offers.
 //!
 //! ```text
 //!   MX_PROVIDER, or each of the preferred ones (standing)
@@ -7,13 +7,14 @@
 //!   fi_getinfo --> offers --> Plan::of, source address --> best --> Choice
 //!        ENODATA: plainer profile, next provider                      |
 //!                                                                 Domain::open
-//!   survey: the same for every provider there is, with what came of it
+//!   survey: the same for every provider, with the results
 //! ```
 //!
-//! Two sides that chose differently learn it when they exchange endpoint addresses; the name is part of them.
+//! Two sides with different choices find out when they exchange endpoint addresses, which contain
+//! the name.
 //!
 //! Owns: hints, and the choice among offers.
-//! Knows nothing of: opening; peers.
+//! Not here: opening; peers.
 
 mod standing;
 mod survey;
@@ -38,7 +39,7 @@ use std::net::IpAddr;
 pub(crate) struct Choice {
     /// One entry.
     pub info: InfoList,
-    /// How messages go over it.
+    /// The paths of messages.
     pub plan: Plan,
 }
 
@@ -91,7 +92,7 @@ impl Choice {
     }
 }
 
-/// What was asked for, in words.
+/// The request, as text.
 fn at(asked: &str, bind: Option<IpAddr>) -> String {
     match bind {
         Some(address) => format!("{asked} at {address}"),
@@ -99,7 +100,7 @@ fn at(asked: &str, bind: Option<IpAddr>) -> String {
     }
 }
 
-/// Why a provider cannot be had.
+/// Reasons why a provider cannot be used.
 #[derive(PartialEq, Eq, Debug)]
 enum Missing {
     /// It offers nothing here.
@@ -180,7 +181,7 @@ fn best<'a>(
     best.map(|(_, info, plan)| (info, plan)).ok_or(why)
 }
 
-/// What an offer is worth; the lower the better.
+/// The rank of an offer; lower is better.
 type Rank = (Copied, Place);
 
 /// Large messages would be copied.
@@ -208,7 +209,7 @@ fn judge(info: Info<'_>, bind: Option<IpAddr>) -> Result<(Rank, Plan), String> {
     Ok(((plan.rma.is_none(), place), plan))
 }
 
-/// What an offer says, as far as plans go.
+/// The part of an offer that plans depend on.
 fn offer(info: Info<'_>) -> Offer {
     Offer {
         release: info.library().version(),
@@ -239,8 +240,8 @@ struct Profile {
     plain: bool,
 }
 
-/// What to ask a provider for, the best first. Only what will be used: providers shed work, and
-/// may not even have the tables, of what was not asked for.
+/// The hints for a provider, the best first. Only capabilities that are used: providers may lack
+/// the tables of others.
 fn profiles(name: &str) -> impl Iterator<Item = Profile> {
     let reads = FI_RMA | FI_READ | FI_REMOTE_READ;
     let messages = FI_MSG | FI_SEND | FI_RECV;

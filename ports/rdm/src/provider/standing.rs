@@ -1,18 +1,17 @@
-//! What is thought of a provider before it is asked anything.
+//! The rating of a provider by its name.
 //!
 //! ```text
 //!   hardware   cxi, opx, efa, verbs;ofi_rxm, psm3       first that works
-//!   software   tcp, tcp;ofi_rxm                         if hardware is not insisted on
-//!   others     psm2, ucx, ...                           when asked for by name
-//!   never      shm, sockets, net, udp, *;ofi_rxd, ...   whoever asks; each with its reason
+//!   software   tcp, tcp;ofi_rxm                         if hardware is not required
+//!   others     psm2, ucx, ...                           only by name
+//!   never      shm, sockets, net, udp, *;ofi_rxd, ...   not even by name; each with its reason
 //! ```
 //!
 //! Owns: the order of preference and the reasons.
-//! Knows nothing of: what is on this machine.
 
 use crate::plan::is_software;
 
-/// What is thought of a provider.
+/// The rating of a provider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Standing {
     /// Chosen without being asked for, the lower first.

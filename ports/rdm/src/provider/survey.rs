@@ -1,4 +1,4 @@
-//! Every provider of this machine, and what is thought of it.
+//! A survey of every provider of this machine.
 //!
 //! ```text
 //!   fi_getinfo(no hints) --> names --> standing --> never: Refused
@@ -6,8 +6,8 @@
 //!                                                     `--> the most preferred: Chosen
 //! ```
 //!
-//! Owns: the list that error messages and the provider matrix show.
-//! Knows nothing of: who shows it. Only [`has_descriptor`] opens anything.
+//! Owns: the list that error messages and the provider matrix show. Only [`has_descriptor`] opens
+//! anything.
 
 use super::{Missing, Standing, find};
 use crate::plan::{HEADERS, Plan};

@@ -9,7 +9,6 @@
 //! ```
 //!
 //! Owns: what all ports of a run share.
-//! Knows nothing of: what the port does with its provider.
 
 use crate::port::SimRdm;
 use crate::weather::Weather;

@@ -35,7 +35,7 @@ fn crowd(b: &mut Node, count: usize) -> Vec<TcpStream> {
     peers
 }
 
-fn settle(b: &mut Node) {
+fn poll_until_idle(b: &mut Node) {
     for _ in 0..500 {
         b.look();
     }
@@ -71,7 +71,7 @@ fn parts_of_packets_are_kept_up_to_the_limit_and_all_of_them_are_completed() {
     until_one(&mut b, "what is kept is used up", |b| {
         b.port.stats().awaited >= 90
     });
-    settle(&mut b);
+    poll_until_idle(&mut b);
     let stats = b.port.stats();
     assert!(stats.kept >= LIMIT as u64, "{stats:?}");
     assert!(stats.kept <= (LIMIT + most.len()) as u64, "{stats:?}");
@@ -91,7 +91,7 @@ fn parts_of_packets_are_kept_up_to_the_limit_and_all_of_them_are_completed() {
     let body = pattern(BODY, 1);
     assert!(b.sink.packets().iter().all(|packet| packet.1 == body));
     assert_eq!(b.port.stats().kept, 0);
-    settle(&mut b);
+    poll_until_idle(&mut b);
     assert!(!is_ready(&mut b.port));
     // They are watched as before.
     let before = b.port.stats().awaited;
@@ -139,9 +139,9 @@ fn a_link_that_waits_for_a_whole_packet_closes_in_order() {
     b.close(link, Close::Flush);
     // Were anything unread, the connection would be reset, and the word lost.
     peer.write_all(&[0; 5_000]).unwrap();
-    settle(&mut b);
+    poll_until_idle(&mut b);
     b.clock.advance(Duration::from_secs(1));
-    settle(&mut b);
+    poll_until_idle(&mut b);
     assert_eq!(b.port.link_count(), 0);
     peer.set_nonblocking(false).unwrap();
     let mut heard = Vec::new();

@@ -1,7 +1,6 @@
 //! What a counterpart does beside messages, and lists of buffers.
 //!
 //! Owns: a host's functions, which the library calls.
-//! Knows nothing of: what is measured.
 
 use crate::bmi::Bmi;
 use bmi_host::abi;

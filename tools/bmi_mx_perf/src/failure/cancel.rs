@@ -16,10 +16,9 @@
 //! are not counted.
 //!
 //! Owns: the rounds.
-//! Knows nothing of: how figures are printed.
 
 use super::child::Counterpart;
-use super::client::{Client, Ended, Message, TIMEOUT, Ticket};
+use super::client::{Client, Ended, Message, OpKey, TIMEOUT};
 use super::dice::Dice;
 use super::orders::{Order, Work};
 use super::table::{self, CancelRow, Figures};
@@ -218,7 +217,7 @@ impl Run<'_> {
     }
 
     /// Posts random operations, after asking for what the counterpart has to do.
-    fn post(&mut self, remote: Address, mute: Address) -> Result<Vec<(Ticket, Class)>, String> {
+    fn post(&mut self, remote: Address, mute: Address) -> Result<Vec<(OpKey, Class)>, String> {
         let count = 1 + self.dice.below(AT_ONCE);
         let mut plans = Vec::with_capacity(count);
         let mut works = Vec::new();
@@ -255,7 +254,7 @@ impl Run<'_> {
                 pieces,
             };
             match self.client.post(to, message)? {
-                Ok(ticket) => posted.push((ticket, plan.class)),
+                Ok(key) => posted.push((key, plan.class)),
                 Err(0) => {}
                 Err(code) => return Err(format!("{plan:?}: {}", bmi_host::codes::name(code))),
             }
@@ -284,20 +283,20 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn cancel(&mut self, posted: &[(Ticket, Class)]) -> Result<(), String> {
+    fn cancel(&mut self, posted: &[(OpKey, Class)]) -> Result<(), String> {
         let mut ends = Vec::new();
-        for &(ticket, class) in posted {
+        for &(key, class) in posted {
             if self.peer == Peer::Alive && self.dice.below(4) == 0 {
                 self.client.take_in(0, &mut ends)?;
             }
-            if !self.client.is_under_way(ticket) {
+            if !self.client.is_under_way(key) {
                 continue;
             }
             let class = match class {
-                Class::Awaited if self.client.begun(ticket) => Class::Filling,
+                Class::Awaited if self.client.begun(key) => Class::Filling,
                 class => class,
             };
-            let cancelled = self.client.cancel(ticket, &mut ends)?;
+            let cancelled = self.client.cancel(key, &mut ends)?;
             self.figures[class as usize].add(&cancelled);
             self.measured += 1;
         }
@@ -335,8 +334,8 @@ impl Run<'_> {
                     pieces: 1,
                 };
                 // The dead may also refuse.
-                if let Ok(ticket) = self.client.post(remote, message)? {
-                    posted.push((ticket, class));
+                if let Ok(key) = self.client.post(remote, message)? {
+                    posted.push((key, class));
                 }
             }
             self.posted += posted.len();

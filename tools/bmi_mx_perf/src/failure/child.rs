@@ -6,7 +6,6 @@
 //! ```
 //!
 //! Owns: the process; it ends with this value.
-//! Knows nothing of: what it is for.
 
 use crate::args::{Args, Port};
 use std::io::{BufRead, BufReader};

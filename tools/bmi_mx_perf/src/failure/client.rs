@@ -6,7 +6,6 @@
 //! ```
 //!
 //! Owns: the client's operations and their memory.
-//! Knows nothing of: which figures are wanted.
 
 use super::calls::post_pieces;
 use super::orders::{ANSWER_WORDS, LARGEST, ORDER_TAG, Order};
@@ -24,13 +23,13 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The client's own name of an operation; never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub(crate) struct Ticket(usize);
+pub(crate) struct OpKey(usize);
 
 pub(crate) struct Client {
     bmi: Bmi,
     /// What every send sends.
     data: Room,
-    under_way: HashMap<Ticket, Op>,
+    under_way: HashMap<OpKey, Op>,
     /// Memory for receives.
     spare: Vec<Room>,
     ends: Vec<Done>,
@@ -49,7 +48,7 @@ struct Op {
 /// What became of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
-    pub(crate) ticket: Ticket,
+    pub(crate) key: OpKey,
     pub(crate) error: i32,
 }
 
@@ -110,7 +109,7 @@ impl Client {
         &mut self,
         to: Address,
         message: Message,
-    ) -> Result<Result<Ticket, i32>, String> {
+    ) -> Result<Result<OpKey, i32>, String> {
         let Message {
             verb,
             tag,
@@ -123,14 +122,14 @@ impl Client {
         };
         let base = room.as_ref().map_or_else(|| self.data.base(), Room::base);
         let len = size.min(LARGEST);
-        let ticket = Ticket(self.next);
+        let key = OpKey(self.next);
         self.next += 1;
         let place = (base, len, pieces);
         // SAFETY: `data` lives as long as the method, a receive's room until it has ended.
-        match unsafe { post_pieces(&self.bmi, verb, to, tag, place, ticket.0) } {
+        match unsafe { post_pieces(&self.bmi, verb, to, tag, place, key.0) } {
             Posted::Pending(id) => {
-                self.under_way.insert(ticket, Op { id, room });
-                Ok(Ok(ticket))
+                self.under_way.insert(key, Op { id, room });
+                Ok(Ok(key))
             }
             Posted::Complete(_) => {
                 self.spare.extend(room);
@@ -152,8 +151,8 @@ impl Client {
         Ok(room)
     }
 
-    pub(crate) fn is_under_way(&self, ticket: Ticket) -> bool {
-        self.under_way.contains_key(&ticket)
+    pub(crate) fn is_under_way(&self, key: OpKey) -> bool {
+        self.under_way.contains_key(&key)
     }
 
     pub(crate) fn under_way(&self) -> usize {
@@ -161,8 +160,8 @@ impl Client {
     }
 
     /// Whether a receive has begun to be filled.
-    pub(crate) fn begun(&self, ticket: Ticket) -> bool {
-        let op = self.under_way.get(&ticket);
+    pub(crate) fn begun(&self, key: OpKey) -> bool {
+        let op = self.under_way.get(&key);
         op.and_then(|op| op.room.as_ref()).is_some_and(Room::begun)
     }
 
@@ -174,23 +173,19 @@ impl Client {
 
     fn account(&mut self, out: &mut Vec<Ended>) -> Result<(), String> {
         for Done { user, error, .. } in self.ends.drain(..) {
-            let ticket = Ticket(user);
-            let Some(op) = self.under_way.remove(&ticket) else {
+            let key = OpKey(user);
+            let Some(op) = self.under_way.remove(&key) else {
                 return Err(format!("operation {user} was reported a second time"));
             };
             self.spare.extend(op.room);
-            out.push(Ended { ticket, error });
+            out.push(Ended { key, error });
         }
         Ok(())
     }
 
     /// Calls an operation that is under way off. `out` gets whatever else ended meanwhile.
-    pub(crate) fn cancel(
-        &mut self,
-        ticket: Ticket,
-        out: &mut Vec<Ended>,
-    ) -> Result<Cancelled, String> {
-        let op = self.under_way.get(&ticket).ok_or("nothing to cancel")?;
+    pub(crate) fn cancel(&mut self, key: OpKey, out: &mut Vec<Ended>) -> Result<Cancelled, String> {
+        let op = self.under_way.get(&key).ok_or("nothing to cancel")?;
         let (id, mut calls) = (op.id, 0);
         let queued = self.queue.waited();
         let start = Instant::now();
@@ -198,7 +193,7 @@ impl Client {
         let found = loop {
             self.bmi.completions(0, &mut self.ends)?;
             calls += 1;
-            if let Some(found) = self.ends.iter().find(|end| end.user == ticket.0) {
+            if let Some(found) = self.ends.iter().find(|end| end.user == key.0) {
                 break *found;
             }
             if start.elapsed() > TIMEOUT {
@@ -213,7 +208,7 @@ impl Client {
             return Err(format!("cancel: {}", codes::name(code)));
         }
         self.account(out)?;
-        out.retain(|end| end.ticket != ticket);
+        out.retain(|end| end.key != key);
         Ok(Cancelled {
             wall_us: wall.as_secs_f64() * 1e6,
             own_us: wall.saturating_sub(queued).as_secs_f64() * 1e6,
@@ -224,10 +219,10 @@ impl Client {
 
     /// Calls everything off that is under way.
     pub(crate) fn cancel_all(&mut self) -> Result<(), String> {
-        let tickets: Vec<Ticket> = self.under_way.keys().copied().collect();
-        for ticket in tickets {
-            if self.is_under_way(ticket) {
-                self.cancel(ticket, &mut Vec::new())?;
+        let keys: Vec<OpKey> = self.under_way.keys().copied().collect();
+        for key in keys {
+            if self.is_under_way(key) {
+                self.cancel(key, &mut Vec::new())?;
             }
         }
         Ok(())
@@ -241,19 +236,19 @@ impl Client {
             .flat_map(|word| word.to_le_bytes())
             .collect();
         let memory = Memory::One(bytes.as_ptr().cast_mut(), bytes.len());
-        let ticket = Ticket(self.next);
+        let key = OpKey(self.next);
         self.next += 1;
         // SAFETY: nobody writes what is sent, and `bytes` lives until it has ended: an error of
         // `wait` ends the process's use of the method.
         match unsafe {
             self.bmi
-                .post(Verb::SendUnexpected, to, ORDER_TAG, memory, ticket.0)
+                .post(Verb::SendUnexpected, to, ORDER_TAG, memory, key.0)
         } {
             Posted::Complete(_) => Ok(0),
             Posted::Refused(code) => Ok(code),
             Posted::Pending(id) => {
-                self.under_way.insert(ticket, Op { id, room: None });
-                let outcome = self.wait(ticket);
+                self.under_way.insert(key, Op { id, room: None });
+                let outcome = self.wait(key);
                 if outcome.is_err() {
                     // Still the library's: never given back.
                     let _ = bytes.leak();
@@ -264,11 +259,11 @@ impl Client {
     }
 
     /// Waits for one operation; others that end meanwhile have ended.
-    fn wait(&mut self, ticket: Ticket) -> Result<i32, String> {
+    fn wait(&mut self, key: OpKey) -> Result<i32, String> {
         let (start, mut ends) = (Instant::now(), Vec::new());
         while start.elapsed() < TIMEOUT {
             self.take_in(10, &mut ends)?;
-            if let Some(end) = ends.iter().find(|end| end.ticket == ticket) {
+            if let Some(end) = ends.iter().find(|end| end.key == key) {
                 return Ok(end.error);
             }
         }
@@ -284,17 +279,17 @@ impl Client {
     ) -> Result<Result<[u64; ANSWER_WORDS], i32>, String> {
         let room = self.room(8 * ANSWER_WORDS)?;
         let base = room.base();
-        let ticket = Ticket(self.next);
+        let key = OpKey(self.next);
         self.next += 1;
         let memory = Memory::One(base, 8 * ANSWER_WORDS);
         // SAFETY: `room` is kept with the operation, or by this function when it is complete.
-        let id = match unsafe { self.bmi.post(Verb::Recv, to, tag, memory, ticket.0) } {
+        let id = match unsafe { self.bmi.post(Verb::Recv, to, tag, memory, key.0) } {
             Posted::Pending(id) => id,
             Posted::Complete(_) => return Err("an answer before the question".into()),
             Posted::Refused(code) => return Ok(Err(code)),
         };
         self.under_way.insert(
-            ticket,
+            key,
             Op {
                 id,
                 room: Some(room),
@@ -302,13 +297,13 @@ impl Client {
         );
         let sent = self.order(to, order)?;
         if sent != 0 {
-            if self.under_way.contains_key(&ticket) {
-                self.cancel(ticket, &mut Vec::new())?;
+            if self.under_way.contains_key(&key) {
+                self.cancel(key, &mut Vec::new())?;
             }
             return Ok(Err(sent));
         }
-        if self.under_way.contains_key(&ticket) {
-            let code = self.wait(ticket)?;
+        if self.under_way.contains_key(&key) {
+            let code = self.wait(key)?;
             if code != 0 {
                 return Ok(Err(code));
             }

@@ -9,7 +9,6 @@
 //! Any number of clients at a time; what goes wrong with one is no concern of the others.
 //!
 //! Owns: the server's operations and their memory.
-//! Knows nothing of: what is measured.
 
 use super::calls;
 use super::orders::{ANSWER_WORDS, LARGEST, ORDER_TAG, Order, Work};

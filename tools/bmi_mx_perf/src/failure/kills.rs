@@ -11,7 +11,6 @@
 //! kills as many that do not use the library and take as much.
 //!
 //! Owns: the slices, and what the server holds before and after.
-//! Knows nothing of: what the clients do.
 
 use super::child::Counterpart;
 use super::client::Client;

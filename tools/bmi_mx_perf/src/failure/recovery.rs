@@ -9,7 +9,6 @@
 //! ```
 //!
 //! Owns: these three.
-//! Knows nothing of: how operations are counted.
 
 use super::child::{Counterpart, KEEPALIVE_MS};
 use super::client::{Client, Ended, Message, TIMEOUT};

@@ -12,7 +12,6 @@
 //! the library makes of the deaths.
 //!
 //! Owns: these processes.
-//! Knows nothing of: what they disturb.
 
 use super::child;
 use super::client::{Client, Message};

@@ -1,7 +1,6 @@
 //! The figures of cancel and recovery beside what they are wanted to be.
 //!
 //! Owns: the limits of the issue they were made for, as the README of the design has them.
-//! Knows nothing of: how anything is measured.
 
 use super::client::Cancelled;
 use crate::figures::percentile;

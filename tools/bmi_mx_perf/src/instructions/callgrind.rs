@@ -7,8 +7,6 @@
 //!   calls=2000 0                               how often
 //!   31 2438000                                 what that ran, with all it called
 //! ```
-//!
-//! Knows nothing of: what is measured.
 
 /// Instructions that ran in all calls made within functions whose name contains `function`. Names and
 /// positions stand in `text` without abbreviations.

@@ -7,7 +7,6 @@
 //! | test      | `testcontext` | `ucp_worker_progress`, `ucp_request_check_status`, `ucp_request_free` |
 //!
 //! Owns: both sides' messages of 8 B.
-//! Knows nothing of: who counts.
 
 use crate::bmi::Bmi;
 use crate::messages::Messages;

@@ -11,7 +11,7 @@
 //! in the calling thread.
 //!
 //! Owns: the run under callgrind, and the table.
-//! Knows nothing of: the calls, see `calls` and `rounds`; callgrind's file, see `callgrind`.
+//! Not here: the calls, see `calls` and `rounds`; callgrind's file, see `callgrind`.
 
 mod callgrind;
 mod calls;

@@ -7,8 +7,7 @@
 //! ```
 //!
 //! Owns: the sockets, and that no more is under way than the receiver's buffer holds.
-//! Knows nothing of: order, loss and acknowledgement; what protocols over it add is what is wanted
-//! to be known.
+//! Not here: order, loss and acknowledgement; the cost of adding them is what is measured.
 
 use super::Wire;
 use std::io::{ErrorKind, Result};

@@ -9,7 +9,7 @@
 //! | flood   | the busy ones, one of one | unexpected messages nobody answers, in turn      |
 //! | rest    | nobody                   | memory again                                     |
 //!
-//! Knows nothing of: tables and plots.
+//! Not here: tables and plots.
 
 use crate::figures::Spread;
 use bmi_mx_crowd::census::Census;

@@ -10,7 +10,6 @@
 //! are whole methods (`bmi_mx_crowd`), without threads of their own.
 //!
 //! Owns: the processes, and what is asked of them for how long.
-//! Knows nothing of: what a client is.
 
 mod measure;
 mod show;

@@ -10,7 +10,7 @@
 //! Each is paired with the method on its own: ring, reference, method, ring, reference, method.
 //!
 //! Owns: which, and their names.
-//! Knows nothing of: the method.
+//! Not here: the method.
 
 use super::Bench;
 use super::latency::GROUPS;

@@ -9,7 +9,7 @@
 //! other is measured.
 //!
 //! Owns: the pairing.
-//! Knows nothing of: how a round trip is made, see `latency`.
+//! Not here: see `latency`.
 
 use super::latency::{GROUPS, echoed};
 use super::{SIZES, group, matching, spawn_peer, start_peer};

@@ -9,7 +9,6 @@
 //! it the allocator keeps. A server of its own, so that no other measurement's memory is in it.
 //!
 //! Owns: the idlers.
-//! Knows nothing of: what the memory is for.
 
 use super::{finished, start_peer};
 use crate::args::{Args, Port};

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: the signal's handler.
-//! Knows nothing of: operations, but for their labels.
+//! Not here: operations, but for their labels.
 
 use super::line::LINE_FD;
 use super::memory;

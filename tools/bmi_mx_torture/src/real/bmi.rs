@@ -8,7 +8,6 @@
 //! ```
 //!
 //! Owns: what the library tells its host, and what it may not touch after a post.
-//! Knows nothing of: what operations are for.
 
 use super::args::Place;
 use super::memory::Guarded;

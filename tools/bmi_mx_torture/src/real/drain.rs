@@ -7,10 +7,10 @@
 //! What nobody receives takes room for early messages, until a peer may send no more. And what has
 //! waited for long must be as it was.
 //!
-//! Owns: which receives are for this.
-//! Knows nothing of: whether it is over; whoever began it calls off what is left.
+//! Owns: which receives are for this. The caller decides when it is over, and cancels the remaining
+//! operations.
 
-use super::desk::Desk;
+use super::operations::Operations;
 use bmi_mx_torture::Verb;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -40,7 +40,11 @@ impl Drain {
     }
 
     /// Goes on.
-    pub(crate) fn step(&mut self, desk: &mut Desk, over: &[(u64, i32)]) -> Result<(), String> {
+    pub(crate) fn step(
+        &mut self,
+        operations: &mut Operations,
+        over: &[(u64, i32)],
+    ) -> Result<(), String> {
         let now = Instant::now();
         for (label, error) in over {
             if let Some((node, tag)) = self.waiting.remove(label) {
@@ -53,7 +57,7 @@ impl Drain {
                 self.later.push((then, node, tag));
                 continue;
             }
-            match desk.post(Verb::Recv, node, tag, self.len, 1)? {
+            match operations.post(Verb::Recv, node, tag, self.len, 1)? {
                 Some(label) => {
                     self.waiting.insert(label, (node, tag));
                 }

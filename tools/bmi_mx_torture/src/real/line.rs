@@ -5,7 +5,6 @@
 //! ```
 //!
 //! Owns: one end.
-//! Knows nothing of: what is said.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

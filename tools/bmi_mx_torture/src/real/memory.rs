@@ -10,7 +10,7 @@
 //! EFAULT inside the kernel.
 //!
 //! Owns: the mappings, and which operations the last of them were for.
-//! Knows nothing of: BMI.
+//! Not here: BMI.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;

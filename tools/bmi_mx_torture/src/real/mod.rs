@@ -2,14 +2,13 @@
 //!
 //! ```text
 //!   args --> director --> program's steps --> act --> process --> line ==> node
-//!                |                                                          | bmi, memory, desk
+//!                |                                                          | bmi, memory, operations
 //!                `--> settle: what must be true when a program is over      ` recorder
 //! ```
 
 mod alarm;
 mod args;
 mod bmi;
-mod desk;
 mod director;
 mod drain;
 mod figures;
@@ -17,6 +16,7 @@ mod line;
 mod memory;
 mod node;
 mod notes;
+mod operations;
 mod peers;
 mod process;
 mod recorder;

@@ -1,7 +1,7 @@
 //! One node: does what it is told, and looks at everything it gets.
 //!
 //! ```text
-//!   line --> order --> desk: post, cancel, ... --> libbmi_mx.so
+//!   line --> order --> operations: post, cancel, ... --> libbmi_mx.so
 //!     ^                  |
 //!     `-- note <---------'   the first thing that is wrong is the last note
 //! ```
@@ -9,10 +9,10 @@
 use super::alarm;
 use super::args::{Args, Place};
 use super::bmi::{self, CONTEXTS, record};
-use super::desk::Desk;
 use super::drain::Drain;
 use super::line::{Heard, Line, RECORDER_FD};
 use super::notes::{Note, Order};
+use super::operations::Operations;
 use super::recorder::Recorder;
 use super::sockets;
 use super::talk::{self, Talk};
@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 /// A node.
 struct Node {
-    desk: Desk,
+    operations: Operations,
     line: Line,
     port: &'static str,
     /// Streams the director knows to be loose.
@@ -82,7 +82,7 @@ fn serve(args: &Args, place: &Place, line: Line) -> Result<(), Wrong> {
     };
     let seed = args.seed ^ (place.index as u64) << 40 ^ u64::from(place.life) << 48;
     let mut node = Node {
-        desk: Desk::new(method, place, seed),
+        operations: Operations::new(method, place, seed),
         line,
         port: args.port,
         loose: HashSet::new(),
@@ -103,7 +103,7 @@ impl Node {
         while !self.ending {
             let mut busy = false;
             // Not all at once, so that some of it is done while messages arrive.
-            for _ in 0..1 + self.desk.rng.index(8) {
+            for _ in 0..1 + self.operations.rng.index(8) {
                 match self.line.hear() {
                     Heard::Text(text) => {
                         let order = Order::parse(&text);
@@ -115,21 +115,21 @@ impl Node {
                     Heard::Gone => return Err("the director is gone".into()),
                 }
             }
-            for (from, tag) in self.desk.unexpected()? {
-                talk::answer(&mut self.desk, from, tag)?;
+            for (from, tag) in self.operations.unexpected()? {
+                talk::answer(&mut self.operations, from, tag)?;
                 busy = true;
             }
             for context in 0..CONTEXTS {
                 let last = context == CONTEXTS - 1;
                 let idle_ms = if last && !busy { IDLE_MS } else { 0 };
-                busy |= self.desk.test(context, idle_ms)?;
+                busy |= self.operations.test(context, idle_ms)?;
             }
-            let over = self.desk.take_over();
+            let over = self.operations.take_over();
             if let Some(drain) = &mut self.drain {
-                drain.step(&mut self.desk, &over)?;
+                drain.step(&mut self.operations, &over)?;
             }
             if let Some(talk) = &mut self.talk
-                && let Some(attempts) = talk.step(&mut self.desk, &over)?
+                && let Some(attempts) = talk.step(&mut self.operations, &over)?
             {
                 self.talk = None;
                 self.say(&Note::Talked(attempts))?;
@@ -148,7 +148,7 @@ impl Node {
                 if let Some(talk) = &self.talk {
                     record(&format!("not talked to yet: {:?}", talk.left()));
                 }
-                self.say(&Note::Report(self.desk.report()))
+                self.say(&Note::Report(self.operations.report()))
             }
             Order::Drain { tags, len, nodes } => {
                 self.drain = Some(Drain::begin(&nodes, tags, len));
@@ -156,14 +156,14 @@ impl Node {
             }
             Order::Withdraw => {
                 self.drain = None;
-                for label in self.desk.outstanding() {
+                for label in self.operations.outstanding() {
                     self.cancel(label)?;
                 }
                 self.say(&Note::Withdrawn)
             }
             Order::Check(loose) => {
-                self.desk.check_order(&loose)?;
-                self.desk.give_all_back()?;
+                self.operations.check_order(&loose)?;
+                self.operations.give_all_back()?;
                 self.say(&Note::Checked)
             }
             Order::Talk(with) => {
@@ -187,24 +187,24 @@ impl Node {
                 len,
                 pieces,
             } => {
-                self.desk.post(*verb, *to, *tag, *len, *pieces)?;
+                self.operations.post(*verb, *to, *tag, *len, *pieces)?;
             }
             Action::Cancel { which } => {
-                let labels = self.desk.outstanding();
+                let labels = self.operations.outstanding();
                 if !labels.is_empty() {
                     self.cancel(labels[*which as usize % labels.len()])?;
                 }
             }
             Action::Connect { to } => {
-                self.desk.peers.another(self.desk.method, *to)?;
-                self.desk
+                self.operations.peers.another(self.operations.method, *to)?;
+                self.operations
                     .post(Verb::SendUnexpected, *to, UNEXPECTED_TAG, 40, 1)?;
             }
-            Action::Drop { to } if *to != self.desk.me() => {
-                self.desk.peers.drop(self.desk.method, *to);
+            Action::Drop { to } if *to != self.operations.me() => {
+                self.operations.peers.drop(self.operations.method, *to);
             }
             Action::Reset { .. } if self.port == "tcp" => {
-                let reset = sockets::reset_one(&mut self.desk.rng);
+                let reset = sockets::reset_one(&mut self.operations.rng);
                 record(&format!("reset: {reset}"));
             }
             // The director's.
@@ -214,13 +214,13 @@ impl Node {
     }
 
     fn cancel(&mut self, label: u64) -> Result<(), String> {
-        if let Some((to, tag)) = self.desk.loosens(label) {
+        if let Some((to, tag)) = self.operations.loosens(label) {
             // Before, so that it is known whatever happens to this process.
             if self.loose.insert((to, tag)) {
                 self.say(&Note::Loose(to, tag))?;
             }
         }
-        self.desk.cancel(label)
+        self.operations.cancel(label)
     }
 
     fn say(&self, note: &Note) -> Result<(), String> {
@@ -230,11 +230,11 @@ impl Node {
 
     /// Finalizes, and looks at what stays behind.
     fn end(&mut self, before: &(Vec<i32>, usize), listen: Option<Address>) -> Result<(), String> {
-        self.desk.be_alone()?;
-        self.desk.give_all_back()?;
-        self.say(&Note::Figures(self.desk.figures.clone()))?;
+        self.operations.be_alone()?;
+        self.operations.give_all_back()?;
+        self.say(&Note::Figures(self.operations.figures.clone()))?;
         let begin = Instant::now();
-        let rc = self.desk.method.finalize(CONTEXTS);
+        let rc = self.operations.method.finalize(CONTEXTS);
         if rc != 0 {
             return Err(format!("finalize: {}", bmi_host::codes::name(rc)));
         }
@@ -244,9 +244,9 @@ impl Node {
                 return Err(text);
             }
         }
-        self.desk.peers.drop_all(self.desk.method);
+        self.operations.peers.drop_all(self.operations.method);
         if let Some(listen) = listen {
-            self.desk.method.drop_address(listen);
+            self.operations.method.drop_address(listen);
         }
         // libfabric keeps some of each until the process ends.
         if self.port == "rdm" {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns: the texts.
-//! Knows nothing of: lines, processes.
+//! Not here: lines, processes.
 
 use super::figures::Figures;
 use bmi_mx_torture::{Step, Verb};

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: which objects are alive, and of whom.
-//! Knows nothing of: operations.
+//! Not here: operations.
 
 use super::args::Place;
 use super::bmi::{self, News};

@@ -7,7 +7,6 @@
 //! The kernel ends it when the director dies.
 //!
 //! Owns: the pid, until it is reaped.
-//! Knows nothing of: what is said on the line.
 
 use super::args::{Args, Place};
 use super::line::{LINE_FD, Line, RECORDER_FD};

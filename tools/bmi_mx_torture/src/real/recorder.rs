@@ -6,7 +6,6 @@
 //! ```
 //!
 //! Owns: the memory both have mapped.
-//! Knows nothing of: what the lines say.
 
 use std::fs::File;
 use std::io;

@@ -8,7 +8,6 @@
 //! ```
 //!
 //! Owns: these rules.
-//! Knows nothing of: what the program did.
 
 use super::notes::{Order, Report};
 use super::stage::{Stage, TIMEOUT, Trouble, fault};

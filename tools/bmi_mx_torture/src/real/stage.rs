@@ -6,7 +6,6 @@
 //! ```
 //!
 //! Owns: the processes, and what they said.
-//! Knows nothing of: what the steps are for.
 
 use super::args::{Args, Place};
 use super::figures::Figures;

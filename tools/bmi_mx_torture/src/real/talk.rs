@@ -8,9 +8,8 @@
 //! A link that broke unnoticed costs an attempt, so there are several.
 //!
 //! Owns: with whom the talk is not over.
-//! Knows nothing of: what happened before.
 
-use super::desk::Desk;
+use super::operations::Operations;
 use bmi_mx_torture::Verb;
 use std::time::{Duration, Instant};
 
@@ -49,7 +48,7 @@ impl Talk {
     /// Goes on; the number of attempts it took when it is over with all.
     pub(crate) fn step(
         &mut self,
-        desk: &mut Desk,
+        operations: &mut Operations,
         over: &[(u64, i32)],
     ) -> Result<Option<u32>, String> {
         let now = Instant::now();
@@ -73,12 +72,12 @@ impl Talk {
             if now >= remote.next {
                 remote.next = now + TIMEOUT;
                 if let Some(label) = remote.receive.take() {
-                    desk.cancel(label)?;
+                    operations.cancel(label)?;
                 }
                 remote.attempt += 1;
                 let tag = remote.attempt as i32;
-                remote.receive = desk.post(Verb::Recv, remote.node, REPLY + tag, 100, 1)?;
-                desk.post(Verb::SendUnexpected, remote.node, PING + tag, 60, 1)?;
+                remote.receive = operations.post(Verb::Recv, remote.node, REPLY + tag, 100, 1)?;
+                operations.post(Verb::SendUnexpected, remote.node, PING + tag, 60, 1)?;
                 if remote.receive.is_none() {
                     remote.next = now + PAUSE;
                 }
@@ -94,10 +93,10 @@ impl Talk {
 }
 
 /// Answers a message if it belongs to a conversation.
-pub(crate) fn answer(desk: &mut Desk, from: usize, tag: i32) -> Result<(), String> {
+pub(crate) fn answer(operations: &mut Operations, from: usize, tag: i32) -> Result<(), String> {
     let attempt = tag - PING;
     if (1..REPLY - PING).contains(&attempt) {
-        desk.post(Verb::Send, from, REPLY + attempt, 80, 1)?;
+        operations.post(Verb::Send, from, REPLY + attempt, 80, 1)?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Owns: the thread, and what it has picked up.
-//! Knows nothing of: operations.
+//! Not here: operations.
 
 use super::bmi;
 use bmi_host::method::{Done, Method};

@@ -8,7 +8,6 @@
 //! ```
 //!
 //! Owns: the objects, closed in the order they must be, and the buffers they may still write to.
-//! Knows nothing of: what is measured.
 //!
 //! As cheap as the library allows: one thread a domain, completions without details, several taken
 //! at once, nothing copied, nothing allocated while messages move.

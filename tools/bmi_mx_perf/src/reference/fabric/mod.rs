@@ -2,7 +2,7 @@
 //! the same provider and library that the method uses.
 //!
 //! Owns: how its processes are started.
-//! Knows nothing of: libfabric, see `endpoint`; how messages become a stream, see `stream`.
+//! Not here: libfabric (see `endpoint`), streams of messages (see `stream`).
 
 mod endpoint;
 mod offer;

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Owns: what is asked of a provider.
-//! Knows nothing of: endpoints.
+//! Not here: endpoints.
 
 use libfabric_sys::abi::*;
 use libfabric_sys::{InfoList, Library};

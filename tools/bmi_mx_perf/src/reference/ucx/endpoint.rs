@@ -8,7 +8,6 @@
 //! ```
 //!
 //! Owns: the objects, closed in the order they must be, and the buffers they may still write to.
-//! Knows nothing of: what is measured.
 
 use super::abi::*;
 use super::stream;

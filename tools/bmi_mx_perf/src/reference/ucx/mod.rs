@@ -8,7 +8,7 @@
 //! The library is looked for when it is measured; nothing is linked to it.
 //!
 //! Owns: how its processes are started.
-//! Knows nothing of: its calls, see `endpoint`; how messages become a stream, see `stream`.
+//! Not here: its calls (see `endpoint`), streams of messages (see `stream`).
 
 mod abi;
 mod endpoint;

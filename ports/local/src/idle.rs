@@ -1,28 +1,27 @@
-//! When a link's memory comes, and when it goes.
+//! Offering a link's rings when it is used, and freeing them when it is idle.
 //!
 //! ```text
-//!     A, who began the link                               B
+//!     A, the initiator                                    B
 //!     a packet goes or comes over the socket
-//!     Offer + memfd, and sends nothing  ---------------->  checks, maps: what it sends is in the rings
-//!     what it sends is in the rings      <------- Taken
-//!     Offer of less, or none for a while  <------ Later    there is room for less, or none
+//!     Offer + memfd, and sends nothing  ---------------->  checks, maps; sends through the rings
+//!     sends through the rings            <------- Taken
+//!     Offer of less, or none for a while  <------ Later    memory for less, or none
 //!
 //!     either, idle for long                               the other
-//!     Rest: so many have been in the ring,  ------------>  takes those; its rings go
-//!     and sends nothing
-//!     takes those; its rings go          <-------- Rest
+//!     Rest: packets sent in the ring;       ------------>  reads those, frees its rings
+//!     sends nothing
+//!     reads those, frees its rings       <-------- Rest
 //! ```
 //!
-//! What a side sends is one stream, in the ring or over the socket, and the word in between says where it
-//! goes on. Who has offered, or said that it rests, sends nothing until the answer comes, which it does
-//! whatever the answerer has or has not: a link without memory is slower and nothing else. Nobody waits for
-//! memory that others have.
+//! Each direction is one stream of packets, in the ring or over the socket, and a control message
+//! says where it continues. After Offer or Rest a side sends nothing until the answer, which never
+//! waits for memory: a link without memory is only slower.
 //!
-//! Links with rings are looked at several times in the time they must be idle for. Those without cost no
-//! look and no time, only an [`Entry`](super::link::Entry) and the kernel's socket.
+//! Links with rings are checked several times during the idle time. Those without cost no checks,
+//! only an [`Entry`](super::link::Entry) and the kernel's socket.
 //!
-//! Owns: when rings come and go.
-//! Knows nothing of: packets.
+//! Owns: the times at which rings are offered and freed.
+//! Not here: packets.
 
 use super::handshake::Word;
 use super::hearing::Violation;

@@ -1,10 +1,8 @@
 //! Receives that are given up, and what comes for them afterwards.
 
-mod sim;
-
+use crate::rig::Rig;
 use bmi_mx::abi::constants::*;
 use mx_sim::Profile;
-use sim::Rig;
 use std::time::Duration;
 
 /// A server whose answers come after its client has given them up, as after a host's own time-out;

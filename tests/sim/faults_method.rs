@@ -1,8 +1,8 @@
 //! The faults of the C method (BMI-HOST-ABI.md section 8.5) that lie in peers, handshake and
 //! operations: each shown not to be there. The numbers are that list's.
 
-mod sim;
-
+use crate::rig;
+use crate::rig::Rig;
 use bmi_mx::abi::constants::*;
 use bmi_mx::match_layout::{
     Fields, MessageType, PEER_ID_MAX, Refusal, VERSION, bits, refusal_bits,
@@ -11,7 +11,6 @@ use bmi_mx::method::PostKind;
 use bmi_mx::peer::handshake::ConnReq;
 use bmi_mx::peer::state::State;
 use mx_sim::{Profile, Rng, seeds};
-use sim::Rig;
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -212,7 +211,7 @@ fn fault_8_a_peer_that_never_answers_fails_what_waits_for_it_in_time() {
     let (fields, body) = sent_to(&mut rig, silent)[0].clone();
     assert_eq!(fields.kind, Some(MessageType::ConnReq));
     assert_eq!((fields.id, fields.tag), (1, VERSION));
-    let expected = sim::name(client).to_string();
+    let expected = rig::name(client).to_string();
     assert_eq!(ConnReq::parse(&body).unwrap().name, expected);
     // The next post tries again.
     let again = rig.host(client).send(silent, 1, b"x");
@@ -373,7 +372,7 @@ fn fault_14_every_lookup_can_be_dropped_on_its_own_and_the_peer_looked_up_again(
     let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
     for _ in 0..3 {
         let host = rig.host(a);
-        let (first, second) = (host.look_up(b, sim::NIC), host.look_up(b, sim::NIC));
+        let (first, second) = (host.look_up(b, rig::NIC), host.look_up(b, rig::NIC));
         assert_ne!(first, second);
         host.use_addr(b, second);
         rig.introduce(a, b);

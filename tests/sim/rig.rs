@@ -8,9 +8,6 @@
 //! The books: every operation has a label (its user pointer), completes exactly once, and its
 //! buffer does not change after that.
 
-// Each test program uses its own part of this.
-#![allow(dead_code, unreachable_pub)]
-
 mod port;
 
 use bmi_mx::abi::types::bmi_method_addr;
@@ -61,7 +58,6 @@ pub struct Got {
 /// A method and its application.
 pub struct Host {
     pub method: SimMethod,
-    node: NodeId,
     addrs: HashMap<NodeId, NonNull<bmi_method_addr>>,
     /// Buffers of operations under way. Behind `method`, so that it goes first.
     buffers: HashMap<u64, (i64, PostKind, Box<[u8]>)>,
@@ -595,7 +591,6 @@ impl Rig {
         let method = Method::new(self.settings.clone(), name(node).to_string(), endpoint);
         Node::Host(Box::new(Host {
             method,
-            node,
             addrs: HashMap::new(),
             buffers: HashMap::new(),
             returned: Vec::new(),

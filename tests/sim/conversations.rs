@@ -1,14 +1,12 @@
 //! Operations of an exchange whose connection has been lost: none waits for a peer that has forgotten
 //! it, and a new exchange works at once.
 
-mod sim;
-
+use crate::rig::Rig;
 use bmi_mx::abi::constants::*;
 use bmi_mx::abi::types::bmi_method_addr;
 use bmi_mx::method::PostKind;
 use mx_sim::Profile;
 use mx_sim::world::NodeId;
-use sim::Rig;
 use std::ptr::NonNull;
 use std::time::Duration;
 

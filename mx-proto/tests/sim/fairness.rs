@@ -214,12 +214,12 @@ impl Drive for Server {
     }
 }
 
-enum Party {
+enum Program {
     Server(Box<Server>),
     Client(Box<Client>),
 }
 
-impl Drive for Party {
+impl Drive for Program {
     fn progress(&mut self) -> bool {
         match self {
             Self::Server(server) => server.progress(),
@@ -263,8 +263,8 @@ fn delays(greed: Greed) -> (Duration, Duration) {
             world.clock(),
             TestOwner::default(),
         );
-        let party = if number == 0 {
-            Party::Server(Box::new(Server {
+        let program = if number == 0 {
+            Program::Server(Box::new(Server {
                 node,
                 world: world.clone(),
                 until: Instant::default(),
@@ -280,7 +280,7 @@ fn delays(greed: Greed) -> (Duration, Duration) {
             };
             node.connect(target, KEY, MatchBits(0), 0)
                 .expect("it can be started");
-            Party::Client(Box::new(Client {
+            Program::Client(Box::new(Client {
                 node,
                 world: world.clone(),
                 greed: if number == 1 { greed } else { Greed::None },
@@ -290,7 +290,7 @@ fn delays(greed: Greed) -> (Duration, Duration) {
                 under_way: 0,
             }))
         };
-        cluster.add(party);
+        cluster.add(program);
     }
     let mut run = |span: Duration| {
         let until = world.now().after(span);
@@ -299,7 +299,7 @@ fn delays(greed: Greed) -> (Duration, Duration) {
     run(Duration::from_millis(50));
     let mut all = Vec::new();
     for number in 2..=CLIENTS as usize {
-        if let Some(Party::Client(client)) = cluster.node(number) {
+        if let Some(Program::Client(client)) = cluster.node(number) {
             // The first half is how it came to rest.
             all.extend_from_slice(&client.delays[client.delays.len() / 2..]);
         }

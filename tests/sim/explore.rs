@@ -15,14 +15,13 @@
 //! `make explore DEPTH=n` goes deeper than `make check`. How to read and replay an order that fails:
 //! docs/architecture.md.
 
-mod sim;
-
+use crate::rig;
+use crate::rig::{Host, Rig};
 use bmi_mx::abi::constants::*;
 use bmi_mx::abi::types::bmi_method_addr;
 use bmi_mx::method::PostKind;
 use mx_sim::explore::{self, Hand, Move, Moves, Report};
 use mx_sim::{NodeId, Profile};
-use sim::{Host, Rig};
 use std::collections::BTreeSet;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -277,7 +276,7 @@ impl Methods {
 
     fn host(&self, id: NodeId) -> &Host {
         match self.rig.cluster.peek(id) {
-            Some(sim::Node::Host(host)) => host,
+            Some(rig::Node::Host(host)) => host,
             _ => panic!("node {id} is no living host"),
         }
     }
@@ -573,7 +572,7 @@ impl explore::World for Methods {
         self.hand.fingerprint(&self.rig.fabric, ())
     }
 
-    fn settle(&mut self) {
+    fn recover(&mut self) {
         self.hand.let_go(&self.rig.fabric, &mut self.rig.cluster);
         self.look();
         self.work();

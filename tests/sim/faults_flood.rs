@@ -1,11 +1,9 @@
 //! What a peer asks again and again without taking the answers costs one answer.
 
-mod sim;
-
+use crate::rig::Rig;
 use bmi_mx::match_layout::{MessageType, VERSION, bits};
 use bmi_mx::peer::handshake::ConnReq;
 use mx_sim::Profile;
-use sim::Rig;
 use std::time::Duration;
 
 /// A stranger that takes nothing of what it is sent, and has a connection to `node`.

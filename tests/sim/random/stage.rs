@@ -7,11 +7,10 @@
 //! ```
 //!
 //! Owns: the nodes of one run.
-//! Knows nothing of: why a step comes where it comes.
 
 use super::actor::{Actor, World};
 use super::plan::{Plan, WIDE};
-use crate::sim::{NIC, OTHER_NIC, Rig};
+use crate::rig::{NIC, OTHER_NIC, Rig};
 use bmi_mx_torture::program::UNEXPECTED_TAG;
 use bmi_mx_torture::{Action, Step, Verb};
 use mx_proto::Instant;

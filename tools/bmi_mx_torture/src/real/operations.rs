@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: what is outstanding, what is counted.
-//! Knows nothing of: the director, programs.
+//! Not here: the director, programs.
 
 use super::args::Place;
 use super::bmi::{self, CONTEXTS, News, record};
@@ -25,7 +25,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 /// All of a node's operations, and what they stand on.
-pub(crate) struct Desk {
+pub(crate) struct Operations {
     pub(crate) method: Method,
     pub(crate) peers: Peers,
     pub(crate) figures: Figures,
@@ -75,7 +75,7 @@ struct Lent {
     len: usize,
 }
 
-impl Desk {
+impl Operations {
     pub(crate) fn new(method: Method, place: &Place, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let apart = rng.chance(0.3);

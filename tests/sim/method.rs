@@ -1,13 +1,12 @@
 //! The whole method on the simulated network: what it promises, in one thread and from a seed.
 
-mod sim;
-
+use crate::rig;
+use crate::rig::{OTHER_NIC, Rig};
 use bmi_mx::abi::constants::*;
 use bmi_mx::method::{PostKind, Settings};
 use bmi_mx::peer::state::State;
 use mx_proto::Instant;
 use mx_sim::Profile;
-use sim::{OTHER_NIC, Rig};
 use std::time::Duration;
 
 #[test]
@@ -129,7 +128,7 @@ fn one_endpoint_under_two_names_is_one_peer_in_the_end() {
     let mut rig = Rig::new(6);
     let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
     let host = rig.host(a);
-    let first = host.look_up(b, sim::NIC);
+    let first = host.look_up(b, rig::NIC);
     let second = host.look_up(b, OTHER_NIC);
     let post = |rig: &mut Rig, addr, tag, byte: u8| {
         let host = rig.host(a);
@@ -164,7 +163,7 @@ fn one_endpoint_under_two_names_is_one_peer_in_the_end() {
     rig.host(a).drop_addr(second);
     assert_eq!(rig.peek(a).method.peers().len(), 0);
     // Either name reaches it again.
-    for nic in [OTHER_NIC, sim::NIC] {
+    for nic in [OTHER_NIC, rig::NIC] {
         // Until the other side knows, what it posts belongs to the old connection.
         rig.run_for(Duration::from_millis(1));
         let addr = rig.host(a).look_up(b, nic);

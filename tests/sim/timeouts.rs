@@ -1,14 +1,12 @@
 //! Time-outs of the method on the simulated network: what ends, when, how, and what stays.
 
-mod sim;
-
+use crate::rig::Rig;
 use bmi_mx::abi::constants::*;
 use bmi_mx::method::Settings;
 use bmi_mx::peer::state::State;
 use mx_proto::Instant;
 use mx_sim::Profile;
 use mx_sim::world::NodeId;
-use sim::Rig;
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_millis(800);

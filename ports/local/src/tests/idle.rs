@@ -47,11 +47,11 @@ pub(super) fn rest(nodes: &mut [&mut Node]) {
     for _ in 0..8 {
         for node in &mut *nodes {
             node.clock.advance(IDLE / 4);
-            node.settle();
+            node.poll_until_idle();
         }
     }
     for node in nodes {
-        node.settle();
+        node.poll_until_idle();
     }
 }
 
@@ -59,7 +59,7 @@ pub(super) fn rest(nodes: &mut [&mut Node]) {
 fn rest_alone(node: &mut Node, link: LinkId) {
     while stage(node, link) == Stage::Up {
         node.clock.advance(IDLE / 4);
-        node.settle();
+        node.poll_until_idle();
     }
     assert_eq!(stage(node, link), Stage::Resting);
 }
@@ -101,12 +101,12 @@ pub(super) fn meet(a: &mut Node, b: &mut Node) -> (LinkId, LinkId) {
     b.take();
     let link = a.connect(b).unwrap();
     for _ in 0..3 {
-        b.settle();
-        a.settle();
+        b.poll_until_idle();
+        a.poll_until_idle();
     }
     assert_eq!(a.take(), [Event::Up(link)]);
     send_through(a, link, b, b"hello");
-    b.settle();
+    b.poll_until_idle();
     let back = b.first_link();
     b.take();
     (link, back)
@@ -139,15 +139,15 @@ fn a_link_sleeps_when_it_was_idle_for_so_long_and_not_before() {
     while stage(&a, ab) == Stage::Up {
         a.clock.advance(IDLE / 16);
         idle += IDLE / 16;
-        a.settle();
+        a.poll_until_idle();
     }
     assert!(idle >= IDLE && idle <= IDLE * 7 / 4, "{idle:?}");
     assert_eq!(stage(&a, ab), Stage::Resting);
     // The other one, whose time stands still, is woken by the word.
     assert!(readable(b.port.descriptors().data));
-    b.settle();
+    b.poll_until_idle();
     assert_eq!(b.port.stats().asleep, 1);
-    a.settle();
+    a.poll_until_idle();
     assert_eq!(stage(&a, ab), Stage::Plain);
 }
 
@@ -157,10 +157,10 @@ fn a_link_in_use_does_not_sleep() {
     for round in 0..100u8 {
         for node in [&mut a, &mut b] {
             node.clock.advance(IDLE / 2);
-            node.settle();
+            node.poll_until_idle();
         }
         assert_eq!(a.send(ab, &[round]), Ok(Sent::Whole), "round {round}");
-        b.settle();
+        b.poll_until_idle();
         assert_eq!(b.bodies(), [[round]]);
     }
     assert_eq!(a.port.stats().slept, 0);
@@ -202,21 +202,21 @@ fn what_crosses_the_word_and_what_follows_it_arrive_in_order() {
         for at in 3..5 {
             assert_eq!(b.send(ba, &body(at)), Ok(Sent::Whole));
         }
-        b.settle();
+        b.poll_until_idle();
         assert_eq!(b.take(), []);
         assert_eq!(stage(&b, ba), Stage::Plain);
         assert_eq!(b.send(ba, &body(5)), Ok(Sent::Whole));
-        a.settle();
+        a.poll_until_idle();
         let mut events = a.take();
         events.retain(|event| *event != Event::Writable(ab));
         assert_eq!(events, [3, 4, 5].map(|at| Event::Packet(ab, body(at))));
         // The packet that came over the socket brings memory.
         assert_eq!(stage(&a, ab), Stage::Offered);
-        b.settle();
-        a.settle();
+        b.poll_until_idle();
+        a.poll_until_idle();
         assert_eq!((stage(&a, ab), stage(&b, ba)), (Stage::Up, Stage::Up));
         send_through(&mut a, ab, &mut b, &body(20));
-        b.settle();
+        b.poll_until_idle();
         assert_eq!(b.bodies(), [body(20)]);
     }
 }
@@ -226,10 +226,10 @@ fn a_blocked_link_that_goes_to_sleep_is_blocked_no_more() {
     let (mut a, ab, mut b, ba) = linked();
     rest_alone(&mut a, ab);
     while b.send(ba, &[7; 3_000]) == Ok(Sent::Whole) {}
-    b.settle();
+    b.poll_until_idle();
     assert_eq!(b.take(), [Event::Writable(ba)]);
     assert_eq!(b.send(ba, b"over the socket"), Ok(Sent::Whole));
-    a.settle();
+    a.poll_until_idle();
     let got = a.bodies();
     assert!(got.len() > 10);
     assert_eq!(got.last().unwrap(), b"over the socket");
@@ -249,8 +249,8 @@ fn both_may_rest_at_once() {
         (stage(&a, ab), stage(&b, ba)),
         (Stage::Resting, Stage::Resting)
     );
-    a.settle();
-    b.settle();
+    a.poll_until_idle();
+    b.poll_until_idle();
     assert_eq!((stage(&a, ab), stage(&b, ba)), (Stage::Plain, Stage::Plain));
 }
 
@@ -261,7 +261,7 @@ fn a_word_that_came_together_with_a_wake_up_is_heard() {
     assert_eq!(a.send(ab, b"rings"), Ok(Sent::Whole));
     rest_alone(&mut a, ab);
     b.port.disarm();
-    b.settle();
+    b.poll_until_idle();
     assert_eq!(b.bodies(), [b"rings"]);
     rest(&mut [&mut b]);
     rest(&mut [&mut a]);
@@ -271,7 +271,7 @@ fn a_word_that_came_together_with_a_wake_up_is_heard() {
 #[test]
 fn a_word_behind_many_wake_ups_is_heard() {
     let (mut a, ab, mut b, ba) = linked();
-    b.settle();
+    b.poll_until_idle();
     for _ in 0..UNREAD_MAX {
         assert!(b.port.arm());
         a.send(ab, b"x").unwrap();
@@ -286,7 +286,7 @@ fn a_word_behind_many_wake_ups_is_heard() {
     b.poll();
     assert_eq!(stage(&b, ba), Stage::Plain);
     assert!(b.port.arm());
-    a.settle();
+    a.poll_until_idle();
     assert_eq!(stage(&a, ab), Stage::Plain);
 }
 
@@ -304,16 +304,16 @@ fn a_send_wakes_the_link_from_either_side() {
         assert_eq!(one.send(link, b"x"), Ok(Sent::Whole));
         assert!(readable(other.port.descriptors().data), "it sleeps on");
         other.port.disarm();
-        other.settle();
+        other.poll_until_idle();
         assert_eq!(other.take(), [Event::Packet(back, b"x".to_vec())]);
         for _ in 0..2 {
-            one.settle();
-            other.settle();
+            one.poll_until_idle();
+            other.poll_until_idle();
         }
         let stages = (stage(one, link), stage(other, back));
         assert_eq!(stages, (Stage::Up, Stage::Up));
         assert_eq!(other.send(back, b"hello"), Ok(Sent::Whole));
-        one.settle();
+        one.poll_until_idle();
         assert_eq!(one.take(), [Event::Packet(link, b"hello".to_vec())]);
         // What the endpoint attached to the link is still there.
         assert!(a.log.cookies.iter().skip(1).all(|cookie| *cookie == 11));
@@ -330,20 +330,20 @@ fn who_has_handed_memory_over_sends_again_when_it_is_answered() {
     assert_eq!(a.send(ab, b"second"), Err(SendError::WouldBlock));
     // What the other one sends before it has seen the memory comes first.
     assert_eq!(b.send(ba, b"back"), Ok(Sent::Whole));
-    b.settle();
+    b.poll_until_idle();
     assert_eq!(b.bodies(), [b"first"]);
     assert_eq!(b.send(ba, b"in the ring"), Ok(Sent::Whole));
     assert!(a.port.arm());
     assert!(readable(a.port.descriptors().data));
     a.port.disarm();
-    a.settle();
+    a.poll_until_idle();
     let got: Vec<Event> = a.take();
     assert_eq!(got.len(), 3);
     assert_eq!(got[0], Event::Packet(ab, b"back".to_vec()));
     assert!(got.contains(&Event::Packet(ab, b"in the ring".to_vec())));
     assert!(got.contains(&Event::Writable(ab)));
     assert_eq!(a.send(ab, b"second"), Ok(Sent::Whole));
-    b.settle();
+    b.poll_until_idle();
     assert_eq!(b.bodies(), [b"second"]);
 }
 
@@ -362,12 +362,12 @@ fn a_full_socket_blocks_and_takes_the_answer_to_memory_when_there_is_room() {
     // Memory comes, and there is no room for the answer.
     assert_eq!(a.send(ab, b"memory"), Ok(Sent::Whole));
     assert_eq!(stage(&a, ab), Stage::Offered);
-    b.settle();
+    b.poll_until_idle();
     assert_eq!(stage(&b, ba), Stage::Up);
     assert_eq!(b.send(ba, b"more"), Ok(Sent::Whole));
     for _ in 0..5 {
-        a.settle();
-        b.settle();
+        a.poll_until_idle();
+        b.poll_until_idle();
     }
     assert_eq!((stage(&a, ab), stage(&b, ba)), (Stage::Up, Stage::Up));
     let got = a.bodies();
@@ -388,18 +388,18 @@ fn a_sleeper_that_waits_for_room_in_a_socket_is_woken() {
     while b.send(ba, &[1; 9_000]) == Ok(Sent::Whole) {
         sent += 1;
     }
-    b.settle();
+    b.poll_until_idle();
     b.take();
     while b.send(ba, &[1; 9_000]) == Ok(Sent::Whole) {
         sent += 1;
     }
     assert!(b.port.arm());
     assert!(!readable(b.port.descriptors().data));
-    a.settle();
+    a.poll_until_idle();
     assert_eq!(a.bodies().len(), sent);
     assert!(readable(b.port.descriptors().data));
     b.port.disarm();
-    b.settle();
+    b.poll_until_idle();
     assert_eq!(b.take(), [Event::Writable(ba)]);
     assert_eq!(stage(&b, ba), Stage::Plain);
 }
@@ -410,8 +410,8 @@ fn both_may_wake_it_at_once() {
     assert_eq!(a.send(ab, b"a"), Ok(Sent::Whole));
     assert_eq!(b.send(ba, b"b"), Ok(Sent::Whole));
     for _ in 0..2 {
-        a.settle();
-        b.settle();
+        a.poll_until_idle();
+        b.poll_until_idle();
     }
     assert_eq!(
         (a.bodies(), b.bodies()),
@@ -435,7 +435,7 @@ fn the_end_of_a_sleeping_peer_is_noticed_whichever_way_it_goes() {
         assert_eq!((a.port.link_count(), a.port.idle), (0, 0));
         assert!(readable(b.port.descriptors().control));
         b.port.disarm();
-        b.settle();
+        b.poll_until_idle();
         assert_eq!(b.take(), [Event::Down(ba, reason)]);
         assert_eq!(b.log.cookies.last(), Some(&22));
         assert_eq!(b.send(ba, b"x"), Err(SendError::Down));
@@ -446,7 +446,7 @@ fn the_end_of_a_sleeping_peer_is_noticed_whichever_way_it_goes() {
     }
     let (a, _, mut b, ba) = asleep();
     drop(a);
-    b.settle();
+    b.poll_until_idle();
     assert_eq!(b.take(), [Event::Down(ba, LinkDown::Closed)]);
 }
 
@@ -470,7 +470,7 @@ fn what_a_sleeping_peer_sent_before_it_went_is_delivered() {
             one.port.close(link, how);
             // Nor does a packet of ours that it never read take them away.
             let _ = other.send(back, b"too late");
-            other.settle();
+            other.poll_until_idle();
             let mut expected: Vec<Event> =
                 (0..sent).map(|at| Event::Packet(back, vec![at])).collect();
             expected.push(Event::Down(back, reason));
@@ -493,14 +493,14 @@ fn the_end_while_resting_is_noticed_and_nothing_is_lost() {
         rest_alone(&mut a, ab);
         // Who has said it goes.
         a.port.close(ab, how);
-        b.settle();
+        b.poll_until_idle();
         assert_eq!(b.take(), [Event::Down(ba, reason)]);
         // The other one goes, with a packet on its way.
         let (mut a, ab, mut b, ba) = linked();
         rest_alone(&mut a, ab);
         assert_eq!(b.send(ba, b"last"), Ok(Sent::Whole));
         b.port.close(ba, how);
-        a.settle();
+        a.poll_until_idle();
         let last = Event::Packet(ab, b"last".to_vec());
         assert_eq!(a.take(), [last, Event::Down(ab, reason)]);
     }

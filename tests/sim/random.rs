@@ -6,19 +6,28 @@
 //!   RUST_LOG=debug what the nodes say, in all attempts
 //! ```
 //!
+//! ```text
+//!   seed --> Plan: shape, network, time-outs --> Stage: does every step, looks at all that comes
+//!                                                  |
+//!                                                  v  all is healed; messages arrive
+//!                                                all talk --> all drop each other --> all end
+//! ```
+//!
 //! A run that fails is repeated with fewer and fewer steps; the shortest program that fails in the
 //! same place is printed.
 
-mod random;
-mod sim;
+mod actor;
+mod plan;
+mod stage;
 
+use crate::rig;
 use bmi_mx::match_layout::{MessageType, VERSION, bits};
 use bmi_mx::peer::handshake::ConnReq;
 use bmi_mx::peer::state::{Name, TRANSITIONS};
 use bmi_mx_torture::{Step, shrink};
 use mx_proto::transitions::Transition;
 use mx_sim::{Profile, World};
-use random::Plan;
+use plan::Plan;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -65,7 +74,7 @@ fn keep_failures() {
 fn attempt(plan: &Plan, steps: &[Step]) -> Result<[u64; 2], Failure> {
     FAILURE.set(Some(Failure::default()));
     let ended = catch_unwind(AssertUnwindSafe(|| {
-        random::run(plan, steps, |world| WORLD.set(Some(world.clone())))
+        stage::run(plan, steps, |world| WORLD.set(Some(world.clone())))
     }));
     let failure = FAILURE.take().unwrap_or_default();
     ended.map_err(|_| failure)
@@ -80,11 +89,7 @@ fn report(plan: &Plan, steps: Vec<Step>, failure: &Failure) -> String {
         attempt(plan, steps).is_err_and(|other| other.place == failure.place)
     });
     let last = attempt(plan, &shortest).err().unwrap_or_default();
-    let log = format!(
-        "{}/sim_random-{}.log",
-        env!("CARGO_TARGET_TMPDIR"),
-        plan.seed
-    );
+    let log = format!("{}/random-{}.log", env!("CARGO_TARGET_TMPDIR"), plan.seed);
     let world = WORLD.with(|world| world.borrow().clone());
     let dump = world.map(|world| world.dump()).unwrap_or_default();
     std::fs::write(&log, dump).expect("a directory for logs");
@@ -173,7 +178,7 @@ fn random_programs_keep_every_promise() {
 
 /// What no method of ours does: a second CONN_REQ while the first one is being answered.
 fn a_stranger_asks_twice() {
-    let mut rig = sim::Rig::new(0);
+    let mut rig = rig::Rig::new(0);
     let server = rig.add(Profile::default());
     let stranger = rig.add_stranger();
     rig.stranger(stranger).connect(server);

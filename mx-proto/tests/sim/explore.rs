@@ -3,7 +3,7 @@
 //! ```text
 //!   Step --> Node (mx-sim's application, told what to do) -- Endpoint -- SimPort, by hand
 //!                `-- Book: the rules, after every step
-//!   settle: all flows, everything is received, everything ends, and it works again
+//!   recover: all flows, everything is received, everything ends, and it works again
 //! ```
 //!
 //! `make explore DEPTH=n` goes deeper than `make check`. How to read and replay an order that fails:
@@ -313,7 +313,7 @@ impl explore::World for Endpoints {
         self.hand.fingerprint(&self.network.fabric, ())
     }
 
-    fn settle(&mut self) {
+    fn recover(&mut self) {
         let nodes = 0..self.alphabet.nodes;
         self.hand.let_go(&self.network.fabric, &mut self.cluster);
         self.run();
@@ -396,7 +396,7 @@ fn callers_in_every_order() {
     explore("callers", &callers(), 6).expect_none();
 }
 
-/// A new acquaintance while a call of the old one arrives.
+/// A new association while a call of the old one arrives.
 #[test]
 fn calls_that_have_crossed_in_every_order() {
     explore("crossed calls", &crossed(), 5).expect_none();
@@ -414,9 +414,9 @@ mod orders {
     use super::*;
 
     /// 0 parts from 1, which has not heard of it when its old call gets through: 1 went on with the credits
-    /// of the acquaintance before, and 0 ended the connection as a violation.
+    /// of the association before, and 0 ended the connection as a violation.
     #[test]
-    fn credits_are_those_of_the_acquaintance_whatever_call_it_began_with() {
+    fn credits_are_those_of_the_association_whatever_call_it_began_with() {
         let up_and_reply = [Net(Deliver(1, 0)); 2];
         let steps = [
             &[Net(Delay(0, 1)), Part(0)],

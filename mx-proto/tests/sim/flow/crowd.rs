@@ -9,12 +9,11 @@
 //! ```
 //!
 //! All delays are constant, so every queue is in order of time, and equal inputs give equal runs.
-//!
-//! Knows nothing of: what is asserted of it.
 
 use mx_proto::Instant;
 use mx_proto::flow::{
-    Accounts, Borrower, EPOCH_TIME, Flow, FlowStats, Lane, Lender, Paid, Say, Settings, Terms,
+    Accounts, Borrower, CreditFields, EPOCH_TIME, Flow, FlowStats, Lane, Lender, Paid, Say,
+    Settings,
 };
 use mx_proto::origin::Source;
 use std::collections::VecDeque;
@@ -84,9 +83,9 @@ enum Up {
 
 #[derive(Clone, Copy)]
 enum Down {
-    Reply(Terms),
-    Credit(Terms),
-    Revoke(u32, Terms),
+    Reply(CreditFields),
+    Credit(CreditFields),
+    Revoke(u32, CreditFields),
 }
 
 #[derive(Clone, Copy)]
@@ -285,7 +284,7 @@ impl Crowd {
                 }
                 Say::Revoke(credits) => {
                     self.controls += 1;
-                    let terms = self.terms(peer);
+                    let terms = self.credit_fields(peer);
                     self.say(peer, Down::Revoke(credits, terms));
                 }
             }
@@ -293,16 +292,16 @@ impl Crowd {
     }
 
     /// The terms of a packet that leaves the server.
-    fn terms(&mut self, peer: u32) -> Terms {
+    fn credit_fields(&mut self, peer: u32) -> CreditFields {
         let account = &mut self.accounts.0[peer as usize];
         let mut ours = Borrower::default();
-        let terms = self.flow.terms(account, &ours, 0);
+        let terms = self.flow.credit_fields(account, &ours, 0);
         Flow::on_told(account, &mut ours, &terms);
         terms
     }
 
     fn tell(&mut self, peer: u32) {
-        let terms = self.terms(peer);
+        let terms = self.credit_fields(peer);
         self.say(peer, Down::Credit(terms));
     }
 
@@ -384,16 +383,16 @@ impl Crowd {
         let state = &mut self.peers[peer as usize];
         match down {
             Down::Reply(terms) => {
-                state.borrower.on_terms(&terms);
+                state.borrower.on_credit_fields(&terms);
                 state.under_way -= 1;
                 state.served += 1;
                 state.backlog += u16::from(state.active);
             }
             Down::Credit(terms) => {
-                state.borrower.on_terms(&terms);
+                state.borrower.on_credit_fields(&terms);
             }
             Down::Revoke(credits, terms) => {
-                state.borrower.on_terms(&terms);
+                state.borrower.on_credit_fields(&terms);
                 let waiting = u32::from(state.backlog);
                 let back = state.borrower.give_back(credits, waiting);
                 self.controls += 1;
@@ -435,7 +434,7 @@ impl Crowd {
             self.flow.undraw(self.cost - 1);
         }
         // The reply says what would otherwise be told alone.
-        let terms = self.terms(peer);
+        let terms = self.credit_fields(peer);
         let arrives = self.ready.after(LATENCY);
         self.down.push_back((arrives, peer, Down::Reply(terms)));
         self.pull();

@@ -5,9 +5,9 @@
 //! ```
 //!
 //! Owns: the book of the node's present life.
-//! Knows nothing of: steps, the network.
+//! Not here: steps, the network.
 
-use crate::sim::{Ended, Got, Host, NIC};
+use crate::rig::{Ended, Got, Host, NIC};
 use bmi_mx::abi::constants::{BMI_ECANCEL, BMI_EMSGSIZE, BMI_ETIMEDOUT};
 use bmi_mx::abi::types::bmi_method_addr;
 use bmi_mx::method::PostKind;

@@ -1,8 +1,7 @@
 //! Credits for unexpected messages, with whole methods on the simulated network: nothing is lost or
 //! overtaken, a server's memory is what was set, and nobody suffers for somebody else.
 
-mod sim;
-
+use crate::rig::{NIC, OTHER_NIC, Rig};
 use bmi_mx::abi::constants::*;
 use bmi_mx::match_layout::{MessageType, VERSION, bits};
 use bmi_mx::peer::handshake::ConnReq;
@@ -10,7 +9,6 @@ use mx_proto::flow::FlowStats;
 use mx_proto::{Account, RemoteId};
 use mx_sim::Profile;
 use mx_sim::world::NodeId;
-use sim::{NIC, OTHER_NIC, Rig};
 use std::time::Duration;
 
 const REQUEST: i32 = 7;

@@ -1,15 +1,13 @@
 //! What can be seen of a method while it lends, waits and drops, on the simulated network; and that
 //! memory which runs short is told once.
 
-mod sim;
-
+use crate::rig::Rig;
 use bmi_mx::method::{MethodReport, PeerGauges};
 use bmi_mx::peer::state::Name;
 use log::{Log, Metadata, Record};
 use mx_proto::flow::CREDIT;
 use mx_sim::Profile;
 use mx_sim::world::NodeId;
-use sim::Rig;
 use std::cell::RefCell;
 use std::sync::Once;
 use std::time::Duration;

@@ -4,7 +4,7 @@
 //!   seed --> shape, steps        seed --> profiles, time-outs, limits: the same when steps are left out
 //! ```
 
-use crate::sim::Rig;
+use crate::rig::Rig;
 use bmi_mx_torture::{Shape, Step, program};
 use mx_sim::{Profile, Rng};
 use std::time::Duration;

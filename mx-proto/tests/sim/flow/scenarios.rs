@@ -6,8 +6,6 @@
 //!   all      everybody keeps a few requests going
 //!   storm    everybody connects and sends one request at once; later, once more
 //! ```
-//!
-//! Knows nothing of: how the figures are shown.
 
 use super::crowd::{Crowd, Settling};
 use mx_proto::flow::Settings;

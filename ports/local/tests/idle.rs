@@ -14,9 +14,9 @@ use mx_proto::{Clock, LinkId};
 use std::fs;
 use std::time::Duration;
 
-const IDLE_US: &str = "LOCAL_SLUMBER_IDLE_US";
-const SEED: &str = "LOCAL_SLUMBER_SEED";
-const LINKS: &str = "LOCAL_SLUMBER_LINKS";
+const IDLE_US: &str = "LOCAL_IDLE_US";
+const SEED: &str = "LOCAL_IDLE_SEED";
+const LINKS: &str = "LOCAL_IDLE_LINKS";
 
 /// What an idle peer may cost, in all layers.
 const PROMISED: u64 = 2048;
@@ -367,16 +367,16 @@ fn cost(node: &mut Node, board: u32, endpoint: u32, links: u64, sleeps: bool) {
     for _ in 0..4 {
         exchange(node);
     }
-    let settle = |node: &mut Node| {
+    let wait_until_idle = |node: &mut Node| {
         let all = node.port.link_count() as u64;
         node.until("sleep", |node| !sleeps || node.port.stats().asleep == all);
     };
-    settle(node);
+    wait_until_idle(node);
     let before = resident();
     for _ in 0..links {
         exchange(node);
     }
-    settle(node);
+    wait_until_idle(node);
     let each = resident().saturating_sub(before) / links;
     let state = if sleeps { "asleep" } else { "awake" };
     eprintln!("a peer {state}, after 64 KB of traffic: {each} bytes of user memory");

@@ -1,16 +1,15 @@
-//! Which links to look at, and looking at them.
+//! Selection of the links to read: active links and two epoll instances.
 //!
 //! ```text
 //!   each poll           active links (at most 8, something came lately)      recv, no epoll;
-//!                       while they are lively the data epoll does not even watch them
+//!                       while they are busy they are not in the data epoll
 //!   each k-th poll      data epoll: links with something to read -------> queue -> active
 //!   each 256th poll     control epoll: listeners, links being made
 //!   after arm           everything
 //! ```
 //!
 //! Owns: both epoll instances and the lists of links: active, queued to be read, waiting for room.
-//! Knows nothing of: how bytes become packets.
-//! The lists hold names. A link that is gone is recognised by its stale name and left out.
+//! The lists hold ids; a link that is gone is recognised by its stale id.
 
 use super::dial;
 use super::link::{Link, Phase, Table};
@@ -58,9 +57,9 @@ const TRIES: usize = 8;
 /// Events taken from an epoll instance by one look.
 const EVENTS: usize = 64;
 
-/// How a link becomes active.
+/// The ways in which a link becomes active.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Heat {
+pub(super) enum Activation {
     /// Something came from it.
     Read,
     /// Something will probably come from it.
@@ -78,9 +77,9 @@ struct ActiveLink {
     detached: bool,
 }
 
-/// What is watched.
+/// The watched descriptors.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct PollSet {
     /// Listeners, links being made.
     pub(super) control: Epoll,
     /// Links that carry packets.
@@ -99,14 +98,14 @@ pub(super) struct Watch {
     /// Blocked links of which the kernel said that they have room.
     roomy: Vec<LinkId>,
     round: u32,
-    /// How often it was prepared for sleeping.
+    /// The number of sleeps.
     sleeps: u32,
     /// Polls until the next look at `data`, and how many there were before it.
     countdown: u32,
     interval: u32,
 }
 
-impl Watch {
+impl PollSet {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             control: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
@@ -133,8 +132,8 @@ impl Watch {
         self.roomy.shrink_to(2 * self.roomy.len());
     }
 
-    /// Who slept on the descriptors was told about `data`, and the next poll of `control` whatever
-    /// there is: nothing else need be asked.
+    /// The thread that slept on the descriptors was told about `data`, and the next poll of
+    /// `control` checks it anyway: nothing else need be asked.
     pub(super) fn told(&mut self, data: bool) {
         (self.look, self.alarms_due) = (false, true);
         self.countdown = if data { 0 } else { self.interval.max(1) };
@@ -200,7 +199,13 @@ impl Watch {
     }
 
     /// Reads from this link on each poll from now on, as far as there is room for that.
-    pub(super) fn heat(&mut self, id: LinkId, links: &mut Table, pool: &mut Pool, why: Heat) {
+    pub(super) fn activate(
+        &mut self,
+        id: LinkId,
+        links: &mut Table,
+        pool: &mut Pool,
+        why: Activation,
+    ) {
         let Some(link) = links.get_mut(id) else {
             return;
         };
@@ -210,7 +215,7 @@ impl Watch {
         if link.read_after != self.sleeps {
             (link.read_after, link.reads) = (self.sleeps, 0);
         }
-        link.reads += u8::from(why == Heat::Read && link.reads < READS);
+        link.reads += u8::from(why == Activation::Read && link.reads < READS);
         // Where each message finds a sleeper, the kernel tells when there is one.
         if link.reads < READS {
             return;
@@ -229,7 +234,7 @@ impl Watch {
         let Some(idlest) = self.active.iter_mut().max_by_key(|active| active.idle) else {
             return;
         };
-        if why == Heat::Expected || idlest.idle < YIELD_AFTER {
+        if why == Activation::Expected || idlest.idle < YIELD_AFTER {
             return;
         }
         if let Some(old) = links.get_mut(idlest.id) {
@@ -318,7 +323,7 @@ impl Watch {
     }
 }
 
-/// What `data` is to report of a link.
+/// The events of a link that `data` reports.
 pub(super) fn interest(id: LinkId, link: &Link) -> EpollEvent {
     let mut events = EpollFlags::EPOLLIN;
     events.set(EpollFlags::EPOLLOUT, link.watched_for_room);
@@ -349,23 +354,23 @@ impl TcpPort {
         budget: usize,
         sink: &mut S,
     ) -> bool {
-        let watch = &mut self.watch;
-        watch.round = watch.round.wrapping_add(1);
-        let look = std::mem::take(&mut watch.look);
-        let every = if watch.pending > 0 {
+        let set = &mut self.poll_set;
+        set.round = set.round.wrapping_add(1);
+        let look = std::mem::take(&mut set.look);
+        let every = if set.pending > 0 {
             CONTROL_EVERY.0
         } else {
             CONTROL_EVERY.1
         };
         let mut did = false;
-        if look || watch.control_due || watch.round % every == 0 {
+        if look || set.control_due || set.round % every == 0 {
             did |= self.look_at_control(clock, sink);
         }
         if self.chores {
             self.do_chores(clock.now());
         }
-        let alarms_due = std::mem::take(&mut self.watch.alarms_due);
-        if look || alarms_due || self.watch.round % CLOCK_EVERY == 0 {
+        let alarms_due = std::mem::take(&mut self.poll_set.alarms_due);
+        if look || alarms_due || self.poll_set.round % CLOCK_EVERY == 0 {
             did |= self.ring_alarms(clock, sink);
         }
         if !self.fallen.is_empty() {
@@ -374,13 +379,13 @@ impl TcpPort {
                 self.announce_down(id, reason, sink);
             }
         }
-        if self.links.len() == self.watch.pending && !self.watch.has_work() {
+        if self.links.len() == self.poll_set.pending && !self.poll_set.has_work() {
             return did;
         }
-        if look || self.watch.countdown == 0 {
-            self.watch.look_at_data(&mut self.links);
+        if look || self.poll_set.countdown == 0 {
+            self.poll_set.look_at_data(&mut self.links);
         } else {
-            self.watch.countdown -= 1;
+            self.poll_set.countdown -= 1;
         }
         did | self.read_links(budget, sink) | self.use_room(sink)
     }
@@ -388,7 +393,7 @@ impl TcpPort {
     /// Reads from queued and active links.
     #[inline]
     fn read_links<M: Memory, S: Sink<M>>(&mut self, budget: usize, sink: &mut S) -> bool {
-        let links = self.watch.ready.len() + self.watch.active.len();
+        let links = self.poll_set.ready.len() + self.poll_set.active.len();
         let quota = if links > 1 {
             (budget / links).max(4)
         } else {
@@ -396,7 +401,7 @@ impl TcpPort {
         };
         let mut left = budget;
         // Whoever comes second gets what the budget has left, so they take turns.
-        let active_first = self.watch.round & 1 == 1;
+        let active_first = self.poll_set.round & 1 == 1;
         let mut did = active_first && self.read_active(quota, &mut left, sink);
         did |= self.read_queued(quota, &mut left, sink);
         did |= !active_first && self.read_active(quota, &mut left, sink);
@@ -411,11 +416,11 @@ impl TcpPort {
         sink: &mut S,
     ) -> bool {
         let mut did = false;
-        for _ in 0..self.watch.ready.len() {
+        for _ in 0..self.poll_set.ready.len() {
             if *left == 0 {
                 break;
             }
-            let Some(id) = self.watch.ready.pop_front() else {
+            let Some(id) = self.poll_set.ready.pop_front() else {
                 break;
             };
             if let Some(link) = self.links.get_mut(id) {
@@ -424,8 +429,8 @@ impl TcpPort {
             let served = self.serve(id, quota, sink);
             if served.anything {
                 did = true;
-                self.watch
-                    .heat(id, &mut self.links, &mut self.pool, Heat::Read);
+                self.poll_set
+                    .activate(id, &mut self.links, &mut self.pool, Activation::Read);
             }
             *left = left.saturating_sub(served.packets);
         }
@@ -441,7 +446,7 @@ impl TcpPort {
     ) -> bool {
         let mut did = false;
         let mut stale = false;
-        let active = self.watch.active.len();
+        let active = self.poll_set.active.len();
         for turn in 0..active {
             if *left == 0 {
                 break;
@@ -450,9 +455,9 @@ impl TcpPort {
             let at = if active == 1 {
                 0
             } else {
-                (self.watch.round as usize / 2 + turn) % active
+                (self.poll_set.round as usize / 2 + turn) % active
             };
-            let id = self.watch.active[at].id;
+            let id = self.poll_set.active[at].id;
             match self.links.get(id) {
                 Some(link) if link.queued => continue,
                 Some(_) => {}
@@ -463,10 +468,10 @@ impl TcpPort {
             }
             let served = self.serve(id, quota, sink);
             if served.anything {
-                self.watch.enliven(at, &self.links);
+                self.poll_set.enliven(at, &self.links);
                 did = true;
             } else {
-                let active = &mut self.watch.active[at];
+                let active = &mut self.poll_set.active[at];
                 active.idle += 1;
                 stale |= active.idle > IDLE_AFTER;
             }
@@ -481,9 +486,12 @@ impl TcpPort {
     #[cold]
     fn cool_links(&mut self) {
         let Self {
-            watch, links, pool, ..
+            poll_set,
+            links,
+            pool,
+            ..
         } = self;
-        let Watch { active, data, .. } = watch;
+        let PollSet { active, data, .. } = poll_set;
         active.retain(|active| match links.get_mut(active.id) {
             Some(link) if active.idle > IDLE_AFTER && attach(data, active, link) => {
                 link.active = false;
@@ -542,10 +550,10 @@ impl TcpPort {
                     return served;
                 }
                 if turn.more {
-                    self.watch.queue(id, link);
+                    self.poll_set.queue(id, link);
                 }
                 if link.rx.is_waiting() != link.watched_by_edge {
-                    self.watch.watch_waiting(id, link);
+                    self.poll_set.watch_waiting(id, link);
                     self.stats.awaited += u64::from(link.watched_by_edge);
                 }
                 if greeting && link.rx.is_greeted() && matches!(link.phase, Phase::Greeting) {
@@ -563,8 +571,8 @@ impl TcpPort {
     /// An accepted link has turned out to be one of ours.
     fn greeted<M: Memory, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
         if self.establish(id) {
-            self.watch
-                .heat(id, &mut self.links, &mut self.pool, Heat::Read);
+            self.poll_set
+                .activate(id, &mut self.links, &mut self.pool, Activation::Read);
         } else {
             self.announce_down(id, LinkDown::Reset, sink);
         }
@@ -627,25 +635,25 @@ impl TcpPort {
         }
     }
 
-    /// Pushes out what waits for room, and tells who waits for it.
+    /// Sends waiting bytes, and notifies the links that wait for room.
     #[inline]
     fn use_room<M: Memory, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
-        if self.watch.blocked.is_empty() && self.watch.roomy.is_empty() {
+        if self.poll_set.blocked.is_empty() && self.poll_set.roomy.is_empty() {
             return false;
         }
         let mut did = false;
-        for id in std::mem::take(&mut self.watch.roomy) {
+        for id in std::mem::take(&mut self.poll_set.roomy) {
             did |= self.try_room(id, true, sink);
         }
-        for _ in 0..TRIES.min(self.watch.blocked.len()) {
-            let Some(id) = self.watch.blocked.pop_front() else {
+        for _ in 0..TRIES.min(self.poll_set.blocked.len()) {
+            let Some(id) = self.poll_set.blocked.pop_front() else {
                 break;
             };
             did |= self.try_room(id, false, sink);
             if let Some(link) = self.links.get_mut(id) {
                 link.listed = link.blocked;
                 if link.blocked {
-                    self.watch.blocked.push_back(id);
+                    self.poll_set.blocked.push_back(id);
                 }
             }
         }
@@ -677,7 +685,7 @@ impl TcpPort {
             return false;
         }
         link.blocked = false;
-        self.watch.unwatch_room(id, link);
+        self.poll_set.unwatch_room(id, link);
         if matches!(link.phase, Phase::Lingering) {
             sys::finish_sending(&link.fd);
         } else if std::mem::take(&mut link.waiting) {
@@ -687,13 +695,13 @@ impl TcpPort {
     }
 
     fn look_at_control<M: Memory, S: Sink<M>>(&mut self, clock: &dyn Clock, sink: &mut S) -> bool {
-        self.watch.control_due = false;
-        if self.watch.pending == 0 && self.listeners.is_empty() {
+        self.poll_set.control_due = false;
+        if self.poll_set.pending == 0 && self.listeners.is_empty() {
             return false;
         }
         self.strangers.next_round();
         let mut events = [EpollEvent::empty(); EVENTS];
-        let n = sys::look(&self.watch.control, &mut events);
+        let n = sys::look(&self.poll_set.control, &mut events);
         for event in &events[..n] {
             let id = LinkId::from_word(event.data());
             if let Some(at) = dial::as_listener(id) {
@@ -708,12 +716,12 @@ impl TcpPort {
                 None => {}
             }
         }
-        self.watch.control_due |= n == EVENTS;
+        self.poll_set.control_due |= n == EVENTS;
         n > 0
     }
 }
 
-/// What serving one link brought.
+/// The result of serving one link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Served {
     packets: usize,

@@ -1,0 +1,15 @@
+//! Endpoints and ports on the simulated network. One program: what they share is compiled once.
+
+mod endpoint;
+mod every_step;
+mod explore;
+mod fairness;
+mod flow;
+mod introductions;
+mod large;
+mod liveness;
+mod lossy;
+mod order;
+mod ports;
+mod sources;
+mod strangers;

@@ -1,0 +1,16 @@
+//! The method on the simulated network. One program: what they share is compiled once.
+
+// Test programs have no public items.
+#![allow(unreachable_pub)]
+
+mod abandoned;
+mod conversations;
+mod credits;
+mod explore;
+mod faults_flood;
+mod faults_method;
+mod gauges;
+mod method;
+mod random;
+mod rig;
+mod timeouts;
