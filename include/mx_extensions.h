@@ -2,7 +2,7 @@
  * mx_extensions.h - the part of the MX C API that programs have to ask for.
  *
  *     mx_iconnect ......................... connecting without waiting
- *     mx_register_unexp_handler ........... a word about messages nobody waits for
+ *     mx_register_unexp_handler ........... handler for messages without a receive
  *     mx_set_endpoint_addr_context ........ your own pointer on a peer
  *     mx_forget, mx_progress .............. giving a request up, moving things along
  *     mx_set_request_timeout .............. how long sends and connects may take
