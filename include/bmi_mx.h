@@ -326,15 +326,15 @@ struct bmi_method_addr {
     void *parent;
 };
 
-/** Which of the 16 contexts an operation completes in. */
+/** One of 16 contexts in which operations complete. */
 typedef int64_t bmi_context_id;
 
 /** The host's own name for a peer. */
 typedef int64_t BMI_addr_t;
 
 /**
- * What the library needs of its host. Found with `dlsym` in a host that exports these functions
- * under their usual names; any other program may pass them to `bmi_mx_set_host`.
+ * The host's functions. Found with `dlsym` in a host that exports these functions under their
+ * usual names; any other program may pass them to `bmi_mx_set_host`.
  *
  * A null entry means "not there". `size` is `sizeof(struct bmi_mx_host)` as the caller compiled
  * it, so that later versions can append entries.
@@ -384,11 +384,11 @@ typedef int32_t bmi_error_code_t;
 struct bmi_method_unexpected_info {
     /** 0, or what went wrong with this message (negative). */
     bmi_error_code_t error_code;
-    /** Who sent it. */
+    /** The sender. */
     struct bmi_method_addr *addr;
     /** Its bytes; to be given back with `unexpected_free`. */
     void *buffer;
-    /** How many. */
+    /** Its length. */
     bmi_size_t size;
     /** The tag it was sent with. */
     bmi_msg_tag_t tag;
@@ -548,9 +548,9 @@ struct method_drop_addr_query {
 };
 
 /**
- * The argument of `get_info(BMI_MX_GET_CREDITS)`: what the method has now, and what it has counted
- * since `initialize`. A credit is 512 bytes for messages that nobody has asked for, 320 of them a
- * message's bookkeeping.
+ * The argument of `get_info(BMI_MX_GET_CREDITS)`: the method's current figures, and its counters
+ * since `initialize`. A credit is 512 bytes for messages without a receive; a message's
+ * bookkeeping takes 320 bytes.
  *
  * `total` = `free` + `lent` + `drawn` + `copies` + `tombstones`. Later versions append members.
  */
@@ -559,7 +559,7 @@ struct bmi_mx_credits {
     size_t size;
     /** Credits there are: `MX_UNEXPECTED_BYTES`. */
     uint64_t total;
-    /** Of these, those that nobody has. */
+    /** Of these, the free ones. */
     uint64_t free;
     /** Those lent to peers. */
     uint64_t lent;
@@ -634,7 +634,7 @@ struct bmi_mx_peer_credits {
     uint32_t waiting;
     /** Those of messages taken of which it has not been told yet. */
     uint32_t owed;
-    /** How many more it wants. */
+    /** The credits it requests besides. */
     uint32_t wanted;
     /** 1 when it has been asked for credits and has not answered. */
     uint32_t asked;
@@ -728,11 +728,11 @@ int BMI_mx_set_info(int option,
  * operations left, 0 otherwise. `BMI_TCP_GET_PORT` (`int *`; the stand-alone BMI only): the number of
  * the endpoint that is open.
  *
- * Two keys are this method's own, for a running one. `BMI_MX_GET_CREDITS`
- * (`struct bmi_mx_credits *`): credits, queues and memory. `BMI_MX_GET_PEER_CREDITS`
- * (`struct bmi_mx_peer_credits *`): one peer's, which `addr` names. The caller sets `size` to
- * the size of its struct; it gets as many whole members as it has room for, and `size` says
- * how many bytes that are.
+ * Two keys are this method's own, for a running one. `BMI_MX_GET_CREDITS` (`struct
+ * bmi_mx_credits *`): credits, queues and memory. `BMI_MX_GET_PEER_CREDITS` (`struct
+ * bmi_mx_peer_credits *`): one peer's, which `addr` names. The caller sets `size` to the size
+ * of its struct; it gets as many whole members as it has room for, and `size` is set to their
+ * bytes.
  *
  * Returns 0; -BMI_EINVAL for NULL, a `size` that is too small, or an address that is none;
  * -BMI_ENODEV for this method's own keys when it is not initialized; -BMI_ENOSYS for any other
@@ -748,14 +748,14 @@ int BMI_mx_get_info(int option,
  */
 int BMI_mx_open_context(bmi_context_id context_id);
 
-/** The context is no longer used. Completions nobody has picked up are dropped. */
+/** Closes a context. Untested completions are dropped. */
 void BMI_mx_close_context(bmi_context_id context_id);
 
 /**
- * Where the method finds its host's functions when they are not exported under their usual
- * names, or when it stands alone. The struct is copied. Entries that are NULL are looked up
- * with `dlsym`; without any, peers get numbers of the library's own and the log goes to
- * stderr. NULL forgets what was set before. Best called before anything else.
+ * Sets the host's functions, for a host that does not export them under their usual names, or
+ * for a program without a host. The struct is copied. Entries that are NULL are looked up with
+ * `dlsym`; without any, peers get numbers of the library's own and the log goes to stderr.
+ * NULL forgets what was set before. Best called before anything else.
  *
  * Returns 0, or -BMI_EINVAL when `size` is smaller than two pointers.
  */
@@ -918,8 +918,8 @@ int BMI_mx_test(bmi_op_id_t id,
                 bmi_context_id context_id);
 
 /**
- * Which of `incount` operations are complete. Ids that are 0 are skipped. Output number *n*
- * is about `id_array[index_array[n]]`. `user_ptr_array` may be NULL.
+ * Tests `incount` operations. Ids that are 0 are skipped. Output number *n* is about
+ * `id_array[index_array[n]]`. `user_ptr_array` may be NULL.
  *
  * Returns 0, or -BMI_EINVAL when one of the ids names no operation of that context.
  */

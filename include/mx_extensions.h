@@ -2,10 +2,10 @@
  * mx_extensions.h - the part of the MX C API that programs have to ask for.
  *
  *     mx_iconnect ......................... connecting without waiting
- *     mx_register_unexp_handler ........... a word about messages nobody waits for
+ *     mx_register_unexp_handler ........... handler for messages without a receive
  *     mx_set_endpoint_addr_context ........ your own pointer on a peer
- *     mx_forget, mx_progress .............. giving a request up, moving things along
- *     mx_set_request_timeout .............. how long sends and connects may take
+ *     mx_forget, mx_progress .............. forgetting a request, making progress
+ *     mx_set_request_timeout .............. the time-out of sends and connects
  *
  * The rules of myriexpress.h hold.
  *
@@ -24,7 +24,7 @@ extern "C" {
 /* mx_iconnect takes match bits. */
 #define MX_HAS_ICONNECT_V2 1
 
-/* What an unexpected handler wants done with the message. */
+/* The decision of an unexpected handler about the message. */
 typedef enum mx_unexp_handler_action {
     /* It goes to a receive that matches by now, or else stays unexpected. */
     MX_RECV_CONTINUE = 0,
@@ -65,7 +65,7 @@ mx_return_t mx_disconnect(mx_endpoint_t ep, mx_endpoint_addr_t addr);
  */
 mx_return_t mx_register_unexp_handler(mx_endpoint_t ep, mx_unexp_handler_t handler, void *context);
 
-/* Gives a request up: it completes for nobody. *request is NULL afterwards. */
+/* Forgets a request: its end is not reported. *request is NULL afterwards. */
 mx_return_t mx_forget(mx_endpoint_t endpoint, mx_request_t *request);
 
 /* Sends, receives and completes what can be, once. */

@@ -21,7 +21,7 @@ typedef int mx_endpt_handle_t;
 /* The kind of a host. */
 typedef uint32_t mx_host_type_t;
 
-/* What the network's mapper has found. */
+/* The results of the network's mapper. */
 typedef struct {
     uint32_t board_number;
     uint8_t mapper_mac[6];

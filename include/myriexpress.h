@@ -76,7 +76,7 @@ extern "C" {
 /* No board: what mx_open_board (mx_io.h) never gives. */
 #define MX__INVALID_HANDLE (-1)
 
-/* What a call returns. */
+/* Return codes. */
 enum mx_return_code {
     MX_SUCCESS = 0,
     MX_BAD_BAD_BAD = 1,
@@ -125,7 +125,7 @@ enum mx_return_code {
 };
 typedef enum mx_return_code mx_return_t;
 
-/* How a request ended. */
+/* Status codes of requests. */
 enum mx_status_code {
     MX_STATUS_SUCCESS = 0,
     MX_STATUS_PENDING = 1,
@@ -166,9 +166,9 @@ typedef struct {
     uint32_t segment_length;
 } mx_segment_t;
 
-/* What became of a request. */
+/* The result of a request. */
 typedef struct mx_status {
-    /* How it ended; an error handler may have put another number here. */
+    /* Its status code; an error handler may have changed it. */
     mx_status_code_t code;
     /* Source of a receive, destination of a send, the address a connect gave. */
     mx_endpoint_addr_t source;
@@ -217,7 +217,7 @@ typedef struct {
     } val;
 } mx_param_t;
 
-/* What mx_get_info can be asked. A board is named by in_val; see there. */
+/* Keys of mx_get_info. A board is named by in_val; see there. */
 typedef enum mx_get_info_key {
     /* uint32_t: boards of this host. */
     MX_NIC_COUNT = 1,
@@ -262,7 +262,7 @@ enum mx_net_type {
     MX_NET_ETHER = 1
 };
 
-/* How fast a board is. MX_SPEED_OPEN_MX: as fast as the Ethernet device it stands for. */
+/* The speed of a board. MX_SPEED_OPEN_MX: as fast as the Ethernet device it stands for. */
 typedef enum mx_line_speed {
     MX_SPEED_2G = 0,
     MX_SPEED_10G = 1,
@@ -306,9 +306,9 @@ const char *mx_strstatus(mx_status_code_t status);
 
 /*
  * Opens endpoint `endpoint_id` of board `board_number`, or the lowest free one (MX_ANY_ENDPOINT) of
- * any board (MX_ANY_NIC). Only those who connect with the same `endpoint_key` are let in.
+ * any board (MX_ANY_NIC). Peers have to connect with the same `endpoint_key`.
  *
- * MX_BOARD_UNKNOWN; MX_BAD_ENDPOINT: no such id; MX_BUSY: somebody has it; MX_BAD_PARAM_LIST,
+ * MX_BOARD_UNKNOWN; MX_BAD_ENDPOINT: no such id; MX_BUSY: it is in use; MX_BAD_PARAM_LIST,
  * MX_BAD_PARAM_NAME, MX_BAD_PARAM_VAL; MX_NO_RESOURCES; MX_NO_PERM; MX_NO_DEV: the port over
  * libfabric that was asked for cannot be had. The process's error handler is told, not the new one.
  */
@@ -492,7 +492,7 @@ mx_return_t mx_get_info(mx_endpoint_t ep, mx_get_info_key_t key, void *in_val, u
 mx_return_t mx_connect(mx_endpoint_t endpoint, uint64_t nic_id, uint32_t endpoint_id, uint32_t key,
                        uint32_t timeout, mx_endpoint_addr_t *addr);
 
-/* Whose address it is. MX_BAD_ENDPOINT: nobody's any more. */
+/* The endpoint of an address. MX_BAD_ENDPOINT: it is not valid any more. */
 mx_return_t mx_decompose_endpoint_addr(mx_endpoint_addr_t endpoint_addr, uint64_t *nic_id,
                                        uint32_t *endpoint_id);
 

@@ -63,8 +63,7 @@ pub static OWN: &[Tunable<Config>] = &[
     Tunable::number(
         "BMI_MX_SEND_TIMEOUT_MS",
         Kind::Number(0, DAY),
-        "milliseconds after which an expected send that nobody has received is called off; \
-                0: not while the peer lives",
+        "milliseconds after which an unmatched expected send is cancelled; 0: not while the peer lives",
         |c, v| c.send_timeout = millis(v),
         |c| of_millis(c.send_timeout),
     ),
@@ -78,8 +77,7 @@ pub static OWN: &[Tunable<Config>] = &[
     Tunable::number(
         "BMI_MX_RECV_TIMEOUT_MS",
         Kind::Number(0, DAY),
-        "milliseconds after which a receive that no message has come for is called off; 0: \
-                not while the peer lives",
+        "milliseconds after which an unmatched receive is cancelled; 0: not while the peer lives",
         |c, v| c.recv_timeout = millis(v),
         |c| of_millis(c.recv_timeout),
     ),

@@ -162,7 +162,7 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 name: "MX_PORT_BASE",
                 kind: Kind::Number(1024, 64512),
                 about: "TCP and UDP port of endpoint 0; endpoints below 1024 use the block from here on, \
-                        and all hosts must agree on it",
+                        and it must be the same on all machines",
                 access: Access::Number {
                     // The range keeps it within 16 bits.
                     set: |s, v| s.as_mut().port_base = v as u16,
@@ -201,9 +201,10 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             Tunable {
                 name: "MX_UNEXPECTED_BYTES",
                 kind: Kind::Bytes(M, 64 * G),
-                about: "bytes of early messages that all peers together may leave here; of messages that are not whole yet \
-                        the TCP port keeps a 32nd of that besides, the rest stays with the kernel; libbmi_mx needs \
-                        8/7 of `BMI_MX_UNEXPECTED_MAX` and does not start with less: 4682K, unless that is smaller",
+                about: "bytes of messages without a receive, of all peers together; the TCP port \
+                        keeps a 32nd of that besides for incomplete messages, further ones stay in \
+                        the kernel; libbmi_mx needs 8/7 of `BMI_MX_UNEXPECTED_MAX` and does not \
+                        start with less: 4682K, unless that is smaller",
                 access: Access::Number {
                     set: |s, v| s.as_mut().endpoint.unexpected_bytes = v as usize,
                     get: |s| s.as_ref().endpoint.unexpected_bytes as u64,
@@ -230,8 +231,9 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             Tunable {
                 name: "MX_SOURCE_SHARE",
                 kind: Kind::Number(1, 100),
-                about: "percent that one machine, or one user of this one, may have of the connections, \
-                        and of the shared memory, that others leave; 100: first come, first served",
+                about: "percent of the connections, and of the shared memory, not used by others \
+                        that one machine, or one user of this one, may have; 100: first come, \
+                        first served",
                 access: Access::Number {
                     // The range keeps it within 8 bits.
                     set: |s, v| s.as_mut().endpoint.source_share = v as u8,
@@ -241,9 +243,9 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             Tunable {
                 name: "MX_LOCAL_BYTES",
                 kind: Kind::Bytes(4 * M, 64 * G),
-                about: "bytes of shared memory that the links of an endpoint map, all together; as \
-                        it is used up, links get smaller rings, idle ones give theirs back sooner, \
-                        and in the end messages go over sockets of the same host, which is slower",
+                about: "bytes of shared memory that all links of an endpoint map together; as it \
+                        is used up, links get smaller rings, idle ones free theirs sooner, and \
+                        finally messages use Unix sockets, which is slower",
                 access: Access::Number {
                     set: |s, v| s.as_mut().local.bytes = v as usize,
                     get: |s| s.as_ref().local.bytes as u64,
@@ -252,8 +254,8 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             Tunable {
                 name: "MX_LOCAL_IDLE_MS",
                 kind: Kind::OrZero(10, 86_400_000),
-                about: "milliseconds without a packet after which a link over shared memory gives \
-                        its memory back until the next one; 0: only when the peer does",
+                about: "milliseconds without a packet after which a link over shared memory frees \
+                        its memory until the next one; 0: only when the peer does",
                 access: Access::Number {
                     set: |s, v| s.as_mut().local.idle = millis(v),
                     get: |s| of_millis(s.as_ref().local.idle),
@@ -262,8 +264,8 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             Tunable {
                 name: "MX_TCP_KEEPALIVE_MS",
                 kind: Kind::Number(2000, 86_400_000),
-                about: "milliseconds after which a TCP peer whose host, or the way there, is \
-                        silent is taken for dead",
+                about: "milliseconds of silence after which a TCP peer's machine, or the path to \
+                        it, is taken for dead",
                 access: Access::Number {
                     set: |s, v| s.as_mut().tcp_keepalive = Duration::from_millis(v),
                     get: |s| s.as_ref().tcp_keepalive.as_millis() as u64,
@@ -273,7 +275,7 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 name: "MX_PROVIDER",
                 kind: Kind::Name,
                 about: "the libfabric provider of the rdm port, and of the dgram port over \
-                        libfabric, by its exact name; auto: the best there is",
+                        libfabric, by its exact name; auto: the best one",
                 access: Access::Text {
                     set: |s, v| s.as_mut().provider = v,
                     get: |s| s.as_ref().provider.as_deref(),
@@ -292,9 +294,8 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             Tunable {
                 name: "MX_RDM_WAIT",
                 kind: Kind::Choice(&["sleep", "poll"]),
-                about: "what a blocked test call does for a fabric: sleep in the kernel, or look \
-                        every millisecond or ten, which spares some providers work with every \
-                        message",
+                about: "how a blocked test call waits for a fabric: sleep in the kernel, or poll \
+                        every 1 to 10 ms, which saves some providers work with every message",
                 access: Access::Number {
                     set: |s, v| s.as_mut().rdm_wait = if v == 1 { Wait::Poll } else { Wait::Fd },
                     get: |s| (s.as_ref().rdm_wait == Wait::Poll).into(),
@@ -303,8 +304,8 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             Tunable {
                 name: "MX_DGRAM_BACKEND",
                 kind: Kind::Choice(&["auto", "udp", "fabric"]),
-                about: "what carries the datagrams of the dgram port: the kernel's UDP or \
-                        libfabric; auto: UDP, unless it cannot be had",
+                about: "the service of the dgram port: the kernel's UDP or libfabric; auto: UDP, \
+                        unless it is not available",
                 access: Access::Number {
                     set: |s, v| {
                         s.as_mut().dgram_backend = match v {
@@ -323,8 +324,7 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             Tunable {
                 name: "MX_DGRAM_MTU",
                 kind: Kind::Number(548, 65_507),
-                about: "largest datagram that is tried on the way to a peer, without the headers \
-                        of IP and UDP",
+                about: "largest datagram that is tried, without the headers of IP and UDP",
                 access: Access::Number {
                     set: |s, v| s.as_mut().reliable.datagram_max = v as usize,
                     get: |s| s.as_ref().reliable.datagram_max as u64,
@@ -353,8 +353,8 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             Tunable {
                 name: "MX_DGRAM_CHECKSUM",
                 kind: Kind::Choice(&["auto", "always"]),
-                about: "which datagrams carry a checksum of their contents; auto: those that \
-                        leave this host",
+                about: "which datagrams carry a checksum of their contents; auto: those that leave \
+                        this machine",
                 access: Access::Number {
                     set: |s, v| s.as_mut().reliable.always_sum = v == 1,
                     get: |s| s.as_ref().reliable.always_sum.into(),
@@ -363,8 +363,8 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             Tunable {
                 name: "MX_DGRAM_SOCKET_BYTES",
                 kind: Kind::Bytes(64 * K, G),
-                about: "bytes of data the kernel is asked to keep for a process that does not \
-                        take them in; without root it gives at most `net.core.rmem_max`",
+                about: "size of the kernel's receive buffer for data; without root at most \
+                        `net.core.rmem_max`",
                 access: Access::Number {
                     set: |s, v| s.as_mut().dgram_buffer = v as usize,
                     get: |s| s.as_ref().dgram_buffer as u64,
@@ -373,8 +373,7 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             Tunable {
                 name: "MX_DGRAM_SEND_BYTES",
                 kind: Kind::Bytes(4 * M, 64 * G),
-                about: "bytes that wait for acknowledgements from all peers over datagrams \
-                        together",
+                about: "bytes that wait for acknowledgements over datagrams, of all peers together",
                 access: Access::Number {
                     set: |s, v| s.as_mut().reliable.send_bytes_all = v as usize,
                     get: |s| s.as_ref().reliable.send_bytes_all as u64,
@@ -383,8 +382,8 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             Tunable {
                 name: "MX_DGRAM_EARLY_BYTES",
                 kind: Kind::Bytes(M, 64 * G),
-                about: "bytes that have overtaken others and wait for them, from all peers over \
-                        datagrams together, beyond 8 KiB from each; more are dropped and sent again",
+                about: "bytes received out of order over datagrams and kept, of all peers \
+                        together, beyond 8 KiB from each; more are dropped and sent again",
                 access: Access::Number {
                     set: |s, v| s.as_mut().reliable.early_bytes_all = v as usize,
                     get: |s| s.as_ref().reliable.early_bytes_all as u64,
@@ -393,7 +392,7 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             Tunable {
                 name: "MX_DGRAM_FAULTS",
                 kind: Kind::Formed(&FAULTS),
-                about: "harm to the datagrams this process receives, by a seeded generator: for \
+                about: "faults in the datagrams this process receives, by a seeded generator: for \
                         tests",
                 access: Access::Text {
                     set: |s, v| s.as_mut().dgram_faults = v,
@@ -403,8 +402,8 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             Tunable {
                 name: PEERS,
                 kind: Kind::Path,
-                about: "the file with addresses and names of hosts, which is asked before the \
-                        resolver; it need not exist",
+                about: "the file with addresses and names of machines, used before the resolver; \
+                        it need not exist",
                 access: Access::Text {
                     set: |s, v| s.as_mut().peers = v.map(PathBuf::from),
                     // What was set is UTF-8, so that this is the same again.
@@ -415,7 +414,7 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 name: SECRET,
                 kind: Kind::Path,
                 about: "the file with the secret of the site, 16 to 4096 bytes, mode 0600 or 0400, \
-                        ours or root's; who does not know the secret is no peer",
+                        of the process's user or root; peers that do not know it are refused",
                 access: Access::Text {
                     set: |s, v| s.as_mut().secret_file = v.map(PathBuf::from),
                     get: |s| s.as_ref().secret_file.as_deref().and_then(Path::to_str),
@@ -436,7 +435,7 @@ static FAULTS: Form = Form {
 pub static MX_ROWS: &[Tunable<Settings>] = &[Tunable {
     name: "MX_DISABLE_SHMEM",
     kind: Kind::Switch,
-    about: "`MX_PORT=auto` does not take shared memory on this host; peers may use it to come here",
+    about: "`MX_PORT=auto` does not use shared memory; peers may use it to connect",
     access: Access::Number {
         set: |s, v| s.shared_memory = v == 0,
         get: |s| (!s.shared_memory).into(),

@@ -24,7 +24,7 @@ use std::ptr;
 pub type bmi_size_t = i64;
 /// The application's tag of a message.
 pub type bmi_msg_tag_t = i32;
-/// Which of the 16 contexts an operation completes in.
+/// One of 16 contexts in which operations complete.
 pub type bmi_context_id = i64;
 /// A posted operation.
 pub type bmi_op_id_t = i64;
@@ -84,11 +84,11 @@ impl bmi_method_addr {
 pub struct bmi_method_unexpected_info {
     /// 0, or what went wrong with this message (negative).
     pub error_code: bmi_error_code_t,
-    /// Who sent it.
+    /// The sender.
     pub addr: *mut bmi_method_addr,
     /// Its bytes; to be given back with `unexpected_free`.
     pub buffer: *mut c_void,
-    /// How many.
+    /// Its length.
     pub size: bmi_size_t,
     /// The tag it was sent with.
     pub tag: bmi_msg_tag_t,
@@ -104,8 +104,8 @@ pub struct method_drop_addr_query {
     pub response: c_int,
 }
 
-/// What the library needs of its host. Found with `dlsym` in a host that exports these functions
-/// under their usual names; any other program may pass them to `bmi_mx_set_host`.
+/// The host's functions. Found with `dlsym` in a host that exports these functions under their
+/// usual names; any other program may pass them to `bmi_mx_set_host`.
 ///
 /// A null entry means "not there". `size` is `sizeof(struct bmi_mx_host)` as the caller compiled
 /// it, so that later versions can append entries.
@@ -126,9 +126,9 @@ pub struct bmi_mx_host {
     pub log: Option<unsafe extern "C" fn(level: c_int, line: *const c_char)>,
 }
 
-/// The argument of `get_info(BMI_MX_GET_CREDITS)`: what the method has now, and what it has counted
-/// since `initialize`. A credit is 512 bytes for messages that nobody has asked for, 320 of them a
-/// message's bookkeeping.
+/// The argument of `get_info(BMI_MX_GET_CREDITS)`: the method's current figures, and its counters
+/// since `initialize`. A credit is 512 bytes for messages without a receive; a message's
+/// bookkeeping takes 320 bytes.
 ///
 /// `total` = `free` + `lent` + `drawn` + `copies` + `tombstones`. Later versions append members.
 #[repr(C)]
@@ -138,7 +138,7 @@ pub struct bmi_mx_credits {
     pub size: usize,
     /// Credits there are: `MX_UNEXPECTED_BYTES`.
     pub total: u64,
-    /// Of these, those that nobody has.
+    /// Of these, the free ones.
     pub free: u64,
     /// Those lent to peers.
     pub lent: u64,
@@ -213,7 +213,7 @@ pub struct bmi_mx_peer_credits {
     pub waiting: u32,
     /// Those of messages taken of which it has not been told yet.
     pub owed: u32,
-    /// How many more it wants.
+    /// The credits it requests besides.
     pub wanted: u32,
     /// 1 when it has been asked for credits and has not answered.
     pub asked: u32,

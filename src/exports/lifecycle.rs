@@ -22,7 +22,7 @@ use libc::{c_int, c_void};
 /// The largest message, and what `BMI_CHECK_MAXSIZE` answers: sizes are 31 bits on the host's side.
 pub const MAX_MESSAGE: c_int = c_int::MAX;
 
-/// What `BMI_GET_UNEXP_SIZE` answers. Larger unexpected messages are carried too, but the file
+/// The answer to `BMI_GET_UNEXP_SIZE`. Larger unexpected messages are carried too, but the file
 /// system derives its small I/O from this number and its encoding overflows above 16424.
 pub const UNEXPECTED_SIZE: c_int = 16 * 1024;
 
@@ -95,11 +95,11 @@ export! {
     /// operations left, 0 otherwise. `BMI_TCP_GET_PORT` (`int *`; the stand-alone BMI only): the number of
     /// the endpoint that is open.
     ///
-    /// Two keys are this method's own, for a running one. `BMI_MX_GET_CREDITS`
-    /// (`struct bmi_mx_credits *`): credits, queues and memory. `BMI_MX_GET_PEER_CREDITS`
-    /// (`struct bmi_mx_peer_credits *`): one peer's, which `addr` names. The caller sets `size` to
-    /// the size of its struct; it gets as many whole members as it has room for, and `size` says
-    /// how many bytes that are.
+    /// Two keys are this method's own, for a running one. `BMI_MX_GET_CREDITS` (`struct
+    /// bmi_mx_credits *`): credits, queues and memory. `BMI_MX_GET_PEER_CREDITS` (`struct
+    /// bmi_mx_peer_credits *`): one peer's, which `addr` names. The caller sets `size` to the size
+    /// of its struct; it gets as many whole members as it has room for, and `size` is set to their
+    /// bytes.
     ///
     /// Returns 0; -BMI_EINVAL for NULL, a `size` that is too small, or an address that is none;
     /// -BMI_ENODEV for this method's own keys when it is not initialized; -BMI_ENOSYS for any other
@@ -156,16 +156,16 @@ export! {
         Ok(0)
     }
 
-    /// The context is no longer used. Completions nobody has picked up are dropped.
+    /// Closes a context. Untested completions are dropped.
     pub unsafe extern "C" fn BMI_mx_close_context(context_id: bmi_context_id) {
         instance::close_context(context(context_id)?);
         Ok(())
     }
 
-    /// Where the method finds its host's functions when they are not exported under their usual
-    /// names, or when it stands alone. The struct is copied. Entries that are NULL are looked up
-    /// with `dlsym`; without any, peers get numbers of the library's own and the log goes to
-    /// stderr. NULL forgets what was set before. Best called before anything else.
+    /// Sets the host's functions, for a host that does not export them under their usual names, or
+    /// for a program without a host. The struct is copied. Entries that are NULL are looked up with
+    /// `dlsym`; without any, peers get numbers of the library's own and the log goes to stderr.
+    /// NULL forgets what was set before. Best called before anything else.
     ///
     /// Returns 0, or -BMI_EINVAL when `size` is smaller than two pointers.
     pub unsafe extern "C" fn bmi_mx_set_host(host: *const bmi_mx_host) -> c_int {

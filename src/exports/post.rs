@@ -203,7 +203,7 @@ export! {
     }
 }
 
-/// What all post functions take beside the memory.
+/// The arguments of all post functions beside the memory.
 struct Call {
     id: *mut bmi_op_id_t,
     addr: *mut bmi_method_addr,

@@ -51,8 +51,8 @@ export! {
         Ok(0)
     }
 
-    /// Which of `incount` operations are complete. Ids that are 0 are skipped. Output number *n*
-    /// is about `id_array[index_array[n]]`. `user_ptr_array` may be NULL.
+    /// Tests `incount` operations. Ids that are 0 are skipped. Output number *n* is about
+    /// `id_array[index_array[n]]`. `user_ptr_array` may be NULL.
     ///
     /// Returns 0, or -BMI_EINVAL when one of the ids names no operation of that context.
     pub unsafe extern "C" fn BMI_mx_testsome(
@@ -205,7 +205,7 @@ impl Outputs {
     }
 }
 
-/// How many entries the output arrays have.
+/// The number of entries of the output arrays.
 #[inline]
 fn capacity(incount: c_int) -> Result<usize, Box<Error>> {
     Ok(in_range("incount", incount, 1, c_int::MAX.into())? as usize)

@@ -173,12 +173,12 @@ pub const MEANINGS: &[(&str, Kind, &str)] = &[
     (
         "inbox_messages",
         Level,
-        "messages that wait for whoever asks",
+        "unexpected messages that can be handed out",
     ),
     (
         "inbox_bytes",
         Level,
-        "bytes of messages that wait for whoever asks",
+        "bytes of unexpected messages that can be handed out",
     ),
     ("inbox_fetching", Level, "messages being fetched"),
     (
