@@ -22,8 +22,8 @@
 //! Cost: 24 bytes a remote; `means` and `pay` together are a subtraction, a comparison, a minimum and
 //! an addition.
 
+use super::credit_fields::{CreditFields, Paid};
 use super::slots::{Lane, Slots};
-use super::terms::{CreditFields, Paid};
 
 /// The credits one remote has lent us. The default is one that has lent us none: there are its slots.
 #[derive(Clone, Copy, Default, Debug)]

@@ -1,13 +1,13 @@
-//! Epochs: who has been active lately, without looking at anybody.
+//! Epochs: counts the remotes that were recently active, without a scan of all.
 //!
 //! ```text
 //!   messages  |...... 4096, or 4 a remote ......|..............................|.......
 //!   number    7                                 8                              9
-//!   active    those that sent in 6, in 7        in 7, in 8
+//!   active    senders in 6, in 7                in 7, in 8
 //! ```
 //!
-//! An epoch ends after so many messages, or when the endpoint says that [time](super::EPOCH_TIME) has
-//! passed while somebody waits for credits.
+//! An epoch ends after so many messages, or when the endpoint reports that
+//! [`EPOCH_TIME`](super::EPOCH_TIME) has passed while a remote waits for credits.
 
 use super::settings::{AT_ONCE, EPOCH, EPOCH_EACH, FIRST};
 
@@ -18,7 +18,7 @@ pub(super) struct Epochs {
     /// The count of messages at which this one ends.
     pub(super) until: u64,
     pub(super) remotes: u32,
-    /// Remotes that used something in the last epoch, and in this one.
+    /// Remotes that used credits in the last epoch, and in this one.
     active: (u32, u32),
 }
 
@@ -32,36 +32,36 @@ impl Epochs {
         }
     }
 
-    /// As accounts remember it.
+    /// The number as stored in accounts.
     #[inline]
     pub(super) fn number(&self) -> u16 {
         self.number as u16
     }
 
-    /// As headers say it.
+    /// The number as sent in headers.
     #[inline]
     pub(super) fn byte(&self) -> u8 {
         self.number as u8
     }
 
-    /// The next one begins.
+    /// Begins the next epoch.
     pub(super) fn end(&mut self, messages: u64) {
         self.number = self.number.wrapping_add(1);
         self.until = messages + EPOCH.max(EPOCH_EACH * u64::from(self.remotes));
         self.active = (self.active.1, 0);
     }
 
-    /// Another remote has used something in this one.
+    /// Counts one more remote as active in this epoch.
     pub(super) fn on_active(&mut self) {
         self.active.1 += 1;
     }
 
-    /// Remotes that are active, one at least. Those that came and went in an epoch are none.
+    /// Active remotes, at least one; remotes that came and went within an epoch do not count.
     pub(super) fn active(&self) -> u32 {
         self.active.0.max(self.active.1).min(self.remotes).max(1)
     }
 
-    /// What may be on its way at once from each of them.
+    /// Credits that each active remote may have in flight (incast control).
     pub(super) fn at_once(&self) -> u32 {
         (AT_ONCE / self.active()).max(FIRST.into())
     }

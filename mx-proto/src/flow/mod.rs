@@ -36,7 +36,7 @@
 //! |---|---|
 //! | `pool` | what a message costs; the balance; shares of sources |
 //! | `lender`, `borrower` | one remote: credits lent to it, credits it lends us |
-//! | `slots`, `terms` | messages without credits; the credit fields of a header |
+//! | `slots`, `credit_fields` | messages without credits; the credit fields of a header |
 //! | `lists`, `epochs` | remotes that want, that are quiet, that are active |
 //! | `rebalance` | lending, asking, narrowing |
 //! | `settings`, `stats` | constants and limits; counters |
@@ -46,6 +46,7 @@
 //! in a list.
 
 mod borrower;
+mod credit_fields;
 mod epochs;
 mod lender;
 mod lists;
@@ -54,15 +55,14 @@ mod rebalance;
 mod settings;
 mod slots;
 mod stats;
-mod terms;
 
 pub use borrower::{Borrower, WANTED_MAX};
+pub use credit_fields::{CreditFields, Paid, Violation};
 pub use lender::Lender;
 pub use pool::{CREDIT, OVERHEAD, cost};
 pub use settings::{AT_ONCE, FIRST, Settings};
 pub use slots::{Lane, Slots};
 pub use stats::FlowStats;
-pub use terms::{CreditFields, Paid, Violation};
 
 use crate::origin::Source;
 use epochs::Epochs;

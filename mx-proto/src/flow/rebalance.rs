@@ -1,32 +1,32 @@
-//! Moving credits to who wants them.
+//! Moves credits to the remotes that request them.
 //!
 //! ```text
-//!   poll:  serve     Poor, then Short, then Wanting, each in order <-- what can be lent
-//!            |  somebody is left
+//!   poll:  serve     lends to Poor, then Short, then Wanting, each in order
+//!            |  requests are left
 //!            v
-//!          ask       Above from the front, who is quiet: a Revoke for what is above the minimum
-//!            |       Within likewise, for everything, while somebody has none
-//!            |       Above, who has more than its share and leaves most of it unused
+//!          ask       a Revoke to a quiet remote at the front of Above, for all above the minimum;
+//!            |       to one of Within, for everything, while a remote has none;
+//!            |       to one of Above that has more than its share and leaves most of it unused
 //!            v
-//!          narrow    nobody to ask, and somebody is Poor or Short: what is taken from whoever has more
-//!                    than its share is not told again
+//!          narrow    no remote to ask, and one is Poor or Short: credits received from a remote with
+//!                    more than its share are not granted again
 //! ```
 //!
-//! While nobody wants anything, who uses most of its credit limit at a time is lent as much again (`enlarge`).
+//! Without requests, a remote that uses most of its credit limit at a time is lent more (`enlarge`).
 //!
-//! *Share* is what each active remote had if all of them had the same. Why this ends: who is served
-//! while others have less than their share gets no more than its own; who wants beyond it gets what is
-//! free, and nothing is narrowed for it.
+//! The *share* is the even part of each active remote. This terminates: while others have less than
+//! their share, a served remote gets at most its own; requests beyond the share get only free credits,
+//! and no remote is narrowed for them.
 
+use super::credit_fields::{Paid, Violation};
 use super::lender::{Lender, Place};
 use super::lists::Lists;
 use super::settings::{ASKED_AT_ONCE, MINIMUM, QUIET};
-use super::terms::{Paid, Violation};
 use super::{Accounts, Flow, Say};
 use crate::origin::Source;
 
 impl Flow {
-    /// The remote has sent something: nobody is less quiet.
+    /// Marks the remote as active in this epoch: it has sent something.
     #[cold]
     pub fn note_use(&mut self, all: &mut impl Accounts, remote: u32) {
         if self.counts.messages >= self.epochs.until {
@@ -48,7 +48,7 @@ impl Flow {
         }
     }
 
-    /// An epoch ends: [`EPOCH_TIME`](super::EPOCH_TIME) has passed while somebody waited.
+    /// Ends the epoch: [`EPOCH_TIME`](super::EPOCH_TIME) has passed while a remote waited.
     pub fn end_epoch(&mut self) {
         self.counts.epochs += 1;
         self.epochs.end(self.counts.messages);
@@ -57,7 +57,7 @@ impl Flow {
         self.wake();
     }
 
-    /// A header said that the remote misses so many. When true, it ought to be told at once.
+    /// Handles a header's request for credits. True if the remote should be told its due ones at once.
     #[cold]
     pub fn wants(&mut self, all: &mut impl Accounts, remote: u32, credits: u32) -> bool {
         self.counts.wants += 1;
@@ -66,7 +66,7 @@ impl Flow {
         let Some((account, _)) = all.account(remote) else {
             return false;
         };
-        // It does not know of these.
+        // The remote has not been told of these.
         let due = account.due();
         account.hurry(self.at_once);
         let room = most.saturating_sub(account.credit_limit());
@@ -78,7 +78,7 @@ impl Flow {
         overdue
     }
 
-    /// The remote answers a Revoke.
+    /// Handles a Return, the answer to a Revoke.
     pub fn returned(
         &mut self,
         all: &mut impl Accounts,
@@ -104,7 +104,7 @@ impl Flow {
         account.taken = account.taken.wrapping_add(credits);
         // At most what is unused, which is a part of the credit limit.
         account.credit_limit -= credits as u16;
-        // Who keeps some is as good as one that has just used it.
+        // A remote that keeps some counts as having just used them.
         if credits < asked.into() {
             account.used = self.epochs.number();
         }
@@ -116,28 +116,28 @@ impl Flow {
         Ok(())
     }
 
-    /// Is there anything to [poll](Self::poll)?
+    /// True if there is something to [poll](Self::poll).
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.ready
     }
 
-    /// Moves what is to be moved: the next that has to be told. To be called until there is nothing more,
-    /// a few times a step, when there [may be](Self::is_ready).
+    /// Moves credits; returns the next remote to tell. Called while it [may](Self::is_ready) return
+    /// one, a few times a step.
     pub fn poll(&mut self, all: &mut impl Accounts) -> Option<(u32, Say)> {
         if !self.ready {
             return None;
         }
         let next = self.serve(all).or_else(|| self.ask(all));
         if next.is_none() {
-            // With many stale requests there is more to do.
+            // After many stale requests, servable ones may follow.
             self.ready = self.pool.available() > 0 && self.first_waiting().is_some();
             self.narrowing = self.is_anybody_short() && self.asked == 0;
         }
         next
     }
 
-    /// Lends to those who wait, in order, until one has to be told.
+    /// Lends to waiting remotes, in order, until one has to be told.
     fn serve(&mut self, all: &mut impl Accounts) -> Option<(u32, Say)> {
         let (epoch, share) = (self.epochs.number(), self.share());
         for _ in 0..LOOKED_AT {
@@ -156,22 +156,22 @@ impl Flow {
             };
             let credits = account.wanted().min(part).min(self.pool.room(source));
             if stale || credits == 0 {
-                // It is not heard of any more, or its source has what it may have.
+                // The remote is silent, or its source has its full share.
                 self.set_wanted(account, 0);
                 self.file(all, remote);
                 continue;
             }
             self.pool.lend(source, credits);
             self.counts.granted += u64::from(credits);
-            // With what was wanted the credit limit is at most the largest one.
+            // `wanted` was bounded so that the sum is at most the largest credit limit.
             account.credit_limit += credits as u16;
-            // It is not asked for what it has just been lent.
+            // A Revoke must not ask for what was just lent.
             account.used = epoch;
             let left = account.wanted() - credits;
-            // It waits for them, unless it has plenty.
+            // The remote waits for them, unless it has plenty.
             let told = account.has_little(self.at_once) && account.hurry(self.at_once);
             self.set_wanted(account, left);
-            // To the back, if it wants more.
+            // Moves it to the back if it wants more.
             self.lists.put(all, remote, Place::Nowhere);
             self.file(all, remote);
             if told {
@@ -186,14 +186,14 @@ impl Flow {
         places.iter().find_map(|place| self.lists.front(*place))
     }
 
-    /// Asks one for credits, if some are missing.
+    /// Asks one remote to return credits, if too few are free.
     fn ask(&mut self, all: &mut impl Accounts) -> Option<(u32, Say)> {
         while self.asked < ASKED_AT_ONCE
             && self.wanted > (self.pool.available() + self.expected).into()
         {
             let (remote, floor) = self.find(all)?;
             let (account, source) = all.account(remote)?;
-            // It does not know of what is due.
+            // Due credits can be taken without asking: the remote has not been told of them.
             let over = account.credit_limit().saturating_sub(floor);
             let due = over.min(account.due());
             // Both are at most the credit limit.
@@ -219,7 +219,7 @@ impl Flow {
         None
     }
 
-    /// A remote has nothing to give: to the back, as if it had just used it.
+    /// Moves a remote with nothing to return to the back, as if it had just used its credits.
     fn pass_over(&mut self, all: &mut impl Accounts, remote: u32) {
         if let Some((account, _)) = all.account(remote) {
             account.used = self.epochs.number();
@@ -228,7 +228,7 @@ impl Flow {
         self.file(all, remote);
     }
 
-    /// Somebody to ask, and what it may keep.
+    /// Selects a remote to ask, and the credits that it may keep.
     fn find(&mut self, all: &mut impl Accounts) -> Option<(u32, u32)> {
         let epoch = self.epochs.number();
         let mut quiet = |lists: &Lists, place| {
@@ -262,8 +262,8 @@ impl Flow {
         None
     }
 
-    /// Nobody is quiet, and somebody has less than its share: of what has just been taken nothing above
-    /// the share is told again.
+    /// Reduces a credit limit above the share by the cost of the message just taken; called while no
+    /// remote is quiet and one has less than its share.
     #[cold]
     pub(super) fn narrow(&mut self, account: &mut Lender, source: Source, paid: Paid) {
         let Paid::Credits(cost) = paid else { return };
@@ -275,9 +275,8 @@ impl Flow {
         self.ready |= less > 0;
     }
 
-    /// A remote has less left than what has just been taken: it is lent the difference, so that the next
-    /// time it can be told with a message that goes there anyway. Only while nobody waits for credits, and
-    /// whoever comes gets all of the first credits.
+    /// Lends the difference to a remote with less unused than due, so that next time the update can be
+    /// piggybacked. Only while no remote waits, and a new one would get all of the first credits.
     #[cold]
     pub(super) fn enlarge(&mut self, account: &mut Lender, source: Source) {
         if self.wanted > 0
@@ -295,7 +294,7 @@ impl Flow {
         account.credit_limit += more as u16;
     }
 
-    /// Puts the remote in the list that it belongs in; it keeps its place if it is there already.
+    /// Puts the remote in the list for its state; it keeps its place if it is already there.
     pub(super) fn file(&mut self, all: &mut impl Accounts, remote: u32) {
         let share = self.share();
         let Some((account, _)) = all.account(remote) else {
@@ -304,7 +303,7 @@ impl Flow {
         let place = if account.wants() {
             match account.credit_limit() {
                 0 => Place::Poor,
-                // Not for a few: shares change a little all the time.
+                // A quarter of tolerance: the share changes a little all the time.
                 credit_limit if credit_limit < share - share / 4 => Place::Short,
                 _ => Place::Wanting,
             }
@@ -327,13 +326,13 @@ impl Flow {
         account.wanted = credits as u16;
     }
 
-    /// A remote that was asked in this epoch, or before it, is not any more.
+    /// Ends the wait for a remote's answer to a Revoke, of this epoch or an earlier one.
     pub(super) fn forget_asked(&mut self, credits: u16) {
         self.asked = self.asked.saturating_sub(1);
         self.expected = self.expected.saturating_sub(credits.into());
     }
 
-    /// Credits have come free, or somebody wants some.
+    /// Requests a poll after credits came free or were requested.
     pub(super) fn wake(&mut self) {
         self.ready |= self.wanted > 0 || self.narrowing || self.missing > 0;
     }
@@ -342,19 +341,18 @@ impl Flow {
         self.lists.len(Place::Poor) + self.lists.len(Place::Short) > 0
     }
 
-    /// What each active remote could have, were all that can be lent spread evenly.
+    /// The even share of each active remote in all lendable credits.
     fn share(&self) -> u32 {
         (self.pool.lendable() / self.epochs.active()).max(1)
     }
 }
 
-/// Requests are rounded up to a multiple of this: one credit at a time is not worth telling, and who has
-/// exactly what it uses misses one whenever its messages change a little.
+/// Granularity of requests. One credit is not worth an update, and a remote with exactly what it uses
+/// would miss one whenever its messages change a little.
 const GRAIN: u32 = 8;
 
-/// Requests that one step looks at: many of them may be stale.
+/// Requests examined in one step; many may be stale.
 const LOOKED_AT: u32 = 64;
 
-/// Remotes that have no more than their share or use it, and are passed over for each that is looked
-/// for.
+/// Remotes skipped in one search because they have no more than their share, or use it.
 const PASS_OVER: usize = 8;
