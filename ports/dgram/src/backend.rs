@@ -1,15 +1,13 @@
-//! One datagram service out of several, chosen when the port is opened.
+//! The datagram service in use, chosen when the port is opened.
 //!
 //! ```text
 //!   Backend --+-- Udp       kernel sockets
 //!             `-- Fabric    libfabric
 //! ```
 //!
-//! Every call is a `match` and a call that the compiler knows, so that what is not used costs
-//! nothing.
+//! Each call is a `match` and a static call, so the unused service costs nothing.
 //!
-//! Owns: nothing of its own.
-//! Knows nothing of: what is in the datagrams.
+//! Not here: the contents of datagrams.
 
 use super::fabric::{FabricAddress, FabricDatagrams};
 use super::udp::{Address, UdpDatagrams};
@@ -19,7 +17,7 @@ use mx_proto::port::{ConnectError, WakeDescriptors};
 use mx_proto::reliability::{Capacity, Channel, DatagramError, DatagramPort, GsoBatch, Incoming};
 use mx_proto::{Instant, Target};
 
-/// What carries datagrams.
+/// A service that carries datagrams.
 #[allow(
     clippy::large_enum_variant,
     reason = "a port has one of it, which its packets go through"
@@ -32,18 +30,18 @@ pub enum Backend {
     Fabric(Box<FabricDatagrams>),
 }
 
-/// An address of one of them.
+/// An address of either service.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AnyAddress {
-    /// Of kernel UDP.
+    /// An address of kernel UDP.
     Udp(Address),
-    /// Of a fabric.
+    /// An address on a fabric.
     Fabric(FabricAddress),
 }
 
 impl AnyAddress {
-    /// Where what comes from this address comes from. Whoever is in a session has heard there what
-    /// only we can have said.
+    /// The origin of what comes from this address. It is proven for a session: only its holder can
+    /// have received what was sent there.
     pub fn origin(self) -> Origin {
         match self {
             Self::Udp(address) => Origin::Address(address.socket_address()),
@@ -56,7 +54,7 @@ impl AnyAddress {
 }
 
 impl Backend {
-    /// What it is called, for people.
+    /// The name for log lines.
     pub fn name(&self) -> &str {
         match self {
             Self::Udp(_) => "udp",
@@ -65,7 +63,7 @@ impl Backend {
     }
 }
 
-/// One call on whichever it is.
+/// Makes the same call on whichever it is.
 macro_rules! each {
     ($self:ident, $inner:ident => $call:expr) => {
         match $self {
@@ -109,7 +107,7 @@ impl DatagramPort for Backend {
             (Self::Fabric(fabric), AnyAddress::Fabric(command)) => {
                 fabric.data_address(command, name).map(AnyAddress::Fabric)
             }
-            // Addresses come from the service itself.
+            // Addresses come from this very service.
             _ => None,
         }
     }
@@ -195,7 +193,7 @@ impl DatagramPort for Backend {
     }
 }
 
-/// The same answer with another kind of address.
+/// Converts the address in a lookup's answer.
 #[inline]
 fn of<A, B>(incoming: Incoming<'_, A>, name: impl Fn(A) -> B) -> Incoming<'_, B> {
     match incoming {

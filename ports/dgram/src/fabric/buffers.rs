@@ -1,13 +1,13 @@
-//! Memory the provider sends from and receives into.
+//! Memory that the provider sends from and receives into.
 //!
 //! ```text
 //!   memory     [ prefix | frame ][ prefix | frame ] ...     one registration for all, if the
 //!   contexts   [ 64 bytes ][ 64 bytes ] ...                 provider wants one
-//!                  ^ what an operation is known by, and the provider may scribble into
+//!                ^ identifies an operation; the provider may write into it
 //! ```
 //!
-//! Owns: the memory and its registration. Both must outlive the endpoint's operations.
-//! Knows nothing of: which of them are with the provider.
+//! Owns: the memory and its registration. Both outlive the endpoint's operations.
+//! Not here: which buffers the provider has.
 
 use libc::c_void;
 use libfabric_sys::abi::{FI_RECV, FI_SEND, fi_context2};
@@ -17,18 +17,18 @@ use std::ptr;
 
 /// A row of buffers of one size.
 pub(super) struct Buffers {
-    /// Ends before the memory goes.
+    /// Closed before the memory is freed.
     registration: Option<Mr>,
     memory: Box<[u8]>,
     contexts: Box<[ContextSpace]>,
     size: usize,
 }
 
-/// What the provider may scribble into.
+/// A context: the provider may write into it.
 #[repr(C)]
 struct ContextSpace(UnsafeCell<fi_context2>);
 
-/// Buffers begin at multiples of this: a cache line, so that no two share one.
+/// Alignment of buffers: a cache line, so that no two share one.
 const ALIGN: usize = 64;
 
 // SAFETY: contexts and memory are touched by the provider and by whoever has the endpoint, which
@@ -62,36 +62,36 @@ impl Buffers {
         })
     }
 
-    /// Gives up the registration; the memory stays.
+    /// Closes the registration; the memory stays.
     pub(super) fn close_registration(&mut self) {
         self.registration = None;
     }
 
-    /// Bytes of one.
+    /// Bytes of one buffer.
     pub(super) fn size(&self) -> usize {
         self.size
     }
 
-    /// One of them.
+    /// The buffer with this number.
     #[inline]
     pub(super) fn bytes(&mut self, number: u32) -> &mut [u8] {
         let at = number as usize * self.size;
         self.memory.get_mut(at..at + self.size).unwrap_or(&mut [])
     }
 
-    /// What the provider wants to see with it.
+    /// The descriptor (`desc`) that operations on the memory pass.
     pub(super) fn desc(&self) -> *mut c_void {
         self.registration.as_ref().map_or(ptr::null_mut(), Mr::desc)
     }
 
-    /// What an operation on it is known by.
+    /// The context of an operation on the buffer.
     #[inline]
     pub(super) fn context(&self, number: u32) -> *mut c_void {
         let context = self.contexts.get(number as usize);
         context.map_or(ptr::null_mut(), |context| context.0.get().cast())
     }
 
-    /// Which one a context belongs to; `None`: it is none of ours.
+    /// The number of the buffer that a context belongs to; `None`: it is not one of these.
     #[inline]
     pub(super) fn number(&self, context: *mut c_void) -> Option<u32> {
         let offset = context.addr().checked_sub(self.contexts.as_ptr().addr())?;

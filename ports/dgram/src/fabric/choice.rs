@@ -1,16 +1,16 @@
-//! Which provider's datagrams, and what of them can be used.
+//! Chooses the provider, and how its datagrams are used.
 //!
 //! ```text
-//!   asked for by name, or each of the preferred ones
+//!   the provider asked for, or each preferred one
 //!        |  hints: exact name, FI_EP_DGRAM, FI_MSG
 //!        v
-//!   fi_getinfo --> offers --> Plan::of, source address --> the one most peers can reach
+//!   fi_getinfo --> offers --> Plan::of, source address --> the one that most peers can reach
 //!        ENODATA: next provider                                 |
 //!                                                     Terms for the objects
 //! ```
 //!
-//! Owns: hints, preference, the choice among offers, all limits.
-//! Knows nothing of: opening; peers.
+//! Owns: hints, preferences, the choice among offers, limits.
+//! Not here: opening, peers.
 
 use super::frame;
 use super::name::{FabricAddress, NAME_MAX};
@@ -30,66 +30,66 @@ use std::net::IpAddr;
 #[path = "choice_tests.rs"]
 mod tests;
 
-/// A provider that was chosen.
+/// The chosen provider.
 #[derive(Debug)]
 pub(super) struct Choice {
-    /// One entry.
+    /// A single entry.
     pub info: InfoList,
-    /// What is made of it.
+    /// The plan made from it.
     pub plan: Plan,
 }
 
 /// How datagrams go over one provider.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Plan {
-    /// What the objects are opened on.
+    /// The parameters for opening the objects.
     pub terms: Terms,
-    /// Buffers must be registered, and their `desc` given.
+    /// True if buffers must be registered, and their `desc` passed.
     pub register: bool,
-    /// Datagrams given in one call: more than one where `FI_MORE` spares a doorbell.
+    /// Datagrams per call: more than one where `FI_MORE` saves a doorbell.
     pub batch_max: usize,
-    /// The kernel of this host carries it.
+    /// True if this machine's kernel carries the datagrams.
     pub software: bool,
-    /// The fabric checks what it carries, from one end to the other.
+    /// True if the fabric has an end-to-end checksum.
     pub checked: bool,
 }
 
-/// Chosen without being asked for, the best first. `udp` is the kernel's sockets one datagram at a
-/// time, and there for want of anything else.
+/// Providers chosen by default, the best first. `udp` is kernel sockets one datagram at a time, the
+/// last resort.
 const PREFERENCE: [&str; 4] = ["usnic", "efa", "verbs", "udp"];
 
-/// What is not used, and why.
+/// Providers never used, with the reason.
 const NEVER: [(&str, &str); 2] = [
     ("sockets", "it is deprecated and only there for development"),
     ("ofi_rxd", "it has reliability of its own underneath"),
 ];
 
-/// What a provider that wants it is given. `FI_RX_CQ_DATA` costs nothing: we send no such data.
+/// Modes offered to providers. `FI_RX_CQ_DATA` costs nothing: no such data is sent.
 const MODES: u64 = FI_CONTEXT | FI_CONTEXT2 | FI_MSG_PREFIX | FI_RX_CQ_DATA | FI_LOCAL_MR;
 
-/// What is done for a provider's registrations; nobody reads our memory, so most of it is nothing.
-/// Not `FI_MR_ENDPOINT`: buffers that belong to an endpoint and are in use until it closes could
-/// not be closed before it, nor it before them; no provider known wants that of buffers.
+/// Registration modes supported. Most need nothing, since no peer accesses this memory remotely.
+/// Not `FI_MR_ENDPOINT`: buffers bound to an endpoint and in use until it closes could not be
+/// closed before it, nor it before them; no known provider wants that for buffers.
 const MR_MODES: c_int = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 
-/// Shortest longest datagram, as [`mx_proto::reliability::Capacity`] promises.
+/// The smallest usable maximum datagram, as [`mx_proto::reliability::Capacity`] promises.
 pub(super) const DATAGRAM_MIN: usize = 548;
 
-/// Longest frame, whatever a provider can: that of UDP.
+/// The longest frame, whatever the provider's limit: that of UDP.
 const FRAME_MAX: usize = 65_507;
 
-/// The longest prefix: what providers ask for is a header or two, far below this.
+/// The longest accepted prefix: providers ask for a header or two, far below this.
 const PREFIX_MAX: usize = 1024;
 
-/// Datagrams in a GSO batch over hardware: a doorbell costs about as much as ten descriptors.
+/// Datagrams in a batch over hardware: a doorbell costs about as much as ten descriptors.
 const GSO_BATCH: usize = 16;
 
-/// A provider that has datagrams and cannot be used.
+/// The reason why a provider with datagrams cannot be used.
 type Unfit = String;
 
 impl Choice {
-    /// Chooses. Without an address to bind to, a provider with IP addresses gets the first that
-    /// other hosts can reach, loopback only when there is nothing else.
+    /// Chooses. If `bind` is `None`, a provider with IP addresses gets the first that other
+    /// machines can reach, and loopback only if there is nothing else.
     pub(super) fn make(
         library: &Library,
         provider: Option<&str>,
@@ -118,9 +118,9 @@ impl Choice {
     }
 }
 
-/// Why a provider is never used.
+/// The reason why a provider is never used.
 fn refused(name: &str) -> Option<&'static str> {
-    // The outermost layer is what is talked to, so its reason comes first.
+    // Peers talk to the outermost layer, so its reason comes first.
     name.rsplit(';').find_map(|layer| {
         if layer.starts_with("ofi_hook") {
             return Some("it only watches other providers");
@@ -130,7 +130,7 @@ fn refused(name: &str) -> Option<&'static str> {
     })
 }
 
-/// The error that lists what there is.
+/// The error for a missing provider; it lists those that exist.
 fn missing(library: &Library, asked: &str, bind: Option<IpAddr>) -> RdmError {
     let asked = match bind {
         Some(address) => format!("{asked} at {address}"),
@@ -164,7 +164,7 @@ fn missing(library: &Library, asked: &str, bind: Option<IpAddr>) -> RdmError {
     RdmError::NoProvider { asked, found }
 }
 
-/// The best offer of one provider; `None` when it has nothing here.
+/// The best offer of one provider; `None` if it offers nothing here.
 fn find(library: &Library, name: &str, bind: Option<IpAddr>) -> Result<Option<Choice>, Unfit> {
     let failed = |code| Err(format!("fi_getinfo: {} ({code})", library.strerror(code)));
     let hints = match hints(library, Some(name)) {
@@ -173,12 +173,12 @@ fn find(library: &Library, name: &str, bind: Option<IpAddr>) -> Result<Option<Ch
     };
     let query = |bind: Option<IpAddr>| match bind.map(|at| CString::new(at.to_string())) {
         Some(Ok(node)) => library.query(Some(&node), None, FI_SOURCE, Some(&hints)),
-        // An address has no zero byte in it.
+        // An address contains no zero byte.
         Some(Err(_)) | None => library.query(None, None, 0, Some(&hints)),
     };
     let mut offers = match query(bind) {
         Ok(offers) => offers,
-        // It may not know what to do with an IP address.
+        // The provider may not accept an IP address.
         Err(FI_ENODATA) => match query(None) {
             Ok(offers) => offers,
             Err(FI_ENODATA) => return Ok(None),
@@ -189,7 +189,7 @@ fn find(library: &Library, name: &str, bind: Option<IpAddr>) -> Result<Option<Ch
     let mut why = None;
     let mut best: Option<(Place, Info<'_>, Plan)> = None;
     for info in offers.iter() {
-        // A provider asked for by name may bring others that are layered over it.
+        // A provider asked for by name may also return providers layered over it.
         if info.provider() != name || info.ep_type() != FI_EP_DGRAM {
             continue;
         }
@@ -224,11 +224,11 @@ fn hints(library: &Library, name: Option<&str>) -> Result<Hints, i32> {
         .set_ep_type(FI_EP_DGRAM)
         // All calls are made under one lock.
         .set_threading(FI_THREAD_DOMAIN)
-        // Progress of our own making is enough; a provider with threads may keep them.
+        // Manual progress is enough; a provider with threads may keep them.
         .set_data_progress(FI_PROGRESS_MANUAL)
         .set_mr_mode(MR_MODES);
     if let Some(name) = name {
-        // No provider has a name that cannot be one.
+        // A name that is not a C string is no provider's.
         hints.set_provider(name).map_err(|_| FI_ENODATA)?;
     }
     Ok(hints)
@@ -237,7 +237,7 @@ fn hints(library: &Library, name: Option<&str>) -> Result<Hints, i32> {
 fn judge(info: Info<'_>, bind: Option<IpAddr>) -> Result<(Place, Plan), Unfit> {
     let plan = Plan::of(info)?;
     if !is_of_ip(info.addr_format()) {
-        // The address of a card, which only its driver knows.
+        // A card's address, known only to its driver.
         return Ok((Place::Network, plan));
     }
     let source = source(info.src_addr());
@@ -253,7 +253,7 @@ fn judge(info: Info<'_>, bind: Option<IpAddr>) -> Result<(Place, Plan), Unfit> {
         }
     }
     match source {
-        // Its name would be nobody's, and datagrams carry it.
+        // Datagrams carry the name, so an unspecified address is useless.
         Some(address) if address.is_unspecified() => {
             Err("it does not say at which address it is".to_owned())
         }
@@ -262,14 +262,14 @@ fn judge(info: Info<'_>, bind: Option<IpAddr>) -> Result<(Place, Plan), Unfit> {
     }
 }
 
-/// Addresses of this format are made of a host's address and a port, which the endpoint's number
-/// says; of any other, the peer has to be asked.
+/// True if addresses of this format consist of an IP address and a port, which follow from the
+/// endpoint number; otherwise peers have to be asked.
 pub(super) fn is_of_ip(format: u32) -> bool {
     matches!(format, FI_SOCKADDR | FI_SOCKADDR_IN | FI_SOCKADDR_IN6)
 }
 
 impl Plan {
-    /// The plan for an offer, or the first thing about it that cannot be lived with.
+    /// The plan for an offer, or the first reason why it cannot be used.
     fn of(info: Info<'_>) -> Result<Self, Unfit> {
         let provider = info.provider().into_owned();
         let (mode, mr_mode) = (info.mode(), modern_mr_mode(info.mr_mode()));
@@ -307,8 +307,8 @@ impl Plan {
                 "its addresses have {name} bytes, more than {NAME_MAX}"
             ));
         }
-        // usnic counts the prefix in this, efa does not. What is lost where it is not counted is
-        // some bytes of a jumbo frame.
+        // usnic counts the prefix in this, efa does not. Where it does not, some bytes of a jumbo
+        // frame are lost.
         let frame_max = info.max_msg_size().saturating_sub(prefix).min(FRAME_MAX);
         if frame_max < DATAGRAM_MIN + frame::HEADER_MAX {
             return Err(format!(
@@ -329,8 +329,8 @@ impl Plan {
                 entries: Entries::Plain,
                 wait: Wait::Fd,
                 prefix,
-                // Injections have no completion that could be waited for: a provider that does not
-                // look after its queues would be overrun.
+                // Injections have no completion to wait for: a provider that does not guard its
+                // queues would be overrun.
                 inject_max: match info.resource_mgmt() {
                     FI_RM_DISABLED => 0,
                     _ => info.inject_size().min(frame_max),
@@ -350,7 +350,7 @@ impl Plan {
         })
     }
 
-    /// The longest datagram an endpoint of this name sends.
+    /// The longest datagram that an endpoint of this name sends.
     pub(super) fn datagram_max(&self, name: &FabricAddress) -> usize {
         self.terms.frame_max.saturating_sub(frame::header_len(name))
     }

@@ -1,4 +1,4 @@
-//! What is made of offers that no machine here makes.
+//! Plans for offers that no test machine makes.
 
 use super::*;
 use libfabric_fake::{Fake, Shape};
@@ -18,7 +18,7 @@ fn plan(shape: Shape) -> Plan {
     make(shape).unwrap()
 }
 
-/// `usnic`, whose limits are put to the test.
+/// `usnic` with a change to one limit.
 fn with(change: impl FnOnce(&mut Shape)) -> Shape {
     let mut shape = Shape::usnic();
     change(&mut shape);
@@ -34,7 +34,7 @@ fn a_prefix_is_left_room_for_and_not_counted_as_part_of_a_frame() {
         assert_eq!(plan.terms.prefix, prefix);
         assert_eq!(plan.terms.frame_max, max_msg - prefix);
     }
-    // Whoever does not want one gets none.
+    // A provider that wants none gets none.
     let without = with(|shape| shape.mode = 0);
     let plan = plan(without);
     assert_eq!((plan.terms.prefix, plan.terms.frame_max), (0, 8972 + 64));
@@ -76,7 +76,7 @@ fn what_fits_is_injected_where_queues_are_looked_after() {
     for inject in [0, 1, 64, 4056] {
         assert_eq!(of(inject).terms.inject_max, inject);
     }
-    // No more than there is in a frame.
+    // At most as much as a frame holds.
     assert_eq!(of(5000).terms.inject_max, 4096 - 40);
     let unguarded = plan(Shape::usnic());
     assert_eq!(unguarded.terms.inject_max, 0);
@@ -144,7 +144,7 @@ fn an_address_of_this_host_is_nothing_to_a_card() {
 
 #[test]
 fn what_is_wanted_and_not_known_is_refused() {
-    // The answer of a provider that asks for what the hints do not offer.
+    // The answer of a provider that requires more than the hints offer.
     let fake = Fake::new(Shape::verbs_ud(), 1);
     let library = fake.library();
     let all = library.query(None, None, 0, None).unwrap();

@@ -1,4 +1,4 @@
-//! The service over a provider made up in memory: what hardware asks for, and what goes wrong.
+//! The service over a fake provider: requirements of hardware, and failures.
 
 use super::*;
 use libfabric_fake::{Call, Fake, Faults, Shape, Wait as Waiting};
@@ -29,7 +29,7 @@ impl Pair {
         Self { fake, a, b }
     }
 
-    /// From `a` to `b`.
+    /// Sends from `a` to `b`.
     fn send(
         &mut self,
         channel: Channel,
@@ -46,7 +46,7 @@ impl Pair {
         self.a.send(channel, to, batch)
     }
 
-    /// The same, as soon as there is room. What arrives meanwhile is added to `got`.
+    /// Sends as soon as there is room; adds what arrives meanwhile to `got`.
     fn push(&mut self, channel: Channel, bytes: &[u8], segment: usize, got: &mut Vec<Vec<u8>>) {
         for _ in 0..100_000 {
             match self.send(channel, bytes, segment) {
@@ -59,7 +59,7 @@ impl Pair {
         panic!("no room in 100000 polls");
     }
 
-    /// What `b` has.
+    /// Takes all datagrams that `b` has.
     fn take(&mut self) -> Vec<Vec<u8>> {
         let mut got = Vec::new();
         let expected = [Channel::Command, Channel::Data].map(|channel| self.a.address(channel));
@@ -78,7 +78,7 @@ impl Pair {
         got
     }
 
-    /// Everything that is on its way has arrived, or never will.
+    /// Polls until everything in flight has arrived or is lost.
     fn settle(&mut self, got: &mut Vec<Vec<u8>>) {
         let mut quiet = 0;
         while quiet < 200 {
@@ -89,7 +89,7 @@ impl Pair {
         }
     }
 
-    /// Closes both, after which nothing is left, and no rule was broken.
+    /// Closes both; nothing may be left, and no rule may have been broken.
     fn end(self) {
         let Self { fake, a, b } = self;
         fake.faults(|faults| *faults = Faults::none());
@@ -100,7 +100,7 @@ impl Pair {
     }
 }
 
-/// The datagrams of EFA: addresses of its own, a prefix, everything registered, nothing injected.
+/// EFA's datagrams: addresses of its own, a prefix, everything registered, nothing injected.
 pub(super) fn efa() -> Shape {
     Shape {
         provider: "efa".into(),
@@ -111,7 +111,7 @@ pub(super) fn efa() -> Shape {
     }
 }
 
-/// A datagram that can be told from all others.
+/// A datagram that differs from all others.
 fn datagram(number: usize, len: usize) -> Vec<u8> {
     let mut bytes = vec![(number % 251) as u8; len.max(8)];
     bytes[..8].copy_from_slice(&(number as u64).to_le_bytes());
@@ -196,7 +196,7 @@ fn a_batch_goes_out_behind_one_doorbell_and_arrives_in_order() {
 fn a_batch_is_taken_whole_or_not_at_all() {
     let mut pair = Pair::new(Shape::usnic(), 1);
     let bytes = vec![7; 16 * 100];
-    // 32 sends at a time: two GSO batches, of which nothing has been told to be over.
+    // 32 sends at a time: two batches, none of which has completed yet.
     pair.send(Channel::Data, &bytes, 100).unwrap();
     pair.send(Channel::Data, &bytes, 100).unwrap();
     pair.fake.faults(|faults| faults.late_send = 1.0);
@@ -212,7 +212,7 @@ fn a_batch_is_taken_whole_or_not_at_all() {
     }
     pair.settle(&mut got);
     assert_eq!(got.len() % 16, 0);
-    // A provider that says "again" has taken nothing, and the whole GSO batch can be tried again.
+    // "Again" means that nothing was taken; the whole batch can be tried again.
     pair.fake.faults(|faults| faults.again = 1.0);
     let sent = pair.a.stats().sent;
     for _ in 0..10 {
@@ -248,7 +248,7 @@ fn failed_completions_are_counted_and_the_service_goes_on() {
     let (a, b) = (pair.a.stats(), pair.b.stats());
     assert!(a.send_errors > 50 && b.receive_errors > 50, "{a:?} {b:?}");
     assert!(got.len() > 200);
-    // No buffer was lost over it.
+    // No buffer was lost.
     pair.fake.faults(|faults| *faults = Faults::none());
     got.clear();
     for number in 0..100 {
@@ -301,7 +301,7 @@ fn a_service_whose_queue_breaks_is_opened_again_under_its_names() {
     let mut pair = Pair::new(Shape::usnic(), 3);
     let names = pair.b.names;
     pair.fake.overrun();
-    // Both find out.
+    // Both notice.
     pair.a.poll(64, |incoming| panic!("{incoming:?}"));
     assert!(pair.take().is_empty());
     assert_eq!(
@@ -393,7 +393,7 @@ fn target(endpoint: u32) -> Target {
     }
 }
 
-/// What a service tells that nobody has sent.
+/// Events of a service that no peer sent.
 fn answers(service: &mut FabricDatagrams) -> Vec<(FabricAddress, Option<FabricAddress>)> {
     let mut answers = Vec::new();
     let told = service.poll(64, |incoming| match incoming {
@@ -420,7 +420,7 @@ fn whose_address_does_not_follow_from_the_target_is_waited_for() {
         assert_eq!(answers(&mut pair.a), []);
         let name = pair.b.command_name().to_vec();
         assert!(pair.a.found(target(2000), &name));
-        // Nobody goes to sleep over it.
+        // No thread may sleep now.
         assert!(!pair.a.arm());
         let command = pair.b.address(Channel::Command);
         assert_eq!(answers(&mut pair.a), [(sought, Some(command))]);
@@ -478,7 +478,7 @@ fn what_cannot_be_a_name_on_our_fabric_leads_nowhere() {
         assert!(!card.found(target(9), &vec![1; len]), "{len} bytes");
     }
     assert!(card.found(target(9), &[1; 32]));
-    // Where host and number say it, nobody is asked.
+    // Where the address follows from host and number, no peer is asked.
     let (told, _fake) = udp(false);
     assert!(!told.asks() && ip.asks());
 }
@@ -493,7 +493,7 @@ fn a_data_channel_is_on_the_card_of_its_command_channel() {
     let mut elsewhere = told.clone();
     elsewhere[7] ^= 1;
     assert_eq!(pair.a.data_address(command, &elsewhere), None);
-    // The fabric checks what it carries.
+    // The fabric has a checksum of its own.
     assert!(pair.a.is_safe(command));
     pair.end();
 }

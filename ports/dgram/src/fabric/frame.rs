@@ -1,4 +1,4 @@
-//! What stands before every datagram: who sent it.
+//! The header before each datagram: the sender's name.
 //!
 //! ```text
 //!   0      2         3          4             8                 8 + n
@@ -7,18 +7,16 @@
 //!   |      |         |          | u32 LE      |  its end)       |
 //! ```
 //!
-//! Libfabric can tell who sent a datagram only if it has been told that name before: an address
-//! that is not in the vector comes out as "not available" (`udp`, `verbs`, `efa`), or is put in there
-//! unasked and without bound (`usnic`). Everybody who calls is such a stranger, and whoever has been
-//! pushed out of the vector becomes one again. So the name travels: `FI_SOURCE` is not asked for,
-//! and not needed. That anybody can write any name there is no worse than what a network allows; the
-//! cookies of the layer above are what keeps strangers out.
+//! Libfabric can identify a sender only by a name it already knows: for an address that is not in
+//! the vector it reports "not available" (`udp`, `verbs`, `efa`), or inserts it unasked and without
+//! bound (`usnic`). Every caller is such a stranger, and so is a peer evicted from the vector. So
+//! the name travels in the datagram, and `FI_SOURCE` is not requested. Names can be forged, as on
+//! any network; the cookies of the layer above keep strangers out.
 //!
-//! The sum is there because the name has no other on a fabric without one of its own, and a
-//! damaged name would make somebody else the sender.
+//! The checksum is needed on fabrics without one: a damaged name would attribute the datagram to
+//! another sender.
 //!
-//! Owns: these bytes.
-//! Knows nothing of: what follows them.
+//! Not here: the datagram that follows.
 
 use super::name::{FabricAddress, NAME_MAX};
 
@@ -42,27 +40,27 @@ pub(super) fn header(name: &FabricAddress) -> Vec<u8> {
     header
 }
 
-/// Bytes of the header of an endpoint whose name has as many bytes as this, at most.
+/// The header's length for names as long as this one, at most.
 pub(super) fn header_len(name: &FabricAddress) -> usize {
     FIXED + name.bytes().len()
 }
 
-/// What a received frame is.
+/// The result of parsing a received frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Frame<'a> {
-    /// A datagram: the sender's name, without zeroes at its end and not looked at, and the rest.
+    /// A datagram: the sender's name without trailing zeros, unchecked, and the rest.
     Datagram(&'a [u8], &'a [u8]),
-    /// Something else that came to our address, or another version of this.
+    /// Not a frame of this version.
     Foreign,
-    /// Damaged on the way.
+    /// Damaged in transit.
     Damaged,
 }
 
 impl<'a> Frame<'a> {
-    /// Reads what has come in.
+    /// Parses a received frame.
     pub(super) fn parse(bytes: &'a [u8]) -> Self {
         let Some((fixed, rest)) = bytes.split_at_checked(FIXED) else {
-            // Nothing at all is a packet of the provider's own, as those with prefixes have.
+            // Providers with prefixes also deliver empty packets of their own.
             return match bytes {
                 [] => Self::Damaged,
                 _ => Self::Foreign,

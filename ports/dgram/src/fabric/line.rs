@@ -1,4 +1,4 @@
-//! One channel: an endpoint, the buffers it receives into and those it sends from.
+//! One channel: an endpoint with its receive and send buffers.
 //!
 //! ```text
 //!   send   inject: copied by the provider, no completion        up to inject_max
@@ -7,14 +7,14 @@
 //!   take   owed --fi_recv--> posted --completion--> arrived --handed out--> owed
 //! ```
 //!
-//! A GSO batch is taken whole or not at all. What of it the provider does not take at once waits here,
-//! in its buffers, and goes with the next poll.
+//! A batch is accepted whole or not at all. Datagrams that the provider does not take at once wait
+//! here, in their buffers, for the next poll.
 //!
-//! A provider's word is not believed: a completion counts only for a buffer it has, and only as
-//! many bytes as fit there.
+//! Completions are checked: one counts only for a buffer that the provider has, and only for as
+//! many bytes as fit.
 //!
-//! Owns: endpoint and buffers.
-//! Knows nothing of: who the peers are, but by the numbers of their places.
+//! Owns: the endpoint and its buffers.
+//! Not here: peers, except by the numbers of their places.
 
 use super::FabricStats;
 use super::buffers::Buffers;
@@ -29,48 +29,48 @@ use mx_proto::reliability::{DatagramError, GsoBatch};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
-/// How many buffers a channel has.
+/// Numbers of buffers of a channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Depth {
     pub receive: usize,
     pub send: usize,
 }
 
-/// An open channel. To be closed before it is dropped, and the domain between the two.
+/// An open channel. It is closed before it is dropped, and the domain between the two.
 pub(super) struct Line {
-    /// `None` once it was closed.
+    /// `None` after closing.
     ep: Option<Ep>,
     buffers: Buffers,
-    /// Numbers up to here receive, the others send.
+    /// Buffers with numbers below this receive, the others send.
     receives: u32,
     with: Vec<With>,
-    /// Receive buffers the provider does not have.
+    /// Receive buffers that the provider does not have.
     owed: Vec<u32>,
     free: Vec<u32>,
     waiting: VecDeque<Waiting>,
-    /// Received and not handed out: the buffer, and how many bytes it holds.
+    /// Received and not handed out: the buffer and its length.
     arrived: VecDeque<(u32, usize)>,
     events: Vec<CqEvent>,
     name: FabricAddress,
     header: Vec<u8>,
     prefix: usize,
     inject_max: usize,
-    /// `FI_MORE` means something here.
+    /// True if `FI_MORE` has an effect.
     batches: bool,
     scratch: Vec<u8>,
 }
 
-/// Who has a buffer.
+/// The use of a buffer that the provider has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum With {
     Us,
-    /// The provider, to receive.
+    /// Posted to receive.
     Receive,
-    /// The provider, to send to the peer with this place.
+    /// Sending to the peer with this place.
     Send(u32),
 }
 
-/// A filled buffer the provider has not taken.
+/// A filled buffer that the provider has not taken.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     number: u32,
@@ -78,15 +78,15 @@ struct Waiting {
     peer: u32,
 }
 
-/// What comes out of giving the provider what waits.
+/// The result of handing waiting buffers to the provider.
 enum Flushed {
     All,
-    /// It takes no more now.
+    /// The provider takes no more now.
     Busy,
 }
 
 impl Line {
-    /// Opens a channel at a port, for providers that have any. Nothing is posted before the first
+    /// Opens a channel, at a port where addresses have one. Nothing is posted before the first
     /// [`Line::push`].
     pub(super) fn open(
         domain: &Domain,
@@ -123,32 +123,32 @@ impl Line {
         })
     }
 
-    /// Where it is.
+    /// The endpoint's name.
     pub(super) fn name(&self) -> &FabricAddress {
         &self.name
     }
 
-    /// Receive buffers.
+    /// Number of receive buffers.
     pub(super) fn receives(&self) -> usize {
         self.receives as usize
     }
 
-    /// The descriptor that becomes readable when something has happened.
+    /// The descriptor that becomes readable after an event.
     pub(super) fn wait_fd(&self) -> Option<RawFd> {
         self.ep.as_ref()?.wait_fd()
     }
 
-    /// Everything that can be done has been done, and something else wakes us: the descriptor, or
-    /// whoever looks again where there is none.
+    /// True if nothing is left to do and a wake-up is certain: by the descriptor, or by the poll
+    /// timer where there is none.
     pub(super) fn may_sleep(&self) -> bool {
         let idle = self.arrived.is_empty() && self.waiting.is_empty();
         let fd = self.wait_fd().is_some();
-        // `fi_trywait` may find that there is no descriptor any more; whoever arms looks.
+        // `fi_trywait` may report that the descriptor is gone; `arm` finds out.
         idle && (!fd || self.ep.as_ref().is_some_and(Ep::may_sleep))
     }
 
-    /// Ends all operations and the registration. The memory stays: what would not close now may
-    /// still have it, until the domain has closed too.
+    /// Ends all operations and the registration. The memory stays until the domain has closed too,
+    /// because an endpoint that fails to close may still use it.
     pub(super) fn close(&mut self) {
         if let Some(Err(code)) = self.ep.take().map(Ep::close) {
             log::debug!("dgram: the endpoint does not close at once (error {code})");
@@ -156,7 +156,7 @@ impl Line {
         self.buffers.close_registration();
     }
 
-    /// Sends a GSO batch to the peer who has that place.
+    /// Sends a GSO batch to the peer at that place.
     pub(super) fn send(
         &mut self,
         (peers, peer): (&mut Peers, u32),
@@ -176,7 +176,7 @@ impl Line {
             return Err(DatagramError::WouldBlock);
         }
         for datagram in batch.bytes.chunks(batch.segment.max(1)) {
-            // There are as many, as has just been seen.
+            // The check above ensures that there are enough.
             let Some(number) = self.free.pop() else { break };
             let frame = self.buffers.bytes(number);
             let Some(len) = write(frame, self.prefix, &self.header, datagram) else {
@@ -189,7 +189,7 @@ impl Line {
         let failed = stats.send_errors;
         let whole = self.waiting.len();
         match self.flush(peers, stats) {
-            // Nothing of it has been taken: it is as if it had never been here.
+            // Nothing of it was taken: the batch is withdrawn whole.
             Flushed::Busy if self.waiting.len() == whole => {
                 for Waiting { number, peer, .. } in self.waiting.drain(..) {
                     self.free.push(number);
@@ -227,7 +227,7 @@ impl Line {
         }
     }
 
-    /// Gives the provider what waits, as far as it takes it.
+    /// Hands waiting buffers to the provider, as far as it takes them.
     fn flush(&mut self, peers: &mut Peers, stats: &mut FabricStats) -> Flushed {
         let Some(ep) = &self.ep else {
             return Flushed::Busy;
@@ -251,7 +251,7 @@ impl Line {
                     stats.sent += 1;
                 }
                 Err(libc::EAGAIN) => return Flushed::Busy,
-                // It does not know the flag, and sends without it.
+                // The provider does not know the flag; it sends without it.
                 Err(code) if more && is_about_flags(code) => {
                     log::debug!("dgram: FI_MORE is not known (error {code})");
                     self.batches = false;
@@ -269,7 +269,7 @@ impl Line {
         Flushed::All
     }
 
-    /// Gives the provider every receive buffer it does not have.
+    /// Posts every receive buffer that the provider does not have.
     fn post(&mut self) -> Result<(), i32> {
         let Some(ep) = &self.ep else { return Ok(()) };
         let (size, desc) = (self.buffers.size(), self.buffers.desc());
@@ -288,7 +288,7 @@ impl Line {
         Ok(())
     }
 
-    /// Does what can be done without anything arriving: sends what waits, posts what is owed.
+    /// Makes progress without an arrival: sends what waits, posts owed buffers.
     pub(super) fn push(
         &mut self,
         domain: &Domain,
@@ -304,13 +304,13 @@ impl Line {
         }
     }
 
-    /// Takes up to `most` completions out of the queue. Returns how many there were; an error means
-    /// that the queue is broken, which the next poll finds again.
+    /// Reads up to `most` completions and returns their number. An error means that the queue is
+    /// broken; the next poll reports it.
     fn collect(&mut self, peers: &mut Peers, most: usize, stats: &mut FabricStats) -> usize {
         self.read(peers, most, stats).unwrap_or(0)
     }
 
-    /// As [`Line::collect`], and tells of an error.
+    /// As [`Line::collect`], with the error.
     pub(super) fn read(
         &mut self,
         peers: &mut Peers,
@@ -327,13 +327,13 @@ impl Line {
         read
     }
 
-    /// An operation is over.
+    /// Handles a completion.
     fn ended(&mut self, event: CqEvent, peers: &mut Peers, stats: &mut FabricStats) {
         let (context, len): (*mut c_void, Option<usize>) = match event {
             CqEvent::Done { context, len, .. } => (context, Some(len)),
             CqEvent::Failed { context, .. } => (context, None),
         };
-        // Failed injections have no context; neither do some packets of providers' own.
+        // Failed injections have no context; nor do some packets of providers' own.
         let with = self
             .buffers
             .number(context)
@@ -359,8 +359,8 @@ impl Line {
         }
     }
 
-    /// Hands out what was received first: the sender's name as it stands there, and the datagram.
-    /// `None` when nothing is left of what [`Line::read`] took out.
+    /// Hands out the oldest received datagram, with the sender's name as received. `None` after the
+    /// last one that [`Line::read`] took.
     pub(super) fn hand_out<T>(
         &mut self,
         stats: &mut FabricStats,
@@ -382,7 +382,7 @@ impl Line {
     }
 }
 
-/// Puts a frame together; `None` if there is no room for it.
+/// Builds a frame; `None` if it does not fit.
 fn write(to: &mut [u8], prefix: usize, header: &[u8], datagram: &[u8]) -> Option<usize> {
     let body = prefix + header.len();
     let len = body + datagram.len();
@@ -392,7 +392,7 @@ fn write(to: &mut [u8], prefix: usize, header: &[u8], datagram: &[u8]) -> Option
     Some(len)
 }
 
-/// What providers answer to a flag they do not know.
+/// True for the errors with which providers answer unknown flags.
 fn is_about_flags(code: i32) -> bool {
     use libfabric_sys::abi::{FI_EBADFLAGS, FI_EINVAL, FI_ENOSYS, FI_EOPNOTSUPP};
     matches!(code, FI_EBADFLAGS | FI_EINVAL | FI_ENOSYS | FI_EOPNOTSUPP)

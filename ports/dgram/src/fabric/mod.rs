@@ -3,7 +3,7 @@
 //! ```text
 //!   Reliable<FabricDatagrams>
 //!       |  DatagramPort                     service.rs
-//!   FabricDatagrams --- choice   which provider, and its limits
+//!   FabricDatagrams --- choice   the provider and its limits
 //!       |           `-- Open     one domain:
 //!       |                peers     names --> places in the address vector
 //!       |                command   line: endpoint at the number's port, queue, buffers
@@ -12,20 +12,19 @@
 //!   ports/fabric --> libfabric-sys --> libfabric.so.1, or the fake of the tests
 //! ```
 //!
-//! **How a peer is found.** Where a provider's addresses are those of IP (`udp`, `usnic`), the command
-//! endpoint is bound to the port of the endpoint's number, as kernel UDP's socket would be, so that
-//! host and number make its name; the data endpoint's name is told by the peer itself. Where a provider
-//! has addresses of its own (`verbs` and `efa`: numbers of queue pairs, drawn when an endpoint
-//! opens), the peer is asked ([`resolver`]).
+//! **Finding a peer.** Where a provider's addresses are IP addresses (`udp`, `usnic`), the command
+//! endpoint is bound to the port of the endpoint number, as for kernel UDP, so its name follows
+//! from host and number; the peer itself sends the name of its data endpoint. Where a provider has
+//! addresses of its own (`verbs`, `efa`: queue pair numbers, drawn when an endpoint opens), the
+//! peer is asked ([`resolver`]).
 //!
-//! **Who sent a datagram** stands in it ([`frame`]); both sides have to use this service, not kernel
-//! UDP at one end. Whoever sends something else is counted, and named in the log once.
+//! **The sender of a datagram** is named in it ([`frame`]); both sides have to use this service,
+//! not kernel UDP at one end. Datagrams of other kinds are counted, and logged once.
 //!
-//! A domain whose queue has broken is opened anew at the same ports; names stay what they were, and
-//! what was under way is lost, as datagrams are.
+//! A domain whose queue fails is reopened at the same ports; names stay, datagrams in flight are
+//! lost.
 //!
-//! Owns: the domain, and when it is opened anew.
-//! Knows nothing of: what is in the datagrams.
+//! Not here: the contents of datagrams.
 
 mod buffers;
 mod choice;
@@ -67,24 +66,24 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How to open the service.
+/// Options of the service.
 #[derive(Clone, Debug)]
 pub struct FabricOptions {
-    /// The address of this host to be at. `None`: the first that other hosts can reach.
+    /// The address of this machine to bind to. `None`: the first that other machines can reach.
     pub bind: Option<IpAddr>,
     /// The port of the command endpoint; 0: any.
     pub port: u16,
-    /// This provider, by its exact name, and no other.
+    /// The exact name of the only provider to use.
     pub provider: Option<String>,
-    /// Which ports peers' endpoints have.
+    /// Maps endpoint numbers to ports.
     pub ports: PortMap,
-    /// Where an interface's host can be reached at a port, best first.
+    /// Returns the addresses of an interface's machine with a port, best first.
     pub addresses: fn(NicId, u16) -> Vec<SocketAddr>,
-    /// Peers are asked where they are also where host and number say it.
+    /// Peers are asked for their address even where it follows from host and number.
     pub ask: bool,
-    /// How threads wait when nothing happens.
+    /// How threads wait for events.
     pub wait: Wait,
-    /// The library, instead of the one that is installed.
+    /// The library to use instead of the installed one.
     pub library: Option<Library>,
 }
 
@@ -103,26 +102,26 @@ impl Default for FabricOptions {
     }
 }
 
-/// What has been counted.
+/// Counters.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FabricStats {
-    /// Datagrams the provider has taken.
+    /// Datagrams that the provider accepted.
     pub sent: u64,
-    /// Those of them that it copied at once.
+    /// Those of them that were injected.
     pub injected: u64,
-    /// Datagrams it would not take, or took and could not send.
+    /// Datagrams that the provider refused, or accepted and could not send.
     pub send_errors: u64,
     /// Datagrams received.
     pub received: u64,
     /// Receives that failed.
     pub receive_errors: u64,
-    /// What came in and was not sent by a service like this one.
+    /// Received packets that were not sent by a service like this one.
     pub foreign: u64,
-    /// What came in damaged.
+    /// Damaged packets received.
     pub damaged: u64,
-    /// Completions of operations the provider does not have.
+    /// Completions without an operation.
     pub strays: u64,
-    /// Times all has been opened anew.
+    /// Times the domain was reopened.
     pub reopened: u64,
 }
 
@@ -132,13 +131,13 @@ pub struct FabricDatagrams {
     choice: Choice,
     ports: PortMap,
     addresses: fn(NicId, u16) -> Vec<SocketAddr>,
-    /// Names do not follow from targets.
+    /// True if names do not follow from targets.
     asks: bool,
     resolver: Resolver,
-    /// `None` while it is broken.
+    /// `None` while the domain is broken.
     open: Option<Open>,
     retry_at: Instant,
-    /// Our own: command and data.
+    /// Our names: command and data.
     names: [FabricAddress; 2],
     receive_buffer: usize,
     nest: Nest,
@@ -149,36 +148,36 @@ pub struct FabricDatagrams {
     stats: FabricStats,
 }
 
-/// One opened domain and what lives and dies with it.
+/// An opened domain and its objects.
 struct Open {
     peers: Peers,
-    /// Closed before the memory of the lines goes.
+    /// Closed before the memory of the lines is freed.
     domain: Domain,
     command: Line,
     data: Line,
 }
 
-// The name of the data endpoint has to fit where it travels.
+// The name of the data endpoint fits into the Welcome.
 const _: () = assert!(name::NAME_MAX <= DATA_NAME_MAX);
 
-/// Memory of the data channel's receive buffers at most: what arrives between two polls that are
-/// a millisecond apart, at 25 Gbit/s.
+/// Bytes of the data channel's receive buffers, at most: what arrives between two polls a
+/// millisecond apart at 25 Gbit/s.
 const RECEIVE_BYTES: usize = 4 << 20;
 
-/// Receive buffers of the data channel at most: `udp` has room for a thousand.
+/// Receive buffers of the data channel, at most: `udp` has room for a thousand.
 const RECEIVES: usize = 1024;
 
-/// Receive buffers of the command channel: what is sent there is small, and acknowledges many.
+/// Receive buffers of the command channel: its datagrams are small, and acknowledge many.
 const COMMAND_RECEIVES: usize = 256;
 
 /// Send buffers of the data channel, and of the command channel.
 const SENDS: usize = 256;
 const COMMAND_SENDS: usize = 64;
 
-/// After a breakdown, time until it is opened again, and between two tries of that.
+/// Time until a broken domain is reopened, and between attempts.
 const RETRY_OPEN: Duration = Duration::from_secs(1);
 
-/// What its descriptors are called in a nest.
+/// The member number of its descriptors in a nest.
 const MEMBER: u8 = 3;
 
 impl FabricDatagrams {
@@ -196,7 +195,7 @@ impl FabricDatagrams {
         choice.plan.terms.wait = options.wait;
         let asks = options.ask || !choice::is_of_ip(choice.plan.terms.address_format);
         let port = match asks {
-            // Any does for who is asked, and nobody else may have taken the number.
+            // Any port will do if peers ask, and the number stays free for others.
             true => 0,
             false => options.port,
         };
@@ -237,12 +236,12 @@ impl FabricDatagrams {
         &self.choice.plan.terms.provider
     }
 
-    /// The port of the command endpoint; `None` where addresses have none.
+    /// The port of the command endpoint; `None` if addresses have none.
     pub fn port(&self) -> Option<u16> {
         self.names[0].port()
     }
 
-    /// Where one of our endpoints is.
+    /// The name of one of our endpoints.
     pub fn address(&self, channel: Channel) -> FabricAddress {
         match channel {
             Channel::Command => self.names[0],
@@ -250,23 +249,23 @@ impl FabricDatagrams {
         }
     }
 
-    /// Whether peers have to be asked where they are, with an answer for [`FabricDatagrams::found`].
+    /// True if peers have to be asked for their address, answered by [`FabricDatagrams::found`].
     pub fn asks(&self) -> bool {
         self.asks
     }
 
-    /// libfabric's number for the form of its addresses.
+    /// libfabric's number for its address format.
     pub fn address_format(&self) -> u32 {
         self.plan().terms.address_format
     }
 
-    /// What peers have to know to call us: the bytes that `fi_getname` gives, all of them.
+    /// What peers need to call us: all bytes that `fi_getname` gives.
     pub fn command_name(&self) -> &[u8] {
         self.names[0].bytes()
     }
 
-    /// The target says that this is its [`FabricDatagrams::command_name`]. False when it cannot be,
-    /// on our fabric; then nobody is there.
+    /// Records the target's [`FabricDatagrams::command_name`]. False if it is no name on our
+    /// fabric; the target is then not found.
     pub fn found(&mut self, target: Target, name: &[u8]) -> bool {
         let ours = &self.names[0];
         let whole = name.len() == ours.bytes().len();
@@ -282,18 +281,18 @@ impl FabricDatagrams {
         }
     }
 
-    /// The target is not on our fabric.
+    /// Records that the target is not on our fabric.
     pub fn nowhere(&mut self, target: Target) {
         self.resolver.nowhere(target);
     }
 
-    /// What has been counted.
+    /// The counters.
     pub fn stats(&self) -> FabricStats {
         self.stats
     }
 
-    /// From now on, whoever sleeps does so on this epoll instance. The descriptors go straight
-    /// into it: providers nest their own, and the kernel allows five levels.
+    /// Makes sleepers wait on this epoll instance. Descriptors are added to it directly: providers
+    /// nest their own, and the kernel allows five levels.
     pub fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
         self.watch_nothing();
         self.nest = Nest::of(epoll)?;
@@ -318,7 +317,7 @@ impl FabricDatagrams {
         MonotonicClock.now()
     }
 
-    /// The domain is of no use any more.
+    /// Handles a failure of the domain.
     fn broke(&mut self, error: &FabricError) {
         log::warn!(
             "dgram: {} has broken down ({error}); it is opened again in {RETRY_OPEN:?}",
@@ -329,7 +328,7 @@ impl FabricDatagrams {
         self.retry_at = Self::now().after(RETRY_OPEN);
     }
 
-    /// Opens it again if it is broken and that is due. True when it is open.
+    /// Reopens a broken domain when that is due. True if it is open.
     fn is_open(&mut self) -> bool {
         if self.open.is_some() {
             return true;
@@ -355,7 +354,7 @@ impl FabricDatagrams {
         }
     }
 
-    /// What there is to sleep on becomes the nest's. False when something of it will not.
+    /// Adds the descriptors to the nest. False if one of them cannot be added.
     fn watch(&mut self, fds: &[RawFd]) -> bool {
         if self.watched == fds {
             return true;
@@ -429,13 +428,13 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // The domain follows, and then the memory, by the order of the members.
+        // The domain is dropped next, then the memory, by the order of the fields.
         self.command.close();
         self.data.close();
     }
 }
 
-/// Closes lines, their domain, and then lets go of their memory.
+/// Closes the lines, then their domain, then frees their memory.
 fn close<const N: usize>(domain: Domain, mut lines: [Line; N]) {
     for line in &mut lines {
         line.close();
@@ -443,7 +442,7 @@ fn close<const N: usize>(domain: Domain, mut lines: [Line; N]) {
     drop(domain);
 }
 
-/// How many buffers a channel gets.
+/// The numbers of a channel's buffers.
 fn depth(plan: &Plan, command: bool) -> Depth {
     let terms = &plan.terms;
     let size = terms.prefix + terms.frame_max;
@@ -460,8 +459,8 @@ fn depth(plan: &Plan, command: bool) -> Depth {
     }
 }
 
-/// Bytes of datagrams the kernel keeps for a socket of `udp`, which has no other buffer: the usual
-/// limit, of which half goes into the kernel's own accounting.
+/// Bytes that the kernel keeps for a socket of `udp`, which has no other buffer: the usual limit,
+/// half of which is kernel overhead.
 fn socket_buffer() -> usize {
     let text = fs::read_to_string("/proc/sys/net/core/rmem_default");
     let bytes = text.ok().and_then(|text| text.trim().parse::<usize>().ok());

@@ -1,17 +1,18 @@
-//! Names of endpoints: what `fi_getname` gives, as a value that can be copied and compared.
+//! Endpoint names: the bytes that `fi_getname` gives, as a `Copy` value that can be compared.
 //!
 //! ```text
 //!   sockaddr_in  16      udp, usnic         sockaddr_in6 28   udp
 //!   efa_ep_addr  32      efa                ib_ud_ep_name 32  verbs
 //! ```
 //!
-//! A peer is known by its name and by nothing else, so that what the layers above keep of it means
-//! the same for ever: the place it has in an address vector comes and goes ([`super::peers`]).
+//! A peer is identified by its name alone, which stays valid; its place in an address vector may
+//! change ([`super::peers`]).
 //!
-//! For a peer that has to be looked for stands what has no bytes ([`super::resolver`]).
+//! A placeholder with no bytes stands for a peer whose name is being resolved
+//! ([`super::resolver`]).
 //!
-//! Owns: the bytes, and the reading and making of socket addresses.
-//! Knows nothing of: libfabric, whether anybody has that name.
+//! Owns: the bytes, and conversion from and to socket addresses.
+//! Not here: libfabric, the existence of such an endpoint.
 
 use libfabric_sys::abi::{FI_ADDR_EFA, FI_ADDR_IB_UD};
 use mx_port_fabric::{is_address, source};
@@ -19,23 +20,23 @@ use mx_proto::Target;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-/// The longest name; the longest of any provider with datagrams, see above.
+/// The longest name of any provider with datagrams, see above.
 pub(super) const NAME_MAX: usize = 32;
 
-/// Bytes of a global identifier of InfiniBand.
+/// Bytes of an InfiniBand global identifier.
 const GID: usize = 16;
 
-/// Where an endpoint is on its fabric.
+/// The address of an endpoint on its fabric.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FabricAddress {
-    /// 0: what stands for a target, whose numbers follow.
+    /// 0: a placeholder; the target's numbers follow.
     len: u8,
-    /// A name, and zero from `len` on.
+    /// The name, zero from `len` on.
     bytes: [u8; NAME_MAX],
 }
 
 impl FabricAddress {
-    /// `None` for no bytes, or too many.
+    /// `None` if there are no bytes, or too many.
     pub(super) fn new(name: &[u8]) -> Option<Self> {
         if name.is_empty() {
             return None;
@@ -47,7 +48,7 @@ impl FabricAddress {
         Some(Self { len, bytes })
     }
 
-    /// What stands for a target whose name is not known yet.
+    /// The placeholder for a target whose name is not known yet.
     pub(super) fn sought(target: Target) -> Self {
         let mut bytes = [0; NAME_MAX];
         bytes[..8].copy_from_slice(&target.nic.0.to_le_bytes());
@@ -55,7 +56,7 @@ impl FabricAddress {
         Self { len: 0, bytes }
     }
 
-    /// It stands for somebody, and nothing can be sent there.
+    /// True for a placeholder; nothing can be sent there.
     #[inline]
     pub(super) fn is_sought(&self) -> bool {
         self.len == 0
@@ -77,17 +78,16 @@ impl FabricAddress {
         if !sane || !is_address(format, read.bytes()) {
             return None;
         }
-        // What else is in a socket address is the sender's own business: its number for the
-        // interface, above all.
+        // Other fields of a socket address are local to the sender, such as its interface index.
         ours.elsewhere(SocketAddr::from((ip, read.port()?)))
     }
 
-    /// All of it, as libfabric takes it.
+    /// All bytes, as libfabric takes them.
     pub(super) fn bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or(&[])
     }
 
-    /// The same without the zeroes at its end, as it travels.
+    /// The name without trailing zeros, as sent in datagrams.
     pub(super) fn short(&self) -> &[u8] {
         let bytes = self.bytes();
         let used = bytes.iter().rposition(|byte| *byte != 0);
@@ -99,8 +99,8 @@ impl FabricAddress {
         source(self.bytes())
     }
 
-    /// As far as names tell, both are of one host: nobody is sent to elsewhere in a peer's place.
-    /// Where they have no IP address, cards' names of `verbs` and `efa` begin with a global
+    /// True if both are, as far as names tell, of one machine, so that a peer cannot redirect us to
+    /// another. Without IP addresses: names of `verbs` and `efa` begin with the card's global
     /// identifier.
     pub(super) fn is_beside(&self, other: &Self, format: u32) -> bool {
         match (self.ip(), other.ip()) {
@@ -117,8 +117,7 @@ impl FabricAddress {
         Some(u16::from_be_bytes(*self.bytes.get(2..)?.first_chunk()?))
     }
 
-    /// The name that differs from this one in address and port. `None` when the family is another,
-    /// or there is none.
+    /// This name with another address and port. `None` if the family differs or it has none.
     pub(super) fn elsewhere(&self, place: SocketAddr) -> Option<Self> {
         let mut other = *self;
         other.bytes[2..4].copy_from_slice(&place.port().to_be_bytes());
@@ -251,7 +250,7 @@ mod tests {
             assert!(card(1, 2).is_beside(&card(1, 3), format));
             assert!(!card(1, 2).is_beside(&card(2, 2), format));
         }
-        // What is not known is not looked at.
+        // Unknown formats are not compared.
         assert!(card(1, 2).is_beside(&card(2, 2), FI_ADDR_PSMX));
         let (one, other) = (v4([10, 0, 0, 1], 7), v4([10, 0, 0, 1], 8));
         assert!(one.is_beside(&other, FI_SOCKADDR_IN));

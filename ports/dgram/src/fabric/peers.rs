@@ -1,25 +1,24 @@
-//! Names that are in the provider's address vector, the ones used last.
+//! The names in the provider's address vector: the most recently used ones.
 //!
 //! ```text
-//!   name --take--> number of a place --> fi_addr_t     not there: fi_av_insert, for which the
-//!                     |                                place used longest ago is given up
-//!   begun, ended      places with sends under way stay
+//!   name --take--> number of a place --> fi_addr_t     if absent: fi_av_insert, into the place
+//!                     |                                that was unused longest
+//!   begun, ended      a place with sends in flight is kept
 //! ```
 //!
-//! Only whom we send to gets a place. A stranger who makes us answer takes one for a while; [`MOST`]
-//! bounds how many all of them have, and whoever loses a place to them gets one again with the next
-//! datagram.
+//! Only destinations of sends get a place. A stranger who is answered takes one for a while;
+//! [`MOST`] bounds their total, and an evicted peer gets a place again with the next datagram.
 //!
 //! Owns: the places.
-//! Knows nothing of: who the names are.
-//! Cost: one look-up in a table, none for who was sent to just before.
+//! Not here: the peers behind the names.
+//! Cost: one table lookup, none for the destination of the previous send.
 
 use super::name::FabricAddress;
 use mx_port_fabric::{Domain, FabricError};
 use std::collections::HashMap;
 
-/// Places there are. Addresses have room for some thousand address handles, and a host talks with
-/// fewer peers at a time.
+/// Number of places. Addresses have room for some thousand handles, and a process talks with fewer
+/// peers at a time.
 pub(super) const MOST: usize = 4096;
 
 /// All places.
@@ -27,7 +26,7 @@ pub(super) const MOST: usize = 4096;
 pub(super) struct Peers {
     numbers: HashMap<FabricAddress, u32>,
     places: Vec<Place>,
-    /// The next place to be given up if it has not been used since it was looked at last.
+    /// The next candidate for eviction (the hand of a clock algorithm).
     hand: usize,
     last: Option<(FabricAddress, u32)>,
 }
@@ -36,17 +35,17 @@ pub(super) struct Peers {
 struct Place {
     name: FabricAddress,
     address: u64,
-    /// Sends the provider has.
+    /// Sends that the provider has.
     busy: u32,
     used: bool,
 }
 
-/// Why there is no place.
+/// The reason why there is no place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum NoPlace {
-    /// All have sends under way.
+    /// All have sends in flight.
     Full,
-    /// The provider will not have that name.
+    /// The provider refuses the name.
     Refused(FabricError),
 }
 
@@ -70,14 +69,14 @@ impl Peers {
         Ok(number)
     }
 
-    /// What the provider calls who has this place.
+    /// The provider's handle for the peer at this place.
     #[inline]
     pub(super) fn address(&self, number: u32) -> u64 {
         let place = self.places.get(number as usize);
         place.map_or(u64::MAX, |place| place.address)
     }
 
-    /// A send to it has been given to the provider, or will be.
+    /// Counts a send that is, or will be, given to the provider.
     #[inline]
     pub(super) fn begun(&mut self, number: u32) {
         if let Some(place) = self.places.get_mut(number as usize) {
@@ -85,7 +84,7 @@ impl Peers {
         }
     }
 
-    /// And is over.
+    /// Counts the end of a send.
     #[inline]
     pub(super) fn ended(&mut self, number: u32) {
         if let Some(place) = self.places.get_mut(number as usize) {
@@ -93,7 +92,7 @@ impl Peers {
         }
     }
 
-    /// Places that are taken.
+    /// Places in use.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.places.len()
@@ -129,7 +128,7 @@ impl Peers {
         Ok(number as u32)
     }
 
-    /// A place that can be given up: not used for a round of the hand, or the first that is free.
+    /// A place to evict: the first free one, or one not used during a round of the hand.
     fn oldest(&mut self) -> Option<usize> {
         for _ in 0..2 * self.places.len() {
             let at = self.hand;

@@ -1,25 +1,25 @@
-//! Waking who sleeps on a provider that wakes nobody.
+//! Periodic timer for providers without a wait descriptor.
 //!
 //! ```text
-//!   traffic --> 50 us, 100 us, ... 2 ms, 2 ms, ...    a timer that becomes readable, each time a
-//!                                                     sleeper has found nothing
+//!   traffic --> 50 us, 100 us, ... 2 ms, 2 ms, ...    doubles each time a sleeper wakes
+//!                                                     and finds nothing
 //! ```
 //!
-//! Owns: the timer and how often it fires.
-//! Knows nothing of: what is looked for when it does.
+//! Owns: the timer and its interval.
+//! Not here: the polling after it fires.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// The first sleep after something has happened: a fabric carries some datagrams meanwhile, and it
-/// is about what waking from it costs.
+/// The first interval after traffic: about the cost of a wake-up, and a fabric carries some
+/// datagrams meanwhile.
 const FIRST: Duration = Duration::from_micros(50);
 
-/// The longest sleep: what it adds to a wake-up, against 500 times a second of doing nothing.
+/// The longest interval: the delay it adds to a wake-up, against 500 idle polls a second.
 const LONGEST: Duration = Duration::from_millis(2);
 
-/// A timer to sleep on.
+/// The timer.
 #[derive(Debug)]
 pub(super) struct PollTimer {
     fd: OwnedFd,
@@ -48,22 +48,22 @@ impl PollTimer {
         self.fd.as_raw_fd()
     }
 
-    /// Something has happened.
+    /// Resets the interval after traffic.
     pub(super) fn quicken(&mut self) {
         self.next = FIRST;
     }
 
-    /// Becomes readable after a while. False when the system will not.
+    /// Starts the timer. False if the system refuses.
     pub(super) fn start(&mut self) -> bool {
         self.running = self.set(self.next);
         self.next = (self.next * 2).min(LONGEST);
         self.running
     }
 
-    /// Does not become readable.
+    /// Stops the timer.
     pub(super) fn stop(&mut self) {
         if std::mem::take(&mut self.running) {
-            // Setting it also takes back that it has fired.
+            // Setting it also clears an expiry.
             self.set(Duration::ZERO);
         }
     }

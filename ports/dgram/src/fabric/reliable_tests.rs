@@ -1,5 +1,5 @@
-//! Messages through the reliability layer over the service: over `udp` of the libfabric that is
-//! installed, and over a provider made up in memory that loses and delays.
+//! Messages through the reliability layer over the service: over `udp` of the installed libfabric,
+//! and over a fake provider that loses and delays.
 
 use super::*;
 use libfabric_fake::{Fake, Faults, Shape};
@@ -11,7 +11,7 @@ use std::net::Ipv4Addr;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Two ports, and what their users have seen.
+/// Two ports with recording sinks.
 struct Pair {
     ports: [Reliable<FabricDatagrams>; 2],
     seen: [Recorder; 2],
@@ -143,7 +143,7 @@ fn messages_of_all_sizes_go_over_udp_both_ways() {
         for port in &pair.ports {
             let stats = port.datagrams().stats();
             assert_eq!((stats.foreign, stats.damaged, stats.strays), (0, 0, 0));
-            // Data has its own channel once that has been proven.
+            // Data uses its own channel once a probe on it was answered.
             let service = port.datagrams();
             assert_eq!(service.capacity(Channel::Data).batch_max, 1);
         }

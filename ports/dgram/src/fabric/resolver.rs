@@ -1,23 +1,23 @@
-//! Peers whose names somebody has to be asked for.
+//! The resolver for peers whose names have to be asked for.
 //!
 //! ```text
-//!   resolve --> what stands for the target --> Hello: goes nowhere
+//!   resolve --> placeholder for the target --> Hello: not sent
 //!                        |
 //!       asked over TCP (address exchange) --> name  --> Found     the Hello goes there
-//!                                `-> none  --> NotFound  there is nobody to call
+//!                                `-> none  --> NotFound  the connect fails
 //! ```
 //!
-//! Addresses of IP follow from host and number. Those of `verbs` and `efa` are drawn when an endpoint
-//! opens, so its process is asked: as for `rdm`, over the TCP port of the endpoint's number.
+//! IP addresses follow from host and number. Addresses of `verbs` and `efa` are drawn when an
+//! endpoint opens, so its process is asked as for `rdm`, over the TCP port of the endpoint number.
 //!
-//! Owns: what has been said to the resolver and not handed out yet.
-//! Knows nothing of: who asks, and how.
+//! Owns: answers not handed out yet.
+//! Not here: the address exchange.
 
 use super::name::FabricAddress;
 use mx_proto::Target;
 use mx_proto::reliability::Incoming;
 
-/// Answers, in the order they came.
+/// Answers, in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Resolver(Vec<Answer>);
 
@@ -33,24 +33,24 @@ enum Answer {
 }
 
 impl Resolver {
-    /// The target's command endpoint has this name.
+    /// Records the name of the target's command endpoint.
     pub(super) fn found(&mut self, target: Target, name: FabricAddress) {
         let sought = FabricAddress::sought(target);
         self.0.push(Answer::At { sought, name });
     }
 
-    /// There is no such endpoint on this fabric.
+    /// Records that there is no such endpoint on this fabric.
     pub(super) fn nowhere(&mut self, target: Target) {
         let sought = FabricAddress::sought(target);
         self.0.push(Answer::Nowhere { sought });
     }
 
-    /// Nobody has to hear of anything.
+    /// True if there is nothing to hand out.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Hands everything out. True when there was anything.
+    /// Hands all answers out. True if there were any.
     pub(super) fn hand_out(
         &mut self,
         receive: &mut impl FnMut(Incoming<'_, FabricAddress>),

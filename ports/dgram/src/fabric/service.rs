@@ -1,12 +1,12 @@
-//! [`FabricDatagrams`] as the reliability layer sees it.
+//! Implementation of [`DatagramPort`] for [`FabricDatagrams`].
 //!
 //! ```text
 //!   send   peers: place of the name --> line: inject, or buffers
 //!   poll   command, then data: completions --> frames --> names --> the layer above
-//!   arm    both queues say that one may sleep, or a timer wakes
+//!   arm    both queues allow sleeping, or a timer wakes
 //! ```
 //!
-//! Knows nothing of: what is in the datagrams.
+//! Not here: the contents of datagrams.
 
 use super::name::FabricAddress;
 use super::peers::NoPlace;
@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 /// Completions read at a time.
 const BATCH: usize = 64;
 
-/// The command channel first.
+/// The order of polling: the command channel first.
 const CHANNELS: [Channel; 2] = [Channel::Command, Channel::Data];
 
 impl DatagramPort for FabricDatagrams {
@@ -47,7 +47,7 @@ impl DatagramPort for FabricDatagrams {
         let format = self.plan().terms.address_format;
         let name = FabricAddress::read(name, format, &self.names[1])?;
         match (command.ip(), name.port()) {
-            // Nobody has us send to another host in his place.
+            // A peer must not redirect us to another machine.
             (Some(ip), Some(port)) => name.elsewhere((ip, port).into()),
             _ => Some(name).filter(|name| name.is_beside(&command, format)),
         }
@@ -168,7 +168,7 @@ impl DatagramPort for FabricDatagrams {
             return false;
         }
         let Some(open) = &self.open else {
-            // Looked at again when it is due to be opened.
+            // Checked again when reopening is due.
             return self.sleep_on_timer();
         };
         if !open.command.may_sleep() || !open.data.may_sleep() {
@@ -204,7 +204,7 @@ impl FabricDatagrams {
         fitting.copied().find_map(|at| ours.elsewhere(at))
     }
 
-    /// Hands out what has come in on one channel.
+    /// Hands out what has arrived on one channel.
     fn poll_channel(
         &mut self,
         channel: Channel,
@@ -260,20 +260,20 @@ impl FabricDatagrams {
         }
     }
 
-    /// Wakes who sleeps after a while.
+    /// Arms the poll timer for sleepers.
     fn sleep_on_timer(&mut self) -> bool {
         let timer = [self.poll_timer.raw()];
         self.watch(&timer) && self.poll_timer.start()
     }
 }
 
-/// What came of a look at one channel.
+/// The result of polling one channel.
 #[derive(Clone, Copy, Default, Debug)]
 struct Polled {
-    /// Datagrams.
+    /// Number of datagrams.
     taken: usize,
-    /// Anything at all has happened.
+    /// True if anything happened.
     did: bool,
-    /// Nothing is left.
+    /// True if nothing is left.
     empty: bool,
 }

@@ -1,6 +1,6 @@
-//! The service over the `udp` provider of the libfabric that is installed, on 127.0.0.1.
+//! The service over `udp` of the installed libfabric, on 127.0.0.1.
 //!
-//! Another one: `MX_LIBFABRIC=/path/libfabric.so.1`.
+//! Another library: `MX_LIBFABRIC=/path/libfabric.so.1`.
 
 use super::*;
 use mx_proto::port::ConnectError;
@@ -8,7 +8,7 @@ use mx_proto::reliability::{DatagramError, DatagramPort, GsoBatch, Incoming};
 use mx_proto::{EndpointId, Route, Target};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
-/// How long anything may take.
+/// Limit for every wait.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn options() -> FabricOptions {
@@ -132,7 +132,7 @@ fn a_peer_is_found_by_host_and_number() {
     assert_eq!(wait(&mut server, 1)[0].2, b"hello");
     let beyond = client.resolve(target(70_000));
     assert_eq!(beyond, Err(ConnectError::BadEndpoint));
-    // The same port once more, now by choice, and it is free again when the service is gone.
+    // The same port again, now on request: it is free once the service is gone.
     drop(server);
     let again = FabricDatagrams::open(FabricOptions { port, ..options() });
     let again = again.unwrap();
@@ -149,7 +149,7 @@ fn a_data_channel_is_where_its_command_channel_is() {
     let told = b.data_name().to_vec();
     let data = a.data_address(command, &told);
     assert_eq!(data, Some(b.address(Channel::Data)));
-    // A name that sends us elsewhere leads to the same host all the same.
+    // A name with another address still resolves to the same machine.
     let mut elsewhere = told.clone();
     elsewhere[4..8].copy_from_slice(&[10, 1, 2, 3]);
     assert_eq!(a.data_address(command, &elsewhere), data);
@@ -181,7 +181,7 @@ fn what_does_not_come_from_a_service_like_this_is_counted_and_dropped() {
         .send_to(&good, (Ipv4Addr::LOCALHOST, port))
         .unwrap();
     let got = wait(&mut service, 1);
-    // Anybody can say who he is: it is the layer above that asks for proof.
+    // Any sender name is accepted here; the layer above asks for proof.
     let from = service.address(Channel::Data);
     assert_eq!(got, [(Channel::Command, from, b"end".to_vec())]);
     let stats = service.stats();
@@ -198,7 +198,7 @@ fn thousands_of_peers_share_the_places_there_are() {
         let [_, high, middle, low] = number.to_be_bytes();
         let place = SocketAddr::from(([127, 1 + high, middle, low.max(1)], 9));
         let name = somebody.elsewhere(place).unwrap();
-        // Whether it arrives is no matter, nor whether the kernel finds a way.
+        // Delivery does not matter, nor an error of the kernel.
         let _ = service.send(Channel::Data, name, GsoBatch::single(b"x"));
     }
     let open = service.open.as_ref().unwrap();
@@ -251,7 +251,7 @@ fn what_has_come_already_keeps_one_from_sleeping() {
     let to = b.address(Channel::Data);
     send(&mut a, Channel::Data, to, b"here");
     let until = std::time::Instant::now() + TIMEOUT;
-    // `udp` looks at its sockets when it is asked: either one must not sleep, or one is woken.
+    // `udp` reads its sockets only when polled: one side must not sleep, or one is woken.
     let slept = b.arm();
     assert!(!slept || readable(&b, 10_000));
     b.disarm();
