@@ -1,20 +1,20 @@
-//! Datagrams that get lost, doubled, reordered, delayed and damaged on purpose.
+//! Fault injection: datagrams are lost, duplicated, reordered, delayed and damaged on purpose.
 //!
 //! ```text
-//!   service --poll--> each datagram: one draw --+-- as it is --------------> above
+//!   service --poll--> each datagram: one draw --+-- unchanged ---------------> above
 //!                                               +-- lost
-//!                                               +-- twice ----------------->
+//!                                               +-- duplicated -------------->
 //!                                               +-- held back: overtaken by some others, or late
-//!                                               `-- some bits flipped, or its end cut off -->
+//!                                               `-- some bits flipped, or truncated -->
 //! ```
 //!
-//! Every process harms what it receives, so that two with the same setting harm both directions.
-//! The same seed and the same datagrams give the same harm.
+//! Faults are applied on receive, so two processes with the same setting affect both directions.
+//! The same seed and datagrams give the same faults.
 //!
-//! Without a plan everything passes, at the cost of a look.
+//! Without a plan everything passes, at the cost of one branch.
 //!
-//! Owns: the draws, datagrams held back.
-//! Knows nothing of: what is in them.
+//! Owns: the random numbers, datagrams held back.
+//! Not here: the contents of datagrams.
 
 mod plan;
 #[cfg(test)]
@@ -33,30 +33,30 @@ use std::time::Duration;
 /// Datagrams held back at a time; further ones pass.
 const HELD_MAX: usize = 4096;
 
-/// How many others overtake one at most.
+/// The most datagrams that overtake one.
 const OVERTAKERS: u64 = 8;
 
-/// How long one is held back at most, overtaken or not.
+/// The longest time that one is held back.
 const LATE: Duration = Duration::from_millis(2);
 
-/// How many datagrams met what.
+/// Counters of datagrams by fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FaultStats {
-    /// Nothing.
+    /// Unchanged.
     pub passed: u64,
-    /// They were dropped.
+    /// Dropped.
     pub lost: u64,
-    /// They came twice.
+    /// Duplicated.
     pub doubled: u64,
-    /// They were held back until others had passed.
+    /// Held back until others had passed.
     pub reordered: u64,
-    /// They were held back for a while.
+    /// Held back for a while.
     pub delayed: u64,
-    /// They were damaged.
+    /// Damaged.
     pub corrupted: u64,
 }
 
-/// What a draw says.
+/// The result of a draw.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Pass,
@@ -79,21 +79,21 @@ struct Held<A> {
     channel: Channel,
     from: A,
     bytes: Vec<u8>,
-    /// Goes on when so many datagrams have been seen ...
+    /// Released when so many datagrams have been seen ...
     after: u64,
     /// ... or at this time.
     until: Instant,
 }
 
-/// A service with faults, if they are asked for.
+/// A service with optional faults.
 pub struct Faulty<D: DatagramPort> {
     inner: D,
     mishaps: Option<Box<Mishaps<D::Address>>>,
 }
 
-/// Everything but the service, which is busy while this is needed.
+/// The state of the faults, separate because the service is borrowed while it is used.
 struct Mishaps<A> {
-    /// Fates by rising draws: below the first number the first one, and so on.
+    /// Upper bounds of the draws for each fault, rising: below the first the first one, and so on.
     limits: [u64; 5],
     damages: bool,
     state: u64,
@@ -104,7 +104,7 @@ struct Mishaps<A> {
 }
 
 impl<D: DatagramPort> Faulty<D> {
-    /// Harms what `inner` receives, as the plan says.
+    /// Applies the plan to what `inner` receives.
     pub fn new(inner: D, plan: Option<FaultPlan>) -> Self {
         let mishaps = plan.map(|plan| Box::new(Mishaps::new(plan)));
         Self { inner, mishaps }
@@ -115,12 +115,12 @@ impl<D: DatagramPort> Faulty<D> {
         &self.inner
     }
 
-    /// The same, to change it.
+    /// The service underneath, mutable.
     pub fn inner_mut(&mut self) -> &mut D {
         &mut self.inner
     }
 
-    /// How many datagrams met what so far; nothing is counted without a plan.
+    /// The counters so far; without a plan nothing is counted.
     pub fn stats(&self) -> FaultStats {
         let mishaps = self.mishaps.as_ref();
         mishaps.map_or_else(FaultStats::default, |mishaps| mishaps.stats)
@@ -146,7 +146,7 @@ impl<A: Copy> Mishaps<A> {
         }
     }
 
-    /// The next number (SplitMix64).
+    /// The next random number (SplitMix64).
     fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.state;
@@ -182,7 +182,7 @@ impl<A: Copy> Mishaps<A> {
         any
     }
 
-    /// What the service has: datagrams are harmed.
+    /// Receives from the service and applies faults.
     fn take_in(
         &mut self,
         now: Instant,
@@ -200,14 +200,14 @@ impl<A: Copy> Mishaps<A> {
         }
     }
 
-    /// Datagrams have come: those that nothing happens to stay together.
+    /// Applies faults to a batch; datagrams that pass stay together.
     fn harm(
         &mut self,
         (channel, from, now): (Channel, A, Instant),
         (bytes, segment): (&[u8], usize),
         receive: &mut impl FnMut(Incoming<'_, A>),
     ) {
-        // Where the run of datagrams that pass began.
+        // The start of the current run of datagrams that pass.
         let mut run = 0;
         for (nth, datagram) in bytes.chunks(segment).enumerate() {
             self.seen += 1;
@@ -268,7 +268,7 @@ impl<A: Copy> Mishaps<A> {
         });
     }
 
-    /// A copy with up to three bits flipped, or without its end.
+    /// A copy with up to three bits flipped, or truncated.
     fn damage(&mut self, datagram: &[u8]) {
         self.scratch.clear();
         self.scratch.extend_from_slice(datagram);
@@ -396,7 +396,7 @@ impl<D: DatagramPort> DatagramPort for Faulty<D> {
     }
 
     fn arm(&mut self) -> bool {
-        // Nothing else brings back what is held.
+        // Without this, held datagrams would not be released.
         let ready = self.inner.arm();
         ready && self.mishaps.as_ref().is_none_or(|it| it.held.is_empty())
     }

@@ -1,17 +1,16 @@
-//! Packets over datagrams that get lost: the reliability layer over whatever carries datagrams.
+//! Packets over datagrams: the reliability layer over a datagram service.
 //!
 //! ```text
-//!   Reliable            mx_proto::reliability: order, resends, windows
+//!   Reliable            mx_proto::reliability: order, retransmission, windows
 //!      |
-//!   Faulty              faults: loss on purpose, when MX_DGRAM_FAULTS asks for it
+//!   Faulty              faults: injected if MX_DGRAM_FAULTS is set
 //!      |
-//!   Backend             which one, decided once
+//!   Backend             the service, chosen when the port is opened
 //!      +-- udp          kernel sockets, everywhere
 //!      `-- fabric       libfabric, where it has datagrams
 //! ```
 //!
-//! Owns: the choice.
-//! Knows nothing of: links, packets.
+//! Not here: links, packets.
 
 mod backend;
 pub mod fabric;
@@ -32,10 +31,10 @@ use std::io;
 use std::net::IpAddr;
 use udp::{UdpDatagrams, UdpOptions};
 
-/// The port.
+/// The datagram port.
 pub type DgramPort = Reliable<Faulty<Backend>>;
 
-/// Opens the port with the command channel at `number`; 0: wherever.
+/// Opens the port with the command channel at `number`; 0: any.
 pub fn open(
     options: &DgramOptions,
     number: u16,
@@ -100,11 +99,11 @@ fn open_fabric(options: &DgramOptions, number: u16, hosts: Hosts) -> Result<Back
     Ok(Backend::Fabric(Box::new(fabric)))
 }
 
-/// From now on, whoever sleeps does so on this nest.
+/// Makes sleepers wait on this nest.
 pub fn wake_through(port: &mut DgramPort, nest: &Nest, member: u8) -> io::Result<()> {
     match port.datagrams_mut().inner_mut() {
         Backend::Udp(udp) => nest.add(member, udp.descriptors().data),
-        // Its own descriptors are nested deep already.
+        // libfabric's own descriptors are deeply nested already.
         Backend::Fabric(fabric) => fabric.wake_through(nest.as_fd()),
     }
 }

@@ -1,6 +1,6 @@
-//! How the port is opened, and why it cannot be.
+//! Options of the port, and errors of opening it.
 //!
-//! Knows nothing of: environment variables (`settings`).
+//! Not here: environment variables (`settings`).
 
 use super::faults::FaultPlan;
 use libfabric_sys::Library;
@@ -14,10 +14,10 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// What carries the datagrams.
+/// The requested service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum BackendChoice {
-    /// Kernel UDP; libfabric where that cannot be had.
+    /// Kernel UDP; libfabric if that is unavailable.
     #[default]
     Auto,
     /// Kernel UDP.
@@ -26,42 +26,42 @@ pub enum BackendChoice {
     Fabric,
 }
 
-/// What an administrator decides about the port.
+/// Options of the port.
 #[derive(Clone, Debug)]
 pub struct DgramOptions {
-    /// What carries the datagrams.
+    /// The service to use.
     pub backend: BackendChoice,
-    /// The only address of this host to use, instead of all of them.
+    /// The only address of this machine to use, instead of all of them.
     pub bind: Option<IpAddr>,
-    /// Endpoint numbers and port numbers.
+    /// Maps endpoint numbers to port numbers.
     pub ports: PortMap,
-    /// The reliability layer.
+    /// Options of the reliability layer.
     pub reliable: ReliableConfig,
-    /// Bytes of data the kernel is asked to keep until they are taken in.
+    /// The requested size of the kernel's receive buffer, in bytes.
     pub receive_buffer: usize,
-    /// Harm to what is received, for tests.
+    /// Faults injected on receive, for tests.
     pub faults: Option<FaultPlan>,
-    /// The only provider of libfabric that will do.
+    /// The only libfabric provider to use.
     pub provider: Option<String>,
-    /// Peers are asked over TCP where they are on the fabric, also where host and number say it. All
-    /// peers do so, or none.
+    /// Peers are asked over TCP for their address on the fabric, even where it follows from host
+    /// and number. All peers do so, or none.
     pub ask: bool,
     /// How threads wait for libfabric.
     pub wait: Wait,
-    /// libfabric, instead of the one that is installed.
+    /// The library to use instead of the installed one.
     pub library: Option<Library>,
 }
 
-/// What the process knows about hosts.
+/// Knowledge about addresses, passed in by the process.
 #[derive(Clone, Copy, Debug)]
 pub struct Hosts {
-    /// Where an interface's host can be reached at a port, best first; empty: nobody knows.
+    /// Returns the addresses of an interface's machine with a port, best first; empty if unknown.
     pub addresses: fn(NicId, u16) -> Vec<SocketAddr>,
     /// True when packets to the address do not leave this machine.
     pub is_here: fn(IpAddr) -> bool,
 }
 
-/// Two milliseconds of 40 Gbit/s: what arrives while a process does something else for a while.
+/// Two milliseconds at 40 Gbit/s: what arrives while the process is busy elsewhere.
 const RECEIVE_BUFFER: usize = 8 << 20;
 
 impl Default for DgramOptions {
@@ -84,12 +84,12 @@ impl Default for DgramOptions {
     }
 }
 
-/// Why the port cannot be opened. Other ports are not affected.
+/// The reason why the port cannot be opened. Other ports are not affected.
 #[derive(Debug)]
 pub enum DgramError {
-    /// Somebody has the UDP number.
+    /// The UDP port is in use.
     InUse(u16),
-    /// The kernel will not open sockets, or there are no descriptors or random numbers.
+    /// The kernel refuses sockets, descriptors or random numbers.
     Udp(io::Error),
     /// libfabric cannot be used.
     Fabric(RdmError),

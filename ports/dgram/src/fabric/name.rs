@@ -8,8 +8,7 @@
 //! A peer is identified by its name alone, which stays valid; its place in an address vector may
 //! change ([`super::peers`]).
 //!
-//! A placeholder with no bytes stands for a peer whose name is being resolved
-//! ([`super::resolver`]).
+//! A placeholder without bytes stands for a peer being resolved ([`super::resolver`]).
 //!
 //! Owns: the bytes, and conversion from and to socket addresses.
 //! Not here: libfabric, the existence of such an endpoint.
@@ -62,8 +61,8 @@ impl FabricAddress {
         self.len == 0
     }
 
-    /// A name that may have come from anywhere, without the zeroes at its end, of an endpoint like
-    /// `ours` on a fabric with addresses of this format. `None` when it cannot be one.
+    /// Checks an untrusted name without trailing zeros against `ours` and the fabric's address
+    /// format. `None` if it cannot be a name there.
     pub(super) fn read(name: &[u8], format: u32, ours: &Self) -> Option<Self> {
         if name.len() > usize::from(ours.len) || name.is_empty() {
             return None;

@@ -128,7 +128,7 @@ impl Peers {
         Ok(number as u32)
     }
 
-    /// A place to evict: the first free one, or one not used during a round of the hand.
+    /// A place to evict: without sends in flight, and not used since the hand last passed it.
     fn oldest(&mut self) -> Option<usize> {
         for _ in 0..2 * self.places.len() {
             let at = self.hand;

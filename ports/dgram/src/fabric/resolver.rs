@@ -1,7 +1,7 @@
 //! The resolver for peers whose names have to be asked for.
 //!
 //! ```text
-//!   resolve --> placeholder for the target --> Hello: not sent
+//!   resolve --> placeholder for the target --> Hello: dropped
 //!                        |
 //!       asked over TCP (address exchange) --> name  --> Found     the Hello goes there
 //!                                `-> none  --> NotFound  the connect fails

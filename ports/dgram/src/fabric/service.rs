@@ -193,8 +193,8 @@ impl DatagramPort for FabricDatagrams {
 }
 
 impl FabricDatagrams {
-    /// The first of a host's addresses that our endpoint can send to. One that is bound to the
-    /// loopback reaches nothing else, and nothing at the loopback hears one that is not.
+    /// The first of a machine's addresses that our endpoint can send to. An endpoint bound to
+    /// loopback reaches only loopback, and others do not reach it.
     fn nearest(&self, addresses: &[SocketAddr]) -> Option<FabricAddress> {
         let ours = self.names[0];
         let loopback = ours.ip()?.is_loopback();

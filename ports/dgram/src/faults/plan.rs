@@ -1,31 +1,31 @@
-//! What is to be done to datagrams, as a text says it.
+//! The fault plan, parsed from text.
 //!
-//! Knows nothing of: datagrams.
+//! Not here: datagrams.
 
-/// What is to happen how often: shares of all datagrams, at most 1 together.
+/// The share of each fault in all datagrams, at most 1 together.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct FaultPlan {
-    /// Never arrive.
+    /// Lost.
     pub loss: f64,
-    /// Arrive twice.
+    /// Duplicated.
     pub dup: f64,
-    /// Are overtaken by others.
+    /// Overtaken by others.
     pub reorder: f64,
-    /// Arrive a little later.
+    /// Delayed a little.
     pub delay: f64,
-    /// Are damaged.
+    /// Damaged.
     pub corrupt: f64,
-    /// Where the draws begin.
+    /// The seed of the random numbers.
     pub seed: u64,
 }
 
-/// What a plan looks like, for whoever is told that theirs is none.
+/// The format of a plan, for error messages.
 pub const WANTED: &str = "loss, dup, reorder, delay, corrupt = 0 to 1 and at most 1 \
                           together, seed = a number, as in loss=0.01,reorder=0.02,seed=7";
 
 impl FaultPlan {
-    /// Reads `loss=0.01,dup=0.01,seed=7`: parts in any order, separated by commas or semicolons.
-    /// `None`: it is no such text.
+    /// Parses `loss=0.01,dup=0.01,seed=7`: parts in any order, separated by commas or semicolons.
+    /// `None`: not a plan.
     pub fn parse(text: &str) -> Option<Self> {
         let mut plan = Self::default();
         for part in text.split([',', ';']) {

@@ -1,9 +1,9 @@
-//! A service that receives numbered datagrams, and what comes through of them.
+//! Faults on a mock service that receives numbered datagrams.
 
 use super::*;
 use std::cell::Cell;
 
-/// Receives datagrams of four bytes, numbered from 0, in GSO batches of `batch`.
+/// Receives datagrams of four bytes, numbered from 0, in batches of `batch`.
 struct Numbers {
     next: u32,
     end: u32,
@@ -76,7 +76,7 @@ fn plan(text: &str) -> FaultPlan {
     FaultPlan::parse(text).unwrap()
 }
 
-/// What comes through of [`COUNT`] datagrams.
+/// Passes [`COUNT`] datagrams through a plan; returns the survivors.
 fn through(text: &str) -> (Vec<Vec<u8>>, FaultStats) {
     let numbers = Numbers {
         next: 0,
@@ -102,7 +102,7 @@ fn numbers(got: &[Vec<u8>]) -> Vec<u32> {
     got.iter().map(number).collect()
 }
 
-/// 5 % of the datagrams, give or take as much as chance does.
+/// True for 5 % of the datagrams, within chance.
 fn about_five_percent(count: u64) -> bool {
     (850..1150).contains(&count)
 }
@@ -138,7 +138,7 @@ fn what_is_held_back_comes_all_the_same_and_not_much_later() {
         let got = numbers(&got);
         assert!(!got.is_sorted());
         for (place, number) in got.iter().enumerate() {
-            // One that nothing happened to is early by those that are held.
+            // A datagram that passes overtakes those that are held.
             assert!(
                 (place as u32).abs_diff(*number) <= last,
                 "{number} at {place}"

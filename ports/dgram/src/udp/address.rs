@@ -1,4 +1,4 @@
-//! Where a datagram goes to or comes from, in 24 bytes.
+//! The address of a datagram's sender or destination, in 24 bytes.
 //!
 //! ```text
 //!    0                               16       20     22     24
@@ -7,11 +7,10 @@
 //!   +-------------------------------+--------+------+------+
 //! ```
 //!
-//! One form for every address, so that a peer is the same one through a socket for both families
-//! and through one for IPv4 alone. `here` is a note of how to answer it, see [`super::here`]: no
-//! part of who it is.
-//!
-//! Knows nothing of: sockets, targets.
+//! IPv4 is stored as mapped IPv6, so that a peer is the same through a socket of both families and
+//! one of IPv4 alone. `here` notes the address to answer from ([`super::here`]); it is not
+//! compared.
+//! Not here: sockets, targets.
 
 use super::here::Here;
 use std::fmt;
@@ -44,7 +43,7 @@ impl Hash for Address {
 }
 
 impl Address {
-    /// The same in its one form.
+    /// Converts to the one form.
     pub fn new(address: SocketAddr) -> Self {
         let (ip, scope) = match address {
             SocketAddr::V4(v4) => (v4.ip().to_ipv6_mapped(), 0),
@@ -59,19 +58,19 @@ impl Address {
         }
     }
 
-    /// The same, which is answered from `here`.
+    /// The address, to be answered from `here`.
     #[inline]
     pub(super) fn spoken_to(self, here: Here) -> Self {
         Self { here, ..self }
     }
 
-    /// What it is to be sent from.
+    /// The note of the address to send from.
     #[inline]
     pub(super) fn here(self) -> Here {
         self.here
     }
 
-    /// As people write it: IPv4 is IPv4.
+    /// As a standard socket address: IPv4 as IPv4.
     pub fn socket_address(self) -> SocketAddr {
         match self.v6().ip().to_canonical() {
             IpAddr::V4(v4) => SocketAddr::from((v4, self.port)),
@@ -79,7 +78,7 @@ impl Address {
         }
     }
 
-    /// As a socket for both families takes it.
+    /// As a socket of both families takes it.
     pub(super) fn v6(self) -> SocketAddrV6 {
         SocketAddrV6::new(Ipv6Addr::from(self.ip), self.port, 0, self.scope)
     }
@@ -89,12 +88,12 @@ impl Address {
         self.v6().ip().to_canonical()
     }
 
-    /// Another socket of the same host.
+    /// The address of another socket of the same machine.
     pub(super) fn with_port(self, port: u16) -> Self {
         Self { port, ..self }
     }
 
-    /// Bytes of the headers of IP and UDP before a datagram to this address.
+    /// Bytes of the IP and UDP headers before a datagram to this address.
     pub(super) fn headers(self) -> usize {
         match self.ip() {
             IpAddr::V4(_) => 20 + 8,
@@ -125,7 +124,7 @@ mod tests {
         let plain: SocketAddr = "10.1.2.3:4".parse().unwrap();
         assert_eq!(Address::new(mapped), Address::new(plain));
         assert_eq!(Address::new(mapped).headers(), 28);
-        // What the kernel says about the way an answer took is no part of who answered.
+        // Scopes from the kernel are not part of a global address.
         let scoped: SocketAddr = "[2001:db8::1%3]:5".parse().unwrap();
         let other: SocketAddr = "[2001:db8::1]:5".parse().unwrap();
         assert_eq!(Address::new(scoped), Address::new(other));

@@ -1,11 +1,11 @@
-//! What the kernel says beside a datagram: which address of ours it came to, or that it came back.
+//! Control messages of the kernel: the local address of a datagram, and errors.
 //!
 //! ```text
-//!   receive_at      one datagram, its sender, and which of our addresses it was sent to
-//!   take_failure    what became of something that was sent
+//!   receive_at      one datagram, its sender, and the local address it was sent to
+//!   take_failure    the error for a datagram that was sent
 //! ```
 //!
-//! Owns: nothing. Knows nothing of: what follows from it.
+//! Not here: the reaction to either.
 
 use super::address::Address;
 use super::sys::Name;
@@ -15,34 +15,34 @@ use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Room for the control messages of one datagram, aligned for them: two extended errors with an
-/// address each.
+/// A buffer for the control messages of one datagram, aligned: two extended errors with an address
+/// each.
 type Control = [u64; 32];
 
-/// A datagram that has come.
+/// A received datagram.
 pub(super) struct Arrival {
-    /// Bytes that were sent: perhaps more than there was room for.
+    /// Bytes that were sent, perhaps more than fitted.
     pub(super) len: usize,
-    /// `None`: of a family nobody here speaks.
+    /// The sender; `None` if its family is unknown.
     pub(super) from: Option<Address>,
-    /// The address of ours that its sender spoke to, if the socket is asked to tell.
+    /// The local address it was sent to, if the socket is asked to report it.
     pub(super) at: Option<IpAddr>,
 }
 
-/// What became of something that was sent.
+/// The error for a datagram that was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Failure {
-    /// Where it was to go.
+    /// Its destination.
     pub(super) to: Address,
-    /// Why it did not get there.
+    /// The reason.
     pub(super) errno: i32,
-    /// What fits into a packet on the way there, headers included, if that was the reason.
+    /// The path's MTU, headers included, if it was the reason.
     pub(super) mtu: u32,
     /// What it was, if enough of it came back.
     pub(super) quote: Option<Quote>,
 }
 
-/// Receives one datagram and what the kernel says about it.
+/// Receives one datagram with its control messages.
 pub(super) fn receive_at(fd: &OwnedFd, into: &mut [u8]) -> io::Result<Arrival> {
     let mut name = Name::new();
     let mut at = None;
@@ -53,7 +53,7 @@ pub(super) fn receive_at(fd: &OwnedFd, into: &mut [u8]) -> io::Result<Arrival> {
     Ok(Arrival { len, from, at })
 }
 
-/// The local address that a control message names, if it can be answered from.
+/// The local address in a control message, if it can be answered from.
 fn address_of(kind: (i32, i32), data: &[u8]) -> Option<IpAddr> {
     match kind {
         (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
@@ -65,20 +65,20 @@ fn address_of(kind: (i32, i32), data: &[u8]) -> Option<IpAddr> {
         (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
             let info: libc::in6_pktinfo = read(data)?;
             let ip = Ipv6Addr::from(info.ipi6_addr.s6_addr);
-            // IPv4 is told of in the other message.
+            // IPv4 is reported in the other message.
             (ip.to_ipv4_mapped().is_none() && !ip.is_multicast()).then_some(IpAddr::V6(ip))
         }
         _ => None,
     }
 }
 
-/// Takes the oldest failure out of the socket's queue of errors. `Ok(None)`: there is none.
-/// quinn-udp reads that queue too, but tells who complained instead of whom we wanted to reach.
+/// Takes the oldest entry of the socket's error queue; `Ok(None)` if it is empty. quinn-udp reads
+/// that queue too, but reports the sender of the error instead of the datagram's destination.
 pub(super) fn take_failure(fd: &OwnedFd) -> io::Result<Option<Failure>> {
     loop {
         match next_failure(fd) {
             Ok(Some(failure)) => return Ok(Some(failure)),
-            // Something else than an error of the network.
+            // Not an error of the network.
             Ok(None) => {}
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Ok(None),
             Err(error) => return Err(error),
@@ -88,7 +88,7 @@ pub(super) fn take_failure(fd: &OwnedFd) -> io::Result<Option<Failure>> {
 
 fn next_failure(fd: &OwnedFd) -> io::Result<Option<Failure>> {
     let mut name = Name::new();
-    // The beginning of what was sent, behind the header of UDP.
+    // The beginning of the datagram, behind the UDP header.
     let mut quoted = [0u8; Quote::BYTES];
     let mut error = None;
     let len = receive(
@@ -114,7 +114,7 @@ fn next_failure(fd: &OwnedFd) -> io::Result<Option<Failure>> {
     }))
 }
 
-/// Structures for which any bytes are a value.
+/// Structures that are valid for any bytes.
 ///
 /// # Safety
 ///
@@ -127,13 +127,13 @@ unsafe impl Plain for libc::in6_pktinfo {}
 // SAFETY: numbers.
 unsafe impl Plain for libc::sock_extended_err {}
 
-/// What a control message begins with, if it is long enough.
+/// Reads the structure at the start of a control message, if that is long enough.
 fn read<T: Plain>(data: &[u8]) -> Option<T> {
     // SAFETY: there are as many bytes as `T` has, and any are a value of it.
     (data.len() >= size_of::<T>()).then(|| unsafe { data.as_ptr().cast::<T>().read_unaligned() })
 }
 
-/// One `recvmsg`, which does not wait. Shows every control message, its level and type first.
+/// One `recvmsg` that does not block. Passes on each control message's level, type and data.
 fn receive(
     fd: &OwnedFd,
     into: &mut [u8],
@@ -141,7 +141,7 @@ fn receive(
     name: &mut Name,
     mut each: impl FnMut((i32, i32), &[u8]),
 ) -> io::Result<usize> {
-    // Not set to zero: the kernel says how much of it is there.
+    // Not zeroed: the kernel reports how much of it is filled.
     let mut control = mem::MaybeUninit::<Control>::uninit();
     let mut part = libc::iovec {
         iov_base: into.as_mut_ptr().cast(),

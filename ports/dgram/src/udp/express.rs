@@ -1,18 +1,17 @@
-//! A socket for the peer that is written to again and again.
+//! A connected socket for the peer that is sent to repeatedly.
 //!
 //! ```text
-//!   64 datagrams to one peer in a row --> the socket is connected to it: the kernel looks up the
-//!                                         way once, a tenth of an exchange of tiny messages
+//!   64 datagrams to one peer in a row --> the socket is connected to it: the kernel caches the
+//!                                         route, which saves a tenth of an exchange of tiny messages
 //!   to another peer                  --> the command socket
-//!   an error                         --> not connected any more; the command socket finds out what
-//!                                         it is
+//!   an error                         --> the socket is disconnected; the command socket finds the
+//!                                         reason
 //! ```
 //!
-//! Only sends: answers go to the command socket, whose number the peer knows. It is of IPv4 alone,
-//! for a socket of both families looks up the way to an IPv4 address every time; peers at IPv6
-//! addresses do without.
+//! Only for sending: answers go to the command socket, whose number the peer knows. It is IPv4
+//! only, since a socket of both families looks up the route to an IPv4 address each time.
 //!
-//! Owns: the descriptor. Knows nothing of: what is sent.
+//! Owns: the descriptor. Not here: the contents of datagrams.
 
 use super::address::Address;
 use super::sys::{self, RawAddress};
@@ -20,26 +19,26 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-/// Datagrams in a row to one peer after which the socket is its.
+/// Datagrams in a row to one peer after which the socket is connected to it.
 const ROW: u32 = 64;
 
-/// The socket, and whose it is or may become.
+/// The socket and its present or next peer.
 #[derive(Debug)]
 pub(super) struct Express {
-    /// `None` where there is no IPv4.
+    /// `None` without IPv4.
     fd: Option<OwnedFd>,
-    /// The only address of this host to use.
+    /// The only address of this machine to use.
     bound: Option<IpAddr>,
-    /// It has not been anybody's and may send from anywhere.
+    /// True if it was never connected and may send from any address.
     fresh: bool,
     connected: Option<Address>,
-    /// The last other peer, and how often in a row.
+    /// The last other peer, and the number of datagrams to it in a row.
     to: Option<Address>,
     row: u32,
 }
 
 impl Express {
-    /// `bound`: the only address of this host to use.
+    /// `bound`: the only address of this machine to use.
     pub(super) fn new(bound: Option<IpAddr>) -> Self {
         let fd = open(bound);
         if let Err(error) = &fd {
@@ -55,8 +54,7 @@ impl Express {
         }
     }
 
-    /// Sends a datagram, from `source` if there is one. False: it has not been sent, and another
-    /// socket is to do it.
+    /// Sends a datagram, from `source` if given. False: not sent, another socket has to send it.
     #[inline]
     pub(super) fn send(&mut self, to: Address, source: Option<IpAddr>, bytes: &[u8]) -> bool {
         let Some(fd) = &self.fd else {
@@ -88,8 +86,8 @@ impl Express {
             return;
         }
         if !self.fresh || source.is_some() {
-            // A socket keeps the source it has once sent from, even if the way to another peer begins
-            // elsewhere.
+            // A socket keeps the source it has once sent from, even if the route to another peer
+            // needs a different one.
             self.fd = None;
             self.fd = open(source.or(self.bound)).ok();
         }
@@ -140,7 +138,7 @@ mod tests {
         let (socket, active) = peer();
         (0..ROW).for_each(|_| assert!(!express.send(active, None, b"x")));
         drop(socket);
-        // The kernel tells of the first with the second, or the third.
+        // The kernel reports the first one's error with the second, or the third.
         let sent = (0..10).filter(|_| express.send(active, None, b"x")).count();
         assert!(sent < 10);
         assert!(express.connected.is_none());

@@ -1,34 +1,34 @@
-//! Which of this host's addresses a peer speaks to: it is answered from that one.
+//! The local address that a peer sends to, so that it is answered from that one.
 //!
 //! ```text
-//!   10.0.0.1 ◄── Hello ──── peer        by itself the kernel would answer from 10.0.0.2, if the way
-//!   10.0.0.2                            there begins with that: the peer called somebody else
+//!   10.0.0.1 ◄── Hello ──── peer        by default the kernel would answer from 10.0.0.2 if that is
+//!   10.0.0.2                            the route's source: not the address the peer called
 //! ```
 //!
-//! Only on hosts with several addresses of a family; elsewhere nobody asks the kernel, which costs
-//! a little with every datagram. Callers need none of this: the peer answers to where they sent from.
+//! Used only on machines with several addresses of a family; elsewhere the kernel is not asked,
+//! which has a cost per datagram. Callers need none of this: the peer answers to their source.
 //!
-//! Owns: the addresses that have been spoken to. Knows nothing of: sockets, peers.
+//! Owns: the local addresses in use. Not here: sockets, peers.
 
 use mx_port_base::interfaces::Interfaces;
 use std::net::IpAddr;
 
-/// One of this host's addresses, by its place; none by default.
+/// An index of a local address; none by default.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Here(u16);
 
-/// Addresses that have been spoken to.
+/// The local addresses in use.
 #[derive(Debug, Default)]
 pub(super) struct Spoken {
     known: Vec<IpAddr>,
 }
 
-/// So many are remembered: whole networks can be addresses of this host, and who speaks to one of the
-/// others is answered from wherever the way begins.
+/// Addresses remembered: a machine may own whole networks. Peers of further addresses are answered
+/// from the route's source.
 const MOST: usize = 64;
 
 impl Spoken {
-    /// The note of an address of ours that something came to.
+    /// The note for a local address that received something.
     #[inline]
     pub(super) fn note(&mut self, at: Option<IpAddr>) -> Here {
         let Some(ip) = at else {
@@ -49,7 +49,7 @@ impl Spoken {
         Here(self.known.len() as u16)
     }
 
-    /// The address a note is of.
+    /// The address of a note.
     #[inline]
     pub(super) fn address(&self, here: Here) -> Option<IpAddr> {
         let place = usize::from(here.0).checked_sub(1)?;
@@ -57,7 +57,7 @@ impl Spoken {
     }
 }
 
-/// The kernel has a choice of what to answer from.
+/// True if the kernel can choose among source addresses.
 pub(super) fn has_choice(interfaces: &Interfaces) -> bool {
     let others = interfaces.addresses().iter().filter(|ip| !ip.is_loopback());
     let v4 = others.filter(|ip| ip.is_ipv4()).count();
@@ -65,7 +65,7 @@ pub(super) fn has_choice(interfaces: &Interfaces) -> bool {
     v4 > 1 || v6.count() > 1
 }
 
-/// Of IPv6, and not link-local, which is never answered from another scope.
+/// True for IPv6 that is not link-local; link-local is never answered from another scope.
 fn is_wide_v6(ip: &IpAddr) -> bool {
     matches!(ip, IpAddr::V6(v6) if !v6.is_loopback() && !v6.is_unicast_link_local())
 }

@@ -1,13 +1,13 @@
-//! Whoever speaks to one of several addresses is answered from that one, on every socket.
+//! Peers are answered from the local address that they send to, on every socket.
 
 use super::*;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant as Wall};
 
-/// Reaching it means that something hangs.
+/// Limit for every wait.
 const LONG: Duration = Duration::from_secs(20);
 
-/// The kernel's own choice towards the loopback is 127.0.0.1.
+/// Not the kernel's default source towards loopback, 127.0.0.1.
 const SPOKEN_TO: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 fn open(tells: bool) -> UdpDatagrams {
@@ -27,7 +27,7 @@ fn peer() -> UdpSocket {
     socket
 }
 
-/// Says something to a channel of `udp`; how it is known there.
+/// Sends something to a channel of `udp`; returns the sender's address there.
 fn speak(udp: &mut UdpDatagrams, peer: &UdpSocket, channel: Channel) -> Address {
     let port = udp.socket(channel).port();
     peer.send_to(b"hello", (SPOKEN_TO, port)).unwrap();
@@ -61,7 +61,7 @@ fn answers_come_from_the_address_that_was_spoken_to() {
     let (mut udp, peer) = (open(true), peer());
     for channel in [Channel::Command, Channel::Data] {
         let expected = SocketAddr::from((SPOKEN_TO, udp.socket(channel).port()));
-        // More than one, so that every way of looking into the socket is used.
+        // More than one, so that each way of reading the socket is used.
         for _ in 0..2 * STREAK {
             let from = speak(&mut udp, &peer, channel);
             assert_eq!(from, Address::new(peer.local_addr().unwrap()));
