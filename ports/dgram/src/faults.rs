@@ -396,7 +396,7 @@ impl<D: DatagramPort> DatagramPort for Faulty<D> {
     }
 
     fn arm(&mut self) -> bool {
-        // Without this, held datagrams would not be released.
+        // No wake-up would release held datagrams.
         let ready = self.inner.arm();
         ready && self.mishaps.as_ref().is_none_or(|it| it.held.is_empty())
     }

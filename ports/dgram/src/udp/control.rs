@@ -38,7 +38,7 @@ pub(super) struct Failure {
     pub(super) errno: i32,
     /// The path's MTU, headers included, if it was the reason.
     pub(super) mtu: u32,
-    /// What it was, if enough of it came back.
+    /// The quoted beginning of the datagram, if enough was returned.
     pub(super) quote: Option<Quote>,
 }
 

@@ -1,21 +1,21 @@
-//! Datagrams over kernel UDP: two sockets, GSO batches through GSO, batches through GRO.
+//! Datagrams over kernel UDP: two sockets, batches sent with GSO and received with GRO.
 //!
 //! ```text
-//!   command socket   the endpoint's number, as its TCP port     every poll, first
-//!   express socket   sends tiny ones to the peer of the hour
-//!   data socket      a number of the kernel's choice            every poll while anything comes,
-//!                                                               every 8th otherwise
+//!   command socket   the endpoint's number, as its TCP port   every poll, first
+//!   express socket   sends tiny datagrams to the current peer (`express`)
+//!   data socket      a number chosen by the kernel            every poll while datagrams arrive,
+//!                                                             every 8th otherwise
 //!
-//!   data name:  'U' and that number      the peer adds it to the address it knows us by
+//!   data name:  'U' and that number    the peer combines it with the address it knows us by
 //! ```
 //!
-//! The command socket is a queue of its own in the kernel, so that acknowledgements neither wait
-//! behind a window of data nor get lost with it. Looking into an empty socket costs a system call,
-//! which an exchange of tiny messages must not pay twice.
+//! The command socket has its own queue in the kernel, so that acknowledgements neither wait behind
+//! a window of data nor get lost with it. Reading an empty socket costs a system call, which an
+//! exchange of tiny messages must not pay twice.
 //!
-//! Owns: both sockets, the buffers datagrams are received into.
-//! Knows nothing of: what is in them; which of them belong together.
-//! Cost: a tiny datagram is one `sendto` here and one `recvfrom` there; a GSO batch of 64 KiB one
+//! Owns: the sockets and receive buffers.
+//! Not here: the contents of datagrams, sessions.
+//! Cost: a tiny datagram is one `sendto` here and one `recvfrom` there; a batch of 64 KiB one
 //! system call on either side. No allocation.
 
 mod address;
@@ -44,59 +44,59 @@ use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::net::IpAddr;
 
-/// Largest datagram on the command channel: an acknowledgement with all its words, a tiny fragment,
-/// and whatever there is before the data channel is known to work.
+/// The largest datagram of the command channel: an acknowledgement with all its words, a tiny
+/// fragment, and anything sent before the data channel is proven.
 const COMMAND_MAX: usize = 2048;
 
-/// Largest UDP payload over IPv4. Over IPv6 the kernel says what is too large.
+/// The largest UDP payload over IPv4. Over IPv6 the kernel reports what is too large.
 const DATA_MAX: usize = 65_507;
 
-/// Most bytes of a GSO batch: what fits behind the headers of IPv6, so that no address is special.
+/// The most bytes of a batch: what fits behind the headers of IPv6, so one limit serves all.
 const GSO_BATCH_BYTES: usize = 65_535 - 48;
 
-/// Datagrams in a GSO batch where the kernel does not send GSO batches: a compromise between calls from
-/// above and what is lost when the socket is full in the middle.
+/// Datagrams in a batch without GSO: a compromise between calls from above and the loss when the
+/// socket becomes full halfway.
 const BATCH_WITHOUT_GSO: usize = 8;
 
-/// Buffers of one look. Those for data hold what GRO makes of a GSO batch; four of them fit a
+/// Buffers of one read. Those for data hold a batch that GRO has joined; four of them fit a
 /// second-level cache.
 const COMMAND_BATCH: usize = 16;
 const DATA_BATCH: usize = 4;
 const DATA_ROOM: usize = 64 << 10;
 
-/// Looks in a row that found something, after which the next one asks for many at once. That costs
-/// more than asking for one.
+/// Successful reads in a row after which the next one asks for many datagrams. That costs more than
+/// asking for one.
 const STREAK: u32 = 2;
 
-/// Looks at the command socket in a poll while something came of late.
+/// Reads of the command socket in a poll after recent arrivals.
 const LOOKS: u32 = 4;
 
-/// Looks that found nothing, after which the data socket is looked at less often ...
+/// Empty reads in a row after which the data socket is read less often ...
 const ACTIVE_LOOKS: u32 = 64;
-/// ... namely every so many polls: a few microseconds.
+/// ... namely in each 8th poll: every few microseconds.
 const DATA_EVERY: u32 = 8;
 
 /// Bytes of acknowledgements that may wait: those of a thousand peers.
 const COMMAND_BUFFER: usize = 1 << 20;
 
-/// What a data name begins with.
+/// The first byte of a data name.
 const NAME_TAG: u8 = b'U';
 const NAME_LEN: usize = 3;
 
 const MEMBER_COMMAND: u8 = 0;
 const MEMBER_DATA: u8 = 1;
 
-/// How the service is opened.
+/// Options of the service.
 pub struct UdpOptions {
-    /// The only address of this host to use, instead of all of them.
+    /// The only address of this machine to use, instead of all of them.
     pub bind: Option<IpAddr>,
-    /// The number of the command socket; 0: the kernel's choice.
+    /// The number of the command socket; 0: chosen by the kernel.
     pub port: u16,
-    /// Finds the addresses of a target.
+    /// Resolves targets to addresses.
     pub resolver: Resolver,
     /// True when packets to the address do not leave this machine.
     pub is_here: fn(IpAddr) -> bool,
-    /// Bytes of data the kernel is asked to keep until they are taken in.
+    /// The requested size of the kernel's receive buffer, in bytes.
     pub receive_buffer: usize,
 }
 
@@ -115,7 +115,7 @@ pub struct UdpDatagrams {
     command: Socket,
     data: Socket,
     name: [u8; NAME_LEN],
-    /// It has one address of this host only.
+    /// True if it uses one address of this machine only.
     bound: Option<IpAddr>,
     resolver: Resolver,
     is_here: fn(IpAddr) -> bool,
@@ -128,28 +128,28 @@ pub struct UdpDatagrams {
     metas: Box<[RecvMeta]>,
 }
 
-/// Which sockets to look at.
+/// The choice of sockets to read.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     polls: u32,
-    /// Looks at the command socket in a row that found something.
+    /// Successful reads of the command socket in a row.
     streak: u32,
-    /// Polls of the command socket in a row that found nothing.
+    /// Empty polls of the command socket in a row.
     quiet: u32,
-    /// Looks at the data socket in a row that found nothing.
+    /// Empty reads of the data socket in a row.
     idle: u32,
-    /// Somebody slept: the next poll looks everywhere.
+    /// A thread slept: the next poll reads all sockets.
     everywhere: bool,
 }
 
 impl UdpDatagrams {
-    /// Opens both sockets. Fails with `AddrInUse` when somebody has the number.
+    /// Opens both sockets. Fails with `AddrInUse` if the number is taken.
     pub fn open(options: UdpOptions) -> io::Result<Self> {
         let tells = options.bind.is_none() && here::has_choice(&Interfaces::now());
         Self::open_telling(options, tells)
     }
 
-    /// `tells`: peers are answered from the address they speak to, whatever the way there begins with.
+    /// `tells`: peers are answered from the address they send to, whatever the route's source is.
     fn open_telling(options: UdpOptions, tells: bool) -> io::Result<Self> {
         let opening = Opening {
             ip: options.bind,
@@ -218,7 +218,7 @@ impl UdpDatagrams {
         }
     }
 
-    /// Tells what came back instead of answers.
+    /// Reports errors that came back.
     #[cold]
     fn tell(&mut self, receive: &mut impl FnMut(Incoming<'_, Address>)) {
         for socket in [&mut self.command, &mut self.data] {
@@ -230,8 +230,8 @@ impl UdpDatagrams {
         }
     }
 
-    /// One datagram of the command channel. While there is an exchange it is worth looking again at
-    /// once: what a poll costs beside that is more.
+    /// Receives one datagram of the command channel. During an exchange it reads again at once,
+    /// which costs less than another poll.
     #[inline]
     fn look_for_one(&mut self) -> Option<(Address, usize)> {
         let looks = match self.look.quiet {
@@ -243,7 +243,7 @@ impl UdpDatagrams {
         Some((from.spoken_to(self.spoken.note(at)), len))
     }
 
-    /// At most about `room` datagrams of the command channel. Returns how many there were.
+    /// Receives about `room` datagrams of the command channel at most. Returns their number.
     #[inline]
     fn poll_command(
         &mut self,
@@ -282,8 +282,8 @@ impl UdpDatagrams {
         count
     }
 
-    /// At most about `room` datagrams of the data channel. Returns how many buffers they filled, and
-    /// whether nothing is left.
+    /// Receives about `room` datagrams of the data channel at most. Returns the number of buffers
+    /// filled, and true if nothing is left.
     #[inline]
     fn poll_data(
         &mut self,
@@ -316,7 +316,7 @@ impl UdpDatagrams {
     }
 }
 
-/// One look into a socket. Returns how many of the buffers, each of `size` bytes, were filled.
+/// Reads a socket once. Returns how many of the buffers, each of `size` bytes, were filled.
 #[inline]
 fn receive_batch(
     (socket, spoken): (&mut Socket, &mut Spoken),
@@ -359,7 +359,7 @@ fn hand_out(
     });
 }
 
-/// What a failure is to those above. Other troubles pass, and look like loss until they do.
+/// Converts a failure for the layer above. Other errors pass, and look like loss until then.
 fn told(failure: Failure) -> Option<Incoming<'static, Address>> {
     let Failure { to, quote, .. } = failure;
     match failure.errno {
@@ -385,8 +385,8 @@ impl DatagramPort for UdpDatagrams {
             .map(Address::new)
             .filter(|address| self.reaches(*address));
         let first = reachable.next().ok_or(ConnectError::NoRoute)?;
-        // This host's are the loopback and then the interface's own. Who has only the latter
-        // expects others to have only that, too.
+        // Addresses of this machine are loopback, then the interface's own. A socket bound to the
+        // latter expects others to use it, too.
         Ok(match self.bound {
             Some(bound) if !bound.is_loopback() => reachable.last().unwrap_or(first),
             _ => first,
@@ -426,7 +426,7 @@ impl DatagramPort for UdpDatagrams {
         };
         Capacity {
             datagram_max,
-            // What the kernel takes may become less later; GSO batches are then taken apart here.
+            // The kernel may later accept less; batches are then split here.
             batch_max: socket.batch_max().max(BATCH_WITHOUT_GSO),
             batch_bytes: GSO_BATCH_BYTES,
         }
@@ -469,14 +469,14 @@ impl DatagramPort for UdpDatagrams {
     fn poll(&mut self, budget: usize, mut receive: impl FnMut(Incoming<'_, Address>)) -> bool {
         self.look.polls = self.look.polls.wrapping_add(1);
         let everywhere = std::mem::take(&mut self.look.everywhere);
-        // A flood on one of them leaves something for the other.
+        // A flood on one socket leaves a part of the budget for the other.
         let share = (budget / 4).max(1);
         let mut any = self.poll_command(budget.saturating_sub(share).max(1), &mut receive) > 0;
         if everywhere || self.look.idle < ACTIVE_LOOKS || self.look.polls % DATA_EVERY == 0 {
             any |= self.poll_data(share.max(budget / 2), &mut receive).0 > 0;
         }
         if everywhere && !any {
-            // Something woke us, perhaps one of these.
+            // Something caused a wake-up, perhaps one of these.
             self.command.take_failures();
             self.data.take_failures();
         }
@@ -497,7 +497,7 @@ impl DatagramPort for UdpDatagrams {
     }
 
     fn arm(&mut self) -> bool {
-        // Sockets are readable by themselves while anything is there.
+        // Sockets stay readable while anything is queued.
         self.look.everywhere = true;
         !self.command.has_failures() && !self.data.has_failures()
     }

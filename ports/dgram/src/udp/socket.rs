@@ -1,22 +1,22 @@
-//! One UDP socket: GSO batches out, batches in, and what came back instead.
+//! One UDP socket: sends and receives batches, and collects network errors.
 //!
 //! ```text
-//!   GSO batch of one ------- sendto ------------------> kernel
-//!   GSO batch of many ------ sendmsg, GSO ------------> kernel cuts it, or the card does
+//!   batch of one ----------- sendto ------------------> kernel
+//!   batch of many ---------- sendmsg, GSO ------------> kernel or card splits it
 //!            `-- without GSO: sendto, one by one
 //!
 //!   one at a time <----- recvfrom ----------------- kernel
-//!   batches <----------- recvmmsg, GRO ------------ kernel has put GSO batches together again
+//!   batches <----------- recvmmsg, GRO ------------ kernel has joined batches
 //!
-//!   an error of a call --> the queue of errors ---> failures: refused, too large
+//!   an error of a call --> the error queue ---> failures: refused, too large
 //! ```
 //!
-//! The kernel tells an error of the network once, at whatever call comes next, and says in the
-//! socket's queue of errors which destination it is about. The queue is read when a call has
-//! failed, and when something woke who sleeps on the socket and nothing was there.
+//! The kernel reports a network error once, at whatever call comes next; the socket's error queue
+//! has the destination concerned. The queue is read when a call has failed, and after a wake-up on
+//! the socket without a datagram.
 //!
-//! Owns: the descriptor, what quinn-udp knows of it, failures not told yet.
-//! Knows nothing of: channels, what is in a datagram.
+//! Owns: the descriptor, quinn-udp's state of it, failures not reported yet.
+//! Not here: channels, the contents of datagrams.
 
 use super::address::Address;
 use super::control::{self, Failure};
@@ -27,24 +27,24 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// Failures kept until somebody asks: peers repeat themselves, and so do failures.
+/// Failures kept until reported: peers retry, and failures recur.
 const FAILURES: usize = 64;
 
-/// How often a call is made again because it told an error of something else.
+/// How often a call is repeated because it reported an error of another datagram.
 const TRIES: u32 = 8;
 
-/// How a socket is opened.
+/// Options of a socket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opening {
-    /// The only address it is to have; otherwise all of this host's.
+    /// The only address to bind to; otherwise all of this machine's.
     pub(super) ip: Option<IpAddr>,
-    /// Its number; 0: the kernel's choice.
+    /// The port number; 0: chosen by the kernel.
     pub(super) port: u16,
-    /// Bytes of received datagrams that the kernel is asked to keep.
+    /// The requested size of the kernel's receive buffer, in bytes.
     pub(super) receive_buffer: usize,
-    /// The kernel puts GSO batches together again.
+    /// The kernel joins batches (GRO).
     pub(super) together: bool,
-    /// It says which of this host's addresses a datagram came to.
+    /// The kernel reports the local address of each datagram.
     pub(super) tells: bool,
 }
 
@@ -53,12 +53,12 @@ pub(super) struct Opening {
 pub(super) struct Socket {
     fd: OwnedFd,
     state: UdpSocketState,
-    /// It carries IPv6 and, unless it has an address of that family, IPv4.
+    /// True for an IPv6 socket that, unless bound to an address, also carries IPv4.
     both: bool,
     together: bool,
     tells: bool,
     port: u16,
-    /// What it sends may be cut under way, at the moment.
+    /// True while datagrams sent may be fragmented.
     fragmenting: bool,
     receive_buffer: usize,
     failures: Vec<Failure>,
@@ -89,12 +89,12 @@ impl Socket {
         })
     }
 
-    /// The number it has.
+    /// The port number.
     pub(super) fn port(&self) -> u16 {
         self.port
     }
 
-    /// It reaches addresses of both families.
+    /// True if it reaches addresses of both families.
     pub(super) fn carries_both(&self) -> bool {
         self.both
     }
@@ -103,18 +103,18 @@ impl Socket {
         self.fd.as_raw_fd()
     }
 
-    /// Bytes of datagrams that can wait in it.
+    /// Size of the receive buffer, in bytes.
     pub(super) fn receive_buffer(&self) -> usize {
         self.receive_buffer
     }
 
-    /// Datagrams in one GSO batch.
+    /// Datagrams in one batch.
     pub(super) fn batch_max(&self) -> usize {
         self.state.max_gso_segments()
     }
 
-    /// Sends a GSO batch that is not longer than the kernel takes. `source`: the address of ours that it
-    /// is to come from; else the one of the way there.
+    /// Sends a batch that is not longer than the kernel takes, from the local address `source` or,
+    /// without one, from the route's.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -161,7 +161,7 @@ impl Socket {
         Err(DatagramError::WouldBlock)
     }
 
-    /// Where the first one goes, the rest goes too, or is lost.
+    /// Sends one by one; once the first is sent, the rest is sent or lost.
     fn send_each(&mut self, batch: GsoBatch<'_>, there: There<'_>) -> Result<(), DatagramError> {
         for (nth, bytes) in batch.bytes.chunks(batch.segment.max(1)).enumerate() {
             match self.send_one(bytes, there) {
@@ -188,12 +188,12 @@ impl Socket {
         Err(DatagramError::WouldBlock)
     }
 
-    /// The kernel, or the card, does not take this GSO batch. Kernels before 6.14 say so also when one
-    /// datagram of it is too large for the interface, which is no reason to send no more GSO batches.
+    /// Handles the refusal of a batch. Kernels before 6.14 report it also if one datagram is too
+    /// large for the interface, which is no reason to give up GSO.
     #[cold]
     fn without_gso(&mut self, batch: GsoBatch<'_>, there: There<'_>) -> Result<(), DatagramError> {
         let sent = self.send_each(batch, there);
-        // Unreachable: the source is no address of ours any more.
+        // Unreachable: the source is not a local address any more.
         let no_reason = matches!(
             sent,
             Err(DatagramError::TooLarge(_) | DatagramError::Unreachable)
@@ -205,7 +205,7 @@ impl Socket {
         sent
     }
 
-    /// What an error of a sending call means. `Ok`: nothing for this datagram, so it is tried again.
+    /// Interprets an error of a send. `Ok`: it concerns another datagram; try again.
     #[cold]
     fn judge(&mut self, error: &io::Error, to: Address, len: usize) -> Result<(), DatagramError> {
         match error.raw_os_error() {
@@ -213,7 +213,7 @@ impl Socket {
                 Err(DatagramError::WouldBlock)
             }
             Some(libc::EMSGSIZE) => {
-                // The same is in the queue, where it would keep the descriptor readable.
+                // The error is also in the queue, where it would keep the descriptor readable.
                 self.take_failures();
                 self.failures
                     .retain(|failure| (failure.to, failure.errno) != (to, libc::EMSGSIZE));
@@ -229,8 +229,8 @@ impl Socket {
         }
     }
 
-    /// Receives one datagram of at most the room there is, and, if it tells that, the address of ours
-    /// that it came to. `None`: nothing is there.
+    /// Receives one datagram that fits and, if enabled, its local address. `None`: nothing is
+    /// there.
     #[inline]
     pub(super) fn receive_one(
         &mut self,
@@ -242,7 +242,7 @@ impl Socket {
                 true => control::receive_at(&self.fd, into).map(|it| (it.len, it.from, it.at)),
             };
             match received {
-                // What does not fit is nobody's of ours, or its sender would know better.
+                // A datagram that does not fit is not of this protocol.
                 Ok((len, Some(from), at)) if len <= into.len() => return Some((from, len, at)),
                 Ok(_) => {}
                 Err(error) => {
@@ -255,7 +255,7 @@ impl Socket {
         None
     }
 
-    /// Receives into as many buffers as there are, and says how many are filled.
+    /// Receives into as many buffers as there are; returns the number filled.
     #[inline]
     pub(super) fn receive(&mut self, into: &mut [IoSliceMut<'_>], metas: &mut [RecvMeta]) -> usize {
         for _ in 0..TRIES {
@@ -271,12 +271,12 @@ impl Socket {
         0
     }
 
-    /// True when it is worth trying again.
+    /// True if the call should be repeated.
     #[inline]
     fn receiving_failed(&mut self, error: &io::Error) -> bool {
         match error.raw_os_error() {
             Some(libc::EAGAIN) => false,
-            // The sender is of a family nobody speaks.
+            // The sender's family is unknown.
             None => true,
             _ => {
                 self.take_failures();
@@ -285,7 +285,7 @@ impl Socket {
         }
     }
 
-    /// Empties the kernel's queue of errors. Returns true when there was one.
+    /// Empties the kernel's error queue. True if it had an entry.
     #[cold]
     pub(super) fn take_failures(&mut self) -> bool {
         let mut any = false;
@@ -306,23 +306,23 @@ impl Socket {
         }
     }
 
-    /// There are failures to be told.
+    /// True if there are failures to report.
     #[inline]
     pub(super) fn has_failures(&self) -> bool {
         !self.failures.is_empty()
     }
 
-    /// The next failure to be told.
+    /// The next failure to report.
     pub(super) fn next_failure(&mut self) -> Option<Failure> {
         self.failures.pop()
     }
 
-    /// Whether what is sent from now on may be cut under way.
+    /// Allows or forbids fragmentation of what is sent from now on.
     #[cold]
     fn allow_fragments(&mut self, may: bool) {
         let (v4, v6) = match may {
             true => (libc::IP_PMTUDISC_DONT, libc::IPV6_PMTUDISC_DONT),
-            // Sends what the interface takes, whatever is believed of the way behind it.
+            // Sends what the interface takes, whatever path MTU the kernel has cached.
             false => (libc::IP_PMTUDISC_PROBE, libc::IPV6_PMTUDISC_PROBE),
         };
         let mut options = vec![(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, v4)];
@@ -339,11 +339,11 @@ impl Socket {
     }
 }
 
-/// Where something goes, and from where.
+/// A destination and a source.
 #[derive(Clone, Copy)]
 struct There<'a> {
     to: Address,
-    /// The same as the kernel takes it.
+    /// The destination as the kernel takes it.
     raw: &'a RawAddress,
     source: Option<IpAddr>,
 }
@@ -363,7 +363,7 @@ impl There<'_> {
     }
 }
 
-/// A socket on all addresses: of both families where the host has both.
+/// A socket on all addresses: of both families where the machine has both.
 fn everywhere(port: u16) -> io::Result<(OwnedFd, bool)> {
     let v6 = bound(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
     match v6 {
@@ -392,11 +392,11 @@ fn bound(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Asks for a receive buffer, and says what the kernel gives of it. It counts its own overhead, for
-/// which it doubles what it is asked for.
+/// Requests a receive buffer size; returns the payload bytes that the kernel grants. The kernel
+/// counts its own overhead, for which it doubles the request.
 fn enlarge(fd: &OwnedFd, bytes: usize) -> io::Result<usize> {
     let asked = i32::try_from(bytes).unwrap_or(i32::MAX / 2);
-    // Only root may have more than `net.core.rmem_max`.
+    // Only root may exceed `net.core.rmem_max`.
     if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, asked).is_err() {
         sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, asked)?;
     }
@@ -407,11 +407,11 @@ fn enlarge(fd: &OwnedFd, bytes: usize) -> io::Result<usize> {
     Ok(usize::try_from(given / 2).unwrap_or(0).max(1))
 }
 
-/// Bytes that wait for the card: a dozen of the largest GSO batches. What is to be sent next is decided
-/// above, so that a longer queue would only be late.
+/// Bytes queued for the card: a dozen of the largest batches. The order of sending is decided
+/// above, so a longer queue would only add delay.
 const SEND_BUFFER: i32 = 1 << 20;
 
-/// What quinn-udp knows of a socket. It asks the kernel for more than is wanted each time.
+/// Makes quinn-udp's state of a socket; it enables more kernel options than are wanted.
 fn prepare(fd: &OwnedFd, both: bool, together: bool, tells: bool) -> io::Result<UdpSocketState> {
     let state = UdpSocketState::new(fd.into())?;
     quieten(fd, both, tells);
@@ -422,8 +422,8 @@ fn prepare(fd: &OwnedFd, both: bool, together: bool, tells: bool) -> io::Result<
     Ok(state)
 }
 
-/// Turns off what quinn-udp asks for and nobody here reads: it costs a tenth of a small datagram.
-/// `tells`: but for the address of ours that something came to.
+/// Turns off options of quinn-udp that are unused here: they cost a tenth of a small datagram.
+/// `tells`: except for the local address.
 fn quieten(fd: &OwnedFd, both: bool, tells: bool) {
     let v6 = both.then_some((libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS));
     let v4 = [
@@ -431,7 +431,7 @@ fn quieten(fd: &OwnedFd, both: bool, tells: bool) {
         (libc::IPPROTO_IP, libc::IP_RECVTOS),
     ];
     for (level, name) in v4.into_iter().chain(v6) {
-        // Without it everything works all the same.
+        // The port works even if this fails.
         let _ = sys::set_option(fd, level, name, 0);
     }
     sys::tell_addresses(fd, both, tells);
@@ -465,7 +465,7 @@ mod tests {
             assert_eq!(before, [i32::from(together), 0, 0, 1]);
             let to = Address::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 9)));
             let raw = RawAddress::new(to, false).unwrap();
-            // No address of ours: nothing can be sent from there.
+            // Not a local address: nothing can be sent from there.
             let source = Some(Ipv4Addr::new(192, 0, 2, 1).into());
             let there = There {
                 to,

@@ -1,16 +1,16 @@
-//! The system calls of this service that its crate does not make, each behind a safe function.
+//! System calls that quinn-udp does not make, each behind a safe function.
 //!
 //! ```text
 //!   sockets   socket, bind, options
 //!   bytes     send_to, receive_from                never block, never raise SIGPIPE
-//!   ways      link_mtu                             what the interface takes
+//!   routes    link_mtu                             the interface's MTU
 //! ```
 //!
-//! GSO batches and batches go through quinn-udp; a single small datagram without control messages is a
-//! tenth cheaper through `sendto` and `recvfrom`. What has control messages is in `control`.
+//! Batches go through quinn-udp; a single small datagram without control messages is a tenth
+//! cheaper through `sendto` and `recvfrom`. Calls with control messages are in `control`.
 //!
-//! These two do without the C library's functions, which are points where a thread may be cancelled:
-//! in a program with threads that costs 15 ns each.
+//! These two bypass the C library's functions, which are cancellation points: in a program with
+//! threads that costs 15 ns each.
 //!
 //! Owns: nothing; descriptors belong to the `OwnedFd` of whoever asked for them.
 //! Knows nothing of: channels, peers.
@@ -21,7 +21,7 @@ use std::mem;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// An address as the kernel takes it: one of IPv4 where the socket knows nothing else.
+/// An address as the kernel takes it: an IPv4 one for a socket of IPv4 alone.
 #[derive(Clone, Copy)]
 pub(super) enum RawAddress {
     V4(libc::sockaddr_in),
@@ -29,7 +29,7 @@ pub(super) enum RawAddress {
 }
 
 impl RawAddress {
-    /// For a socket of both families (`both`), or of IPv4 alone. `None`: it cannot go there.
+    /// For a socket of both families (`both`), or of IPv4 alone. `None`: unreachable from it.
     #[inline]
     pub(super) fn new(address: Address, both: bool) -> Option<Self> {
         let v6 = address.v6();
@@ -40,7 +40,7 @@ impl RawAddress {
         Some(Self::V4(raw_v4(&SocketAddrV4::new(ip, v6.port()))))
     }
 
-    /// As it is, for a socket of its family.
+    /// The address unchanged, for a socket of its family.
     fn plain(address: SocketAddr) -> Self {
         match address {
             SocketAddr::V4(v4) => Self::V4(raw_v4(&v4)),
@@ -87,7 +87,7 @@ fn raw_v6(address: &SocketAddrV6) -> libc::sockaddr_in6 {
     }
 }
 
-/// Room for an address that the kernel writes.
+/// Space for an address that the kernel writes.
 pub(super) struct Name(pub(super) libc::sockaddr_storage);
 
 impl Name {
@@ -120,7 +120,7 @@ impl Name {
     }
 }
 
-/// A non-blocking UDP socket; `both`: of IPv6, which is to carry IPv4 too.
+/// Opens a non-blocking UDP socket; `both`: of IPv6, to carry IPv4 too.
 pub(super) fn socket(both: bool) -> io::Result<OwnedFd> {
     let family = if both { libc::AF_INET6 } else { libc::AF_INET };
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -130,7 +130,7 @@ pub(super) fn socket(both: bool) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Gives a socket its own address, of its family.
+/// Binds a socket to an address of its family.
 pub(super) fn bind(fd: &OwnedFd, address: SocketAddr) -> io::Result<()> {
     let raw = RawAddress::plain(address);
     let (name, len) = raw.parts();
@@ -139,7 +139,7 @@ pub(super) fn bind(fd: &OwnedFd, address: SocketAddr) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives a socket its peer.
+/// Connects a socket to a peer.
 pub(super) fn connect(fd: &OwnedFd, to: &RawAddress) -> io::Result<()> {
     let (name, len) = to.parts();
     // SAFETY: `to` holds an address of `len` bytes and outlives the call.
@@ -172,8 +172,7 @@ pub(super) fn set_option(fd: &OwnedFd, level: i32, name: i32, value: i32) -> io:
     Ok(())
 }
 
-/// Whether what is received says which address of ours it came to; `both`: a socket of both
-/// families. Where the kernel cannot tell, it does not.
+/// Enables or disables reporting of local addresses, if the kernel can; `both`: for both families.
 pub(super) fn tell_addresses(fd: &OwnedFd, both: bool, tell: bool) {
     let v4 = (libc::IPPROTO_IP, libc::IP_PKTINFO);
     let v6 = both.then_some((libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO));
@@ -224,7 +223,7 @@ pub(super) fn send_to(fd: &OwnedFd, bytes: &[u8], to: &RawAddress) -> io::Result
     }
 }
 
-/// Sends one datagram to whom the socket is connected.
+/// Sends one datagram to the connected peer.
 #[inline]
 pub(super) fn send_connected(fd: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
@@ -247,8 +246,8 @@ pub(super) fn send_connected(fd: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Receives one datagram. The length is what was sent, which may be more than there is room for.
-/// `None` for its sender: of a family nobody here speaks.
+/// Receives one datagram. The length is what was sent, perhaps more than fitted. The sender is
+/// `None` if its family is unknown.
 #[inline]
 pub(super) fn receive_from(fd: &OwnedFd, into: &mut [u8]) -> io::Result<(usize, Option<Address>)> {
     let (mut name, mut len) = (Name::new(), Name::LEN);
@@ -269,7 +268,7 @@ pub(super) fn receive_from(fd: &OwnedFd, into: &mut [u8]) -> io::Result<(usize, 
     Ok((got, name.address()))
 }
 
-/// The largest packet, headers included, that the interface towards `to` takes.
+/// The MTU, headers included, of the interface towards `to`.
 pub(super) fn link_mtu(to: Address) -> io::Result<usize> {
     let address = to.socket_address();
     let (level, name) = match address.ip() {

@@ -4,7 +4,7 @@ use mx_proto::{EndpointId, NicId, Route};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant as Wall};
 
-/// Reaching it means that something hangs.
+/// Limit for every wait.
 const LONG: Duration = Duration::from_secs(20);
 
 const HOSTS: [IpAddr; 2] = [
@@ -16,11 +16,11 @@ fn is_here(address: IpAddr) -> bool {
     Interfaces::now().has(address)
 }
 
-/// One that knows a single address, and what has come to it.
+/// A service that knows a single address, with the datagrams it received.
 struct Side {
     udp: UdpDatagrams,
     got: Vec<(Channel, Address, Vec<u8>)>,
-    /// Datagrams in each piece that was handed out.
+    /// Number of datagrams in each piece handed out.
     pieces: Vec<usize>,
     refused: Vec<(Address, Option<Quote>)>,
     too_large: Vec<(Address, usize)>,
@@ -181,7 +181,7 @@ fn a_socket_for_both_families_knows_an_ipv4_peer_under_its_ipv4_address() {
     assert_eq!(both.got[0], (Channel::Command, from, b"hello".to_vec()));
 }
 
-/// What the beginning of a datagram of the layer above is, in the session `from`.
+/// The beginning of a datagram of the layer above in the session `from`.
 fn datagram_of(from: u64) -> Vec<u8> {
     let mut bytes = pattern(1000);
     bytes[..4].copy_from_slice(b"mR\x02\x03");
@@ -210,7 +210,8 @@ fn nobody_there_is_told_for_whom_it_is_true_and_harms_nobody_else() {
             (Channel::Data, gone_data, &long, quote),
         ] {
             a.udp.send(channel, to, GsoBatch::single(bytes)).unwrap();
-            // The answer is there already, and is told at the next call, whatever that is about.
+            // The error is queued already, and is reported at the next call, for whatever
+            // destination.
             let there = b.at(host, channel);
             a.udp
                 .send(channel, there, GsoBatch::single(b"hello"))
@@ -253,7 +254,7 @@ fn what_no_interface_takes_is_too_large_and_says_what_is_not() {
             true => assert_eq!(sent, Err(DatagramError::TooLarge(most))),
             false => assert_eq!(sent, Ok(())),
         }
-        // It is told once, and the socket goes on.
+        // It is reported once, and the socket still works.
         assert_eq!(a.udp.nest.readable(), 0);
         a.udp
             .send(Channel::Data, to, batch(&bytes[..3000], 1000))
@@ -312,7 +313,7 @@ fn more_than_the_buffer_holds_is_lost_and_the_rest_is_whole() {
         batches * bytes.len()
     );
     assert!(kept >= buffer / 2, "{kept} of a buffer of {buffer}");
-    // And then everything arrives again.
+    // Then everything arrives again.
     a.udp
         .send(Channel::Data, to, GsoBatch::single(b"after"))
         .unwrap();
@@ -406,7 +407,7 @@ fn targets_become_addresses_this_service_reaches() {
             ..options
         })
         .unwrap();
-        // Not every machine has the address to be bound to.
+        // Not every machine has the address to bind to.
         udp.bound = bind.map(|bind| bind.parse().unwrap());
         udp.resolve(Target {
             nic: NicId(1),
@@ -439,7 +440,7 @@ fn what_is_addressed_to_this_host_is_safe() {
     for board in Interfaces::now().boards() {
         assert!(a.udp.is_safe(Address::new(board.socket_address())));
     }
-    // Reserved for documentation: nobody's own.
+    // Reserved for documentation: no machine's address.
     for address in ["192.0.2.1:1", "[2001:db8::1]:1"] {
         assert!(!a.udp.is_safe(Address::new(address.parse().unwrap())));
     }
