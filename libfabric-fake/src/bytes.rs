@@ -1,13 +1,12 @@
-//! The user's memory, touched.
+//! Access to the user's memory.
 //!
 //! ```text
 //!   gather(spans)          spans ----> Vec
 //!   scatter(spans, bytes)  Vec ------> spans
 //!   fill(span, pattern)    rubbish --> span
 //! ```
-//!
-//! Owns: every access to memory that was lent to the provider.
-//! Knows nothing of: whether the access is allowed; all of it was checked before, as far as it can
+//! Not here: the check that an access is allowed, which came before, as far as possible. Memory
+//! that its user freed too early is accessed all the same, as a card would.
 //! be. Memory that its user freed too early is touched all the same, as a card would.
 
 use crate::checker::Span;

@@ -1,4 +1,4 @@
-//! Who broke which rule, and what was counted.
+//! Records violations of the rules, and counts events.
 //!
 //! ```text
 //!   every call --- a rule broken? ---> violations (text)      the test fails on any

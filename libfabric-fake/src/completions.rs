@@ -1,4 +1,4 @@
-//! Reading a completion queue, as C does.
+//! The C calls that read a completion queue.
 //!
 //! ```text
 //!   fi_cq_read(buf, n) --> progress --> entries in the queue's format, up to the first failed one
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Owns: formats, and the calls on an open queue.
-//! Knows nothing of: what may overtake what.
+//! Not here: the order of completions.
 
 use std::ffi::{c_char, c_void};
 use std::os::fd::AsRawFd;

@@ -1,12 +1,12 @@
-//! What comes between two machines.
+//! Network partitions between two machines.
 //!
 //! ```text
-//!   cut:   messages, reads, connecting ... all of it waits, nobody is told      until heal
-//!   sever: what is under way is lost; who is told of his operations hears ECONNRESET
+//!   cut:   messages, reads, connecting: all of it waits without an error        until heal
+//!   sever: what is in flight is lost; reported operations fail with ECONNRESET
 //! ```
 //!
-//! Owns: who is cut off from whom.
-//! Knows nothing of: endpoints that are gone.
+//! Owns: the pairs that are cut off.
+//! Not here: closed or killed endpoints.
 
 use std::collections::BTreeSet;
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Owns: the C calls of both.
-//! Knows nothing of: what is in a domain, except that it must be empty when it is closed.
+//! Not here: the objects in a domain, except that none may be open when it is closed.
 
 use std::ffi::{CStr, c_void};
 

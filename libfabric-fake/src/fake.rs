@@ -1,4 +1,4 @@
-//! The handle tests hold.
+//! The handle that tests hold.
 //!
 //! ```text
 //!   Fake --+-- library(), machine(..).library() ---> libfabric_sys::Library ---> code under test
@@ -6,8 +6,7 @@
 //!          `-- violations(), stats(), lent() ------> what it did
 //! ```
 //!
-//! Owns: nothing but handles; clones are the same fabric.
-//! Knows nothing of: how any of it is done.
+//! Clones are handles of the same fabric.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,17 +1,17 @@
-//! What goes wrong, and how often.
+//! Kinds of faults, with their probabilities.
 //!
 //! ```text
 //!   post ----- again, refuse -----> EAGAIN, errors of the call
 //!   move ----- hold, connect -----> slow
 //!   land ----- late, short, error -> late writes, short and failed completions
 //!   complete - late_send, reorder -> buffers kept long, order lost
-//!   memory --- register_*, close_busy
+//!   complete - late_send, reorder -> late completions, lost order
 //! ```
 //!
 //! Owns: probabilities and limits; all zero is a fabric that never fails.
-//! Knows nothing of: who asks.
+//! Not here: the places that apply them.
 //!
-//! Everything may be changed while a fabric runs; it counts from the next call on.
+//! Everything may be changed while a fabric runs, with effect from the next call.
 
 use std::collections::BTreeMap;
 

@@ -1,11 +1,10 @@
-//! Operations that are over, and telling so.
+//! Completes sends and reads.
 //!
 //! ```text
 //!   send_done, read carried out --> Finish --(late, perhaps)--> completion queued
 //! ```
 //!
-//! Owns: completions of sends and reads.
-//! Knows nothing of: how they were carried out.
+//! Not here: how they were carried out.
 
 use libc::c_int;
 use libfabric_sys::abi::*;

@@ -1,12 +1,12 @@
-//! What hints ask for, and whether a provider can and will.
+//! Matches hints against a provider.
 //!
 //! ```text
 //!   fi_info (hints) --> Whole --> suits(shape): the mr_mode of the offer, or none
 //!                           `--> granted, source: the rest of it
 //! ```
 //!
-//! Owns: the comparison. Hints that no port of ours gives are not looked at.
-//! Knows nothing of: making offers.
+//! Owns: the comparison. Hints that no port of this project gives are ignored.
+//! Not here: making offers.
 
 use std::net::Ipv4Addr;
 

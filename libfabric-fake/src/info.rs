@@ -1,12 +1,12 @@
 //! Offers: `fi_getinfo`, `fi_dupinfo`, `fi_freeinfo`.
 //!
 //! ```text
-//!   hints --- suits(shape)? ---> fi_info for each shape that does, in the order of the fabric
+//!   hints --- suits(shape)? ---> fi_info for each matching shape, in the order of the fabric
 //!                                all of it from malloc, freed by freeinfo
 //! ```
 //!
-//! Owns: what an offer says, and the memory of infos.
-//! Knows nothing of: objects.
+//! Owns: the contents and memory of infos.
+//! Not here: objects.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::null_mut;

@@ -1,4 +1,4 @@
-//! Messages into memory.
+//! Writes messages into receive buffers.
 //!
 //! ```text
 //!   message + receive --> Transfer --(polls)--> sender's memory read, receiver's written
@@ -6,8 +6,8 @@
 //!                                             send_done            completion queued
 //! ```
 //!
-//! Owns: when and how memory is written, truncation, what happens to a message on the way.
-//! Knows nothing of: how the message and its receive found each other.
+//! Owns: when and how memory is written, truncation, faults in flight.
+//! Not here: matching messages to receives.
 
 use std::collections::BTreeSet;
 

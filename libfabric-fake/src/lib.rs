@@ -1,4 +1,4 @@
-//! A libfabric provider made up in memory, for tests: every fault on demand, every misuse noted.
+//! A fake libfabric provider in memory, for tests: every fault on demand, every misuse recorded.
 //!
 //! ```text
 //!   code under test ---> libfabric_sys::Library ---> the fake's own fi_getinfo, fi_fabric, ...
@@ -7,21 +7,20 @@
 //!        <--- violations, stats, what is lent        State, behind one lock
 //!
 //!   slots      which fabric a call without an object belongs to
-//!   info       fi_getinfo and its kin             fabric    fabrics and domains
-//!   endpoint   endpoints                          vector    address vectors
+//!   slots      selects the fabric of a call without an object
+//!   info       fi_getinfo and related calls      fabric    fabrics and domains
 //!   memory     registrations                      queue     completion queues
 //!   messages   posting, as C calls it             posting, remote   the rules of it
-//!   progress, matching, landing, finishing   how messages move; returning, loss, division   how they do not
-//!   datagram   how those move that nobody waits for
-//!   checker    counters, stretches of memory      completions   reading queues, as C calls it
-//! ```
+//!   messages   posting, the C calls              posting, remote   its rules
+//!   progress, matching, landing, finishing   how messages move; returning, loss, division   how they fail
+//!   datagram   unreliable messages
+//!   checker    counters, stretches of memory      completions   reading queues, the C calls
 //!
 //! One process, no threads, no sockets, no clock: time is the number of polls. All chance comes
+//! One process, no threads, no sockets, no clock: time is the number of polls. All randomness comes
 //! from one seed. Everything is as late and as awkward as the interface allows: a send's memory is
-//! read when the receiver takes the message, a receive's is written some polls after that, fields
-//! without meaning hold rubbish, contexts and prefixes are scribbled over, places in address
-//! vectors come again soon.
-//!
+//! read when the receiver takes the message, a receive's is written some polls later, unused fields
+//! hold garbage, contexts and prefixes are overwritten, places in address vectors are soon reused.
 //! Only for tests: no shipped library depends on it.
 
 // Argument lists are libfabric's.

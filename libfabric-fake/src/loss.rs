@@ -1,4 +1,4 @@
-//! What becomes of those that had to do with an endpoint that is gone.
+//! The consequences of an endpoint that is gone, for its peers.
 //!
 //! ```text
 //!   closed or killed --> mourn --> messages to it:   their senders are bereaved
@@ -7,8 +7,7 @@
 //!   Death: hang | fail | seem to succeed
 //! ```
 //!
-//! Owns: the consequences of a [`Death`].
-//! Knows nothing of: why it died.
+//! Not here: the cause of the [`Death`].
 
 use libfabric_sys::abi::*;
 

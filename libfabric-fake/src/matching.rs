@@ -1,12 +1,12 @@
-//! Which receive a message goes to.
+//! Assigns messages to receives.
 //!
 //! ```text
 //!   message --> the oldest posted receive
 //!   multi-receive buffer:  [ used | next message, aligned | ... ]  full below its minimum
 //! ```
 //!
-//! Owns: the choice, and cutting a piece out of a multi-receive buffer.
-//! Knows nothing of: when messages arrive.
+//! Owns: the choice, and dividing a multi-receive buffer.
+//! Not here: when messages arrive.
 
 use crate::checker::{Span, total};
 use crate::objects::Id;

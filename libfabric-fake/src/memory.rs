@@ -6,8 +6,8 @@
 //!      remote access by key        local access by desc, with FI_MR_LOCAL
 //! ```
 //!
-//! Owns: regions, keys, and whether an access is covered by one.
-//! Knows nothing of: operations.
+//! Owns: regions, keys, the check that a region covers an access.
+//! Not here: operations.
 
 use std::ffi::c_void;
 

@@ -1,4 +1,4 @@
-//! The calls that post operations, as C makes them.
+//! The C calls that post operations.
 //!
 //! ```text
 //!   fi_send(ep, buf, len, ...)    \
@@ -6,8 +6,8 @@
 //!   fi_inject(ep, buf, len, ...)  /
 //! ```
 //!
-//! Owns: turning argument lists into one form.
-//! Knows nothing of: the rules of posting.
+//! Owns: the conversion of argument lists into one form.
+//! Not here: the rules of posting.
 
 use std::ffi::c_void;
 

@@ -1,4 +1,4 @@
-//! What users hold: `fid_*` structs, and the way from them to the state behind.
+//! The `fid_*` structs that users hold, and the path from them to the state.
 //!
 //! ```text
 //!   *mut fid_ep --> Body { abi: fid_ep, home: Weak<Shared>, id }
@@ -7,9 +7,8 @@
 //!                                  Mutex<State>  .endpoints[id]
 //! ```
 //!
-//! Owns: the memory of every object ever opened, until the last handle of the fabric is gone: a
+//! Owns: the memory of every object ever opened, until the last handle of the fabric is dropped: a
 //! call on a closed object must be noticed, not crash.
-//! Knows nothing of: what objects do.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError, Weak};

@@ -1,4 +1,4 @@
-//! Posting: every rule an operation must keep, and what is lent with it.
+//! Posting: the rules for operations, and the memory lent with them.
 //!
 //! ```text
 //!   call --> ready? --> segments, prefix, limits --> registered? --> context free? --> lend
@@ -6,8 +6,8 @@
 //!           EAGAIN           violation                violation       violation    operations[n]
 //! ```
 //!
-//! Owns: the checks, the operations' records, scribbling over contexts and prefixes.
-//! Knows nothing of: C's argument lists, or how messages move once posted.
+//! Owns: the checks, the operations' records, overwriting contexts and prefixes.
+//! Not here: C's argument lists, how messages move.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How messages move. Nothing moves by itself: a poll of one side moves what that side moves.
+//! Progress of messages. A poll of one side moves only what that side moves.
 //!
 //! ```text
 //!   sender's poll:    connect half | finish sends (late) --> its completion queue
@@ -8,10 +8,10 @@
 //! ```
 //!
 //! Owns: the order of events, connecting, arriving, waiting for a receive.
-//! Knows nothing of: C, how operations got here, or how they end.
+//! Not here: C, posting, completion.
 //!
-//! Everything happens as late as it may: a buffer taken back too early shows as changed or
-//! overwritten memory.
+//! Everything happens as late as allowed: a buffer reused too early shows as changed or overwritten
+//! memory.
 
 use libfabric_sys::abi::FI_EP_DGRAM;
 

@@ -1,15 +1,15 @@
 //! Completion queues.
 //!
 //! ```text
-//!   push ---> [ oldest .... newest ] ---> read: as many as wanted, up to the first failed one
+//!   push ---> [ oldest .... newest ] ---> read: up to the requested number or the first failed one
 //!               reorder: forward past              failed first: -FI_EAVAIL, then readerr
 //!               those it need not follow
-//!          `-> descriptor readable                 read out: the operation ends, its context and
+//!          `-> descriptor readable                 taken: the operation ends, its context and
 //!                                                  memory are the user's again
 //! ```
 //!
-//! Owns: entries, the descriptor, what may overtake what.
-//! Knows nothing of: where completions come from.
+//! Owns: entries, the descriptor, the possible reordering.
+//! Not here: the sources of completions.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;

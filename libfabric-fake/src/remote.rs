@@ -1,13 +1,13 @@
 //! Reads of remote memory.
 //!
 //! ```text
-//!   post --> Remote { target, key } -----> polls of who posted it --> access checked --> bytes
+//!   post --> Remote { target, key } -----> polls of the initiator --> access checked --> bytes
 //!                                                                        |
 //!                                    closed, wrong key, out of range: error, nothing is moved
 //! ```
 //!
-//! Owns: carrying them out. The target's process takes no part, as with a card.
-//! Knows nothing of: registrations' own rules.
+//! Owns: the execution. The target's process takes no part, as with a card.
+//! Not here: the rules of registrations.
 
 use libfabric_sys::abi::*;
 

@@ -1,7 +1,6 @@
-//! Giving back what was posted when its endpoint is closed: with `FI_ECANCELED`, or without a word.
+//! Returns the operations posted to an endpoint that is closed: with `FI_ECANCELED`, or silently.
 //!
-//! Owns: that.
-//! Knows nothing of: what was posted.
+//! Not here: the operations themselves.
 
 use libfabric_sys::abi::*;
 

@@ -1,13 +1,13 @@
-//! What a provider looks like.
+//! The description of a provider.
 //!
 //! ```text
-//!   Shape --> info.rs:      what fi_getinfo says
+//!   Shape --> info.rs:      contents of fi_getinfo
 //!         --> posting.rs:   limits that are enforced
 //!         --> progress.rs:  how messages move
 //! ```
 //!
 //! Owns: the description, and presets shaped after real providers.
-//! Knows nothing of: faults, which may happen to every shape.
+//! Not here: faults, which may happen to every shape.
 
 use libc::c_int;
 use libfabric_sys::abi::*;

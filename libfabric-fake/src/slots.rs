@@ -1,4 +1,4 @@
-//! The six functions that carry no object, each fabric with copies of its own.
+//! The functions without an object argument; each fabric has copies of its own.
 //!
 //! ```text
 //!   getinfo::<0>  fabric::<0> --> TENANTS[0] --> fabric A, machine 0
@@ -6,9 +6,9 @@
 //!   getinfo::<2>  fabric::<2> --> TENANTS[2] --> fabric B, machine 0
 //! ```
 //!
-//! Owns: which copy belongs to whom. C's functions take no context, so that many fabrics in one
-//! process, as tests running at once have, can only be told apart by the functions themselves.
-//! Knows nothing of: what the functions do.
+//! Owns: the assignment of copies. C's functions take no context, so only the functions themselves
+//! can distinguish many fabrics in one process, as in parallel tests.
+//! Not here: the implementation of the functions.
 
 use std::ffi::{c_char, c_void};
 use std::sync::{Mutex, PoisonError, Weak};

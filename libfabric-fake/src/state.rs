@@ -1,17 +1,17 @@
-//! Everything a fabric knows, behind one lock.
+//! All state of a fabric, behind one lock.
 //!
 //! ```text
 //!   offers[]  machines[]
-//!   fabrics > domains > queues, vectors, endpoints, regions     by Id, ids never come again
-//!   operations   by serial number: whatever memory and contexts are lent to the provider
+//!   fabrics > domains > queues, vectors, endpoints, regions     by Id, never reused
+//!   operations   by serial number: memory and contexts lent to the provider
 //!   channels     (to, from): messages posted and not arrived
 //!   links        {a, b}: connected or not
 //! ```
 //!
-//! Owns: the objects' records, who is open, who is dead.
-//! Knows nothing of: C.
+//! Owns: the objects' records.
+//! Not here: C.
 //!
-//! All maps are ordered, so that equal seeds and equal calls give equal runs.
+//! All maps are ordered, so equal seeds and calls give equal runs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;

@@ -1,11 +1,11 @@
-//! The tables of operations.
+//! The operation tables.
 //!
 //! ```text
-//!   EP, MSG, ...: [ size | ours | null | ... ]  what came after 1.17: not there, by `size`
+//!   EP, MSG, ...: [ size | ours | null | ... ]  entries added after 1.17 are absent, by `size`
 //! ```
 //!
-//! Owns: the constants all objects point to.
-//! Knows nothing of: what any of them does.
+//! Owns: the constants that all objects point to.
+//! Not here: the implementations.
 
 use std::mem::offset_of;
 

@@ -1,12 +1,12 @@
 //! Address vectors.
 //!
 //! ```text
-//!   insert(address) -> fi_addr_t    the lowest free place, so that removed ones soon come again
+//!   insert(address) -> fi_addr_t    the lowest free place, so removed ones are soon reused
 //!   lookup(fi_addr_t) -> address
 //! ```
 //!
-//! Owns: places, how often each address was inserted, and the C calls.
-//! Knows nothing of: whether anybody lives at an address.
+//! Owns: places, the number of inserts of each address, and the C calls.
+//! Not here: whether an endpoint exists at an address.
 
 use std::ffi::c_void;
 

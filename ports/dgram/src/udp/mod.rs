@@ -359,7 +359,7 @@ fn hand_out(
     });
 }
 
-/// Converts a failure for the layer above. Other errors pass, and look like loss until then.
+/// Converts a failure for the layer above. Other errors are transient and look like loss.
 fn told(failure: Failure) -> Option<Incoming<'static, Address>> {
     let Failure { to, quote, .. } = failure;
     match failure.errno {

@@ -12,8 +12,7 @@
 //! These two bypass the C library's functions, which are cancellation points: in a program with
 //! threads that costs 15 ns each.
 //!
-//! Owns: nothing; descriptors belong to the `OwnedFd` of whoever asked for them.
-//! Knows nothing of: channels, peers.
+//! Not here: channels, peers; descriptors belong to the caller's `OwnedFd`.
 
 use super::address::Address;
 use std::io;

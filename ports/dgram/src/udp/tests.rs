@@ -210,8 +210,7 @@ fn nobody_there_is_told_for_whom_it_is_true_and_harms_nobody_else() {
             (Channel::Data, gone_data, &long, quote),
         ] {
             a.udp.send(channel, to, GsoBatch::single(bytes)).unwrap();
-            // The error is queued already, and is reported at the next call, for whatever
-            // destination.
+            // The error is queued already; the next call to any destination reports it.
             let there = b.at(host, channel);
             a.udp
                 .send(channel, there, GsoBatch::single(b"hello"))
