@@ -5,9 +5,10 @@
 //!   scatter(spans, bytes)  Vec ------> spans
 //!   fill(span, pattern)    rubbish --> span
 //! ```
-//! Not here: the check that an access is allowed, which came before, as far as possible. Memory
-//! that its user freed too early is accessed all the same, as a card would.
-//! be. Memory that its user freed too early is touched all the same, as a card would.
+//!
+//! Owns: every access to memory that was lent to the provider.
+//! Not here: the check that an access is allowed. Memory that its user freed too early is accessed
+//! all the same, as a card would.
 
 use crate::checker::Span;
 

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Owns: the counters, stretches and checksums of lent memory.
-//! Knows nothing of: what happens to a call that broke a rule; it is refused where a provider
-//! would, and goes on where a provider would not have noticed.
+//! Not here: the effect on a call that breaks a rule: it is refused if a provider would refuse it,
+//! and goes on if a provider would not notice.
 
 use std::hash::{DefaultHasher, Hasher};
 

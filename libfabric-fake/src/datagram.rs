@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   post, FI_MORE --> held --.
-//!   post ---------------------+--> rung: on its way, or nowhere --> the send completes
 //!   post ---------------------+--> rung: in flight or lost --> the send completes
-//!                    receive posted: landed; none: lost, and nobody is told
+//!                                      |
 //!                    receive posted: landed; none: lost without a report
+//! ```
 //!
-//! Owns: what differs from reliable messages on the way out, and the losses.
-//! Knows nothing of: landing, completions.
+//! Owns: the differences to sending reliable messages, and the losses.
+//! Not here: landing, completions.
 
 use libfabric_sys::abi::*;
 

@@ -4,8 +4,8 @@
 //!   post ----- again, refuse -----> EAGAIN, errors of the call
 //!   move ----- hold, connect -----> slow
 //!   land ----- late, short, error -> late writes, short and failed completions
-//!   complete - late_send, reorder -> buffers kept long, order lost
 //!   complete - late_send, reorder -> late completions, lost order
+//!   memory --- register_*, close_busy
 //! ```
 //!
 //! Owns: probabilities and limits; all zero is a fabric that never fails.

@@ -4,23 +4,23 @@
 //!   code under test ---> libfabric_sys::Library ---> the fake's own fi_getinfo, fi_fabric, ...
 //!                                                          |
 //!   test ---> Fake: shape, faults, kill, step              v   fid_*, operation tables, as C
-//!        <--- violations, stats, what is lent        State, behind one lock
+//!        <--- violations, stats, lent memory         State, behind one lock
 //!
-//!   slots      which fabric a call without an object belongs to
 //!   slots      selects the fabric of a call without an object
-//!   info       fi_getinfo and related calls      fabric    fabrics and domains
+//!   info       fi_getinfo and related calls       fabric    fabrics and domains
+//!   endpoint   endpoints                          vector    address vectors
 //!   memory     registrations                      queue     completion queues
-//!   messages   posting, as C calls it             posting, remote   the rules of it
-//!   messages   posting, the C calls              posting, remote   its rules
+//!   messages   posting, the C calls               posting, remote   its rules
 //!   progress, matching, landing, finishing   how messages move; returning, loss, division   how they fail
 //!   datagram   unreliable messages
 //!   checker    counters, stretches of memory      completions   reading queues, the C calls
+//! ```
 //!
-//! One process, no threads, no sockets, no clock: time is the number of polls. All chance comes
 //! One process, no threads, no sockets, no clock: time is the number of polls. All randomness comes
 //! from one seed. Everything is as late and as awkward as the interface allows: a send's memory is
 //! read when the receiver takes the message, a receive's is written some polls later, unused fields
 //! hold garbage, contexts and prefixes are overwritten, places in address vectors are soon reused.
+//!
 //! Only for tests: no shipped library depends on it.
 
 // Argument lists are libfabric's.

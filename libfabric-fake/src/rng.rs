@@ -3,8 +3,6 @@
 //! ```text
 //!   state += golden ratio;  output = mix(state)
 //! ```
-//!
-//! Knows nothing of: what the numbers decide.
 
 /// A generator; equal seeds give equal sequences on every machine.
 #[derive(Clone, Debug, Default)]
