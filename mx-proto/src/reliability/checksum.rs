@@ -10,7 +10,7 @@
 /// The checksum of `bytes`.
 #[inline]
 pub(super) fn crc32c(bytes: &[u8]) -> u32 {
-    // The algorithm's name in the catalogue is that of iSCSI, which made it known.
+    // The catalogue names the algorithm after iSCSI.
     crc_fast::crc32_iscsi(bytes)
 }
 
@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn known_values_come_out() {
-        // "123456789" is the usual check value; the others are of RFC 3720, B.4.
+        // "123456789" is the usual check value; the others are from RFC 3720, B.4.
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
         assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
         assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);
@@ -42,7 +42,7 @@ mod tests {
     fn every_length_and_alignment_agrees_with_the_definition() {
         let bytes: Vec<u8> = (0u32..2100).map(|n| (n * n / 7) as u8).collect();
         for start in 0..17 {
-            // Every way the crate may take: bytes, one register, many of them.
+            // All code paths of the crate: bytes, one register, several registers.
             for len in (0..300).chain([511, 512, 513, 1023, 1024, 1025, 1408, 2047, 2048, 2080]) {
                 let some = &bytes[start..start + len];
                 assert_eq!(crc32c(some), slowly(some), "{len} bytes from {start}");

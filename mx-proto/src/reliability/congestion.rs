@@ -178,8 +178,8 @@ impl Congestion {
         if self.round.left == 0 {
             self.end_round();
         }
-        // What arrives in the round trip after a fall says nothing about the new window, nor, until
-        // what is late would have come, about what is lost of it.
+        // Arrivals in the round trip after a reduction are no sample of the new window, nor, until
+        // reordered segments would have arrived, of its losses.
         let since = self.fell_at.map_or(Duration::MAX, |at| now.since(at));
         let typical = rtt.srtt().unwrap_or_default();
         if since >= typical + 4 * rtt.rttvar() {
@@ -224,7 +224,7 @@ impl Congestion {
     }
 
     fn grow(&mut self, now: Instant, bytes: u64, in_flight: u64, rtt: &Rtt) {
-        // A window that is not made use of has not been tried out: it must not grow.
+        // A window that is not used has not been tested: it must not grow (RFC 9438, section 5.8).
         let used = match self.phase {
             Phase::Slow | Phase::Careful { .. } => in_flight >= self.window / 2,
             Phase::Avoidance => in_flight >= self.window / 4 * 3,
@@ -252,7 +252,7 @@ impl Congestion {
             self.plateau = self.plateau.max(self.window);
             self.rise_ms = rise_ms(self.plateau - self.window, self.unit());
         }
-        // Where the curve is a round trip from now.
+        // The curve's value one round trip from now.
         let ahead = now.since(epoch) + rtt.srtt().unwrap_or_default();
         let ms = u64::try_from(ahead.as_millis()).unwrap_or(u64::MAX);
         let away = climb(ms.abs_diff(self.rise_ms), self.unit());

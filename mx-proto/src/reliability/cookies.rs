@@ -121,7 +121,7 @@ impl Cookies {
         let generation = self.generation_of(source);
         let what = (generation, epoch, address, caller, first);
         let cookie = self.hash(COOKIE, what).max(1);
-        // The low half of a pseudo-random function is one, too.
+        // The low half of a pseudo-random function's value is pseudo-random, too.
         (cookie, Seq(self.hash(FIRST, what) as u32))
     }
 
@@ -153,7 +153,7 @@ impl Cookies {
                 self.spent[1] = Spent::new(self.share);
                 self.void[1] = HashMap::default();
             }
-            // Not `clear`: what a bad hour took is given back.
+            // Not `clear`: new maps free the memory of a peak.
             self.spent[0] = Spent::new(self.share);
             self.void[0] = HashMap::default();
             self.noted = epoch;

@@ -430,7 +430,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         if self.of_mut(id).is_some_and(|link| may(link)) {
             return true;
         }
-        // An acknowledgement that has not been looked at yet may have made room.
+        // An acknowledgement that is not processed yet may have freed space.
         let finished = self.finish_fast_receive_of(id);
         let Some(link) = self.of_mut(id) else {
             return false;

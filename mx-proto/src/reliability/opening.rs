@@ -65,7 +65,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         (channel, from): (Channel, A),
         header: &Header,
     ) -> Option<LinkId> {
-        // What overtakes on the data channel proves nothing, and may be true.
+        // A Data datagram may have overtaken the opening of its session, so no Reset.
         if channel == Channel::Data || matches!(header.kind, Kind::Reset | Kind::Welcome) {
             self.stats.old_session += 1;
             return None;
@@ -182,7 +182,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             && link.session.call_again(now, &config)
         {
             log::debug!("{:?} has begun anew: Hello again", link.address);
-            // The next Welcome names another.
+            // The next Welcome has another name.
             link.data = None;
             return self.touch(id);
         }

@@ -44,7 +44,7 @@ impl Pacer {
         slow_start: bool,
         rtt: &Rtt,
     ) -> Option<Instant> {
-        // Before the first measurement the initial window is all there is.
+        // Before the first measurement only the initial window limits.
         let round = rtt.srtt()?.as_nanos().max(1);
         let quarters = if slow_start { 8 } else { 5 };
         let per_ms = u128::from(window) * quarters * 1_000_000 / (4 * round);
@@ -64,7 +64,7 @@ impl Pacer {
         let missing = wanted.saturating_sub(self.credit) as u128;
         let nanos = (missing * 1_000_000).div_ceil(per_ms as u128);
         let nanos = u64::try_from(nanos).unwrap_or(u64::MAX);
-        // What was too little to be counted yet is not lost: it has come since the last filling.
+        // The remainder below one unit is kept: it has accrued since the last filling.
         let at = self.filled_at.after(Duration::from_nanos(nanos));
         Some(at.max(Instant(now.0.saturating_add(1))))
     }

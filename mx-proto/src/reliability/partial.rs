@@ -160,7 +160,7 @@ impl Partial {
                     let offset = place.offset + at as usize - HEADER_LEN;
                     place.memory.fill(offset, body.len(), body, 0);
                 }
-                // Once some of the body has gone one way the rest cannot go another.
+                // Once a part of the body went to one destination, the rest cannot go to another.
                 None => self.way = Way::Dropped,
             }
         }
@@ -300,7 +300,7 @@ impl Partial {
     fn append(&mut self, more: &[u8]) {
         let need = self.bytes.len() + more.len();
         if need > self.bytes.capacity() {
-            // By doubling, but not beyond what the body can become.
+            // Doubles, but not beyond the body's final length.
             let want = (2 * need).min(self.body_len()).max(need);
             self.bytes.reserve_exact(want - self.bytes.len());
         }

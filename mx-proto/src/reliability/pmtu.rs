@@ -208,7 +208,7 @@ impl Pmtu {
         self.good = tried;
         self.whole = u32::MAX;
         if tried >= self.bad {
-            // It was chance.
+            // The earlier failure was random loss.
             (self.bad, self.halves) = (u32::MAX, HALVES);
         }
         self.search(now);
@@ -230,7 +230,7 @@ impl Pmtu {
         self.probe = match self.proven {
             _ if most > self.good => Probe::wanted(most),
             false if self.whole >= RESORT => Probe::wanted(self.good),
-            // No probe can be small enough.
+            // Not even the smallest probe is small enough.
             false => Probe::Complete {
                 until: Some(now.after(AFTER_BLACK_HOLE)),
             },
@@ -255,7 +255,7 @@ impl Pmtu {
             if !self.proven {
                 return false;
             }
-            // Not even that passes any more: the command channel takes over.
+            // Not even this size passes any more: the command channel takes over.
             self.black_hole.report(None, self.good);
             self.proven = false;
             (self.bad, self.halves) = (u32::MAX, HALVES);

@@ -64,8 +64,8 @@ impl<D: DatagramPort> Reliable<D> {
             datagrams.capacity(Channel::Data),
         );
         config.window = config.window.clamp(WINDOW_MIN, 1 << 15);
-        // A packet that needs the whole window would wait for it to be empty every time, and it
-        // must fit while only the smallest datagrams are known to pass.
+        // A packet that needs the whole window would wait for it to be empty each time, and it must
+        // fit while only the smallest datagrams are known to pass.
         let most = SMALLEST * usize::from(config.window) / 2 - HEADER_LEN;
         let limits = Limits {
             packet_max: config.packet_max.min(most),
@@ -156,7 +156,7 @@ impl<D: DatagramPort> Reliable<D> {
             };
             header.emit(payload, &mut self.scratch);
             let batch = GsoBatch::single(&self.scratch);
-            // Lost or not: whoever needs it asks again.
+            // An error counts as loss: the peer asks again.
             if self.datagrams.send(Channel::Command, to, batch).is_ok() {
                 self.links.stats.datagrams_out += 1;
                 self.links.stats.gso_batches_out += 1;
@@ -176,7 +176,7 @@ impl<D: DatagramPort> Reliable<D> {
             if data.is_none() {
                 log::warn!("{:?} names no data channel", link.address);
             }
-            // It is at the address we called, so that it can name nobody else.
+            // It is at the address that we called, so the peer cannot name another machine.
             if let Some(data) = data {
                 self.links.set_data(id, data, usize::MAX);
             }
@@ -214,7 +214,7 @@ impl<D: DatagramPort> Reliable<D> {
         let left = window.saturating_sub(link.reassembly.kept_bytes());
         let window = match link.reassembly.has_ready() {
             true => left,
-            // What is kept waits for more: without room for that it would wait for ever.
+            // Incomplete packets need the next segment: without a window they would never complete.
             false => left.max(RECEIVE_WINDOW_MIN),
         };
         let mut outlet = Outlet {
@@ -378,7 +378,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
                 writer.push(send_buffer, piece, &mut done)
             }),
         }
-        // Memory that was shorter than promised leaves a packet that must still end.
+        // If the memory was shorter than promised, the packet is padded so that it ends.
         writer.fill_up(send_buffer, &mut done);
         self.pump(id, now);
         Ok(Sent::Whole)
@@ -391,7 +391,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         _offset: usize,
         _len: usize,
     ) -> Result<Sent, SendError> {
-        // Nothing is ever taken in part.
+        // This port never accepts a part of a packet.
         Err(SendError::Down)
     }
 
@@ -406,7 +406,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         let mut busy = links.begin(now, budget, sink);
         busy |= datagrams.poll(budget, |incoming| links.on_incoming(now, incoming, sink));
         if !links.pinged.is_empty() {
-            // What an answer does not name counts as lost.
+            // Read all data first: segments that the answer does not name count as lost.
             let empty = datagrams.drain_data(budget, |incoming| {
                 links.on_incoming(now, incoming, sink);
             });
@@ -493,5 +493,5 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
     }
 }
 
-// A Hello and a Welcome fit into the smallest datagrams there are.
+// A Hello and a Welcome fit into the smallest datagrams.
 const _: () = assert!(DATAGRAM_HEADER + GREETING <= 548 && DATA_NAME_MAX < 256);

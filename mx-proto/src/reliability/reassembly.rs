@@ -160,12 +160,12 @@ impl Reassembly {
         let index = self.find(chunk.fragment).ok();
         let here = index.and_then(|index| self.waiting.get(index));
         let (contiguous, cost) = match here.map(|waiting| &waiting.what) {
-            // It costs most if more parts of it follow.
+            // The cost is highest if more parts of it follow.
             None => (0, WAITING_COST + Partial::cost_of_first(chunk)),
             Some(What::Partial(partial)) => (partial.contiguous(), partial.cost_of(chunk)),
             Some(What::Whole(_) | What::Fin) => return Admission::Bad,
         };
-        // Segments are cut once, and numbered in the order of their bytes.
+        // Segments are cut once and numbered in the order of their bytes.
         if ahead == 0 && in_order {
             return match chunk.offset == contiguous {
                 true => Admission::Yes,
@@ -226,9 +226,9 @@ impl Reassembly {
             && front.fragment == self.next
         {
             if let What::Partial(partial) = &mut front.what {
-                // There is memory for one packet.
+                // Memory is kept for one packet only.
                 self.spare = None;
-                // Whatever could change the answer has been delivered.
+                // Everything that could change the answer has been delivered.
                 self.kept -= partial.charge();
                 partial.decide(true, who, limits, sink);
                 self.kept += partial.charge();
@@ -248,7 +248,7 @@ impl Reassembly {
             match waiting.what {
                 What::Whole(bytes) => deliver_whole(&bytes, who, limits, sink),
                 What::Partial(mut partial) => {
-                    // All of it is contiguous: nothing of it came to more than its base.
+                    // It is contiguous, so it has no charge beyond its base.
                     partial.deliver(who, sink);
                     self.spare = Some(partial);
                 }
@@ -295,7 +295,7 @@ impl Reassembly {
                 } else if chunk.is_whole() && chunk.len as usize <= HEADER_LEN + limits.kept {
                     What::Whole(chunk.payload.into())
                 } else {
-                    // Memory that is used again is charged to nobody: only one fragment has it.
+                    // Reused memory is not charged: only one fragment has it.
                     let spare = self.spare.take_if(|_| is_front);
                     let mut partial = spare.unwrap_or_default();
                     partial.begin(chunk.len);
@@ -314,7 +314,7 @@ impl Reassembly {
         };
         let Some(What::Partial(partial)) = self.waiting.get_mut(index).map(|at| &mut at.what)
         else {
-            // All of it was here already.
+            // All of it was received before.
             return Err(BadFragment);
         };
         self.kept -= partial.charge();
@@ -327,7 +327,7 @@ impl Reassembly {
     fn find(&self, fragment: u32) -> Result<usize, usize> {
         let ahead = |waiting: &Waiting| waiting.fragment.wrapping_sub(self.next);
         let wanted = fragment.wrapping_sub(self.next);
-        // Mostly it is a part of the latest.
+        // Usually it belongs to the latest one.
         match self.waiting.back() {
             None => Err(0),
             Some(back) if ahead(back) == wanted => Ok(self.waiting.len() - 1),

@@ -157,7 +157,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         {
             return;
         }
-        // Nothing of a link is taken in before what came earlier has been.
+        // Datagrams of a link are processed in order of arrival.
         if let Some(id) = self.finish_fast_receive() {
             self.look_at(now, id, sink);
         }
@@ -225,7 +225,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         if link.reassembly.admits(&chunk, true, 0) != Admission::Yes {
             return false;
         }
-        // What is owed for it may travel with the answer, before the rest is seen to.
+        // An acknowledgement that is due may be piggybacked on the answer.
         link.session.on_segment(now, header, Verdict::Next);
         link.session.recv.mark(header.seq);
         link.known = true;
@@ -317,14 +317,14 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             Verdict::Next | Verdict::Early => {}
         }
         let is_new = matches!(verdict, Verdict::Next | Verdict::Early);
-        // After a close nobody wants it, but the peer's window must move, or it cannot end either.
+        // After a close nothing is delivered, but acknowledged, so that the peer can close, too.
         if !is_new || link.session.is_closing() || !link.attached {
             link.session.on_segment(now, header, verdict);
             link.session.recv.mark(header.seq);
             return;
         }
         if verdict != Verdict::Next && link.trial.is_some() || link.is_too_early(header, payload) {
-            // It comes again.
+            // Dropped; it is retransmitted.
             return stats.outside_window += 1;
         }
         let before = link.reassembly.kept_bytes();
@@ -334,7 +334,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let chunk = chunk_of(header, payload);
         let in_order = verdict == Verdict::Next;
         if config.supply.is_dire() && !(in_order && chunk.is_whole()) {
-            // There is no memory to keep it in. It comes again.
+            // No memory to keep it in: dropped, and retransmitted.
             return stats.outside_window += 1;
         }
         match link.reassembly.admits(&chunk, in_order, window) {
@@ -396,7 +396,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     /// Everything has arrived, and nothing follows.
     fn on_fin<M: Memory, S: Sink<M>>(&mut self, now: Instant, id: LinkId, sink: &mut S) {
         if let Some(link) = self.of_mut(id) {
-            // The last acknowledgement goes out before the link is forgotten.
+            // The last acknowledgement is sent before the link is removed.
             let (to, header) = (link.address, link.session.farewell());
             self.replies.push(Reply { to, header });
         }

@@ -105,7 +105,7 @@ impl RecvWindow {
     /// Writes down what came early: bit i of word w stands for `cumulative + 1 + 64 w + i`.
     /// Returns how many words say anything.
     pub(super) fn sack_words(&self, out: &mut [u64; SACK_WORDS]) -> usize {
-        // The bit of `next` itself is not among them.
+        // The bit of `next` itself is not included.
         let bits = self.reach.saturating_sub(1);
         let words = (bits.div_ceil(64) as usize).min(SACK_WORDS);
         for (word, slot) in out.iter_mut().take(words).enumerate() {
@@ -145,7 +145,7 @@ impl RecvWindow {
             if here == 0 {
                 return;
             }
-            // Not beyond the end of a word, so that it is one word that changes.
+            // Not beyond the end of a word, so that only one word changes.
             let (word, bit) = self.locate(self.next);
             let here = here.min(64 - bit);
             let mask = if here < 64 { (1 << here) - 1 } else { u64::MAX };

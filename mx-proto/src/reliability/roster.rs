@@ -95,7 +95,7 @@ impl<A: Copy + Eq> Roster<A> {
         }
         match place {
             Place::Awake(link) => Some(link),
-            // Not since the lines above.
+            // Unreachable: the link was woken above.
             Place::Suspended(_) => None,
         }
     }

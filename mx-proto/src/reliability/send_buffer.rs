@@ -234,7 +234,7 @@ impl SendBuffer {
             return None;
         }
         if self.bytes + size > self.limit {
-            // Blocks of the other classes may be what fills it.
+            // Free blocks of other classes may use up the limit.
             self.trim();
         }
         if self.bytes + size > self.limit {
@@ -355,8 +355,8 @@ impl Writer {
         self.size = self.payload.min(self.len - self.offset);
         self.filled = 0;
         self.finished = self.size == 0;
-        // Only the last block of a fragment has room for less than `a_block` segments, and what
-        // ends there ends the fragment.
+        // Only the last block of a fragment holds fewer than `a_block` segments, and the fragment
+        // ends with it.
         let largest = CLASS_BYTES[CLASS_BYTES.len() - 1];
         if !self.finished && (self.at + stride) as usize > largest {
             self.at = 0;

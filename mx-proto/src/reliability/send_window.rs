@@ -240,7 +240,7 @@ impl SendWindow {
     /// [`Self::on_ack`] with the same number.
     #[inline]
     pub(super) fn on_window(&mut self, ack: Seq, window: u32) {
-        // Said before what we know now: worth nothing.
+        // Older acknowledgements are ignored.
         if ack == self.first {
             let edge = self.acked_total + u64::from(window);
             self.allowed_total = self.allowed_total.max(edge);
@@ -278,8 +278,8 @@ impl SendWindow {
         let Some(slot) = self.slots.get(self.fresh) else {
             return false;
         };
-        // A peer with room for less than a segment gets one nevertheless: otherwise both would
-        // wait for each other.
+        // A window smaller than a segment still admits one: otherwise both sides would wait for
+        // each other.
         self.sent_total + slot.bytes() <= self.allowed_total
             || (self.counts.in_flight == 0
                 && self.counts.lost == 0
@@ -372,7 +372,7 @@ impl SendWindow {
     ) -> Result<Acked, BadAck> {
         let mut outcome = AckOutcome::new(now, detection.least, self.counts.newest_arrived);
         if ack.precedes(self.first) {
-            // Overtaken by a later one, which said all this and more.
+            // Overtaken by a later acknowledgement, which includes this one.
             return Ok(Acked::default());
         }
         let count = ack.since(self.first) as usize;
@@ -429,7 +429,7 @@ impl SendWindow {
     #[inline]
     fn find_resend(&mut self) {
         if self.counts.lost == 0 {
-            // Whatever is lost next lies before it.
+            // The next lost segment lies before it.
             self.resend = self.fresh;
             return;
         }

@@ -30,8 +30,8 @@ impl Senders {
             epoch: 0,
             now: 0,
             before: 0,
-            // What the kernel keeps about a datagram is about as large as a small one. The queue of
-            // a switch is not ours to know: all senders together get what one gets alone.
+            // Half, because the kernel's overhead for a small datagram is about its size. A
+            // switch's queue is unknown: all senders together get the window of one alone.
             buffer: window.min(receive_buffer / 2),
         }
     }

@@ -150,7 +150,7 @@ const STAMP: u64 = 1_000;
 
 /// The stamp of a Ping that goes out now.
 pub(super) fn stamp(now: Instant) -> u32 {
-    // 0 is in an Ack that answers none.
+    // 0 is reserved for an Ack that answers no Ping.
     ((now.0 / STAMP) as u32).max(1)
 }
 
@@ -301,7 +301,7 @@ impl Session {
         self.heard_at = now;
         self.progress_at = now;
         self.pinged_at = now;
-        // The called side knows of us with our next word.
+        // The next datagram tells the called side that its Welcome has arrived.
         self.acks.on_urgent(now);
         true
     }
@@ -323,7 +323,7 @@ impl Session {
         self.state = State::Connecting {
             began: now,
             next: now.after(config.first_rto.saturating_mul(1 << self.again)),
-            // Not 0: how long the answer takes is no sample of the way.
+            // Not 0: the time to the answer is no RTT sample.
             tries: 1,
             first_at: now,
         };
@@ -360,7 +360,7 @@ impl Session {
                 let came = self.to_answer.map_or(now, |(_, came)| came);
                 self.to_answer = Some((header.seq.0, came));
                 if header.window == 0 {
-                    // It is there, and takes nothing in for now.
+                    // The peer is alive, but accepts nothing for now.
                     self.progress_at = now;
                 }
             }
@@ -402,7 +402,7 @@ impl Session {
         if acked.moved {
             self.rtt.on_progress();
         }
-        // Tiny segments go on arriving, out of order, where large ones never do.
+        // Small segments may keep arriving, out of order, where large ones never do.
         self.pmtu.on_progress(acked.moved, acked.largest as usize);
         let timely = |sample: &Duration| now.before(*sample) >= self.overdue_at;
         if let Some(sample) = acked.rtt.filter(timely) {
@@ -464,17 +464,17 @@ impl Session {
 
     /// The peer has answered our Ping: what was sent well before and is not named is lost.
     fn on_answer(&mut self, now: Instant, asked_at: Instant, stats: &mut ReliableStats) {
-        // The only sample there is on a way that has become longer than the pause.
+        // The only sample on a path whose RTT has grown beyond the timeout.
         self.rtt.on_sample(now, now.since(asked_at));
-        // What went over the data channel just before the Ping may still come, the later the more this
-        // way is known to keep things.
+        // Segments sent on the data channel just before the Ping may still arrive, within the
+        // path's known reordering delay.
         let late = self.reordering.wait(now, &self.rtt);
         let slack = late
             .saturating_sub(self.rtt.min().unwrap_or_default())
             .max(self.rtt.rto_without_backoff() / 4);
         let mut lost = self.send.lose_sent_before(asked_at.before(slack));
         if stamp(asked_at) == stamp(self.pinged_at) {
-            // What went right before the Ping would be here, had the Ping not overtaken it.
+            // The segments right before the Ping would have arrived, unless the Ping overtook them.
             let again_only = !late.is_zero();
             lost.add(self.send.lose_sent_up_to(self.asked_behind, again_only));
         }
@@ -486,7 +486,7 @@ impl Session {
                 self.on_nothing_arrived(now, stats);
             }
         }
-        // What is lost is known; what is sent again has a time-out of its own.
+        // Losses are known now; retransmissions have a timeout of their own.
         (self.resend_at, self.ask_at) = (None, None);
         self.start_timer(now);
     }
@@ -601,7 +601,7 @@ impl Session {
 
     /// The same after so many questions in vain.
     fn pause_after(&self, fruitless: u32) -> Duration {
-        // The last of what is under way is to be acknowledged at once.
+        // If the last segment in flight asks for an immediate acknowledgement.
         let pause = match self.since_ask == 0 {
             true => self.rtt.answer(),
             false => self.rtt.rto_without_backoff(),
@@ -659,7 +659,7 @@ impl Session {
         if !self.send.on_timeout() {
             return;
         }
-        // What answers from now on may have been asked by what is sent again (Karn; RFC 6298, section 3).
+        // Later answers may be to retransmissions (Karn; RFC 6298, section 3).
         (self.overdue_at, self.asked) = (now, None);
         stats.timeouts += 1;
         self.timeouts = self.timeouts.saturating_add(1);
@@ -679,11 +679,11 @@ impl Session {
     fn ping_at(&self, config: &ReliableConfig) -> Instant {
         let pause = match self.pings {
             _ if self.send.is_stuck() => self.rtt.rto().max(config.first_rto),
-            // Early enough for some tries before silence is death.
+            // Early enough for some tries before the give-up time.
             0 => config.keepalive.min(config.give_up / 4),
             _ => config.max_rto.min(config.give_up / 8),
         };
-        // Whoever answers that nobody is there is near: time-outs before that say nothing.
+        // A refusal comes from a nearby kernel, so earlier timeouts do not matter.
         let refused = (self.refusals > 0).then(|| self.pause_after(self.pings));
         let sooner = refused.into_iter().chain(self.monitored);
         let pause = sooner.fold(pause, Duration::min);
@@ -757,9 +757,9 @@ impl Session {
     /// can go, and no Ping is out. What is lost of the last segments no later one would tell of.
     pub(super) fn is_to_ask(&self, now: Instant) -> bool {
         let lossy = self.lost_at.is_some_and(|at| now.since(at) < LOSSY);
-        // What is lost time and again is asked for ever more rarely.
+        // After repeated loss, Pings become less frequent.
         let hopeful = self.timeouts < 2;
-        // Where nothing has gone since the last Ping its answer has said all there is.
+        // If nothing was sent since the last Ping, its answer is complete.
         let behind = (
             self.last_sent_on,
             self.send.transmissions(self.last_sent_on),

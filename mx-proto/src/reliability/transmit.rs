@@ -73,7 +73,7 @@ impl Session {
         if tail && !self.transmit_ping(self.last_sent_on, true, out) {
             return Pass::WouldBlock;
         }
-        // A full data channel holds no acknowledgement back.
+        // A full data channel does not delay acknowledgements.
         match self.transmit_control(out) {
             Pass::Done => pass,
             other => other,
@@ -156,8 +156,8 @@ impl Session {
             match self.transmit_batch(index, count, channel, out) {
                 Ok(()) => {}
                 Err(DatagramError::WouldBlock) => return Pass::WouldBlock,
-                // The segments are cut already: next time they go with leave to be cut again. If they
-                // had that, or get none, they are as good as lost.
+                // Segments are never cut again: the next attempt allows IP fragmentation. If that
+                // was allowed already, or is not permitted, they count as lost.
                 Err(DatagramError::TooLarge(most)) => {
                     let had_leave = self.pmtu.is_to_be_cut(bytes as usize);
                     self.on_too_large(out.now, most);
@@ -165,7 +165,7 @@ impl Session {
                         self.sent(index, count, channel, out.now);
                     }
                 }
-                // As if it had been lost.
+                // Counts as lost.
                 Err(DatagramError::Unreachable) => self.sent(index, count, channel, out.now),
             }
             if again {
@@ -213,7 +213,7 @@ impl Session {
             header.whole = content.fragment_len;
             header.sum = content.crc;
             header.payload = content.payload as u16;
-            // The sender cannot go on without an acknowledgement, or soon will not.
+            // The sender cannot continue without an acknowledgement, or soon will not.
             if slot.again || flying + bytes > window || self.since_ask >= window / 4 {
                 header.flags |= ASK;
                 self.since_ask = 0;
@@ -248,7 +248,7 @@ impl Session {
 
     fn sent(&mut self, index: usize, count: usize, channel: Channel, now: Instant) {
         let before = self.send.in_flight_bytes();
-        // What is sent again is no beginning, though all of it had been lost.
+        // A retransmission does not begin a new flight, even if everything was lost.
         if before == 0 && self.send.slot(index).is_some_and(|slot| !slot.again) {
             self.on_began(now);
         }
@@ -274,10 +274,10 @@ impl Session {
             let timeout = self.rtt.rto();
             match out.probe(header, size) {
                 Err(DatagramError::TooLarge(most)) => self.on_too_large(out.now, most),
-                // Sent or not: it is tried again after the same pause.
+                // Sent or not, it is repeated after the same timeout.
                 _ => self.pmtu.on_probe_sent(out.now, size, timeout),
             }
-            // Whatever becomes of the probe, the answer to this shows that the peer is there.
+            // The Ping's answer shows that the peer is alive even if the probe is lost.
             self.ping = true;
         }
         if let Some((size, proof)) = self.probed {
@@ -292,7 +292,7 @@ impl Session {
         if self.ping && !self.transmit_ping(Channel::Command, self.is_overdue(), out) {
             return Pass::WouldBlock;
         }
-        // The answer to a Ping does not travel with anything else.
+        // The answer to a Ping is never piggybacked.
         if self.answer.is_some() || self.acks.due().is_some_and(|due| due <= out.now) {
             let header = self.acknowledging(Kind::Ack, out.window);
             let (bytes, len) = self.further_words();
@@ -360,7 +360,7 @@ where
     }
 
     fn probe(&mut self, mut header: Header, size: usize) -> Result<(), DatagramError> {
-        // Zeros need no checksum: whether they are all there is all that matters.
+        // Zeros need no checksum: only their number matters.
         let payload = size.saturating_sub(DATAGRAM_HEADER);
         header.payload = payload as u16;
         self.scratch.clear();

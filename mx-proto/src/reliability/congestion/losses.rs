@@ -58,7 +58,7 @@ impl Congestion {
         rtt: &Rtt,
     ) {
         if self.fell_at.is_some_and(|at| latest_sent_at <= at) {
-            // The same event. Should it turn out to be none, this counts, too.
+            // The same loss event; it counts for the decision to undo the reduction.
             if let Some(fall) = &mut self.fall {
                 fall.lost += bytes;
             }
@@ -201,7 +201,7 @@ impl Congestion {
         if let Some(before) = self.fall.filter(Fall::is_open)
             && comparable
         {
-            // Whether that was a mistake could not be told so far: if this is one, it was, too.
+            // The reduction before this one was not decided yet: both are undone together.
             fall = Fall {
                 lost: before.lost + fall.lost,
                 share: if fall.share > 0 {

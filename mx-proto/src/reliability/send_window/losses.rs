@@ -52,7 +52,7 @@ impl AckOutcome {
     #[inline]
     fn on_first(&mut self, sending: Sending) {
         let age = self.now.since(sending.at);
-        // The latest is the one that took least.
+        // The smallest sample is that of the latest segment.
         self.acked.rtt = Some(self.acked.rtt.map_or(age, |rtt| rtt.min(age)));
         if sending.is_reordered(self.newest, 1) {
             self.acked.late = self.acked.late.max(Some(age));
@@ -115,7 +115,7 @@ impl SendWindow {
             if !sending.is_reordered(newest, sends) {
                 return false;
             }
-            // That one is lost again is more likely than that it is late, and being wrong costs little.
+            // Another loss is more likely than reordering, and a mistake costs little.
             let wait = if sends > 1 { Duration::ZERO } else { wait };
             let late_until = sending.at.after(wait);
             if late_until > now {
