@@ -90,8 +90,8 @@ pub fn allocate(size: usize) -> Option<*mut c_void> {
         lost: AtomicBool::new(false),
     });
     if let Some(old) = TABLE.lock().insert(start.addr().get(), region) {
-        // The C library gave the same address out again, so the application has freed the old one
-        // by itself, which it should not have.
+        // The C library returned the same address again, so the application has freed the old
+        // region by itself, which it should not have.
         old.lost.store(true, Ordering::Relaxed);
     }
     Some(start.as_ptr())

@@ -110,7 +110,7 @@ unsafe impl GlobalAlloc for Reserve {
 #[cold]
 fn spend(size: usize, again: impl Fn() -> *mut u8) -> *mut u8 {
     SPENT.store(ON.load(Ordering::Relaxed), Ordering::Relaxed);
-    // Nobody is to use up everything in vain.
+    // A request that cannot be met must not use up the reserve.
     if size > COUNT.load(Ordering::Relaxed) * PIECE {
         return ptr::null_mut();
     }
@@ -140,7 +140,7 @@ pub fn prepare_thread() {
 /// Begins to keep memory back. Only for a library whose allocator is [`Reserve`].
 pub fn fill() {
     ON.store(true, Ordering::Relaxed);
-    // In a child of fork the thread that did so may not be there.
+    // After a fork, the child may lack the thread that was recovering.
     RECOVERING.store(false, Ordering::Relaxed);
     if !top_up() {
         SPENT.store(true, Ordering::Relaxed);
@@ -166,7 +166,7 @@ pub fn level() -> Level {
 
 #[cold]
 fn recover() -> Level {
-    // One thread at a time: what it leaves to the C library is not for the others to take.
+    // One thread at a time: others must not take the memory left to the C library.
     if RECOVERING.swap(true, Ordering::Acquire) {
         return by_missing();
     }
@@ -202,8 +202,8 @@ fn tell(what: &str) {
     if often || TOLD.swap(now, Ordering::Relaxed) != told {
         return;
     }
-    // A piece for the C library: this thread may not be prepared. Not each time somebody asks for the
-    // level, or whoever asks would use up everything.
+    // A piece for the C library, since this thread may not have its arena yet. Not at each call,
+    // which would use up the reserve.
     // SAFETY: the size is not 0.
     let some = unsafe { Reserve.alloc(SOME) };
     if !some.is_null() {
@@ -275,7 +275,7 @@ fn keep(slot: &AtomicPtr<u8>) -> bool {
     let mapped = map(PIECE);
     let piece = match mapped.is_null() {
         false => mapped.map_addr(|address| address | MAPPED),
-        // What was freed need not be the kernel's again.
+        // Freed memory need not have returned to the kernel, so try the C library.
         // SAFETY: the size is not 0.
         true => unsafe { System.alloc(LAYOUT) },
     };
@@ -283,11 +283,11 @@ fn keep(slot: &AtomicPtr<u8>) -> bool {
         return false;
     }
     let nothing = ptr::null_mut();
-    // Before: whoever takes it out counts, too.
+    // Counted first, because taking a piece out decrements the count.
     COUNT.fetch_add(1, Ordering::Relaxed);
     let kept = slot.compare_exchange(nothing, piece, Ordering::AcqRel, Ordering::Relaxed);
     if kept.is_err() {
-        // Another thread has put one there.
+        // Another thread has filled the slot.
         COUNT.fetch_sub(1, Ordering::Relaxed);
         free(piece);
     }

@@ -98,7 +98,7 @@ impl Strangers {
         while self.queue.front().is_some_and(|first| !is_one(first.id)) {
             self.queue.pop_front();
         }
-        // Those behind an old one do not pile up while it waits.
+        // Removes closed ones, which would accumulate behind an old one.
         if self.queue.len() > 2 * self.count + 64 {
             self.queue.retain(|waiting| is_one(waiting.id));
         }
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(strangers.due(late), None, "the same look");
         assert_eq!(strangers.due(late.after(LATE)), Some(id(0)));
         strangers.leave(Source(1), |_| false);
-        // As long as there is nobody, nobody need look.
+        // Without strangers no check is needed.
         strangers.add(id(1), Source(1), Instant(0).after(9 * LATE));
         assert_eq!(
             strangers.due(Instant(5).after(9 * LATE)),

@@ -22,8 +22,8 @@ impl Domain {
         if !is_address(self.terms.address_format, address) {
             return refuse(FI_EINVAL);
         }
-        // Providers take as many bytes as their addresses have, or all up to a zero: never
-        // beyond this, which is longer than any and ends in zeroes.
+        // Providers read as many bytes as their addresses have, or up to a zero: never beyond this,
+        // which is longer than any and ends in zeros.
         let mut room = [0_u64; (ADDRESS_MAX + 2 * ADDRESS_SPARE) / 8];
         // SAFETY: the bytes of `room`, which any value is good for.
         let bytes = unsafe {

@@ -327,7 +327,7 @@ impl EpParts {
         self.domain.retry_stuck();
         let result = self.domain.close(handle);
         if let Some(queue) = self.queue.take() {
-            // Where the endpoint is stuck, so is this, and it is tried again after it.
+            // If the endpoint fails to close, so does this; it is retried after the endpoint.
             let closed = self.domain.close(queue.into_handle());
             return result.and(closed);
         }

@@ -143,7 +143,7 @@ impl Refusal {
             5 => Self::NotUnderstood,
             7 => Self::Secret,
             8 => Self::NoSecret,
-            // Reasons of later versions are reasons too.
+            // Unknown reasons come from later versions.
             _ => Self::Failed,
         }
     }

@@ -208,7 +208,7 @@ impl<T> Handle<T> {
 
     /// Closes it, or gives it back with the error.
     fn close(self) -> Result<(), (Self, i32)> {
-        // Not dropped: closed once more only if this fails.
+        // Not dropped unless this fails, to be closed only once.
         let this = ManuallyDrop::new(self);
         // SAFETY: an open object, not used again when this succeeds.
         let result = check(unsafe { fi_close(this.fid()) } as isize);
@@ -259,7 +259,7 @@ impl Parts {
     /// Tries to close what would not be closed before, in that order.
     fn retry_stuck(&self) {
         for handle in self.stuck.take() {
-            // It is pushed again if it is still stuck.
+            // A handle that fails again is queued again.
             let _ = self.close(handle);
         }
     }
@@ -267,8 +267,8 @@ impl Parts {
 
 impl Drop for Parts {
     fn drop(&mut self) {
-        // Endpoints that kept registrations busy are gone by now. What is still busy may be so until
-        // the provider has handled what has arrived.
+        // Endpoints that kept registrations busy are gone. What is still busy may be so until the
+        // provider has processed arrivals.
         let until = Instant::now() + CLOSE_TIMEOUT;
         let mut events = Vec::new();
         self.retry_stuck();
@@ -279,7 +279,7 @@ impl Drop for Parts {
             }
             self.retry_stuck();
         }
-        // The last time.
+        // The last attempt.
         drop(self.stuck.take());
     }
 }
@@ -327,7 +327,7 @@ fn open_av(domain: &Handle<fid_domain>, offered: u32) -> Result<Handle<fid_av>, 
             unsafe { fi_av_open(domain.as_ptr(), &raw mut attr, out, std::ptr::null_mut()) }
         })
     };
-    // A table is what later versions are left with.
+    // Later versions have tables only.
     let kind = if offered == FI_AV_MAP {
         FI_AV_MAP
     } else {

@@ -103,13 +103,13 @@ impl Queue {
             wait_fd: Cell::new(wait_fd),
             empty_errors: Cell::new(0),
         };
-        // Some providers open such a queue and only then say that it has no descriptor.
+        // Some providers open such a queue and report only afterwards that it has no descriptor.
         if terms.wait == Wait::Fd
             && let Ok(handle) = open_with(domain, FI_WAIT_FD, entries, format)
         {
             match wait_fd(&handle) {
                 Ok(fd) if try_wait(fabric, &handle).is_ok() => return Ok(new(handle, Some(fd))),
-                // `usnic` has it when an endpoint is bound.
+                // `usnic` has a descriptor once an endpoint is bound.
                 Err(FI_EOPBADSTATE) => return Ok(new(handle, None)),
                 _ => (),
             }
@@ -152,7 +152,7 @@ impl Queue {
         match try_wait(fabric, &self.handle) {
             Ok(may) => may,
             Err(code) => {
-                // It worked when the queue was opened. Sleeping now might be for ever.
+                // It worked when the queue was opened. A sleep now might never end.
                 let text = library.strerror(code);
                 log::warn!("fabric: fi_trywait fails ({text}): polling from now on");
                 self.wait_fd.set(None);
@@ -179,7 +179,7 @@ impl Queue {
             let result = unsafe { fi_cq_read(self.handle.as_ptr(), buffer, asked) };
             let count = match usize::try_from(result) {
                 Ok(count) if count <= asked => count,
-                // It wrote over more than it was given: nothing here can be trusted any more.
+                // The provider wrote past the end of the buffer: memory is corrupted.
                 Ok(_) => return Err(FabricError::new(library, "fi_cq_read", FI_EOVERRUN)),
                 Err(_) => match positive(result) {
                     FI_EAGAIN | FI_EINTR => 0,
@@ -190,7 +190,7 @@ impl Queue {
                         }
                         false => 0,
                     },
-                    // What was taken out before this is not lost: the error comes again.
+                    // Earlier completions are kept; the error recurs at the next read.
                     _ if taken > 0 => 0,
                     code => return Err(FabricError::new(library, "fi_cq_read", code)),
                 },
@@ -237,7 +237,7 @@ impl Queue {
             };
         }
         self.empty_errors.set(0);
-        // The manual wants it positive; some providers have it negated, or 0.
+        // The manual says positive; some providers negate it, or report 0.
         let errno = match entry.err.checked_abs() {
             None | Some(0) => FI_EOTHER,
             Some(errno) => errno,
@@ -300,7 +300,7 @@ fn open_with(
             unsafe { fi_cq_open(domain.as_ptr(), &raw mut attr, out, std::ptr::null_mut()) }
         })
     };
-    // More than a card can: as many as the provider likes.
+    // If that is more than the card supports, the provider's default.
     open(size).or_else(|_| open(0))
 }
 

@@ -101,7 +101,7 @@ impl Domain {
             self.next_key.set(key_after(key, self.terms.mr_key_bytes));
             // SAFETY: the caller's word.
             match unsafe { self.register_with(start, len, access, key) } {
-                // Taken: the counter has come round to one that is still in use.
+                // Taken: the counter has wrapped around to a key in use.
                 Err(FI_ENOKEY) => refused = FI_ENOKEY,
                 other => return other,
             }
@@ -174,7 +174,7 @@ impl Mr {
 
 impl Drop for Mr {
     fn drop(&mut self) {
-        // One that will not be closed is tried again when an endpoint or the domain is.
+        // If it fails, it is retried when an endpoint or the domain closes.
         if let Some(handle) = self.handle.take()
             && let Err(code) = self.domain.close(handle)
         {

@@ -81,7 +81,7 @@ pub enum Wait {
 /// `mr_mode` in the bits that replaced `FI_MR_BASIC` and `FI_MR_SCALABLE` with version 1.5.
 pub fn modern_mr_mode(mr_mode: c_int) -> c_int {
     let mut modern = mr_mode & !(FI_MR_BASIC | FI_MR_SCALABLE);
-    // With both, the provider leaves the choice to its user: the one that asks for less.
+    // With both, the user may choose: the one with fewer requirements.
     if mr_mode & FI_MR_BASIC != 0 && mr_mode & FI_MR_SCALABLE == 0 {
         modern |= FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     }

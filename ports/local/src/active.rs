@@ -69,7 +69,7 @@ impl LocalPort {
             return;
         }
         self.slept = true;
-        // Links beyond the few that are cheap to look at stay prepared for sleeping.
+        // Beyond the few links that are cheap to poll, links stay armed for sleeping.
         let mut kept = 0;
         let mut at = 0;
         while let Some(id) = self.active.get(at).copied() {
@@ -77,7 +77,7 @@ impl LocalPort {
                 self.active.swap_remove(at);
                 continue;
             };
-            // One that has rung meanwhile will not ring again until it is prepared anew.
+            // One that has rung since will not ring again until it is armed anew.
             if kept < ACTIVE_KEPT || entry.blocked || !entry.is_asleep() {
                 kept += 1;
                 at += 1;
@@ -128,7 +128,7 @@ impl LocalPort {
                 }
             } else if all {
                 link.idle = link.idle.saturating_add(1);
-                // For room the peer's line is pulled over: not while it is busy and has nothing for us.
+                // Checking for space transfers the peer's cache line: not done on a busy link.
                 let cooling = link.idle >= IDLE_AFTER && self.active.len() > ACTIVE_KEPT;
                 odd = cooling || entry.is_odd();
             }
@@ -216,7 +216,7 @@ impl LocalPort {
         link.idle = 0;
         if entry.idle {
             entry.idle = false;
-            // While we sleep it goes on ringing.
+            // While this side sleeps, the link keeps ringing.
             if !self.armed {
                 entry.unread += u8::from(link.consumer.set_sleeping(false));
             }
@@ -277,7 +277,7 @@ impl LocalPort {
                 entry.set_asleep(true);
             }
         }
-        // One for all of them: it is the dear part.
+        // One barrier for all of them: it is the expensive part.
         barrier::heavy();
         for (_, id) in idlest {
             let Some(entry) = self.links.get_mut(id) else {

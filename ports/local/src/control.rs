@@ -38,7 +38,7 @@ impl LocalPort {
         sink: &mut S,
     ) -> bool {
         let mut any = false;
-        // Also those of links that every poll looks at: a peer may ask one of them to sleep.
+        // Also doorbells of active links: a peer may ask one of them to go idle.
         self.slept = false;
         if self.take_doorbells() {
             any = self.hear_loud(sink) | self.poll_active_set(budget, sink, true);
@@ -81,7 +81,7 @@ impl LocalPort {
         let Some(entry) = self.links.get_mut(id) else {
             return false;
         };
-        // A wake-up stays unread for now.
+        // A wake-up may stay unread.
         if !entry.is_doorbell() {
             self.note_loud(id);
         }
@@ -93,7 +93,7 @@ impl LocalPort {
     /// then looks at the rings.
     pub(super) fn take_doorbells(&mut self) -> bool {
         let mut any = false;
-        // Bounded: peers that ring without end must not hold us here.
+        // Bounded, because peers may ring without end.
         for _ in 0..=self.links.len() / BATCH {
             let ready = self.data.ready();
             for token in &ready {
@@ -104,8 +104,8 @@ impl LocalPort {
             }
         }
         if any && self.armed {
-            // One thread polls while another one sleeps: what has rung must ring for that one, too.
-            // Whoever called looks at the rings next, that is, after the barrier.
+            // One thread polls while another sleeps: links that have rung must ring for the
+            // sleeper, too. The caller looks at the rings next, after the barrier.
             self.set_active_asleep(true);
             barrier::heavy();
         }
@@ -184,7 +184,7 @@ impl LocalPort {
                 }
                 Err(error) if is_exhaustion(&error) && self.make_room() => {}
                 Err(error) if is_exhaustion(&error) => {
-                    // The connection stays in the backlog, so the set would report it for ever.
+                    // The connection stays in the backlog, so epoll would report it for ever.
                     self.warn_of_starving(&error);
                     return self.accept_later(clock.now());
                 }
@@ -210,11 +210,11 @@ impl LocalPort {
     }
 
     fn accept_one(&mut self, socket: Socket, clock: &dyn Clock) {
-        // Strangers who say nothing must not keep others out.
+        // Silent strangers must not keep others out.
         if self.links.is_full() && !self.evict(&"others need its place") {
             self.stats.refused += 1;
             log::debug!("{:?}: link limit reached, connection refused", self.name);
-            // It comes another way, if it can.
+            // The peer may fall back to another port.
             let _ = socket.send(&Word::Later(None).encode(), None);
             return;
         }
@@ -234,7 +234,7 @@ impl LocalPort {
             stranger: true,
             ..Entry::new(socket, State::Accepted, false)
         };
-        // There is a place, see above.
+        // The check above ensures a free place.
         if let Some(id) = self.links.insert(entry) {
             self.places.take(source, 1);
             self.strangers.add(id, source, now);
@@ -301,7 +301,7 @@ impl LocalPort {
         };
         let Some(socket) = &entry.socket else { return };
         let heard = match socket.receive(&mut message) {
-            // It has gone without reading our Hello; what it said before comes now.
+            // The peer closed without reading our Hello; its earlier words can still be read.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
                 socket.receive(&mut message)
             }
@@ -310,7 +310,7 @@ impl LocalPort {
         let (len, fd) = match heard {
             Ok(Received::Nothing) => return,
             Ok(Received::Message(len, fd)) => (len, fd),
-            // A Welcome brings none.
+            // A Welcome has no descriptor.
             Ok(Received::CutOff(_)) => return self.end(id, LinkDown::Protocol, sink),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 return self.end(id, LinkDown::Protocol, sink);
@@ -369,7 +369,7 @@ impl LocalPort {
                 .add(socket.raw(), id.to_word(), Interest::Doorbell)?;
         }
         self.deactivate(id);
-        // What came behind is there already.
+        // Later packets may be there already.
         self.note_loud(id);
         Ok(())
     }

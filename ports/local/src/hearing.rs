@@ -74,7 +74,7 @@ impl LocalPort {
                 self.listen_for_room(id, true);
                 Err(SendError::WouldBlock)
             }
-            // What the peer has sent before it went is still to be read.
+            // Packets that the peer sent before it closed are still to be read.
             Err(error) if is_gone(&error) => Err(SendError::Down),
             Err(error) => {
                 log::warn!("{:?}: {id:?} takes no packet: {error}", self.name);
@@ -143,7 +143,7 @@ impl LocalPort {
         }
         self.scratch.resize(LONGEST, 0);
         let mut message = std::mem::take(&mut self.scratch);
-        // Bounded: a peer that writes as fast as we read must not hold us here.
+        // Bounded, because a peer may write as fast as this side reads.
         let (mut left, mut any) = (HEARD_AT_ONCE, false);
         while left != 0 {
             left -= 1;
@@ -162,7 +162,7 @@ impl LocalPort {
         if left == 0
             && let Some(entry) = self.links.get(id)
         {
-            // What is left is new again, and wakes whoever sleeps.
+            // Re-arming reports what is left as new, which wakes sleepers.
             self.listen_for_room(id, entry.blocked || entry.unsaid.is_some());
         }
         any | self.offer_room(id, sink)
@@ -203,7 +203,7 @@ impl LocalPort {
     /// Nothing can be read any more, or not now.
     fn hear_end(&mut self, id: LinkId, error: &io::Error) -> Heard {
         match error.kind() {
-            // The peer has gone without reading everything; what it said before comes now.
+            // The peer closed without reading everything; its earlier words can still be read.
             io::ErrorKind::ConnectionReset => return Heard::Doorbells,
             io::ErrorKind::InvalidData => self.fail(id),
             _ if is_transient(error) => {}

@@ -226,7 +226,7 @@ impl LocalPort {
                         && socket.send(&Word::Rest(counts.0).encode(), None).is_ok()
                     {
                         link.producer.retire();
-                        // The peer's may have come together with a wake-up, which is not read.
+                        // The peer's Rest may have arrived with an unread wake-up.
                         if !std::mem::replace(&mut entry.loud, true) {
                             loud.push(*id);
                         }
@@ -253,7 +253,7 @@ impl LocalPort {
         if !std::mem::replace(&mut entry.listed, true) {
             self.awake.push(id);
         }
-        // The next poll sets the time for a look.
+        // The next poll sets the deadline of the check.
         self.control_wanted |= self.next_look.is_none() && self.budget.idle_timeout().is_some();
         self.make_active(id);
     }

@@ -117,7 +117,7 @@ impl Geometry {
 /// message, so that both sides keep copying at once.
 pub(super) const DATA_BATCH: u64 = 16 * 1024;
 
-// That much may be consumed and not given back yet; the rest must hold any packet, or a producer
+// That much may be consumed and not returned yet; the rest must hold any packet, or a producer
 // could wait for ever.
 const _: () = assert!(
     BODY_MAX.next_multiple_of(64) + DATA_BATCH as usize <= Geometry::SMALLEST.data as usize

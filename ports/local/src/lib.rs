@@ -407,7 +407,7 @@ impl LocalPort {
         id: LinkId,
         outcome: Result<bool, PushError>,
     ) -> Result<Sent, SendError> {
-        // An answer is to be expected, or room.
+        // An answer or free space is expected soon.
         self.warm(id);
         let Some(entry) = self.links.get_mut(id) else {
             return Err(SendError::Down);

@@ -192,7 +192,7 @@ impl Entry {
         let State::Up(link) = &mut self.state else {
             return false;
         };
-        // A word is expected, which may have come together with a wake-up.
+        // A word is expected, which may have arrived with a wake-up.
         if link.producer.is_retired() {
             return false;
         }
@@ -235,7 +235,7 @@ impl Entry {
         if let State::Plain | State::Offered(_) | State::Up(_) = &self.state
             && let Some(socket) = &self.socket
         {
-            // Without it the peer takes us for dead, which makes no great difference.
+            // On failure the peer takes this side for dead, which makes little difference.
             let _ = socket.send(&Word::Bye.encode(), None);
         }
     }

@@ -301,8 +301,8 @@ impl Consumer {
             return Err(Corrupt);
         }
         let (len, cell) = ((flag >> 32) as usize, self.cell);
-        // Volatile, so that the copy is one: an ordinary copy of bytes that "nobody changes" may be
-        // left out by the compiler, and what was checked would be read a second time.
+        // Volatile, so that there is one copy: the compiler may omit an ordinary copy of memory
+        // that "does not change" and read again what was checked.
         // SAFETY: the 32 bytes lie inside the cell and are aligned to 8.
         let words = unsafe {
             cell.add(HEADER_AT)
@@ -417,7 +417,7 @@ impl Source for SharedBody {
             }
             _ => self.copy_around(at, into),
         }
-        // The caller's copy is one, too: nothing may be read from where it came from again.
+        // The caller's copy is volatile, too: the source must not be read again.
         compiler_fence(Ordering::SeqCst);
     }
 }
@@ -722,7 +722,7 @@ mod tests {
                 let all = self.0.concat();
                 let wanted = &all[offset..offset + len];
                 wanted.chunks(7).for_each(&mut visitor);
-                // More than was asked for must not be written anywhere.
+                // Never write more than was asked for.
                 visitor(&[0xee; 64]);
             }
             fn visit_mut(&mut self, _: usize, _: usize, _: impl FnMut(&mut [u8])) {}

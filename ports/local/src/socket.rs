@@ -273,7 +273,7 @@ impl Socket {
                 &raw mut len,
             )
         };
-        // Not connected: the kernel says that nobody is there.
+        // Not connected: the kernel reports that the peer is gone.
         if got == 0 && is.uid != u32::MAX {
             is.uid
         } else {
@@ -320,7 +320,7 @@ pub(super) fn is_exhaustion(error: &io::Error) -> bool {
                 | libc::ENOMEM
                 | libc::ENOBUFS
                 | libc::ENOSPC
-                // Too many descriptors in messages that nobody has taken yet.
+                // Too many descriptors in messages that are not received yet.
                 | libc::ETOOMANYREFS
         )
     )

@@ -278,13 +278,13 @@ impl Fabric {
 
 impl Drop for Fabric {
     fn drop(&mut self) {
-        // What is registered for peers.
+        // Registrations for peers.
         self.remote.close();
         self.calm();
         if !self.plan.mr_endpoint {
             self.main = None;
         }
-        // Where registrations belong to the endpoint, it does not close before them.
+        // Registrations that belong to the endpoint are closed before it.
         self.slots.close_registrations();
         self.receive.close_registrations();
         self.main = None;

@@ -45,7 +45,7 @@ pub(super) fn take<M: Memory, S: Sink<M>>(
                 return false;
             };
             if body_len(header) <= body.len() {
-                // That it is not shorter is checked there.
+                // The sink checks that the body is not too long.
                 sink.on_packet(id, word, header, body);
                 return true;
             }
@@ -56,7 +56,7 @@ pub(super) fn take<M: Memory, S: Sink<M>>(
             };
             (incoming, body)
         }
-        // Nothing would keep alive for ever what waits for the rest.
+        // An empty one would keep an incomplete packet alive for ever.
         (Some(incoming), Kind::Rest) if !bytes.is_empty() => (incoming, bytes),
         _ => return false,
     };

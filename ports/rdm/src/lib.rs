@@ -283,7 +283,7 @@ impl RdmPort {
         }
         let renewals = self.stats.renewals;
         self.end(id, reason);
-        // If everything is opened anew over it, the peer has been told with all others.
+        // If the end caused a renewal, all peers have been told already.
         if let Some(peer) = peer
             && self.stats.renewals == renewals
         {
@@ -359,7 +359,7 @@ impl RdmPort {
                 .filter_map(|peer| Some((address(&peer)?, peer)))
                 .collect()
         });
-        // Nobody must see a completion while the provider has the memory.
+        // The provider must return the memory before completions are visible.
         self.fabric = None;
         for id in self.links.ids() {
             self.end(id, LinkDown::Reset);
@@ -367,7 +367,7 @@ impl RdmPort {
         self.blocked.clear();
         self.broken.clear();
         self.reopen(self.now);
-        // What they send goes to an address that nobody has.
+        // Their datagrams go to an address that no longer exists.
         for (bytes, peer) in peers {
             if let Some(fabric) = &mut self.fabric
                 && let Ok(address) = fabric.addresses.take(&fabric.domain, &bytes)
@@ -410,7 +410,7 @@ impl RdmPort {
         let Some(link) = self.links.of_mut(id) else {
             return;
         };
-        // One answer is as good as many, to a peer that asks and does not read.
+        // One answer is enough for a peer that asks and does not read.
         let once = !matches!(kind, Kind::Reading | Kind::Rest);
         if !once || link.control.iter().all(|waiting| waiting.kind != kind) {
             link.control.push_back(Control {

@@ -369,8 +369,7 @@ impl Links {
             return true;
         };
         if !matches!(link.state, State::Up | State::Greeting { .. }) {
-            // Nothing follows a Hello that has not been answered, and nobody waits for more on a
-            // link that is being closed.
+            // Nothing follows an unanswered Hello, and a link that is being closed wants no more.
             return matches!(link.state, State::Closing { .. });
         }
         let (before, strange) = (link.sequence.held_bytes(), link.stranger);
@@ -479,7 +478,7 @@ impl Links {
         if now >= self.next_round {
             self.next_round = now.after(self.keepalive / 16);
             if let Some(due) = self.round(now, alarms) {
-                // Whoever falls silent at the same time is found in the same round.
+                // Peers that fall silent at about the same time are found in the same round.
                 let due = due.max(now.after(LOOK_EVERY));
                 self.next_round = self.next_round.min(due);
             }

@@ -47,7 +47,7 @@ impl RdmPort {
         self.now = now;
         let away = now.since(self.polled);
         if away > self.links.absence_max() {
-            // Stopped, or busy elsewhere: the answers may be here already, unread.
+            // The process was stopped or busy: answers may have arrived unread.
             self.links.forgive(away, now);
         }
         self.polled = now;
@@ -88,7 +88,7 @@ impl RdmPort {
             if fabric.backlog.is_empty() {
                 if let Err(error) = fabric.domain.read(&mut events, BATCH) {
                     log::error!("provider {}: {error}", self.choice.provider());
-                    // They are about operations that are no more.
+                    // The events are of operations that no longer exist.
                     events.clear();
                     self.renew();
                     break;
@@ -103,10 +103,10 @@ impl RdmPort {
                 if self.stats.renewals == renewals {
                     self.handle_event(event, sink);
                 }
-                // Otherwise it is about operations that are no more.
+                // Otherwise the operation no longer exists.
             }
             if found < BATCH {
-                // Asking again would only cost a system call, on most providers.
+                // On most providers another read would only cost a system call.
                 break;
             }
         }
@@ -134,13 +134,12 @@ impl RdmPort {
             return;
         };
         let Some(op) = fabric.ops.of(context) else {
-            // What was injected has no context. That it failed is the peer's silence, which its link
-            // notices.
+            // Injections have no context. A failed one means a silent peer, which its link notices.
             let injected = context.is_null() && outcome.is_err();
             self.stats.strange += u64::from(!injected);
             return;
         };
-        // An error is the end of one frame, not of the buffer it fell into: others land there.
+        // An error ends one frame, not the buffer it was written to: others use that, too.
         let last = !matches!(op, Op::Receive(_))
             || !fabric.plan().multi_recv
             || flags & FI_MULTI_RECV != 0;
@@ -180,7 +179,7 @@ impl RdmPort {
         };
         link.slots -= 1;
         if let Some(code) = error {
-            // Links keep order and lose nothing, so this one is over.
+            // Links are ordered and lossless, so this one ends.
             let text = self.library.strerror(code);
             log::debug!("link {owner:?}: a send failed: {text}");
             self.fail(owner, LinkDown::Reset);
@@ -199,7 +198,7 @@ impl RdmPort {
             return;
         };
         if len == 0 {
-            // A buffer that comes back without a message.
+            // A buffer returned without a message.
             return;
         }
         let prefix = fabric.plan().prefix;
@@ -217,7 +216,7 @@ impl RdmPort {
         };
         let (id, word) = (link.id, link.word);
         if frame.kind == Kind::Reset {
-            // Who is still being greeted, or not known to have come, decides by the clock.
+            // While connecting, or before the peer is known to be there, timeouts decide.
             if matches!(link.state, State::Up | State::Closing { .. }) {
                 self.end(id, LinkDown::Reset);
             }
@@ -298,7 +297,7 @@ impl RdmPort {
             },
             Kind::Hello => self.send_control(id, Kind::HelloAck, &[]),
             Kind::Ping => self.send_control(id, Kind::Pong, &[]),
-            // It waits until it hears that we know.
+            // The peer waits for the answer.
             Kind::Bye => self.fail(id, LinkDown::Closed),
             Kind::HelloAck | Kind::Pong | Kind::Packet | Kind::Rest | Kind::Reset => {}
         }

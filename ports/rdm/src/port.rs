@@ -32,7 +32,7 @@ impl<M: Memory> Port<M> for RdmPort {
             .is_some_and(|fabric| fabric.remote.offers_reads());
         Limits {
             packet_max: body,
-            // Where the receiver's card reads, that is better from two frames on.
+            // With remote reads those are better from two frames on.
             streamed_max: if reads { 2 * body } else { STREAMED_MAX },
             data_max: body,
             pull_block: PULL_BLOCK,
@@ -48,7 +48,7 @@ impl<M: Memory> Port<M> for RdmPort {
     fn bind(&mut self, link: LinkId, cookie: u64) {
         if self.links.of(link).is_some() {
             if !self.links.bind(link, cookie) {
-                // It came in one crowd with others; the next poll says so.
+                // It arrived with too many others; the next poll reports the end.
                 self.broken.push(link);
             }
         } else if let Some((_, word, _)) = self.downs.iter_mut().find(|(id, ..)| *id == link) {
@@ -86,7 +86,7 @@ impl<M: Memory> Port<M> for RdmPort {
         Ok(match self.resume(id, memory, offset + first, len - first) {
             Ok(Sent::Part(more)) => Sent::Part(first + more),
             Ok(sent) => sent,
-            // Of a link that is down, too, this has left: the endpoint hears of its end soon.
+            // Sent even if the link is down by now: the endpoint is told of its end soon.
             Err(_) => Sent::Part(first),
         })
     }
@@ -150,7 +150,7 @@ impl<M: Memory> Port<M> for RdmPort {
                 {
                     link.control.clear();
                 }
-                // What was injected leaves before it, in order; its completion says so.
+                // Injections leave before it, in order; its completion covers them.
                 self.queue_control(id, Kind::Bye, &[]);
                 if !self.flush_control(id) {
                     self.block(id);
@@ -200,7 +200,7 @@ impl<M: Memory> Port<M> for RdmPort {
                 .of(id)
                 .is_some_and(|link| link.state == State::Up)
             {
-                // Nobody answers it, so nothing piles up here.
+                // It is not answered, so nothing accumulates.
                 self.send_control(id, Kind::Pong, &[]);
             }
         }
@@ -216,7 +216,7 @@ impl<M: Memory> Port<M> for RdmPort {
             return false;
         }
         let Some(fd) = fd else {
-            // It is looked at when the deadline says so.
+            // Due at its deadline.
             return true;
         };
         fabric.domain.may_sleep() && self.hold_on(fd)
@@ -251,7 +251,7 @@ impl RdmPort {
     /// Bytes of a body that fit into a frame with their packet's header.
     fn body_max(&self) -> usize {
         let frame = self.fabric.as_ref().map_or(0, super::Fabric::frame_max);
-        // A provider whose messages are smaller is not used.
+        // Providers with smaller messages are not used.
         frame
             .saturating_sub(FRAME_LEN + HEADER_LEN)
             .max(PACKET_LEAST)

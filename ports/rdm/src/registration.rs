@@ -142,7 +142,7 @@ impl Registrations {
         match kept.and_then(|kept| kept.mr.take()) {
             Some(mr) => {
                 let closed = mr.close();
-                // There is no registration left in it to fail.
+                // The lease has no registration left, so returning it cannot fail.
                 self.give_back(lease).and(closed)
             }
             None => self.give_back(lease),
@@ -170,7 +170,7 @@ impl Registrations {
         for number in tombstones {
             self.forget(number);
         }
-        // One that is leased now is found by a later call.
+        // A leased one is found by a later call.
         if self
             .kept
             .iter()
@@ -257,7 +257,7 @@ impl Registrations {
         let Kept { region, mr, .. } = self.kept.remove(number);
         self.bytes -= region.len();
         if let Some(Err((mr, code))) = mr.map(Mr::close) {
-            // Its pages stay while it is there, so another time is early enough.
+            // Its pages stay while it is registered, so it can be done later.
             log::debug!("rdm: a kept registration is not closed yet (error {code})");
             self.stuck.push((mr, region));
         }

@@ -251,7 +251,7 @@ pub(super) struct ReadRequest {
 
 impl Events {
     pub(super) fn report(&mut self, report: Report) {
-        // One sign of life is as good as many.
+        // Repeated signs of life are reported once.
         let repeated = !matches!(report, Report::ReadDone { .. })
             && self.reports.back().is_some_and(|last| *last == report);
         if !repeated {
@@ -263,7 +263,7 @@ impl Events {
     pub(super) fn look(&mut self, outlet: &mut Outlet<'_>) {
         let mut events = Vec::new();
         if outlet.domain.read(&mut events, LOOK_EVENTS).is_err() {
-            // The port meets the same error with its next read and draws the consequence.
+            // The port meets the same error with its next read and handles it.
             return;
         }
         for event in events {

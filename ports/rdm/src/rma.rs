@@ -111,7 +111,7 @@ impl Rma {
             blocked: VecDeque::new(),
             chime: None,
             local: plan.mr_local,
-            // They take up as much of its queue.
+            // Abandoned reads still occupy the provider's queue.
             lost_max: bounce::MOST.min(plan.tx_depth) / 2,
             piece_max: match plan.mr_local {
                 true => max_read.clamp(1, PIECE_MAX),
@@ -527,7 +527,7 @@ impl Rma {
             ..
         } = read;
         if let Some(state) = self.links.get_mut(&link) {
-            // A later read may get its place, and must not find two turns.
+            // A later read may reuse its number, and must not have two turns.
             state.turn.retain(|turn| *turn != id);
         }
         let ok = !failed;
@@ -566,7 +566,7 @@ fn finish(outlet: &mut Outlet<'_>, events: &mut Events, closed: Result<(), (Mr, 
     let mut looks = LookLimit::last();
     while let Err((mr, code)) = closed {
         if events.renewal_is_due() {
-            // That closes this one, too.
+            // The renewal closes this one, too.
             return;
         }
         events.look(outlet);

@@ -74,7 +74,7 @@ pub(super) fn listen(
     loop {
         tries -= 1;
         match listen_once(addresses, dead_after) {
-            // The number drawn for the first address is taken on another one.
+            // The number chosen for the first address is taken on another one.
             Err(error)
                 if error.kind() == io::ErrorKind::AddrInUse
                     && tries > 0
@@ -96,7 +96,7 @@ fn listen_once(addresses: &[SocketAddr], dead_after: Duration) -> io::Result<(Ve
         }
         let fd = match listener(&address, dead_after) {
             Ok(fd) => fd,
-            // A host without IPv6 still has IPv4, and the other way round.
+            // A machine without IPv6 still has IPv4, and vice versa.
             Err(error)
                 if error.raw_os_error() == Some(libc::EAFNOSUPPORT)
                     || (address.ip().is_unspecified()
@@ -140,7 +140,7 @@ fn questions(dead_after: Duration) -> TcpKeepalive {
 
 /// The first question, the time between two of them, and how many there are.
 fn within(dead_after: Duration) -> (u64, u64, u32) {
-    // More than the kernel takes is not asked of it.
+    // The kernel's limit.
     let seconds = dead_after.as_secs().clamp(2, 32_767);
     let count = (seconds - 1).min(4);
     let every = (seconds / 8).max(1);
@@ -149,15 +149,15 @@ fn within(dead_after: Duration) -> (u64, u64, u32) {
 
 /// Options every socket of this port has.
 fn prepare(fd: &Socket, dead_after: Duration) -> io::Result<()> {
-    // On dialled sockets too: otherwise one that was given a port number of somebody's listener
-    // would keep that listener from being opened.
+    // On dialled sockets too: otherwise one that was given the port number of a listener would keep
+    // that listener from opening.
     fd.set_reuse_address(true)?;
     fd.set_tcp_nodelay(true)?;
     fd.set_tcp_keepalive(&questions(dead_after))?;
-    // Questions to a peer with a closed window would otherwise be asked ever more rarely, so that
-    // its death goes unnoticed for minutes.
+    // Otherwise probes to a peer with a closed window become so rare that its death goes unnoticed
+    // for minutes.
     let _ = sys::set_longest_rto(fd, dead_after / 4);
-    // Not every kernel has or allows it; then the default has to do.
+    // Not every kernel has or allows it; then the default is used.
     let _ = fd.set_tcp_congestion(SAME_HOST);
     Ok(())
 }
@@ -277,7 +277,7 @@ impl TcpPort {
             log::debug!("tcp: {}: {error}", link.peer);
             Some(reason(&error))
         });
-        // On one host the kernel may connect a socket to itself when nobody listens.
+        // On one machine the kernel may connect a socket to itself if nothing listens.
         let local = sys::local_address(&link.fd).ok();
         let failed = failed.or_else(|| (local == Some(link.peer)).then_some(LinkDown::Refused));
         let Some(failed) = failed else {
@@ -383,7 +383,7 @@ impl TcpPort {
                 Err(error) if is_shortage(&error) && self.evict(sink) => continue,
                 Err(error) if is_shortage(&error) => {
                     if !self.strangers.is_empty() {
-                        // They have come with this poll and get their turn first.
+                        // They arrived in this poll and get their turn first.
                         self.poll_set.control_due = true;
                         return;
                     }
@@ -411,7 +411,7 @@ impl TcpPort {
             let mut link = Link::new(fd, peer, Phase::Greeting);
             (link.stranger, link.source) = (true, source);
             if let Err(error) = link.tx.greet(&link.fd, &frame::preamble()) {
-                // It is gone already, but what it said before is still delivered.
+                // The peer has closed; its earlier packets are still delivered.
                 link.failed = Some(reason(&error));
             }
             let id = self.links.insert(link);
@@ -432,7 +432,7 @@ impl TcpPort {
             if link.tx.has_backlog() {
                 self.poll_set.block(id, link);
             }
-            // The preamble, and often the first packet, is there already.
+            // The preamble, and often the first packet, have arrived already.
             self.serve(id, ACCEPTS, sink);
         }
         self.poll_set.control_due = true;
@@ -451,7 +451,7 @@ impl TcpPort {
                 self.stats.starved
             );
         }
-        // They stay readable, so watching them would make every sleep end at once.
+        // Listeners stay readable, so every sleep would end at once.
         for listener in &self.listeners {
             poll_set::forget(&self.poll_set.control, listener);
         }

@@ -202,8 +202,8 @@ impl TcpPort {
     /// Takes a link out of everything but the lists, which recognise its name as stale.
     fn drop_link(&mut self, id: LinkId) -> Option<Box<Link>> {
         let link = self.links.remove(id)?;
-        // Removed by hand: a child process may hold the same descriptor, and then closing ours
-        // does not end the watch.
+        // Removed explicitly: a child process may hold the same descriptor, and then closing ours
+        // does not remove it.
         match link.phase {
             Phase::Dialling(_) | Phase::Greeting => {
                 poll_set::forget(&self.poll_set.control, &link.fd);
@@ -260,7 +260,7 @@ impl TcpPort {
         if !link.doubted {
             link.doubted = true;
             doubted.push(id);
-            // Whether the alarm for it is set is seen to with a clock.
+            // The alarm is set later, where a clock is available.
             *chores = true;
         }
     }
@@ -292,7 +292,7 @@ impl<M: Memory> Port<M> for TcpPort {
             let may = self.places.may_take(source, 1);
             self.places.take(source, 1);
             if !may {
-                // It came in one crowd with others; the next poll says so.
+                // It arrived with too many others; the next poll reports the end.
                 self.fallen.push((id, LinkDown::Reset));
             }
         }
@@ -383,7 +383,7 @@ impl<M: Memory> Port<M> for TcpPort {
         link.waiting = false;
         link.phase = Phase::Lingering;
         if link.rx.is_waiting() {
-            // What comes is thrown away.
+            // Discards what arrives.
             link.rx.stop_waiting(&link.fd);
             self.poll_set.watch_waiting(id, link);
         }
@@ -431,7 +431,7 @@ impl Drop for TcpPort {
             if !matches!(link.tx.flush(&link.fd), Ok(true)) {
                 log::debug!("tcp: {}: closed before everything was sent", link.peer);
             }
-            // The end of the stream or an error is what it ends with anyway.
+            // The link ends whatever this returns.
             let _ = link.rx.discard(&link.fd, &mut self.pool);
         }
     }

@@ -177,8 +177,8 @@ impl PollSet {
                 attached = false;
                 return true;
             }
-            // Who wakes is told, so that polls in between sleeps cost idle links nothing, nor those of
-            // which each message finds a sleeper.
+            // Idle links, and those whose reader sleeps before each message, are left to epoll:
+            // polls between sleeps then cost nothing for them.
             link.active = lively && active.idle < YIELD_AFTER;
             link.active
         });
@@ -216,7 +216,7 @@ impl PollSet {
             (link.read_after, link.reads) = (self.sleeps, 0);
         }
         link.reads += u8::from(why == Activation::Read && link.reads < READS);
-        // Where each message finds a sleeper, the kernel tells when there is one.
+        // If each message finds a sleeper, epoll reports it.
         if link.reads < READS {
             return;
         }
@@ -284,7 +284,7 @@ impl PollSet {
                     self.unwatch_room(id, link);
                 }
             }
-            // What is new is said once.
+            // New events are reported only once, so they are queued.
             if what != EpollFlags::EPOLLOUT && (!link.active || link.watched_by_edge) {
                 found = true;
                 self.queue(id, link);
@@ -314,7 +314,7 @@ impl PollSet {
     #[cold]
     pub(super) fn watch_waiting(&self, id: LinkId, link: &mut Link) {
         link.watched_by_edge = link.rx.is_waiting();
-        // It fails for an active link that is not watched now; when it is again, it is watched for this.
+        // Fails for an active link that is not watched now; this applies when it is watched again.
         let _ = self.rewatch(id, link);
     }
 
@@ -333,7 +333,7 @@ pub(super) fn interest(id: LinkId, link: &Link) -> EpollEvent {
 
 /// Watches a socket no more.
 pub(super) fn forget(epoll: &Epoll, fd: &Socket) {
-    // It fails when the socket is not watched, which is what was asked for.
+    // Fails if the socket is not watched, which is the aim.
     let _ = epoll.delete(fd);
 }
 
@@ -400,7 +400,7 @@ impl TcpPort {
             budget
         };
         let mut left = budget;
-        // Whoever comes second gets what the budget has left, so they take turns.
+        // The second group gets the rest of the budget, so they take turns.
         let active_first = self.poll_set.round & 1 == 1;
         let mut did = active_first && self.read_active(quota, &mut left, sink);
         did |= self.read_queued(quota, &mut left, sink);
@@ -451,7 +451,7 @@ impl TcpPort {
             if *left == 0 {
                 break;
             }
-            // Another one comes first each time, so that the budget does not favour any.
+            // A different link comes first each time, so that the budget favours none.
             let at = if active == 1 {
                 0
             } else {
@@ -599,7 +599,7 @@ impl TcpPort {
                 reason(&error)
             }
             Broken::Violated(violation) => {
-                // Whoever it is: it is told to the endpoint.
+                // Violations are reported to the endpoint for unknown links, too.
                 link.known = true;
                 let stats = &mut self.stats;
                 let count = match violation {

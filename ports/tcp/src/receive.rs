@@ -158,7 +158,7 @@ impl Rx {
 
     /// Any data is to be read again.
     pub(super) fn stop_waiting(&mut self, fd: &Socket) {
-        // It fails when the connection is gone, which is reported anyway.
+        // Fails if the connection is gone, which is reported anyway.
         let _ = self.awaited.stop(fd);
     }
 
@@ -184,7 +184,7 @@ impl Rx {
     ) -> (Turn, Result<(), Broken>) {
         let mut turn = Turn::default();
         let (dire, stranger) = (reserve::SUPPLY.is_dire(), to.stranger);
-        // A stranger cannot leave much, and there are only so many.
+        // Strangers are few and limited to little memory.
         let sparing = (pool.is_short() || dire) && !stranger;
         if !sparing {
             self.stop_waiting(fd);
@@ -199,7 +199,7 @@ impl Rx {
         let reading = Reading::new(sparing);
         let mut result = self.run(fd, &mut staging, reading, quota, &mut turn, to);
         if dire && stranger && result.is_ok() && staging.len() > 0 {
-            // There is no memory for the part of a packet.
+            // No memory for a part of a packet.
             let error = io::Error::from_raw_os_error(libc::ENOMEM);
             result = Err(Broken::Failed(error));
         }
@@ -238,7 +238,7 @@ impl Rx {
         let mut drained = false;
         let mut placed = 0;
         loop {
-            // Everything that is staged first.
+            // Staged bytes come first.
             let missing = self.deliver(staging, quota, turn, &mut to)?;
             if reading.shows() {
                 let whole = match missing {
@@ -273,7 +273,7 @@ impl Rx {
                         STAGING
                     };
                     let want = want.max(whole.saturating_sub(staging.len()));
-                    // What is only shown has to be all of a packet, however long that turns out to be.
+                    // A packet that is peeked at has to fit whole, whatever its length.
                     let fits = if reading.sparing { STAGING } else { whole };
                     let room = staging.room(fits, want);
                     let asked = room.len();
@@ -302,7 +302,7 @@ impl Rx {
                 }
                 Some(n) => {
                     turn.bytes = true;
-                    // A short read has emptied the socket; asking again would cost a call.
+                    // A short read has emptied the socket; another would cost a call.
                     drained = n < read.asked;
                 }
             }
@@ -365,7 +365,7 @@ impl Rx {
                     } else if len <= PACKET_MAX {
                         return Ok(Some(missing));
                     } else if !*to.known {
-                        // A stranger's first packet belongs to nobody's posted receive.
+                        // A stranger's first packet matches no posted receive.
                         return Err(Broken::Violated(Violation::BodyLength(len)));
                     } else {
                         staging.consume(HEADER_LEN);
@@ -459,7 +459,7 @@ impl Rx {
         let mut read = None;
         let mut into = 0;
         let mut stop = false;
-        // One piece a call: a piece is lent only for the time of its visit.
+        // One piece a call: a piece is borrowed only during its visit.
         place.memory.visit_mut(place.offset + have, left, |piece| {
             if stop || piece.is_empty() {
                 return;
@@ -481,7 +481,7 @@ impl Rx {
                 Ok(n) => n,
                 Err(error) => {
                     stop = true;
-                    // What came before the error counts; it will come up again.
+                    // What came before the error counts; the error recurs.
                     if into == 0 {
                         read = Some(Err(error));
                     }

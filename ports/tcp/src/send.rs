@@ -127,7 +127,7 @@ impl Tx {
                 memory.visit(*offset + of_body, *len - of_body, |piece| {
                     self.backlog.extend_from_slice(piece);
                 });
-                // A buffer shorter than it claims must not shift what follows it.
+                // A buffer shorter than it claims must not shift later packets.
                 self.backlog.resize(whole - taken, 0);
             }
             Body::Memory { len, .. } => {
@@ -173,7 +173,7 @@ impl Tx {
         memory.visit(offset, len.min(left), |piece| {
             self.backlog.extend_from_slice(piece)
         });
-        // Memory is never shorter than what was promised of it; should it be, the packet ends.
+        // Memory is never shorter than promised; if it is, the packet is ended.
         self.backlog.resize(end, 0);
     }
 }
@@ -212,7 +212,7 @@ fn pieces<M: Memory>(
                 (offered, result)
             };
             stop = count(result, offered, &mut taken);
-            // What was offered but not taken is dropped here and brought again by the caller.
+            // What was offered but not taken is dropped here; the caller repeats it.
             piece = &piece[(offered - fill).min(piece.len())..];
             fill = 0;
         }

@@ -101,7 +101,7 @@ pub(super) fn set_longest_rto(socket: &Socket, longest: Duration) -> io::Result<
 
 /// Says that nothing more will be sent.
 pub(super) fn finish_sending(socket: &Socket) {
-    // A failure means that the connection is gone, which is as good.
+    // A failure means that the connection is gone.
     let _ = socket.shutdown(Shutdown::Write);
 }
 

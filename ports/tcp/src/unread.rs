@@ -54,7 +54,7 @@ impl Awaited {
     /// The link waits for so many bytes.
     fn start(&mut self, fd: &Socket, bytes: usize) -> io::Result<()> {
         self.0 = u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
-        // Said first, so that the kernel makes its buffer large enough.
+        // A large value first, so that the kernel enlarges its buffer.
         sys::readable_from(fd, ROOM)?;
         sys::readable_from(fd, bytes)
     }

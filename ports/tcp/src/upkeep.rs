@@ -155,7 +155,7 @@ impl TcpPort {
                 return false;
             };
             if vitals.silent < timeout || !vitals.unanswered {
-                // It is slow, not gone: whatever it was asked it has answered.
+                // It is slow, not gone: it has answered every probe.
                 link.owes_since = None;
                 return true;
             }
@@ -165,7 +165,7 @@ impl TcpPort {
             }
             true
         });
-        // A peer that was busy once need not have a place here for ever.
+        // Releases the memory of a busy time.
         doubted.shrink_to(2 * doubted.len());
         for id in dead {
             self.announce_down(id, LinkDown::TimedOut, sink);

@@ -182,7 +182,7 @@ unsafe extern "C" fn getinfo(
     let mut place = &raw mut first;
     CATALOGUE.with_borrow(|lines| {
         for line in lines {
-            // As in libfabric, `tcp` also brings what is layered over it.
+            // As in libfabric, `tcp` also returns providers layered over it.
             let named = name.is_none_or(|name| line.provider.starts_with(name));
             let typed = ep_type == 0 || ep_type == line.ep_type;
             let there = node.is_none() || line.source.is_none() || line.source == node;

@@ -112,7 +112,7 @@ enum Missing {
 /// The best offer of one provider.
 fn find(library: &Library, name: &str, bind: Option<IpAddr>) -> Result<Choice, Missing> {
     let bind = bind.filter(|_| has_ip_addresses(name));
-    // Providers take any address here, and fail when an endpoint is enabled.
+    // Providers accept any address here, and fail when an endpoint is enabled.
     if let Some(address) = bind
         && !is_of_this_host(address)
     {
@@ -131,7 +131,7 @@ fn find(library: &Library, name: &str, bind: Option<IpAddr>) -> Result<Choice, M
             }
         };
         match best(&offers, name, bind) {
-            // Capabilities that lead to nothing better are not asked for.
+            // Capabilities without a benefit are not requested.
             Ok((info, plan)) if plan.rma.is_some() || profile.plain => {
                 return match offers.keep(info) {
                     Ok(info) => Ok(Choice { info, plan }),
@@ -164,7 +164,7 @@ fn best<'a>(
 ) -> Result<(Info<'a>, Plan), Option<String>> {
     let mut why = None;
     let mut best: Option<(Rank, Info<'a>, Plan)> = None;
-    // A provider asked for by name may bring others that are layered over it.
+    // A provider asked for by name may also return providers layered over it.
     for info in offers.iter().filter(|info| info.provider() == name) {
         match judge(info, bind) {
             // The provider's own order decides between equals.
@@ -252,7 +252,7 @@ fn profiles(name: &str) -> impl Iterator<Item = Profile> {
     ]
     .map(|(caps, plain)| Profile { caps, plain })
     .into_iter()
-    // Its reads would not be used.
+    // Its reads are never used.
     .skip(usize::from(is_software(name)))
 }
 
@@ -260,7 +260,7 @@ fn query(library: &Library, name: &str, caps: u64, bind: Option<IpAddr>) -> Resu
     let hints = hints(library, name, caps)?;
     match bind.map(|address| CString::new(address.to_string())) {
         Some(Ok(node)) => library.query(Some(&node), None, FI_SOURCE, Some(&hints)),
-        // An address has no zero byte in it.
+        // An address contains no zero byte.
         Some(Err(_)) | None => library.query(None, None, 0, Some(&hints)),
     }
 }
@@ -274,13 +274,13 @@ fn hints(library: &Library, name: &str, caps: u64) -> Result<Hints, i32> {
         .set_msg_order(FI_ORDER_SAS)
         // All calls are made under one lock.
         .set_threading(FI_THREAD_DOMAIN)
-        // Progress of our own making is enough; a provider with threads may keep them.
+        // Manual progress is enough; a provider with threads may keep them.
         .set_data_progress(FI_PROGRESS_MANUAL)
         .set_resource_mgmt(FI_RM_ENABLED)
         .set_mr_mode(MR_MODES);
     match hints.set_provider(name) {
         Ok(_) => Ok(hints),
-        // No provider has such a name.
+        // A name that is not a C string is no provider's.
         Err(_) => Err(FI_ENODATA),
     }
 }

@@ -25,7 +25,7 @@ pub(crate) enum Standing {
 impl Standing {
     /// Of the provider with this exact name, layers joined by `;`.
     pub(crate) fn of(name: &str) -> Self {
-        // The outermost layer is what is talked to, so its reason comes first.
+        // Peers talk to the outermost layer, so its reason comes first.
         for layer in name.rsplit(';') {
             if let Some((_, why)) = NEVER.iter().find(|(refused, _)| *refused == layer) {
                 return Self::Never(why);

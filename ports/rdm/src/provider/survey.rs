@@ -24,7 +24,7 @@ pub fn survey(library: &Library) -> Vec<Finding> {
 
 /// As [`survey`], for endpoints at one address.
 pub(super) fn survey_at(library: &Library, bind: Option<IpAddr>) -> Vec<Finding> {
-    // Without hints: everything there is. An error is an empty list: nothing there.
+    // Without hints: all offers. An error is an empty list.
     let Ok(all) = library.query(None, None, 0, None) else {
         return Vec::new();
     };
