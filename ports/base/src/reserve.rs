@@ -202,8 +202,8 @@ fn tell(what: &str) {
     if often || TOLD.swap(now, Ordering::Relaxed) != told {
         return;
     }
-    // A piece for the C library, since this thread may not have its arena yet. Not at each call,
-    // which would use up the reserve.
+    // A piece for the C library, since this thread may not be prepared. Not at each call, which
+    // would use up the reserve.
     // SAFETY: the size is not 0.
     let some = unsafe { Reserve.alloc(SOME) };
     if !some.is_null() {

@@ -111,7 +111,7 @@ impl Rma {
             blocked: VecDeque::new(),
             chime: None,
             local: plan.mr_local,
-            // Abandoned reads still occupy the provider's queue.
+            // Reads of links that are gone occupy the provider's queue, too.
             lost_max: bounce::MOST.min(plan.tx_depth) / 2,
             piece_max: match plan.mr_local {
                 true => max_read.clamp(1, PIECE_MAX),
