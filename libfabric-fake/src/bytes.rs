@@ -12,7 +12,7 @@
 
 use crate::checker::Span;
 
-/// The bytes of these stretches, one after the other.
+/// The bytes of the spans, one after the other.
 pub(crate) fn gather(spans: &[Span]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(crate::checker::total(spans));
     for span in spans.iter().filter(|span| span.len > 0) {
@@ -40,17 +40,17 @@ pub(crate) fn scatter(spans: &[Span], mut bytes: &[u8]) {
     }
 }
 
-/// The sum of these stretches' bytes.
+/// The total length of the spans.
 pub(crate) fn sum(spans: &[Span]) -> u64 {
     crate::checker::sum(&gather(spans))
 }
 
-/// Writes a pattern; different seeds give different ones.
+/// Writes a pattern that depends on the seed.
 pub(crate) fn fill(span: Span, seed: u64) {
     scatter(&[span], &pattern(span.len, seed));
 }
 
-/// Whether the pattern is still there.
+/// True if the pattern is unchanged.
 pub(crate) fn is_filled(span: Span, seed: u64) -> bool {
     gather(&[span]) == pattern(span.len, seed)
 }

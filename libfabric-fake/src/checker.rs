@@ -11,7 +11,7 @@
 
 use std::hash::{DefaultHasher, Hasher};
 
-/// What happened, for tests that want to see a fault really occur.
+/// Counters of events, for tests that check that a fault really occurred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Messages accepted, injected ones included.
@@ -20,11 +20,11 @@ pub struct Stats {
     pub injects: u64,
     /// Reads and writes of remote memory accepted.
     pub remotes: u64,
-    /// `-FI_EAGAIN` given to posts, for whatever reason.
+    /// `-FI_EAGAIN` returned by posts, for any reason.
     pub again: u64,
     /// Error completions queued.
     pub errors: u64,
-    /// Receives cut without an error.
+    /// Receives truncated without an error.
     pub short: u64,
     /// Accesses to remote memory that were denied.
     pub denied: u64,
@@ -32,7 +32,7 @@ pub struct Stats {
     pub reordered: u64,
     /// Messages that waited for a receive.
     pub unexpected: u64,
-    /// Messages not taken in because too many of their peer wait.
+    /// Messages held back because too many of their peer wait.
     pub stalls: u64,
     /// Registrations refused.
     pub unregistered: u64,
@@ -40,7 +40,7 @@ pub struct Stats {
     pub lost: u64,
 }
 
-/// A stretch of memory, in numbers: what is lent is not dereferenced but to move it.
+/// A stretch of memory, as numbers: lent memory is dereferenced only to move it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: usize,
@@ -70,13 +70,13 @@ impl Span {
         Self::new(self.start + skip, self.len - skip)
     }
 
-    /// No more than its first bytes.
+    /// At most the first bytes of the stretch.
     pub(crate) fn first(self, most: usize) -> Self {
         Self::new(self.start, self.len.min(most))
     }
 }
 
-/// The stretches without the first `skip` bytes of all of them together.
+/// The stretches without their first `skip` bytes altogether.
 pub(crate) fn skip(spans: &[Span], mut skip: usize) -> Vec<Span> {
     let rest = spans.iter().map(|span| {
         let taken = skip.min(span.len);

@@ -18,10 +18,10 @@ use crate::objects::{Id, code, enter};
 use crate::shape::Wait;
 use crate::state::State;
 
-/// What stands in members that mean nothing.
+/// The value of meaningless fields.
 pub(crate) const RUBBISH: u64 = 0xbad2_bad2_bad2_bad2;
 
-/// What a provider's own number for an error is more than libfabric's.
+/// The offset of a provider's own error number from libfabric's.
 const PROV_ERRNO: c_int = 5000;
 
 pub(crate) unsafe extern "C" fn control(

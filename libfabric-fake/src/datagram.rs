@@ -15,9 +15,9 @@ use libfabric_sys::abi::*;
 use crate::objects::Id;
 use crate::state::{Message, MessageBody, State};
 
-/// A datagram that is posted and waits for a post without `FI_MORE`.
+/// A posted datagram that waits for a post without `FI_MORE`.
 pub(crate) struct Held {
-    /// Nobody may be at its address.
+    /// The endpoint at its address, if any.
     to: Option<Id>,
     message: Message,
 }
@@ -28,7 +28,7 @@ impl State {
         endpoint.is_some_and(|endpoint| endpoint.shape.ep_type == FI_EP_DGRAM)
     }
 
-    /// Takes a datagram, whose bytes have been copied already, with the operation it completes.
+    /// Accepts a datagram, whose bytes are copied already, with the operation it completes.
     pub(crate) fn send_datagram(&mut self, ep: Id, to: Option<Id>, message: Message, flags: u64) {
         let endpoint = self.ep(ep);
         endpoint.outstanding += usize::from(message.sender.is_some());
@@ -52,7 +52,7 @@ impl State {
         }
     }
 
-    /// Takes in what has come: into a receive, or nowhere.
+    /// Delivers arrived datagrams into receives, or drops them.
     pub(crate) fn arrive_datagrams(&mut self, ep: Id, from: Id) {
         while !self.rng.chance(self.faults.hold) {
             let queue = self.channels.get_mut(&(ep, from));

@@ -16,7 +16,7 @@ use crate::faults::Death;
 use crate::objects::Id;
 use crate::state::{Message, MessageBody, State};
 
-/// Pairs of machines between which nothing moves.
+/// Pairs of machines that are cut off from each other.
 #[derive(Debug, Default)]
 pub(crate) struct Cuts(BTreeSet<(usize, usize)>);
 
@@ -30,7 +30,7 @@ impl State {
         self.nudge_all();
     }
 
-    /// Whether these endpoints cannot reach each other now.
+    /// True if these endpoints cannot reach each other now.
     pub(crate) fn is_cut(&self, a: Id, b: Id) -> bool {
         if self.cuts.0.is_empty() {
             return false;
@@ -62,7 +62,7 @@ impl State {
         self.nudge_all();
     }
 
-    /// Everything on its way from one endpoint to another is lost.
+    /// Drops everything in flight from one endpoint to another.
     fn disconnect(&mut self, from: Id, to: Id) {
         let pair = (from.min(to), from.max(to));
         self.links.remove(&pair);
@@ -83,7 +83,7 @@ impl State {
             lost.extend(out);
             for transfer in &mut endpoint.landing {
                 if gone(&transfer.message) {
-                    // Lands as a failure: its bytes cannot be had any more.
+                    // Lands as a failure: its bytes are no longer available.
                     half_read.extend(transfer.message.sender.take());
                 }
             }

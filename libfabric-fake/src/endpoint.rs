@@ -36,7 +36,7 @@ pub(crate) struct Endpoint {
     pub(crate) rx_size: usize,
     pub(crate) address: Vec<u8>,
     pub(crate) enabled: bool,
-    /// Killed: its calls do nothing any more.
+    /// Killed: its calls have no effect any more.
     pub(crate) dead: bool,
     /// Its completion queues.
     pub(crate) transmit: Option<Id>,
@@ -44,23 +44,23 @@ pub(crate) struct Endpoint {
     pub(crate) vector: Option<Id>,
     pub(crate) least_multi: usize,
 
-    /// Receives nobody has sent for yet, in the order of posting.
+    /// Posted receives without a message, in the order of posting.
     pub(crate) posted: VecDeque<u64>,
-    /// Messages nobody has posted for yet, in the order of arrival, and how many of whom.
+    /// Messages without a receive, in the order of arrival, with their number for each sender.
     pub(crate) arrived: VecDeque<Message>,
     pub(crate) arrived_from: BTreeMap<Id, usize>,
-    /// Receives were posted since messages were last held against them.
+    /// Receives were posted since messages were last matched.
     pub(crate) look_again: bool,
-    /// Messages that have their receive and are not yet written.
+    /// Messages with a receive that are not written yet.
     pub(crate) landing: Vec<Transfer>,
     pub(crate) remote: Vec<Remote>,
-    /// Operations that are over and not yet told of.
+    /// Finished operations without a completion yet.
     pub(crate) finishing: Vec<Finish>,
-    /// Datagrams that wait for more.
+    /// Datagrams posted with `FI_MORE`.
     pub(crate) held: Vec<Held>,
-    /// Sends, injects and reads that are not over.
+    /// Unfinished sends, injects and reads.
     pub(crate) outstanding: usize,
-    /// Posts still to be answered by `-FI_EAGAIN`.
+    /// Further posts to be answered with `-FI_EAGAIN`.
     pub(crate) storm: u32,
 }
 
@@ -87,7 +87,7 @@ impl State {
         queues
     }
 
-    /// Who is at an address, as far as this provider's network reaches.
+    /// The endpoint at an address, as far as this provider's network reaches.
     pub(crate) fn resident(&self, offer: usize, address: &[u8]) -> Option<Id> {
         let is_it =
             |ep: &Endpoint| ep.enabled && !ep.dead && ep.offer == offer && ep.address == address;
@@ -97,7 +97,7 @@ impl State {
             .map(|(id, _)| *id)
     }
 
-    /// The end of an endpoint, before it is forgotten.
+    /// Ends an endpoint before it is removed.
     pub(crate) fn end_endpoint(&mut self, id: Id) {
         for region in self.regions.values_mut() {
             region.enabled &= region.ep != Some(id);
@@ -109,7 +109,7 @@ impl State {
         self.take_back(id, shape.close_flush && !dead);
     }
 
-    /// An address nobody has had yet.
+    /// An unused address.
     fn new_address(&mut self, shape: &Shape, wanted: &[u8]) -> Vec<u8> {
         self.addresses += 1;
         let number = self.addresses;
@@ -123,7 +123,7 @@ impl State {
             address[2..4].copy_from_slice(&port.to_be_bytes());
             return address;
         }
-        // Every byte matters to who compares, and none is zero.
+        // Every byte is significant in comparisons, and none is zero.
         let byte = |index: usize| match index {
             0..4 => number.to_be_bytes()[index] | 0x80,
             _ => (number as usize * 31 + index * 7) as u8 | 1,

@@ -102,7 +102,7 @@ pub(crate) unsafe extern "C" fn open_domain(
     unsafe { enter(fabric.cast(), FI_CLASS_FABRIC, "fi_domain", open) as c_int }
 }
 
-/// May one sleep on the descriptors of these? 0, or `-FI_EAGAIN` when there is something to do.
+/// Returns 0 if a caller may sleep on the descriptors of these, or `-FI_EAGAIN` if there is work.
 pub(crate) unsafe extern "C" fn trywait(
     fabric: *mut fid_fabric,
     fids: *mut *mut fid,

@@ -29,13 +29,13 @@ pub struct Fake {
     first: Machine,
 }
 
-/// What one process or host sees of a fabric, and all that it opens there.
+/// One process or machine: its view of a fabric, and the objects it opens.
 #[derive(Clone)]
 pub struct Machine {
     shared: Arc<Shared>,
-    /// Until it is dropped the functions of `library` belong to nobody else.
+    /// Until it is dropped the functions of `library` are reserved for it.
     _slot: Arc<Slot>,
-    /// One for all who ask: what one library offered cannot be opened through another.
+    /// One for all callers: offers of one library cannot be opened through another.
     library: Library,
     number: usize,
 }
@@ -76,22 +76,22 @@ impl Fake {
         Machine::on(&self.shared, (!named.is_empty()).then_some(named))
     }
 
-    /// Changes what goes wrong from now on.
+    /// Changes the faults from now on.
     pub fn faults(&self, change: impl FnOnce(&mut Faults)) {
         self.shared.with(|state| change(&mut state.faults));
     }
 
-    /// Makes everybody poll once.
+    /// Makes every endpoint poll once.
     pub fn step(&self) {
         self.shared.with(State::step);
     }
 
-    /// Every rule broken so far, in order.
+    /// All violations so far, in order.
     pub fn violations(&self) -> Vec<String> {
         self.shared.with(|state| state.violations.clone())
     }
 
-    /// The violations so far, which are forgotten: for tests that break rules.
+    /// Takes the violations so far, for tests that break rules.
     pub fn take_violations(&self) -> Vec<String> {
         self.shared
             .with(|state| std::mem::take(&mut state.violations))
@@ -109,13 +109,13 @@ impl Fake {
         );
     }
 
-    /// What happened so far.
+    /// The counters so far.
     pub fn stats(&self) -> Stats {
         self.shared.with(|state| state.stats)
     }
 
-    /// Operations whose memory and contexts the provider has: posted, and neither told to be over
-    /// nor given back by closing.
+    /// Operations whose memory and contexts the provider has: posted, and neither completed nor
+    /// returned by closing.
     pub fn lent(&self) -> usize {
         self.shared.with(|state| state.operations.len())
     }
@@ -128,7 +128,7 @@ impl Fake {
         })
     }
 
-    /// What has been opened and not closed, for tests of leaks.
+    /// The objects not closed yet, for tests of leaks.
     pub fn open_objects(&self) -> Vec<String> {
         self.shared.with(|state| state.open_objects(|_, _| true))
     }
@@ -141,8 +141,7 @@ impl Fake {
         })
     }
 
-    /// Kills the endpoint at an address: it moves no more, and others see `death`. False when
-    /// nobody is there.
+    /// Kills the endpoint at an address: it stops, and others see `death`. False if there is none.
     pub fn kill(&self, address: &[u8], death: Death) -> bool {
         self.shared.with(|state| {
             let found = state
@@ -154,29 +153,29 @@ impl Fake {
         })
     }
 
-    /// Nothing gets from one machine to the other any more, and nobody is told.
+    /// Cuts two machines off from each other, without errors.
     pub fn cut(&self, a: &Machine, b: &Machine) {
         self.shared.with(|state| state.cut(a.number, b.number));
     }
 
-    /// The opposite; what waited moves on.
+    /// Ends a cut; what waited moves on.
     pub fn heal(&self, a: &Machine, b: &Machine) {
         self.shared.with(|state| state.heal(a.number, b.number));
     }
 
-    /// What is under way between two machines is lost, and their endpoints have to connect again.
+    /// Drops what is in flight between two machines, whose endpoints have to connect again.
     /// Operations end with `FI_ECONNRESET`.
     pub fn sever(&self, a: &Machine, b: &Machine) {
         self.shared.with(|state| state.sever(a.number, b.number));
     }
 
-    /// What the provider still has of this memory: operations, registrations.
+    /// The operations and registrations that use this memory.
     pub fn holds(&self, start: *const u8, len: usize) -> Vec<String> {
         self.shared
             .with(|state| state.holders(Span::new(start.addr(), len)))
     }
 
-    /// Breaks every completion queue there is now: `-FI_EOVERRUN` from the next read on.
+    /// Breaks every open completion queue: `-FI_EOVERRUN` from the next read on.
     pub fn overrun(&self) {
         self.shared.with(|state| state.break_queues(None));
     }
@@ -193,7 +192,7 @@ impl Machine {
             machine: number,
         });
         // SAFETY: they do what libfabric's do, with its layouts. After the last handle is gone
-        // they answer that there is nothing, and may come to belong to another fabric.
+        // they report no providers, and may come to belong to another fabric.
         let library = unsafe { Library::from_functions(slot.functions()) };
         Self {
             shared: shared.clone(),

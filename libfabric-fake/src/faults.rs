@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use libc::c_int;
 
-/// What others see of an endpoint that is gone, closed or never was there.
+/// The view that others have of an endpoint that was closed, killed or never existed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
     /// New operations give `-FI_EAGAIN` for ever, old ones never complete: `tcp` and `ofi_rxm`.
@@ -60,7 +60,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// The call that C knows by this name, if it can be refused.
+    /// The call with this C name, if it can be refused.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "fi_domain" => Self::Domain,
@@ -80,18 +80,18 @@ impl Call {
     }
 }
 
-/// Probabilities are from 0 to 1 and a matter of each call or each event.
+/// Probabilities are from 0 to 1, for each call or event.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// Calls that fail, each with its error (positive), until taken out again.
+    /// Calls that fail, with their error (positive), until removed.
     pub refuse: BTreeMap<Call, c_int>,
     /// An operation is answered by `-FI_EAGAIN`, and some more after it on that endpoint ...
     pub again: f64,
     /// ... up to so many.
     pub again_run: u32,
-    /// A datagram is lost on its way.
+    /// A datagram is lost.
     pub lose: f64,
-    /// A message, transfer or read makes no progress at a poll at which it could.
+    /// A message, transfer or read makes no progress at a poll where it could.
     pub hold: f64,
     /// Polls between the choice of a receive buffer (or a read) and the writing into it, at most.
     pub landing_polls: u32,
@@ -101,19 +101,19 @@ pub struct Faults {
     pub late_send_polls: u32,
     /// An operation ends with one of `errors`.
     pub error: f64,
-    /// Which errors, positive; `FI_EIO` and `FI_ECONNRESET` where none is named.
+    /// The possible errors, positive; by default `FI_EIO` and `FI_ECONNRESET`.
     pub errors: Vec<c_int>,
-    /// An error's number comes negated, as from `shm` of 1.17.
+    /// The error number is negated, as from `shm` of 1.17.
     pub negative: f64,
     /// A receive completes without an error and with less than was sent.
     pub short: f64,
-    /// A completion overtakes others it need not follow.
+    /// A completion overtakes others that it need not follow.
     pub reorder: f64,
     /// A completion queue breaks down at a read: `-FI_EOVERRUN` from then on.
     pub overrun: f64,
-    /// A descriptor becomes readable for nothing.
+    /// A descriptor becomes readable without a reason.
     pub spurious_wake: f64,
-    /// A receive in prefix mode is used up by a packet of the provider's own.
+    /// A packet of the provider's own uses up a receive in prefix mode.
     pub empty_packet: f64,
     /// `fi_mr_reg` fails with `-FI_ENOMEM`.
     pub register: f64,

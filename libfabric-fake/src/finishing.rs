@@ -16,7 +16,7 @@ use crate::objects::Id;
 use crate::queue::Entry;
 use crate::state::{State, What};
 
-/// An operation that is over.
+/// A finished operation.
 pub(crate) struct Finish {
     pub(crate) serial: u64,
     pub(crate) wait: u32,
@@ -24,7 +24,7 @@ pub(crate) struct Finish {
 }
 
 impl State {
-    /// A send's memory is no longer needed; its completion may take its time.
+    /// Ends a send's use of its memory; the completion may be delayed.
     pub(crate) fn send_done(&mut self, serial: u64) {
         let late = self.rng.chance(self.faults.late_send);
         let wait = if late {
@@ -36,7 +36,7 @@ impl State {
         self.over(serial, wait, failure);
     }
 
-    /// Tells of an operation that is over after so many polls.
+    /// Queues the completion of an operation after so many polls.
     pub(crate) fn over(&mut self, serial: u64, wait: u32, failure: Option<c_int>) {
         if let Some(ep) = self.operations.get(&serial).map(|operation| operation.ep) {
             self.ep(ep).finishing.push(Finish {
@@ -79,7 +79,7 @@ impl State {
         };
         let whole = failure.is_none() && total(&operation.spans) > 0;
         let intact = whole.then(|| {
-            // A read's memory is final from here on, a send's has been since it was posted.
+            // A read's memory is final from here on, a send's since posting.
             let read = matches!(operation.what, What::Read);
             let sum = if read {
                 bytes::sum(&operation.spans)

@@ -16,8 +16,8 @@ use libfabric_sys::abi::*;
 use crate::info::Whole;
 use crate::shape::Shape;
 
-/// The `mr_mode` of an offer, or none when the shape cannot do what is wanted, or wants what
-/// cannot be done.
+/// The `mr_mode` of an offer, or `None` if the shape cannot meet the hints, or requires what they
+/// do not allow.
 pub(crate) fn suits(asked: &Whole, shape: &Shape) -> Option<c_int> {
     let Whole {
         info, ep, domain, ..
@@ -40,8 +40,7 @@ pub(crate) fn suits(asked: &Whole, shape: &Shape) -> Option<c_int> {
     (able && willing).then_some(needed)
 }
 
-/// Where an endpoint would be, if that is known before; `None` when the node means nothing to the
-/// provider.
+/// The source address, if known before opening; `None` if the provider does not use the node.
 pub(crate) fn source(
     shape: &Shape,
     node: Option<&str>,
@@ -71,7 +70,7 @@ pub(crate) fn sockaddr_in(ip: Ipv4Addr, port: u16) -> Vec<u8> {
     bytes
 }
 
-/// The caller's capabilities for those it asked for: with modifiers as asked, or all of them.
+/// The capabilities for a request: with modifiers as asked, or all.
 pub(crate) fn granted(asked: u64, shape: &Shape) -> u64 {
     if asked == 0 {
         return shape.caps;

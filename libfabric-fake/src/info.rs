@@ -19,7 +19,7 @@ use crate::hints::{granted, source, suits};
 use crate::shape::Shape;
 use crate::slots::Tenant;
 
-/// An info and all its attributes, which are one piece of memory.
+/// An info with all its attributes, in one allocation.
 #[repr(C)]
 pub(crate) struct Whole {
     pub(crate) info: fi_info,
@@ -31,7 +31,7 @@ pub(crate) struct Whole {
 }
 
 impl Whole {
-    /// Zeros where there is nothing.
+    /// Zeros if null.
     ///
     /// # Safety
     ///
@@ -54,7 +54,7 @@ impl Whole {
         }
     }
 
-    /// The info in memory of its own, for `fi_freeinfo`.
+    /// A copy of the info in memory of its own, for `fi_freeinfo`.
     fn leak(self) -> *mut fi_info {
         let whole = allocate(size_of::<Self>()).cast::<Self>();
         // SAFETY: new memory of that size, in which all of this lies; so below.

@@ -22,17 +22,17 @@ use crate::queue::Entry;
 use crate::shape::{Release, Shape};
 use crate::state::{Message, MessageBody, State, What};
 
-/// A message that has its receive.
+/// A message that is matched with a receive.
 pub(crate) struct Transfer {
     pub(crate) serial: u64,
     pub(crate) message: Message,
-    /// Where it goes, prefix included.
+    /// The destination, prefix included.
     spans: Vec<Span>,
     wait: u32,
 }
 
 impl State {
-    /// The bytes of a message; `None` when its sender has taken them back.
+    /// The bytes of a message; `None` if its sender has taken them back.
     pub(crate) fn read_sender(&mut self, message: &Message) -> Option<Vec<u8>> {
         if let MessageBody::Copied(bytes) = &message.body {
             return Some(bytes.clone());
@@ -50,7 +50,7 @@ impl State {
         Some(bytes)
     }
 
-    /// Notes memory whose registration has gone since it was posted.
+    /// Records memory whose registration was closed after posting.
     pub(crate) fn still_registered(
         &mut self,
         ep: Id,
@@ -91,7 +91,7 @@ impl State {
                 || self.rng.chance(self.faults.hold);
             if held {
                 transfer.wait = transfer.wait.saturating_sub(1);
-                // Only what is fetched from the sender's memory can be overtaken.
+                // Only messages read from the sender's memory can be overtaken.
                 if shape.receives_in_order || transfer.message.len <= shape.eager {
                     blocked.insert(from);
                 }
@@ -103,13 +103,13 @@ impl State {
         self.ep(ep).landing = waiting;
     }
 
-    /// Its bytes are still at the other side of a cut.
+    /// True if its bytes are still beyond a cut.
     pub(crate) fn waits_for_sender(&self, ep: Id, transfer: &Transfer) -> bool {
         let there = matches!(transfer.message.body, MessageBody::Lent);
         there && self.is_cut(ep, transfer.message.from)
     }
 
-    /// Writes a message into its receive, and tells both sides.
+    /// Writes a message into its receive, and completes both sides.
     pub(crate) fn land_one(&mut self, ep: Id, transfer: Transfer) {
         let Transfer {
             serial,
@@ -141,7 +141,7 @@ impl State {
             failure = Some((FI_ENOTCONN, 0));
             len = 0;
         } else if !multi && failure.is_none() {
-            // A failed message takes no other of its buffer with it, so multi-receives are spared.
+            // A failed message ends no others in its buffer, so multi-receives are spared.
             failure = self.made_up().map(|error| (error, 0));
         }
         if failure.is_none() && len > 0 && self.rng.chance(self.faults.short) {
@@ -196,7 +196,7 @@ impl State {
         matches!(what, Some(What::Receive(Some(_))))
     }
 
-    /// Context of a receive, and how it comes back, if it does now.
+    /// The context of a receive, and the way it is returned, if it is now.
     pub(crate) fn after_landing(&mut self, shape: &Shape, serial: u64) -> (usize, Option<Release>) {
         let either = self.rng.bits() & 1 == 0;
         let Some(operation) = self.operations.get_mut(&serial) else {
@@ -228,7 +228,7 @@ impl State {
         self.push_entry(queue, entry);
     }
 
-    /// The end of a multi-receive buffer, by itself.
+    /// The completion of a multi-receive buffer without a message.
     pub(crate) fn push_release(&mut self, ep: Id, serial: u64, context: usize) {
         let entry = Entry {
             ep,
@@ -240,7 +240,7 @@ impl State {
         self.tell_receiver(ep, entry);
     }
 
-    /// An error out of nowhere, perhaps.
+    /// A random error, if drawn.
     pub(crate) fn made_up(&mut self) -> Option<c_int> {
         if !self.rng.chance(self.faults.error) {
             return None;

@@ -17,7 +17,7 @@ use crate::queue::Entry;
 use crate::state::{Message, MessageBody, State, What};
 
 impl State {
-    /// What becomes of the rest of the world when an endpoint is no more.
+    /// Applies the consequences of an endpoint's end to all others.
     pub(crate) fn mourn(&mut self, ep: Id, death: Death) {
         if self.ep(ep).enabled {
             let address = self.ep(ep).address.clone();
@@ -29,7 +29,7 @@ impl State {
         self.lose_messages_from(ep, death);
     }
 
-    /// Messages towards an endpoint that is gone.
+    /// Ends messages to the endpoint.
     pub(crate) fn lose_messages_to(&mut self, ep: Id, death: Death) {
         let keys: Vec<(Id, Id)> = self
             .channels
@@ -63,7 +63,7 @@ impl State {
         self.lose_reads_of(ep, death);
     }
 
-    /// What an endpoint that is gone had sent and not handed over.
+    /// Ends messages from the endpoint that were not handed over.
     pub(crate) fn lose_messages_from(&mut self, ep: Id, death: Death) {
         let copied = |message: &Message| {
             message.from != ep || matches!(message.body, MessageBody::Copied(_))
@@ -82,7 +82,7 @@ impl State {
                 *count = count.saturating_sub(gone);
             }
             if matches!(death, Death::Fail(_)) {
-                // Lands as a failure: nobody is left to read from.
+                // Lands as a failure: its sender is gone.
                 for transfer in &mut endpoint.landing {
                     if !copied(&transfer.message) {
                         transfer.message.sender = None;
@@ -90,7 +90,7 @@ impl State {
                 }
                 continue;
             }
-            // A receive that was being filled hears nothing more; closing gives it back.
+            // A receive that was being filled completes no more; closing returns it.
             let (stay, stuck): (Vec<_>, Vec<_>) = std::mem::take(&mut endpoint.landing)
                 .into_iter()
                 .partition(|transfer| copied(&transfer.message));
@@ -101,7 +101,7 @@ impl State {
         }
     }
 
-    /// A multi-receive buffer does not wait for a message that will not come.
+    /// Ends a multi-receive buffer's wait for a message that will not arrive.
     pub(crate) fn strand(&mut self, ep: Id, serial: u64) {
         if let Some(operation) = self.operations.get_mut(&serial)
             && let What::Receive(Some(multi)) = &mut operation.what
@@ -115,7 +115,7 @@ impl State {
         }
     }
 
-    /// A send that was accepted although nobody will ever get it.
+    /// Completes a send that was accepted although it is never delivered.
     pub(crate) fn send_to_nobody(
         &mut self,
         ep: Id,
@@ -128,7 +128,7 @@ impl State {
                 self.ep(ep).outstanding += 1;
                 self.bereave(serial, death, small);
             }
-            // Errors of injects are told as well, without a context.
+            // Errors of injects are reported as well, without a context.
             (None, Death::Fail(error)) => {
                 let queue = self.ep(ep).transmit;
                 let entry = Entry {
@@ -143,7 +143,7 @@ impl State {
         }
     }
 
-    /// What becomes of an operation whose peer is gone.
+    /// Ends an operation whose peer is gone.
     pub(crate) fn bereave(&mut self, serial: u64, death: Death, small: bool) {
         let failure = match death {
             Death::Fail(error) => Some(error),

@@ -13,7 +13,7 @@ use crate::objects::Id;
 use crate::state::{Multi, State, What};
 
 impl Multi {
-    /// Takes room for `need` bytes: where it begins, and how much there is.
+    /// Reserves `need` bytes; returns their start and the space.
     pub(crate) fn cut(&mut self, len: usize, need: usize, align: usize) -> (usize, usize) {
         let start = self.used.next_multiple_of(align.max(1)).min(len);
         let got = need.min(len - start);
@@ -25,13 +25,13 @@ impl Multi {
 }
 
 impl State {
-    /// The receive for the next message, or none yet.
+    /// The receive for the next message, if any.
     pub(crate) fn find_receive(&self, ep: Id) -> Option<u64> {
         self.endpoints[&ep].posted.front().copied()
     }
 
-    /// The memory a message goes to, prefix included; takes the receive off the list when it has
-    /// room for no more.
+    /// The memory for a message, prefix included; removes a receive without further space from the
+    /// list.
     pub(crate) fn claim(&mut self, ep: Id, serial: u64, len: usize) -> Vec<Span> {
         let endpoint = self.endpoints.get_mut(&ep).expect("an open endpoint");
         let need = len.saturating_add(endpoint.shape.prefix);

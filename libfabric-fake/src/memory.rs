@@ -28,17 +28,17 @@ pub(crate) struct Region {
     pub(crate) enabled: bool,
 }
 
-/// Descriptors are no addresses: who follows one crashes at once.
+/// Descriptors are not addresses, so that dereferencing one crashes at once.
 const DESC_BASE: usize = 0xfade_0000_0000_0000;
 
-/// Why an access was denied: the error it ends with, and whether somebody broke a rule.
+/// The reason of a denied access: its error, and whether it is a violation.
 pub(crate) struct Denied {
     pub(crate) error: c_int,
     pub(crate) wrong: Option<String>,
 }
 
 impl State {
-    /// Whether local memory may be used as it is about to be; with `FI_MR_LOCAL` only.
+    /// Checks that local memory may be used in this way; with `FI_MR_LOCAL` only.
     pub(crate) fn local_access(
         &self,
         ep: Id,
@@ -73,7 +73,7 @@ impl State {
         Ok(())
     }
 
-    /// The target's memory behind an address and a key.
+    /// The target's memory at an address and a key.
     pub(crate) fn remote_access(
         &self,
         target: Id,
@@ -159,7 +159,7 @@ impl State {
         Ok(requested)
     }
 
-    /// Whether the machine can register that much more.
+    /// True if the machine can register that much more.
     fn no_room(&mut self, domain: Id, len: usize) -> bool {
         let machine = |domain: Id| self.domains[&domain].machine;
         let here = |region: &&Region| machine(region.domain) == machine(domain);
@@ -225,7 +225,7 @@ impl State {
     }
 }
 
-/// Whether there is memory all the way.
+/// True if all of it is mapped.
 fn is_mapped(span: Span) -> bool {
     // SAFETY: no precondition.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
@@ -318,7 +318,7 @@ impl State {
         self.regions.get_mut(&id).expect("an open registration")
     }
 
-    /// The end of a registration, before it is forgotten; false when it stays.
+    /// Ends a registration before it is removed; false if it stays.
     pub(crate) fn end_region(&mut self, id: Id) -> bool {
         let region = &self.regions[&id];
         let (desc, key, domain) = (region.desc, region.key, region.domain);

@@ -18,7 +18,7 @@ use crate::objects::{Id, code, enter};
 use crate::posting::{Kind, Post};
 use crate::state::State;
 
-/// Flags a send may have, of those that a port of ours gives.
+/// Flags of a send that ports of this project use.
 const SEND_FLAGS: u64 = FI_COMPLETION | FI_MORE;
 
 /// Flags a receive may have.

@@ -21,10 +21,10 @@ use crate::faults::Call;
 use crate::state::State;
 use crate::tables;
 
-/// Names an object; never used twice in one fabric.
+/// The id of an object; never reused in a fabric.
 pub(crate) type Id = u32;
 
-/// What all handles and all objects share.
+/// State shared by all handles and objects.
 pub(crate) struct Shared {
     pub(crate) state: Mutex<State>,
 }
@@ -48,7 +48,7 @@ pub(crate) union Abi {
     mr: fid_mr,
 }
 
-/// An object, and where it belongs.
+/// An object and its fabric.
 #[repr(C)]
 pub(crate) struct Body {
     abi: Abi,
@@ -57,7 +57,7 @@ pub(crate) struct Body {
     class: usize,
 }
 
-/// A body at an address that stays.
+/// A body at a stable address.
 pub(crate) struct Owned(*mut Body);
 
 // SAFETY: the pointers in it are constants, the user's own context, and a `Weak` that may be sent.
@@ -139,7 +139,7 @@ pub(crate) fn new(home: Weak<Shared>, id: Id, class: usize, context: *mut c_void
     })))
 }
 
-/// Which object this is, closed or not.
+/// The id of the object, closed or not.
 ///
 /// # Safety
 ///
@@ -189,7 +189,7 @@ pub(crate) unsafe fn enter(
     })
 }
 
-/// The call that works on the objects of a dead domain.
+/// The call that is allowed on the objects of a dead domain.
 const CLOSE: &str = "fi_close";
 
 pub(crate) unsafe extern "C" fn close(object: *mut fid) -> c_int {
@@ -213,7 +213,7 @@ pub(crate) unsafe extern "C" fn close(object: *mut fid) -> c_int {
             FI_CLASS_EP => state.end_endpoint(id),
             FI_CLASS_MR if !state.end_region(id) => return code(FI_EBUSY),
             FI_CLASS_MR => {
-                // Rubbish for whoever goes on using it.
+                // Garbage for callers that go on using it.
                 let mr = object.cast::<fid_mr>();
                 // SAFETY: the object of this call; its body outlives it.
                 unsafe { (&raw mut (*mr).mem_desc).write(std::ptr::dangling_mut()) };
@@ -229,12 +229,12 @@ pub(crate) unsafe extern "C" fn close(object: *mut fid) -> c_int {
     unsafe { enter(object.cast(), class, CLOSE, close) as c_int }
 }
 
-/// As calls return an error.
+/// The error as calls return it.
 pub(crate) fn code(error: c_int) -> isize {
     -(error as isize)
 }
 
-/// As people say it.
+/// The error as text.
 pub(crate) fn class_name(class: usize) -> &'static str {
     match class {
         FI_CLASS_FABRIC => "fabric",

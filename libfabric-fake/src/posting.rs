@@ -21,7 +21,7 @@ use crate::remote::Remote;
 use crate::shape::Shape;
 use crate::state::{Link, Message, MessageBody, Multi, Operation, State, What};
 
-/// An operation, however it was called.
+/// An operation, whatever the call.
 pub(crate) struct Post {
     pub(crate) kind: Kind,
     pub(crate) name: &'static str,
@@ -39,16 +39,16 @@ pub(crate) enum Kind {
     Send,
     /// `fi_inject`: no completion, no context.
     Inject,
-    /// Where the memory is at the peer.
+    /// The peer's address of the memory.
     Read {
         addr: u64,
         key: u64,
     },
 }
 
-/// What a peer's address leads to.
+/// The result of looking up a peer's address.
 pub(crate) enum Route {
-    /// Connected, or allowed to queue until it is.
+    /// Connected, or allowed to queue until then.
     To(Id),
     /// Not connected yet.
     Later,
@@ -59,7 +59,7 @@ pub(crate) enum Route {
 const CANARY: usize = 32;
 
 impl State {
-    /// Whether anything can be posted at all.
+    /// Checks that anything can be posted at all.
     fn ready(&mut self, ep: Id, name: &str) -> Result<Arc<Shape>, isize> {
         let endpoint = self.ep(ep);
         if !endpoint.enabled {
@@ -92,7 +92,7 @@ impl State {
         code(error)
     }
 
-    /// What is wrong with the segments themselves: how many, where, room for the prefix.
+    /// Errors of the segments themselves: number, addresses, space for the prefix.
     fn wrong_segments(spans: &[Span], limit: usize, prefix: usize) -> Option<String> {
         let nowhere = |span: &Span| {
             span.len > 0 && (span.start == 0 || span.start.checked_add(span.len).is_none())
@@ -131,7 +131,7 @@ impl State {
         }
     }
 
-    /// Notes memory that is written by two, or written and read.
+    /// Records memory that two operations write, or one writes and one reads.
     fn check_overlap(&mut self, ep: Id, post: &Post, writes: bool) {
         let clash = self.operations.values().find(|operation| {
             let overlaps = |a: &Span| post.spans.iter().any(|b| a.overlaps(*b));
@@ -155,7 +155,7 @@ impl State {
         serial
     }
 
-    /// Gives context and memory back.
+    /// Returns context and memory.
     pub(crate) fn end_operation(&mut self, serial: u64) {
         let Some(operation) = self.operations.remove(&serial) else {
             return;
@@ -166,12 +166,12 @@ impl State {
                 let ep = operation.ep;
                 self.violation(format!("context of endpoint {ep} written to while in use"));
             }
-            // What was there before is not there again.
+            // The earlier contents are not restored.
             bytes::fill(context, !serial);
         }
     }
 
-    /// Where an address of the endpoint's vector leads.
+    /// Looks up an address of the endpoint's vector.
     fn route(&mut self, ep: Id, name: &str, to: u64) -> Result<Route, isize> {
         let endpoint = &self.endpoints[&ep];
         let (offer, shape) = (endpoint.offer, endpoint.shape.clone());
@@ -270,7 +270,7 @@ impl State {
         Ok(())
     }
 
-    /// What a receive has to say of several messages, if it does.
+    /// Checks a receive for several messages.
     fn multi(&mut self, ep: Id, post: &Post) -> Result<Option<Multi>, isize> {
         if post.flags & FI_MULTI_RECV == 0 {
             return Ok(None);

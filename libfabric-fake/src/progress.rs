@@ -21,14 +21,14 @@ use crate::remote::Remote;
 use crate::state::{Message, MessageBody, State};
 
 impl State {
-    /// What reading a completion queue moves.
+    /// Progress made by reading a completion queue.
     pub(crate) fn poll_queue(&mut self, queue: Id) {
         for ep in self.endpoints_of(queue) {
             self.progress(ep);
         }
     }
 
-    /// Everybody once.
+    /// Polls every endpoint once.
     pub(crate) fn step(&mut self) {
         let all: Vec<Id> = self.endpoints.keys().copied().collect();
         for ep in all {
@@ -54,7 +54,7 @@ impl State {
         self.finish(ep);
     }
 
-    /// Whether this endpoint's own polls would change anything.
+    /// True if this endpoint's own polls would change anything.
     pub(crate) fn pending(&self, ep: Id) -> bool {
         if !self.moves(ep) {
             return false;
@@ -89,7 +89,7 @@ impl State {
     }
 
     fn is_up(&self, a: Id, b: Id) -> bool {
-        // The link of a closed endpoint is gone; what it had sent was on its way already.
+        // The link of a closed endpoint is gone; its messages were in flight already.
         self.links
             .get(&(a.min(b), a.max(b)))
             .is_none_or(|link| link.up)
@@ -122,7 +122,7 @@ impl State {
             if link.polls.iter().all(|count| *count >= polls) {
                 link.up = true;
                 self.connecting.retain(|other| *other != pair);
-                // Who was told to try again may now.
+                // Posts that got `-FI_EAGAIN` may be retried now.
                 for end in [pair.0, pair.1] {
                     self.wake_queues(end);
                 }
@@ -138,7 +138,7 @@ impl State {
         }
     }
 
-    /// A packet that says nothing to the user, as providers with prefixes may send.
+    /// A packet without content for the user, as providers with prefixes may send.
     fn make_up_packet(&mut self, ep: Id) {
         if self.ep(ep).shape.prefix == 0 || !self.rng.chance(self.faults.empty_packet) {
             return;
@@ -155,7 +155,7 @@ impl State {
         }
     }
 
-    /// Holds waiting messages against receives posted since.
+    /// Matches waiting messages with receives posted since.
     fn match_unexpected(&mut self, ep: Id) {
         if !std::mem::take(&mut self.ep(ep).look_again) {
             return;

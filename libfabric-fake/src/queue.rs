@@ -30,7 +30,7 @@ pub(crate) struct Queue {
     pub(crate) waits: bool,
     pub(crate) fd: Option<OwnedFd>,
     pub(crate) entries: VecDeque<Entry>,
-    /// Set by an overrun: nothing works any more.
+    /// Set by an overrun: every read fails from then on.
     broken: bool,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Queue {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entry {
     pub(crate) ep: Id,
-    /// The operation, and whether it ends with this completion.
+    /// The operation, and whether this completion ends it.
     pub(crate) operation: Option<(u64, bool)>,
     pub(crate) context: usize,
     pub(crate) flags: u64,
@@ -46,20 +46,20 @@ pub(crate) struct Entry {
     pub(crate) buf: usize,
     /// `err` and `olen`.
     pub(crate) failure: Option<(c_int, usize)>,
-    /// Who sent it.
+    /// The sender.
     pub(crate) source: Option<Vec<u8>>,
     /// Memory that must be unchanged until now.
     pub(crate) intact: Option<(Vec<Span>, u64)>,
 }
 
 impl Entry {
-    /// Whether `self` must stay behind `earlier`.
+    /// True if `self` must stay behind `earlier`.
     fn follows(&self, earlier: &Self) -> bool {
         let same = |a: Option<(u64, bool)>, b: Option<(u64, bool)>| {
             a.is_some() && a.map(|(serial, _)| serial) == b.map(|(serial, _)| serial)
         };
         same(self.operation, earlier.operation)
-            // What was fetched late was queued late; the queue itself changes nothing about it.
+            // Delays happen before queueing; the queue itself keeps that order.
             || (self.source.is_some() && self.source == earlier.source)
     }
 }
@@ -94,7 +94,7 @@ impl State {
         record.wake();
     }
 
-    /// Nothing there, nothing to move: the descriptor tells when that changes.
+    /// True if nothing is there or to move: the descriptor then reports changes.
     pub(crate) fn may_sleep(&mut self, queue: Id) -> bool {
         let endpoints = self.endpoints_of(queue);
         if endpoints.iter().any(|ep| self.pending(*ep)) {
@@ -116,7 +116,7 @@ impl State {
         true
     }
 
-    /// Makes the descriptors of this endpoint's queues readable if there is anything to do.
+    /// Makes the descriptors of this endpoint's queues readable if there is work.
     pub(crate) fn nudge(&mut self, ep: Id) {
         if !self.pending(ep) {
             return;
@@ -128,7 +128,7 @@ impl State {
         }
     }
 
-    /// Breaks the queues of a machine, or all there are, as if they had been overrun.
+    /// Breaks the queues of a machine, or all, as if they had been overrun.
     pub(crate) fn break_queues(&mut self, machine: Option<usize>) {
         let all: Vec<Id> = self.queues.keys().copied().collect();
         for id in all {
@@ -141,8 +141,7 @@ impl State {
         }
     }
 
-    /// Whether the user may be told of the operations of this endpoint no more: checks of memory
-    /// that was given back by closing it end.
+    /// Detaches queued completions of a closed endpoint from their operations and memory checks.
     pub(crate) fn release_entries(&mut self, ep: Id) {
         let entries = self
             .queues
@@ -154,7 +153,7 @@ impl State {
         }
     }
 
-    /// Progress, faults and the state of the queue, before anything is taken out.
+    /// Progress, faults and the state of the queue, before an entry is taken.
     pub(crate) fn before_read(&mut self, queue: Id) -> Result<(), isize> {
         self.poll_queue(queue);
         let overrun = self.rng.chance(self.faults.overrun);
@@ -173,7 +172,7 @@ impl State {
         }
     }
 
-    /// Takes the oldest entry out, if it failed or not as wanted.
+    /// Takes the oldest entry, if its kind (failed or not) is wanted.
     pub(crate) fn take(&mut self, queue: Id, failed: bool) -> Option<Entry> {
         let record = self.queues.get_mut(&queue)?;
         record
@@ -209,7 +208,7 @@ impl Queue {
         };
         let one = 1u64.to_ne_bytes();
         // A full counter is as readable as can be, so the result does not matter.
-        // SAFETY: eight bytes of ours, to an eventfd of ours.
+        // A full counter is readable, too, so the result does not matter.
         unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
@@ -219,7 +218,7 @@ impl Queue {
         };
         let mut count = [0u8; 8];
         // Nothing to read is as quiet as can be.
-        // SAFETY: room of ours for eight bytes; the descriptor does not block.
+        // Nothing to read means that it is drained.
         unsafe { libc::read(fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
     }
 

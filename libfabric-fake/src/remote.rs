@@ -18,11 +18,11 @@ use crate::memory::Denied;
 use crate::objects::Id;
 use crate::state::State;
 
-/// One read under way.
+/// One read in progress.
 pub(crate) struct Remote {
     pub(crate) serial: u64,
     pub(crate) target: Id,
-    /// Address and key there.
+    /// The remote address and key.
     pub(crate) remote: (u64, u64),
     pub(crate) wait: u32,
 }
@@ -43,7 +43,7 @@ impl State {
         self.ep(ep).remote = waiting;
     }
 
-    /// Moves the bytes, or says why not.
+    /// Moves the bytes, or returns the error.
     fn carry_out(&mut self, ep: Id, remote: &Remote) -> Option<i32> {
         let operation = self.operations.get(&remote.serial)?;
         let (spans, descs) = (operation.spans.clone(), operation.descs.clone());
@@ -71,7 +71,7 @@ impl State {
         None
     }
 
-    /// Reads of the memory of an endpoint that is gone.
+    /// Ends reads of the memory of an endpoint that is gone.
     pub(crate) fn lose_reads_of(&mut self, target: Id, death: Death) {
         let all: Vec<Id> = self.endpoints.keys().copied().collect();
         for ep in all {
@@ -79,7 +79,7 @@ impl State {
         }
     }
 
-    /// The same for those of one endpoint.
+    /// Ends such reads of one endpoint.
     pub(crate) fn lose_reads(&mut self, ep: Id, target: Id, death: Death) {
         let endpoint = self.ep(ep);
         let (lost, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut endpoint.remote)

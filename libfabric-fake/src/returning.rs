@@ -9,7 +9,7 @@ use crate::queue::Entry;
 use crate::state::{Operation, State, What};
 
 impl State {
-    /// Gives back everything lent to an endpoint, as if it had never been posted.
+    /// Returns everything lent to an endpoint, as if it had never been posted.
     pub(crate) fn take_back(&mut self, ep: Id, events: bool) {
         let mine =
             |(serial, operation): (&u64, &Operation)| (operation.ep == ep).then_some(*serial);

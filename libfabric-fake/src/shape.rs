@@ -14,51 +14,51 @@ use libfabric_sys::abi::*;
 
 use crate::faults::Death;
 
-/// How a completion queue can be waited for.
+/// Ways to wait for a completion queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// By a descriptor.
     Fd,
     /// Opening a queue with a wait object gives `-FI_ENOSYS`: `shm`.
     Refused,
-    /// Opening succeeds, `FI_GETWAIT` gives `-FI_ENOSYS`: `ofi_rxd`.
+    /// Opening succeeds, `FI_GETWAIT` returns `-FI_ENOSYS`: `ofi_rxd`.
     NoDescriptor,
-    /// By a descriptor, told once an endpoint is bound: `usnic`.
+    /// By a descriptor, available once an endpoint is bound: `usnic`.
     WhenBound,
 }
 
-/// How the end of a multi-receive buffer is told.
+/// Ways to report the end of a multi-receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
     /// With the last message in it.
     WithLast,
     /// By a completion of its own.
     Separate,
-    /// Now so, now so.
+    /// Either, at random.
     Either,
 }
 
 /// One provider. Start from a preset and change what the test is about.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Its name, exactly.
+    /// Its exact name.
     pub provider: String,
     /// `FI_EP_RDM` or `FI_EP_DGRAM`.
     pub ep_type: u32,
     /// `FI_RM_ENABLED`; with `FI_RM_DISABLED` posting beyond the depths breaks a rule, and so does
-    /// injecting, which has no end that could be waited for.
+    /// injecting, which has no completion to wait for.
     pub resource_mgmt: u32,
     /// Completion queues know the tagged format.
     pub tagged_entries: bool,
     /// `fi_sendmsg` knows `FI_MORE`, and may wait for what follows.
     pub knows_more: bool,
-    /// What it can do.
+    /// Its capabilities.
     pub caps: u64,
-    /// What it wants: `FI_CONTEXT`, `FI_CONTEXT2`, `FI_MSG_PREFIX`, `FI_RX_CQ_DATA`.
+    /// Its mode bits: `FI_CONTEXT`, `FI_CONTEXT2`, `FI_MSG_PREFIX`, `FI_RX_CQ_DATA`.
     pub mode: u64,
     /// Bytes before each message, with `FI_MSG_PREFIX`; a multiple of 8.
     pub prefix: usize,
-    /// What it wants of registrations.
+    /// Its registration mode bits.
     pub mr_mode: c_int,
     /// Bytes of a key.
     pub key_bytes: usize,
@@ -66,7 +66,7 @@ pub struct Shape {
     pub address_format: u32,
     /// Bytes of an address.
     pub address_len: usize,
-    /// Whether `fi_getinfo` understands an IPv4 address as node.
+    /// True if `fi_getinfo` understands an IPv4 address as node.
     pub takes_node: bool,
     /// The longest message `fi_inject` takes, prefix not counted.
     pub inject: usize,
@@ -80,9 +80,9 @@ pub struct Shape {
     pub max_msg: usize,
     /// Messages in a multi-receive buffer begin at multiples of this.
     pub multi_recv_align: usize,
-    /// How a used-up multi-receive buffer comes back.
+    /// The way a used-up multi-receive buffer is returned.
     pub multi_recv_release: Release,
-    /// How to wait.
+    /// The way to wait.
     pub wait: Wait,
     /// Orders it keeps, of sends and receives.
     pub order: u64,
@@ -92,16 +92,16 @@ pub struct Shape {
     pub progress: fi_progress,
     /// Polls that both sides must make before a pair of endpoints is connected.
     pub connect_polls: u32,
-    /// Whether sends are accepted before that; otherwise `-FI_EAGAIN`.
+    /// True if sends are accepted before that; otherwise `-FI_EAGAIN`.
     pub connect_queues: bool,
-    /// Messages of one peer kept without a receive for them; then nothing more of it is taken.
+    /// Messages of one peer kept without a receive; then no more of it are accepted.
     pub unexpected_depth: usize,
     /// Messages up to this many bytes are copied when they arrive, and their send completes;
     /// longer ones stay in the sender's memory until they are received.
     pub eager: usize,
-    /// What becomes of those that still have to do with a closed endpoint.
+    /// The effect of closing an endpoint on its peers.
     pub peer_gone: Death,
-    /// What becomes of operations towards an address where nobody is.
+    /// The effect on operations to an address without an endpoint.
     pub no_peer: Death,
     /// Closing an endpoint gives an `FI_ECANCELED` for everything outstanding.
     pub close_flush: bool,
@@ -109,9 +109,9 @@ pub struct Shape {
     /// longer than `eager` are overtaken by later ones; the manual promises the order of matching
     /// only, not of completions.
     pub receives_in_order: bool,
-    /// Entries of a completion queue for which no size was asked.
+    /// Entries of a completion queue without a requested size.
     pub cq_size: usize,
-    /// A queue with more entries than its size breaks down; otherwise it grows.
+    /// A queue with more entries than its size fails; otherwise it grows.
     pub cq_overruns: bool,
 }
 
@@ -307,8 +307,8 @@ impl Shape {
         }
     }
 
-    /// The datagrams of `usnic`: addresses of sockets, a prefix, everything registered, nobody
-    /// looks after its queues.
+    /// The datagrams of `usnic`: addresses of sockets, a prefix, everything registered, queues not
+    /// guarded.
     pub fn usnic() -> Self {
         Self {
             provider: "usnic".into(),
@@ -322,7 +322,7 @@ impl Shape {
             iov_limit: 1,
             tx_depth: 32,
             rx_depth: 32,
-            // The prefix is counted in there.
+            // The prefix is included.
             max_msg: 8972 + 64,
             progress: FI_PROGRESS_MANUAL,
             wait: Wait::WhenBound,

@@ -20,14 +20,14 @@ use libfabric_sys::abi::*;
 use crate::objects::Shared;
 use crate::{fabric, info};
 
-/// Whom a copy belongs to.
+/// The owner of a copy.
 #[derive(Clone)]
 pub(crate) struct Tenant {
     pub(crate) home: Weak<Shared>,
     pub(crate) machine: usize,
 }
 
-/// Machines at once in one process. A copy is a few instructions; more can be had.
+/// Machines at a time in one process. A copy is a few instructions, so more are possible.
 const SLOTS: usize = 256;
 
 static TENANTS: Mutex<[Option<Tenant>; SLOTS]> = Mutex::new([const { None }; SLOTS]);
@@ -158,7 +158,7 @@ mod tests {
         entries.dedup();
         assert_eq!(entries.len(), 20);
         drop(slots);
-        // As many again and again: none was lost.
+        // Copies can be taken again: none was lost.
         for _ in 0..50 {
             let _slots: Vec<Slot> = (0..20).map(|_| Slot::take(empty())).collect();
         }

@@ -38,14 +38,14 @@ pub(crate) struct State {
     pub(crate) machines: Vec<MachineRecord>,
     pub(crate) faults: Faults,
     pub(crate) rng: Rng,
-    /// Every rule broken, in order.
+    /// All violations, in order.
     pub(crate) violations: Vec<String>,
     pub(crate) stats: Stats,
 
     last: Id,
     open: BTreeMap<Id, Opened>,
     bodies: Vec<Owned>,
-    /// Keeps the fabric while objects are open, whatever handles are left.
+    /// Keeps the fabric while objects are open, even without a handle.
     keep: Option<Arc<Shared>>,
 
     pub(crate) fabrics: BTreeMap<Id, Fabric>,
@@ -61,20 +61,20 @@ pub(crate) struct State {
     pub(crate) links: BTreeMap<(Id, Id), Link>,
     /// Those of `links` that are not up yet.
     pub(crate) connecting: Vec<(Id, Id)>,
-    /// Addresses of killed and closed endpoints: what the world sees of them.
+    /// Addresses of killed and closed endpoints, with the peers' view of them.
     pub(crate) graves: BTreeMap<Vec<u8>, Death>,
     pub(crate) cuts: Cuts,
     /// Counts endpoints, for addresses.
     pub(crate) addresses: u32,
 }
 
-/// A process, or host: what it sees, and whether it lives.
+/// A process or machine, and whether it is alive.
 pub(crate) struct MachineRecord {
     /// Names of the providers it has; `None` for all.
     pub(crate) providers: Option<Vec<String>>,
 }
 
-/// An open object, and the domain it is in.
+/// An open object and its domain.
 pub(crate) struct Opened {
     class: usize,
     domain: Option<Id>,
@@ -96,7 +96,7 @@ pub(crate) struct Domain {
     pub(crate) closed_keys: Vec<u64>,
 }
 
-/// What a posted operation is.
+/// The kind of a posted operation.
 pub(crate) enum What {
     Receive(Option<Multi>),
     Send,
@@ -108,11 +108,11 @@ pub(crate) struct Multi {
     pub(crate) used: usize,
     pub(crate) least: usize,
     pub(crate) landing: usize,
-    /// No more messages: comes back once nothing is landing.
+    /// No more messages: returned once nothing is landing.
     pub(crate) full: bool,
 }
 
-/// Something posted, until its completion was read or its endpoint closed.
+/// A posted operation, until its completion was read or its endpoint closed.
 pub(crate) struct Operation {
     pub(crate) ep: Id,
     pub(crate) what: What,
@@ -123,7 +123,7 @@ pub(crate) struct Operation {
     pub(crate) descs: Vec<usize>,
     /// Of a send's bytes, prefix not counted.
     pub(crate) sum: u64,
-    /// A pattern in a posted receive that nobody but the provider may overwrite.
+    /// A pattern in a posted receive that only the provider may overwrite.
     pub(crate) canary: Option<Span>,
     /// Its completion is queued.
     pub(crate) done: bool,
@@ -155,7 +155,7 @@ impl Operation {
     }
 }
 
-/// A message on its way.
+/// A message in flight.
 pub(crate) struct Message {
     pub(crate) from: Id,
     pub(crate) source: Vec<u8>,
@@ -200,13 +200,13 @@ impl State {
         }
     }
 
-    /// The same of a call, and what it returns.
+    /// Records a violation of a call, and returns the call's error.
     pub(crate) fn violated(&mut self, error: c_int, text: impl Into<String>) -> isize {
         self.violation(text.into());
         objects::code(error)
     }
 
-    /// The error a call is to fail with, as it returns it.
+    /// The injected error of a call.
     pub(crate) fn refused(&self, call: Call) -> Option<isize> {
         self.faults
             .refuse
@@ -214,7 +214,7 @@ impl State {
             .map(|error| objects::code(*error))
     }
 
-    /// Makes the object users hold; its record is the caller's business.
+    /// Makes the object that users hold; its record is made by the caller.
     pub(crate) fn opened(
         &mut self,
         class: usize,
@@ -233,7 +233,7 @@ impl State {
         (id, pointer)
     }
 
-    /// Ends an object. Its body stays, to notice calls that come too late.
+    /// Ends an object. Its body stays, to notice late calls.
     pub(crate) fn closed(&mut self, id: Id) {
         self.open.remove(&id);
         self.fabrics.remove(&id);
@@ -252,14 +252,14 @@ impl State {
         self.open.contains_key(&id)
     }
 
-    /// Whether its domain has died.
+    /// True if its domain is dead.
     pub(crate) fn is_dead(&self, id: Id) -> bool {
         let domain = self.open.get(&id).and_then(|opened| opened.domain);
         let domain = self.domains.get(&domain.unwrap_or(id));
         domain.is_some_and(|domain| domain.dead)
     }
 
-    /// Open objects that keep this one from being closed.
+    /// Open objects that prevent this one from closing.
     pub(crate) fn users(&self, id: Id, class: usize) -> Vec<String> {
         self.open_objects(|other, opened| match (class, opened.class) {
             (FI_CLASS_FABRIC, FI_CLASS_DOMAIN) => self.domains[&other].fabric == id,
@@ -268,8 +268,8 @@ impl State {
                 let ep = &self.endpoints[&other];
                 [ep.transmit, ep.receive, ep.vector].contains(&Some(id))
             }
-            // Where operations use registrations as well, only the endpoint's end can end those,
-            // so it must be possible first. No provider known wants both.
+            // If operations also use registrations, only the endpoint's end can end those, so it
+            // must be possible first. No known provider requires both.
             (FI_CLASS_EP, FI_CLASS_MR) => {
                 let local = self.domain(id).mr_mode & FI_MR_LOCAL != 0;
                 !local && self.regions[&other].ep == Some(id)
@@ -278,23 +278,23 @@ impl State {
         })
     }
 
-    /// Those of the open objects, by name.
+    /// Names of the open objects.
     pub(crate) fn open_objects(&self, wanted: impl Fn(Id, &Opened) -> bool) -> Vec<String> {
         let open = self.open.iter().filter(|(id, opened)| wanted(**id, opened));
         open.map(|(id, opened)| format!("{} {id}", class_name(opened.class)))
             .collect()
     }
 
-    /// The domain something open is in, or is.
+    /// The domain of an open object, or the object itself.
     pub(crate) fn domain(&self, id: Id) -> &Domain {
         let domain = self.open.get(&id).and_then(|opened| opened.domain);
         &self.domains[&domain.unwrap_or(id)]
     }
 
-    /// Who still has a stretch of memory.
+    /// The holders of a stretch of memory.
     pub(crate) fn holders(&self, of: Span) -> Vec<String> {
         let operations = self.operations.iter().filter_map(|(serial, operation)| {
-            // What is registered can be reached only as long as the registration is there.
+            // A registration's memory can be reached only while it is open.
             let reached =
                 |desc: usize| desc == 0 || self.regions.values().any(|region| region.desc == desc);
             let mut parts = operation.spans.iter().zip(&operation.descs);

@@ -33,7 +33,7 @@ static MR_FID: fi_ops = fi_ops {
     ..FID
 };
 
-/// What every object of a class can do.
+/// Operations of every object.
 pub(crate) fn common(class: usize) -> *mut fi_ops {
     let table: &'static fi_ops = match class {
         FI_CLASS_EP => &EP_FID,

@@ -19,7 +19,7 @@ use crate::state::State;
 
 #[derive(Default)]
 pub(crate) struct Vector {
-    /// Address and how many inserts of it.
+    /// An address and its number of inserts.
     places: Vec<Option<(Vec<u8>, usize)>>,
 }
 
@@ -48,7 +48,7 @@ impl Vector {
         place as u64
     }
 
-    /// False when there is nothing to remove.
+    /// False if there is nothing to remove.
     pub(crate) fn remove(&mut self, handle: u64) -> bool {
         let place = usize::try_from(handle).ok();
         let place = place.and_then(|place| self.places.get_mut(place));
@@ -94,7 +94,7 @@ pub(crate) unsafe extern "C" fn open(
     unsafe { enter(domain.cast(), FI_CLASS_DOMAIN, "fi_av_open", open) as c_int }
 }
 
-/// What is wrong with an address, if anything.
+/// The error of an address, if any.
 fn wrong(shape: &Shape, address: &[u8]) -> Option<String> {
     if shape.address_format != FI_SOCKADDR_IN {
         let empty = address.iter().all(|byte| *byte == 0);
@@ -181,11 +181,11 @@ pub(crate) unsafe extern "C" fn remove(
     unsafe { enter(av.cast(), FI_CLASS_AV, "fi_av_remove", remove) as c_int }
 }
 
-/// Copies as much of an address as there is room, and tells its whole length. True when it fitted.
+/// Copies as much of an address as fits, and sets its whole length. True if it fitted.
 ///
 /// # Safety
 ///
-/// `len` is null or says how many bytes there are at `to`.
+/// `len` is null or holds the number of bytes at `to`.
 pub(crate) unsafe fn give_address(address: &[u8], to: *mut c_void, len: *mut usize) -> bool {
     // SAFETY: the caller's word.
     let Some(len) = (unsafe { len.as_mut() }) else {
