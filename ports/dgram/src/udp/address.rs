@@ -10,6 +10,7 @@
 //! IPv4 is stored as mapped IPv6, so that a peer is the same through a socket of both families and
 //! one of IPv4 alone. `here` notes the address to answer from ([`super::here`]); it is not
 //! compared.
+//!
 //! Not here: sockets, targets.
 
 use super::here::Here;

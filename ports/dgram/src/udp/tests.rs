@@ -1,3 +1,5 @@
+//! The service over kernel UDP, on loopback.
+
 use super::*;
 use mx_proto::reliability::Quote;
 use mx_proto::{EndpointId, NicId, Route};
