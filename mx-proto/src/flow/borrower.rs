@@ -99,8 +99,8 @@ impl Borrower {
         if missing > self.said { missing } else { 0 }
     }
 
-    /// Whether the request deserves a packet of its own because no other can be sent: if it is
-    /// twice the last one.
+    /// True if the request is worth a packet of its own if no other can be sent: it is twice the
+    /// last.
     pub fn asks(&self, waiting: u32) -> bool {
         let wanted = self.wanted(waiting);
         wanted > 0 && wanted >= 2 * self.said

@@ -44,7 +44,7 @@ pub struct Lender {
     marks: Marks,
 }
 
-/// Slots whose messages wait here, a bit for each lane; and whether the remote waits for what is due.
+/// Slots with messages kept here, a bit for each lane; a flag if the remote waits for due credits.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Marks(u8);
 
@@ -217,8 +217,8 @@ impl Lender {
         more
     }
 
-    /// Whether the remote should be told at once, by a packet of its own: when more is due than it
-    /// has unused, and that is little; when a slot is free again; and when it waits for credits.
+    /// True if the remote should be told at once, by a packet of its own: more is due than it has
+    /// unused, and that is little; or a slot is free again; or it waits for credits.
     #[inline]
     pub(super) fn is_overdue(&self, at_once: u32) -> bool {
         self.marks.0 & Marks::TELL != 0
@@ -226,7 +226,7 @@ impl Lender {
             || (self.due() > self.unused() && self.has_little(at_once))
     }
 
-    /// Whether it has few unused credits, compared with those that may be on their way.
+    /// True if it has few unused credits, compared with those that may be in flight.
     #[inline]
     pub(super) fn has_little(&self, at_once: u32) -> bool {
         self.unused() < at_once / 4

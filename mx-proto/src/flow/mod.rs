@@ -73,8 +73,8 @@ use std::time::Duration;
 
 /// The accounts of all remotes.
 pub trait Accounts {
-    /// The account at this place of the table, and in whose share it counts; `None` when there is no
-    /// remote.
+    /// The account at this index, and the source whose share it counts against; `None` if there is
+    /// no remote.
     fn account(&mut self, remote: u32) -> Option<(&mut Lender, Source)>;
 }
 
@@ -219,15 +219,15 @@ impl Flow {
         overdue
     }
 
-    /// Whether messages with so many credits are most of a remote's credit limit, while no more can
+    /// True if messages with so many credits use most of a remote's credit limit, and no more can
     /// be lent to it.
     pub fn is_filled(&self, lender: &Lender, source: Source, held: u32) -> bool {
         let more = lender.credit_limit() < self.most && self.pool.room(source) > 0;
         !more && 4 * held >= 3 * lender.credit_limit()
     }
 
-    /// Whether the remote should be told at once, by a packet of its own. To be called when its
-    /// message is kept; [`Self::taken`] returns the same.
+    /// True if the remote should be told at once, by a packet of its own. Called when its message
+    /// is kept; [`Self::taken`] returns the same.
     #[inline]
     pub fn is_overdue(&self, account: &Lender) -> bool {
         account.is_overdue(self.at_once)
@@ -267,7 +267,7 @@ impl Flow {
         }
     }
 
-    /// Whether these fields tell the remote anything new.
+    /// True if these fields are new to the remote.
     pub fn says_more(account: &Lender, terms: &CreditFields) -> bool {
         terms.wanted > 0 || (terms.credit, terms.slots) != account.same_total()
     }
@@ -279,7 +279,7 @@ impl Flow {
         borrower.on_said(terms.wanted);
     }
 
-    /// Whether a fetch for so many credits always succeeds in time; otherwise they must not be
+    /// True if a fetch for so many credits always succeeds in time; otherwise they must not be
     /// drawn.
     pub fn may_draw(&self, credits: u32) -> bool {
         credits <= self.pool.total - self.pool.lendable()
@@ -329,8 +329,8 @@ impl Flow {
         self.wake();
     }
 
-    /// Whether [`EPOCH_TIME`] is to be measured, and [`Self::end_epoch`] called after it: while a
-    /// remote waits for credits.
+    /// True while a remote waits for credits: [`Self::end_epoch`] is called after each
+    /// [`EPOCH_TIME`].
     #[inline]
     pub fn is_waited_for(&self) -> bool {
         self.wanted > 0

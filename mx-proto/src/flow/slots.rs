@@ -12,7 +12,7 @@
 pub enum Lane {
     /// Messages that a receive takes.
     Matched = 0,
-    /// Messages for whoever asks.
+    /// Unexpected messages (BMI's word).
     Unexpected = 1,
 }
 

@@ -309,11 +309,11 @@ impl Round {
     }
 }
 
-/// Packets wait somewhere on the way when even the luckiest of a round trip took longer than the
-/// way does. A quarter of that, for then a fall by 0.7 empties the queue and hardly more. At least
-/// 500 us: what a GSO batch of 64 KiB takes on a link of 1 Gbit/s, and what an acknowledgement may wait.
-/// Where samples differ, by as much as is never in all of a round: three times what they differ by
-/// on the average. At most 25 ms, beyond which a queue is one however long the way is.
+/// True if the path has a queue: even the smallest sample of a round trip exceeds min_rtt by a margin.
+/// The margin is a quarter of min_rtt, since 0.7 of the window then just empties the queue. At least
+/// 500 us: a GSO batch of 64 KiB on a link of 1 Gbit/s, and the delay of an acknowledgement.
+/// If samples vary: three times their mean deviation, which a whole round practically never
+/// exceeds. At most 25 ms, which is a queue on any path.
 fn is_queue(min_rtt: Duration, rtt: &Rtt) -> bool {
     const MARGIN_MIN: Duration = Duration::from_micros(500);
     const MARGIN_MAX: Duration = Duration::from_millis(25);

@@ -93,7 +93,7 @@ pub(super) struct Need {
 }
 
 impl<A: Copy + Eq> Link<A> {
-    /// Nobody has bound it, and this is more than an introduction.
+    /// True if it is not bound, and this is more than an introduction.
     #[inline]
     pub(super) fn is_too_early(&self, header: &Header, payload: &[u8]) -> bool {
         self.trial.is_some()

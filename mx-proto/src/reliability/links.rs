@@ -216,7 +216,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         may
     }
 
-    /// Nobody has bound it yet.
+    /// True if the endpoint has not bound it.
     #[cfg(test)]
     pub(super) fn is_on_trial(&mut self, id: LinkId) -> bool {
         self.of_mut(id).is_some_and(|link| link.trial.is_some())
@@ -452,7 +452,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
-    /// Looks at every link whose time has come.
+    /// Handles every link whose timer is due.
     pub(super) fn expire<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) -> bool {
         let mut busy = false;
         let pause = self.monitored_pause();

@@ -167,7 +167,7 @@ impl Pmtu {
         size > self.good.min(self.whole) as usize
     }
 
-    /// A probe of this size is to go out on the data channel now.
+    /// The size of the probe to send on the data channel now.
     pub(super) fn next_probe(&mut self, now: Instant) -> Option<usize> {
         self.on_timer(now);
         match self.probe {
@@ -194,8 +194,8 @@ impl Pmtu {
         }
     }
 
-    /// A probe of this size was answered. Whoever answers what was never sent gains nothing: only
-    /// the size that is being tried counts.
+    /// Handles the answer to a probe. A forged answer gains nothing: only the size being tried
+    /// counts.
     pub(super) fn on_probed(&mut self, now: Instant, size: usize) {
         let tried = match self.probe {
             Probe::Out { size, .. } | Probe::Wanted { size, .. } | Probe::Waiting { size } => size,
@@ -214,8 +214,8 @@ impl Pmtu {
         self.search(now);
     }
 
-    /// The service says that nothing larger than `most` passes. Who is on the way may have made it believe
-    /// that: at worst we fall back to the base and try this very size.
+    /// Handles a report that nothing larger than `most` passes. If an attacker on the path forged
+    /// it, the size falls back to the base at worst, and this very size is tried.
     pub(super) fn on_too_large(&mut self, now: Instant, most: usize) {
         let most = u32::try_from(most).unwrap_or(u32::MAX);
         self.whole = if most < RESORT { most } else { u32::MAX };
@@ -280,8 +280,8 @@ impl Pmtu {
         }
     }
 
-    /// The cumulative acknowledgement has moved (`moved`), or a segment of `largest` bytes has arrived:
-    /// what we send does pass, if that is as large as any.
+    /// Handles progress: the cumulative acknowledgement moved, or a segment of `largest` bytes
+    /// arrived, which counts if it is as large as any sent.
     pub(super) fn on_progress(&mut self, moved: bool, largest: usize) {
         if moved || largest >= self.size() {
             self.on_heard();

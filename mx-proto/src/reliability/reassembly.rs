@@ -40,13 +40,13 @@ pub(super) struct Chunk<'a> {
     pub(super) payload: &'a [u8],
 }
 
-/// Whether a chunk may come in.
+/// The decision about a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Admission {
     Yes,
-    /// It would have to be kept, and there is no room for that.
+    /// It would have to be kept, without memory for that.
     Full,
-    /// No peer of ours sends that.
+    /// A violation: no correct peer sends it.
     Bad,
 }
 
@@ -146,10 +146,10 @@ impl Reassembly {
         }
     }
 
-    /// Whether a chunk may come in when `window` bytes may be charged for it. `in_order`: everything
-    /// that was sent before it has come in. Then it always may if it is its fragment's turn, so
-    /// that there is progress whatever is full. ([`Self::take`] may still find that it is none: that
-    /// it is too long, or that a part of it is here.)
+    /// Decides about a chunk if `window` bytes may be charged for it. `in_order`: everything sent
+    /// before has arrived. It is then always admitted when it is its fragment's turn, so there is
+    /// progress even if memory is full. ([`Self::take`] may still reject it: too long, or partly a
+    /// duplicate.)
     #[inline]
     pub(super) fn admits(&self, chunk: &Chunk<'_>, in_order: bool, window: usize) -> Admission {
         let headed = chunk.offset != 0 || chunk.fin || chunk.has_sound_header();

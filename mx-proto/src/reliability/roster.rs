@@ -61,7 +61,7 @@ struct SuspendedLink<A> {
 }
 
 impl<A: Copy + Eq> Roster<A> {
-    /// Nobody, on a port of these settings.
+    /// An empty roster for a port of these settings.
     pub(super) fn new(config: ReliableConfig, datagram_max: usize) -> Self {
         Self {
             places: Table::new(),

@@ -111,7 +111,7 @@ impl SendBuffer {
         }
     }
 
-    /// The same, whose memory comes from there.
+    /// Sets the supply of memory.
     pub(super) fn from(self, supply: Supply) -> Self {
         Self { supply, ..self }
     }

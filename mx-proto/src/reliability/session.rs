@@ -101,9 +101,9 @@ pub(super) struct Session {
     pub(super) probed: Option<(u32, u64)>,
     /// The value that the answer to a Probe must have, which proves that the Probe has arrived.
     pub(super) proof: u64,
-    /// "Nobody there" since the peer was heard.
+    /// Refusals ("port unreachable") since the peer was last heard.
     refusals: u32,
-    /// Operations wait for the peer, whose machine says when it is gone: it is asked so often.
+    /// The interval of Pings while operations wait for the peer, whose machine reports its end.
     pub(super) monitored: Option<Duration>,
     /// Times that the peer had forgotten its Welcome.
     again: u32,
@@ -164,7 +164,7 @@ const NUMBERS: u16 = 1 << 15;
 /// The number of times that Hello is repeated to a peer that forgets its Welcome each time.
 const HELLOS_AGAIN: u32 = 4;
 
-/// "Nobody there" so often, with nothing heard in between, is believed.
+/// Refusals without a datagram in between after which the peer is taken for dead.
 const REFUSALS: u32 = 3;
 
 impl Session {
@@ -311,9 +311,9 @@ impl Session {
         self.again > 0
     }
 
-    /// Nobody knows the session that we have just opened: Hello is said again, after a pause that
-    /// doubles each time, and all that was sent will be sent anew. False: something of it has been
-    /// heard, or it has happened too often; it is over.
+    /// Sends Hello again because the peer has forgotten the session just opened, after a pause that
+    /// doubles each time; everything is sent anew. False if something was heard in it, or after too
+    /// many tries: the session ends.
     pub(super) fn call_again(&mut self, now: Instant, config: &ReliableConfig) -> bool {
         if !self.unconfirmed || self.state != State::Open || self.again >= HELLOS_AGAIN {
             return false;
@@ -599,7 +599,7 @@ impl Session {
         self.pause_after(self.pings.saturating_add(self.timeouts))
     }
 
-    /// The same after so many questions in vain.
+    /// The pause after so many fruitless Pings.
     fn pause_after(&self, fruitless: u32) -> Duration {
         // If the last segment in flight asks for an immediate acknowledgement.
         let pause = match self.since_ask == 0 {
@@ -753,8 +753,8 @@ impl Session {
         (at >= asked.0 / STAMP).then_some(Instant(at * STAMP))
     }
 
-    /// The peer is to be asked at once what has arrived: something gets lost on this way, nothing more
-    /// can go, and no Ping is out. What is lost of the last segments no later one would tell of.
+    /// True if a Ping should be sent at once (for a tail loss, RFC 8985, section 7): the path is lossy,
+    /// nothing more can be sent, and no Ping is out. No later segment would show the last ones' loss.
     pub(super) fn is_to_ask(&self, now: Instant) -> bool {
         let lossy = self.lost_at.is_some_and(|at| now.since(at) < LOSSY);
         // After repeated loss, Pings become less frequent.

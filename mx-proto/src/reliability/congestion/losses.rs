@@ -137,8 +137,8 @@ impl Congestion {
         }
     }
 
-    /// Is as much lost as before the window fell? Then the losses are not of our making, and it is
-    /// what it was again.
+    /// True if as much is lost as before the reduction. The losses are then random, and it is
+    /// undone.
     fn is_chance(&mut self) -> bool {
         let Some(fall) = &self.fall else {
             return false;
@@ -153,8 +153,8 @@ impl Congestion {
         true
     }
 
-    /// Whether the fall has helped is not known yet. Until it is, the window stays: were it to grow,
-    /// what is lost of it would say nothing.
+    /// True while the effect of the reduction is unknown. Until then the window must not grow,
+    /// since its losses could not be compared.
     pub(super) fn is_experiment(&self) -> bool {
         self.fall.as_ref().is_some_and(Fall::is_open)
     }
@@ -298,7 +298,7 @@ const COMPARED_MAX: u32 = 384;
 /// 128 segments: the window falls when chance is at its worst.
 const MUCH_LESS: u32 = 2;
 
-/// The most that is believed to be chance, of 1024: a quarter. Whoever shares a short queue with
-/// many loses as much at 0.7 of a window as before, for the others still fill it, and must not take
-/// all of that for chance.
+/// The largest random loss rate, of 1024: a quarter. At a short queue shared by many, a flow loses
+/// as much at 0.7 of its window, because the others fill the queue, and must not take all of that
+/// for random.
 const CHANCE_MAX: u32 = 256;

@@ -11,7 +11,7 @@ pub(in crate::reliability) struct BlackHole {
     pub(in crate::reliability) does_not: usize,
 }
 
-/// Whether it has been said.
+/// The state of the warning, which is logged once.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) enum Reporting {
     #[default]
