@@ -36,6 +36,7 @@ fn packet(kind: Kind, aux: u32, body: Vec<u8>) -> Packet {
 fn nobody(pair: &mut Pair) {
     assert_eq!((pair.a.remotes(), pair.b.remotes()), (0, 0));
     assert_eq!((pair.a.requests(), pair.b.requests()), (0, 0));
+    assert_eq!((pair.a.introductions(), pair.b.introductions()), (0, 0));
     assert_eq!(
         (
             pair.a.owner_mut().next_down(),
@@ -132,6 +133,7 @@ fn nothing_recorded_is_worth_anything_again() {
             if !early {
                 pair.run();
                 assert_eq!(kinds(&pair.told(link).0), [Kind::Challenge]);
+                assert_eq!(pair.b.introductions(), 1);
             }
             pair.inject(link, header, body.clone());
             pair.run();
