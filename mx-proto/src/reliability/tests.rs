@@ -590,6 +590,8 @@ fn a_ping_is_not_answered_while_more_is_left_than_one_poll_takes() {
 fn memory_of_an_idle_link_is_small() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     pair.send(0, link, 1, &bytes(200_000)).unwrap();
+    pair.run(Duration::from_millis(500));
+    assert_eq!([0, 1].map(|end| pair.ports[end].suspended()), [0, 0]);
     pair.run(Duration::from_secs(12));
     let size = size_of::<link::Link<Address>>();
     assert!(size <= 1536, "a link takes {size} bytes");

@@ -36,7 +36,6 @@ fn packet(kind: Kind, aux: u32, body: Vec<u8>) -> Packet {
 fn nobody(pair: &mut Pair) {
     assert_eq!((pair.a.remotes(), pair.b.remotes()), (0, 0));
     assert_eq!((pair.a.requests(), pair.b.requests()), (0, 0));
-    assert_eq!((pair.a.introductions(), pair.b.introductions()), (0, 0));
     assert_eq!(
         (
             pair.a.owner_mut().next_down(),

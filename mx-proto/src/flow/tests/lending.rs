@@ -282,9 +282,7 @@ fn terms_say_more_if_they_allow_more_or_want_some() {
     assert!(Flow::says_more(town.account(0), &wanting));
     town.miss(0, 10);
     assert_eq!(town.flow.poll(&mut town.all), Some((0, Say::Credit)));
-    let terms = town
-        .flow
-        .terms(town.account(0), &Borrower::default(), 0);
+    let terms = town.flow.terms(town.account(0), &Borrower::default(), 0);
     assert!(Flow::says_more(town.account(0), &terms));
 }
 
@@ -305,5 +303,6 @@ fn three_quarters_of_a_credit_limit_fill_it_unless_it_can_grow() {
     }
     // Nothing is left.
     assert_eq!(town.flow.stats().lent, 800);
-    assert!(filled(&town, 1, 75) && !filled(&town, 1, 74));
+    let most = (3 * town.credit_limit(1)).div_ceil(4);
+    assert!(filled(&town, 1, most) && !filled(&town, 1, most - 1));
 }
