@@ -181,6 +181,30 @@ fn an_epoch_ends_every_second_while_somebody_waits() {
 }
 
 #[test]
+fn who_is_asked_for_credits_answers_each_question_once() {
+    let mut stage = listening(1 << 20, 0);
+    stage.call_as(0, 0, VERSION, 100);
+    stage.run();
+    stage.say(0, Header::new(Kind::Revoke, 0, 60), &[]);
+    stage.run();
+    let back = |stage: &Stage| -> Vec<u32> {
+        let answers = stage.sent(Kind::Return);
+        answers.iter().map(|(_, it, _)| it.length).collect()
+    };
+    assert_eq!(back(&stage), [60]);
+    // Who does not read the answer is not to ask again.
+    stage.deafen(1);
+    for _ in 0..3 {
+        stage.say(0, Header::new(Kind::Revoke, 0, 60), &[]);
+    }
+    stage.run_while_busy_at_most(10);
+    assert_eq!(stage.node.stats().stale, 2);
+    stage.hear(0);
+    stage.run();
+    assert_eq!(back(&stage), [40]);
+}
+
+#[test]
 fn who_hoards_and_does_not_answer_is_passed_over() {
     let peers = 200;
     let mut stage = listening(4 << 20, peers);
