@@ -76,8 +76,8 @@ fn files(root: &Path, below: &Path, found: &mut Vec<PathBuf>) {
             continue;
         }
         if entry.file_type().unwrap().is_dir() {
-            // What make and cargo build, here and in crates outside of the workspace.
-            if entry.file_name() != "target" && entry.file_name() != "build" {
+            // What make, cargo (also in crates outside of the workspace) and debhelper build.
+            if !["target", "build", "tmp"].iter().any(|built| entry.file_name() == *built) {
                 files(root, &path, found);
             }
         } else if path
