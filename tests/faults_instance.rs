@@ -161,6 +161,7 @@ fn one_life(early: Addr) {
 
     talk_to_myself(listen, own, local);
     strangers_ids(own);
+    no_more_and_no_sooner_than_asked(local);
     many_threads(local);
     a_blocked_thread_is_woken(local);
     instance::drop_addr(own);
@@ -250,6 +251,39 @@ fn strangers_ids(addr: Addr) {
     assert_eq!(code(instance::cancel(live, 4)), -BMI_EINVAL);
     // SAFETY: blocks are never unmapped.
     assert_eq!(unsafe { block.read() }, 0);
+}
+
+/// The caller's arrays have room for `max`; and as long as nothing is complete, `test_some` waits.
+fn no_more_and_no_sooner_than_asked(addr: Addr) {
+    for tag in 0..3 {
+        let (mut out, mut send) = ([1; 4], 0);
+        let sending = post(PostKind::SendUnexpected, addr, tag, &mut out, 0);
+        if instance::post(sending, &mut send).unwrap() == Posted::Pending {
+            assert_eq!(wait(send, 0).error, 0);
+        }
+    }
+    let mut tags = Vec::new();
+    let until = Instant::now() + Duration::from_secs(30);
+    while tags.len() < 3 && Instant::now() < until {
+        let before = tags.len();
+        let each = |message: instance::Unexpected| {
+            // SAFETY: malloc'ed, and ours now.
+            unsafe { libc::free(message.buffer) };
+            tags.push(message.tag);
+        };
+        let count = instance::test_unexpected(2, 0, 100_000, each).unwrap();
+        assert!(count <= 2 && tags.len() == before + count);
+    }
+    assert_eq!(tags, [0, 1, 2]);
+
+    let (mut into, mut recv) = ([0; 4], 0);
+    instance::post(post(PostKind::Recv, addr, 1, &mut into, 4), &mut recv).unwrap();
+    let began = Instant::now();
+    let none = |_, _| panic!("nothing is complete");
+    let found = instance::test_some(&[0, recv], 4, 20_000, none).unwrap();
+    assert!(found == 0 && began.elapsed() >= Duration::from_millis(20));
+    instance::cancel(recv, 4).unwrap();
+    assert_eq!(wait(recv, 4).error, -BMI_ECANCEL);
 }
 
 /// Posts, tests and cancels from several threads at once: each operation is reported exactly once.

@@ -494,7 +494,7 @@ impl<M> Inbox<M> {
     }
 }
 
-/// Of two turns, which stand in a chain or not, one is left, which stands there or not.
+/// Of two turns, which stand in a chain or not, one is left, which stands there only if one of them did.
 fn join(
     chain: &mut Chains,
     ends: &mut Ends,
@@ -506,7 +506,6 @@ fn join(
             chain.insert(ends, into, from);
             chain.unlink(ends, from);
         }
-        (false, false, true) => chain.append(ends, into),
         _ => {
             if stood {
                 chain.unlink(ends, from);

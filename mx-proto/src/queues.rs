@@ -28,8 +28,6 @@ use std::collections::VecDeque;
 pub(crate) struct Queues {
     pub(crate) partial: Option<Partial>,
     pub(crate) control: VecDeque<Control>,
-    /// The kinds that stand in it, a bit each; meant for those of which one at a time is enough.
-    kinds: u32,
     /// The remote stands in the endpoint's queue of those with something to send.
     pub(crate) ready: bool,
     /// Sends that are [queued](crate::ops::State::Queued).
@@ -122,22 +120,18 @@ impl Queues {
 
     /// A packet without message data waits.
     pub(crate) fn push(&mut self, control: Control) {
-        self.kinds |= 1 << control.header.kind as u32;
         self.control.push_back(control);
     }
 
     /// The first of them has gone.
     pub(crate) fn pop(&mut self) {
-        if let Some(control) = self.control.pop_front() {
-            self.kinds &= !(1 << control.header.kind as u32);
-        }
+        self.control.pop_front();
     }
 
     /// The packet of a kind of which one at a time is enough.
     pub(crate) fn standing(&mut self, kind: Kind) -> Option<&mut Control> {
         let mut all = self.control.iter_mut();
-        let stands = self.kinds >> kind as u32 & 1 != 0;
-        all.find(|control| stands && control.header.kind == kind)
+        all.find(|control| control.header.kind == kind)
     }
 
     /// How many packets of these kinds wait.

@@ -514,6 +514,10 @@ mod tests {
             assert!(!remote.is_over(session, later(1)) && !remote.is_over(session, later(1000)));
             assert!(remote.is_over(session, later(u16::MAX)));
             assert!(remote.is_over(session, now.wrapping_sub(1000)));
+            // Half of all numbers are before.
+            let half = u16::MAX / 2;
+            assert!(remote.is_over(session, now.wrapping_sub(half)));
+            assert!(!remote.is_over(session, now.wrapping_sub(half + 1)));
             assert!(!remote.is_over(other, now.wrapping_sub(1)));
             // It has ended: so has its number.
             let over = Some((session, now));

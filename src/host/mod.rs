@@ -191,13 +191,29 @@ impl Gossip {
 mod tests {
     use super::*;
 
+    unsafe extern "C" fn seven(_: *mut bmi_method_addr) -> BMI_addr_t {
+        7
+    }
+
     #[test]
-    fn without_a_host_every_peer_still_gets_a_name_of_its_own() {
+    fn every_peer_gets_a_name_from_the_host_or_else_one_of_its_own() {
+        assert!(!is_there());
         let mut addr = bmi_method_addr::new(0);
         // SAFETY: a live object; a test program has no host whose function could keep it.
         let names = unsafe { [register_addr(&raw mut addr), register_addr(&raw mut addr)] };
         assert_ne!(names[0], 0);
         assert_ne!(names[0], names[1]);
         forget_addr(names[0]);
+
+        set_host(Some(bmi_mx_host {
+            size: size_of::<bmi_mx_host>(),
+            reg_addr: Some(seven),
+            forget_addr: None,
+            log: None,
+        }));
+        assert!(is_there());
+        // SAFETY: as above; this host keeps nothing either.
+        assert_eq!(unsafe { register_addr(&raw mut addr) }, 7);
+        set_host(None);
     }
 }

@@ -199,11 +199,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         }
     }
 
-    /// What it calls itself.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// The endpoint below.
     pub fn endpoint(&self) -> &Endpoint<P, C, Host> {
         &self.endpoint

@@ -172,7 +172,14 @@ fn random_steps<const N: u32>(rng: &mut Rng) {
                 finished.all.push(id);
                 done.push(id);
             }
-            5..7 if !done.is_empty() => {
+            5 if !done.is_empty() => {
+                let oldest = finished.all.remove(0);
+                let got = ops.pop(&mut finished.list, |_, place| place);
+                assert_eq!(got, Some(oldest.index()));
+                done.retain(|other| *other != oldest);
+                stale.push(oldest);
+            }
+            6 if !done.is_empty() => {
                 let id = done.swap_remove(rng.index(done.len()));
                 ops.remove(&mut finished.list, id);
                 finished.all.retain(|other| *other != id);

@@ -74,7 +74,7 @@ impl Trial {
 
     /// The link is to end.
     pub(super) fn is_over(&mut self, now: Instant) -> bool {
-        if now < self.until || self.last || now.since(self.until) < LATE {
+        if self.last || now.since(self.until) < LATE {
             return now >= self.until;
         }
         *self = Self {

@@ -409,6 +409,14 @@ mod tests {
     }
 
     #[test]
+    fn a_description_names_the_flags_that_are_set() {
+        let mut header = header(Kind::Data);
+        header.flags = FIN | ASK;
+        let text = describe(&emitted(header, b""));
+        assert!(text.ends_with(" of 4000 fin ask"), "{text}");
+    }
+
+    #[test]
     fn every_turned_bit_is_noticed() {
         let mut bytes = emitted(header(Kind::Data), b"some payload");
         for bit in 0..bytes.len() * 8 {

@@ -331,7 +331,6 @@ impl Reassembly {
         match self.waiting.back() {
             None => Err(0),
             Some(back) if ahead(back) == wanted => Ok(self.waiting.len() - 1),
-            Some(back) if ahead(back) < wanted => Err(self.waiting.len()),
             Some(_) => self.waiting.binary_search_by_key(&wanted, ahead),
         }
     }

@@ -217,6 +217,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_recalled_lasts_as_if_it_had_just_been_measured() {
+        let mut before = rtt();
+        before.on_sample(s(1), 8 * MS);
+        let known = before.remembered();
+        let mut rtt = Rtt::recalled(&ReliableConfig::default(), s(100), known);
+        assert_eq!((rtt.srtt(), rtt.min()), (Some(8 * MS), Some(8 * MS)));
+        rtt.on_sample(s(104), 20 * MS);
+        assert_eq!(rtt.min(), Some(8 * MS));
+        rtt.on_sample(s(115), 20 * MS);
+        assert_eq!(rtt.min(), Some(20 * MS));
+    }
+
+    #[test]
     fn the_timeout_stays_between_floor_and_cap() {
         let mut rtt = rtt();
         rtt.on_sample(s(1), Duration::from_micros(3));

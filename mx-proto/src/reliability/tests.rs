@@ -590,6 +590,8 @@ fn a_ping_is_not_answered_while_more_is_left_than_one_poll_takes() {
 fn memory_of_an_idle_link_is_small() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     pair.send(0, link, 1, &bytes(200_000)).unwrap();
+    pair.run(Duration::from_millis(500));
+    assert_eq!([0, 1].map(|end| pair.ports[end].suspended()), [0, 0]);
     pair.run(Duration::from_secs(12));
     let size = size_of::<link::Link<Address>>();
     assert!(size <= 1536, "a link takes {size} bytes");
@@ -786,4 +788,44 @@ fn what_waited_for_a_ping_or_a_time_out_because_its_acknowledgement_was_lost_is_
         let rto = session.rtt.rto_without_backoff();
         assert!(rto <= Duration::from_millis(1), "{rto:?}");
     }
+}
+
+#[test]
+fn a_peer_that_is_silent_on_an_idle_link_is_given_up_in_time() {
+    let config = ReliableConfig {
+        give_up: Duration::from_secs(2),
+        ..ReliableConfig::default()
+    };
+    let (mut pair, _) = Pair::connected(config);
+    let mut alone = |span: Duration| {
+        let end = pair.now().after(span);
+        while pair.now() < end {
+            pair.poll(0);
+            let mut net = pair.net.borrow_mut();
+            net.now = net.now.after(Duration::from_micros(100));
+        }
+        pair.users[0].down.clone()
+    };
+    assert_eq!(alone(Duration::from_millis(1900)), []);
+    assert_eq!(alone(Duration::from_millis(400)), [LinkDown::TimedOut]);
+}
+
+#[test]
+fn a_segment_beyond_the_window_is_counted_and_dropped() {
+    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+    pair.send(0, link, 1, b"one").unwrap();
+    pair.poll(0);
+    let mut net = pair.net.borrow_mut();
+    let channels = net.queues[1].iter_mut();
+    let (from, bytes) = channels.filter_map(|it| it.pop_front()).last().unwrap();
+    let (mut header, payload) = Header::parse(&bytes).unwrap();
+    header.seq.0 = header.seq.0.wrapping_add(100_000);
+    let mut forged = Vec::new();
+    header.emit(payload, &mut forged);
+    net.queues[1][0].push_back((from, forged));
+    drop(net);
+    pair.poll(1);
+    assert_eq!(pair.ports[1].stats().outside_window, 1);
+    pair.run(Duration::from_millis(50));
+    assert_eq!(pair.users[1].packets, [(1, b"one".to_vec())]);
 }

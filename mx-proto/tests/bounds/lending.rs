@@ -1,10 +1,12 @@
 //! Credits over the wire: they go where they are used, and who takes what is not its own is gone.
 
 use super::script::{Stage, UNEXPECTED};
-use mx_proto::flow::{FIRST, Lane, Paid, Slots, Terms};
+use mx_proto::flow::{EPOCH_TIME, FIRST, Lane, Paid, Slots, Terms};
 use mx_proto::origin::Source;
 use mx_proto::wire::{Header, Kind, VERSION};
-use mx_proto::{Arrival, Config, MatchBits, MatchMask, Received, RemoteId, SendMode, Verdict};
+use mx_proto::{
+    Arrival, Clock, Config, MatchBits, MatchMask, Received, RemoteId, SendMode, Verdict,
+};
 
 /// Peers that want more than there is, together.
 const BUSY: u32 = 6;
@@ -155,6 +157,51 @@ fn who_came_early_and_stays_busy_shares_with_who_comes_late() {
         assert!(stage.free(n) >= 5, "{n}: {}", stage.free(n));
     }
     check(&stage);
+}
+
+#[test]
+fn an_epoch_ends_every_second_while_somebody_waits() {
+    let mut stage = listening(1 << 20, 60);
+    let pass = |stage: &mut Stage| {
+        let end = stage.clock.now().after(EPOCH_TIME + EPOCH_TIME / 10);
+        stage.clock.advance_to(end);
+        stage.run_with(finish);
+        stage.node.flow_stats().epochs
+    };
+    assert_eq!(pass(&mut stage), 0);
+    // Together more than there is.
+    for link in 0..60 {
+        let mut header = Header::new(Kind::Credit, 0, 0);
+        header.terms.wanted = 1_000;
+        stage.say(link, header, &[]);
+    }
+    stage.run_with(finish);
+    assert!(stage.node.flow_stats().waiting > 0);
+    assert_eq!([pass(&mut stage), pass(&mut stage)], [1, 2]);
+}
+
+#[test]
+fn who_is_asked_for_credits_answers_each_question_once() {
+    let mut stage = listening(1 << 20, 0);
+    stage.call_as(0, 0, VERSION, 100);
+    stage.run();
+    stage.say(0, Header::new(Kind::Revoke, 0, 60), &[]);
+    stage.run();
+    let back = |stage: &Stage| -> Vec<u32> {
+        let answers = stage.sent(Kind::Return);
+        answers.iter().map(|(_, it, _)| it.length).collect()
+    };
+    assert_eq!(back(&stage), [60]);
+    // Who does not read the answer is not to ask again.
+    stage.deafen(1);
+    for _ in 0..3 {
+        stage.say(0, Header::new(Kind::Revoke, 0, 60), &[]);
+    }
+    stage.run_while_busy_at_most(10);
+    assert_eq!(stage.node.stats().stale, 2);
+    stage.hear(0);
+    stage.run();
+    assert_eq!(back(&stage), [40]);
 }
 
 #[test]

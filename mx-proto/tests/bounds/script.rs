@@ -241,6 +241,7 @@ pub(crate) struct Stage {
     pub(crate) node: Node,
     /// What every peer says that its messages cost which wait for their turn.
     pub(crate) backlog: u32,
+    pub(crate) clock: VirtualClock,
     wires: Rc<RefCell<Wires>>,
 }
 
@@ -257,10 +258,12 @@ impl Stage {
             queue: Queue::default(),
             answer: keep,
         };
-        let node = Endpoint::new(config, identity, KEY, port, still(), owner);
+        let clock = still();
+        let node = Endpoint::new(config, identity, KEY, port, clock.clone(), owner);
         Self {
             node,
             backlog: 0,
+            clock,
             wires,
         }
     }

@@ -266,6 +266,8 @@ fn a_source_that_goes_takes_its_undecided_messages_along() {
         assert!(pair.b.next_deferred().is_none());
         assert_eq!(completions(&mut pair.b), []);
         assert!(pair.b.probe(bits(0), MatchMask(0)).is_none());
+        let credits = pair.b.flow_stats();
+        assert_eq!(credits.free, credits.total);
     }
 }
 

@@ -132,6 +132,8 @@ fn nothing_recorded_is_worth_anything_again() {
             if !early {
                 pair.run();
                 assert_eq!(kinds(&pair.told(link).0), [Kind::Challenge]);
+                // That of the recording and this one.
+                assert_eq!(pair.b.introductions(), 2);
             }
             pair.inject(link, header, body.clone());
             pair.run();

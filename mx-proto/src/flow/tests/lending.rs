@@ -272,3 +272,37 @@ fn remotes_of_one_source_have_half_of_what_the_others_leave() {
     town.want(other, 100);
     assert_eq!(town.credit_limit(other), 104);
 }
+
+#[test]
+fn terms_say_more_if_they_allow_more_or_want_some() {
+    let mut town = Town::new(&scarce(), 1);
+    let terms = town.tell(0);
+    assert!(!Flow::says_more(town.account(0), &terms));
+    let wanting = Terms { wanted: 1, ..terms };
+    assert!(Flow::says_more(town.account(0), &wanting));
+    town.miss(0, 10);
+    assert_eq!(town.flow.poll(&mut town.all), Some((0, Say::Credit)));
+    let terms = town.flow.terms(town.account(0), &Borrower::default(), 0);
+    assert!(Flow::says_more(town.account(0), &terms));
+}
+
+#[test]
+fn three_quarters_of_a_credit_limit_fill_it_unless_it_can_grow() {
+    let mut town = Town::new(&scarce(), 5);
+    let filled = |town: &Town, remote, held| {
+        town.flow
+            .is_filled(town.account(remote), Source::TRUSTED, held)
+    };
+    town.want(0, 200);
+    town.want(1, 100);
+    // The largest limit, and there is more for others.
+    assert!(filled(&town, 0, 150) && !filled(&town, 0, 149));
+    assert!(!filled(&town, 1, 100));
+    for remote in 2..5 {
+        town.want(remote, 200);
+    }
+    // Nothing is left.
+    assert_eq!(town.flow.stats().lent, 800);
+    let most = (3 * town.credit_limit(1)).div_ceil(4);
+    assert!(filled(&town, 1, most) && !filled(&town, 1, most - 1));
+}

@@ -701,3 +701,29 @@ fn the_state_of_a_link_is_small() {
     );
     assert!(size_of::<Rtt>() + size_of::<Pacer>() <= 112);
 }
+
+#[test]
+fn careful_growth_lasts_some_rounds_and_then_slow_start_is_over() {
+    let mut congestion = Congestion::new(1400, 64 << 20);
+    congestion.phase = Phase::Careful { rounds: CAREFUL };
+    for left in (1..CAREFUL).rev() {
+        congestion.end_round();
+        assert_eq!(congestion.phase, Phase::Careful { rounds: left });
+    }
+    congestion.end_round();
+    assert_eq!(congestion.phase, Phase::Avoidance);
+    assert_eq!(congestion.threshold, congestion.window);
+}
+
+#[test]
+fn what_is_tolerated_is_tolerated_to_the_last_byte() {
+    let (congestion, rtt, now) = grown();
+    let falls = |bytes| {
+        let mut it = congestion;
+        it.on_lost(now, bytes, 1, now, &rtt);
+        it.window() < congestion.window()
+    };
+    // 2 %, and four segments.
+    let most = congestion.counted() / 50 + 4 * 1000;
+    assert_eq!((falls(most), falls(most + 1)), (false, true));
+}

@@ -91,6 +91,12 @@ fn where_not_even_the_base_passes_the_last_resort_does_and_the_cause_is_named() 
     assert!(black_hole.does_not < 650);
     assert!(black_hole.to_string().contains("MTU"));
     assert_eq!(way.pmtu.take_black_hole(), None);
+    // Nor again after the link has been suspended.
+    let found = way.pmtu.found().expect("settled");
+    way.pmtu = Pmtu::recalled(9000, found);
+    way.run(1_000_000, true);
+    assert!(way.probes.len() > 6);
+    assert_eq!(way.pmtu.take_black_hole(), None);
 }
 
 #[test]

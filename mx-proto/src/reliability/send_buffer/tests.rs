@@ -80,6 +80,7 @@ fn the_segments_of_a_block_are_one_run() {
     for pair in segments[..in_first].windows(2) {
         assert!(pair[0].place.adjoins(pair[1].place));
     }
+    assert!(!segments[0].place.adjoins(segments[2].place));
     assert!(
         !segments[in_first - 1]
             .place
@@ -171,7 +172,11 @@ fn spare_blocks_are_bounded_and_an_idle_store_holds_nothing() {
         .iter()
         .for_each(|segment| send_buffer.release(segment.place));
     assert_eq!(send_buffer.bytes(), 4 << 20);
-    send_buffer.trim();
+    let last = write(&mut send_buffer, &[1], 1, 1408, 1);
+    send_buffer.trim_if_idle();
+    assert!(send_buffer.bytes() > 4 << 20);
+    send_buffer.release(last[0].place);
+    send_buffer.trim_if_idle();
     assert_eq!((send_buffer.bytes(), send_buffer.blocks.capacity()), (0, 0));
     assert!(send_buffer.spare.iter().all(|spare| spare.capacity() == 0));
 }
