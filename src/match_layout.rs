@@ -184,6 +184,8 @@ mod tests {
 
     #[test]
     fn the_layout_is_the_c_methods() {
+        let refusals = [Refusal::Version, Refusal::Malformed, Refusal::NoRoom];
+        assert_eq!(refusals.map(|it| it as i32), [-1, -2, -3]);
         assert_eq!(
             bits(MessageType::ConnReq, 7, VERSION).0,
             0xc000_0007_0000_0100

@@ -559,6 +559,7 @@ mod tests {
             endpoint: EndpointId(3),
             session: SessionId(1),
         };
+        assert_eq!(NicId::MAX.0, 0xffff_ffff_ffff);
         for (nic, to) in [(1 << 48, 7), (7, 1 << 48), (NicId::MAX.0, NicId::MAX.0)] {
             let fits = nic <= NicId::MAX.0 && to <= NicId::MAX.0;
             let mut hello = Hello {

@@ -321,6 +321,20 @@ mod tests {
     }
 
     #[test]
+    fn a_connect_that_fails_says_why() {
+        for (status, cause) in [
+            (Status::Timeout, Cause::TimedOut),
+            (Status::Unreachable, Cause::Unreachable),
+            (Status::BadEndpoint, Cause::Protocol),
+            (Status::NoResources, Cause::NoRoom),
+            (Status::BadSecret, Cause::Secret),
+            (Status::BadKey, Cause::Refused),
+        ] {
+            assert_eq!(Cause::of_connect(status), cause, "{status:?}");
+        }
+    }
+
+    #[test]
     fn exactly_the_drawn_moves_are_legal() {
         // Rows: from; columns: to; in the order of `every_state`.
         let drawn = [

@@ -274,7 +274,7 @@ fn remotes_of_one_source_have_half_of_what_the_others_leave() {
 }
 
 #[test]
-fn terms_say_more_if_they_allow_more_or_want_some() {
+fn credit_fields_say_more_if_they_allow_more_or_want_some() {
     let mut town = Town::new(&scarce(), 1);
     let terms = town.tell(0);
     assert!(!Flow::says_more(town.account(0), &terms));
