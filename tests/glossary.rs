@@ -77,7 +77,10 @@ fn files(root: &Path, below: &Path, found: &mut Vec<PathBuf>) {
         }
         if entry.file_type().unwrap().is_dir() {
             // What make, cargo (also in crates outside of the workspace) and debhelper build.
-            if !["target", "build", "tmp"].iter().any(|built| entry.file_name() == *built) {
+            if !["target", "build", "tmp"]
+                .iter()
+                .any(|built| entry.file_name() == *built)
+            {
                 files(root, &path, found);
             }
         } else if path

@@ -282,7 +282,9 @@ fn credit_fields_say_more_if_they_allow_more_or_want_some() {
     assert!(Flow::says_more(town.account(0), &wanting));
     town.miss(0, 10);
     assert_eq!(town.flow.poll(&mut town.all), Some((0, Say::Credit)));
-    let terms = town.flow.credit_fields(town.account(0), &Borrower::default(), 0);
+    let terms = town
+        .flow
+        .credit_fields(town.account(0), &Borrower::default(), 0);
     assert!(Flow::says_more(town.account(0), &terms));
 }
 
