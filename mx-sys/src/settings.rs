@@ -457,7 +457,7 @@ impl Default for Settings {
             waiting_counts: false,
             local: LocalOptions::default(),
             tcp_keepalive: Duration::from_secs(20),
-            spin: crate::progress::DEFAULT_SPIN,
+            spin: Tuning::default().spin,
             helper: true,
             provider: None,
             rdm_keepalive: Duration::from_secs(20),

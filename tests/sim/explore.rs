@@ -15,8 +15,7 @@
 //! `make explore DEPTH=n` goes deeper than `make check`. How to read and replay an order that fails:
 //! docs/architecture.md.
 
-use crate::rig;
-use crate::rig::{Host, Rig};
+use crate::rig::{self, Host, Rig};
 use bmi_mx::abi::constants::*;
 use bmi_mx::abi::types::bmi_method_addr;
 use bmi_mx::method::PostKind;

@@ -1,8 +1,7 @@
 //! The faults of the C method (BMI-HOST-ABI.md section 8.5) that lie in peers, handshake and
 //! operations: each shown not to be there. The numbers are that list's.
 
-use crate::rig;
-use crate::rig::Rig;
+use crate::rig::{self, Rig};
 use bmi_mx::abi::constants::*;
 use bmi_mx::match_layout::{
     Fields, MessageType, PEER_ID_MAX, Refusal, VERSION, bits, refusal_bits,

@@ -1,7 +1,6 @@
 //! The whole method on the simulated network: what it promises, in one thread and from a seed.
 
-use crate::rig;
-use crate::rig::{OTHER_NIC, Rig};
+use crate::rig::{self, OTHER_NIC, Rig};
 use bmi_mx::abi::constants::*;
 use bmi_mx::method::{PostKind, Settings};
 use bmi_mx::peer::state::State;

@@ -329,9 +329,8 @@ impl Reassembly {
         let wanted = fragment.wrapping_sub(self.next);
         // Usually it belongs to the latest one.
         match self.waiting.back() {
-            None => Err(0),
             Some(back) if ahead(back) == wanted => Ok(self.waiting.len() - 1),
-            Some(_) => self.waiting.binary_search_by_key(&wanted, ahead),
+            _ => self.waiting.binary_search_by_key(&wanted, ahead),
         }
     }
 }

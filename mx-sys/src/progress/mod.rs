@@ -58,7 +58,7 @@ pub const EVERYTHING: Interest = u64::MAX;
 
 /// The default time that a waiting thread polls before it sleeps: a little more than a metadata
 /// server takes for an answer from its memory (0.12 ms in OrangeFS).
-pub const DEFAULT_SPIN: Duration = Duration::from_micros(200);
+const DEFAULT_SPIN: Duration = Duration::from_micros(200);
 
 /// Something that makes progress when it is called, and can tell when to call it next.
 pub trait Progress {
