@@ -77,21 +77,25 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     /// A connection of ours was cut before READY. Tries again; false when that has been done.
-    pub(super) fn retry(&mut self, key: PeerKey) -> bool {
+    pub(super) fn retry(&mut self, key: PeerKey, cause: Cause) -> bool {
         let Some(peer) = self.peers().get(key) else {
             return false;
         };
-        let (State::Wait(Wait::Connecting { again: false, .. })
-        | State::Wait(Wait::Requested { again: false, .. })) = peer.state
+        let (State::Wait(Wait::Connecting { cut: None, .. })
+        | State::Wait(Wait::Requested { cut: None, .. })) = peer.state
         else {
             return false;
         };
         log::debug!("{} cut the connection; trying again", peer.name);
-        self.begin_connect(key, true).is_ok()
+        self.begin_connect(key, Some(cause)).is_ok()
     }
 
-    /// Reaches out for a peer; `again`: once more.
-    pub(crate) fn begin_connect(&mut self, key: PeerKey, again: bool) -> Result<(), Box<Error>> {
+    /// Connects to a peer; `cut`: the end of the attempt before, if this is the second.
+    pub(crate) fn begin_connect(
+        &mut self,
+        key: PeerKey,
+        cut: Option<Cause>,
+    ) -> Result<(), Box<Error>> {
         let Some(target) = self.peers().get(key).map(|peer| peer.target) else {
             return Ok(());
         };
@@ -102,7 +106,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             let peer = self.peers().get(key);
             Error::connect(peer.map_or("", |peer| &peer.name), reason)
         })?;
-        self.move_to(key, State::Wait(Wait::Connecting { request, again }));
+        self.move_to(key, State::Wait(Wait::Connecting { request, cut }));
         Ok(())
     }
 
@@ -117,17 +121,17 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         match step {
             Some(Wait::Connecting { .. })
-                if how.status == Status::Unreachable && self.retry(key) => {}
+                if how.status == Status::Unreachable && self.retry(key, Cause::Unreachable) => {}
             Some(wait) if how.status != Status::Success => {
-                let answering = matches!(wait, Wait::Answering { .. });
-                let cause = match how.status {
-                    // It had called us: there was a way, and it is the peer that has gone.
-                    Status::Unreachable if answering => Cause::Reset,
-                    status => Cause::of_connect(status),
+                // A peer that has connected to us, or had accepted the attempt before, can be reached.
+                let cause = match (how.status, wait) {
+                    (Status::Unreachable, Wait::Answering { .. }) => Cause::Reset,
+                    (Status::Unreachable, Wait::Connecting { cut: Some(cut), .. }) => cut,
+                    (status, _) => Cause::of_connect(status),
                 };
                 self.disconnect(key, cause);
             }
-            Some(Wait::Connecting { again, .. }) => self.on_reached(key, how.remote, again),
+            Some(Wait::Connecting { cut, .. }) => self.on_reached(key, how.remote, cut),
             Some(Wait::Answering { tx_id, .. }) => {
                 self.become_ready(key, Ready::new(how.remote, tx_id), true);
             }
@@ -136,7 +140,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     /// ICON_REQ is done: sends CONN_REQ.
-    fn on_reached(&mut self, key: PeerKey, remote: RemoteId, again: bool) {
+    fn on_reached(&mut self, key: PeerKey, remote: RemoteId, cut: Option<Cause>) {
         let Some(context) = self.endpoint.remote_context(remote) else {
             return self.disconnect(key, Cause::Reset);
         };
@@ -145,7 +149,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             return self.merge(key, other);
         }
         self.know_remote(key, remote);
-        self.move_to(key, State::Wait(Wait::Requested { remote, again }));
+        self.move_to(key, State::Wait(Wait::Requested { remote, cut }));
         let body = ConnReq::emit(&self.name);
         let bits = bits(MessageType::ConnReq, key.id(), VERSION);
         self.send_handshake(key, remote, bits, &body);

@@ -212,7 +212,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     fn queue(&mut self, key: PeerKey, post: &mut Post, id: &mut i64) -> Result<Posted, Box<Error>> {
         let state = self.peers().get(key).map(|peer| peer.state);
         if state == Some(State::Init) {
-            self.begin_connect(key, false)?;
+            self.begin_connect(key, None)?;
         }
         let kind = post.kind;
         let op = self.hold(key, post, id)?;

@@ -48,15 +48,15 @@ pub enum Wait {
     Connecting {
         /// It.
         request: RequestId,
-        /// A connection of ours has been cut before this one.
-        again: bool,
+        /// The end of the attempt before this one, which was cut; there are two at most.
+        cut: Option<Cause>,
     },
     /// CONN_REQ is sent, CONN_ACK not here.
     Requested {
         /// The remote it was sent to.
         remote: RemoteId,
         /// As in `Connecting`.
-        again: bool,
+        cut: Option<Cause>,
     },
     /// CONN_REQ has come; our transport connect (ICON_ACK) is under way.
     Answering {
@@ -307,11 +307,11 @@ mod tests {
 
     fn every_state() -> Vec<State> {
         let (request, remote) = (RequestId::new(1, 1), RemoteId::new(2, 1));
-        let again = false;
+        let cut = None;
         vec![
             State::Init,
-            State::Wait(Wait::Connecting { request, again }),
-            State::Wait(Wait::Requested { remote, again }),
+            State::Wait(Wait::Connecting { request, cut }),
+            State::Wait(Wait::Requested { remote, cut }),
             State::answering(request, remote, 3),
             State::Ready(Ready::new(remote, 3)),
             State::Disconnect {

@@ -219,6 +219,24 @@ fn fault_8_a_peer_that_never_answers_fails_what_waits_for_it_in_time() {
 }
 
 #[test]
+fn a_connection_that_is_cut_twice_has_not_met_an_unknown_host() {
+    let ended = [0, 1, 2, 3, 4, 5, 6, 7].map(|seed| {
+        let mut rig = Rig::new(seed);
+        let client = rig.add(Profile::default());
+        let silent = rig.add_stranger();
+        let send = rig.host(client).send(silent, 1, b"x");
+        rig.run("a request", |rig| sent_to(rig, silent).len() == 1);
+        // The second connect is not answered.
+        rig.fabric.reset_links(client, silent);
+        rig.fabric.cut(client, silent);
+        rig.wait(client, send)
+    });
+    let known = [-BMI_ENETRESET, -BMI_ETIMEDOUT];
+    assert!(ended.iter().all(|code| known.contains(code)), "{ended:?}");
+    assert!(ended.contains(&-BMI_ENETRESET), "{ended:?}");
+}
+
+#[test]
 fn fault_9_what_a_server_posted_before_it_was_ready_goes_out_when_the_client_connects() {
     let mut rig = Rig::new(7);
     let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
