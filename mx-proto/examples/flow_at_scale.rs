@@ -83,9 +83,9 @@ fn nanos_a_message(settings: &Settings, peers: u32) -> f64 {
                 let account = &mut all.0[*peer as usize];
                 black_box(flow.taken(account, Source::TRUSTED, paid));
                 let mut ours = Borrower::default();
-                let terms = flow.credit_fields(account, &ours, 0);
-                Flow::on_told(account, &mut ours, &terms);
-                borrower.on_credit_fields(&black_box(terms));
+                let fields = flow.credit_fields(account, &ours, 0);
+                Flow::on_told(account, &mut ours, &fields);
+                borrower.on_credit_fields(&black_box(fields));
             }
         }
         let took = begin.elapsed().as_secs_f64();

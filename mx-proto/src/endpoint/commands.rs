@@ -135,7 +135,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         {
             let mut header = wire::Header::new(wire::Kind::Eager, bits.0, len);
             (header.body_len, header.aux) = (len, paid.aux());
-            header.terms = flow.credit_fields(&remote.lends, &met.borrows, cost);
+            header.credit_fields = flow.credit_fields(&remote.lends, &met.borrows, cost);
             let body = Body::Memory {
                 memory: slot.memory(),
                 offset: 0,
@@ -143,7 +143,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
             match self.port.send(link, &header.emit(), body) {
                 Ok(sent) => {
-                    Flow::on_told(&mut remote.lends, &mut met.borrows, &header.terms);
+                    Flow::on_told(&mut remote.lends, &mut met.borrows, &header.credit_fields);
                     met.borrows.pay(paid);
                     stats.packets_out += 1;
                     stats.eager_out += 1;

@@ -141,10 +141,10 @@ impl<O: Owner> Core<O> {
 
     /// Handles the credit fields of a remote's header, except new credits.
     #[cold]
-    pub(super) fn note_request(&mut self, from: RemoteId, terms: &CreditFields) {
+    pub(super) fn note_request(&mut self, from: RemoteId, fields: &CreditFields) {
         if self
             .flow
-            .wants(&mut self.remotes, from.index(), terms.wanted)
+            .wants(&mut self.remotes, from.index(), fields.wanted)
         {
             self.tell(from);
         }

@@ -86,14 +86,14 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         if let Life::Met(met) = &mut remote.life {
             met.silent = 0;
             if header.kind.has_credit_fields() {
-                if met.borrows.on_credit_fields(&header.terms)
+                if met.borrows.on_credit_fields(&header.credit_fields)
                     && remote.has_pending()
                     && remote.takes_turn()
                 {
                     core.ready.push_back(from);
                 }
-                if header.terms.wanted > 0 {
-                    core.note_request(from, &{ header.terms });
+                if header.credit_fields.wanted > 0 {
+                    core.note_request(from, &{ header.credit_fields });
                     match core.remotes.of_mut(from) {
                         Some(again) => remote = again,
                         None => return,
@@ -327,11 +327,11 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     /// Reads the credit fields of the header of a placed body.
     pub(super) fn heed(&mut self, from: RemoteId, header: &Header) {
         if let Some(met) = self.core.remotes.met_mut(from) {
-            if met.borrows.on_credit_fields(&header.terms) {
+            if met.borrows.on_credit_fields(&header.credit_fields) {
                 self.core.make_ready(from);
             }
-            if header.terms.wanted > 0 {
-                self.core.note_request(from, &{ header.terms });
+            if header.credit_fields.wanted > 0 {
+                self.core.note_request(from, &{ header.credit_fields });
             }
         }
     }

@@ -213,12 +213,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let mut updated = true;
         if kind.has_credit_fields() {
             // A remote that does not read its answers gets no credits for more.
-            let terms = match unread {
+            let fields = match unread {
                 true => flow.same_credit_fields(lends, borrows, queues.cost),
                 false => flow.credit_fields(lends, borrows, queues.cost),
             };
-            control.header.terms = terms;
-            updated = kind != wire::Kind::Credit || Flow::says_more(lends, &terms);
+            control.header.credit_fields = fields;
+            updated = kind != wire::Kind::Credit || Flow::says_more(lends, &fields);
         }
         if updated {
             let (header, body) = control.parts();
@@ -226,7 +226,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             stats.packets_out += 1;
         }
         if kind.has_credit_fields() {
-            Flow::on_told(lends, borrows, &control.header.terms);
+            Flow::on_told(lends, borrows, &control.header.credit_fields);
         }
         queues.pop();
         *controls -= 1;
@@ -264,7 +264,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let mut header = Header::new(kind, record.bits.0, len);
         header.aux = next.paid.aux();
-        header.terms = flow.credit_fields(&remote.lends, &met.borrows, queues.cost);
+        header.credit_fields = flow.credit_fields(&remote.lends, &met.borrows, queues.cost);
         if next.eager {
             header.body_len = len;
             let body = Body::Memory {
@@ -273,7 +273,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 len: len as usize,
             };
             let sent = self.port.send(link, &header.emit(), body)?;
-            Flow::on_told(&mut remote.lends, &mut met.borrows, &header.terms);
+            Flow::on_told(&mut remote.lends, &mut met.borrows, &header.credit_fields);
             if stand.turn != Turn::Copied {
                 met.borrows.pay(next.paid);
             }
@@ -319,7 +319,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             return Err(error);
         }
-        Flow::on_told(&mut remote.lends, &mut met.borrows, &header.terms);
+        Flow::on_told(&mut remote.lends, &mut met.borrows, &header.credit_fields);
         met.borrows.pay(next.paid);
         queues.exit(lane, stand);
         stats.packets_out += 1;
@@ -361,14 +361,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         // Offsets of a message stay below 2^32, and so do parts of it.
         let mut header = Header::new(wire::Kind::Data, stream.recv_id, stream.at as u32);
         header.body_len = len as u32;
-        header.terms = flow.credit_fields(&remote.lends, &met.borrows, queues.cost);
+        header.credit_fields = flow.credit_fields(&remote.lends, &met.borrows, queues.cost);
         let body = Body::Memory {
             memory,
             offset: stream.at,
             len,
         };
         let sent = self.port.send(link, &header.emit(), body)?;
-        Flow::on_told(&mut remote.lends, &mut met.borrows, &header.terms);
+        Flow::on_told(&mut remote.lends, &mut met.borrows, &header.credit_fields);
         stats.packets_out += 1;
         *touched = true;
         match sent {

@@ -192,7 +192,7 @@ impl<O: Owner> Core<O> {
             return;
         };
         let mut header = Header::new(wire::Kind::Connect, connect.to_word(), manner as u32);
-        header.terms.credit = remote.opening;
+        header.credit_fields.credit = remote.opening;
         let mut hello = self.hello(remote.epoch, key, Some(remote.name));
         if !self.trusts(link, id) {
             hello = self.say(link, hello);
@@ -471,7 +471,7 @@ impl<O: Owner> Core<O> {
             epoch: hello.epoch,
             tx: Tx::Open(link),
             reach: Reach::UNKNOWN,
-            borrows: Borrower::open(header.terms.credit),
+            borrows: Borrower::open(header.credit_fields.credit),
             silent: 0,
             step: None,
         });
@@ -668,7 +668,7 @@ impl<O: Owner> Core<O> {
         let hello = self.hello(epoch, 0, remote.map(|remote| remote.name));
         let mut header = Header::new(wire::Kind::Reply, connect, 0);
         header.aux = reply_code(status);
-        header.terms.credit = remote.map_or(0, |remote| remote.opening);
+        header.credit_fields.credit = remote.map_or(0, |remote| remote.opening);
         self.send_session(to, link, header, &hello.emit(), after);
     }
 

@@ -77,10 +77,10 @@ impl Town {
     fn tell(&mut self, remote: u32) -> CreditFields {
         let (account, _) = &mut self.all.0[remote as usize];
         let mut ours = Borrower::default();
-        let terms = self.flow.credit_fields(account, &ours, 0);
-        Flow::on_told(account, &mut ours, &terms);
-        self.remotes[remote as usize].on_credit_fields(&terms);
-        terms
+        let fields = self.flow.credit_fields(account, &ours, 0);
+        Flow::on_told(account, &mut ours, &fields);
+        self.remotes[remote as usize].on_credit_fields(&fields);
+        fields
     }
 
     /// It sends a message that it can pay for, and that arrives.

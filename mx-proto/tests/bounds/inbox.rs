@@ -68,7 +68,7 @@ fn a_message_takes_no_more_than_is_counted_for_it() {
                 if offered {
                     for n in 0..100 {
                         let mut header = Header::new(Kind::Credit, 0, 0);
-                        header.terms.wanted = 4096;
+                        header.credit_fields.wanted = 4096;
                         stage.say(n, header, &[]);
                     }
                 }
@@ -224,7 +224,7 @@ fn say_anything(stage: &mut Stage, rng: &mut Rng, n: u32) {
         }
         _ => {
             let mut header = Header::new(Kind::Credit, 0, 0);
-            header.terms.wanted = rng.below(200) as u32;
+            header.credit_fields.wanted = rng.below(200) as u32;
             stage.say(n, header, &[]);
         }
     }
@@ -323,7 +323,7 @@ fn withdrawing_what_never_was_costs_the_same_however_much_is_here() {
                 sent += 1;
             }
             let mut header = Header::new(Kind::Credit, 0, 0);
-            header.terms.wanted = 4096;
+            header.credit_fields.wanted = 4096;
             stage.say(n, header, &[]);
         }
         stage.run_with(put_in);

@@ -137,7 +137,7 @@ fn who_came_early_and_stays_busy_shares_with_who_comes_late() {
     for n in 0..6_000 {
         let link = n % 3;
         let mut header = Header::new(Kind::Credit, 0, 0);
-        header.terms.wanted = much;
+        header.credit_fields.wanted = much;
         stage.say(link, header, &[]);
         busy(&mut stage, link, 8_000);
     }
@@ -172,7 +172,7 @@ fn an_epoch_ends_every_second_while_somebody_waits() {
     // Together more than there is.
     for link in 0..60 {
         let mut header = Header::new(Kind::Credit, 0, 0);
-        header.terms.wanted = 1_000;
+        header.credit_fields.wanted = 1_000;
         stage.say(link, header, &[]);
     }
     stage.run_with(finish);
@@ -390,7 +390,7 @@ fn what_we_send_in_one_lane_passes_what_waits_in_the_other_and_only_then() {
         let taken = |stage: &mut Stage, lane: Lane, count: u8| {
             let mut header = Header::new(Kind::Credit, 0, 0);
             let counts = [0, 4].map(|shift| (count as u32) << (24 + shift));
-            header.terms = CreditFields::from_words(0, counts[lane as usize], 0);
+            header.credit_fields = CreditFields::from_words(0, counts[lane as usize], 0);
             stage.say(0, header, &[]);
             stage.run();
         };
@@ -399,8 +399,8 @@ fn what_we_send_in_one_lane_passes_what_waits_in_the_other_and_only_then() {
         assert_eq!(stage.node.queued_for(to), 2);
         // With credits the rest goes as it was posted, the large one only if it can.
         let mut header = Header::new(Kind::Credit, 0, 0);
-        header.terms.credit = 2;
-        header.terms.slots = Slots::from_byte([0x10, 0x01][full as usize]);
+        header.credit_fields.credit = 2;
+        header.credit_fields.slots = Slots::from_byte([0x10, 0x01][full as usize]);
         stage.say(0, header, &[]);
         stage.run();
         let sent = stage.sent(Kind::Eager);

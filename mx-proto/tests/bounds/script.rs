@@ -121,8 +121,8 @@ impl Port<Vec<u8>> for Script {
         }
         if let Some(credits) = wires.credits.get_mut(link.index() as usize) {
             match told.kind {
-                Kind::Reply => *credits = Borrower::open(told.terms.credit),
-                _ => _ = credits.on_credit_fields(&told.terms),
+                Kind::Reply => *credits = Borrower::open(told.credit_fields.credit),
+                _ => _ = credits.on_credit_fields(&told.credit_fields),
             }
         }
         Ok(Sent::Whole)
@@ -295,7 +295,7 @@ impl Stage {
         hello[16..24].copy_from_slice(&(u64::from(name) + 1).to_le_bytes());
         hello[24..32].copy_from_slice(&5u64.to_le_bytes());
         let mut header = Header::new(Kind::Connect, 1, 0);
-        header.terms.credit = credits;
+        header.credit_fields.credit = credits;
         self.say(link, header, &hello);
     }
 
@@ -346,7 +346,7 @@ impl Stage {
         };
         let mut header = Header::new(kind, bits, len);
         header.aux = paid.map_or(0, Paid::aux);
-        header.terms.wanted = wanted;
+        header.credit_fields.wanted = wanted;
         let name = bits.to_le_bytes();
         self.say(
             link,

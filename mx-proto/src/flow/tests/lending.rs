@@ -276,16 +276,19 @@ fn remotes_of_one_source_have_half_of_what_the_others_leave() {
 #[test]
 fn credit_fields_say_more_if_they_allow_more_or_want_some() {
     let mut town = Town::new(&scarce(), 1);
-    let terms = town.tell(0);
-    assert!(!Flow::says_more(town.account(0), &terms));
-    let wanting = CreditFields { wanted: 1, ..terms };
+    let fields = town.tell(0);
+    assert!(!Flow::says_more(town.account(0), &fields));
+    let wanting = CreditFields {
+        wanted: 1,
+        ..fields
+    };
     assert!(Flow::says_more(town.account(0), &wanting));
     town.miss(0, 10);
     assert_eq!(town.flow.poll(&mut town.all), Some((0, Say::Credit)));
-    let terms = town
+    let fields = town
         .flow
         .credit_fields(town.account(0), &Borrower::default(), 0);
-    assert!(Flow::says_more(town.account(0), &terms));
+    assert!(Flow::says_more(town.account(0), &fields));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Random programs of a few nodes, each a lender and a borrower of every other.
 //!
 //! ```text
-//!   node: lanes -> Borrower --- packets with terms, in order, delayed ---> Lender -> here -> taken
-//!         some are hostile: any message, any terms, any Return, at any time
+//!   node: lanes -> Borrower --- packets with credit fields, in order, delayed ---> Lender -> here -> taken
+//!         some are hostile: any message, any credit fields, any Return, at any time
 //! ```
 //!
 //! After every step: no credit is made or lost, what is here is within what was lent and two slots a
@@ -220,7 +220,7 @@ impl Program {
         }
         let waiting = side.waiting();
         let account = &mut node.all.0[b].0;
-        let terms = node.flow.credit_fields(account, &side.borrower, waiting);
+        let fields = node.flow.credit_fields(account, &side.borrower, waiting);
         let what = if let Some(credits) = side.revoke.take() {
             What::Revoke(credits)
         } else if let Some(credits) = side.answer.take() {
@@ -232,25 +232,25 @@ impl Program {
                 node.flow.uncopy(message.cost);
             }
             message
-        } else if side.credit || terms.wanted > 0 {
+        } else if side.credit || fields.wanted > 0 {
             What::Credit
         } else {
             return false;
         };
         side.credit = false;
-        Flow::on_told(account, &mut side.borrower, &terms);
-        side.out.push_back((what, terms));
+        Flow::on_told(account, &mut side.borrower, &fields);
+        side.out.push_back((what, fields));
         true
     }
 
     /// The oldest packet from a node to another arrives.
     fn deliver(&mut self, a: usize, b: usize) -> bool {
-        let Some((what, terms)) = self.nodes[a].sides[b].out.pop_front() else {
+        let Some((what, fields)) = self.nodes[a].sides[b].out.pop_front() else {
             return false;
         };
-        let (credit, more, epoch) = terms.words();
-        assert_eq!(CreditFields::from_words(credit, more, epoch), terms);
-        if let Err(violation) = self.nodes[b].receive(a, what, &terms) {
+        let (credit, more, epoch) = fields.words();
+        assert_eq!(CreditFields::from_words(credit, more, epoch), fields);
+        if let Err(violation) = self.nodes[b].receive(a, what, &fields) {
             // Who is lied to about its credits may be found by the violator.
             let honest = !self.nodes[a].hostile && !self.nodes[b].hostile;
             assert!(!honest, "{violation}: {what:?}");
@@ -315,7 +315,7 @@ impl Program {
         };
         let rng = &mut self.rng;
         let (bits, credit) = (rng.bits(), any(rng));
-        let terms = CreditFields::from_words(credit, any(rng), bits as u8);
+        let fields = CreditFields::from_words(credit, any(rng), bits as u8);
         let message = Message {
             number: u32::MAX,
             cost: any(rng).max(1),
@@ -332,7 +332,7 @@ impl Program {
             2 => What::Revoke(any(rng)),
             _ => What::Credit,
         };
-        self.nodes[a].sides[b].out.push_back((what, terms));
+        self.nodes[a].sides[b].out.push_back((what, fields));
     }
 
     /// What a borrower has used, and what its lender knows of it, differ by what is under way.
@@ -475,9 +475,9 @@ impl Node {
         }
     }
 
-    fn receive(&mut self, from: usize, what: What, terms: &CreditFields) -> Result<(), Violation> {
+    fn receive(&mut self, from: usize, what: What, fields: &CreditFields) -> Result<(), Violation> {
         let side = &mut self.sides[from];
-        side.borrower.on_credit_fields(terms);
+        side.borrower.on_credit_fields(fields);
         match what {
             What::Message {
                 message,
@@ -509,8 +509,8 @@ impl Node {
             }
             What::Credit => {}
         }
-        if terms.wanted > 0 {
-            self.sides[from].credit |= self.flow.wants(&mut self.all, from as u32, terms.wanted);
+        if fields.wanted > 0 {
+            self.sides[from].credit |= self.flow.wants(&mut self.all, from as u32, fields.wanted);
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!   peer: a window of requests, a new one with every reply
 //!     |  10 us                                  10 us ^
-//!     v                                               | reply, Credit, Revoke: all with terms
+//!     v                                               | reply, Credit, Revoke: all with credit fields
 //!   Flow -- with data --> inbox -- 1 us a message --> host
 //!        `-- announced --> pulls, in order, as draws allow -- 20 us -->'
 //! ```
@@ -73,7 +73,7 @@ impl Accounts for Table {
     }
 }
 
-/// What stands in a packet beside the terms.
+/// The contents of a packet beside its credit fields.
 #[derive(Clone, Copy)]
 enum Up {
     Message { paid: Paid, data: bool, wanted: u32 },
@@ -284,25 +284,25 @@ impl Crowd {
                 }
                 Say::Revoke(credits) => {
                     self.controls += 1;
-                    let terms = self.credit_fields(peer);
-                    self.say(peer, Down::Revoke(credits, terms));
+                    let fields = self.credit_fields(peer);
+                    self.say(peer, Down::Revoke(credits, fields));
                 }
             }
         }
     }
 
-    /// The terms of a packet that leaves the server.
+    /// The credit fields of a packet that leaves the server.
     fn credit_fields(&mut self, peer: u32) -> CreditFields {
         let account = &mut self.accounts.0[peer as usize];
         let mut ours = Borrower::default();
-        let terms = self.flow.credit_fields(account, &ours, 0);
-        Flow::on_told(account, &mut ours, &terms);
-        terms
+        let fields = self.flow.credit_fields(account, &ours, 0);
+        Flow::on_told(account, &mut ours, &fields);
+        fields
     }
 
     fn tell(&mut self, peer: u32) {
-        let terms = self.credit_fields(peer);
-        self.say(peer, Down::Credit(terms));
+        let fields = self.credit_fields(peer);
+        self.say(peer, Down::Credit(fields));
     }
 
     fn say(&mut self, peer: u32, what: Down) {
@@ -382,17 +382,17 @@ impl Crowd {
         };
         let state = &mut self.peers[peer as usize];
         match down {
-            Down::Reply(terms) => {
-                state.borrower.on_credit_fields(&terms);
+            Down::Reply(fields) => {
+                state.borrower.on_credit_fields(&fields);
                 state.under_way -= 1;
                 state.served += 1;
                 state.backlog += u16::from(state.active);
             }
-            Down::Credit(terms) => {
-                state.borrower.on_credit_fields(&terms);
+            Down::Credit(fields) => {
+                state.borrower.on_credit_fields(&fields);
             }
-            Down::Revoke(credits, terms) => {
-                state.borrower.on_credit_fields(&terms);
+            Down::Revoke(credits, fields) => {
+                state.borrower.on_credit_fields(&fields);
                 let waiting = u32::from(state.backlog);
                 let back = state.borrower.give_back(credits, waiting);
                 self.controls += 1;
@@ -434,9 +434,9 @@ impl Crowd {
             self.flow.undraw(self.cost - 1);
         }
         // The reply says what would otherwise be told alone.
-        let terms = self.credit_fields(peer);
+        let fields = self.credit_fields(peer);
         let arrives = self.ready.after(LATENCY);
-        self.down.push_back((arrives, peer, Down::Reply(terms)));
+        self.down.push_back((arrives, peer, Down::Reply(fields)));
         self.pull();
     }
 }
