@@ -19,7 +19,7 @@ use crate::ids::{LinkId, MatchBits, MatchMask, RemoteId, RequestId};
 use crate::matching::{Payload, Waiting};
 use crate::memory::{Memory, Source};
 use crate::ops::Position;
-use crate::ops::{Head, NOBODY, Pulling, State, Strand};
+use crate::ops::{Head, NO_REMOTE, Pulling, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Close, Destination, HeaderBytes, LinkDown, Place, RemoteKey, RemoteUse, Sink};
 use crate::remote::{Life, LinkState};
@@ -531,7 +531,7 @@ impl<O: Owner> Core<O> {
             _ => None,
         });
         let owns = |id: &RemoteId| self.remotes.of(*id).is_some_and(|of| of.owns(link));
-        bound.filter(owns).unwrap_or(NOBODY)
+        bound.filter(owns).unwrap_or(NO_REMOTE)
     }
 
     /// Whether the link is to be closed after the poll, or after its last packet.
@@ -837,7 +837,7 @@ impl<O: Owner> Core<O> {
         Found::Receive(id)
     }
 
-    /// The oldest early message that is accepted by a receive for messages from `from`, [`NOBODY`]
+    /// The oldest early message that is accepted by a receive for messages from `from`, [`NO_REMOTE`]
     /// for any remote.
     pub(super) fn take_early(
         &mut self,
@@ -847,7 +847,7 @@ impl<O: Owner> Core<O> {
     ) -> Option<Waiting> {
         loop {
             let waiting = self.unexpected.take(bits, mask)?;
-            if from == NOBODY || waiting.source == from {
+            if from == NO_REMOTE || waiting.source == from {
                 return Some(waiting);
             }
             self.refuse_early(&waiting);

@@ -44,7 +44,7 @@ use crate::ids::{
 };
 use crate::inbox::Inbox;
 use crate::matching;
-use crate::ops::{NOBODY, Ops, State, Strand};
+use crate::ops::{NO_REMOTE, Ops, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Close, LinkDown, Port, RemoteKey, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
@@ -503,7 +503,7 @@ impl<O: Owner> Core<O> {
             record.timer = Some(self.wheel.set(now, at, Deadline::Op(id)));
         }
         let to = record.remote;
-        if to != NOBODY {
+        if to != NO_REMOTE {
             self.monitor(to, now);
         }
     }
@@ -521,7 +521,7 @@ impl<O: Owner> Core<O> {
     fn estrange(&mut self, id: RequestId) {
         let Self { ops, remotes, .. } = self;
         let record = ops.record_mut(id.index());
-        let to = std::mem::replace(&mut record.remote, NOBODY);
+        let to = std::mem::replace(&mut record.remote, NO_REMOTE);
         if let Some(remote) = remotes.of_mut(to) {
             ops.leave(Strand::Kin, &mut remote.kin, id.index());
         }

@@ -13,7 +13,7 @@
 
 use super::list::{Links, List, NONE, Strand};
 use super::places::Places;
-use super::record::{NOBODY, Record, State};
+use super::record::{NO_REMOTE, Record, State};
 use crate::ids::{MatchBits, RemoteId, RequestId};
 use crate::op_states::{self, Stage};
 use crate::owner::Owner;
@@ -267,7 +267,7 @@ impl<O: Owner> Ops<O> {
         free.len += 1;
     }
 
-    /// A new operation. `None` when there can be no more. With `NOBODY` and in no list; its state may
+    /// A new operation. `None` when there can be no more. With `NO_REMOTE` and in no list; its state may
     /// want both.
     pub(crate) fn add(
         &mut self,
@@ -306,7 +306,7 @@ impl<O: Owner> Ops<O> {
         record.generation = generation;
         record.links = Links::ALONE;
         record.kin = Links::ALONE;
-        record.remote = NOBODY;
+        record.remote = NO_REMOTE;
         record.from_one = false;
         record.timer = None;
         record.timeout = timeouts.transfer;

@@ -14,7 +14,7 @@ use crate::endpoint::inbound::Inbound;
 use crate::endpoint::session_queue::After;
 use crate::endpoint::{Core, DeferredAction, Endpoint};
 use crate::ids::{EndpointId, LinkId, NicId, RemoteId, Route, Target};
-use crate::ops::NOBODY;
+use crate::ops::NO_REMOTE;
 use crate::origin::{Address, Claim, Proof};
 use crate::owner::Owner;
 use crate::port::{Close, LinkDown, Port, Sink};
@@ -114,7 +114,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             Ok(ours) => {
                 self.core.stats.confirms += 1;
                 // The link has no remote, and is not a stranger's.
-                self.port.bind(ours, NOBODY.to_word());
+                self.port.bind(ours, NO_REMOTE.to_word());
                 let asking = Deadline::Asking(ours);
                 let timer = self.core.wheel.set(now, now.after(ASK_TIME), asking);
                 self.core.introductions.ask_on(link, ours, timer);
