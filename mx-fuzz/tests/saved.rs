@@ -51,9 +51,12 @@ fn draw(seed: u64) -> Vec<u8> {
     };
     let len = 20 + next() % 1500;
     let small = next() % 4;
-    let mut byte = || match next() % 4 < small {
-        true => next() as u8 % 24,
-        false => next() as u8,
+    let mut byte = || {
+        if next() % 4 < small {
+            next() as u8 % 24
+        } else {
+            next() as u8
+        }
     };
     (0..len).map(|_| byte()).collect()
 }

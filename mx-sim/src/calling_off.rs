@@ -52,9 +52,10 @@ where
         let completion = completion.expect("what is called off completes");
         assert_eq!(queue.take(request), None, "it completes once");
         assert_eq!(completion.status, Status::Cancelled);
-        match completion.matched {
-            true => Cancelled::Aborted,
-            false => Cancelled::Withdrawn,
+        if completion.matched {
+            Cancelled::Aborted
+        } else {
+            Cancelled::Withdrawn
         }
     }
 }

@@ -220,9 +220,10 @@ impl<M: Memory> SimPort<M> {
     ) {
         if matches!(assembly.into, Into::Undecided | Into::Placed) {
             let first = matches!(assembly.into, Into::Undecided);
-            let place = match first && self.profile.streamed_max > 0 {
-                true => sink.begin(link, cookie, &assembly.header),
-                false => sink.place(link, cookie, &assembly.header),
+            let place = if first && self.profile.streamed_max > 0 {
+                sink.begin(link, cookie, &assembly.header)
+            } else {
+                sink.place(link, cookie, &assembly.header)
             };
             match place {
                 Some(mut place) => {

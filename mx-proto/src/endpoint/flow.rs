@@ -286,9 +286,10 @@ impl<O: Owner> Core<O> {
         self.let_go(waiting);
         let Self { remotes, flow, .. } = self;
         if let Some(remote) = remotes.of_mut(id) {
-            match remote.is_tombstone() {
-                true => flow.reclaim(remote.source, waiting.paid()),
-                false => _ = flow.taken(&mut remote.lends, remote.source, waiting.paid()),
+            if remote.is_tombstone() {
+                flow.reclaim(remote.source, waiting.paid());
+            } else {
+                _ = flow.taken(&mut remote.lends, remote.source, waiting.paid());
             }
         }
     }

@@ -213,9 +213,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let mut updated = true;
         if kind.has_credit_fields() {
             // A remote that does not read its answers gets no credits for more.
-            let fields = match unread {
-                true => flow.same_credit_fields(lends, borrows, queues.cost),
-                false => flow.credit_fields(lends, borrows, queues.cost),
+            let fields = if unread {
+                flow.same_credit_fields(lends, borrows, queues.cost)
+            } else {
+                flow.credit_fields(lends, borrows, queues.cost)
             };
             control.header.credit_fields = fields;
             updated = kind != wire::Kind::Credit || Flow::says_more(lends, &fields);
@@ -300,9 +301,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
         }
         // A small one is soon pulled.
-        let registered = match met.reach.remote_read && len as usize > register_from {
-            true => self.port.register(link, memory, send.to_word()),
-            false => None,
+        let registered = if met.reach.remote_read && len as usize > register_from {
+            self.port.register(link, memory, send.to_word())
+        } else {
+            None
         };
         let (body, body_len) = OfferBody {
             send_id: send.to_word(),
@@ -490,9 +492,10 @@ impl<O: Owner> Core<O> {
     /// Limit of what may wait for a remote before it gets no more credits.
     #[inline]
     pub(super) fn unread_max(&self) -> usize {
-        match self.controls < UNREAD_ALL {
-            true => UNREAD_MAX,
-            false => UNREAD_WHEN_FULL,
+        if self.controls < UNREAD_ALL {
+            UNREAD_MAX
+        } else {
+            UNREAD_WHEN_FULL
         }
     }
 

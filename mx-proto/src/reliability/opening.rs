@@ -146,9 +146,10 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
         let calling = link.session.is_connecting() && !link.session.was_welcome_before();
         if link.session.on_refused() {
-            let reason = match calling {
-                true => LinkDown::Refused,
-                false => LinkDown::Reset,
+            let reason = if calling {
+                LinkDown::Refused
+            } else {
+                LinkDown::Reset
             };
             return self.fail(now, id, reason, sink);
         }

@@ -602,9 +602,10 @@ impl Session {
     /// The pause after so many fruitless Pings.
     fn pause_after(&self, fruitless: u32) -> Duration {
         // If the last segment in flight asks for an immediate acknowledgement.
-        let pause = match self.since_ask == 0 {
-            true => self.rtt.answer(),
-            false => self.rtt.rto_without_backoff(),
+        let pause = if self.since_ask == 0 {
+            self.rtt.answer()
+        } else {
+            self.rtt.rto_without_backoff()
         };
         pause.saturating_mul(1 << fruitless.min(10))
     }

@@ -97,9 +97,10 @@ fn copies_end_with_their_remote_without_a_word() {
         for word in first..first + 5 {
             assert!(sent(&mut pair, b, word, 8, SendMode::Buffered));
         }
-        match parts {
-            true => pair.a.disconnect(b),
-            false => pair.cut(),
+        if parts {
+            pair.a.disconnect(b);
+        } else {
+            pair.cut();
         }
         pair.run();
         assert_eq!((pair.a.flow_stats().copies, pair.a.requests()), (0, 0));

@@ -234,9 +234,10 @@ fn anything_crosses(seed: u64, tombstones: usize, secret: Option<&str>) {
             slow.push(rng.chance(0.4));
         }
         if rng.chance(0.1) || pair.links() == 0 {
-            match rng.chance(0.5) {
-                true => callers[0].act(&mut pair.a, b, &mut rng),
-                false => callers[1].act(&mut pair.b, a, &mut rng),
+            if rng.chance(0.5) {
+                callers[0].act(&mut pair.a, b, &mut rng);
+            } else {
+                callers[1].act(&mut pair.b, a, &mut rng);
             }
         } else {
             let side = if rng.chance(0.5) { Side::A } else { Side::B };

@@ -405,9 +405,12 @@ fn several_connects_on_a_link_are_asked_once() {
             .map(|done| (done.context, done.status))
             .collect();
         ends.sort_by_key(|(n, _)| *n);
-        let expected = |n| match n == wrong {
-            true => (n, Status::BadKey),
-            false => (n, Status::Success),
+        let expected = |n| {
+            if n == wrong {
+                (n, Status::BadKey)
+            } else {
+                (n, Status::Success)
+            }
         };
         assert_eq!(ends, [0, 1, 2].map(expected));
         // Three answers and one question.

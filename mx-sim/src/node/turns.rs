@@ -165,9 +165,10 @@ impl<P: Port<Buffer>> Node<P> {
             .send(remote, bits, buffer.share(), context, mode)
         {
             Ok(Posted::Complete) => {
-                let way = match self.endpoint.stats().queued > queued {
-                    true => "Send from a copy",
-                    false => "Send at once",
+                let way = if self.endpoint.stats().queued > queued {
+                    "Send from a copy"
+                } else {
+                    "Send at once"
                 };
                 self.endpoint.owner().book.borrow_mut().count(way);
                 assert!(!synchronous, "a synchronous send completed at once");

@@ -173,9 +173,10 @@ impl Congestion {
     /// a queue may lose part of it at a window of 0.7, too.
     fn share_to_compare(&self) -> u32 {
         let share = self.account.share();
-        match self.account.total() >= self.segment * COMPARED && share <= COMPARED_MAX {
-            true => share,
-            false => 0,
+        if self.account.total() >= self.segment * COMPARED && share <= COMPARED_MAX {
+            share
+        } else {
+            0
         }
     }
 

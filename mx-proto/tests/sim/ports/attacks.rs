@@ -83,9 +83,10 @@ fn nobody_who_has_not_proven_where_they_are_is_sent_more_than_they_sent() {
         let mut sent = Vec::new();
         for victim in 0..500 {
             let from = address(1_000 + victim);
-            let bytes = match stage.rng.chance(0.5) {
-                true => seen[stage.rng.index(seen.len())].1.clone(),
-                false => nonsense(&mut stage.rng, &seen),
+            let bytes = if stage.rng.chance(0.5) {
+                seen[stage.rng.index(seen.len())].1.clone()
+            } else {
+                nonsense(&mut stage.rng, &seen)
             };
             let to = stage.rng.index(2);
             let data = stage.net.data_address(to).expect("it lives");

@@ -104,9 +104,10 @@ fn a_peer_that_has_been_silent_for_long_and_dies_is_missed_with_the_next_questio
             stage.run(2 * SECOND + millis(more));
             assert_eq!(stage.down(0), None);
             let took = death(&mut stage);
-            let longest = match is_monitored {
-                true => ReliableConfig::default().monitored_keepalive,
-                false => config().give_up / 8,
+            let longest = if is_monitored {
+                ReliableConfig::default().monitored_keepalive
+            } else {
+                config().give_up / 8
             };
             assert!(took <= longest + ASKING, "{took:?}");
         });

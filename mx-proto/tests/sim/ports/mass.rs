@@ -213,10 +213,11 @@ impl Drive for Mass {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        match self.every.is_zero() {
-            true => Port::<Buffer>::deadline(&self.port),
-            // It looks then, whatever came in between.
-            false => Some(self.next),
+        if self.every.is_zero() {
+            Port::<Buffer>::deadline(&self.port)
+        } else {
+            // It polls then, even if packets arrive before.
+            Some(self.next)
         }
     }
 }
