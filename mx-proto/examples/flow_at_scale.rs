@@ -1,4 +1,4 @@
-//! Flow control at scale: how soon a crowd settles, what that takes, and how long anybody waits.
+//! Flow control at scale: how soon a crowd is in balance, what that takes, and how long peers wait.
 //!
 //! ```text
 //!   cargo run --release -p mx-proto --example flow_at_scale [PEERS ...]
@@ -54,8 +54,9 @@ impl Accounts for Table {
     }
 }
 
-/// What means, pay, wanted, arrived, taken, credit_fields and on_credit_fields take together, with peers in an order
-/// that no cache foresees. The best of several runs: what else the machine does only adds to it.
+/// Time of means, pay, wanted, arrived, taken, credit_fields and on_credit_fields together, with
+/// peers in an order that no cache foresees. The best of several runs: what else the machine does
+/// only adds to it.
 fn nanos_a_message(settings: &Settings, peers: u32) -> f64 {
     let mut flow = Flow::new(settings);
     let mut all = Table(vec![Lender::default(); peers as usize]);

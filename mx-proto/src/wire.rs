@@ -105,7 +105,7 @@ pub enum Kind {
     Revoke = 13,
     /// The answer to that: so many are given back, perhaps none.
     Return = 14,
-    /// Somebody at another address says it is you: is it?
+    /// A peer at another address says it is you: is it?
     Confirm = 15,
     /// The answer to that.
     Confirmed = 16,

@@ -596,7 +596,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.port.bind(link, id.to_word());
     }
 
-    /// The way to a remote was none, but its port named another.
+    /// Connects over `route`, which the port named when its own failed.
     pub(super) fn connect_elsewhere(&mut self, id: RemoteId, route: Route) {
         let Some(remote) = self.core.remotes.of(id) else {
             return;

@@ -122,7 +122,7 @@ impl<O: Owner> Core<O> {
         id
     }
 
-    /// Somebody waits for credits: the present epoch ends by time, too.
+    /// A remote waits for credits: the present epoch ends by time, too.
     #[cold]
     pub(super) fn begin_epoch(&mut self, now: Instant) {
         self.epoch_ends = true;

@@ -499,7 +499,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             }
             wire::Kind::Challenge => self.core.on_challenge(link, from, bytes),
             wire::Kind::Prove => {
-                let what = "a proof that nobody has asked for";
+                let what = "a proof without a challenge";
                 self.core.violation(link, cookie, what);
             }
             wire::Kind::Revoke => self.core.on_revoke(from, header),
@@ -796,7 +796,7 @@ impl<O: Owner> Core<O> {
         if let Some(waiting) = self.take_early(from, bits, position.mask) {
             return self.fill_waiting(id, waiting, now);
         }
-        // Somebody else's link may have ended, but not its own remote's.
+        // The link of another remote may have ended, but not that of the receive's own.
         let record = self.ops.record_mut(id.index());
         record.become_next(|memory| State::Posted {
             memory,
@@ -819,7 +819,7 @@ pub(super) enum Found {
 }
 
 /// A violation: match bits of such receives are given to one remote each.
-pub(super) const FOREIGN: &str = "a message that a receive from somebody else accepts";
+pub(super) const FOREIGN: &str = "a message that a receive from another remote accepts";
 
 impl<O: Owner> Core<O> {
     /// The oldest posted receive that accepts a message. One that is for another remote's messages stays

@@ -151,7 +151,7 @@ enum DeferredAction<M> {
     Monitor(LinkId, bool),
     /// Learn what the remote's new sending link can do.
     Limits(RemoteId, LinkId),
-    /// Try another way to a remote that has not answered.
+    /// Try another route to a remote that has not answered.
     Connect(RemoteId, Route),
     /// A connect met a session that has ended: it is repeated.
     ConnectAgain(RequestId, Target),
@@ -288,8 +288,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.port.keep_alive_due()
     }
 
-    /// Lets peers know that we are there although nothing is taken in. Whoever has a message
-    /// [undecided](Self::undecided) for long, or does not call [`Self::progress`], calls this.
+    /// Lets peers know that we are there although no packets are polled: for callers that have a
+    /// message [undecided](Self::undecided) for long, or do not call [`Self::progress`].
     pub fn keep_alive(&mut self) {
         self.port.keep_alive(&self.clock);
     }

@@ -213,7 +213,7 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// Somebody introduces itself. `from` is the remote the link already belongs to.
+    /// Handles a hello. `from` is the remote the link already belongs to.
     pub(super) fn on_connect(
         &mut self,
         link: LinkId,
@@ -236,7 +236,7 @@ impl<O: Owner> Core<O> {
             if let Some(times) = self.introductions.note_version() {
                 let (who, version) = (self.config.name(&hello.identity), hello.version);
                 log::warn!(
-                    "somebody who says it is {who} speaks protocol version {version}, we speak \
+                    "a peer that says it is {who} speaks protocol version {version}, we speak \
                      {VERSION}: refused (refusal {times})"
                 );
             }
@@ -266,7 +266,7 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// Somebody introduces itself on a link of a remote's.
+    /// Handles a hello on a link of a remote's.
     pub(super) fn connect_on(
         &mut self,
         link: LinkId,

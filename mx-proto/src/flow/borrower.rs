@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_short_keeps_everything_for_an_epoch_and_who_missed_two_nothing() {
+    fn a_short_one_keeps_all_credits_for_an_epoch_and_one_that_missed_two_keeps_none() {
         let mut us = Borrower::open(8);
         us.on_said(us.wanted(9));
         assert_eq!(us.give_back(8, 0), 0);

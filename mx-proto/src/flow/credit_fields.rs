@@ -115,7 +115,7 @@ impl Violation {
         match self {
             Self::NoCredit => "a message it had no credit for",
             Self::NoSlot => "a message it had no slot for",
-            Self::NotAsked => "credits given back that nobody asked for",
+            Self::NotAsked => "credits given back without a Revoke",
             Self::NotHad => "more credits given back than it had",
         }
     }

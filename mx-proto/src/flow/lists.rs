@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_keeps_the_order_of_entry_whoever_leaves() {
+    fn a_list_keeps_the_order_of_entry_when_any_remote_leaves() {
         let (mut lists, mut all) = (Lists::new(), All(vec![Lender::default(); 8]));
         for remote in 0..8 {
             lists.put(&mut all, remote, Place::Above);
@@ -150,7 +150,7 @@ mod tests {
         let filled: Vec<u32> = LISTS.iter().map(|place| lists.len(*place)).collect();
         assert_eq!(filled, [0, 0, 0, 0, 3]);
         assert_eq!(drain(&mut lists, &mut all, Place::Poor), [0, 1, 2]);
-        // Somebody that is not there is put nowhere.
+        // A remote that is not there is put nowhere.
         lists.put(&mut all, 3, Place::Poor);
         assert_eq!(lists.front(Place::Poor), None);
     }

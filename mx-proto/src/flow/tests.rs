@@ -12,7 +12,7 @@ mod taking;
 
 use super::*;
 
-/// 1000 credits, of which 200 are never lent; credit limits up to 200. Nobody gets any at connect.
+/// 1000 credits, of which 200 are never lent; credit limits up to 200, and no credits at connect.
 fn scarce() -> Settings {
     Settings {
         bytes: 1000 * CREDIT,
@@ -149,7 +149,7 @@ impl Town {
         }
     }
 
-    /// What it costs is had in vain.
+    /// The Revokes in `said`: remotes and credits.
     fn revoked(said: &[(u32, Say)]) -> Vec<(u32, u32)> {
         let revoke = |(remote, say): &(u32, Say)| match say {
             Say::Revoke(credits) => Some((*remote, *credits)),

@@ -28,7 +28,7 @@ pub struct ReliableConfig {
     pub burst: usize,
     /// Time-out before the first measurement.
     pub first_rto: Duration,
-    /// Shortest time-out. Above the delay of acknowledgements, or they would come too late.
+    /// Shortest RTO. Above the delay of acknowledgements, or they would miss it.
     pub min_rto: Duration,
     /// Longest time-out, and the longest pause between two tries of anything.
     pub max_rto: Duration,

@@ -200,7 +200,7 @@ impl Congestion {
         self.queue = is_queue(least, rtt);
     }
 
-    /// In slow start: is the way full?
+    /// In slow start: is the path full?
     fn take_care(&mut self) {
         match self.phase {
             Phase::Slow if self.queue => self.phase = Phase::Careful { rounds: CAREFUL },
@@ -376,7 +376,7 @@ const SAMPLES: u8 = 4;
 /// Rounds of careful growth before avoidance: HyStart++'s figure.
 const CAREFUL: u8 = 5;
 
-/// After so long a pause the window is not believed in. A few round trips of the worst way.
+/// After so long a pause the window is not believed in. A few round trips of the worst path.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Milliseconds after which the curve goes on no further; far beyond any window.

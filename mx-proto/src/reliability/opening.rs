@@ -65,7 +65,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         (channel, from): (Channel, A),
         header: &Header,
     ) -> Option<LinkId> {
-        // A Data datagram may have overtaken the opening of its session, so no Reset.
+        // A Data datagram may arrive before the opening of its session, so no Reset.
         if channel == Channel::Data || matches!(header.kind, Kind::Reset | Kind::Welcome) {
             self.stats.old_session += 1;
             return None;

@@ -420,7 +420,7 @@ const TRIES: u8 = 5;
 /// Probes without any word from the peer after which nothing is tried until it is heard again.
 const SILENT: u8 = 3;
 
-/// Shortest timeout of a probe: a peer's wake-up, not only the way.
+/// Shortest timeout of a probe: a peer's wake-up is in it, too.
 const PROBE_TIMEOUT_MIN: Duration = Duration::from_millis(5);
 
 /// Steps by halves: they leave at most an eighth of the gap between two rungs.

@@ -454,7 +454,7 @@ impl Session {
         })
     }
 
-    /// Those that were overtaken have had their time.
+    /// The reordered segments have had their time.
     fn on_reordering_timeout(&mut self, now: Instant) {
         let wait = self.reordering.wait(now, &self.rtt);
         let lost = self.send.declare_reordered_lost(now, wait);
@@ -474,7 +474,7 @@ impl Session {
             .max(self.rtt.rto_without_backoff() / 4);
         let mut lost = self.send.lose_sent_before(asked_at.before(slack));
         if stamp(asked_at) == stamp(self.pinged_at) {
-            // The segments right before the Ping would have arrived, unless the Ping overtook them.
+            // The segments right before the Ping would have arrived, unless the Ping is reordered.
             let again_only = !late.is_zero();
             lost.add(self.send.lose_sent_up_to(self.asked_behind, again_only));
         }

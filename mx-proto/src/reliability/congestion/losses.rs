@@ -4,7 +4,7 @@
 //!                   a queue, or more than 2 % and the random rate, or many in a row
 //!      window as it is ──────────────────────────────────────────────────────────► x 0.7
 //!         ▲   ▲                                                                     │ │
-//!         │   └── most of it arrived after all: late, not lost ─────────────────────┘ │
+//!         │   └── most of it arrived after all: reordered, not lost ────────────────┘ │
 //!         └────── the same share is lost at 0.7: random loss ─────────────────────────┘
 //! ```
 //!
