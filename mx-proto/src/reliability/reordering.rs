@@ -42,7 +42,7 @@ impl Reordering {
 
     /// A segment arrived `age` after it was sent, and three later ones before it. True: the wait has
     /// become longer.
-    pub(super) fn on_late(&mut self, now: Instant, age: Duration, rtt: &Rtt) -> bool {
+    pub(super) fn on_reordered(&mut self, now: Instant, age: Duration, rtt: &Rtt) -> bool {
         let before = self.wait(now, rtt);
         self.turn(now);
         let smoothed = rtt.srtt().unwrap_or_default();
@@ -63,8 +63,8 @@ impl Reordering {
         if extra == 0 {
             return Duration::ZERO;
         }
-        let late = rtt.srtt().unwrap_or_default() + Duration::from_micros(extra.into());
-        late + late / 8
+        let longest = rtt.srtt().unwrap_or_default() + Duration::from_micros(extra.into());
+        longest + longest / 8
     }
 
     fn turn(&mut self, now: Instant) {
@@ -102,27 +102,27 @@ mod tests {
         }
         // Not even a measurement: nothing can be said about what is typical.
         let unknown = Rtt::new(&ReliableConfig::default());
-        assert!(reordering.on_late(s(100), MS, &unknown));
+        assert!(reordering.on_reordered(s(100), MS, &unknown));
         assert!(reordering.wait(s(100), &unknown) < MS);
     }
 
     #[test]
     fn the_wait_is_what_the_latest_took_and_an_eighth() {
         let (mut reordering, rtt) = (Reordering::new(), rtt(16 * MS));
-        assert!(reordering.on_late(s(100), 24 * MS, &rtt));
+        assert!(reordering.on_reordered(s(100), 24 * MS, &rtt));
         let wait = reordering.wait(s(100), &rtt);
         assert!(wait >= 27 * MS && wait < 28 * MS, "{wait:?}");
         // One that came sooner changes nothing.
-        assert!(!reordering.on_late(s(101), 20 * MS, &rtt));
+        assert!(!reordering.on_reordered(s(101), 20 * MS, &rtt));
         assert_eq!(reordering.wait(s(101), &rtt), wait);
-        assert!(reordering.on_late(s(102), 25 * MS, &rtt));
+        assert!(reordering.on_reordered(s(102), 25 * MS, &rtt));
     }
 
     #[test]
     fn nothing_is_waited_for_longer_than_two_round_trips_and_a_quarter() {
         let (mut reordering, rtt) = (Reordering::new(), rtt(16 * MS));
         for age in [32 * MS, 33 * MS, Duration::MAX] {
-            reordering.on_late(s(100), age, &rtt);
+            reordering.on_reordered(s(100), age, &rtt);
             let wait = reordering.wait(s(100), &rtt);
             assert!(wait >= 36 * MS && wait < 37 * MS, "{wait:?}");
         }
@@ -131,23 +131,23 @@ mod tests {
     #[test]
     fn it_is_forgotten_after_five_to_ten_seconds() {
         let (mut reordering, rtt) = (Reordering::new(), rtt(16 * MS));
-        reordering.on_late(s(100), 30 * MS, &rtt);
+        reordering.on_reordered(s(100), 30 * MS, &rtt);
         let long = reordering.wait(s(100), &rtt);
         // The half that began at 100 s ends at 105, the next at 110.
-        reordering.on_late(s(106), 20 * MS, &rtt);
+        reordering.on_reordered(s(106), 20 * MS, &rtt);
         assert_eq!(reordering.wait(s(110), &rtt), long);
         let short = reordering.wait(s(111), &rtt);
         assert!(short > Duration::ZERO && short < long, "{short:?}");
         assert_eq!(reordering.wait(s(116), &rtt), Duration::ZERO);
         // A reordered segment is then the first again.
-        assert!(reordering.on_late(s(200), 17 * MS, &rtt));
+        assert!(reordering.on_reordered(s(200), 17 * MS, &rtt));
         assert!(reordering.wait(s(200), &rtt) < short);
     }
 
     #[test]
     fn the_wait_follows_the_typical_round_trip() {
         let mut reordering = Reordering::new();
-        reordering.on_late(s(100), 12 * MS, &rtt(10 * MS));
+        reordering.on_reordered(s(100), 12 * MS, &rtt(10 * MS));
         let (near, far) = (rtt(10 * MS), rtt(40 * MS));
         assert!(reordering.wait(s(100), &far) > reordering.wait(s(100), &near) + 30 * MS);
     }

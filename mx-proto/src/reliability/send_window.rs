@@ -113,7 +113,7 @@ pub(super) struct Acked {
     pub(super) spurious_sent_at: Option<Instant>,
     /// The longest time that a reordered segment took: without a reordering wait it would have been
     /// declared lost.
-    pub(super) late: Option<Duration>,
+    pub(super) reordered: Option<Duration>,
     /// Those at the left edge were acknowledged: the window moved.
     pub(super) moved: bool,
 }

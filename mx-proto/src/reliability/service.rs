@@ -28,7 +28,7 @@ pub enum Channel {
 /// The limits of one channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capacity {
-    /// Largest datagram that can be given to the service; what passes on the way to a peer may be
+    /// Largest datagram that can be given to the service; the MTU of the path to a peer may be
     /// less. At least 548 bytes.
     pub datagram_max: usize,
     /// Most datagrams in one [`GsoBatch`].

@@ -55,7 +55,7 @@ impl AckOutcome {
         // The smallest sample is that of the latest segment.
         self.acked.rtt = Some(self.acked.rtt.map_or(age, |rtt| rtt.min(age)));
         if sending.is_reordered(self.newest, 1) {
-            self.acked.late = self.acked.late.max(Some(age));
+            self.acked.reordered = self.acked.reordered.max(Some(age));
         }
     }
 
@@ -162,10 +162,10 @@ impl SendWindow {
         let mut outcome = AckOutcome::new(now, Duration::ZERO, newest);
         for slot in self.slots.iter_mut().take(self.highest) {
             let sends = slot.sends;
-            let is_late = |sending: Sending| {
+            let is_in_flight = |sending: Sending| {
                 sending.is_reordered(newest, sends) && now.since(sending.at) < wait
             };
-            if let Some(sending) = self.counts.revive(slot, is_late) {
+            if let Some(sending) = self.counts.revive(slot, is_in_flight) {
                 outcome.on_spurious(sending.at, slot.bytes());
             }
         }
@@ -262,7 +262,7 @@ impl Counts {
         outcome.on_spurious(slot.earlier, slot.bytes());
         if slot.sends == 2 && slot.reordered {
             let age = outcome.now.since(slot.earlier);
-            outcome.acked.late = outcome.acked.late.max(Some(age));
+            outcome.acked.reordered = outcome.acked.reordered.max(Some(age));
         }
     }
 
@@ -271,12 +271,16 @@ impl Counts {
         *newest = (*newest).max(sending.transmission);
     }
 
-    /// Takes a segment that was to be sent again for in flight after all, if `is_late` says so.
-    fn revive(&mut self, slot: &mut Slot, is_late: impl Fn(Sending) -> bool) -> Option<Sending> {
+    /// Takes a segment that was to be sent again for in flight after all, if `is_in_flight` says so.
+    fn revive(
+        &mut self,
+        slot: &mut Slot,
+        is_in_flight: impl Fn(Sending) -> bool,
+    ) -> Option<Sending> {
         let SegmentState::ToResend(sending) = slot.state else {
             return None;
         };
-        is_late(sending).then(|| {
+        is_in_flight(sending).then(|| {
             slot.state = SegmentState::InFlight(sending);
             self.lost -= 1;
             self.in_flight += 1;

@@ -284,7 +284,7 @@ fn what_is_acknowledged_too_soon_after_its_resend_had_arrived_before() {
         assert_eq!(acked.spurious_segments, spurious, "at {at}");
         assert_eq!(acked.spurious_bytes, u64::from(SIZE * spurious));
         let was = (spurious > 0).then_some((Instant(0), Duration::from_nanos(at)));
-        assert_eq!(acked.spurious_sent_at.zip(acked.late), was);
+        assert_eq!(acked.spurious_sent_at.zip(acked.reordered), was);
         // Of one sent twice there is no sample, whichever it was.
         assert_eq!(acked.rtt, None);
     }
@@ -306,7 +306,7 @@ fn segments_lost_by_a_ping_are_not_reordered_when_they_arrive() {
     assert_eq!(rig.window.lose_sent_before(Instant(100)).lost_segments, 4);
     assert_eq!(rig.send(100), [0, 1, 2, 3]);
     let acked = rig.ack(4, &[], 110).expect("in range");
-    assert_eq!((acked.spurious_segments, acked.late), (4, None));
+    assert_eq!((acked.spurious_segments, acked.reordered), (4, None));
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn a_reordered_segment_is_not_lost_until_its_time_is_over() {
     // The other one arrives, reordered.
     let acked = rig.ack(0, &[0b11111], 100).expect("in range");
     assert_eq!((acked.spurious_segments, acked.lost_segments), (0, 0));
-    assert_eq!(acked.late, Some(Duration::from_nanos(99)));
+    assert_eq!(acked.reordered, Some(Duration::from_nanos(99)));
     assert_eq!(rig.send(101), [0]);
 }
 
@@ -363,7 +363,7 @@ fn in_one_acknowledgement_nothing_is_reordered() {
     let mut rig = Rig::sent(10);
     rig.detection = detecting(0);
     let acked = rig.ack(10, &[], 50).expect("in range");
-    assert_eq!((acked.segments, acked.late), (10, None));
+    assert_eq!((acked.segments, acked.reordered), (10, None));
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn a_longer_wait_takes_back_what_is_only_reordered() {
         rig.window.on_sent(number, Data, Instant(60));
     }
     let acked = rig.ack(0, &[0b1_1111_0010], 60).expect("in range");
-    assert_eq!(acked.late, Some(Duration::from_nanos(58)));
+    assert_eq!(acked.reordered, Some(Duration::from_nanos(58)));
     assert_eq!((acked.spurious_segments, acked.lost_segments), (1, 0));
     let again = rig
         .window
