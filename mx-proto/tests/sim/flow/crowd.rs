@@ -26,13 +26,13 @@ const LATENCY: Duration = Duration::from_micros(10);
 /// arrived.
 const QUIET: u64 = 4096;
 
-/// What the host does with a message before it takes the next.
+/// The host's time for a message.
 const SERVICE: Duration = Duration::from_micros(1);
 
-/// What one step of an endpoint says at most.
+/// Limit of what one step of an endpoint says.
 const SAID_AT_ONCE: usize = 8;
 
-/// Everybody's requests are unexpected messages.
+/// All requests are unexpected messages.
 const LANE: Lane = Lane::Unexpected;
 
 /// Peers, their server, and what is under way between them.
@@ -54,14 +54,14 @@ pub(crate) struct Crowd {
     now: Instant,
     /// The end of an epoch for which nothing but time has to pass.
     epoch: Option<Instant>,
-    /// Packets with nothing but requests, lent credits, Revokes and Returns, both ways.
+    /// Packets with nothing but requests, lent credits, Revokes and Returns, in both directions.
     pub(crate) controls: u64,
     /// Packets with nothing but a running total that allows what has been taken, or may be on its way.
     pub(crate) updates: u64,
     /// Messages that the host has taken.
     pub(crate) taken: u64,
-    /// The longest that a peer with no message under way waited, in messages taken meanwhile. (Who has
-    /// some under way waits for the host, as everybody does.)
+    /// The longest that a peer with no message under way waited, in messages taken meanwhile. (A peer
+    /// with some under way waits for the host, as all do.)
     pub(crate) longest_wait: u64,
 }
 
@@ -96,7 +96,7 @@ struct Peer {
     backlog: u16,
     /// Messages that are under way, or here.
     under_way: u16,
-    /// How many the host has taken.
+    /// Messages of it that the host has taken.
     served: u32,
     /// Since when it has waited, with no message under way.
     since: Option<u64>,
@@ -271,7 +271,7 @@ impl Crowd {
         None
     }
 
-    /// What the server ought to say by itself.
+    /// Sends what the server has to say by itself.
     fn poll(&mut self) {
         for _ in 0..SAID_AT_ONCE {
             let Some((peer, say)) = self.flow.poll(&mut self.accounts) else {
@@ -441,7 +441,7 @@ impl Crowd {
     }
 }
 
-/// What it took until nothing moved any more.
+/// The cost until nothing moved any more.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settling {
     pub(crate) epochs: u64,
