@@ -1,14 +1,14 @@
-//! Calling operations off where nobody wants their completions.
+//! Calling operations off where their completions are not wanted.
 
 use mx_proto::owner::Queue;
 use mx_proto::port::Port;
 use mx_proto::{Clock, Endpoint, Memory, Owner, RequestId, Status};
 use std::fmt;
 
-/// What became of an operation that was to be called off.
+/// The effect of calling an operation off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cancelled {
-    /// Nobody will notice: no message was lost.
+    /// The peer will not notice: no message was lost.
     Withdrawn,
     /// A message had matched; its sender learns that it was not wanted.
     Aborted,
