@@ -11,7 +11,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Owners there can be; 0 is nobody.
+/// Owners there can be; 0 is none.
 const OWNERS: usize = 4;
 
 thread_local! {

@@ -77,6 +77,6 @@ fn endpoint_ends_every_operation_whatever_its_peers_say() {
 }
 
 #[test]
-fn introduction_lets_nobody_in_without_the_secret() {
+fn introduction_lets_no_peer_in_without_the_secret() {
     runs("introduction", mx_fuzz::introduction);
 }

@@ -193,7 +193,7 @@ c_tables! {
         setname(fid: *mut fid, addr: *mut c_void, addrlen: usize) -> c_int,
         /// The endpoint's address.
         getname(fid: *mut fid, addr: *mut c_void, addrlen: *mut usize) -> c_int,
-        /// The address of whom it is connected to.
+        /// The address of the connected peer.
         getpeer(ep: *mut fid_ep, addr: *mut c_void, addrlen: *mut usize) -> c_int,
         /// Connects.
         connect(

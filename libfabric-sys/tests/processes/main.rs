@@ -1,4 +1,4 @@
-//! What loading does to a process: each case runs in one of its own.
+//! The effects of loading on a process: each case runs in one of its own.
 //!
 //! ```text
 //!   no argument:    for each case: start itself with the case's name, look at how it ends
