@@ -57,7 +57,7 @@ struct World {
     calls: usize,
 }
 
-/// Takes every message, and looks who it is from.
+/// Takes every message, and checks its sender.
 struct Host {
     ends: Queue<Buffer>,
     secret: bool,

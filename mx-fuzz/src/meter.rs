@@ -1,4 +1,4 @@
-//! Bytes of heap, by who asked for them.
+//! Bytes of heap, by owner.
 //!
 //! ```text
 //!   within(1, || port.poll(..))      what the port takes and gives back

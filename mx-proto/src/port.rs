@@ -157,7 +157,7 @@ pub enum SendError {
 pub enum LinkDown {
     /// No process listens there.
     Refused,
-    /// There is no way to get there.
+    /// There is no route there.
     Unreachable,
     /// No answer in time.
     TimedOut,

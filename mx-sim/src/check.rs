@@ -596,7 +596,7 @@ mod tests {
         book.received_by(1, (posted, 10, Selector::exact(7)), from, BITS, 0, &[]);
     }
 
-    /// From sender 2, then from sender 0: both may be meant by who is unknown.
+    /// From sender 2, then from sender 0; the sender of the first received is not known.
     fn two_empty_messages() -> Book {
         let mut book = book();
         book.born(2, SessionId(12));

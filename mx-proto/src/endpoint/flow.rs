@@ -214,7 +214,7 @@ impl<O: Owner> Core<O> {
         busy
     }
 
-    /// A remote would like to have credits back. Who has messages for it keeps them.
+    /// A remote wants credits back. While messages wait for it they are kept.
     pub(super) fn on_revoke(&mut self, from: RemoteId, header: &Header) {
         let Some(remote) = self.remotes.of_mut(from) else {
             return;

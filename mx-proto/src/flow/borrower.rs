@@ -152,8 +152,8 @@ impl Borrower {
         freed
     }
 
-    /// The remote asks for so many back, while what waits to go there costs `waiting`. What it gets is
-    /// the answer, 0 too.
+    /// The remote asks for so many back, while messages that cost `waiting` wait to go there. Returns
+    /// the number that it gets, 0 too.
     pub fn give_back(&mut self, asked: u32, waiting: u32) -> u32 {
         if waiting > 0 {
             return 0;

@@ -1,8 +1,8 @@
 //! The rules of a lender and all its remotes, one by one; and random programs.
 //!
 //! ```text
-//!   lending    first credits, wants, who is served first, slots, draws, tombstones, shares of sources
-//!   taking     the quiet: who is asked, for how much, when again; epochs; what is narrowed
+//!   lending    first credits, wants, the first to be served, slots, draws, tombstones, shares of sources
+//!   taking     the quiet: those asked, for how much, when again; epochs; what is narrowed
 //!   model      many lenders and borrowers, honest and hostile, any order of events
 //! ```
 

@@ -61,8 +61,8 @@ pub trait Places<M, W>: Default + fmt::Debug {
     fn on_free(&mut self, _place: u32) {}
 }
 
-/// Places in chunks of ordinary memory, as many as fit into `MAX`. What there is stays until all of it
-/// goes.
+/// Places in chunks of ordinary memory, as many as fit into `MAX`. A chunk stays until all of them
+/// go.
 #[derive(Debug)]
 pub struct Chunks<M, W, const MAX: u32 = { u32::MAX }>(Vec<Box<Chunk<M, W>>>);
 

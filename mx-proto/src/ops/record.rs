@@ -55,7 +55,7 @@ pub struct Record<M> {
     pub(crate) state: State<M>,
 }
 
-/// The way in which a queued message is sent in its turn.
+/// The form in which a queued message is sent in its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Turn {
     /// With its data if it is small and there is credit, as an offer otherwise.

@@ -1,4 +1,4 @@
-//! The table of operations: the places in use, and the one way in which an operation ends.
+//! The table of operations: the places in use, and the one function that ends an operation.
 //!
 //! ```text
 //!   free list --add--> in use: a state --finish--> Done --free--> free list
@@ -384,7 +384,7 @@ impl<O: Owner> Ops<O> {
         self.places.record_mut(place)
     }
 
-    /// Ends an operation: the only way in which one does. Its memory is let go of, and from now on it is
+    /// Ends an operation; no other function does. Its memory is let go of, and from now on it is
     /// its owner's. False when it had ended, or there is none. It must have left all lists.
     pub(crate) fn finish(&mut self, id: RequestId) -> bool {
         let ends = self.get(id).is_some();

@@ -334,7 +334,7 @@ fn climb(ms: u64, segment: u64) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX).min(CAP_MAX)
 }
 
-/// The other way round: the milliseconds in which CUBIC gains `bytes`.
+/// The inverse: the milliseconds in which CUBIC gains `bytes`.
 fn rise_ms(bytes: u64, segment: u64) -> u64 {
     let (mut low, mut high) = (0, CURVE_MAX);
     while low < high {

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_way_is_waited_for_as_long_as_it_takes_and_the_delay_of_acks() {
+    fn a_steady_path_is_waited_for_as_long_as_it_takes_and_the_delay_of_acks() {
         let mut rtt = rtt();
         (0..200).for_each(|_| rtt.on_sample(s(1), 20 * MS));
         assert!(rtt.rto() >= 20 * MS + DELAY);

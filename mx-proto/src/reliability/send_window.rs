@@ -132,8 +132,8 @@ impl Acked {
 /// The criterion that distinguishes a lost segment from a reordered one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct LossDetection {
-    /// The least time in which a segment can be sent and acknowledged. What is acknowledged sooner
-    /// after it was sent again had arrived before.
+    /// The least time in which a segment can be sent and acknowledged. If it is acknowledged sooner
+    /// after it was sent again, it had arrived before.
     pub(super) least: Duration,
     /// For so long after it was sent a reordered segment is not declared lost.
     pub(super) wait: Duration,

@@ -512,7 +512,7 @@ impl Session {
     }
 
     /// Answers a Ping: now that nothing is left on the data channel (`empty`), or because that takes
-    /// too long. What the answer does not name counts as lost. False: it still waits.
+    /// too long. Segments that the answer does not name count as lost. False: it still waits.
     pub(super) fn answer(&mut self, now: Instant, empty: bool) -> bool {
         let Some((stamp, came)) = self.to_answer else {
             return true;

@@ -396,7 +396,7 @@ fn a_peer_that_has_to_be_looked_for_is_called_as_soon_as_it_is_found() {
 }
 
 #[test]
-fn how_long_a_peer_was_looked_for_is_no_sample_of_the_way_to_it() {
+fn the_time_of_a_search_for_a_peer_is_no_sample_of_the_path() {
     let mut pair = Pair::new(ReliableConfig::default());
     let link = pair.call(7);
     pair.run(Duration::from_millis(50));

@@ -1,4 +1,4 @@
-//! Credits over the wire: they go where they are used, and who takes what is not its own is gone.
+//! Credits over the wire: they go where they are used, and a peer that takes others' is failed.
 
 use super::script::{Stage, UNEXPECTED};
 use mx_proto::flow::{CreditFields, EPOCH_TIME, FIRST, Lane, Paid, Slots};
@@ -26,7 +26,7 @@ fn listening(limit: usize, peers: u32) -> Stage {
     stage
 }
 
-/// One peer sends a message that is done with at once; all answer what they are asked. Who was.
+/// One peer sends a message that is done with at once; returns the peers that were asked, which answer.
 fn busy(stage: &mut Stage, link: u32, len: usize) -> Vec<u32> {
     stage.send_honestly(link, 1, &vec![1; len]);
     stage.run_with(finish);

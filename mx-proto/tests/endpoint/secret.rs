@@ -196,7 +196,7 @@ fn what_comes_behind_a_wrong_proof_does_not_keep_the_link() {
         assert!(closed, "{unread} unread");
         no_remotes(&mut pair);
     }
-    // Nor where the one who is called proves it wrongly.
+    // Nor where the called peer proves it wrongly.
     let (link, connect) = lured(&mut pair);
     let (mut reply, hello) = packet(Kind::Reply, 0, hello_of(&connect));
     reply[8..16].copy_from_slice(&connect.0[8..16]);
@@ -205,7 +205,7 @@ fn what_comes_behind_a_wrong_proof_does_not_keep_the_link() {
     }
     pair.run();
     assert_eq!(pair.said(link), []);
-    assert!(pair.left(link), "closed by who called");
+    assert!(pair.left(link), "closed by the caller");
     let done = pair.a.owner_mut().next_completion().map(|done| done.status);
     assert_eq!(done, Some(Status::BadSecret));
     no_remotes(&mut pair);

@@ -6,8 +6,8 @@
 //!   recover: all flows, everything is received, everything ends, and it works again
 //! ```
 //!
-//! `make explore DEPTH=n` goes deeper than `make check`. How to read and replay an order that fails:
-//! docs/architecture.md.
+//! `make explore DEPTH=n` goes deeper than `make check`. An order that fails is read and replayed as
+//! in docs/architecture.md.
 
 use mx_proto::Config;
 use mx_sim::check::Selector;

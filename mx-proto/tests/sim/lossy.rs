@@ -221,7 +221,7 @@ fn a_peer_of_which_something_is_heard_is_there_though_no_packet_becomes_whole() 
 }
 
 #[test]
-fn a_way_on_which_no_segment_passes_ends_the_link_however_much_is_heard() {
+fn a_path_on_which_no_segment_passes_ends_the_link_however_much_is_heard() {
     seeds::each(4, |seed| {
         let config = ReliableConfig {
             give_up: 4 * SECOND,

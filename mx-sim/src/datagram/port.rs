@@ -110,7 +110,7 @@ impl SimDatagrams {
     }
 
     /// The oldest thing that has arrived on a channel; of datagrams, as many as go into a GSO batch are
-    /// put into `self.batch`, at most `budget`. What it is, the size of each, and how many.
+    /// put into `self.batch`, at most `budget`. Returns it, the size of each, and their number.
     fn next(&mut self, channel: Channel, budget: usize) -> Option<(Letter, usize, usize)> {
         let address = self.of(channel);
         let mut inner = self.net.inner.borrow_mut();

@@ -46,7 +46,7 @@ pub struct Terms {
     pub refuse: f64,
     /// Senders are told when a name is not open.
     pub answers_refused: bool,
-    /// Senders are told that there is no way while a link is cut.
+    /// Senders are told that there is no route while a link is cut.
     pub answers_cut: bool,
 }
 

@@ -6,7 +6,7 @@
 //!           End <--- room comes back when B has taken a piece --- End
 //! ```
 //!
-//! Owns: who is reachable under which name, both ends of every link, everything under way.
+//! Owns: the names that are open, both ends of every link, everything under way.
 
 mod by_hand;
 mod traffic;

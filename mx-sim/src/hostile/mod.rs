@@ -33,7 +33,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Bits of the messages by which hostile nodes say who they are. Their bodies begin with the number of
+/// Bits of the messages by which hostile nodes name themselves. Their bodies begin with the number of
 /// the node.
 pub const MARK: u64 = 3 << 62;
 
@@ -261,7 +261,7 @@ impl<P: Port<Buffer>> Hostile<P> {
         self.send(link, &packet(Kind::Connect, word, afresh, 0, body));
     }
 
-    /// Says who it is, as a message.
+    /// Names itself in a message.
     fn reveal(&mut self, link: LinkId) {
         let body = (self.id as u64).to_le_bytes().to_vec();
         self.send(link, &packet(Kind::Eager, MARK, body.len() as u32, 0, body));

@@ -20,7 +20,7 @@ use std::time::Duration;
 pub struct Siege {
     /// Nodes below this number are honest; only they have a life in the book.
     honest: usize,
-    /// The addresses of those who are not.
+    /// The addresses of the others.
     hostile: Vec<NicId>,
     /// They do not know the site's secret, and there is one.
     secret: bool,

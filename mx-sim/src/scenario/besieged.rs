@@ -27,7 +27,7 @@ use std::time::Duration;
 pub struct Secrets {
     /// The site's.
     pub site: Option<Secret>,
-    /// Another one, which those have who attack.
+    /// Another one: the attackers'.
     pub other: Option<Secret>,
 }
 
@@ -110,7 +110,7 @@ impl Ground {
         ground
     }
 
-    /// Draws who is there: all on one machine, which only a secret can tell apart.
+    /// Draws the nodes: all on one machine, which only a secret can tell apart.
     pub fn on_one_machine(rng: &mut Rng) -> Self {
         Self {
             honest: rng.within(2..=4),

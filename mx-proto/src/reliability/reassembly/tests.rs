@@ -93,7 +93,7 @@ const fn fin(fragment: u32) -> Chunk<'static> {
     }
 }
 
-/// A link's fragments and who gets them.
+/// A link's fragments and their receiver.
 struct Rig {
     reassembly: Reassembly,
     above: Above,

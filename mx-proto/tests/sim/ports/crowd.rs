@@ -83,10 +83,10 @@ fn incast(seed: u64, mtu: usize, queue: usize, len: usize, span: Duration) -> (f
     (share, *least.expect("eight"), *most.expect("eight"))
 }
 
-/// Over a tenth of a second chance decides which of them is ahead: who was first there alone
+/// Over a tenth of a second chance decides which of them is ahead: the one that was first there alone
 /// may have twice its share for so long, and gives it up to the others after that.
 #[test]
-fn eight_to_one_over_a_short_queue_use_the_way_and_share_it() {
+fn eight_to_one_over_a_short_queue_use_the_path_and_share_it() {
     seeds::each(2, |seed| {
         for (mtu, queue) in [(8_972, 1 << 20), (1_472, 256 << 10)] {
             let (share, least, most) = incast(seed, mtu, queue, 64 << 10, 400 * MILLI);

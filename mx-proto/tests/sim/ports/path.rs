@@ -124,7 +124,7 @@ fn a_path_narrower_than_the_least_carries_everything_where_the_network_layer_cut
 }
 
 #[test]
-fn a_way_that_becomes_narrower_than_the_least_ends_nothing_where_the_network_layer_cuts() {
+fn a_path_that_becomes_narrower_than_the_least_ends_nothing_where_the_network_layer_cuts() {
     for oversize in [Oversize::IsReported, Oversize::IsRefused] {
         let mut stage = stage(1_472, oversize);
         stage.exchange(5);
@@ -135,7 +135,7 @@ fn a_way_that_becomes_narrower_than_the_least_ends_nothing_where_the_network_lay
 }
 
 #[test]
-fn a_way_that_carries_more_than_before_is_noticed_in_time() {
+fn a_path_that_carries_more_than_before_is_noticed_in_time() {
     let mut stage = stage(1_300, Oversize::Vanishes);
     stage.exchange(3);
     stage.run(5 * SECOND);
@@ -195,7 +195,7 @@ fn a_data_channel_that_dies_in_mid_run_is_given_up_and_everything_arrives() {
 }
 
 #[test]
-fn a_way_on_which_only_talk_passes_and_no_data_ends_the_link() {
+fn a_path_on_which_only_talk_passes_and_no_data_ends_the_link() {
     let mut stage = stage(1_472, Oversize::Vanishes);
     stage.exchange(5);
     let script = |_: Channel, bytes: &[u8]| match bytes[3] {
