@@ -16,8 +16,8 @@ use crate::checker::Span;
 pub(crate) fn gather(spans: &[Span]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(crate::checker::total(spans));
     for span in spans.iter().filter(|span| span.len > 0) {
-        // SAFETY: whoever posted or registered it promised, by libfabric's contract, that the
-        // memory stays valid until the operation ends; it has not.
+        // SAFETY: the poster or registrant promised, by libfabric's contract, that the memory stays
+        // valid until the operation ends; it has not.
         bytes.extend_from_slice(unsafe {
             std::slice::from_raw_parts(span.start as *const u8, span.len)
         });

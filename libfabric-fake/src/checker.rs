@@ -28,7 +28,7 @@ pub struct Stats {
     pub short: u64,
     /// Accesses to remote memory that were denied.
     pub denied: u64,
-    /// Completions that overtook others.
+    /// Completions that were reordered.
     pub reordered: u64,
     /// Messages that waited for a receive.
     pub unexpected: u64,

@@ -91,16 +91,16 @@ impl State {
         let death = Death::Fail(FI_ECONNRESET);
         for message in lost {
             match message.sender {
-                Some(serial) => self.bereave(serial, death, false),
+                Some(serial) => self.end_with_peer(serial, death, false),
                 None if self.is_datagram(from) => self.stats.lost += 1,
                 None => {
                     self.one_less(from);
-                    self.send_to_nobody(from, death, None, true);
+                    self.send_to_gone(from, death, None, true);
                 }
             }
         }
         for serial in half_read {
-            self.bereave(serial, death, false);
+            self.end_with_peer(serial, death, false);
         }
         self.lose_reads(from, to, death);
     }

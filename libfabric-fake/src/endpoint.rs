@@ -104,7 +104,7 @@ impl State {
         }
         let (shape, dead) = (self.ep(id).shape.clone(), self.ep(id).dead);
         if !dead {
-            self.mourn(id, shape.peer_gone);
+            self.on_gone(id, shape.peer_gone);
         }
         self.take_back(id, shape.close_flush && !dead);
     }

@@ -238,7 +238,7 @@ impl Machine {
 }
 
 fn kill(state: &mut State, ep: Id, death: Death) {
-    state.mourn(ep, death);
+    state.on_gone(ep, death);
     let endpoint = state.ep(ep);
     endpoint.dead = true;
     endpoint.finishing.clear();

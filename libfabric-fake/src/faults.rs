@@ -107,7 +107,7 @@ pub struct Faults {
     pub negative: f64,
     /// A receive completes without an error and with less than was sent.
     pub short: f64,
-    /// A completion overtakes others that it need not follow.
+    /// A completion is reordered before others that it need not follow.
     pub reorder: f64,
     /// A completion queue breaks down at a read: `-FI_EOVERRUN` from then on.
     pub overrun: f64,

@@ -242,7 +242,7 @@ pub(crate) unsafe extern "C" fn dupinfo(from: *const fi_info) -> *mut fi_info {
 
 pub(crate) unsafe extern "C" fn freeinfo(mut first: *mut fi_info) {
     while !first.is_null() {
-        // SAFETY: an info of ours that nobody else has, by the call's contract.
+        // SAFETY: an info of ours that is not shared, by the call's contract.
         let Whole {
             info,
             domain,
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_give_what_a_provider_wants_does_not_see_it() {
+    fn a_provider_is_offered_only_to_users_that_give_what_it_wants() {
         let fake = everything();
         let without_mode = names(&fake, |hints| {
             hints.set_mode(FI_CONTEXT2 | FI_MSG_PREFIX);

@@ -91,7 +91,7 @@ impl State {
                 || self.rng.chance(self.faults.hold);
             if held {
                 transfer.wait = transfer.wait.saturating_sub(1);
-                // Only messages read from the sender's memory can be overtaken.
+                // Only messages read from the sender's memory can be reordered.
                 if shape.receives_in_order || transfer.message.len <= shape.eager {
                     blocked.insert(from);
                 }

@@ -1,9 +1,9 @@
 //! The consequences of an endpoint that is gone, for its peers.
 //!
 //! ```text
-//!   closed or killed --> mourn --> messages to it:   their senders are bereaved
-//!                             |--> messages from it: gone, unless they were copied
-//!                             `--> reads of it:      bereaved
+//!   closed or killed --> on_gone --> messages to it:   their sends end
+//!                               |--> messages from it: gone, unless they were copied
+//!                               `--> reads of it:      end
 //!   Death: hang | fail | seem to succeed
 //! ```
 //!
@@ -18,7 +18,7 @@ use crate::state::{Message, MessageBody, State, What};
 
 impl State {
     /// Applies the consequences of an endpoint's end to all others.
-    pub(crate) fn mourn(&mut self, ep: Id, death: Death) {
+    pub(crate) fn on_gone(&mut self, ep: Id, death: Death) {
         if self.ep(ep).enabled {
             let address = self.ep(ep).address.clone();
             self.graves.insert(address, death);
@@ -57,7 +57,7 @@ impl State {
         );
         for message in lost {
             if let Some(serial) = message.sender {
-                self.bereave(serial, death, message.len <= eager);
+                self.end_with_peer(serial, death, message.len <= eager);
             }
         }
         self.lose_reads_of(ep, death);
@@ -116,17 +116,11 @@ impl State {
     }
 
     /// Completes a send that was accepted although it is never delivered.
-    pub(crate) fn send_to_nobody(
-        &mut self,
-        ep: Id,
-        death: Death,
-        sender: Option<u64>,
-        small: bool,
-    ) {
+    pub(crate) fn send_to_gone(&mut self, ep: Id, death: Death, sender: Option<u64>, small: bool) {
         match (sender, death) {
             (Some(serial), _) => {
                 self.ep(ep).outstanding += 1;
-                self.bereave(serial, death, small);
+                self.end_with_peer(serial, death, small);
             }
             // Errors of injects are reported as well, without a context.
             (None, Death::Fail(error)) => {
@@ -144,7 +138,7 @@ impl State {
     }
 
     /// Ends an operation whose peer is gone.
-    pub(crate) fn bereave(&mut self, serial: u64, death: Death, small: bool) {
+    pub(crate) fn end_with_peer(&mut self, serial: u64, death: Death, small: bool) {
         let failure = match death {
             Death::Fail(error) => Some(error),
             Death::Swallow if small => None,

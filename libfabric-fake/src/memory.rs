@@ -217,7 +217,7 @@ impl State {
             },
         );
         let mr = pointer.cast::<fid_mr>();
-        // SAFETY: the body just made; nobody else has it yet.
+        // SAFETY: the body just made, not shared yet.
         unsafe { (*mr).mem_desc = desc as *mut c_void };
         // SAFETY: as above.
         unsafe { (*mr).key = key };

@@ -324,7 +324,7 @@ impl State {
                 self.nudge(peer);
             }
             Route::Gone(death) if !datagram => {
-                self.send_to_nobody(ep, death, sender, inject || len <= shape.eager);
+                self.send_to_gone(ep, death, sender, inject || len <= shape.eager);
             }
             Route::To(peer) => self.send_datagram(ep, Some(peer), message, post.flags),
             Route::Later | Route::Gone(_) => self.send_datagram(ep, None, message, post.flags),
@@ -344,7 +344,7 @@ impl State {
                 remote,
                 wait,
             }),
-            Route::Gone(death) => self.bereave(serial, death, false),
+            Route::Gone(death) => self.end_with_peer(serial, death, false),
             Route::Later => {}
         }
         self.nudge(ep);

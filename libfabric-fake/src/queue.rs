@@ -78,15 +78,15 @@ impl State {
             return;
         };
         let mut place = record.entries.len();
-        let mut overtaken = 0;
+        let mut passed = 0;
         while place > 0
             && !entry.follows(&record.entries[place - 1])
             && self.rng.chance(self.faults.reorder)
         {
             place -= 1;
-            overtaken += 1;
+            passed += 1;
         }
-        self.stats.reordered += u64::from(overtaken > 0);
+        self.stats.reordered += u64::from(passed > 0);
         record.entries.insert(place, entry);
         if overruns && record.entries.len() > record.size {
             record.broken = true;
@@ -293,7 +293,7 @@ pub(crate) unsafe extern "C" fn open(
 fn eventfd() -> Option<OwnedFd> {
     // SAFETY: no precondition.
     let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-    // SAFETY: just opened, and nobody else has it.
+    // SAFETY: just opened, and not shared.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -87,7 +87,7 @@ impl State {
             .partition(|remote| remote.target == target);
         endpoint.remote = stay;
         for remote in lost {
-            self.bereave(remote.serial, death, false);
+            self.end_with_peer(remote.serial, death, false);
         }
     }
 }

@@ -106,7 +106,7 @@ pub struct Shape {
     /// Closing an endpoint gives an `FI_ECANCELED` for everything outstanding.
     pub close_flush: bool,
     /// Completions of receives from one peer come in the order of sending. Otherwise messages
-    /// longer than `eager` are overtaken by later ones; the manual promises the order of matching
+    /// longer than `eager` may come after later ones; the manual promises the order of matching
     /// only, not of completions.
     pub receives_in_order: bool,
     /// Entries of a completion queue without a requested size.

@@ -120,7 +120,7 @@ impl Talk {
 const LENS: [usize; 9] = [0, 1, 7, 64, 200, 1000, 5000, 20_000, 70_000];
 
 #[test]
-fn messages_arrive_whole_whoever_posts_first() {
+fn messages_arrive_whole_whichever_side_posts_first() {
     everywhere(|fake| {
         let mut talk = Talk::new(fake);
         for (round, len) in LENS.into_iter().enumerate() {
@@ -165,7 +165,7 @@ fn multi_receive_buffers_are_filled_and_come_back_once() {
             talk.post(|talk| talk.b.multi_receive(lot));
         }
         let (mut next, mut got, mut released) = (0, Vec::new(), 0);
-        // What is no longer than the prefix is a packet of the provider's own, so none of these is.
+        // A message no longer than the prefix is a packet of the provider's own, so none of these is.
         let marked = usize::from(talk.b.prefix > 0);
         let body = |n: usize| text(n * 8 + marked, n);
         let mut outs: Vec<_> = (0..60).map(|n| talk.a.filled(&body(n))).collect();

@@ -57,11 +57,11 @@ fn a_datagram_is_received_where_a_receive_is_posted_and_lost_where_not() {
 }
 
 #[test]
-fn a_send_to_nobody_completes() {
+fn a_send_to_a_killed_endpoint_completes() {
     let fake = Fake::new(Shape::udp(), 1);
     let (mut a, b, to_b, _) = pair(&fake);
     assert!(fake.kill(&b.address(), Death::Swallow));
-    let mut lot = a.filled(b"anybody?");
+    let mut lot = a.filled(b"hello!");
     assert_eq!(a.send(&mut lot, to_b), 0);
     assert_eq!(a.inject(b"hello?", to_b), 0);
     let told: Vec<usize> = a.events().iter().map(|event| event.context).collect();
@@ -90,7 +90,7 @@ fn what_waits_for_more_goes_with_what_does_not() {
 }
 
 #[test]
-fn who_looks_after_no_queue_is_not_given_too_much() {
+fn a_queue_without_resource_management_is_not_given_too_much() {
     let shape = Shape {
         resource_mgmt: FI_RM_DISABLED,
         tx_depth: 1,

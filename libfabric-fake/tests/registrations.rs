@@ -168,7 +168,7 @@ fn remote_memory_is_guarded() {
         noticed(&fake, "outside");
         assert_eq!(read(base, key ^ 1), FI_EACCES);
         noticed(&fake, "unknown key");
-        // Closed in the meantime: denied and counted, but nobody broke a rule.
+        // Closed in the meantime: denied and counted, but no rule was broken.
         b.regions.clear();
         // SAFETY: an open registration.
         assert_eq!(unsafe { fi_close(mr.cast()) }, 0);

@@ -27,7 +27,7 @@ fn a_send_changed_before_its_delivery_is_noticed() {
     assert_eq!(b.receive(&mut into), 0);
     assert_eq!(b.events().len(), 1);
     noticed(&fake, "changed before it was delivered");
-    // What arrives is what was there then: the change shows.
+    // The bytes arrive as they were then: the change shows.
     assert_eq!(into.bytes[50], 2);
     assert_eq!(a.events().len(), 1);
     fake.take_violations();

@@ -12,7 +12,7 @@
 //! table that another thread's `getenv` is walking. There is no other way to pass these
 //! settings (libfabric reads nothing else), and libfabric and its providers call `setenv`
 //! themselves while they load. So it is done once in a process, only for variables that are not
-//! there, and not at all when nothing is missing: who cannot accept the race sets all of
+//! there, and not at all when nothing is missing: a user that cannot accept the race sets all of
 //! [`DEFAULTS`] before starting the program. `std::env::set_var` is used rather than C's `setenv`
 //! because it does the same under the lock that Rust's own readers take.
 

@@ -51,7 +51,7 @@ macro_rules! setters {
         $(#[$doc])*
         pub fn $name(&mut self, value: $ty) -> &mut Self {
             $(
-                // SAFETY: `new` saw that the attribute is there, and nobody else has it.
+                // SAFETY: `new` saw that the attribute is there, and it is not shared.
                 unsafe { (*(*self.raw.as_ptr()).$attr).$member = value };
             )+
             self
@@ -88,7 +88,7 @@ impl Hints {
         set_protocol = ep_attr.protocol: u32;
         /// The longest message wanted.
         set_max_msg_size = ep_attr.max_msg_size: usize;
-        /// Which bits of a tag are used.
+        /// The bits of a tag that are used.
         set_mem_tag_format = ep_attr.mem_tag_format: u64;
         /// `FI_THREAD_*`
         set_threading = domain_attr.threading: fi_threading;
@@ -125,7 +125,7 @@ impl Hints {
         self
     }
 
-    /// What the user can give the provider.
+    /// The mode bits that the user can give the provider.
     pub fn set_mode(&mut self, mode: u64) -> &mut Self {
         // SAFETY: a live info that only this has.
         unsafe { (*self.raw.as_ptr()).mode = mode };
@@ -240,7 +240,7 @@ impl fmt::Debug for Hints {
 ///
 /// # Safety
 ///
-/// `slot` holds null or a string from `malloc`, and nobody else uses it.
+/// `slot` holds null or a string from `malloc`, and is not shared.
 unsafe fn replace(slot: *mut *mut c_char, name: &str) -> Result<(), BadName> {
     let text = CString::new(name).map_err(|_| BadName(name.to_owned()))?;
     let copy = allocate(text.as_bytes_with_nul()).ok_or_else(|| BadName(name.to_owned()))?;

@@ -37,7 +37,7 @@ unsafe impl Sync for InfoList {}
 impl InfoList {
     /// # Safety
     ///
-    /// `first` is null, or a list that came from this library and that nobody else frees.
+    /// `first` is null, or a list that came from this library and that is not freed elsewhere.
     pub(crate) unsafe fn from_raw(library: Library, first: *mut fi_info) -> Self {
         Self { library, first }
     }
@@ -66,14 +66,14 @@ impl InfoList {
     ///
     /// There is no memory: `FI_ENOMEM`.
     pub fn keep(&self, info: Info<'_>) -> Result<Self, i32> {
-        // The offer's own, should somebody pass one of another list.
+        // The offer's own, should a caller pass one of another list.
         let library = info.library();
         // SAFETY: a live info of this library's.
         let copy = unsafe { (library.functions().dupinfo)(info.as_ptr()) };
         if copy.is_null() {
             return Err(FI_ENOMEM);
         }
-        // SAFETY: new, and nobody else has it.
+        // SAFETY: new, and not shared.
         Ok(unsafe { Self::from_raw(library.clone(), copy) })
     }
 }
@@ -165,9 +165,9 @@ impl<'a> Info<'a> {
         rx_iov_limit = rx_attr.iov_limit: usize;
         /// The order receives keep.
         rx_msg_order = rx_attr.msg_order: u64;
-        /// What sending wants of its user.
+        /// The mode bits that sending wants of its user.
         tx_mode = tx_attr.mode: u64;
-        /// What receiving wants of its user.
+        /// The mode bits that receiving wants of its user.
         rx_mode = rx_attr.mode: u64;
         /// `FI_EP_*`
         ep_type = ep_attr.r#type: fi_ep_type;
@@ -179,7 +179,7 @@ impl<'a> Info<'a> {
         max_msg_size = ep_attr.max_msg_size: usize;
         /// The bytes wanted before each buffer.
         msg_prefix_size = ep_attr.msg_prefix_size: usize;
-        /// Which bits of a tag are carried.
+        /// The bits of a tag that are carried.
         mem_tag_format = ep_attr.mem_tag_format: u64;
         /// `FI_THREAD_*`
         threading = domain_attr.threading: fi_threading;
@@ -301,8 +301,8 @@ impl<'a> Info<'a> {
         unsafe { bytes(start.cast(), len) }
     }
 
-    /// The info itself, to be handed to the library. Who writes to it makes sure that nobody
-    /// reads it meanwhile, and leaves pointers as they are.
+    /// The info itself, to be handed to the library. A caller that writes to it makes sure that it is
+    /// not read meanwhile, and leaves pointers as they are.
     pub fn as_ptr(self) -> *mut fi_info {
         self.raw.as_ptr()
     }
@@ -385,7 +385,7 @@ mod tests {
     use crate::library::Functions;
     use libc::c_void;
 
-    /// How many infos there are. The one test that looks at it is the one that uses this library.
+    /// The number of infos. The one test that looks at it is the one that uses this library.
     static ALIVE: AtomicUsize = AtomicUsize::new(0);
 
     fn info() -> *mut fi_info {
@@ -480,7 +480,7 @@ mod tests {
         assert_eq!(first.iov_limit(), 0);
         assert_eq!(first.mr_mode(), 0);
         assert_eq!(first.src_addr(), [1, 2, 3]);
-        assert_eq!(first.dest_addr(), [0_u8; 0], "nobody believes that length");
+        assert_eq!(first.dest_addr(), [0_u8; 0], "that length is not believed");
         assert_eq!(
             library.fabric(first),
             Err(crate::abi::FI_EINVAL),

@@ -184,7 +184,7 @@ impl Library {
 
     /// The words for an error, which may be positive or negated.
     pub fn strerror(&self, code: i32) -> String {
-        // `i32::MIN` has no absolute value; nobody means anything by it.
+        // `i32::MIN` has no absolute value; no error has that code.
         let errnum = code.checked_abs().unwrap_or(FI_EOTHER);
         // SAFETY: any number is allowed.
         let text = unsafe { (self.functions.strerror)(errnum) };
@@ -250,7 +250,7 @@ impl Library {
         if code != 0 {
             return Err(code.checked_abs().unwrap_or(FI_EOTHER));
         }
-        // SAFETY: what `fi_getinfo` gave on success, and nobody else has.
+        // SAFETY: the list that `fi_getinfo` gave on success, not shared.
         Ok(unsafe { InfoList::from_raw(self.clone(), list) })
     }
 

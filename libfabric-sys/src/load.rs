@@ -107,7 +107,7 @@ impl Error for LoadError {}
 
 /// The oldest version accepted: it brought version 1.3 of the binary interface, the first in
 /// which `fi_tx_attr` and `fi_domain_attr` have their `tclass`, and so all members of
-/// [`crate::abi::info`]. What the operation tables got since is at their ends, behind `size`.
+/// [`crate::abi::info`]. Later members of the operation tables are at their ends, behind `size`.
 pub(crate) const OLDEST: (u32, u32) = (1, 9);
 
 /// The default file name.

@@ -107,7 +107,7 @@ fn every_layout_signature_and_constant_is_that_of_the_headers() {
 
 fn compare_presence(version: (u64, u64), absent: &BTreeSet<String>, wrong: &mut Vec<String>) {
     let mut check = |name: String, presence: Presence| {
-        // Between the two ends nobody recorded what came when.
+        // Between the two ends it is not recorded when a name came.
         let expected = match presence {
             Presence::Always => true,
             Presence::Later if version <= (1, 17) => false,
@@ -174,8 +174,8 @@ fn compare_layout(
     }
 }
 
-/// How long a struct of ours is for those who do not have the absent members: it ends where the
-/// first of them begins, be it in the struct itself or in the one that is its last member.
+/// The length of a struct of ours without the absent members: it ends where the first of them
+/// begins, be it in the struct itself or in the one that is its last member.
 fn size_there(layout: &Layout, absent: &BTreeSet<String>) -> usize {
     if let Some(member) = layout
         .members
@@ -199,7 +199,7 @@ fn expect(theirs: &Measured, what: &str, ours: u64, wrong: &mut Vec<String>) {
     }
 }
 
-/// What the C program said.
+/// The output of the C program.
 #[derive(Default)]
 struct Measured {
     /// Sizes, offsets and values, by what they are of.

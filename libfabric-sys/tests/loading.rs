@@ -30,7 +30,7 @@ fn a_missing_file_is_not_found_and_the_error_says_what_to_do() {
 
 #[test]
 fn a_name_the_system_does_not_know_is_not_found() {
-    let error = Library::load(Path::new("libfabric-that-nobody-has.so.1"))
+    let error = Library::load(Path::new("libfabric-that-is-not-there.so.1"))
         .expect_err("there is no such library");
     assert!(matches!(error, LoadError::NotFound { .. }), "{error:?}");
 }

@@ -1,12 +1,12 @@
 //! A port that hears nothing but strangers.
 //!
 //! ```text
-//!   input: how sealed | from whom | length | bytes ... , again and again
+//!   input: seal | sender | length | bytes ... , again and again
 //!              `- as it is, or with the right magic, or with the right sums as well
 //! ```
 //!
-//! Whatever comes: no session, no word to the layer above, nothing kept, and never more bytes to
-//! anybody than came from there. Nobody can know a cookie: the key follows from the whole input.
+//! Whatever comes: no session, no word to the layer above, nothing kept, and never more bytes to an
+//! address than came from there. No input can know a cookie: the key follows from the whole input.
 
 use crate::forge::{HEADER, SUMMED, put, seal, u16_at};
 use crate::input::{Input, digest};
@@ -20,7 +20,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Heap of a port that knows nobody: what 1024 answers and scratch take.
+/// Heap of a port without sessions: 1024 answers and scratch.
 const HEAP_MAX: isize = 256 << 10;
 
 /// Runs one input.
@@ -87,13 +87,13 @@ pub fn datagram(bytes: &[u8]) {
     assert_eq!(
         port.sessions(),
         0,
-        "a session with somebody who knows nothing"
+        "a session with a stranger that knows nothing"
     );
     assert_eq!(user.calls, 0, "the layer above heard of strangers");
     let deadline = Port::<Vec<u8>>::deadline(&port);
     assert!(
         deadline.is_none_or(|at| at == Instant(0)),
-        "a timer for nobody"
+        "a timer without a session"
     );
     within(1, || drop(port));
 }

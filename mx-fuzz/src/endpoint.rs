@@ -42,7 +42,7 @@ const POSTED_MAX: usize = 32;
 /// Links at the same time.
 const LINKS_MAX: usize = 12;
 
-/// What debug builds write down about which moves were made, once for all endpoints.
+/// Heap for the transitions that debug builds record, once for all endpoints.
 const BOOKS_MAX: isize = 4096;
 
 fn config(flags: u8) -> Config {
@@ -74,7 +74,7 @@ struct World {
     contexts: u64,
 }
 
-/// Decides about what nobody has posted a receive for.
+/// Decides about messages without a receive.
 struct Host {
     ends: Queue<Buffer>,
     how: u8,
@@ -326,7 +326,7 @@ impl World {
         }
     }
 
-    /// Takes a message that is for whoever asks, or takes turns for others.
+    /// Takes a message of the inbox, or takes turns for others.
     fn take(&mut self, flags: u8) {
         let (one, other) = (u32::from(flags / 4 % 4), u32::from(flags / 16 % 4));
         within(1, || match flags % 4 {
@@ -388,7 +388,7 @@ impl World {
         }
     }
 
-    /// What a peer would say to something the endpoint sent.
+    /// A peer's answer to something the endpoint sent.
     fn answer(&mut self, at: usize, how: u8) {
         let sent = self.wire.borrow().sent.iter().rev().nth(at).cloned();
         let Some((link, header, body)) = sent else {
@@ -546,7 +546,7 @@ impl Program for World {
         while within(1, || self.endpoint.next_message()).is_some() {}
         assert_eq!(self.endpoint.inbox_stats(), InboxStats::default());
         let flow = self.endpoint.flow_stats();
-        assert_eq!((flow.drawn, flow.tombstones), (0, 0), "credits of nobody");
+        assert_eq!((flow.drawn, flow.tombstones), (0, 0), "credits left");
         assert!(
             self.pending.is_empty(),
             "without an end: {:?}",

@@ -1,4 +1,4 @@
-//! Datagrams that nobody sent: headers field by field, with sums that are right.
+//! Datagrams that were never sent: headers field by field, with sums that are right.
 //!
 //! ```text
 //!   pattern: a true datagram's header, or a blank one
@@ -37,7 +37,7 @@ const FIELDS: [(usize, usize); 10] = [
     (56, 4),
 ];
 
-/// What went over the wire, as somebody in the middle sees it.
+/// The datagrams on the wire, as a machine on the path sees them.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// All cookies that were ever said by a port, or to one.

@@ -8,7 +8,7 @@
 //! inputs, which is what a fuzzer does, cuts, joins and mends programs. (`arbitrary` takes lengths
 //! from the far end, which a changed tail would change.)
 
-/// What is left of an input.
+/// The rest of an input.
 #[derive(Clone, Debug)]
 pub(crate) struct Input<'a> {
     rest: &'a [u8],

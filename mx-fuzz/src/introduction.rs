@@ -1,9 +1,9 @@
-//! How peers introduce themselves, with a site's secret and without one.
+//! Introductions of peers, with a site's secret and without one.
 //!
 //! ```text
 //!   program:  strangers' links, answers to calls          packets of introductions, near what is right
 //!        |         those from RIGHTFUL on use the secret, the others have none
-//!     Endpoint     who has none is never known where there is one; nothing is left of links that end
+//!     Endpoint     peers without it are never known where there is one; nothing is left of links that end
 //! ```
 //!
 //! The packets are made here from their description (docs/wire-format.md); the proofs with the code that
@@ -57,7 +57,7 @@ struct World {
     calls: usize,
 }
 
-/// Takes every message, and looks who it is from.
+/// Takes every message, and checks its sender.
 struct Host {
     ends: Queue<Buffer>,
     secret: bool,
@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    /// What a peer would say to something the endpoint has sent: right, if it can, or nearly so.
+    /// A peer's answer to something the endpoint has sent: right, if it can, or nearly so.
     fn answer(&mut self, at: usize, how: u8) {
         let sent = self.wire.borrow().sent.iter().rev().nth(at).cloned();
         let Some((link, header, body)) = sent else {
@@ -193,7 +193,7 @@ impl World {
         self.send(link, answer);
     }
 
-    /// A challenge to whom says `said`.
+    /// A challenge to the peer that says `said`.
     fn challenge(&self, link: LinkId, said: &[u8], how: u8) -> Vec<u8> {
         let who = named(how);
         let mut bytes = vec![0; SAID_LEN];
@@ -218,7 +218,7 @@ impl World {
         proof
     }
 
-    /// Zeros from whoever has no secret.
+    /// A proof; zeros from a peer without the secret.
     fn proof(&self, link: LinkId, role: Role, said: &[u8], asked: &[u8], who: u8) -> Vec<u8> {
         let knows = self.secret.as_ref().filter(|_| who >= RIGHTFUL);
         let Some(secret) = knows else {
@@ -348,7 +348,7 @@ impl Program for World {
         self.collect();
         assert_eq!(self.calls, 0, "calls without an end");
         let endpoint = self.endpoint;
-        assert_eq!(endpoint.introductions(), 0, "introductions of nobody");
+        assert_eq!(endpoint.introductions(), 0, "introductions left");
         within(1, || drop(endpoint));
     }
 }
@@ -371,7 +371,7 @@ fn number(hello: &[u8]) -> u8 {
 mod tests {
     use super::*;
 
-    /// How many are known after a program, how many have been refused, and which packets were sent.
+    /// The remotes after a program, the refusals, and the packets that were sent.
     fn reached(name: &str) -> (usize, u64, Vec<u8>) {
         let path = format!("{}/corpus/introduction/{name}", env!("CARGO_MANIFEST_DIR"));
         let bytes = std::fs::read(path).expect("it is saved");

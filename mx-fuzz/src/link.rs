@@ -1,4 +1,4 @@
-//! A port whose peers are whoever the program says, with any packets it says.
+//! A port with the peers that the program chooses, and any packets it says.
 //!
 //! ```text
 //!   Endpoint -- send --> Wire: sent, the last of each link          the program answers, or lies
@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Memory of an operation, which knows whether it is still held by somebody.
+/// Memory of an operation, which knows whether it is still held.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
@@ -62,7 +62,7 @@ impl Memory for Buffer {
     }
 }
 
-/// What the port will tell.
+/// An event that the port will tell.
 #[derive(Clone, Debug)]
 pub(crate) enum Word {
     Up,
@@ -79,7 +79,7 @@ pub(crate) struct Wire {
     pub(crate) links: BTreeMap<u32, u64>,
     next: u32,
     pub(crate) inbox: VecDeque<(LinkId, Word)>,
-    /// What the endpoint sent last, the youngest at the end.
+    /// The endpoint's last packets, the youngest at the end.
     pub(crate) sent: VecDeque<(LinkId, HeaderBytes, Vec<u8>)>,
     /// So many of the next sends find no room.
     pub(crate) full: u8,
@@ -99,7 +99,7 @@ const HALVED_MIN: usize = 4096;
 const SENT_MAX: usize = 16;
 
 impl Wire {
-    /// A link that somebody else made, or we do.
+    /// A link that a peer made, or we do.
     pub(crate) fn open(&mut self) -> LinkId {
         self.next += 1;
         self.links.insert(self.next, 0);

@@ -1,4 +1,4 @@
-//! Bytes of heap, by who asked for them.
+//! Bytes of heap, by owner.
 //!
 //! ```text
 //!   within(1, || port.poll(..))      what the port takes and gives back
@@ -11,7 +11,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Owners there can be; 0 is nobody.
+/// Owners there can be; 0 is none.
 const OWNERS: usize = 4;
 
 thread_local! {

@@ -6,7 +6,7 @@
 //!                 `- to strangers: counted, shown to the program, gone
 //! ```
 //!
-//! Owns: all datagrams, the time, and the books of who sent how much to whom.
+//! Owns: all datagrams, the time, and the counts of bytes by sender and receiver.
 
 use crate::forge::{HEADER, Seen};
 use crate::meter::within;
@@ -23,7 +23,7 @@ use std::rc::Rc;
 /// A host and one of its channels. Hosts 0 and 1 are the ends, others are strangers.
 pub(crate) type Address = (u8, u8);
 
-/// On its way.
+/// A datagram in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Datagram {
     pub(crate) from: Address,
@@ -31,7 +31,7 @@ pub(crate) struct Datagram {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What a service will tell its port.
+/// An event that a service will tell its port.
 #[derive(Clone, Debug)]
 pub(crate) enum Arrival {
     Datagrams {
@@ -260,7 +260,7 @@ impl DatagramPort for End {
     }
 
     fn drain_data(&mut self, budget: usize, receive: impl FnMut(Incoming<'_, Address>)) -> bool {
-        // What has come has one order, whatever the channel.
+        // Arrivals have one order, whatever the channel.
         self.poll(budget, receive);
         self.arm()
     }

@@ -9,10 +9,10 @@ use mx_proto::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes};
 
 const MARK: u8 = 0x11;
 
-/// What such a packet is.
+/// The contents of such a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Packet {
-    /// Who sent it, in which session. Follows from the whole input: no input can name it.
+    /// The sender and its session. Follows from the whole input: no input can name it.
     pub(crate) flow: u64,
     /// Counted from 0 in each flow.
     pub(crate) serial: u64,
@@ -40,7 +40,7 @@ impl Packet {
         (self.serial as usize * 31 + at * 7 + at / 251) as u8
     }
 
-    /// What a header says, if it is one of these.
+    /// Parses a header, if it is one of these.
     pub(crate) fn of(header: &HeaderBytes) -> Option<Self> {
         let packet = Self {
             flow: u64_at(header, 8),

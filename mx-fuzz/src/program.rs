@@ -2,7 +2,7 @@
 
 use crate::input::Input;
 
-/// What an input is a program of.
+/// The world that an input acts on.
 pub(crate) trait Program {
     /// Takes one step.
     fn step(&mut self, input: &mut Input<'_>);

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!   Reliable<End 0> === wire === Reliable<End 1>        strangers 2, 3: may call, may lie
-//!        |    drop, double, overtake, cut, damage, join        |
+//!        |    drop, double, reorder, cut, damage, join         |
 //!   User, checks                                          User, checks
 //! ```
 //!
 //! | what happened so far                       | what must hold                                    |
 //! |--------------------------------------------|---------------------------------------------------|
 //! | anything                                   | no panic; heap and sessions bounded               |
-//! | nothing forged by who knew the cookies     | what arrives was sent: once, whole, in order      |
-//! | ... and nobody closed, nothing lasted long | no link ends; all arrives once the net is kind    |
+//! | nothing forged with the cookies            | what arrives was sent: once, whole, in order      |
+//! | ... and no end closed, nothing lasted long | no link ends; all arrives once the net is kind    |
 //! | a forged datagram without the cookies      | it changes nothing, and is not answered at length |
 //! | a stranger proved nothing                  | it is sent no more bytes than came from there     |
 
@@ -297,7 +297,7 @@ impl Program for World {
                 }
             }
             7 => {
-                // One overtakes, or is overtaken by all others.
+                // A datagram goes behind all others.
                 let at = input.below(64);
                 if let Some(datagram) = self.take_from_wire(at) {
                     self.net.borrow_mut().wire.push_back(datagram);

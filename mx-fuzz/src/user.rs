@@ -1,4 +1,4 @@
-//! Whoever uses a port: checks that what it is given is what was sent, once, whole and in order.
+//! The user of a port: checks that packets come out as they were sent, once, whole and in order.
 //!
 //! ```text
 //!   flow (a sender's link) --- bound by its first packet ---> link here       1 : 1
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 pub(crate) struct User {
     /// Links that can be sent on.
     pub(crate) links: Vec<LinkId>,
-    /// What ended.
+    /// Links that ended, and why.
     pub(crate) down: Vec<(LinkId, LinkDown)>,
     /// Calls of this sink so far.
     pub(crate) calls: u64,
@@ -28,7 +28,7 @@ pub(crate) struct User {
     bound: HashMap<LinkId, u64>,
     /// Links that have ended: nothing comes from them any more.
     over: BTreeSet<u64>,
-    /// Somebody forged datagrams with the right cookies.
+    /// Datagrams were forged with the right cookies.
     pub(crate) tainted: bool,
     /// Links that have come up and have not introduced themselves.
     pub(crate) up: Vec<LinkId>,
@@ -55,7 +55,7 @@ impl User {
         }
     }
 
-    /// How many packets of a flow have come out.
+    /// The number of packets of a flow that have come out.
     pub(crate) fn delivered(&self, flow: u64) -> u64 {
         self.flows.get(&flow).map_or(0, |(_, next)| *next)
     }
@@ -76,7 +76,7 @@ impl User {
         let Some(packet) = known.filter(|packet| packet.has_body(body)) else {
             assert!(
                 self.foreign && bound.is_none(),
-                "delivered what nobody sent: {header:02x?}, {} bytes",
+                "delivered a packet that was not sent: {header:02x?}, {} bytes",
                 body.len()
             );
             return;

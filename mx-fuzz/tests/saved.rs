@@ -51,9 +51,12 @@ fn draw(seed: u64) -> Vec<u8> {
     };
     let len = 20 + next() % 1500;
     let small = next() % 4;
-    let mut byte = || match next() % 4 < small {
-        true => next() as u8 % 24,
-        false => next() as u8,
+    let mut byte = || {
+        if next() % 4 < small {
+            next() as u8 % 24
+        } else {
+            next() as u8
+        }
     };
     (0..len).map(|_| byte()).collect()
 }
@@ -74,6 +77,6 @@ fn endpoint_ends_every_operation_whatever_its_peers_say() {
 }
 
 #[test]
-fn introduction_lets_nobody_in_without_the_secret() {
+fn introduction_lets_no_peer_in_without_the_secret() {
     runs("introduction", mx_fuzz::introduction);
 }

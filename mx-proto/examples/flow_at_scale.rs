@@ -1,4 +1,4 @@
-//! Flow control at scale: how soon a crowd settles, what that takes, and how long anybody waits.
+//! Flow control at scale: how soon a crowd is in balance, what that takes, and how long peers wait.
 //!
 //! ```text
 //!   cargo run --release -p mx-proto --example flow_at_scale [PEERS ...]
@@ -54,8 +54,9 @@ impl Accounts for Table {
     }
 }
 
-/// What means, pay, wanted, arrived, taken, credit_fields and on_credit_fields take together, with peers in an order
-/// that no cache foresees. The best of several runs: what else the machine does only adds to it.
+/// Time of means, pay, wanted, arrived, taken, credit_fields and on_credit_fields together, with
+/// peers in an order that no cache foresees. The best of several runs: what else the machine does
+/// only adds to it.
 fn nanos_a_message(settings: &Settings, peers: u32) -> f64 {
     let mut flow = Flow::new(settings);
     let mut all = Table(vec![Lender::default(); peers as usize]);
@@ -83,9 +84,9 @@ fn nanos_a_message(settings: &Settings, peers: u32) -> f64 {
                 let account = &mut all.0[*peer as usize];
                 black_box(flow.taken(account, Source::TRUSTED, paid));
                 let mut ours = Borrower::default();
-                let terms = flow.credit_fields(account, &ours, 0);
-                Flow::on_told(account, &mut ours, &terms);
-                borrower.on_credit_fields(&black_box(terms));
+                let fields = flow.credit_fields(account, &ours, 0);
+                Flow::on_told(account, &mut ours, &fields);
+                borrower.on_credit_fields(&black_box(fields));
             }
         }
         let took = begin.elapsed().as_secs_f64();

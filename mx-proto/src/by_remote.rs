@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_has_their_own_places_in_the_order_they_joined() {
+    fn each_remote_has_its_places_in_the_order_in_which_they_were_added() {
         let remote = |index| RemoteId::new(index, 7);
         let mut places = ByRemote::default();
         for place in [4, 7, 2, 9, 0] {

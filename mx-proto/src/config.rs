@@ -65,7 +65,7 @@ pub struct Config {
     /// The supply of memory.
     pub supply: Supply,
     /// A connect that meets the end of a session goes to the endpoint's next one instead of
-    /// failing with it. Whoever does so takes any route ([`crate::Route::AUTO`]).
+    /// failing with it. Such connects take any route ([`crate::Route::AUTO`]).
     pub connect_again: bool,
 }
 

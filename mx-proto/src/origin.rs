@@ -37,7 +37,7 @@ pub struct Claim {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Address(pub u128);
 
-/// What the network proves about a [`Claim`].
+/// The network's evidence for a [`Claim`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Proof {
     /// The peer is where it claims to be.

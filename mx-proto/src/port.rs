@@ -155,9 +155,9 @@ pub enum SendError {
 /// Reasons for the end of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkDown {
-    /// Nobody listens there.
+    /// No process listens there.
     Refused,
-    /// There is no way to get there.
+    /// There is no route there.
     Unreachable,
     /// No answer in time.
     TimedOut,
@@ -167,7 +167,7 @@ pub enum LinkDown {
     Reset,
     /// The peer sent what no peer of ours sends.
     Protocol,
-    /// The peer cannot be reached this way, but perhaps over this route. Only for a link that
+    /// The peer cannot be reached over this port, but perhaps over this route. Only for a link that
     /// [`Port::connect`] started and that has not come up; the endpoint connects again.
     Elsewhere(Route),
 }
@@ -195,7 +195,7 @@ pub enum ConnectError {
     BadEndpoint,
     /// The requested port cannot go there.
     NoRoute,
-    /// Nobody has that endpoint open, and the port knows it at once.
+    /// No process has that endpoint open, and the port knows it at once.
     Refused,
     /// No descriptors or memory left.
     NoResources,
@@ -207,7 +207,7 @@ impl fmt::Display for ConnectError {
             Self::UnknownNic => "unknown network interface",
             Self::BadEndpoint => "endpoint id out of range",
             Self::NoRoute => "no port leads there",
-            Self::Refused => "nobody has that endpoint open",
+            Self::Refused => "no process has that endpoint open",
             Self::NoResources => "out of descriptors or memory",
         })
     }

@@ -16,7 +16,7 @@ pub enum Status {
     Cancelled,
     /// There is no such endpoint.
     EndpointUnknown,
-    /// Nobody has that endpoint open.
+    /// No process has that endpoint open.
     EndpointClosed,
     /// The remote went away or was disconnected.
     Unreachable,

@@ -106,8 +106,8 @@ impl<K: Copy> Wheel<K> {
             next: NONE,
             slot: Slot { level: 0, index: 0 },
         });
-        // What is over already comes out with the next tick: whoever sets it again each time it
-        // comes out must not do so for ever.
+        // A deadline that is over comes out with the next tick: a caller that sets it again each time
+        // it comes out must not do so for ever.
         let present = self.current.max(now.0 / self.tick);
         let tick = self.tick_of(deadline).max(present.saturating_add(1));
         self.link(index as u32, tick);
@@ -271,7 +271,7 @@ mod tests {
                 };
                 assert_eq!(due, ms(start + span));
                 assert!(now >= start + span, "{start} + {span} early at {now}");
-                // What is over when it is set waits for the next tick.
+                // A deadline that is over when it is set waits for the next tick.
                 let late = if span == 0 { 128 } else { 64 };
                 assert!(now < start + span + late + 7, "{start} + {span} at {now}");
                 assert!(wheel.is_empty());
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_sleeps_until_next_meets_every_deadline_with_few_wake_ups() {
+    fn a_sleep_until_next_meets_every_deadline_with_few_wake_ups() {
         for tick in [1, 1000, 1_000_000] {
             for span in [1u64, 1_000, 1_000_000, 60_000_000_000, 1 << 55] {
                 let start = Instant(123_456_789_123);

@@ -93,7 +93,7 @@ pub enum Kind {
     Notify = 7,
     /// An offered message is called off.
     Withdraw = 8,
-    /// Nothing but the terms of the header.
+    /// Nothing but the credit fields of its header.
     Credit = 9,
     /// Goodbye.
     Disconnect = 10,
@@ -105,7 +105,7 @@ pub enum Kind {
     Revoke = 13,
     /// The answer to that: so many are given back, perhaps none.
     Return = 14,
-    /// Somebody at another address says it is you: is it?
+    /// A peer at another address says it is you: is it?
     Confirm = 15,
     /// The answer to that.
     Confirmed = 16,
@@ -170,7 +170,7 @@ pub struct Header {
     /// A status; of a message, the slot it is in.
     pub aux: u32,
     /// The sender's credit fields.
-    pub terms: CreditFields,
+    pub credit_fields: CreditFields,
 }
 
 impl Header {
@@ -183,7 +183,7 @@ impl Header {
             word,
             length,
             aux: 0,
-            terms: CreditFields::default(),
+            credit_fields: CreditFields::default(),
         }
     }
 
@@ -191,7 +191,7 @@ impl Header {
     #[inline]
     pub fn emit(&self) -> HeaderBytes {
         let mut bytes = [0; HEADER_LEN];
-        let (credit, more, epoch) = self.terms.words();
+        let (credit, more, epoch) = self.credit_fields.words();
         (bytes[0], bytes[1]) = (self.kind as u8, epoch);
         bytes[2..4].copy_from_slice(&MAGIC);
         bytes[BODY_LEN_AT..8].copy_from_slice(&self.body_len.to_le_bytes());
@@ -215,7 +215,7 @@ impl Header {
             word: u64_at(bytes, 8),
             length: u32_at(bytes, 16),
             aux: u32_at(bytes, 20),
-            terms: CreditFields::from_words(u32_at(bytes, 24), u32_at(bytes, 28), bytes[1]),
+            credit_fields: CreditFields::from_words(u32_at(bytes, 24), u32_at(bytes, 28), bytes[1]),
         })
     }
 }
@@ -469,7 +469,7 @@ mod tests {
             word: 0x1122_3344_5566_7788,
             length: 77,
             aux: 5,
-            terms: CreditFields::from_words(u32::MAX, 0x1234_5678, 7),
+            credit_fields: CreditFields::from_words(u32::MAX, 0x1234_5678, 7),
         }
     }
 

@@ -49,7 +49,7 @@ impl Buffer {
         self.clone()
     }
 
-    /// The operation is over: whoever touches the bytes from now on breaks a promise.
+    /// The operation is over: an access to the bytes from now on breaks a promise.
     pub fn give_back(&self) {
         self.inner.returned.set(true);
     }
@@ -103,7 +103,7 @@ impl Buffer {
 pub struct Watch(Weak<Inner>);
 
 impl Watch {
-    /// Somebody has one.
+    /// Whether a handle is left.
     pub fn is_held(&self) -> bool {
         self.0.strong_count() > 0
     }

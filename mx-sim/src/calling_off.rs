@@ -1,14 +1,14 @@
-//! Calling operations off where nobody wants their completions.
+//! Calling operations off where their completions are not wanted.
 
 use mx_proto::owner::Queue;
 use mx_proto::port::Port;
 use mx_proto::{Clock, Endpoint, Memory, Owner, RequestId, Status};
 use std::fmt;
 
-/// What became of an operation that was to be called off.
+/// The effect of calling an operation off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cancelled {
-    /// Nobody will notice: no message was lost.
+    /// The peer will not notice: no message was lost.
     Withdrawn,
     /// A message had matched; its sender learns that it was not wanted.
     Aborted,
@@ -52,9 +52,10 @@ where
         let completion = completion.expect("what is called off completes");
         assert_eq!(queue.take(request), None, "it completes once");
         assert_eq!(completion.status, Status::Cancelled);
-        match completion.matched {
-            true => Cancelled::Aborted,
-            false => Cancelled::Withdrawn,
+        if completion.matched {
+            Cancelled::Aborted
+        } else {
+            Cancelled::Withdrawn
         }
     }
 }

@@ -22,7 +22,7 @@ pub type LifeId = usize;
 /// Number of a message in the book.
 pub type Serial = u64;
 
-/// What the sender knows of a message.
+/// The state of a message at its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SendState {
     /// Posted and not complete.
@@ -36,21 +36,21 @@ pub enum SendState {
 /// One message.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// Who sent it.
+    /// Its sender.
     pub from: LifeId,
-    /// For whom it is.
+    /// Its receiver.
     pub to: LifeId,
     /// Its match bits.
     pub bits: MatchBits,
     /// Its length.
     pub len: usize,
-    /// What its sender knows.
+    /// Its state at its sender.
     pub state: SendState,
     /// It has been received, or thrown away by its receiver's own choice.
     pub arrived: bool,
     /// A message like this one was cut off before its serial number: it may have been this one.
     perhaps: bool,
-    /// How often the two had parted when it was sent.
+    /// The number of partings of the two when it was sent.
     partings: u32,
     /// The first message that was sent after this one was complete.
     complete_before: Option<Serial>,
@@ -67,7 +67,7 @@ struct Receipt {
 /// One life of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Life {
-    /// Which node.
+    /// Its node.
     pub node: NodeId,
     /// Its session.
     pub session: SessionId,
@@ -75,7 +75,7 @@ pub struct Life {
     pub died: Option<Instant>,
 }
 
-/// How a receive was posted.
+/// The match bits and mask of a posted receive.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Selector {
     /// Its bits.
@@ -109,12 +109,12 @@ pub struct Book {
     messages: Vec<Message>,
     /// Serials not yet arrived of messages too short to carry one.
     short: HashMap<(LifeId, LifeId, u64, usize), BTreeSet<Serial>>,
-    /// Those of them that were taken for what arrived from a sender that was not known any more, where
-    /// they might have been somebody else's.
+    /// Those of them that were taken for an arrival from a sender that was not known any more; they may
+    /// have been another sender's.
     guessed: BTreeSet<Serial>,
     /// Serial received, by the order in which the receives were posted.
     order: HashMap<OrderKey, BTreeMap<u64, Serial>>,
-    /// What was received, by receiver and sender, in that order.
+    /// Receipts, by receiver and sender, in that order.
     receipts: HashMap<(LifeId, LifeId), Vec<Receipt>>,
     /// Serial last shown to the handler, by receiver, sender and bits.
     shown: HashMap<(LifeId, LifeId, u64), Serial>,
@@ -155,7 +155,7 @@ impl Book {
         &self.lives
     }
 
-    /// Whose session that is.
+    /// The life that has that session.
     pub fn life_of(&self, session: SessionId) -> Option<LifeId> {
         self.by_session.get(&session.0).copied()
     }
@@ -170,7 +170,7 @@ impl Book {
         *self.tally.entry(what.into()).or_default() += 1;
     }
 
-    /// What has been counted.
+    /// The counts so far.
     pub fn tally(&self) -> &BTreeMap<String, u64> {
         &self.tally
     }
@@ -246,7 +246,7 @@ impl Book {
         message.complete_before = Some(next);
         assert!(
             !acknowledged || message.arrived || message.perhaps || message.len < SERIAL_LEN,
-            "send of message {serial} is complete, but nobody has received it"
+            "send of message {serial} is complete, but was not received"
         );
     }
 
@@ -281,12 +281,12 @@ impl Book {
             found
                 .or_else(|| self.regret(to, from?, bits, len))
                 .unwrap_or_else(|| {
-                    panic!("life {to} received {len} bytes with {bits:x?} that nobody sent it")
+                    panic!("life {to} received {len} bytes with {bits:x?} that no life sent it")
                 })
         };
         let Some(message) = self.messages.get(serial as usize) else {
             panic!(
-                "life {to} received bytes that nobody sent: {:x?}",
+                "life {to} received bytes that no life sent: {:x?}",
                 &bytes[..SERIAL_LEN]
             );
         };
@@ -330,8 +330,8 @@ impl Book {
         Some(found)
     }
 
-    /// The sender is known and nothing of its is left: what was taken for its message before was
-    /// somebody else's.
+    /// The sender is known and nothing of its is left: the message taken for its own before was another
+    /// sender's.
     fn regret(&mut self, to: LifeId, from: LifeId, bits: MatchBits, len: usize) -> Option<Serial> {
         let guess = self.guessed.iter().copied().find(|serial| {
             let message = &self.messages[*serial as usize];
@@ -596,7 +596,7 @@ mod tests {
         book.received_by(1, (posted, 10, Selector::exact(7)), from, BITS, 0, &[]);
     }
 
-    /// From sender 2, then from sender 0: both may be meant by who is unknown.
+    /// From sender 2, then from sender 0; the sender of the first received is not known.
     fn two_empty_messages() -> Book {
         let mut book = book();
         book.born(2, SessionId(12));
@@ -608,13 +608,13 @@ mod tests {
     }
 
     #[test]
-    fn who_an_empty_message_of_an_unknown_sender_was_from_is_not_held_against_anybody() {
+    fn an_empty_message_of_an_unknown_sender_may_be_any_senders() {
         let book = two_empty_messages();
         assert_eq!((book.missing(), book.received()), (vec![], 2));
     }
 
     #[test]
-    #[should_panic(expected = "that nobody sent it")]
+    #[should_panic(expected = "that no life sent it")]
     fn one_empty_message_too_many_is_noticed() {
         receive_empty(&mut two_empty_messages(), 2, Some(0));
     }
@@ -658,7 +658,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "nobody has received it")]
+    #[should_panic(expected = "but was not received")]
     fn an_acknowledgement_without_a_receive_is_noticed() {
         let mut book = book();
         let (serial, _) = book.compose(0, 1, BITS, 20);

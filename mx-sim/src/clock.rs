@@ -1,4 +1,4 @@
-//! Virtual time: stands still until somebody moves it.
+//! Virtual time: stands still until it is moved.
 //!
 //! Clones show the same time.
 

@@ -12,7 +12,7 @@ use crate::world::{NodeId, World};
 use mx_proto::Instant;
 use std::time::Duration;
 
-/// What the loop needs of a node.
+/// A node, as the loop uses it.
 pub trait Drive {
     /// Does what can be done now. Returns true when anything happened.
     fn progress(&mut self) -> bool;
@@ -90,7 +90,7 @@ impl<D: Drive> Cluster<D> {
         self.slots.is_empty()
     }
 
-    /// A node, unless it is dead. Whoever gives it something to do calls [`Self::poke`] after.
+    /// A node, unless it is dead. Callers that give it something to do call [`Self::poke`] after.
     pub fn node(&mut self, id: NodeId) -> Option<&mut D> {
         self.slots.get_mut(id)?.driver.as_mut()
     }

@@ -3,7 +3,7 @@
 use mx_proto::port::{HeaderBytes, LinkDown, Place, RemoteUse, Sink};
 use mx_proto::{LinkId, Memory, Source};
 
-/// What a test hears of its port. A link's end fails the test that does not expect it.
+/// The events that a test hears of its port. A link's end fails a test that does not expect it.
 pub trait Ear<M: Memory = Vec<u8>> {
     /// `on_up`.
     fn on_up(&mut self, _: LinkId) {}

@@ -12,10 +12,10 @@
 //!    World: virtual clock, agenda ordered by (time, order of entry), chance, log
 //! ```
 //!
-//! What tests of ports share is here too: the clock, memory that knows when it may be touched
+//! The fixtures of port tests are here too: the clock, memory that knows when it may be touched
 //! ([`Buffer`]) or lies in pieces ([`Pieces`]), and sinks ([`Recorder`], [`Ear`]).
 //!
-//! What nodes go through is in [`scenario`], for any network; ports of other crates join in there.
+//! Runs of nodes are in [`scenario`], for any network; ports of other crates join in there.
 //! [`explore`] leaves nothing to chance: it makes every order of a few steps.
 //!
 //! Everything is generic over the memory type, and clocks are handles that can be cloned, so that

@@ -12,20 +12,20 @@ use crate::rng::Rng;
 use mx_proto::Instant;
 use std::time::Duration;
 
-/// What is wrong with a link, and how fast it is. Probabilities are between 0 and 1.
+/// The faults and the speed of a link. Probabilities are between 0 and 1.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Faults {
-    /// How long everything takes.
+    /// The time that everything takes.
     pub latency: Duration,
-    /// How much longer it takes at most.
+    /// The longest time beyond that.
     pub jitter: Duration,
-    /// How likely a datagram gets lost.
+    /// The probability that a datagram is lost.
     pub loss: f64,
-    /// How likely it arrives twice.
+    /// The probability that it arrives twice.
     pub duplicate: f64,
-    /// How likely it is held back so that later ones overtake it.
+    /// The probability that it is held back, so that it is reordered.
     pub reorder: f64,
-    /// How likely one of its bits is turned.
+    /// The probability that one of its bits is turned.
     pub corrupt: f64,
     /// Bytes a second; `None`: no limit.
     pub bandwidth: Option<u64>,
@@ -81,7 +81,7 @@ impl Faults {
     }
 }
 
-/// What a script wants to happen to one datagram, before chance has its turn.
+/// A script's decision about one datagram, before chance has its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     /// Whatever chance says.
@@ -106,7 +106,7 @@ pub struct Link {
     cut: bool,
 }
 
-/// What became of one datagram.
+/// The fate of one datagram.
 #[derive(Debug)]
 pub struct Offered {
     /// In a word, for the log.

@@ -26,13 +26,13 @@ pub struct SimPort<M: Memory> {
     fabric: Fabric<M>,
     host: HostId,
     name: EndpointId,
-    /// Of this machine; none where nobody is asked who he is.
+    /// Of this machine; none where machines have no addresses.
     addresses: Vec<NicId>,
     profile: Profile,
 }
 
 impl<M: Memory> SimPort<M> {
-    /// Opens a port of `node` under a name. `None` when somebody else has that name.
+    /// Opens a port of `node` under a name. `None` when another node has that name.
     pub fn open(
         fabric: &Fabric<M>,
         node: NodeId,
@@ -220,9 +220,10 @@ impl<M: Memory> SimPort<M> {
     ) {
         if matches!(assembly.into, Into::Undecided | Into::Placed) {
             let first = matches!(assembly.into, Into::Undecided);
-            let place = match first && self.profile.streamed_max > 0 {
-                true => sink.begin(link, cookie, &assembly.header),
-                false => sink.place(link, cookie, &assembly.header),
+            let place = if first && self.profile.streamed_max > 0 {
+                sink.begin(link, cookie, &assembly.header)
+            } else {
+                sink.place(link, cookie, &assembly.header)
             };
             match place {
                 Some(mut place) => {
@@ -485,7 +486,7 @@ impl<M: Memory> Port<M> for SimPort<M> {
                 }
             }
         }
-        // There may be more: somebody has to come back although nothing new arrives.
+        // There may be more: the node has to come back although nothing new arrives.
         let inner = self.fabric.inner.borrow();
         if inner.anything_due(self.host) {
             inner

@@ -1,4 +1,4 @@
-//! How a simulated port behaves within what the [`mx_proto::port::Port`] contract allows.
+//! The behaviour of a simulated port within what the [`mx_proto::port::Port`] contract allows.
 //!
 //! Not here: links, packets.
 
@@ -18,19 +18,19 @@ pub struct Profile {
     pub pull_block: usize,
     /// Bytes under way on a link before it has no room. One packet always fits an empty link.
     pub room: usize,
-    /// How likely a data packet that does not fit is taken in part instead of not at all.
+    /// The probability that a data packet that does not fit is taken in part instead of not at all.
     pub parts: f64,
-    /// How likely a body is held (and read late) instead of copied.
+    /// The probability that a body is held (and read late) instead of copied.
     pub held: f64,
     /// Largest piece in which a body arrives.
     pub piece: usize,
-    /// How likely a body that is there as a whole is offered to `place` nevertheless.
+    /// The probability that a body that is there as a whole is offered to `place` nevertheless.
     pub eager_place: f64,
     /// Peers' memory can be read.
     pub remote_read: bool,
-    /// How likely a port says "writable" without having been full.
+    /// The probability that a port says "writable" without having been full.
     pub spurious: f64,
-    /// One way, everything takes so long,
+    /// In one direction, everything takes so long,
     pub latency: Duration,
     /// and at most so much longer.
     pub jitter: Duration,
@@ -38,7 +38,7 @@ pub struct Profile {
     pub bandwidth: Option<u64>,
     /// After how much silence a peer that says nothing any more is given up.
     pub keepalive: Duration,
-    /// A link that somebody else began goes after so long, unless it has been bound; `None`: it stays.
+    /// A link that a peer began goes after so long, unless it has been bound; `None`: it stays.
     pub unbound: Option<Duration>,
     /// Both ends know something of a link that no other link has.
     pub binding: bool,

@@ -29,7 +29,7 @@ impl Queue {
     }
 }
 
-/// A way that all who send to one node share: the switch's port it is connected to.
+/// A link that all senders to one node share: the switch's port it is connected to.
 #[derive(Clone, Copy, Debug)]
 pub struct Bottleneck {
     rate: u64,
@@ -59,12 +59,12 @@ mod tests {
 
     #[test]
     fn bytes_leave_one_behind_the_other_and_what_does_not_fit_is_lost() {
-        let mut way = Bottleneck::new(1000, 20);
-        let first = way.pass(Instant(0), 10).expect("there is room");
-        let second = way.pass(Instant(0), 10).expect("there is room");
+        let mut bottleneck = Bottleneck::new(1000, 20);
+        let first = bottleneck.pass(Instant(0), 10).expect("there is room");
+        let second = bottleneck.pass(Instant(0), 10).expect("there is room");
         assert_eq!(first, Instant(10_000_000));
         assert_eq!(second.since(first), Duration::from_millis(10));
-        assert_eq!(way.pass(Instant(0), 1), None);
-        assert!(way.pass(first, 10).is_some(), "ten bytes have left");
+        assert_eq!(bottleneck.pass(Instant(0), 1), None);
+        assert!(bottleneck.pass(first, 10).is_some(), "ten bytes have left");
     }
 }

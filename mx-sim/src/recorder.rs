@@ -14,18 +14,18 @@ pub enum Seen {
     Packet {
         /// On which link.
         link: LinkId,
-        /// What the link is bound to.
+        /// The cookie that the link is bound to.
         cookie: u64,
         /// Its header.
         header: HeaderBytes,
-        /// What came behind that.
+        /// Its body.
         body: Vec<u8>,
     },
     /// The end of a body that was placed.
     Placed {
         /// On which link.
         link: LinkId,
-        /// What the link is bound to.
+        /// The cookie that the link is bound to.
         cookie: u64,
         /// Its header.
         header: HeaderBytes,
@@ -57,7 +57,7 @@ pub fn header_of(tag: u8, body_len: usize) -> HeaderBytes {
     header
 }
 
-/// What was seen, and where the next bodies belong (from offset 2 on).
+/// A recording of a sink's calls, and the place for the next bodies (from offset 2 on).
 #[derive(Default)]
 pub struct Recorder {
     /// All calls since the last [`take`](Self::take).
@@ -67,7 +67,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// What was seen since the last time.
+    /// Takes the calls since the last time.
     pub fn take(&mut self) -> Vec<Seen> {
         std::mem::take(&mut self.seen)
     }

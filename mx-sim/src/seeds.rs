@@ -1,4 +1,4 @@
-//! Which seeds a test runs, and what is printed when one fails.
+//! The seeds that a test runs, and the report when one fails.
 //!
 //! ```text
 //!   SIM_SEED=n     only that one          SIM_SEEDS=n    so many, from SIM_FIRST (default 1)
@@ -17,7 +17,7 @@ pub fn watch(world: &World) {
     WATCHED.with(|watched| *watched.borrow_mut() = Some(world.clone()));
 }
 
-/// Calls `run` with every seed that is wanted, `default` of them when nobody asks for others.
+/// Calls `run` with `default` seeds, or with those that the environment asks for.
 pub fn each(default: u64, mut run: impl FnMut(u64)) {
     for seed in wanted(default) {
         let report = Report { seed };

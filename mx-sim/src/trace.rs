@@ -26,37 +26,37 @@ pub const HEAD: usize = 64;
 pub enum Entry {
     /// A packet was taken by a port.
     Sent {
-        /// Who sent it.
+        /// Its sender.
         from: NodeId,
-        /// Who will get it.
+        /// Its receiver.
         to: NodeId,
         /// Its header.
         header: HeaderBytes,
         /// Bytes of body taken.
         taken: usize,
-        /// How it was taken: whole, part or held.
+        /// The amount that was taken: whole, part or held.
         how: &'static str,
     },
     /// A datagram was given to a faulty link.
     Datagram {
-        /// Who sent it.
+        /// Its sender.
         from: NodeId,
-        /// Who is to get it.
+        /// Its receiver.
         to: NodeId,
         /// On which channel of the sender's.
         channel: Channel,
         /// Its first bytes.
         head: [u8; HEAD],
-        /// How long it is.
+        /// Its length.
         len: usize,
-        /// What became of it: "passed", "lost", ...
+        /// Its fate: "passed", "lost", ...
         fate: &'static str,
     },
     /// A remark.
     Note {
-        /// Whom it is about.
+        /// Its node.
         node: NodeId,
-        /// What it says.
+        /// The remark.
         text: String,
     },
 }
@@ -105,11 +105,11 @@ impl fmt::Display for Trace {
                     fate,
                 } => {
                     let head = &head[..HEAD.min(*len)];
-                    let way = match channel {
+                    let arrow = match channel {
                         Channel::Command => "->",
                         Channel::Data => "=>",
                     };
-                    writeln!(f, "n{from} {way} n{to}  {fate} {len}: {}", describe(head))?;
+                    writeln!(f, "n{from} {arrow} n{to}  {fate} {len}: {}", describe(head))?;
                 }
                 Entry::Note { node, text } => writeln!(f, "n{node}        {text}")?,
             }

@@ -1,4 +1,4 @@
-//! What all nodes of one simulation share: time, the agenda, chance, the log, and who lives where.
+//! The common state of all nodes of one simulation: time, the agenda, chance, the log, and machines.
 //!
 //! ```text
 //!   wake(at, node) --> agenda, ordered by (time, order of entry) --> next() --> clock moves
@@ -58,7 +58,7 @@ impl World {
         self.inner.borrow().seed
     }
 
-    /// The clock everybody looks at.
+    /// The clock of all nodes.
     pub fn clock(&self) -> VirtualClock {
         self.clock.clone()
     }
@@ -109,7 +109,7 @@ impl World {
         self.inner.borrow_mut().homes.insert(node, addresses);
     }
 
-    /// The addresses of a node's machine; none where all are on one, and nobody is asked who he is.
+    /// The addresses of a node's machine; none where all are on one machine without addresses.
     pub fn addresses(&self, node: NodeId) -> Vec<NicId> {
         let inner = self.inner.borrow();
         inner.homes.get(&node).cloned().unwrap_or_default()

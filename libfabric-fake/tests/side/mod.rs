@@ -17,7 +17,7 @@ use libfabric_sys::InfoList;
 use libfabric_sys::abi::*;
 use libfabric_sys::calls::*;
 
-/// What a test asks for if it does not care.
+/// The capabilities that a test asks for if it does not care.
 pub const CAPS: u64 = FI_MSG | FI_RMA | FI_MULTI_RECV;
 
 /// Asks for anything and can give everything.

@@ -56,7 +56,7 @@ c_structs! {
         flags: u64,
     }
 
-    /// What to register, for `fi_mr_regattr`.
+    /// The memory to register, for `fi_mr_regattr`.
     [whole] pub struct fi_mr_attr {
         /// The segments; a union with `dmabuf` in 2.x.
         mr_iov: *const iovec,
@@ -76,7 +76,7 @@ c_structs! {
         auth_key: *mut u8,
         /// `FI_HMEM_SYSTEM`, unless it is a device's memory.
         iface: fi_hmem_iface,
-        /// Which device: a union, of which this is the widest member.
+        /// The device's number: a union, of which this is the widest member.
         device: u64,
         /// Null.
         [later] hmem_data: *mut c_void,
@@ -92,7 +92,7 @@ c_structs! {
     [whole] pub struct fi_mr_modify {
         /// Flags.
         flags: u64,
-        /// What to bring up to date.
+        /// The registration to bring up to date.
         attr: fi_mr_attr,
     }
 }

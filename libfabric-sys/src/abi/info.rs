@@ -64,7 +64,7 @@ c_structs! {
         iov_limit: usize,
     }
 
-    /// What an endpoint is. 2.x appended `xpu_ctx`.
+    /// Attributes of an endpoint. 2.x appended `xpu_ctx`.
     [prefix] pub struct fi_ep_attr {
         /// `FI_EP_*`.
         r#type: fi_ep_type,
@@ -82,7 +82,7 @@ c_structs! {
         max_order_war_size: usize,
         /// The longest a write after write that stays in order.
         max_order_waw_size: usize,
-        /// Which bits of a tag the provider carries: the highest set bit tells how many.
+        /// The bits of a tag that the provider carries: the highest set bit tells how many.
         mem_tag_format: u64,
         /// Transmit contexts of a scalable endpoint.
         tx_ctx_cnt: usize,
@@ -94,7 +94,7 @@ c_structs! {
         auth_key: *mut u8,
     }
 
-    /// What a domain is. Versions after 1.17 appended limits that are not used here.
+    /// Attributes of a domain. Versions after 1.17 appended limits that are not used here.
     [prefix] pub struct fi_domain_attr {
         /// An open domain to look in, or null.
         domain: *mut fid_domain,
@@ -138,7 +138,7 @@ c_structs! {
         mr_iov_limit: usize,
         /// Capabilities of the domain.
         caps: u64,
-        /// What the domain wants of its user.
+        /// The mode bits that the domain wants of its user.
         mode: u64,
         /// Key of the job; freed with the info.
         auth_key: *mut u8,
@@ -152,7 +152,7 @@ c_structs! {
         tclass: u32,
     }
 
-    /// Which provider, in which version.
+    /// The provider and its version.
     [whole] pub struct fi_fabric_attr {
         /// An open fabric to look in, or null.
         fabric: *mut fid_fabric,

@@ -16,7 +16,7 @@
 //! A definition cannot exist without its record: both come from one macro call, and each file of
 //! definitions is one call for its structs and one for its constants.
 
-/// Which libfabric has a member or constant, seen from 1.17.
+/// The versions of libfabric that have a member or constant, seen from 1.17.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// Every version from the oldest we load to the newest we know.
@@ -27,7 +27,7 @@ pub enum Presence {
     Earlier,
 }
 
-/// How the size of a struct of ours relates to the library's.
+/// The relation of the size of a struct of ours to the library's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// All that the newest version we know has.
@@ -56,11 +56,11 @@ pub struct Member {
 pub struct Layout {
     /// Its name, the same in C behind `struct`.
     pub name: &'static str,
-    /// What it takes here.
+    /// Its size here.
     pub size: usize,
-    /// What it is aligned to here.
+    /// Its alignment here.
     pub align: usize,
-    /// How the size relates to the library's.
+    /// The relation of the size to the library's.
     pub extent: Extent,
     /// Its members, in order.
     pub members: &'static [Member],
@@ -77,7 +77,7 @@ pub struct Constant {
     pub presence: Presence,
 }
 
-/// What stands before a name: nothing, `later` or `earlier`; `whole` or `prefix`.
+/// The word before a name: none, `later` or `earlier`; `whole` or `prefix`.
 macro_rules! record {
     (presence) => {
         $crate::abi::layout::Presence::Always

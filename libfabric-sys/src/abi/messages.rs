@@ -159,15 +159,15 @@ c_structs! {
         tag: u64,
         /// Bytes that did not fit.
         olen: usize,
-        /// What went wrong: `FI_E*`, positive by the manual; `shm` of 1.17 gives it negated.
+        /// The error: `FI_E*`, positive by the manual; `shm` of 1.17 gives it negated.
         err: c_int,
-        /// What the provider calls it.
+        /// The provider's code for it.
         prov_errno: c_int,
         /// More about it.
         err_data: *mut c_void,
         /// Bytes at `err_data`.
         err_data_size: usize,
-        /// Who sent it, with `FI_SOURCE_ERR`.
+        /// The sender, with `FI_SOURCE_ERR`.
         [later] src_addr: fi_addr_t,
     }
 }

@@ -70,9 +70,9 @@ opaque! {
     fi_poll_attr
     /// Attributes for opening a counter.
     fi_cntr_attr
-    /// What an atomic operation can do.
+    /// The properties of an atomic operation.
     fi_atomic_attr
-    /// What a collective operation can do.
+    /// The properties of a collective operation.
     fi_collective_attr
     /// Attributes for opening a set of addresses.
     fi_av_set_attr
@@ -85,7 +85,7 @@ opaque! {
 }
 
 c_structs! {
-    /// What every object begins with.
+    /// The beginning of every object.
     [whole] pub struct fid {
         /// `FI_CLASS_*`.
         fclass: usize,

@@ -193,7 +193,7 @@ c_tables! {
         setname(fid: *mut fid, addr: *mut c_void, addrlen: usize) -> c_int,
         /// The endpoint's address.
         getname(fid: *mut fid, addr: *mut c_void, addrlen: *mut usize) -> c_int,
-        /// The address of whom it is connected to.
+        /// The address of the connected peer.
         getpeer(ep: *mut fid_ep, addr: *mut c_void, addrlen: *mut usize) -> c_int,
         /// Connects.
         connect(
@@ -346,7 +346,7 @@ c_tables! {
     pub struct fi_ops_cq {
         /// Takes completions out.
         read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize,
-        /// Takes completions out, and who sent them.
+        /// Takes completions out, with their senders.
         readfrom(
             cq: *mut fid_cq, buf: *mut c_void, count: usize, src_addr: *mut fi_addr_t,
         ) -> isize,
@@ -357,12 +357,12 @@ c_tables! {
             cq: *mut fid_cq, buf: *mut c_void, count: usize, cond: *const c_void,
             timeout: c_int,
         ) -> isize,
-        /// Waits for completions and takes them out, and who sent them.
+        /// Waits for completions and takes them out, with their senders.
         sreadfrom(
             cq: *mut fid_cq, buf: *mut c_void, count: usize, src_addr: *mut fi_addr_t,
             cond: *const c_void, timeout: c_int,
         ) -> isize,
-        /// Wakes who waits.
+        /// Wakes the waiters.
         signal(cq: *mut fid_cq) -> c_int,
         /// The provider's words for its error.
         strerror(

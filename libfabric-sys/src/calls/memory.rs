@@ -61,14 +61,14 @@ pub unsafe fn fi_mr_enable(mr: *mut fid_mr) -> c_int {
     unsafe { fi_control(mr.cast(), FI_ENABLE, std::ptr::null_mut()) }
 }
 
-/// What goes with the memory into local operations.
+/// The descriptor for local operations on the memory.
 #[inline]
 pub unsafe fn fi_mr_desc(mr: *const fid_mr) -> *mut c_void {
     // SAFETY: an open registration.
     unsafe { (*mr).mem_desc }
 }
 
-/// What goes with the memory into the peer's operations; `FI_KEY_NOTAVAIL` when it has none.
+/// The key for the peer's operations on the memory; `FI_KEY_NOTAVAIL` when it has none.
 #[inline]
 pub unsafe fn fi_mr_key(mr: *const fid_mr) -> u64 {
     // SAFETY: an open registration.

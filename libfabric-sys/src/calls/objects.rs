@@ -12,7 +12,7 @@ use libc::{c_int, c_void};
 
 use crate::abi::*;
 
-/// Ends an object. What was opened from it comes first.
+/// Ends an object, after all that was opened from it.
 #[inline]
 pub unsafe fn fi_close(fid: *mut fid) -> c_int {
     // SAFETY: an open object.

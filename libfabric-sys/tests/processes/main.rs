@@ -1,4 +1,4 @@
-//! What loading does to a process: each case runs in one of its own.
+//! The effects of loading on a process: each case runs in one of its own.
 //!
 //! ```text
 //!   no argument:    for each case: start itself with the case's name, look at how it ends
@@ -213,7 +213,7 @@ fn a_useless_library_is_remembered() {
     choose(&path);
     let first = Library::get().expect_err("it is text");
     assert!(matches!(first, LoadError::Unusable { .. }), "{first:?}");
-    // Even when it has become better: who installs another one names it or starts anew.
+    // Even when it has become better: a user that installs another one names it or starts anew.
     std::fs::remove_file(&path).expect("the file can be removed");
     scratch.libfabric("libfabric.so.1", 1, 17);
     assert_eq!(Library::get().expect_err("remembered"), first);

@@ -1,4 +1,4 @@
-//! What the real library answers, and one message through it.
+//! The real library's answers, and one message through it.
 //!
 //! ```text
 //!   query --> offers --> keep one --> fabric, domain, queue, vector
@@ -101,9 +101,9 @@ pub(crate) fn hints_choose_the_provider() {
     let refused = other.fabric(list.first().expect("an offer"));
     assert_eq!(refused.expect_err("another library's offer"), FI_EINVAL);
 
-    let mut hints = rdm_hints(library, "nobody");
-    let nobody = library.query(None, None, 0, Some(&hints));
-    assert_eq!(nobody.expect_err("there is no such provider"), FI_ENODATA);
+    let mut hints = rdm_hints(library, "none");
+    let none = library.query(None, None, 0, Some(&hints));
+    assert_eq!(none.expect_err("there is no such provider"), FI_ENODATA);
     assert!(hints.set_provider("a\0b").is_err());
     // An address in the hints chooses as well as a node does.
     let address = list.first().expect("an offer").src_addr().to_vec();

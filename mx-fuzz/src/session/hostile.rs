@@ -1,8 +1,8 @@
-//! What damages, forges and lies in a session's program.
+//! Damage, forgeries and lies in a session's program.
 //!
 //! ```text
 //!   true datagram --> shortened, damaged, joined, replayed
-//!   pattern ---> forged: with the cookies of a session: its peer, as far as anybody can tell
+//!   pattern ---> forged: with the cookies of a session: its peer, as far as a port can tell
 //!                        without: strikes, and must change nothing
 //!   stranger --> Hello -> Welcome -> a session of its own, in which it does as it likes
 //! ```
@@ -17,7 +17,7 @@ use crate::net::{Address, Arrival, Datagram};
 use mx_proto::reliability::{Quote, ReliableStats};
 use std::collections::BTreeSet;
 
-/// Somebody who calls by the rules, and then does not keep to them.
+/// A stranger that calls by the rules, and then does not keep to them.
 #[derive(Default)]
 pub(super) struct Stranger {
     cookie: u64,
@@ -95,8 +95,8 @@ impl World {
         self.net.borrow_mut().arrive_cut(batch, segment);
     }
 
-    /// A datagram that nobody sent. Whoever has both cookies of a session and its address, or uses
-    /// the data channel before it is proven, is its peer as far as anybody can tell.
+    /// A datagram that was never sent. A machine that has both cookies of a session and its address, or
+    /// uses the data channel before it is proven, is its peer as far as a port can tell.
     pub(super) fn forge(&mut self, input: &mut Input<'_>) {
         let end = input.below(2);
         let peer = 1 - end as u8;
@@ -167,7 +167,7 @@ impl World {
             .cloned()
     }
 
-    /// A true datagram once more, from its sender or as if from somebody else.
+    /// A true datagram once more, from its sender or as if from another.
     pub(super) fn replay(&mut self, input: &mut Input<'_>) {
         let (at, how) = (input.below(32), input.byte());
         let known = self.net.borrow().log.iter().rev().nth(at).cloned();
@@ -198,8 +198,8 @@ impl World {
         self.strike(datagram, Some(segment));
     }
 
-    /// What the network says about an address, and is no datagram. Only what quotes a datagram that
-    /// was sent can be believed.
+    /// An error of the network about an address, which is no datagram. It can only be believed if it
+    /// quotes a datagram that was sent.
     pub(super) fn rumour(&mut self, input: &mut Input<'_>) {
         let (end, host, channel) = (input.below(2), input.byte() % 4, input.byte() % 2);
         let how = input.byte();
@@ -304,7 +304,7 @@ impl World {
         let end = usize::from(datagram.to.0);
         let (from, len) = (datagram.from, datagram.bytes.len() as u64);
         let mut quiet = false;
-        // What the service would not take goes out when it does.
+        // Datagrams that the service would not take go out when it does.
         let willing = self.net.borrow().faults.0 == 0;
         for _ in 0..8 {
             quiet = quiet || !self.poll(end, 64);
@@ -319,12 +319,12 @@ impl World {
         let after = self.state(end, from);
         assert_eq!(
             before.0, after.0,
-            "a datagram that is nobody's changed something"
+            "a datagram of no session changed something"
         );
         assert!(after.1 - before.1 <= len, "{len} bytes answered with more");
     }
 
-    /// What can be seen of a port, but for what counts bad datagrams; and the bytes sent to `to`.
+    /// The visible state of a port, but for the counts of bad datagrams; and the bytes sent to `to`.
     fn state(&self, end: usize, to: Address) -> ((ReliableStats, usize, u64, u64), u64) {
         let port = &self.ports[end];
         let stats = ReliableStats {

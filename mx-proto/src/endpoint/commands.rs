@@ -8,7 +8,7 @@ use crate::flow::{self, Flow, Lane, Paid};
 use crate::ids::{LinkId, MatchBits, MatchMask, RemoteId, RequestId, Route, Target};
 use crate::matching::{Payload, Waiting};
 use crate::memory::Memory;
-use crate::ops::{Head, List, NOBODY, Pulling, State, Strand, Turn};
+use crate::ops::{Head, List, NO_REMOTE, Pulling, State, Strand, Turn};
 use crate::origin::Source;
 use crate::owner::{Owner, Posting};
 use crate::port::{Body, Close, ConnectError, LinkDown, Port, SendError, Sent};
@@ -135,7 +135,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         {
             let mut header = wire::Header::new(wire::Kind::Eager, bits.0, len);
             (header.body_len, header.aux) = (len, paid.aux());
-            header.terms = flow.credit_fields(&remote.lends, &met.borrows, cost);
+            header.credit_fields = flow.credit_fields(&remote.lends, &met.borrows, cost);
             let body = Body::Memory {
                 memory: slot.memory(),
                 offset: 0,
@@ -143,7 +143,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
             match self.port.send(link, &header.emit(), body) {
                 Ok(sent) => {
-                    Flow::on_told(&mut remote.lends, &mut met.borrows, &header.terms);
+                    Flow::on_told(&mut remote.lends, &mut met.borrows, &header.credit_fields);
                     met.borrows.pay(paid);
                     stats.packets_out += 1;
                     stats.eager_out += 1;
@@ -277,7 +277,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         memory: O::Memory,
         word: O::Word,
     ) -> Result<Received, PostError> {
-        self.receive_from(NOBODY, (bits, mask), New((memory, word)))
+        self.receive_from(NO_REMOTE, (bits, mask), New((memory, word)))
     }
 
     /// The same for messages of one remote only: the receive ends with that remote. Another remote
@@ -306,7 +306,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.receive_from(from, (bits, mask), New(what))
     }
 
-    /// `from`: [`NOBODY`] for messages of any remote.
+    /// `from`: [`NO_REMOTE`] for messages of any remote.
     #[inline(always)]
     pub(super) fn receive_from(
         &mut self,
@@ -315,7 +315,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         slot: impl Slot<O>,
     ) -> Result<Received, PostError> {
         let mut remote = self.core.remotes.of_mut(from);
-        if remote.as_ref().is_none_or(|remote| remote.is_tombstone()) && from != NOBODY {
+        if remote.as_ref().is_none_or(|remote| remote.is_tombstone()) && from != NO_REMOTE {
             return Err(PostError::UnknownRemote);
         }
         if mask.apply(bits) != bits {
@@ -417,7 +417,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 let timeouts = self.core.timeouts.of_receive();
                 let id = slot.enter(&mut self.core.ops, (own, timeouts), state);
                 let id = id.ok_or(PostError::TooMany)?;
-                if from != NOBODY {
+                if from != NO_REMOTE {
                     self.core.ops.record_mut(id.index()).from_one = true;
                     self.core.attach_op(id, from);
                 }
@@ -596,7 +596,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.port.bind(link, id.to_word());
     }
 
-    /// The way to a remote was none, but its port named another.
+    /// Connects over `route`, which the port named when its own failed.
     pub(super) fn connect_elsewhere(&mut self, id: RemoteId, route: Route) {
         let Some(remote) = self.core.remotes.of(id) else {
             return;

@@ -144,7 +144,7 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// The sender of an offer learns that nobody will ask for its bytes, and how its send ends.
+    /// Tells the sender of an offer that its bytes are not wanted, and how its send ends.
     pub(super) fn finish_offer(&mut self, source: RemoteId, send_id: u64, told: Status) {
         let mut done = Header::new(wire::Kind::Notify, send_id, 0);
         done.aux = notify_code(told);

@@ -122,7 +122,7 @@ impl<O: Owner> Core<O> {
         id
     }
 
-    /// Somebody waits for credits: the present epoch ends by time, too.
+    /// A remote waits for credits: the present epoch ends by time, too.
     #[cold]
     pub(super) fn begin_epoch(&mut self, now: Instant) {
         self.epoch_ends = true;
@@ -141,10 +141,10 @@ impl<O: Owner> Core<O> {
 
     /// Handles the credit fields of a remote's header, except new credits.
     #[cold]
-    pub(super) fn note_request(&mut self, from: RemoteId, terms: &CreditFields) {
+    pub(super) fn note_request(&mut self, from: RemoteId, fields: &CreditFields) {
         if self
             .flow
-            .wants(&mut self.remotes, from.index(), terms.wanted)
+            .wants(&mut self.remotes, from.index(), fields.wanted)
         {
             self.tell(from);
         }
@@ -214,7 +214,7 @@ impl<O: Owner> Core<O> {
         busy
     }
 
-    /// A remote would like to have credits back. Who has messages for it keeps them.
+    /// A remote wants credits back. While messages wait for it they are kept.
     pub(super) fn on_revoke(&mut self, from: RemoteId, header: &Header) {
         let Some(remote) = self.remotes.of_mut(from) else {
             return;
@@ -286,9 +286,10 @@ impl<O: Owner> Core<O> {
         self.let_go(waiting);
         let Self { remotes, flow, .. } = self;
         if let Some(remote) = remotes.of_mut(id) {
-            match remote.is_tombstone() {
-                true => flow.reclaim(remote.source, waiting.paid()),
-                false => _ = flow.taken(&mut remote.lends, remote.source, waiting.paid()),
+            if remote.is_tombstone() {
+                flow.reclaim(remote.source, waiting.paid());
+            } else {
+                _ = flow.taken(&mut remote.lends, remote.source, waiting.paid());
             }
         }
     }

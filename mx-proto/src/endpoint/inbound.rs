@@ -19,7 +19,7 @@ use crate::ids::{LinkId, MatchBits, MatchMask, RemoteId, RequestId};
 use crate::matching::{Payload, Waiting};
 use crate::memory::{Memory, Source};
 use crate::ops::Position;
-use crate::ops::{Head, NOBODY, Pulling, State, Strand};
+use crate::ops::{Head, NO_REMOTE, Pulling, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Close, Destination, HeaderBytes, LinkDown, Place, RemoteKey, RemoteUse, Sink};
 use crate::remote::{Life, LinkState};
@@ -86,14 +86,14 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         if let Life::Met(met) = &mut remote.life {
             met.silent = 0;
             if header.kind.has_credit_fields() {
-                if met.borrows.on_credit_fields(&header.terms)
+                if met.borrows.on_credit_fields(&header.credit_fields)
                     && remote.has_pending()
                     && remote.takes_turn()
                 {
                     core.ready.push_back(from);
                 }
-                if header.terms.wanted > 0 {
-                    core.note_request(from, &{ header.terms });
+                if header.credit_fields.wanted > 0 {
+                    core.note_request(from, &{ header.credit_fields });
                     match core.remotes.of_mut(from) {
                         Some(again) => remote = again,
                         None => return,
@@ -327,11 +327,11 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     /// Reads the credit fields of the header of a placed body.
     pub(super) fn heed(&mut self, from: RemoteId, header: &Header) {
         if let Some(met) = self.core.remotes.met_mut(from) {
-            if met.borrows.on_credit_fields(&header.terms) {
+            if met.borrows.on_credit_fields(&header.credit_fields) {
                 self.core.make_ready(from);
             }
-            if header.terms.wanted > 0 {
-                self.core.note_request(from, &{ header.terms });
+            if header.credit_fields.wanted > 0 {
+                self.core.note_request(from, &{ header.credit_fields });
             }
         }
     }
@@ -499,7 +499,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             }
             wire::Kind::Challenge => self.core.on_challenge(link, from, bytes),
             wire::Kind::Prove => {
-                let what = "a proof that nobody has asked for";
+                let what = "a proof without a challenge";
                 self.core.violation(link, cookie, what);
             }
             wire::Kind::Revoke => self.core.on_revoke(from, header),
@@ -531,7 +531,7 @@ impl<O: Owner> Core<O> {
             _ => None,
         });
         let owns = |id: &RemoteId| self.remotes.of(*id).is_some_and(|of| of.owns(link));
-        bound.filter(owns).unwrap_or(NOBODY)
+        bound.filter(owns).unwrap_or(NO_REMOTE)
     }
 
     /// Whether the link is to be closed after the poll, or after its last packet.
@@ -796,7 +796,7 @@ impl<O: Owner> Core<O> {
         if let Some(waiting) = self.take_early(from, bits, position.mask) {
             return self.fill_waiting(id, waiting, now);
         }
-        // Somebody else's link may have ended, but not its own remote's.
+        // The link of another remote may have ended, but not that of the receive's own.
         let record = self.ops.record_mut(id.index());
         record.become_next(|memory| State::Posted {
             memory,
@@ -819,7 +819,7 @@ pub(super) enum Found {
 }
 
 /// A violation: match bits of such receives are given to one remote each.
-pub(super) const FOREIGN: &str = "a message that a receive from somebody else accepts";
+pub(super) const FOREIGN: &str = "a message that a receive from another remote accepts";
 
 impl<O: Owner> Core<O> {
     /// The oldest posted receive that accepts a message. One that is for another remote's messages stays
@@ -837,7 +837,7 @@ impl<O: Owner> Core<O> {
         Found::Receive(id)
     }
 
-    /// The oldest early message that is accepted by a receive for messages from `from`, [`NOBODY`]
+    /// The oldest early message that is accepted by a receive for messages from `from`, [`NO_REMOTE`]
     /// for any remote.
     pub(super) fn take_early(
         &mut self,
@@ -847,7 +847,7 @@ impl<O: Owner> Core<O> {
     ) -> Option<Waiting> {
         loop {
             let waiting = self.unexpected.take(bits, mask)?;
-            if from == NOBODY || waiting.source == from {
+            if from == NO_REMOTE || waiting.source == from {
                 return Some(waiting);
             }
             self.refuse_early(&waiting);

@@ -30,8 +30,8 @@ use crate::time::{Clock, Instant};
 use std::time::Duration;
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// The turn of the message that [`Self::next_message`] gives: the next that is `wanted`. Who has one for
-    /// which the owner has no memory now is passed by.
+    /// The turn of the message that [`Self::next_message`] gives: the next that is `wanted`. Turns whose
+    /// message the owner has no memory for now are passed by.
     #[inline]
     pub fn next_turn(&mut self, wanted: impl Fn(u32) -> bool) -> Option<u32> {
         let first = self.core.inbox.turn()?;

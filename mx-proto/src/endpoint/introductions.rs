@@ -122,11 +122,11 @@ pub(super) enum Due {
     Trust(LinkId),
     /// The peer that we connected to has sent a challenge.
     Challenge(LinkId, RemoteId, Box<ChallengeBody>),
-    /// Somebody asks whether a hello was ours.
+    /// A peer asks whether a hello was ours.
     Confirm(LinkId, ConfirmBody),
     /// A claimed address has answered, or does not.
     Asked(LinkId, Option<bool>),
-    /// It is to be tried another way.
+    /// It is to be tried over another route.
     AskElsewhere(LinkId, Route),
     /// A remote is to be asked whether it is still there.
     Doubt(RemoteId),
@@ -237,7 +237,7 @@ impl Introductions {
         Some((introduction, ours))
     }
 
-    /// Somebody speaks another version; which one that is, if the log is to be told.
+    /// Counts a hello of another version: `Some` if it is to be logged, with how many there were.
     pub(super) fn note_version(&mut self) -> Option<u64> {
         self.versions.again(())
     }
@@ -298,7 +298,7 @@ impl Introductions {
         asked
     }
 
-    /// Somebody is being asked about the introduction on that link.
+    /// Whether the claim of the introduction on that link is being checked.
     fn asks_on(&self, link: LinkId) -> bool {
         self.waiting.get(&link).is_some_and(|of| of.asks.is_some())
     }
@@ -311,7 +311,7 @@ impl Introductions {
         }
     }
 
-    /// Nobody is asked on that link of ours any more. Whose introduction it was about.
+    /// Ends the question on `ours`, our link to a claimed address. The introduction it was about.
     fn ended_asking(
         &mut self,
         ours: LinkId,

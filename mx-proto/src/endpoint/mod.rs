@@ -44,7 +44,7 @@ use crate::ids::{
 };
 use crate::inbox::Inbox;
 use crate::matching;
-use crate::ops::{NOBODY, Ops, State, Strand};
+use crate::ops::{NO_REMOTE, Ops, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Close, LinkDown, Port, RemoteKey, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
@@ -151,7 +151,7 @@ enum DeferredAction<M> {
     Monitor(LinkId, bool),
     /// Learn what the remote's new sending link can do.
     Limits(RemoteId, LinkId),
-    /// Try another way to a remote that has not answered.
+    /// Try another route to a remote that has not answered.
     Connect(RemoteId, Route),
     /// A connect met a session that has ended: it is repeated.
     ConnectAgain(RequestId, Target),
@@ -288,8 +288,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.port.keep_alive_due()
     }
 
-    /// Lets peers know that we are there although nothing is taken in. Whoever has a message
-    /// [undecided](Self::undecided) for long, or does not call [`Self::progress`], calls this.
+    /// Lets peers know that we are there although no packets are polled: for callers that have a
+    /// message [undecided](Self::undecided) for long, or do not call [`Self::progress`].
     pub fn keep_alive(&mut self) {
         self.port.keep_alive(&self.clock);
     }
@@ -503,7 +503,7 @@ impl<O: Owner> Core<O> {
             record.timer = Some(self.wheel.set(now, at, Deadline::Op(id)));
         }
         let to = record.remote;
-        if to != NOBODY {
+        if to != NO_REMOTE {
             self.monitor(to, now);
         }
     }
@@ -521,7 +521,7 @@ impl<O: Owner> Core<O> {
     fn estrange(&mut self, id: RequestId) {
         let Self { ops, remotes, .. } = self;
         let record = ops.record_mut(id.index());
-        let to = std::mem::replace(&mut record.remote, NOBODY);
+        let to = std::mem::replace(&mut record.remote, NO_REMOTE);
         if let Some(remote) = remotes.of_mut(to) {
             ops.leave(Strand::Kin, &mut remote.kin, id.index());
         }

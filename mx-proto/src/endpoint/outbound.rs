@@ -213,12 +213,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let mut updated = true;
         if kind.has_credit_fields() {
             // A remote that does not read its answers gets no credits for more.
-            let terms = match unread {
-                true => flow.same_credit_fields(lends, borrows, queues.cost),
-                false => flow.credit_fields(lends, borrows, queues.cost),
+            let fields = if unread {
+                flow.same_credit_fields(lends, borrows, queues.cost)
+            } else {
+                flow.credit_fields(lends, borrows, queues.cost)
             };
-            control.header.terms = terms;
-            updated = kind != wire::Kind::Credit || Flow::says_more(lends, &terms);
+            control.header.credit_fields = fields;
+            updated = kind != wire::Kind::Credit || Flow::says_more(lends, &fields);
         }
         if updated {
             let (header, body) = control.parts();
@@ -226,7 +227,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             stats.packets_out += 1;
         }
         if kind.has_credit_fields() {
-            Flow::on_told(lends, borrows, &control.header.terms);
+            Flow::on_told(lends, borrows, &control.header.credit_fields);
         }
         queues.pop();
         *controls -= 1;
@@ -264,7 +265,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let mut header = Header::new(kind, record.bits.0, len);
         header.aux = next.paid.aux();
-        header.terms = flow.credit_fields(&remote.lends, &met.borrows, queues.cost);
+        header.credit_fields = flow.credit_fields(&remote.lends, &met.borrows, queues.cost);
         if next.eager {
             header.body_len = len;
             let body = Body::Memory {
@@ -273,7 +274,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 len: len as usize,
             };
             let sent = self.port.send(link, &header.emit(), body)?;
-            Flow::on_told(&mut remote.lends, &mut met.borrows, &header.terms);
+            Flow::on_told(&mut remote.lends, &mut met.borrows, &header.credit_fields);
             if stand.turn != Turn::Copied {
                 met.borrows.pay(next.paid);
             }
@@ -300,9 +301,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             };
         }
         // A small one is soon pulled.
-        let registered = match met.reach.remote_read && len as usize > register_from {
-            true => self.port.register(link, memory, send.to_word()),
-            false => None,
+        let registered = if met.reach.remote_read && len as usize > register_from {
+            self.port.register(link, memory, send.to_word())
+        } else {
+            None
         };
         let (body, body_len) = OfferBody {
             send_id: send.to_word(),
@@ -319,7 +321,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             return Err(error);
         }
-        Flow::on_told(&mut remote.lends, &mut met.borrows, &header.terms);
+        Flow::on_told(&mut remote.lends, &mut met.borrows, &header.credit_fields);
         met.borrows.pay(next.paid);
         queues.exit(lane, stand);
         stats.packets_out += 1;
@@ -361,14 +363,14 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         // Offsets of a message stay below 2^32, and so do parts of it.
         let mut header = Header::new(wire::Kind::Data, stream.recv_id, stream.at as u32);
         header.body_len = len as u32;
-        header.terms = flow.credit_fields(&remote.lends, &met.borrows, queues.cost);
+        header.credit_fields = flow.credit_fields(&remote.lends, &met.borrows, queues.cost);
         let body = Body::Memory {
             memory,
             offset: stream.at,
             len,
         };
         let sent = self.port.send(link, &header.emit(), body)?;
-        Flow::on_told(&mut remote.lends, &mut met.borrows, &header.terms);
+        Flow::on_told(&mut remote.lends, &mut met.borrows, &header.credit_fields);
         stats.packets_out += 1;
         *touched = true;
         match sent {
@@ -490,9 +492,10 @@ impl<O: Owner> Core<O> {
     /// Limit of what may wait for a remote before it gets no more credits.
     #[inline]
     pub(super) fn unread_max(&self) -> usize {
-        match self.controls < UNREAD_ALL {
-            true => UNREAD_MAX,
-            false => UNREAD_WHEN_FULL,
+        if self.controls < UNREAD_ALL {
+            UNREAD_MAX
+        } else {
+            UNREAD_WHEN_FULL
         }
     }
 

@@ -15,7 +15,7 @@ use super::{Core, Endpoint};
 use crate::event::Outcome;
 use crate::ids::{MatchBits, MatchMask, RemoteId, RequestId};
 use crate::memory::Memory;
-use crate::ops::{NOBODY, Ops, State};
+use crate::ops::{NO_REMOTE, Ops, State};
 use crate::owner::{Owner, Posting};
 use crate::port::Port;
 use crate::status::{Kind, Status};
@@ -154,7 +154,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return Ok(());
         };
         let due = self.core.stop_timer(op);
-        let from = from.unwrap_or(NOBODY);
+        let from = from.unwrap_or(NO_REMOTE);
         let received = self.receive_from(from, (bits, mask), Pending(op, memory))?;
         if let Received::Complete(outcome) = received {
             self.core.end_pending(op, outcome);

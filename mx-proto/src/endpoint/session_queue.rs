@@ -52,9 +52,10 @@ impl SessionQueue {
 
     /// May another answer be kept for this link?
     pub(super) fn has_room(&self, link: LinkId) -> bool {
-        let most = match self.queue.len() < ALL {
-            true => EACH,
-            false => EACH_WHEN_FULL,
+        let most = if self.queue.len() < ALL {
+            EACH
+        } else {
+            EACH_WHEN_FULL
         };
         self.each
             .get(&link)

@@ -192,7 +192,7 @@ impl<O: Owner> Core<O> {
             return;
         };
         let mut header = Header::new(wire::Kind::Connect, connect.to_word(), manner as u32);
-        header.terms.credit = remote.opening;
+        header.credit_fields.credit = remote.opening;
         let mut hello = self.hello(remote.epoch, key, Some(remote.name));
         if !self.trusts(link, id) {
             hello = self.say(link, hello);
@@ -213,7 +213,7 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// Somebody introduces itself. `from` is the remote the link already belongs to.
+    /// Handles a hello. `from` is the remote the link already belongs to.
     pub(super) fn on_connect(
         &mut self,
         link: LinkId,
@@ -236,7 +236,7 @@ impl<O: Owner> Core<O> {
             if let Some(times) = self.introductions.note_version() {
                 let (who, version) = (self.config.name(&hello.identity), hello.version);
                 log::warn!(
-                    "somebody who says it is {who} speaks protocol version {version}, we speak \
+                    "a peer that says it is {who} speaks protocol version {version}, we speak \
                      {VERSION}: refused (refusal {times})"
                 );
             }
@@ -266,7 +266,7 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// Somebody introduces itself on a link of a remote's.
+    /// Handles a hello on a link of a remote's.
     pub(super) fn connect_on(
         &mut self,
         link: LinkId,
@@ -471,7 +471,7 @@ impl<O: Owner> Core<O> {
             epoch: hello.epoch,
             tx: Tx::Open(link),
             reach: Reach::UNKNOWN,
-            borrows: Borrower::open(header.terms.credit),
+            borrows: Borrower::open(header.credit_fields.credit),
             silent: 0,
             step: None,
         });
@@ -668,7 +668,7 @@ impl<O: Owner> Core<O> {
         let hello = self.hello(epoch, 0, remote.map(|remote| remote.name));
         let mut header = Header::new(wire::Kind::Reply, connect, 0);
         header.aux = reply_code(status);
-        header.terms.credit = remote.map_or(0, |remote| remote.opening);
+        header.credit_fields.credit = remote.map_or(0, |remote| remote.opening);
         self.send_session(to, link, header, &hello.emit(), after);
     }
 

@@ -117,43 +117,43 @@ impl Borrower {
 
     /// A header of the remote's. True when more may be sent than before.
     #[inline]
-    pub fn on_credit_fields(&mut self, terms: &CreditFields) -> bool {
-        let updated = terms.epoch != self.epoch || terms.slots != self.slots_taken;
-        let freed = updated && self.on_update(terms);
-        if terms.credit == self.allowed {
+    pub fn on_credit_fields(&mut self, fields: &CreditFields) -> bool {
+        let updated = fields.epoch != self.epoch || fields.slots != self.slots_taken;
+        let freed = updated && self.on_update(fields);
+        if fields.credit == self.allowed {
             return freed;
         }
         // Totals only grow: anything else is older, or no sense.
-        let free = terms.credit.wrapping_sub(self.sent);
+        let free = fields.credit.wrapping_sub(self.sent);
         let more = free > self.free() && free <= FREE_MAX;
         if more {
             // All that was wanted has come at once: as much may be wanted again.
             if free - self.free() >= self.said {
                 self.said = 0;
             }
-            self.allowed = terms.credit;
+            self.allowed = fields.credit;
         }
         more || freed
     }
 
     /// True when a slot is free again.
     #[cold]
-    fn on_update(&mut self, terms: &CreditFields) -> bool {
+    fn on_update(&mut self, fields: &CreditFields) -> bool {
         let free = self.free();
-        match terms.epoch.wrapping_sub(self.epoch) {
+        match fields.epoch.wrapping_sub(self.epoch) {
             0 => {}
             1 => (self.low, self.said) = ([self.low[1], free], 0),
             // A remote that is not told for a whole epoch has not sent enough to be told.
             _ => (self.low, self.said) = ([free; 2], 0),
         }
-        self.epoch = terms.epoch;
-        let freed = self.slots_taken != terms.slots;
-        self.slots_taken = terms.slots;
+        self.epoch = fields.epoch;
+        let freed = self.slots_taken != fields.slots;
+        self.slots_taken = fields.slots;
         freed
     }
 
-    /// The remote asks for so many back, while what waits to go there costs `waiting`. What it gets is
-    /// the answer, 0 too.
+    /// The remote asks for so many back, while messages that cost `waiting` wait to go there. Returns
+    /// the number that it gets, 0 too.
     pub fn give_back(&mut self, asked: u32, waiting: u32) -> u32 {
         if waiting > 0 {
             return 0;
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_short_keeps_everything_for_an_epoch_and_who_missed_two_nothing() {
+    fn a_short_one_keeps_all_credits_for_an_epoch_and_one_that_missed_two_keeps_none() {
         let mut us = Borrower::open(8);
         us.on_said(us.wanted(9));
         assert_eq!(us.give_back(8, 0), 0);

@@ -115,7 +115,7 @@ impl Violation {
         match self {
             Self::NoCredit => "a message it had no credit for",
             Self::NoSlot => "a message it had no slot for",
-            Self::NotAsked => "credits given back that nobody asked for",
+            Self::NotAsked => "credits given back without a Revoke",
             Self::NotHad => "more credits given back than it had",
         }
     }
@@ -134,21 +134,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terms_are_two_words_and_a_byte_of_a_header() {
+    fn credit_fields_are_two_words_and_a_byte_of_a_header() {
         let mut slots = Slots::default();
         slots.count(Lane::Unexpected);
-        let terms = CreditFields {
+        let fields = CreditFields {
             credit: u32::MAX,
             slots,
             epoch: 255,
             wanted: 0x12_3456,
         };
-        let (credit, more, epoch) = terms.words();
+        let (credit, more, epoch) = fields.words();
         assert_eq!((credit, more, epoch), (u32::MAX, 0x1012_3456, 255));
-        assert_eq!(CreditFields::from_words(credit, more, epoch), terms);
+        assert_eq!(CreditFields::from_words(credit, more, epoch), fields);
         let much = CreditFields {
             wanted: u32::MAX,
-            ..terms
+            ..fields
         };
         assert_eq!(much.words().1, 0x10ff_ffff);
     }

@@ -80,8 +80,8 @@ impl Default for Lender {
             told: 0,
             arrived: 0,
             taken: 0,
-            before: Lists::NOBODY,
-            next: Lists::NOBODY,
+            before: Lists::NO_REMOTE,
+            next: Lists::NO_REMOTE,
             credit_limit: 0,
             wanted: 0,
             asked: 0,
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn every_header_says_what_there_is_and_who_has_less_than_that_is_told_by_itself() {
+    fn every_header_has_all_credits_and_a_remote_that_knows_of_fewer_is_told_without_one() {
         let mut them = lent(80, 0);
         for n in 1..=61u32 {
             them.arrive(Paid::Credits(1)).unwrap();

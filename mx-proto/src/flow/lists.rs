@@ -28,12 +28,12 @@ struct Ends {
 
 impl Lists {
     /// No remote: a table does not grow so far.
-    pub(super) const NOBODY: u32 = u32::MAX;
+    pub(super) const NO_REMOTE: u32 = u32::MAX;
 
     pub(super) fn new() -> Self {
         let empty = Ends {
-            front: Self::NOBODY,
-            back: Self::NOBODY,
+            front: Self::NO_REMOTE,
+            back: Self::NO_REMOTE,
             len: 0,
         };
         Self { ends: [empty; 5] }
@@ -42,7 +42,7 @@ impl Lists {
     /// The first of a list.
     pub(super) fn front(&self, place: Place) -> Option<u32> {
         let ends = self.ends.get(place as usize)?;
-        (ends.front != Self::NOBODY).then_some(ends.front)
+        (ends.front != Self::NO_REMOTE).then_some(ends.front)
     }
 
     pub(super) fn len(&self, place: Place) -> u32 {
@@ -61,7 +61,7 @@ impl Lists {
         };
         let back = std::mem::replace(&mut ends.back, remote);
         ends.len += 1;
-        (account.before, account.next) = (back, Self::NOBODY);
+        (account.before, account.next) = (back, Self::NO_REMOTE);
         match all.account(back) {
             Some((before, _)) => before.next = remote,
             None => ends.front = remote,
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_keeps_the_order_of_entry_whoever_leaves() {
+    fn a_list_keeps_the_order_of_entry_when_any_remote_leaves() {
         let (mut lists, mut all) = (Lists::new(), All(vec![Lender::default(); 8]));
         for remote in 0..8 {
             lists.put(&mut all, remote, Place::Above);
@@ -150,7 +150,7 @@ mod tests {
         let filled: Vec<u32> = LISTS.iter().map(|place| lists.len(*place)).collect();
         assert_eq!(filled, [0, 0, 0, 0, 3]);
         assert_eq!(drain(&mut lists, &mut all, Place::Poor), [0, 1, 2]);
-        // Somebody that is not there is put nowhere.
+        // A remote that is not there is put nowhere.
         lists.put(&mut all, 3, Place::Poor);
         assert_eq!(lists.front(Place::Poor), None);
     }

@@ -259,24 +259,24 @@ impl Flow {
         waiting: u32,
     ) -> CreditFields {
         let (credit, slots) = account.same_total();
-        let terms = self.credit_fields(account, borrower, waiting);
+        let fields = self.credit_fields(account, borrower, waiting);
         CreditFields {
             credit,
             slots,
-            ..terms
+            ..fields
         }
     }
 
     /// True if these fields are new to the remote.
-    pub fn says_more(account: &Lender, terms: &CreditFields) -> bool {
-        terms.wanted > 0 || (terms.credit, terms.slots) != account.same_total()
+    pub fn says_more(account: &Lender, fields: &CreditFields) -> bool {
+        fields.wanted > 0 || (fields.credit, fields.slots) != account.same_total()
     }
 
     /// The header has left.
     #[inline(always)]
-    pub fn on_told(account: &mut Lender, borrower: &mut Borrower, terms: &CreditFields) {
-        account.on_told(terms.credit, terms.slots);
-        borrower.on_said(terms.wanted);
+    pub fn on_told(account: &mut Lender, borrower: &mut Borrower, fields: &CreditFields) {
+        account.on_told(fields.credit, fields.slots);
+        borrower.on_said(fields.wanted);
     }
 
     /// True if a fetch for so many credits always succeeds in time; otherwise they must not be

@@ -132,7 +132,7 @@ impl Flow {
         if next.is_none() {
             // After many stale requests, servable ones may follow.
             self.ready = self.pool.available() > 0 && self.first_waiting().is_some();
-            self.narrowing = self.is_anybody_short() && self.asked == 0;
+            self.narrowing = self.is_any_remote_short() && self.asked == 0;
         }
         next
     }
@@ -245,7 +245,7 @@ impl Flow {
         {
             return Some((remote, 0));
         }
-        if !self.is_anybody_short() {
+        if !self.is_any_remote_short() {
             return None;
         }
         let share = self.share().max(MINIMUM);
@@ -337,7 +337,7 @@ impl Flow {
         self.ready |= self.wanted > 0 || self.narrowing || self.missing > 0;
     }
 
-    fn is_anybody_short(&self) -> bool {
+    fn is_any_remote_short(&self) -> bool {
         self.lists.len(Place::Poor) + self.lists.len(Place::Short) > 0
     }
 

@@ -1,8 +1,8 @@
 //! The rules of a lender and all its remotes, one by one; and random programs.
 //!
 //! ```text
-//!   lending    first credits, wants, who is served first, slots, draws, tombstones, shares of sources
-//!   taking     the quiet: who is asked, for how much, when again; epochs; what is narrowed
+//!   lending    first credits, wants, the first to be served, slots, draws, tombstones, shares of sources
+//!   taking     the quiet: those asked, for how much, when again; epochs; what is narrowed
 //!   model      many lenders and borrowers, honest and hostile, any order of events
 //! ```
 
@@ -12,7 +12,7 @@ mod taking;
 
 use super::*;
 
-/// 1000 credits, of which 200 are never lent; credit limits up to 200. Nobody gets any at connect.
+/// 1000 credits, of which 200 are never lent; credit limits up to 200, and no credits at connect.
 fn scarce() -> Settings {
     Settings {
         bytes: 1000 * CREDIT,
@@ -77,10 +77,10 @@ impl Town {
     fn tell(&mut self, remote: u32) -> CreditFields {
         let (account, _) = &mut self.all.0[remote as usize];
         let mut ours = Borrower::default();
-        let terms = self.flow.credit_fields(account, &ours, 0);
-        Flow::on_told(account, &mut ours, &terms);
-        self.remotes[remote as usize].on_credit_fields(&terms);
-        terms
+        let fields = self.flow.credit_fields(account, &ours, 0);
+        Flow::on_told(account, &mut ours, &fields);
+        self.remotes[remote as usize].on_credit_fields(&fields);
+        fields
     }
 
     /// It sends a message that it can pay for, and that arrives.
@@ -149,7 +149,7 @@ impl Town {
         }
     }
 
-    /// What it costs is had in vain.
+    /// The Revokes in `said`: remotes and credits.
     fn revoked(said: &[(u32, Say)]) -> Vec<(u32, u32)> {
         let revoke = |(remote, say): &(u32, Say)| match say {
             Say::Revoke(credits) => Some((*remote, *credits)),

@@ -119,9 +119,10 @@ impl Undecided {
         let mut gone = Vec::new();
         for _ in 0..self.queue.len() {
             if let Some(waiting) = self.queue.pop_front() {
-                match goes(&waiting) {
-                    true => gone.push(waiting),
-                    false => self.queue.push_back(waiting),
+                if goes(&waiting) {
+                    gone.push(waiting);
+                } else {
+                    self.queue.push_back(waiting);
                 }
             }
         }

@@ -152,7 +152,7 @@ impl<K> MatchIndex<K> {
             class.unlink(entry.bits, id.index);
         }
         if self.entries.is_empty() && self.entries.capacity() > KEPT_MAX {
-            // What a flood has left behind: a program may never see another one.
+            // Frees the memory that a flood took: a program may never see another one.
             self.entries = Slab::new();
             self.by_age = Chains::default();
             self.classes.clear();

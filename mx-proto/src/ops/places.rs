@@ -18,8 +18,8 @@ use std::fmt;
 /// * A new place holds [`Record::default`] and a default word.
 /// * A record is changed by the table alone, and looked at through it: see [`Ops`](super::Ops). Nothing
 ///   else is to be done with one than to keep it.
-/// * They go with their endpoint, whatever lies in them. Places whose memory is somebody else's afterwards
-///   put [`Record::default`] where an operation still is.
+/// * They go with their endpoint, whatever lies in them. Places whose memory is used for something else
+///   afterwards put [`Record::default`] where an operation still is.
 pub trait Places<M, W>: Default + fmt::Debug {
     /// The number of free places that are kept unused while there can be more, so that stale ids of
     /// them stay recognisable. If it is not 0, the one that has been free for longest is reused
@@ -61,8 +61,8 @@ pub trait Places<M, W>: Default + fmt::Debug {
     fn on_free(&mut self, _place: u32) {}
 }
 
-/// Places in chunks of ordinary memory, as many as fit into `MAX`. What there is stays until all of it
-/// goes.
+/// Places in chunks of ordinary memory, as many as fit into `MAX`. A chunk stays until all of them
+/// go.
 #[derive(Debug)]
 pub struct Chunks<M, W, const MAX: u32 = { u32::MAX }>(Vec<Box<Chunk<M, W>>>);
 

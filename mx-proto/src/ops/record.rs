@@ -29,8 +29,8 @@ use crate::timer::TimerId;
 use std::mem::ManuallyDrop;
 use std::num::{NonZeroU32, NonZeroU64};
 
-/// The other side of an operation that never had one.
-pub(crate) const NOBODY: RemoteId = RemoteId::new(u32::MAX, 0);
+/// The remote of an operation that has none.
+pub(crate) const NO_REMOTE: RemoteId = RemoteId::new(u32::MAX, 0);
 
 /// One operation, or a place for one.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub struct Record<M> {
     /// In the list that its state says; see [`Strand`].
     pub(crate) links: Links,
     pub(crate) kin: Links,
-    /// The other side, [`NOBODY`] while it is not known. It is among its kin, but for connects.
+    /// The other side, [`NO_REMOTE`] while it is not known. It is among its kin, but for connects.
     pub(crate) remote: RemoteId,
     /// It is a receive for messages of its remote only, whether it has matched one or not.
     pub(crate) from_one: bool,
@@ -55,7 +55,7 @@ pub struct Record<M> {
     pub(crate) state: State<M>,
 }
 
-/// The way in which a queued message is sent in its turn.
+/// The form in which a queued message is sent in its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Turn {
     /// With its data if it is small and there is credit, as an offer otherwise.
@@ -206,7 +206,7 @@ impl<M> Default for Record<M> {
             generation: 0,
             links: Links::ALONE,
             kin: Links::ALONE,
-            remote: NOBODY,
+            remote: NO_REMOTE,
             from_one: false,
             timer: None,
             timeout: Timeout::FOR_EVER,

@@ -1,4 +1,4 @@
-//! The table of operations: the places in use, and the one way in which an operation ends.
+//! The table of operations: the places in use, and the one function that ends an operation.
 //!
 //! ```text
 //!   free list --add--> in use: a state --finish--> Done --free--> free list
@@ -13,7 +13,7 @@
 
 use super::list::{Links, List, NONE, Strand};
 use super::places::Places;
-use super::record::{NOBODY, Record, State};
+use super::record::{NO_REMOTE, Record, State};
 use crate::ids::{MatchBits, RemoteId, RequestId};
 use crate::op_states::{self, Stage};
 use crate::owner::Owner;
@@ -267,7 +267,7 @@ impl<O: Owner> Ops<O> {
         free.len += 1;
     }
 
-    /// A new operation. `None` when there can be no more. With `NOBODY` and in no list; its state may
+    /// A new operation. `None` when there can be no more. With `NO_REMOTE` and in no list; its state may
     /// want both.
     pub(crate) fn add(
         &mut self,
@@ -306,7 +306,7 @@ impl<O: Owner> Ops<O> {
         record.generation = generation;
         record.links = Links::ALONE;
         record.kin = Links::ALONE;
-        record.remote = NOBODY;
+        record.remote = NO_REMOTE;
         record.from_one = false;
         record.timer = None;
         record.timeout = timeouts.transfer;
@@ -384,7 +384,7 @@ impl<O: Owner> Ops<O> {
         self.places.record_mut(place)
     }
 
-    /// Ends an operation: the only way in which one does. Its memory is let go of, and from now on it is
+    /// Ends an operation; no other function does. Its memory is let go of, and from now on it is
     /// its owner's. False when it had ended, or there is none. It must have left all lists.
     pub(crate) fn finish(&mut self, id: RequestId) -> bool {
         let ends = self.get(id).is_some();

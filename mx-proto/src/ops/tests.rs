@@ -102,7 +102,7 @@ impl<const N: u32> Places<Memory, u64> for Rested<N> {
     }
 }
 
-/// What a list must be: the same in a vector.
+/// The reference for a list: a vector with the same content.
 #[derive(Default)]
 struct Model {
     list: List,
@@ -274,7 +274,8 @@ fn generations_go_round_without_the_highest_bit_and_without_zero() {
 }
 
 #[test]
-fn what_is_over_when_it_is_posted_takes_a_place_until_it_is_freed_and_is_never_under_way() {
+fn an_operation_that_is_over_when_it_is_posted_takes_a_place_until_it_is_freed_and_is_never_under_way()
+ {
     let mut ops = Ops::<Delayed<0>>::default();
     let all: Vec<_> = std::iter::from_fn(|| ops.add_done(7)).collect();
     assert_eq!((all.len(), ops.in_use()), (MOST as usize, MOST as usize));

@@ -49,9 +49,10 @@ impl AckPolicy {
     /// A segment came in order, and nothing is missing.
     pub(super) fn on_in_order(&mut self, now: Instant) {
         self.owed = self.owed.saturating_add(1);
-        let wait = match self.owed >= self.quarter {
-            true => Duration::ZERO,
-            false => self.delay,
+        let wait = if self.owed >= self.quarter {
+            Duration::ZERO
+        } else {
+            self.delay
         };
         self.plan(now.after(wait));
     }
@@ -59,9 +60,10 @@ impl AckPolicy {
     /// A new segment came, and one before it is missing.
     pub(super) fn on_early(&mut self, now: Instant) {
         self.early = self.early.saturating_add(1);
-        let wait = match self.early >= ENOUGH {
-            true => Duration::ZERO,
-            false => self.delay / EARLY_PART,
+        let wait = if self.early >= ENOUGH {
+            Duration::ZERO
+        } else {
+            self.delay / EARLY_PART
         };
         self.plan(now.after(wait));
     }

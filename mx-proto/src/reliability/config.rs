@@ -19,8 +19,7 @@ pub struct ReliableConfig {
     pub send_bytes_all: usize,
     /// Bytes of one peer that came early and have no place yet, with what keeping them costs.
     pub early_bytes: usize,
-    /// The same of all peers, beyond the first 8 KiB of each. What does not fit is dropped and sent
-    /// again.
+    /// The same of all peers, beyond the first 8 KiB of each. The rest is dropped and sent again.
     pub early_bytes_all: usize,
     /// Largest payload that takes the command channel: 768, the notes' figure.
     pub tiny: usize,
@@ -28,7 +27,7 @@ pub struct ReliableConfig {
     pub burst: usize,
     /// Time-out before the first measurement.
     pub first_rto: Duration,
-    /// Shortest time-out. Above the delay of acknowledgements, or they would come too late.
+    /// Shortest RTO. Above the delay of acknowledgements, or they would miss it.
     pub min_rto: Duration,
     /// Longest time-out, and the longest pause between two tries of anything.
     pub max_rto: Duration,

@@ -192,14 +192,15 @@ impl Congestion {
 
     /// Do packets wait somewhere, as far as this round or the last can tell?
     fn look_for_queue(&mut self, rtt: &Rtt) {
-        let least = match self.round.samples < SAMPLES {
-            true => self.round.before,
-            false => self.round.min_rtt,
+        let least = if self.round.samples < SAMPLES {
+            self.round.before
+        } else {
+            self.round.min_rtt
         };
         self.queue = is_queue(least, rtt);
     }
 
-    /// In slow start: is the way full?
+    /// In slow start: is the path full?
     fn take_care(&mut self) {
         match self.phase {
             Phase::Slow if self.queue => self.phase = Phase::Careful { rounds: CAREFUL },
@@ -256,18 +257,20 @@ impl Congestion {
         let ahead = now.since(epoch) + rtt.srtt().unwrap_or_default();
         let ms = u64::try_from(ahead.as_millis()).unwrap_or(u64::MAX);
         let away = climb(ms.abs_diff(self.rise_ms), self.unit());
-        let target = match ms < self.rise_ms {
-            true => self.plateau.saturating_sub(away),
-            false => self.plateau.saturating_add(away),
+        let target = if ms < self.rise_ms {
+            self.plateau.saturating_sub(away)
+        } else {
+            self.plateau.saturating_add(away)
         };
         let target = target.clamp(self.window, self.window + self.window / 2);
         let step = u128::from(target - self.window) * u128::from(bytes) / u128::from(self.window);
         self.window += u64::try_from(step).unwrap_or(0);
         // Below the plateau Reno's step is reduced so that both have the same average; RFC 9438,
         // section 4.3: 3 * (1 - 0.7) / (1 + 0.7).
-        self.credit += match self.reno < self.plateau {
-            true => bytes * 9 / 17,
-            false => bytes,
+        self.credit += if self.reno < self.plateau {
+            bytes * 9 / 17
+        } else {
+            bytes
         };
         if self.credit >= self.reno {
             self.credit -= self.reno;
@@ -291,9 +294,10 @@ impl Congestion {
     /// Fast convergence, RFC 9438 section 4.7: a flow whose window is reduced before it has
     /// recovered leaves room for others.
     fn note_plateau(&mut self) {
-        self.plateau = match self.window < self.plateau {
-            true => self.window / 20 * 17,
-            false => self.window,
+        self.plateau = if self.window < self.plateau {
+            self.window / 20 * 17
+        } else {
+            self.window
         };
     }
 }
@@ -330,14 +334,15 @@ fn climb(ms: u64, segment: u64) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX).min(CAP_MAX)
 }
 
-/// The other way round: the milliseconds in which CUBIC gains `bytes`.
+/// The inverse: the milliseconds in which CUBIC gains `bytes`.
 fn rise_ms(bytes: u64, segment: u64) -> u64 {
     let (mut low, mut high) = (0, CURVE_MAX);
     while low < high {
         let middle = (low + high) / 2;
-        match climb(middle, segment) < bytes {
-            true => low = middle + 1,
-            false => high = middle,
+        if climb(middle, segment) < bytes {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
     }
     low
@@ -371,7 +376,7 @@ const SAMPLES: u8 = 4;
 /// Rounds of careful growth before avoidance: HyStart++'s figure.
 const CAREFUL: u8 = 5;
 
-/// After so long a pause the window is not believed in. A few round trips of the worst way.
+/// After so long a pause the window is not believed in. A few round trips of the worst path.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Milliseconds after which the curve goes on no further; far beyond any window.

@@ -296,13 +296,13 @@ mod tests {
         assert_eq!(cookies.of_caller((&1, HERE), 5, Seq(9), 0), told);
         assert!(cookies.is_spent(0, at(0)));
         cookies.remember(u64::MAX, Source(u64::MAX % 100), at(0));
-        // Nobody remembers it, and nobody takes it.
+        // It is not remembered, and not accepted.
         assert_ne!(cookies.of_caller((&1, HERE), 5, Seq(9), 0), told);
         assert!(cookies.spent.iter().all(|spent| spent.of.is_empty()));
     }
 
     #[test]
-    fn one_source_that_spends_too_many_makes_its_own_void_and_nobody_elses() {
+    fn one_source_that_spends_too_many_makes_only_its_own_void() {
         let mut cookies = cookies();
         let greedy = Source(1);
         let told = cookies.of_caller((&1, HERE), 5, Seq(9), 0);

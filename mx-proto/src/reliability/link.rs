@@ -147,7 +147,7 @@ impl<A: Copy + Eq> Link<A> {
     }
 
     /// Bytes that may wait here for their acknowledgement: what can be under way, and as much again
-    /// so that the wire does not run dry. What waits longer leaves the cache.
+    /// so that the wire does not run dry. Bytes that wait longer leave the cache.
     fn send_limit(&self, config: &ReliableConfig) -> usize {
         let twice = 2 * self.session.congestion.window() as usize;
         twice.clamp((256 << 10).min(config.send_bytes), config.send_bytes)

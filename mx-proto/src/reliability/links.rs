@@ -238,9 +238,10 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     pub(super) fn remove(&mut self, now: Instant, id: LinkId) -> Option<Link<A>> {
         let mut link = self.table.remove(id.index(), id.generation())?;
         self.by_cookie.remove(&link.session.ours());
-        let source = match link.called {
-            true => (self.source)(link.address),
-            false => Source::TRUSTED,
+        let source = if link.called {
+            (self.source)(link.address)
+        } else {
+            Source::TRUSTED
         };
         self.places.give_back(source, 1);
         if link.trial.is_some() {

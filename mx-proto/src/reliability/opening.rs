@@ -65,7 +65,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         (channel, from): (Channel, A),
         header: &Header,
     ) -> Option<LinkId> {
-        // A Data datagram may have overtaken the opening of its session, so no Reset.
+        // A Data datagram may arrive before the opening of its session, so no Reset.
         if channel == Channel::Data || matches!(header.kind, Kind::Reset | Kind::Welcome) {
             self.stats.old_session += 1;
             return None;
@@ -146,9 +146,10 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
         let calling = link.session.is_connecting() && !link.session.was_welcome_before();
         if link.session.on_refused() {
-            let reason = match calling {
-                true => LinkDown::Refused,
-                false => LinkDown::Reset,
+            let reason = if calling {
+                LinkDown::Refused
+            } else {
+                LinkDown::Reset
             };
             return self.fail(now, id, reason, sink);
         }

@@ -354,7 +354,7 @@ mod tests {
             "{}",
             partial.bytes.capacity()
         );
-        // What is in order is the packet itself.
+        // Bytes in order cost no more than the packet itself.
         assert_eq!(partial.charge(), 82 + PIECE_COST + ALLOC_COST);
         let another = &chunks(0, &packet, 100)[5];
         assert_eq!(partial.cost_of(another), 100 + PIECE_COST + ALLOC_COST);

@@ -143,9 +143,10 @@ impl Pmtu {
 
     /// With what is remembered.
     pub(super) fn recalled(max: usize, found: Found) -> Self {
-        let black_hole = match found.reported {
-            true => Reporting::Done,
-            false => Reporting::No,
+        let black_hole = if found.reported {
+            Reporting::Done
+        } else {
+            Reporting::No
         };
         Self {
             good: found.good,
@@ -227,16 +228,19 @@ impl Pmtu {
         if most < self.good {
             self.good = if most < BASE { RESORT } else { BASE };
         }
-        self.probe = match self.proven {
-            _ if most > self.good => Probe::wanted(most),
-            false if self.whole >= RESORT => Probe::wanted(self.good),
-            // Not even the smallest probe is small enough.
-            false => Probe::Complete {
-                until: Some(now.after(AFTER_BLACK_HOLE)),
-            },
-            true => Probe::Complete {
+        self.probe = if most > self.good {
+            Probe::wanted(most)
+        } else if self.proven {
+            Probe::Complete {
                 until: Some(now.after(AGAIN)),
-            },
+            }
+        } else if self.whole >= RESORT {
+            Probe::wanted(self.good)
+        } else {
+            // Not even the smallest probe is small enough.
+            Probe::Complete {
+                until: Some(now.after(AFTER_BLACK_HOLE)),
+            }
         };
     }
 
@@ -310,9 +314,10 @@ impl Pmtu {
             } if lost_at <= now => self.on_lost(now, size, tries, heard),
             Probe::Complete { until: Some(until) } if until <= now => {
                 (self.bad, self.halves) = (u32::MAX, HALVES);
-                match self.proven {
-                    true => self.search(now),
-                    false => self.probe = Probe::wanted(BASE.min(self.max)),
+                if self.proven {
+                    self.search(now);
+                } else {
+                    self.probe = Probe::wanted(BASE.min(self.max));
                 }
             }
             _ => {}
@@ -415,7 +420,7 @@ const TRIES: u8 = 5;
 /// Probes without any word from the peer after which nothing is tried until it is heard again.
 const SILENT: u8 = 3;
 
-/// Shortest timeout of a probe: a peer's wake-up, not only the way.
+/// Shortest timeout of a probe: a peer's wake-up is in it, too.
 const PROBE_TIMEOUT_MIN: Duration = Duration::from_millis(5);
 
 /// Steps by halves: they leave at most an eighth of the gap between two rungs.

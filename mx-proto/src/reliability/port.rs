@@ -212,17 +212,21 @@ impl<D: DatagramPort> Reliable<D> {
         }
         let (address, data_address) = (link.address, link.data);
         let left = window.saturating_sub(link.reassembly.kept_bytes());
-        let window = match link.reassembly.has_ready() {
-            true => left,
+        let window = if link.reassembly.has_ready() {
+            left
+        } else {
             // Incomplete packets need the next segment: without a window they would never complete.
-            false => left.max(RECEIVE_WINDOW_MIN),
+            left.max(RECEIVE_WINDOW_MIN)
         };
         let mut outlet = Outlet {
             now,
             window: u32::try_from(window).unwrap_or(u32::MAX),
-            probe_max: data_address.map_or(0, |_| match link.session.pmtu.data_proven() {
-                true => usize::MAX,
-                false => link.data_credit,
+            probe_max: data_address.map_or(0, |_| {
+                if link.session.pmtu.data_proven() {
+                    usize::MAX
+                } else {
+                    link.data_credit
+                }
             }),
             command: *command,
             data: *data,
@@ -349,12 +353,11 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         let window = &mut link.session.send;
         let mut done = |send_buffer: &mut super::send_buffer::SendBuffer,
                         segment: super::send_buffer::Segment| {
-            let (flags, crc) = match sum {
-                true => {
-                    let payload = &send_buffer.bytes_of(segment.place)[DATAGRAM_HEADER..];
-                    (SUMMED, crc32c(payload))
-                }
-                false => (0, 0),
+            let (flags, crc) = if sum {
+                let payload = &send_buffer.bytes_of(segment.place)[DATAGRAM_HEADER..];
+                (SUMMED, crc32c(payload))
+            } else {
+                (0, 0)
             };
             window.push(Content {
                 place: segment.place,

@@ -9,7 +9,7 @@
 //!                  a router that knows RFC 4884 100
 //! ```
 //!
-//! Addresses and port numbers are public, so anybody can forge an error about them. Our cookie is
+//! Addresses and port numbers are public, so any machine can forge an error about them. Our cookie is
 //! known only to the two ends and to the path: an error that quotes it is about a datagram that was
 //! sent.
 //!

@@ -167,14 +167,16 @@ impl Reassembly {
         };
         // Segments are cut once and numbered in the order of their bytes.
         if ahead == 0 && in_order {
-            return match chunk.offset == contiguous {
-                true => Admission::Yes,
-                false => Admission::Bad,
+            return if chunk.offset == contiguous {
+                Admission::Yes
+            } else {
+                Admission::Bad
             };
         }
-        match cost <= window {
-            true => Admission::Yes,
-            false => Admission::Full,
+        if cost <= window {
+            Admission::Yes
+        } else {
+            Admission::Full
         }
     }
 

@@ -49,7 +49,7 @@ pub(super) struct Remembered {
 const BACK_OFF_MAX: u32 = 16;
 
 /// Half of the time after which the least sample is forgotten. 10 s together is BBR's figure:
-/// seldom enough that queues of our own making do not pass for the way, often enough for a way that
+/// seldom enough that queues of our own making do not pass for the path, often enough for a path that
 /// has really become longer.
 const HALF: Duration = Duration::from_secs(5);
 
@@ -127,7 +127,7 @@ impl Rtt {
         self.back_off = (self.back_off + 1).min(BACK_OFF_MAX);
     }
 
-    /// The way and back, typically. `None`: nothing has been measured.
+    /// The smoothed round trip (RFC 6298). `None`: nothing has been measured.
     pub(super) fn srtt(&self) -> Option<Duration> {
         (self.srtt > 0).then(|| Duration::from_nanos(self.srtt))
     }
@@ -137,7 +137,7 @@ impl Rtt {
         Duration::from_nanos(self.rttvar)
     }
 
-    /// The least of the last 5 to 10 seconds in which there was anything: the way without queues.
+    /// The least sample of the last 5 to 10 seconds that had any: the path without queues.
     pub(super) fn min(&self) -> Option<Duration> {
         let min_rtt = self.min_rtt[0].min(self.min_rtt[1]);
         (min_rtt < u64::MAX).then(|| Duration::from_nanos(min_rtt))
@@ -177,7 +177,7 @@ impl Rtt {
     }
 }
 
-/// The shortest wait for an acknowledgement that is not to be delayed: twice what a timer may be late.
+/// The shortest wait for an acknowledgement that is not to be delayed: twice a timer's inaccuracy.
 const QUICKEST: u64 = 100_000;
 
 /// Nothing takes longer; keeps the sums in range.
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_way_is_waited_for_as_long_as_it_takes_and_the_delay_of_acks() {
+    fn a_steady_path_is_waited_for_as_long_as_it_takes_and_the_delay_of_acks() {
         let mut rtt = rtt();
         (0..200).for_each(|_| rtt.on_sample(s(1), 20 * MS));
         assert!(rtt.rto() >= 20 * MS + DELAY);

@@ -111,9 +111,9 @@ pub(super) struct Acked {
     pub(super) spurious_bytes: u64,
     /// The time at which the first of those had been sent, the transmission that arrived.
     pub(super) spurious_sent_at: Option<Instant>,
-    /// The longest that one took that was reordered by so many that it would be lost, had there
-    /// not been a while to wait.
-    pub(super) late: Option<Duration>,
+    /// The longest time that a reordered segment took: without a reordering wait it would have been
+    /// declared lost.
+    pub(super) reordered: Option<Duration>,
     /// Those at the left edge were acknowledged: the window moved.
     pub(super) moved: bool,
 }
@@ -129,13 +129,13 @@ impl Acked {
     }
 }
 
-/// The criterion that distinguishes a lost segment from a late one.
+/// The criterion that distinguishes a lost segment from a reordered one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct LossDetection {
-    /// The least time in which a segment can be sent and acknowledged. What is acknowledged sooner
-    /// after it was sent again had arrived before.
+    /// The least time in which a segment can be sent and acknowledged. If it is acknowledged sooner
+    /// after it was sent again, it had arrived before.
     pub(super) least: Duration,
-    /// A segment that was reordered is late, not lost, for so long after it was sent.
+    /// For so long after it was sent a reordered segment is not declared lost.
     pub(super) wait: Duration,
 }
 

@@ -16,7 +16,7 @@ use crate::time::Instant;
 use std::fmt;
 use std::hash::Hash;
 
-/// One of the two ways to a peer. They may overtake each other.
+/// One of the two channels to a peer. There is no order between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Channel {
     /// For what is short and urgent.
@@ -28,7 +28,7 @@ pub enum Channel {
 /// The limits of one channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capacity {
-    /// Largest datagram that can be given to the service; what passes on the way to a peer may be
+    /// Largest datagram that can be given to the service; the MTU of the path to a peer may be
     /// less. At least 548 bytes.
     pub datagram_max: usize,
     /// Most datagrams in one [`GsoBatch`].
@@ -44,7 +44,7 @@ pub struct GsoBatch<'a> {
     pub bytes: &'a [u8],
     /// Bytes of each but the last. Not 0.
     pub segment: usize,
-    /// They may be larger than what passes on the way: the network layer is to cut them if it can.
+    /// They may be larger than the path's MTU: the network layer is to cut them if it can.
     pub may_fragment: bool,
     /// A single datagram whose source address does not matter: the peer knows its sender anyway.
     /// (Not for datagrams from the address to which answers are sent.)
@@ -68,7 +68,7 @@ impl<'a> GsoBatch<'a> {
 pub enum DatagramError {
     /// No room now; it is tried again.
     WouldBlock,
-    /// There is no way to that address now. Treated as a loss.
+    /// There is no route to that address now. Treated as a loss.
     Unreachable,
     /// The service knows that no datagram larger than this passes. Nothing was sent.
     TooLarge(usize),
@@ -105,7 +105,7 @@ pub enum Incoming<'a, A> {
         /// The quoted datagram. Without it the error may be forged.
         quote: Option<Quote>,
     },
-    /// Something sent to this address was too large for the way there.
+    /// A datagram to this address was larger than the path's MTU.
     TooLarge {
         /// The address.
         to: A,
@@ -188,7 +188,7 @@ pub trait DatagramPort {
     ) -> Result<(), DatagramError>;
 
     /// Hands out at most about `budget` of the datagrams that have come in, the command channel's
-    /// first. May leave out the data channel, where looking costs and little comes of late. Returns
+    /// first. May leave out the data channel, where polling costs and few packets arrive. Returns
     /// true when there was anything. Never blocks.
     fn poll(&mut self, budget: usize, receive: impl FnMut(Incoming<'_, Self::Address>)) -> bool;
 

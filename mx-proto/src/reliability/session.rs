@@ -411,7 +411,7 @@ impl Session {
         self.on_lost(now, &acked);
         if acked.segments > 0 {
             self.judge_at = acked.lost_next;
-            self.on_late(now, &acked, stats);
+            self.on_reordered(now, &acked, stats);
             self.on_arrived(now, &acked, before);
         }
         if header.kind == Kind::Ack
@@ -433,12 +433,12 @@ impl Session {
 
     /// A segment that was, or would have been, declared lost has arrived: the path reorders, or the
     /// time-out was too short.
-    fn on_late(&mut self, now: Instant, acked: &Acked, stats: &mut ReliableStats) {
+    fn on_reordered(&mut self, now: Instant, acked: &Acked, stats: &mut ReliableStats) {
         if self.on_spurious(acked, stats) {
             return self.send.on_timeout_undone();
         }
-        if let Some(age) = acked.late
-            && self.reordering.on_late(now, age, &self.rtt)
+        if let Some(age) = acked.reordered
+            && self.reordering.on_reordered(now, age, &self.rtt)
         {
             let wait = self.reordering.wait(now, &self.rtt);
             let again = self.send.wait_longer(now, wait);
@@ -454,7 +454,7 @@ impl Session {
         })
     }
 
-    /// Those that were overtaken have had their time.
+    /// The reordered segments have had their time.
     fn on_reordering_timeout(&mut self, now: Instant) {
         let wait = self.reordering.wait(now, &self.rtt);
         let lost = self.send.declare_reordered_lost(now, wait);
@@ -468,14 +468,14 @@ impl Session {
         self.rtt.on_sample(now, now.since(asked_at));
         // Segments sent on the data channel just before the Ping may still arrive, within the
         // path's known reordering delay.
-        let late = self.reordering.wait(now, &self.rtt);
-        let slack = late
+        let wait = self.reordering.wait(now, &self.rtt);
+        let slack = wait
             .saturating_sub(self.rtt.min().unwrap_or_default())
             .max(self.rtt.rto_without_backoff() / 4);
         let mut lost = self.send.lose_sent_before(asked_at.before(slack));
         if stamp(asked_at) == stamp(self.pinged_at) {
-            // The segments right before the Ping would have arrived, unless the Ping overtook them.
-            let again_only = !late.is_zero();
+            // The segments right before the Ping would have arrived, unless the Ping is reordered.
+            let again_only = !wait.is_zero();
             lost.add(self.send.lose_sent_up_to(self.asked_behind, again_only));
         }
         if lost.lost_segments > 0 {
@@ -512,7 +512,7 @@ impl Session {
     }
 
     /// Answers a Ping: now that nothing is left on the data channel (`empty`), or because that takes
-    /// too long. What the answer does not name counts as lost. False: it still waits.
+    /// too long. Segments that the answer does not name count as lost. False: it still waits.
     pub(super) fn answer(&mut self, now: Instant, empty: bool) -> bool {
         let Some((stamp, came)) = self.to_answer else {
             return true;
@@ -602,9 +602,10 @@ impl Session {
     /// The pause after so many fruitless Pings.
     fn pause_after(&self, fruitless: u32) -> Duration {
         // If the last segment in flight asks for an immediate acknowledgement.
-        let pause = match self.since_ask == 0 {
-            true => self.rtt.answer(),
-            false => self.rtt.rto_without_backoff(),
+        let pause = if self.since_ask == 0 {
+            self.rtt.answer()
+        } else {
+            self.rtt.rto_without_backoff()
         };
         pause.saturating_mul(1 << fruitless.min(10))
     }

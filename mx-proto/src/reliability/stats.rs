@@ -15,7 +15,7 @@ pub struct ReliableStats {
     pub timeouts: u64,
     /// Segments that the answer to a Ping showed to be lost.
     pub asked_losses: u64,
-    /// Segments that were taken for lost and had only been late.
+    /// Segments that were declared lost and arrived after all.
     pub late: u64,
     /// Acknowledgements that travelled alone.
     pub acks_alone: u64,

@@ -4,7 +4,7 @@
 //!   Reliable<End 0> --- Net: two channels each way, in order, no time of its own --- Reliable<End 1>
 //! ```
 //!
-//! What faulty networks do to it is tried at length with the simulator (`tests/sim/ports`).
+//! Faulty networks are tried at length with the simulator (`tests/sim/ports`).
 
 use super::packet::{Header, Kind};
 use super::*;
@@ -23,7 +23,7 @@ use std::time::Duration;
 /// An end and its channel.
 type Address = (usize, u8);
 
-/// What is under way to one channel of one end, and from where.
+/// Datagrams in flight to one channel of one end, and their senders.
 type Queue = VecDeque<(Address, Vec<u8>)>;
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ struct Net {
     log: Vec<(usize, Channel, Vec<u8>)>,
     /// Of datagrams with these numbers in the log nothing arrives.
     lose: Vec<usize>,
-    /// What stood for an end, and what does from now on, once.
+    /// A discovery, once: an old address of an end, and its new one.
     found: Option<(Address, Address)>,
     /// Polls leave out the data channel.
     glances: bool,
@@ -226,7 +226,7 @@ struct Pair {
     net: Rc<RefCell<Net>>,
     ports: [Reliable<End>; 2],
     users: [User; 2],
-    /// Whoever calls is bound at once.
+    /// An incoming link is bound at once.
     binds: bool,
 }
 
@@ -255,7 +255,7 @@ impl Pair {
         }
     }
 
-    /// Two ends with a link, which nobody has bound where it leads.
+    /// Two ends with a link that is not bound at the called end.
     fn strange(config: ReliableConfig) -> (Self, LinkId) {
         let mut pair = Self::new(config);
         pair.binds = false;
@@ -387,7 +387,7 @@ fn a_peer_that_has_to_be_looked_for_is_called_as_soon_as_it_is_found() {
     pair.poll(1);
     pair.poll(0);
     assert_eq!(pair.users[0].up, [link]);
-    // Who is talked with is where it is, whatever is found later.
+    // A peer that answers keeps its address, whatever is found later.
     pair.net.borrow_mut().found = Some(((1, 0), (9, 0)));
     pair.poll(0);
     pair.send(0, link, 1, b"hello").unwrap();
@@ -396,7 +396,7 @@ fn a_peer_that_has_to_be_looked_for_is_called_as_soon_as_it_is_found() {
 }
 
 #[test]
-fn how_long_a_peer_was_looked_for_is_no_sample_of_the_way_to_it() {
+fn the_time_of_a_search_for_a_peer_is_no_sample_of_the_path() {
     let mut pair = Pair::new(ReliableConfig::default());
     let link = pair.call(7);
     pair.run(Duration::from_millis(50));
@@ -430,7 +430,7 @@ fn tiny_packets_take_the_command_channel_and_others_the_data_channel_in_batches(
 }
 
 #[test]
-fn a_tiny_packet_that_overtakes_large_ones_waits_for_them_and_makes_nobody_resend() {
+fn a_tiny_packet_before_its_turn_waits_for_large_ones_and_causes_no_resend() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     pair.send(0, link, 1, &bytes(30_000)).unwrap();
     (2..8).for_each(|mark| pair.send(0, link, mark, b"tiny").unwrap());
@@ -667,7 +667,7 @@ fn a_service_that_takes_less_than_the_least_ends_the_link_after_the_give_up_time
 #[test]
 fn a_caller_that_is_not_bound_in_time_is_forgotten_whatever_it_brings() {
     let (mut pair, link) = Pair::strange(ReliableConfig::default());
-    pair.send(0, link, 1, b"I am somebody").unwrap();
+    pair.send(0, link, 1, b"my hello").unwrap();
     pair.run(Duration::from_millis(4900));
     assert_eq!(pair.ports[1].sessions(), 1);
     pair.run(Duration::from_millis(200));
@@ -761,7 +761,7 @@ fn a_caller_that_is_not_bound_takes_no_place_of_our_own_calls() {
 
 #[test]
 fn what_waited_for_a_ping_or_a_time_out_because_its_acknowledgement_was_lost_is_no_sample() {
-    // What of the answers is lost: the acknowledgement; the answer to the Ping as well.
+    // The lost answers: the acknowledgement; the answer to the Ping as well.
     for lost in [1, 2] {
         let (mut pair, link) = Pair::connected(ReliableConfig::default());
         for mark in 0..20 {

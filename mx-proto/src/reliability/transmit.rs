@@ -121,9 +121,10 @@ impl Session {
             };
             let again = slot.again;
             let bytes = u64::from(slot.content.place.len);
-            let channel = match self.pmtu.data_proven() {
-                true => slot.channel,
-                false => Channel::Command,
+            let channel = if self.pmtu.data_proven() {
+                slot.channel
+            } else {
+                Channel::Command
             };
             let window = self.congestion.window();
             let flying = self.send.in_flight_bytes();
@@ -145,10 +146,13 @@ impl Session {
                 Channel::Command => out.command,
                 Channel::Data => out.data,
             };
-            let most = match again {
-                true if resends == 0 => return Pass::More,
-                true => capacity.batch_max.min(resends),
-                false => capacity.batch_max,
+            if again && resends == 0 {
+                return Pass::More;
+            }
+            let most = if again {
+                capacity.batch_max.min(resends)
+            } else {
+                capacity.batch_max
             };
             let count =
                 self.send
@@ -326,9 +330,10 @@ impl Session {
     fn further_words(&self) -> ([u8; 8 * (SACK_WORDS - 1)], usize) {
         let mut bytes = [0; 8 * (SACK_WORDS - 1)];
         let mut words = [0; SACK_WORDS];
-        let used = match self.unconfirmed || !self.recv.has_holes() {
-            true => 0,
-            false => self.recv.sack_words(&mut words).saturating_sub(1),
+        let used = if self.unconfirmed || !self.recv.has_holes() {
+            0
+        } else {
+            self.recv.sack_words(&mut words).saturating_sub(1)
         };
         for (place, word) in bytes.chunks_exact_mut(8).zip(&words[1..=used]) {
             place.copy_from_slice(&word.to_le_bytes());

@@ -17,7 +17,7 @@ const EARLY_ALL: usize = 512 << 10;
 const PACKET_MAX: usize = 32 << 10;
 /// Of a packet whose body has to have a place.
 const LARGE: u32 = 247_808;
-/// What a session may take besides what is counted: one packet, 8 KiB of what came early, itself.
+/// Limit of a session's memory besides what is counted: one packet, 8 KiB of early bytes, itself.
 const SESSION: usize = PACKET_MAX + (8 << 10) + (6 << 10);
 
 const DATAGRAM_HEADER: usize = 64;
@@ -135,7 +135,7 @@ impl Ear for User {
     }
 }
 
-/// Somebody who has opened a session from where they are.
+/// A peer with an open session, at its true address.
 #[derive(Clone, Copy)]
 struct Session {
     from: u32,
@@ -422,7 +422,7 @@ fn peers_that_hold_all_there_is_leave_the_others_some() {
     assert_eq!(stage.port.sessions(), 20);
     for from in 100..110 {
         let honest = stage.open(from);
-        // Three overtake the first, which is enough to show the sender that it is lost.
+        // Three arrive before the first: enough to show the sender that it is lost.
         let whole = 1400;
         let mut packet = vec![0; whole as usize];
         packet[..HEADER_LEN].copy_from_slice(&header(whole));

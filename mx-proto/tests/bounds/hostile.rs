@@ -7,12 +7,12 @@ use mx_proto::wire::{HELLO_LEN, Header, Kind};
 use mx_proto::{Arrival, Config, MatchBits, MatchMask, Posted, RemoteId, SendMode, Verdict};
 use mx_sim::CallOff;
 
-/// What a message is counted for besides its bytes.
+/// The cost of a message besides its bytes.
 const MESSAGE_COST: isize = OVERHEAD as isize;
 /// Bytes for each remote beyond the limit: what a quiet one costs, two messages of a credit each, and
 /// what waits to go to it. That is within 2 KiB and what a quiet one costs.
 const BEYOND_EACH: isize = 700 + 2 * CREDIT as isize + 1024;
-/// Bytes of an endpoint whoever its remotes are.
+/// Bytes of an endpoint with any remotes.
 const ENDPOINT: isize = 1 << 20;
 
 fn limited(unexpected_bytes: usize) -> Config {
@@ -22,7 +22,7 @@ fn limited(unexpected_bytes: usize) -> Config {
     }
 }
 
-/// Everybody sends until nobody may; how many messages that were.
+/// All peers send until none may: returns the number of messages.
 fn flood(stage: &mut Stage, peers: u32, len: usize) -> u32 {
     let body = vec![7; len];
     stage.backlog = 4096;
@@ -66,7 +66,7 @@ fn a_flood_of_messages_of_any_size_stays_within_the_limit() {
             assert!(grown <= limit as isize + beyond, "{grown}");
             let (used, most) = stage.node.unexpected_usage();
             assert!(used <= most && most == limit.max(CREDIT));
-            // Nobody is shut out, and with room much is taken.
+            // No peer is shut out, and with room much is taken.
             assert!(sent >= 2 * peers);
             assert!(len > 1000 || sent as usize >= limit / 2 / (len + CREDIT));
         }
@@ -134,7 +134,7 @@ fn id_of(stage: &Stage, n: u32) -> RemoteId {
 }
 
 #[test]
-fn who_offers_and_reads_no_answer_is_answered_a_bounded_number_of_times() {
+fn a_peer_that_offers_and_reads_no_answer_is_answered_a_bounded_number_of_times() {
     for trickle in [false, true] {
         let (mut stage, before) = one_peer(1 << 20);
         stage.deafen(1);
@@ -187,7 +187,7 @@ fn offers_answered_on_another_link_than_that_of_the_introductions_are_bounded_to
 }
 
 #[test]
-fn who_asks_for_parts_without_end_gets_few_of_them() {
+fn a_peer_that_pulls_without_end_gets_little_data() {
     let (mut stage, _) = one_peer(1 << 20);
     let to = id_of(&stage, 0);
     let memory = vec![0; 1 << 20];
@@ -347,7 +347,7 @@ fn messages_that_are_handed_out_hold_no_credits() {
 }
 
 #[test]
-fn what_those_who_left_have_left_behind_counts_until_it_is_received() {
+fn messages_of_peers_that_left_count_until_they_are_received() {
     let limit = 1 << 20;
     let config = Config {
         keep_tombstones: 1_000_000,
@@ -356,7 +356,7 @@ fn what_those_who_left_have_left_behind_counts_until_it_is_received() {
     let mut stage = Stage::with_peers(config, 0);
     stage.shrink();
     let before = live();
-    // Everybody comes, leaves as much as it may, and goes.
+    // Each peer comes, leaves as much as it may, and goes.
     for n in 0..3_000 {
         stage.call(n, n);
         stage.run();
@@ -393,7 +393,7 @@ fn what_those_who_left_have_left_behind_counts_until_it_is_received() {
 }
 
 #[test]
-fn who_is_thrown_out_for_a_message_leaves_none_of_its_credits_behind() {
+fn a_peer_that_is_failed_for_a_message_leaves_none_of_its_credits_behind() {
     for offered in [false, true] {
         let mut stage = Stage::with_peers(limited(1 << 20), 2);
         let [honest, _] = [0, 1].map(|n| id_of(&stage, n));
@@ -437,7 +437,7 @@ fn calling_off_what_never_was_costs_the_same_however_much_is_posted() {
     stage.run();
     assert_eq!(stage.node.stats().stale, 100_000);
     assert_eq!(stage.node.posted_receives(), 100_000);
-    // What is there is called off, once, and by nobody else.
+    // An offered message is withdrawn once, and by no other peer.
     stage.spend(0, 1);
     stage.offer(0, 77, 8);
     withdraw(&stage, 1, 77);

@@ -1,4 +1,4 @@
-//! What a quiet remote costs: memory, and time of a progress call.
+//! The cost of a quiet remote: memory, and time of a progress call.
 
 use super::live;
 use super::script::Stage;
@@ -17,7 +17,7 @@ fn bytes_each(stage: &Stage, before: isize, script: isize, peers: u32) -> isize 
     (live() - before - script) / peers as isize
 }
 
-/// What the script keeps for a peer: its cookie and credits, and room for twice as many.
+/// The script's bytes for a peer: its cookie and credits, and room for twice as many.
 const SCRIPT: isize = 64;
 
 #[test]
@@ -26,7 +26,7 @@ fn a_quiet_remote_takes_little_memory_whether_it_was_busy_or_not() {
     for peers in [1_025, 2_000, 10_000, 16_385] {
         let before = live();
         let config = Config {
-            // Everybody's first message finds room.
+            // Every peer's first message finds room.
             unexpected_bytes: 256 << 20,
             first_credits: 8,
             ..Config::default()
@@ -34,7 +34,7 @@ fn a_quiet_remote_takes_little_memory_whether_it_was_busy_or_not() {
         let mut stage = Stage::with_peers(config, peers);
         let script = SCRIPT * peers as isize;
         let new = bytes_each(&stage, before, script, peers);
-        // Everybody sends, is answered, has something large pulled, and pulls.
+        // Every peer sends, is answered, has something large pulled, and pulls.
         for n in 0..peers {
             stage.eager(n, n.into(), &[1; 100]);
             stage.offer(n, n.into(), 50_000);
@@ -97,7 +97,7 @@ fn a_hundred_thousand_quiet_remotes_take_no_progress_time() {
         attempts,
         "something was sent"
     );
-    assert_eq!(many.node.deadline(), None, "somebody has a timer");
+    assert_eq!(many.node.deadline(), None, "no remote has a timer");
     // The same work; something done for each of them would take a thousand times as long.
     assert!(crowd < 20.0 * alone + 1000.0, "{crowd} against {alone}");
 }

@@ -7,7 +7,7 @@ use mx_proto::wire::{Header, Kind};
 use mx_proto::{Arrival, Config, InboxStats, Verdict};
 use mx_sim::{Rng, seeds};
 
-/// For whoever asks; turns are in the bits.
+/// All messages go to the inbox; turns are in the bits.
 fn put_in(it: &Arrival) -> Verdict {
     let turn = (it.bits.0 >> 8) as u32 & 7;
     Verdict::Inbox { turn }
@@ -30,7 +30,7 @@ fn leave(stage: &mut Stage, peer: u32) {
     while stage.node.owner_mut().next_down().is_some() {}
 }
 
-/// Everybody goes, and everything is handed out: then all credits are back.
+/// All peers go, and everything is handed out: then all credits are back.
 fn end(stage: &mut Stage, peers: u32) {
     for peer in 0..peers {
         leave(stage, peer);
@@ -68,7 +68,7 @@ fn a_message_takes_no_more_than_is_counted_for_it() {
                 if offered {
                     for n in 0..100 {
                         let mut header = Header::new(Kind::Credit, 0, 0);
-                        header.terms.wanted = 4096;
+                        header.credit_fields.wanted = 4096;
                         stage.say(n, header, &[]);
                     }
                 }
@@ -76,7 +76,7 @@ fn a_message_takes_no_more_than_is_counted_for_it() {
             }
             stage.shrink();
             let stats = stage.node.inbox_stats();
-            // What has been drawn for, and has memory already, is counted with what was drawn.
+            // Messages drawn for, and with memory already, are counted with what was drawn.
             let fetching = stats.fetching as isize * (100_000 + 512);
             let each = (live() - before - fetching) / count as isize;
             println!("{count} messages, offered: {offered}, {each} B each");
@@ -86,7 +86,7 @@ fn a_message_takes_no_more_than_is_counted_for_it() {
 }
 
 #[test]
-fn whoever_floods_the_inbox_stays_within_the_limit_and_the_rest_is_handed_out_in_turn() {
+fn a_flood_of_the_inbox_stays_within_the_limit_and_is_handed_out_in_turn() {
     let peers = 50;
     for len in [0, 8, 1_000, 32_768] {
         let limit = 1 << 20;
@@ -176,7 +176,7 @@ fn what_came_in_slots_stays_when_its_sender_goes_if_there_is_room() {
     assert_eq!(stage.node.messages(), 4);
     leave(&mut stage, 2);
     assert_eq!(stage.node.messages(), 2);
-    // Whoever was lent that credit gives it to its own message.
+    // The peer that was lent that credit gives it to its own message.
     let (first, then) = if lent[0] == 1 { (0, 1) } else { (1, 0) };
     leave(&mut stage, first);
     assert_eq!(
@@ -224,13 +224,13 @@ fn say_anything(stage: &mut Stage, rng: &mut Rng, n: u32) {
         }
         _ => {
             let mut header = Header::new(Kind::Credit, 0, 0);
-            header.terms.wanted = rng.below(200) as u32;
+            header.credit_fields.wanted = rng.below(200) as u32;
             stage.say(n, header, &[]);
         }
     }
 }
 
-/// Somebody answers what it was asked for, or says more than that.
+/// Peers answer what they were asked for, or say more than that.
 fn answer(stage: &mut Stage, rng: &mut Rng, gone: &[bool]) {
     for (link, header, body) in stage.sent(Kind::Pull) {
         if gone[link.index() as usize] || rng.chance(0.2) {
@@ -323,7 +323,7 @@ fn withdrawing_what_never_was_costs_the_same_however_much_is_here() {
                 sent += 1;
             }
             let mut header = Header::new(Kind::Credit, 0, 0);
-            header.terms.wanted = 4096;
+            header.credit_fields.wanted = 4096;
             stage.say(n, header, &[]);
         }
         stage.run_with(put_in);

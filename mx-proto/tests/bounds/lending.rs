@@ -1,4 +1,4 @@
-//! Credits over the wire: they go where they are used, and who takes what is not its own is gone.
+//! Credits over the wire: they go where they are used, and a peer that takes others' is failed.
 
 use super::script::{Stage, UNEXPECTED};
 use mx_proto::flow::{CreditFields, EPOCH_TIME, FIRST, Lane, Paid, Slots};
@@ -26,7 +26,7 @@ fn listening(limit: usize, peers: u32) -> Stage {
     stage
 }
 
-/// One peer sends a message that is done with at once; all answer what they are asked. Who was.
+/// One peer sends a message that is done with at once; returns the peers that were asked, which answer.
 fn busy(stage: &mut Stage, link: u32, len: usize) -> Vec<u32> {
     stage.send_honestly(link, 1, &vec![1; len]);
     stage.run_with(finish);
@@ -48,7 +48,7 @@ fn check(stage: &Stage) {
 }
 
 #[test]
-fn ten_thousand_remotes_get_credits_and_nobody_is_asked_for_them() {
+fn ten_thousand_remotes_get_credits_and_none_is_asked_for_them() {
     let stage = Stage::with_peers(Config::default(), 10_000);
     for n in 0..10_000 {
         // Its slots at least.
@@ -60,7 +60,7 @@ fn ten_thousand_remotes_get_credits_and_nobody_is_asked_for_them() {
 }
 
 #[test]
-fn while_there_is_room_nobody_is_asked() {
+fn while_there_is_room_no_remote_is_asked() {
     let mut stage = listening(64 << 20, 20);
     for n in 0..20_000 {
         assert!(busy(&mut stage, n % 3, 30_000).is_empty());
@@ -73,7 +73,7 @@ fn while_there_is_room_nobody_is_asked() {
 fn the_quiet_are_asked_and_the_busy_get_what_they_had() {
     let peers = 120;
     let mut stage = listening(1 << 20, peers);
-    // Everybody has sent once, and the last few are busy from now on.
+    // Each has sent once, and the last few are busy from now on.
     let quiet = peers - BUSY;
     for n in 0..quiet {
         assert!(busy(&mut stage, n, 10).is_empty());
@@ -83,7 +83,7 @@ fn the_quiet_are_asked_and_the_busy_get_what_they_had() {
     for n in 0..40_000 {
         asked.extend(busy(&mut stage, peers - 1 - n % BUSY, 8_000));
     }
-    // Who came late had little, and nobody is asked for the last of it.
+    // The last to come had little, and none is asked for its last credits.
     assert!(asked.len() > 60 && asked.iter().all(|n| *n < quiet));
     let mut each = asked.clone();
     each.sort_unstable();
@@ -101,7 +101,7 @@ fn the_quiet_are_asked_and_the_busy_get_what_they_had() {
 }
 
 #[test]
-fn with_everybody_busy_nothing_moves() {
+fn while_all_are_busy_no_credits_move() {
     let peers = 60;
     let mut stage = listening(1 << 20, peers);
     let round = |stage: &mut Stage| {
@@ -123,21 +123,21 @@ fn with_everybody_busy_nothing_moves() {
         round(&mut stage);
     }
     assert_eq!(moved(&stage), settled);
-    // And everybody has what its messages cost.
+    // And every remote has what its messages cost.
     for n in 0..peers {
         assert!(stage.free(n) >= 7, "{n}: {}", stage.free(n));
     }
 }
 
 #[test]
-fn who_came_early_and_stays_busy_shares_with_who_comes_late() {
+fn a_busy_early_remote_shares_with_later_ones() {
     let mut stage = listening(1 << 20, 3);
     // Three ask for all there is.
     let much = 1_000;
     for n in 0..6_000 {
         let link = n % 3;
         let mut header = Header::new(Kind::Credit, 0, 0);
-        header.terms.wanted = much;
+        header.credit_fields.wanted = much;
         stage.say(link, header, &[]);
         busy(&mut stage, link, 8_000);
     }
@@ -160,7 +160,7 @@ fn who_came_early_and_stays_busy_shares_with_who_comes_late() {
 }
 
 #[test]
-fn an_epoch_ends_every_second_while_somebody_waits() {
+fn an_epoch_ends_every_second_while_a_remote_waits() {
     let mut stage = listening(1 << 20, 60);
     let pass = |stage: &mut Stage| {
         let end = stage.clock.now().after(EPOCH_TIME + EPOCH_TIME / 10);
@@ -172,7 +172,7 @@ fn an_epoch_ends_every_second_while_somebody_waits() {
     // Together more than there is.
     for link in 0..60 {
         let mut header = Header::new(Kind::Credit, 0, 0);
-        header.terms.wanted = 1_000;
+        header.credit_fields.wanted = 1_000;
         stage.say(link, header, &[]);
     }
     stage.run_with(finish);
@@ -181,7 +181,7 @@ fn an_epoch_ends_every_second_while_somebody_waits() {
 }
 
 #[test]
-fn who_is_asked_for_credits_answers_each_question_once() {
+fn each_revoke_is_answered_once() {
     let mut stage = listening(1 << 20, 0);
     stage.call_as(0, 0, VERSION, 100);
     stage.run();
@@ -192,7 +192,7 @@ fn who_is_asked_for_credits_answers_each_question_once() {
         answers.iter().map(|(_, it, _)| it.length).collect()
     };
     assert_eq!(back(&stage), [60]);
-    // Who does not read the answer is not to ask again.
+    // A peer that does not read the answer is not to ask again.
     stage.deafen(1);
     for _ in 0..3 {
         stage.say(0, Header::new(Kind::Revoke, 0, 60), &[]);
@@ -205,7 +205,7 @@ fn who_is_asked_for_credits_answers_each_question_once() {
 }
 
 #[test]
-fn who_hoards_and_does_not_answer_is_passed_over() {
+fn a_remote_that_hoards_and_does_not_answer_is_passed_over() {
     let peers = 200;
     let mut stage = listening(4 << 20, peers);
     let mut asked = vec![0; peers as usize];
@@ -320,7 +320,7 @@ fn a_slot_holds_one_small_message_and_everything_else_in_it_ends_the_link() {
         small(&stage, slot);
         stage.run();
         assert_eq!(stage.node.stats().malformed, 0);
-        // Not before: here nobody reads.
+        // Not before: here no peer reads.
         let mut stage = fresh();
         stage.deafen(2);
         let taken = stage
@@ -390,7 +390,7 @@ fn what_we_send_in_one_lane_passes_what_waits_in_the_other_and_only_then() {
         let taken = |stage: &mut Stage, lane: Lane, count: u8| {
             let mut header = Header::new(Kind::Credit, 0, 0);
             let counts = [0, 4].map(|shift| (count as u32) << (24 + shift));
-            header.terms = CreditFields::from_words(0, counts[lane as usize], 0);
+            header.credit_fields = CreditFields::from_words(0, counts[lane as usize], 0);
             stage.say(0, header, &[]);
             stage.run();
         };
@@ -399,8 +399,8 @@ fn what_we_send_in_one_lane_passes_what_waits_in_the_other_and_only_then() {
         assert_eq!(stage.node.queued_for(to), 2);
         // With credits the rest goes as it was posted, the large one only if it can.
         let mut header = Header::new(Kind::Credit, 0, 0);
-        header.terms.credit = 2;
-        header.terms.slots = Slots::from_byte([0x10, 0x01][full as usize]);
+        header.credit_fields.credit = 2;
+        header.credit_fields.slots = Slots::from_byte([0x10, 0x01][full as usize]);
         stage.say(0, header, &[]);
         stage.run();
         let sent = stage.sent(Kind::Eager);
@@ -414,7 +414,7 @@ fn what_we_send_in_one_lane_passes_what_waits_in_the_other_and_only_then() {
 }
 
 #[test]
-fn who_speaks_the_version_before_is_told_so_in_a_header_that_it_can_read() {
+fn a_peer_of_the_version_before_is_told_so_in_a_header_that_it_can_read() {
     let mut stage = listening(1 << 20, 1);
     stage.call_as(1, 1, VERSION - 1, 1 << 30);
     stage.run();
@@ -451,7 +451,7 @@ fn what_one_machine_borrows_leaves_others_as_much() {
     let lendable = flow.total - flow.total / 8;
     assert!(flow.lent <= lendable / 2, "{flow:?}");
     assert!(flow.lent > lendable / 3, "{flow:?}");
-    // Whoever comes from elsewhere finds as much.
+    // A peer from elsewhere finds as much.
     stage.call(peers, peers);
     stage.run();
     for _ in 0..1_000 {

@@ -1,8 +1,8 @@
-//! What a remote can make an endpoint hold, and what a quiet one costs: measured, not believed.
+//! Limits of the memory that a remote can make an endpoint hold, and the cost of a quiet one: measured.
 //!
 //! ```text
 //!   counting allocator:  bytes that this thread holds
-//!   Script:              one endpoint, everybody else is the test and says what it likes
+//!   Script:              one endpoint, all peers are the test, which says what it likes
 //!   early:               the same for the reliability layer below it
 //! ```
 
@@ -21,13 +21,13 @@ use std::cell::Cell;
 struct Counting;
 
 thread_local! {
-    /// What this thread has allocated and not freed, as the allocator rounds it.
+    /// The bytes that this thread has allocated and not freed, as the allocator rounds them.
     static LIVE: Cell<isize> = const { Cell::new(0) };
     /// The most it ever held, both copies of what grows included.
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
-/// What the C library's allocator takes for `size` bytes: a word of its own, and 16 at a time.
+/// The C library's cost of `size` bytes: a word of its own, and 16 at a time.
 fn taken(size: usize) -> isize {
     ((size + 8).next_multiple_of(16)).max(32) as isize
 }

@@ -1,4 +1,4 @@
-//! One endpoint, and a port on which the test is everybody else.
+//! One endpoint, and a port on which the test plays all peers.
 //!
 //! ```text
 //!   test --say(link, packet)--> Script port --> Endpoint --> what it sent, per link, or no room
@@ -29,7 +29,7 @@ pub(crate) fn still() -> VirtualClock {
     clock
 }
 
-/// Messages of the endpoint with these bits, or larger ones, are for whoever asks.
+/// Messages of the endpoint with these bits, or larger ones, are for its inbox.
 pub(crate) const UNEXPECTED: u64 = 1 << 63;
 
 /// A packet to the endpoint, or from it.
@@ -40,13 +40,13 @@ pub(crate) struct Wires {
     inbound: VecDeque<(LinkId, HeaderBytes, Vec<u8>)>,
     writable: VecDeque<LinkId>,
     cookies: Vec<u64>,
-    /// What each peer has been lent, as it counts that itself.
+    /// The credits lent to each peer, as it counts them itself.
     credits: Vec<Borrower>,
     /// Where links come from; those that are not here are trusted.
     pub(crate) sources: Vec<mx_proto::origin::Source>,
     /// Links whose peers read nothing.
     pub(crate) deaf: Vec<bool>,
-    /// What the endpoint has sent, if anybody wants to know.
+    /// Keep what the endpoint sends.
     pub(crate) listen: bool,
     pub(crate) sent: VecDeque<Packet>,
     /// Attempts to send.
@@ -55,7 +55,7 @@ pub(crate) struct Wires {
 }
 
 impl Wires {
-    /// What the endpoint calls the peer with this link.
+    /// The endpoint's cookie for the peer with this link.
     pub(crate) fn cookie_of(&self, link: u32) -> u64 {
         self.cookies[link as usize]
     }
@@ -121,8 +121,8 @@ impl Port<Vec<u8>> for Script {
         }
         if let Some(credits) = wires.credits.get_mut(link.index() as usize) {
             match told.kind {
-                Kind::Reply => *credits = Borrower::open(told.terms.credit),
-                _ => _ = credits.on_credit_fields(&told.terms),
+                Kind::Reply => *credits = Borrower::open(told.credit_fields.credit),
+                _ => _ = credits.on_credit_fields(&told.credit_fields),
             }
         }
         Ok(Sent::Whole)
@@ -181,7 +181,7 @@ pub(crate) struct TestOwner {
     answer: Answer,
 }
 
-/// What becomes of a message that no receive accepts.
+/// The verdict on a message that no receive accepts.
 pub(crate) type Answer = fn(&Arrival) -> Verdict;
 
 fn keep(_: &Arrival) -> Verdict {
@@ -236,10 +236,10 @@ impl Owner for TestOwner {
 
 pub(crate) type Node = Endpoint<Script, VirtualClock, TestOwner>;
 
-/// The endpoint and everybody else.
+/// The endpoint and all its peers.
 pub(crate) struct Stage {
     pub(crate) node: Node,
-    /// What every peer says that its messages cost which wait for their turn.
+    /// The waiting cost that every peer claims for its own messages.
     pub(crate) backlog: u32,
     pub(crate) clock: VirtualClock,
     wires: Rc<RefCell<Wires>>,
@@ -295,7 +295,7 @@ impl Stage {
         hello[16..24].copy_from_slice(&(u64::from(name) + 1).to_le_bytes());
         hello[24..32].copy_from_slice(&5u64.to_le_bytes());
         let mut header = Header::new(Kind::Connect, 1, 0);
-        header.terms.credit = credits;
+        header.credit_fields.credit = credits;
         self.say(link, header, &hello);
     }
 
@@ -346,7 +346,7 @@ impl Stage {
         };
         let mut header = Header::new(kind, bits, len);
         header.aux = paid.map_or(0, Paid::aux);
-        header.terms.wanted = wanted;
+        header.credit_fields.wanted = wanted;
         let name = bits.to_le_bytes();
         self.say(
             link,
@@ -367,12 +367,12 @@ impl Stage {
         paid.is_some()
     }
 
-    /// What a peer has been lent.
+    /// The credits lent to a peer.
     pub(crate) fn credits_of(&self, link: u32) -> Borrower {
         self.wires(|wires| wires.credits[link as usize])
     }
 
-    /// What of it a peer may still use.
+    /// Those of them that a peer may still use.
     pub(crate) fn free(&self, link: u32) -> u32 {
         self.credits_of(link).free()
     }
@@ -432,7 +432,7 @@ impl Stage {
         assert!(self.wires(|wires| wires.inbound.is_empty()));
     }
 
-    /// What it has sent since last asked, of one kind.
+    /// The packets of one kind that it has sent; those of other kinds are dropped.
     pub(crate) fn sent(&self, kind: Kind) -> Vec<Packet> {
         let all: Vec<_> = self.wires(|wires| wires.sent.drain(..).collect());
         let wanted = all.into_iter().filter(|(_, header, _)| header.kind == kind);

@@ -33,7 +33,7 @@ fn config() -> Config {
     }
 }
 
-/// What nobody claims for the first 1024 of each kind.
+/// Memory that is not claimed, for the first 1024 of each kind.
 const FREE: isize = 2 << 20;
 
 /// Half of what the layers above claim for an operation: the rest is theirs.
@@ -122,7 +122,7 @@ fn newcomers_are_refused_while_memory_is_short_and_let_in_afterwards() {
 }
 
 #[test]
-fn a_message_that_there_is_no_memory_for_ends_its_sender_and_nobody_else() {
+fn a_message_without_memory_for_it_fails_only_its_sender() {
     let mut stage = Stage::with_peers(config(), 3);
     while stage.node.owner_mut().next_down().is_some() {}
     for n in 0..3 {
@@ -157,7 +157,7 @@ fn a_message_that_there_is_no_memory_for_ends_its_sender_and_nobody_else() {
         };
         assert_eq!(reason, DownReason::NoMemory);
     }
-    // What came before is received, and they come back.
+    // An earlier message is received, and the peers come back.
     let got = stage
         .node
         .recv(MatchBits(100), MatchMask::EXACT, vec![0; 8], 7);

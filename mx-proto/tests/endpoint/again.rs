@@ -4,7 +4,7 @@ use super::pair::{self, Pair, Side};
 use super::{EXACT, bits, connected};
 use mx_proto::{Down, Kind, RemoteId, SendMode, Status};
 
-/// How a's or b's only completion ended.
+/// The end of a's or b's only completion.
 macro_rules! ended {
     ($node:expr) => {{
         let done = $node.owner_mut().next_completion().expect("it has ended");
@@ -51,7 +51,7 @@ fn the_end_of_one_of_two_links_loses_nothing_of_the_other() {
 }
 
 #[test]
-fn a_connect_that_is_called_off_leaves_the_peers_own_its_way() {
+fn a_cancelled_connect_does_not_end_the_peers_own() {
     for steps in 0..30 {
         for newest_first in [false, true] {
             for again in [Again::No, Again::Once, Again::AndCalledOff] {
@@ -61,7 +61,7 @@ fn a_connect_that_is_called_off_leaves_the_peers_own_its_way() {
     }
 }
 
-/// What a does when it has called off its connect.
+/// A's calls after it has called off its connect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Again {
     No,
@@ -138,7 +138,7 @@ fn a_connect_that_meets_the_end_of_a_session_goes_to_the_next() {
 }
 
 #[test]
-fn a_connect_goes_on_only_for_those_who_want_it() {
+fn a_connect_goes_on_only_with_connect_again() {
     let mut pair = Pair::new();
     connected(&mut pair);
     pair.reopen_a(0);

@@ -51,7 +51,7 @@ fn a_small_send_to_a_full_link_is_complete_at_once_but_only_so_many() {
     }
     assert_eq!(pair.a.flow_stats().copies, 16);
     assert!(!sent(&mut pair, b, most, 8, SendMode::Buffered));
-    // Time-outs are for what somebody still waits for.
+    // Time-outs are for sends that are not complete.
     pair.advance(2 * pair::TIMEOUT);
     let ends = completions(&mut pair.a);
     let [end] = &ends[..] else { panic!("{ends:?}") };
@@ -97,9 +97,10 @@ fn copies_end_with_their_remote_without_a_word() {
         for word in first..first + 5 {
             assert!(sent(&mut pair, b, word, 8, SendMode::Buffered));
         }
-        match parts {
-            true => pair.a.disconnect(b),
-            false => pair.cut(),
+        if parts {
+            pair.a.disconnect(b);
+        } else {
+            pair.cut();
         }
         pair.run();
         assert_eq!((pair.a.flow_stats().copies, pair.a.requests()), (0, 0));
@@ -142,7 +143,7 @@ fn copies_go_although_nothing_is_left_to_pay_with() {
     let complete = |most: u64| {
         let mut pair = Pair::lending(20);
         let (b, _) = connected(&mut pair);
-        // What was lent, and the slot.
+        // The credits lent, and the slot.
         let mut count = 0;
         while sent(&mut pair, b, count, 8, SendMode::Standard) {
             count += 1;

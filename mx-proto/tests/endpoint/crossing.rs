@@ -15,7 +15,7 @@ use mx_proto::{
 use mx_sim::Buffer;
 use mx_sim::Rng;
 
-/// How a node's connects have ended, the oldest first.
+/// The ends of a node's connects, the oldest first.
 fn connected(node: &mut Node) -> Vec<(Status, RemoteId)> {
     std::iter::from_fn(|| node.owner_mut().next_completion())
         .filter(|done| done.kind == Kind::Connect)
@@ -102,7 +102,7 @@ fn met_by_an_old_one(tombstones: usize, heard_first: bool) {
     if !heard_first {
         assert_eq!(gone(&mut pair.b), [DownReason::Disconnected], "{what}");
     }
-    // The old link's news come late, and a's own call is answered at last.
+    // Packets of the old link are delayed, and a's own call is answered at last.
     send(&mut pair.b, of_b, 2, 10);
     pair.hold(&[2]);
     pair.run();
@@ -118,7 +118,7 @@ fn met_by_an_old_one(tombstones: usize, heard_first: bool) {
 
 /// The answer of an association that is over ends nothing of the present one.
 #[test]
-fn a_late_answer_of_an_old_association_is_nobodys() {
+fn a_delayed_answer_of_an_old_association_ends_nothing() {
     for tombstones in [0, 8] {
         let mut pair = Pair::keeping(tombstones);
         let (a, b) = (pair.target(Side::A), pair.target(Side::B));
@@ -139,14 +139,14 @@ fn a_late_answer_of_an_old_association_is_nobodys() {
         pair.hold(&[]);
         pair.run();
         assert_eq!(connected(&mut pair.b), [(Status::Success, of_b)]);
-        talk(&mut pair, of_a, of_b, "after the late answer");
+        talk(&mut pair, of_a, of_b, "after the delayed answer");
         assert_eq!((gone(&mut pair.a), gone(&mut pair.b)), (vec![], vec![]));
     }
 }
 
 /// Calls, messages and ends in any order, and packets of each link at any time.
 #[test]
-fn whatever_crosses_what_nobody_is_taken_for_a_stranger() {
+fn no_peer_is_taken_for_a_stranger_whatever_crosses() {
     mx_sim::seeds::each(3000, |seed| {
         for tombstones in [0, 8] {
             for secret in [None, Some("one and the same for all")] {
@@ -234,9 +234,10 @@ fn anything_crosses(seed: u64, tombstones: usize, secret: Option<&str>) {
             slow.push(rng.chance(0.4));
         }
         if rng.chance(0.1) || pair.links() == 0 {
-            match rng.chance(0.5) {
-                true => callers[0].act(&mut pair.a, b, &mut rng),
-                false => callers[1].act(&mut pair.b, a, &mut rng),
+            if rng.chance(0.5) {
+                callers[0].act(&mut pair.a, b, &mut rng);
+            } else {
+                callers[1].act(&mut pair.b, a, &mut rng);
             }
         } else {
             let side = if rng.chance(0.5) { Side::A } else { Side::B };

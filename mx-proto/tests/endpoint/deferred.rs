@@ -1,4 +1,4 @@
-//! Messages whose fate is decided later: nothing overtakes them, nothing is lost, credit is exact.
+//! Messages that are decided later: none overtakes them, nothing is lost, credit is exact.
 
 use super::pair::{self, Pair, defer};
 use super::{EXACT, bits, completions, connected, pattern, pending, waiting};
@@ -223,13 +223,13 @@ fn a_receive_posted_meanwhile_gets_the_oldest_message_without_its_being_shown() 
 }
 
 #[test]
-fn the_bytes_of_a_deferred_message_may_be_changed_by_who_decides() {
+fn the_bytes_of_a_deferred_message_may_be_changed_before_the_decision() {
     let (mut pair, b) = associated();
     send(&mut pair, b, 1, vec![1, 2]);
     arrive(&mut pair);
     let mut message = next(&mut pair);
     message.body_mut().unwrap()[0] = 9;
-    // What is said of it elsewhere does not count.
+    // A change of its arrival does not count.
     message.arrival.bits = bits(2);
     let buffer = pair.shared(2);
     waiting(pair.b.recv(bits(1), EXACT, buffer.clone(), 1).unwrap());
@@ -252,7 +252,7 @@ fn a_source_that_goes_takes_its_undecided_messages_along() {
         } else {
             pair.b.disconnect(message.arrival.source);
         }
-        // Its bytes are there as long as somebody looks at them.
+        // Its bytes are there as long as a caller looks at them.
         assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (1, 10));
         assert_eq!(message.body(), Some(&[1; 10][..]));
         waiting(pair.b.recv(bits(1), EXACT, pair.shared(10), 1).unwrap());

@@ -1,5 +1,5 @@
-//! Messages for whoever asks: in turn, whole, and at no other price than their sender's credits and what
-//! is drawn for them.
+//! Messages of the inbox: in turn, whole, and at no other price than their sender's credits and the
+//! credits drawn for them.
 
 use super::pair::{self, Pair, keep, put_in};
 use super::{bits, connected, pattern, pending};
@@ -61,7 +61,7 @@ fn tags(pair: &mut Pair) -> Vec<u64> {
     std::iter::from_fn(|| Some(next(pair)?.1)).collect()
 }
 
-/// How a's sends ended, by tag.
+/// The ends of a's sends, by tag.
 fn ended(pair: &mut Pair) -> Vec<(u64, Status)> {
     let owner = pair.a.owner_mut();
     let all = std::iter::from_fn(|| owner.next_completion());
@@ -196,7 +196,7 @@ fn a_message_that_there_are_no_credits_for_is_fetched_when_others_are_taken() {
     for turn in 1..=3 {
         send(&mut pair, b, turn, turn, LARGE);
     }
-    // It needs none beside its sender's, but nobody passes.
+    // It needs none beside its sender's, but does not pass the others.
     let small = send_as(&mut pair, b, 4, 4, 0, SendMode::Synchronous);
     assert!(small.is_some());
     pair.run_with(put_in);
@@ -241,7 +241,7 @@ fn without_memory_a_message_waits_until_there_is_some() {
 }
 
 #[test]
-fn who_has_a_message_for_which_there_is_no_memory_is_passed_by() {
+fn a_turn_without_memory_for_its_message_is_passed_by() {
     let (mut pair, b, _) = begin();
     for (turn, memory) in [(1, false), (2, true), (3, false), (4, true)] {
         pair.b.owner_mut().memory = memory;
@@ -374,7 +374,7 @@ fn a_message_without_bytes_that_is_offered_is_fetched_like_any_other() {
 }
 
 #[test]
-fn whoever_takes_none_of_them_is_sent_no_more_than_it_lends() {
+fn an_endpoint_that_takes_no_messages_is_sent_no_more_than_it_lends() {
     let (mut pair, b, _) = begin();
     for tag in 0..1_000 {
         send(&mut pair, b, 1, tag, 2_000);

@@ -1,4 +1,4 @@
-//! Strangers that say they are somebody: who is believed, and whom that may harm.
+//! Strangers with false claims: which are believed, and which peers that may harm.
 
 use super::bits;
 use super::pair::{self, Pair, Side};
@@ -86,7 +86,7 @@ fn a_peer_whose_link_is_down_is_replaced_at_once() {
 }
 
 #[test]
-fn who_has_a_silent_peers_address_by_now_replaces_it_at_once() {
+fn a_newcomer_with_a_silent_peers_address_replaces_it_at_once() {
     let mut pair = Pair::with_keys();
     let a = pair.target(Side::A);
     pair.proves_machines_only(a);
@@ -106,13 +106,13 @@ fn who_has_a_silent_peers_address_by_now_replaces_it_at_once() {
 }
 
 #[test]
-fn who_claims_a_silent_peers_place_and_has_not_its_address_does_not_hurry_its_end() {
+fn a_claim_to_a_silent_peers_place_from_another_address_does_not_hurry_its_end() {
     let mut pair = Pair::with_keys();
     let a = pair.target(Side::A);
     pair.proves_machines_only(a);
     let b = pair.connected();
     for session in [0xbad, 0xbee] {
-        // The old one has not been heard yet. Whoever has the address knows nothing of the claim.
+        // The old one has not been heard yet. The endpoint at that address knows nothing of the claim.
         pair.hold(&[0]);
         let forger = pair.stranger();
         connect(&mut pair, forger, hello(100, session, 0));
@@ -124,7 +124,7 @@ fn who_claims_a_silent_peers_place_and_has_not_its_address_does_not_hurry_its_en
         pair.run();
         pair.talk(b);
     }
-    // Nobody can be asked there.
+    // There is no endpoint to ask.
     let nowhere = pair.nowhere();
     pair.proves_machines_only(nowhere);
     let forger = pair.stranger();
@@ -146,7 +146,7 @@ fn who_claims_a_silent_peers_place_and_has_not_its_address_does_not_hurry_its_en
 
 /// Sessions are no secret: every refusal tells them.
 #[test]
-fn whoever_knows_a_peers_session_can_neither_end_it_nor_join_it() {
+fn a_stranger_that_knows_a_peers_session_can_neither_end_it_nor_join_it() {
     let mut pair = Pair::with_keys();
     let a = pair.target(Side::A);
     let b = pair.connected();
@@ -177,9 +177,9 @@ fn whoever_knows_a_peers_session_can_neither_end_it_nor_join_it() {
     assert_eq!((pair.b.remotes(), pair.b.stats().unproven), (1, 4));
 }
 
-/// What asks about a newcomer ends with its introduction.
+/// A question about a newcomer ends with its introduction.
 #[test]
-fn a_question_about_somebody_who_is_let_in_meanwhile_is_closed() {
+fn a_question_about_a_newcomer_that_is_let_in_meanwhile_is_closed() {
     let mut pair = Pair::with_keys();
     pair.connected();
     let silent = Target {
@@ -198,7 +198,7 @@ fn a_question_about_somebody_who_is_let_in_meanwhile_is_closed() {
 }
 
 #[test]
-fn what_is_refuted_is_refused_and_nobody_is_known_by_it() {
+fn a_refuted_claim_is_refused_and_adds_no_remote() {
     let mut pair = Pair::new();
     let b = pair.connected();
     pair.prove(Proof::Refuted);
@@ -221,7 +221,7 @@ fn what_is_refuted_is_refused_and_nobody_is_known_by_it() {
 
 #[test]
 fn a_claimed_address_is_asked_and_confirms_or_does_not() {
-    // Whoever is at a's address is asked; only a itself has the token for b.
+    // The endpoint at a's address is asked; only a itself has the token for b.
     let mut pair = Pair::with_keys();
     let a = pair.target(Side::A);
     pair.prove(Proof::Ask(a, Address(0)));
@@ -238,7 +238,7 @@ fn a_claimed_address_is_asked_and_confirms_or_does_not() {
     assert_eq!((pair.b.stats().confirms, pair.b.stats().unproven), (4, 3));
     assert_eq!(pair.b.remotes(), 1);
     pair.talk(b);
-    // Nobody is there, or nobody answers.
+    // There is no endpoint, or it does not answer.
     let nowhere = pair.nowhere();
     pair.prove(Proof::Ask(nowhere, Address(0)));
     let forger = pair.stranger();
@@ -258,7 +258,7 @@ fn a_claimed_address_is_asked_and_confirms_or_does_not() {
 }
 
 #[test]
-fn who_has_overheard_a_hello_is_not_confirmed_to_have_said_it() {
+fn a_hello_from_another_address_is_not_confirmed() {
     let mut pair = Pair::with_keys();
     let a = pair.target(Side::A);
     let b = pair.connected();
@@ -303,7 +303,7 @@ fn what_comes_behind_a_breach_of_the_rules_begins_nothing() {
 #[test]
 fn a_peer_that_says_it_is_another_known_one_is_not_taken_for_it() {
     let mut pair = Pair::new();
-    // B has let in somebody called 555, and a.
+    // B has let in a peer called 555, and a.
     let link = pair.stranger();
     connect(&mut pair, link, hello(555, 9, 0));
     pair.run();
@@ -330,7 +330,7 @@ fn a_peer_that_says_it_is_another_known_one_is_not_taken_for_it() {
 }
 
 #[test]
-fn a_token_is_told_to_nobody_who_has_not_proven_its_name() {
+fn a_token_is_not_told_before_a_name_is_proven() {
     let mut pair = Pair::with_keys();
     pair.prove(Proof::Refuted);
     let forger = pair.stranger();
@@ -359,7 +359,7 @@ fn one_source_has_its_share_of_the_places_and_others_get_in() {
     connect(&mut pair, other, hello(300, 5, 0));
     pair.run();
     assert_eq!(replies(&mut pair, other).0, [0]);
-    // Who leaves gives back.
+    // A remote that leaves gives its place back.
     let bye = Header::new(Kind::Disconnect, 0, 0);
     // The other one's place makes the share one less.
     pair.inject(links[0], bye.emit(), Vec::new());

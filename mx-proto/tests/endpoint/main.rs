@@ -216,7 +216,7 @@ fn a_synchronous_send_waits_for_its_receive() {
 }
 
 #[test]
-fn whoever_has_few_credits_offers_and_nothing_stalls() {
+fn a_sender_with_few_credits_offers_and_nothing_stalls() {
     let mut pair = Pair::new();
     let (b, _) = connected(&mut pair);
     for n in 0..20u32 {
@@ -437,14 +437,14 @@ fn disconnect_ends_everything_on_both_sides_and_a_new_connect_starts_afresh() {
         .send(b, bits(1), pair.filled(vec![]), 0, SendMode::Standard);
     assert_eq!(refused, Err(PostError::UnknownRemote));
     assert!(!pair.b.set_remote_context(a, 1));
-    // What b had not received is gone.
+    // Messages that b had not received are gone.
     waiting(pair.b.recv(bits(1), EXACT, pair.shared(1), 0).unwrap());
     let (again, _) = connected(&mut pair);
     assert_ne!(again, b);
 }
 
 #[test]
-fn whoever_parts_and_comes_back_at_once_is_not_parted_from_again() {
+fn a_peer_that_disconnects_and_returns_at_once_stays_connected() {
     let mut pair = Pair::new();
     let (b, a) = connected(&mut pair);
     let lost = pair.filled(vec![0; 50_000]);
@@ -701,7 +701,7 @@ fn the_owner_may_consume_receive_or_keep() {
 }
 
 #[test]
-fn who_introduces_itself_for_ever_and_reads_no_answer_is_failed() {
+fn a_peer_that_sends_hellos_for_ever_and_reads_no_answer_is_failed() {
     let mut pair = Pair::new();
     let target = pair.target(Side::B);
     pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
@@ -716,7 +716,7 @@ fn who_introduces_itself_for_ever_and_reads_no_answer_is_failed() {
         pair.b.progress();
         answered += 1;
     }
-    assert!(answered > 256, "some time-outs are nobody's fault");
+    assert!(answered > 256, "a few repeated hellos are no violation");
     assert_eq!(pair.b.stats().malformed, 1);
 }
 

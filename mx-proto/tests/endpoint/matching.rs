@@ -1,11 +1,11 @@
 //! The matching engine against the naive model, over random sequences.
 //!
 //! ```text
-//!   random op --+--> Endpoint b (a sends to it) --> what completed, what is posted, undecided, probed
+//!   random op --+--> Endpoint b (a sends to it) --> completed, posted, undecided, probed
 //!               `--> Naive -----------------------> the same
 //! ```
 //!
-//! A works only when everything is settled, so no offer's bytes come before, and every one can
+//! A works only when everything is decided and received, so no offer's bytes come before, and each can
 //! still be withdrawn. `SIM_SEED=n` repeats one sequence, `SIM_SEEDS=n` makes so many.
 
 use super::naive::{DEFER, FINISH, Message, Naive, Receive};
@@ -27,7 +27,7 @@ fn by_bits(it: &Arrival) -> Verdict {
     }
 }
 
-/// On its way to b: what the next poll of b brings.
+/// A packet in flight to b: the next poll of b brings it.
 #[derive(Clone, Copy, Debug)]
 enum Packet {
     Message(Message),
@@ -79,7 +79,7 @@ impl Run {
             78..84 => self.probe(),
             84..90 => self.next(),
             90..96 => self.decide(),
-            _ => self.settle(),
+            _ => self.drain(),
         }
         self.compare();
     }
@@ -252,14 +252,14 @@ impl Run {
     }
 
     /// Everything is decided and taken in, and offers that have matched are fetched.
-    fn settle(&mut self) {
+    fn drain(&mut self) {
         while self.pair.b.undecided() > 0 || !self.under_way.is_empty() {
             self.decide();
             self.compare();
             self.poll();
             self.compare();
         }
-        self.log.push("settle".into());
+        self.log.push("drain".into());
         self.pair.run_with(by_bits);
         let fetched = std::mem::take(&mut self.model.matched);
         self.model.done.extend(fetched);
@@ -301,13 +301,13 @@ impl Run {
 
     /// Everything that lies at b is received, and then nothing is left anywhere.
     fn finish(mut self) {
-        self.settle();
+        self.drain();
         self.compare();
         while !self.model.unexpected.is_empty() {
             self.posts += 1;
             let (number, bits, mask) = (self.posts, 0, 0);
             self.post_this(Receive { number, bits, mask });
-            self.settle();
+            self.drain();
             self.compare();
         }
         assert!(self.offers.is_empty(), "{:?} have no end", self.offers);

@@ -1,4 +1,4 @@
-//! What matching means, in lists that are searched from the front: slow, and plain to see.
+//! A reference for matching, in lists that are searched from the front: slow, and plain to see.
 //!
 //! ```text
 //!   arrive --> undecided, if others are, or posted? --> unexpected, undecided, or gone
@@ -31,7 +31,7 @@ impl Receive {
     }
 }
 
-/// What the handler makes of a message that matches nothing: its own bits tell.
+/// The handler's verdict on a message that matches nothing is in the message's bits.
 pub(crate) const DEFER: u64 = 1 << 20;
 pub(crate) const FINISH: u64 = 1 << 21;
 

@@ -1,4 +1,4 @@
-//! Two endpoints joined by queues, and a way to meddle with them.
+//! Two endpoints joined by queues that a test can hold, cut and change.
 
 use mx_proto::ops::{Chunks, Ops};
 use mx_proto::origin::{Address, Claim, Proof, Source};
@@ -28,7 +28,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 /// Keeps what it is told, and answers as a test wants.
 pub(crate) struct TestOwner {
     queue: Queue<Buffer>,
-    /// What becomes of a message that no receive accepts.
+    /// The verdict on a message that no receive accepts.
     pub(crate) answer: Answer,
     /// There is memory for messages of the inbox.
     pub(crate) memory: bool,
@@ -48,7 +48,7 @@ pub(crate) fn finish(_: &Arrival) -> Verdict {
     Verdict::Finished
 }
 
-/// For whoever asks; the turn is in the bits.
+/// All messages go to the inbox; the turn is in the bits.
 pub(crate) fn put_in(it: &Arrival) -> Verdict {
     let turn = (it.bits.0 >> 32) as u32 & 0xff;
     Verdict::Inbox { turn }
@@ -152,7 +152,7 @@ struct Cable {
     lanes: [Lane; 2],
     up_told: bool,
     refused: bool,
-    /// Who has still to hear that it is over.
+    /// Ends that have still to hear that it is over.
     down: [Option<LinkDown>; 2],
     gone: [bool; 2],
 }
@@ -164,7 +164,7 @@ struct Hub {
     newest_first: bool,
     /// Cables from which nothing is taken out.
     held: Vec<usize>,
-    /// What the network says about claims that reach b; otherwise it bears them out.
+    /// The network's answer to claims that reach b; `None`: it bears them out.
     proof: Option<Proof>,
     /// Where b's port says to ask about endpoints.
     endpoints: Option<Target>,
@@ -174,13 +174,13 @@ struct Hub {
     reads_on: bool,
     /// The port says whether there is room when it is asked.
     tells_of_room: bool,
-    /// What it reads, by token.
+    /// Memory that it reads, by token.
     read: Vec<Watch>,
     /// The port asks where messages go when their headers have come.
     streams: bool,
     /// And nothing comes behind the half of one.
     stops_midway: bool,
-    /// What has been sent without message data.
+    /// Packets sent without message data.
     heard: Vec<(HeaderBytes, Vec<u8>)>,
 }
 
@@ -632,14 +632,14 @@ impl Pair {
         self.hub.borrow_mut().tells_of_room = true;
     }
 
-    /// How much of it is still there.
+    /// Memory of it that is still there.
     pub(crate) fn being_read(&self) -> usize {
         let hub = self.hub.borrow();
         let kept = hub.read.iter().filter(|memory| memory.is_held());
         kept.count()
     }
 
-    /// What has been sent on a link by whoever began it.
+    /// Packets that the calling end has sent on a link.
     pub(crate) fn said(&mut self, cable: usize) -> Vec<(HeaderBytes, Vec<u8>)> {
         self.hub.borrow_mut().cables[cable].lanes[1]
             .packets
@@ -654,7 +654,7 @@ impl Pair {
             .push_back((header, body));
     }
 
-    /// Sends that nobody has matched have no time-out.
+    /// Sends that are not matched have no time-out.
     pub(crate) fn waiting_for_ever() -> Self {
         let mut pair = Self::new();
         let config = Config {
@@ -766,7 +766,7 @@ impl Pair {
         }
     }
 
-    /// How many links there have been.
+    /// The number of links there have been.
     pub(crate) fn links(&self) -> usize {
         self.hub.borrow().cables.len()
     }
@@ -806,7 +806,7 @@ impl Pair {
         cable.down[end] = Some(LinkDown::Reset);
     }
 
-    /// A comes back as another session; nobody tells b.
+    /// A comes back as another session; b is not told.
     pub(crate) fn restart_a_silently(&mut self) {
         self.sessions += 1;
         for cable in &mut self.hub.borrow_mut().cables {
@@ -858,7 +858,7 @@ impl Pair {
             .cloned()
     }
 
-    /// What the network says from now on about claims that reach b.
+    /// Sets the network's answer to claims that reach b.
     pub(crate) fn prove(&mut self, proof: Proof) {
         self.hub.borrow_mut().proof = Some(proof);
     }
@@ -880,7 +880,7 @@ impl Pair {
         self.hub.borrow_mut().sources.push((cable, source));
     }
 
-    /// The body of the first packet of that kind that anybody has sent.
+    /// The body of the first packet of that kind that was sent.
     pub(crate) fn overheard(&self, kind: Kind) -> Vec<u8> {
         let hub = self.hub.borrow();
         let mut heard = hub.heard.iter();
@@ -888,14 +888,14 @@ impl Pair {
         found.expect("it has been sent").1.clone()
     }
 
-    /// What b has sent on a link that it did not begin, and whether it has closed it.
+    /// Packets that b has sent on a link that it did not begin, and whether it has closed it.
     pub(crate) fn told(&mut self, cable: usize) -> (Vec<(HeaderBytes, Vec<u8>)>, bool) {
         let mut hub = self.hub.borrow_mut();
         let cable = &mut hub.cables[cable];
         (cable.lanes[0].packets.drain(..).collect(), cable.gone[1])
     }
 
-    /// Has whoever began that link closed it?
+    /// Whether the calling end has closed that link.
     pub(crate) fn left(&self, cable: usize) -> bool {
         self.hub.borrow().cables[cable].gone[0]
     }
@@ -912,7 +912,7 @@ impl Pair {
         pair
     }
 
-    /// Gives a secret of its own to each side, as whoever opens an endpoint does.
+    /// Gives a secret of its own to each side, as a host that opens an endpoint does.
     pub(crate) fn with_keys() -> Self {
         let mut pair = Self::new();
         let config = |key| Config {

@@ -1,4 +1,4 @@
-//! What is set and asked for one request: time-outs, and cancelling only what nothing has matched.
+//! Settings and questions of one request: time-outs, and cancelling only while it is unmatched.
 
 use super::pair::{self, Pair, Side, TIMEOUT};
 use super::{EXACT, bits, completions, connected, pattern, pending, waiting};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A send that nobody answers.
+/// A send that is not answered.
 fn unanswered(pair: &mut Pair, to: RemoteId, context: u64) -> RequestId {
     let data = pair.filled(vec![1]);
     let posted = pair
@@ -108,7 +108,7 @@ fn an_unmatched_receive_can_be_taken_back_and_a_matched_one_is_left_alone() {
     assert!(!pair.b.cancel_unmatched(receive));
     assert!(!pair.a.cancel_unmatched(send));
     pair.hold_data = false;
-    // What was held is asked for again when there is anything to do.
+    // Held data is polled again when there is anything to do.
     unanswered(&mut pair, b, 4);
     pair.run();
     let done = completions(&mut pair.b);

@@ -1,4 +1,4 @@
-//! A site's secret: who knows it gets in and is believed, and nobody else.
+//! A site's secret: only peers that know it get in and are believed.
 
 use super::bits;
 use super::pair::{self, Pair, Side};
@@ -11,7 +11,7 @@ const OURS: Option<&str> = Some("one and the same for all");
 const ANOTHER: Option<&str> = Some("something else altogether");
 
 type Packet = (HeaderBytes, Vec<u8>);
-/// What is answered to a Connect.
+/// The impostor's answer to a Connect.
 type Answer = fn(&Packet) -> Packet;
 
 fn pair(a: Option<&str>, b: Option<&str>) -> Pair {
@@ -32,8 +32,8 @@ fn packet(kind: Kind, aux: u32, body: Vec<u8>) -> Packet {
     (header.emit(), body)
 }
 
-/// Nobody knows anybody, and nothing is under way.
-fn nobody(pair: &mut Pair) {
+/// There is no remote, and nothing is under way.
+fn no_remotes(pair: &mut Pair) {
     assert_eq!((pair.a.remotes(), pair.b.remotes()), (0, 0));
     assert_eq!((pair.a.requests(), pair.b.requests()), (0, 0));
     assert_eq!(
@@ -45,7 +45,7 @@ fn nobody(pair: &mut Pair) {
     );
 }
 
-/// A calls an interface where somebody without the secret is: the link, and what a has said.
+/// A calls an interface of an impostor without the secret: the link, and a's Connect.
 fn lured(pair: &mut Pair) -> (usize, Packet) {
     let target = pair.impostor();
     pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
@@ -78,12 +78,12 @@ fn recorded(pair: &mut Pair) -> [Packet; 3] {
         pair.a.owner_mut().next_completion().map(|done| done.status),
         Some(Status::Unreachable)
     );
-    nobody(pair);
+    no_remotes(pair);
     [connect, challenge, said.remove(0)]
 }
 
 #[test]
-fn who_knows_the_secret_gets_in_for_one_packet_more_each_way() {
+fn a_peer_with_the_secret_gets_in_for_one_packet_more_each_way() {
     for (secret, packets) in [(None, 1), (OURS, 2)] {
         let mut pair = pair(secret, secret);
         let (status, b) = pair.call();
@@ -104,7 +104,7 @@ fn another_secret_or_none_ends_the_connect_at_once() {
         for _ in 0..3 {
             assert_eq!(pair.call().0, Status::BadSecret, "{a:?} {b:?}");
             while pair.b.owner_mut().next_down().is_some() {}
-            nobody(&mut pair);
+            no_remotes(&mut pair);
         }
     }
     // A program that connects again does not do that for ever.
@@ -142,7 +142,7 @@ fn nothing_recorded_is_worth_anything_again() {
             let told = told.map(|header| (header.kind, header.aux));
             let refused = (!early).then_some((Kind::Reply, 5));
             assert_eq!((told, closed), (refused, true), "early: {early}");
-            nobody(&mut pair);
+            no_remotes(&mut pair);
         }
     }
     // To a: its nonce is another.
@@ -154,7 +154,7 @@ fn nothing_recorded_is_worth_anything_again() {
         pair.a.owner_mut().next_completion().map(|done| done.status),
         Some(Status::BadSecret)
     );
-    nobody(&mut pair);
+    no_remotes(&mut pair);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn what_comes_behind_a_wrong_proof_does_not_keep_the_link() {
     // A connect with another key is refused, and its sender may have one with ours behind it.
     let mut other_key = connect.clone();
     other_key.1[8] ^= 1;
-    // With room for the refusal, and when eight answers are there that nobody has read.
+    // With room for the refusal, and when eight answers are there that are not read.
     for unread in [0, 7] {
         let link = pair.stranger();
         pair.inject(link, connect.0, connect.1.clone());
@@ -194,9 +194,9 @@ fn what_comes_behind_a_wrong_proof_does_not_keep_the_link() {
             "{unread} unread"
         );
         assert!(closed, "{unread} unread");
-        nobody(&mut pair);
+        no_remotes(&mut pair);
     }
-    // Nor where the one who is called proves it wrongly.
+    // Nor where the called peer proves it wrongly.
     let (link, connect) = lured(&mut pair);
     let (mut reply, hello) = packet(Kind::Reply, 0, hello_of(&connect));
     reply[8..16].copy_from_slice(&connect.0[8..16]);
@@ -205,14 +205,14 @@ fn what_comes_behind_a_wrong_proof_does_not_keep_the_link() {
     }
     pair.run();
     assert_eq!(pair.said(link), []);
-    assert!(pair.left(link), "closed by who called");
+    assert!(pair.left(link), "closed by the caller");
     let done = pair.a.owner_mut().next_completion().map(|done| done.status);
     assert_eq!(done, Some(Status::BadSecret));
-    nobody(&mut pair);
+    no_remotes(&mut pair);
 }
 
 #[test]
-fn who_is_called_and_does_not_know_it_is_believed_nothing_but_a_refusal() {
+fn a_called_peer_without_the_secret_is_believed_nothing_but_a_refusal() {
     let answers: [(Answer, Status); 7] = [
         (
             |said| packet(Kind::Reply, 0, hello_of(said)),
@@ -250,7 +250,7 @@ fn who_is_called_and_does_not_know_it_is_believed_nothing_but_a_refusal() {
             .next_completion()
             .expect("it ends at once");
         assert_eq!(done.status, status, "answer {n}");
-        nobody(&mut pair);
+        no_remotes(&mut pair);
     }
 }
 
@@ -258,8 +258,8 @@ fn hello_of(connect: &Packet) -> Vec<u8> {
     connect.1.clone()
 }
 
-/// Somebody without the secret whom a has called lets b prove it, which takes a for somebody else's
-/// guest: the link from a to it, as good as proven, and what a has said there.
+/// A relay without the secret, called by a, lets b prove it, which takes a's words for those of another
+/// caller: the link from a to it, as good as proven, and a's Connect.
 fn laundered(pair: &mut Pair) -> (usize, Packet) {
     pair.prove(Proof::Refuted);
     let (called, connect) = lured(pair);
@@ -277,7 +277,7 @@ fn laundered(pair: &mut Pair) -> (usize, Packet) {
 }
 
 #[test]
-fn who_lets_another_prove_the_secret_is_not_believed_to_know_it() {
+fn a_relay_that_lets_another_prove_the_secret_is_not_believed_to_know_it() {
     // It introduces itself under its own name.
     let mut pair = pair(OURS, OURS);
     let (link, connect) = laundered(&mut pair);
@@ -292,7 +292,7 @@ fn who_lets_another_prove_the_secret_is_not_believed_to_know_it() {
         .next_completion()
         .expect("it ends at once");
     assert_eq!(done.status, Status::BadSecret);
-    nobody(&mut pair);
+    no_remotes(&mut pair);
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn a_message_before_the_handshake_is_none() {
             .next_completion()
             .expect("it ends at once");
         assert_eq!((done.status, pair.a.unexpected_bytes()), (status, 0));
-        nobody(&mut pair);
+        no_remotes(&mut pair);
     }
 }
 
@@ -336,7 +336,7 @@ fn our_own_words_passed_back_to_us_open_nothing() {
         pair.b.owner_mut().next_completion().map(|done| done.status),
         Some(Status::BadSecret)
     );
-    nobody(&mut pair);
+    no_remotes(&mut pair);
 }
 
 #[test]
@@ -350,9 +350,9 @@ fn a_stranger_that_says_anything_before_its_proof_is_gone() {
         pair.inject(link, header, body);
         pair.run();
         assert!(pair.told(link).1, "{kind:?}");
-        nobody(&mut pair);
+        no_remotes(&mut pair);
     }
-    // Nor does anybody begin with a proof.
+    // Nor may a stranger begin with a proof.
     let link = pair.stranger();
     let (header, body) = packet(Kind::Prove, 0, vec![0; 32]);
     pair.inject(link, header, body);
@@ -388,7 +388,7 @@ fn both_call_at_once_and_each_proves_it_on_its_link() {
         let status = node.owner_mut().next_completion().map(|done| done.status);
         assert_eq!(status, Some(Status::BadSecret));
     }
-    nobody(&mut pair);
+    no_remotes(&mut pair);
 }
 
 #[test]
@@ -405,9 +405,12 @@ fn several_connects_on_a_link_are_asked_once() {
             .map(|done| (done.context, done.status))
             .collect();
         ends.sort_by_key(|(n, _)| *n);
-        let expected = |n| match n == wrong {
-            true => (n, Status::BadKey),
-            false => (n, Status::Success),
+        let expected = |n| {
+            if n == wrong {
+                (n, Status::BadKey)
+            } else {
+                (n, Status::Success)
+            }
         };
         assert_eq!(ends, [0, 1, 2].map(expected));
         // Three answers and one question.

@@ -112,7 +112,7 @@ fn a_receive_that_is_called_off_midway_has_its_memory_back_and_the_next_message_
 }
 
 #[test]
-fn what_nobody_has_asked_for_is_kept_for_whoever_asks_while_it_comes_or_later() {
+fn an_unexpected_message_is_kept_for_receives_posted_while_it_comes_or_later() {
     let (mut pair, b, _) = streaming();
     pair.stop_midway(true);
     send(&mut pair, b, 1, pattern(LEN, 3));
@@ -210,7 +210,7 @@ fn a_send_that_is_called_off_when_half_of_it_has_gone_arrives_with_its_true_byte
 }
 
 #[test]
-fn a_message_for_whoever_asks_is_in_memory_of_the_owners_when_it_is_whole() {
+fn a_message_of_the_inbox_is_in_memory_of_the_owners_when_it_is_whole() {
     let (mut pair, b, _) = streaming();
     let word = 1 << 63 | 5 << 32;
     for memory in [true, false] {
@@ -230,7 +230,7 @@ fn a_message_for_whoever_asks_is_in_memory_of_the_owners_when_it_is_whole() {
 }
 
 #[test]
-fn what_is_deferred_is_not_overtaken_by_what_is_placed() {
+fn a_placed_message_does_not_overtake_a_deferred_one() {
     let (mut pair, b, _) = streaming();
     send(&mut pair, b, 1, pattern(LEN, 3));
     pair.run_with(pair::defer);

@@ -65,7 +65,7 @@ fn what_a_sender_left_behind_is_received_under_its_name() {
             buffer.bytes()[..tag as usize],
             vec![tag as u8; tag as usize]
         );
-        // Who got it may ask whose it was, also of the last one.
+        // The receiver may ask for the name of the sender, also of the last message's.
         assert_eq!(pair.b.remote_identity(done.remote), Some(name));
         assert_eq!(pair.b.remote_context(done.remote), Some(42));
         assert!(pair.b.is_tombstone(done.remote));
@@ -142,7 +142,7 @@ fn a_disconnect_of_ours_leaves_nothing_and_forgetting_takes_what_there_is() {
 }
 
 #[test]
-fn nobody_is_reached_by_the_name_on_an_tombstone() {
+fn no_peer_is_reached_by_the_name_of_a_tombstone() {
     let (mut pair, b, _) = associated(8);
     sent_and_gone(&mut pair, b, 1);
     let tombstone = probed(&mut pair, 1).unwrap().source;
@@ -187,7 +187,7 @@ fn a_deferred_message_outlives_a_sender_that_goes_in_the_same_poll() {
 }
 
 #[test]
-fn a_stale_name_throws_nothing_away_of_who_has_its_place_now() {
+fn a_stale_name_throws_away_no_messages_of_the_remote_in_its_place() {
     let mut pair = Pair::new();
     let (b, a) = connected(&mut pair);
     pair.b.disconnect(a);

@@ -62,7 +62,7 @@ fn a_send_with_a_limit_is_withdrawn_and_its_remote_stays() {
         assert_eq!(ends(&completions(&mut pair.a)), [(1, Status::Timeout)]);
         data.give_back();
         assert!(!pair.a.limit_waiting(limited, Some(SECOND)));
-        // Nobody gets the one that was withdrawn.
+        // The send that was withdrawn is not received.
         let buffer = pair.shared(len);
         pair.b.recv(bits(1), EXACT, buffer.clone(), 3).unwrap();
         pair.run();
@@ -127,10 +127,10 @@ fn a_receive_with_a_limit_ends_unless_a_message_has_come() {
     pair.advance(5 * SECOND);
     assert_eq!(ends(&completions(&mut pair.b)), [(2, Status::Timeout)]);
     buffers[2].give_back();
-    // Its place is gone: the message is for whoever asks next.
-    let late = pair.filled(vec![2; 10]);
+    // Its place is gone: the message is for the next receive.
+    let data = pair.filled(vec![2; 10]);
     pair.a
-        .send(b, bits(2), late, 0, SendMode::Standard)
+        .send(b, bits(2), data, 0, SendMode::Standard)
         .unwrap();
     pair.run();
     assert_eq!(completions(&mut pair.b), []);

@@ -6,8 +6,8 @@
 //!   recover: all flows, everything is received, everything ends, and it works again
 //! ```
 //!
-//! `make explore DEPTH=n` goes deeper than `make check`. How to read and replay an order that fails:
-//! docs/architecture.md.
+//! `make explore DEPTH=n` goes deeper than `make check`. An order that fails is read and replayed as
+//! in docs/architecture.md.
 
 use mx_proto::Config;
 use mx_sim::check::Selector;
@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What can happen.
+/// A step of an exploration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Step {
     Net(Move),
@@ -41,7 +41,7 @@ enum Step {
     Restart(NodeId),
 }
 
-/// How often each may happen at each node.
+/// The number of times that each step may happen at each node.
 #[derive(Clone, Debug)]
 struct Alphabet {
     nodes: usize,
@@ -55,20 +55,20 @@ struct Alphabet {
     cancels: usize,
     restarts: usize,
     moves: Moves,
-    /// What is done before the first step.
+    /// Steps that are done before the first.
     before: Vec<Step>,
 }
 
 impl Alphabet {
     fn new(nodes: usize) -> Self {
-        let ways = |from| {
+        let paths = |from| {
             (0..nodes)
                 .filter(move |to| *to != from)
                 .map(move |to| (from, to))
         };
         let moves = Moves {
             stops: (0..nodes).collect(),
-            delays: (0..nodes).flat_map(ways).collect(),
+            delays: (0..nodes).flat_map(paths).collect(),
             times: 1,
             span: Duration::from_millis(2_500),
         };
@@ -223,7 +223,7 @@ impl Endpoints {
         self.run();
     }
 
-    /// Nobody has done anything but call, send and receive, and no time has passed.
+    /// Nodes have only called, sent and received, and no time has passed.
     fn is_peaceful(&self) -> bool {
         self.times(|step| {
             !matches!(step, Step::Call(..) | Step::Send(..) | Step::Recv(_))
@@ -304,12 +304,16 @@ impl explore::World for Endpoints {
         if self.is_peaceful() {
             let book = self.book.borrow();
             let bad = |what: &&String| what.starts_with("down:") || what.contains("Unreachable");
-            assert_eq!(book.tally().keys().find(bad), None, "nobody did anything");
+            assert_eq!(
+                book.tally().keys().find(bad),
+                None,
+                "no node ended anything"
+            );
         }
     }
 
     fn fingerprint(&self) -> u128 {
-        // How often what may still happen is in the histories, moves of the net excepted.
+        // The histories have the number of steps that may still happen, moves of the net excepted.
         self.hand.fingerprint(&self.network.fabric, ())
     }
 
@@ -364,7 +368,7 @@ fn two_strangers_in_every_order() {
     explore("two strangers", &Alphabet::new(2), 4).expect_none();
 }
 
-/// Two that call, part, hang up and send, over ways that are slow now and then.
+/// Two that call, part, hang up and send, over paths that are slow now and then.
 fn callers() -> Alphabet {
     let mut alphabet = Alphabet::new(2);
     alphabet.moves.stops.clear();

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   99 polite clients: a request of 8 bytes, its answer, the next request ...
-//!    1 greedy one:     whatever it can think of               server: a microsecond for each packet
+//!    1 greedy one:     one of `Greed`                        server: a microsecond for each packet
 //! ```
 //!
-//! The simulated port hands packets over in the order in which they arrive, whoever they are from, so
+//! The simulated port hands packets over in the order in which they arrive from all clients, so
 //! nothing but the endpoint's windows keeps the greedy one's from going before the others'.
 
 use mx_proto::ops::{Chunks, Ops};
@@ -24,11 +24,11 @@ const KEY: u32 = 7;
 const CLIENTS: u32 = 100;
 const REQUEST: MatchBits = MatchBits(1);
 const ANSWER: MatchBits = MatchBits(2);
-/// Of this nobody is told what became.
+/// The server drops these messages.
 const FLOOD: MatchBits = MatchBits(3);
 const LARGE: usize = 1 << 20;
 
-/// What the one client does that is not like the others.
+/// The difference of the one client from the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Greed {
     /// Nothing.
@@ -119,7 +119,7 @@ impl Drive for Client {
     }
 }
 
-/// Who waits for an answer.
+/// Keeps the clients that wait for an answer.
 #[derive(Default)]
 struct TestOwner {
     queue: Queue<Buffer>,
@@ -161,9 +161,9 @@ struct Server {
     world: World,
     /// It is busy with packets until then.
     until: Instant,
-    /// Somebody has called meanwhile.
+    /// It was polled meanwhile.
     called: bool,
-    /// Who is to get large messages, and how many are under way.
+    /// The client that gets large messages, and those under way.
     gets: Option<EndpointId>,
     under_way: usize,
 }
@@ -190,7 +190,7 @@ impl Drive for Server {
             let sent = self
                 .node
                 .send(source, ANSWER, answer, 0, SendMode::Standard);
-            sent.expect("nobody goes");
+            sent.expect("no client goes");
         }
         while let Some(done) = self.node.owner_mut().queue.next_completion() {
             self.under_way -= usize::from(done.context == 5);

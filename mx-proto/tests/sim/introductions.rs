@@ -126,7 +126,7 @@ fn relayed<N: Network>(world: &World, mut network: N) -> Status {
     panic!("it never ends");
 }
 
-/// Whoever is between the two has other links to them than they would have to each other.
+/// A relay between two peers has other links to them than they would have to each other.
 #[test]
 fn a_relay_is_noticed_where_links_can_be_told_apart() {
     let over_links = |binding| {
@@ -138,7 +138,7 @@ fn a_relay_is_noticed_where_links_can_be_told_apart() {
         };
         relayed(&world, Reliably { fabric, profile })
     };
-    // It can do no more than pass on, and that is what it does: nobody could tell.
+    // It does no more than pass on: neither peer could tell.
     assert_eq!(over_links(false), Status::Success);
     assert_eq!(over_links(true), Status::BadSecret);
     let world = World::new(1);
@@ -146,7 +146,7 @@ fn a_relay_is_noticed_where_links_can_be_told_apart() {
     assert_eq!(status, Status::BadSecret);
 }
 
-/// What never happens is not tested.
+/// Asserts that the runs had each of these events, so that it was tested.
 fn check(tally: &Tally, wanted: &[&str]) {
     println!("{tally:#?}");
     let runs = tally.get("runs").copied().unwrap_or(0);
@@ -161,7 +161,7 @@ fn check(tally: &Tally, wanted: &[&str]) {
 }
 
 #[test]
-fn honest_nodes_do_not_notice_those_who_claim_to_be_others() {
+fn honest_nodes_do_not_notice_peers_that_claim_to_be_others() {
     let mut tally = Tally::new();
     seeds::each(120, |seed| over_a_reliable_port(seed, false, &mut tally));
     let wanted = ["hostile", "refused", "unproven", "intruders", "confirms"];
@@ -169,14 +169,14 @@ fn honest_nodes_do_not_notice_those_who_claim_to_be_others() {
 }
 
 #[test]
-fn nobody_gets_in_without_the_secret_whatever_it_has_overheard() {
+fn no_stranger_gets_in_without_the_secret_whatever_it_has_overheard() {
     let mut tally = Tally::new();
     seeds::each(120, |seed| over_a_reliable_port(seed, true, &mut tally));
     check(&tally, &["refused", "confirms"]);
 }
 
 #[test]
-fn nobody_gets_in_without_the_secret_over_datagrams() {
+fn no_stranger_gets_in_without_the_secret_over_datagrams() {
     let mut tally = Tally::new();
     seeds::each(15, |seed| over_datagrams(seed, &mut tally));
     check(&tally, &["refused"]);

@@ -19,9 +19,9 @@ use std::time::Duration;
 const LARGE: usize = 16 << 20;
 const TAG: u64 = 5;
 
-/// How long a message of `len` bytes takes in each direction, at the same time, between ends of
+/// The time of a message of `len` bytes in each direction, at the same time, between ends of
 /// these windows.
-fn both_ways(seed: u64, loss: f64, windows: [u16; 2], len: usize) -> Duration {
+fn both_directions(seed: u64, loss: f64, windows: [u16; 2], len: usize) -> Duration {
     let world = World::new(seed);
     seeds::watch(&world);
     let faults = Faults {
@@ -74,7 +74,7 @@ fn both_ways(seed: u64, loss: f64, windows: [u16; 2], len: usize) -> Duration {
 #[test]
 fn sixteen_mebibytes_arrive_whole_although_a_tenth_of_all_datagrams_is_lost() {
     seeds::each(2, |seed| {
-        let took = both_ways(seed, 0.1, [1024; 2], LARGE);
+        let took = both_directions(seed, 0.1, [1024; 2], LARGE);
         println!(
             "{took:?}: {:.0} MB/s each way",
             LARGE as f64 / took.as_secs_f64() / 1e6
@@ -89,7 +89,7 @@ fn messages_arrive_between_ends_whose_windows_differ() {
         // Eager, asked for, and far larger than any window.
         for len in [30_000, 300_000, LARGE] {
             for windows in [[32, 1024], [1024, 32], [256, 1024], [32, 32_768]] {
-                let took = both_ways(seed, 0.0, windows, len);
+                let took = both_directions(seed, 0.0, windows, len);
                 println!("{windows:?}: {len} bytes in {took:?}");
                 assert!(took < Duration::from_secs(1), "{windows:?}: {took:?}");
             }

@@ -1,5 +1,5 @@
-//! Remotes that fall silent, on the simulated network: they are noticed in time, and nobody else
-//! is taken for one.
+//! Remotes that fall silent, on the simulated network: they are noticed in time, and no others are
+//! taken for dead.
 
 use mx_proto::owner::Queue;
 use mx_proto::port::{LinkDown, Port};
@@ -79,7 +79,7 @@ impl Rig {
 }
 
 impl Rig<Reliable<SimDatagrams>> {
-    /// The same over datagrams, on a network that says when nobody has a name open.
+    /// The same over datagrams, on a network that reports names that are not open.
     fn over_datagrams(seed: u64, peer_timeout: Duration) -> (Self, RemoteId) {
         let world = World::new(seed);
         seeds::watch(&world);
@@ -127,12 +127,12 @@ impl<P: Port<Buffer>> Rig<P> {
 
     fn side(&mut self, node: NodeId) -> &mut Side<P> {
         self.cluster.poke(node);
-        self.cluster.node(node).expect("nobody dies here")
+        self.cluster.node(node).expect("no node dies here")
     }
 
     /// Packets that the first has got; it is only looked at.
     fn heard(&mut self) -> u64 {
-        let side = self.cluster.node(0).expect("nobody dies here");
+        let side = self.cluster.node(0).expect("no node dies here");
         side.endpoint.stats().packets_in
     }
 
@@ -158,7 +158,7 @@ impl<P: Port<Buffer>> Rig<P> {
         assert!(self.cluster.run_until(until, STEPS), "too busy");
     }
 
-    /// A send that nobody receives.
+    /// A send that is not received.
     fn send(&mut self, to: RemoteId, len: usize) -> RequestId {
         let memory = Buffer::new(vec![1; len]);
         let (bits, mode) = (MatchBits(1), SendMode::Synchronous);
@@ -168,7 +168,7 @@ impl<P: Port<Buffer>> Rig<P> {
         }
     }
 
-    /// A receive from nobody else, that nothing comes for.
+    /// A receive for messages of that remote only, which do not come.
     fn recv_from(&mut self, node: NodeId, remote: RemoteId) -> RequestId {
         let memory = Buffer::new(vec![0; 10]);
         let (bits, mask) = (MatchBits(77), MatchMask::EXACT);
@@ -187,7 +187,7 @@ impl<P: Port<Buffer>> Rig<P> {
     }
 }
 
-/// How long after `since` the remote was lost; it has to be by silence.
+/// The time from `since` until the remote was lost; it has to be by silence.
 fn lost_after(rig: &mut Rig, since: Instant) -> Duration {
     let (at, reason) = rig.side(0).down.pop().expect("the remote is lost");
     assert_eq!(reason, DownReason::Link(LinkDown::TimedOut));
@@ -275,7 +275,7 @@ fn a_living_remote_may_leave_a_send_waiting_for_ever() {
 }
 
 #[test]
-fn without_operations_there_is_no_timer_and_nobody_is_asked() {
+fn without_operations_there_is_no_timer_and_no_remote_is_asked() {
     let timeout = millis(200);
     let (mut rig, remote) = Rig::new(1, timeout);
     rig.run(timeout);
@@ -299,7 +299,7 @@ fn without_operations_there_is_no_timer_and_nobody_is_asked() {
 }
 
 #[test]
-fn who_is_away_itself_holds_it_against_nobody() {
+fn a_process_that_did_not_run_takes_no_remote_for_dead() {
     let timeout = millis(400);
     for (seed, pause) in [1, 100, 399, 400, 1_000, 60_000].into_iter().enumerate() {
         for begin in [0, 130, 390] {
@@ -407,7 +407,7 @@ fn a_dead_remote_that_is_waited_for_is_missed_at_once_where_its_machine_says_so(
 }
 
 #[test]
-fn a_remote_that_nobody_waits_for_any_more_is_asked_as_seldom_as_before() {
+fn a_remote_without_operations_is_asked_as_seldom_as_before() {
     let (mut rig, remote) = Rig::over_datagrams(1, millis(1_600));
     let receive = rig.recv_from(0, remote);
     rig.run(millis(5_000));

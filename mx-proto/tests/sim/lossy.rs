@@ -2,8 +2,8 @@
 //! its operations fails, and it keeps a good part of its goodput.
 //!
 //! ```text
-//!   n0 -- 100 messages of 1 MiB, 16 at a time --> n1      a fifth of all datagrams is lost both ways,
-//!                                                         also with 1 % overtaken and 1 % doubled
+//!   n0 -- 100 messages of 1 MiB, 16 at a time --> n1      a fifth of all datagrams is lost, both ways,
+//!                                                         also with 1 % reordered and 1 % doubled
 //! ```
 
 use mx_proto::Config;
@@ -52,7 +52,7 @@ fn terms(mtu: usize, latency: Duration, rate: u64) -> Terms {
     }
 }
 
-/// A fifth is lost; with `disorder`, 1 % is overtaken and 1 % doubled besides.
+/// A fifth is lost; with `disorder`, 1 % is reordered and 1 % doubled besides.
 fn bad(faults: Faults, disorder: bool) -> Faults {
     let some = if disorder { 0.01 } else { 0.0 };
     Faults {
@@ -135,7 +135,7 @@ impl Stage {
     }
 }
 
-/// How long the stream takes.
+/// The time of the stream.
 fn stream(seed: u64, terms: Terms) -> Duration {
     let stage = Stage::new(seed, terms, ReliableConfig::default(), 20 * SECOND);
     let Stage {
@@ -196,8 +196,8 @@ fn a_fifth_lost_on_one_machine_leaves_three_tenths_of_the_goodput() {
     keeps(loopback(), [0.3; 2]);
 }
 
-/// Whoever knows that some come a round trip late waits as long before each loss is believed in; the
-/// receive window is full before that.
+/// With reordering of a round trip each loss waits as long until it is declared; the receive window
+/// is full before that.
 #[test]
 fn a_fifth_lost_between_machines_leaves_three_tenths_of_the_goodput() {
     keeps(between_machines(), [0.3, 0.2]);
@@ -221,7 +221,7 @@ fn a_peer_of_which_something_is_heard_is_there_though_no_packet_becomes_whole() 
 }
 
 #[test]
-fn a_way_on_which_no_segment_passes_ends_the_link_however_much_is_heard() {
+fn a_path_on_which_no_segment_passes_ends_the_link_however_much_is_heard() {
     seeds::each(4, |seed| {
         let config = ReliableConfig {
             give_up: 4 * SECOND,

@@ -1,4 +1,4 @@
-//! Receives that are for one remote's messages, and somebody else who sends with the same bits: three
+//! Receives for one remote's messages, and another remote that sends with the same bits: three
 //! endpoints on the simulated network.
 //!
 //! ```text
@@ -51,7 +51,7 @@ impl Drive for Side {
 struct Rig {
     world: World,
     cluster: Cluster<Side>,
-    /// What the receiver calls the others.
+    /// The receiver's ids of the others.
     honest: RemoteId,
     forger: RemoteId,
 }
@@ -82,12 +82,12 @@ impl Rig {
                 down: Vec::new(),
             });
         }
-        let nobody = RemoteId::new(0, 0);
+        let none = RemoteId::new(0, 0);
         let mut rig = Self {
             world,
             cluster,
-            honest: nobody,
-            forger: nobody,
+            honest: none,
+            forger: none,
         };
         rig.honest = rig.connect(HONEST);
         rig.forger = rig.connect(FORGER);
@@ -209,9 +209,9 @@ fn receives_end_with_their_remote_and_those_of_others_go_on() {
         let mut rig = Rig::new(3);
         let memory = Buffer::new(vec![0; 300_000]);
         let receive = rig.post(&memory);
-        let anybodys = Buffer::new(vec![0; 10]);
+        let any = Buffer::new(vec![0; 10]);
         let endpoint = &mut rig.side(RECEIVER).endpoint;
-        let other = endpoint.recv(MatchBits(8), MatchMask::EXACT, anybodys, 7);
+        let other = endpoint.recv(MatchBits(8), MatchMask::EXACT, any, 7);
         other.expect("good bits");
         assert_eq!(endpoint.posted_receives(), 2);
         let honest = rig.honest;
@@ -253,7 +253,7 @@ fn receives_end_with_their_remote_and_those_of_others_go_on() {
 }
 
 #[test]
-fn a_receive_whose_message_is_withdrawn_is_still_for_nobody_else() {
+fn a_receive_whose_message_is_withdrawn_is_still_for_no_other() {
     let mut again = 0;
     // Called off at every moment on its way.
     for steps in 0..30 {

@@ -6,8 +6,8 @@
 //!        '---- evil n2: a real endpoint over a port that changes, repeats and drops packets
 //! ```
 //!
-//! Nobody falls over, what strangers leave here stays below the limit, and the honest two do not
-//! notice anything.
+//! No endpoint falls over, the memory that strangers take stays below the limit, and the honest two
+//! do not notice anything.
 
 use mx_proto::owner::Queue;
 use mx_proto::port::{
@@ -214,7 +214,7 @@ impl Actor {
         buffer.give_back();
         let from = self.endpoint.remote_identity(completion.remote);
         let honest = from.is_some_and(|from| from.session == self.honest[0]);
-        // What evil ones send with this tag is as good as any other message of theirs.
+        // A message of the hostile one with this tag is as good as any other of its messages.
         if honest && completion.status == Status::Success {
             let bytes = buffer.bytes();
             let got = &bytes[..completion.transferred as usize];

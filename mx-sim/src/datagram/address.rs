@@ -1,7 +1,7 @@
 //! Names of channels: where datagrams of the simulator go.
 //!
 //! ```text
-//!   command   the interface, the endpoint's number        known to whoever wants to call
+//!   command   the interface, the endpoint's number        known to all callers
 //!   data      the interface, a number of this life only   told by its owner: 4 bytes
 //! ```
 //!
@@ -45,7 +45,7 @@ impl SimAddress {
         }
     }
 
-    /// Which one it is.
+    /// Its channel.
     pub fn channel(self) -> Channel {
         if self.data {
             Channel::Data
@@ -54,7 +54,7 @@ impl SimAddress {
         }
     }
 
-    /// What the owner of a data channel tells.
+    /// The name of a data channel, as its owner tells it.
     pub(super) fn name(self) -> [u8; 4] {
         self.number.to_le_bytes()
     }

@@ -1,4 +1,4 @@
-//! What is on its way to one address, and what has arrived there.
+//! Letters in flight to one address, and those that have arrived there.
 //!
 //! ```text
 //!   post --> under way, by time --(its time has come)--> arrived, at most `limit` bytes --> take
@@ -15,9 +15,9 @@ use std::collections::{BinaryHeap, VecDeque};
 /// Something for one address.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Letter {
-    /// From somebody.
+    /// From that address.
     Datagram(SimAddress, Vec<u8>),
-    /// Nobody is there.
+    /// No socket is there.
     Refused(SimAddress, Option<Quote>),
     /// No more than this passes on the way there.
     TooLarge(SimAddress, usize, Option<Quote>),
@@ -35,9 +35,9 @@ impl Letter {
 /// One address.
 #[derive(Debug)]
 pub(super) struct Mailbox {
-    /// Whose it is.
+    /// Its owner.
     pub(super) node: NodeId,
-    /// Somebody has the name open.
+    /// The owner has the name open.
     pub(super) open: bool,
     under_way: BinaryHeap<Reverse<(Instant, u64, Letter)>>,
     arrived: VecDeque<Letter>,
@@ -66,8 +66,8 @@ impl Mailbox {
         self.woken.replace(at) != Some(at)
     }
 
-    /// Somebody else has the name now: what arrived before is lost, and what comes later is theirs.
-    /// When they have to be woken.
+    /// Another node has the name now: letters that arrived before are lost, and later ones are its own.
+    /// The times at which it has to be woken.
     pub(super) fn reopen(&mut self, now: Instant, node: NodeId) -> Vec<Instant> {
         self.receive_due(now);
         self.arrived.clear();

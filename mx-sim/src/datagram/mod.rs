@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   SimDatagrams of a -- command --> Link a->b, Link a->b --> [Bottleneck] --> Mailbox --> poll of b
-//!                     -- data -----> (or both over one)       of all who       drop-tail   GSO batches
+//!                     -- data -----> (or both over one)       of all that      drop-tail   GSO batches
 //!                        GSO batches                               send to b
 //! ```
 //!

@@ -5,10 +5,10 @@
 //!                                                                        in the order of time
 //! ```
 //!
-//! An address is a name; whoever has the name open when a datagram arrives gets it: a restarted
+//! An address is a name; the node that has it open when a datagram arrives gets it: a restarted
 //! node hears what was meant for its former life, as with UDP.
 //!
-//! Owns: all ways and all mailboxes.
+//! Owns: all links and all mailboxes.
 
 use super::address::SimAddress;
 use super::mailbox::{Letter, Mailbox};
@@ -29,7 +29,7 @@ use std::rc::Rc;
 /// Looks at a datagram on a channel and decides.
 pub type Script = Box<dyn FnMut(Channel, &[u8]) -> Fate>;
 
-/// What was counted.
+/// Counts of datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Traffic {
     /// Datagrams that were sent.
@@ -70,7 +70,7 @@ pub(super) struct Inner {
     pub(super) drawn: u32,
 }
 
-/// On its way to a bottleneck; the order of fields is that of time.
+/// A letter in flight to a bottleneck; the order of fields is that of time.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Queueing {
     at: Instant,
@@ -108,12 +108,12 @@ impl DatagramNet {
         }
     }
 
-    /// How likely a send finds no room from now on.
+    /// Sets the probability that a send finds no room.
     pub fn set_refuse(&self, probability: f64) {
         self.inner.borrow_mut().terms.refuse = probability;
     }
 
-    /// Whether senders are told that nobody has a name open. Not all networks do.
+    /// Whether senders are told that a name is not open. Not all networks do.
     pub fn set_answers_refused(&self, answers: bool) {
         self.inner.borrow_mut().terms.answers_refused = answers;
     }
@@ -139,7 +139,7 @@ impl DatagramNet {
         inner.both_links(from, to, |link| link.set_mtu(mtu));
     }
 
-    /// Lets all that goes to a node share one way: `rate` bytes a second, with `limit` bytes
+    /// Lets all that goes to a node share one link: `rate` bytes a second, with `limit` bytes
     /// waiting at most.
     pub fn set_bottleneck(&self, to: NodeId, rate: u64, limit: usize) {
         let mut inner = self.inner.borrow_mut();
@@ -162,8 +162,8 @@ impl DatagramNet {
         inner.post(to, now, Letter::Datagram(from, bytes));
     }
 
-    /// Tells `from` now, as anybody can, that something it sent to `to` found nobody there, or, with
-    /// `most`, was larger than that.
+    /// Tells `from` now, as any machine can, that a datagram to `to` was refused, or, with `most`, was
+    /// larger than that.
     pub fn inject_error(
         &self,
         from: SimAddress,
@@ -197,13 +197,13 @@ impl DatagramNet {
         of_node.map(|(address, _)| *address)
     }
 
-    /// Bytes that anybody ever sent to an address, whether they arrived or not.
+    /// Bytes sent to an address so far, whether they arrived or not.
     pub fn bytes_to(&self, address: SimAddress) -> u64 {
         let inner = self.inner.borrow();
         inner.bytes_to.get(&address).copied().unwrap_or(0)
     }
 
-    /// What was counted.
+    /// The counts so far.
     pub fn traffic(&self) -> Traffic {
         self.inner.borrow().traffic
     }
@@ -212,9 +212,9 @@ impl DatagramNet {
 impl Inner {
     fn link(&mut self, from: NodeId, to: NodeId, channel: Channel) -> &mut Link {
         let (terms, rng) = (&self.terms, &mut self.rng);
-        let own_way = channel == Channel::Command && !terms.one_queue;
+        let own_link = channel == Channel::Command && !terms.one_queue;
         let new = || Link::new(terms.faults, terms.mtu, rng.fork());
-        self.links.entry((from, to, own_way)).or_insert_with(new)
+        self.links.entry((from, to, own_link)).or_insert_with(new)
     }
 
     fn both_links(&mut self, from: NodeId, to: NodeId, change: impl Fn(&mut Link)) {
@@ -312,7 +312,7 @@ impl Inner {
                     to,
                     letter,
                 }));
-                // Nobody else looks after the queue: the receiver does, which has nothing yet.
+                // The receiver, which has nothing yet, must look after the queue.
                 self.world.wake(at, receiver);
             } else {
                 self.post(to, at, letter);
@@ -336,9 +336,9 @@ impl Inner {
                 letter,
                 ..
             } = first;
-            let way = self.bottlenecks.get_mut(&receiver);
-            let left_at = match way {
-                Some(way) => way.pass(at, letter.len()),
+            let bottleneck = self.bottlenecks.get_mut(&receiver);
+            let left_at = match bottleneck {
+                Some(bottleneck) => bottleneck.pass(at, letter.len()),
                 None => Some(at),
             };
             match left_at {

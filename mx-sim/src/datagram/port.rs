@@ -18,8 +18,8 @@ use std::time::Duration;
 /// Bytes in one GSO batch at most, as in one packet of the Internet.
 const GSO_BATCH_BYTES: usize = 65_507;
 
-/// How soon somebody polls again who left out something: as applications do that test for a moment
-/// between other things.
+/// Time until a node polls again after it left out something: as applications do that test for a
+/// moment between other things.
 const AFTER_A_GLANCE: Duration = Duration::from_millis(3);
 
 /// Has two names open. Dropping it frees them.
@@ -37,7 +37,7 @@ pub struct SimDatagrams {
 }
 
 impl SimDatagrams {
-    /// Opens a name for `node`, and the name of a data channel. `None` when somebody else has it.
+    /// Opens a name for `node`, and the name of a data channel. `None` when another node has it.
     pub fn open(net: &DatagramNet, node: NodeId, nic: NicId, endpoint: EndpointId) -> Option<Self> {
         let mut inner = net.inner.borrow_mut();
         inner.drawn += 1;
@@ -110,7 +110,7 @@ impl SimDatagrams {
     }
 
     /// The oldest thing that has arrived on a channel; of datagrams, as many as go into a GSO batch are
-    /// put into `self.batch`, at most `budget`. What it is, the size of each, and how many.
+    /// put into `self.batch`, at most `budget`. Returns it, the size of each, and their number.
     fn next(&mut self, channel: Channel, budget: usize) -> Option<(Letter, usize, usize)> {
         let address = self.of(channel);
         let mut inner = self.net.inner.borrow_mut();
@@ -142,7 +142,7 @@ impl SimDatagrams {
 impl Drop for SimDatagrams {
     fn drop(&mut self) {
         let mut inner = self.net.inner.borrow_mut();
-        // Nobody will ever have that name again.
+        // No socket will ever have that name again.
         inner.boxes.remove(&self.data);
         if let Some(mailbox) = inner.boxes.get_mut(&self.command) {
             mailbox.open = false;
@@ -223,12 +223,12 @@ impl DatagramPort for SimDatagrams {
         if self.glances == 0 {
             self.take(Channel::Data, &mut left, &mut receive);
         } else if !self.is_empty(Channel::Data) {
-            // Who never sleeps looks again after a while, whatever it sees.
+            // A node that never sleeps looks again after a while, whatever it sees.
             let world = &self.net.inner.borrow().world;
             world.wake(world.now().after(AFTER_A_GLANCE), self.node);
         }
         if left == 0 {
-            // There may be more, whoever asks for it.
+            // There may be more.
             let world = &self.net.inner.borrow().world;
             world.wake(world.now(), self.node);
         }

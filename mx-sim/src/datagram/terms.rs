@@ -1,13 +1,13 @@
-//! What a datagram network and its services are like: everything the contract leaves open.
+//! The behaviour of a datagram network and its services: everything the contract leaves open.
 
 use crate::link::Faults;
 use crate::rng::Rng;
 use std::time::Duration;
 
-/// What becomes of a datagram that is larger than what passes and may not be cut.
+/// The fate of a datagram that is larger than the MTU and may not be cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Oversize {
-    /// It is lost, and nobody says so.
+    /// It is lost without a report.
     Vanishes,
     /// The same with those that may be cut: the narrow place only lets through or forgets.
     IsSwallowed,
@@ -20,7 +20,7 @@ pub enum Oversize {
 /// A choice for everything.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Terms {
-    /// What is wrong with every link.
+    /// The faults of every link.
     pub faults: Faults,
     /// Largest datagram that passes in one piece, to begin with.
     pub mtu: usize,
@@ -30,23 +30,23 @@ pub struct Terms {
     pub batch_max: usize,
     /// Bytes of each channel that have arrived and were not polled; more are lost.
     pub receive_buffer: usize,
-    /// Both channels of a pair of nodes queue up behind each other; else each has a way of its own.
+    /// Both channels of a pair of nodes queue up behind each other; else each has a link of its own.
     pub one_queue: bool,
-    /// What becomes of datagrams that are too large.
+    /// The fate of datagrams that are too large.
     pub oversize: Oversize,
     /// The service says that nothing is damaged under way. Faults must agree.
     pub safe: bool,
-    /// How likely what arrived one behind the other is handed out as a GSO batch.
+    /// The probability that datagrams that arrived one behind the other are handed out as a GSO batch.
     pub coalesce: f64,
     /// Arrivals become visible only at multiples of it, as with an interface that saves interrupts.
     pub moderation: Duration,
     /// So many polls in a row leave out the data channel.
     pub glances: u32,
-    /// How likely a send finds no room.
+    /// The probability that a send finds no room.
     pub refuse: f64,
-    /// Senders are told when nobody has a name open.
+    /// Senders are told when a name is not open.
     pub answers_refused: bool,
-    /// Senders are told that there is no way while a link is cut.
+    /// Senders are told that there is no route while a link is cut.
     pub answers_cut: bool,
 }
 

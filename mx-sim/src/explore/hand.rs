@@ -1,22 +1,21 @@
-//! What moves nodes and packets in an exploration: nothing happens but what a step asks for, and what
-//! follows from it at once.
+//! Moves of nodes and packets in an exploration: nothing happens but a step's immediate effects.
 //!
 //! ```text
 //!   Stop(n)        the process is not polled        Delay(a, b)    from a to b nothing arrives
 //!   Go(n)          it is again                      Deliver(b, l)  one thing does, on b's link l
-//!   Time           a while passes for all who       Pass(a, b)     everything does, but on links
+//!   Time           a while passes for all that      Pass(a, b)     everything does, but on links
 //!                  are not stopped                                 on which something is delayed
 //!                                                   Flow(a, b)     everything does again
 //! ```
 //!
 //! Whatever is neither delayed nor for a stopped node arrives at once: a step that delays costs one
-//! step, and all that goes the usual way costs none.
+//! step, and all that is not delayed costs none.
 //!
 //! The fingerprint is made of what each node has been through: packets, timers and requests, each with
 //! the time, in the node's own order. A node does the same again when it is given the same, so worlds
 //! whose nodes have been through the same are the same, in whichever order the nodes had their turns.
 //!
-//! Owns: who is stopped, what is delayed, histories.
+//! Owns: the stopped nodes, the delays, the histories.
 
 use crate::cluster::{Cluster, Drive};
 use crate::fabric::{Fabric, UnderWay};
@@ -41,16 +40,16 @@ pub enum Move {
     Pass(NodeId, NodeId),
     /// All that is delayed between them arrives.
     Flow(NodeId, NodeId),
-    /// A span goes by in which everybody who is not stopped does what is due.
+    /// A span goes by in which all nodes that are not stopped do what is due.
     Time,
 }
 
-/// Which moves there are.
+/// The moves of an exploration.
 #[derive(Clone, Debug)]
 pub struct Moves {
     /// Nodes that may be stopped.
     pub stops: Vec<NodeId>,
-    /// Ways that may be delayed.
+    /// Paths that may be delayed.
     pub delays: Vec<(NodeId, NodeId)>,
     /// So often time may pass,
     pub times: usize,
@@ -64,7 +63,7 @@ pub struct Hand {
     moves: Moves,
     stopped: BTreeSet<NodeId>,
     delayed: BTreeSet<(NodeId, NodeId)>,
-    /// Links that stayed behind: from whom, to whom, and the number there.
+    /// Links that stayed behind: the sender, the receiver, and the number there.
     behind: BTreeSet<(NodeId, NodeId, u32)>,
     times: usize,
     histories: Vec<u64>,
@@ -91,7 +90,7 @@ impl Hand {
         !self.stopped.contains(&node)
     }
 
-    /// What can be done now.
+    /// The moves that can be made now.
     pub fn steps<M: Memory>(&self, fabric: &Fabric<M>) -> Vec<Move> {
         let mut steps = Vec::new();
         for node in &self.moves.stops {
@@ -108,14 +107,14 @@ impl Hand {
             let waits = delayed
                 .iter()
                 .any(|next| (next.from, next.to) == (from, to));
-            let way = self.delayed.contains(&(from, to));
-            if !way {
+            let is_delayed = self.delayed.contains(&(from, to));
+            if !is_delayed {
                 steps.push(Move::Delay(from, to));
             }
-            if way && waits {
+            if is_delayed && waits {
                 steps.push(Move::Pass(from, to));
             }
-            if way
+            if is_delayed
                 || self
                     .behind
                     .iter()
@@ -184,7 +183,7 @@ impl Hand {
         self.run(fabric, cluster);
     }
 
-    /// From now on nobody is stopped and nothing delayed.
+    /// From now on no node is stopped and nothing delayed.
     pub fn let_go<M: Memory, D: Drive>(&mut self, fabric: &Fabric<M>, cluster: &mut Cluster<D>) {
         self.delayed.clear();
         self.behind.clear();
@@ -246,8 +245,8 @@ impl Hand {
         clock.advance_to(until);
     }
 
-    /// A number that only worlds have in common in which everybody has been through the same.
-    /// `more`: what else is to be the same.
+    /// A number that only worlds have in common whose nodes have been through the same.
+    /// `more`: further state that must be the same.
     pub fn fingerprint<M: Memory>(&self, fabric: &Fabric<M>, more: impl Hash) -> u128 {
         let half = |salt: u64| {
             let mut hasher = DefaultHasher::new();

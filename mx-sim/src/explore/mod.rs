@@ -13,7 +13,7 @@
 //!
 //! A promise is broken when a step or [`World::recover`] panics, as the checkers of this crate do.
 //!
-//! What can be delayed, stopped and waited for is in [`hand`].
+//! The moves of nodes, packets and time are in [`hand`].
 //!
 //! Owns: schedules and fingerprints.
 //! Cost: one replay for each schedule that is tried, and [`World::recover`] for each new state.
@@ -30,12 +30,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::Instant;
 
-/// What is explored. Equal steps taken from the beginning must lead to equal worlds.
+/// A world to explore. Equal steps taken from the beginning must lead to equal worlds.
 pub trait World {
     /// Something that can happen.
     type Step: Clone + PartialEq + Debug + Send + Sync;
 
-    /// What can happen now.
+    /// The steps that can be taken now.
     fn steps(&self) -> Vec<Self::Step>;
 
     /// Lets it happen, with all that follows from it at once, and panics when a promise is broken.
@@ -48,7 +48,7 @@ pub trait World {
     /// must end or arrive has not.
     fn recover(&mut self);
 
-    /// What has happened, for a person.
+    /// The events so far, for a person.
     fn log(&self) -> String;
 }
 
@@ -59,7 +59,7 @@ pub struct Failure<S> {
     pub steps: Vec<S>,
     /// Not during the steps, but when all went well from there on.
     pub settling: bool,
-    /// Which promise, and where in the checkers.
+    /// The promise, and its place in the checkers.
     pub what: String,
     /// The log of the run.
     pub log: String,
@@ -83,7 +83,7 @@ impl<S: Debug> fmt::Display for Failure<S> {
     }
 }
 
-/// What an exploration has found.
+/// The result of an exploration.
 #[derive(Clone, Debug)]
 pub struct Report<S> {
     /// Different states, by the number of steps that lead there.
@@ -298,7 +298,7 @@ impl<'a, W: World> Run<'a, W> {
         }
     }
 
-    /// What is taken down at the end is checked as well.
+    /// Checks the drop of the world, too.
     fn end(self) -> Result<(), Box<Failure<W::Step>>> {
         let (steps, log) = (self.steps, String::new());
         caught(|| drop(self.world)).map_err(|what| {
@@ -361,7 +361,7 @@ fn keep_panics() {
 mod tests {
     use super::*;
 
-    /// Two counters that anybody may raise; it is wrong for one to be 3 while the other is 1.
+    /// Two counters that may be raised; it is wrong for one to be 3 while the other is 1.
     #[derive(Default)]
     struct Counters([u8; 2]);
 

@@ -1,11 +1,11 @@
-//! A network on which nothing arrives before somebody says so, for a search through all orders.
+//! A network on which nothing arrives before it is told to, for a search through all orders.
 //!
 //! ```text
 //!   put --> inbox, never due --> under_way(): the oldest on each link --> deliver(): due now
 //! ```
 //!
-//! What goes one way over a link keeps its order, the link's end included. There is no latency, and
-//! nothing depends on time.
+//! Packets over a link in one direction keep their order, the link's end included. There is no
+//! latency, and nothing depends on time.
 
 use super::{Bytes, Fabric, HostId, Inner, What};
 use crate::world::NodeId;
@@ -17,9 +17,9 @@ use std::hash::{Hash, Hasher};
 pub struct UnderWay {
     /// When it was sent: the order of all that ever was.
     pub order: u64,
-    /// Who sent it; the receiver itself when its port tells it something.
+    /// Its sender; the receiver itself when its port tells it something.
     pub from: NodeId,
-    /// Who will get it.
+    /// Its receiver.
     pub to: NodeId,
     /// The receiver's end.
     pub link: LinkId,

@@ -6,7 +6,7 @@
 //!           End <--- room comes back when B has taken a piece --- End
 //! ```
 //!
-//! Owns: who is reachable under which name, both ends of every link, everything under way.
+//! Owns: the names that are open, both ends of every link, everything under way.
 
 mod by_hand;
 mod traffic;
@@ -64,7 +64,7 @@ pub(crate) struct Inner<M> {
     tap: Option<Tap>,
 }
 
-/// Somebody who hears what is sent.
+/// A listener to all packets that are sent whole.
 pub type Tap = Box<dyn FnMut(&HeaderBytes, &[u8])>;
 
 /// Number of a port since the network was made; never reused.
@@ -86,14 +86,14 @@ pub(crate) struct Host<M> {
 pub(crate) struct End {
     pub(crate) cookie: u64,
     pub(crate) up: bool,
-    /// Nothing gets through any more, and nobody has noticed yet.
+    /// Nothing gets through any more, and the ends have not noticed yet.
     dark: bool,
     pub(crate) peer: Option<(HostId, LinkId)>,
     /// The address it comes from, or leads to, where nodes have some.
     pub(crate) from: Option<NicId>,
     /// Bytes sent and not taken in by the peer.
     pub(crate) under_way: usize,
-    /// When the last piece sent will be there: nothing may overtake it.
+    /// The arrival time of the last piece sent: nothing may overtake it.
     last_arrival: Instant,
     busy_until: Instant,
     /// "No room" has been said and "writable" has not.
@@ -153,7 +153,7 @@ pub(crate) enum What<M> {
     RemoteRead {
         token: u64,
     },
-    /// A link that nobody has bound by now goes.
+    /// A link that has not been bound by now goes.
     Unbound,
 }
 
@@ -232,7 +232,7 @@ impl<M: Memory> Fabric<M> {
         }
     }
 
-    /// Lets somebody hear all packets that are sent whole from now on.
+    /// Lets `tap` hear all packets that are sent whole from now on.
     pub fn set_tap(&self, tap: Tap) {
         self.inner.borrow_mut().tap = Some(tap);
     }
@@ -257,7 +257,7 @@ impl<M: Memory> Fabric<M> {
         }
     }
 
-    /// The node's power fails: its ports are gone and nobody is told. Peers notice by silence.
+    /// The node's power fails: its ports are gone without a word. Peers notice by silence.
     pub fn power_off(&self, node: NodeId) {
         let mut inner = self.inner.borrow_mut();
         inner.darken(|x, y| x == node || y == node);

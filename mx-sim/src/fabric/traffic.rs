@@ -1,11 +1,11 @@
-//! What travels between two ports, and when it arrives.
+//! Pieces that travel between two ports, and their times of arrival.
 //!
 //! ```text
 //!   ship --> pieces, each after the one before it --> put: inbox of the other side --> take
 //!   taken: the receiver has it, the sender has room again --> Writable
 //! ```
 //!
-//! Nothing overtakes anything within one direction of a link, "down" included.
+//! All pieces in one direction of a link keep their order, "down" included.
 
 use super::by_hand::NEVER;
 use super::{Bytes, HostId, Inner, Read, Timed, What};
@@ -50,7 +50,7 @@ impl<M: Memory> Inner<M> {
                 end.last_arrival = now.after(round);
             }
         }
-        // The way there begins with one of the addresses, always the same.
+        // The path there begins with one of the addresses, always the same.
         let addresses = self.world.addresses(a);
         let home = addresses.get(to.nic.0 as usize % addresses.len().max(1));
         let known = home.map(|home| (*home, to.nic));
@@ -95,7 +95,7 @@ impl<M: Memory> Inner<M> {
         }
     }
 
-    /// What has reached `host` by now, oldest first.
+    /// The oldest piece that has reached `host` by now.
     pub(crate) fn take(&mut self, host: HostId) -> Option<Timed<M>> {
         let now = self.world.now();
         let inbox = &mut self.hosts[host].inbox;
@@ -276,7 +276,7 @@ impl<M: Memory> Inner<M> {
             if std::mem::replace(&mut end.dark, true) {
                 continue;
             }
-            // What is under way this way is lost as well, except "down" itself.
+            // Pieces in flight in this direction are lost as well, except "down" itself.
             let inbox = std::mem::take(&mut self.hosts[host].inbox);
             let keep = |timed: &Timed<M>| {
                 timed.link != link || timed.at <= now || matches!(timed.what, What::Down(_))

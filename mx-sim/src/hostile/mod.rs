@@ -7,7 +7,7 @@
 //! ```
 //!
 //! It holds to no rule but those of the port. Once it is let in, under whatever name, it sends a message
-//! that says who it really is (see [`MARK`]), so that whoever receives that can judge the name.
+//! that says what node it really is (see [`MARK`]), so that the receiver can judge the name.
 //!
 //! The effects on others are checked by [`Siege`](crate::node::Siege).
 
@@ -33,11 +33,11 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Bits of the messages by which hostile nodes say who they are. Their bodies begin with the number of
+/// Bits of the messages by which hostile nodes name themselves. Their bodies begin with the number of
 /// the node.
 pub const MARK: u64 = 3 << 62;
 
-/// What those know who attack together.
+/// The common knowledge of attackers.
 #[derive(Debug, Default)]
 pub struct Gang {
     /// Packets of introductions that have been sent anywhere, the oldest first.
@@ -82,13 +82,13 @@ impl Gang {
 struct Known {
     /// It can carry packets.
     up: bool,
-    /// Who was called there.
+    /// The name that was called there.
     to: Option<(NicId, EndpointId)>,
-    /// What was last said there in a hello.
+    /// The last hello said there.
     said: Vec<u8>,
-    /// What comes there is passed on to that link.
+    /// Packets from there are passed on to that link.
     relay: Option<LinkId>,
-    /// What waits until it is up.
+    /// Packets that wait until it is up.
     waiting: Vec<Packet>,
 }
 
@@ -173,7 +173,7 @@ impl<P: Port<Buffer>> Hostile<P> {
         (nic, EndpointId(node as u32))
     }
 
-    /// Something that somebody may have said, or not.
+    /// A hello that a node may have said, or not.
     fn claim(&mut self, to: Option<(NicId, EndpointId)>) -> Says {
         let victim = self.rng.index(self.honest);
         let lives: Vec<SessionId> = {
@@ -261,7 +261,7 @@ impl<P: Port<Buffer>> Hostile<P> {
         self.send(link, &packet(Kind::Connect, word, afresh, 0, body));
     }
 
-    /// Says who it is, as a message.
+    /// Names itself in a message.
     fn reveal(&mut self, link: LinkId) {
         let body = (self.id as u64).to_le_bytes().to_vec();
         self.send(link, &packet(Kind::Eager, MARK, body.len() as u32, 0, body));
@@ -355,7 +355,7 @@ impl<P: Port<Buffer>> Hostile<P> {
         }
     }
 
-    /// Passes a packet on. Whoever says yes there has taken this node for somebody else, perhaps.
+    /// Passes a packet on. A node there that accepts it has perhaps taken this node for another.
     fn pass_on(&mut self, link: LinkId, to: LinkId, packet: &Packet) {
         match self.links.get_mut(&to) {
             Some(known) if !known.up => known.waiting.push(packet.clone()),
@@ -400,7 +400,7 @@ impl<P: Port<Buffer>> Hostile<P> {
         }
     }
 
-    /// Somebody has called here.
+    /// Answers a call.
     fn on_call(&mut self, link: LinkId, packet: &Packet, header: &Header) {
         if let Some(to) = self.relay {
             return self.begin_relay(link, to, packet);
@@ -438,7 +438,7 @@ impl<P: Port<Buffer>> Hostile<P> {
         }
     }
 
-    /// What comes on a link goes to somebody else, and whatever is answered there back again.
+    /// Passes packets of a link on to another node, and its answers back.
     fn begin_relay(&mut self, link: LinkId, to: NodeId, packet: &Packet) {
         let Some(on) = self.call(to) else { return };
         for (one, other) in [(link, on), (on, link)] {
@@ -513,7 +513,7 @@ impl<P> fmt::Debug for Hostile<P> {
     }
 }
 
-/// What has come in one poll.
+/// Events of one poll.
 #[derive(Default)]
 struct Came(Vec<Heard>);
 

@@ -1,4 +1,4 @@
-//! Packets of introductions as anybody can make them, true and untrue.
+//! Packets of introductions as any node can make them, true and untrue.
 
 use mx_proto::port::HeaderBytes;
 use mx_proto::secret::{Binding, Purpose, Role, Secret, Words};
@@ -8,20 +8,20 @@ use mx_proto::{EndpointId, Identity, NicId};
 /// A header and its body.
 pub type Packet = (HeaderBytes, Vec<u8>);
 
-/// What a hello says.
+/// The contents of a hello.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Says {
-    /// Who speaks.
+    /// Its sender.
     pub who: Identity,
-    /// To whom.
+    /// Its receiver.
     pub to: (NicId, EndpointId),
     /// The endpoint's key.
     pub key: u32,
-    /// Which association it is.
+    /// The number of its association.
     pub epoch: u16,
-    /// What only the named one can have given to `to`.
+    /// The token that only the named sender can have got from `to`.
     pub token: u64,
-    /// What proofs are about.
+    /// The nonce that proofs are about.
     pub nonce: [u8; 16],
 }
 
@@ -60,7 +60,7 @@ pub fn confirm(says: &Says) -> Vec<u8> {
     bytes
 }
 
-/// The body of a Challenge by somebody with that secret, to who has said that hello.
+/// The body of a Challenge with that secret, as an answer to that hello.
 pub fn challenge(says: &Says, said: &[u8], secret: &Secret, binding: Binding) -> Vec<u8> {
     let mut bytes = vec![0; SAID_LEN];
     bytes[0..8].copy_from_slice(&says.who.nic.0.to_le_bytes());
@@ -100,10 +100,10 @@ pub fn packet(kind: Kind, word: u64, length: u32, aux: u32, body: Vec<u8>) -> Pa
     (header.emit(), body)
 }
 
-/// What a packet is, if it is one.
+/// The kind of a packet, if it is one.
 pub fn kind_of(packet: &Packet) -> Option<Kind> {
     Header::parse(&packet.0).map(|header| header.kind)
 }
 
-/// What whoever is challenged answers about.
+/// Length of the part of a Challenge that the answer is about.
 const SAID_LEN: usize = 40;

@@ -48,7 +48,7 @@ impl<P: Port<Buffer>> Node<P> {
             .borrow()
             .life_of(arrival.identity.session);
         let Some(from) = from else {
-            panic!("a message from a session nobody ever had")
+            panic!("a message from a session that never was")
         };
         let shown = message.body().map(|body| {
             assert_eq!(body.len(), len);

@@ -44,9 +44,9 @@ impl<P: Port<Buffer>> Node<P> {
     }
 
     fn on_message(&mut self, message: Message<Buffer>) {
-        // Nobody else may touch it from now on.
+        // It may not be touched by others from now on.
         message.memory.give_back();
-        assert_ne!(message.bits.0 & FOR_HANDLER, 0, "it was for somebody else");
+        assert_ne!(message.bits.0 & FOR_HANDLER, 0, "it was for the handler");
         self.taken += 1;
         let from = message.turn as usize - 1;
         let known = self.endpoint.remote_identity(message.source);
@@ -56,7 +56,7 @@ impl<P: Port<Buffer>> Node<P> {
         }
         book.count("taken out of the inbox");
         if known.is_none() {
-            book.count("taken from who had gone");
+            book.count("taken from a sender that had gone");
         }
         book.taken(self.life, from, message.bits, &message.memory.bytes());
     }
@@ -68,7 +68,7 @@ impl<P: Port<Buffer>> Node<P> {
         }
         let stats = self.endpoint.inbox_stats();
         assert_eq!(stats, mx_proto::InboxStats::default(), "left in the inbox");
-        // What has come in a slot may go with its sender.
+        // A message that came in a slot may go with its sender.
         let ready = self.endpoint.owner().ready;
         assert!(self.taken <= ready, "{} taken, told of {ready}", self.taken);
     }

@@ -1,6 +1,7 @@
-//! What owns the endpoint's reports in a simulated application, and decides about unexpected messages.
+//! The owner of the endpoint's reports in a simulated application: it decides about unexpected
+//! messages.
 //!
-//! Owns: what the endpoint has of the node.
+//! Owns: the endpoint's reports to the node.
 
 use super::{FOR_HANDLER, Mood, Siege};
 use crate::buffer::Buffer;
@@ -83,7 +84,7 @@ impl Owner for Judge {
         }
         let mut book = self.book.borrow_mut();
         let Some(from) = book.life_of(arrival.identity.session) else {
-            panic!("a message from a session nobody ever had")
+            panic!("a message from a session that never was")
         };
         let context = arrival.source_context;
         assert!(

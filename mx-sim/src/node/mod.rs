@@ -3,7 +3,7 @@
 //! ```text
 //!   random op --> Endpoint --> completion, event --> Book: exactly once, right bytes, in order
 //!                                   |
-//!                                   `--> Buffer::give_back: nobody touches it from here on
+//!                                   `--> Buffer::give_back: not touched from here on
 //! ```
 //!
 //! Owns: the operations it has posted.
@@ -41,10 +41,10 @@ use std::time::Duration;
 /// The interface all simulated nodes share.
 pub const NIC: NicId = NicId(0x6d78_7369_6d00);
 
-/// The key everybody knows.
+/// The key of all nodes.
 pub const KEY: u32 = 0x5042_4653;
 
-/// A key nobody accepts.
+/// A key that no node accepts.
 pub const WRONG_KEY: u32 = 0xbad;
 
 /// Messages with this bit are meant for the unexpected handler; no receive is posted for them.
@@ -58,7 +58,7 @@ pub fn home(world: &World, id: NodeId) -> NicId {
     world.addresses(id).first().copied().unwrap_or(NIC)
 }
 
-/// How a node reaches node `id`, where all nodes share an interface.
+/// The target for node `id`, where all nodes share an interface.
 pub fn target(id: NodeId) -> Target {
     Target {
         nic: NIC,
@@ -67,7 +67,7 @@ pub fn target(id: NodeId) -> Target {
     }
 }
 
-/// What the application does when it is its turn.
+/// The activity of the application in its turns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mood {
     /// Any operation.
@@ -78,7 +78,7 @@ pub enum Mood {
     Quiet,
 }
 
-/// What the application may do.
+/// Limits of the application.
 #[derive(Clone, Copy, Debug)]
 pub struct Habits {
     /// Largest message.
@@ -121,7 +121,7 @@ impl Default for Habits {
 pub struct Node<P> {
     /// The endpoint, for tests that want to look at it.
     pub endpoint: Endpoint<P, VirtualClock, Judge>,
-    /// What it does.
+    /// Its activity.
     pub mood: Mood,
     habits: Habits,
     id: NodeId,
@@ -210,7 +210,7 @@ impl<P: Port<Buffer>> Node<P> {
         }
     }
 
-    /// Which life of its node it is.
+    /// The number of its life.
     pub fn life(&self) -> LifeId {
         self.life
     }
@@ -283,7 +283,7 @@ impl<P: Port<Buffer>> Node<P> {
     /// When something does not.
     pub fn close(&mut self) {
         self.endpoint.close();
-        for life in self.everybody() {
+        for life in self.other_lives() {
             self.endpoint
                 .owner()
                 .book
@@ -308,7 +308,7 @@ impl<P: Port<Buffer>> Node<P> {
         self.endpoint.owner_mut().queue.next_completion()
     }
 
-    fn everybody(&self) -> Vec<LifeId> {
+    fn other_lives(&self) -> Vec<LifeId> {
         (0..self.endpoint.owner().book.borrow().lives().len())
             .filter(|life| *life != self.life)
             .collect()

@@ -1,4 +1,4 @@
-//! What the endpoint says became of the operations, held against what may become of them.
+//! Checks of the results that the endpoint reports for operations.
 
 use super::{KEY, Node, Siege, What};
 use crate::buffer::Buffer;
@@ -125,7 +125,7 @@ impl<P: Port<Buffer>> Node<P> {
         }
         assert_eq!(identity.endpoint, EndpointId(to as u32));
         let Some(life) = life else {
-            panic!("connected to a session nobody ever had")
+            panic!("connected to a session that never was")
         };
         assert!(self.endpoint.set_remote_context(remote, life as u64 + 1));
         if !self.peers.contains(&remote) {
@@ -158,7 +158,7 @@ impl<P: Port<Buffer>> Node<P> {
         let mut book = self.endpoint.owner().book.borrow_mut();
         book.count(format!("down: {reason}"));
         let Some(life) = book.life_of(identity.session) else {
-            panic!("a session nobody ever had is down")
+            panic!("a session that never was is down")
         };
         assert!(
             context == 0 || context == life as u64 + 1,

@@ -1,4 +1,4 @@
-//! What may not happen to a node that hostile ones attack.
+//! Guarantees for a node that hostile ones attack.
 //!
 //! ```text
 //!   an operation with an honest peer      succeeds, a connect soon
@@ -15,18 +15,18 @@ use mx_proto::port::Port;
 use mx_proto::{EndpointId, Identity, MatchBits, NicId, Status};
 use std::time::Duration;
 
-/// Who attacks.
+/// The attackers.
 #[derive(Clone, Debug)]
 pub struct Siege {
     /// Nodes below this number are honest; only they have a life in the book.
     honest: usize,
-    /// The addresses of those who are not.
+    /// The addresses of the others.
     hostile: Vec<NicId>,
     /// They do not know the site's secret, and there is one.
     secret: bool,
     /// Receives have been called off, which ends sends.
     over: bool,
-    /// How long a connect of an honest node to another may take.
+    /// Limit of the time for a connect of an honest node to another.
     patient: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What the application does when it is its turn.
+//! The turns of the application.
 //!
 //! ```text
 //!   Busy: connect, send, recv, cancel, disconnect, probe, nonsense      Draining: recv anything
@@ -115,10 +115,7 @@ impl<P: Port<Buffer>> Node<P> {
         let to =
             identity.and_then(|peer| self.endpoint.owner().book.borrow().life_of(peer.session));
         let Some(to) = to else {
-            assert!(
-                identity.is_none(),
-                "a remote with a session nobody ever had"
-            );
+            assert!(identity.is_none(), "a remote with a session that never was");
             self.peers.retain(|peer| *peer != remote);
             return;
         };
@@ -145,7 +142,7 @@ impl<P: Port<Buffer>> Node<P> {
         };
         let what = What::Send {
             serial,
-            // Of the others the endpoint may have taken the bytes, and nobody yet the message.
+            // The endpoint may have the bytes of others before the application has the message.
             acknowledged: synchronous && bits.0 & FOR_HANDLER == 0,
             to,
         };
@@ -165,11 +162,12 @@ impl<P: Port<Buffer>> Node<P> {
             .send(remote, bits, buffer.share(), context, mode)
         {
             Ok(Posted::Complete) => {
-                let way = match self.endpoint.stats().queued > queued {
-                    true => "Send from a copy",
-                    false => "Send at once",
+                let kind = if self.endpoint.stats().queued > queued {
+                    "Send from a copy"
+                } else {
+                    "Send at once"
                 };
-                self.endpoint.owner().book.borrow_mut().count(way);
+                self.endpoint.owner().book.borrow_mut().count(kind);
                 assert!(!synchronous, "a synchronous send completed at once");
                 buffer.give_back();
                 self.ops.remove(&context);
@@ -237,7 +235,7 @@ impl<P: Port<Buffer>> Node<P> {
         }
     }
 
-    /// Posts an operation before it is said with whom it is; then says so, or calls it off.
+    /// Posts an operation whose remote is named later; then names it, or calls the operation off.
     fn hold(
         &mut self,
         context: u64,
@@ -328,9 +326,9 @@ impl<P: Port<Buffer>> Node<P> {
     }
 
     fn post_to_a_stranger(&mut self) {
-        let nobody = RemoteId::from_word(self.rng().bits());
+        let unknown = RemoteId::from_word(self.rng().bits());
         let sent = self.endpoint.send(
-            nobody,
+            unknown,
             MatchBits(0),
             Buffer::new(vec![1]),
             0,

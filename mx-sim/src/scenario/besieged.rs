@@ -6,8 +6,8 @@
 //!      --> what must still arrive is taken in; all honest nodes reach each other --> all is closed
 //! ```
 //!
-//! What may not happen meanwhile is in [`Siege`]. Nothing else goes wrong here: what fails has been
-//! brought about by those who attack.
+//! The guarantees meanwhile are in [`Siege`]. Nothing else goes wrong here: all failures are brought
+//! about by the attackers.
 
 use super::{Network, Tally};
 use crate::cluster::Drive;
@@ -22,12 +22,12 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What the two sides know.
+/// The secrets of the two sides.
 #[derive(Clone, Debug, Default)]
 pub struct Secrets {
     /// The site's.
     pub site: Option<Secret>,
-    /// Another one, which those have who attack.
+    /// Another one: the attackers'.
     pub other: Option<Secret>,
 }
 
@@ -75,7 +75,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Links that one hostile node may have to one honest one, with some that are just going.
 const LINKS: usize = 256;
 
-/// How many nodes there are, and where.
+/// The nodes, and their machines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ground {
     honest: usize,
@@ -83,8 +83,8 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Draws who is there, and settles them on machines; hostile ones beside honest ones only if those
-    /// can be told from each other: by a secret, over links whose ends know which one it is.
+    /// Draws nodes, and puts them on machines; hostile ones beside honest ones only if those
+    /// can be told from each other: by a secret, over links with a binding.
     pub fn drawn(world: &World, rng: &mut Rng, told_apart: bool) -> Self {
         let ground = Self::on_one_machine(rng);
         let mut machines: Vec<Vec<NicId>> = Vec::new();
@@ -110,7 +110,7 @@ impl Ground {
         ground
     }
 
-    /// Draws who is there: all on one machine, which only a secret can tell apart.
+    /// Draws the nodes: all on one machine, which only a secret can tell apart.
     pub fn on_one_machine(rng: &mut Rng) -> Self {
         Self {
             honest: rng.within(2..=4),
@@ -158,7 +158,7 @@ impl<N: Network> Besieged<N> {
     fn honest(&mut self, id: NodeId) -> &mut Node<N::Port> {
         match self.cluster.node(id) {
             Some(Actor::Honest(node)) => node,
-            _ => unreachable!("honest nodes come first, and nobody dies"),
+            _ => unreachable!("honest nodes come first, and no node dies"),
         }
     }
 
@@ -276,7 +276,7 @@ impl<N: Network> Besieged<N> {
             let node = self.honest(id);
             assert_eq!(node.outstanding(), 0, "left: {}", node.describe());
             let left = node.endpoint.introductions();
-            assert_eq!(left, 0, "introductions of nobody at n{id}");
+            assert_eq!(left, 0, "introductions left at n{id}");
             let (known, stats) = (node.endpoint.remotes(), *node.endpoint.stats());
             let mut book = self.book.borrow_mut();
             book.count(format!("known at the end: {}", known >= self.honest));

@@ -32,12 +32,12 @@ fn random_config(rng: &mut Rng, peer_timeout: Option<Duration>) -> Config {
     };
     config.peer_timeout = peer_timeout;
     config.fetched_max = (config.unexpected_bytes / 2).min(1 << 20) as u32;
-    // Whoever wants the one wants the other; the seeds of old keep what they drew.
+    // It belongs to tombstones; it is not drawn, so that old seeds keep what they drew.
     config.connect_again = config.keep_tombstones > 0;
     config
 }
 
-/// What was counted in all runs of a test.
+/// The counts of all runs of a test.
 pub type Tally = BTreeMap<String, u64>;
 
 /// One run.
@@ -272,8 +272,8 @@ impl<N: Network> Run<N> {
                 continue;
             };
             assert_eq!(node.endpoint.requests(), 0);
-            assert_eq!(node.endpoint.unexpected_bytes(), 0, "bytes of nobody");
-            assert_eq!(node.endpoint.unexpected_usage().0, 0, "room of nobody");
+            assert_eq!(node.endpoint.unexpected_bytes(), 0, "bytes left");
+            assert_eq!(node.endpoint.unexpected_usage().0, 0, "room left taken");
             let flow = node.endpoint.flow_stats();
             let met = [
                 ("a message in a slot", flow.in_slots),
@@ -313,7 +313,7 @@ pub fn check_tally(tally: &Tally) {
         "cancel Aborted",
         "deferred",
         "taken out of the inbox",
-        "taken from who had gone",
+        "taken from a sender that had gone",
         "fetched for the inbox",
         "no memory for the inbox",
         "a message in a slot",

@@ -1,4 +1,4 @@
-//! One transfer, interrupted after every single step of it, in every way there is.
+//! One transfer, interrupted after every single step of it, by every kind of interruption.
 //!
 //! ```text
 //!   n0 -- message --> n1      step 0, 1, 2, ... n: there, something happens:
@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What interrupts the transfer.
+/// An event that interrupts the transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Interruption {
     CancelSend,
@@ -59,7 +59,7 @@ const ALL: [Interruption; 15] = [
 
 const STEPS: u64 = 1_000_000;
 
-/// What is transferred.
+/// The message and its buffers.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer {
     /// Bytes of the message.
@@ -139,7 +139,7 @@ impl<N: Network> Stage<N> {
         );
     }
 
-    /// Connects until it works; a former life's links may be in the way for a while.
+    /// Connects until it works; a former life's links may hinder that for a while.
     fn connect(&mut self, from: NodeId, to: NodeId) {
         for _ in 0..20 {
             self.at(from).connect(to, KEY);
@@ -255,7 +255,7 @@ impl<N: Network> Stage<N> {
         }
         let before = self.book.borrow().received();
         for (from, len) in [(0, 100_000), (1, 100)] {
-            // A message that nobody received may lie there; this one is another.
+            // A message that was not received may lie there; this one is another.
             let remote = self.at(from).remotes()[0];
             self.at(1 - from).recv(Selector::exact(6), len);
             self.at(from).send(remote, 6, len);

@@ -1,4 +1,4 @@
-//! What nodes go through, on whatever network carries them.
+//! Runs of nodes, on any network.
 //!
 //! ```text
 //!   chaos         Run: random operations, random faults
@@ -7,10 +7,10 @@
 //!        |
 //!        v
 //!   Network <-- networks: SimPorts on a Fabric, Reliable over a DatagramNet
-//!           <-- whoever has a port that can live in virtual time
+//!           <-- other crates' ports that can live in virtual time
 //! ```
 //!
-//! Owns: what a scenario needs of a network.
+//! Owns: a scenario's view of a network.
 
 mod besieged;
 mod chaos;
@@ -27,7 +27,7 @@ use mx_proto::port::Port;
 
 /// A network, as far as chaos is concerned.
 pub trait Network {
-    /// What carries its packets.
+    /// The ports of its nodes.
     type Port: Port<Buffer>;
 
     /// Opens a node's port, for a new life of that node.

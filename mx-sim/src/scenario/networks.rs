@@ -8,9 +8,9 @@ use mx_proto::reliability::{Reliable, ReliableConfig};
 
 /// [`SimPort`]s on a [`Fabric`].
 pub struct Reliably {
-    /// What connects them.
+    /// The network between them.
     pub fabric: Fabric<Buffer>,
-    /// How all of them behave.
+    /// The behaviour of all of them.
     pub profile: Profile,
 }
 
@@ -43,11 +43,11 @@ impl Network for Reliably {
 
 /// [`Reliable`] ports on a [`DatagramNet`].
 pub struct Unreliably {
-    /// What connects them.
+    /// The network between them.
     pub net: DatagramNet,
     /// Of all ports.
     pub config: ReliableConfig,
-    /// What goes wrong until all is calm, and then still does.
+    /// The faults until all is calm; its bandwidth limit ends then.
     pub faults: Faults,
     /// Draws keys.
     pub rng: Rng,
@@ -83,7 +83,7 @@ impl Network for Unreliably {
     }
 }
 
-/// What a port's cookies follow from.
+/// Draws the key of a port's cookies.
 pub fn key(rng: &mut Rng) -> [u8; 16] {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&rng.bits().to_le_bytes());

@@ -147,7 +147,7 @@ impl<O: Owner> Core<O> {
             _ => None,
         });
         let (Some(secret), Some((introduction, number, binding))) = (&config.secret, asked) else {
-            return self.violation(link, 0, "a proof that nobody has asked for");
+            return self.violation(link, 0, "a proof without a challenge");
         };
         let said = ChallengeBody::said(identity, &secret::nonce(&config.key.0, number));
         let caller = caller(&introduction.hello);
@@ -191,7 +191,7 @@ impl<O: Owner> Core<O> {
         let Some(hello) = self.challenges.said.get(&link) else {
             return self.violation(link, from.to_word(), "a challenge to nothing we have said");
         };
-        // Somebody else's address, where our own words are passed on to us, and our proof of them.
+        // A relay: our own hello comes back to us, with our proof of it.
         if body.identity == self.identity && hello.to != self.identity.name() {
             return self.distrust(link, from, who, ECHO);
         }
@@ -301,7 +301,7 @@ pub(in crate::endpoint) const UNASKED: &str =
 pub(in crate::endpoint) const REFUSED: &str =
     "says we do not know the site's secret: both need the same file";
 pub(in crate::endpoint) const UNVOUCHED: &str =
-    "is another than who has proven to know the site's secret: somebody passes on what others say";
+    "is not the peer that has proven the site's secret: a relay passes on what others say";
 const ECHO: &str = "is ourselves: what we say there comes back to us";
 const ANOTHER: &str = "has another secret than we: both need the same file";
 const WANTED: &str = "asks for the site's secret, and we have none: we need the same file";

@@ -14,7 +14,7 @@ use crate::endpoint::inbound::Inbound;
 use crate::endpoint::session_queue::After;
 use crate::endpoint::{Core, DeferredAction, Endpoint};
 use crate::ids::{EndpointId, LinkId, NicId, RemoteId, Route, Target};
-use crate::ops::NOBODY;
+use crate::ops::NO_REMOTE;
 use crate::origin::{Address, Claim, Proof};
 use crate::owner::Owner;
 use crate::port::{Close, LinkDown, Port, Sink};
@@ -114,7 +114,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             Ok(ours) => {
                 self.core.stats.confirms += 1;
                 // The link has no remote, and is not a stranger's.
-                self.port.bind(ours, NOBODY.to_word());
+                self.port.bind(ours, NO_REMOTE.to_word());
                 let asking = Deadline::Asking(ours);
                 let timer = self.core.wheel.set(now, now.after(ASK_TIME), asking);
                 self.core.introductions.ask_on(link, ours, timer);
@@ -164,10 +164,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.port.close(ours, Close::Now);
         match answer {
             Some(true) => self.proven(link, now),
-            Some(false) => self.refute(link, "but whoever is there knows nothing of it"),
+            Some(false) => self.refute(link, "but the endpoint at that address denies it"),
             // A newcomer waits for what the old one says.
             None if stage != Stage::Asking => {}
-            None => self.refute(link, "but nobody answers at that address"),
+            None => self.refute(link, "but that address does not answer"),
         }
     }
 
@@ -437,7 +437,7 @@ impl<O: Owner> Core<O> {
         self.take_introduction(link);
     }
 
-    /// Takes an introduction out. Nobody is asked about it any more.
+    /// Takes an introduction out, and ends the question about its claim.
     fn take_introduction(&mut self, link: LinkId) -> Option<Introduction> {
         let (introduction, ours) = self.introductions.take(link, &mut self.wheel)?;
         if let Some(ours) = ours {
@@ -466,8 +466,8 @@ impl<O: Owner> Core<O> {
         true
     }
 
-    /// Somebody asks whether a hello was ours. Whether it came from where we are is asked of the port when
-    /// that is not being polled.
+    /// A peer asks whether a hello was ours. The port is asked whether it came from here when it is
+    /// not being polled.
     pub(in crate::endpoint) fn on_confirm(&mut self, link: LinkId, body: &[u8]) {
         let Some(asked) = ConfirmBody::parse(body) else {
             return self.violation(link, 0, "a malformed question");

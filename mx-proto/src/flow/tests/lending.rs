@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn who_comes_late_is_lent_less_and_at_last_nothing() {
+fn later_remotes_are_lent_less_and_at_last_nothing() {
     let settings = Settings {
         bytes: 4000 * CREDIT,
         ..Settings::default()
@@ -32,7 +32,7 @@ fn who_comes_late_is_lent_less_and_at_last_nothing() {
         (stats.total, stats.lent, stats.free, stats.remotes),
         (4000, 2000, 2000, 1000)
     );
-    // Who has none sends all the same.
+    // A remote without credits sends all the same.
     town.message(999, 1);
     assert_eq!(town.flow.stats().in_slots, 1);
 }
@@ -56,7 +56,7 @@ fn a_promised_credit_limit_is_lent_again_or_not_at_all() {
         town.flow.pool.take_back(Source(7), 300);
     }
     assert_eq!(town.flow.stats(), stats);
-    assert!(!town.flow.open(&mut town.all, 2, 0), "nobody is there");
+    assert!(!town.flow.open(&mut town.all, 2, 0), "no such remote");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn what_is_wanted_is_lent_in_eights_up_to_the_largest_credit_limit() {
 }
 
 #[test]
-fn who_uses_most_of_its_credit_limit_at_a_time_is_lent_as_much_again_while_there_is_plenty() {
+fn a_remote_that_uses_most_of_its_credit_limit_is_lent_as_much_again_while_there_is_plenty() {
     let settings = Settings {
         bytes: 4000 * CREDIT,
         ..Settings::default()
@@ -94,7 +94,7 @@ fn who_uses_most_of_its_credit_limit_at_a_time_is_lent_as_much_again_while_there
         town.tell(0);
     }
     assert_eq!((town.credit_limit(0), town.free(0)), (130, 130));
-    // Who comes now has less than the first credits.
+    // A remote that connects now has less than the first credits.
     while town.flow.first_credits(Source::TRUSTED) == 80 {
         town.open(Source::TRUSTED);
     }
@@ -126,7 +126,7 @@ fn what_it_is_not_told_of_comes_before_what_is_lent() {
 }
 
 #[test]
-fn who_has_none_is_served_first_then_who_has_less_than_its_share() {
+fn remotes_without_credits_are_served_first_then_those_below_their_share() {
     let mut town = Town::new(&scarce(), 5);
     // 800 may be lent; the last gets what is left of it.
     for remote in 0..4 {
@@ -170,7 +170,7 @@ fn who_has_none_is_served_first_then_who_has_less_than_its_share() {
 }
 
 #[test]
-fn nobody_needs_a_credit_to_get_through() {
+fn no_remote_needs_a_credit_to_get_through() {
     let settings = Settings {
         bytes: 1,
         ..Settings::default()
@@ -266,7 +266,7 @@ fn remotes_of_one_source_have_half_of_what_the_others_leave() {
         .map(|remote| town.credit_limit(*remote))
         .collect();
     assert_eq!(credit_limits, [200, 200, 0, 0, 0]);
-    // Whose source has its share waits for nothing, and holds up nobody.
+    // Remotes whose source has its share wait for nothing, and hold up no others.
     assert!(!town.flow.is_waited_for());
     let other = town.open(Source(2));
     town.want(other, 100);
@@ -276,16 +276,19 @@ fn remotes_of_one_source_have_half_of_what_the_others_leave() {
 #[test]
 fn credit_fields_say_more_if_they_allow_more_or_want_some() {
     let mut town = Town::new(&scarce(), 1);
-    let terms = town.tell(0);
-    assert!(!Flow::says_more(town.account(0), &terms));
-    let wanting = CreditFields { wanted: 1, ..terms };
+    let fields = town.tell(0);
+    assert!(!Flow::says_more(town.account(0), &fields));
+    let wanting = CreditFields {
+        wanted: 1,
+        ..fields
+    };
     assert!(Flow::says_more(town.account(0), &wanting));
     town.miss(0, 10);
     assert_eq!(town.flow.poll(&mut town.all), Some((0, Say::Credit)));
-    let terms = town
+    let fields = town
         .flow
         .credit_fields(town.account(0), &Borrower::default(), 0);
-    assert!(Flow::says_more(town.account(0), &terms));
+    assert!(Flow::says_more(town.account(0), &fields));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Random programs of a few nodes, each a lender and a borrower of every other.
 //!
 //! ```text
-//!   node: lanes -> Borrower --- packets with terms, in order, delayed ---> Lender -> here -> taken
-//!         some are hostile: any message, any terms, any Return, at any time
+//!   node: lanes -> Borrower --- packets with credit fields, in order, delayed ---> Lender -> here -> taken
+//!         some are hostile: any message, any credit fields, any Return, at any time
 //! ```
 //!
 //! After every step: no credit is made or lost, what is here is within what was lent and two slots a
@@ -42,7 +42,7 @@ struct Here {
     fetch: u32,
 }
 
-/// What a node has for another one.
+/// One node's state for another node.
 #[derive(Default)]
 struct Side {
     open: bool,
@@ -59,7 +59,7 @@ struct Side {
 }
 
 impl Side {
-    /// What waits for its turn and has not been paid for.
+    /// The cost of the messages that wait for their turn and are not paid for.
     fn waiting(&self) -> u32 {
         let plain = |message: &&Message| message.copied.is_none();
         let all = self.lanes.iter().flatten().filter(plain);
@@ -73,7 +73,7 @@ struct Node {
     all: Table,
     sides: Vec<Side>,
     hostile: bool,
-    /// What messages of the gone hold, and draws for nothing.
+    /// Payments of waiting messages from nodes that are gone, and draws for nothing.
     gone: Vec<(Source, Paid)>,
     drawn: Vec<u32>,
 }
@@ -143,7 +143,7 @@ impl Program {
             (side.revoke, side.answer, side.credit) = (None, None, false);
             side.out.clear();
             let (account, source) = &mut node.all.0[to];
-            // Nobody can fetch these any more.
+            // Their data cannot be fetched any more.
             let (fetch, stay): (Vec<Here>, Vec<Here>) =
                 side.here.drain(..).partition(|here| here.fetch > 0);
             for here in fetch {
@@ -173,7 +173,7 @@ impl Program {
             94 if self.rng.chance(0.2) => {
                 let open = self.nodes[a].sides[b].open;
                 self.part(a, b);
-                // Who has broken a rule does not come back.
+                // A node that has broken a rule does not come back.
                 if open && self.rng.chance(0.9) {
                     self.meet(a, b);
                 }
@@ -220,7 +220,7 @@ impl Program {
         }
         let waiting = side.waiting();
         let account = &mut node.all.0[b].0;
-        let terms = node.flow.credit_fields(account, &side.borrower, waiting);
+        let fields = node.flow.credit_fields(account, &side.borrower, waiting);
         let what = if let Some(credits) = side.revoke.take() {
             What::Revoke(credits)
         } else if let Some(credits) = side.answer.take() {
@@ -232,26 +232,26 @@ impl Program {
                 node.flow.uncopy(message.cost);
             }
             message
-        } else if side.credit || terms.wanted > 0 {
+        } else if side.credit || fields.wanted > 0 {
             What::Credit
         } else {
             return false;
         };
         side.credit = false;
-        Flow::on_told(account, &mut side.borrower, &terms);
-        side.out.push_back((what, terms));
+        Flow::on_told(account, &mut side.borrower, &fields);
+        side.out.push_back((what, fields));
         true
     }
 
     /// The oldest packet from a node to another arrives.
     fn deliver(&mut self, a: usize, b: usize) -> bool {
-        let Some((what, terms)) = self.nodes[a].sides[b].out.pop_front() else {
+        let Some((what, fields)) = self.nodes[a].sides[b].out.pop_front() else {
             return false;
         };
-        let (credit, more, epoch) = terms.words();
-        assert_eq!(CreditFields::from_words(credit, more, epoch), terms);
-        if let Err(violation) = self.nodes[b].receive(a, what, &terms) {
-            // Who is lied to about its credits may be found by the violator.
+        let (credit, more, epoch) = fields.words();
+        assert_eq!(CreditFields::from_words(credit, more, epoch), fields);
+        if let Err(violation) = self.nodes[b].receive(a, what, &fields) {
+            // A node with false credits may break a rule itself, and be found by the hostile one.
             let honest = !self.nodes[a].hostile && !self.nodes[b].hostile;
             assert!(!honest, "{violation}: {what:?}");
             self.part(a, b);
@@ -294,7 +294,7 @@ impl Program {
         }
     }
 
-    /// A message of somebody that is gone is taken.
+    /// A message of a node that is gone is taken.
     fn reclaim(&mut self, a: usize) {
         let node = &mut self.nodes[a];
         if !node.gone.is_empty() {
@@ -304,7 +304,7 @@ impl Program {
         }
     }
 
-    /// A packet that nobody honest sends, or anything else in one that somebody might.
+    /// Sends a packet that no honest node sends, or a false one.
     fn lie(&mut self, a: usize, b: usize) {
         if !self.nodes[a].sides[b].open {
             return;
@@ -315,7 +315,7 @@ impl Program {
         };
         let rng = &mut self.rng;
         let (bits, credit) = (rng.bits(), any(rng));
-        let terms = CreditFields::from_words(credit, any(rng), bits as u8);
+        let fields = CreditFields::from_words(credit, any(rng), bits as u8);
         let message = Message {
             number: u32::MAX,
             cost: any(rng).max(1),
@@ -332,10 +332,10 @@ impl Program {
             2 => What::Revoke(any(rng)),
             _ => What::Credit,
         };
-        self.nodes[a].sides[b].out.push_back((what, terms));
+        self.nodes[a].sides[b].out.push_back((what, fields));
     }
 
-    /// What a borrower has used, and what its lender knows of it, differ by what is under way.
+    /// A borrower's count and its lender's differ by what is under way.
     fn agree(&self, a: usize, b: usize) {
         let (side, lender) = (&self.nodes[a].sides[b], &self.nodes[b]);
         if !side.open || self.nodes[a].hostile || lender.hostile {
@@ -382,7 +382,7 @@ impl Program {
         let lanes = self.nodes.iter().flat_map(|node| &node.sides);
         let longest = lanes.flat_map(|side| &side.lanes).map(VecDeque::len).max();
         for round in 0..longest.unwrap_or(0) + 3 {
-            // What has been told since the last round is known before the next one begins.
+            // All credits told in one round are known before the next one begins.
             for (a, b) in pairs.iter().chain(&pairs) {
                 while self.transmit(*a, *b) {}
                 while self.deliver(*a, *b) {}
@@ -475,9 +475,9 @@ impl Node {
         }
     }
 
-    fn receive(&mut self, from: usize, what: What, terms: &CreditFields) -> Result<(), Violation> {
+    fn receive(&mut self, from: usize, what: What, fields: &CreditFields) -> Result<(), Violation> {
         let side = &mut self.sides[from];
-        side.borrower.on_credit_fields(terms);
+        side.borrower.on_credit_fields(fields);
         match what {
             What::Message {
                 message,
@@ -509,8 +509,8 @@ impl Node {
             }
             What::Credit => {}
         }
-        if terms.wanted > 0 {
-            self.sides[from].credit |= self.flow.wants(&mut self.all, from as u32, terms.wanted);
+        if fields.wanted > 0 {
+            self.sides[from].credit |= self.flow.wants(&mut self.all, from as u32, fields.wanted);
         }
         Ok(())
     }
@@ -598,7 +598,7 @@ fn run(seed: u64, hostile: bool, steps: u32) -> (u64, u64) {
 }
 
 #[test]
-fn honest_nodes_keep_every_rule_and_nobody_starves() {
+fn honest_nodes_keep_every_rule_and_none_starves() {
     let mut taken = 0;
     seeds::each(2_000, |seed| {
         let (messages, violations) = run(seed, false, 1_000);
@@ -609,7 +609,7 @@ fn honest_nodes_keep_every_rule_and_nobody_starves() {
 }
 
 #[test]
-fn hostile_nodes_are_found_at_their_first_violation_and_cost_nobody_else() {
+fn hostile_nodes_are_found_at_their_first_violation_and_cost_no_other() {
     let mut found = 0;
     seeds::each(2_000, |seed| found += run(seed, true, 1_000).1);
     assert!(found > 500, "{found}");

@@ -1,4 +1,4 @@
-//! Taking back: from whom, when, how much.
+//! Taking back: from which remotes, when, how much.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn rich(remotes: u32) -> Town {
 }
 
 #[test]
-fn nothing_moves_while_nobody_wants() {
+fn nothing_moves_while_no_remote_wants_credits() {
     let mut town = rich(6);
     for _ in 0..10_000 {
         town.message(5, 1);
@@ -38,13 +38,13 @@ fn the_longest_quiet_is_asked_for_what_is_above_the_minimum() {
     let said = town.want(4, 20);
     assert_eq!(Town::revoked(&said), [(1, 200)]);
     assert_eq!((town.credit_limit(1), town.credit_limit(4)), (0, 24));
-    // There are some left over, and nobody else is asked.
+    // There are some left over, and no other remote is asked.
     assert_eq!(town.want(4, 170), [(4, Say::Credit)]);
     assert_eq!((town.credit_limit(4), town.flow.stats().free), (200, 200));
 }
 
 #[test]
-fn the_minimum_is_left_to_the_quiet_where_nobody_has_none() {
+fn the_quiet_keep_the_minimum_while_all_have_some() {
     let settings = Settings {
         first: 8,
         ..scarce()
@@ -63,7 +63,7 @@ fn the_minimum_is_left_to_the_quiet_where_nobody_has_none() {
 }
 
 #[test]
-fn who_has_few_is_asked_when_somebody_has_none_and_by_nobody_else() {
+fn a_remote_with_few_credits_is_asked_only_when_another_has_none() {
     let settings = Settings {
         first: 4,
         ..scarce()
@@ -96,7 +96,7 @@ fn who_has_few_is_asked_when_somebody_has_none_and_by_nobody_else() {
 }
 
 #[test]
-fn who_needed_it_keeps_it_and_is_asked_again_when_it_is_quiet_again() {
+fn a_remote_that_needs_its_credits_keeps_them_and_is_asked_when_it_is_quiet_again() {
     let mut town = rich(5);
     town.epochs(2);
     for remote in 1..4 {
@@ -122,7 +122,7 @@ fn who_needed_it_keeps_it_and_is_asked_again_when_it_is_quiet_again() {
 }
 
 #[test]
-fn who_does_not_answer_is_asked_once_and_holds_up_nobody() {
+fn a_remote_that_does_not_answer_is_asked_once_and_holds_up_no_other() {
     let settings = Settings {
         bytes: 4000 * CREDIT,
         first: 5,
@@ -183,7 +183,7 @@ fn what_is_given_back_was_asked_for_and_there() {
 }
 
 #[test]
-fn with_nobody_quiet_what_is_above_a_share_is_not_told_again() {
+fn while_none_is_quiet_credits_above_a_share_are_not_told_again() {
     let mut town = rich(8);
     town.epochs(1);
     // All eight are active: a share is 100. The first four use what they have.
@@ -231,7 +231,7 @@ fn with_nobody_quiet_what_is_above_a_share_is_not_told_again() {
 }
 
 #[test]
-fn who_uses_little_of_much_is_asked_while_somebody_has_less_than_its_share() {
+fn a_remote_that_uses_few_of_many_is_asked_while_another_has_less_than_its_share() {
     let mut town = rich(5);
     town.epochs(1);
     for remote in 0..4 {
@@ -239,7 +239,7 @@ fn who_uses_little_of_much_is_asked_while_somebody_has_less_than_its_share() {
     }
     town.epochs(1);
     town.message(3, 1);
-    // Nobody is quiet. A share is 200 with four active ones, and 160 with five.
+    // No remote is quiet. A share is 200 with four active ones, and 160 with five.
     town.message(4, 1);
     for _ in 0..2 {
         town.tell(0);
@@ -261,7 +261,7 @@ fn who_uses_little_of_much_is_asked_while_somebody_has_less_than_its_share() {
 }
 
 #[test]
-fn who_has_just_been_lent_some_is_not_asked_for_it() {
+fn a_remote_that_has_just_been_lent_credits_is_not_asked_for_them() {
     let mut town = rich(6);
     for remote in 0..4 {
         // Nothing is to be had from them.
@@ -270,7 +270,7 @@ fn who_has_just_been_lent_some_is_not_asked_for_it() {
     town.miss(4, 40);
     assert_eq!(town.run_until_idle(), []);
     town.epochs(1);
-    // What the first has above its share, which is 160, comes free; the rest it uses again.
+    // The first's credits above its share, which is 160, come free; the rest it uses again.
     town.take(0, Paid::Credits(200));
     town.tell(0);
     town.send(0, 160);

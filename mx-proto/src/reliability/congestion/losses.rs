@@ -4,7 +4,7 @@
 //!                   a queue, or more than 2 % and the random rate, or many in a row
 //!      window as it is ──────────────────────────────────────────────────────────► x 0.7
 //!         ▲   ▲                                                                     │ │
-//!         │   └── most of it arrived after all: late, not lost ─────────────────────┘ │
+//!         │   └── most of it arrived after all: reordered, not lost ────────────────┘ │
 //!         └────── the same share is lost at 0.7: random loss ─────────────────────────┘
 //! ```
 //!
@@ -173,9 +173,10 @@ impl Congestion {
     /// a queue may lose part of it at a window of 0.7, too.
     fn share_to_compare(&self) -> u32 {
         let share = self.account.share();
-        match self.account.total() >= self.segment * COMPARED && share <= COMPARED_MAX {
-            true => share,
-            false => 0,
+        if self.account.total() >= self.segment * COMPARED && share <= COMPARED_MAX {
+            share
+        } else {
+            0
         }
     }
 

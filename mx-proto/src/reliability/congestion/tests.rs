@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   flow --+                                        +--> arrival: an ACK goes back
-//!   flow --+--> [ queue, drop-tail ] --rate--> way --+--> lost by chance
+//!   flow --+--> [ queue, drop-tail ] --rate--> path -+--> lost by chance
 //! ```
 //!
 //! Every flow has always something to send; what is lost is not sent again, for one segment is as
@@ -16,13 +16,13 @@ use std::collections::{BinaryHeap, VecDeque};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// What the flows share.
+/// The bottleneck that the flows share.
 #[derive(Clone, Copy)]
 struct Bottleneck {
     /// Bytes a second.
     rate: u64,
     /// There and back without a queue.
-    way: Duration,
+    path: Duration,
     /// Bytes.
     queue: u64,
     /// Losses by chance, of 10 000.
@@ -129,7 +129,7 @@ impl Model {
         flows.map(|(flow, before)| flow.arrived - before).collect()
     }
 
-    /// What of the rate arrived in `span`, in hundredths.
+    /// The share of the rate that arrived in `span`, in hundredths.
     fn share(&mut self, span: Duration) -> u64 {
         let bytes: u64 = self.run(span).iter().sum();
         let most = u128::from(self.bottleneck.rate) * span.as_nanos() / 1_000_000_000;
@@ -166,7 +166,7 @@ impl Model {
     }
 
     fn travel(&mut self, flow: usize, number: u64, bytes: u64) {
-        let Bottleneck { rate, way, .. } = self.bottleneck;
+        let Bottleneck { rate, path, .. } = self.bottleneck;
         let waits = self.free_at.since(self.now);
         let waiting = waits.as_nanos() * u128::from(rate) / 1_000_000_000;
         if waiting + u128::from(bytes) > u128::from(self.bottleneck.queue) {
@@ -176,7 +176,7 @@ impl Model {
         self.free_at = self.free_at.max(self.now).after(takes);
         self.longest_queue = self.longest_queue.max(waits);
         if !self.cut && self.chance() >= self.bottleneck.loss {
-            self.at(self.free_at.after(way), Event::Ack { flow, number });
+            self.at(self.free_at.after(path), Event::Ack { flow, number });
         }
     }
 
@@ -189,7 +189,7 @@ impl Model {
         };
         let (_, sent_at) = flow.flying.remove(at).unwrap();
         flow.rtt.on_sample(now, now.since(sent_at));
-        // The way keeps the order: what was sent three segments before this one is lost.
+        // The path keeps the order: a segment sent three before this one is lost.
         while let Some((first, sent_at)) = flow.flying.front().copied()
             && first + 3 <= number
         {
@@ -228,7 +228,7 @@ const GIGABIT: u64 = 125_000_000;
 fn room(loss: u64) -> Bottleneck {
     Bottleneck {
         rate: GIGABIT,
-        way: Duration::from_micros(60),
+        path: Duration::from_micros(60),
         queue: 256 << 10,
         loss,
     }
@@ -238,7 +238,7 @@ fn room(loss: u64) -> Bottleneck {
 fn far(loss: u64) -> Bottleneck {
     Bottleneck {
         rate: GIGABIT / 10,
-        way: 20 * MS,
+        path: 20 * MS,
         queue: 256 << 10,
         loss,
     }
@@ -576,7 +576,7 @@ fn a_fall_for_what_was_only_late_is_taken_back() {
 }
 
 #[test]
-fn behind_a_queue_all_of_it_must_have_been_late() {
+fn behind_a_queue_all_of_it_must_have_been_reordered() {
     let (mut congestion, mut rtt, mut now) = grown();
     let window = congestion.window();
     for _ in 0..40 {
@@ -604,7 +604,7 @@ fn a_time_out_that_was_none_leaves_the_window_as_it_was() {
     // Once.
     assert!(!congestion.on_spurious(1000, now));
     congestion.on_timeout(now.after(2 * MS));
-    // What was sent since is another matter.
+    // Losses of what was sent since are not undone.
     assert!(!congestion.on_spurious(1000, now.after(3 * MS)));
     assert_eq!(congestion.window(), 2000);
 }

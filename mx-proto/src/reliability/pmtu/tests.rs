@@ -1,4 +1,4 @@
-//! The search, on a way that passes so many bytes.
+//! The search, on a path that passes so many bytes.
 
 use super::*;
 
@@ -8,15 +8,15 @@ fn at(ms: u64) -> Instant {
     Instant(ms * 1_000_000)
 }
 
-/// A link whose way passes `way` bytes, at a moment.
-struct Way {
+/// A link whose path passes `passes` bytes, at a moment.
+struct Path {
     pmtu: Pmtu,
     passes: usize,
     now: u64,
     probes: Vec<usize>,
 }
 
-impl Way {
+impl Path {
     fn new(max: usize, passes: usize) -> Self {
         Self {
             pmtu: Pmtu::new(max),
@@ -50,98 +50,98 @@ impl Way {
     }
 
     fn found(max: usize, passes: usize) -> usize {
-        let mut way = Self::new(max, passes);
-        way.run(2_000, true);
-        assert!(way.pmtu.data_proven());
-        assert!(way.pmtu.size() <= passes.min(max));
-        way.pmtu.size()
+        let mut path = Self::new(max, passes);
+        path.run(2_000, true);
+        assert!(path.pmtu.data_proven());
+        assert!(path.pmtu.size() <= passes.min(max));
+        path.pmtu.size()
     }
 }
 
 #[test]
-fn usual_ways_are_found_exactly() {
+fn usual_paths_are_found_exactly() {
     for rung in [1200, 1472, 4052, 8972, 16 << 10, 32 << 10, 65_507] {
-        assert_eq!(Way::found(65_507, rung), rung);
-        assert_eq!(Way::found(rung, 65_507), rung);
+        assert_eq!(Path::found(65_507, rung), rung);
+        assert_eq!(Path::found(rung, 65_507), rung);
     }
 }
 
 #[test]
-fn other_ways_are_found_within_an_eighth_of_the_gap() {
+fn other_paths_are_found_within_an_eighth_of_the_gap() {
     for passes in (1201..1472).step_by(13) {
-        assert!(Way::found(1472, passes) + 272 / 8 + 16 > passes);
+        assert!(Path::found(1472, passes) + 272 / 8 + 16 > passes);
     }
     for passes in (4053..8972).step_by(101) {
-        assert!(Way::found(65_507, passes) + 4920 / 8 + 16 > passes);
+        assert!(Path::found(65_507, passes) + 4920 / 8 + 16 > passes);
     }
-    assert_eq!(Way::found(1400, 1400), 1400);
-    assert_eq!(Way::found(548, 9000), 548);
+    assert_eq!(Path::found(1400, 1400), 1400);
+    assert_eq!(Path::found(548, 9000), 548);
     assert_eq!(Pmtu::new(0).size(), 548);
 }
 
 #[test]
 fn where_not_even_the_base_passes_the_last_resort_does_and_the_cause_is_named() {
-    let mut way = Way::new(9000, 600);
-    way.run(1_000, true);
-    assert!(way.pmtu.data_proven());
-    assert_eq!(way.pmtu.size(), 548);
-    assert_eq!(way.probes[..6], [1200, 1200, 1200, 1200, 1200, 548]);
-    let black_hole = way.pmtu.take_black_hole().unwrap();
+    let mut path = Path::new(9000, 600);
+    path.run(1_000, true);
+    assert!(path.pmtu.data_proven());
+    assert_eq!(path.pmtu.size(), 548);
+    assert_eq!(path.probes[..6], [1200, 1200, 1200, 1200, 1200, 548]);
+    let black_hole = path.pmtu.take_black_hole().unwrap();
     assert_eq!(black_hole.passes, Some(548));
     assert!(black_hole.does_not < 650);
     assert!(black_hole.to_string().contains("MTU"));
-    assert_eq!(way.pmtu.take_black_hole(), None);
+    assert_eq!(path.pmtu.take_black_hole(), None);
     // Nor again after the link has been suspended.
-    let found = way.pmtu.found().expect("settled");
-    way.pmtu = Pmtu::recalled(9000, found);
-    way.run(1_000_000, true);
-    assert!(way.probes.len() > 6);
-    assert_eq!(way.pmtu.take_black_hole(), None);
+    let found = path.pmtu.found().expect("complete");
+    path.pmtu = Pmtu::recalled(9000, found);
+    path.run(1_000_000, true);
+    assert!(path.probes.len() > 6);
+    assert_eq!(path.pmtu.take_black_hole(), None);
 }
 
 #[test]
-fn a_deaf_data_channel_is_complained_of_once_and_tried_again() {
-    let mut way = Way::new(9000, 0);
-    way.run(9_000, true);
-    assert!(!way.pmtu.data_proven());
-    assert_eq!(way.pmtu.size(), 548);
-    let black_hole = way.pmtu.take_black_hole().unwrap();
+fn a_deaf_data_channel_is_reported_once_and_tried_again() {
+    let mut path = Path::new(9000, 0);
+    path.run(9_000, true);
+    assert!(!path.pmtu.data_proven());
+    assert_eq!(path.pmtu.size(), 548);
+    let black_hole = path.pmtu.take_black_hole().unwrap();
     assert_eq!(black_hole.passes, None);
     assert!(black_hole.to_string().contains("blocked"));
-    assert_eq!(way.probes[..5], [1200; 5]);
-    assert_eq!(way.probes[5..], [548; 5]);
-    way.run(9_000, true);
-    assert_eq!(way.probes.len(), 20);
-    assert_eq!(way.pmtu.take_black_hole(), None);
-    way.passes = 9000;
-    way.run(10_000, true);
-    assert_eq!(way.pmtu.size(), 9000);
+    assert_eq!(path.probes[..5], [1200; 5]);
+    assert_eq!(path.probes[5..], [548; 5]);
+    path.run(9_000, true);
+    assert_eq!(path.probes.len(), 20);
+    assert_eq!(path.pmtu.take_black_hole(), None);
+    path.passes = 9000;
+    path.run(10_000, true);
+    assert_eq!(path.pmtu.size(), 9000);
 }
 
 #[test]
 fn a_size_is_tried_five_times() {
-    let mut way = Way::new(9000, 1472);
-    way.run(1_000, true);
-    let of = |size| way.probes.iter().filter(|probe| **probe == size).count();
+    let mut path = Path::new(9000, 1472);
+    path.run(1_000, true);
+    let of = |size| path.probes.iter().filter(|probe| **probe == size).count();
     assert_eq!((of(1200), of(1472), of(4052)), (1, 1, 5));
     // Three by halves, and the least that failed once more.
-    assert_eq!(way.probes.len(), 1 + 1 + 5 + 3 * 5 + 5);
+    assert_eq!(path.probes.len(), 1 + 1 + 5 + 3 * 5 + 5);
 }
 
 #[test]
 fn where_large_ones_vanish_and_small_ones_pass_the_cause_is_named_with_both_sizes() {
-    let mut way = Way::new(9000, 1300);
-    way.run(1_000, true);
-    let (good, black_hole) = (way.pmtu.size(), way.pmtu.take_black_hole().unwrap());
+    let mut path = Path::new(9000, 1300);
+    path.run(1_000, true);
+    let (good, black_hole) = (path.pmtu.size(), path.pmtu.take_black_hole().unwrap());
     assert_eq!(black_hole.passes, Some(good));
     assert!(good <= 1300 && black_hole.does_not > 1300);
     let (passes, does_not) = (format!("of {good}"), format!("of {}", black_hole.does_not));
     let text = black_hole.to_string();
     assert!(text.contains("MTU") && text.contains(&passes) && text.contains(&does_not));
     // Once a link, however often the search finds the same.
-    way.run(700_000, true);
-    assert!((good..=1300).contains(&way.pmtu.size()));
-    assert_eq!(way.pmtu.take_black_hole(), None);
+    path.run(700_000, true);
+    assert!((good..=1300).contains(&path.pmtu.size()));
+    assert_eq!(path.pmtu.take_black_hole(), None);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn where_not_even_the_least_passes_whole_it_is_to_be_cut_and_no_probe_is_small_e
         assert_eq!(pmtu.is_to_be_cut(548), most < 548);
         assert!(!pmtu.is_to_be_cut(547));
         assert_eq!(pmtu.next_probe(at(1)), (most == 548).then_some(548));
-        // Perhaps there is another way by then.
+        // Perhaps there is another path by then.
         assert!(most == 548 || pmtu.next_probe(at(10_001)) == Some(1200));
         pmtu.on_too_large(at(10_001), 1000);
         assert!(!pmtu.is_to_be_cut(548));
@@ -161,7 +161,7 @@ fn where_not_even_the_least_passes_whole_it_is_to_be_cut_and_no_probe_is_small_e
 }
 
 #[test]
-fn nobody_complains_of_what_the_service_knows() {
+fn a_limit_that_the_service_knows_is_not_reported() {
     for most in [600, 1199, 1200, 1300, 1472] {
         let mut pmtu = Pmtu::new(9000);
         for ms in 0..2_000 {
@@ -183,124 +183,124 @@ fn nobody_complains_of_what_the_service_knows() {
 #[test]
 fn three_probes_lost_by_chance_cost_neither_size_nor_a_report() {
     for unlucky in [1472, 4052, 8972] {
-        let mut way = Way::new(9000, unlucky - 1);
+        let mut path = Path::new(9000, unlucky - 1);
         // Until something else is tried than what was lost three times.
-        while !way.probes.ends_with(&[unlucky; 3]) {
-            way.run(1, true);
+        while !path.probes.ends_with(&[unlucky; 3]) {
+            path.run(1, true);
         }
-        while way.probes.ends_with(&[unlucky]) {
-            way.run(1, true);
+        while path.probes.ends_with(&[unlucky]) {
+            path.run(1, true);
         }
-        way.passes = 9000;
-        way.run(1_000, true);
-        assert_eq!(way.pmtu.size(), 9000);
-        assert_eq!(way.pmtu.take_black_hole(), None);
+        path.passes = 9000;
+        path.run(1_000, true);
+        assert_eq!(path.pmtu.size(), 9000);
+        assert_eq!(path.pmtu.take_black_hole(), None);
     }
 }
 
 #[test]
-fn nothing_larger_than_what_every_way_takes_is_used_before_it_is_proven() {
-    let mut way = Way::new(9000, 9000);
-    assert_eq!(way.pmtu.size(), 548);
-    way.run(1, true);
-    assert_eq!(way.pmtu.size(), 1200);
+fn nothing_larger_than_what_every_path_takes_is_used_before_it_is_proven() {
+    let mut path = Path::new(9000, 9000);
+    assert_eq!(path.pmtu.size(), 548);
+    path.run(1, true);
+    assert_eq!(path.pmtu.size(), 1200);
     // Nor when the data channel has died.
-    way.run(200, true);
-    way.passes = 0;
+    path.run(200, true);
+    path.passes = 0;
     for _ in 0..10 {
-        way.pmtu.on_heard();
-        way.pmtu.on_timeout(at(way.now));
+        path.pmtu.on_heard();
+        path.pmtu.on_timeout(at(path.now));
     }
-    assert!(!way.pmtu.data_proven());
-    assert_eq!(way.pmtu.size(), 548);
+    assert!(!path.pmtu.data_proven());
+    assert_eq!(path.pmtu.size(), 548);
 }
 
 #[test]
-fn a_peer_that_does_not_run_has_no_narrow_way() {
-    let mut way = Way::new(9000, 9000);
-    way.run(50, true);
-    let mut way = Way {
+fn a_peer_that_does_not_run_has_no_narrow_path() {
+    let mut path = Path::new(9000, 9000);
+    path.run(50, true);
+    let mut path = Path {
         pmtu: Pmtu::new(9000),
-        ..way
+        ..path
     };
-    way.probes.clear();
-    way.run(60_000, false);
+    path.probes.clear();
+    path.run(60_000, false);
     // Three tries, and then not a word: an idle link stays idle.
-    assert_eq!(way.probes, [1200; 3]);
-    assert_eq!(way.pmtu.deadline(), None);
-    (0..100).for_each(|_| assert!(!way.pmtu.on_timeout(at(way.now))));
-    way.run(200, true);
-    assert_eq!(way.pmtu.size(), 9000);
-    assert_eq!(way.pmtu.take_black_hole(), None);
+    assert_eq!(path.probes, [1200; 3]);
+    assert_eq!(path.pmtu.deadline(), None);
+    (0..100).for_each(|_| assert!(!path.pmtu.on_timeout(at(path.now))));
+    path.run(200, true);
+    assert_eq!(path.pmtu.size(), 9000);
+    assert_eq!(path.pmtu.take_black_hole(), None);
 }
 
 #[test]
-fn a_settled_link_asks_again_after_ten_minutes() {
-    let mut way = Way::new(9000, 1472);
-    way.run(1_000, true);
-    let before = way.probes.len();
-    way.run(590_000, true);
-    assert_eq!(way.probes.len(), before);
-    way.passes = 9000;
-    way.run(20_000, true);
-    assert_eq!(way.pmtu.size(), 9000);
+fn a_link_with_a_found_size_asks_again_after_ten_minutes() {
+    let mut path = Path::new(9000, 1472);
+    path.run(1_000, true);
+    let before = path.probes.len();
+    path.run(590_000, true);
+    assert_eq!(path.probes.len(), before);
+    path.passes = 9000;
+    path.run(20_000, true);
+    assert_eq!(path.pmtu.size(), 9000);
     // There is nothing above it.
-    assert_eq!(way.pmtu.deadline(), None);
+    assert_eq!(path.pmtu.deadline(), None);
 }
 
 #[test]
 fn a_black_hole_brings_it_back_to_the_base_and_later_up_again() {
-    let mut way = Way::new(9000, 9000);
-    way.run(200, true);
+    let mut path = Path::new(9000, 9000);
+    path.run(200, true);
     for _ in 0..4 {
-        way.pmtu.on_heard();
-        assert!(!way.pmtu.on_timeout(at(way.now)));
+        path.pmtu.on_heard();
+        assert!(!path.pmtu.on_timeout(at(path.now)));
     }
     // Progress begins the count anew, and silence does not count.
-    way.pmtu.on_progress(true, 0);
+    path.pmtu.on_progress(true, 0);
     for _ in 0..4 {
-        way.pmtu.on_heard();
-        assert!(!way.pmtu.on_timeout(at(way.now)));
-        assert!(!way.pmtu.on_timeout(at(way.now)));
+        path.pmtu.on_heard();
+        assert!(!path.pmtu.on_timeout(at(path.now)));
+        assert!(!path.pmtu.on_timeout(at(path.now)));
     }
-    way.pmtu.on_heard();
-    assert!(way.pmtu.on_timeout(at(way.now)));
-    assert_eq!(way.pmtu.size(), 1200);
-    assert!(way.pmtu.data_proven());
-    assert!(way.pmtu.take_black_hole().is_some());
-    way.passes = 1472;
-    way.probes.clear();
-    way.run(9_900, true);
-    assert_eq!(way.probes, []);
-    way.run(1_000, true);
-    assert_eq!(way.pmtu.size(), 1472);
-    assert!(!way.pmtu.on_timeout(at(way.now)));
+    path.pmtu.on_heard();
+    assert!(path.pmtu.on_timeout(at(path.now)));
+    assert_eq!(path.pmtu.size(), 1200);
+    assert!(path.pmtu.data_proven());
+    assert!(path.pmtu.take_black_hole().is_some());
+    path.passes = 1472;
+    path.probes.clear();
+    path.run(9_900, true);
+    assert_eq!(path.probes, []);
+    path.run(1_000, true);
+    assert_eq!(path.pmtu.size(), 1472);
+    assert!(!path.pmtu.on_timeout(at(path.now)));
 }
 
 #[test]
 fn what_the_service_knows_is_tried_at_once() {
-    let mut way = Way::new(65_507, 65_507);
-    way.run(200, true);
-    way.passes = 1422;
-    way.pmtu.on_too_large(at(way.now), 1422);
-    assert_eq!(way.pmtu.size(), 1200);
-    way.run(5, true);
-    assert_eq!(way.pmtu.size(), 1422);
+    let mut path = Path::new(65_507, 65_507);
+    path.run(200, true);
+    path.passes = 1422;
+    path.pmtu.on_too_large(at(path.now), 1422);
+    assert_eq!(path.pmtu.size(), 1200);
+    path.run(5, true);
+    assert_eq!(path.pmtu.size(), 1422);
     // The same again, or more, changes nothing.
-    way.pmtu.on_too_large(at(way.now), 1422);
-    way.pmtu.on_too_large(at(way.now), 9000);
-    assert_eq!(way.pmtu.size(), 1422);
+    path.pmtu.on_too_large(at(path.now), 1422);
+    path.pmtu.on_too_large(at(path.now), 9000);
+    assert_eq!(path.pmtu.size(), 1422);
 }
 
 #[test]
 fn a_lying_service_costs_no_more_than_small_datagrams() {
     for most in [0, 1, 547, 548, 1199, 1200, 1201, usize::MAX] {
-        let mut way = Way::new(9000, 9000);
-        way.run(200, true);
-        way.pmtu.on_too_large(at(way.now), most);
-        assert!(way.pmtu.size() >= 548);
-        way.run(700_000, true);
-        assert_eq!(way.pmtu.size(), 9000, "after {most}");
+        let mut path = Path::new(9000, 9000);
+        path.run(200, true);
+        path.pmtu.on_too_large(at(path.now), most);
+        assert!(path.pmtu.size() >= 548);
+        path.run(700_000, true);
+        assert_eq!(path.pmtu.size(), 9000, "after {most}");
     }
 }
 

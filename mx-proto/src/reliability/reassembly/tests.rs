@@ -11,7 +11,7 @@ pub(in crate::reliability) const LIMITS: BodyLimits = BodyLimits {
     any: 100_000,
 };
 
-/// What the layer above saw.
+/// An event at the layer above.
 #[derive(PartialEq, Eq, Debug)]
 pub(in crate::reliability) enum Seen {
     Packet(u8, Vec<u8>),
@@ -93,7 +93,7 @@ const fn fin(fragment: u32) -> Chunk<'static> {
     }
 }
 
-/// A link's fragments and who gets them.
+/// A link's fragments and their receiver.
 struct Rig {
     reassembly: Reassembly,
     above: Above,
@@ -124,7 +124,7 @@ impl Rig {
         let window = [0, 96, 400, 800].into_iter().find(fits);
         let before = reassembly.kept_bytes();
         let taken = reassembly.take(&chunk, WHO, LIMITS, budget, above);
-        // What is not let in is refused; what is too long shows only when it is taken.
+        // A chunk that is not admitted is refused; one that is too long shows only when it is taken.
         assert!(admitted == Admission::Yes || taken.is_err());
         assert!(window.is_none_or(|window| reassembly.kept_bytes() <= before + window));
         assert!(reassembly.waiting.capacity() <= SLOT_COST * (1 + reassembly.waiting.len()));
@@ -285,7 +285,7 @@ fn a_body_without_a_place_yet_is_kept_and_placed_when_it_is_its_turn() {
 }
 
 #[test]
-fn large_bodies_that_nobody_wants_are_dropped_and_the_order_goes_on() {
+fn large_bodies_without_a_place_are_dropped_and_the_order_goes_on() {
     let (unwanted, small) = (packet(1, 3000), packet(2, 10));
     for size in [500, 4000] {
         let mut rig = Rig::new(0);
@@ -311,7 +311,7 @@ fn a_body_that_is_no_longer_wanted_halfway_is_not_told_and_not_written_further()
         body(1, 3000)[2000 - HEADER_LEN..][..500]
     );
     rig.take_all([parts[3]]);
-    // Somebody else is there now, under the same name.
+    // Another place is there now, under the same tag.
     rig.above.places.push((1, vec![0; 3005]));
     rig.take_all([parts[2], parts[5], parts[6]]);
     rig.take_all(chunks(1, &small, 500));
@@ -340,7 +340,7 @@ fn window_bounds_what_is_kept_and_the_front_always_comes_in_when_it_is_in_order(
     assert_eq!(rig.reassembly.admits(&parts[1], false, 0), Admission::Full);
     rig.above.places.push((2, vec![0; 3005]));
     rig.take_all([parts[0]]);
-    // What goes where it belongs costs something only behind a hole.
+    // A chunk that goes to its place costs something only behind a hole.
     let admits = |at: usize, window| rig.reassembly.admits(&parts[at], false, window);
     assert_eq!(admits(1, 0), Admission::Yes);
     assert_eq!(admits(2, PIECE_COST - 1), Admission::Full);

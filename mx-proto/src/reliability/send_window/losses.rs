@@ -1,4 +1,4 @@
-//! Loss detection: which segments in flight have arrived, are late, or are lost (RFC 8985, RFC 9002
+//! Loss detection: segments in flight that have arrived, are reordered, or are lost (RFC 8985, RFC 9002
 //! section 6.1).
 //!
 //! ```text
@@ -7,14 +7,14 @@
 //!   InFlight ─────────────────────────────────────────────────► ToResend ──sent──► InFlight
 //!      ▲  │     asked for and not named; time-out                 │  │                │
 //!      │  │                                                       │  │                │
-//!      │  └──acknowledged──► Free ◄──acknowledged: it was late────┘  │                │
+//!      │  └──acknowledged──► Free ◄──acknowledged: reordered──────┘  │                │
 //!      │                      ▲                                      │                │
 //!      └──the reordering wait has grown──────────────────────────────┘                │
-//!                             └──acknowledged, sooner than it can be: it was late─────┘
+//!                             └──acknowledged, sooner than it can be: reordered───────┘
 //! ```
 //!
-//! The reordering wait is learned in [`super::super::reordering`] from the late segments found
-//! here. Until one was late, three later arrivals suffice.
+//! The reordering wait is learned in [`super::super::reordering`] from the reordered segments found
+//! here. Until there was one, three later arrivals suffice.
 
 use super::{Acked, Counts, SegmentState, SendWindow, Sending, Slot};
 use crate::reliability::send_buffer::SendBuffer;
@@ -55,7 +55,7 @@ impl AckOutcome {
         // The smallest sample is that of the latest segment.
         self.acked.rtt = Some(self.acked.rtt.map_or(age, |rtt| rtt.min(age)));
         if sending.is_reordered(self.newest, 1) {
-            self.acked.late = self.acked.late.max(Some(age));
+            self.acked.reordered = self.acked.reordered.max(Some(age));
         }
     }
 
@@ -88,7 +88,7 @@ impl SendWindow {
         std::mem::take(&mut self.counts.in_flight) > 0
     }
 
-    /// The time-out was a mistake: what has not been sent again since is under way after all.
+    /// The time-out was spurious: segments that have not been sent again since are in flight after all.
     pub(in super::super) fn on_timeout_undone(&mut self) {
         for slot in self.slots.iter_mut().take(self.fresh) {
             self.counts.revive(slot, |_| true);
@@ -155,17 +155,17 @@ impl SendWindow {
         lost
     }
 
-    /// Segments declared lost because of later arrivals, and sent less than `wait` ago, may just be
-    /// late: returns their number, and the earliest time. Called after `wait` has grown.
+    /// Segments declared lost because of later arrivals, and sent less than `wait` ago, may only be
+    /// reordered: returns their number, and the earliest time. Called after `wait` has grown.
     pub(in super::super) fn wait_longer(&mut self, now: Instant, wait: Duration) -> Acked {
         let newest = self.counts.newest_arrived;
         let mut outcome = AckOutcome::new(now, Duration::ZERO, newest);
         for slot in self.slots.iter_mut().take(self.highest) {
             let sends = slot.sends;
-            let is_late = |sending: Sending| {
+            let is_in_flight = |sending: Sending| {
                 sending.is_reordered(newest, sends) && now.since(sending.at) < wait
             };
-            if let Some(sending) = self.counts.revive(slot, is_late) {
+            if let Some(sending) = self.counts.revive(slot, is_in_flight) {
                 outcome.on_spurious(sending.at, slot.bytes());
             }
         }
@@ -262,7 +262,7 @@ impl Counts {
         outcome.on_spurious(slot.earlier, slot.bytes());
         if slot.sends == 2 && slot.reordered {
             let age = outcome.now.since(slot.earlier);
-            outcome.acked.late = outcome.acked.late.max(Some(age));
+            outcome.acked.reordered = outcome.acked.reordered.max(Some(age));
         }
     }
 
@@ -271,12 +271,16 @@ impl Counts {
         *newest = (*newest).max(sending.transmission);
     }
 
-    /// Takes a segment that was to be sent again for in flight after all, if `is_late` says so.
-    fn revive(&mut self, slot: &mut Slot, is_late: impl Fn(Sending) -> bool) -> Option<Sending> {
+    /// Takes a segment that was to be sent again for in flight after all, if `is_in_flight` says so.
+    fn revive(
+        &mut self,
+        slot: &mut Slot,
+        is_in_flight: impl Fn(Sending) -> bool,
+    ) -> Option<Sending> {
         let SegmentState::ToResend(sending) = slot.state else {
             return None;
         };
-        is_late(sending).then(|| {
+        is_in_flight(sending).then(|| {
             slot.state = SegmentState::InFlight(sending);
             self.lost -= 1;
             self.in_flight += 1;

@@ -175,7 +175,7 @@ fn three_later_arrivals_make_a_segment_lost_and_two_do_not() {
 }
 
 #[test]
-fn the_channels_may_overtake_each_other_without_a_loss() {
+fn the_channels_may_reorder_each_other_without_a_loss() {
     let mut rig = Rig::new(64, u32::MAX);
     rig.push(3, true);
     rig.push(8, false);
@@ -252,7 +252,7 @@ fn a_segment_lost_twice_is_found_by_what_is_sent_after_it() {
     );
 }
 
-/// Nothing comes back sooner than 30 after it was sent, and late ones take up to `wait`.
+/// Nothing is acknowledged sooner than 30 after it was sent; reordered segments take up to `wait`.
 fn detecting(wait: u64) -> LossDetection {
     LossDetection {
         least: Duration::from_nanos(30),
@@ -284,14 +284,14 @@ fn what_is_acknowledged_too_soon_after_its_resend_had_arrived_before() {
         assert_eq!(acked.spurious_segments, spurious, "at {at}");
         assert_eq!(acked.spurious_bytes, u64::from(SIZE * spurious));
         let was = (spurious > 0).then_some((Instant(0), Duration::from_nanos(at)));
-        assert_eq!(acked.spurious_sent_at.zip(acked.late), was);
+        assert_eq!(acked.spurious_sent_at.zip(acked.reordered), was);
         // Of one sent twice there is no sample, whichever it was.
         assert_eq!(acked.rtt, None);
     }
 }
 
 #[test]
-fn nothing_is_said_of_resends_while_the_way_is_not_known() {
+fn nothing_is_said_of_resends_while_the_path_is_not_known() {
     let mut rig = Rig::sent(4);
     rig.ack(0, &[0b111], 50).expect("in range");
     assert_eq!(rig.send(60), [0]);
@@ -300,13 +300,13 @@ fn nothing_is_said_of_resends_while_the_way_is_not_known() {
 }
 
 #[test]
-fn what_was_asked_for_and_came_late_is_not_out_of_order() {
+fn segments_lost_by_a_ping_are_not_reordered_when_they_arrive() {
     let mut rig = Rig::sent(4);
     rig.detection = detecting(0);
     assert_eq!(rig.window.lose_sent_before(Instant(100)).lost_segments, 4);
     assert_eq!(rig.send(100), [0, 1, 2, 3]);
     let acked = rig.ack(4, &[], 110).expect("in range");
-    assert_eq!((acked.spurious_segments, acked.late), (4, None));
+    assert_eq!((acked.spurious_segments, acked.reordered), (4, None));
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn a_reordered_segment_is_not_lost_until_its_time_is_over() {
     let mut rig = Rig::sent(6);
     rig.detection = detecting(100);
     let acked = rig.ack(0, &[0b11110], 99).expect("in range");
-    // 1 was sent at 1, and is overtaken as well.
+    // 1 was sent at 1, and is reordered as well.
     assert_eq!(acked.lost_segments, 0);
     assert_eq!(acked.lost_next, Some(Instant(100)));
     let wait = rig.detection.wait;
@@ -351,34 +351,34 @@ fn a_reordered_segment_is_not_lost_until_its_time_is_over() {
         (1, Some(Instant(101)))
     );
     rig.check();
-    // The other one comes, and that it was late is told.
+    // The other one arrives, reordered.
     let acked = rig.ack(0, &[0b11111], 100).expect("in range");
     assert_eq!((acked.spurious_segments, acked.lost_segments), (0, 0));
-    assert_eq!(acked.late, Some(Duration::from_nanos(99)));
+    assert_eq!(acked.reordered, Some(Duration::from_nanos(99)));
     assert_eq!(rig.send(101), [0]);
 }
 
 #[test]
-fn in_one_acknowledgement_nothing_is_late() {
+fn in_one_acknowledgement_nothing_is_reordered() {
     let mut rig = Rig::sent(10);
     rig.detection = detecting(0);
     let acked = rig.ack(10, &[], 50).expect("in range");
-    assert_eq!((acked.segments, acked.late), (10, None));
+    assert_eq!((acked.segments, acked.reordered), (10, None));
 }
 
 #[test]
-fn who_learns_to_wait_longer_takes_back_what_is_only_late() {
+fn a_longer_wait_takes_back_what_is_only_reordered() {
     let mut rig = Rig::sent(10);
     rig.detection = detecting(0);
     let acked = rig.ack(0, &[0b1_1111_0000], 60).expect("in range");
     assert_eq!(acked.lost_segments, 5);
-    // 0 and 1 go again; 2 turns out to be late by 58.
+    // 0 and 1 go again; 2 is reordered by 58.
     for number in [0, 1] {
         assert_eq!(rig.window.next(), Some(number));
         rig.window.on_sent(number, Data, Instant(60));
     }
     let acked = rig.ack(0, &[0b1_1111_0010], 60).expect("in range");
-    assert_eq!(acked.late, Some(Duration::from_nanos(58)));
+    assert_eq!(acked.reordered, Some(Duration::from_nanos(58)));
     assert_eq!((acked.spurious_segments, acked.lost_segments), (1, 0));
     let again = rig
         .window
@@ -435,7 +435,7 @@ fn the_hint_finds_every_loss_in_order() {
     let lost = rig.ack(0, &[sack], 100).expect("in range").lost_segments;
     let expected: Vec<u32> = (0..).step_by(3).take(lost as usize).collect();
     assert_eq!(lost, 19);
-    // One of them turns up late, before its turn and at its turn.
+    // One of them arrives reordered, before its turn and at its turn.
     rig.ack(0, &[sack | 1 << 5], 101).expect("in range");
     rig.ack(1, &[sack >> 1 | 1 << 1], 102).expect("in range");
     let numbers = rig.send(103);

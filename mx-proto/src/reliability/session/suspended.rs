@@ -24,7 +24,7 @@ pub(in crate::reliability) struct SuspendedSession {
     heard_at: Instant,
     progress_at: Instant,
     pinged_at: Instant,
-    way: Remembered,
+    path: Remembered,
     size: Found,
     /// Numbers of our next segment and of theirs.
     next: Seq,
@@ -82,7 +82,7 @@ impl Session {
             heard_at: self.heard_at,
             progress_at: self.progress_at,
             pinged_at: self.pinged_at,
-            way: self.rtt.remembered(),
+            path: self.rtt.remembered(),
             size: self.pmtu.found()?,
             next: self.send.first(),
             awaited: self.recv.cumulative(),
@@ -117,7 +117,7 @@ impl Session {
             .send
             .on_window(suspended.next, suspended.peer_window);
         session.next_fragment = suspended.next_fragment;
-        session.rtt = Rtt::recalled(config, heard_at, suspended.way);
+        session.rtt = Rtt::recalled(config, heard_at, suspended.path);
         session.pmtu = Pmtu::recalled(datagram_max, suspended.size);
         session.congestion.set_segment(session.pmtu.size());
         session

@@ -77,7 +77,7 @@ fn a_storm_is_through_as_soon_as_the_host_can_take_it() {
     for settings in [Settings::default(), scarce()] {
         let row = scenarios::storm(&settings, 1000);
         let settling = row.settling.expect("all came");
-        // One microsecond each, and what the way and fetching take.
+        // One microsecond each, and the time for the path and for fetching.
         let most = std::time::Duration::from_micros(1000 + 500);
         assert!(settling.time <= most, "{row}");
         assert!(settling.controls <= 1000, "{row}");

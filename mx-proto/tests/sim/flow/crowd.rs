@@ -3,7 +3,7 @@
 //! ```text
 //!   peer: a window of requests, a new one with every reply
 //!     |  10 us                                  10 us ^
-//!     v                                               | reply, Credit, Revoke: all with terms
+//!     v                                               | reply, Credit, Revoke: all with credit fields
 //!   Flow -- with data --> inbox -- 1 us a message --> host
 //!        `-- announced --> pulls, in order, as draws allow -- 20 us -->'
 //! ```
@@ -26,13 +26,13 @@ const LATENCY: Duration = Duration::from_micros(10);
 /// arrived.
 const QUIET: u64 = 4096;
 
-/// What the host does with a message before it takes the next.
+/// The host's time for a message.
 const SERVICE: Duration = Duration::from_micros(1);
 
-/// What one step of an endpoint says at most.
+/// Limit of what one step of an endpoint says.
 const SAID_AT_ONCE: usize = 8;
 
-/// Everybody's requests are unexpected messages.
+/// All requests are unexpected messages.
 const LANE: Lane = Lane::Unexpected;
 
 /// Peers, their server, and what is under way between them.
@@ -54,14 +54,14 @@ pub(crate) struct Crowd {
     now: Instant,
     /// The end of an epoch for which nothing but time has to pass.
     epoch: Option<Instant>,
-    /// Packets with nothing but requests, lent credits, Revokes and Returns, both ways.
+    /// Packets with nothing but requests, lent credits, Revokes and Returns, in both directions.
     pub(crate) controls: u64,
     /// Packets with nothing but a running total that allows what has been taken, or may be on its way.
     pub(crate) updates: u64,
     /// Messages that the host has taken.
     pub(crate) taken: u64,
-    /// The longest that a peer with no message under way waited, in messages taken meanwhile. (Who has
-    /// some under way waits for the host, as everybody does.)
+    /// The longest that a peer with no message under way waited, in messages taken meanwhile. (A peer
+    /// with some under way waits for the host, as all do.)
     pub(crate) longest_wait: u64,
 }
 
@@ -73,7 +73,7 @@ impl Accounts for Table {
     }
 }
 
-/// What stands in a packet beside the terms.
+/// The contents of a packet beside its credit fields.
 #[derive(Clone, Copy)]
 enum Up {
     Message { paid: Paid, data: bool, wanted: u32 },
@@ -96,7 +96,7 @@ struct Peer {
     backlog: u16,
     /// Messages that are under way, or here.
     under_way: u16,
-    /// How many the host has taken.
+    /// Messages of it that the host has taken.
     served: u32,
     /// Since when it has waited, with no message under way.
     since: Option<u64>,
@@ -271,7 +271,7 @@ impl Crowd {
         None
     }
 
-    /// What the server ought to say by itself.
+    /// Sends what the server has to say by itself.
     fn poll(&mut self) {
         for _ in 0..SAID_AT_ONCE {
             let Some((peer, say)) = self.flow.poll(&mut self.accounts) else {
@@ -284,25 +284,25 @@ impl Crowd {
                 }
                 Say::Revoke(credits) => {
                     self.controls += 1;
-                    let terms = self.credit_fields(peer);
-                    self.say(peer, Down::Revoke(credits, terms));
+                    let fields = self.credit_fields(peer);
+                    self.say(peer, Down::Revoke(credits, fields));
                 }
             }
         }
     }
 
-    /// The terms of a packet that leaves the server.
+    /// The credit fields of a packet that leaves the server.
     fn credit_fields(&mut self, peer: u32) -> CreditFields {
         let account = &mut self.accounts.0[peer as usize];
         let mut ours = Borrower::default();
-        let terms = self.flow.credit_fields(account, &ours, 0);
-        Flow::on_told(account, &mut ours, &terms);
-        terms
+        let fields = self.flow.credit_fields(account, &ours, 0);
+        Flow::on_told(account, &mut ours, &fields);
+        fields
     }
 
     fn tell(&mut self, peer: u32) {
-        let terms = self.credit_fields(peer);
-        self.say(peer, Down::Credit(terms));
+        let fields = self.credit_fields(peer);
+        self.say(peer, Down::Credit(fields));
     }
 
     fn say(&mut self, peer: u32, what: Down) {
@@ -382,17 +382,17 @@ impl Crowd {
         };
         let state = &mut self.peers[peer as usize];
         match down {
-            Down::Reply(terms) => {
-                state.borrower.on_credit_fields(&terms);
+            Down::Reply(fields) => {
+                state.borrower.on_credit_fields(&fields);
                 state.under_way -= 1;
                 state.served += 1;
                 state.backlog += u16::from(state.active);
             }
-            Down::Credit(terms) => {
-                state.borrower.on_credit_fields(&terms);
+            Down::Credit(fields) => {
+                state.borrower.on_credit_fields(&fields);
             }
-            Down::Revoke(credits, terms) => {
-                state.borrower.on_credit_fields(&terms);
+            Down::Revoke(credits, fields) => {
+                state.borrower.on_credit_fields(&fields);
                 let waiting = u32::from(state.backlog);
                 let back = state.borrower.give_back(credits, waiting);
                 self.controls += 1;
@@ -434,14 +434,14 @@ impl Crowd {
             self.flow.undraw(self.cost - 1);
         }
         // The reply says what would otherwise be told alone.
-        let terms = self.credit_fields(peer);
+        let fields = self.credit_fields(peer);
         let arrives = self.ready.after(LATENCY);
-        self.down.push_back((arrives, peer, Down::Reply(terms)));
+        self.down.push_back((arrives, peer, Down::Reply(fields)));
         self.pull();
     }
 }
 
-/// What it took until nothing moved any more.
+/// The cost until nothing moved any more.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settling {
     pub(crate) epochs: u64,

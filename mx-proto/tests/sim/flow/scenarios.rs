@@ -1,10 +1,10 @@
-//! What crowds do, and what is measured of it.
+//! Workloads of crowds, and measurements of them.
 //!
 //! ```text
 //!   static   some peers keep a window of requests going, the others do nothing
 //!   moving   the same, but others take over, again and again
-//!   all      everybody keeps a few requests going
-//!   storm    everybody connects and sends one request at once; later, once more
+//!   all      all peers keep a few requests going
+//!   storm    all peers connect and send one request at once; later, once more
 //! ```
 
 use super::crowd::{Crowd, Settling};
@@ -15,7 +15,7 @@ use std::fmt;
 pub(crate) const HEADER: &str = "workload    peers  settled after: epochs   messages       ms  \
      controls  granted  returned  | still moving   updates  longest wait: messages  fewest .. most served";
 
-/// What one crowd did.
+/// The measurements of one crowd.
 pub(crate) struct Row {
     pub(crate) workload: &'static str,
     pub(crate) peers: u32,
@@ -41,7 +41,7 @@ pub(crate) fn still(settings: &Settings, peers: u32) -> Row {
     Row::of("static", &mut crowd, settling)
 }
 
-/// Others take over, [`MOVES`] times. What it took to settle is the worst of all moves.
+/// Others take over, [`MOVES`] times. The cost until it settled is the worst of all moves.
 pub(crate) fn moving(settings: &Settings, peers: u32) -> Row {
     let mut crowd = Crowd::new(settings, peers, COST);
     let busy = busy(peers);
@@ -63,7 +63,7 @@ pub(crate) fn moving(settings: &Settings, peers: u32) -> Row {
     Row::of("moving", &mut crowd, worst)
 }
 
-/// Everybody is busy. With more peers than there is memory for, it cannot settle.
+/// All peers are busy. With more of them than there is memory for, the crowd cannot settle.
 pub(crate) fn all(settings: &Settings, peers: u32) -> Row {
     let mut crowd = Crowd::new(settings, peers, COST);
     for peer in 0..peers {
@@ -73,7 +73,7 @@ pub(crate) fn all(settings: &Settings, peers: u32) -> Row {
     Row::of("all", &mut crowd, settling)
 }
 
-/// Everybody connects and sends one message, and a second one when all first ones are through.
+/// All peers connect and send one message, and a second one when all first ones are through.
 /// Settled means: all have come.
 pub(crate) fn storm(settings: &Settings, peers: u32) -> Row {
     let mut crowd = Crowd::new(settings, 0, COST);
@@ -175,7 +175,7 @@ const COST: u32 = 3;
 /// Messages that a busy peer keeps going.
 const WINDOW: u16 = 128;
 
-/// How often others take over.
+/// The number of times that others take over.
 const MOVES: u32 = 8;
 
 /// More is not waited for.

@@ -1,4 +1,4 @@
-//! Somebody who is not on the way between two peers, and what they can make a port do: nothing.
+//! A stranger off the path between two peers, and what it can make a port do: nothing.
 //!
 //! ```text
 //!   Hello  ------> as many as you like: no session, one answer each, never larger
@@ -68,13 +68,13 @@ fn a_flood_of_callers_leaves_no_trace_and_gets_one_answer_each() {
     assert!(answered.iter().all(|bytes| *bytes <= len));
     assert!(
         answered.iter().any(|bytes| *bytes > 0),
-        "nobody is answered"
+        "no caller is answered"
     );
     assert_eq!(stage.at(1).port.sessions(), 1);
 }
 
 #[test]
-fn nobody_who_has_not_proven_where_they_are_is_sent_more_than_they_sent() {
+fn an_address_that_is_not_proven_is_sent_no_more_than_came_from_it() {
     seeds::each(3, |seed| {
         let mut stage = Stage::new(seed);
         stage.net.set_answers_refused(false);
@@ -83,9 +83,10 @@ fn nobody_who_has_not_proven_where_they_are_is_sent_more_than_they_sent() {
         let mut sent = Vec::new();
         for victim in 0..500 {
             let from = address(1_000 + victim);
-            let bytes = match stage.rng.chance(0.5) {
-                true => seen[stage.rng.index(seen.len())].1.clone(),
-                false => nonsense(&mut stage.rng, &seen),
+            let bytes = if stage.rng.chance(0.5) {
+                seen[stage.rng.index(seen.len())].1.clone()
+            } else {
+                nonsense(&mut stage.rng, &seen)
             };
             let to = stage.rng.index(2);
             let data = stage.net.data_address(to).expect("it lives");
@@ -241,7 +242,7 @@ fn errors_of_the_network_are_believed_only_if_they_quote_what_was_sent() {
             (peer, guess),
             (peer, Quote::read(&theirs)),
             (peer, Quote::read(&ours[..Quote::BYTES - 1])),
-            // True, and about somebody else.
+            // True, and about another peer.
             (address(7), Quote::read(&ours)),
             (data, guess),
         ] {
@@ -260,7 +261,7 @@ fn errors_of_the_network_are_believed_only_if_they_quote_what_was_sent() {
     let each = (after.sent_bytes - before.sent_bytes) / (after.sent - before.sent);
     assert!(each > 1_000, "{each} bytes each");
     assert_eq!(stage.down(0), None);
-    // What is true is believed: at once if it is a size, the third time if it is the end.
+    // A true error is believed: at once if it is a size, the third time if it is the end.
     stage
         .net
         .inject_error(at, data, Some(548), Quote::read(&ours));

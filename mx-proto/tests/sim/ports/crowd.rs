@@ -1,4 +1,4 @@
-//! Several at once: many to one over a narrow way, a slow one, a lossy one.
+//! Several links at once: many to one over a narrow path, a slow one, a lossy one.
 //!
 //! ```text
 //!   n1 --.
@@ -42,7 +42,7 @@ fn stage(
 }
 
 fn node(cluster: &mut Cluster<Mass>, id: usize) -> &mut Mass {
-    cluster.node(id).expect("nobody dies")
+    cluster.node(id).expect("no node dies")
 }
 
 /// Eight send to one over a bottleneck of `RATE`; share of it that arrives, and the least and the
@@ -66,7 +66,7 @@ fn incast(seed: u64, mtu: usize, queue: usize, len: usize, span: Duration) -> (f
     let before = node(&mut cluster, 0).counted.got.clone();
     run_for(&mut cluster, span);
     let after = &node(&mut cluster, 0).counted.got;
-    assert_eq!(after.len(), 8, "somebody got nothing through");
+    assert_eq!(after.len(), 8, "a sender got nothing through");
     let got: Vec<u64> = after
         .iter()
         .map(|(link, got)| {
@@ -83,14 +83,14 @@ fn incast(seed: u64, mtu: usize, queue: usize, len: usize, span: Duration) -> (f
     (share, *least.expect("eight"), *most.expect("eight"))
 }
 
-/// Over a tenth of a second chance decides which of them is ahead: who was first there alone
+/// Over a tenth of a second chance decides which of them is ahead: the one that was first there alone
 /// may have twice its share for so long, and gives it up to the others after that.
 #[test]
-fn eight_to_one_over_a_short_queue_use_the_way_and_share_it() {
+fn eight_to_one_over_a_short_queue_use_the_path_and_share_it() {
     seeds::each(2, |seed| {
         for (mtu, queue) in [(8_972, 1 << 20), (1_472, 256 << 10)] {
             let (share, least, most) = incast(seed, mtu, queue, 64 << 10, 400 * MILLI);
-            assert!(share >= 0.8, "only {share} of the way is used: mtu {mtu}");
+            assert!(share >= 0.8, "only {share} of the path is used: mtu {mtu}");
             assert!(2 * most <= 5 * least, "{least} to {most} bytes: mtu {mtu}");
         }
     });

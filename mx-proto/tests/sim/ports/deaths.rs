@@ -1,5 +1,5 @@
-//! How soon a port over datagrams notices that a peer is dead whose machine says so of everything that
-//! is sent there, and what that costs while the peer lives.
+//! Time until a port over datagrams notices a dead peer whose machine refuses everything that is sent
+//! there, and the cost of that while the peer lives.
 //!
 //! ```text
 //!   something goes to the dead ---> refused --> asked again at once --> refused --> refused: dead
@@ -22,7 +22,7 @@ const fn millis(span: u64) -> Duration {
     Duration::from_millis(span)
 }
 
-/// What three questions at short intervals take.
+/// The time of three questions at short intervals.
 const ASKING: Duration = millis(20);
 
 fn monitor(stage: &mut Stage, id: NodeId, wanted: bool) {
@@ -73,7 +73,7 @@ fn a_dead_peer_that_is_monitored_is_missed_at_once_however_long_nothing_has_happ
 }
 
 #[test]
-fn a_dead_peer_that_nobody_waits_for_is_missed_with_the_first_thing_sent_to_it() {
+fn a_dead_peer_without_operations_is_missed_with_the_first_thing_sent_to_it() {
     seeds::each(10, |seed| {
         let mut stage = Stage::new(seed);
         stage.exchange(3);
@@ -104,16 +104,17 @@ fn a_peer_that_has_been_silent_for_long_and_dies_is_missed_with_the_next_questio
             stage.run(2 * SECOND + millis(more));
             assert_eq!(stage.down(0), None);
             let took = death(&mut stage);
-            let longest = match is_monitored {
-                true => ReliableConfig::default().monitored_keepalive,
-                false => config().give_up / 8,
+            let longest = if is_monitored {
+                ReliableConfig::default().monitored_keepalive
+            } else {
+                config().give_up / 8
             };
             assert!(took <= longest + ASKING, "{took:?}");
         });
     }
 }
 
-/// Two peers that know each other and the way, on which nothing is searched for any more.
+/// Two peers with a link and a known path, on which nothing is searched for any more.
 fn settled(seed: u64, terms: Terms) -> Stage {
     let config = ReliableConfig {
         keepalive: 60 * SECOND,
@@ -149,7 +150,7 @@ fn one_refusal_of_a_living_peer_costs_a_question_and_nothing_else() {
 }
 
 #[test]
-fn a_refusal_that_nothing_follows_makes_nobody_ask_for_ever() {
+fn a_refusal_that_nothing_follows_is_not_asked_about_for_ever() {
     let mut stage = settled(1, Terms::default());
     let said = stage.record(0, 1);
     stage.at(0).to_send.push_back(100);
@@ -193,7 +194,7 @@ fn a_living_peer_that_is_monitored_is_asked_while_it_is_silent_and_no_longer_tha
 }
 
 #[test]
-fn where_nobody_says_that_a_peer_is_gone_none_is_asked_more_often_for_being_monitored() {
+fn where_a_dead_peer_is_not_reported_none_is_asked_more_often_for_being_monitored() {
     let terms = Terms {
         answers_refused: false,
         ..Terms::default()

@@ -28,7 +28,7 @@ fn over(seed: u64, terms: Terms, config: ReliableConfig) -> ReliableStats {
     stats
 }
 
-/// Both ways, in turns: the channels share a queue, or overtake each other.
+/// In both directions, in turns: the channels share a queue, or reorder each other.
 fn over_faults(seed: u64, faults: Faults, config: ReliableConfig) -> ReliableStats {
     let terms = Terms {
         one_queue: seed % 2 == 0,
@@ -64,7 +64,7 @@ fn doubled_datagrams_are_delivered_once() {
 }
 
 #[test]
-fn overtaking_datagrams_are_put_in_order() {
+fn reordered_datagrams_are_put_in_order() {
     seeds::each(8, |seed| {
         let faults = Faults {
             reorder: 0.3,
@@ -76,7 +76,7 @@ fn overtaking_datagrams_are_put_in_order() {
 }
 
 #[test]
-fn a_receiver_that_seldom_looks_at_its_data_channel_makes_nobody_send_again() {
+fn a_receiver_that_seldom_looks_at_its_data_channel_causes_no_resend() {
     seeds::each(8, |seed| {
         let terms = Terms {
             glances: 7,
@@ -168,7 +168,7 @@ fn early_segments_beyond_the_budget_are_dropped_and_sent_again() {
 }
 
 #[test]
-fn channels_that_overtake_each_other_make_nothing_be_sent_again() {
+fn channels_without_order_between_them_cause_no_resend() {
     seeds::each(5, |seed| {
         let terms = Terms {
             one_queue: false,

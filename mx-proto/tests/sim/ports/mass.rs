@@ -14,7 +14,7 @@ use mx_sim::{Buffer, Cluster, DatagramNet, Drive, Ear, Hearing, NodeId, VirtualC
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What came on one link.
+/// Packets and bytes that came on one link.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Got {
     pub(crate) packets: u64,
@@ -81,7 +81,7 @@ impl Ear<Buffer> for Counted {
     }
 }
 
-/// What is still to be sent on a link.
+/// Packets that are still to be sent on a link.
 pub(crate) struct Load {
     pub(crate) link: LinkId,
     /// Bytes of each packet.
@@ -213,10 +213,11 @@ impl Drive for Mass {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        match self.every.is_zero() {
-            true => Port::<Buffer>::deadline(&self.port),
-            // It looks then, whatever came in between.
-            false => Some(self.next),
+        if self.every.is_zero() {
+            Port::<Buffer>::deadline(&self.port)
+        } else {
+            // It polls then, even if packets arrive before.
+            Some(self.next)
         }
     }
 }

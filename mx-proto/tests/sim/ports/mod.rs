@@ -10,13 +10,13 @@ mod attacks;
 mod crowd;
 mod deaths;
 mod faults;
+mod jitter;
 mod mass;
 mod path;
 mod peer;
 mod sessions;
 mod strangers;
 mod table;
-mod ways;
 mod windows;
 
 use mx_proto::EndpointId;

@@ -1,4 +1,4 @@
-//! What passes on the way between two peers, and what becomes of links when that changes.
+//! The MTU of the path between two peers, and links on a path whose MTU changes.
 //!
 //! ```text
 //!   n0 ===[ mtu 9000 ]=== n1      then 1300, then 9000 again; or the data channel is dead
@@ -19,9 +19,9 @@ const ALL: [Oversize; 3] = [
     Oversize::IsRefused,
 ];
 
-/// Calls `run` with every way of treating large datagrams, where the service cuts up what has been
+/// Calls `run` with each treatment of large datagrams in which the service cuts up what has been
 /// made too large.
-fn each_way(run: impl Fn(Oversize)) {
+fn each_treatment(run: impl Fn(Oversize)) {
     seeds::each(1, |_| ALL.into_iter().for_each(&run));
 }
 
@@ -43,7 +43,7 @@ fn set_mtu(stage: &Stage, mtu: usize) {
     stage.net.set_mtu_of(1, 0, mtu);
 }
 
-/// Bytes of a datagram, on average, of a large packet that goes one way.
+/// Bytes of a datagram, on average, of a large packet in one direction.
 fn size_of_datagrams(stage: &mut Stage) -> u64 {
     let before = stage.net.traffic();
     stage.at(0).to_send.extend([200_000; 3]);
@@ -63,14 +63,14 @@ fn the_smallest_mtu_there_is_carries_everything() {
             stage.exchange(20);
         }
     };
-    each_way(run);
-    // A narrow place that swallows whatever is larger, and nobody who could cut it knows.
+    each_treatment(run);
+    // A narrow link that swallows whatever is larger, and no router that could cut it knows.
     seeds::each(1, |_| run(Oversize::IsSwallowed));
 }
 
 #[test]
 fn the_largest_datagram_that_passes_is_found_and_used() {
-    each_way(|oversize| {
+    each_treatment(|oversize| {
         for (mtu, least) in [(1_472, 900), (9_000, 4_000), (65_507, 12_000)] {
             let mut stage = stage(mtu, oversize);
             stage.exchange(3);
@@ -82,8 +82,8 @@ fn the_largest_datagram_that_passes_is_found_and_used() {
 }
 
 #[test]
-fn a_way_that_carries_less_than_before_is_noticed_in_mid_run() {
-    each_way(|oversize| {
+fn a_path_that_carries_less_than_before_is_noticed_in_mid_run() {
+    each_treatment(|oversize| {
         let mut stage = stage(9_000, oversize);
         stage.exchange(3);
         stage.run(5 * SECOND);
@@ -105,9 +105,9 @@ fn a_way_that_carries_less_than_before_is_noticed_in_mid_run() {
     });
 }
 
-/// An interface that takes less than every IPv4 way does: told, or known, before anything is sent.
+/// An interface with less than the least MTU of IPv4: told, or known, before anything is sent.
 #[test]
-fn a_way_narrower_than_the_least_carries_everything_where_the_network_layer_cuts() {
+fn a_path_narrower_than_the_least_carries_everything_where_the_network_layer_cuts() {
     for oversize in [Oversize::IsReported, Oversize::IsRefused] {
         let mut stage = stage(500, oversize);
         stage.exchange(10);
@@ -124,7 +124,7 @@ fn a_way_narrower_than_the_least_carries_everything_where_the_network_layer_cuts
 }
 
 #[test]
-fn a_way_that_becomes_narrower_than_the_least_ends_nothing_where_the_network_layer_cuts() {
+fn a_path_that_becomes_narrower_than_the_least_ends_nothing_where_the_network_layer_cuts() {
     for oversize in [Oversize::IsReported, Oversize::IsRefused] {
         let mut stage = stage(1_472, oversize);
         stage.exchange(5);
@@ -135,7 +135,7 @@ fn a_way_that_becomes_narrower_than_the_least_ends_nothing_where_the_network_lay
 }
 
 #[test]
-fn a_way_that_carries_more_than_before_is_noticed_in_time() {
+fn a_path_that_carries_more_than_before_is_noticed_in_time() {
     let mut stage = stage(1_300, Oversize::Vanishes);
     stage.exchange(3);
     stage.run(5 * SECOND);
@@ -164,7 +164,10 @@ fn without_a_data_channel_everything_still_arrives() {
     let before = stage.net.bytes_to(data);
     stage.run(60 * SECOND);
     let probed = stage.net.bytes_to(data) - before;
-    assert!(probed < 64 << 10, "{probed} bytes to nobody in a minute");
+    assert!(
+        probed < 64 << 10,
+        "{probed} bytes to a dead channel in a minute"
+    );
 }
 
 #[test]
@@ -192,7 +195,7 @@ fn a_data_channel_that_dies_in_mid_run_is_given_up_and_everything_arrives() {
 }
 
 #[test]
-fn a_way_on_which_only_talk_passes_and_no_data_ends_the_link() {
+fn a_path_on_which_only_talk_passes_and_no_data_ends_the_link() {
     let mut stage = stage(1_472, Oversize::Vanishes);
     stage.exchange(5);
     let script = |_: Channel, bytes: &[u8]| match bytes[3] {

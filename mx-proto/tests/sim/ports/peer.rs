@@ -53,7 +53,7 @@ pub(crate) fn len_of(header: &HeaderBytes) -> usize {
     u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes")) as usize
 }
 
-/// What comes before the numbered packets.
+/// A packet before the numbered ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Greeting {
     Introduction,
@@ -83,7 +83,7 @@ impl Greeting {
     }
 }
 
-/// What a peer has been told.
+/// The events that a peer has been told of.
 #[derive(Default)]
 pub(crate) struct Heard {
     pub(crate) peer: usize,
@@ -160,7 +160,7 @@ impl Ear<Buffer> for Heard {
             return None;
         }
         let number = number_of(header);
-        // Every third small packet is nobody's until it has arrived as a whole.
+        // Every third small packet has no place until it has arrived as a whole.
         if len_of(header) <= self.packet_max && number % 3 == 0 {
             return None;
         }
@@ -369,10 +369,10 @@ pub(crate) fn two<P: Port<Buffer>>(world: &World, ports: (P, P)) -> Cluster<Peer
     cluster
 }
 
-/// How far both are.
+/// The progress of both.
 fn describe<P: Port<Buffer>>(cluster: &mut Cluster<Peer<P>>) -> String {
     let one = |id| {
-        let peer: &mut Peer<P> = cluster.node(id).expect("nobody dies");
+        let peer: &mut Peer<P> = cluster.node(id).expect("no node dies");
         let heard = &peer.heard;
         format!(
             "n{id} sent {} (next {:?}, writable {}) received {} ",
@@ -394,7 +394,7 @@ pub(crate) fn exchange<P: Port<Buffer>>(
 ) {
     let mut wanted = [0; 2];
     for id in 0..2 {
-        let peer = cluster.node(id).expect("nobody dies");
+        let peer = cluster.node(id).expect("no node dies");
         let limits = peer.port.limits(LinkId::new(0, 0));
         peer.to_send
             .extend(sizes(rng, count, limits.packet_max, limits.data_max));
@@ -404,11 +404,11 @@ pub(crate) fn exchange<P: Port<Buffer>>(
     }
     let until = cluster.world().now().after(give_up);
     let done = cluster.run_while(20_000_000, |cluster| {
-        let late = cluster.world().now() >= until;
-        assert!(!late, "not done in {give_up:?}: {}", describe(cluster));
+        let over = cluster.world().now() >= until;
+        assert!(!over, "not done in {give_up:?}: {}", describe(cluster));
         let mut all = true;
         for (id, wanted) in wanted.into_iter().enumerate() {
-            let peer = cluster.node(id).expect("nobody dies");
+            let peer = cluster.node(id).expect("no node dies");
             assert_eq!(peer.heard.down, None);
             all &= peer.heard.received.len() == wanted && peer.held.is_empty();
         }

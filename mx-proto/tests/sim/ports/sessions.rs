@@ -1,4 +1,4 @@
-//! How sessions of the reliability layer begin and end, and what an earlier one may not do.
+//! The begin and the end of sessions of the reliability layer, and an earlier one's packets.
 
 use super::peer::{NIC, Peer, exchange, target, two};
 use super::{ReliablePeer, reliable, totals};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// What one node sent to another, as it was sent.
+/// The datagrams of one node to another, as they were sent.
 pub(crate) type Tape = Rc<RefCell<Vec<(Channel, Vec<u8>)>>>;
 
 pub(crate) fn address(node: u32) -> SimAddress {
@@ -127,7 +127,7 @@ pub(crate) fn replay(
 }
 
 #[test]
-fn a_call_to_a_name_nobody_has_is_refused_where_the_network_says_so() {
+fn a_call_to_a_name_that_is_not_open_is_refused_where_the_network_reports_it() {
     for answers in [true, false] {
         let mut stage = Stage::new(1);
         stage.net.set_answers_refused(answers);
@@ -299,7 +299,7 @@ fn a_caller_that_brings_parts_of_packets_and_never_a_whole_one_is_forgotten() {
 }
 
 #[test]
-fn honest_callers_bring_a_packet_in_time_over_bad_ways() {
+fn honest_callers_bring_a_packet_in_time_over_bad_paths() {
     seeds::each(50, |seed| {
         let faults = Faults {
             loss: 0.3,
@@ -329,7 +329,7 @@ fn suspended_stage(seed: u64) -> Stage {
     stage
 }
 
-/// What both ends know of their link.
+/// The bindings of both ends to their link.
 fn bindings(stage: &mut Stage) -> [Binding; 2] {
     [0, 1].map(|id| {
         let peer = stage.at(id);
@@ -344,7 +344,7 @@ fn both_ends_of_a_session_know_the_same_of_it_and_of_each_session_another() {
     let [ours, theirs] = bindings(&mut stage);
     assert!(ours == theirs && ours[0] != ours[1] && !ours.contains(&0));
     let suspended = [0, 1].map(|id| stage.at(id).port.suspended());
-    assert_eq!(suspended, [1, 1], "asked without waking anybody");
+    assert_eq!(suspended, [1, 1], "asked without waking them");
     stage.exchange(3);
     assert_eq!(bindings(&mut stage), [ours; 2], "the same when awake");
     for id in [1, 0] {
@@ -388,7 +388,7 @@ fn a_suspended_link_sends_as_large_datagrams_as_before_at_once() {
 }
 
 #[test]
-fn a_suspended_link_can_be_closed_either_way() {
+fn a_suspended_link_can_be_closed_at_once_or_after_a_flush() {
     for (how, reason) in [
         (Close::Flush, LinkDown::Closed),
         (Close::Now, LinkDown::Reset),
@@ -405,7 +405,7 @@ fn a_suspended_link_can_be_closed_either_way() {
 }
 
 #[test]
-fn the_death_of_a_peer_is_noticed_by_who_rests() {
+fn the_death_of_a_peer_is_noticed_on_a_suspended_link() {
     let mut stage = suspended_stage(3);
     stage.net.set_cut(0, 1, true);
     stage.run(6 * SECOND);
@@ -465,7 +465,7 @@ fn a_restarted_caller_is_served_beside_what_is_left_of_its_former_life() {
         let port = reliable(&stage.net, 0, config(), 1_000 + seed);
         let reborn = Peer::new(0, 1, port, stage.world.clock());
         stage.cluster.restart(0, reborn);
-        // What was under way arrives.
+        // The packets that were under way arrive.
         stage.run(Duration::from_millis(1));
         stage.at(1).hang_up();
         stage.at(0).call(target(1));
@@ -521,7 +521,7 @@ pub(crate) const ACK: u8 = 4;
 pub(crate) const PING: u8 = 5;
 pub(crate) const RESET: u8 = 6;
 
-/// What happens to the so-manyth datagram of a kind; all others pass.
+/// Applies a fate to the nth datagram of a kind; all others pass.
 fn on_the(nth: usize, kind: u8, fate: Fate) -> Option<Script> {
     let mut seen = 0;
     Some(Box::new(move |_, bytes| {
@@ -577,7 +577,7 @@ fn a_receiver_that_does_not_run_stops_the_sender_and_nothing_is_lost() {
     let sent = stage.at(0).port.stats().datagrams_out - before;
     assert!(
         sent < 200,
-        "{sent} datagrams to somebody who does not answer"
+        "{sent} datagrams to a peer that does not answer"
     );
     stage.exchange(1);
 }

@@ -1,6 +1,6 @@
 //! Datagrams of strangers: nonsense, damaged ones with a good checksum, true ones from elsewhere.
 //!
-//! Nobody falls over, and a link that others attack without knowing its cookies does not notice.
+//! No port falls over, and a link that others attack without knowing its cookies does not notice.
 
 use super::peer::{Peer, exchange, target, two};
 use super::sessions::{Tape, address, replay};
@@ -181,7 +181,7 @@ fn forged_datagrams_that_know_the_cookies_harm_their_own_link_at_most() {
             let to = stage.rng.index(2);
             let channel = stage.rng.pick(&[Channel::Command, Channel::Data]);
             replay(&stage.net, 1 - to, to, (channel, bytes));
-            // The link's own packets may be damaged now; nobody is asked to accept them.
+            // The link's own packets may be damaged now; the peers need not accept them.
             for id in 0..2 {
                 stage.cluster.node(id).expect("it lives").heard.indifferent = true;
                 stage.cluster.poke(id);

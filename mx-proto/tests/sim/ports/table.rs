@@ -53,10 +53,10 @@ fn measure(loss: f64, window: u16, (len, count): (usize, u64)) -> Cell {
     for node in 0..2 {
         cluster.add(Mass::new(&net, &world, node, config));
     }
-    // The way has been explored before the first message.
-    cluster.node(0).expect("nobody dies").load(1, 100, 1);
+    // The path has been explored before the first message.
+    cluster.node(0).expect("no node dies").load(1, 100, 1);
     run_for(&mut cluster, Duration::from_secs(1));
-    let sender = cluster.node(0).expect("nobody dies");
+    let sender = cluster.node(0).expect("no node dies");
     let before = *sender.port.stats();
     // A message goes as the endpoint sends it: in packets of at most data_max.
     let packet = len.min(sender.limits().data_max);
@@ -64,9 +64,9 @@ fn measure(loss: f64, window: u16, (len, count): (usize, u64)) -> Cell {
     sender.loads[0].len = packet;
     sender.loads[0].left = packets;
     let took = run_until(&mut cluster, Duration::from_secs(60), |cluster| {
-        cluster.node(1).expect("nobody dies").got().packets == packets + 1
+        cluster.node(1).expect("no node dies").got().packets == packets + 1
     });
-    let after = *cluster.node(0).expect("nobody dies").port.stats();
+    let after = *cluster.node(0).expect("no node dies").port.stats();
     let resent = after.resent - before.resent;
     Cell {
         goodput: (len as u64 * count) as f64 / took.as_secs_f64() / 1e6,

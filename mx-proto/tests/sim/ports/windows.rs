@@ -34,7 +34,7 @@ fn talk(seed: u64, windows: [u16; 2], loss: f64) -> u64 {
     );
     let mut cluster = two(&world, ports);
     for (id, config) in config.into_iter().enumerate() {
-        // What comes may be larger than what may be sent from here.
+        // A received packet may be larger than one that may be sent from here.
         let peer = cluster.node(id).expect("it lives");
         peer.heard.packet_max = config.packet_max;
     }

@@ -165,7 +165,7 @@ fn errors_come_positive_and_negative() {
 }
 
 #[test]
-fn completions_overtake_others_but_not_their_own() {
+fn completions_pass_others_but_not_their_own() {
     let fake = Fake::new(plain(), 1);
     let (a, b, to_b, _) = Side::pair(&fake);
     fake.faults(|faults| faults.reorder = 0.5);
@@ -187,7 +187,7 @@ fn completions_overtake_others_but_not_their_own() {
 }
 
 #[test]
-fn long_messages_are_overtaken_where_nothing_else_was_promised() {
+fn long_messages_are_reordered_where_no_order_was_promised() {
     let orders = |receives_in_order: bool| {
         let shape = Shape {
             eager: 64,
@@ -218,8 +218,8 @@ fn long_messages_are_overtaken_where_nothing_else_was_promised() {
     assert!(short.is_sorted());
 }
 
-/// What A sees of a pending large send, a later small one and a read when B is gone.
-fn bereaved(death: Death) -> (Fake, Side, Vec<i32>, isize, isize) {
+/// A's results of a pending large send, a later small one and a read when B is gone.
+fn after_death(death: Death) -> (Fake, Side, Vec<i32>, isize, isize) {
     let fake = Fake::new(plain(), 1);
     let (mut a, mut b, to_b, _) = Side::pair(&fake);
     let mut there = vec![7u8; 100];
@@ -247,7 +247,7 @@ fn bereaved(death: Death) -> (Fake, Side, Vec<i32>, isize, isize) {
 
 #[test]
 fn the_dead_may_leave_everything_hanging() {
-    let (fake, a, errors, inject, send) = bereaved(Death::Again);
+    let (fake, a, errors, inject, send) = after_death(Death::Again);
     assert_eq!((errors, inject, send), (vec![], AGAIN, AGAIN));
     a.close();
     assert_eq!(fake.lent(), 0);
@@ -256,7 +256,7 @@ fn the_dead_may_leave_everything_hanging() {
 
 #[test]
 fn the_dead_may_take_everything_and_say_nothing() {
-    let (fake, a, errors, inject, send) = bereaved(Death::Vanish);
+    let (fake, a, errors, inject, send) = after_death(Death::Vanish);
     assert_eq!((errors, inject, send), (vec![], 0, 0));
     a.close();
     fake.assert_clean();
@@ -282,7 +282,7 @@ fn the_dead_may_seem_to_take_small_messages() {
 
 #[test]
 fn the_dead_may_be_told_of_by_errors_of_injects_too() {
-    let (fake, a, errors, inject, send) = bereaved(Death::Fail(FI_EIO));
+    let (fake, a, errors, inject, send) = after_death(Death::Fail(FI_EIO));
     // The large send, the read, the inject without a context, the small send.
     assert_eq!((errors, inject, send), (vec![FI_EIO; 4], 0, 0));
     a.close();
@@ -290,16 +290,16 @@ fn the_dead_may_be_told_of_by_errors_of_injects_too() {
 }
 
 #[test]
-fn nobody_was_ever_there() {
+fn no_endpoint_was_ever_there() {
     for (no_peer, code) in [(Death::Again, AGAIN), (Death::Fail(FI_ECONNREFUSED), 0)] {
         let shape = Shape { no_peer, ..plain() };
         let fake = Fake::new(shape, 1);
         let a = Side::open(fake.first());
         let mut address = a.address();
         address[3] ^= 0x55;
-        let to_nobody = a.insert(&address);
+        let to_none = a.insert(&address);
         let mut out = lot(&[1; 10]);
-        assert_eq!(a.send(&mut out, to_nobody), code);
+        assert_eq!(a.send(&mut out, to_none), code);
         let errors: Vec<i32> = a.events().iter().map(|event| event.error).collect();
         assert_eq!(
             errors,
@@ -446,7 +446,7 @@ fn providers_do_not_understand_each_other() {
 }
 
 #[test]
-fn the_end_of_a_multi_receive_buffer_is_told_either_way() {
+fn the_end_of_a_multi_receive_buffer_is_told_as_its_shape_says() {
     for release in [Release::WithLast, Release::Separate] {
         let shape = Shape {
             multi_recv_release: release,
@@ -502,12 +502,12 @@ fn a_descriptor_tells_of_everything_that_was_not_seen_before_sleeping() {
     // SAFETY: a queue with a descriptor, and room for it.
     assert_eq!(unsafe { fi_getwait(b.cq.cast(), &raw mut fd) }, 0);
     assert!(may_sleep(&b) && !readable(fd));
-    // Somebody connects.
+    // A connects.
     assert_eq!(a.inject(&[1], to_b), AGAIN);
     assert!(readable(fd) && !may_sleep(&b));
     (0..3).for_each(|_| assert!(a.event().is_none() && b.event().is_none()));
     assert!(may_sleep(&b) && !readable(fd));
-    // A message without a receive is taken in and then nobody's business.
+    // A message without a receive is taken in, and does not wake.
     assert_eq!(a.inject(&[1], to_b), 0);
     assert!(readable(fd) && !may_sleep(&b));
     assert!(b.event().is_none());
@@ -522,7 +522,7 @@ fn a_descriptor_tells_of_everything_that_was_not_seen_before_sleeping() {
 }
 
 #[test]
-fn who_cannot_be_waited_for_says_so() {
+fn a_queue_that_cannot_be_waited_for_says_so() {
     for (wait, opens) in [(Wait::Refused, false), (Wait::NoDescriptor, true)] {
         let shape = Shape { wait, ..plain() };
         let fake = Fake::new(shape, 1);

@@ -1,4 +1,4 @@
-//! What comes over ways that are late, lossy or both, beside the same way without it.
+//! Paths with jitter, loss or both, compared with the same path without.
 //!
 //! ```text
 //!   Mass n0 -- latency .. latency + jitter, loss --> Mass n1        as much as goes, one direction
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 const MILLI: Duration = Duration::from_millis(1);
 
-/// A way that takes `latency` to `latency + jitter`.
-fn way(latency: Duration, jitter: Duration, loss: f64) -> Faults {
+/// A path that takes `latency` to `latency + jitter`.
+fn path(latency: Duration, jitter: Duration, loss: f64) -> Faults {
     Faults {
         latency,
         jitter,
@@ -28,7 +28,7 @@ struct Outcome {
     stats: ReliableStats,
 }
 
-/// Sends for `span` over a way that has been in use for a hundred times its latency.
+/// Sends for `span` over a path that has been in use for a hundred times its latency.
 fn over(seed: u64, faults: Faults, span: Duration) -> Outcome {
     let world = World::new(seed);
     seeds::watch(&world);
@@ -37,10 +37,10 @@ fn over(seed: u64, faults: Faults, span: Duration) -> Outcome {
     for node in 0..2 {
         cluster.add(Mass::new(&net, &world, node, ReliableConfig::default()));
     }
-    let sender = cluster.node(0).expect("nobody dies");
+    let sender = cluster.node(0).expect("no node dies");
     let len = sender.limits().data_max;
     sender.load(1, len, u64::MAX);
-    let got = |cluster: &mut Cluster<Mass>| cluster.node(1).expect("nobody dies").got().bytes;
+    let got = |cluster: &mut Cluster<Mass>| cluster.node(1).expect("no node dies").got().bytes;
     run_until(&mut cluster, Duration::from_secs(20), |cluster| {
         got(cluster) > 0
     });
@@ -48,26 +48,26 @@ fn over(seed: u64, faults: Faults, span: Duration) -> Outcome {
     let before = got(&mut cluster);
     run_for(&mut cluster, span);
     let bytes = got(&mut cluster) - before;
-    let stats = *cluster.node(0).expect("nobody dies").port.stats();
+    let stats = *cluster.node(0).expect("no node dies").port.stats();
     let goodput = bytes as f64 / f64::from(1 << 20) / span.as_secs_f64();
     println!("seed {seed} {faults:?}: {goodput:.1} MiB/s {stats:?}");
     Outcome { goodput, stats }
 }
 
 #[test]
-fn jitter_without_loss_costs_no_more_than_the_longest_way_does() {
+fn jitter_without_loss_costs_no_more_than_the_longest_latency_does() {
     seeds::each(3, |seed| {
         for unit in [MILLI, 10 * MILLI] {
             let span = 300 * unit;
-            let steady = over(seed, way(2 * unit, Duration::ZERO, 0.0), span);
-            let late = over(seed, way(unit, unit, 0.0), span);
+            let steady = over(seed, path(2 * unit, Duration::ZERO, 0.0), span);
+            let jittery = over(seed, path(unit, unit, 0.0), span);
             assert!(
-                late.goodput >= 0.9 * steady.goodput,
+                jittery.goodput >= 0.9 * steady.goodput,
                 "{} MiB/s over {unit:?} to twice that, {} over a steady twice",
-                late.goodput,
+                jittery.goodput,
                 steady.goodput
             );
-            let again = late.stats.resent * 1000 / late.stats.datagrams_out;
+            let again = jittery.stats.resent * 1000 / jittery.stats.datagrams_out;
             assert!(again <= 5, "{again} of 1000 were sent again for nothing");
         }
     });
@@ -77,7 +77,7 @@ fn jitter_without_loss_costs_no_more_than_the_longest_way_does() {
 fn ten_percent_of_loss_far_away_leaves_a_quarter() {
     seeds::each(3, |seed| {
         let span = 5000 * MILLI;
-        let goodput = |loss| over(seed, way(20 * MILLI, Duration::ZERO, loss), span).goodput;
+        let goodput = |loss| over(seed, path(20 * MILLI, Duration::ZERO, loss), span).goodput;
         let (clean, lossy) = (goodput(0.0), goodput(0.1));
         assert!(
             lossy >= clean / 4.0,
@@ -91,31 +91,34 @@ fn order_is_believed_in_again_after_a_while() {
     seeds::each(1, |seed| {
         let world = World::new(seed);
         seeds::watch(&world);
-        let late = way(MILLI, MILLI, 0.0);
-        let net = DatagramNet::new(&world, Terms::with(late));
+        let faults = path(MILLI, MILLI, 0.0);
+        let net = DatagramNet::new(&world, Terms::with(faults));
         let mut cluster = Cluster::new(&world);
         for node in 0..2 {
             cluster.add(Mass::new(&net, &world, node, ReliableConfig::default()));
         }
-        let sender = cluster.node(0).expect("nobody dies");
+        let sender = cluster.node(0).expect("no node dies");
         sender.load(1, 32 << 10, 0);
-        // As many as 200 ms carry; how many segments were late among them.
+        // As many as 200 ms carry; returns the number of reordered segments among them.
         let burst = |cluster: &mut Cluster<Mass>| {
-            let sender = cluster.node(0).expect("nobody dies");
+            let sender = cluster.node(0).expect("no node dies");
             let before = sender.port.stats().late;
             sender.loads[0].left = 1000;
             run_for(cluster, 400 * MILLI);
-            let sender = cluster.node(0).expect("nobody dies");
+            let sender = cluster.node(0).expect("no node dies");
             assert_eq!(sender.loads[0].left, 0);
             sender.port.stats().late - before
         };
         let first = burst(&mut cluster);
-        assert!(first > 0, "nothing was late");
+        assert!(first > 0, "nothing was reordered");
         let second = burst(&mut cluster);
-        assert!(second <= first / 4, "{first} late ones, then {second}");
-        // After 10 s a loss is found at once again, and what is late is a surprise.
+        assert!(second <= first / 4, "{first} reordered ones, then {second}");
+        // After 10 s a loss is found at once again, and reordering is unexpected.
         run_for(&mut cluster, 11_000 * MILLI);
         let third = burst(&mut cluster);
-        assert!(third > second, "{second} late ones, after a while {third}");
+        assert!(
+            third > second,
+            "{second} reordered ones, after a while {third}"
+        );
     });
 }
