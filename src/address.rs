@@ -184,9 +184,10 @@ pub fn create(name: PeerName, nic: Option<NicId>) -> NonNull<bmi_method_addr> {
     }));
     let registry = &mut *REGISTRY.lock();
     let rested = registry.dropped.len() > KEPT;
-    let place = match rested {
-        true => registry.dropped.pop_front(),
-        false => None,
+    let place = if rested {
+        registry.dropped.pop_front()
+    } else {
+        None
     };
     let place = place.unwrap_or(registry.known.len());
     let object = at(place);

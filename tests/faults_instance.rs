@@ -360,9 +360,10 @@ fn a_blocked_thread_is_woken(addr: Addr) {
         let mut into = [0; 4];
         let mut recv = 0;
         instance::post(post(PostKind::Recv, addr, 8, &mut into, 7), &mut recv).unwrap();
-        let kind = match unexpected {
-            true => PostKind::SendUnexpected,
-            false => PostKind::Send,
+        let kind = if unexpected {
+            PostKind::SendUnexpected
+        } else {
+            PostKind::Send
         };
         let began = Instant::now();
         let waiting = std::thread::spawn(move || {

@@ -39,9 +39,10 @@ pub(crate) fn parse(text: &str) -> Result<Option<SocketAddr>, BadLiteral> {
     let address = plain_v4(address);
     let ip = address.ip();
     let broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
-    match ip.is_unspecified() || ip.is_multicast() || broadcast {
-        true => Err(BadLiteral::NoHost),
-        false => Ok(Some(address)),
+    if ip.is_unspecified() || ip.is_multicast() || broadcast {
+        Err(BadLiteral::NoHost)
+    } else {
+        Ok(Some(address))
     }
 }
 

@@ -71,9 +71,10 @@ pub fn resolve(host: &str, board: Option<u32>) -> Result<Resolved, ResolveError>
         Known::Own => Vec::new(),
         Known::Name => {
             let listed = fresh_table().peers().addresses_of(host);
-            match listed.is_empty() {
-                true => lookup::ask(host)?,
-                false => listed,
+            if listed.is_empty() {
+                lookup::ask(host)?
+            } else {
+                listed
             }
         }
     };

@@ -127,9 +127,10 @@ fn read_as(path: &Path, me: u32) -> Result<Secret, Fault> {
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
     }
-    match LENGTHS.contains(&bytes.len()) {
-        true => Ok(Secret::new(bytes)),
-        false => Err(Fault::Length(bytes.len())),
+    if LENGTHS.contains(&bytes.len()) {
+        Ok(Secret::new(bytes))
+    } else {
+        Err(Fault::Length(bytes.len()))
     }
 }
 

@@ -129,9 +129,10 @@ fn cut_off_sleeper() {
             client.poll();
             assert!(begin.elapsed() < LONG, "awake");
         }
-        let (from, to, link): (_, _, LinkId) = match back {
-            false => (&mut client, &mut server, link),
-            true => (&mut server, &mut client, link_back),
+        let (from, to, link): (_, _, LinkId) = if back {
+            (&mut server, &mut client, link_back)
+        } else {
+            (&mut client, &mut server, link)
         };
         // No memory can be made, handed over, or taken.
         let mut all = hoard(0);

@@ -83,10 +83,11 @@ fn judge_failed(endpoint: EndpointHandle, function: &str, status: &mut Status) {
 ///
 /// `text` is null or a C string.
 pub unsafe extern "C" fn fatal(text: *mut c_char, ret: mx_return_t) -> mx_return_t {
-    let what = match text.is_null() {
-        true => "MX".into(),
+    let what = if text.is_null() {
+        "MX".into()
+    } else {
         // SAFETY: a C string (the caller's promise).
-        false => unsafe { CStr::from_ptr(text) }.to_string_lossy(),
+        unsafe { CStr::from_ptr(text) }.to_string_lossy()
     };
     let words = Code::words(ret).to_string_lossy();
     let line = format!("libmyriexpress: {what}: {words} (code {ret})\n");
@@ -126,10 +127,7 @@ pub(crate) mod tests {
         let text = unsafe { CStr::from_ptr(text) };
         let text = text.to_str().unwrap().to_owned();
         HEARD.with(|heard| heard.borrow_mut().push((text, ret)));
-        match ret == Code::Busy as u32 {
-            true => 7,
-            false => ret,
-        }
+        if ret == Code::Busy as u32 { 7 } else { ret }
     }
 
     /// Has the process's handler to itself; what has been heard on this thread is forgotten.

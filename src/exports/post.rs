@@ -247,9 +247,10 @@ impl Call {
 fn message_size(what: &'static str, size: bmi_size_t) -> Result<usize, Box<Error>> {
     let size = in_range(what, size, 0, i64::MAX)?;
     let limit = i64::from(MAX_MESSAGE);
-    match size <= limit {
-        true => Ok(size as usize),
-        false => Err(Error::too_large(size, limit)),
+    if size <= limit {
+        Ok(size as usize)
+    } else {
+        Err(Error::too_large(size, limit))
     }
 }
 

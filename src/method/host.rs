@@ -221,9 +221,10 @@ impl Owner for Host {
     /// may wait for long.
     #[inline]
     fn lane(bits: MatchBits) -> Lane {
-        match bits.0 >> 60 == MessageType::Expected as u64 {
-            true => Lane::Matched,
-            false => Lane::Unexpected,
+        if bits.0 >> 60 == MessageType::Expected as u64 {
+            Lane::Matched
+        } else {
+            Lane::Unexpected
         }
     }
 
@@ -260,9 +261,10 @@ impl Owner for Host {
 
     #[inline]
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
-        match self.discarding {
-            true => Verdict::Finished,
-            false => self.unmatched.arrived(arrival, body),
+        if self.discarding {
+            Verdict::Finished
+        } else {
+            self.unmatched.arrived(arrival, body)
         }
     }
 

@@ -105,9 +105,10 @@ impl PeersFile {
         match read(&path) {
             Ok((text, metadata)) => {
                 let (peers, bad) = parse(&text);
-                self.seen = match is_settled(&metadata) {
-                    true => Seen::As(Stamp::of(&metadata)),
-                    false => Seen::Unknown,
+                self.seen = if is_settled(&metadata) {
+                    Seen::As(Stamp::of(&metadata))
+                } else {
+                    Seen::Unknown
                 };
                 self.take(&path, peers, bad)
             }

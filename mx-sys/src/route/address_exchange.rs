@@ -556,14 +556,16 @@ impl AddressExchange {
                 theirs: &theirs,
                 trouble,
             };
-            match attempt.strict {
-                true => log::warn!("{line}; its address says /{of}, so there is no connection"),
-                false => log::warn!("{line}: falling back to tcp"),
+            if attempt.strict {
+                log::warn!("{line}; its address says /{of}, so there is no connection")
+            } else {
+                log::warn!("{line}: falling back to tcp")
             }
         }
-        Some(match attempt.strict {
-            true => LinkDown::Unreachable,
-            false => LinkDown::Elsewhere(route),
+        Some(if attempt.strict {
+            LinkDown::Unreachable
+        } else {
+            LinkDown::Elsewhere(route)
         })
     }
 }

@@ -118,9 +118,10 @@ impl Addresses for Double {
 
 impl Fabric for Double {
     fn reserve(&mut self, _: &dyn Clock, _: Option<Route>) -> Result<LinkId, ConnectError> {
-        match self.full {
-            true => Err(ConnectError::NoResources),
-            false => Ok(self.make()),
+        if self.full {
+            Err(ConnectError::NoResources)
+        } else {
+            Ok(self.make())
         }
     }
 

@@ -368,9 +368,10 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         clock: &dyn Clock,
     ) -> Result<LinkId, ConnectError> {
         let local = self.local.as_mut().ok_or(ConnectError::NoRoute)?;
-        let link = match strict {
-            true => local.connect_to(BOARD, target.endpoint.0, clock)?,
-            false => local.connect_or(BOARD, target.endpoint.0, ROUTE_TCP, clock)?,
+        let link = if strict {
+            local.connect_to(BOARD, target.endpoint.0, clock)?
+        } else {
+            local.connect_or(BOARD, target.endpoint.0, ROUTE_TCP, clock)?
         };
         self.local_quiet = false;
         Ok(link)

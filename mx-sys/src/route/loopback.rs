@@ -247,9 +247,10 @@ impl<M: Memory> Port<M> for LoopbackPort {
         }
         end.bytes += body.len();
         end.packets += 1;
-        let mut bytes = match body.is_empty() {
-            true => Vec::new(),
-            false => self.spare.pop().unwrap_or_default(),
+        let mut bytes = if body.is_empty() {
+            Vec::new()
+        } else {
+            self.spare.pop().unwrap_or_default()
         };
         match body {
             Body::Bytes(piece) => bytes.extend_from_slice(piece),

@@ -476,9 +476,10 @@ fn resolver(ports: PortMap) -> Resolver {
             .port(target.endpoint)
             .map_err(|_| ConnectError::BadEndpoint)?;
         let addresses = nic::socket_addresses(target.nic, port);
-        match addresses.is_empty() {
-            true => Err(ConnectError::UnknownNic),
-            false => Ok(addresses.into_iter().collect()),
+        if addresses.is_empty() {
+            Err(ConnectError::UnknownNic)
+        } else {
+            Ok(addresses.into_iter().collect())
         }
     })
 }

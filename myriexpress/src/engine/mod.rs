@@ -193,17 +193,19 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
 
     /// See [`mx_sys::Progress::deadline`].
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        match self.halted() {
-            true => self.endpoint.keep_alive_due(),
-            false => self.endpoint.deadline(),
+        if self.halted() {
+            self.endpoint.keep_alive_due()
+        } else {
+            self.endpoint.deadline()
         }
     }
 
     /// See [`mx_sys::Progress::descriptors`].
     pub(crate) fn descriptors(&self) -> WakeDescriptors {
-        match self.halted() {
-            true => WakeDescriptors::default(),
-            false => self.endpoint.descriptors(),
+        if self.halted() {
+            WakeDescriptors::default()
+        } else {
+            self.endpoint.descriptors()
         }
     }
 
@@ -265,9 +267,10 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         context: usize,
     ) -> Result<(), Error> {
         let key = self.peer_of(address)?;
-        match self.endpoint.owner_mut().peers.set_context(key, context) {
-            true => Ok(()),
-            false => Err(disconnected()),
+        if self.endpoint.owner_mut().peers.set_context(key, context) {
+            Ok(())
+        } else {
+            Err(disconnected())
         }
     }
 

@@ -216,9 +216,10 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         }
         let word = Word {
             status: posted(Address::NOBODY, bits, 0, context),
-            whose: match hidden {
-                true => Whose::Hidden,
-                false => Whose::Program,
+            whose: if hidden {
+                Whose::Hidden
+            } else {
+                Whose::Program
             },
             ..Word::default()
         };
@@ -281,9 +282,10 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     pub(crate) fn abandon(&mut self, handle: RequestHandle) -> Option<Status> {
         let (op, word) = self.find(handle).ok()?;
         let match_info = word.status.match_info;
-        match self.call_off(op, match_info) {
-            true => None,
-            false => self.give_up(op),
+        if self.call_off(op, match_info) {
+            None
+        } else {
+            self.give_up(op)
         }
     }
 
@@ -298,9 +300,10 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     #[inline]
     fn check_room(&mut self) -> Result<(), Error> {
         let waiting = self.endpoint.ops().in_use();
-        match self.room.admits(waiting) {
-            true => Ok(()),
-            false => Err(no_memory(waiting)),
+        if self.room.admits(waiting) {
+            Ok(())
+        } else {
+            Err(no_memory(waiting))
         }
     }
 }

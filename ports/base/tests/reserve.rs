@@ -92,12 +92,11 @@ fn take_all() -> *mut *mut u8 {
         // SAFETY: a piece of so many bytes, of which the first hold the address of the one before.
         unsafe {
             let piece = libc::malloc(size).cast::<*mut u8>();
-            match piece.is_null() {
-                true => size /= 4,
-                false => {
-                    piece.write(taken.cast());
-                    taken = piece;
-                }
+            if piece.is_null() {
+                size /= 4
+            } else {
+                piece.write(taken.cast());
+                taken = piece;
             }
         }
     }

@@ -100,9 +100,10 @@ impl LocalPort {
 
     /// The kernel is to tell when there is room in the socket, or no more.
     pub(super) fn listen_for_room(&self, id: LinkId, wanted: bool) {
-        let interest = match wanted {
-            true => Interest::DoorbellOrRoom,
-            false => Interest::Doorbell,
+        let interest = if wanted {
+            Interest::DoorbellOrRoom
+        } else {
+            Interest::Doorbell
         };
         if let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) {
             let _ = self.data.modify(socket.raw(), id.to_word(), interest);

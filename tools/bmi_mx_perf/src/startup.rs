@@ -74,9 +74,10 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
             Err(why) => return Err(why),
         }
     }
-    match broken.is_empty() {
-        true => Ok(()),
-        false => Err(broken.join("; ")),
+    if broken.is_empty() {
+        Ok(())
+    } else {
+        Err(broken.join("; "))
     }
 }
 

@@ -64,9 +64,10 @@ impl Row {
                 },
                 medium: format!("slot copy, up to {}", kib(paths.slot_bytes)),
                 large: paths.large.clone(),
-                waits: match descriptor.ok()? {
-                    true => "descriptor",
-                    false => "polled",
+                waits: if descriptor.ok()? {
+                    "descriptor"
+                } else {
+                    "polled"
                 },
             })
         });

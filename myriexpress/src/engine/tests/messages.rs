@@ -61,9 +61,10 @@ fn a_shorter_buffer_is_filled_and_not_overrun() {
         assert_eq!(net.bytes(recv), [7; 40]);
         // Only a sender that waited for the receiver knows of it.
         let sent = net.done(0, send);
-        let (code, transferred) = match len > 32_768 {
-            true => (StatusCode::Truncated as u32, 40),
-            false => (0, len as u32),
+        let (code, transferred) = if len > 32_768 {
+            (StatusCode::Truncated as u32, 40)
+        } else {
+            (0, len as u32)
         };
         assert_eq!((sent.code, sent.xfer_length), (code, transferred));
         assert_eq!(sent.msg_length, len as u32);

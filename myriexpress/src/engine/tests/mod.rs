@@ -39,9 +39,10 @@ impl Drive for Node {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        match self.idle {
-            true => None,
-            false => self.engine.deadline(),
+        if self.idle {
+            None
+        } else {
+            self.engine.deadline()
         }
     }
 }

@@ -67,9 +67,12 @@ impl Books {
         }
         let addresses = (0..NODES)
             .map(|from| {
-                let to = (0..NODES).map(|to| match from == to {
-                    true => net.engine(from).own_address(),
-                    false => net.connect(from, to),
+                let to = (0..NODES).map(|to| {
+                    if from == to {
+                        net.engine(from).own_address()
+                    } else {
+                        net.connect(from, to)
+                    }
                 });
                 to.collect()
             })
@@ -122,9 +125,10 @@ impl Books {
         self.serial += 1;
         let address = self.addresses[from][to];
         let bytes = body(self.serial, len);
-        let request = match self.rng.chance(0.3) {
-            true => self.net.issend(from, address, tag, &bytes),
-            false => self.net.isend(from, address, tag, &bytes),
+        let request = if self.rng.chance(0.3) {
+            self.net.issend(from, address, tag, &bytes)
+        } else {
+            self.net.isend(from, address, tag, &bytes)
         };
         self.under_way.insert(self.serial, (to, len));
         if self.rng.chance(0.1) {

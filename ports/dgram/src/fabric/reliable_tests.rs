@@ -63,9 +63,10 @@ impl Pair {
 
     fn connect(&mut self) -> LinkId {
         let called = self.ports[1].datagrams();
-        let number = match called.asks() {
-            true => 2000,
-            false => called.port().unwrap(),
+        let number = if called.asks() {
+            2000
+        } else {
+            called.port().unwrap()
         };
         let target = Target {
             nic: NicId(1),

@@ -71,18 +71,20 @@ pub(crate) fn serve<E: Tagged>(second: bool, opened: Result<E, String>) -> Resul
             }
             Some(&"latency") => {
                 let (size, groups, group) = (number(1)?, number(2)?, number(3)?);
-                match second {
-                    true => answer(&mut endpoint, size, (groups + 1) * group)?,
-                    false => ask(&mut endpoint, size, groups, group)?,
+                if second {
+                    answer(&mut endpoint, size, (groups + 1) * group)?
+                } else {
+                    ask(&mut endpoint, size, groups, group)?
                 }
             }
-            Some(&"stream") => match second {
-                true => {
+            Some(&"stream") => {
+                if second {
                     endpoint.sink(number(1)?, number(2)?)?;
                     "done".to_owned()
+                } else {
+                    endpoint.source(number(1)?, number(2)?)?.to_string()
                 }
-                false => endpoint.source(number(1)?, number(2)?)?.to_string(),
-            },
+            }
             _ => return Err(format!("not understood: {line}")),
         };
         say(&answer)?;
