@@ -353,7 +353,7 @@ fn map(bytes: usize) -> *mut u8 {
 }
 
 fn unmap(memory: *mut u8, bytes: usize) {
-    // SAFETY: it was mapped with this size, and nobody uses it.
+    // SAFETY: it was mapped with this size, and is not in use.
     unsafe { libc::munmap(memory.cast(), bytes) };
 }
 

@@ -233,7 +233,7 @@ impl<T> Drop for Handle<T> {
     }
 }
 
-/// A provider keeps a domain or a fabric. Nobody can do anything about it, so it is said once.
+/// A provider keeps a domain or a fabric. The user cannot change that, so it is said once.
 fn note_kept(what: &str) {
     static SAID: Once = Once::new();
     SAID.call_once(|| {

@@ -85,7 +85,7 @@ pub(super) enum State {
     Dialing(Dialing),
     /// Connected, memory handed over if there is some, no answer yet.
     Greeting(Option<Memory>),
-    /// Somebody connected and has said nothing yet.
+    /// Accepted; nothing has been received on it yet.
     Accepted,
     /// Carries packets over its socket.
     Plain,

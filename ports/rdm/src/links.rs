@@ -70,7 +70,7 @@ pub(super) enum Heard {
     Carries,
     /// It does from now on, and the endpoint waits for that.
     CameUp,
-    /// Nobody is interested any more.
+    /// It is ignored: this side does not use the link.
     Ignored,
     /// Both sides have done with it.
     Over,

@@ -297,7 +297,7 @@ impl Events {
         self.renewal = true;
     }
 
-    /// Somebody has found that already.
+    /// That has been found already.
     pub(super) fn renewal_is_due(&self) -> bool {
         self.renewal
     }

@@ -467,7 +467,7 @@ impl Rma {
             let context = outlet.ops.begin(Op::Read(number));
             // SAFETY: the memory is lent until the read is reported or taken back; before that
             // this piece completes, or its registration or its endpoint is closed. A bounce buffer outlives
-            // the endpoint, and is nobody else's until the completion.
+            // the endpoint, and is not given out again until the completion.
             let posted = unsafe {
                 outlet.main.read(
                     start,

@@ -31,8 +31,8 @@ struct ContextSpace(UnsafeCell<fi_context2>);
 /// Alignment of buffers: a cache line, so that no two share one.
 const ALIGN: usize = 64;
 
-// SAFETY: contexts and memory are touched by the provider and by whoever has the endpoint, which
-// one thread at a time has.
+// SAFETY: contexts and memory are touched by the provider and by the thread that has the endpoint,
+// one at a time.
 unsafe impl Send for Buffers {}
 
 impl Buffers {

@@ -81,7 +81,7 @@ pub struct FabricOptions {
     pub addresses: fn(NicId, u16) -> Vec<SocketAddr>,
     /// Peers are asked for their address even where it follows from host and number.
     pub ask: bool,
-    /// How threads wait for events.
+    /// The means by which threads wait for events.
     pub wait: Wait,
     /// The library to use instead of the installed one.
     pub library: Option<Library>,
@@ -261,7 +261,7 @@ impl FabricDatagrams {
         self.plan().terms.address_format
     }
 
-    /// What peers need to call us: all bytes that `fi_getname` gives.
+    /// The address at which peers call us: all bytes that `fi_getname` gives.
     pub fn command_name(&self) -> &[u8] {
         self.names[0].bytes()
     }

@@ -79,7 +79,7 @@ impl Pair {
             self.poll();
             let name = self.ports[1].datagrams().command_name().to_vec();
             let caller = self.ports[0].datagrams_mut();
-            assert_eq!(caller.stats().sent, 0, "nobody knows where to");
+            assert_eq!(caller.stats().sent, 0, "the destination is not known yet");
             assert!(caller.found(target, &name));
         }
         while self.up.is_empty() {

@@ -30,7 +30,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 /// Failures kept until reported: peers retry, and failures recur.
 const FAILURES: usize = 64;
 
-/// How often a call is repeated because it reported an error of another datagram.
+/// Calls in a row that may report an error of another datagram.
 const TRIES: u32 = 8;
 
 /// Options of a socket.

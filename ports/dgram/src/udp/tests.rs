@@ -71,7 +71,7 @@ impl Side {
             Incoming::Refused { to, quote } => refused.push((to, quote)),
             Incoming::TooLarge { to, most, .. } => too_large.push((to, most)),
             Incoming::Found { at, .. } | Incoming::NotFound { at } => {
-                panic!("nobody looked for {at:?}")
+                panic!("no lookup was made of {at:?}")
             }
         })
     }
@@ -192,7 +192,7 @@ fn datagram_of(from: u64) -> Vec<u8> {
 }
 
 #[test]
-fn nobody_there_is_told_for_whom_it_is_true_and_harms_nobody_else() {
+fn an_icmp_refusal_is_reported_for_its_destination_only() {
     for host in HOSTS {
         let (mut a, mut b) = (Side::new(None), Side::new(None));
         let (gone, gone_data) = {
@@ -206,8 +206,8 @@ fn nobody_there_is_told_for_whom_it_is_true_and_harms_nobody_else() {
         let quote = Quote::read(&long);
         assert!(quote.is_some());
         for (channel, to, bytes, quote) in [
-            (Channel::Command, gone, &b"anybody?"[..], None),
-            (Channel::Data, gone_data, b"anybody?", None),
+            (Channel::Command, gone, &b"ping"[..], None),
+            (Channel::Data, gone_data, b"ping", None),
             (Channel::Command, gone, &long, quote),
             (Channel::Data, gone_data, &long, quote),
         ] {

@@ -9,7 +9,7 @@ use mx_proto::port::{Close, LinkDown, SendError, Sent};
 use std::time::Duration;
 
 pub(super) const IDLE: Duration = Duration::from_secs(30);
-/// Bytes that hold `links` links with the rings everybody gets while there is plenty.
+/// Bytes that hold `links` links with the rings of each while there is plenty.
 pub(super) fn room_for(links: usize) -> usize {
     2 * links * Geometry::STANDARD.total()
 }
@@ -80,7 +80,7 @@ pub(super) fn send_through(from: &mut Node, link: LinkId, to: &mut Node, bytes: 
     while from.send(link, bytes) == Err(SendError::WouldBlock) {
         let told = |event: &Event| *event == Event::Writable(link);
         while !from.log.events.iter().any(told) {
-            assert!(to.poll_all() | from.poll_all(), "nobody does anything");
+            assert!(to.poll_all() | from.poll_all(), "neither does anything");
         }
         from.log.events.retain(|event| !told(event));
     }
@@ -315,7 +315,7 @@ fn a_send_wakes_the_link_from_either_side() {
         assert_eq!(other.send(back, b"hello"), Ok(Sent::Whole));
         one.poll_until_idle();
         assert_eq!(one.take(), [Event::Packet(link, b"hello".to_vec())]);
-        // What the endpoint attached to the link is still there.
+        // The endpoint's word for the link is still there.
         assert!(a.log.cookies.iter().skip(1).all(|cookie| *cookie == 11));
         assert!(b.log.cookies.iter().skip(1).all(|cookie| *cookie == 22));
         assert_eq!((a.port.stats().asleep, b.port.stats().asleep), (0, 0));
@@ -328,7 +328,7 @@ fn who_has_handed_memory_over_sends_again_when_it_is_answered() {
     assert_eq!(a.send(ab, b"first"), Ok(Sent::Whole));
     assert_eq!(stage(&a, ab), Stage::Offered);
     assert_eq!(a.send(ab, b"second"), Err(SendError::WouldBlock));
-    // What the other one sends before it has seen the memory comes first.
+    // A packet that the other one sends before it has seen the memory comes first.
     assert_eq!(b.send(ba, b"back"), Ok(Sent::Whole));
     b.poll_until_idle();
     assert_eq!(b.bodies(), [b"first"]);
@@ -491,7 +491,7 @@ fn the_end_while_resting_is_noticed_and_nothing_is_lost() {
         };
         let (mut a, ab, mut b, ba) = linked();
         rest_alone(&mut a, ab);
-        // Who has said it goes.
+        // The resting side goes.
         a.port.close(ab, how);
         b.poll_until_idle();
         assert_eq!(b.take(), [Event::Down(ba, reason)]);
@@ -507,7 +507,7 @@ fn the_end_while_resting_is_noticed_and_nothing_is_lost() {
 }
 
 #[test]
-fn what_is_left_in_a_socket_wakes_whoever_sleeps() {
+fn what_is_left_in_a_socket_wakes_a_sleeper() {
     let (mut a, ab, mut b, ba) = asleep();
     a.port.links.get_mut(ab).unwrap().pause = u8::MAX;
     for at in 0..100 {
@@ -516,7 +516,7 @@ fn what_is_left_in_a_socket_wakes_whoever_sleeps() {
     let mut got = Vec::new();
     assert!(b.port.arm());
     while readable(b.port.descriptors().data) {
-        // Somebody else polls, once, while the sleeper is armed.
+        // Another thread polls, once, while the sleeper is armed.
         b.poll_all();
         got.extend(b.bodies());
         assert!(b.port.loud.is_empty());

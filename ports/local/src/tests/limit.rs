@@ -1,4 +1,4 @@
-//! What happens when there is not enough memory for all links.
+//! Links when there is not enough memory for all of them.
 
 use super::idle::{Stage, meet, node_with, rest, room_for, send_through, stage};
 use super::strangers::Rogue;

@@ -41,7 +41,7 @@ fn packet(len: usize, said: usize) -> Vec<u8> {
     [header(said).as_slice(), &vec![7; len]].concat()
 }
 
-/// What is said, with which descriptor, and at which moments it is out of place.
+/// A message and its descriptor; the moments at which it is out of place.
 type Case = (&'static str, Vec<u8>, Option<OwnedFd>, [bool; 3]);
 
 #[test]
@@ -202,16 +202,16 @@ fn descriptors_that_come_out_of_place_are_closed() {
     assert_ended(end);
 }
 
-/// What it holds is its own, and no more than a link may; whoever else comes is served.
+/// It holds no more than a link may; other peers are served.
 #[test]
-fn a_peer_that_does_not_rest_with_us_keeps_nobody_out() {
+fn a_peer_that_does_not_rest_with_us_keeps_no_peer_out() {
     let (mut server, rogue, link) = with_rogue();
     for _ in 0..40 {
         server.clock.advance(IDLE);
         server.poll_until_idle();
     }
     assert_eq!(stage(&server, link), Stage::Resting);
-    // What it sends in the ring all the same is taken.
+    // Packets that it sends in the ring all the same are taken.
     rogue.write_packet(1);
     rogue.socket.ring();
     server.poll_until_idle();

@@ -316,7 +316,7 @@ pub(super) fn assert_ended(pipe_read: OwnedFd) {
 
 pub(super) fn pipe() -> (OwnedFd, OwnedFd) {
     let mut fds = [0; 2];
-    // SAFETY: room for two descriptors, which are fresh and owned by nobody else.
+    // SAFETY: room for two descriptors, which are fresh and not owned elsewhere.
     unsafe {
         assert_eq!(libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC), 0);
         (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1]))

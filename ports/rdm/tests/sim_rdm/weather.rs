@@ -1,4 +1,4 @@
-//! What the fabric of a run is like, and what goes wrong on it.
+//! The fabric of a run, and its faults.
 //!
 //! ```text
 //!   Shape: a real provider, with some of its properties changed
