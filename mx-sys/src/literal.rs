@@ -116,8 +116,8 @@ mod tests {
     }
 
     #[test]
-    fn what_no_host_can_have_is_refused() {
-        for nobody in [
+    fn an_address_that_no_host_can_have_is_refused() {
+        for address in [
             "0.0.0.0",
             "::",
             "[::]",
@@ -125,7 +125,7 @@ mod tests {
             "255.255.255.255",
             "ff02::1",
         ] {
-            assert_eq!(parse(nobody), Err(BadLiteral::NoHost), "{nobody}");
+            assert_eq!(parse(address), Err(BadLiteral::NoHost), "{address}");
         }
         for brackets in ["[", "]", "[]", "[::1", "::1]", "[10.0.0.1]", "[fe80::1%]"] {
             assert_eq!(parse(brackets), Err(BadLiteral::Brackets), "{brackets}");

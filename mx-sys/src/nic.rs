@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_nobody_told_us_about_have_no_address() {
+    fn unknown_ids_have_no_address() {
         for nic in [NicId(0), NicId::MAX, NicId(0x4d59_7f00_0001)] {
             assert!(socket_addresses(nic, 1).is_empty());
             assert_eq!(host_name(nic), None);

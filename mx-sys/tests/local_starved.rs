@@ -1,4 +1,4 @@
-//! Peers on one host at the limit of descriptors: nobody is refused, taken for hostile, or lost.
+//! Peers on one machine at the limit of descriptors: none is refused, taken for hostile, or lost.
 //!
 //! ```text
 //!   descriptors left   accept    memory
@@ -241,7 +241,7 @@ impl Server {
         }
     }
 
-    /// How many descriptors it is to leave itself.
+    /// Tells it the number of descriptors to leave itself.
     fn tell(&mut self, left: &str) {
         writeln!(self.input, "{left}").unwrap();
         assert_eq!(self.lines.next().unwrap().unwrap(), "done");

@@ -29,7 +29,7 @@ pub(crate) struct PeersFile {
 /// The state the file was found in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Seen {
-    /// Nobody has looked yet, or it has to be looked at again.
+    /// It has not been looked at yet, or has to be looked at again.
     Unknown,
     /// It is not there or cannot be read.
     Unreadable(io::ErrorKind),
@@ -181,7 +181,7 @@ fn read(path: &Path) -> io::Result<(String, Metadata)> {
         let text = format!("longer than {} MiB", SIZE_MAX >> 20);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
     }
-    // What is not UTF-8 becomes a character no name has.
+    // Bytes that are not UTF-8 become a character no name has.
     Ok((String::from_utf8_lossy(&bytes).into_owned(), metadata))
 }
 

@@ -77,7 +77,7 @@ impl<T: Progress + Send + 'static> Helper<T> {
         let blocked = SignalsBlocked::new();
         let thread = Builder::new().name("mx-progress".to_owned()).spawn(run)?;
         drop(blocked);
-        // What it needs to begin with might not be there any more later.
+        // The resources with which it begins might not be there any more later.
         let _ = begun.recv();
         Ok(Self {
             shared,
