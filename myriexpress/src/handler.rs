@@ -91,7 +91,7 @@ pub unsafe extern "C" fn fatal(text: *mut c_char, ret: mx_return_t) -> mx_return
     };
     let words = Code::words(ret).to_string_lossy();
     let line = format!("libmyriexpress: {what}: {words} (code {ret})\n");
-    // Where stderr is closed nobody is told.
+    // Where stderr is closed the message is lost.
     let _ = std::io::stderr().write_all(line.as_bytes());
     std::process::exit(1)
 }
@@ -139,7 +139,7 @@ pub(crate) mod tests {
         guard
     }
 
-    /// What the handler was told since.
+    /// Errors that the handler was told since.
     pub(crate) fn heard() -> Vec<(String, u32)> {
         HEARD.with(|heard| std::mem::take(&mut *heard.borrow_mut()))
     }
@@ -168,7 +168,7 @@ pub(crate) mod tests {
         let endpoint = EndpointHandle(0);
         let mut status = Status {
             code: StatusCode::BadKey as u32,
-            source: crate::handles::Address::NOBODY,
+            source: crate::handles::Address::NONE,
             match_info: 0xab,
             msg_length: 0,
             xfer_length: 0,

@@ -118,7 +118,7 @@ pub fn connect(
         None => Code::Timeout,
     };
     let what = match code {
-        Code::ConnectionFailed => "nobody has that endpoint open",
+        Code::ConnectionFailed => "no process has that endpoint open",
         Code::BadConnectionKey => "the connection key is another one",
         Code::BadEndpointId => "the endpoint id is out of range, or its library is another version",
         Code::NoResources => "there is no room for another connection",
