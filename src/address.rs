@@ -196,7 +196,7 @@ pub fn create(name: PeerName, nic: Option<NicId>) -> NonNull<bmi_method_addr> {
     } else {
         registry.known.push(address);
     }
-    // SAFETY: a place of ours that nobody has.
+    // SAFETY: a free place of ours.
     unsafe {
         let addr = (*object).addr.get();
         addr.write(bmi_method_addr::new(registry.method_type));

@@ -233,7 +233,7 @@ impl Call {
             context: context(self.context_id)?,
         };
         // The instance itself writes the id, before another thread can see the completion.
-        // SAFETY: C passes an id to write to, which nobody else uses during the call.
+        // SAFETY: C passes an id to write to, which is not used elsewhere during the call.
         let id = unsafe { id.as_mut() };
         match instance::post(post, id)? {
             Posted::Pending => Ok((0, 0)),

@@ -305,7 +305,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let context = self.endpoint.remote_context(note.remote).unwrap_or(0);
         let key = PeerKey::from_word(context);
         let Some(peer) = self.peers().get(key) else {
-            log::debug!("{identity:?} answered a connection request nobody made; dropped");
+            log::debug!("{identity:?} answered a connection request that was not made; dropped");
             return;
         };
         if peer.state.remote() != Some(note.remote) {

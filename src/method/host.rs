@@ -140,7 +140,7 @@ impl Host {
         down.map(|down| down.reason)
     }
 
-    /// Nobody waits any more for the message that a receive was for.
+    /// A receive has ended without its message: no receive waits for that any more.
     fn give_up(&mut self, key: PeerKey, tag: u32) {
         self.unmatched.abandoned.add(key.id(), tag);
     }
@@ -186,7 +186,7 @@ impl Host {
     #[inline(never)]
     fn on_own(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
         if let Some(word) = ops.word(op)
-            && word.role != Role::Nobody
+            && word.role != Role::None
         {
             let end = End {
                 op,
