@@ -31,7 +31,7 @@ static const char *failed(const char *what, mx_return_t code)
 
 const char *link_reason(mx_return_t code)
 {
-    /* It begins with the name of a function, which says nothing to whoever runs a program. */
+    /* It begins with the name of a function, which says nothing to the user of a program. */
     const char *reason = strncmp(said, "mx_", 3) == 0 ? strstr(said, ": ") : NULL;
 
     return reason == NULL ? mx_strerror(code) : reason + 2;

@@ -96,7 +96,7 @@ static int acceptable(const struct plan *plan)
            plan->window <= WINDOW_LIMIT;
 }
 
-/* The session of the process that has the client's endpoint now; 0 when nobody has. */
+/* The session of the process that has the client's endpoint now; 0 when no process has it. */
 static uint32_t session(const struct client *client)
 {
     uint64_t nic_id;
@@ -152,7 +152,7 @@ const char *serve(struct link *link, const struct options *options)
     /* The first plan may take any time to come. */
     uint32_t wait_ms = MX_INFINITE;
 
-    /* Nobody else waits for its turn when there is only one client. */
+    /* No other client waits for its turn when there is only one. */
     link->timeout_ms = options->self ? WAIT_IN_LINE_MS : WAIT_SERVING_MS;
     for (;;) {
         mx_segment_t segment = {&client.plan, sizeof(client.plan)};

@@ -1,4 +1,4 @@
-//! What a figure is wanted to be, printed beside it.
+//! Targets of the figures, printed beside them.
 //!
 //! ```text
 //!   latency:    worse ......| at least ....| goal ....      ratios, smaller is better

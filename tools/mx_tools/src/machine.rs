@@ -1,4 +1,4 @@
-//! What this machine looks like to MX.
+//! This machine as MX sees it.
 //!
 //! ```text
 //!   mx_sys::nic          boards, peers known
@@ -43,7 +43,7 @@ struct Board {
     name: String,
 }
 
-/// What libfabric has.
+/// libfabric's adapters and providers.
 #[derive(Debug)]
 struct Fabric {
     adapters: Vec<String>,

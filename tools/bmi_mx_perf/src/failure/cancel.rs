@@ -39,10 +39,10 @@ const NOISE_TAG: i32 = 2;
 /// Rounds of posts to a peer that has just died.
 const AFTERWARDS: usize = 4;
 
-/// What is called off.
+/// The kind of operation that is cancelled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
-    /// A receive nobody sends to.
+    /// A receive without a message.
     Receive,
     /// A receive whose message was asked for; nothing of it has arrived.
     Awaited,
@@ -50,7 +50,7 @@ pub(crate) enum Class {
     Filling,
     /// A send to a peer that has not been connected to yet.
     Queued,
-    /// A large send nobody receives.
+    /// A large send without a receive.
     Offered,
     /// A large send whose receiver was asked to take it.
     Pulled,
@@ -93,7 +93,7 @@ struct Plan {
     verb: Verb,
     size: usize,
     pieces: usize,
-    /// What the counterpart does for it.
+    /// The counterpart's part in it.
     help: Option<bool>,
 }
 
@@ -408,7 +408,7 @@ mod unit {
         let mut dice = Dice::new(3);
         let plans: Vec<Plan> = (0..2000).map(|_| Plan::roll(&mut dice)).collect();
         for class in Class::ALL {
-            // What is being filled is known when it is called off.
+            // Whether one is being filled is known when it is cancelled.
             let rolled = plans.iter().filter(|plan| plan.class == class).count();
             assert_eq!(rolled > 150, class != Class::Filling, "{class:?}: {rolled}");
         }

@@ -18,7 +18,7 @@ use crate::bmi::{Bmi, CONTEXT};
 use bmi_host::method::{Address, Done, Memory, Message, Posted, Verb};
 use std::io::Write;
 
-/// How long a call waits for something to happen, as OrangeFS's do.
+/// The time that a call waits for something to happen, as OrangeFS's do.
 const IDLE_MS: i32 = 10;
 
 /// Serves until it is told to quit, or its parent ends.
@@ -48,7 +48,7 @@ pub(crate) fn serve(args: &Args, address: &str) -> Result<(), String> {
 
 struct Counterpart<'a> {
     bmi: &'a Bmi,
-    /// What every send sends.
+    /// The bytes of every send.
     data: Room,
     /// By the user pointer of the operation; a place is used again.
     held: Vec<Option<Held>>,
@@ -145,7 +145,7 @@ impl Counterpart<'_> {
         self.post(Verb::Send, to, tag, memory, What::Answer(bytes));
     }
 
-    /// What a dead peer refuses is only counted.
+    /// Posts. An error of a dead peer is only counted.
     fn post(&mut self, verb: Verb, with: Address, tag: i32, memory: Memory, what: What) {
         let free = self.held.iter().position(Option::is_none);
         let user = free.unwrap_or(self.held.len());

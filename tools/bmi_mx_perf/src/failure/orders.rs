@@ -1,4 +1,4 @@
-//! What can be asked of a counterpart, as words on the wire.
+//! Orders to a counterpart, as words on the wire.
 //!
 //! | order  | the counterpart                                                            |
 //! |--------|----------------------------------------------------------------------------|

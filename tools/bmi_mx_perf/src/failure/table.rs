@@ -159,11 +159,11 @@ pub(crate) struct Line<'a> {
     pub(crate) unit: &'static str,
     pub(crate) values: &'a [f64],
     pub(crate) limit: Option<Limit>,
-    /// What else there is to say.
+    /// A remark.
     pub(crate) note: String,
 }
 
-/// What a figure may be at most.
+/// The maximum of a figure.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Limit {
     /// Every single value.

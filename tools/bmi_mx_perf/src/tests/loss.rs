@@ -30,7 +30,7 @@ const SIZE: usize = 1 << 20;
 /// Sent before the measurement, and the fewest that are measured: several windows.
 const FEWEST: usize = 16;
 const MOST: usize = 512;
-/// How long a measured stream is meant to last.
+/// The intended duration of a measured stream.
 const SECONDS: f64 = 0.3;
 const FAULTS: &str = "MX_DGRAM_FAULTS";
 

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// What was done.
+/// Totals of the run.
 #[derive(Default)]
 struct Sums {
     programs: u64,
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         match one(args, seed, &shape, &mut sums) {
-            // Somebody else has an endpoint: the same program, elsewhere.
+            // Another process has an endpoint: the same program, elsewhere.
             Err(Trouble::Taken) => continue,
             Err(Trouble::Interrupted) => return ExitCode::from(130),
             Err(Trouble::Fault { .. }) => return ExitCode::FAILURE,

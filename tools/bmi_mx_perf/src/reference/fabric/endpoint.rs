@@ -30,7 +30,7 @@ const TAG: u64 = 7;
 struct Object<T>(NonNull<T>);
 
 impl<T> Object<T> {
-    /// What `open` put into its output, if it said that it did.
+    /// The object that `open` put into its output, if it succeeded.
     fn open(what: &str, open: impl FnOnce(*mut *mut T) -> libc::c_int) -> Result<Self, String> {
         let mut object = null_mut();
         match (open(&raw mut object), NonNull::new(object)) {
@@ -87,7 +87,7 @@ pub(super) struct Endpoint {
     register: bool,
     next_recv: usize,
     next_send: usize,
-    /// Completions that nobody has waited for yet.
+    /// Completions that have not been waited for yet.
     received: usize,
     sent: usize,
 }
