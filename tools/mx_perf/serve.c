@@ -5,7 +5,7 @@
 #include <mx_extensions.h>
 #include <stdio.h>
 
-/* What a stranger may make this process allocate. */
+/* Bytes that a stranger may make this process allocate. */
 #define SIZE_LIMIT (1024u << 20)
 #define WINDOW_LIMIT 1024u
 
@@ -13,7 +13,7 @@
 struct client {
     struct link *link;
     mx_endpoint_addr_t peer;
-    /* Which of the processes that have had that endpoint. */
+    /* The session of the process that has that endpoint. */
     uint32_t session;
     struct plan plan;
     struct ring ring;

@@ -174,7 +174,7 @@ promtool_reads() {
     "$bin/mx_counters" -p "$1" --prometheus | promtool check metrics
 }
 
-# What the other side looks like from outside.
+# The other side from outside.
 check_looking() {
     check "its endpoint is listed" \
         says "mx_pingpong *myriexpress" "$bin/mx_info"
@@ -221,7 +221,7 @@ check_elsewhere() {
     stop
 }
 
-# What cannot be.
+# Calls that must fail.
 check_failures() {
     start -f 5 --keep
     check "a wrong key" ends 1 "$bin/mx_pingpong" -d localhost -r "$endpoint" -s 1 -N 1
