@@ -3,7 +3,7 @@
 use super::limit::TCP;
 use super::{Event, Node, fresh_name, link_up, linked};
 use crate::LocalPort;
-use crate::handshake::{MESSAGE_LEN, Word};
+use crate::handshake::{ControlMessage, MESSAGE_LEN};
 use crate::link::State;
 use crate::socket::{Name, Received, Socket};
 use mx_proto::port::{Close, ConnectError, LinkDown, SendError, Sent};
@@ -112,10 +112,10 @@ fn a_full_backlog_is_tried_again() {
         panic!("no hello");
     };
     assert!(matches!(
-        Word::decode(&message[..len]),
-        Ok(Word::Hello { .. })
+        ControlMessage::decode(&message[..len]),
+        Ok(ControlMessage::Hello { .. })
     ));
-    let welcome = Word::Welcome { asymmetric: true };
+    let welcome = ControlMessage::Welcome { asymmetric: true };
     peer.send(&welcome.encode(), None).unwrap();
     a.poll_until_idle();
     assert_eq!(a.take(), [Event::Up(link)]);

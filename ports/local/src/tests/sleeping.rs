@@ -253,7 +253,7 @@ fn unread_wake_ups_never_keep_a_later_one_away() {
 
 /// Of a link that carries packets a doorbell is not read, and anything else at once.
 #[test]
-fn a_word_behind_unread_wake_ups_is_heard() {
+fn a_control_message_behind_unread_wake_ups_is_heard() {
     let (mut a, ab, mut b, ba) = linked();
     b.poll_until_idle();
     for _ in 0..3 {
