@@ -121,7 +121,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Some(wait) if how.status != Status::Success => {
                 let answering = matches!(wait, Wait::Answering { .. });
                 let cause = match how.status {
-                    // It had called us: there was a way, and it is the peer that has gone.
+                    // It had called us: there was a route, and it is the peer that has gone.
                     Status::Unreachable if answering => Cause::Reset,
                     status => Cause::of_connect(status),
                 };
@@ -280,7 +280,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 return self.unmatched_mut().defer(note);
             }
             State::Wait(Wait::Connecting { request, .. }) => {
-                // The other one is the shorter way.
+                // Its own connection is there already.
                 self.endpoint.cancel_unmatched(request);
             }
             State::Init | State::Ready(_) | State::Wait(_) | State::Disconnect { .. } => {}

@@ -220,7 +220,7 @@ pub enum Cause {
     Reset,
     /// No endpoint listens there, or it does not want us.
     Refused,
-    /// There is no way to get there.
+    /// There is no route to it.
     Unreachable,
     /// No answer in time.
     TimedOut,

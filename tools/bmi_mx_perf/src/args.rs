@@ -177,7 +177,7 @@ pub(crate) struct Args {
     /// loss: datagrams that are lost [default: 0,0.1,0.5,1,2,5,10,20]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = percent)]
     pub(crate) percent: Option<Vec<f64>>,
-    /// loss: as many more are overtaken, and as many come twice
+    /// loss: as many more are reordered, and as many come twice
     #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent)]
     pub(crate) disorder: f64,
     /// loss: how much a stream carries [default: what 0.3 s do]

@@ -207,10 +207,10 @@ impl Run<'_> {
         self.dice.shuffle(&mut posted);
         self.cancel(&posted)?;
         match self.peer {
-            Peer::Alive => self.settle(remote),
+            Peer::Alive => self.end_round(remote),
             Peer::Stopped => {
                 self.counterpart.go_on()?;
-                self.settle(remote)
+                self.end_round(remote)
             }
             Peer::Dead => self.afterwards(remote),
         }
@@ -303,10 +303,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Nothing of this round is left at the counterpart, which has heard of all of it.
-    fn settle(&mut self, remote: Address) -> Result<(), String> {
+    /// Cancels what is left of this round at the counterpart, which has heard of all of it.
+    fn end_round(&mut self, remote: Address) -> Result<(), String> {
         let tag = self.client.tag();
-        match self.client.ask(remote, &Order::Settle { tag }, tag)? {
+        match self.client.ask(remote, &Order::CancelAll { tag }, tag)? {
             Ok([_, begun, ..]) => {
                 self.pulled_begun += begun;
                 Ok(())

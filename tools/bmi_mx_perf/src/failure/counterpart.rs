@@ -108,8 +108,8 @@ impl Counterpart<'_> {
                     self.begin(message.from(), work)?;
                 }
             }
-            Some(Order::Settle { tag }) => {
-                let (called_off, begun) = self.settle(message.from())?;
+            Some(Order::CancelAll { tag }) => {
+                let (called_off, begun) = self.cancel_all(message.from())?;
                 self.answer(message.from(), tag, [called_off as u64, begun as u64, 0, 0]);
             }
             Some(Order::Ping { tag }) => self.answer(message.from(), tag, [0; ANSWER_WORDS]),
@@ -167,7 +167,7 @@ impl Counterpart<'_> {
 
     /// Calls off all there is with a peer: how much that was, and how many of its receives had
     /// something in them.
-    fn settle(&mut self, with: Address) -> Result<(usize, usize), String> {
+    fn cancel_all(&mut self, with: Address) -> Result<(usize, usize), String> {
         let (mut called_off, mut begun) = (0, 0);
         for held in self.held.iter().flatten() {
             if held.with != with || matches!(held.what, What::Answer(_)) {

@@ -15,7 +15,7 @@ use bmi_mx_torture::{Shape, Verb};
 use std::time::{Duration, Instant};
 
 /// Ends a program. `fabric`: links go down by themselves now and then.
-pub(crate) fn settle(stage: &mut Stage<'_>, shape: &Shape, fabric: bool) -> Result<(), Trouble> {
+pub(crate) fn finish(stage: &mut Stage<'_>, shape: &Shape, fabric: bool) -> Result<(), Trouble> {
     stage.thaw_all()?;
     let living = stage.living();
     for node in &living {
