@@ -201,7 +201,7 @@ static void come_in(struct stranger *stranger, const struct stage *stage,
     CHECK(stranger->id != 0);
 }
 
-static void is_shown_the_door(struct stranger *stranger)
+static void is_cut_off(struct stranger *stranger)
 {
     deadline_t deadline = deadline_in(WAIT_MS);
 
@@ -251,7 +251,7 @@ static void break_rules(struct world *world)
                       breaches[i].about, breaches[i].aux, body, breaches[i].size);
         }
         printf("    %s\n", breaches[i].what);
-        is_shown_the_door(&stranger);
+        is_cut_off(&stranger);
         check_good(&stage);
     }
     /* Wants for ever: it gets what one peer may have, and then nothing. */
@@ -272,7 +272,7 @@ static void break_rules(struct world *world)
     come_in(&stranger, &stage, opening, size);
     for (int n = 0; n < 10000 && call(&stranger); n++)
         ;
-    is_shown_the_door(&stranger);
+    is_cut_off(&stranger);
     take_down(&stage);
 }
 

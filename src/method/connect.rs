@@ -280,7 +280,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 return self.unmatched_mut().defer(note);
             }
             State::Wait(Wait::Connecting { request, .. }) => {
-                // Its own connection is there already.
+                // The peer's connect has come first.
                 self.endpoint.cancel_unmatched(request);
             }
             State::Init | State::Ready(_) | State::Wait(_) | State::Disconnect { .. } => {}

@@ -371,7 +371,7 @@ fn call(rig: &mut Rig, stranger: NodeId, id: u32) {
     say(rig, stranger, bits, &body);
 }
 
-/// Sends something, unless it has been shown the door.
+/// Sends something, unless it has been disconnected.
 fn say(rig: &mut Rig, stranger: NodeId, bits: u64, bytes: &[u8]) {
     let stranger = rig.stranger(stranger);
     let to = stranger.connected.expect("connected before");
@@ -527,8 +527,8 @@ fn a_large_request_gets_its_turn_among_many_small_ones() {
 }
 
 #[test]
-fn who_is_refused_again_and_again_is_shown_the_door() {
-    let strikes = 16;
+fn a_peer_that_is_refused_again_and_again_is_disconnected() {
+    let forgiven = 16;
     // A stranger, and a connected peer.
     for known in [false, true] {
         for (version, id, body) in [
@@ -549,7 +549,7 @@ fn who_is_refused_again_and_again_is_shown_the_door() {
                 stranger
             };
             let before = rig.peek_stranger(stranger).inbox().messages.len();
-            for _ in 0..strikes {
+            for _ in 0..forgiven {
                 say(
                     &mut rig,
                     stranger,
@@ -559,7 +559,7 @@ fn who_is_refused_again_and_again_is_shown_the_door() {
                 rig.run_for(MS);
             }
             let answers = rig.peek_stranger(stranger).inbox().messages.len() - before;
-            assert_eq!(answers, strikes);
+            assert_eq!(answers, forgiven);
             assert!(rig.peek_stranger(stranger).is_connected());
             say(
                 &mut rig,

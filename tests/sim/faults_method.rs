@@ -47,7 +47,7 @@ fn process_killers_nothing_a_stranger_sends_ends_a_process_or_disturbs_others() 
             let mut stranger = stranger_at(&mut rig, node);
             for _ in 0..200 {
                 if !rig.peek_stranger(stranger).is_connected() {
-                    // Shown the door, it comes again.
+                    // Disconnected, it comes again.
                     stranger = stranger_at(&mut rig, node);
                 }
                 let kind = rng.index(16) as u64;

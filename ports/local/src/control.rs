@@ -85,7 +85,7 @@ impl LocalPort {
         if !entry.is_doorbell() {
             self.note_loud(id);
         }
-        self.warm(id);
+        self.keep_active(id);
         true
     }
 
