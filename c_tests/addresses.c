@@ -371,10 +371,10 @@ static void decimal_client(struct side *side)
     pair_part(side);
 }
 
-/* ---- nobody there ---- */
+/* ---- no server there ---- */
 
-/* A post to an endpoint nobody opened or nobody answers at: the error comes at the
- * post or as the completion, never both, never a hang. */
+/* A post to an endpoint that is not open or does not answer: the error comes at the
+* post or as the completion, never both, never a hang. */
 static void expect_failure(const char *text, int error, int other)
 {
     struct bmi_method_addr *address = host_lookup(text);
@@ -401,7 +401,7 @@ static void expect_failure(const char *text, int error, int other)
         CHECK_THAT(host_testcontext(16, 0, 1), ==, 0);
 }
 
-static void nobody_listens(struct side *side)
+static void not_open(struct side *side)
 {
     char text[ADDRESS_SIZE];
     int endpoint;
@@ -421,7 +421,7 @@ static int lines, last_level;
 
 static void remember(int level, const char *line)
 {
-    /* What is only information comes from other threads, too. */
+    /* Information comes from other threads, too. */
     if (level > 2)
         return;
     lines++;
@@ -446,7 +446,7 @@ static void unknown_host(struct side *side)
     bmi_mx_set_host(NULL);
 }
 
-/* Somebody listens there and says nothing. */
+/* A socket listens there and says nothing. */
 static void silent_address(struct side *side)
 {
     struct bmi_mx_host host = {.size = sizeof host, .log = remember};
@@ -556,7 +556,7 @@ static const struct scenario scenarios[] = {
     PAIR(many_names_used_before_the_connect_lead_to_one_peer, early_names_server,
          early_names_client),
     PAIR(numbers_are_decimal, decimal_server, decimal_client),
-    SOLO(posts_to_an_endpoint_nobody_opened_fail, nobody_listens),
+    SOLO(posts_to_an_endpoint_that_is_not_open_fail, not_open),
     SOLO(an_unknown_host_is_told_once_and_has_no_address, unknown_host),
     SOLO(an_address_that_answers_nothing_is_told_with_the_time, silent_address),
     SOLO(posts_to_a_board_that_is_not_there_fail, board_out_of_range),

@@ -132,7 +132,7 @@ static void initialize_arguments(struct side *side)
     CHECK_THAT(ops->initialize(NULL, METHOD_ID, 0, NULL), ==, -BMI_EALREADY);
     CHECK_THAT(ops->finalize(), ==, 0);
     CHECK_THAT(ops->finalize(), ==, -BMI_ENODEV);
-    /* Flags nobody defined are no reason to refuse. */
+    /* Undefined flags are no reason to refuse. */
     CHECK_THAT(ops->initialize(NULL, METHOD_ID, BMI_TCP_BIND_SPECIFIC | BMI_AUTO_REF_COUNT, NULL),
                ==, 0);
     CHECK_THAT(ops->finalize(), ==, 0);

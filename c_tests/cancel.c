@@ -337,7 +337,7 @@ static void cancels_completed(struct side *side)
 
     CHECK_THAT(ops->open_context(1), ==, 0);
     fill(body, sizeof body, 8);
-    /* In context 1, which nobody tests: complete but not reported. */
+    /* In context 1, which is not tested: complete but not reported. */
     send.context = receive.context = 1;
     CHECK_THAT(op_recv(&receive, server, in, sizeof in, 2), ==, 0);
     CHECK_THAT(op_send(&send, server, body, sizeof body, 1), >=, 0);

@@ -11,7 +11,7 @@
  *                        reported
  *
  * A round is one moment and one fate of the peer, for all messages at once (`rows`). Each operation
- * has exactly one completion, which the next testcontext(0) has, and from then on nobody touches its
+ * has exactly one completion, which the next testcontext(0) has, and from then on no code touches its
  * buffer: the pages are taken away until the round is over. Then a closing message with each row's
  * tag shows what the other side got of the first one: all of it or nothing, never a part, never
  * something that was withdrawn; and that the peer, or its successor, still works.
@@ -112,7 +112,7 @@ static bool hello(void)
     return receive.error == 0;
 }
 
-/* Until somebody answers: the first attempts may still go to the dead. */
+/* Until a peer answers: the first attempts may still go to the dead one. */
 static void greet(void)
 {
     for (deadline_t deadline = deadline_in(WAIT_MS); !hello();) {
@@ -131,13 +131,13 @@ static void begin_row(struct round round, int row)
 {
     room_lend(&rooms[row]);
     memset(&row_op[row], 0, sizeof row_op[row]);
-    /* Nobody tests context 1: there, what is complete is not reported. */
+    /* Context 1 is not tested: there, what is complete is not reported. */
     row_op[row].context = round.moment == COMPLETE ? 1 : 0;
     if (rows[row].verb != RECV)
         fill(rooms[row].bytes, (size_t)rows[row].size, seed_of(round, row));
     post_row(&row_op[row], server, rows[row].verb, row, rooms[row].bytes, rows[row].size,
              tag_of(round, row));
-    /* That there is nobody may be known at once. Then nothing is ever reported. */
+    /* That the peer is gone may be known at once. Then nothing is ever reported. */
     CHECK(row_op[row].posted >= 0 || round.fate == DEAD);
 }
 
@@ -150,8 +150,8 @@ static int fillings_done(int from)
     return done;
 }
 
-/* Sends that nobody receives, until the last twelve of them wait: the peer lends more for the asking, a
- * little later. */
+/* Sends without receives, until the last twelve of them wait: the peer lends more for the asking, a
+* little later. */
 static void fill_up(bmi_size_t size)
 {
     fillings = 0;
@@ -164,7 +164,7 @@ static void fill_up(bmi_size_t size)
             struct op *op = &filling_op[fillings];
 
             if (fillings++ == FILLINGS_MAX)
-                FAIL("%d messages nobody receives, and still room", FILLINGS_MAX);
+                FAIL("%d messages without receives, and still room", FILLINGS_MAX);
             memset(op, 0, sizeof *op);
             CHECK_THAT(op_send(op, server, filling_room.bytes, size, TAG_FILLING), >=, 0);
         }
@@ -175,7 +175,7 @@ static void fill_up(bmi_size_t size)
     }
 }
 
-/* How many the peer has or will have. */
+/* The number that the peer has or will have. */
 static int64_t take_back_fillings(struct round round)
 {
     int64_t sent = 0;
@@ -332,7 +332,7 @@ static int64_t cancel_rows(struct round round)
     return results;
 }
 
-/* What is left of a round, and proof that the peer works. */
+/* The end of a round, and proof that the peer works. */
 static void wind_up(struct round round, int64_t results)
 {
     struct op closings[ROWS] = {{0}};
@@ -495,7 +495,7 @@ static uint64_t seed(void)
 
 static void conducts(struct world *world)
 {
-    /* How often each fate is tried while messages are on their way. */
+    /* The number of tries of each fate while messages are on their way. */
     const int often[] = {port_is("rdm") ? 12 : 60, port_is("rdm") ? 4 : 20, port_is("rdm") ? 2 : 6};
     struct cast cast = {.world = world};
     struct round round = {.number = 0};

@@ -1,5 +1,5 @@
 /*
- * Who may speak for whom: sockets that claim to be somebody else.
+ * Claims of identity: sockets that claim to be another peer.
  *
  *     director ── an opening, its claims changed ──► server ◄── victim, with a receive posted
  *              recorded from "dialler", a real client
@@ -39,7 +39,7 @@ static bool let_in(unsigned source, int endpoint, const unsigned char *opening, 
 
 static void claim_another_machine(struct world *world)
 {
-    /* "MX" and the address: 10.1.2.3, which is nobody here. */
+    /* "MX" and the address: 10.1.2.3, which no machine here has. */
     static const uint64_t claimed = UINT64_C(0x4d580a010203);
     unsigned char opening[OPENING_MAX];
     struct stage stage;
@@ -89,7 +89,7 @@ static void waits_long(struct side *side)
     while (!heard_anything(side)) {
         host_pump(5);
         if (op_done(&late) && !heard_anything(side))
-            FAIL("somebody else has ended the receive, with %d", late.error);
+            FAIL("the receive was ended by another, with %d", late.error);
     }
     hear(side, "late");
     op_received(&late, 4);
@@ -124,8 +124,8 @@ static void claim_a_living_peer(struct world *world)
 }
 
 static const struct scenario scenarios[] = {
-    DIRECTED(nobody_is_let_in_under_an_address_that_is_not_its_own, claim_another_machine, STAGE),
-    DIRECTED(nobody_ends_the_operations_of_a_living_peer, claim_a_living_peer,
+    DIRECTED(a_peer_is_not_let_in_under_an_address_that_is_not_its_own, claim_another_machine, STAGE),
+    DIRECTED(the_operations_of_a_living_peer_are_not_ended_by_another, claim_a_living_peer,
              {"server", answers_late}, {"victim", waits_long}, {"dialler", dialler}),
     {0},
 };

@@ -1,5 +1,5 @@
 /*
- * What a program can ask about credits: BMI_MX_GET_CREDITS and BMI_MX_GET_PEER_CREDITS, and what the log
+ * The queries about credits: BMI_MX_GET_CREDITS and BMI_MX_GET_PEER_CREDITS, and what the log
  * says when memory runs short.
  *
  *     server: 1 MiB, takes nothing             client: sends more than it can be lent credits for
@@ -254,7 +254,7 @@ static void runs_out(struct side *side)
         uint64_t refused = all.draws_refused;
 
         tell(side, "flood", 0);
-        /* What was fetched has taken all there is, and there is more to fetch. */
+        /* Fetched messages have taken all there is, and there is more to fetch. */
         for (deadline_t deadline = deadline_in(WAIT_MS);
              told == 0 || all.held == 0 || all.coming > 0 || all.draws_refused == refused;
              all = credits()) {

@@ -124,7 +124,7 @@ static void goes_on(struct side *side, int pause_ms, bool ack_first)
         CHECK_THAT(op_recv(&ack, server, room, STRIP, TAG_ACK), >=, 0);
     ends(&strip, "send", deadline);
     ends(&ack, "receive", deadline);
-    /* Nobody looks at them any more. */
+    /* They are not looked at any more. */
     fill(out, STRIP, 2);
     fenced_free(room);
     deadline = deadline_in(WAIT_MS);

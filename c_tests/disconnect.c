@@ -2,8 +2,8 @@
  * A connection ends although both sides live: BMI_DROP_ADDR of the last address, or finalize; by
  * either side, by both at once, while it begins, while a large message moves.
  *
- *     receives posted, sends offered or queued ──► -BMI_ENETRESET, once each, at once for whoever
- *                                                  ended it and as soon as the other one hears of it
+ *     receives posted, sends offered or queued ──► -BMI_ENETRESET, once each, at once for the side
+ *                                                  that ended it, for the other when it hears of it
  *     operations with others                   ──► nothing happens to them
  *     the next post                            ──► connects again
  *
@@ -21,7 +21,7 @@
 
 #define MIB (1024 * 1024)
 
-/* ---- operations that nobody answers ---- */
+/* ---- operations without an answer ---- */
 
 enum { WAITING = 4, WAITING_SIZE = 300000, TAG_WANTED = 100, TAG_OFFERED = 200 };
 
@@ -153,7 +153,7 @@ static void answered(struct waiting *waiting, struct bmi_method_addr *peer)
         op_received(&waiting->receive[i], 6);
         op_sent(&waiting->send[i]);
     }
-    /* Nobody receives the list. */
+    /* The list is not received. */
     CHECK_THAT(ops->cancel(waiting->list.id, 0), ==, 0);
     op_failed(&waiting->list, BMI_ECANCEL);
     fenced_free(waiting->bytes);
@@ -219,7 +219,7 @@ static void leaving_server(struct side *side)
     client = pair_accept();
     waiting = wait_with(client);
     pair_hear(side, "leave");
-    host_stop(); /* not one of the operations is reported: nobody could ask for it */
+    host_stop(); /* not one of the operations is reported: there is no call for it */
     fenced_free(waiting->bytes);
     free(waiting);
     tell(side, "left", 0);
@@ -321,7 +321,7 @@ static struct waiting *begin_connecting(struct bmi_method_addr *server, struct o
 {
     struct waiting *waiting = wait_with(server);
 
-    CHECK_THAT(op_send_unexpected(unexpected, server, "nobody gets this", 17, 1), ==, 0);
+    CHECK_THAT(op_send_unexpected(unexpected, server, "is not received.", 17, 1), ==, 0);
     for (int i = 0; i < 10; i++)
         host_pump(1);
     still_waiting(waiting);
@@ -392,14 +392,14 @@ static void is_left_while_connecting(struct side *side)
     struct op unexpected = {0}, receive = {0};
     char room[8];
 
-    CHECK_THAT(op_send_unexpected(&unexpected, server, "nobody gets this", 17, 1), ==, 0);
+    CHECK_THAT(op_send_unexpected(&unexpected, server, "is not received.", 17, 1), ==, 0);
     CHECK_THAT(op_recv(&receive, server, room, sizeof room, 1), ==, 0);
     for (int i = 0; i < 10; i++)
         host_pump(1);
     CHECK(!op_done(&unexpected) && !op_done(&receive));
     tell(side, "connecting", 0);
     pair_hear(side, "left");
-    /* It tries once more, and then nobody is there; or it was cut when it did. */
+    /* It tries once more, and then the server is not there; or it was cut when it did. */
     op_wait(&unexpected);
     op_wait(&receive);
     CHECK(unexpected.error == -BMI_ECONNREFUSED || unexpected.error == -BMI_ENETRESET);
@@ -446,7 +446,7 @@ static void moves(struct side *side, bool receives, bool serves)
         bool i_do = i_drop(receives, round);
         struct op op = {0};
 
-        /* Nobody stops calling while the other's hello may still need an answer of theirs. */
+        /* Both go on calling while the other's hello may still need an answer of theirs. */
         pair_sync(side);
         room_lend(&room);
         if (receives) {
@@ -479,7 +479,7 @@ static void moves(struct side *side, bool receives, bool serves)
             CHECK_THAT(op.error, ==, -BMI_ENETRESET);
         broken += op.error != 0;
         room_take_away(&room);
-        /* Whoever connects, and whoever dropped: the next message gets through. */
+        /* Whichever side connects, and whichever dropped: the next message gets through. */
         pair_sync(side);
         if (serves) {
             peer = pair_accept();

@@ -4,7 +4,7 @@
  *     a client dies ──► forget callback, once, with its name
  *                       BMI_DROP_ADDR_QUERY answers 1 as soon as nothing of it is left
  *     host drops    ──► address, id and memory are free; messages that waited are thrown away
- *     it comes again ─► as somebody new
+ *     it comes again ─► as a new peer
  *
  * See lifecycle.c for names of one peer that are dropped one by one.
  */
@@ -39,7 +39,7 @@ static void drops_sender(struct side *side)
     static char room[OLD_LARGE];
     struct op marker = {0};
 
-    /* Comes last: everything is here, and nobody has asked for it. */
+    /* Comes last: everything is here, and not received yet. */
     CHECK_THAT(op_recv(&marker, client, NULL, 0, TAG_MARKER), >=, 0);
     wait_without_taking(&marker);
     host_drop(client);
@@ -141,7 +141,7 @@ static void host_of_guests(struct side *side)
     CHECK(host_may_drop(guest[0]) && host_may_drop(guest[1]));
     CHECK(!host_may_drop(guest[2]) && !host_may_drop(guest[3]));
 
-    /* The third has something to say, and dies before anybody listens. */
+    /* The third has something to say, and dies before the server listens. */
     tell(side, "say it", 0);
     for (deadline_t deadline = deadline_in(2 * WAIT_MS); !heard_anything(side);) {
         CHECK(!deadline_over(deadline));
@@ -265,7 +265,7 @@ static void caller(struct side *side)
     pair_hello(host_lookup_endpoint((int)hear(side, "endpoint")));
     for (deadline_t deadline = deadline_in(3 * WAIT_MS); !deadline_over(deadline);)
         host_pump(1);
-    FAIL("nobody killed me");
+    FAIL("it was not killed");
 }
 
 static void kills_caller(struct world *world)

@@ -414,7 +414,7 @@ static void rdm_server(struct side *side)
     forget_log(); /* of endpoints that were taken */
     client = pair_accept();
     exchange(client);
-    /* Who comes over tcp is served over tcp; nothing is wrong with that. */
+    /* A peer that comes over tcp is served over tcp; nothing is wrong with that. */
     if (logged[ERROR] + logged[WARNING] != 0)
         FAIL("%d lines: \"%.300s\"", logged[ERROR] + logged[WARNING], lines);
     pair_part(side);

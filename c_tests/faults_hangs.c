@@ -102,7 +102,7 @@ static void fault_7_client(struct side *side)
 
             if (op->posted < 0)
                 continue;
-            /* Posted to a peer nobody answers for any more: fails by itself or is waiting
+            /* Posted to a peer that does not answer any more: fails by itself or is waiting
              * for a new connection; in no case is it lost. */
             if (!op_done(op) && !op_wait_within(op, 3000)) {
                 CHECK_THAT(ops->cancel(op->id, 0), ==, 0);
@@ -142,7 +142,7 @@ static void fault_7(struct world *world)
 static void fault_8(struct side *side)
 {
     struct op receive = {0}, send = {0}, unexpected = {0};
-    struct bmi_method_addr *nobody;
+    struct bmi_method_addr *absent;
     char buffer[64];
     int endpoint;
 
@@ -150,12 +150,12 @@ static void fault_8(struct side *side)
     endpoint = host_start_server();
     host_stop();
     host_start_client();
-    nobody = host_lookup_endpoint(endpoint);
-    if (op_recv(&receive, nobody, buffer, 64, 1) >= 0)
+    absent = host_lookup_endpoint(endpoint);
+    if (op_recv(&receive, absent, buffer, 64, 1) >= 0)
         op_failed(&receive, BMI_ECONNREFUSED);
-    if (op_send(&send, nobody, buffer, 64, 1) >= 0)
+    if (op_send(&send, absent, buffer, 64, 1) >= 0)
         op_failed(&send, BMI_ECONNREFUSED);
-    if (op_send_unexpected(&unexpected, nobody, buffer, 64, 1) >= 0)
+    if (op_send_unexpected(&unexpected, absent, buffer, 64, 1) >= 0)
         op_failed(&unexpected, BMI_ECONNREFUSED);
     host_stop();
 }

@@ -221,12 +221,12 @@ static void fault_18(struct side *side)
     host_stop();
     host_start_client();
     for (int i = 0; i < 300; i++) {
-        struct bmi_method_addr *nobody = host_lookup_endpoint(endpoint);
+        struct bmi_method_addr *absent = host_lookup_endpoint(endpoint);
         struct op send = {0};
 
-        if (op_send_unexpected(&send, nobody, "x", 1, 1) >= 0)
+        if (op_send_unexpected(&send, absent, "x", 1, 1) >= 0)
             op_wait(&send);
-        host_drop(nobody);
+        host_drop(absent);
         if (i == 50) {
             files = open_files();
             memory = resident_kib(0);

@@ -205,7 +205,7 @@ static void fault_4_client(struct side *side)
     static char body[50000], large[1024 * 1024];
     struct op send = {0}, stuck = {0};
 
-    CHECK_THAT(op_send(&stuck, server, large, sizeof large, 2), ==, 0); /* nobody takes it */
+    CHECK_THAT(op_send(&stuck, server, large, sizeof large, 2), ==, 0); /* it is not received */
     CHECK_THAT(ops->open_context(1), ==, 0);
     send.context = 1;
     CHECK_THAT(op_send(&send, server, body, sizeof body, 1), >=, 0);
@@ -280,7 +280,7 @@ static void fault_parsing(struct side *side)
 
     (void)side;
     host_load();
-    /* Before initialize, when it does not matter whether anybody knows them. */
+    /* Before initialize, when it does not matter whether they are known. */
     for (int i = 0; i < 3; i++) {
         struct bmi_method_addr *address = host_lookup(names[i]);
 

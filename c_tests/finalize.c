@@ -1,7 +1,7 @@
 /*
- * finalize with everything in flight: soon over, everybody told, nothing left behind.
+ * finalize with everything in flight: soon over, all peers told, nothing left behind.
  *
- *      door (stopped: nobody answers)  ◄── connecting ── ┌───────┐ ── peer, alive
+ *      door (stopped: no answer)       ◄── connecting ── ┌───────┐ ── peer, alive
  *                                                        │ ender │ ── peer, stopped
  *      threads asleep in testcontext, testunexpected ──► └───────┘ ── peer, dead
  *
@@ -34,11 +34,11 @@ enum {
     BIG = 32 * MIB, /* more than rings and sockets hold */
     LESS = 2 * MIB, /* for fifty lives */
     TAG_BIG = 1,    /* from ender to peer and back */
-    TAG_LOST = 100, /* receives nobody sends for */
+    TAG_LOST = 100, /* receives without a message */
     TAG_OFFER = 200,
     TAG_LOUD = 300, /* unexpected messages */
     LINGERS_MS = 1000,
-    /* What a busy machine may add. Far below the 20 s of every time-out. */
+    /* The time that a busy machine may add. Far below the 20 s of every time-out. */
     SLACK_MS = 4000,
     LIVES = 50,
     LIVES_RDM = 20, /* each may take a keep-alive */
@@ -100,7 +100,7 @@ static void must_have_been_reset(struct op *op, bool stopped)
     has_been_reset(op, stopped);
 }
 
-/* What was moving may have got through before. */
+/* An operation that was moving may have got through before. */
 static void may_have_been_reset(struct op *op, bool stopped)
 {
     if (op->posted != 0)
@@ -305,7 +305,7 @@ static void everything_ender(struct side *side)
     doors_gone(&doors);
     pthread_barrier_wait(&bystander_turn);
     CHECK_THAT(pthread_join(bystander, NULL), ==, 0);
-    /* Nobody looks at this memory any more. */
+    /* This memory is not looked at any more. */
     for (int i = 0; i < PEERS; i++)
         load_free(&loads[i]);
 

@@ -1,8 +1,8 @@
 /*
- * More than fits: messages nobody takes, and many clients at once.
+ * More than fits: messages without receives, and many clients at once.
  *
- * What strangers can make a server hold is a number its administrator sets (promise 5 in the
- * design); the rest waits at the senders. Nothing is lost, nothing overtakes.
+ * The bytes that strangers can make a server hold are set by its administrator (promise 5 in the
+ * design); the rest waits at the senders. Nothing is lost or reordered.
  */
 #include "support/memory.h"
 #include "support/pair.h"
@@ -144,7 +144,7 @@ static void early_flooded(struct side *side)
     client = pair_server(side);
     before = resident_kib(0);
     tell(side, "begin", 0);
-    arrival = host_next(); /* behind all the others, which nobody has asked for */
+    arrival = host_next(); /* behind all the others, which are not received yet */
     CHECK_THAT(arrival.tag, ==, 77);
     arrival_free(&arrival);
     CHECK_THAT(resident_kib(0) - before, <, 12 * 1024 * slower());
@@ -357,10 +357,10 @@ static void one_behind_many(struct world *world)
 static const struct scenario scenarios[] = {
     PAIR(a_flood_of_unexpected_messages_waits_at_the_sender, flooded, floods),
     PAIR(ten_thousand_unexpected_messages_wait_and_block_nothing, looks_late, sends_many),
-    PAIR(early_messages_wait_at_the_sender_and_block_nobody, early_flooded, early_floods),
+    PAIR(early_messages_wait_at_the_sender_and_block_no_other, early_flooded, early_floods),
     DIRECTED(many_clients_are_served_at_once, many_clients, {"server", serves_many},
              {"client", one_of_many}),
-    DIRECTED(a_request_waits_for_one_message_of_everybody_else, one_behind_many,
+    DIRECTED(a_request_waits_for_one_message_of_each_other_client, one_behind_many,
              {"server", takes_in_turn}, {"client", sends_ahead}),
     {0},
 };

@@ -2,12 +2,12 @@
  * Peers that stop moving and are not dead: kill -STOP, and -CONT later.
  *
  *      watcher ──┬── frozen: stopped with operations under way     ends with ETIMEDOUT
- *                ├── door:   stopped before anybody knocked        ends with ETIMEDOUT
+ *                ├── door:   stopped before the first call         ends with ETIMEDOUT
  *                └── good:   answers                               notices nothing
  *
- * Who is to be noticed is watched for TIMEOUT_MS; who is to be waited for, for PATIENT_MS, which
- * even a busy machine does not make a living peer miss. Nothing else could end an operation here:
- * every other time-out is 20 s.
+ * The peer timeout is TIMEOUT_MS where the death is to be noticed, and PATIENT_MS, which even a busy
+ * machine does not make a living peer miss, where the peer is to be waited for. Nothing else could
+ * end an operation here: every other time-out is 20 s.
  */
 #include "support/pair.h"
 #include "support/pattern.h"
@@ -29,7 +29,7 @@ enum {
     SLACK_MS = 8000, /* what a busy machine may add */
     BIG = 16 * MIB,
     SHOUT = 100000,
-    TAG_LOST = 100, /* receives nobody sends for */
+    TAG_LOST = 100, /* receives without a message */
     TAG_OFFER = 200,
     TAG_BIG = 300,
     TAG_SHOUT = 400,
@@ -160,7 +160,7 @@ static void watcher(struct side *side)
     all_timed_out(&with_frozen);
     all_timed_out(&with_door);
     CHECK(!op_done(&idle));
-    /* Nobody looks at it any more, then or later. */
+    /* It is not looked at any more, then or later. */
     fill(big, BIG, 7);
     tell(side, "timed out", 0);
     pair_hear(side, "they go on");

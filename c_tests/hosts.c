@@ -136,13 +136,13 @@ SIDES(STANDALONE, RTLD_GLOBAL)
 static const struct scenario scenarios[] = {
     PAIR(side_by_side_orangefs_ends_first, servers_ORANGEFS_RTLD_LOCAL, clients_ORANGEFS_RTLD_LOCAL),
     PAIR(side_by_side_standalone_ends_first, servers_STANDALONE_RTLD_LOCAL, clients_STANDALONE_RTLD_LOCAL),
-    PAIR(in_everybodys_sight_orangefs_ends_first, servers_ORANGEFS_RTLD_GLOBAL, clients_ORANGEFS_RTLD_GLOBAL),
-    PAIR(in_everybodys_sight_standalone_ends_first, servers_STANDALONE_RTLD_GLOBAL,
+    PAIR(in_the_global_scope_orangefs_ends_first, servers_ORANGEFS_RTLD_GLOBAL, clients_ORANGEFS_RTLD_GLOBAL),
+    PAIR(in_the_global_scope_standalone_ends_first, servers_STANDALONE_RTLD_GLOBAL,
          clients_STANDALONE_RTLD_GLOBAL),
     SOLO(a_client_of_standalone_and_a_server_of_orangefs, each_other_ORANGEFS_RTLD_LOCAL),
     SOLO(a_client_of_orangefs_and_a_server_of_standalone, each_other_STANDALONE_RTLD_LOCAL),
-    SOLO(in_everybodys_sight_a_server_of_orangefs, each_other_ORANGEFS_RTLD_GLOBAL),
-    SOLO(in_everybodys_sight_a_server_of_standalone, each_other_STANDALONE_RTLD_GLOBAL),
+    SOLO(in_the_global_scope_a_server_of_orangefs, each_other_ORANGEFS_RTLD_GLOBAL),
+    SOLO(in_the_global_scope_a_server_of_standalone, each_other_STANDALONE_RTLD_GLOBAL),
     {0},
 };
 

@@ -89,7 +89,7 @@ static void victim_client(struct side *side)
     tell(side, "moving", 0);
     for (deadline_t deadline = deadline_in(3 * WAIT_MS); !deadline_over(deadline);)
         host_pump(1);
-    FAIL("nobody killed me");
+    FAIL("it was not killed");
 }
 
 static void short_client(struct side *side)
@@ -144,7 +144,7 @@ static void victim_server(struct side *side)
     tell(side, "accepted", 0);
     for (deadline_t deadline = deadline_in(3 * WAIT_MS); !deadline_over(deadline);)
         host_pump(1);
-    FAIL("nobody killed me");
+    FAIL("it was not killed");
 }
 
 static bool greet(struct bmi_method_addr *server)

@@ -246,7 +246,7 @@ NUMBER(BMI_ENETRESET, 1073742003);
 NUMBER(BMI_EHOSTUNREACH, 1073742008);
 NUMBER(BMI_ECANCEL, 1610612865);
 
-/* What remains for run time: that the file was compiled at all, and that the compiled
+/* The rest is for run time: that the file was compiled at all, and that the compiled
  * table has the offsets' contents (table.c looks closer). */
 static void the_header_agrees_with_the_document(void **state)
 {

@@ -240,7 +240,7 @@ static void drops(struct side *side)
     struct op send = {0}, receive[2] = {{0}};
     char buffer[2][64];
 
-    /* An address nobody ever used. */
+    /* An unused address. */
     CHECK(unused != NULL);
     host_drop(unused);
     CHECK_THAT(op_send_unexpected(&send, one, "1", 1, 1), >=, 0);

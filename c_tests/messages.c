@@ -223,7 +223,7 @@ static void unexpected_client(struct side *side)
 
 /* ---- lists ---- */
 
-/* How a message is cut: first segment, growth per segment, zero-length segments. */
+/* The segments of a message: the first, growth per segment, zero-length segments. */
 struct shape {
     bmi_size_t size, first, step;
     int zero_every;

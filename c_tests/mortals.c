@@ -45,7 +45,7 @@ static int warm(void)
 
 /* ---- the server ---- */
 
-/* What is under way with one mortal. */
+/* Operations with one mortal. */
 struct visit {
     struct bmi_method_addr *from; /* NULL: free */
     struct op receive, send;
@@ -223,7 +223,7 @@ static void mortal(struct side *side)
     tell(side, "busy", 0);
     for (deadline_t deadline = deadline_in(3 * WAIT_MS); !deadline_over(deadline);)
         host_pump(5);
-    FAIL("nobody killed me");
+    FAIL("it was not killed");
 }
 
 static void settle(struct child *child, int64_t turn)
@@ -262,7 +262,7 @@ static void kills_two_hundred(struct world *world)
 }
 
 static const struct scenario scenarios[] = {
-    DIRECTED(two_hundred_killed_clients_leave_nothing_and_disturb_nobody, kills_two_hundred,
+    DIRECTED(two_hundred_killed_clients_leave_nothing_and_disturb_no_other, kills_two_hundred,
              {"server", server}, {"steady", steady}, {"mortal", mortal}),
     {0},
 };

@@ -31,7 +31,7 @@ enum {
     SERVER = 1,
 };
 
-/* What the director tells both sides. */
+/* The director's plan for both sides. */
 struct plan {
     int64_t largest; /* of the messages */
     int64_t piece;   /* messages of a stream */

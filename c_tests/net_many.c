@@ -6,7 +6,7 @@
  *         ...              bridge ── up0 ══ up1 ──[ cable: a rate and a short queue, loss ]── port8 ══ server
  *      client 7 ══ port7 ──┘
  *
- * Incast: all send as fast as they can for a while. The cable must be used, and nobody starve: the
+ * Incast: all send as fast as they can for a while. The cable must be used, and no client starve: the
  * goodput of all and each client's share are printed. Crowd: all talk at once over a cable that loses.
  */
 #include "support/cable.h"

@@ -1,5 +1,5 @@
 /*
- * Which message meets which receive: tags, order, contexts, immediate completions.
+ * Matching of messages and receives: tags, order, contexts, immediate completions.
  *
  * Side a is a server, side b a client.
  */

@@ -1,5 +1,5 @@
 /*
- * The library as a guest in somebody's process: its threads, signals, forks, descriptors.
+ * The library as a guest in the host's process: its threads, signals, forks, descriptors.
  *
  *     host's signals ──► host's threads only (section 9: own threads block them)
  *     fork           ──► the child gets errors, the parent notices nothing
@@ -174,7 +174,7 @@ static void forks(struct side *side)
         if (ops->testunexpected(1, &outcount, &info, 0) != -BMI_ENODEV)
             leave("2");
         (void)ops->finalize();
-        /* In an instance of its own the parent's object is still that server's, and nobody else's. */
+        /* In an instance of its own the parent's object is still that server's alone. */
         (void)ops->method_addr_lookup("mx://localhost:0:6");
         if (ops->initialize(NULL, METHOD_ID, 0, NULL) != 0)
             leave("3");

@@ -38,7 +38,7 @@ static int lives(void)
     return death_is_silent() ? LIVES_SILENT : LIVES;
 }
 
-/* What is left under way in one life has the tags of what is exchanged in the next. */
+/* Operations left under way in one life have the tags of those of the next. */
 static bmi_msg_tag_t left_tag(int64_t life, int kind)
 {
     return (bmi_msg_tag_t)(life % 2 * KINDS + kind);
@@ -138,14 +138,14 @@ static void left_has_ended(struct left *left)
 
 /* ---- greetings ---- */
 
-/* One attempt: the life of whoever answers, or -1. */
+/* One attempt: the life of the peer that answers, or -1. */
 static int64_t ask(struct bmi_method_addr *peer, int64_t own)
 {
     struct op receive = {0}, send = {0};
     int64_t life = -1;
 
-    /* 1: an answer lay here, to an attempt whose receive ended while its question got through. Who
-     * gave it may have died since without our having been told yet. */
+    /* 1: an answer lay here, to an attempt whose receive ended while its question got through. The
+    * peer that gave it may have died since without our having been told yet. */
     if (op_recv(&receive, peer, &life, sizeof life, TAG_HELLO) != 0)
         return -1;
     if (op_send_unexpected(&send, peer, &own, sizeof own, TAG_HELLO) >= 0)
@@ -223,7 +223,7 @@ static void phoenix_server(struct side *side)
             swap(arrival.from, life, TAG_FROM, TAG_TO);
         }
     }
-    FAIL("nobody killed me");
+    FAIL("it was not killed");
 }
 
 enum { PUMPS = 0, COMPUTES = 1, COMPUTES_ALONE = 2 };
@@ -324,7 +324,7 @@ static void phoenix_guest(struct side *side)
     swap(server, life, TAG_FROM, TAG_TO);
     for (deadline_t deadline = deadline_in(5 * WAIT_MS); !deadline_over(deadline);)
         host_pump(10);
-    FAIL("nobody killed me");
+    FAIL("it was not killed");
 }
 
 static void loyal_server(struct side *side)

@@ -129,7 +129,7 @@ static void client(struct side *side)
     host_start_client();
     address = host_lookup_endpoint((int)hear(side, "endpoint"));
     for (;;) {
-        int64_t real = pair_hear(side, "somebody is there");
+        int64_t real = pair_hear(side, "a peer is there");
         int code = 0;
 
         if (real < 0)
@@ -256,7 +256,7 @@ static struct child *raise_server(struct world *world, int64_t *endpoint)
 
 static int visit(struct child *client, bool real)
 {
-    child_tell(client, "somebody is there", real);
+    child_tell(client, "a peer is there", real);
     return (int)child_hear(client, "code");
 }
 
@@ -301,7 +301,7 @@ static void impostors(struct world *world)
     }
     child_tell(real, "stop", 0);
     child_end(real);
-    child_tell(visitor, "somebody is there", -1);
+    child_tell(visitor, "a peer is there", -1);
     child_end(visitor);
 }
 
@@ -324,7 +324,7 @@ static void another_key(struct world *world)
     CHECK_THAT(visit(visitor, true), ==, 0);
     child_tell(real, "stop", 0);
     child_end(real);
-    child_tell(visitor, "somebody is there", -1);
+    child_tell(visitor, "a peer is there", -1);
     child_end(visitor);
 }
 

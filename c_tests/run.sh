@@ -35,7 +35,7 @@ if [ "$1" = --one ]; then
     if [ "$f" -eq 0 ]; then
         printf 'ok    %-16s %-6s %3d passed  %6d ms\n' "$program" "$port" "$p" "$ms"
     else
-        # In one piece, so that nobody else's lines get between these. What is worth reading: failed
+        # In one piece, so that no other test's lines get between these. What is worth reading: failed
         # tests and what the sides said.
         printf '%s\n' "$(
             printf 'FAIL  %-16s %-6s %3d passed  %6d ms, %d failed, exit %d (%s)\n' \

@@ -1,5 +1,5 @@
 /*
- * A site's secret (MX_SECRET_FILE): who knows it is a peer, and nobody else.
+ * A site's secret (MX_SECRET_FILE): only those who know it are peers.
  *
  *     server ── its file           client ── its file, another, or none
  *
@@ -29,7 +29,7 @@ static void knowing_client(struct side *side) { knowing(side, 0400, pair_client)
 
 /* ---- not the same ---- */
 
-/* Nobody gets in. */
+/* No peer gets in. */
 static void lonely(struct side *side, const char *letters)
 {
     secret_file(letters, 0600);
@@ -41,7 +41,7 @@ static void lonely(struct side *side, const char *letters)
     host_stop();
 }
 
-/* Nobody lets it in, which it learns at once, each time. */
+/* It is not let in, which it learns at once, each time. */
 static void unwanted(struct side *side, const char *letters)
 {
     struct bmi_method_addr *server;

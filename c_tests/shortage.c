@@ -3,7 +3,7 @@
  *
  *     posts      without end, of every kind: refused with -BMI_ENOMEM, and again possible once the
  *                others have been called off
- *     messages   from peers whose messages nobody takes
+ *     messages   from peers, without receives
  *     strangers  connections that leave all but one byte of a message behind, each as another peer
  *     crowds     real clients, more than there is memory for
  *
@@ -121,7 +121,7 @@ static void is_posted_to(struct side *side)
     pair_part(side);
 }
 
-/* ---- messages that nobody takes ---- */
+/* ---- messages without receives ---- */
 
 /* Takes nothing until it is told to, then everything, then serves. `starved`: all memory is the
  * program's until then. */
@@ -285,9 +285,9 @@ static const struct scenario scenarios[] = {
     PAIR(receives_without_memory_are_refused_and_then_others_go_on, starves_receives,
          is_posted_to),
     PAIR(sends_without_memory_are_refused_and_then_others_go_on, starves_sends, is_posted_to),
-    DIRECTED(messages_that_nobody_takes_end_nobody, flood_with_messages, {"taker", takes_nothing},
+    DIRECTED(messages_without_receives_end_no_process, flood_with_messages, {"taker", takes_nothing},
              {"sender", sends_without_end}, {"asker", asks_without_end}, {"good", good_client}),
-    DIRECTED(parts_of_messages_end_nobody, flood_with_strangers, {"taker", takes_nothing},
+    DIRECTED(parts_of_messages_end_no_process, flood_with_strangers, {"taker", takes_nothing},
              {"good", good_client}, {"dialler", dialler}),
     DIRECTED(clients_that_come_when_there_is_no_memory_are_served_later, flood_with_clients,
              {"starved", has_nothing}, {"member", stays_connected}, {"good", good_client}),

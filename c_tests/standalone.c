@@ -1,6 +1,6 @@
 /*
- * What the stand-alone BMI has and OrangeFS has not: classes, a port to ask for, addresses that
- * nobody drops. The layouts are checked in support/standalone.c; everything else is the other
+ * Differences of the stand-alone BMI from OrangeFS: classes, a port to ask for, addresses that are
+ * not dropped. The layouts are checked in support/standalone.c; everything else is the other
  * programs', built over this host's table, too.
  *
  * Side a is a server, side b a client.
@@ -45,7 +45,7 @@ static void asks_by_class(struct side *side)
 {
     pair_server(side);
     pair_hear(side, "sent");
-    /* Nobody has sent any of these. */
+    /* None of these has been sent. */
     CHECK_THAT(take(9, 1, 50, 0), ==, 0);
     /* The last first: no class waits for another. */
     for (int i = CLASSES - 1; i >= 0; i--)
@@ -81,7 +81,7 @@ static void sends_of_all_classes(struct side *side)
     pair_part(side);
 }
 
-/* Messages of a class that nobody asks for do not keep a waiting call awake. */
+/* Messages of a class that is not asked for do not keep a waiting call awake. */
 static void sleeps_beside_a_class(struct side *side)
 {
     struct timespec before, after;
@@ -138,7 +138,7 @@ static void listens_anywhere(struct side *side)
         CHECK_THAT(ops->get_info(BMI_TCP_GET_PORT, NULL), ==, -BMI_EINVAL);
         CHECK_THAT(ops->get_info(BMI_TCP_GET_PORT, &port), ==, 0);
         CHECK_THAT(port, >, 0);
-        /* Only to listen on: nobody can be reached without. */
+        /* Only to listen on: no peer can be reached without. */
         CHECK(ops->method_addr_lookup("mx://localhost") == NULL);
         snprintf(text, sizeof text, "mx://localhost:%d", port);
         self = ops->method_addr_lookup(text);
@@ -176,7 +176,7 @@ static void is_read_as_an_operation(struct side *side)
 
 static const struct scenario scenarios[] = {
     PAIR(unexpected_messages_are_had_by_class_each_in_order, asks_by_class, sends_of_all_classes),
-    PAIR(a_class_that_nobody_asks_for_keeps_nobody_awake, sleeps_beside_a_class, sends_of_one_class),
+    PAIR(a_class_that_is_not_asked_for_keeps_no_thread_awake, sleeps_beside_a_class, sends_of_one_class),
     SOLO(an_address_without_an_endpoint_is_any_and_can_be_asked_for, listens_anywhere),
     SOLO(an_operation_is_where_the_host_looks, is_read_as_an_operation),
     {0},

@@ -247,7 +247,7 @@ static const struct scenario scenarios[] = {
     DIRECTED(nonsense_at_the_tcp_port_is_shrugged_off, nonsense_at_tcp, STAGE),
     DIRECTED(nonsense_at_the_unix_socket_is_shrugged_off, nonsense_at_local, STAGE),
     DIRECTED(damaged_openings_are_turned_away, replay_damaged, STAGE),
-    DIRECTED(harmful_packets_inside_a_session_hurt_nobody_else, send_harm, STAGE),
+    DIRECTED(harmful_packets_inside_a_session_hurt_no_other_peer, send_harm, STAGE),
     DIRECTED(operations_towards_a_silent_stranger_time_out, never_answer,
              {"server", echo_server}, {"client", waits_in_vain}),
     {0},

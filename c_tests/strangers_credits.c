@@ -201,7 +201,7 @@ static void come_in(struct stranger *stranger, const struct stage *stage,
     CHECK(stranger->id != 0);
 }
 
-static void is_shown_the_door(struct stranger *stranger)
+static void is_cut_off(struct stranger *stranger)
 {
     deadline_t deadline = deadline_in(WAIT_MS);
 
@@ -215,7 +215,7 @@ static void is_shown_the_door(struct stranger *stranger)
 
 static void break_rules(struct world *world)
 {
-    /* Messages that nobody here receives. */
+    /* Messages that are not received here. */
     static const struct {
         const char *what;
         int kind, times;
@@ -226,7 +226,7 @@ static void break_rules(struct world *world)
         {"in a slot that is in use", KIND_EAGER, 2, 0, 1, 0},
         {"too large for a slot", KIND_EAGER, 1, 1000, 2, 1000},
         {"in two slots", KIND_EAGER, 1, 0, 3, 0},
-        {"returned, and nobody asked", KIND_RETURN, 1, 1, 0, 0},
+        {"returned without a request", KIND_RETURN, 1, 1, 0, 0},
     };
     static struct stranger stranger;
     static unsigned char body[BODY_MAX];
@@ -251,7 +251,7 @@ static void break_rules(struct world *world)
                       breaches[i].about, breaches[i].aux, body, breaches[i].size);
         }
         printf("    %s\n", breaches[i].what);
-        is_shown_the_door(&stranger);
+        is_cut_off(&stranger);
         check_good(&stage);
     }
     /* Wants for ever: it gets what one peer may have, and then nothing. */
@@ -272,7 +272,7 @@ static void break_rules(struct world *world)
     come_in(&stranger, &stage, opening, size);
     for (int n = 0; n < 10000 && call(&stranger); n++)
         ;
-    is_shown_the_door(&stranger);
+    is_cut_off(&stranger);
     take_down(&stage);
 }
 
@@ -454,11 +454,11 @@ static void leave(struct world *world)
 }
 
 static const struct scenario scenarios[] = {
-    DIRECTED(who_breaks_the_rules_is_shown_the_door_and_nobody_else_notices, break_rules, STAGE),
+    DIRECTED(a_peer_that_breaks_the_rules_is_cut_off_and_no_other_notices, break_rules, STAGE),
     DIRECTED(a_flood_grows_a_server_that_fetches_nothing_no_further_than_its_limits, flood,
              {"server", hoarding_server}, {"good", good_client}, {"dialler", dialler}),
     SOLO(impossible_settings_are_refused_by_name_and_range, wrong_settings),
-    DIRECTED(a_server_that_leaves_tells_all_and_waits_for_nobody_that_is_stopped, leave,
+    DIRECTED(a_server_that_leaves_tells_all_and_does_not_wait_for_stopped_ones, leave,
              {"server", leaving_server}, {"guest", guest}),
     {0},
 };

@@ -5,7 +5,7 @@
  *     director ── 3000 connections, each a part of a message ──► server ◄── newcomer (role "good")
  *              ── 1200 connections, each a preamble          ──►
  *
- * What the server's memory grows to is held against a limit, and a newcomer is served meanwhile. The
+ * The growth of the server's memory is held against a limit, and a newcomer is served meanwhile. The
  * figures are printed.
  */
 #include "support/memory.h"
@@ -147,7 +147,7 @@ static const struct scenario scenarios[] = {
              STAGE),
     DIRECTED(parts_of_messages_of_peers_are_kept_up_to_the_limit, parts_of_peers,
              STAGE),
-    DIRECTED(more_silent_ones_than_descriptors_keep_nobody_out, silence, {"server", few_descriptors},
+    DIRECTED(more_silent_ones_than_descriptors_keep_no_peer_out, silence, {"server", few_descriptors},
              {"good", good_client}),
     {0},
 };

@@ -78,7 +78,7 @@ static void say_hello(int fd, uint64_t caller)
     say(fd, hello, sizeof hello);
 }
 
-/* What the strangers have cost the server so far; elsewhere the newcomer costs more than they. */
+/* Memory that the strangers have cost the server so far; elsewhere the newcomer costs more than they. */
 static void cost_at_most(const struct stage *stage, int64_t before, int64_t most_kib)
 {
     int64_t cost = resident_kib(child_pid(stage->server)) - before;
@@ -88,7 +88,7 @@ static void cost_at_most(const struct stage *stage, int64_t before, int64_t most
         CHECK_THAT(cost, <, most_kib * slower());
 }
 
-/* What has been answered, and how many of it are Welcomes: each makes a session. */
+/* Reads the answers; the number of Welcomes in them, each of which makes a session. */
 static int take_welcomes(int fd)
 {
     unsigned char in[2048];
@@ -167,7 +167,7 @@ static void flood_of_sessions(struct world *world)
 
 static const struct scenario scenarios[] = {
     DIRECTED(a_flood_of_first_datagrams_leaves_nothing_behind, flood_of_hellos, STAGE),
-    DIRECTED(one_address_with_all_its_sessions_keeps_nobody_out, flood_of_sessions, STAGE),
+    DIRECTED(one_address_with_all_its_sessions_keeps_no_peer_out, flood_of_sessions, STAGE),
     {0},
 };
 

@@ -4,7 +4,7 @@
  *     stranger ── preamble, 'L' question, endpoint address ──► server ── answer ──► the end
  *
  * The endpoint address is where the server's provider is told where the peer is: any byte of it may be wrong,
- * and the address may lead nowhere, to the server itself, or to somebody who never answers. The
+ * and the address may lead nowhere, to the server itself, or to a socket that never answers. The
  * good client, over rdm, notices nothing. Layouts: docs/wire-format.md.
  */
 #include "support/port.h"
@@ -78,7 +78,7 @@ static size_t ask(const struct stage *stage, const unsigned char *opening, const
 /* The name of the server's provider, from a refusal. */
 static void learn_provider(const struct stage *stage, const unsigned char *opening, char name[65])
 {
-    const struct endpoint_address other = {"nobody has this", "\1\2\3\4", 4, FORMAT_IN};
+    const struct endpoint_address other = {"no such provider", "\1\2\3\4", 4, FORMAT_IN};
     unsigned char body[ENDPOINT_ADDRESS_MAX], answer[ENDPOINT_ADDRESS_MAX + 1];
     size_t size = emit_address(body, &other);
     size_t length = ask(stage, opening, body, size, size, 1, answer, sizeof answer);
@@ -118,7 +118,7 @@ static void ask_strangely(struct world *world)
     endpoint_address.address = &silent;
     endpoint_address.address_length = sizeof silent;
     size = emit_address(body, &endpoint_address);
-    /* A sound one is answered with an endpoint address, whoever asks. */
+    /* A sound one is answered with an endpoint address, without a check of the asker. */
     CHECK_THAT(ask(&stage, opening, body, size, size, 1, answer, sizeof answer), >, FIXED);
     CHECK_THAT(answer[0], ==, 1);
     check_good(&stage);
@@ -142,7 +142,7 @@ static void ask_strangely(struct world *world)
     take_down(&stage);
 }
 
-/* What the provider is given as the peer's address. */
+/* Peers' addresses that lead elsewhere, which the provider is given. */
 static void lead_astray(struct world *world)
 {
     static unsigned char zeros[256], ones[256];
@@ -179,8 +179,8 @@ static void lead_astray(struct world *world)
     check_good(&stage);
     /* Many who ask and never come: their links end by themselves. */
     for (int i = 0; i < CROWD; i++) {
-        struct sockaddr_in nobody = address_of(INADDR_LOOPBACK, 1 + i % 1000);
-        struct endpoint_address endpoint_address = {provider, &nobody, sizeof nobody, FORMAT_IN};
+        struct sockaddr_in absent = address_of(INADDR_LOOPBACK, 1 + i % 1000);
+        struct endpoint_address endpoint_address = {provider, &absent, sizeof absent, FORMAT_IN};
         size_t size = emit_address(body, &endpoint_address);
 
         ask(&stage, opening, body, size, size, 1, answer, sizeof answer);
@@ -192,7 +192,7 @@ static void lead_astray(struct world *world)
 
 static const struct scenario scenarios[] = {
     DIRECTED(strange_questions_are_answered_or_turned_away, ask_strangely, STAGE),
-    DIRECTED(endpoint_addresses_that_lead_astray_hurt_nobody_else, lead_astray, STAGE),
+    DIRECTED(endpoint_addresses_that_lead_astray_hurt_no_other_peer, lead_astray, STAGE),
     {0},
 };
 

@@ -81,8 +81,8 @@ static bool open_with(int fd, const struct opening_local *opening, const void *b
            send_with_fds(fd, bytes, size, fds, count);
 }
 
-/* What a real client hands over: a server is started, its socket's name taken after its
- * death, and a client dials it. */
+/* Records the opening of a real client: a server is started, its socket's name taken after its
+* death, and a client dials it. */
 static bool record_local(struct world *world, struct opening_local *opening)
 {
     struct child *victim = spawn(world, "server"), *client;
@@ -293,8 +293,8 @@ static void talk_in_sleep(struct world *world)
 
 static const struct scenario scenarios[] = {
     DIRECTED(wrong_shared_memory_is_turned_away, hand_over_wrong_memory, STAGE),
-    DIRECTED(scribbling_over_shared_memory_hurts_nobody_else, scribble, STAGE),
-    DIRECTED(words_about_memory_out_of_place_hurt_nobody_else, talk_in_sleep, STAGE),
+    DIRECTED(scribbling_over_shared_memory_hurts_no_other_peer, scribble, STAGE),
+    DIRECTED(words_about_memory_out_of_place_hurt_no_other_peer, talk_in_sleep, STAGE),
     {0},
 };
 

@@ -21,7 +21,7 @@ enum { POSTERS = 4, ROUNDS = 150, WINDOW = 8 };
 static struct bmi_method_addr *peer;
 static atomic_bool stop;
 
-/* Waits without testing: somebody else's testcontext reports it. */
+/* Waits without testing: another thread's testcontext reports it. */
 static void await(struct op *op)
 {
     const struct timespec pause = {.tv_nsec = 200 * 1000};
@@ -84,7 +84,7 @@ static void *exchange(void *argument)
     return NULL;
 }
 
-/* Receives nobody will ever send to, cancelled at once from this thread. */
+/* Receives without a message, cancelled at once from this thread. */
 static void *cancel_away(void *nothing)
 {
     char buffer[64];

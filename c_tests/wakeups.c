@@ -1,5 +1,5 @@
 /*
- * What sleeping and waking cost: system calls, counted by strace (without it: skipped).
+ * Costs of sleeping and waking: system calls, counted by strace (without it: skipped).
  *
  *     server:  asleep in testcontext  ◄── request ──  client:  asleep in testcontext
  *              1 ms of work           ─── reply ───►           1 ms of work
@@ -308,7 +308,7 @@ static void exchange_at_once(struct world *world)
 static const struct scenario scenarios[] = {
     DIRECTED(a_wake_up_costs_few_system_calls, exchange_alone, {"alone", alone},
              {"client", client}),
-    DIRECTED(nobody_is_woken_by_threads_that_post, exchange_with_workers,
+    DIRECTED(no_thread_is_woken_by_threads_that_post, exchange_with_workers,
              {"workers", with_workers}, {"client", client}),
     DIRECTED(threads_that_post_seldom_meet_the_lock, exchange_at_once,
              {"quick", with_quick_workers}, {"client", client}),

@@ -32,7 +32,7 @@ pub struct Abandoned {
 const LIMIT: usize = AT_ONCE as usize + 2;
 
 impl Abandoned {
-    /// Nobody has given up anything.
+    /// No receive has been given up.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.tags.is_empty()

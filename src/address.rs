@@ -184,9 +184,10 @@ pub fn create(name: PeerName, nic: Option<NicId>) -> NonNull<bmi_method_addr> {
     }));
     let registry = &mut *REGISTRY.lock();
     let rested = registry.dropped.len() > KEPT;
-    let place = match rested {
-        true => registry.dropped.pop_front(),
-        false => None,
+    let place = if rested {
+        registry.dropped.pop_front()
+    } else {
+        None
     };
     let place = place.unwrap_or(registry.known.len());
     let object = at(place);
@@ -195,7 +196,7 @@ pub fn create(name: PeerName, nic: Option<NicId>) -> NonNull<bmi_method_addr> {
     } else {
         registry.known.push(address);
     }
-    // SAFETY: a place of ours that nobody has.
+    // SAFETY: a free place of ours.
     unsafe {
         let addr = (*object).addr.get();
         addr.write(bmi_method_addr::new(registry.method_type));

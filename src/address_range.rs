@@ -41,14 +41,13 @@ pub fn contains(address: &Address, wildcard: &str, netmask: i32) -> Result<bool,
         .collect();
     if netmask > 0 {
         let network: IpAddr = pattern.parse().map_err(|_| bad())?;
-        return match addresses
+        let shared = addresses
             .iter()
-            .any(|ip| shares_bits(*ip, network, netmask))
-        {
-            true => Ok(true),
-            false if too_long(network, netmask) => Err(bad()),
-            false => Ok(false),
-        };
+            .any(|ip| shares_bits(*ip, network, netmask));
+        if !shared && too_long(network, netmask) {
+            return Err(bad());
+        }
+        return Ok(shared);
     }
     let name = nic.and_then(nic::host_name);
     let name = name.as_deref().map(|name| name.trim_matches(['[', ']']));

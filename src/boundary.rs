@@ -119,9 +119,10 @@ pub(crate) fn in_range(
     max: i64,
 ) -> Result<i64, Box<Error>> {
     let value = value.into();
-    match (min..=max).contains(&value) {
-        true => Ok(value),
-        false => Err(out_of_range(what, value, min, max)),
+    if (min..=max).contains(&value) {
+        Ok(value)
+    } else {
+        Err(out_of_range(what, value, min, max))
     }
 }
 

@@ -100,7 +100,7 @@ struct Buffer {
     capacity: usize,
 }
 
-// SAFETY: memory nobody uses, which may be freed and given out by any thread.
+// SAFETY: unused memory, which any thread may free or give out.
 unsafe impl Send for Buffer {}
 
 struct Cache {

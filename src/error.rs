@@ -34,7 +34,7 @@ impl Error {
     /// `code` is a BMI code, `what` names the value that was wrong and says why.
     #[cold]
     pub fn new(code: c_int, what: impl Into<String>) -> Box<Self> {
-        // What went wrong in the network has been logged where it was noticed.
+        // Faults of the network have been logged where they were noticed.
         let level = match code {
             bmi::BMI_EINVAL | bmi::BMI_EMSGSIZE | bmi::BMI_ENODEV | bmi::BMI_EALREADY => {
                 Level::Warn

@@ -211,9 +211,10 @@ pub fn initialize(
     }
     let server = flags & BMI_INIT_SERVER != 0;
     if server != listen.is_some() {
-        return Err(Error::invalid(match server {
-            true => format!("server flag in {flags:#x} without a listen address"),
-            false => format!("listen address without the server flag in {flags:#x}"),
+        return Err(Error::invalid(if server {
+            format!("server flag in {flags:#x} without a listen address")
+        } else {
+            format!("listen address without the server flag in {flags:#x}")
         }));
     }
     let listen = match listen {
@@ -437,9 +438,10 @@ fn shared() -> Result<&'static Shared<Engine>, Box<Error>> {
 #[cold]
 fn not_initialized() -> Box<Error> {
     let forked = !INSTANCE.load(Ordering::Acquire).is_null() && own().is_none();
-    let what = match forked {
-        true => "initialized by the process this one was forked from",
-        false => "not initialized",
+    let what = if forked {
+        "initialized by the process this one was forked from"
+    } else {
+        "not initialized"
     };
     Error::new(BMI_ENODEV, what)
 }
@@ -625,9 +627,10 @@ fn wait<R>(
     let idle = Duration::from_micros(idle_us);
     let life = engine.lives;
     let check = |engine: &mut Engine| {
-        let method = match engine.lives == life {
-            true => engine.method(),
-            false => Err(not_initialized()),
+        let method = if engine.lives == life {
+            engine.method()
+        } else {
+            Err(not_initialized())
         };
         method.and_then(&mut take).transpose()
     };
@@ -824,9 +827,10 @@ pub fn peer_gauges(addr: NonNull<bmi_method_addr>) -> Result<PeerGauges, Box<Err
 /// An address object's name, valid as long as the object.
 pub fn rev_lookup(addr: NonNull<bmi_method_addr>) -> *const c_char {
     let text = address::text(addr.as_ptr());
-    match text.is_null() {
-        true => c"(unknown)".as_ptr(),
-        false => text,
+    if text.is_null() {
+        c"(unknown)".as_ptr()
+    } else {
+        text
     }
 }
 

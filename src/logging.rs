@@ -131,9 +131,10 @@ impl MethodLogger {
 impl Log for MethodLogger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let sinks = self.sinks();
-        match sinks.asked {
-            true => sinks.stderr.enabled(metadata),
-            false => metadata.level() <= log::max_level(),
+        if sinks.asked {
+            sinks.stderr.enabled(metadata)
+        } else {
+            metadata.level() <= log::max_level()
         }
     }
 
@@ -166,9 +167,10 @@ const TARGET: &str = "bmi_mx";
 
 /// A record as one C string. `None` only when it cannot be: it never has a NUL in it.
 fn line(record: &Record<'_>, with_level: bool) -> Option<CString> {
-    let text = match with_level {
-        true => format!("bmi_mx: {}: {}", level_word(record.level()), record.args()),
-        false => format!("bmi_mx: {}", record.args()),
+    let text = if with_level {
+        format!("bmi_mx: {}: {}", level_word(record.level()), record.args())
+    } else {
+        format!("bmi_mx: {}", record.args())
     };
     CString::new(text.replace(['\0', '\n'], " ")).ok()
 }

@@ -51,9 +51,10 @@ pub struct PeerName {
 
 impl fmt::Display for PeerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "mx://[{}]", self.host)?,
-            false => write!(f, "mx://{}", self.host)?,
+        if self.host.contains(':') {
+            write!(f, "mx://[{}]", self.host)?
+        } else {
+            write!(f, "mx://{}", self.host)?
         }
         for number in [self.board, self.endpoint].into_iter().flatten() {
             write!(f, ":{number}")?;

@@ -71,7 +71,7 @@ impl Unmatched {
     ) -> Verdict {
         let fields = Fields::of(arrival.bits);
         let peer = PeerKey::from_word(arrival.source_context);
-        let own = peer != PeerKey::NOBODY && peer.id() == fields.id;
+        let own = peer != PeerKey::NONE && peer.id() == fields.id;
         match fields.kind {
             Some(MessageType::Unexpected) if !own => {
                 self.refuse(arrival, "an unexpected message without being a peer")
@@ -191,7 +191,7 @@ impl Unmatched {
         std::mem::take(&mut self.produced)
     }
 
-    /// Somebody should look (again).
+    /// Callers should look (again).
     #[inline]
     pub(crate) fn set_events(&mut self) {
         (self.updated, self.produced) = (true, true);

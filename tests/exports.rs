@@ -1,4 +1,4 @@
-//! What the shared library shows the linker.
+//! Symbols of the shared library.
 //!
 //! ```text
 //!   nm -D libbmi_mx.so     exactly the names below: no symbol of a crate leaks out, none of MX

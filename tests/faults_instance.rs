@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 type Addr = NonNull<bmi_method_addr>;
 
-/// A server's endpoint that nobody else has: the first one that can be had.
+/// A server's endpoint that no other process has: the first one that can be had.
 fn start() -> (Addr, u32) {
     // Spread by process, so that two runs at once rarely meet.
     let first = std::process::id() % 900;
@@ -143,7 +143,7 @@ fn starting_and_stopping_in_any_order_and_from_any_thread_does_what_it_says() {
 fn one_life(early: Addr) {
     let (listen, endpoint) = start();
     assert_eq!(code(instance::initialize(None, 0, 0, None)), -BMI_EALREADY);
-    // SAFETY: live objects; nobody writes to them.
+    // SAFETY: live objects, which are not written to.
     unsafe {
         assert_eq!((*listen.as_ptr()).method_type, 3);
         assert_eq!((*early.as_ptr()).method_type, 3);
@@ -167,7 +167,7 @@ fn one_life(early: Addr) {
     instance::drop_addr(own);
     instance::drop_addr(own);
 
-    // What is under way when it ends is simply over.
+    // Operations that are under way when it ends are simply over.
     let mut buffer = [0; 8];
     let mut id = 0;
     let receive = post(PostKind::Recv, local, 9, &mut buffer, 0);
@@ -225,7 +225,7 @@ fn talk_to_myself(listen: Addr, own: Addr, local: Addr) {
     }
 }
 
-/// Ids that name nothing are refused by everything and harm nobody.
+/// Ids that name nothing are refused by all calls and do no harm.
 fn strangers_ids(addr: Addr) {
     let mut buffer = [0; 8];
     let mut live = 0;
@@ -238,7 +238,7 @@ fn strangers_ids(addr: Addr) {
     // The right id in the wrong context.
     assert_eq!(code(instance::cancel(live, 5)), -BMI_EINVAL);
     assert_eq!(code(instance::test(live, 5, 0)), -BMI_EINVAL);
-    // What the host reads, without asking, at the address that an id is.
+    // The words that the host reads, without asking, at the address that an id is.
     let block = live as *const i64;
     // SAFETY: an operation under way.
     unsafe {
@@ -360,9 +360,10 @@ fn a_blocked_thread_is_woken(addr: Addr) {
         let mut into = [0; 4];
         let mut recv = 0;
         instance::post(post(PostKind::Recv, addr, 8, &mut into, 7), &mut recv).unwrap();
-        let kind = match unexpected {
-            true => PostKind::SendUnexpected,
-            false => PostKind::Send,
+        let kind = if unexpected {
+            PostKind::SendUnexpected
+        } else {
+            PostKind::Send
         };
         let began = Instant::now();
         let waiting = std::thread::spawn(move || {

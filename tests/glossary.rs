@@ -55,7 +55,7 @@ const WORDS: &[Row] = &[
     ("wish", "request, hints", &[]),
 ];
 
-/// What names these words, or is not ours.
+/// Files that name these words, or are not ours.
 const LEFT_OUT: &[&str] = &[
     "CHANGELOG.md",
     "LICENSE",
@@ -76,7 +76,7 @@ fn files(root: &Path, below: &Path, found: &mut Vec<PathBuf>) {
             continue;
         }
         if entry.file_type().unwrap().is_dir() {
-            // What make, cargo (also in crates outside of the workspace) and debhelper build.
+            // Built by make, cargo (also in crates outside of the workspace) and debhelper.
             if !["target", "build", "tmp"]
                 .iter()
                 .any(|built| entry.file_name() == *built)

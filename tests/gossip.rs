@@ -30,7 +30,7 @@ fn host() -> &'static Path {
     })
 }
 
-/// What the host's logger got, with `environment` set.
+/// The lines of the host's logger and of stderr, with `environment` set.
 fn run(environment: &[(&str, &str)]) -> (String, String) {
     let output = Command::new(host())
         .arg(exported::library("libbmi_mx.so"))

@@ -1,4 +1,4 @@
-//! Which part may use which.
+//! Allowed dependencies of crates and modules.
 //!
 //! ```text
 //!   crates        bmi-mx ------+-> mx-sys -> ports/* --> mx-proto <- mx-sim        Cargo.toml

@@ -8,9 +8,9 @@
 //!          initialize, finalize, the helper thread
 //! ```
 //!
-//! Who hears of an operation's end frees its memory at once, so that a sanitizer sees whoever
-//! touches it later. For `make tsan` locks are `parking_lot`'s and threads are joined one by one:
-//! the order that the standard library makes is not seen.
+//! A thread that hears of an operation's end frees its memory at once, so that a sanitizer sees a
+//! later access. For `make tsan` locks are `parking_lot`'s and threads are joined one by one: the
+//! order that the standard library makes is not seen.
 
 use bmi_mx::abi::constants::*;
 use bmi_mx::abi::types::bmi_method_addr;
@@ -33,7 +33,7 @@ const LONG_US: u64 = LONG.as_micros() as u64;
 /// The context whose operations are tested for by their ids.
 const BY_ID: i64 = 5;
 
-/// Contexts whose operations are handed out to whoever asks.
+/// Contexts whose operations are handed out to any thread that asks.
 const BY_CONTEXT: [i64; 2] = [6, 7];
 
 #[derive(Clone, Copy)]
@@ -44,7 +44,7 @@ unsafe impl Send for Addr {}
 // SAFETY: as above.
 unsafe impl Sync for Addr {}
 
-/// Starts the method as a server nobody else has the name of; its own address.
+/// Starts the method as a server with a name of its own; its own address.
 fn start() -> (Addr, Addr) {
     let first = std::process::id() % 900;
     for endpoint in (first..1024).chain(0..first) {
@@ -67,20 +67,20 @@ fn stop((listen, own): (Addr, Addr)) {
     instance::drop_addr(listen.0);
 }
 
-/// Memory that an operation has until somebody hears of its end.
+/// Memory that an operation has until a thread hears of its end.
 struct LentMemory {
     bytes: Vec<u8>,
     /// A send's; what a receive has got is looked at.
     sent: bool,
 }
 
-/// How many operations there are, and how many are over.
+/// Numbers of operations, and memory of those under way.
 #[derive(Default)]
 struct Tally {
     posted: AtomicUsize,
     over: AtomicUsize,
-    /// What is under way, for a test that ends the method before it is over. Not for others: a
-    /// lock that all take orders what should be seen without order.
+    /// For a test that ends the method before its operations are over. Not for others: a lock that
+    /// all take orders what should be seen without order.
     lent: Option<Mutex<HashSet<usize>>>,
 }
 
@@ -174,13 +174,14 @@ impl Dice {
     }
 }
 
-/// Time-outs of tests in microseconds: none, one that passes while others work, one that nobody waits for.
+/// Time-outs of tests in microseconds: none, one that passes while others work, one that is never waited for.
 const TIMEOUTS: [u64; 3] = [0, 50, 20_000];
 
 /// Messages: within a packet, in one piece with a copy, and larger than that.
 const LENGTHS: [usize; 4] = [0, 60, 3_000, 70_000];
 
-/// Ids as they were given out, for whoever cancels; they may be over, or another operation's by then.
+/// Ids as they were given out, for the cancelling threads; they may be over, or another operation's
+/// by then.
 struct Given {
     ids: Vec<AtomicI64>,
     count: AtomicUsize,
@@ -357,7 +358,7 @@ fn what_threads_post_cancel_and_test_for_in_each_others_way_ends_exactly_once() 
     stop(names);
 }
 
-/// What every thread does until the method has ended. Returns what it was told then.
+/// The calls of every thread until the method has ended. Returns the code it got then.
 fn busy_until_the_end(own: Addr, tally: &Tally, role: usize) -> i32 {
     let mut dice = Dice(31 + role as u64);
     let each = |done: Done| tally.note(&done, -1);
@@ -394,7 +395,7 @@ fn busy_until_the_end(own: Addr, tally: &Tally, role: usize) -> i32 {
 }
 
 #[test]
-fn the_end_wakes_and_refuses_everybody_and_touches_no_memory_afterwards() {
+fn the_end_wakes_and_refuses_all_threads_and_touches_no_memory_afterwards() {
     const ROLES: usize = 6;
     let _alone = ONE_AT_A_TIME.lock();
     for life in 0..20u64 {
@@ -423,7 +424,7 @@ fn the_end_wakes_and_refuses_everybody_and_touches_no_memory_afterwards() {
             for thread in threads {
                 assert_eq!(thread.join().unwrap(), -BMI_ENODEV);
             }
-            assert!(began.elapsed() < LONG / 2, "somebody was not woken");
+            assert!(began.elapsed() < LONG / 2, "a waiter was not woken");
         });
         for lent_memory in std::mem::take(&mut *tally.lent.as_ref().unwrap().lock()) {
             // SAFETY: made by `Tally::post`; the method has ended, and let go of it.
@@ -475,8 +476,8 @@ fn of_threads_that_start_or_end_the_method_at_once_one_does() {
     }
 }
 
-/// The instance is used again: whoever waits in one life is not to wait, or to be told of operations, in
-/// the next.
+/// The instance is used again: a thread that waits in one life is not to wait, or to be told of
+/// operations, in the next.
 #[test]
 fn who_waits_in_one_life_does_not_go_on_in_the_next() {
     const LIVES: u64 = 20;

@@ -35,7 +35,7 @@ step() {
     fi
 }
 
-# How many tests passed and failed, whatever ran them.
+# The numbers of tests that passed and failed, whatever ran them.
 sums() {
     awk '/^test result: / { passed += $4; failed += $6 }
          /^[0-9]+ passed, [0-9]+ failed$/ { passed += $1; failed += $3 }

@@ -22,7 +22,7 @@ else
     echo "man-check: no groff, pages are not formatted"
 fi
 
-# What the pages' NAME sections list.
+# The functions that the pages' NAME sections list.
 documented=$(awk '/^\.Sh/ { names = $2 == "NAME" } names && $1 == ".Nm" { print $2 }' "$man"/man3/*)
 functions=$(cat "$include"/myriexpress.h "$include"/mx_extensions.h "$include"/mx_io.h |
     grep -o '^[a-z][a-z_ *]*\bmx_[a-z_0-9]*(' | grep -v typedef | sed 's/.*\b\(mx_.*\)(/\1/' |
@@ -37,7 +37,7 @@ for program in "$bin"/*; do
     [ -f "$man/man1/$(basename "$program").1" ] || complain "no page for $(basename "$program")"
 done
 
-# What --help offers, each as `.It Fl x` or within such a line.
+# The options in --help, each as `.It Fl x` or within such a line.
 for page in "$man"/man1/*; do
     program=$(basename "$page" .1)
     for option in $("$bin/$program" --help | sed -n 's/^ \{2,6\}\(-[-a-zA-Z]*\),* *\(--[-a-z]*\)\{0,1\}.*/\1 \2/p'); do

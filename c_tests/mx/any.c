@@ -14,7 +14,7 @@
 
 #include "../support/pattern.h"
 
-static const uint64_t NOBODYS = UINT64_C(0x0badf00d00000000);
+static const uint64_t UNUSED = UINT64_C(0x0badf00d00000000);
 
 
 static bool status_untouched(const mx_status_t *status)
@@ -207,7 +207,7 @@ static void time_outs_are_kept(struct side *side)
 {
     enum { TIME_MS = 80 };
     mx_endpoint_t ep = party_open();
-    mx_request_t never = receive(ep, NULL, 0, NOBODYS, EXACTLY), peeked = NULL, again = never;
+    mx_request_t never = receive(ep, NULL, 0, UNUSED, EXACTLY), peeked = NULL, again = never;
     mx_status_t status;
     uint32_t result;
 
@@ -268,13 +268,13 @@ static void *wait_for_ever(void *argument)
         OK(mx_wait(waiter->ep, &waiter->request, MX_INFINITE, &status, &result));
         break;
     case WAIT_ANY:
-        OK(mx_wait_any(waiter->ep, MX_INFINITE, NOBODYS, EXACTLY, &status, &result));
+        OK(mx_wait_any(waiter->ep, MX_INFINITE, UNUSED, EXACTLY, &status, &result));
         break;
     case PEEK:
         OK(mx_peek(waiter->ep, MX_INFINITE, &peeked, &result));
         break;
     case PROBE:
-        OK(mx_probe(waiter->ep, MX_INFINITE, NOBODYS, EXACTLY, &status, &result));
+        OK(mx_probe(waiter->ep, MX_INFINITE, UNUSED, EXACTLY, &status, &result));
         break;
     case BUFFERED:
         OK(mx_buffered(waiter->ep, &waiter->request, MX_INFINITE, &result));
@@ -291,7 +291,7 @@ static void *wait_for_ever(void *argument)
     return NULL;
 }
 
-static void everybody_wakes_up(struct side *side)
+static void all_kinds_wake_up(struct side *side)
 {
     mx_endpoint_t ep = party_open(), deaf = open_any(), mute = open_any();
     struct waiter waiters[KINDS];
@@ -304,18 +304,18 @@ static void everybody_wakes_up(struct side *side)
     (void)side;
     OK(mx_disable_progression(deaf)); /* does not answer the connect */
     OK(mx_disable_progression(mute)); /* does not take the message */
-    /* Not latched: this one is for nobody. */
+    /* Not latched: no thread waits for this one. */
     OK(mx_wakeup(ep));
-    OK(mx_probe(ep, 50, NOBODYS, EXACTLY, &status, &result));
+    OK(mx_probe(ep, 50, UNUSED, EXACTLY, &status, &result));
     CHECK_THAT(result, ==, 0);
     for (int i = 0; i < KINDS; i++) {
         struct waiter *waiter = &waiters[i];
 
         *waiter = (struct waiter){.ep = ep, .kind = (enum waiter_kind)i, .connect_to = id_of(deaf)};
         if (waiter->kind == WAIT)
-            waiter->request = receive(ep, NULL, 0, NOBODYS, EXACTLY);
+            waiter->request = receive(ep, NULL, 0, UNUSED, EXACTLY);
         if (waiter->kind == BUFFERED)
-            waiter->request = ssend_to(ep, to_mute, large, sizeof large, NOBODYS);
+            waiter->request = ssend_to(ep, to_mute, large, sizeof large, UNUSED);
         CHECK(pthread_create(&waiter->thread, NULL, wait_for_ever, waiter) == 0);
     }
     /* It is not known when they sleep, so they are woken until all have been seen to. */
@@ -326,7 +326,7 @@ static void everybody_wakes_up(struct side *side)
             all = all && waiters[i].done;
         if (all)
             break;
-        OK(mx_probe(mute, 1, NOBODYS, EXACTLY, &status, &result)); /* a moment's rest */
+        OK(mx_probe(mute, 1, UNUSED, EXACTLY, &status, &result)); /* a moment's rest */
     }
     for (int i = 0; i < KINDS; i++)
         if (!waiters[i].done)
@@ -334,7 +334,7 @@ static void everybody_wakes_up(struct side *side)
     for (int i = 0; i < KINDS; i++)
         CHECK(pthread_join(waiters[i].thread, NULL) == 0);
     /* The receive is still there. */
-    succeed(ep, send_to(ep, address_of(ep), NULL, 0, NOBODYS), 0);
+    succeed(ep, send_to(ep, address_of(ep), NULL, 0, UNUSED), 0);
     succeed(ep, waiters[WAIT].request, 0);
     OK(mx_close_endpoint(mute));
     OK(mx_close_endpoint(deaf));
@@ -403,7 +403,7 @@ int main(int argc, char **argv)
         SOLO(peek_shows_the_oldest_and_leaves_it, peek_leaves_it),
         SOLO(probe_sees_what_has_no_receive_and_leaves_it, probe_sees_unexpected_messages),
         SOLO(a_wait_that_is_in_vain_takes_its_time_and_changes_nothing, time_outs_are_kept),
-        SOLO(wakeup_ends_every_wait_and_is_not_kept, everybody_wakes_up),
+        SOLO(wakeup_ends_every_wait_and_is_not_kept, all_kinds_wake_up),
         SOLO(threads_waiting_with_masks_get_their_own_completions, each_to_its_own_mask),
         {0},
     };

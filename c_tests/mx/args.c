@@ -1,7 +1,7 @@
 /*
  * Bad arguments, function by function: the documented code, the handler told once, nothing changed.
  *
- * What cannot be opened, connected or resolved is in lifecycle.c, connect.c and names.c.
+ * Failures to open, connect or resolve are in lifecycle.c, connect.c and names.c.
  */
 #include "support/party.h"
 
@@ -11,7 +11,7 @@
 #include "../support/pattern.h"
 
 static mx_endpoint_t ep, other;
-static mx_endpoint_addr_t me, nobody, to_other;
+static mx_endpoint_addr_t me, no_address, to_other;
 static mx_status_t status, blank;
 static uint32_t result;
 static mx_request_t pending;
@@ -290,7 +290,7 @@ static void every_call_to(mx_endpoint_addr_t bad)
     CHECK(out == was);
 }
 
-static void about_nobody(mx_endpoint_addr_t bad)
+static void about_an_address(mx_endpoint_addr_t bad)
 {
     uint64_t nic = 77;
     uint32_t id = 77, session = 77;
@@ -309,19 +309,19 @@ static void bad_addresses(struct side *side)
 
     (void)side;
     set_up();
-    memset(&nobody, 0, sizeof nobody);
-    every_call_to(nobody);
-    about_nobody(nobody);
+    memset(&no_address, 0, sizeof no_address);
+    every_call_to(no_address);
+    about_an_address(no_address);
     memset(&bad, 0xff, sizeof bad);
     every_call_to(bad);
-    about_nobody(bad);
+    about_an_address(bad);
     memset(&bad, 0x31, sizeof bad);
     every_call_to(bad);
-    about_nobody(bad);
+    about_an_address(bad);
     bad = to_other;
     bad.stuff[1] += 1000; /* no such peer */
     every_call_to(bad);
-    about_nobody(bad);
+    about_an_address(bad);
     /* The same peer as another endpoint knows it. */
     others = connect_to(other, id_of(ep));
     every_call_to(others);

@@ -4,7 +4,7 @@
  *     receive, not matched     cancelled: result 1, handle gone, buffer never written
  *     receive, matched         too late: result 0, tested as usual
  *     send                     refused
- *     anything                 forgotten: goes its way, and nobody hears of it
+ *     anything                 forgotten: goes on, and its end is not reported
  */
 #include "support/couple.h"
 
@@ -317,7 +317,7 @@ int main(int argc, char **argv)
         SOLO(a_send_cannot_be_cancelled_and_goes_on, sends_cannot_be_cancelled),
         SOLO(a_connect_that_is_not_answered_can_be_cancelled, connects_can_be_cancelled),
         SOLO(a_message_that_meets_a_cancel_is_received_once, cancel_races_with_messages),
-        SOLO(forgotten_requests_go_on_and_nobody_hears_of_them, forgotten_requests_go_their_way),
+        SOLO(forgotten_requests_go_on_and_are_not_reported, forgotten_requests_go_their_way),
         SOLO(a_null_handle_forgets_from_the_start, requests_without_a_handle),
         {0},
     };

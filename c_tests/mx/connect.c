@@ -3,7 +3,7 @@
  *
  *     mx_connect   returns a code           mx_iconnect   completes with a status
  *       MX_BAD_CONNECTION_KEY     wrong key       MX_STATUS_BAD_KEY
- *       MX_CONNECTION_FAILED      nobody there    MX_STATUS_ENDPOINT_CLOSED
+ *       MX_CONNECTION_FAILED      not open        MX_STATUS_ENDPOINT_CLOSED
  *       MX_BAD_ENDPOINT_ID        no such id      MX_STATUS_BAD_ENDPOINT
  *       MX_TIMEOUT                no answer       MX_STATUS_TIMEOUT
  *       MX_NIC_NOT_FOUND          no such host    (immediate)
@@ -34,7 +34,7 @@ static mx_status_t iconnect(mx_endpoint_t ep, uint32_t id, uint32_t key)
     return status;
 }
 
-/* An endpoint id of our block that nobody has. */
+/* A free endpoint id of our block. */
 static uint32_t free_id(void)
 {
     mx_endpoint_t ep = open_any();
@@ -214,7 +214,7 @@ static void addresses_tell_who_it_is(struct side *side)
     pair_close(&pair);
 }
 
-/* What programs of the time send each other in their first message, to be called back. */
+/* The first message of programs of the time, so that they are called back. */
 struct name {
     uint16_t nic_high16;
     uint16_t endpoint_id;
@@ -302,7 +302,7 @@ static void disconnect_ends_everything(struct side *side)
     sends[2] = send_to(a, to_b, large, 10, 3);
     status = finish(a, sends[2]);
     STATUS_IS(status, MX_STATUS_ENDPOINT_UNREACHABLE);
-    /* A receive is from anybody, so it waits on; and a later connect starts afresh. */
+    /* A receive is from any peer, so it waits on; and a later connect starts afresh. */
     CHECK(!is_done(a, &receiving, &status));
     OK(mx_iconnect(a, local_nic(), id_of(b), KEY, 0, NULL, &connecting));
     status = finish(a, connecting);
@@ -369,7 +369,7 @@ static void survivor(struct side *side)
         succeed(ep, send_to(ep, address, "message", 8, 1), 8);
         tell(side, "sent", 0);
         hear(side, "gone");
-        /* It is noticed, and what is sent then fails instead of reaching somebody else. */
+        /* It is noticed, and what is sent then fails instead of reaching another peer. */
         for (deadline_t deadline = deadline_in(WAIT_MS);;) {
             mx_request_t request = ssend_to(ep, address, "message", 8, 2);
 
@@ -382,7 +382,7 @@ static void survivor(struct side *side)
         if (status.code != MX_STATUS_ENDPOINT_UNREACHABLE &&
             status.code != MX_STATUS_ENDPOINT_CLOSED &&
             !(status.code == MX_STATUS_TIMEOUT && life == 1 && death_is_silent()))
-            FAIL("a send to somebody who is gone: %s", status_text(status.code));
+            FAIL("a send to a peer that is gone: %s", status_text(status.code));
         tell(side, "noticed", 0);
     }
     party_close(ep);

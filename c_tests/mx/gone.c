@@ -145,11 +145,11 @@ static void survives(struct side *side)
 {
     struct pair pair = meet_peer(side);
     char *out = fenced(LARGE), *in = fenced(LARGE);
-    mx_request_t sends[3], anybody, retry;
+    mx_request_t sends[3], from_any, retry;
     mx_status_t status;
     uint32_t result;
 
-    anybody = receive(pair.ep, in, LARGE, 9, EXACTLY);
+    from_any = receive(pair.ep, in, LARGE, 9, EXACTLY);
     sends[0] = send_to(pair.ep, pair.peer, out, LARGE, 1);
     sends[1] = ssend_to(pair.ep, pair.peer, out, SMALL, 2);
     sends[2] = ssend_to(pair.ep, pair.peer, out, 0, 3);
@@ -160,15 +160,15 @@ static void survives(struct side *side)
             FAIL("send %d to a process that was killed: %s", i, status_text(status.code));
         CHECK_THAT(errors.count, ==, 1);
     }
-    /* A receive is from anybody, so it waits on. */
-    stays_pending(pair.ep, &anybody, 20);
-    /* Nobody is there any more. */
+    /* A receive is from any peer, so it waits on. */
+    stays_pending(pair.ep, &from_any, 20);
+    /* The peer is not there any more. */
     OK(mx_iconnect(pair.ep, local_nic(), pair.peer_id, KEY, 0, NULL, &retry));
     status = finish(pair.ep, retry);
     STATUS_IS(status, MX_STATUS_ENDPOINT_CLOSED);
     status = finish(pair.ep, send_to(pair.ep, pair.peer, out, SMALL, 4));
     STATUS_IS(status, MX_STATUS_ENDPOINT_UNREACHABLE);
-    OK(mx_cancel(pair.ep, &anybody, &result));
+    OK(mx_cancel(pair.ep, &from_any, &result));
     CHECK_THAT(result, ==, 1);
     tell(side, "done", 0);
     party_close(pair.ep);
@@ -324,7 +324,7 @@ static void exits_right_after(struct world *world)
 int main(int argc, char **argv)
 {
     static const struct scenario scenarios[] = {
-        DIRECTED(a_stopped_peer_blocks_nobody, a_stopped_peer, {"peer", echoes_until_told},
+        DIRECTED(a_stopped_peer_blocks_no_other, a_stopped_peer, {"peer", echoes_until_told},
                  {"stays", stays}),
         DIRECTED(what_is_under_way_to_a_killed_peer_ends, a_killed_peer,
                  {"peer", echoes_until_told}, {"survives", survives}),

@@ -17,7 +17,7 @@
 
 enum { SMALL = 1000, LARGE = 300000, NOTED = 4096 };
 
-/* What the handler saw, and what it is to do. */
+/* The calls of the handler, and its answer. */
 static struct {
     atomic_int calls, inside, worst;
     mx_unexp_handler_action_t action;
@@ -286,7 +286,7 @@ static void may_disconnect_the_source(struct side *side)
         await_calls(i + 1);
         status = finish(a, request);
         if (sizes[i / 2] == LARGE && status.code == MX_STATUS_SUCCESS)
-            FAIL("a send to somebody who hung up is told to have arrived");
+            FAIL("a send to a peer that hung up is told to have arrived");
         OK(mx_iprobe(b, 0, ANYTHING, &status, &result));
         CHECK_THAT(result, ==, 0); /* messages of a peer that is disconnected are thrown away */
     }

@@ -133,7 +133,7 @@ static void bad_questions(struct side *side)
     static const int no_keys[] = {0, 17, 9999, -1};
     mx_endpoint_t ep = party_open();
     uint32_t value = 77, count = number(NULL, MX_COUNTERS_COUNT), board = 1000;
-    uint64_t nic = 77, nobody = UINT64_C(0x0123456789abcdef);
+    uint64_t nic = 77, unknown = UINT64_C(0x0123456789abcdef);
     uint8_t small = 250;
     char text[MX_MAX_STR_LEN] = "text";
     mx_endpt_handle_t handle = 77;
@@ -157,13 +157,13 @@ static void bad_questions(struct side *side)
     /* Boards that are none. */
     REFUSED(mx_get_info(NULL, MX_LINE_SPEED, &board, 4, &value, 4), MX_BAD_INFO_VAL);
     REFUSED(mx_get_info(NULL, MX_LINE_SPEED, &small, 1, &value, 4), MX_BAD_INFO_VAL);
-    REFUSED(mx_get_info(NULL, MX_LINE_SPEED, &nobody, 8, &value, 4), MX_BAD_INFO_VAL);
+    REFUSED(mx_get_info(NULL, MX_LINE_SPEED, &unknown, 8, &value, 4), MX_BAD_INFO_VAL);
     REFUSED(mx_get_info(NULL, MX_LINE_SPEED, &board, 3, &value, 4), MX_BAD_INFO_LENGTH);
     REFUSED(mx_get_info((mx_endpoint_t)&ep, MX_LINE_SPEED, NULL, 0, &value, 4), MX_BAD_ENDPOINT);
     CHECK(value == 77 && nic == 77 && strcmp(text, "text") == 0);
     REFUSED(mx_board_number_to_nic_id(board, &nic), MX_BOARD_UNKNOWN);
     REFUSED(mx_board_number_to_nic_id(MX_ANY_NIC, &nic), MX_BOARD_UNKNOWN);
-    REFUSED(mx_nic_id_to_board_number(nobody, &value), MX_NIC_NOT_FOUND);
+    REFUSED(mx_nic_id_to_board_number(unknown, &value), MX_NIC_NOT_FOUND);
     REFUSED(mx_nic_id_to_board_number(0, &value), MX_NIC_NOT_FOUND);
     REFUSED(mx_board_number_to_nic_id(0, NULL), MX_FAILURE);
     REFUSED(mx_nic_id_to_board_number(local_nic(), NULL), MX_FAILURE);

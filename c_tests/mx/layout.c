@@ -95,7 +95,7 @@ AT(mx_mapper_state_t, level, 28, 4);
 AT(mx_mapper_state_t, flags, 32, 4);
 SIZE(mx_host_type_t, 4, 4);
 
-/* What is passed by value in two integer registers. */
+/* Types that are passed by value in two integer registers. */
 _Static_assert(_Alignof(mx_endpoint_addr_t) == 8, "an address is two words");
 _Static_assert(_Generic((mx_endpoint_t)0, struct mx_endpoint *: 1, default: 0) &&
                    _Generic((mx_request_t)0, union mx_request *: 1, default: 0) &&

@@ -117,7 +117,7 @@ static void nothing_is_left_behind(struct side *side)
         }
         party_stop(); /* closes what is open */
         if (life == 1) {
-            /* What libraries keep for good they have by now. */
+            /* Libraries have by now what they keep for good. */
             descriptors = entries("/proc/self/fd");
             threads = entries("/proc/self/task");
         }
@@ -178,10 +178,10 @@ static void the_handler_answers(struct side *side)
     mx_endpoint_t ep;
     mx_status_t status;
     mx_request_t request;
-    mx_endpoint_addr_t nobody;
+    mx_endpoint_addr_t no_address;
 
     (void)side;
-    memset(&nobody, 0, sizeof nobody);
+    memset(&no_address, 0, sizeof no_address);
     /* The one before is returned, from the start. */
     CHECK(mx_set_error_handler(note_error) == MX_ERRORS_ARE_FATAL);
     CHECK(mx_set_error_handler(MX_ERRORS_RETURN) == note_error);
@@ -193,10 +193,10 @@ static void the_handler_answers(struct side *side)
     CHECK(mx_progress(NULL) == MX_NO_MATCH);
     CHECK(errors.count == 1 && errors.code == MX_BAD_ENDPOINT);
     mx_set_error_handler(forgives);
-    CHECK(mx_isend(ep, NULL, 0, nobody, 1, NULL, &request) == MX_SUCCESS);
+    CHECK(mx_isend(ep, NULL, 0, no_address, 1, NULL, &request) == MX_SUCCESS);
     CHECK(errors.count == 2 && errors.code == MX_BAD_ENDPOINT);
     mx_set_error_handler(MX_ERRORS_RETURN);
-    CHECK(mx_isend(ep, NULL, 0, nobody, 1, NULL, &request) == MX_BAD_ENDPOINT);
+    CHECK(mx_isend(ep, NULL, 0, no_address, 1, NULL, &request) == MX_BAD_ENDPOINT);
     CHECK_THAT(errors.count, ==, 2);
     /* A failed request too: what the handler says is its status. */
     for (int i = 0; i < 3; i++) {
@@ -225,21 +225,21 @@ static void endpoints_have_handlers_of_their_own(struct side *side)
     mx_param_t params[] = {{.key = MX_PARAM_ERROR_HANDLER, .val = {.error_handler = own_handler}},
                            {.key = MX_PARAM_ERROR_HANDLER, .val = {.error_handler = NULL}}};
     mx_endpoint_t with, without, null;
-    mx_endpoint_addr_t nobody;
+    mx_endpoint_addr_t no_address;
     mx_request_t request;
     mx_status_t status;
     uint32_t result;
 
     (void)side;
-    memset(&nobody, 0, sizeof nobody);
+    memset(&no_address, 0, sizeof no_address);
     party_start();
     OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, params, 1, &with));
     OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, params + 1, 1, &null));
     without = open_any();
-    CHECK(mx_isend(with, NULL, 0, nobody, 0, NULL, NULL) == MX_BAD_ENDPOINT);
+    CHECK(mx_isend(with, NULL, 0, no_address, 0, NULL, NULL) == MX_BAD_ENDPOINT);
     CHECK_THAT(own_calls, ==, 1);
-    REFUSED(mx_isend(without, NULL, 0, nobody, 0, NULL, NULL), MX_BAD_ENDPOINT);
-    REFUSED(mx_isend(null, NULL, 0, nobody, 0, NULL, NULL), MX_BAD_ENDPOINT);
+    REFUSED(mx_isend(without, NULL, 0, no_address, 0, NULL, NULL), MX_BAD_ENDPOINT);
+    REFUSED(mx_isend(null, NULL, 0, no_address, 0, NULL, NULL), MX_BAD_ENDPOINT);
     CHECK_THAT(own_calls, ==, 1);
     OK(mx_iconnect(with, local_nic(), 70000, KEY, 0, NULL, &request));
     OK(mx_wait(with, &request, WAIT_MS, &status, &result));
@@ -253,7 +253,7 @@ static void endpoints_have_handlers_of_their_own(struct side *side)
     party_stop();
 }
 
-/* What the default does, in a process of its own: its exit status and what it says. */
+/* The default handler, in a process of its own: its exit status and its message. */
 static int last_words(void (*act)(void), char *text, size_t size)
 {
     int fds[2], status;
@@ -491,7 +491,7 @@ static void closing_ends_everything(struct side *side)
     REFUSED(mx_isend(b, NULL, 0, to_b, 1, NULL, NULL), MX_BAD_ENDPOINT); /* a's address */
     check_untouched(in, 0, 100000);
     memset(in, 0, 100000);
-    memset(out, 0, 100000); /* nobody looks at them any more */
+    memset(out, 0, 100000); /* they are not looked at any more */
     fenced_free(in);
     fenced_free(out);
     /* The other one lives, and hears that its peer has gone. */

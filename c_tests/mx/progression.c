@@ -73,7 +73,7 @@ static void disabled_and_enabled(struct side *side)
     fenced_free(out);
 }
 
-/* What is posted while it is off goes out when it is on again, in order. */
+/* Sends that are posted while it is off go out when it is on again, in order. */
 static void posted_meanwhile(struct side *side)
 {
     enum { COUNT = 50 };

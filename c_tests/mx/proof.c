@@ -78,7 +78,7 @@ static void sends_data_and_tokens(struct side *side)
         int at = k % WINDOW;
 
         finish_round(&pair, k - WINDOW, data, tokens);
-        /* What is sent when nothing is on its way is complete at once, however slow the receiver is. */
+        /* A send when nothing is on its way is complete at once, however slow the receiver is. */
         for (int before = k - WINDOW + 1; at == 0 && before < k; before++)
             finish_round(&pair, before, data, tokens);
         fill(out[at], size_of(k), (uint64_t)k);
@@ -160,7 +160,7 @@ static void limits_are_true(struct side *side)
 
         fill(out, copied, round);
         request = send_to(a, to_b, out, copied, round);
-        succeed(a, request, copied); /* nobody receives it yet */
+        succeed(a, request, copied); /* it is not received yet */
         memset(out, 0, copied);
         succeed(b, receive(b, in, copied, round, EXACTLY), copied);
         check_filled(in, copied, round);

@@ -1,5 +1,5 @@
 /*
- * A site's secret (MX_SECRET_FILE): whoever does not know it can be neither called nor heard.
+ * A site's secret (MX_SECRET_FILE): a peer without it can be neither called nor heard.
  *
  *     host ── opens an endpoint ── its file      guest ── connects ── its file, another, or none
  *
@@ -47,7 +47,7 @@ static void knowing(struct side *side)
 
 /* ---- not the same ---- */
 
-/* Waits for a message from anybody, and hears none. */
+/* Waits for a message from any peer, and hears none. */
 static void lonely(struct side *side, const char *letters)
 {
     mx_endpoint_t ep = open_knowing(letters);

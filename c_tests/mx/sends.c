@@ -1,7 +1,7 @@
 /*
  * When a send completes, and when its buffer is free: isend, issend, ibuffered, buffered.
  *
- *     isend,  small    completes whether or not anybody receives it: up to MX_COPY_SEND_MAX, as far as
+ *     isend,  small    completes whether or not it is received: up to MX_COPY_SEND_MAX, as far as
  *                      credit reaches
  *     isend,  large    completes when the receiver has the data
  *     issend, any      completes when a receive has taken the message

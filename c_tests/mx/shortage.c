@@ -3,7 +3,7 @@
  *
  *     requests   without end: refused with MX_NO_RESOURCES, and again possible once the others have
  *                gone; also when the program has all memory itself
- *     messages   from peers, which nobody receives
+ *     messages   from peers, which are not received
  *     peers      that come when there is none
  *
  *     In each case the process goes on, and an honest peer is served afterwards.
@@ -96,7 +96,7 @@ static void waits_for_requests(struct side *side)
     pair_close(&pair);
 }
 
-/* ---- peers, and messages that nobody receives ---- */
+/* ---- peers, and messages that are not received ---- */
 
 /* Receives nothing until it is told to, then serves one honest peer. */
 static void receive_nothing(struct side *side, bool starved)
@@ -202,7 +202,7 @@ static void flood_with_peers(struct world *world)
 static const struct scenario scenarios[] = {
     PAIR(requests_without_end_are_refused_and_then_others_go_on, requests, waits_for_requests),
     PAIR(requests_without_memory_are_refused_and_then_others_go_on, starves, waits_for_requests),
-    DIRECTED(messages_that_nobody_receives_end_nobody, flood_with_messages,
+    DIRECTED(messages_that_are_not_received_end_no_process, flood_with_messages,
              {"idle", receives_nothing}, {"sender", sends_without_end}, {"honest", honest}),
     DIRECTED(peers_that_come_when_there_is_no_memory_are_served_later, flood_with_peers,
              {"starved", has_nothing}, {"sender", sends_without_end}, {"honest", honest}),

@@ -348,7 +348,7 @@ int main(int argc, char **argv)
         SOLO(each_thread_has_an_endpoint_of_its_own, an_endpoint_for_each),
         SOLO(endpoints_are_opened_and_closed_by_several_threads, opening_at_once),
         SOLO(threads_that_wait_return_when_their_endpoint_is_closed, closed_while_threads_wait),
-        SOLO(all_calls_at_once_disturb_nobody, everything_at_once),
+        SOLO(all_calls_at_once_do_no_harm, everything_at_once),
         {0},
     };
 

@@ -142,7 +142,7 @@ static void receives(struct side *side)
     close_deaf();
 }
 
-/* What takes long but gets on is not late. */
+/* Requests that take long but make progress do not time out. */
 static void nothing_that_moves(struct side *side)
 {
     enum { HUGE = 48 << 20 };

@@ -1,5 +1,5 @@
 /*
- * Several senders, one receiver that takes from anybody.
+ * Several senders, one receiver that takes from any of them.
  *
  *     sender 0 ──┐
  *     sender 1 ──┼──► any bits under a mask ──► each sender's messages in order, none twice
@@ -152,7 +152,7 @@ static void star(struct side *side)
 int main(int argc, char **argv)
 {
     static const struct scenario scenarios[] = {
-        DIRECTED(wildcard_receives_take_from_everybody_in_each_ones_order, many_to_one,
+        DIRECTED(wildcard_receives_take_from_all_senders_in_each_ones_order, many_to_one,
                  {"receiver", receiver}, {"sender", sender}),
         SOLO(an_endpoint_hears_many_and_answers_their_sources, star),
         {0},

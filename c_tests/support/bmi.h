@@ -17,8 +17,8 @@ enum { ADDRESS_AT = 80 };
 enum { ADDRESS_AT = 72 };
 #endif
 
-/* How this program came by the table: ops_linked.c or ops_dlopen.c says, which for the stand-alone
- * BMI are compiled as the_table(). */
+/* The table of this program, from ops_linked.c or ops_dlopen.c, which for the stand-alone BMI are
+* compiled as the_table(). */
 const struct bmi_method_ops *the_ops(void);
 /* The library's own symbol of that name, or NULL. */
 void *library_symbol(const char *name);

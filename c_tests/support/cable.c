@@ -140,7 +140,7 @@ const char *way_text(const struct way *way, char *text, size_t size)
 
 /* ---- netem ---- */
 
-/* What leaves by an end has crossed the cable to it. */
+/* Frames that leave by an end have crossed the cable to it. */
 static void netem_end(const char *end, const char *bridge, const struct way *way)
 {
     char options[ARGUMENTS];

@@ -57,7 +57,7 @@ bool deadline_over(deadline_t deadline);
 /* Milliseconds left for poll(), never negative. */
 int deadline_left(deadline_t deadline);
 
-/* How long one wait may take before a test gives up. */
+/* Time of one wait before a test gives up. */
 #define WAIT_MS 10000
 
 #endif

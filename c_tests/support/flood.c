@@ -39,8 +39,8 @@ struct child *flood_survive(struct world *world, const struct flood *flood, cons
 {
     struct child *honest;
 
-    /* What the C library's heap has grown to it keeps, so that there may be no place to map the
-     * memory of a link over shared memory. Then peers come over TCP, if they may. */
+    /* The C library's heap keeps what it has grown to, so that there may be no place to map the
+    * memory of a link over shared memory. Then peers come over TCP, if they may. */
     if (port_is("local"))
         unsetenv("MX_PORT");
     honest = spawn(world, role);

@@ -1,5 +1,5 @@
 /*
- * A server of little memory, a flood of those who want all of it, and somebody honest afterwards.
+ * A server of little memory, a flood of those who want all of it, and an honest peer afterwards.
  *
  *     flood_begin()    server, limited to so many MiB more     flood_limit()  the server's part
  *     flood_join()     members, who are told its endpoint

@@ -1,11 +1,11 @@
 /*
- * Buffers that can be taken away, to catch whoever touches one that is not his any more.
+ * Buffers that can be taken away, to catch an access to one that is given back.
  *
  *     never there | the buffer's pages | never there
  *                        [ bytes ]          lend(): readable and writable
  *                                           take_away(): not there either
  *
- * Who touches it then is ended by SIGSEGV, or told EFAULT if the kernel does it for him.
+ * An access then ends the process by SIGSEGV, or gets EFAULT if the kernel makes it.
  *
  * Owns: the mappings. Knows nothing of: messages.
  */

@@ -32,7 +32,7 @@ static bool running;
 static int registered_count;
 static int forgotten_count;
 static char breaches[2048];
-static struct arrival *queue; /* messages nobody has asked for yet */
+static struct arrival *queue; /* messages that were not asked for yet */
 static size_t queued;
 static size_t queue_head;
 static size_t queue_room;

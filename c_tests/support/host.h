@@ -59,15 +59,15 @@ struct bmi_method_addr *host_lookup(const char *text);
 struct bmi_method_addr *host_lookup_endpoint(int endpoint);
 /* set_info(BMI_DROP_ADDR). */
 void host_drop(struct bmi_method_addr *address);
-/* What BMI_DROP_ADDR_QUERY answers. */
+/* The answer of BMI_DROP_ADDR_QUERY. */
 bool host_may_drop(struct bmi_method_addr *address);
 /* One reference, taken by an unexpected message, is given back (BMI_DEC_ADDR_REF): asks
  * BMI_DROP_ADDR_QUERY, drops the address when told so, and says whether it did. */
 bool host_release(struct bmi_method_addr *address);
-/* How many addresses the library has registered, and how many of all are not dropped. */
+/* The number of addresses that the library has registered, and of all that are not dropped. */
 int host_registered(void);
 int host_addresses(void);
-/* How often the library called the forget callback. */
+/* The library's calls of the forget callback. */
 int host_forgotten(void);
 /* The same, with this address's name, which the host still has. */
 int host_forgotten_of(const struct bmi_method_addr *address);

@@ -111,7 +111,7 @@ struct socket {
     char text[64];
 };
 
-/* What /proc/net says of one socket. */
+/* Describes one socket by its line in /proc/net. */
 static void describe_socket(void *state, int table, const char *line)
 {
     struct socket *socket = state;

@@ -1,5 +1,5 @@
 /*
- * What a process holds of the system, and what is left of it later.
+ * The system's resources of a process, and those that are left later.
  *
  *     holdings_take(&before)   ... library ...   holdings_compare(&before, &after): names what
  *                                                is new

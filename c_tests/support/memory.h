@@ -1,5 +1,5 @@
 /*
- * How much memory a process has: /proc/PID/statm.
+ * The memory of a process: /proc/PID/statm.
  *
  *     resident_kib(0)   this process       resident_kib(pid)   another
  *

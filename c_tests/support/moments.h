@@ -60,10 +60,10 @@ struct round round_of(int64_t word);
 /* Of one row's messages in one round: their tag, and the pattern they are filled with. */
 bmi_msg_tag_t tag_of(struct round round, int row);
 uint64_t seed_of(struct round round, int row);
-/* The size of messages sent before, which nobody receives, until the peer takes no more of them
+/* The size of messages sent before, which are not received, until the peer takes no more of them
  * (empty ones) or no more bytes: then what is posted stays queued, or is offered. -1: none. */
 bmi_size_t filling_of(struct round round);
-/* Does somebody post counterparts of the rows in this round? */
+/* Does the peer post counterparts of the rows in this round? */
 bool is_answered(struct round round);
 
 /* Posts a row's message, or a receive for it with room for `size` bytes. */

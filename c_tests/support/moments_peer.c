@@ -7,7 +7,7 @@
 #include "pair.h"
 #include "pattern.h"
 
-/* What the other side may have got of a message, given what the canceller was told. */
+/* Checks the peer's share of a message against the canceller's result. */
 static void check_originals(struct round round, int row, int originals, bool succeeded)
 {
     /* Withdrawn in time, or lost with the dead. An unexpected message needs no counterpart. */
@@ -159,7 +159,7 @@ void moments_peer(struct side *side)
         struct round round = round_of(word);
         bool is_new = pair_hear(side, "is new") != 0;
 
-        /* The connection of before is over: somebody will say hello. */
+        /* The connection of before is over: the canceller will say hello. */
         if (round.moment == UNCONNECTED)
             greeted = false;
         while (!greeted && round.moment != UNCONNECTED && !is_new)

@@ -84,7 +84,7 @@ static int connect_to_hub(struct child *child, int host)
     int pid = (int)child_hear(child, "unplugged");
 
     run("ip link add port%d type veth peer name side0 netns %d", host, pid);
-    /* Nobody lives in the hub: its ports need no addresses, and say nothing of their own. */
+    /* There is no host in the hub: its ports need no addresses, and say nothing of their own. */
     run("ip link set port%d addrgenmode none", host);
     run("ip link set port%d up", host);
     return pid;

@@ -8,7 +8,7 @@
 
 bool ops_on_many_threads;
 
-/* What the real host reads from an id while the operation is pending (section 6.2). */
+/* The words that the real host reads from an id while the operation is pending (section 6.2). */
 static void check_id_block(const struct op *op)
 {
     int64_t number;
@@ -34,7 +34,7 @@ static void prepare(struct op *op)
 }
 
 /* With several threads another one may already have reaped a pending operation: then
- * nothing of `op` but `posted` is touched, and its id block may be somebody else's. */
+ * nothing of `op` but `posted` is touched, and its id block may be another operation's. */
 int op_posted(struct op *op, int result)
 {
     op->posted = result;

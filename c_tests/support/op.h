@@ -55,7 +55,7 @@ int op_send_cut(struct op *op, struct bmi_method_addr *to, const struct cut *cut
                 bmi_msg_tag_t tag);
 int op_send_unexpected_cut(struct op *op, struct bmi_method_addr *to, const struct cut *cut,
                            bmi_msg_tag_t tag);
-/* What a post function that was called for `op` has answered. */
+/* Records the result of a post function that was called for `op`. */
 int op_posted(struct op *op, int result);
 int op_recv_cut(struct op *op, struct bmi_method_addr *from, const struct cut *cut,
                 bmi_msg_tag_t tag);

@@ -1,5 +1,5 @@
 /*
- * How the two sides of a pair find each other, and part.
+ * Meeting and parting of the two sides of a pair.
  *
  *     serve(): initialize, tell endpoint          join(): hear endpoint, initialize, lookup
  *     accept(): first unexpected message   ◄────  hello()

@@ -1,5 +1,5 @@
 /*
- * Which port the tests run over, and what a test may count on there.
+ * The port of the tests, and what a test may count on there.
  *
  *     MX_PORT       local, tcp                      rdm, dgram
  *     a peer dies   its socket hangs up: at once    it is silent: MX_RDM_KEEPALIVE_MS,
@@ -12,7 +12,7 @@
 
 #include "check.h"
 
-/* What MX_PORT says; "auto" without it. */
+/* The value of MX_PORT; "auto" without it. */
 const char *port_name(void);
 bool port_is(const char *name);
 

@@ -28,7 +28,7 @@ void echo_server(struct side *side);
 void echo_until_stopped(struct side *side);
 /* At each "go" sends three messages of different sizes and checks their echoes. */
 void good_client(struct side *side);
-/* Dials an endpoint where nobody sensible answers, until it is killed. */
+/* Dials an endpoint without a proper server, until it is killed. */
 void dialler(struct side *side);
 
 /* ---- for directors ---- */
@@ -36,7 +36,7 @@ void dialler(struct side *side);
 void set_up(struct world *world, struct stage *stage);
 /* The good client exchanges its messages now, all of them. */
 void check_good(struct stage *stage);
-/* A good client that nobody knows yet is served: how many milliseconds that took from its start. */
+/* A good client that is not known yet is served: the milliseconds that took from its start. */
 int64_t newcomer(struct world *world, int endpoint);
 /* Once more check_good(), then both end by themselves. */
 void take_down(struct stage *stage);
@@ -52,7 +52,7 @@ enum {
     NIC_AT = WIRE_PREAMBLE + WIRE_HEADER + 16,
     SESSION_AT = WIRE_PREAMBLE + WIRE_HEADER + 24,
 };
-/* What a real client says over TCP before it has heard anything but our preamble. */
+/* The opening of a real client over TCP, before it has heard anything but our preamble. */
 size_t record_tcp(struct world *world, unsigned char opening[OPENING_MAX]);
 /* Has an opening say that it is that endpoint's, in that session. */
 void claim(unsigned char *opening, int endpoint, uint64_t session);

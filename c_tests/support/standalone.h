@@ -11,7 +11,7 @@
 
 #include "bmi_mx_standalone.h"
 
-/* What tests call. */
+/* The table that tests call. */
 struct ops_of_orangefs {
     const char *method_name;
     int flags;

@@ -101,7 +101,7 @@ static void finish_round(struct talk *talk, deadline_t deadline)
     talk->round++;
 }
 
-/* An unexpected message: the next of whoever sent it. */
+/* An unexpected message: the next of its sender. */
 static void take_call(struct talk *talks, int count)
 {
     struct arrival arrival = host_next();

@@ -1,5 +1,5 @@
 /*
- * What sides say to each other over bad links: everything is checked, and how long it took measured.
+ * Messages of the sides over bad links: all are checked, and their times measured.
  *
  *      talk      messages of all sizes both ways at once, expected and unexpected, in rounds
  *      pings     one small message there and back, again and again

@@ -101,7 +101,7 @@ unsigned long wire_listener_inode(int port)
         if (table != NULL)
             fclose(table);
     }
-    FAIL("nobody listens on TCP port %d", port);
+    FAIL("no socket listens on TCP port %d", port);
 }
 
 static socklen_t local_address(struct sockaddr_un *address, const char *name, size_t length)
@@ -213,7 +213,7 @@ int wire_accept(int listener, int ms)
     int fd;
 
     if (!ready(listener, POLLIN, deadline_in(ms)))
-        FAIL("nobody dialled");
+        FAIL("no client dialled");
     fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
     CHECK(fd >= 0);
     return fd;

@@ -4,7 +4,7 @@
  *     director ──connect──► TCP port of the server        (endpoint >= 1024: its own number)
  *              ──connect──► abstract Unix socket          (found in /proc by the server's pid)
  *
- * What a real client says first is not written down here but recorded, by listening on a TCP
+ * A real client's opening is not written down here but recorded, by listening on a TCP
  * port and letting a real client dial it (strangers.c). Packets behind that are made from
  * docs/wire-format.md: a 32-byte header and a body.
  *
@@ -20,10 +20,10 @@
 
 enum wire_door { DOOR_TCP, DOOR_LOCAL };
 
-/* A connected socket, or -1 when nobody listens there. For DOOR_LOCAL the first listening
- * abstract socket of that process. */
+/* A connected socket, or -1 when no socket listens there. For DOOR_LOCAL the first listening
+* abstract socket of that process. */
 int wire_connect(enum wire_door door, pid_t server, int endpoint);
-/* A socket of that type (SOCK_*) from 127.0.0.0 + source to 127.0.0.1, or -1 when nobody listens there;
+/* A socket of that type (SOCK_*) from 127.0.0.0 + source to 127.0.0.1, or -1 when no socket listens there;
  * with SOCK_NONBLOCK it may still be connecting. */
 int wire_dial_from(unsigned source, int type, int endpoint);
 /* Name of that socket without its leading NUL; false when there is none. *type is SOCK_*. */

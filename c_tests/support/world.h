@@ -22,7 +22,7 @@
 
 #include <sys/types.h>
 
-/* What travels on a line. */
+/* A note on a line. */
 struct note {
     char word[24];
     int64_t value;
@@ -60,7 +60,7 @@ int harness_main(int argc, char **argv, const struct scenario *scenarios);
 
 /* ---- for sides ---- */
 
-/* Sends a note to whoever is at the other end of the line. */
+/* Sends a note to the other end of the line. */
 void tell(struct side *side, const char *word, int64_t value);
 /* Waits for that very note and returns its value. Calls nothing of the library. */
 int64_t hear(struct side *side, const char *word);

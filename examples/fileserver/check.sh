@@ -5,7 +5,7 @@ set -uo pipefail
 
 . "$(dirname "$0")/../checks.sh"
 
-# start SERVER-BINARY: on an endpoint nobody uses
+# start SERVER-BINARY: on a free endpoint
 start() {
     local try id
     for try in $(seq 20); do
@@ -44,7 +44,7 @@ killed_client() {
 
 : > "$work/empty"
 head -c 5000000 /dev/urandom > "$work/medium"
-# So large that nobody is through with it before the client is killed; it takes no room on the disk.
+# So large that it is not done before the client is killed; it takes no room on the disk.
 truncate -s 8G "$work/large"
 
 for MX_PORT in $ports; do
@@ -66,7 +66,7 @@ for MX_PORT in $ports; do
         check "list names the files" bash -c "'$cp' --list '$address' | grep -q ' medium'"
         check "ping" "$cp" --ping "$address"
         check "twelve clients at once" many
-        check "a client killed in the middle harms nobody" killed_client
+        check "a client killed in the middle harms no other" killed_client
         check "remove" "$cp" --remove "$address/medium"
         refused "a removed file is gone" "No such file" "$cp" --stat "$address/medium"
         refused "names leave the directory not" "Invalid argument" "$cp" --stat "$address/../log"

@@ -1,5 +1,5 @@
 /*
- * What bmi_fileserver and bmi_cp say to each other.
+ * The protocol of bmi_fileserver and bmi_cp.
  *
  *   client                                   server
  *     | -- request (unexpected) -------------> |

@@ -49,7 +49,7 @@ struct op {
     int busy;
 };
 
-/* What one of the two sides knows of a call. */
+/* The state of a call on one of the two sides. */
 struct call {
     BMI_addr_t peer;
     struct request request;

@@ -35,7 +35,7 @@ for MX_PORT in $ports; do
         done
         check "many large ones at once" "$rpc" call "$address" 64 1000000
         check "eight clients at once" many
-        check "a client killed in the middle harms nobody" killed_client
+        check "a client killed in the middle harms no other" killed_client
         refused "a region too large" "Cannot allocate memory" "$rpc" call "$address" 1 67108865
         refused "a second server" "BMI error" "$rpc" serve "$address"
         refused "no server" "BMI error" "$rpc" call mx://localhost:1023 1

@@ -1,4 +1,4 @@
-//! What a blocked wait adds to the kernel's own wake-up.
+//! Cost of a blocked wait beside that of the kernel's own wake-up.
 //!
 //! `cargo bench -p mx-sys --bench wakeup [-- quick]`
 //!

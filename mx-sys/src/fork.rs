@@ -170,7 +170,7 @@ fn wiped_page() -> Option<NonNull<AtomicU32>> {
     }
     // SAFETY: the mapping made above, all of it.
     if unsafe { libc::madvise(page, PAGE, libc::MADV_WIPEONFORK) } != 0 {
-        // SAFETY: as above; nobody has a pointer into it.
+        // SAFETY: as above; there is no pointer into it.
         unsafe { libc::munmap(page, PAGE) };
         return None;
     }

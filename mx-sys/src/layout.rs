@@ -1,6 +1,6 @@
 //! Sizes and offsets of the C interface, checked at compile time.
 
-/// What a type's size is, its alignment, and where its members lie.
+/// Checks a type's size, its alignment, and the offsets of its members.
 ///
 /// ```
 /// #[repr(C)]

@@ -39,9 +39,10 @@ pub(crate) fn parse(text: &str) -> Result<Option<SocketAddr>, BadLiteral> {
     let address = plain_v4(address);
     let ip = address.ip();
     let broadcast = ip == IpAddr::V4(Ipv4Addr::BROADCAST);
-    match ip.is_unspecified() || ip.is_multicast() || broadcast {
-        true => Err(BadLiteral::NoHost),
-        false => Ok(Some(address)),
+    if ip.is_unspecified() || ip.is_multicast() || broadcast {
+        Err(BadLiteral::NoHost)
+    } else {
+        Ok(Some(address))
     }
 }
 
@@ -115,8 +116,8 @@ mod tests {
     }
 
     #[test]
-    fn what_no_host_can_have_is_refused() {
-        for nobody in [
+    fn an_address_that_no_host_can_have_is_refused() {
+        for address in [
             "0.0.0.0",
             "::",
             "[::]",
@@ -124,7 +125,7 @@ mod tests {
             "255.255.255.255",
             "ff02::1",
         ] {
-            assert_eq!(parse(nobody), Err(BadLiteral::NoHost), "{nobody}");
+            assert_eq!(parse(address), Err(BadLiteral::NoHost), "{address}");
         }
         for brackets in ["[", "]", "[]", "[::1", "::1]", "[10.0.0.1]", "[fe80::1%]"] {
             assert_eq!(parse(brackets), Err(BadLiteral::Brackets), "{brackets}");

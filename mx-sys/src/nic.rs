@@ -71,9 +71,10 @@ pub fn resolve(host: &str, board: Option<u32>) -> Result<Resolved, ResolveError>
         Known::Own => Vec::new(),
         Known::Name => {
             let listed = fresh_table().peers().addresses_of(host);
-            match listed.is_empty() {
-                true => lookup::ask(host)?,
-                false => listed,
+            if listed.is_empty() {
+                lookup::ask(host)?
+            } else {
+                listed
             }
         }
     };
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_nobody_told_us_about_have_no_address() {
+    fn unknown_ids_have_no_address() {
         for nic in [NicId(0), NicId::MAX, NicId(0x4d59_7f00_0001)] {
             assert!(socket_addresses(nic, 1).is_empty());
             assert_eq!(host_name(nic), None);

@@ -212,7 +212,7 @@ mod tests {
     fn a_bad_line_is_told_once_and_costs_only_what_is_wrong_in_it() {
         let long = "n".repeat(NAME_MAX + 1);
         let text = format!(
-            "server7 10.0.0.7\n10.0.0.8\n10.0.0.9 ok bad:name b\u{e4}d also-ok\n0.0.0.0 nobody\n\
+            "server7 10.0.0.7\n10.0.0.8\n10.0.0.9 ok bad:name b\u{e4}d also-ok\n0.0.0.0 absent\n\
              10.0.0.300 x\n10.0.0.10 {long} {}\n10.0.0.11 10.0.0.12\n10.0.0.13 a..b .c last\n",
             "n".repeat(NAME_MAX)
         );

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   start                open                                           len
-//!     | readable, zero at first | reserved: nobody else's, not readable |
+//!     | readable, zero at first | reserved: only ours, not readable     |
 //!                               '--grow-->
 //! ```
 //!
@@ -71,7 +71,7 @@ impl Reservation {
         if by > self.len - self.open {
             return false;
         }
-        // SAFETY: within the range of our own, from a page's beginning on; nobody has looked there yet.
+        // SAFETY: within our own range, from a page's beginning on; not accessed yet.
         let code = unsafe {
             libc::mprotect(
                 self.start.as_ptr().add(self.open).cast(),
@@ -123,14 +123,14 @@ mod tests {
         assert!(reservation.grow(LEAST - page()));
         assert!(!reservation.grow(1));
         assert_eq!((reservation.start(), reservation.open()), (start, LEAST));
-        // SAFETY: all of it can be read and written, and nobody else does.
+        // SAFETY: all of it can be read and written, and only this test does.
         let bytes = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), LEAST) };
         assert!(bytes.iter().all(|byte| *byte == 0));
         bytes.fill(1);
     }
 
     #[test]
-    fn what_is_dropped_stays_readable_and_nobody_elses() {
+    fn a_dropped_reservation_stays_readable_and_is_not_reused() {
         let mut first = Reservation::new(LEAST).unwrap();
         assert!(first.grow(1));
         let (start, end) = (

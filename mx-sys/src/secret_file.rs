@@ -96,8 +96,8 @@ pub fn read(path: &Path) -> Result<Secret, SecretError> {
 fn read_as(path: &Path, me: u32) -> Result<Secret, Fault> {
     let file = OpenOptions::new()
         .read(true)
-        // Neither a link nor a pipe that nobody writes to is waited for or followed; the standard
-        // library adds O_CLOEXEC.
+        // A link is not followed, and a pipe without a writer not waited for; the standard library
+        // adds O_CLOEXEC.
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path)
         .map_err(|error| match error.raw_os_error() {
@@ -127,9 +127,10 @@ fn read_as(path: &Path, me: u32) -> Result<Secret, Fault> {
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
     }
-    match LENGTHS.contains(&bytes.len()) {
-        true => Ok(Secret::new(bytes)),
-        false => Err(Fault::Length(bytes.len())),
+    if LENGTHS.contains(&bytes.len()) {
+        Ok(Secret::new(bytes))
+    } else {
+        Err(Fault::Length(bytes.len()))
     }
 }
 
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_nobody_writes_to_is_no_file_and_not_waited_for() {
+    fn a_pipe_without_a_writer_is_no_file_and_not_waited_for() {
         let place = Place::new();
         let path = place.0.join("pipe");
         let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();

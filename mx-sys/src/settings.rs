@@ -406,7 +406,7 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                         it need not exist",
                 access: Access::Text {
                     set: |s, v| s.as_mut().peers = v.map(PathBuf::from),
-                    // What was set is UTF-8, so that this is the same again.
+                    // The value was set as UTF-8, so this is the same again.
                     get: |s| s.as_ref().peers.as_deref().and_then(Path::to_str),
                 },
             },

@@ -179,15 +179,14 @@ fn split_options(options: &str, is_text: impl Fn(&str) -> bool) -> Vec<&str> {
         let mut rest = chunk;
         while !rest.is_empty() {
             let name = rest.split_once('=').map_or("", |(name, _)| name);
-            let end = match is_text(name) {
-                false => rest.find(';'),
+            let end = if is_text(name) {
                 // The last one before the next `NAME=`.
-                true => {
-                    let value = name.len() + 1;
-                    let next = rest[value..].find('=');
-                    next.and_then(|next| rest[value..value + next].rfind(';'))
-                        .map(|at| value + at)
-                }
+                let value = name.len() + 1;
+                let next = rest[value..].find('=');
+                next.and_then(|next| rest[value..value + next].rfind(';'))
+                    .map(|at| value + at)
+            } else {
+                rest.find(';')
             };
             let (entry, after) = match end {
                 Some(at) => (&rest[..at], &rest[at + 1..]),

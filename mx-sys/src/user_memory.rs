@@ -77,8 +77,8 @@ impl Rest {
     }
 }
 
-// SAFETY: the pointers are used only through `&self` (reads) and `&mut self` (writes), and whoever
-// constructed the value has promised that the memory stays valid whichever thread uses it.
+// SAFETY: the pointers are used only through `&self` (reads) and `&mut self` (writes), and the
+// caller of the constructor has promised that the memory stays valid whichever thread uses it.
 unsafe impl Send for UserMemory {}
 
 impl UserMemory {
@@ -110,7 +110,7 @@ impl UserMemory {
     /// # Safety
     ///
     /// Until the value is dropped, that is until the operation it was posted with completes, the
-    /// bytes must be readable for a send, and writable and used by nobody else for a receive.
+    /// bytes must be readable for a send, and writable and not used otherwise for a receive.
     #[inline]
     pub unsafe fn new(start: *mut c_void, len: usize) -> Result<Self, SegmentError> {
         let end = end_of(0, start, len, 0)?;
@@ -252,8 +252,8 @@ impl UserMemory {
     fn visit_rest_mut(&mut self, mut at: usize, last: usize, mut visitor: impl FnMut(&mut [u8])) {
         while at < last {
             let (start, len) = self.piece_at(at, last);
-            // SAFETY: as in `visit`, and for a receive the owner promised that nobody else uses
-            // the bytes. One slice is lent at a time, so segments that overlap do no harm here.
+            // SAFETY: as in `visit`, and for a receive the owner promised that the bytes are not used
+            // otherwise. One slice is lent at a time, so segments that overlap do no harm here.
             visitor(unsafe { slice::from_raw_parts_mut(start, len) });
             at += len;
         }

@@ -1,5 +1,5 @@
-//! What the ports of an endpoint say about who somebody claims to be, on a machine that gets another
-//! address meanwhile. In a network namespace of its own, where that may be had; as root.
+//! Claims of an interface, as an endpoint's ports check them, on a machine that gets another address
+//! meanwhile. In a network namespace of its own, where that may be had; as root.
 
 #[path = "../../ports/tcp/tests/tcp_common/mod.rs"]
 mod tcp_common;
@@ -26,7 +26,7 @@ fn ip(arguments: &str) -> bool {
     ip.is_ok_and(|status| status.success())
 }
 
-/// An endpoint's ports, somebody who has called them from 127.0.0.1, and the link of that.
+/// An endpoint's ports, a caller from 127.0.0.1, and the link of that.
 fn called() -> (HostPorts, Identity, TcpStream, LinkId) {
     let (mut ports, own) = HostPorts::open(OpenOptions {
         policy: ROUTE_TCP,
@@ -79,6 +79,6 @@ fn a_claim_is_held_against_the_interfaces_as_they_are_now() {
     std::thread::sleep(Duration::from_millis(1001));
     assert_eq!(proof(&ports, &own, link, other), Proof::Proven);
     assert!(nic::is_local(other));
-    let nobody = nic::id_of_address("10.77.0.2".parse().unwrap());
-    assert_eq!(proof(&ports, &own, link, nobody), Proof::Refuted);
+    let foreign = nic::id_of_address("10.77.0.2".parse().unwrap());
+    assert_eq!(proof(&ports, &own, link, foreign), Proof::Refuted);
 }

@@ -10,8 +10,8 @@
 //!     receives ONE_WAY       <------     sends for ever
 //! ```
 //!
-//! Over kernel UDP, where the kernel tells that nobody is there, and over libfabric's `udp`, where
-//! only silence does; there once more with peers that have to be asked where they are.
+//! Over kernel UDP, where the kernel reports that no socket is there, and over libfabric's `udp`,
+//! where only silence does; there once more with peers that have to be asked where they are.
 //!
 //! Without the test harness, because the program must be able to start itself, and to fork.
 
@@ -45,7 +45,7 @@ const FLOWING: usize = 200_000;
 /// Messages after which a stream is flowing.
 const SOME: u32 = 50;
 
-/// What carries the datagrams.
+/// A carrier of the datagrams.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     name: &'static str,
@@ -53,9 +53,9 @@ struct Way {
     ask: bool,
     /// Silence that is death.
     give_up: Duration,
-    /// How soon a death must have been noticed.
+    /// The time within which a death must have been noticed.
     noticed: Duration,
-    /// How soon, usually, one with which nothing is under way and which is only waited for.
+    /// The same, usually, of a peer with which nothing is under way and which is only waited for.
     missed: Duration,
     /// A child of fork can open an endpoint of its own.
     after_fork: bool,
@@ -172,7 +172,7 @@ fn a_killed_peer_ends_everything(way: Way) {
         matches!(refused, Err(NotConnected::Later(_))),
         "{refused:?}"
     );
-    // Its name is free for anybody ...
+    // Its name is free for any endpoint ...
     let exact = EndpointChoice::Exact(identity.endpoint);
     drop(open(way, exact));
     // ... and for itself, in another session.
@@ -183,7 +183,7 @@ fn a_killed_peer_ends_everything(way: Way) {
 }
 
 fn a_killed_peer_that_is_only_waited_for(way: Way) {
-    // How long it has been waited for, in ms. Where only silence tells, each death takes its time.
+    // Waiting times, in ms. Where only silence tells, each death takes its time.
     let waits: &[u64] = match way.give_up {
         LONG => &[0, 7, 30, 60, 110, 350, 1_510],
         _ => &[0, 350],
@@ -223,7 +223,7 @@ fn a_restarted_peer_is_reached_anew(way: Way) {
     let again = again.unwrap();
     assert!(begin.elapsed() < way.noticed, "{:?}", begin.elapsed());
     assert_eq!(round_trip(&node, again, b"who are you"), b"who are you");
-    // What belonged to the one before it is over.
+    // Operations with the one before it are over.
     assert_ne!(node.done(1).status, Status::Success);
     let Down { identity: gone, .. } = node.event();
     assert_eq!(gone, old);
@@ -234,7 +234,7 @@ fn a_killed_client_is_missed(way: Way) {
     let node = open(way, EndpointChoice::Any);
     let clients = [(); 2].map(|()| Server::client(way, node.identity));
     let mut buffer = vec![0; FLOWING];
-    // Who has sent the next one; the status, if its sender died over it.
+    // The sender of the next one; the status, if its sender died over it.
     let mut receive = || {
         let done = node.receive(ONE_WAY, &mut buffer);
         let engine = node.shared.lock();
@@ -477,7 +477,7 @@ fn child(args: &[String]) {
     node::say(node.identity);
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
-        // Whoever started us is gone.
+        // The parent is gone.
         std::process::exit(0);
     });
     match &args[2..] {

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 const LARGE: usize = 16 << 20;
 
-/// How soon a death must have been noticed; a time-out of any kind takes much longer.
+/// The time within which a death must have been noticed; a time-out of any kind takes much longer.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 type Case = fn(Route);
@@ -54,7 +54,10 @@ const CASES: &[(&str, Case)] = &[
         "a_disconnected_server_is_told_and_serves_again",
         a_disconnected_server_is_told,
     ),
-    ("a_stopped_peer_blocks_nobody", a_stopped_peer_blocks_nobody),
+    (
+        "a_stopped_peer_blocks_no_other",
+        a_stopped_peer_blocks_no_other,
+    ),
     (
         "a_killed_peer_ends_everything_and_can_come_back",
         a_killed_peer_ends_everything,
@@ -111,7 +114,7 @@ fn a_cancelled_send_leaves_the_connection_alone(route: Route) {
     let cancelled = node.cancel(request);
     let before = got.clone();
     if cancelled == Cancelled::Withdrawn {
-        // It came too late to be matched, so somebody else may have it.
+        // It came too late to be matched, so another receive gets it.
         assert_eq!(node.receive(4, &mut vec![0; LARGE]).status, Status::Success);
     }
     assert_eq!(round_trip(&node, to, 1, b"still there"), b"still there");
@@ -125,7 +128,7 @@ fn a_cancelled_send_leaves_the_connection_alone(route: Route) {
 fn a_blocked_server_uses_no_processor(route: Route) {
     let (node, server, to) = with_server(route);
     assert_eq!(round_trip(&node, to, 1, b"there"), b"there");
-    // What was set in motion comes to rest: at most one long tick of the helper's.
+    // The threads that were woken come to rest: at most one long tick of the helper's.
     std::thread::sleep(Duration::from_millis(200));
     let (before, span) = (server.processor_time(), Duration::from_secs(1));
     std::thread::sleep(span);
@@ -152,7 +155,7 @@ fn a_disconnected_server_is_told(route: Route) {
     assert_eq!(server.line(), "down Disconnected");
 }
 
-fn a_stopped_peer_blocks_nobody(route: Route) {
+fn a_stopped_peer_blocks_no_other(route: Route) {
     let (node, server, to) = with_server(route);
     server.signal(libc::SIGSTOP);
     let begin = Instant::now();
@@ -303,14 +306,14 @@ impl Server {
         target(self.identity, route)
     }
 
-    /// What the server says next.
+    /// The server's next line.
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
-    /// What all its threads have used so far.
+    /// Processor time of all its threads so far.
     fn processor_time(&self) -> Duration {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         let nanos = tasks.map(|task| {
@@ -341,7 +344,7 @@ fn serve(endpoint: Option<EndpointId>) {
     node::say(node.identity);
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
-        // Whoever started us is gone.
+        // The parent is gone.
         std::process::exit(0);
     });
     let mut services = [

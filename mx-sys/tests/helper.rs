@@ -62,7 +62,7 @@ fn the_helper_takes_over_stands_down_and_sleeps() {
     let rung = feeder.wire.rings.load(Ordering::Relaxed) - rings;
     assert!(rung <= most, "{rung} rings in {item} polls");
 
-    // Connections are looked after although nobody calls.
+    // Connections are looked after without a call.
     feeder.knock();
     until(|| shared.lock().knocks == 2);
 

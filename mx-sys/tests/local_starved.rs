@@ -1,4 +1,4 @@
-//! Peers on one host at the limit of descriptors: nobody is refused, taken for hostile, or lost.
+//! Peers on one machine at the limit of descriptors: none is refused, taken for hostile, or lost.
 //!
 //! ```text
 //!   descriptors left   accept    memory
@@ -129,9 +129,10 @@ fn cut_off_sleeper() {
             client.poll();
             assert!(begin.elapsed() < LONG, "awake");
         }
-        let (from, to, link): (_, _, LinkId) = match back {
-            false => (&mut client, &mut server, link),
-            true => (&mut server, &mut client, link_back),
+        let (from, to, link): (_, _, LinkId) = if back {
+            (&mut server, &mut client, link_back)
+        } else {
+            (&mut client, &mut server, link)
         };
         // No memory can be made, handed over, or taken.
         let mut all = hoard(0);
@@ -240,7 +241,7 @@ impl Server {
         }
     }
 
-    /// How many descriptors it is to leave itself.
+    /// Tells it the number of descriptors to leave itself.
     fn tell(&mut self, left: &str) {
         writeln!(self.input, "{left}").unwrap();
         assert_eq!(self.lines.next().unwrap().unwrap(), "done");

@@ -1,5 +1,5 @@
-//! Threads that wait for different things of one engine: nobody waits in vain, nobody is woken for
-//! what is not his, and nobody burns a processor.
+//! Threads that wait for different things of one engine: none waits in vain, none is woken for what
+//! is another's, and none burns a processor.
 
 mod support;
 
@@ -113,7 +113,7 @@ fn time_outs_of_progress_threads_and_waiters_are_kept() {
         let threads = [0, 1, 2].map(|class| scope.spawn(move || check(class)));
         join(threads);
     });
-    // Without one it is looked once, and nobody sleeps.
+    // Without one it is looked once, and no thread sleeps.
     let (sleeps, mut looks) = (shared.wait_stats().progress_thread_sleeps, 0);
     let look = |toy: &mut Toy| {
         looks += 1;
@@ -127,7 +127,7 @@ fn time_outs_of_progress_threads_and_waiters_are_kept() {
 }
 
 #[test]
-fn whoever_takes_something_in_for_others_wakes_them() {
+fn a_thread_that_takes_something_in_for_others_wakes_them() {
     let (shared, feeder) = shared(0);
     thread::scope(|scope| {
         let progress_thread = scope.spawn(|| wait(&shared, 0, NEVER));
@@ -152,7 +152,7 @@ fn whoever_takes_something_in_for_others_wakes_them() {
 }
 
 #[test]
-fn what_concerns_nobody_else_wakes_nobody_else() {
+fn what_concerns_one_thread_wakes_no_other() {
     let (shared, feeder) = shared(0);
     thread::scope(|scope| {
         let quiet = scope.spawn(|| wait(&shared, 1, NEVER));
@@ -220,7 +220,7 @@ fn an_engine_is_armed_only_while_a_thread_sleeps() {
 }
 
 #[test]
-fn in_a_fast_exchange_nobody_sleeps() {
+fn in_a_fast_exchange_no_thread_sleeps() {
     let (shared, feeder) = shared(1_000_000);
     let rounds = 2_000;
     let stop = AtomicBool::new(false);
@@ -306,7 +306,7 @@ fn nothing_is_lost_between_many_threads() {
     }
 }
 
-/// The same, where a wake-up that is lost hangs: nobody has a time-out, and an item comes only
+/// The same, where a wake-up that is lost hangs: no thread has a time-out, and an item comes only
 /// when the one before it has been taken.
 #[test]
 fn no_wake_up_is_lost_one_item_at_a_time() {

@@ -1,4 +1,4 @@
-//! How soon memory comes back over the fabric, and that nobody touches it afterwards.
+//! Cancels over the fabric: the time until memory comes back; it is not touched afterwards.
 //!
 //! ```text
 //!   this process                              the same program as "child": the peer
@@ -39,7 +39,7 @@ enum Class {
 
 const CLASSES: [Class; 4] = [Class::Small, Class::Slot, Class::LargeOut, Class::LargeIn];
 
-/// What the peer is doing.
+/// The state of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Runs,
@@ -128,11 +128,11 @@ fn campaign(state: State, count: usize) -> Times {
     times
 }
 
-/// What the cancels took.
+/// The times that the cancels took.
 #[derive(Default)]
 struct Times {
     all: Vec<(Duration, Class)>,
-    /// What the same took of the processor: what they would have taken on a machine of their own.
+    /// The same in processor time: as they would have taken on a machine of their own.
     work: Vec<Duration>,
     too_late: usize,
 }
@@ -207,7 +207,7 @@ impl Buffer {
 
     #[expect(clippy::mut_from_ref, reason = "the mapping is its own")]
     fn bytes(&self, len: usize) -> &mut [u8] {
-        // SAFETY: mapped, and nobody else has it while it is looked at.
+        // SAFETY: mapped, and not used otherwise while it is looked at.
         unsafe { std::slice::from_raw_parts_mut(self.start, len) }
     }
 }
@@ -381,7 +381,7 @@ impl World {
         }
     }
 
-    /// A buffer is ours again: nobody must write to it, nor even look at it.
+    /// A buffer is ours again: the library must not write to it, nor even read it.
     fn give(&mut self, buffer: Buffer, random: &mut Random) {
         let fill = random.below(256) as u8;
         let hidden = random.below(2) == 0;
@@ -430,7 +430,7 @@ impl Drop for World {
     }
 }
 
-/// What this thread has used of a processor.
+/// Processor time of this thread.
 fn thread_time() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,

@@ -144,7 +144,7 @@ fn falls_silent(signal: i32) {
             assert!(fits, "{kind}: {status:?}");
         }
         if let Some(request) = waiting {
-            // One that was being filled has ended, another waits for whoever may come.
+            // One that was being filled has ended, another waits for any peer.
             match node.cancel(request) {
                 Cancelled::Withdrawn => {}
                 _ => drop(node.done(9)),
@@ -156,12 +156,12 @@ fn falls_silent(signal: i32) {
     }
 }
 
-/// How what cannot go on ends.
+/// Is this the end of an operation that cannot go on?
 fn is_over(status: Status) -> bool {
     matches!(status, Status::Timeout | Status::Unreachable)
 }
 
-/// What a crowded machine may take longer: as long as this thread has just been kept from running.
+/// The delay of a busy machine: as long as this thread has just been kept from running.
 fn slack() -> Duration {
     let begin = Instant::now();
     std::thread::sleep(Duration::from_millis(1));
@@ -287,7 +287,7 @@ fn killed_clients_leave_nothing() {
     assert_eq!(rdm.stats().renewals, 0, "the living lost their links");
 }
 
-/// What this process has.
+/// The resources of this process.
 #[derive(Clone, Copy, Debug)]
 struct Left {
     descriptors: usize,

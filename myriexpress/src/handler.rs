@@ -83,14 +83,15 @@ fn judge_failed(endpoint: EndpointHandle, function: &str, status: &mut Status) {
 ///
 /// `text` is null or a C string.
 pub unsafe extern "C" fn fatal(text: *mut c_char, ret: mx_return_t) -> mx_return_t {
-    let what = match text.is_null() {
-        true => "MX".into(),
+    let what = if text.is_null() {
+        "MX".into()
+    } else {
         // SAFETY: a C string (the caller's promise).
-        false => unsafe { CStr::from_ptr(text) }.to_string_lossy(),
+        unsafe { CStr::from_ptr(text) }.to_string_lossy()
     };
     let words = Code::words(ret).to_string_lossy();
     let line = format!("libmyriexpress: {what}: {words} (code {ret})\n");
-    // Where stderr is closed nobody is told.
+    // Where stderr is closed the message is lost.
     let _ = std::io::stderr().write_all(line.as_bytes());
     std::process::exit(1)
 }
@@ -126,10 +127,7 @@ pub(crate) mod tests {
         let text = unsafe { CStr::from_ptr(text) };
         let text = text.to_str().unwrap().to_owned();
         HEARD.with(|heard| heard.borrow_mut().push((text, ret)));
-        match ret == Code::Busy as u32 {
-            true => 7,
-            false => ret,
-        }
+        if ret == Code::Busy as u32 { 7 } else { ret }
     }
 
     /// Has the process's handler to itself; what has been heard on this thread is forgotten.
@@ -141,7 +139,7 @@ pub(crate) mod tests {
         guard
     }
 
-    /// What the handler was told since.
+    /// Errors that the handler was told since.
     pub(crate) fn heard() -> Vec<(String, u32)> {
         HEARD.with(|heard| std::mem::take(&mut *heard.borrow_mut()))
     }
@@ -170,7 +168,7 @@ pub(crate) mod tests {
         let endpoint = EndpointHandle(0);
         let mut status = Status {
             code: StatusCode::BadKey as u32,
-            source: crate::handles::Address::NOBODY,
+            source: crate::handles::Address::NONE,
             match_info: 0xab,
             msg_length: 0,
             xfer_length: 0,

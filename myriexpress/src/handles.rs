@@ -54,7 +54,7 @@ impl RequestHandle {
     #[inline]
     pub fn new(slot: usize, request: RequestId) -> Self {
         debug_assert!(slot < SLOTS_MAX && (request.index() as usize) < REQUESTS_MAX);
-        // What does not fit falls out at the top.
+        // Bits that do not fit fall out at the top.
         let word = u64::from(request.generation()) << (SLOT_BITS + REQUEST_BITS)
             | u64::from(request.index()) << SLOT_BITS
             | (slot as u64 + 1);
@@ -91,8 +91,8 @@ pub struct PeerKey {
 }
 
 impl Address {
-    /// Nobody's: what a status without a source holds.
-    pub const NOBODY: Self = Self { words: [0, 0] };
+    /// No address: the source in a status without one.
+    pub const NONE: Self = Self { words: [0, 0] };
 
     /// Puts an address together.
     pub fn new(endpoint: EndpointHandle, peer: PeerKey) -> Self {
@@ -146,10 +146,10 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_nobody_and_what_is_out_of_range_is_refused() {
+    fn zero_is_no_handle_and_what_is_out_of_range_is_refused() {
         assert_eq!(EndpointHandle(0).slot(), None);
         assert_eq!(EndpointHandle(SLOTS_MAX as u64 + 1).slot(), None);
         assert_eq!(RequestHandle(0).slot(), None);
-        assert_eq!(Address::NOBODY.peer(), None);
+        assert_eq!(Address::NONE.peer(), None);
     }
 }

@@ -28,7 +28,7 @@ fn open() -> EndpointHandle {
     process::open(&settings, OpenParams::default()).expect("an endpoint")
 }
 
-/// Connects while nobody else looks after the other side.
+/// Connects and makes the progress of the other side, too.
 fn connect(from: EndpointHandle, to: EndpointHandle) -> Address {
     let own = process::own_address(to).unwrap();
     let (nic, endpoint, _) = process::decompose(own).unwrap();
@@ -88,7 +88,7 @@ fn a_small_message_allocates_nothing_once_the_tables_have_grown() {
         exchange(n, a, b, to_b, &mut bufs);
     }
     let allocated = allocations() - before;
-    // A message that nobody waits for is kept in memory of its own size.
+    // An unexpected message is kept in memory of its own size.
     let unexpected = COUNTED / 3 + 1;
     assert!(allocated <= unexpected, "{allocated} allocations");
     process::close(a).unwrap();

@@ -5,7 +5,7 @@
 //!     call(good, good, NULL) --> code        outputs keep their pattern
 //! ```
 //!
-//! What good calls do is tested from C (`c_tests/mx`).
+//! Calls with good arguments are tested from C (`c_tests/mx`).
 
 use libc::{c_char, c_void};
 use mx_sys::nic;
@@ -36,7 +36,7 @@ struct Outputs {
 
 const STATUS: mx_status_t = mx_status_t {
     code: 77,
-    source: Address::NOBODY,
+    source: Address::NONE,
     match_info: 77,
     msg_length: 77,
     xfer_length: 77,
@@ -48,7 +48,7 @@ impl Outputs {
         Self {
             request: null_mut(),
             status: STATUS,
-            addr: Address::NOBODY,
+            addr: Address::NONE,
             context: without_provenance_mut(77),
             wide: 77,
             narrow: 77,
@@ -60,7 +60,7 @@ impl Outputs {
     fn assert_untouched(&self, what: &str) {
         assert!(self.request.is_null(), "{what}");
         assert_eq!(self.status, STATUS, "{what}");
-        assert_eq!(self.addr, Address::NOBODY, "{what}");
+        assert_eq!(self.addr, Address::NONE, "{what}");
         assert_eq!(self.context.addr(), 77, "{what}");
         assert_eq!(
             (self.wide, self.narrow, self.narrow2),
@@ -127,7 +127,7 @@ fn every_wrong_argument_has_its_code_and_leaves_the_outputs_alone() {
 
 fn outputs_that_are_missing(ep: mx_endpoint_t, nic: u64) {
     let null = null_mut();
-    let o = Address::NOBODY;
+    let o = Address::NONE;
     refused! { out:
         Failure = mx_open_endpoint(0, MX_ANY_ENDPOINT, 1, null_mut(), 0, null_mut());
         Failure = mx_test(ep, &raw mut out.request, null_mut(), &raw mut out.narrow);
@@ -208,7 +208,7 @@ fn requests_that_are_none(ep: mx_endpoint_t) {
 }
 
 fn messages_that_make_no_sense(ep: mx_endpoint_t) {
-    let mut own = Address::NOBODY;
+    let mut own = Address::NONE;
     // SAFETY: a place to write to.
     assert_eq!(unsafe { mx_get_endpoint_addr(ep, &raw mut own) }, 0);
     let mut nothing = mx_segment_t {
@@ -228,8 +228,8 @@ fn messages_that_make_no_sense(ep: mx_endpoint_t) {
         BadSegMem = mx_issend(ep, one, 1, own, 0, null_mut(), &raw mut out.request);
         BadSegMem = mx_irecv(ep, one, 1, 0, 0, null_mut(), &raw mut out.request);
         Failure = mx_isend(ep, none, 0, own, 0, null_mut(), odd(&mut out.request));
-        BadEndpoint = mx_isend(ep, none, 0, Address::NOBODY, 0, null_mut(), &raw mut out.request);
-        BadEndpoint = mx_issend(ep, none, 0, Address::NOBODY, 0, null_mut(), null_mut());
+        BadEndpoint = mx_isend(ep, none, 0, Address::NONE, 0, null_mut(), &raw mut out.request);
+        BadEndpoint = mx_issend(ep, none, 0, Address::NONE, 0, null_mut(), null_mut());
         BadMatchMask = mx_irecv(ep, none, 0, 3, 2, null_mut(), &raw mut out.request);
         BadMatchMask = mx_test_any(ep, 3, 2, &raw mut out.status, &raw mut out.narrow);
         BadMatchMask = mx_wait_any(ep, TIMEOUT, 3, 2, &raw mut out.status, &raw mut out.narrow);
@@ -277,7 +277,7 @@ fn names_and_questions_that_make_no_sense(ep: mx_endpoint_t) {
 
 fn endpoints_that_are_none(ep: mx_endpoint_t, nic: u64) {
     let none = null_mut();
-    let nobody = Address::NOBODY;
+    let no_address = Address::NONE;
     let mut request: mx_request_t = without_provenance_mut(0x401);
     let held = &raw mut request;
     refused! { out:
@@ -287,8 +287,8 @@ fn endpoints_that_are_none(ep: mx_endpoint_t, nic: u64) {
         BadEndpoint = mx_reenable_progression(ep);
         BadEndpoint = mx_progress(ep);
         BadEndpoint = mx_register_unexp_handler(ep, None, null_mut());
-        BadEndpoint = mx_isend(ep, none, 0, nobody, 0, null_mut(), &raw mut out.request);
-        BadEndpoint = mx_issend(ep, none, 0, nobody, 0, null_mut(), &raw mut out.request);
+        BadEndpoint = mx_isend(ep, none, 0, no_address, 0, null_mut(), &raw mut out.request);
+        BadEndpoint = mx_issend(ep, none, 0, no_address, 0, null_mut(), &raw mut out.request);
         BadEndpoint = mx_irecv(ep, none, 0, 0, 0, null_mut(), &raw mut out.request);
         BadEndpoint = mx_cancel(ep, held, &raw mut out.narrow);
         BadEndpoint = mx_forget(ep, held);
@@ -305,7 +305,7 @@ fn endpoints_that_are_none(ep: mx_endpoint_t, nic: u64) {
         BadEndpoint = mx_set_request_timeout(ep, null_mut(), 5);
         BadEndpoint = mx_connect(ep, nic, 0, 1, TIMEOUT, &raw mut out.addr);
         BadEndpoint = mx_iconnect(ep, nic, 0, 1, 0, null_mut(), &raw mut out.request);
-        BadEndpoint = mx_disconnect(ep, nobody);
+        BadEndpoint = mx_disconnect(ep, no_address);
         BadEndpoint = mx_get_endpoint_addr(ep, &raw mut out.addr);
     }
     if !ep.is_null() {

@@ -1,4 +1,4 @@
-//! What the shared library shows the linker, and the headers the programmer.
+//! Symbols of the shared library, and functions of the headers.
 //!
 //! ```text
 //!   nm -D libmyriexpress.so   ==   the names below   ==   functions of include/*.h

@@ -45,7 +45,7 @@ fn works() -> bool {
     ended == [true; 2] && process::close(ep).is_ok()
 }
 
-/// What [`forks`] got.
+/// The result of fork in [`forks`].
 static FORKED: AtomicI32 = AtomicI32::new(-1);
 
 /// An unexpected handler that forks, and comes back in both processes.

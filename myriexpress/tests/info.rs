@@ -1,4 +1,4 @@
-//! What `mx_get_info` answers when it is asked well.
+//! Answers of `mx_get_info` to good queries.
 //!
 //! ```text
 //!   key x (endpoint | none) x (board by number, by id, not at all)   -->   the same words
@@ -18,7 +18,7 @@ use std::ptr::null_mut;
 /// Beyond every answer.
 const ROOM: usize = 64 * 1024;
 
-/// What is left where nothing was written.
+/// Bytes that are left where nothing was written.
 const PATTERN: u8 = 0xa5;
 
 /// The answer, with as much room as it is given.

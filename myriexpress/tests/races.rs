@@ -2,14 +2,14 @@
 //! wherever two can meet.
 //!
 //! ```text
-//!   senders ----.   endpoint a --- a port ---> endpoint b   .--> whoever waits: exactly once,
+//!   senders ----.   endpoint a --- a port ---> endpoint b   .--> a waiter: exactly once,
 //!   cancellers --+->     ^                        ^        -+    and then the memory is given back
 //!                        `--- close, open ... ----'
 //! ```
 //!
-//! Who hears of a request's end frees its memory at once, so that a sanitizer sees whoever touches
-//! it later. For `make tsan` threads are joined one by one: the order that the standard library
-//! makes is not seen.
+//! A thread that hears of a request's end frees its memory at once, so that a sanitizer sees a later
+//! access. For `make tsan` threads are joined one by one: the order that the standard library makes
+//! is not seen.
 
 use mx_sys::settings::PortChoice;
 use mx_sys::{Settings, UserMemory};
@@ -55,11 +55,11 @@ fn connect(from: EndpointHandle, to: EndpointHandle) -> Result<Address, Error> {
     process::connect(from, nic, endpoint, KEY, Some(LONG))
 }
 
-/// Memory that a request has until somebody hears of its end; the request's context is its place.
+/// Memory that a request has until a thread hears of its end; the request's context is its place.
 struct LentMemory(Vec<u8>);
 
-/// What is under way, for a test that closes the endpoint before it is over. Not for others: a lock
-/// that all take orders what should be seen without order.
+/// Memory of pending requests, for a test that closes the endpoint before they are over. Not for
+/// others: a lock that all take orders what should be seen without order.
 type Lent = Mutex<HashSet<usize>>;
 
 /// Takes a request's memory back and uses it for something else.
@@ -176,7 +176,7 @@ fn exchange(port: PortChoice) {
                                 cancelled.fetch_add(1, Ordering::Relaxed);
                                 good -= 1;
                             }
-                            // It ends, or somebody has heard of its end.
+                            // It ends, or another thread has heard of its end.
                             Ok(false) => {}
                             Err(error) => assert_eq!(error.code(), Code::BadRequest),
                         }
@@ -217,7 +217,7 @@ fn exchange(port: PortChoice) {
     process::close(b).unwrap();
 }
 
-/// What a thread does with an endpoint until it is closed. Returns what it was told then.
+/// A thread's calls of an endpoint until it is closed. Returns the code it got then.
 fn busy_until_the_end(ep: EndpointHandle, own: Address, lent: &Lent, role: usize) -> Code {
     let mut n = 0;
     loop {
@@ -244,7 +244,7 @@ fn busy_until_the_end(ep: EndpointHandle, own: Address, lent: &Lent, role: usize
                 Ok(())
             }),
             6 => send(ep, own, 3 << 32 | 1, LENGTHS[n % 4], Some(lent)).map(|_| ()),
-            // What is about the endpoint itself.
+            // Queries of the endpoint itself.
             7 => process::counters(ep).map(|_| ()),
             _ => process::wakeup(ep).and_then(|()| process::board_of(ep).map(|_| ())),
         };
@@ -261,8 +261,8 @@ fn busy_until_the_end(ep: EndpointHandle, own: Address, lent: &Lent, role: usize
 
 #[test]
 fn who_waits_for_an_endpoint_that_is_closed_hears_of_it_and_its_memory_is_left_alone() {
-    // A peer that connects and talks to whoever is there, and endpoints that take places which
-    // have just become free.
+    // A peer that connects and talks to the endpoint that is there, and endpoints that take
+    // places which have just become free.
     let peer = open(PortChoice::Local);
     let over = &AtomicBool::new(false);
     let current = &AtomicU64::new(0);
@@ -331,7 +331,7 @@ fn one_life(current: &AtomicU64, pause: Duration) {
         for thread in threads {
             assert_eq!(thread.join().unwrap(), Code::BadEndpoint);
         }
-        assert!(began.elapsed() < LONG / 2, "somebody was not woken");
+        assert!(began.elapsed() < LONG / 2, "a waiter was not woken");
     });
     for context in std::mem::take(&mut *lent.lock()) {
         // SAFETY: made by `lend`; the endpoint has ended, and let go of it.

@@ -16,7 +16,7 @@ use libc::c_int;
 use std::mem::offset_of;
 use std::ptr::{self, NonNull};
 
-/// More than any version of a struct here will have; whoever says more has not filled it in.
+/// More than any version of a struct here will have; a larger size has not been filled in.
 const SIZE_MAX: i64 = 4096;
 
 /// Answers `BMI_MX_GET_CREDITS`.
@@ -124,7 +124,7 @@ unsafe fn write<T: Copy>(out: NonNull<T>, answer: &T, len: usize) {
 
 fn state_number(state: Name) -> c_int {
     match state {
-        // DISCONNECT is over before anybody can ask.
+        // DISCONNECT is over before a caller can ask.
         Name::Init | Name::Disconnect => bmi::BMI_MX_PEER_INIT,
         Name::Connecting | Name::Requested | Name::Answering => bmi::BMI_MX_PEER_WAIT,
         Name::Ready => bmi::BMI_MX_PEER_READY,

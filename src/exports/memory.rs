@@ -34,9 +34,10 @@ export! {
     ) -> c_int {
         let _ = (size, send_recv);
         // SAFETY: C passes what BMI_mx_memalloc gave it and has not freed yet.
-        match unsafe { buffer::release(buffer) } {
-            true => Ok(0),
-            false => Err(Error::invalid(format!("buffer {buffer:p} was given back before"))),
+        if unsafe { buffer::release(buffer) } {
+            Ok(0)
+        } else {
+            Err(Error::invalid(format!("buffer {buffer:p} was given back before")))
         }
     }
 

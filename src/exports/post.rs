@@ -233,7 +233,7 @@ impl Call {
             context: context(self.context_id)?,
         };
         // The instance itself writes the id, before another thread can see the completion.
-        // SAFETY: C passes an id to write to, which nobody else uses during the call.
+        // SAFETY: C passes an id to write to, which is not used elsewhere during the call.
         let id = unsafe { id.as_mut() };
         match instance::post(post, id)? {
             Posted::Pending => Ok((0, 0)),
@@ -247,9 +247,10 @@ impl Call {
 fn message_size(what: &'static str, size: bmi_size_t) -> Result<usize, Box<Error>> {
     let size = in_range(what, size, 0, i64::MAX)?;
     let limit = i64::from(MAX_MESSAGE);
-    match size <= limit {
-        true => Ok(size as usize),
-        false => Err(Error::too_large(size, limit)),
+    if size <= limit {
+        Ok(size as usize)
+    } else {
+        Err(Error::too_large(size, limit))
     }
 }
 

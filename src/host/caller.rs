@@ -64,7 +64,7 @@ fn object(address: *const c_void) -> Option<Dl_info> {
 }
 
 extern "C" fn on_frame(frame: *mut c_void, search: *mut c_void) -> c_int {
-    // SAFETY: what `library` has passed, and nobody else uses meanwhile.
+    // SAFETY: passed by `library`, which does not use it meanwhile.
     let search = unsafe { &mut *search.cast::<Search>() };
     // SAFETY: the frame that the unwinder is at.
     let address = unsafe { _Unwind_GetIP(frame) };

@@ -71,7 +71,7 @@ fn found() -> &'static Found {
         let reg_addr = host.symbol(c"bmi_method_addr_reg_callback");
         let forget_addr = host.symbol(c"bmi_method_addr_forget_callback");
         // SAFETY: the host's functions of these names have these signatures
-        // (BMI-HOST-ABI.md section 6.1); nobody else uses the names.
+        // (BMI-HOST-ABI.md section 6.1); no other functions have these names.
         unsafe {
             Found {
                 reg_addr: reg_addr.map(|p| std::mem::transmute::<*mut c_void, RegAddr>(p)),

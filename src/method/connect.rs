@@ -284,7 +284,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 return self.unmatched_mut().defer(note);
             }
             State::Wait(Wait::Connecting { request, .. }) => {
-                // The other one is the shorter way.
+                // The peer's connect has come first.
                 self.endpoint.cancel_unmatched(request);
             }
             State::Init | State::Ready(_) | State::Wait(_) | State::Disconnect { .. } => {}
@@ -309,7 +309,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let context = self.endpoint.remote_context(note.remote).unwrap_or(0);
         let key = PeerKey::from_word(context);
         let Some(peer) = self.peers().get(key) else {
-            log::debug!("{identity:?} answered a connection request nobody made; dropped");
+            log::debug!("{identity:?} answered a connection request that was not made; dropped");
             return;
         };
         if peer.state.remote() != Some(note.remote) {

@@ -140,7 +140,7 @@ impl Host {
         down.map(|down| down.reason)
     }
 
-    /// Nobody waits any more for the message that a receive was for.
+    /// A receive has ended without its message: no receive waits for that any more.
     fn give_up(&mut self, key: PeerKey, tag: u32) {
         self.unmatched.abandoned.add(key.id(), tag);
     }
@@ -186,7 +186,7 @@ impl Host {
     #[inline(never)]
     fn on_own(&mut self, ops: &mut Ops<Self>, op: RequestId, how: Outcome) {
         if let Some(word) = ops.word(op)
-            && word.role != Role::Nobody
+            && word.role != Role::None
         {
             let end = End {
                 op,
@@ -221,9 +221,10 @@ impl Owner for Host {
     /// may wait for long.
     #[inline]
     fn lane(bits: MatchBits) -> Lane {
-        match bits.0 >> 60 == MessageType::Expected as u64 {
-            true => Lane::Matched,
-            false => Lane::Unexpected,
+        if bits.0 >> 60 == MessageType::Expected as u64 {
+            Lane::Matched
+        } else {
+            Lane::Unexpected
         }
     }
 
@@ -260,9 +261,10 @@ impl Owner for Host {
 
     #[inline]
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, body: Option<&B>) -> Verdict {
-        match self.discarding {
-            true => Verdict::Finished,
-            false => self.unmatched.arrived(arrival, body),
+        if self.discarding {
+            Verdict::Finished
+        } else {
+            self.unmatched.arrived(arrival, body)
         }
     }
 

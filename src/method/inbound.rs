@@ -64,7 +64,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 .with_id(of_turn(turn).0)
                 .and_then(|key| Some((key, peers.get(key)?)))
             else {
-                // Its address was dropped: nobody could be named as the sender.
+                // Its address was dropped: the message would have no sender.
                 self.endpoint.forget_messages(turn);
                 continue;
             };

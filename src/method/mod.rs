@@ -321,7 +321,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             dropped += 1;
         }
         if dropped > 0 {
-            log::debug!("context {context} closed with {dropped} completions nobody asked for");
+            log::debug!("context {context} closed with {dropped} untested completions");
         }
     }
 
@@ -346,9 +346,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         host.discarding = true;
     }
 
-    /// The only thing to be called after [`Self::close`]: gives out what can go. Whoever comes now is
-    /// turned away, and what waited in the queues of a peer never goes. Returns whether anything
-    /// happened.
+    /// The only thing to be called after [`Self::close`]: sends what can go. New peers are turned
+    /// away, and messages that waited in the queues of a peer are never sent. Returns whether
+    /// anything happened.
     pub fn leave(&mut self) -> bool {
         let busy = self.endpoint.progress();
         if self.endpoint.remotes() > 0 {
@@ -394,7 +394,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Role::Handshake => self.on_handshake_sent(end.peer, &end.how),
             Role::Connect => self.on_connected(end.peer, end.op, &end.how),
             // The other side's loss is told by itself.
-            Role::Nobody | Role::Posted(_) => {}
+            Role::None | Role::Posted(_) => {}
         }
     }
 

@@ -36,7 +36,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         let key = PeerKey::from_word(context);
         if self.peers().get(key).is_some() {
-            // What it has with us can go on.
+            // Its session with us can go on.
             if self.calls_again(key) {
                 return;
             }

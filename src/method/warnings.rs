@@ -19,8 +19,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if used > self.memory_alarm {
             self.memory_alarm = usize::MAX;
             log::warn!(
-                "messages that nobody has asked for, and what is lent to peers for them, take up nine \
-                 tenths of what they may: MX_UNEXPECTED_BYTES={limit}; this is said once"
+                "unexpected messages, and the credits lent to peers for them, take up nine tenths of \
+                what they may: MX_UNEXPECTED_BYTES={limit}; this is said once"
             );
         }
     }

@@ -91,7 +91,7 @@ impl Row {
         }
         let start = self.reservation.start().cast::<Block>();
         for place in self.made..len {
-            // SAFETY: within what is open, at a place of its own, which nobody has seen yet.
+            // SAFETY: within what is open, at a place of its own, which has not been given out yet.
             unsafe { start.add(place as usize).write(Block::new()) };
         }
         self.made = self.made.max(len);
@@ -189,13 +189,13 @@ impl Places<UserMemory, Word> for Blocks {
 
     #[inline(always)]
     fn record(&self, place: u32) -> &Record<UserMemory> {
-        // SAFETY: `&self` excludes those that change it, and nobody else has this row.
+        // SAFETY: `&self` excludes those that change it, and no other caller has this row.
         unsafe { &*self.block(place).record.get() }
     }
 
     #[inline(always)]
     fn record_mut(&mut self, place: u32) -> &mut Record<UserMemory> {
-        // SAFETY: `&mut self` excludes every other reference, and nobody else has this row.
+        // SAFETY: `&mut self` excludes every other reference, and no other caller has this row.
         unsafe { &mut *self.block(place).record.get() }
     }
 

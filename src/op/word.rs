@@ -17,8 +17,8 @@ pub enum Role {
     Handshake,
     /// The transport connect to its peer.
     Connect,
-    /// Nobody's: a message that is all match bits, or one of the endpoint's own.
-    Nobody,
+    /// None: a message that is all match bits, or one of the endpoint's own.
+    None,
 }
 
 /// The method's part of an operation.
@@ -119,14 +119,14 @@ impl Word {
 impl Default for Word {
     fn default() -> Self {
         Self {
-            role: Role::Nobody,
+            role: Role::None,
             context: 0,
             class: 0,
             provisional: false,
             pending: false,
             error: 0,
             tag: 0,
-            peer: PeerKey::NOBODY,
+            peer: PeerKey::NONE,
             size: 0,
             user_ptr: ptr::null_mut(),
             addr: ptr::null_mut(),

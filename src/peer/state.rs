@@ -218,9 +218,9 @@ impl fmt::Display for State {
 pub enum Cause {
     /// It went away, restarted, or its address was dropped.
     Reset,
-    /// Nobody listens there, or it does not want us.
+    /// No endpoint listens there, or it does not want us.
     Refused,
-    /// There is no way to get there.
+    /// There is no route to it.
     Unreachable,
     /// No answer in time.
     TimedOut,
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn only_states_that_met_somebody_have_a_remote() {
+    fn only_states_after_the_first_contact_have_a_remote() {
         let with: Vec<_> = every_state()
             .iter()
             .map(|state| state.remote().is_some())

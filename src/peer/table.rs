@@ -34,8 +34,8 @@ pub struct PeerKey {
 }
 
 impl PeerKey {
-    /// Nobody's.
-    pub const NOBODY: Self = Self {
+    /// No peer.
+    pub const NONE: Self = Self {
         id: 0,
         generation: 0,
     };

@@ -1,5 +1,5 @@
 //! Credits for unexpected messages, with whole methods on the simulated network: nothing is lost or
-//! overtaken, a server's memory is what was set, and nobody suffers for somebody else.
+//! reordered, a server's memory is what was set, and no peer suffers for another.
 
 use crate::rig::{NIC, OTHER_NIC, Rig};
 use bmi_mx::abi::constants::*;
@@ -133,8 +133,8 @@ fn whatever_clients_send_a_server_holds_no_more_than_was_set() {
 fn who_asks_one_thing_at_a_time_does_not_wait_for_twenty_who_flood() {
     const PEERS: usize = 21;
     const AHEAD: i32 = 60;
-    // One turn of everybody's passes until it is handed out, where its sender can pay for it; where that
-    // one is out of credits as well, one until some are free and one until it is pulled.
+    // One turn of every peer passes until it is handed out, where its sender can pay for it; where
+    // that one is out of credits as well, one until some are free and one until it is pulled.
     for (seed, memory, flood, request, turns) in [
         (40, 64 << 20, 8, 8, 1),
         (41, 64 << 20, 4_000, 300, 1),
@@ -371,7 +371,7 @@ fn call(rig: &mut Rig, stranger: NodeId, id: u32) {
     say(rig, stranger, bits, &body);
 }
 
-/// Sends something, unless it has been shown the door.
+/// Sends something, unless it has been disconnected.
 fn say(rig: &mut Rig, stranger: NodeId, bits: u64, bytes: &[u8]) {
     let stranger = rig.stranger(stranger);
     let to = stranger.connected.expect("connected before");
@@ -527,9 +527,9 @@ fn a_large_request_gets_its_turn_among_many_small_ones() {
 }
 
 #[test]
-fn who_is_refused_again_and_again_is_shown_the_door() {
-    let strikes = 16;
-    // Nobody yet, and who is connected.
+fn a_peer_that_is_refused_again_and_again_is_disconnected() {
+    let forgiven = 16;
+    // A stranger, and a connected peer.
     for known in [false, true] {
         for (version, id, body) in [
             (VERSION + 1, 5, &b"mx://node9:0:9\0"[..]),
@@ -549,7 +549,7 @@ fn who_is_refused_again_and_again_is_shown_the_door() {
                 stranger
             };
             let before = rig.peek_stranger(stranger).inbox().messages.len();
-            for _ in 0..strikes {
+            for _ in 0..forgiven {
                 say(
                     &mut rig,
                     stranger,
@@ -559,7 +559,7 @@ fn who_is_refused_again_and_again_is_shown_the_door() {
                 rig.run_for(MS);
             }
             let answers = rig.peek_stranger(stranger).inbox().messages.len() - before;
-            assert_eq!(answers, strikes);
+            assert_eq!(answers, forgiven);
             assert!(rig.peek_stranger(stranger).is_connected());
             say(
                 &mut rig,
@@ -745,7 +745,7 @@ fn an_answer_that_is_only_announced_is_complete_when_it_has_been_received() {
     rig.run_for(Duration::from_millis(10));
     let ends = answers.iter().map(|label| rig.peek(server).error(*label));
     assert_eq!(ends.collect::<Vec<_>>(), [Some(0), None, None, None]);
-    // What is covered by credit goes with its data, and overtakes nothing that is complete.
+    // A message covered by credit goes with its data, and overtakes nothing that is complete.
     let small = rig.host(server).send(client, 9, b"done");
     assert_eq!(rig.peek(server).error(small), Some(0));
     for (tag, answer) in (0..).zip(answers) {
@@ -790,7 +790,7 @@ fn messages_that_are_larger_than_the_server_takes_give_their_credits_back() {
     }
 }
 
-/// What `node` knows of its peer `with`.
+/// The account of the peer `with` at `node`.
 fn account(rig: &mut Rig, node: NodeId, with: NodeId) -> Account {
     let addr = rig.host(node).addr(with);
     let method = &rig.peek(node).method;

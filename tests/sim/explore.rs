@@ -25,7 +25,7 @@ use std::collections::BTreeSet;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// What can happen.
+/// An event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Step {
     Net(Move),
@@ -33,7 +33,7 @@ enum Step {
     Ask(NodeId, NodeId),
     /// It has got its answer and sends the data.
     Continue(NodeId),
-    /// It does the next thing for whoever has asked it.
+    /// It does the next thing for a client that has asked it.
     Serve(NodeId),
     /// It calls the exchange off that it has begun,
     GiveUp(NodeId),
@@ -43,17 +43,17 @@ enum Step {
     Restart(NodeId),
 }
 
-/// What may happen, how often.
+/// The events that may happen, and their numbers.
 #[derive(Clone, Debug)]
 struct Alphabet {
     nodes: usize,
-    /// Who may ask whom,
+    /// Clients and servers: the first may ask the second,
     asks: Vec<(NodeId, NodeId)>,
     /// so often each, if the one before is over.
     each: usize,
     /// Exchanges that are called off at each node.
     cancels: usize,
-    /// Who may die, once.
+    /// Nodes that may die, once.
     restarts: Vec<NodeId>,
     moves: Moves,
     /// All who may ask have had an exchange before the first step.
@@ -101,7 +101,7 @@ impl Name {
         (self.client * 10_000 + self.life * 100 + self.number) as i32
     }
 
-    /// What one of its messages consists of.
+    /// The bytes of one of its messages.
     fn bytes(self, what: Part, len: usize) -> Vec<u8> {
         let head = [
             self.client as u8,
@@ -122,7 +122,7 @@ impl Name {
         assert_eq!(
             bytes,
             name.bytes(Part::Request, SMALL),
-            "a request that nobody made"
+            "a request that was not made"
         );
         name
     }
@@ -144,7 +144,7 @@ struct Op {
     receives: bool,
 }
 
-/// What one node knows of an exchange.
+/// An exchange as one node knows it.
 #[derive(Clone, Debug)]
 struct Exchange {
     name: Name,
@@ -221,7 +221,7 @@ impl Exchange {
     }
 }
 
-/// What a host is about.
+/// The exchanges of a host.
 #[derive(Clone, Default, Debug)]
 struct App {
     /// Exchanges it has begun; the last one may be under way.
@@ -481,7 +481,7 @@ impl Methods {
     }
 
     /// Has either host called it off? Or was something lost, and the two have begun another exchange
-    /// since, so that nobody can know any more which life of the peer an operation is meant for?
+    /// since, so that neither can know any more which life of the peer an operation is meant for?
     fn is_excused(&self, exchange: &Exchange) -> bool {
         let at = |name: Name| self.begun.iter().position(|(begun, _)| *begun == name);
         let Some(at) = at(exchange.name) else {
@@ -562,7 +562,7 @@ impl explore::World for Methods {
                 let text = || format!("operation {label} of {id} ended with {error}");
                 assert!(codes.contains(&error), "{}", text());
                 let reason = error == 0 || !self.is_peaceful();
-                assert!(reason, "{}, but nobody did anything", text());
+                assert!(reason, "{}, without a cause", text());
             }
         }
     }
@@ -589,7 +589,7 @@ impl explore::World for Methods {
                     self.says(id, exchange, "it failed without a reason")
                 );
             }
-            // What nobody is to blame for is called off.
+            // The rest is called off.
             let (app, host) = self.at(id);
             let all = app.asked.iter_mut().chain(&mut app.served);
             for exchange in all {
@@ -641,8 +641,8 @@ fn a_client_that_knows_its_server_in_every_order() {
     explore("a client that knows its server", &alphabet, 4).expect_none();
 }
 
-/// What is left of an exchange when one of the two takes the other for lost and is wrong: all there is,
-/// to the end.
+/// One of the two wrongly takes the other for lost during an exchange: everything that can follow, to
+/// the end.
 #[test]
 fn a_client_and_its_server_that_are_stopped_in_every_order() {
     explore("stopped", &stopped(), 8).expect_none();

@@ -1,4 +1,4 @@
-//! What a peer asks again and again without taking the answers costs one answer.
+//! A peer that asks again and again without taking the answers costs one answer.
 
 use crate::rig::Rig;
 use bmi_mx::match_layout::{MessageType, VERSION, bits};
@@ -33,7 +33,7 @@ fn flood(rig: &mut Rig, node: usize, stranger: usize, request: u64, body: &[u8])
 }
 
 #[test]
-fn refusals_nobody_takes_do_not_pile_up() {
+fn untaken_refusals_do_not_pile_up() {
     let mut rig = Rig::new(1);
     let (server, client) = (rig.add(Profile::default()), rig.add(Profile::default()));
     let stranger = deaf_stranger(&mut rig, server);
@@ -43,7 +43,7 @@ fn refusals_nobody_takes_do_not_pile_up() {
 }
 
 #[test]
-fn acknowledgements_nobody_takes_do_not_pile_up() {
+fn untaken_acknowledgements_do_not_pile_up() {
     let mut rig = Rig::new(2);
     let (server, client) = (rig.add(Profile::default()), rig.add(Profile::default()));
     let stranger = deaf_stranger(&mut rig, server);
@@ -51,7 +51,7 @@ fn acknowledgements_nobody_takes_do_not_pile_up() {
     let request = bits(MessageType::ConnReq, 5, VERSION).0;
     let most = flood(&mut rig, server, stranger, request, &body);
     assert!((1..=3).contains(&most), "{most} operations");
-    // Who calls again and again is told to go.
+    // A peer that calls again and again is told to go.
     assert!(!rig.stranger(stranger).is_connected());
     rig.introduce(client, server);
 }

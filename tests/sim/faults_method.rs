@@ -27,7 +27,7 @@ fn stranger_at(rig: &mut Rig, node: usize) -> usize {
     stranger
 }
 
-/// What a stranger was sent, as bits and bytes.
+/// The messages sent to a stranger, as bits and bytes.
 fn sent_to(rig: &mut Rig, stranger: usize) -> Vec<(Fields, Vec<u8>)> {
     let messages = &rig.peek_stranger(stranger).inbox().messages;
     messages
@@ -47,7 +47,7 @@ fn process_killers_nothing_a_stranger_sends_ends_a_process_or_disturbs_others() 
             let mut stranger = stranger_at(&mut rig, node);
             for _ in 0..200 {
                 if !rig.peek_stranger(stranger).is_connected() {
-                    // Shown the door, it comes again.
+                    // Disconnected, it comes again.
                     stranger = stranger_at(&mut rig, node);
                 }
                 let kind = rng.index(16) as u64;
@@ -72,7 +72,7 @@ fn process_killers_nothing_a_stranger_sends_ends_a_process_or_disturbs_others() 
 fn process_killers_a_client_answers_a_connection_and_takes_unexpected_messages() {
     let mut rig = Rig::new(1);
     let (client, server) = (rig.add(Profile::default()), rig.add(Profile::default()));
-    // The server begins, with a name nobody looked up at the client.
+    // The server begins, with a name that the client has not looked up.
     rig.host(server).send_unexpected(client, 5, b"to a client");
     rig.run("the message", |rig| rig.peek(client).got.len() == 1);
     assert_eq!(rig.peek(client).got[0].bytes, b"to a client");
@@ -310,7 +310,7 @@ fn fault_13_a_version_mismatch_fails_the_client_with_eproto_at_once() {
     let answers = [
         refusal_bits(Refusal::Version).0,
         refusal_bits(Refusal::Malformed).0,
-        // What an old server of another version would say.
+        // As an old server of another version would answer.
         bits(MessageType::ConnAck, 7, 0x200).0,
         // No id at all.
         bits(MessageType::ConnAck, 0, VERSION).0,
@@ -357,7 +357,7 @@ fn an_old_peer_without_extensions_can_connect_and_talk() {
 }
 
 #[test]
-fn a_forged_id_never_brings_somebody_elses_data() {
+fn a_forged_id_never_brings_another_peers_data() {
     let mut rig = Rig::new(12);
     let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
     rig.introduce(a, b);

@@ -1,5 +1,5 @@
-//! What can be seen of a method while it lends, waits and drops, on the simulated network; and that
-//! memory which runs short is told once.
+//! Gauges of a method while it lends, waits and drops, on the simulated network; and that memory
+//! which runs short is told once.
 
 use crate::rig::Rig;
 use bmi_mx::method::{MethodReport, PeerGauges};
@@ -67,7 +67,7 @@ fn report(rig: &mut Rig, node: NodeId) -> MethodReport {
     report
 }
 
-/// What `of` sees of `node`.
+/// The gauges of `of` for its peer `node`.
 fn peer(rig: &mut Rig, of: NodeId, node: NodeId) -> PeerGauges {
     let host = rig.peek(of);
     let addr = host.addr(node).as_ptr();

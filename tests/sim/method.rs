@@ -200,7 +200,7 @@ fn a_dead_server_fails_everything_and_a_new_one_is_reached_by_the_next_post() {
     rig.kill(server);
     assert_eq!(rig.wait(client, recv), -BMI_ENETRESET);
     assert_eq!(rig.wait(client, large), -BMI_ENETRESET);
-    // Nobody there: refused, not a time-out.
+    // No server there: refused, not a time-out.
     let refused = rig.host(client).send(server, 1, b"x");
     assert_eq!(rig.wait(client, refused), -BMI_ECONNREFUSED);
     rig.restart(server, Profile::default());
@@ -292,7 +292,7 @@ fn cancelling_ends_one_operation_and_nothing_else() {
         assert_eq!(rig.wait(a, label), -BMI_ECANCEL);
     }
     rig.introduce(a, b);
-    // A receive nothing matches, and a large send nobody receives.
+    // Receives without a message, and a large send without a receive.
     let recv = rig.host(a).recv(b, 2, 5);
     let other = rig.host(a).recv(b, 3, 5);
     let send = rig.host(a).send(b, 4, &[1; 200_000]);
@@ -369,7 +369,7 @@ fn only_the_id_of_an_operation_in_its_own_context_names_it() {
     let posted: Vec<_> = (0..3).map(|tag| rig.host(a).recv(b, 10 + tag, 5)).collect();
     let all = [&[pending][..], &posted].concat();
     check(&mut rig, &all);
-    // Gone, they are none of anybody's; so is a number that another method gave.
+    // Once gone they are unknown, and so is a number that another method gave.
     let gone = rig.peek(a).id(posted[1]).unwrap();
     rig.host(a)
         .method

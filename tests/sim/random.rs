@@ -83,7 +83,7 @@ fn attempt(plan: &Plan, steps: &[Step]) -> Result<[u64; 2], Failure> {
 /// Enough to get from 400 steps to a handful.
 const TRIES: usize = 200;
 
-/// What a person needs to look into a failure.
+/// The report for a person who looks into a failure.
 fn report(plan: &Plan, steps: Vec<Step>, failure: &Failure) -> String {
     let shortest = shrink(steps, TRIES, |steps| {
         attempt(plan, steps).is_err_and(|other| other.place == failure.place)
@@ -176,7 +176,7 @@ fn random_programs_keep_every_promise() {
     }
 }
 
-/// What no method of ours does: a second CONN_REQ while the first one is being answered.
+/// A second CONN_REQ while the first one is being answered, as no method of ours sends it.
 fn a_stranger_asks_twice() {
     let mut rig = rig::Rig::new(0);
     let server = rig.add(Profile::default());
@@ -197,7 +197,7 @@ fn a_stranger_asks_twice() {
     rig.run_for(Duration::from_millis(1));
 }
 
-/// Which moves of peers were made, and by programs of which shapes.
+/// The transitions of peers that were made, and the shapes of the programs that made them.
 #[derive(Default)]
 struct Coverage {
     met: BTreeMap<(Name, Name), (u64, BTreeSet<&'static str>)>,

@@ -33,12 +33,12 @@ use std::time::Duration;
 
 /// Every simulated machine's interface.
 pub const NIC: NicId = NicId(0x5151);
-/// Another name of the same interface, under which nobody announces itself.
+/// Another name of the same interface, under which no peer announces itself.
 pub const OTHER_NIC: NicId = NicId(0x5252);
 
 pub type SimMethod = Method<TwoNames, VirtualClock>;
 
-/// How one operation ended.
+/// The end of one operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ended {
     pub error: i32,
@@ -247,7 +247,7 @@ impl Host {
     fn end(&mut self, label: u64, kind: PostKind, mut buffer: Box<[u8]>, error: i32, size: i64) {
         let filled = match kind {
             PostKind::Recv => buffer[..size as usize].to_vec(),
-            // Whoever reads it from now on reads what was never sent.
+            // A later read finds bytes that were never sent.
             _ => {
                 buffer.fill(0xdd);
                 Vec::new()
@@ -263,7 +263,7 @@ impl Host {
         assert!(before.is_none(), "operation {label} ended twice");
     }
 
-    /// From now on nobody may touch it.
+    /// From now on it may not be touched.
     fn give_back(&mut self, buffer: Box<[u8]>) {
         let sum = sum_of(&buffer);
         self.returned.push((buffer, sum));
@@ -418,8 +418,8 @@ impl Host {
             start = start.wrapping_add(*len);
             piece
         });
-        // SAFETY: the buffer stays in the books until the operation completes, and nobody looks
-        // at it before.
+        // SAFETY: the buffer stays in the books until the operation completes, and is not looked at
+        // before.
         let memory = unsafe { UserMemory::list(pieces) }.unwrap();
         let key = self
             .method
@@ -467,7 +467,7 @@ impl Host {
         labels
     }
 
-    /// How an operation ended, as its code; `None` while it has not.
+    /// The code with which an operation ended; `None` while it has not.
     pub fn error(&self, label: u64) -> Option<i32> {
         self.ended.get(&label).map(|ended| ended.error)
     }
@@ -615,8 +615,8 @@ impl Rig {
         self.endpoint.first_credits = credits;
     }
 
-    /// Messages that nobody has asked for take up so many bytes at each node that is added from now on,
-    /// and unexpected ones are of at most so many.
+    /// Messages before their receive take up so many bytes at each node that is added from now on, and
+    /// unexpected ones are of at most so many.
     pub fn limit_unexpected(&mut self, memory: usize, largest: usize) {
         self.settings.unexpected_max = largest;
         self.endpoint.unexpected_bytes = memory;

@@ -194,7 +194,7 @@ fn each_class_of_operations_has_a_time_out_of_its_own_and_the_peer_stays() {
     check(&mut rig, a, recv, began, 3_000);
     assert!(is_ready(&mut rig, a, b));
     rig.introduce(a, b);
-    // What was called off never arrives.
+    // A message that was called off never arrives.
     let late = rig.host(b).recv(a, 1, 100_000);
     rig.run_for(millis(2_000));
     assert_eq!(rig.peek(b).error(late), None);

@@ -6,13 +6,13 @@
 #include <string.h>
 #include <time.h>
 
-/* How often a request is tested between two looks at the clock. */
+/* Tests of a request between two looks at the clock. */
 #define POLLS 10000
 
 /* The last text that had to be put together. One thread, and only the last one counts. */
 static char text[4096];
 
-/* What the library has said of the last call that failed. */
+/* The library's message about the last call that failed. */
 static char said[4000];
 
 static mx_return_t keep_words(char *str, mx_return_t code)
@@ -31,7 +31,7 @@ static const char *failed(const char *what, mx_return_t code)
 
 const char *link_reason(mx_return_t code)
 {
-    /* It begins with the name of a function, which says nothing to whoever runs a program. */
+    /* It begins with the name of a function, which says nothing to the user of a program. */
     const char *reason = strncmp(said, "mx_", 3) == 0 ? strstr(said, ": ") : NULL;
 
     return reason == NULL ? mx_strerror(code) : reason + 2;

@@ -4,8 +4,8 @@
  *   link_open --> link_post_recv, link_post_send --> link_finish   (polls, or sleeps with -w)
  *                                            `-----> link_give_up  (the peer is gone)
  *
- * What goes wrong comes back as a text, NULL when nothing did: a measuring program ends with it,
- * the other side notes it and serves the next.
+ * An error comes back as a text, NULL for none: a measuring program ends with it, the other side
+ * notes it and serves the next.
  */
 #ifndef MX_PERF_LINK_H
 #define MX_PERF_LINK_H

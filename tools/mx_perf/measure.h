@@ -27,7 +27,7 @@ struct times {
 struct measurement {
     struct program program;
     enum plan_kind kind;
-    /* How many of what is counted make one repeat, unless -N says so. */
+    /* The number of round trips or messages in one repeat, unless -N says so. */
     uint32_t (*count)(uint32_t size);
     /* One repeat, as session->plan says; how long it took. */
     const char *(*repeat)(struct session *session, double *seconds);

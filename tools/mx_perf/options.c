@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Largest message: what a peer is willing to allocate for somebody it does not know. */
+/* Largest message: what a peer is willing to allocate for an unknown client. */
 #define SIZE_LIMIT (1024u << 20)
 #define WINDOW_LIMIT 1024u
 #define REPEATS_LIMIT 1000u

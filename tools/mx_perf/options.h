@@ -10,11 +10,11 @@
 
 #include <stdint.h>
 
-/* What a program is called and what it adds to the options that both have. */
+/* A program's name, and its additions to the options that both have. */
 struct program {
     const char *name;
     const char *summary;
-    /* What one repeat counts: "round trips" or "messages". */
+    /* The unit of a repeat: "round trips" or "messages". */
     const char *counted;
     uint32_t first_size;
     uint32_t last_size;

@@ -1,5 +1,5 @@
 /*
- * What the measuring side asks of the other, and the messages they say it with.
+ * The plan of the measuring side for the other, and the messages between them.
  *
  *   measuring side                          other side
  *     PLAN    what, size, count ...   -->     posts its first receives
@@ -47,7 +47,7 @@ struct answer {
 struct plan plan_wire(struct plan plan);
 struct answer answer_wire(struct answer answer);
 
-/* How many buffers of `size` bytes a stream uses in turn: few enough to stay in the caches. */
+/* Buffers of `size` bytes that a stream uses in turn: few enough to stay in the caches. */
 uint32_t plan_buffers(uint32_t size, uint32_t window);
 
 /* The bytes of message `n`, and whether these are they. */

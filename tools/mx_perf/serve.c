@@ -5,7 +5,7 @@
 #include <mx_extensions.h>
 #include <stdio.h>
 
-/* What a stranger may make this process allocate. */
+/* Bytes that a stranger may make this process allocate. */
 #define SIZE_LIMIT (1024u << 20)
 #define WINDOW_LIMIT 1024u
 
@@ -13,7 +13,7 @@
 struct client {
     struct link *link;
     mx_endpoint_addr_t peer;
-    /* Which of the processes that have had that endpoint. */
+    /* The session of the process that has that endpoint. */
     uint32_t session;
     struct plan plan;
     struct ring ring;
@@ -96,7 +96,7 @@ static int acceptable(const struct plan *plan)
            plan->window <= WINDOW_LIMIT;
 }
 
-/* The session of the process that has the client's endpoint now; 0 when nobody has. */
+/* The session of the process that has the client's endpoint now; 0 when no process has it. */
 static uint32_t session(const struct client *client)
 {
     uint64_t nic_id;
@@ -152,7 +152,7 @@ const char *serve(struct link *link, const struct options *options)
     /* The first plan may take any time to come. */
     uint32_t wait_ms = MX_INFINITE;
 
-    /* Nobody else waits for its turn when there is only one client. */
+    /* No other client waits for its turn when there is only one. */
     link->timeout_ms = options->self ? WAIT_IN_LINE_MS : WAIT_SERVING_MS;
     for (;;) {
         mx_segment_t segment = {&client.plan, sizeof(client.plan)};

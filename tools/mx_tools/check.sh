@@ -19,7 +19,7 @@ wait_for() {
     return 1
 }
 
-# start OPTIONS...: the other side, on an endpoint nobody uses; its number is in $endpoint. $program is another.
+# start OPTIONS...: the other side, on a free endpoint; its number is in $endpoint. $program is another.
 start() {
     stop
     : > "$work/said"
@@ -174,7 +174,7 @@ promtool_reads() {
     "$bin/mx_counters" -p "$1" --prometheus | promtool check metrics
 }
 
-# What the other side looks like from outside.
+# The other side from outside.
 check_looking() {
     check "its endpoint is listed" \
         says "mx_pingpong *myriexpress" "$bin/mx_info"
@@ -221,7 +221,7 @@ check_elsewhere() {
     stop
 }
 
-# What cannot be.
+# Calls that must fail.
 check_failures() {
     start -f 5 --keep
     check "a wrong key" ends 1 "$bin/mx_pingpong" -d localhost -r "$endpoint" -s 1 -N 1
@@ -229,7 +229,7 @@ check_failures() {
     check "an endpoint that is taken" ends 1 "$bin/mx_pingpong" -e "$endpoint"
     # Not one of the lowest: others of this machine may take those at any moment.
     check "an endpoint that is not open" \
-        explains "nobody has that endpoint open" \
+        explains "no process has that endpoint open" \
         "$bin/mx_pingpong" -d localhost -r $((20000 + RANDOM % 8000)) -s 1
     check "an endpoint that cannot be" ends 1 "$bin/mx_pingpong" -d localhost -r 70000 -s 1
     check "an unknown host, in the resolver's words" \

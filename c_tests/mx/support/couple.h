@@ -11,7 +11,7 @@
 #include "party.h"
 
 extern mx_endpoint_t a, b;
-/* What a calls b. */
+/* The address of b at a. */
 extern mx_endpoint_addr_t to_b;
 
 /* Starts the library, opens both, connects a to b. */

@@ -35,7 +35,7 @@ void check_status(const char *file, int line, const mx_status_t *status,
 /* The handler of every test: notes what it is told, and returns the code. */
 mx_return_t note_error(char *text, mx_return_t code);
 
-/* What note_error() was told on this thread since errors_begin(). */
+/* Calls of note_error() on this thread since errors_begin(). */
 struct errors {
     int count;
     mx_return_t code;

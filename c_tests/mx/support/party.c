@@ -18,7 +18,7 @@ enum {
 
 /* ---- life ---- */
 
-/* Whoever has the name has the block; the kernel gives it back, whatever becomes of us. */
+/* The process with the name has the block; the kernel gives it back, whatever becomes of us. */
 static void claim_ids(void)
 {
     for (int base = FIRST_BASE; base <= LAST_BASE; base += BLOCK) {
@@ -269,7 +269,7 @@ int64_t pair_hear(struct pair *pair, const char *word)
     while (!heard_anything(pair->side)) {
         if (deadline_over(deadline))
             FAIL("the other side did not say '%s' in time", word);
-        /* Sleeps in the library, for a message nobody sends. */
+        /* Sleeps in the library, for a message that is never sent. */
         OK(mx_probe(pair->ep, 2, UINT64_C(0xdeadbeef00c0ffee), EXACTLY, &status, &result));
     }
     return hear(pair->side, word);

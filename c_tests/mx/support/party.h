@@ -1,5 +1,5 @@
 /*
- * What most tests need of a party of MX: an endpoint, its peer, requests waited for.
+ * A party of MX, as most tests need it: an endpoint, its peer, requests waited for.
  *
  *     side "a"                          side "b"
  *       pair_open() ── both open any endpoint, tell its number, connect to the other's

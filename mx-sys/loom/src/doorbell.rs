@@ -1,4 +1,4 @@
-//! The doorbells of a ring in shared memory: whoever says that it sleeps is rung.
+//! The doorbells of a ring in shared memory: a side that says that it sleeps is rung.
 //!
 //! ```text
 //!   Producer::push                           LocalPort::arm
@@ -117,7 +117,7 @@ fn who_falls_asleep_while_a_packet_comes_is_rung_or_sees_it() {
     in_every_order(true);
 }
 
-/// What the barriers are for, and that the model would see it.
+/// Without the barriers a wake-up is lost, and the model sees it.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn without_the_barriers_one_sleeps_for_ever() {

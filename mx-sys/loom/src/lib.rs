@@ -9,7 +9,7 @@
 //!
 //! Loom runs a model again and again, each time with the threads in another order, and fails when
 //! none of them can go on: that is what a lost wake-up is. A time-out that is waited for is over at
-//! once, after everybody else had a turn; so nothing here may rely on one.
+//! once, after all other threads had a turn; so nothing here may rely on one.
 //!
 //! Not here: ports. What their shared memory adds is in `doorbell`.
 
@@ -36,7 +36,7 @@ pub mod progress;
 mod doorbell;
 mod kernel;
 
-/// Nobody keeps memory back here.
+/// No memory is kept back here.
 mod reserve {
     pub(crate) fn prepare_thread() {}
 }

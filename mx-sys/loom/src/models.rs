@@ -163,7 +163,7 @@ fn one_that_spins_in_vain_leaves_the_engine_to_those_that_sleep() {
 }
 
 #[test]
-fn the_end_of_the_engine_wakes_everybody() {
+fn the_end_of_the_engine_wakes_all_waiters() {
     in_every_order(3, || {
         let (engine, _feeder) = engine(Duration::ZERO);
         let waiting = [0, 1].map(|class| {
@@ -175,7 +175,7 @@ fn the_end_of_the_engine_wakes_everybody() {
         {
             let mut toy = engine.lock();
             toy.open = false;
-            // What an engine that ends says of itself: it concerns everybody.
+            // An engine that ends produces something for every waiter.
             (0..4).for_each(|class| toy.produce(class, 0));
         }
         engine.end();
@@ -229,12 +229,12 @@ fn the_helper_and_one_that_waits_lose_nothing_between_them() {
 }
 
 #[test]
-fn the_helper_takes_in_what_comes_while_nobody_calls_and_stops_when_told() {
+fn the_helper_takes_in_what_comes_between_calls_and_stops_when_told() {
     in_every_order(2, || {
         let (engine, feeder) = engine(Duration::ZERO);
         let helping = Helping::start(&engine);
         feeder.push(0, 0);
-        // Whoever comes later finds it, taken in by whom it may.
+        // A later waiter finds it, whichever thread took it in.
         let posting = {
             let engine = Arc::clone(&engine);
             thread::spawn(move || engine.lock().produce(1, 0))
@@ -246,7 +246,7 @@ fn the_helper_takes_in_what_comes_while_nobody_calls_and_stops_when_told() {
     });
 }
 
-/// Waits, as nobody does who calls the engine, until it is armed: by the helper then.
+/// Waits without a call of the engine until it is armed: by the helper then.
 fn until_armed(feeder: &Feeder) {
     while !feeder.is_armed() {
         thread::yield_now();

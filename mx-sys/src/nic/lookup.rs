@@ -68,9 +68,10 @@ pub(super) fn ask(host: &str) -> Result<Vec<SocketAddr>, ResolveError> {
     }
     // Stable: within a family the resolver's order stays.
     addresses.sort_by_key(SocketAddr::is_ipv6);
-    match addresses.is_empty() {
-        true => Err(unknown("no address".to_owned())),
-        false => Ok(addresses),
+    if addresses.is_empty() {
+        Err(unknown("no address".to_owned()))
+    } else {
+        Ok(addresses)
     }
 }
 

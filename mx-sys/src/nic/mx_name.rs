@@ -24,9 +24,10 @@ pub fn mx_name(nic: NicId) -> Option<String> {
         // An address of this machine that stands for no board, such as 127.0.0.1, is its first.
         let board = table.board_number(nic).unwrap_or(0);
         let own = format!("{}:{board}", machine_name());
-        return Some(match own.len() <= MX_NAME_MAX {
-            true => own,
-            false => format!("localhost:{board}"),
+        return Some(if own.len() <= MX_NAME_MAX {
+            own
+        } else {
+            format!("localhost:{board}")
         });
     }
     let named = table.names_of(nic, address.ip()).into_iter();
@@ -59,9 +60,10 @@ fn split(name: &str) -> (&str, Option<&str>) {
 
 /// Decimal digits and nothing else.
 fn number(digits: &str) -> Option<u32> {
-    match digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => digits.parse().ok(),
-        false => None,
+    if digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        digits.parse().ok()
+    } else {
+        None
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) struct Table {
 /// The table as it is.
 pub(super) fn table() -> MutexGuard<'static, Table> {
     static TABLE: OnceLock<ForkLock<Table>> = OnceLock::new();
-    // Until somebody says otherwise.
+    // Until a caller sets another one.
     let environment = |name: &str| std::env::var(name).ok();
     let empty = || {
         ForkLock::new(Table {
@@ -149,7 +149,7 @@ impl Table {
         let nic = id::of_address(address.ip());
         if let Some(v6) = plain_v6(address) {
             let known = self.v6.entry(nic).or_insert(v6);
-            // Who says nothing about the interface does not know better.
+            // An address without a scope says nothing about the interface.
             if known.ip() == v6.ip() && v6.scope_id() != 0 {
                 *known = v6;
             }
@@ -166,7 +166,7 @@ impl Table {
         match self.v6.get(&nic).or_else(|| self.met.get(&nic)) {
             Some(known) => known.ip() == v6.ip(),
             None => {
-                // Whoever has a network has any number of them, and takes nobody's place here.
+                // A machine with a network has any number of addresses; they displace no other here.
                 if self.met.len() < MET_MAX {
                     self.met.insert(nic, v6);
                 }
@@ -186,7 +186,7 @@ impl Table {
         let peers = self.file.peers();
         let mut names = Vec::new();
         if let Some((name, place)) = self.names.get(&nic) {
-            // In the peers file it may have come to mean somebody else meanwhile.
+            // In the peers file the name may be another machine's meanwhile.
             if peers.addresses_of(name).is_empty() {
                 names.push((name.clone(), *place));
             }
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_from_a_whole_network_takes_nobodys_place() {
+    fn addresses_of_a_whole_network_displace_no_other() {
         let mut table = empty();
         let socket = |address: u128| SocketAddr::from((Ipv6Addr::from_bits(address), 1));
         let mut meet = |at: SocketAddr| table.meet(id::of_address(at.ip()), at);

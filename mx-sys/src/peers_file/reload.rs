@@ -29,7 +29,7 @@ pub(crate) struct PeersFile {
 /// The state the file was found in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Seen {
-    /// Nobody has looked yet, or it has to be looked at again.
+    /// It has not been looked at yet, or has to be looked at again.
     Unknown,
     /// It is not there or cannot be read.
     Unreadable(io::ErrorKind),
@@ -105,9 +105,10 @@ impl PeersFile {
         match read(&path) {
             Ok((text, metadata)) => {
                 let (peers, bad) = parse(&text);
-                self.seen = match is_settled(&metadata) {
-                    true => Seen::As(Stamp::of(&metadata)),
-                    false => Seen::Unknown,
+                self.seen = if is_settled(&metadata) {
+                    Seen::As(Stamp::of(&metadata))
+                } else {
+                    Seen::Unknown
                 };
                 self.take(&path, peers, bad)
             }
@@ -180,7 +181,7 @@ fn read(path: &Path) -> io::Result<(String, Metadata)> {
         let text = format!("longer than {} MiB", SIZE_MAX >> 20);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
     }
-    // What is not UTF-8 becomes a character no name has.
+    // Bytes that are not UTF-8 become a character no name has.
     Ok((String::from_utf8_lossy(&bytes).into_owned(), metadata))
 }
 

@@ -77,7 +77,7 @@ impl<T: Progress + Send + 'static> Helper<T> {
         let blocked = SignalsBlocked::new();
         let thread = Builder::new().name("mx-progress".to_owned()).spawn(run)?;
         drop(blocked);
-        // What it needs to begin with might not be there any more later.
+        // The resources with which it begins might not be there any more later.
         let _ = begun.recv();
         Ok(Self {
             shared,
@@ -121,10 +121,7 @@ pub(super) fn run<T: Progress>(shared: &Shared<T>, stopping: &AtomicBool, alive:
     let mut storm = 0;
     while !stopping.load(Ordering::Acquire) {
         let woken = round(shared, &mut attention, &mut tick, storm < STORM);
-        storm = match woken.control {
-            true => storm + 1,
-            false => 0,
-        };
+        storm = if woken.control { storm + 1 } else { 0 };
     }
     let mut core = shared.acquire();
     if let HelperState::Armed(_) = core.waiting.helper {
@@ -158,9 +155,10 @@ fn round<T: Progress>(
         core.waiting.helper = HelperState::Dormant;
     } else if attended || now_attention != *attention {
         // A thread that sleeps in a wait has the engine; so has one that polled during this tick.
-        *tick = match attended {
-            true => (*tick * 2).min(LONG_TICK),
-            false => TICK,
+        *tick = if attended {
+            (*tick * 2).min(LONG_TICK)
+        } else {
+            TICK
         };
         *attention = now_attention;
         sleep_plan = core.sleep_for(0, None);

@@ -234,7 +234,7 @@ impl<T: Progress> Shared<T> {
     #[inline]
     pub fn attend(&self) -> Guard<'_, T> {
         let mut core = self.acquire();
-        // Written under the lock, so nobody's count is lost.
+        // Written under the lock, so no count is lost.
         let attention = self.attention.load(Ordering::Relaxed);
         self.attention
             .store(attention.wrapping_add(1), Ordering::Relaxed);
@@ -259,7 +259,7 @@ impl<T: Progress> Shared<T> {
     }
 
     /// Gives the descriptors back that threads were woken with, although threads may keep this
-    /// value. Nobody sleeps in the kernel any more: for an engine that has ended, whose checks
+    /// value. No thread sleeps in the kernel any more: for an engine that has ended, whose checks
     /// all find that out.
     pub fn end(&self) {
         let mut core = self.acquire();
@@ -313,11 +313,11 @@ impl<T: Progress> Shared<T> {
         self.acquire()
     }
 
-    /// Gives the lock back. Everybody gives it back through here, so that sleepers learn what they
-    /// have to.
+    /// Gives the lock back. All threads give it back through here, so that sleepers learn what
+    /// they have to.
     #[inline(always)]
     fn release(&self, core: Held<'_, T>) {
-        if core.waiting.nobody_sleeps() {
+        if core.waiting.no_sleepers() {
             return;
         }
         Self::release_to_sleepers(core);

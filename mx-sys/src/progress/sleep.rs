@@ -89,7 +89,7 @@ pub(super) fn join(set: RawFd, doorbell: &EventFd) -> bool {
     code == 0
 }
 
-/// The token of the doorbell in a set. Whoever puts other things in gives them others.
+/// The token of the doorbell in a set. Other descriptors in it need other tokens.
 pub const DOORBELL: u64 = u64::MAX;
 
 /// Tokens told at once; what else is readable is told the next time.

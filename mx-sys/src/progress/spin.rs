@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_limit_of_zero_nobody_ever_spins() {
+    fn with_a_limit_of_zero_no_thread_ever_spins() {
         let mut spin = Spin::new(Duration::ZERO);
         spin.on_end(true, Duration::ZERO);
         assert_eq!(spin.budget(), Duration::ZERO);

@@ -128,9 +128,9 @@ impl Waiting {
         }
     }
 
-    /// Nobody has to be told anything when the lock is given back.
+    /// No thread has to be told anything when the lock is given back.
     #[inline]
-    pub(super) fn nobody_sleeps(&self) -> bool {
+    pub(super) fn no_sleepers(&self) -> bool {
         self.progress_thread.is_none()
             && self.waiters.is_empty()
             && matches!(self.helper, HelperState::Absent | HelperState::Watching)
@@ -310,7 +310,7 @@ impl<T: Progress> Shared<T> {
                 self.lead(core, interest, until)
             };
             // Here and not after the check: between a check and going to sleep the lock must not
-            // be given away, or what is produced meanwhile is seen by nobody.
+            // be given away, or no thread sees what is produced meanwhile.
             core = self.let_others_in(core);
             core.value.progress();
             let found = check(&mut core.value);
@@ -345,7 +345,7 @@ impl<T: Progress> Shared<T> {
             {
                 break None;
             }
-            if !core.waiting.nobody_sleeps() {
+            if !core.waiting.no_sleepers() {
                 let rings = core.notify();
                 rings.ring();
             }
@@ -440,7 +440,7 @@ impl<T: Progress> Shared<T> {
     fn leave<R>(&self, mut core: Held<'_, T>, found: Option<R>, began: Instant) -> Option<R> {
         let waited = MonotonicClock.now().since(began);
         core.waiting.spin.on_end(found.is_some(), waited);
-        if !core.waiting.nobody_sleeps() {
+        if !core.waiting.no_sleepers() {
             let rings = core.notify();
             core.waiting.hand_over();
             drop(core);

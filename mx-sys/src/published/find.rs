@@ -122,12 +122,12 @@ fn read(file: &File) -> Option<Page> {
     let mut bytes: Bytes = [0; LEN];
     for _ in 0..TRIES {
         file.read_exact_at(&mut bytes, 0).ok()?;
-        // What the kernel has read for us before stays before.
+        // Reads by the kernel before this stay before it.
         fence(Ordering::SeqCst);
         let mut again: Bytes = [0; LEN];
         file.read_exact_at(&mut again, 0).ok()?;
-        // Whoever began to write before the first reading ended has by now changed the sequence,
-        // or what was read of it before.
+        // A writer that began before the first reading ended has by now changed the sequence, or
+        // what was read of it before.
         if sequence(&bytes) % 2 == 0 && again == bytes {
             return Page::parse(&bytes, true);
         }

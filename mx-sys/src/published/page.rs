@@ -112,9 +112,10 @@ fn text(bytes: &Bytes, at: usize, words: usize) -> Option<String> {
     let room = bytes.get(at * 8..(at + words) * 8)?;
     let text = room.split(|byte| *byte == 0).next()?;
     let printable = text.iter().all(|byte| matches!(byte, b' '..=b'~'));
-    match text.len() < room.len() && printable {
-        true => String::from_utf8(text.to_vec()).ok(),
-        false => None,
+    if text.len() < room.len() && printable {
+        String::from_utf8(text.to_vec()).ok()
+    } else {
+        None
     }
 }
 

@@ -129,7 +129,7 @@ impl Published {
             page.store(layout::LABELS_AT + place * layout::LABEL_WORDS, &label);
         }
         page.update(&Sample::default());
-        // Whoever sees the magic sees the rest.
+        // A reader that sees the magic sees the rest.
         page.word(layout::MAGIC_AT)
             .store(layout::MAGIC, Ordering::Release);
         Ok(page)

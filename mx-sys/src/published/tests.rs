@@ -114,7 +114,7 @@ fn what_only_looks_like_a_page_is_left_out() {
     let unsealed = unsafe { libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC) };
     assert!(unsealed >= 0);
     assert_eq!(mine(0), []);
-    // SAFETY: made above, and nobody else knows it.
+    // SAFETY: made above, and not used elsewhere.
     unsafe { libc::close(unsealed) };
 }
 
@@ -197,7 +197,7 @@ fn what_is_read_while_it_is_written_is_of_one_moment() {
     });
 }
 
-/// What it costs is measured where it is paid; here only that it is not of another order.
+/// The order of its cost only; benchmarks measure it where it is paid.
 #[test]
 fn publishing_is_quick() {
     let mut publisher = Publisher::new("bmi_mx", &identity(0x1004), 0);

@@ -420,7 +420,7 @@ impl AddressExchange {
         bytes: Option<Vec<u8>>,
         clock: &dyn Clock,
     ) {
-        // Who has gone hears no answer.
+        // A peer that has gone gets no answer.
         let Some(from) = address_of(tcp, link) else {
             return;
         };
@@ -475,7 +475,7 @@ impl AddressExchange {
             (Some(Answer::None { why, provider }), _) => {
                 self.fail(ports, link, Trouble::Refused(why), provider);
             }
-            // An endpoint address from whom nobody has asked is none.
+            // An endpoint address that was not asked for counts as none.
             (None | Some(Answer::EndpointAddress(_)), _) => {
                 self.fail(ports, link, Trouble::Puzzled, String::new());
             }
@@ -487,7 +487,7 @@ impl AddressExchange {
             return;
         };
         match progress {
-            // Nobody is there, by whatever way.
+            // The peer is not there, over any port.
             Progress::Dialling => self.give_up(ports, link, reason),
             // The answer is dealt with.
             Progress::Answered => {}
@@ -556,14 +556,16 @@ impl AddressExchange {
                 theirs: &theirs,
                 trouble,
             };
-            match attempt.strict {
-                true => log::warn!("{line}; its address says /{of}, so there is no connection"),
-                false => log::warn!("{line}: falling back to tcp"),
+            if attempt.strict {
+                log::warn!("{line}; its address says /{of}, so there is no connection")
+            } else {
+                log::warn!("{line}: falling back to tcp")
             }
         }
-        Some(match attempt.strict {
-            true => LinkDown::Unreachable,
-            false => LinkDown::Elsewhere(route),
+        Some(if attempt.strict {
+            LinkDown::Unreachable
+        } else {
+            LinkDown::Elsewhere(route)
         })
     }
 }
@@ -606,8 +608,8 @@ fn tell_of_end<M: Memory, S: Sink<M>>(tcp: &TcpPort, link: LinkId, sink: &mut S)
     }
 }
 
-/// Into an empty socket buffer, from which the kernel delivers it. Whoever has filled the buffer
-/// before, or sends on after its question, may miss the answer.
+/// Into an empty socket buffer, from which the kernel delivers it. A peer that has filled the
+/// buffer before, or sends on after its question, may miss the answer.
 fn answer_and_close<M: Memory>(tcp: &mut TcpPort, link: LinkId, bytes: &[u8]) {
     if send::<M>(tcp, link, What::Answer, bytes).is_err() {
         log::debug!("link {link:?}: no room for the answer");

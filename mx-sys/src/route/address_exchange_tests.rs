@@ -28,7 +28,7 @@ use std::time::Duration;
 /// Reaching it means that something hangs.
 const LONG: Duration = Duration::from_secs(20);
 
-/// An interface nobody knows.
+/// An unknown interface.
 const NOWHERE: NicId = NicId(5);
 
 /// A fabric on which every peer is heard at once, and nothing else is.
@@ -118,9 +118,10 @@ impl Addresses for Double {
 
 impl Fabric for Double {
     fn reserve(&mut self, _: &dyn Clock, _: Option<Route>) -> Result<LinkId, ConnectError> {
-        match self.full {
-            true => Err(ConnectError::NoResources),
-            false => Ok(self.make()),
+        if self.full {
+            Err(ConnectError::NoResources)
+        } else {
+            Ok(self.make())
         }
     }
 
@@ -289,7 +290,7 @@ impl Side {
         self.ports.tcp().link_count()
     }
 
-    /// What the network says when the other side claims that interface on a link.
+    /// The proof that the network gives when the other side claims that interface on a link.
     fn proof_of(&self, link: LinkId, other: &Self, nic: NicId) -> Proof {
         let own = self.ports.identity();
         let claim = Claim {
@@ -300,7 +301,7 @@ impl Side {
         Port::<Vec<u8>>::proof(&self.ports, link, &claim)
     }
 
-    /// What the endpoint has heard since the last time, but for ends of links it never knew.
+    /// Events since the last time, but for ends of links that the endpoint never knew.
     fn heard(&mut self) -> Vec<Seen> {
         let strangers = |seen: &Seen| matches!(seen, Seen::Down(_, 0, LinkDown::Closed));
         let mut seen = self.sink.take();
@@ -382,7 +383,7 @@ fn a_peer_without_our_fabric_is_reached_over_tcp_unless_its_address_forbids() {
         let link = a.connect(b.target(ROUTE_RDM)).unwrap();
         let unreachable = LinkDown::Unreachable;
         assert_eq!(both(&mut a, &mut b), [Seen::Down(link, 0, unreachable)]);
-        // What the endpoint does then.
+        // As the endpoint does then.
         let link = a.connect(b.target(ROUTE_TCP)).unwrap();
         assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
         assert_eq!(link.port(), TCP);
@@ -391,7 +392,7 @@ fn a_peer_without_our_fabric_is_reached_over_tcp_unless_its_address_forbids() {
     }
 }
 
-/// What a version without the address exchange does: it takes the question for a violation.
+/// As a version without the address exchange does: it takes the question for a violation.
 #[test]
 fn a_peer_that_closes_the_link_over_the_question_is_reached_over_tcp() {
     let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
@@ -462,7 +463,7 @@ fn a_peer_that_says_nothing_is_given_five_seconds() {
 }
 
 #[test]
-fn where_nobody_listens_the_link_fails_as_over_tcp() {
+fn without_a_listener_the_link_fails_as_over_tcp() {
     let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
     let port = listening().local_port();
     for route in [Route::AUTO, ROUTE_RDM] {
@@ -541,7 +542,7 @@ fn question(body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What `b` says to a stranger that sends `bytes`, until it closes the connection.
+/// The answer of `b` to a stranger that sends `bytes`, until it closes the connection.
 fn stranger(b: &mut Side, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(("127.0.0.1", b.ports.tcp_port())).unwrap();
     stream.set_nonblocking(true).unwrap();
@@ -614,7 +615,7 @@ fn strangers_get_one_answer_whatever_they_say_and_leave_nothing_behind() {
     assert!(b.fabric().answered.is_empty());
     assert_eq!(b.fabric().link_count(), 0);
 
-    // Asking twice, and introducing oneself after it, is for nobody.
+    // No peer asks twice, or introduces itself after that.
     let twice = [
         question(&endpoint_address),
         question(&endpoint_address),
@@ -643,7 +644,7 @@ fn an_introduction_that_waits_ends_with_the_question_behind_it_whenever_that_com
     let mut hail = [0; HEADER_LEN];
     hail.copy_from_slice(&question(b""));
     hail[1] = 4;
-    // Without a secret somebody who hails is sent away like one who asks.
+    // Without a secret a peer that hails is sent away like one that asks.
     for last in [
         question(&endpoint_address),
         question(b"no endpoint address"),

@@ -222,9 +222,10 @@ impl Addresses for Dgram {
         let ours = self
             .endpoint_address(LinkId::new(0, 0))
             .ok_or(Refusal::NoPort)?;
-        match theirs.format == ours.format {
-            true => Ok(ours),
-            false => Err(Refusal::Format),
+        if theirs.format == ours.format {
+            Ok(ours)
+        } else {
+            Err(Refusal::Format)
         }
     }
 

@@ -171,7 +171,7 @@ impl Filter for FallbackFilter<'_> {
     }
 
     fn on_down(&mut self, link: LinkId, reason: LinkDown) -> Option<LinkDown> {
-        let settled = self.exchange.end_attempt(self.ours, link, Some(reason));
-        settled.or(Some(reason))
+        let outcome = self.exchange.end_attempt(self.ours, link, Some(reason));
+        outcome.or(Some(reason))
     }
 }

@@ -97,7 +97,7 @@ pub struct HostPorts<R = RdmPort> {
     look: bool,
     /// The kernel has just told what there is: the next poll does not ask.
     told: bool,
-    /// Polls so far. Whoever sleeps begins with one that is a round.
+    /// Polls so far. A sleeper begins with one that is a round.
     turn: u32,
     next_look: Instant,
     look_every: Duration,
@@ -368,9 +368,10 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         clock: &dyn Clock,
     ) -> Result<LinkId, ConnectError> {
         let local = self.local.as_mut().ok_or(ConnectError::NoRoute)?;
-        let link = match strict {
-            true => local.connect_to(BOARD, target.endpoint.0, clock)?,
-            false => local.connect_or(BOARD, target.endpoint.0, ROUTE_TCP, clock)?,
+        let link = if strict {
+            local.connect_to(BOARD, target.endpoint.0, clock)?
+        } else {
+            local.connect_or(BOARD, target.endpoint.0, ROUTE_TCP, clock)?
         };
         self.local_quiet = false;
         Ok(link)
@@ -522,7 +523,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
                 let address = self.dgram.port().and_then(|dgram| dgram.address(link));
                 address.map_or(Origin::Unknown, AnyAddress::origin)
             }
-            // What a fabric calls an address proves nothing about an interface.
+            // An address of a fabric proves nothing about an interface.
             RDM => {
                 let address = self.rdm.port.as_ref().and_then(|rdm| rdm.address(link));
                 address.map_or(Origin::Unknown, Origin::Address)
@@ -611,7 +612,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         let here = nic::is_local(target.nic);
         match route {
             Route::AUTO if here => match self.connect_local(target, false, clock) {
-                // Nobody there, as far as can be seen, or no memory left.
+                // No endpoint there, as far as can be seen, or no memory left.
                 Err(ConnectError::NoRoute | ConnectError::Refused | ConnectError::NoResources) => {
                     self.connect_tcp::<M>(target, clock)
                 }
@@ -822,7 +823,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
 
     fn register(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
         self.touched = true;
-        // The others let nobody read memory.
+        // Peers cannot read memory over the others.
         match (link.port(), &mut self.rdm.port) {
             (RDM, Some(rdm)) => rdm.register(link, memory, token),
             _ => None,
@@ -889,8 +890,8 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
 
     fn arm(&mut self) -> bool {
         self.turn |= ROUND - 1;
-        // Who sleeps is relied on to stay armed while others post; arming again costs system calls,
-        // and a packet that shared memory took whole changes nothing about it.
+        // A sleeper stays armed while other threads post; arming again costs system calls, and a
+        // packet that shared memory took whole changes nothing about it.
         if self.armed && !self.touched && !self.look {
             return true;
         }

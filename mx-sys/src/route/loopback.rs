@@ -52,7 +52,7 @@ pub struct LoopbackPort {
     free: Vec<u32>,
     queue: VecDeque<Event>,
     spare: Vec<Vec<u8>>,
-    /// Somebody may sleep; the next event rings the doorbell.
+    /// A thread may sleep; the next event rings the doorbell.
     armed: bool,
     /// The doorbell has been rung and not silenced since.
     rung: bool,
@@ -72,7 +72,7 @@ struct End {
     /// Bytes under way from here.
     bytes: usize,
     packets: usize,
-    /// Somebody was told to wait.
+    /// A sender was told to wait.
     blocked: bool,
 }
 
@@ -156,7 +156,7 @@ impl LoopbackPort {
     fn push(&mut self, event: Event) {
         self.queue.push_back(event);
         if self.armed {
-            // Whoever sleeps polls when it wakes, so one ring does for all that follows.
+            // A sleeper polls when it wakes, so one ring does for all that follows.
             self.armed = false;
             self.rung = true;
             self.doorbell.ring();
@@ -247,9 +247,10 @@ impl<M: Memory> Port<M> for LoopbackPort {
         }
         end.bytes += body.len();
         end.packets += 1;
-        let mut bytes = match body.is_empty() {
-            true => Vec::new(),
-            false => self.spare.pop().unwrap_or_default(),
+        let mut bytes = if body.is_empty() {
+            Vec::new()
+        } else {
+            self.spare.pop().unwrap_or_default()
         };
         match body {
             Body::Bytes(piece) => bytes.extend_from_slice(piece),

@@ -121,7 +121,7 @@ pub enum OpenError {
     Board(ResolveError),
     /// There can be no such endpoint.
     Endpoint(EndpointRange),
-    /// Somebody has it.
+    /// Another process has it, or another endpoint of this one.
     InUse {
         /// Its number.
         endpoint: EndpointId,
@@ -271,8 +271,8 @@ fn open_rdm(policy: Route, required: bool, options: RdmOptions) -> Result<Rdm<Rd
     Ok(Rdm::new(None, Some(Box::new(later))))
 }
 
-/// The port over datagrams, opened for the first address that asks for it. Whoever is to find us
-/// over it has it opened with the endpoint, so another number than the endpoint's does as well.
+/// The port over datagrams, opened for the first address that asks for it. An endpoint that peers
+/// are to find over it has it opened from the start, so here another number does as well.
 fn dgram_later(options: &OpenOptions, number: u16) -> Dgram {
     let ports = options.ports;
     let options = dgram_options(options);
@@ -445,7 +445,7 @@ fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, (SocketAddr, io::
     let here = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
     let addresses: &[IpAddr] = match &options.tcp_bind {
         Some(only) => std::slice::from_ref(only),
-        // The number is claimed all the same, but nobody from outside is let in.
+        // The number is claimed all the same, but no peer from outside is let in.
         None if options.policy == ROUTE_LOCAL => &here,
         None => &everywhere,
     };
@@ -476,9 +476,10 @@ fn resolver(ports: PortMap) -> Resolver {
             .port(target.endpoint)
             .map_err(|_| ConnectError::BadEndpoint)?;
         let addresses = nic::socket_addresses(target.nic, port);
-        match addresses.is_empty() {
-            true => Err(ConnectError::UnknownNic),
-            false => Ok(addresses.into_iter().collect()),
+        if addresses.is_empty() {
+            Err(ConnectError::UnknownNic)
+        } else {
+            Ok(addresses.into_iter().collect())
         }
     })
 }
@@ -570,7 +571,7 @@ mod tests {
         let options = lowest();
         let base = options.ports.base();
         let _name = LocalPort::open(base, BOARD, 0).unwrap();
-        // Where this fails, somebody else listens there.
+        // Where this fails, another process listens there.
         let _port = TcpListener::bind((Ipv4Addr::LOCALHOST, base + 1));
         let (_held, third) = open(&options);
         assert!(third >= 2 && all_taken(&options, 0..third));
@@ -609,7 +610,7 @@ mod tests {
     #[test]
     fn another_reason_than_being_in_use_ends_the_search() {
         let mut options = lowest();
-        // Reserved for documentation: nobody's own.
+        // Reserved for documentation: no machine has it.
         let foreign = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
         options.tcp_bind = Some(foreign);
         let error = HostPorts::open(options.clone()).unwrap_err();

@@ -192,7 +192,7 @@ mod tests {
             to: (here, endpoint),
         };
         let from = |address| prove(Origin::Address(address), &own, &claim, |_| false);
-        // Who comes first has it ...
+        // The first to come has it ...
         assert_eq!(from(twins[0]), Proof::Proven);
         assert_eq!(from(victim), Proof::Refuted);
         // ... until the address is resolved.

@@ -3,7 +3,8 @@
 //! memory.
 
 use crate::dgram_common::{
-    a_successor_is_another_one, nobody_is_left_where, only_tcp_leads_there, wait_for_links,
+    a_closed_endpoint_is_not_found, a_successor_is_another_one, only_tcp_leads_there,
+    wait_for_links,
 };
 use crate::node::traffic::{exchange, stream};
 use crate::node::{LONG, Node, pattern};
@@ -110,8 +111,8 @@ fn a_peer_that_is_elsewhere_is_reached_over_tcp_unless_its_address_says_dgram() 
 }
 
 #[test]
-fn nobody_there_is_refused_as_over_tcp() {
-    nobody_is_left_where(&node(), node());
+fn a_closed_endpoint_refuses_as_over_tcp() {
+    a_closed_endpoint_is_not_found(&node(), node());
 }
 
 #[test]
@@ -123,8 +124,8 @@ fn a_successor_is_found_under_its_own_address() {
     });
 }
 
-/// Says `bytes` at a node's address exchange, as somebody who speaks the framing, and hears what is said until
-/// the connection is closed.
+/// Sends `bytes`, framed, to a node's address exchange, and receives until the connection is
+/// closed.
 fn stranger(node: &Node, bytes: &[u8]) -> Vec<u8> {
     let port = node.shared.lock().endpoint.port().tcp_port();
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
@@ -200,7 +201,7 @@ fn strangers_at_the_exchange_get_one_answer_and_leave_nothing_behind() {
         assert!(said.len() <= 8 + 32 + 1 + 36 + 64 + 32);
     }
     wait_for_links(&server, (0, 0));
-    // Whoever comes with good intentions is served as before.
+    // A proper peer is served as before.
     let client = node();
     let to = client.connect(server.target(Route::AUTO)).unwrap();
     assert_eq!(client.send_all(to, 1, b"still here"), Status::Success);

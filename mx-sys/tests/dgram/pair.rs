@@ -1,7 +1,8 @@
 //! Endpoints over datagrams in one process: kernel UDP on the loopback, with faults and without.
 
 use crate::dgram_common::{
-    a_successor_is_another_one, links, nobody_is_left_where, only_tcp_leads_there, wait_for_links,
+    a_closed_endpoint_is_not_found, a_successor_is_another_one, links, only_tcp_leads_there,
+    wait_for_links,
 };
 use crate::node::traffic::{exchange, stream};
 use crate::node::{Node, pattern};
@@ -80,8 +81,8 @@ fn an_address_that_says_dgram_opens_the_port_when_it_is_needed() {
 }
 
 #[test]
-fn nobody_there_is_refused_as_over_tcp() {
-    nobody_is_left_where(&node(ROUTE_DGRAM, None), node(ROUTE_DGRAM, None));
+fn a_closed_endpoint_refuses_as_over_tcp() {
+    a_closed_endpoint_is_not_found(&node(ROUTE_DGRAM, None), node(ROUTE_DGRAM, None));
 }
 
 #[test]

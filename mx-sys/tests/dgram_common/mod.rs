@@ -1,4 +1,4 @@
-//! What holds for endpoints over datagrams, whatever carries them and however peers are found.
+//! Checks of endpoints over datagrams, for every carrier and every way of finding peers.
 
 use crate::node::{LONG, Node, NotConnected, pattern, pending};
 use mx_proto::{Down, DownReason, Route, Status};
@@ -36,8 +36,8 @@ pub(crate) fn only_tcp_leads_there(a: &Node, b: &Node, c: &Node) {
     wait_for_links(c, (0, 0));
 }
 
-/// Where a node was, `a` finds nobody by any way, and says the same of all.
-pub(crate) fn nobody_is_left_where(a: &Node, gone: Node) {
+/// After a node has been closed, `a` finds it over no route, with the same status for each.
+pub(crate) fn a_closed_endpoint_is_not_found(a: &Node, gone: Node) {
     let targets = [ROUTE_TCP, ROUTE_DGRAM, Route::AUTO].map(|route| gone.target(route));
     drop(gone);
     let refused = targets.map(|target| a.connect(target));

@@ -1,5 +1,5 @@
 //! Endpoints on one host when the shared memory of one of them is used up: the others' messages go over
-//! sockets, and nobody notices.
+//! sockets, and no endpoint notices.
 
 use crate::node::{Node, pattern};
 use mx_port_local::{LocalOptions, LocalStats};
@@ -75,7 +75,7 @@ fn links_that_sleep_wake_up_for_messages_of_any_size() {
     let to_a = b.connect(a.target(Route::AUTO)).unwrap();
     let links = stats(&a).accepted + stats(&a).initiated;
     for round in 0..12 {
-        // Nobody polls: helper threads see to it.
+        // No thread polls: helper threads see to it.
         let all_asleep = |node: &Node| stats(node).asleep == links;
         let mut timeout = 2_000;
         while !(all_asleep(&a) && all_asleep(&b)) {

@@ -116,7 +116,7 @@ fn cancelling_takes_back_what_is_posted_and_leaves_the_rest_alone() {
         assert_eq!(b.receive(1, &mut got).status, Status::Success);
         assert_eq!((&got, never), (b"message", [0; 8]));
 
-        // A send that nobody has received yet.
+        // A send that has not been received yet.
         let request = pending(a.send(to_b, 2, &big, 2));
         assert_eq!(a.cancel(request), Cancelled::Withdrawn);
         assert_eq!(a.send_all(to_b, 2, b"instead"), Status::Success);
@@ -373,7 +373,7 @@ fn many_threads_exchange_messages_through_one_endpoint_each() {
                         assert_eq!(done.status, Status::Success);
                         assert!(got == sent, "thread {thread}, message {n}");
                         if n % 50 == 0 {
-                            // Long enough for everybody to fall asleep.
+                            // Long enough for all threads to fall asleep.
                             std::thread::sleep(Duration::from_millis(2));
                         }
                     }

@@ -132,7 +132,7 @@ fn a_peer_that_ends_is_seen_to_end() {
 }
 
 #[test]
-fn nobody_there_is_refused_as_over_tcp() {
+fn a_closed_endpoint_refuses_as_over_tcp() {
     let a = node(ROUTE_RDM);
     let gone = node(ROUTE_RDM);
     let [by_tcp, by_rdm, by_any] =
@@ -162,7 +162,7 @@ fn a_provider_that_is_not_there_or_never_used_is_named_and_so_is_what_to_do() {
         assert!(text.starts_with("no rdm port: "), "{text}");
         assert!(text.contains(provider) && text.contains(says), "{text}");
     }
-    // Whoever does not ask for the port does not need its provider.
+    // An endpoint that does not ask for the port does not need its provider.
     let mut options = options(Route::AUTO);
     options.rdm.provider = Some("cxi".to_owned());
     let a = Node::open(options, Config::default(), true).unwrap();

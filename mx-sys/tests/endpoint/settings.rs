@@ -6,7 +6,7 @@ use mx_proto::{Route, Status};
 use mx_sys::{EndpointChoice, OpenOptions, RdmOptions, Settings};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// What a program that sets these variables opens.
+/// The options of a program that sets these variables.
 fn options(variables: &[(&str, &str)]) -> OpenOptions {
     let (settings, refused) = Settings::load(|name| {
         let found = variables.iter().find(|(known, _)| *known == name);

@@ -35,7 +35,7 @@ fn node(fake: &Fake) -> Node {
     Node::open(options(library), Config::default(), true).unwrap()
 }
 
-/// What a stranger was told.
+/// Events at a stranger's ports.
 #[derive(Default)]
 struct Heard {
     up: Vec<LinkId>,
@@ -57,7 +57,7 @@ impl Ear for Heard {
     }
 }
 
-/// Somebody with ports and no endpoint behind them.
+/// Ports without an endpoint behind them.
 struct Stranger {
     ports: HostPorts,
     own: Identity,

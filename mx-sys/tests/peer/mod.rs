@@ -23,7 +23,7 @@ use std::time::Duration;
 /// Messages the peer receives, and those it sends.
 pub(crate) const TO_PEER: u64 = 1;
 pub(crate) const FROM_PEER: u64 = 2;
-/// Nobody ever receives that.
+/// Bits that are never received.
 pub(crate) const NOWHERE: u64 = 3;
 
 /// The longest of them.
@@ -125,7 +125,7 @@ fn serve(node: &Node, busy: bool, target: Option<Target>) {
     node::say(node.identity);
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
-        // Whoever started us is gone.
+        // The parent is gone.
         std::process::exit(0);
     });
     let message = vec![7; LARGE];

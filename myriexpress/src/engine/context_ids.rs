@@ -70,9 +70,10 @@ impl ContextIds {
 
     /// The interest of a thread that waits for completions with these bits under this mask.
     pub(crate) fn interest_in(self, match_info: u64, mask: u64) -> Interest {
-        match mask & self.field() == self.field() {
-            true => self.interest(match_info),
-            false => COMPLETIONS,
+        if mask & self.field() == self.field() {
+            self.interest(match_info)
+        } else {
+            COMPLETIONS
         }
     }
 }

@@ -164,7 +164,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// Forbids progress, or allows it again. A handler that runs is not stopped by it.
     pub(crate) fn set_progression(&mut self, on: bool) {
         self.disabled = !on;
-        // Who waits must look again: there may be a handler to run.
+        // Waiters must look again: there may be a handler to run.
         self.produce(HANDLER);
     }
 
@@ -182,7 +182,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
 
     /// See [`mx_sys::Progress::arm`].
     pub(crate) fn arm(&mut self) -> bool {
-        // Whoever ends the halt wakes sleepers, because the descriptors change.
+        // The thread that ends the halt wakes sleepers, because the descriptors change.
         self.halted() || self.endpoint.arm()
     }
 
@@ -193,17 +193,19 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
 
     /// See [`mx_sys::Progress::deadline`].
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        match self.halted() {
-            true => self.endpoint.keep_alive_due(),
-            false => self.endpoint.deadline(),
+        if self.halted() {
+            self.endpoint.keep_alive_due()
+        } else {
+            self.endpoint.deadline()
         }
     }
 
     /// See [`mx_sys::Progress::descriptors`].
     pub(crate) fn descriptors(&self) -> WakeDescriptors {
-        match self.halted() {
-            true => WakeDescriptors::default(),
-            false => self.endpoint.descriptors(),
+        if self.halted() {
+            WakeDescriptors::default()
+        } else {
+            self.endpoint.descriptors()
         }
     }
 
@@ -265,9 +267,10 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         context: usize,
     ) -> Result<(), Error> {
         let key = self.peer_of(address)?;
-        match self.endpoint.owner_mut().peers.set_context(key, context) {
-            true => Ok(()),
-            false => Err(disconnected()),
+        if self.endpoint.owner_mut().peers.set_context(key, context) {
+            Ok(())
+        } else {
+            Err(disconnected())
         }
     }
 
@@ -287,7 +290,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             .endpoint
             .remote_of(identity.nic, identity.endpoint)
             .filter(|coming| Some(*coming) != remote);
-        // What ends with it is reported under its name.
+        // Requests that end with it are reported under its name.
         for remote in remote.into_iter().chain(coming) {
             self.endpoint.disconnect(remote);
         }
@@ -356,7 +359,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         if !tombstone {
             return Some(peers.connected(identity, remote));
         }
-        // What it left behind says nothing about its connection now.
+        // A tombstone says nothing about the peer's connection now.
         let key = peers.remembered(identity);
         peers.ascribe(remote, key);
         Some(key)
@@ -366,7 +369,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     #[inline]
     fn source(&mut self, remote: RemoteId) -> Address {
         let key = self.peer_of_remote(remote);
-        key.map_or(Address::NOBODY, |key| self.endpoint.owner().address(key))
+        key.map_or(Address::NONE, |key| self.endpoint.owner().address(key))
     }
 
     /// The peer of an address from the program; it need not be connected any more.

@@ -19,7 +19,7 @@ use foldhash::fast::RandomState;
 use mx_proto::{EndpointId, Identity, NicId, RemoteId};
 use std::collections::{HashMap, VecDeque};
 
-/// Somebody messages can come from or go to.
+/// A source or destination of messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     /// Its name, and its life as known last.
@@ -63,7 +63,7 @@ impl Peers {
         generation: 1,
     };
 
-    /// Nobody but the endpoint itself.
+    /// The peers at the start: the endpoint itself.
     pub(crate) fn new(own: Identity) -> Self {
         let mut peers = Self {
             slots: Vec::new(),
@@ -277,7 +277,7 @@ mod tests {
         peers.lost(identity(3, 10), remote(1));
         assert_eq!(peers.get(key).unwrap().remote, None);
         assert_eq!(peers.connected(identity(3, 11), remote(2)), key);
-        // What is about the former life counts no more.
+        // The loss of the former life counts no more.
         peers.lost(identity(3, 10), remote(1));
         let peer = peers.get(key).unwrap();
         assert_eq!(peer.identity, identity(3, 11));

@@ -47,7 +47,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         };
         let remote = self.peers().get(peer).and_then(|peer| peer.remote);
         let op = match remote {
-            // What waits for a connection to oneself is not overtaken, whoever else has made one.
+            // Sends that wait for the connection to oneself keep their order, even if the remote exists.
             _ if peer == Peers::OWN && (remote.is_none() || self.connecting) => {
                 self.send_to_self(word, memory, mode)
             }
@@ -176,7 +176,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             ));
         }
         let word = Word {
-            status: posted(Address::NOBODY, bits, 0, context),
+            status: posted(Address::NONE, bits, 0, context),
             whose: Whose::Program,
             ..Word::default()
         };
@@ -215,10 +215,11 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             return Err(Error::new(Code::NicNotFound, what));
         }
         let word = Word {
-            status: posted(Address::NOBODY, bits, 0, context),
-            whose: match hidden {
-                true => Whose::Hidden,
-                false => Whose::Program,
+            status: posted(Address::NONE, bits, 0, context),
+            whose: if hidden {
+                Whose::Hidden
+            } else {
+                Whose::Program
             },
             ..Word::default()
         };
@@ -227,7 +228,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         let op = match self.endpoint.connect(target, key, MatchBits(bits), word) {
             Ok(op) => Some(op),
             Err(ConnectError::UnknownNic) => {
-                let what = format!("nobody knows the NIC id {:#x}", nic.0);
+                let what = format!("unknown NIC id {:#x}", nic.0);
                 return Err(Error::new(Code::NicNotFound, what));
             }
             Err(error) => {
@@ -281,13 +282,14 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     pub(crate) fn abandon(&mut self, handle: RequestHandle) -> Option<Status> {
         let (op, word) = self.find(handle).ok()?;
         let match_info = word.status.match_info;
-        match self.call_off(op, match_info) {
-            true => None,
-            false => self.give_up(op),
+        if self.call_off(op, match_info) {
+            None
+        } else {
+            self.give_up(op)
         }
     }
 
-    /// Nobody wants to know of a request's end any more. If it has ended, this is how.
+    /// Gives up a request whose result is not wanted any more. Its status, if it has ended.
     fn give_up(&mut self, op: RequestId) -> Option<Status> {
         let ended = self.endpoint.ops().is_done(op);
         self.take(op).filter(|_| ended)
@@ -298,9 +300,10 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     #[inline]
     fn check_room(&mut self) -> Result<(), Error> {
         let waiting = self.endpoint.ops().in_use();
-        match self.room.admits(waiting) {
-            true => Ok(()),
-            false => Err(no_memory(waiting)),
+        if self.room.admits(waiting) {
+            Ok(())
+        } else {
+            Err(no_memory(waiting))
         }
     }
 }

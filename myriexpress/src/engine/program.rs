@@ -51,7 +51,7 @@ pub(super) enum Sort {
 pub(super) enum Whose {
     /// None, or none any more.
     #[default]
-    Nobody,
+    None,
     /// The program, by handle or by match bits.
     Program,
     /// A call of this library that waits for it.
@@ -134,7 +134,7 @@ impl Program {
         match word.whose {
             Whose::Program => word.entry = Some(self.done.add(MatchBits(match_info), op)),
             Whose::Hidden => {}
-            Whose::Nobody | Whose::Engine => {
+            Whose::None | Whose::Engine => {
                 ops.free(op);
                 return;
             }
@@ -147,7 +147,7 @@ impl Program {
     pub(super) fn hand_out(&mut self, ops: &mut Ops<Self>, op: RequestId) -> Option<Status> {
         let word = ops.word_mut(op)?;
         let status = word.status;
-        word.whose = Whose::Nobody;
+        word.whose = Whose::None;
         if let Some(entry) = word.entry.take() {
             self.done.remove(entry);
         }

@@ -21,9 +21,10 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     #[inline]
     pub(crate) fn test(&mut self, handle: RequestHandle) -> Result<Option<Status>, Error> {
         let (op, _) = self.find(handle)?;
-        match self.endpoint.ops().is_done(op) {
-            true => Ok(self.take(op)),
-            false => Ok(None),
+        if self.endpoint.ops().is_done(op) {
+            Ok(self.take(op))
+        } else {
+            Ok(None)
         }
     }
 

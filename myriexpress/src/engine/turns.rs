@@ -127,9 +127,10 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     }
 
     fn decide(&mut self, deferred: Deferred, consumed: bool) {
-        let decision = match consumed {
-            true => Decision::Finished,
-            false => Decision::Continue,
+        let decision = if consumed {
+            Decision::Finished
+        } else {
+            Decision::Continue
         };
         self.endpoint.decide(deferred, decision);
         if !consumed {

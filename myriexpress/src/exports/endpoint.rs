@@ -73,7 +73,7 @@ export! {
         process::progress(ep.into())
     }
 
-    /// Who is asked about messages without a receive; nobody for NULL.
+    /// Registers the handler that is asked about messages without a receive; none for NULL.
     pub unsafe extern "C" fn mx_register_unexp_handler(
         ep: mx_endpoint_t,
         handler: mx_unexp_handler_t,

@@ -44,7 +44,7 @@ export! {
         Ok(())
     }
 
-    /// Which board of this host has the NIC id.
+    /// The board of this machine that has the NIC id.
     pub unsafe extern "C" fn mx_nic_id_to_board_number(
         nic_id: u64,
         board_number: *mut u32,

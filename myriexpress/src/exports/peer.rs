@@ -64,7 +64,7 @@ export! {
         Ok(())
     }
 
-    /// Whose address it is.
+    /// The NIC id and endpoint id of an address.
     pub unsafe extern "C" fn mx_decompose_endpoint_addr(
         endpoint_addr: mx_endpoint_addr_t,
         nic_id: *mut u64,
@@ -80,7 +80,7 @@ export! {
         Ok(())
     }
 
-    /// Whose address it is, and which session of it.
+    /// The NIC id, endpoint id and session of an address.
     pub unsafe extern "C" fn mx_decompose_endpoint_addr2(
         endpoint_addr: mx_endpoint_addr_t,
         nic_id: *mut u64,

@@ -94,7 +94,7 @@ export! {
         Ok(())
     }
 
-    /// How long a request, or with NULL every later one, may go without progress.
+    /// Sets the time that a request, or with NULL every later one, may go without progress.
     pub unsafe extern "C" fn mx_set_request_timeout(
         endpoint: mx_endpoint_t,
         request: mx_request_t,
@@ -105,7 +105,7 @@ export! {
     }
 }
 
-/// What the two kinds of send have in common.
+/// The common part of the two kinds of send.
 ///
 /// # Safety
 ///

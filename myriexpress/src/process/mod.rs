@@ -118,7 +118,7 @@ pub fn connect(
         None => Code::Timeout,
     };
     let what = match code {
-        Code::ConnectionFailed => "nobody has that endpoint open",
+        Code::ConnectionFailed => "no process has that endpoint open",
         Code::BadConnectionKey => "the connection key is another one",
         Code::BadEndpointId => "the endpoint id is out of range, or its library is another version",
         Code::NoResources => "there is no room for another connection",
@@ -159,9 +159,10 @@ pub fn wait_for(
 ) -> Result<Option<Status>, Error> {
     let place = find(ep)?;
     // Without context ids all completions are of one class.
-    let interest = match place.has_context_ids() {
-        false => COMPLETIONS,
-        true => with(ep, |engine| Ok(engine.interest_of(request)))?,
+    let interest = if place.has_context_ids() {
+        with(ep, |engine| Ok(engine.interest_of(request)))?
+    } else {
+        COMPLETIONS
     };
     wait(ep, interest, timeout, |engine| engine.test(request))
 }
@@ -313,9 +314,10 @@ pub fn set_progression(ep: EndpointHandle, on: bool) -> Result<(), Error> {
         engine.set_progression(on);
         Ok(())
     })?;
-    match on {
-        true => progress(ep),
-        false => wait_for_handler(ep),
+    if on {
+        progress(ep)
+    } else {
+        wait_for_handler(ep)
     }
 }
 

@@ -100,7 +100,7 @@ fn run(ep: EndpointHandle, turn: Turn) -> Result<(), Error> {
     // SAFETY: the program registered this function for these arguments; the data are ours alone
     // and stay until it has come back.
     let answer = unsafe { (handler.function)(context, source, bits, length, data.cast()) };
-    // Nobody closes an endpoint while its handler runs.
+    // An endpoint is not closed while its handler runs.
     with(ep, |engine| {
         engine.end_turn(deferred, answer != 0);
         Ok(())

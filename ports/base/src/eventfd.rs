@@ -24,7 +24,7 @@ impl EventFd {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a fresh descriptor that nobody else owns.
+        // SAFETY: a fresh descriptor, not owned elsewhere.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { fd })
     }

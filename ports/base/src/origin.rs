@@ -32,8 +32,8 @@ impl Origin {
                 IpAddr::V6(Ipv6Addr::LOCALHOST) => {
                     Source(nic_id::of_address(Ipv4Addr::LOCALHOST.into()).0)
                 }
-                // Whoever has one address of a network has, as a rule, all 2^64 of it. So the machines of
-                // one such network have one share together.
+                // A machine with one address of a network has, as a rule, all 2^64 of it. So the machines
+                // of one such network have one share together.
                 IpAddr::V6(v6) => Source((v6.to_bits() >> 64) as u64),
             },
         }

@@ -35,7 +35,7 @@ static RELEASED: AtomicU64 = AtomicU64::new(0);
 pub struct Region {
     start: NonNull<c_void>,
     len: usize,
-    /// Somebody called `free` on it; it is not ours to free any more.
+    /// The caller passed it to `free`; it is not ours to free any more.
     lost: AtomicBool,
 }
 
@@ -64,7 +64,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         if !self.lost.load(Ordering::Relaxed) {
-            // SAFETY: it came from posix_memalign, and `release` was told that nobody uses it.
+            // SAFETY: it came from posix_memalign, and `release` was told that it is not in use.
             unsafe { libc::free(self.start.as_ptr()) };
         }
     }
@@ -151,13 +151,13 @@ mod tests {
     }
 
     #[test]
-    fn memory_stays_mapped_while_somebody_holds_its_region() {
+    fn memory_stays_mapped_while_its_region_is_held() {
         let start = allocate(1 << 20).unwrap();
         let region = find(start.cast(), 1).unwrap();
         let before = released();
         assert!(release(start));
         assert!(released() > before);
-        // SAFETY: the region is held, so the pages are mapped and nobody else's.
+        // SAFETY: the region is held, so the pages are mapped and only ours.
         unsafe { ptr::write_bytes(region.start(), 0x5a, region.len()) };
         assert_eq!(Arc::strong_count(&region), 1);
     }

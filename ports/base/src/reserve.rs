@@ -71,9 +71,10 @@ unsafe impl GlobalAlloc for Reserve {
         // SAFETY: the caller's.
         let alloc = || unsafe { System.alloc(layout) };
         let memory = alloc();
-        match memory.is_null() {
-            false => memory,
-            true => spend(layout.size(), alloc),
+        if memory.is_null() {
+            spend(layout.size(), alloc)
+        } else {
+            memory
         }
     }
 
@@ -82,9 +83,10 @@ unsafe impl GlobalAlloc for Reserve {
         // SAFETY: the caller's.
         let alloc = || unsafe { System.alloc_zeroed(layout) };
         let memory = alloc();
-        match memory.is_null() {
-            false => memory,
-            true => spend(layout.size(), alloc),
+        if memory.is_null() {
+            spend(layout.size(), alloc)
+        } else {
+            memory
         }
     }
 
@@ -93,9 +95,10 @@ unsafe impl GlobalAlloc for Reserve {
         // SAFETY: the caller's; after a failure `memory` is what it was.
         let realloc = || unsafe { System.realloc(memory, layout, size) };
         let moved = realloc();
-        match moved.is_null() {
-            false => moved,
-            true => spend(size.saturating_sub(layout.size()), realloc),
+        if moved.is_null() {
+            spend(size.saturating_sub(layout.size()), realloc)
+        } else {
+            moved
         }
     }
 
@@ -158,9 +161,10 @@ pub fn empty() {
 
 /// The level of free memory. Refills the reserve first, if memory is available again.
 pub fn level() -> Level {
-    match SPENT.load(Ordering::Relaxed) {
-        false => Level::Ample,
-        true => recover(),
+    if SPENT.load(Ordering::Relaxed) {
+        recover()
+    } else {
+        Level::Ample
     }
 }
 
@@ -188,9 +192,10 @@ fn recover_alone() -> Level {
 
 /// The level while something is missing.
 fn by_missing() -> Level {
-    match missing() > FLOOR / 2 {
-        true => Level::Dire,
-        false => Level::Short,
+    if missing() > FLOOR / 2 {
+        Level::Dire
+    } else {
+        Level::Short
     }
 }
 
@@ -273,11 +278,12 @@ fn top_up() -> bool {
 /// Puts a piece into an empty slot. False: there is none to be had.
 fn keep(slot: &AtomicPtr<u8>) -> bool {
     let mapped = map(PIECE);
-    let piece = match mapped.is_null() {
-        false => mapped.map_addr(|address| address | MAPPED),
+    let piece = if mapped.is_null() {
         // Freed memory need not have returned to the kernel, so try the C library.
         // SAFETY: the size is not 0.
-        true => unsafe { System.alloc(LAYOUT) },
+        unsafe { System.alloc(LAYOUT) }
+    } else {
+        mapped.map_addr(|address| address | MAPPED)
     };
     if piece.is_null() {
         return false;
@@ -339,14 +345,15 @@ fn map(bytes: usize) -> *mut u8 {
             0,
         )
     };
-    match memory == libc::MAP_FAILED {
-        true => ptr::null_mut(),
-        false => memory.cast(),
+    if memory == libc::MAP_FAILED {
+        ptr::null_mut()
+    } else {
+        memory.cast()
     }
 }
 
 fn unmap(memory: *mut u8, bytes: usize) {
-    // SAFETY: it was mapped with this size, and nobody uses it.
+    // SAFETY: it was mapped with this size, and is not in use.
     unsafe { libc::munmap(memory.cast(), bytes) };
 }
 

@@ -100,8 +100,8 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping that `map` made. Whoever has pointers into it from `base`
-        // keeps them in fields beside it and does not use them again.
+        // SAFETY: exactly the mapping that `map` made. Pointers into it from `base` are in fields
+        // beside it and are not used again.
         let _ = unsafe { munmap(self.base.cast(), self.len) };
     }
 }

@@ -43,7 +43,7 @@ pub struct Strangers {
 }
 
 impl Strangers {
-    /// Nobody yet. Each is to be bound `within` so long.
+    /// No strangers yet. Each is to be bound `within` so long.
     pub fn new(within: Duration) -> Self {
         Self {
             within,
@@ -71,7 +71,7 @@ impl Strangers {
         self.round = self.round.wrapping_add(1);
     }
 
-    /// Somebody has come.
+    /// A stranger's link has come in.
     pub fn add(&mut self, id: LinkId, source: Source, now: Instant) {
         if self.count == 0 {
             (self.looked, self.looking) = (now, now);

@@ -19,7 +19,7 @@ const MIB: usize = 1 << 20;
 
 fn main() {
     assert_eq!(reserve::level(), Level::Ample, "nothing is kept back yet");
-    assert!((SUPPLY.claim)(1 << 60), "and nobody looks at claims");
+    assert!((SUPPLY.claim)(1 << 60), "and claims are not checked");
     (SUPPLY.release)(1 << 60);
     reserve::fill();
     limit(40 * MIB);
@@ -38,7 +38,7 @@ fn main() {
     }
     large.push(black_box(vec![8; 600_000]));
     assert!(!SUPPLY.is_ample() && SUPPLY.is_dire());
-    // What does not fit at all costs nothing.
+    // A request that does not fit at all costs nothing.
     assert!(Vec::<u8>::new().try_reserve_exact(1 << 40).is_err());
     assert!(
         small
@@ -92,12 +92,11 @@ fn take_all() -> *mut *mut u8 {
         // SAFETY: a piece of so many bytes, of which the first hold the address of the one before.
         unsafe {
             let piece = libc::malloc(size).cast::<*mut u8>();
-            match piece.is_null() {
-                true => size /= 4,
-                false => {
-                    piece.write(taken.cast());
-                    taken = piece;
-                }
+            if piece.is_null() {
+                size /= 4
+            } else {
+                piece.write(taken.cast());
+                taken = piece;
             }
         }
     }

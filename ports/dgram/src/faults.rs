@@ -4,7 +4,7 @@
 //!   service --poll--> each datagram: one draw --+-- unchanged ---------------> above
 //!                                               +-- lost
 //!                                               +-- duplicated -------------->
-//!                                               +-- held back: overtaken by some others, or late
+//!                                               +-- held back: reordered behind some others, or delayed
 //!                                               `-- some bits flipped, or truncated -->
 //! ```
 //!
@@ -33,11 +33,11 @@ use std::time::Duration;
 /// Datagrams held back at a time; further ones pass.
 const HELD_MAX: usize = 4096;
 
-/// The most datagrams that overtake one.
-const OVERTAKERS: u64 = 8;
+/// The most datagrams behind which one is reordered.
+const REORDER_MAX: u64 = 8;
 
 /// The longest time that one is held back.
-const LATE: Duration = Duration::from_millis(2);
+const DELAY_MAX: Duration = Duration::from_millis(2);
 
 /// Counters of datagrams by fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -62,7 +62,7 @@ enum Fate {
     Pass,
     Lose,
     Double,
-    Overtake,
+    Reorder,
     Delay,
     Corrupt,
 }
@@ -70,7 +70,7 @@ enum Fate {
 const FATES: [Fate; 5] = [
     Fate::Lose,
     Fate::Double,
-    Fate::Overtake,
+    Fate::Reorder,
     Fate::Delay,
     Fate::Corrupt,
 ];
@@ -212,7 +212,7 @@ impl<A: Copy> Mishaps<A> {
         for (nth, datagram) in bytes.chunks(segment).enumerate() {
             self.seen += 1;
             let fate = match self.fate() {
-                Fate::Overtake | Fate::Delay if self.held.len() >= HELD_MAX => Fate::Pass,
+                Fate::Reorder | Fate::Delay if self.held.len() >= HELD_MAX => Fate::Pass,
                 fate => fate,
             };
             let at = nth * segment;
@@ -241,14 +241,14 @@ impl<A: Copy> Mishaps<A> {
                     self.damage(datagram);
                     single(channel, from, &self.scratch, receive);
                 }
-                Fate::Overtake => {
+                Fate::Reorder => {
                     self.stats.reordered += 1;
-                    let after = self.seen + 1 + self.below(OVERTAKERS);
-                    self.hold(channel, from, datagram, after, now.after(LATE));
+                    let after = self.seen + 1 + self.below(REORDER_MAX);
+                    self.hold(channel, from, datagram, after, now.after(DELAY_MAX));
                 }
                 Fate::Delay => {
                     self.stats.delayed += 1;
-                    let late = self.below(LATE.as_nanos() as u64);
+                    let late = self.below(DELAY_MAX.as_nanos() as u64);
                     let until = now.after(Duration::from_nanos(late));
                     self.hold(channel, from, datagram, u64::MAX, until);
                 }

@@ -46,7 +46,7 @@ pub struct DgramOptions {
     /// Peers are asked over TCP for their address on the fabric, even where it follows from host
     /// and number. All peers do so, or none.
     pub ask: bool,
-    /// How threads wait for libfabric.
+    /// The means by which threads wait for libfabric.
     pub wait: Wait,
     /// The library to use instead of the installed one.
     pub library: Option<Library>,

@@ -110,16 +110,15 @@ impl Domain {
             unsafe { fi_domain(fabric.as_ptr(), raw.as_ptr(), out, std::ptr::null_mut()) }
         });
         let domain = domain.map_err(|code| fail("fi_domain", code))?;
-        let queue = match terms.shared_queue {
-            true => {
-                let queue = Queue::open(&fabric, &domain, queue::entries(&terms), &terms);
-                let queue = queue.map_err(|code| fail("fi_cq_open", code))?;
-                if queue.wait_fd().is_none() {
-                    terms.wait = Wait::Poll;
-                }
-                Some(queue)
+        let queue = if terms.shared_queue {
+            let queue = Queue::open(&fabric, &domain, queue::entries(&terms), &terms);
+            let queue = queue.map_err(|code| fail("fi_cq_open", code))?;
+            if queue.wait_fd().is_none() {
+                terms.wait = Wait::Poll;
             }
-            false => None,
+            Some(queue)
+        } else {
+            None
         };
         let av = open_av(&domain, raw.av_type()).map_err(|code| fail("fi_av_open", code))?;
         Ok(Self {
@@ -234,7 +233,7 @@ impl<T> Drop for Handle<T> {
     }
 }
 
-/// A provider keeps a domain or a fabric. Nobody can do anything about it, so it is said once.
+/// A provider keeps a domain or a fabric. The user cannot change that, so it is said once.
 fn note_kept(what: &str) {
     static SAID: Once = Once::new();
     SAID.call_once(|| {

@@ -183,13 +183,14 @@ impl Queue {
                 Ok(_) => return Err(FabricError::new(library, "fi_cq_read", FI_EOVERRUN)),
                 Err(_) => match positive(result) {
                     FI_EAGAIN | FI_EINTR => 0,
-                    FI_EAVAIL => match self.read_failed(library, out)? {
-                        true => {
+                    FI_EAVAIL => {
+                        if self.read_failed(library, out)? {
                             taken += 1;
                             continue;
+                        } else {
+                            0
                         }
-                        false => 0,
-                    },
+                    }
                     // Earlier completions are kept; the error recurs at the next read.
                     _ if taken > 0 => 0,
                     code => return Err(FabricError::new(library, "fi_cq_read", code)),

@@ -205,8 +205,8 @@ impl LocalPort {
         0
     }
 
-    /// Makes an idle link active: it is looked at in every poll and need not ring.
-    pub(super) fn warm(&mut self, id: LinkId) {
+    /// Notes that a link is in use. An idle one becomes active: every poll looks at it, and it need not ring.
+    pub(super) fn keep_active(&mut self, id: LinkId) {
         let Some(entry) = self.links.get_mut(id) else {
             return;
         };

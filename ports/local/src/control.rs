@@ -12,7 +12,7 @@
 //! Not here: rings.
 
 use super::epoll::{BATCH, Interest};
-use super::handshake::{MESSAGE_LEN, Word};
+use super::handshake::{ControlMessage, MESSAGE_LEN};
 use super::link::{Dialing, Entry, State};
 use super::socket::{Name, Received, Socket, is_exhaustion, is_transient};
 use super::{LocalPort, barrier};
@@ -85,7 +85,7 @@ impl LocalPort {
         if !entry.is_doorbell() {
             self.note_loud(id);
         }
-        self.warm(id);
+        self.keep_active(id);
         true
     }
 
@@ -215,7 +215,7 @@ impl LocalPort {
             self.stats.refused += 1;
             log::debug!("{:?}: link limit reached, connection refused", self.name);
             // The peer may fall back to another port.
-            let _ = socket.send(&Word::Later(None).encode(), None);
+            let _ = socket.send(&ControlMessage::Later(None).encode(), None);
             return;
         }
         let user = socket.user();
@@ -224,7 +224,7 @@ impl LocalPort {
             self.stats.refused += 1;
             self.stats.over_share += 1;
             log::debug!("{:?}: user {user} has its share of links", self.name);
-            let _ = socket.send(&Word::Later(None).encode(), None);
+            let _ = socket.send(&ControlMessage::Later(None).encode(), None);
             return;
         }
         let now = clock.now();
@@ -276,12 +276,12 @@ impl LocalPort {
             }
             Err(error) => return self.refuse(id, &error),
         };
-        let peer = match Word::decode(message.get(..len).unwrap_or(&[])) {
-            Ok(Word::Hello { asymmetric }) => asymmetric,
-            Ok(word) => return self.refuse(id, &format_args!("{word:?} comes first")),
+        let peer = match ControlMessage::decode(message.get(..len).unwrap_or(&[])) {
+            Ok(ControlMessage::Hello { asymmetric }) => asymmetric,
+            Ok(other) => return self.refuse(id, &format_args!("{other:?} comes first")),
             Err(bad) => return self.refuse(id, &bad),
         };
-        let welcome = Word::Welcome {
+        let welcome = ControlMessage::Welcome {
             asymmetric: barrier::is_asymmetric(),
         };
         if let Err(error) = socket.send(&welcome.encode(), None) {
@@ -301,7 +301,7 @@ impl LocalPort {
         };
         let Some(socket) = &entry.socket else { return };
         let heard = match socket.receive(&mut message) {
-            // The peer closed without reading our Hello; its earlier words can still be read.
+            // The peer closed without reading our Hello; its earlier messages can still be read.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
                 socket.receive(&mut message)
             }
@@ -320,9 +320,12 @@ impl LocalPort {
                 return self.end(id, reason, sink);
             }
         };
-        let peer = match (Word::decode(message.get(..len).unwrap_or(&[])), fd) {
-            (Ok(Word::Welcome { asymmetric }), None) => asymmetric,
-            (Ok(Word::Later(_)), None) => return self.end_without_room(id, sink),
+        let peer = match (
+            ControlMessage::decode(message.get(..len).unwrap_or(&[])),
+            fd,
+        ) {
+            (Ok(ControlMessage::Welcome { asymmetric }), None) => asymmetric,
+            (Ok(ControlMessage::Later(_)), None) => return self.end_without_room(id, sink),
             (answer, _) => {
                 log::debug!("{:?}: {id:?} answered: {answer:?}", self.name);
                 return self.end(id, LinkDown::Protocol, sink);
@@ -460,10 +463,10 @@ impl LocalPort {
     }
 }
 
-/// Says the first word on a new connection.
+/// Sends the first control message on a new connection.
 fn greet(socket: &Socket) -> io::Result<()> {
     let asymmetric = barrier::is_asymmetric();
-    socket.send(&Word::Hello { asymmetric }.encode(), None)
+    socket.send(&ControlMessage::Hello { asymmetric }.encode(), None)
 }
 
 fn connect_error(error: &io::Error) -> ConnectError {

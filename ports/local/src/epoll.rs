@@ -39,7 +39,7 @@ impl Epoll {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `fd` is a fresh descriptor that nobody else owns.
+        // SAFETY: `fd` is a fresh descriptor, not owned elsewhere.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 

@@ -11,11 +11,11 @@
 //!   either                                       the other
 //!      | one byte = "wake up" ------------------>  |
 //!      | a packet, while there are no rings ---->  |
-//!      | Rest { packets sent in the ring } ----->  |   reads those, answers with its own Rest
+//!      | Suspend { packets sent in the ring } -->  |   reads those, answers with its own Suspend
 //!      | Bye ----------------------------------->  |   closed on purpose
 //! ```
 //!
-//! A message is one byte, the doorbell; [`MESSAGE_LEN`] bytes, a [`Word`], little endian; or a
+//! A message is one byte, the doorbell; [`MESSAGE_LEN`] bytes, a [`ControlMessage`], little endian; or a
 //! packet, header and body, which is longer. It is checked like any packet from a stranger.
 //!
 //! Owns: the layout of the control messages.
@@ -23,18 +23,18 @@
 
 use super::layout::Geometry;
 
-/// Bytes of a word: less than a packet's header.
+/// Bytes of a control message: less than a packet's header.
 pub(super) const MESSAGE_LEN: usize = 24;
 
 const _: () = assert!(MESSAGE_LEN < mx_proto::port::HEADER_LEN);
 
-/// The version of everything the two processes share: words, layout, ring protocol.
+/// The version of everything the two processes share: control messages, layout, ring protocol.
 pub(super) const VERSION: u32 = 2;
 
 /// A control message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Word {
-    /// The first word, the initiator's. `asymmetric`: see [`super::barrier`].
+pub(super) enum ControlMessage {
+    /// The first one, the initiator's. `asymmetric`: see [`super::barrier`].
     Hello { asymmetric: bool },
     /// The acceptor's answer.
     Welcome { asymmetric: bool },
@@ -46,7 +46,7 @@ pub(super) enum Word {
     /// There is no place for the link, or no room for the memory, but perhaps for so much.
     Later(Option<Geometry>),
     /// So many packets have gone through the ring; what is sent from now on comes over the socket.
-    Rest(u64),
+    Suspend(u64),
     /// The link is closed on purpose.
     Bye,
 }
@@ -77,7 +77,7 @@ impl std::fmt::Display for BadMessage {
     }
 }
 
-impl Word {
+impl ControlMessage {
     /// As it is sent.
     pub(super) fn encode(self) -> [u8; MESSAGE_LEN] {
         let sizes = |it: Geometry| (it.cells, it.data.into());
@@ -87,7 +87,7 @@ impl Word {
             Self::Offer(geometry) => (OFFER, sizes(geometry)),
             Self::Taken => (TAKEN, (0, 0)),
             Self::Later(geometry) => (LATER, geometry.map_or((0, 0), sizes)),
-            Self::Rest(sent) => (REST, (0, sent)),
+            Self::Suspend(sent) => (SUSPEND, (0, sent)),
             Self::Bye => (BYE, (0, 0)),
         };
         let mut out = [0; MESSAGE_LEN];
@@ -108,7 +108,7 @@ impl Word {
             cells: small,
             data: large.try_into().unwrap_or(0),
         };
-        let word = match message.first_chunk().ok_or(stranger)? {
+        let control = match message.first_chunk().ok_or(stranger)? {
             HELLO => Self::Hello {
                 asymmetric: small & 1 != 0,
             },
@@ -118,15 +118,15 @@ impl Word {
             OFFER => Self::Offer(sizes),
             TAKEN => Self::Taken,
             LATER => Self::Later((small != 0).then_some(sizes)),
-            REST => Self::Rest(large),
+            SUSPEND => Self::Suspend(large),
             BYE => Self::Bye,
             _ => return Err(stranger),
         };
-        match (u32_at(message, 8), word) {
+        match (u32_at(message, 8), control) {
             (VERSION, Self::Offer(sizes) | Self::Later(Some(sizes))) if !sizes.is_acceptable() => {
                 Err(BadMessage::Sizes)
             }
-            (VERSION, word) => Ok(word),
+            (VERSION, control) => Ok(control),
             (other, _) => Err(BadMessage::Version(other)),
         }
     }
@@ -143,7 +143,7 @@ const WELCOME: &[u8; 8] = b"mx-welcm";
 const OFFER: &[u8; 8] = b"mx-offer";
 const TAKEN: &[u8; 8] = b"mx-taken";
 const LATER: &[u8; 8] = b"mx-later";
-const REST: &[u8; 8] = b"mx-rest!";
+const SUSPEND: &[u8; 8] = b"mx-rest!";
 const BYE: &[u8; 8] = b"mx-bye!!";
 
 #[cfg(test)]
@@ -151,35 +151,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_survive_encoding() {
-        for word in [
-            Word::Hello { asymmetric: true },
-            Word::Hello { asymmetric: false },
-            Word::Welcome { asymmetric: true },
-            Word::Offer(Geometry::SMALLEST),
-            Word::Taken,
-            Word::Later(None),
-            Word::Later(Some(Geometry::SMALLER)),
-            Word::Rest(u64::MAX - 5),
-            Word::Bye,
+    fn control_messages_survive_encoding() {
+        for control in [
+            ControlMessage::Hello { asymmetric: true },
+            ControlMessage::Hello { asymmetric: false },
+            ControlMessage::Welcome { asymmetric: true },
+            ControlMessage::Offer(Geometry::SMALLEST),
+            ControlMessage::Taken,
+            ControlMessage::Later(None),
+            ControlMessage::Later(Some(Geometry::SMALLER)),
+            ControlMessage::Suspend(u64::MAX - 5),
+            ControlMessage::Bye,
         ] {
-            assert_eq!(Word::decode(&word.encode()), Ok(word));
+            assert_eq!(ControlMessage::decode(&control.encode()), Ok(control));
         }
     }
 
     #[test]
-    fn damaged_words_are_named_and_refused() {
-        let good = Word::Offer(Geometry::STANDARD).encode();
-        assert_eq!(Word::decode(&good[..23]), Err(BadMessage::Stranger));
-        assert_eq!(Word::decode(&[]), Err(BadMessage::Stranger));
+    fn damaged_control_messages_are_named_and_refused() {
+        let good = ControlMessage::Offer(Geometry::STANDARD).encode();
         assert_eq!(
-            Word::decode(&[good.as_slice(), &[0]].concat()),
+            ControlMessage::decode(&good[..23]),
+            Err(BadMessage::Stranger)
+        );
+        assert_eq!(ControlMessage::decode(&[]), Err(BadMessage::Stranger));
+        assert_eq!(
+            ControlMessage::decode(&[good.as_slice(), &[0]].concat()),
             Err(BadMessage::Stranger)
         );
         let damage = |at: usize, byte: u8| {
-            let mut word = good;
-            word[at] ^= byte;
-            Word::decode(&word)
+            let mut control = good;
+            control[at] ^= byte;
+            ControlMessage::decode(&control)
         };
         assert_eq!(damage(0, 1), Err(BadMessage::Stranger));
         assert_eq!(damage(8, 1), Err(BadMessage::Version(3)));

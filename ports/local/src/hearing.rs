@@ -17,7 +17,7 @@
 
 use super::LocalPort;
 use super::epoll::Interest;
-use super::handshake::Word;
+use super::handshake::ControlMessage;
 use super::layout::BODY_MAX;
 use super::link::State;
 use super::ring::write_body;
@@ -84,25 +84,26 @@ impl LocalPort {
         }
     }
 
-    /// Says something to the peer, as soon as there is room.
-    pub(super) fn say(&mut self, id: LinkId, word: Word) {
+    /// Sends a control message to the peer, as soon as there is room.
+    pub(super) fn say(&mut self, id: LinkId, control: ControlMessage) {
         let Some(entry) = self.links.get_mut(id) else {
             return;
         };
         if let Some(socket) = &entry.socket
-            && let Err(error) = socket.send(&word.encode(), None)
+            && let Err(error) = socket.send(&control.encode(), None)
             && !is_gone(&error)
         {
-            entry.unsaid = Some(word);
+            entry.unsaid = Some(control);
             self.listen_for_room(id, true);
         }
     }
 
     /// The kernel is to tell when there is room in the socket, or no more.
     pub(super) fn listen_for_room(&self, id: LinkId, wanted: bool) {
-        let interest = match wanted {
-            true => Interest::DoorbellOrRoom,
-            false => Interest::Doorbell,
+        let interest = if wanted {
+            Interest::DoorbellOrRoom
+        } else {
+            Interest::Doorbell
         };
         if let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) {
             let _ = self.data.modify(socket.raw(), id.to_word(), interest);
@@ -137,8 +138,8 @@ impl LocalPort {
     fn hear<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> bool {
         if let Some(entry) = self.links.get_mut(id) {
             (entry.unread, entry.told) = (0, 0);
-            if let Some(word) = entry.unsaid.take() {
-                self.say(id, word);
+            if let Some(control) = entry.unsaid.take() {
+                self.say(id, control);
             }
         }
         self.scratch.resize(LONGEST, 0);
@@ -150,7 +151,7 @@ impl LocalPort {
             let entry = self.links.get(id).filter(|entry| !entry.doomed);
             let heard = match entry {
                 None => Heard::Nothing,
-                Some(entry) if entry.hears_words_only() => self.hear_words(id, sink),
+                Some(entry) if entry.hears_control_only() => self.hear_control(id, sink),
                 Some(_) => self.hear_one(id, &mut message, sink),
             };
             any |= heard == Heard::Something;
@@ -168,8 +169,8 @@ impl LocalPort {
         any | self.offer_room(id, sink)
     }
 
-    /// Takes in what has come where wake-ups and words do, and nothing else.
-    fn hear_words<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> Heard {
+    /// Takes in what has come where only wake-ups and control messages do.
+    fn hear_control<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> Heard {
         let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) else {
             return Heard::Nothing;
         };
@@ -188,7 +189,7 @@ impl LocalPort {
                     return Heard::Nothing;
                 }
                 ([_], true) => continue,
-                (word, true) => self.heed(id, word, Given::Nothing, sink),
+                (control, true) => self.heed(id, control, Given::Nothing, sink),
                 (_, false) => Err(Violation),
             };
             if heard.is_err() {
@@ -203,7 +204,7 @@ impl LocalPort {
     /// Nothing can be read any more, or not now.
     fn hear_end(&mut self, id: LinkId, error: &io::Error) -> Heard {
         match error.kind() {
-            // The peer closed without reading everything; its earlier words can still be read.
+            // The peer closed without reading everything; its earlier messages can still be read.
             io::ErrorKind::ConnectionReset => return Heard::Doorbells,
             io::ErrorKind::InvalidData => self.fail(id),
             _ if is_transient(error) => {}
@@ -271,24 +272,30 @@ impl LocalPort {
         given: Given,
         sink: &mut S,
     ) -> Result<(), Violation> {
-        let word = Word::decode(message).map_err(|bad| {
+        let control = ControlMessage::decode(message).map_err(|bad| {
             log::debug!("{:?}: {id:?} says: {bad}", self.name);
             Violation
         })?;
         let entry = self.links.get_mut(id).ok_or(Violation)?;
         let free = entry.unsaid.is_none();
-        match (word, &entry.state, given) {
-            (Word::Bye, _, Given::Nothing) => entry.bye = true,
-            (Word::Offer(geometry), State::Plain, Given::Memory(fd)) if entry.side == 1 && free => {
+        match (control, &entry.state, given) {
+            (ControlMessage::Bye, _, Given::Nothing) => entry.bye = true,
+            (ControlMessage::Offer(geometry), State::Plain, Given::Memory(fd))
+                if entry.side == 1 && free =>
+            {
                 self.take_memory(id, geometry, Some(&fd))?;
             }
-            (Word::Offer(geometry), State::Plain, Given::CutOff) if entry.side == 1 && free => {
+            (ControlMessage::Offer(geometry), State::Plain, Given::CutOff)
+                if entry.side == 1 && free =>
+            {
                 self.take_memory(id, geometry, None)?;
             }
-            (Word::Taken, State::Offered(_), Given::Nothing) => self.put_up(id, None),
-            (Word::Later(less), State::Offered(_), Given::Nothing) => self.take_back(id, less),
-            (Word::Rest(sent), State::Up(_), Given::Nothing) if free => {
-                self.take_rest(id, sent, sink)?;
+            (ControlMessage::Taken, State::Offered(_), Given::Nothing) => self.put_up(id, None),
+            (ControlMessage::Later(less), State::Offered(_), Given::Nothing) => {
+                self.take_back(id, less)
+            }
+            (ControlMessage::Suspend(sent), State::Up(_), Given::Nothing) if free => {
+                self.take_suspend(id, sent, sink)?;
             }
             _ => return Err(Violation),
         }

@@ -8,13 +8,13 @@
 //!     Offer of less, or none for a while  <------ Later    memory for less, or none
 //!
 //!     either, idle for long                               the other
-//!     Rest: packets sent in the ring;       ------------>  reads those, frees its rings
+//!     Suspend: packets sent in the ring;    ------------>  reads those, frees its rings
 //!     sends nothing
-//!     reads those, frees its rings       <-------- Rest
+//!     reads those, frees its rings       <----- Suspend
 //! ```
 //!
 //! Each direction is one stream of packets, in the ring or over the socket, and a control message
-//! says where it continues. After Offer or Rest a side sends nothing until the answer, which never
+//! says where it continues. After Offer or Suspend a side sends nothing until the answer, which never
 //! waits for memory: a link without memory is only slower.
 //!
 //! Links with rings are checked several times during the idle time. Those without cost no checks,
@@ -23,7 +23,7 @@
 //! Owns: the times at which rings are offered and freed.
 //! Not here: packets.
 
-use super::handshake::Word;
+use super::handshake::ControlMessage;
 use super::hearing::Violation;
 use super::layout::Geometry;
 use super::link::{Link, Memory, State};
@@ -62,7 +62,7 @@ impl LocalPort {
     pub(super) fn hand_over(&mut self, id: LinkId, geometry: Geometry) -> Option<Memory> {
         let socket = self.links.get(id)?.socket.as_ref()?;
         let given = Memory::make(geometry).and_then(|(memory, fd)| {
-            socket.send(&Word::Offer(geometry).encode(), Some(&fd))?;
+            socket.send(&ControlMessage::Offer(geometry).encode(), Some(&fd))?;
             Ok(memory)
         });
         if let Err(error) = &given
@@ -91,12 +91,12 @@ impl LocalPort {
         match fd.map(|fd| Region::adopt(fd, geometry.total())) {
             Some(Ok(region)) => {
                 self.put_up(id, Some(Memory { region, geometry }));
-                self.say(id, Word::Taken);
+                self.say(id, ControlMessage::Taken);
             }
             Some(Err(Unfit::Map(_))) | None => {
                 self.stats.turned_away += 1;
                 let less = own.filter(|own| own.total() < geometry.total());
-                self.say(id, Word::Later(less));
+                self.say(id, ControlMessage::Later(less));
             }
             Some(Err(unfit)) => {
                 log::debug!("{:?}: {id:?} offers: {unfit}", self.name);
@@ -141,7 +141,7 @@ impl LocalPort {
     }
 
     /// The peer has sent `sent` packets through its ring and goes on over the socket. So do we.
-    pub(super) fn take_rest<M: Bytes, S: Sink<M>>(
+    pub(super) fn take_suspend<M: Bytes, S: Sink<M>>(
         &mut self,
         id: LinkId,
         sent: u64,
@@ -168,7 +168,7 @@ impl LocalPort {
             entry.pause = 0;
         }
         if !retired {
-            self.say(id, Word::Rest(own));
+            self.say(id, ControlMessage::Suspend(own));
         }
         Ok(())
     }
@@ -204,7 +204,7 @@ impl LocalPort {
         self.next_look = Some(self.next_look.map_or(latest, |at| at.min(latest)));
     }
 
-    /// Links that have been idle for `idle_timeout` rest.
+    /// Suspends links that have been idle for `idle_timeout`.
     fn look_for_idle(&mut self, now: Instant, idle_timeout: Duration) {
         let (links, loud) = (&mut self.links, &mut self.loud);
         self.awake.retain(|id| {
@@ -223,10 +223,12 @@ impl LocalPort {
                     if idle
                         && said_all
                         && let Some(socket) = &entry.socket
-                        && socket.send(&Word::Rest(counts.0).encode(), None).is_ok()
+                        && socket
+                            .send(&ControlMessage::Suspend(counts.0).encode(), None)
+                            .is_ok()
                     {
                         link.producer.retire();
-                        // The peer's Rest may have arrived with an unread wake-up.
+                        // The peer's Suspend may have arrived with an unread wake-up.
                         if !std::mem::replace(&mut entry.loud, true) {
                             loud.push(*id);
                         }

@@ -60,7 +60,7 @@ pub(super) struct Geometry {
 }
 
 impl Geometry {
-    /// What this side proposes for links it initiates.
+    /// The geometry that this side proposes for links it initiates.
     ///
     /// 128 cells are 16 KiB, so that both rings of cells stay in a first-level cache; 1024 made a
     /// stream of tiny messages only a tenth faster. Data areas of 256 KiB keep both sides copying

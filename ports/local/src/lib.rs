@@ -408,7 +408,7 @@ impl LocalPort {
         outcome: Result<bool, PushError>,
     ) -> Result<Sent, SendError> {
         // An answer or free space is expected soon.
-        self.warm(id);
+        self.keep_active(id);
         let Some(entry) = self.links.get_mut(id) else {
             return Err(SendError::Down);
         };

@@ -6,7 +6,7 @@
 //!
 //!   Plain  --a packet: we hand memory over--> Offered --Taken--> Up          the initiator
 //!     | ^                                        `-----Later--> Plain
-//!     | `---------Rest, from both: Up is idle-----------.
+//!     | `---------Suspend, from both: Up is idle--------.
 //!     `-------memory is offered, and we map it-------> Up                    the acceptor
 //!
 //!   Up:  hung up (no socket) --ring drained--> down: Closed or Reset
@@ -19,7 +19,7 @@
 //! Owns: the data of each state.
 
 use super::barrier;
-use super::handshake::Word;
+use super::handshake::ControlMessage;
 use super::layout::Geometry;
 use super::ring::{Consumer, Corrupt, Producer};
 use super::socket::Socket;
@@ -58,8 +58,9 @@ pub(super) struct Entry {
     pub(super) idle: bool,
     /// It is in the list of links whose sockets are to be read.
     pub(super) loud: bool,
-    /// A word that there was no room for in the socket. Nothing follows it there until it is said.
-    pub(super) unsaid: Option<Word>,
+    /// A control message that there was no room for in the socket. Nothing follows it there until it is
+    /// sent.
+    pub(super) unsaid: Option<ControlMessage>,
     /// The peer's kind of barrier; see [`barrier`].
     pub(super) asymmetric: bool,
     /// 0: we started the link, 1: the peer did.
@@ -85,7 +86,7 @@ pub(super) enum State {
     Dialing(Dialing),
     /// Connected, memory handed over if there is some, no answer yet.
     Greeting(Option<Memory>),
-    /// Somebody connected and has said nothing yet.
+    /// Accepted; nothing has been received on it yet.
     Accepted,
     /// Carries packets over its socket.
     Plain,
@@ -161,8 +162,8 @@ impl Entry {
         self.blocked | failed | self.socket.is_none()
     }
 
-    /// Nothing comes over its socket but wake-ups and words: it has rings, and has not said that it rests.
-    pub(super) fn hears_words_only(&self) -> bool {
+    /// Only wake-ups and control messages come over its socket: it has rings, and has not sent Suspend.
+    pub(super) fn hears_control_only(&self) -> bool {
         matches!(&self.state, State::Up(link) if !link.producer.is_retired())
     }
 
@@ -192,7 +193,7 @@ impl Entry {
         let State::Up(link) = &mut self.state else {
             return false;
         };
-        // A word is expected, which may have arrived with a wake-up.
+        // A control message is expected, which may have arrived with a wake-up.
         if link.producer.is_retired() {
             return false;
         }
@@ -236,7 +237,7 @@ impl Entry {
             && let Some(socket) = &self.socket
         {
             // On failure the peer takes this side for dead, which makes little difference.
-            let _ = socket.send(&Word::Bye.encode(), None);
+            let _ = socket.send(&ControlMessage::Bye.encode(), None);
         }
     }
 

@@ -39,7 +39,7 @@ impl LocalPort {
             self.data.remove(socket.raw());
         }
         match self.links.get(id) {
-            Some(entry) if matches!(entry.state, State::Up(_)) => self.warm(id),
+            Some(entry) if matches!(entry.state, State::Up(_)) => self.keep_active(id),
             Some(entry) => {
                 let reason = if entry.bye {
                     LinkDown::Closed
@@ -59,7 +59,7 @@ impl LocalPort {
         };
         if let Some(link) = entry.up() {
             link.failed = true;
-            self.warm(id);
+            self.keep_active(id);
         } else {
             self.doom(id, LinkDown::Protocol);
         }

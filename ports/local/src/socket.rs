@@ -76,7 +76,7 @@ impl Socket {
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: plain system call.
         let fd = check(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
-        // SAFETY: `fd` is a fresh descriptor that nobody else owns.
+        // SAFETY: `fd` is a fresh descriptor, not owned elsewhere.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
@@ -101,7 +101,7 @@ impl Socket {
                 flags,
             )
         })?;
-        // SAFETY: `fd` is a fresh descriptor that nobody else owns.
+        // SAFETY: `fd` is a fresh descriptor, not owned elsewhere.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
@@ -258,8 +258,8 @@ impl Socket {
     pub(super) fn user(&self) -> u32 {
         let mut is = libc::ucred {
             pid: 0,
-            uid: NOBODY,
-            gid: NOBODY,
+            uid: OVERFLOW_ID,
+            gid: OVERFLOW_ID,
         };
         let mut len = size_of::<libc::ucred>() as libc::socklen_t;
         // SAFETY: `is` is valid for `len` bytes, which is what the kernel writes at most.
@@ -277,7 +277,7 @@ impl Socket {
         if got == 0 && is.uid != u32::MAX {
             is.uid
         } else {
-            NOBODY
+            OVERFLOW_ID
         }
     }
 
@@ -352,8 +352,8 @@ fn control_len(fds: usize) -> usize {
     unsafe { libc::CMSG_SPACE((fds * size_of::<RawFd>()) as u32) as usize }
 }
 
-/// The overflow user, for users without a number in this namespace.
-const NOBODY: u32 = 65534;
+/// The kernel's overflow user and group, for those without a number in this namespace.
+const OVERFLOW_ID: u32 = 65534;
 
 /// Connections the kernel keeps until we accept them. The system's own limit may be lower.
 const BACKLOG: i32 = 1024;

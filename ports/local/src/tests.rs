@@ -22,7 +22,7 @@ use mx_proto::{LinkId, Source};
 use mx_sim::VirtualClock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What a sink was told.
+/// A call of the sink.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Event {
     Up(LinkId),
@@ -128,7 +128,7 @@ impl Node {
 
     pub(super) fn poll(&mut self) -> bool {
         let any = self.poll_some(64);
-        // As an endpoint binds whoever introduces itself.
+        // As an endpoint binds a link after an introduction.
         for event in &self.log.events {
             if let Event::Packet(link, _) = event
                 && let Some(entry) = self.port.links.get(*link)

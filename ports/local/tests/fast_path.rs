@@ -1,4 +1,4 @@
-//! What a small message through shared memory does not do: enter the kernel, allocate.
+//! A small message through shared memory neither enters the kernel nor allocates.
 
 #[path = "../../../mx-sim/fixtures/counting.rs"]
 mod counting;

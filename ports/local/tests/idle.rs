@@ -18,7 +18,7 @@ const IDLE_US: &str = "LOCAL_IDLE_US";
 const SEED: &str = "LOCAL_IDLE_SEED";
 const LINKS: &str = "LOCAL_IDLE_LINKS";
 
-/// What an idle peer may cost, in all layers.
+/// Bytes that an idle peer may cost, in all layers.
 const PROMISED: u64 = 2048;
 
 /// 0: never.
@@ -101,7 +101,7 @@ fn accepted(node: &mut Node) -> LinkId {
     link
 }
 
-/// How often `what` stands in the other process's mappings, and its descriptors.
+/// Counts `what` in the other process's mappings, and its descriptors.
 fn holds(other: &Other, what: &str) -> (usize, usize) {
     let id = other.0.id();
     let maps = fs::read_to_string(format!("/proc/{id}/maps")).unwrap();
@@ -363,7 +363,7 @@ fn cost(node: &mut Node, board: u32, endpoint: u32, links: u64, sleeps: bool) {
             assert_eq!(node.events.remove(at), Some((link, Event::Packet(bytes))));
         }
     };
-    // What is made once.
+    // For allocations that are made once.
     for _ in 0..4 {
         exchange(node);
     }
@@ -384,7 +384,7 @@ fn cost(node: &mut Node, board: u32, endpoint: u32, links: u64, sleeps: bool) {
         assert!(each <= PROMISED, "{each} bytes");
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         assert!(!maps.contains("mx-local"));
-        // Nor, once it has looked and found nobody awake, does it want to be woken for any of them.
+        // Nor, once it has looked and found no peer awake, does it want to be woken for any of them.
         node.until("no time set", |node| node.port.deadline().is_none());
     }
 }

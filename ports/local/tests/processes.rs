@@ -211,7 +211,7 @@ fn descriptors() -> HashSet<(i32, bool)> {
 
 /// Runs `body` in a process of its own with a single thread.
 fn alone(body: impl FnOnce()) {
-    // What is done once in a process must not be half done when it is copied.
+    // One-time initialisation must not be half done when the process is copied.
     let (board, endpoint) = fresh();
     drop(Node::open(board, endpoint));
     // SAFETY: the child uses this crate's code and the allocator, which is safe after fork, and
@@ -282,7 +282,7 @@ fn limit_descriptors(limit: u64) -> u64 {
 }
 
 #[test]
-fn running_out_of_descriptors_pauses_accepting_and_loses_nobody() {
+fn running_out_of_descriptors_pauses_accepting_and_loses_no_peer() {
     alone(|| {
         let (board, endpoint) = (std::process::id(), 1);
         let clock = VirtualClock::default();

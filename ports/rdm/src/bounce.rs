@@ -51,7 +51,7 @@ impl BounceBuffers {
             .unwrap_or(&[])
     }
 
-    /// Nobody writes there any more.
+    /// Returns a buffer into which nothing is written any more.
     pub(super) fn give(&mut self, buffer: u32) {
         debug_assert!(!self.free.contains(&buffer), "buffer {buffer} twice");
         self.free.push(buffer);

@@ -55,8 +55,8 @@ impl RdmPort {
         self.links.of(link)?.from
     }
 
-    /// Somebody at that address wants a link. Returns our endpoint address for it, which is for that address
-    /// alone.
+    /// A peer at that address wants a link. Returns our endpoint address for it, which is for that
+    /// address alone.
     pub fn answer(
         &mut self,
         theirs: &EndpointAddress,

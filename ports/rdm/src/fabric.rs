@@ -179,9 +179,10 @@ impl Fabric {
             return Err(NotSent::Busy);
         }
         let Some(slot) = self.slots.take(&self.domain, main, link.id) else {
-            return match small {
-                true => self.inject(link, kind, total, fill),
-                false => Err(NotSent::Busy),
+            return if small {
+                self.inject(link, kind, total, fill)
+            } else {
+                Err(NotSent::Busy)
             };
         };
         let slot_number = slot.number;

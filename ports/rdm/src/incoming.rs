@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wants_any_more_is_dropped_to_its_end() {
+    fn an_unwanted_body_is_dropped_to_its_end() {
         let (mut links, id) = link();
         let mut user = User::default();
         assert!(take(

@@ -396,9 +396,10 @@ impl RdmPort {
             .links
             .of(id)
             .is_some_and(|link| !link.control.is_empty());
-        let sent = match waits {
-            true => Err(NotSent::Busy),
-            false => self.send_now(id, kind, body, Manner::Fast),
+        let sent = if waits {
+            Err(NotSent::Busy)
+        } else {
+            self.send_now(id, kind, body, Manner::Fast)
         };
         if sent == Err(NotSent::Busy) {
             self.queue_control(id, kind, body);
@@ -455,9 +456,10 @@ impl RdmPort {
             link.blocked = true;
             link.pause = (link.pause * 2).clamp(RETRY_FIRST, RETRY);
             link.retry_at = self.now.after(link.pause);
-            self.room_at = match self.blocked.is_empty() {
-                true => link.retry_at,
-                false => self.room_at.min(link.retry_at),
+            self.room_at = if self.blocked.is_empty() {
+                link.retry_at
+            } else {
+                self.room_at.min(link.retry_at)
             };
             self.blocked.push_back(id);
         }

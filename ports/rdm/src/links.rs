@@ -70,7 +70,7 @@ pub(super) enum Heard {
     Carries,
     /// It does from now on, and the endpoint waits for that.
     CameUp,
-    /// Nobody is interested any more.
+    /// It is ignored: this side does not use the link.
     Ignored,
     /// Both sides have done with it.
     Over,
@@ -255,9 +255,10 @@ impl Links {
     pub(super) fn overdue(&mut self, now: Instant) -> Option<Alarm> {
         let id = self.strangers.due(now)?;
         let silent = self.of(id).is_none_or(|link| link.state == State::Waiting);
-        Some(match silent {
-            true => Alarm::Gone(id),
-            false => Alarm::Down(id, LinkDown::TimedOut),
+        Some(if silent {
+            Alarm::Gone(id)
+        } else {
+            Alarm::Down(id, LinkDown::TimedOut)
         })
     }
 
@@ -376,14 +377,13 @@ impl Links {
         let few = link.sequence.hold(frame.number, frame.kind, body, now);
         let (after, source) = (link.sequence.held_bytes(), link.source);
         self.held = self.held - before + after;
-        let share = match strange {
-            true => {
-                self.held_strange.give_back(source, before);
-                let may = self.held_strange.may_take(source, after);
-                self.held_strange.take(source, after);
-                may
-            }
-            false => true,
+        let share = if strange {
+            self.held_strange.give_back(source, before);
+            let may = self.held_strange.may_take(source, after);
+            self.held_strange.take(source, after);
+            may
+        } else {
+            true
         };
         few && share && self.held <= HELD_MAX
     }

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_contexts_are_nobodys() {
+    fn foreign_contexts_are_refused() {
         let mut ops = Ops::new();
         let context = ops.begin(Op::Receive(0));
         assert_eq!(ops.end(std::ptr::null_mut()), None);

@@ -164,9 +164,10 @@ impl<M: Memory> Port<M> for RdmPort {
 
     fn deadline(&self) -> Option<Instant> {
         let polled = |span| Some(self.polled.after(span));
-        let room = match self.blocked.is_empty() {
-            true => None,
-            false => Some(self.room_at),
+        let room = if self.blocked.is_empty() {
+            None
+        } else {
+            Some(self.room_at)
         };
         let fabric = self.fabric.as_ref();
         let look = match self.wait_fd() {

@@ -42,19 +42,21 @@ impl Receive {
     /// Allocates the buffers; nothing is posted yet.
     pub(super) fn new(domain: &Domain, main: &Ep, plan: &Plan) -> Result<Self, FabricError> {
         let frame = plan.prefix + plan.slot_bytes;
-        let (size, count) = match plan.multi_recv {
-            true => (MULTI_BYTES.max(frame * MULTI_FRAMES), MULTI),
-            false => (frame, SINGLE),
+        let (size, count) = if plan.multi_recv {
+            (MULTI_BYTES.max(frame * MULTI_FRAMES), MULTI)
+        } else {
+            (frame, SINGLE)
         };
         let mut memory = vec![0u8; size * count].into_boxed_slice();
-        let registration = match plan.mr_local {
+        let registration = if plan.mr_local {
             // SAFETY: the registration is closed before the memory goes: by the order of the
             // fields, or by `close_registrations`.
-            true => Some(unsafe {
+            Some(unsafe {
                 let access = libfabric_sys::abi::FI_RECV;
                 domain.register(memory.as_mut_ptr(), memory.len(), access, Some(main))
-            }?),
-            false => None,
+            }?)
+        } else {
+            None
         };
         Ok(Self {
             registration,
@@ -103,11 +105,12 @@ impl Receive {
     /// only for multi-receives. `None` when that is outside.
     pub(super) fn arrived(&self, number: u32, start: *const c_void, len: usize) -> Option<&[u8]> {
         let base = number as usize * self.size;
-        let offset = match self.multi {
-            true => start
+        let offset = if self.multi {
+            start
                 .addr()
-                .checked_sub(self.memory.as_ptr().addr() + base)?,
-            false => 0,
+                .checked_sub(self.memory.as_ptr().addr() + base)?
+        } else {
+            0
         };
         let end = offset.checked_add(len)?;
         if end > self.size {

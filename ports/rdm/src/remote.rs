@@ -297,7 +297,7 @@ impl Events {
         self.renewal = true;
     }
 
-    /// Somebody has found that already.
+    /// That has been found already.
     pub(super) fn renewal_is_due(&self) -> bool {
         self.renewal
     }
@@ -354,9 +354,10 @@ impl LookLimit {
     /// May one look again?
     pub(super) fn again(&mut self) -> bool {
         self.looks += 1;
-        let span = match self.looks < LOOKS_MIN {
-            true => LAST_LOOKING_MAX,
-            false => self.span,
+        let span = if self.looks < LOOKS_MIN {
+            LAST_LOOKING_MAX
+        } else {
+            self.span
         };
         let now = worked();
         now.saturating_sub(*self.begun.get_or_insert(now)) < span

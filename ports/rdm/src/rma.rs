@@ -113,9 +113,10 @@ impl Rma {
             local: plan.mr_local,
             // Reads of links that are gone occupy the provider's queue, too.
             lost_max: bounce::MOST.min(plan.tx_depth) / 2,
-            piece_max: match plan.mr_local {
-                true => max_read.clamp(1, PIECE_MAX),
-                false => max_read.clamp(1, bounce::BUFFER_BYTES),
+            piece_max: if plan.mr_local {
+                max_read.clamp(1, PIECE_MAX)
+            } else {
+                max_read.clamp(1, bounce::BUFFER_BYTES)
             },
             now: Instant::default(),
         }
@@ -453,19 +454,20 @@ impl Rma {
                 .leases
                 .get(piece.segment)
                 .map_or(std::ptr::null_mut(), |lease| self.registrations.desc(lease));
-            let landing = match self.local {
-                true => None,
-                false => match outlet.bounce.take() {
+            let landing = if self.local {
+                None
+            } else {
+                match outlet.bounce.take() {
                     None => return state.block(&mut self.blocked, link),
                     buffer => buffer,
-                },
+                }
             };
             let start = landing.map_or(piece.start, |(_, start)| start);
             let number = self.posted.vacant_key() as u32;
             let context = outlet.ops.begin(Op::Read(number));
             // SAFETY: the memory is lent until the read is reported or taken back; before that
             // this piece completes, or its registration or its endpoint is closed. A bounce buffer outlives
-            // the endpoint, and is nobody else's until the completion.
+            // the endpoint, and is not given out again until the completion.
             let posted = unsafe {
                 outlet.main.read(
                     start,

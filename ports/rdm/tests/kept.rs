@@ -1,5 +1,5 @@
 //! A provider that keeps its domain although everything in it has been closed: said once, and not as a
-//! warning, for nobody can do anything about it.
+//! warning, for the user cannot change it.
 
 mod direct;
 
@@ -9,7 +9,7 @@ use libfabric_fake::Fake;
 use mx_proto::Status;
 use std::sync::Mutex;
 
-/// What was said of closing, from `debug` on.
+/// Log lines about closing, from `debug` on.
 static SAID: Mutex<Vec<(log::Level, String)>> = Mutex::new(Vec::new());
 
 struct Logger;

@@ -16,7 +16,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant as Real};
 
-/// What an endpoint sends without asking first.
+/// The largest message that an endpoint sends without asking first.
 const EAGER_MAX: usize = 32 * 1024;
 
 fn main() {
@@ -75,7 +75,7 @@ fn report(name: &str, unit: &str, pairs: usize, mut measure: impl FnMut(bool) ->
     for figures in [&mut bare, &mut port, &mut ratio] {
         figures.sort_by(f64::total_cmp);
     }
-    // What both reach when nobody disturbs them.
+    // The best of each, with the least disturbance by other programs.
     let best = if unit == "us" {
         port[0] / bare[0]
     } else {

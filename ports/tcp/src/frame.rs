@@ -34,7 +34,7 @@ pub(super) enum Greeting {
     Known,
     /// One of ours, but of another version.
     OtherVersion(u16),
-    /// Somebody else.
+    /// Another protocol.
     Nonsense,
 }
 

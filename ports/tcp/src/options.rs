@@ -18,7 +18,7 @@ pub struct TcpOptions {
     pub resolver: Resolver,
     /// Most links at a time, those under way included. A connection beyond it is turned away.
     pub max_links: usize,
-    /// A silent peer is taken for dead after this time: its host is gone, or the way there. Not
+    /// A silent peer is taken for dead after this time: its machine is gone, or the path to it. Not
     /// below some seconds: a living kernel answers at most two questions a second.
     pub dead_after: Duration,
     /// The time-out of a connection attempt to one address.

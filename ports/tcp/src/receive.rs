@@ -481,7 +481,7 @@ impl Rx {
                 Ok(n) => n,
                 Err(error) => {
                     stop = true;
-                    // What came before the error counts; the error recurs.
+                    // The bytes before the error count; the error recurs.
                     if into == 0 {
                         read = Some(Err(error));
                     }

@@ -212,7 +212,7 @@ fn pieces<M: Memory>(
                 (offered, result)
             };
             stop = count(result, offered, &mut taken);
-            // What was offered but not taken is dropped here; the caller repeats it.
+            // Bytes that were offered but not taken are dropped here; the caller repeats them.
             piece = &piece[(offered - fill).min(piece.len())..];
             fill = 0;
         }

@@ -58,7 +58,7 @@ fn without_descriptors_connections_wait_and_nothing_spins() {
     };
     // SAFETY: one `pollfd` that outlives the call.
     let ready = unsafe { libc::poll(&raw mut asked, 1, 0) };
-    assert_eq!(ready, 0, "nobody is woken meanwhile");
+    assert_eq!(ready, 0, "no thread is woken meanwhile");
     early.write_all(&frame(2, b"others go on")).unwrap();
     until_one(&mut b, "a packet", |b| b.sink.packet_count() == 2);
 

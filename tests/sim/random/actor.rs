@@ -17,7 +17,7 @@ use mx_sim::NodeId;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ptr::NonNull;
 
-/// What all nodes know together.
+/// The common state of all nodes.
 #[derive(Default)]
 pub struct World {
     /// Every message with a name, and which age its receiver had when the send completed.

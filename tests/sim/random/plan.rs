@@ -1,4 +1,4 @@
-//! What a seed stands for.
+//! The plan that a seed stands for.
 //!
 //! ```text
 //!   seed --> shape, steps        seed --> profiles, time-outs, limits: the same when steps are left out
@@ -14,7 +14,7 @@ use std::time::Duration;
 pub struct Plan {
     pub seed: u64,
     pub shape: Shape,
-    /// What the ports are like.
+    /// The kind of ports.
     pub network: Network,
     /// Nodes that die do it without their hosts noticing: only silence tells.
     pub power_fails: bool,
@@ -30,7 +30,7 @@ const LARGE: usize = 200_000;
 /// The usual credit limit; there is room then for more than any program leaves at another node.
 pub const WIDE: u16 = mx_proto::flow::FIRST;
 
-/// What the ports are like.
+/// The kind of ports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Network {
     /// Fast rings, with jitter.
@@ -55,7 +55,7 @@ impl Plan {
             shape.message_max = rng.pick(&[5_000, 40_000, shape.message_max]);
         }
         if shape.message_max > LARGE {
-            // Every buffer is kept until the end, to see whether somebody touches it.
+            // Every buffer is kept until the end, to see whether it is touched.
             shape.nodes = shape.nodes.min(2);
             shape.tags = shape.tags.min(2);
         }
@@ -106,7 +106,7 @@ impl Plan {
         rig
     }
 
-    /// How the port of a node's next life is.
+    /// The profile of the port of a node's next life.
     pub fn profile(&self, rng: &mut Rng) -> Profile {
         match self.network {
             Network::Rings => Profile {

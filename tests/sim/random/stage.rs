@@ -106,7 +106,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// What a node does by itself.
+    /// Carries out a node's own action.
     fn act(&mut self, me: NodeId, action: &Action) {
         let (actor, known) = (&mut self.actors[me], &mut self.known);
         let host = self.rig.host(me);
@@ -242,8 +242,8 @@ impl<'a> Stage<'a> {
         assert!(both.is_empty(), "never matched: {both:?}");
     }
 
-    /// Receives whatever is left, until nothing comes any more and all sends have ended. What nobody
-    /// receives keeps its place, and its sender's right to send more.
+    /// Receives whatever is left, until nothing comes any more and all sends have ended. A message that
+    /// is not received keeps its place, and its sender's credits.
     fn take_in_the_rest(&mut self) {
         let nodes = self.actors.len();
         loop {
@@ -269,7 +269,7 @@ impl<'a> Stage<'a> {
             if before == after {
                 let sends = self.actors.iter().flat_map(Actor::outstanding);
                 let sends: Vec<_> = sends.filter(|(_, verb, ..)| *verb != Verb::Recv).collect();
-                assert!(sends.is_empty(), "sends that nobody gets: {sends:?}");
+                assert!(sends.is_empty(), "sends that are not received: {sends:?}");
                 return;
             }
         }
@@ -315,7 +315,7 @@ impl<'a> Stage<'a> {
                 actor.one_address = true;
                 let mut post = |verb, tag, len| {
                     let label = actor.post(known, host, (verb, other, tag), (len, 1));
-                    labels.push((me, verb, other, label.expect("nobody refuses")));
+                    labels.push((me, verb, other, label.expect("it is not refused")));
                 };
                 // First: what was lost has cut the exchanges before it.
                 post(Verb::SendUnexpected, TALK + 1, 100);
@@ -340,7 +340,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Everybody forgets everybody.
+    /// All nodes forget all nodes.
     fn all_drop(&mut self) {
         for me in 0..self.actors.len() {
             let (actor, known) = (&mut self.actors[me], &mut self.known);
@@ -351,7 +351,7 @@ impl<'a> Stage<'a> {
         self.nothing_left("after all were dropped");
     }
 
-    /// Everybody ends.
+    /// All nodes end.
     fn all_end(&mut self) {
         for me in 0..self.actors.len() {
             self.rig.host(me).finalize();

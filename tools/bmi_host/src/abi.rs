@@ -142,11 +142,11 @@ unsafe impl Sync for Ops {}
 pub struct Unexpected {
     /// 0, or what went wrong.
     pub error_code: i32,
-    /// Who sent it.
+    /// Its sender.
     pub addr: *mut c_void,
     /// Its bytes, to be given back.
     pub buffer: *mut c_void,
-    /// How many.
+    /// Their number.
     pub size: i64,
     /// Its tag.
     pub tag: i32,

@@ -21,7 +21,7 @@ pub const EMSGSIZE: i32 = system(42);
 pub const ENETRESET: i32 = system(51);
 /// Nothing was heard of the peer, or nothing moved.
 pub const ETIMEDOUT: i32 = system(53);
-/// Nobody listens there.
+/// No process listens there.
 pub const ECONNREFUSED: i32 = system(54);
 /// The peer is being disconnected.
 pub const EHOSTDOWN: i32 = system(55);

@@ -1,4 +1,4 @@
-//! How often something took how long, to 1 %.
+//! A histogram of durations, to 1 %.
 //!
 //! Owns: the text in which one process tells it another.
 
@@ -17,7 +17,7 @@ impl Histogram {
         self.0 += u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     }
 
-    /// How many were counted.
+    /// The number of durations.
     pub fn count(&self) -> u64 {
         self.0.len()
     }

@@ -1,4 +1,4 @@
-//! What the tools share: calling the BMI/MX method's C entry points, and histograms of durations.
+//! The common part of the tools: calls of the BMI/MX method's C entry points, and histograms of durations.
 //!
 //! ```text
 //!   bmi_mx_perf, bmi_mx_torture, bmi_mx_crowd ---> Method ---> abi::Ops, as a C program sees it

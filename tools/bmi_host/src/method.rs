@@ -48,7 +48,7 @@ pub struct Post {
     pub memory: Memory,
     /// `PRE_ALLOC` or `EXT_ALLOC`.
     pub kind: c_int,
-    /// What its completion is told apart by.
+    /// The user pointer in its completion.
     pub user: usize,
     /// Where its completion is reported.
     pub context: i64,
@@ -63,16 +63,16 @@ pub enum Memory {
     List {
         /// Where each is.
         starts: *const *mut c_void,
-        /// How long each is.
+        /// The length of each.
         sizes: *const i64,
-        /// How many there are.
+        /// Their number.
         count: usize,
-        /// How long they are together.
+        /// The sum of their lengths.
         total: i64,
     },
 }
 
-/// What a post writes, during the call only.
+/// The outputs of a post, written during the call only.
 #[repr(C)]
 #[derive(Default)]
 pub struct Outputs {
@@ -80,7 +80,7 @@ pub struct Outputs {
     actual: i64,
 }
 
-/// What a post returned.
+/// The result of a post.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Posted {
     /// It is under way, with this id.
@@ -96,7 +96,7 @@ pub enum Posted {
 pub struct Done {
     /// The id it was given.
     pub id: i64,
-    /// What it was posted with.
+    /// The user pointer of its post.
     pub user: usize,
     /// 0, or why it failed.
     pub error: i32,
@@ -104,8 +104,8 @@ pub struct Done {
     pub size: i64,
 }
 
-/// What a test call fills in. Kept between calls, as a C program's arrays are: clearing them each
-/// time would take as long as some of what is measured.
+/// The arrays that a test call fills in. Kept between calls, as a C program's arrays are: clearing
+/// them each time would take as long as some of what is measured.
 pub struct Results {
     ids: [i64; BATCH],
     errors: [i32; BATCH],
@@ -123,7 +123,7 @@ pub struct Message {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failed {
     text: String,
-    /// What it returned.
+    /// Its return value.
     pub code: i32,
 }
 
@@ -397,7 +397,7 @@ impl Method {
 }
 
 impl Message {
-    /// Who sent it.
+    /// Its sender.
     pub fn from(&self) -> Address {
         Address(self.info.addr as usize)
     }
@@ -412,7 +412,7 @@ impl Message {
         self.info.error_code
     }
 
-    /// What is in it.
+    /// Its contents.
     pub fn bytes(&self) -> &[u8] {
         let len = usize::try_from(self.info.size).unwrap_or(0);
         if self.info.buffer.is_null() {
@@ -475,7 +475,7 @@ fn check(code: c_int) -> Result<(), c_int> {
     if code == 0 { Ok(()) } else { Err(code) }
 }
 
-/// How many a test call has reported, which must not be more than there was room for.
+/// The number that a test call has reported, which must not be more than there was room for.
 #[inline]
 fn counted(call: &str, code: c_int, count: c_int, room: usize) -> Result<usize, Failed> {
     check(code).map_err(|code| Failed::new(call, code))?;

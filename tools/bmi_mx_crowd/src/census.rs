@@ -1,4 +1,4 @@
-//! What a process uses: memory, descriptors, threads, processor time.
+//! The resources of a process: memory, descriptors, threads, processor time.
 //!
 //! ```text
 //!   heap     bytes its allocator has given out          mallinfo2

@@ -47,7 +47,7 @@ impl Target {
     }
 }
 
-/// What a client is to do.
+/// A client's task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Task {
     /// Nothing: it is connected or not, and idle.
@@ -56,11 +56,11 @@ pub enum Task {
     Once,
     /// Ask again and again until then.
     Ask(time::Instant),
-    /// Send messages nobody answers until then.
+    /// Send messages without answers until then.
     Flood(time::Instant),
 }
 
-/// What a call of [`Client::run`] brought.
+/// The result of a call of [`Client::run`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Run {
     /// Messages that were taken, when flooding.
@@ -120,7 +120,7 @@ impl Client {
             route: Route::AUTO,
         };
         let settings = Settings {
-            // A storm is not over for whoever comes last when others are.
+            // The last client of a storm waits longer than the first ones.
             connect_timeout: Some(Duration::from_secs(60)),
             ..Settings::default()
         };
@@ -148,7 +148,7 @@ impl Client {
         })
     }
 
-    /// What to sleep on.
+    /// The descriptors to sleep on.
     pub fn descriptors(&self) -> WakeDescriptors {
         self.method.endpoint().descriptors()
     }
@@ -210,7 +210,7 @@ impl Client {
                 self.send(ANSWER)?;
             }
             Task::Flood(until) if now >= until => {
-                // What waits for room is not waited for: the server has stopped counting.
+                // Messages that wait for room are not waited for: the server has stopped counting.
                 self.task = Task::Idle;
                 run.over = true;
             }
@@ -249,7 +249,7 @@ impl Client {
 
     fn post(&mut self, kind: PostKind, at: *mut u8, tag: i32, word: usize) -> Result<(), String> {
         // SAFETY: `at` is one of the buffers, which live as long as the method and are moved with
-        // their box only; nobody else touches them.
+        // their box only; they are not touched elsewhere.
         let memory = unsafe { UserMemory::new(at.cast(), SIZE) }.map_err(|why| why.to_string())?;
         let mut post = Post {
             kind,

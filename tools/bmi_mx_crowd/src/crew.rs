@@ -22,9 +22,9 @@ use std::time::Duration;
 pub struct Program {
     /// Its file.
     pub file: OsString,
-    /// What it is told to be a server; the address follows.
+    /// The arguments that make it a server; the address follows.
     pub server: Vec<OsString>,
-    /// What it is told to be a crowd; the server's address follows.
+    /// The arguments that make it a crowd; the server's address follows.
     pub crowd: Vec<OsString>,
     /// Variables of its environment.
     pub environment: Vec<(String, String)>,
@@ -68,11 +68,11 @@ pub fn crowds_for(clients: usize) -> usize {
 /// Crowds there are whatever the limit.
 const FEW: usize = 4;
 
-/// How often another endpoint is tried for the server.
+/// Endpoints that are tried for the server.
 const TRIES: u32 = 20;
 
 impl Server {
-    /// Starts a server on an endpoint that nobody has.
+    /// Starts a server on a free endpoint.
     pub fn start(program: &Program) -> Result<Self, String> {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         for _ in 0..TRIES {
@@ -89,7 +89,7 @@ impl Server {
         Err("no server could be started".into())
     }
 
-    /// What it uses, and how many requests it has had.
+    /// Its resources, and the number of its requests.
     pub fn census(&mut self) -> Result<Census, String> {
         self.process.tell(Order::Census)?;
         self.process.answer()?.parse()
@@ -118,7 +118,7 @@ impl Crew {
         Ok(crew)
     }
 
-    /// How many crowds there are.
+    /// The number of crowds.
     pub fn len(&self) -> usize {
         self.crowds.len()
     }
@@ -145,7 +145,7 @@ impl Crew {
         Ok(sum)
     }
 
-    /// What one of them uses.
+    /// The resources of one of them.
     pub fn census(&mut self, at: usize) -> Result<Census, String> {
         let crowd = self.crowds.get_mut(at).ok_or("there is no such crowd")?;
         crowd.tell(Order::Census)?;
@@ -213,7 +213,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Ending in order takes a while for so many, and nobody looks at it.
+        // Ending in order takes a while for so many, and is not measured.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

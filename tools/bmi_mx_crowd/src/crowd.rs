@@ -32,7 +32,7 @@ pub struct Crowd {
     alarms: BinaryHeap<Reverse<(Instant, usize)>>,
     /// The order that is being carried out.
     work: Work,
-    /// Whoever works is polled, never slept for.
+    /// Clients that work are polled, never slept for.
     spin: bool,
 }
 
@@ -47,7 +47,7 @@ struct Member {
 #[derive(Default)]
 struct Work {
     outcome: Outcome,
-    /// Who has not done yet what was asked for.
+    /// Clients that have not done their task yet.
     left: usize,
 }
 
@@ -96,7 +96,7 @@ pub fn serve(address: &str) -> Result<(), String> {
                 let task = |now: time::Instant| Task::Flood(now + time);
                 let mut outcome = crowd.work(who, task, time, false);
                 if outcome.failed == 0 {
-                    // Who waited for room when the time was over has done what it could.
+                    // A client that waited for room when the time was over has done what it could.
                     outcome.why.clear();
                 }
                 outcome.to_string()
@@ -106,14 +106,14 @@ pub fn serve(address: &str) -> Result<(), String> {
     }
 }
 
-/// Whoever started this process is gone when it is, and must not leave it behind.
+/// Ends this process with its parent.
 pub(crate) fn end_with_parent() {
     // SAFETY: takes a number.
     let _ = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
 impl Crowd {
-    /// A crowd without anybody in it.
+    /// A crowd without clients.
     pub fn new(target: Target) -> Result<Self, String> {
         // SAFETY: plain values in, a descriptor or -1 out.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
@@ -123,7 +123,7 @@ impl Crowd {
         Ok(Self {
             target,
             members: Vec::new(),
-            // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+            // SAFETY: a fresh descriptor, not owned elsewhere.
             epoll: unsafe { OwnedFd::from_raw_fd(fd) },
             queue: VecDeque::new(),
             alarms: BinaryHeap::new(),
@@ -244,7 +244,7 @@ impl Crowd {
         }
     }
 
-    /// Runs whoever has something to do; sleeps at most `timeout` when nobody has.
+    /// Runs the clients that have something to do; sleeps at most `timeout` when there are none.
     fn turn(&mut self, timeout: Duration) {
         let sleep_ms = if self.queue.is_empty() {
             self.sleep_ms(timeout)

@@ -1,4 +1,4 @@
-//! How many descriptors this process may have.
+//! The limit of this process's descriptors.
 //!
 //! Owns: nothing; it raises the process's own limit as far as the kernel lets it.
 

@@ -1,16 +1,16 @@
-//! What a crowd is told to do and what it says of it, a line each.
+//! Orders to a crowd and its answers, a line each.
 //!
 //! | order                             | answer                                        |
 //! |-----------------------------------|-----------------------------------------------|
 //! | `open N`                          | `done=` endpoints opened, `why=` there are no more |
-//! | `connect FIRST COUNT`             | `done=` connected, `times=` how long each took |
+//! | `connect FIRST COUNT`             | `done=` connected, `times=` of each            |
 //! | `ask FIRST COUNT MS spin`/`sleep` | `done=` round trips, `times=`                  |
 //! | `flood FIRST COUNT MS`            | `done=` unexpected messages sent               |
 //! | `census`                          | a census                                       |
 //! | `quit`                            | none                                           |
 //!
-//! Every answer of work has `failed=` operations that ended with an error and `us=` how long it
-//! all took.
+//! Every answer of work has `failed=` operations that ended with an error, and `us=` the time for all
+//! of it.
 //!
 //! Owns: the text.
 
@@ -24,7 +24,7 @@ use std::time::Duration;
 pub struct Who {
     /// The first of them.
     pub first: usize,
-    /// How many.
+    /// Their number.
     pub count: usize,
 }
 
@@ -37,16 +37,16 @@ pub enum Order {
     Connect(Who),
     /// Send requests of 8 bytes and wait for the answers, one at a time each, for so long.
     Ask {
-        /// Who.
+        /// The clients.
         who: Who,
         /// For how long.
         time: Duration,
         /// Poll instead of sleeping; for one or a few.
         spin: bool,
     },
-    /// Send unexpected messages of 8 bytes that nobody answers, as fast as they go, for so long.
+    /// Send unexpected messages of 8 bytes without answers, as fast as they go, for so long.
     Flood {
-        /// Who.
+        /// The clients.
         who: Who,
         /// For how long.
         time: Duration,
@@ -57,16 +57,16 @@ pub enum Order {
     Quit,
 }
 
-/// What came of an order.
+/// The result of an order.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Outcome {
-    /// What was done: endpoints, connections, round trips or messages.
+    /// Endpoints, connections, round trips or messages that were made.
     pub done: u64,
     /// Operations that ended with an error.
     pub failed: u64,
-    /// How long it all took.
+    /// The time for all of it.
     pub time: Duration,
-    /// How long each took.
+    /// The time for each.
     pub times: Histogram,
     /// Why there was not more, in words; empty: there was.
     pub why: String,

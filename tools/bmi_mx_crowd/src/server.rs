@@ -26,7 +26,7 @@ pub const ANSWER: i32 = 1;
 const DESCRIPTORS: u64 = 1 << 20;
 
 const CONTEXT: i64 = 0;
-/// How long a call waits when there is nothing to do.
+/// The time that a call waits when there is nothing to do.
 const IDLE_MS: i32 = 100;
 /// The same while answers wait for room.
 const BUSY_MS: i32 = 1;
@@ -37,8 +37,8 @@ pub fn linked() -> Method {
         /// The one of `bmi_mx`, as a C program links it.
         static bmi_mx_ops: Ops;
     }
-    // SAFETY: the C interface declares the symbol with this layout; no entry is NULL and nobody
-    // writes it.
+    // SAFETY: the C interface declares the symbol with this layout; no entry is NULL and it is
+    // never written.
     Method::of(unsafe { &bmi_mx_ops })
 }
 
@@ -75,7 +75,7 @@ fn answer(method: Method, requests: &AtomicU64) -> Result<(), String> {
     loop {
         let idle = if waiting > 0 { 0 } else { IDLE_MS };
         let messages = method.unexpected(BATCH, idle)?;
-        // Before they are answered: whoever has its answer finds it counted.
+        // Before they are answered: a client that has its answer finds it counted.
         requests.fetch_add(messages.len() as u64, Ordering::Release);
         for message in messages.iter().filter(|message| message.tag() == ANSWER) {
             let reply = Post {

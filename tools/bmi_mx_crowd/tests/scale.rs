@@ -17,7 +17,7 @@ const CLIENTS: usize = 10_000;
 const STORM: usize = 2000;
 /// Descriptors of the server beside those of its peers, generously.
 const BESIDE: usize = 64;
-/// What the server may have allocated for a peer, its share of every table included.
+/// Bytes that the server may have allocated for a peer, its share of every table included.
 const BYTES_EACH: u64 = 2048;
 /// Clients below which what is allocated once counts for more than what is for each.
 const MEANINGFUL: usize = 500;
@@ -102,7 +102,7 @@ fn a_peer_costs_one_descriptor_no_thread_and_at_most_two_kibibytes() {
         assert!(bytes <= BYTES_EACH, "{bytes} bytes a peer");
     }
 
-    // Everybody is still served, and nobody costs more for having been.
+    // All clients are still served, and none costs more after the others.
     let time = Duration::from_millis(500);
     let outcome = crew
         .each(|at| {

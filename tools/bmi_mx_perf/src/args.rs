@@ -84,7 +84,7 @@ named! {
 }
 
 named! {
-    /// What has been done to the peer when operations with it are called off.
+    /// The state of the peer when operations with it are cancelled.
     pub(crate) enum Peer {
         Alive = "alive",
         Stopped = "stopped",
@@ -109,7 +109,7 @@ named! {
     }
 }
 
-/// What a process is that another one of this program has started.
+/// The role of a process that another one of this program has started.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Role {
     /// Serves measurements until told to stop.
@@ -171,13 +171,13 @@ pub(crate) struct Args {
     /// Message sizes, e.g. 0,8,1K,64K,1M (latency, bandwidth, loss, mx and fabric)
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
     pub(crate) sizes: Option<Vec<usize>>,
-    /// How often each measurement is repeated
+    /// Repeats of each measurement
     #[arg(long, value_name = "N", default_value = "7", value_parser = repeats)]
     pub(crate) repeats: usize,
     /// loss: datagrams that are lost [default: 0,0.1,0.5,1,2,5,10,20]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = percent)]
     pub(crate) percent: Option<Vec<f64>>,
-    /// loss: as many more are overtaken, and as many come twice
+    /// loss: as many more are reordered, and as many come twice
     #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent)]
     pub(crate) disorder: f64,
     /// loss: how much a stream carries [default: what 0.3 s do]
@@ -248,7 +248,7 @@ pub(crate) struct Args {
     pub(crate) seed: u64,
 }
 
-/// What is to be measured.
+/// The measurements to make.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum What {
     Alone(Alone),

@@ -110,7 +110,7 @@ impl Messages for Bmi {
     #[inline]
     unsafe fn send(&self, to: Address, data: &[u8], tag: i32) -> Result<bool, String> {
         let memory = Memory::One(data.as_ptr().cast_mut(), data.len());
-        // SAFETY: the caller's promise; nobody writes what is sent.
+        // SAFETY: the caller's promise; what is sent is not written.
         complete(unsafe { self.post(Verb::Send, to, tag, memory, 0) })
     }
 

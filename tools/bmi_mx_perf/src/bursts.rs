@@ -71,7 +71,7 @@ impl Bursts {
     }
 }
 
-/// What 8 bytes take one way through a bare ring now.
+/// The time of 8 bytes one way through a bare ring now.
 fn ring_us(pin: bool) -> f64 {
     const GROUPS: usize = 5;
     const GROUP: usize = 200;

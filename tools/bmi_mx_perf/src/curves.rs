@@ -11,7 +11,7 @@ use crate::plot::{Axis, Curve, Goal, NONE, Numbers, Plot};
 use crate::report::Row;
 use crate::targets::Target;
 
-/// What is drawn of these rows; `None` where a table says it all.
+/// The plot of these rows; `None` where a table says it all.
 pub(crate) fn of(rows: &[Row]) -> Option<Plot> {
     let (y, numbers) = match rows.first()?.test {
         "latency" => ("one way, us", Numbers::Bytes),

@@ -1,4 +1,4 @@
-//! What a few repeats of a measurement say.
+//! Statistics of a few repeats of a measurement.
 
 /// Median and extremes.
 #[derive(Clone, Copy, PartialEq, Debug)]

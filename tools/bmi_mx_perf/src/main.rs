@@ -13,7 +13,7 @@
 //! port libfabric's, on the same provider; beside the dgram port a UDP socket and libfabric's own
 //! reliable datagrams.
 //!
-//! What failure costs has nothing to be compared with: `cancel` and `recovery` print limits instead.
+//! Costs of failure have nothing to be compared with: `cancel` and `recovery` print limits instead.
 //! `scale` compares a server of many peers with one of one; `instructions` counts what the calls run.
 
 mod args;

@@ -1,4 +1,4 @@
-//! What the measurements do with a library that moves messages.
+//! The interface of the measurements to a library that moves messages.
 //!
 //! ```text
 //!   latency, matching, the peer  --->  Messages  <---  Bmi   the method's table      (bmi)

@@ -19,7 +19,7 @@ use std::ptr::null_mut;
 const API: c_int = 0x301;
 const ANY: u32 = u32::MAX;
 const EXACT: u64 = u64::MAX;
-/// What a message is, above its tag.
+/// The kind of a message, above its tag.
 const DATA: u64 = 1 << 48;
 const REQUEST: u64 = 2 << 48;
 /// Words a request may have.

@@ -42,7 +42,7 @@ pub(crate) fn write(directory: &Path, sections: &[Section]) -> Result<(), String
     }
     let file = directory.join("index.html");
     save(&file, &page)?;
-    // What is printed otherwise is for programs, or goes into a file as a table.
+    // The other output is for programs, or goes into a file as a table.
     eprintln!("plots and tables: {}", file.display());
     Ok(())
 }

@@ -19,7 +19,7 @@ pub(crate) const WINDOW: usize = 64;
 /// Buffers they go to in turn, when they are large.
 pub(crate) const BUFFERS: usize = 4;
 
-/// What can be asked of a peer.
+/// A request to a peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) what: What,
@@ -186,7 +186,7 @@ fn sink<M: Messages>(side: &M, from: M::Remote, request: Request) -> Result<(), 
     while done < count {
         while posted < count && posted - done < WINDOW {
             // SAFETY: the buffers outlive every operation, for all are waited for; that several
-            // receives share one is of no consequence, nobody reads what arrives.
+            // receives share one is of no consequence, for what arrives is not read.
             if unsafe { side.recv(from, &mut buffers[posted % BUFFERS], tag)? } {
                 done += 1;
             }

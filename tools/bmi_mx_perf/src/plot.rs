@@ -22,7 +22,7 @@ use plotters::prelude::{
 };
 use std::error::Error;
 
-/// What one picture shows.
+/// The contents of one picture.
 pub(crate) struct Plot {
     /// Of the file, without its ending.
     pub(crate) name: String,
@@ -261,8 +261,8 @@ fn style(curve: usize) -> (RGBColor, u32, u32) {
 }
 
 const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-/// Okabe's and Ito's colours, which the colour-blind tell apart, but for yellow, which nobody sees on
-/// white; the dashes tell them apart without colours. The first has none.
+/// Okabe's and Ito's colours, which the colour-blind tell apart, but for yellow, which cannot be seen
+/// on white; the dashes tell them apart without colours. The first has none.
 const STYLES: [(RGBColor, u32, u32); 7] = [
     (BLACK, 10_000, 0),
     (RGBColor(0xd5, 0x5e, 0x00), 10, 5),
@@ -288,7 +288,7 @@ const GOAL: f64 = 0.07;
 pub(crate) mod unit {
     use super::*;
 
-    /// What stands in a picture: every text with its place, and every point with its colour.
+    /// The contents of a picture: every text with its place, and every point with its colour.
     pub(crate) struct Seen {
         pub(crate) texts: Vec<Text>,
         pub(crate) points: Vec<(String, f64, f64)>,

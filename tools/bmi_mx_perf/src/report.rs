@@ -18,19 +18,19 @@ pub(crate) struct Row {
     pub(crate) value: Spread,
     /// The 99th percentile, where there is one.
     pub(crate) p99_us: Option<f64>,
-    /// What it was measured beside, and what that gave.
+    /// The reference, and its figure.
     pub(crate) reference: Option<(String, Spread)>,
     /// Pairwise: this figure over its reference.
     pub(crate) ratio: Option<Spread>,
     /// Datagrams that were thrown away under way, in percent, where that was done.
     pub(crate) loss_percent: Option<f64>,
-    /// What `value` and `ratio` were taken from, where it was measured in turn.
+    /// The bursts from which `value` and `ratio` were taken, where it was measured in turn.
     pub(crate) bursts: Bursts,
 }
 
 const BURSTS_A_LINE: usize = 8;
 
-/// What the columns are.
+/// The columns' titles.
 pub(crate) fn heading() -> String {
     format!(
         "{:<10} {:<6} {:>9} {:>14} {:>10} {:>22} {:>12} {:>7}  {:<16} at least, goal",

@@ -1,4 +1,4 @@
-//! What it costs to start: initialize and finalize, each time in a process that has just begun.
+//! Costs of a start: initialize and finalize, each time in a process that has just begun.
 //!
 //! ```text
 //!   bmi_mx_perf startup     repeat:   probe (--against)    probe (--library)    probe ...
@@ -20,12 +20,12 @@ use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// How much longer a start may take than one of a build that knows no libfabric.
+/// The time that a start may take longer than one of a build that knows no libfabric.
 const ALLOWANCE_MS: f64 = 5.0;
 /// Starts for each repeat asked for: one takes little time.
 const STARTS: usize = 5;
 
-/// What one probe said.
+/// The result of one probe.
 struct Start {
     ms: f64,
     libfabric: bool,
@@ -74,9 +74,10 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
             Err(why) => return Err(why),
         }
     }
-    match broken.is_empty() {
-        true => Ok(()),
-        false => Err(broken.join("; ")),
+    if broken.is_empty() {
+        Ok(())
+    } else {
+        Err(broken.join("; "))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a figure is wanted to be, printed beside it.
+//! Targets of the figures, printed beside them.
 //!
 //! ```text
 //!   latency:    worse ......| at least ....| goal ....      ratios, smaller is better
@@ -53,9 +53,12 @@ impl Target {
     pub(crate) fn reached(self, row: &Row) -> &'static str {
         let figure = row.ratio.unwrap_or(row.value).median;
         let figure = (figure * 100.0).round() / 100.0;
-        let within = |limit: f64| match self.smaller_is_better() {
-            true => figure <= limit,
-            false => figure >= limit,
+        let within = |limit: f64| {
+            if self.smaller_is_better() {
+                figure <= limit
+            } else {
+                figure >= limit
+            }
         };
         match (within(self.goal), within(self.at_least)) {
             (true, _) => "goal",

@@ -1,4 +1,4 @@
-//! What a message says, and whether what arrives may arrive.
+//! Contents of messages, and the check of those that arrive.
 //!
 //! ```text
 //!   | from | life | to | tag | number | len | a pattern that follows from all of these ...      |
@@ -28,12 +28,12 @@ pub struct Stream {
     pub tag: i32,
 }
 
-/// What a message says of itself.
+/// The header of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Header {
     /// Its sender.
     pub from: u32,
-    /// Which life of the sender.
+    /// The sender's life.
     pub life: u32,
     /// Its receiver.
     pub to: u32,
@@ -52,7 +52,7 @@ pub enum Fault {
     Content {
         /// The stream it claims to be of.
         stream: Stream,
-        /// What it says of itself.
+        /// Its header.
         header: Option<Header>,
         /// The first byte that is wrong, or where it ends too early or too late.
         at: usize,
@@ -61,7 +61,7 @@ pub enum Fault {
     Astray {
         /// Of whose receive.
         stream: Stream,
-        /// What it says of itself.
+        /// Its header.
         header: Header,
     },
     /// It was here before.
@@ -170,7 +170,7 @@ fn pattern(seed: u64, n: usize) -> [u8; 8] {
 }
 
 impl Book {
-    /// Nothing sent, nothing received. Lives of a node are counted by whoever restarts it.
+    /// Nothing sent, nothing received. Lives of a node are counted by the one that restarts it.
     pub fn new(me: usize, life: u32) -> Self {
         Self {
             me,
@@ -182,7 +182,7 @@ impl Book {
         }
     }
 
-    /// Whose it is, and of which life.
+    /// Its node, and that node's life.
     pub fn owner(&self) -> (usize, u32) {
         (self.me, self.life)
     }
@@ -207,7 +207,7 @@ impl Book {
     /// must be, if that is known. `cut`: only its beginning is there. `None`: it is nameless.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the message.
     pub fn received(
         &mut self,
         place: u64,

@@ -1,4 +1,4 @@
-//! What nodes are told to do, one step after the other.
+//! Programs: actions of nodes, one step after the other.
 //!
 //! ```text
 //!   seed --> Step { node 0, post send to 1 }, Step { node 2, kill }, Step { node 2, restart }, ...
@@ -16,12 +16,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What a node does, or what is done to it.
+/// An action of a node, or on it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Posts an operation.
     Post {
-        /// Which.
+        /// Its kind.
         verb: Verb,
         /// The other node; may be itself.
         to: usize,
@@ -44,7 +44,7 @@ pub enum Action {
     },
     /// Drops its addresses of the other node.
     Drop {
-        /// Whose.
+        /// The node of the address.
         to: usize,
     },
     /// Ends in order, with whatever is under way.
@@ -59,24 +59,24 @@ pub enum Action {
     Cut {
         /// The other one.
         with: usize,
-        /// How long.
+        /// The time.
         span: Duration,
     },
-    /// What connects the two breaks, once.
+    /// The connection of the two breaks, once.
     Reset {
         /// The other one.
         with: usize,
     },
-    /// Everybody goes on for so long.
+    /// All nodes go on for so long.
     Pause(Duration),
 }
 
 /// One thing a node does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// Who.
+    /// The node.
     pub node: usize,
-    /// What.
+    /// Its action.
     pub action: Action,
 }
 
@@ -205,8 +205,8 @@ fn span(rng: &mut Rng, most: Duration) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// How `len` bytes lie in `pieces` pieces: all of them, the first ones shorter, none empty unless there
-/// is too little.
+/// The lengths of `pieces` pieces of `len` bytes together: the first ones shorter, none empty unless
+/// there is too little.
 pub fn pieces(len: usize, pieces: u8) -> Vec<usize> {
     let mut left = len;
     let mut lens = Vec::new();

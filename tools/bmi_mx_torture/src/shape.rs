@@ -1,4 +1,4 @@
-//! How a program is: how many nodes, how long, how much of what.
+//! The shape of a program: its nodes, its length, and its mixture of actions.
 //!
 //! ```text
 //!   calm     nothing goes wrong            frozen   nodes stop and go on
@@ -9,7 +9,7 @@
 use mx_sim::Rng;
 use std::time::Duration;
 
-/// How likely each action is, relative to the others.
+/// Relative weights of the actions.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Weights {
     /// Operations: sends, unexpected sends, receives.
@@ -34,10 +34,10 @@ pub struct Weights {
     pub pause: u32,
 }
 
-/// What a program is drawn from. All of it may be changed before.
+/// Parameters from which a program is drawn. All of them may be changed before.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Shape {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
     /// Nodes, numbered from 0.
     pub nodes: usize,
@@ -47,13 +47,13 @@ pub struct Shape {
     pub message_max: usize,
     /// Expected messages have tags below this one.
     pub tags: i32,
-    /// How likely a posted operation is a receive.
+    /// Probability that a posted operation is a receive.
     pub receives: f64,
-    /// How likely a posted send is an unexpected one.
+    /// Probability that a posted send is an unexpected one.
     pub unexpected: f64,
-    /// How likely an operation is a list.
+    /// Probability that an operation is a list.
     pub lists: f64,
-    /// How likely a receive is shorter than [`Shape::message_max`].
+    /// Probability that a receive is shorter than [`Shape::message_max`].
     pub short: f64,
     /// Longest [`crate::Action::Pause`]; most are much shorter.
     pub pause: Duration,
@@ -61,7 +61,7 @@ pub struct Shape {
     pub freeze: Duration,
     /// Longest [`crate::Action::Cut`].
     pub cut: Duration,
-    /// How much of what.
+    /// The mixture of actions.
     pub weights: Weights,
 }
 

@@ -32,7 +32,7 @@ struct Host {
     standalone: bool,
     /// Without its extension.
     header: &'static str,
-    /// What people call it.
+    /// The host's name.
     name: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What libfabric's providers on this machine offer, and what the rdm port makes of each.
+//! libfabric's providers on this machine, and the use that the rdm port makes of each.
 //!
 //! ```text
 //!   mx_fabrics [--json | --markdown | --usable]
@@ -26,7 +26,7 @@ const ABOUT: &str = "\
 Lists libfabric's providers on this machine: what each offers, whether the rdm port uses it, and
 which path each class of message takes over it. MX_LIBFABRIC names another library.";
 
-/// How to print; text without any.
+/// The output's format; text without any.
 #[derive(Parser)]
 #[command(about = ABOUT)]
 #[group(multiple = false)]
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         .iter()
         .map(|finding| Row::new(library, finding))
         .collect();
-    // What is used stands first.
+    // The provider that is used stands first.
     rows.sort_by_key(|row| row.rank());
     let text = match args {
         Args { json: true, .. } => print::json(&machine, &rows),

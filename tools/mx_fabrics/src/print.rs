@@ -59,9 +59,10 @@ pub(crate) fn usable(rows: &[Row]) -> String {
 
 fn heading(machine: &Machine) -> String {
     let (major, minor) = machine.version;
-    let adapters = match machine.adapters.is_empty() {
-        true => "none".to_owned(),
-        false => machine.adapters.join(", "),
+    let adapters = if machine.adapters.is_empty() {
+        "none".to_owned()
+    } else {
+        machine.adapters.join(", ")
     };
     format!("libfabric {major}.{minor}; fabric adapters: {adapters}")
 }
@@ -85,9 +86,12 @@ fn tables(rows: &[Row]) -> [(&'static str, Table); 3] {
     ])];
     let mut others: Table = vec![line(&["provider", "verdict", "why"])];
     for row in rows {
-        let joined = |bits: &[String]| match bits.is_empty() {
-            true => "0".to_owned(),
-            false => bits.join(" "),
+        let joined = |bits: &[String]| {
+            if bits.is_empty() {
+                "0".to_owned()
+            } else {
+                bits.join(" ")
+            }
         };
         match &row.paths {
             Some(it) => paths.push(line(&[

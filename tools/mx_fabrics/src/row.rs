@@ -11,7 +11,7 @@ use crate::names;
 use libfabric_sys::Library;
 use mx_port_rdm::{Finding, Verdict, has_descriptor};
 
-/// What all rows have in common.
+/// The common part of all rows.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) version: (u32, u32),
@@ -64,9 +64,10 @@ impl Row {
                 },
                 medium: format!("slot copy, up to {}", kib(paths.slot_bytes)),
                 large: paths.large.clone(),
-                waits: match descriptor.ok()? {
-                    true => "descriptor",
-                    false => "polled",
+                waits: if descriptor.ok()? {
+                    "descriptor"
+                } else {
+                    "polled"
                 },
             })
         });

@@ -1,4 +1,4 @@
-//! What the link is to be like.
+//! The link's properties.
 //!
 //! ```text
 //!   A B  --delay 1ms --loss 1%   --forth --rate 10mbit --queue 64K   --back --loss 0
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// A frame is so much longer than the IP packet in it.
 const ETHERNET_HEADER: usize = 14;
 
-/// What is asked for.
+/// The task of the program.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Task {
     /// Switch these interfaces' offloads off, no more.
@@ -83,34 +83,34 @@ struct Args {
     /// Switch the interfaces' offloads off, and no more
     #[arg(long)]
     plain: bool,
-    /// How long everything takes (us, ms, s)
+    /// Delay of every frame (us, ms, s)
     #[arg(long, value_name = "TIME", value_parser = duration)]
     delay: Option<Duration>,
-    /// How much longer at most: later frames overtake earlier ones
+    /// More delay, at most: later frames overtake earlier ones
     #[arg(long, value_name = "TIME", value_parser = duration)]
     jitter: Option<Duration>,
-    /// How many get lost: 1% or 0.01
+    /// Frames that get lost: 1% or 0.01
     #[arg(long, value_name = "CHANCE", value_parser = probability)]
     loss: Option<f64>,
-    /// How many arrive twice
+    /// Frames that arrive twice
     #[arg(long, value_name = "CHANCE", value_parser = probability)]
     duplicate: Option<f64>,
-    /// How many are held back, so that later ones overtake them
+    /// Frames that are held back, so that later ones overtake them
     #[arg(long, value_name = "CHANCE", value_parser = probability)]
     reorder: Option<f64>,
-    /// How many have a bit turned
+    /// Frames with a bit turned
     #[arg(long, value_name = "CHANCE", value_parser = probability)]
     corrupt: Option<f64>,
-    /// How many UDP datagrams have two words exchanged, which their checksum misses
+    /// UDP datagrams with two words exchanged, which their checksum misses
     #[arg(long, value_name = "CHANCE", value_parser = probability)]
     garble: Option<f64>,
-    /// How fast the link is (kbit, mbit, gbit; the frame from its addresses on counts)
+    /// Bit rate of the link (kbit, mbit, gbit; the frame from its addresses on counts)
     #[arg(long, value_parser = rate)]
     rate: Option<u64>,
     /// Bytes that wait for it at most; what comes then is dropped (K, M)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     queue: Option<usize>,
-    /// IP packets of more bytes vanish and nobody is told
+    /// IP packets of more bytes vanish, without an error to the sender
     #[arg(long, value_name = "SIZE", value_parser = size)]
     mtu_black_hole: Option<usize>,
     /// Of all chance

@@ -4,8 +4,8 @@
 //!   take(now, frame) --> mx_sim::Link: queue, loss, bits, delay --> garble --> [ by due time ] --> due(now)
 //! ```
 //!
-//! What can happen to a frame is the simulator's own [`Link`], so that a fault means the same on a
-//! virtual network and on a real one; this gives it the clock of the machine.
+//! Faults of a frame are those of the simulator's [`Link`], so that one means the same on a virtual
+//! network and on a real one; this gives it the clock of the machine.
 //!
 //! Owns: the frames under way, and the count of what became of each.
 //! Not here: interfaces, sockets.
@@ -30,7 +30,7 @@ const UDP_HEADERS: usize = 42;
 pub(crate) struct Line {
     link: Link,
     rng: Rng,
-    /// How likely a datagram is changed so that its UDP checksum still holds.
+    /// Probability that a datagram is changed so that its UDP checksum still holds.
     garble: f64,
     under_way: BinaryHeap<Frame>,
     /// Frames that came in so far: what was due at the same time leaves in this order.

@@ -31,7 +31,7 @@ use wire::Wire;
 /// Frames taken from one interface before it is the other's turn.
 const BATCH: usize = 64;
 
-/// The largest frame a veth pair gives away, with offloads that somebody left on.
+/// The largest frame a veth pair gives away, with offloads left on.
 const FRAME_MAX: usize = (64 << 10) + 64;
 
 /// An Ethernet frame of the usual MTU. What is larger was not cut: the offloads are on.
@@ -75,7 +75,7 @@ fn be_the_link(plan: &Plan) -> Result<(), String> {
     ended
 }
 
-/// To whoever started this, who may be gone: then standard input ends, too.
+/// Prints for the parent, which may be gone: then standard input ends, too.
 fn say(line: &str) {
     let mut out = stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

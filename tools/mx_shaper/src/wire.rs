@@ -40,11 +40,11 @@ impl Wire {
         Ok(Self { socket })
     }
 
-    /// The next frame somebody else sent here; `None` when there is none.
+    /// The next frame that another host sent here; `None` when there is none.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<Option<usize>, Errno> {
         loop {
             match recvfrom::<LinkAddr>(self.socket.as_raw_fd(), buffer) {
-                // What this host itself sends out of the interface is heard too.
+                // Frames that this machine itself sends out of the interface are heard too.
                 Ok((_, Some(from))) if from.pkttype() == libc::PACKET_OUTGOING => {}
                 Ok((len, _)) => return Ok(Some(len)),
                 Err(Errno::EAGAIN) => return Ok(None),
@@ -60,7 +60,7 @@ impl Wire {
         send(self.socket.as_raw_fd(), frame, MsgFlags::MSG_DONTWAIT).is_ok()
     }
 
-    /// How many frames the socket had no room for since this was asked last.
+    /// The number of frames that the socket had no room for since the last call.
     pub(crate) fn missed(&self) -> u64 {
         let mut seen = libc::tpacket_stats {
             tp_packets: 0,

@@ -1,4 +1,4 @@
-//! Which endpoints a tool is to show: options that tools share.
+//! Options that tools share: the endpoints to show.
 
 use clap::Parser;
 use mx_sys::Settings;
@@ -13,7 +13,7 @@ pub fn read<A: Parser>(tool: &str) -> A {
     args
 }
 
-/// Which endpoints.
+/// The choice of endpoints.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Which {
     /// Only endpoints of this board

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Which endpoint it is: a process that opens it again is another.
+/// Names an endpoint: a process that opens it again is another.
 type Key = (u32, u64);
 
 /// The endpoints as they were last shown.

@@ -51,11 +51,11 @@ pub struct Endpoint {
     pub tcp_port: Option<u16>,
     /// libfabric's provider; empty without one.
     pub provider: String,
-    /// How long it has been open.
+    /// The time that it has been open.
     pub age: Duration,
     /// When it was opened, in seconds since 1970.
     pub opened: u64,
-    /// What has been counted.
+    /// Its counters.
     pub counters: Vec<(String, u64)>,
 }
 
@@ -199,7 +199,7 @@ pub fn nic_text(nic: NicId) -> String {
     format!("{:016x}", nic.0)
 }
 
-/// What the kernel calls a process; empty when it is gone.
+/// The kernel's name of a process; empty when it is gone.
 fn program(pid: u32) -> String {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     name.trim_end().to_owned()

@@ -1,4 +1,4 @@
-//! What `mx_info`, `mx_endpoint_info` and `mx_counters` have in common.
+//! The common part of `mx_info`, `mx_endpoint_info` and `mx_counters`.
 //!
 //! ```text
 //!   mx_info            boards, endpoints, providers, peers     machine

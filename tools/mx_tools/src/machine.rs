@@ -1,4 +1,4 @@
-//! What this machine looks like to MX.
+//! This machine as MX sees it.
 //!
 //! ```text
 //!   mx_sys::nic          boards, peers known
@@ -43,7 +43,7 @@ struct Board {
     name: String,
 }
 
-/// What libfabric has.
+/// libfabric's adapters and providers.
 #[derive(Debug)]
 struct Fabric {
     adapters: Vec<String>,
@@ -197,9 +197,10 @@ impl Fabric {
             Ok(it) => format!("  libfabric {}.{}", it.version.0, it.version.1),
             Err(why) => format!("  no libfabric: {why}"),
         };
-        let adapters = match self.adapters.is_empty() {
-            true => "none, so used only with MX_PORT=rdm".to_owned(),
-            false => self.adapters.join(", "),
+        let adapters = if self.adapters.is_empty() {
+            "none, so used only with MX_PORT=rdm".to_owned()
+        } else {
+            self.adapters.join(", ")
         };
         let _ = writeln!(out, "; fabric adapters: {adapters}");
         if let Ok(providers) = &self.providers {
@@ -256,8 +257,9 @@ fn setting(settings: &Settings, name: &str) -> String {
 }
 
 fn or_none(table: String) -> String {
-    match table.is_empty() {
-        true => "  none\n".to_owned(),
-        false => table,
+    if table.is_empty() {
+        "  none\n".to_owned()
+    } else {
+        table
     }
 }

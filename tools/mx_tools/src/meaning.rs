@@ -1,4 +1,4 @@
-//! What every counter means: for `mx_counters --prometheus`, and for the manual page.
+//! Meanings of the counters: for `mx_counters --prometheus`, and for the manual page.
 //!
 //! ```text
 //!   label in a page  -->  a count, which only grows, or a level;  one sentence
@@ -7,7 +7,7 @@
 //! Owns: the sentences. A test compares the labels with those of the libraries.
 //! Not here: values.
 
-/// How a value moves.
+/// The kind of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Only up, from 0 when the endpoint is opened.
@@ -18,7 +18,7 @@ pub enum Kind {
 
 use Kind::{Count, Level};
 
-/// What is known of a label; `None` of one that another version of the library has.
+/// Kind and meaning of a label; `None` of one that another version of the library has.
 pub fn of(label: &str) -> Option<(Kind, &'static str)> {
     let row = MEANINGS.iter().find(|(known, ..)| *known == label);
     row.map(|(_, kind, about)| (*kind, *about))

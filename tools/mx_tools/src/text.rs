@@ -46,7 +46,7 @@ fn is_plain(c: char) -> bool {
         && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Prints it. False when nobody reads: the other end of a pipe is gone.
+/// Prints it. False when the reader, the other end of a pipe, is gone.
 pub fn show(text: &str) -> bool {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())

@@ -37,7 +37,7 @@ const OF_LINKS: u64 = 1;
 
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Whoever had the key would know what is asked next.
+        // A reader of the key could predict the next questions.
         f.debug_struct("Guard").finish_non_exhaustive()
     }
 }

@@ -61,9 +61,10 @@ fn a_shorter_buffer_is_filled_and_not_overrun() {
         assert_eq!(net.bytes(recv), [7; 40]);
         // Only a sender that waited for the receiver knows of it.
         let sent = net.done(0, send);
-        let (code, transferred) = match len > 32_768 {
-            true => (StatusCode::Truncated as u32, 40),
-            false => (0, len as u32),
+        let (code, transferred) = if len > 32_768 {
+            (StatusCode::Truncated as u32, 40)
+        } else {
+            (0, len as u32)
         };
         assert_eq!((sent.code, sent.xfer_length), (code, transferred));
         assert_eq!(sent.msg_length, len as u32);
@@ -182,7 +183,7 @@ fn copies_have_a_limit_and_a_time_out_is_not_for_them() {
     assert!(!net.engine(0).last_sends());
 }
 
-/// What was complete when a message was sent is in place when that is received.
+/// Sends that were complete when a message was sent are in place when that is received.
 #[test]
 fn a_message_received_is_proof_of_all_that_were_complete_before_it() {
     let mut proofs = 0;
@@ -356,7 +357,7 @@ fn who_waits_for_a_request_that_is_cancelled_or_forgotten_has_to_look() {
 }
 
 #[test]
-fn only_what_nobody_has_answered_can_be_cancelled() {
+fn only_an_unanswered_request_can_be_cancelled() {
     let mut net = Net::of(2);
     let b = net.connect(0, 1);
     let (first, second) = (net.irecv(1, 1, ALL, 8), net.irecv(1, 1, ALL, 8));
@@ -604,7 +605,7 @@ fn made_up_handles_are_refused_everywhere() {
     }
     let others = net.engine(1).own_address();
     let engine = net.engine(0);
-    for address in [Address::NOBODY, others] {
+    for address in [Address::NONE, others] {
         let sent = engine.isend(UserMemory::empty(), address, 0, 0, SendMode::Buffered);
         let refused = [
             sent.map(|_| ()),
@@ -621,7 +622,7 @@ fn made_up_handles_are_refused_everywhere() {
 }
 
 #[test]
-fn a_hidden_connect_is_seen_by_nobody_else() {
+fn a_hidden_connect_is_seen_by_its_caller_only() {
     let mut net = Net::of(2);
     let request = net.engine(0).iconnect((NIC, 1), KEY, 0, 0, true).unwrap();
     net.run_until_idle();

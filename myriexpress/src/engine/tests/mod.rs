@@ -39,9 +39,10 @@ impl Drive for Node {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        match self.idle {
-            true => None,
-            false => self.engine.deadline(),
+        if self.idle {
+            None
+        } else {
+            self.engine.deadline()
         }
     }
 }
@@ -65,7 +66,7 @@ pub(super) struct Recv {
 }
 
 impl Net {
-    /// Nobody yet.
+    /// No nodes yet.
     pub(super) fn new(seed: u64, profile: Profile) -> Self {
         let world = World::new(seed);
         seeds::watch(&world);
@@ -149,7 +150,7 @@ impl Net {
         &mut self.cluster.node(node).expect("a living node").engine
     }
 
-    /// Lets everybody do what there is to do until nothing is.
+    /// Runs all nodes until none has anything to do.
     pub(super) fn run_until_idle(&mut self) {
         for node in 0..self.cluster.len() {
             self.cluster.poke(node);
@@ -177,7 +178,7 @@ impl Net {
         (self.buffers.len() - 1, memory.expect("a buffer"))
     }
 
-    /// What is in a receive's memory.
+    /// The contents of a receive's memory.
     pub(super) fn bytes(&self, recv: Recv) -> &[u8] {
         &self.buffers[recv.buffer]
     }

@@ -237,7 +237,7 @@ fn what_a_peer_sent_before_it_went_can_still_be_received() {
         let send = net.isend(1, probed.source, 9, b"x");
         net.run_until_idle();
         assert_eq!(net.code(1, send), StatusCode::Success);
-        // Who disconnects wants nothing more of it.
+        // After a disconnect its messages are dropped.
         net.engine(1).disconnect(probed.source).unwrap();
         assert_eq!(net.engine(1).probe(0, 0).unwrap(), None);
     }
@@ -247,12 +247,12 @@ fn what_a_peer_sent_before_it_went_can_still_be_received() {
 fn connects_fail_in_words_of_their_own() {
     let mut net = Net::of(2);
     let wrong = net.iconnect(0, 1, KEY + 1);
-    let nobody = net.iconnect(0, 77, KEY);
+    let absent = net.iconnect(0, 77, KEY);
     net.run_until_idle();
     let status = net.done(0, wrong);
     assert_eq!(status.code, StatusCode::BadKey as u32);
     assert_eq!((status.match_info, status.context), (0xc0, 7));
-    assert_eq!(net.code(0, nobody), StatusCode::EndpointClosed);
+    assert_eq!(net.code(0, absent), StatusCode::EndpointClosed);
     net.fabric.cut(0, 1);
     net.engine(0)
         .set_request_timeout(Some(Duration::from_secs(1)));

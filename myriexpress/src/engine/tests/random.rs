@@ -1,7 +1,7 @@
 //! Random programs: whatever they do, every request ends once and every message arrives once.
 //!
 //! ```text
-//!   turns: send, receive, cancel, forget, test, handler on or off, disconnects of nobody
+//!   turns: send, receive, cancel, forget, test, handler on or off, disconnects of no peer
 //!   end:   no handler, receives for everything  -->  the books are even
 //! ```
 
@@ -23,7 +23,7 @@ unsafe extern "C" fn never(_: *mut c_void, _: Address, _: u64, _: u32, _: *mut c
     unreachable!("the books decide")
 }
 
-/// What one run has posted and seen.
+/// The requests and messages of one run.
 struct Books {
     net: Net,
     rng: Rng,
@@ -67,9 +67,12 @@ impl Books {
         }
         let addresses = (0..NODES)
             .map(|from| {
-                let to = (0..NODES).map(|to| match from == to {
-                    true => net.engine(from).own_address(),
-                    false => net.connect(from, to),
+                let to = (0..NODES).map(|to| {
+                    if from == to {
+                        net.engine(from).own_address()
+                    } else {
+                        net.connect(from, to)
+                    }
                 });
                 to.collect()
             })
@@ -122,9 +125,10 @@ impl Books {
         self.serial += 1;
         let address = self.addresses[from][to];
         let bytes = body(self.serial, len);
-        let request = match self.rng.chance(0.3) {
-            true => self.net.issend(from, address, tag, &bytes),
-            false => self.net.isend(from, address, tag, &bytes),
+        let request = if self.rng.chance(0.3) {
+            self.net.issend(from, address, tag, &bytes)
+        } else {
+            self.net.isend(from, address, tag, &bytes)
         };
         self.under_way.insert(self.serial, (to, len));
         if self.rng.chance(0.1) {
@@ -163,7 +167,7 @@ impl Books {
         while let Some(turn) = self.net.engine(node).next_turn(|| 1) {
             let consumed = self.rng.chance(0.3);
             if consumed {
-                // Which message it was only those know that came with their data.
+                // Only a message that came with its data can be identified.
                 let bits = turn.deferred.arrival.bits.0;
                 let serial = match turn.deferred.body() {
                     Some(body) => u64::from_le_bytes(body[..8].try_into().unwrap()),
@@ -200,7 +204,7 @@ impl Books {
     fn ended(&mut self, node: NodeId, request: RequestHandle, status: Status) {
         assert!(self.net.engine(node).test(request).is_err(), "ended twice");
         let Some(recv) = self.recvs[node].remove(&request.0) else {
-            assert!(self.sends[node].remove(&request.0), "a request of nobody");
+            assert!(self.sends[node].remove(&request.0), "an unknown request");
             assert_eq!(status.code, StatusCode::Success as u32);
             return;
         };

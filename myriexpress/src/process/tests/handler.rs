@@ -9,7 +9,7 @@ use std::thread;
 /// Source, match bits, length and data.
 type Told = (Address, u64, u32, Option<Vec<u8>>);
 
-/// What a handler has been told, and what it is to do.
+/// Calls of a handler, and its answer.
 #[derive(Default)]
 struct Log {
     ep: AtomicU64,
@@ -76,7 +76,7 @@ unsafe extern "C" fn on_unexpected(
 }
 
 #[test]
-fn it_is_told_of_messages_nobody_waits_for_and_may_consume_them() {
+fn it_is_told_of_messages_without_a_receive_and_may_consume_them() {
     for port in [PortChoice::Local, PortChoice::Tcp] {
         let (a, b, to_b) = pair(port);
         let log = Log::at(&b);

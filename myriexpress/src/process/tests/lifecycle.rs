@@ -1,4 +1,4 @@
-//! How endpoints come and go.
+//! Opening and closing endpoints.
 
 use super::*;
 use std::sync::mpsc;
@@ -60,7 +60,7 @@ fn a_closed_endpoints_handles_fit_nothing_that_comes_after() {
         );
     }
     assert_eq!(code(context_of(RequestHandle(u64::MAX))), Code::BadRequest);
-    assert_eq!(code(set_context(Address::NOBODY, 1)), Code::BadEndpoint);
+    assert_eq!(code(set_context(Address::NONE, 1)), Code::BadEndpoint);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn what_cannot_be_opened_is_refused_and_takes_no_place() {
 }
 
 #[test]
-fn closing_releases_whoever_waits() {
+fn closing_releases_waiters() {
     let a = opened(PortChoice::Local);
     let ep = a.0;
     let (ready, go) = mpsc::channel();

@@ -87,13 +87,10 @@ fn connecting_tells_why_it_failed() {
 }
 
 #[test]
-fn a_nic_nobody_knows_is_refused_at_once() {
+fn an_unknown_nic_is_refused_at_once() {
     let a = opened(PortChoice::Tcp);
     for (nowhere, why) in [
-        (
-            NicId(0xffff_1234_5678),
-            "nobody knows the NIC id 0xffff12345678",
-        ),
+        (NicId(0xffff_1234_5678), "unknown NIC id 0xffff12345678"),
         (
             NicId(1 << 48),
             "0x1000000000000 is no NIC id: it has more than 48 bits",
@@ -133,7 +130,7 @@ fn a_peer_that_closes_is_unreachable_and_can_be_connected_again() {
         let status = ended(&a, waiting);
         assert_eq!(status.code, StatusCode::EndpointUnreachable as u32);
         assert_eq!(status.source, to_b);
-        // Somebody else's test may have taken the id meanwhile; it has another session too.
+        // Another test may have taken the id meanwhile; it has another session too.
         let again = OpenParams {
             endpoint: Some(endpoint),
             key: KEY,
@@ -215,7 +212,7 @@ fn a_buffered_send_and_a_synchronous_one_are_told_apart() {
 }
 
 #[test]
-fn a_request_time_out_ends_what_nobody_answers() {
+fn a_request_time_out_ends_an_unanswered_request() {
     let (a, _b, to_b) = pair(PortChoice::Local);
     set_timeout(a.0, None, Some(Duration::from_millis(30))).unwrap();
     let mut byte = [0];

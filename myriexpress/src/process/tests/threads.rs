@@ -38,13 +38,13 @@ fn a_wait_without_a_result_ends_by_its_time() {
 fn a_wake_up_ends_every_wait_and_is_not_kept() {
     let a = opened(PortChoice::Tcp);
     let ep = a.0;
-    // Nobody waits: nothing happens.
+    // No thread waits: nothing happens.
     wakeup(ep).unwrap();
     let began = Instant::now();
     let span = Duration::from_millis(20);
     assert_eq!(wait_any(ep, 0, 0, Some(span)), Ok(None));
     assert!(began.elapsed() >= span);
-    // Somebody who takes calls and never answers.
+    // A listener that never answers.
     let silent = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     let endpoint = match mx_sys::PortMap::new(settings(PortChoice::Tcp).port_base) {
@@ -114,7 +114,7 @@ fn each_completion_goes_to_one_of_many_waiting_threads() {
         let (a, b, to_b) = pair(port);
         let mut byte = [0u8; 1];
         for n in 0..THREADS * EACH {
-            // Nobody looks at the bytes.
+            // The bytes are not looked at.
             irecv(b.0, UserMemory::empty(), n, ALL, 0, false).unwrap();
         }
         thread::scope(|scope| {

@@ -31,8 +31,8 @@ struct ContextSpace(UnsafeCell<fi_context2>);
 /// Alignment of buffers: a cache line, so that no two share one.
 const ALIGN: usize = 64;
 
-// SAFETY: contexts and memory are touched by the provider and by whoever has the endpoint, which
-// one thread at a time has.
+// SAFETY: contexts and memory are touched by the provider and by the thread that has the endpoint,
+// one at a time.
 unsafe impl Send for Buffers {}
 
 impl Buffers {
@@ -45,13 +45,14 @@ impl Buffers {
     ) -> Result<Self, FabricError> {
         let size = size.next_multiple_of(ALIGN);
         let mut memory = vec![0_u8; size * count].into_boxed_slice();
-        let registration = match register {
+        let registration = if register {
             // SAFETY: the registration goes before the memory, by the order of the fields.
-            true => Some(unsafe {
+            Some(unsafe {
                 let (start, len) = (memory.as_mut_ptr(), memory.len());
                 domain.register(start, len, FI_SEND | FI_RECV, Some(ep))
-            }?),
-            false => None,
+            }?)
+        } else {
+            None
         };
         let contexts = (0..count).map(|_| ContextSpace(UnsafeCell::new(fi_context2::EMPTY)));
         Ok(Self {

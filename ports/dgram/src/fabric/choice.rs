@@ -39,7 +39,7 @@ pub(super) struct Choice {
     pub plan: Plan,
 }
 
-/// How datagrams go over one provider.
+/// A provider's plan: the ways in which datagrams are sent and received over it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Plan {
     /// The parameters for opening the objects.

@@ -111,12 +111,13 @@ fn addresses_may_have_any_form_but_that_of_text_and_any_length_up_to_a_names() {
         (FI_ADDR_PSMX, false),
     ] {
         assert_eq!(is_of_ip(format), of_ip);
-        let shape = match of_ip {
-            true => Shape::udp(),
-            false => Shape {
+        let shape = if of_ip {
+            Shape::udp()
+        } else {
+            Shape {
                 address_format: format,
                 ..Shape::verbs_ud()
-            },
+            }
         };
         assert_eq!(plan(shape).terms.address_format, format);
     }

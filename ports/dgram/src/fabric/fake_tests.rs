@@ -79,7 +79,7 @@ impl Pair {
     }
 
     /// Polls until everything in flight has arrived or is lost.
-    fn settle(&mut self, got: &mut Vec<Vec<u8>>) {
+    fn poll_until_idle(&mut self, got: &mut Vec<Vec<u8>>) {
         let mut quiet = 0;
         while quiet < 200 {
             self.a.poll(64, |incoming| panic!("{incoming:?}"));
@@ -149,7 +149,7 @@ fn prefixes_registrations_and_short_queues_carry_everything_that_is_not_lost() {
             let bytes = datagram(number, [8, 100, most][number / 3 % 3]);
             pair.push(channel, &bytes, bytes.len(), &mut got);
         }
-        pair.settle(&mut got);
+        pair.poll_until_idle(&mut got);
         let lost = pair.fake.stats().lost as usize;
         assert_eq!(got.len() + lost, sent);
         for bytes in &got {
@@ -183,7 +183,7 @@ fn a_batch_goes_out_behind_one_doorbell_and_arrives_in_order() {
             let bytes: Vec<u8> = (0..len * segment - 300).map(|at| (at / 7) as u8).collect();
             pair.send(Channel::Data, &bytes, segment).unwrap();
             let mut got = Vec::new();
-            pair.settle(&mut got);
+            pair.poll_until_idle(&mut got);
             let expected: Vec<_> = bytes.chunks(segment).map(<[u8]>::to_vec).collect();
             assert_eq!(got, expected, "{len}");
         }
@@ -210,7 +210,7 @@ fn a_batch_is_taken_whole_or_not_at_all() {
         }
         refused += 1;
     }
-    pair.settle(&mut got);
+    pair.poll_until_idle(&mut got);
     assert_eq!(got.len() % 16, 0);
     // "Again" means that nothing was taken; the whole batch can be tried again.
     pair.fake.faults(|faults| faults.again = 1.0);
@@ -223,7 +223,7 @@ fn a_batch_is_taken_whole_or_not_at_all() {
     pair.fake.faults(|faults| *faults = Faults::none());
     got.clear();
     pair.push(Channel::Data, &bytes, 100, &mut got);
-    pair.settle(&mut got);
+    pair.poll_until_idle(&mut got);
     assert_eq!(got.len(), 16, "refused {refused} times before");
     pair.end();
 }
@@ -244,7 +244,7 @@ fn failed_completions_are_counted_and_the_service_goes_on() {
         pair.push(Channel::Data, &bytes, bytes.len(), &mut got);
         got.extend(pair.take());
     }
-    pair.settle(&mut got);
+    pair.poll_until_idle(&mut got);
     let (a, b) = (pair.a.stats(), pair.b.stats());
     assert!(a.send_errors > 50 && b.receive_errors > 50, "{a:?} {b:?}");
     assert!(got.len() > 200);
@@ -255,7 +255,7 @@ fn failed_completions_are_counted_and_the_service_goes_on() {
         pair.push(Channel::Data, &datagram(number, 500), 500, &mut got);
         got.extend(pair.take());
     }
-    pair.settle(&mut got);
+    pair.poll_until_idle(&mut got);
     assert_eq!(got.len(), 100);
     pair.end();
 }
@@ -275,7 +275,7 @@ fn posts_that_fail_are_losses() {
     pair.fake.faults(|faults| faults.refuse.clear());
     let mut got = Vec::new();
     pair.push(Channel::Data, &bytes, 64, &mut got);
-    pair.settle(&mut got);
+    pair.poll_until_idle(&mut got);
     assert_eq!(got.len(), 1);
     pair.end();
 }
@@ -291,7 +291,7 @@ fn addresses_that_the_provider_refuses_are_unreachable() {
     pair.fake.faults(|faults| faults.refuse.clear());
     let mut got = Vec::new();
     pair.push(Channel::Command, b"x", 1, &mut got);
-    pair.settle(&mut got);
+    pair.poll_until_idle(&mut got);
     assert_eq!(got, [b"x"]);
     pair.end();
 }
@@ -315,7 +315,7 @@ fn a_service_whose_queue_breaks_is_opened_again_under_its_names() {
     while got.is_empty() {
         assert!(std::time::Instant::now() < until, "still broken");
         let _ = pair.send(Channel::Data, b"back", 4);
-        pair.settle(&mut got);
+        pair.poll_until_idle(&mut got);
     }
     assert_eq!(got[0], b"back");
     assert_eq!((pair.b.names, pair.b.stats().reopened), (names, 1));
@@ -380,7 +380,7 @@ fn the_data_channel_is_empty_when_less_came_than_was_asked_for_whatever_waits_on
         pair.a.poll(64, |incoming| panic!("{incoming:?}"));
     }
     assert_eq!(came, 10);
-    pair.settle(&mut got);
+    pair.poll_until_idle(&mut got);
     assert_eq!(got.len(), 10);
     pair.end();
 }
@@ -430,7 +430,7 @@ fn whose_address_does_not_follow_from_the_target_is_waited_for() {
         pair.a.disarm();
         let mut got = Vec::new();
         pair.push(Channel::Command, b"there", 5, &mut got);
-        pair.settle(&mut got);
+        pair.poll_until_idle(&mut got);
         assert_eq!(got, [b"there"]);
         pair.end();
     }
@@ -521,7 +521,7 @@ fn sleepers_are_woken_whatever_the_provider_has_to_sleep_on() {
         };
         let mut pair = Pair::new(shape, 1);
         let mut got = Vec::new();
-        pair.settle(&mut got);
+        pair.poll_until_idle(&mut got);
         assert!(pair.b.arm(), "{wait:?}");
         let mut poll = libc::pollfd {
             fd: pair.b.descriptors().data.unwrap(),
@@ -533,7 +533,7 @@ fn sleepers_are_woken_whatever_the_provider_has_to_sleep_on() {
         let woken = unsafe { libc::poll(&raw mut poll, 1, 10_000) };
         assert_eq!(woken, 1, "{wait:?}");
         pair.b.disarm();
-        pair.settle(&mut got);
+        pair.poll_until_idle(&mut got);
         assert_eq!(got, [b"wake"]);
         pair.end();
     }

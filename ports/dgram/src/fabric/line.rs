@@ -238,12 +238,13 @@ impl Line {
             let desc = self.buffers.desc();
             let context = self.buffers.context(number);
             let to = peers.address(peer);
-            let sent = match more {
+            let sent = if more {
                 // SAFETY: the buffer is not touched before the completion, and outlives the
                 // endpoint, and so does its context.
-                true => unsafe { ep.send_more(start, len, desc, to, context) },
+                unsafe { ep.send_more(start, len, desc, to, context) }
+            } else {
                 // SAFETY: as above.
-                false => unsafe { ep.send(start, len, desc, to, context) },
+                unsafe { ep.send(start, len, desc, to, context) }
             };
             match sent {
                 Ok(()) => {
@@ -298,9 +299,10 @@ impl Line {
         if !self.waiting.is_empty() {
             self.flush(peers, stats);
         }
-        match self.owed.is_empty() {
-            true => Ok(()),
-            false => self.post().map_err(|code| domain.error("fi_recv", code)),
+        if self.owed.is_empty() {
+            Ok(())
+        } else {
+            self.post().map_err(|code| domain.error("fi_recv", code))
         }
     }
 

@@ -81,7 +81,7 @@ pub struct FabricOptions {
     pub addresses: fn(NicId, u16) -> Vec<SocketAddr>,
     /// Peers are asked for their address even where it follows from host and number.
     pub ask: bool,
-    /// How threads wait for events.
+    /// The means by which threads wait for events.
     pub wait: Wait,
     /// The library to use instead of the installed one.
     pub library: Option<Library>,
@@ -194,10 +194,11 @@ impl FabricDatagrams {
         let mut choice = Choice::make(&library, options.provider.as_deref(), options.bind)?;
         choice.plan.terms.wait = options.wait;
         let asks = options.ask || !choice::is_of_ip(choice.plan.terms.address_format);
-        let port = match asks {
+        let port = if asks {
             // Any port will do if peers ask, and the number stays free for others.
-            true => 0,
-            false => options.port,
+            0
+        } else {
+            options.port
         };
         let open = Open::new(&library, &choice, [port, 0])?;
         let names = open.names();
@@ -208,9 +209,10 @@ impl FabricDatagrams {
                 return Err(RdmError::Unfit { provider, why });
             }
         }
-        let receive_buffer = match choice.plan.software {
-            true => socket_buffer(),
-            false => open.data.receives() * choice.plan.datagram_max(&names[1]),
+        let receive_buffer = if choice.plan.software {
+            socket_buffer()
+        } else {
+            open.data.receives() * choice.plan.datagram_max(&names[1])
         };
         Ok(Self {
             library,
@@ -259,7 +261,7 @@ impl FabricDatagrams {
         self.plan().terms.address_format
     }
 
-    /// What peers need to call us: all bytes that `fi_getname` gives.
+    /// The address at which peers call us: all bytes that `fi_getname` gives.
     pub fn command_name(&self) -> &[u8] {
         self.names[0].bytes()
     }
@@ -446,12 +448,13 @@ fn close<const N: usize>(domain: Domain, mut lines: [Line; N]) {
 fn depth(plan: &Plan, command: bool) -> Depth {
     let terms = &plan.terms;
     let size = terms.prefix + terms.frame_max;
-    let (receives, sends) = match command {
-        true => (
+    let (receives, sends) = if command {
+        (
             COMMAND_RECEIVES.min(RECEIVE_BYTES / 4 / size),
             COMMAND_SENDS,
-        ),
-        false => (RECEIVES.min(RECEIVE_BYTES / size), SENDS),
+        )
+    } else {
+        (RECEIVES.min(RECEIVE_BYTES / size), SENDS)
     };
     Depth {
         receive: receives.clamp(1, terms.rx_depth),

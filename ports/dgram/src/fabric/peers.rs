@@ -100,9 +100,10 @@ impl Peers {
 
     #[cold]
     fn insert(&mut self, domain: &Domain, name: &FabricAddress) -> Result<u32, NoPlace> {
-        let old = match self.places.len() < MOST {
-            true => None,
-            false => Some(self.oldest().ok_or(NoPlace::Full)?),
+        let old = if self.places.len() < MOST {
+            None
+        } else {
+            Some(self.oldest().ok_or(NoPlace::Full)?)
         };
         let address = domain.insert(name.bytes()).map_err(NoPlace::Refused)?;
         let place = Place {

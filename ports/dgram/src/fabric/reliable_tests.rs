@@ -63,9 +63,10 @@ impl Pair {
 
     fn connect(&mut self) -> LinkId {
         let called = self.ports[1].datagrams();
-        let number = match called.asks() {
-            true => 2000,
-            false => called.port().unwrap(),
+        let number = if called.asks() {
+            2000
+        } else {
+            called.port().unwrap()
         };
         let target = Target {
             nic: NicId(1),
@@ -78,7 +79,7 @@ impl Pair {
             self.poll();
             let name = self.ports[1].datagrams().command_name().to_vec();
             let caller = self.ports[0].datagrams_mut();
-            assert_eq!(caller.stats().sent, 0, "nobody knows where to");
+            assert_eq!(caller.stats().sent, 0, "the destination is not known yet");
             assert!(caller.found(target, &name));
         }
         while self.up.is_empty() {

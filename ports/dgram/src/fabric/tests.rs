@@ -193,17 +193,17 @@ fn what_does_not_come_from_a_service_like_this_is_counted_and_dropped() {
 fn thousands_of_peers_share_the_places_there_are() {
     let mut service = open();
     let mut server = open();
-    let somebody = server.address(Channel::Command);
+    let address = server.address(Channel::Command);
     for number in 0..3 * peers::MOST as u32 {
         let [_, high, middle, low] = number.to_be_bytes();
         let place = SocketAddr::from(([127, 1 + high, middle, low.max(1)], 9));
-        let name = somebody.elsewhere(place).unwrap();
+        let name = address.elsewhere(place).unwrap();
         // Delivery does not matter, nor an error of the kernel.
         let _ = service.send(Channel::Data, name, GsoBatch::single(b"x"));
     }
     let open = service.open.as_ref().unwrap();
     assert_eq!(open.peers.len(), peers::MOST);
-    send(&mut service, Channel::Command, somebody, b"still");
+    send(&mut service, Channel::Command, address, b"still");
     assert_eq!(wait(&mut server, 1)[0].2, b"still");
 }
 

@@ -9,7 +9,7 @@ pub struct FaultPlan {
     pub loss: f64,
     /// Duplicated.
     pub dup: f64,
-    /// Overtaken by others.
+    /// Reordered.
     pub reorder: f64,
     /// Delayed a little.
     pub delay: f64,

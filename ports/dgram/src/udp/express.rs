@@ -68,10 +68,7 @@ impl Express {
             self.connected = None;
             return false;
         }
-        self.row = match self.to == Some(to) {
-            true => self.row + 1,
-            false => 1,
-        };
+        self.row = if self.to == Some(to) { self.row + 1 } else { 1 };
         self.to = Some(to);
         if self.row >= ROW {
             self.connect(to, source);

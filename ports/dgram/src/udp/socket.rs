@@ -30,7 +30,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 /// Failures kept until reported: peers retry, and failures recur.
 const FAILURES: usize = 64;
 
-/// How often a call is repeated because it reported an error of another datagram.
+/// Calls in a row that may report an error of another datagram.
 const TRIES: u32 = 8;
 
 /// Options of a socket.
@@ -237,9 +237,10 @@ impl Socket {
         into: &mut [u8],
     ) -> Option<(Address, usize, Option<IpAddr>)> {
         for _ in 0..TRIES {
-            let received = match self.tells {
-                false => sys::receive_from(&self.fd, into).map(|(len, from)| (len, from, None)),
-                true => control::receive_at(&self.fd, into).map(|it| (it.len, it.from, it.at)),
+            let received = if self.tells {
+                control::receive_at(&self.fd, into).map(|it| (it.len, it.from, it.at))
+            } else {
+                sys::receive_from(&self.fd, into).map(|(len, from)| (len, from, None))
             };
             match received {
                 // A datagram that does not fit is not of this protocol.
@@ -320,10 +321,11 @@ impl Socket {
     /// Allows or forbids fragmentation of what is sent from now on.
     #[cold]
     fn allow_fragments(&mut self, may: bool) {
-        let (v4, v6) = match may {
-            true => (libc::IP_PMTUDISC_DONT, libc::IPV6_PMTUDISC_DONT),
+        let (v4, v6) = if may {
+            (libc::IP_PMTUDISC_DONT, libc::IPV6_PMTUDISC_DONT)
+        } else {
             // Sends what the interface takes, whatever path MTU the kernel has cached.
-            false => (libc::IP_PMTUDISC_PROBE, libc::IPV6_PMTUDISC_PROBE),
+            (libc::IP_PMTUDISC_PROBE, libc::IPV6_PMTUDISC_PROBE)
         };
         let mut options = vec![(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, v4)];
         if self.both {

@@ -125,7 +125,7 @@ pub(super) fn socket(both: bool) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: plain values in, a descriptor or -1 out.
     let fd = check(unsafe { libc::socket(family, kind, libc::IPPROTO_UDP) })?;
-    // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+    // SAFETY: a fresh descriptor, not owned elsewhere.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -71,7 +71,7 @@ impl Side {
             Incoming::Refused { to, quote } => refused.push((to, quote)),
             Incoming::TooLarge { to, most, .. } => too_large.push((to, most)),
             Incoming::Found { at, .. } | Incoming::NotFound { at } => {
-                panic!("nobody looked for {at:?}")
+                panic!("no lookup was made of {at:?}")
             }
         })
     }
@@ -192,7 +192,7 @@ fn datagram_of(from: u64) -> Vec<u8> {
 }
 
 #[test]
-fn nobody_there_is_told_for_whom_it_is_true_and_harms_nobody_else() {
+fn an_icmp_refusal_is_reported_for_its_destination_only() {
     for host in HOSTS {
         let (mut a, mut b) = (Side::new(None), Side::new(None));
         let (gone, gone_data) = {
@@ -206,8 +206,8 @@ fn nobody_there_is_told_for_whom_it_is_true_and_harms_nobody_else() {
         let quote = Quote::read(&long);
         assert!(quote.is_some());
         for (channel, to, bytes, quote) in [
-            (Channel::Command, gone, &b"anybody?"[..], None),
-            (Channel::Data, gone_data, b"anybody?", None),
+            (Channel::Command, gone, &b"ping"[..], None),
+            (Channel::Data, gone_data, b"ping", None),
             (Channel::Command, gone, &long, quote),
             (Channel::Data, gone_data, &long, quote),
         ] {
@@ -251,9 +251,10 @@ fn what_no_interface_takes_is_too_large_and_says_what_is_not() {
         let to = b.at(host, Channel::Data);
         let most = sys::link_mtu(to).unwrap() - to.headers();
         let sent = a.udp.send(Channel::Data, to, GsoBatch::single(&bytes));
-        match most < bytes.len() {
-            true => assert_eq!(sent, Err(DatagramError::TooLarge(most))),
-            false => assert_eq!(sent, Ok(())),
+        if most < bytes.len() {
+            assert_eq!(sent, Err(DatagramError::TooLarge(most)))
+        } else {
+            assert_eq!(sent, Ok(()))
         }
         // It is reported once, and the socket still works.
         assert_eq!(a.udp.nest.readable(), 0);
@@ -392,9 +393,12 @@ fn a_number_has_one_owner_and_the_data_channel_a_name_of_its_own() {
 fn targets_become_addresses_this_service_reaches() {
     let of = |bind: Option<&str>, found: &[&str]| {
         let found: Vec<SocketAddr> = found.iter().map(|text| text.parse().unwrap()).collect();
-        let resolver = move |_| match found.is_empty() {
-            true => Err(ConnectError::UnknownNic),
-            false => Ok(found.iter().copied().collect()),
+        let resolver = move |_| {
+            if found.is_empty() {
+                Err(ConnectError::UnknownNic)
+            } else {
+                Ok(found.iter().copied().collect())
+            }
         };
         let options = UdpOptions {
             bind: bind.map(|bind| bind.parse().unwrap()),

@@ -27,7 +27,7 @@ pub(crate) const RING_LEN: usize = (2 * LINE + SLOTS as usize * SLOT).next_multi
 pub(crate) struct End {
     base: *mut u8,
     position: u64,
-    /// How far the other end was when we last looked (producer only).
+    /// The other end's position when we last looked (producer only).
     seen: u64,
 }
 
@@ -36,7 +36,7 @@ impl End {
     ///
     /// # Safety
     /// `base` is the beginning of [`RING_LEN`] zeroed bytes that outlive the value, aligned to 64;
-    /// nobody but one producer and one consumer uses them.
+    /// only one producer and one consumer use them.
     pub(crate) unsafe fn new(base: *mut u8) -> Self {
         Self {
             base,

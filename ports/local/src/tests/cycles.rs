@@ -1,6 +1,6 @@
 //! Links that fall asleep and wake up all the time, in any order of events.
 
-use super::idle::{IDLE, meet, node_with, rest, room_for};
+use super::idle::{IDLE, meet, node_with, room_for, suspend};
 use super::{Event, Node};
 use mx_proto::LinkId;
 use mx_proto::port::SendError;
@@ -90,7 +90,7 @@ impl Star {
             let mut node = node_with(bytes);
             let (link, at_hub) = meet(&mut node, &mut hub);
             // So that all of them get in.
-            rest(&mut [&mut node, &mut hub]);
+            suspend(&mut [&mut node, &mut hub]);
             others.push((node, End::new(link), End::new(at_hub)));
         }
         Self { hub, others }

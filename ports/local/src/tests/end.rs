@@ -1,4 +1,4 @@
-//! How links end.
+//! Ends of links.
 
 use super::{Event, Node, link_up, linked, readable};
 use mx_proto::port::{Close, LinkDown, SendError, Sent};
@@ -70,7 +70,7 @@ fn a_stranger_who_never_sent_a_packet_ends_without_a_word() {
 }
 
 #[test]
-fn stale_names_reach_nobody() {
+fn stale_names_reach_no_link() {
     let (mut a, ab, mut b, _) = linked();
     a.port.close(ab, Close::Now);
     b.poll_until_idle();

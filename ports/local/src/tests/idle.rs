@@ -9,7 +9,7 @@ use mx_proto::port::{Close, LinkDown, SendError, Sent};
 use std::time::Duration;
 
 pub(super) const IDLE: Duration = Duration::from_secs(30);
-/// Bytes that hold `links` links with the rings everybody gets while there is plenty.
+/// Bytes that hold `links` links with the rings of each while there is plenty.
 pub(super) fn room_for(links: usize) -> usize {
     2 * links * Geometry::STANDARD.total()
 }
@@ -27,8 +27,8 @@ pub(super) enum Stage {
     Plain,
     Offered,
     Up,
-    /// The same, and we have said that it rests.
-    Resting,
+    /// The same, and we have sent Suspend.
+    Suspending,
 }
 
 pub(super) fn stage(node: &Node, link: LinkId) -> Stage {
@@ -36,14 +36,14 @@ pub(super) fn stage(node: &Node, link: LinkId) -> Stage {
     match &entry.state {
         State::Plain => Stage::Plain,
         State::Offered(_) => Stage::Offered,
-        State::Up(_) if entry.hears_words_only() => Stage::Up,
-        State::Up(_) => Stage::Resting,
+        State::Up(_) if entry.hears_control_only() => Stage::Up,
+        State::Up(_) => Stage::Suspending,
         other => panic!("{other:?}"),
     }
 }
 
-/// Lets time pass on all of them until links that are idle sleep.
-pub(super) fn rest(nodes: &mut [&mut Node]) {
+/// Lets time pass on all of them until links that are idle are suspended.
+pub(super) fn suspend(nodes: &mut [&mut Node]) {
     for _ in 0..8 {
         for node in &mut *nodes {
             node.clock.advance(IDLE / 4);
@@ -55,13 +55,13 @@ pub(super) fn rest(nodes: &mut [&mut Node]) {
     }
 }
 
-/// Lets time pass on one until its link rests.
-fn rest_alone(node: &mut Node, link: LinkId) {
+/// Lets time pass on one until it has sent Suspend on its link.
+fn suspend_alone(node: &mut Node, link: LinkId) {
     while stage(node, link) == Stage::Up {
         node.clock.advance(IDLE / 4);
         node.poll_until_idle();
     }
-    assert_eq!(stage(node, link), Stage::Resting);
+    assert_eq!(stage(node, link), Stage::Suspending);
 }
 
 /// Two nodes whose link sleeps.
@@ -69,7 +69,7 @@ pub(super) fn asleep() -> (Node, LinkId, Node, LinkId) {
     let (mut a, ab, mut b, ba) = linked();
     a.port.bind(ab, 11);
     b.port.bind(ba, 22);
-    rest(&mut [&mut a, &mut b]);
+    suspend(&mut [&mut a, &mut b]);
     assert_eq!((stage(&a, ab), stage(&b, ba)), (Stage::Plain, Stage::Plain));
     assert_eq!((a.take(), b.take()), (vec![], vec![]));
     (a, ab, b, ba)
@@ -80,7 +80,7 @@ pub(super) fn send_through(from: &mut Node, link: LinkId, to: &mut Node, bytes: 
     while from.send(link, bytes) == Err(SendError::WouldBlock) {
         let told = |event: &Event| *event == Event::Writable(link);
         while !from.log.events.iter().any(told) {
-            assert!(to.poll_all() | from.poll_all(), "nobody does anything");
+            assert!(to.poll_all() | from.poll_all(), "neither does anything");
         }
         from.log.events.retain(|event| !told(event));
     }
@@ -142,8 +142,8 @@ fn a_link_sleeps_when_it_was_idle_for_so_long_and_not_before() {
         a.poll_until_idle();
     }
     assert!(idle >= IDLE && idle <= IDLE * 7 / 4, "{idle:?}");
-    assert_eq!(stage(&a, ab), Stage::Resting);
-    // The other one, whose time stands still, is woken by the word.
+    assert_eq!(stage(&a, ab), Stage::Suspending);
+    // The other one, whose time stands still, is woken by Suspend.
     assert!(readable(b.port.descriptors().data));
     b.poll_until_idle();
     assert_eq!(b.port.stats().asleep, 1);
@@ -176,29 +176,29 @@ fn a_port_that_never_sleeps_gives_memory_back_when_its_peer_does() {
     };
     let (mut a, mut b) = (sleepless(), sleepless());
     let (ab, ba) = meet(&mut a, &mut b);
-    rest(&mut [&mut a, &mut b]);
+    suspend(&mut [&mut a, &mut b]);
     assert_eq!((stage(&a, ab), stage(&b, ba)), (Stage::Up, Stage::Up));
     assert_eq!((a.port.deadline(), b.port.deadline()), (None, None));
     let mut c = Node::new();
     let (ac, ca) = meet(&mut a, &mut c);
-    rest(&mut [&mut a, &mut c]);
+    suspend(&mut [&mut a, &mut c]);
     assert_eq!((stage(&a, ac), stage(&c, ca)), (Stage::Plain, Stage::Plain));
 }
 
 #[test]
-fn what_crosses_the_word_and_what_follows_it_arrive_in_order() {
+fn packets_before_and_after_a_suspension_arrive_in_order() {
     for len in [8, 5_000, BODY_MAX] {
         let (mut a, ab, mut b, ba) = linked();
         let body = |at: u8| vec![at; len];
-        // These lie in the ring when the other one hears the word, and more come over the socket.
-        rest_alone(&mut a, ab);
+        // These lie in the ring when the other one gets Suspend, and more come over the socket.
+        suspend_alone(&mut a, ab);
         for at in 0..3 {
             assert_eq!(b.send(ba, &body(at)), Ok(Sent::Whole));
         }
         assert_eq!(a.send(ab, &body(10)), Err(SendError::WouldBlock));
         a.poll();
         assert_eq!(a.bodies(), [0, 1, 2].map(body));
-        assert_eq!(stage(&a, ab), Stage::Resting);
+        assert_eq!(stage(&a, ab), Stage::Suspending);
         for at in 3..5 {
             assert_eq!(b.send(ba, &body(at)), Ok(Sent::Whole));
         }
@@ -224,7 +224,7 @@ fn what_crosses_the_word_and_what_follows_it_arrive_in_order() {
 #[test]
 fn a_blocked_link_that_goes_to_sleep_is_blocked_no_more() {
     let (mut a, ab, mut b, ba) = linked();
-    rest_alone(&mut a, ab);
+    suspend_alone(&mut a, ab);
     while b.send(ba, &[7; 3_000]) == Ok(Sent::Whole) {}
     b.poll_until_idle();
     assert_eq!(b.take(), [Event::Writable(ba)]);
@@ -236,7 +236,7 @@ fn a_blocked_link_that_goes_to_sleep_is_blocked_no_more() {
 }
 
 #[test]
-fn both_may_rest_at_once() {
+fn both_may_suspend_at_once() {
     let (mut a, ab, mut b, ba) = linked();
     for _ in 0..8 {
         // Neither takes anything in while both look for idle links.
@@ -247,7 +247,7 @@ fn both_may_rest_at_once() {
     }
     assert_eq!(
         (stage(&a, ab), stage(&b, ba)),
-        (Stage::Resting, Stage::Resting)
+        (Stage::Suspending, Stage::Suspending)
     );
     a.poll_until_idle();
     b.poll_until_idle();
@@ -255,21 +255,21 @@ fn both_may_rest_at_once() {
 }
 
 #[test]
-fn a_word_that_came_together_with_a_wake_up_is_heard() {
+fn a_control_message_that_came_together_with_a_wake_up_is_heard() {
     let (mut a, ab, mut b, ba) = linked();
     assert!(b.port.arm());
     assert_eq!(a.send(ab, b"rings"), Ok(Sent::Whole));
-    rest_alone(&mut a, ab);
+    suspend_alone(&mut a, ab);
     b.port.disarm();
     b.poll_until_idle();
     assert_eq!(b.bodies(), [b"rings"]);
-    rest(&mut [&mut b]);
-    rest(&mut [&mut a]);
+    suspend(&mut [&mut b]);
+    suspend(&mut [&mut a]);
     assert_eq!((stage(&a, ab), stage(&b, ba)), (Stage::Plain, Stage::Plain));
 }
 
 #[test]
-fn a_word_behind_many_wake_ups_is_heard() {
+fn a_control_message_behind_many_wake_ups_is_heard() {
     let (mut a, ab, mut b, ba) = linked();
     b.poll_until_idle();
     for _ in 0..UNREAD_MAX {
@@ -280,7 +280,7 @@ fn a_word_behind_many_wake_ups_is_heard() {
         while b.port.poll_active(8, &mut b.log) {}
     }
     assert_eq!(b.bodies().len(), UNREAD_MAX.into());
-    rest_alone(&mut a, ab);
+    suspend_alone(&mut a, ab);
     assert_eq!(stage(&b, ba), Stage::Up);
     assert!(!b.port.arm());
     b.poll();
@@ -315,7 +315,7 @@ fn a_send_wakes_the_link_from_either_side() {
         assert_eq!(other.send(back, b"hello"), Ok(Sent::Whole));
         one.poll_until_idle();
         assert_eq!(one.take(), [Event::Packet(link, b"hello".to_vec())]);
-        // What the endpoint attached to the link is still there.
+        // The endpoint's cookie of the link is still there.
         assert!(a.log.cookies.iter().skip(1).all(|cookie| *cookie == 11));
         assert!(b.log.cookies.iter().skip(1).all(|cookie| *cookie == 22));
         assert_eq!((a.port.stats().asleep, b.port.stats().asleep), (0, 0));
@@ -328,7 +328,7 @@ fn who_has_handed_memory_over_sends_again_when_it_is_answered() {
     assert_eq!(a.send(ab, b"first"), Ok(Sent::Whole));
     assert_eq!(stage(&a, ab), Stage::Offered);
     assert_eq!(a.send(ab, b"second"), Err(SendError::WouldBlock));
-    // What the other one sends before it has seen the memory comes first.
+    // A packet that the other one sends before it has seen the memory comes first.
     assert_eq!(b.send(ba, b"back"), Ok(Sent::Whole));
     b.poll_until_idle();
     assert_eq!(b.bodies(), [b"first"]);
@@ -483,21 +483,21 @@ fn what_a_sleeping_peer_sent_before_it_went_is_delivered() {
 }
 
 #[test]
-fn the_end_while_resting_is_noticed_and_nothing_is_lost() {
+fn the_end_during_a_suspension_is_noticed_and_nothing_is_lost() {
     for how in [Close::Flush, Close::Now] {
         let reason = match how {
             Close::Flush => LinkDown::Closed,
             Close::Now => LinkDown::Reset,
         };
         let (mut a, ab, mut b, ba) = linked();
-        rest_alone(&mut a, ab);
-        // Who has said it goes.
+        suspend_alone(&mut a, ab);
+        // The side that has sent Suspend goes.
         a.port.close(ab, how);
         b.poll_until_idle();
         assert_eq!(b.take(), [Event::Down(ba, reason)]);
         // The other one goes, with a packet on its way.
         let (mut a, ab, mut b, ba) = linked();
-        rest_alone(&mut a, ab);
+        suspend_alone(&mut a, ab);
         assert_eq!(b.send(ba, b"last"), Ok(Sent::Whole));
         b.port.close(ba, how);
         a.poll_until_idle();
@@ -507,7 +507,7 @@ fn the_end_while_resting_is_noticed_and_nothing_is_lost() {
 }
 
 #[test]
-fn what_is_left_in_a_socket_wakes_whoever_sleeps() {
+fn what_is_left_in_a_socket_wakes_a_sleeper() {
     let (mut a, ab, mut b, ba) = asleep();
     a.port.links.get_mut(ab).unwrap().pause = u8::MAX;
     for at in 0..100 {
@@ -516,7 +516,7 @@ fn what_is_left_in_a_socket_wakes_whoever_sleeps() {
     let mut got = Vec::new();
     assert!(b.port.arm());
     while readable(b.port.descriptors().data) {
-        // Somebody else polls, once, while the sleeper is armed.
+        // Another thread polls, once, while the sleeper is armed.
         b.poll_all();
         got.extend(b.bodies());
         assert!(b.port.loud.is_empty());

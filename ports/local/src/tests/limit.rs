@@ -1,9 +1,9 @@
-//! What happens when there is not enough memory for all links.
+//! Links when there is not enough memory for all of them.
 
-use super::idle::{Stage, meet, node_with, rest, room_for, send_through, stage};
+use super::idle::{Stage, meet, node_with, room_for, send_through, stage, suspend};
 use super::strangers::Rogue;
 use super::{Event, Node, link_up};
-use crate::handshake::Word;
+use crate::handshake::ControlMessage;
 use crate::layout::Geometry;
 use crate::socket::Socket;
 use mx_port_base::sealed::Region;
@@ -50,7 +50,7 @@ fn links_beyond_the_limit_carry_their_packets_over_the_socket() {
     let (client, link, back) = last;
     assert_eq!(stage(&server, *back), Stage::Plain);
     while let Some(((other, ..), left)) = others.split_last_mut() {
-        rest(&mut [other]);
+        suspend(&mut [other]);
         others = left;
     }
     server.poll_until_idle();
@@ -92,14 +92,17 @@ fn who_offers_too_much_is_told_what_there_is_room_for() {
     let (_, fd) = Region::create(c"test", geometry.total()).unwrap();
     let socket = Socket::new().unwrap();
     socket.connect(server.name()).unwrap();
-    let hello = Word::Hello { asymmetric: true };
+    let hello = ControlMessage::Hello { asymmetric: true };
     socket.send(&hello.encode(), None).unwrap();
     socket
-        .send(&Word::Offer(geometry).encode(), Some(&fd))
+        .send(&ControlMessage::Offer(geometry).encode(), Some(&fd))
         .unwrap();
     server.poll_until_idle();
-    assert_eq!(Rogue::hear(&socket), Word::Welcome { asymmetric: true });
-    let less = Word::Later(Some(Geometry::STANDARD));
+    assert_eq!(
+        Rogue::hear(&socket),
+        ControlMessage::Welcome { asymmetric: true }
+    );
+    let less = ControlMessage::Later(Some(Geometry::STANDARD));
     assert_eq!(Rogue::hear(&socket), less);
     assert_eq!(server.port.stats().bytes, 0);
     assert_eq!(server.port.stats().asleep, 1);

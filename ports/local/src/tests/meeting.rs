@@ -1,9 +1,9 @@
-//! How two ports meet: who listens, who connects, and what comes between.
+//! Connecting of two ports: the listener, the caller, and failures between.
 
 use super::limit::TCP;
 use super::{Event, Node, fresh_name, link_up, linked};
 use crate::LocalPort;
-use crate::handshake::{MESSAGE_LEN, Word};
+use crate::handshake::{ControlMessage, MESSAGE_LEN};
 use crate::link::State;
 use crate::socket::{Name, Received, Socket};
 use mx_proto::port::{Close, ConnectError, LinkDown, SendError, Sent};
@@ -43,12 +43,12 @@ fn a_second_server_on_an_endpoint_is_told_so() {
 }
 
 #[test]
-fn where_nobody_listens_there_is_no_route() {
+fn without_a_listener_there_is_no_route() {
     let mut a = Node::new();
     let board = a.name().board;
-    let nobody = fresh_name().endpoint;
+    let closed = fresh_name().endpoint;
     assert_eq!(
-        a.port.connect_to(board, nobody, &a.clock),
+        a.port.connect_to(board, closed, &a.clock),
         Err(ConnectError::Refused)
     );
     assert_eq!(a.port.link_count(), 0);
@@ -112,10 +112,10 @@ fn a_full_backlog_is_tried_again() {
         panic!("no hello");
     };
     assert!(matches!(
-        Word::decode(&message[..len]),
-        Ok(Word::Hello { .. })
+        ControlMessage::decode(&message[..len]),
+        Ok(ControlMessage::Hello { .. })
     ));
-    let welcome = Word::Welcome { asymmetric: true };
+    let welcome = ControlMessage::Welcome { asymmetric: true };
     peer.send(&welcome.encode(), None).unwrap();
     a.poll_until_idle();
     assert_eq!(a.take(), [Event::Up(link)]);

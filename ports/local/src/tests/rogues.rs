@@ -1,10 +1,10 @@
-//! Peers that say about memory and rest what no peer of ours does.
+//! Peers whose messages about memory and suspension no peer of ours sends.
 
 use super::cycles::Random;
 use super::idle::{IDLE, Stage, send_through, stage};
 use super::strangers::{GEOMETRY, HELLO, Rogue, assert_ended, pipe, sealed_memfd};
 use super::{Event, Node, fresh_name, header, last_link, link_up};
-use crate::handshake::{MESSAGE_LEN, Word};
+use crate::handshake::{ControlMessage, MESSAGE_LEN};
 use crate::layout::Geometry;
 use crate::socket::{Received, Socket};
 use mx_proto::LinkId;
@@ -23,17 +23,19 @@ fn with_rogue() -> (Node, Rogue, LinkId) {
 }
 
 impl Rogue {
-    /// Makes the link rest, as a peer of ours would.
-    fn rest(&self, server: &mut Node, link: LinkId) {
-        self.socket.send(&Word::Rest(1).encode(), None).unwrap();
+    /// Suspends the link, as a peer of ours would.
+    fn suspend(&self, server: &mut Node, link: LinkId) {
+        self.socket
+            .send(&ControlMessage::Suspend(1).encode(), None)
+            .unwrap();
         server.poll_until_idle();
         assert_eq!(stage(server, link), Stage::Plain);
-        assert_eq!(Self::hear(&self.socket), Word::Rest(0));
+        assert_eq!(Self::hear(&self.socket), ControlMessage::Suspend(0));
     }
 }
 
 fn offer_of(geometry: Geometry) -> [u8; MESSAGE_LEN] {
-    Word::Offer(geometry).encode()
+    ControlMessage::Offer(geometry).encode()
 }
 
 /// A packet as it comes over the socket.
@@ -41,11 +43,11 @@ fn packet(len: usize, said: usize) -> Vec<u8> {
     [header(said).as_slice(), &vec![7; len]].concat()
 }
 
-/// What is said, with which descriptor, and at which moments it is out of place.
+/// A message and its descriptor; the moments at which it is out of place.
 type Case = (&'static str, Vec<u8>, Option<OwnedFd>, [bool; 3]);
 
 #[test]
-fn words_out_of_place_fail_their_peer_and_no_other() {
+fn control_messages_out_of_place_fail_their_peer_and_no_other() {
     let offer = offer_of(GEOMETRY);
     let mut damaged = offer;
     damaged[17] ^= 0x40;
@@ -55,9 +57,9 @@ fn words_out_of_place_fail_their_peer_and_no_other() {
     let memory = || Some(sealed_memfd(GEOMETRY.total()));
     let (_end, pipe_write) = pipe();
     let copy = || Some(pipe_write.try_clone().unwrap());
-    let say = |word: Word| Vec::from(word.encode());
-    let words: Vec<Case> = vec![
-        // Whether it is out of place while the link is up, while we rest, and when it has no rings.
+    let say = |control: ControlMessage| Vec::from(control.encode());
+    let controls: Vec<Case> = vec![
+        // Whether it is out of place while the link is up, while we suspend it, and when it has no rings.
         ("offer", offer.into(), memory(), [true, true, false]),
         ("offer without memory", offer.into(), None, [true; 3]),
         ("offer of a pipe", offer.into(), copy(), [true; 3]),
@@ -71,15 +73,45 @@ fn words_out_of_place_fail_their_peer_and_no_other() {
         ("offer, version", version.into(), memory(), [true; 3]),
         ("offer, long", long, memory(), [true; 3]),
         ("hello", say(HELLO), None, [true; 3]),
-        ("taken", say(Word::Taken), None, [true; 3]),
-        ("later", say(Word::Later(None)), None, [true; 3]),
-        ("rest", say(Word::Rest(1)), None, [false, false, true]),
-        ("rest of more", say(Word::Rest(2)), None, [true; 3]),
-        ("rest of less", say(Word::Rest(0)), None, [true; 3]),
-        ("rest of all", say(Word::Rest(u64::MAX)), None, [true; 3]),
-        ("rest with memory", say(Word::Rest(1)), memory(), [true; 3]),
-        ("bye", say(Word::Bye), None, [false; 3]),
-        ("bye with memory", say(Word::Bye), memory(), [true; 3]),
+        ("taken", say(ControlMessage::Taken), None, [true; 3]),
+        ("later", say(ControlMessage::Later(None)), None, [true; 3]),
+        (
+            "suspend",
+            say(ControlMessage::Suspend(1)),
+            None,
+            [false, false, true],
+        ),
+        (
+            "suspend of more",
+            say(ControlMessage::Suspend(2)),
+            None,
+            [true; 3],
+        ),
+        (
+            "suspend of less",
+            say(ControlMessage::Suspend(0)),
+            None,
+            [true; 3],
+        ),
+        (
+            "suspend of all",
+            say(ControlMessage::Suspend(u64::MAX)),
+            None,
+            [true; 3],
+        ),
+        (
+            "suspend with memory",
+            say(ControlMessage::Suspend(1)),
+            memory(),
+            [true; 3],
+        ),
+        ("bye", say(ControlMessage::Bye), None, [false; 3]),
+        (
+            "bye with memory",
+            say(ControlMessage::Bye),
+            memory(),
+            [true; 3],
+        ),
         ("packet", packet(100, 100), None, [true, true, false]),
         ("packet with memory", packet(100, 100), memory(), [true; 3]),
         ("packet, short", packet(99, 100), None, [true; 3]),
@@ -101,7 +133,7 @@ fn words_out_of_place_fail_their_peer_and_no_other() {
         ("zeroes", vec![0; MESSAGE_LEN], None, [true; 3]),
     ];
     let mut good = Node::new();
-    for (what, word, fd, wrong) in &words {
+    for (what, control, fd, wrong) in &controls {
         for (moment, wrong) in wrong.iter().enumerate() {
             let (mut server, rogue, link) = with_rogue();
             let fine = link_up(&mut good, &mut server);
@@ -114,12 +146,12 @@ fn words_out_of_place_fail_their_peer_and_no_other() {
                         server.clock.advance(IDLE / 4);
                         server.poll_until_idle();
                     }
-                    assert_eq!(stage(&server, link), Stage::Resting);
+                    assert_eq!(stage(&server, link), Stage::Suspending);
                 }
-                _ => rogue.rest(&mut server, link),
+                _ => rogue.suspend(&mut server, link),
             }
             server.take();
-            rogue.socket.send(word, fd.as_ref()).unwrap();
+            rogue.socket.send(control, fd.as_ref()).unwrap();
             server.poll_until_idle();
             let down = server
                 .take()
@@ -143,19 +175,19 @@ fn words_out_of_place_fail_their_peer_and_no_other() {
             good.port.close(fine, Close::Now);
         }
     }
-    drop((words, pipe_write));
+    drop((controls, pipe_write));
 }
 
 /// The same of a peer that we have called.
 #[test]
 fn answers_out_of_place_fail_their_peer() {
     let offer = offer_of(GEOMETRY);
-    for (word, before, after) in [
-        (Word::Taken.encode(), false, true),
-        (Word::Later(None).encode(), false, true),
-        (Word::Rest(0).encode(), true, false),
+    for (control, before, after) in [
+        (ControlMessage::Taken.encode(), false, true),
+        (ControlMessage::Later(None).encode(), false, true),
+        (ControlMessage::Suspend(0).encode(), true, false),
         (offer, true, true),
-        (Word::Bye.encode(), false, false),
+        (ControlMessage::Bye.encode(), false, false),
     ] {
         for (taken, wrong) in [(false, before), (true, after)] {
             let name = fresh_name();
@@ -164,21 +196,26 @@ fn answers_out_of_place_fail_their_peer() {
             let (board, endpoint) = (name.board, name.endpoint);
             let link = a.port.connect_to(board, endpoint, &a.clock).unwrap();
             let peer = listener.accept().unwrap();
-            let welcome = Word::Welcome { asymmetric: true };
+            let welcome = ControlMessage::Welcome { asymmetric: true };
             peer.send(&welcome.encode(), None).unwrap();
             a.poll_until_idle();
             assert_eq!(stage(&a, link), Stage::Offered);
             if taken {
-                peer.send(&Word::Taken.encode(), None).unwrap();
+                peer.send(&ControlMessage::Taken.encode(), None).unwrap();
                 a.poll_until_idle();
                 assert_eq!(stage(&a, link), Stage::Up);
             }
             a.take();
-            let memory = (word == offer).then(|| sealed_memfd(GEOMETRY.total()));
-            peer.send(&word, memory.as_ref()).unwrap();
+            let memory = (control == offer).then(|| sealed_memfd(GEOMETRY.total()));
+            peer.send(&control, memory.as_ref()).unwrap();
             a.poll_until_idle();
             let down = a.take() == [Event::Down(link, LinkDown::Protocol)];
-            assert_eq!(down, wrong, "{:?}, taken: {taken}", Word::decode(&word));
+            assert_eq!(
+                down,
+                wrong,
+                "{:?}, taken: {taken}",
+                ControlMessage::decode(&control)
+            );
         }
     }
 }
@@ -191,7 +228,7 @@ fn descriptors_that_come_out_of_place_are_closed() {
     server.poll_until_idle();
     assert_eq!(server.take(), [Event::Down(link, LinkDown::Protocol)]);
     let (mut server, rogue, link) = with_rogue();
-    rogue.rest(&mut server, link);
+    rogue.suspend(&mut server, link);
     rogue
         .socket
         .send(&offer_of(GEOMETRY), Some(&pipe_write))
@@ -202,16 +239,16 @@ fn descriptors_that_come_out_of_place_are_closed() {
     assert_ended(end);
 }
 
-/// What it holds is its own, and no more than a link may; whoever else comes is served.
+/// It holds no more than a link may; other peers are served.
 #[test]
-fn a_peer_that_does_not_rest_with_us_keeps_nobody_out() {
+fn a_peer_that_does_not_suspend_with_us_keeps_no_peer_out() {
     let (mut server, rogue, link) = with_rogue();
     for _ in 0..40 {
         server.clock.advance(IDLE);
         server.poll_until_idle();
     }
-    assert_eq!(stage(&server, link), Stage::Resting);
-    // What it sends in the ring all the same is taken.
+    assert_eq!(stage(&server, link), Stage::Suspending);
+    // Packets that it sends in the ring all the same are taken.
     rogue.write_packet(1);
     rogue.socket.ring();
     server.poll_until_idle();
@@ -222,7 +259,7 @@ fn a_peer_that_does_not_rest_with_us_keeps_nobody_out() {
 }
 
 #[test]
-fn random_words_and_scribbling_never_hurt_more_than_their_own_link() {
+fn random_control_messages_and_scribbling_never_hurt_more_than_their_own_link() {
     let mut random = Random(0x5eed_0007);
     let mut server = Node::new();
     let mut good = Node::new();
@@ -235,16 +272,16 @@ fn random_words_and_scribbling_never_hurt_more_than_their_own_link() {
         server.poll_until_idle();
         let from = last_link(&server.take());
         for _ in 0..40 {
-            let say = |word: &[u8]| drop(rogue.socket.send(word, None));
+            let say = |control: &[u8]| drop(rogue.socket.send(control, None));
             match random.below(10) {
                 0 => rogue.write_packet(random.below(128) as usize),
-                1 => say(&Word::Rest(random.below(4)).encode()),
+                1 => say(&ControlMessage::Suspend(random.below(4)).encode()),
                 2 => {
                     let memory = sealed_memfd(GEOMETRY.total());
                     let _ = rogue.socket.send(&offer_of(GEOMETRY), Some(&memory));
                 }
-                3 => say(&Word::Taken.encode()),
-                4 => say(&Word::Later(None).encode()),
+                3 => say(&ControlMessage::Taken.encode()),
+                4 => say(&ControlMessage::Later(None).encode()),
                 5 => server.clock.advance(IDLE / 2),
                 6 | 7 => {
                     let _ = server.send(from, &[1; 300]);

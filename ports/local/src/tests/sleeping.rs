@@ -1,4 +1,4 @@
-//! Wake-ups of whoever waits: none too many, none lost.
+//! Wake-ups of sleepers: none too many, none lost.
 
 use super::{Event, Node, link_up, linked, readable};
 use crate::link::UNREAD_MAX;
@@ -35,7 +35,7 @@ fn a_packet_wakes_a_sleeper_once() {
     b.port.disarm();
     b.poll_until_idle();
     assert_eq!(b.bodies().len(), 5);
-    // Awake, nobody rings.
+    // An awake receiver is not rung.
     a.send(ab, b"y").unwrap();
     assert!(!readable(b.port.descriptors().data));
     b.poll_until_idle();
@@ -197,7 +197,7 @@ fn doorbells_for_a_sleeper(clients: usize) {
         while !server.port.arm() {
             server.poll_until_idle();
         }
-        // The one who sleeps has not noticed yet; somebody else polls meanwhile, and more than once.
+        // The sleeper has not noticed yet; another thread polls meanwhile, and more than once.
         for round in 0..3u8 {
             for (client, link) in clients.iter_mut().zip(&links) {
                 assert!(!readable(server.port.descriptors().data));
@@ -211,7 +211,7 @@ fn doorbells_for_a_sleeper(clients: usize) {
             }
         }
         server.port.disarm();
-        // Awake again: nobody is forgotten, active or idle.
+        // Awake again: no link is forgotten, active or idle.
         for (client, link) in clients.iter_mut().zip(&links) {
             client.send(*link, b"x").unwrap();
             for _ in 0..LISTEN_EVERY_EMPTY {
@@ -222,9 +222,9 @@ fn doorbells_for_a_sleeper(clients: usize) {
     }
 }
 
-/// Nobody reads wake-ups: a socket full of them would not take the one that is needed.
+/// Wake-ups are not read: a socket full of them would not take the one that is needed.
 #[test]
-fn wake_ups_that_nobody_reads_never_keep_a_later_one_away() {
+fn unread_wake_ups_never_keep_a_later_one_away() {
     let (mut a, ab, mut b, ba) = linked();
     b.poll_until_idle();
     for round in 0..2_000u32 {
@@ -253,7 +253,7 @@ fn wake_ups_that_nobody_reads_never_keep_a_later_one_away() {
 
 /// Of a link that carries packets a doorbell is not read, and anything else at once.
 #[test]
-fn a_word_behind_unread_wake_ups_is_heard() {
+fn a_control_message_behind_unread_wake_ups_is_heard() {
     let (mut a, ab, mut b, ba) = linked();
     b.poll_until_idle();
     for _ in 0..3 {

@@ -2,7 +2,7 @@
 
 use super::limit::TCP;
 use super::{Event, Node, fresh_name, header, last_link, link_up, readable};
-use crate::handshake::{MESSAGE_LEN, Word};
+use crate::handshake::{ControlMessage, MESSAGE_LEN};
 use crate::layout::{BODY_MAX, CELL, CELL_TAIL_AT, Geometry};
 use crate::socket::{Received, Socket};
 use mx_port_base::sealed::Region;
@@ -20,7 +20,7 @@ pub(super) struct Rogue {
 
 pub(super) const GEOMETRY: Geometry = Geometry::STANDARD;
 
-pub(super) const HELLO: Word = Word::Hello { asymmetric: true };
+pub(super) const HELLO: ControlMessage = ControlMessage::Hello { asymmetric: true };
 
 impl Rogue {
     pub(super) fn connect(to: &mut Node) -> Self {
@@ -28,21 +28,24 @@ impl Rogue {
         let socket = Socket::new().unwrap();
         socket.connect(to.name()).unwrap();
         socket.send(&HELLO.encode(), None).unwrap();
-        let offer = Word::Offer(GEOMETRY);
+        let offer = ControlMessage::Offer(GEOMETRY);
         socket.send(&offer.encode(), Some(&fd)).unwrap();
         to.poll_until_idle();
-        assert!(matches!(Self::hear(&socket), Word::Welcome { .. }));
-        assert_eq!(Self::hear(&socket), Word::Taken);
+        assert!(matches!(
+            Self::hear(&socket),
+            ControlMessage::Welcome { .. }
+        ));
+        assert_eq!(Self::hear(&socket), ControlMessage::Taken);
         Self { socket, region }
     }
 
-    /// The next word on `socket`, past doorbells and packets.
-    pub(super) fn hear(socket: &Socket) -> Word {
+    /// The next control message on `socket`, past doorbells and packets.
+    pub(super) fn hear(socket: &Socket) -> ControlMessage {
         let mut message = [0; 40_000];
         loop {
             match socket.receive(&mut message).unwrap() {
                 Received::Message(MESSAGE_LEN, None) => {
-                    return Word::decode(&message[..MESSAGE_LEN]).unwrap();
+                    return ControlMessage::decode(&message[..MESSAGE_LEN]).unwrap();
                 }
                 Received::Message(_, None) => {}
                 other => panic!("{other:?}"),
@@ -227,7 +230,7 @@ fn scribbling_while_we_read_is_no_worse() {
     }
 }
 
-/// Sends `message` with descriptors as the first words of a stranger; returns the socket.
+/// Sends `message` with descriptors as the first message of a stranger; returns the socket.
 fn say(to: &mut Node, message: &[u8], fd: Option<&OwnedFd>) -> Socket {
     let socket = Socket::new().unwrap();
     socket.connect(to.name()).unwrap();
@@ -247,7 +250,7 @@ fn bad_handshakes_are_refused_and_their_descriptors_closed() {
     bad_magic[0] ^= 1;
     let mut bad_version = good;
     bad_version[8] = 77;
-    let out_of_place = Word::Taken.encode();
+    let out_of_place = ControlMessage::Taken.encode();
     let long = [good.as_slice(), &[0]].concat();
     let mut server = Node::new();
     let cases: [(&str, &[u8]); 6] = [
@@ -279,8 +282,13 @@ fn bad_handshakes_are_refused_and_their_descriptors_closed() {
     let file = OwnedFd::from(std::fs::File::open("/proc/self/exe").unwrap());
     for fd in [None, Some(&small), Some(&pipe_write), Some(&file)] {
         let socket = say(&mut server, &good, None);
-        assert!(matches!(Rogue::hear(&socket), Word::Welcome { .. }));
-        socket.send(&Word::Offer(GEOMETRY).encode(), fd).unwrap();
+        assert!(matches!(
+            Rogue::hear(&socket),
+            ControlMessage::Welcome { .. }
+        ));
+        socket
+            .send(&ControlMessage::Offer(GEOMETRY).encode(), fd)
+            .unwrap();
         server.poll_until_idle();
         assert!(matches!(socket.receive(&mut answer), Ok(Received::HangUp)));
     }
@@ -316,7 +324,7 @@ pub(super) fn assert_ended(pipe_read: OwnedFd) {
 
 pub(super) fn pipe() -> (OwnedFd, OwnedFd) {
     let mut fds = [0; 2];
-    // SAFETY: room for two descriptors, which are fresh and owned by nobody else.
+    // SAFETY: room for two descriptors, which are fresh and not owned elsewhere.
     unsafe {
         assert_eq!(libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC), 0);
         (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1]))
@@ -430,7 +438,7 @@ fn an_acceptor_that_answers_nonsense_is_a_protocol_violation() {
 }
 
 #[test]
-fn who_is_dropped_without_a_word_tries_another_way_if_there_is_one() {
+fn who_is_dropped_without_a_word_tries_another_route_if_there_is_one() {
     for is_read in [true, false] {
         let name = fresh_name();
         let listener = Socket::listen(name).unwrap();

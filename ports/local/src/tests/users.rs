@@ -69,7 +69,7 @@ fn stay<T>(_kept: T) {
 }
 
 #[test]
-fn another_user_that_attaches_without_end_keeps_nobody_out() {
+fn another_user_that_attaches_without_end_keeps_no_peer_out() {
     let options = LocalOptions {
         bytes: 16 << 20,
         max_links: 400,
@@ -97,7 +97,7 @@ fn another_user_that_attaches_without_end_keeps_nobody_out() {
     serve(&mut server, |it| it.port.stats().over_share > 0);
     let held = server.port.stats().bytes;
     assert!(held > 4 << 20 && held <= 8 << 20, "{held} bytes");
-    // Somebody else gets in, while they are still there.
+    // A third user gets in, while they are still there.
     let honest = move || {
         let mut honest = Node::new();
         let board = name.board;
@@ -118,7 +118,8 @@ fn another_user_that_attaches_without_end_keeps_nobody_out() {
     let left = server.port.stats().bytes;
     eprintln!("another user held {held} bytes of 16 MiB; a third one got in after {took:?}");
     assert!(left >= held);
-    // Nobody has introduced the others in time. Those that waited for a place come after them, and go, too.
+    // The others were not introduced in time. Those that waited for a place come after them, and go,
+    // too.
     serve(&mut server, |it| {
         it.clock.advance(Duration::from_millis(5001));
         it.poll_until_idle();
@@ -131,9 +132,9 @@ fn another_user_that_attaches_without_end_keeps_nobody_out() {
 fn a_user_speaks_for_the_endpoints_that_it_has_open_and_no_others() {
     let server = Node::new();
     let mine = Node::new();
-    let (of_mine, nobodys) = (mine.name().endpoint, 4_000_000_000);
+    let (of_mine, closed) = (mine.name().endpoint, 4_000_000_000);
     assert!(!server.port.user_has(65_533, of_mine), "ours is not theirs");
-    assert!(!server.port.user_has(65_533, nobodys));
+    assert!(!server.port.user_has(65_533, closed));
     let theirs = super::fresh_name();
     let listen = move || {
         let listener = Socket::listen(theirs).unwrap();

@@ -48,7 +48,7 @@ impl Ear for Events {
     }
 }
 
-/// A port, and what it said that nobody has looked at yet.
+/// A port, and its events that the test has not looked at yet.
 pub(crate) struct Node {
     pub(crate) port: LocalPort,
     pub(crate) events: VecDeque<(LinkId, Event)>,

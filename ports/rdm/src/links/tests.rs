@@ -82,7 +82,7 @@ fn a_death_is_noticed_when_its_time_is_over_and_not_a_round_later() {
     }
 }
 
-/// What is found to be over by then, when the port looks often.
+/// Alarms that are due by then, when the port looks often.
 fn over(links: &mut Links, (since, until): (u64, u64)) -> Vec<Alarm> {
     let step = Duration::from_millis(500);
     let (mut now, mut found) = (at(since), Vec::new());
@@ -172,7 +172,7 @@ fn ten_thousand_clients_fit_into_one_machines_share_and_others_get_in() {
     assert_eq!(links.vacancy_for(elsewhere()), Vacancy::Free);
     let id = links.answer(7, PEER, elsewhere(), at(0));
     assert!(links.bind(id, 1));
-    // What we begin ourselves has no share.
+    // Links that we begin ourselves have no share.
     let ours = links.reserve(7, None, at(0));
     assert!(links.bind(ours, 1));
     for id in links.ids() {
@@ -216,7 +216,7 @@ fn what_strangers_make_us_hold_is_bounded_and_one_source_has_a_share_of_it() {
     assert_eq!(none, 0);
     let (other, bytes) = fill(elsewhere(), &mut links);
     assert!(bytes > HELD_STRANGE_MAX / 5);
-    // Once it is bound, what it has sent counts as everybody's.
+    // Once it is bound, its frames do not count as a stranger's.
     links.bind(first, 1);
     let held = links.held;
     let (_, again) = fill(from(), &mut links);
@@ -234,12 +234,12 @@ fn both_ends_of_a_link_have_the_same_binding_and_no_two_links_have() {
     let peer = |cookie| Peer { cookie, ..PEER };
     let asks = links.reserve(7, None, at(0));
     let of = |links: &Links, id| links.of(id).unwrap().binding();
-    assert_eq!(of(&links, asks), [0, 0], "nobody is there yet");
+    assert_eq!(of(&links, asks), [0, 0], "the peer is not there yet");
     links.greet(asks, peer(9), from(), at(0));
     let answers = links.answer(9, peer(7), from(), at(0));
     assert_eq!(of(&links, asks), [7, 9]);
     assert_eq!(of(&links, answers), [7, 9]);
-    // Who relays has a cookie of its own on each side.
+    // A relay has a cookie of its own on each side.
     let relayed = links.answer(9, peer(8), from(), at(0));
     assert_ne!(of(&links, asks), of(&links, relayed));
 }

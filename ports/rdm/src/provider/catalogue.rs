@@ -65,7 +65,7 @@ impl Line {
 
 thread_local! {
     static CATALOGUE: RefCell<Vec<Line>> = const { RefCell::new(Vec::new()) };
-    /// What every query answers instead, if not 0.
+    /// The answer of every query instead, if not 0.
     pub(super) static ANSWER: RefCell<c_int> = const { RefCell::new(0) };
 }
 

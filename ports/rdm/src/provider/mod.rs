@@ -57,9 +57,10 @@ impl Choice {
                 Err(Missing::Unfit(why)) => log::info!("rdm: provider {name} is not used: {why}"),
             }
         }
-        let asked = match options.hardware_only {
-            true => "fabric hardware",
-            false => "any provider",
+        let asked = if options.hardware_only {
+            "fabric hardware"
+        } else {
+            "any provider"
         };
         Err(RdmError::NoProvider {
             asked: at(asked, options.bind),

@@ -130,7 +130,7 @@ fn an_address_to_bind_to_is_kept_to() {
         ),
         "{error}"
     );
-    // An address of documentation, so nobody's.
+    // An address of documentation, so no machine has it.
     let options = RdmOptions {
         provider: Some("tcp".into()),
         ..at_address("203.0.113.1")

@@ -23,7 +23,7 @@ use std::rc::{Rc, Weak};
 /// All of them are on one machine.
 const FROM: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
-/// Who is where.
+/// The ports by endpoint id.
 #[derive(Clone, Default)]
 pub(crate) struct Directory(Rc<RefCell<HashMap<EndpointId, Weak<RefCell<RdmPort>>>>>);
 

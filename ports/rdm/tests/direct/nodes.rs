@@ -234,7 +234,7 @@ pub(crate) struct Lent {
 }
 
 impl Lent {
-    /// What there is of `len` bytes from `offset` on.
+    /// Up to `len` bytes from `offset` on, as far as there are any.
     fn part(&self, offset: usize, len: usize) -> (*mut u8, usize) {
         let from = offset.min(self.len);
         (self.start.wrapping_add(from), len.min(self.len - from))
@@ -254,7 +254,7 @@ impl Memory for Lent {
 
     fn visit_mut(&mut self, offset: usize, len: usize, mut visitor: impl FnMut(&mut [u8])) {
         let (start, len) = self.part(offset, len);
-        // SAFETY: as above, and nobody else uses a buffer that is received into.
+        // SAFETY: as above, and a buffer that is received into is not used otherwise.
         visitor(unsafe { slice::from_raw_parts_mut(start, len) });
     }
 }

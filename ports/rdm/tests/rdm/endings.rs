@@ -1,4 +1,4 @@
-//! How the rdm port gives up: registrations that are busy, breakdowns, and peers that are told.
+//! Failures of the rdm port: registrations that are busy, breakdowns, and peers that are told.
 
 use crate::direct::made_up::{nodes, nodes_with, shapes};
 use crate::direct::nodes::{Nodes, pattern};
@@ -8,7 +8,7 @@ use mx_proto::Status;
 use std::time::{Duration, Instant};
 
 #[test]
-fn registrations_that_are_busy_now_and_then_harm_nobody() {
+fn registrations_that_are_busy_now_and_then_do_no_harm() {
     for shape in shapes() {
         for seed in 1..12 {
             let fake = Fake::new(shape.clone(), seed);
@@ -59,7 +59,7 @@ fn the_peer_of_a_port_that_was_opened_anew_hears_of_it_at_once() {
         let mut got = vec![0; sent.len()];
         nodes.send_all(0, to, 1, &sent);
         assert_eq!(nodes.receive(1, 1, &mut got).status, Status::Success);
-        // What is pending then has to end, too.
+        // Operations that are pending then have to end, too.
         nodes.post(1, 2, &mut got, 7);
         fake.faults(|faults| faults.overrun = 1.0);
         nodes.end(0).progress();

@@ -201,7 +201,7 @@ fn a_death_in_the_middle_ends_the_receive_with_an_error() {
         midway += 1;
         nodes.kill(0);
         fake.faults(|faults| *faults = Faults::none());
-        // Whoever comes back under its name says that the one before has gone.
+        // Its successor under the same name says that the one before has gone.
         nodes.restart(0);
         let to = nodes.connect(0, 1);
         let done = nodes.wait(1, 7);

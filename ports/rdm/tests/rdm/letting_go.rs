@@ -1,5 +1,5 @@
-//! What the provider has of a buffer that was called off, over every made-up provider: nothing, from
-//! the moment on at which the cancel returns.
+//! Cancels over every made-up provider: from the moment on at which the cancel returns, the provider
+//! has nothing of the buffer.
 //!
 //! ```text
 //!   docs/buffers.md:   small │ slot │ large, sent │ large, received
@@ -16,7 +16,7 @@ use libfabric_fake::{Death, Fake, Faults, Shape};
 use mx_proto::{RemoteId, RequestId, Status};
 use mx_sim::Cancelled;
 
-/// What the peer does from the moment of the cancel on, or a little earlier.
+/// The peer's behaviour from the moment of the cancel on, or a little earlier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Peer {
     Moves,
@@ -36,7 +36,7 @@ struct World {
     to: RemoteId,
     peer: Peer,
     name: String,
-    /// What the peer's operations use, until it is gone.
+    /// Buffers of the peer's operations, until it is gone.
     kept: Vec<Vec<u8>>,
 }
 
@@ -82,7 +82,7 @@ impl World {
         (0..steps).for_each(|_| self.nodes.turn());
     }
 
-    /// What the peer does now.
+    /// Lets the peer stop or die now.
     fn strike(&mut self) {
         if self.peer == Peer::Dies {
             self.nodes.kill(1);
@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    /// Cancels, and sees to it that nobody has the buffer from then on.
+    /// Cancels, and checks that the provider does not have the buffer from then on.
     fn let_go(&mut self, request: RequestId, buffer: &mut [u8], what: &str) -> Cancelled {
         let cancelled = self.nodes.cancel(0, request);
         let name = format!("{}: {what}", self.name);
@@ -143,7 +143,7 @@ fn everywhere(seeds: std::ops::Range<u64>, mut test: impl FnMut(&mut World, u64)
 }
 
 #[test]
-fn a_send_nobody_has_matched() {
+fn a_send_that_has_not_been_matched() {
     everywhere(1..3, |world, _| {
         for len in LENGTHS {
             let mut buffer = pattern(len, 3);

@@ -13,7 +13,7 @@ use mx_proto::Status;
 
 /// The provider has a buffer until it says so, and a frame that failed in it does not say that.
 #[test]
-fn a_frame_that_fails_half_way_costs_nobody_else_a_frame() {
+fn a_frame_that_fails_half_way_costs_no_other_peer_a_frame() {
     for shape in [
         Shape::tcp(),
         Shape {

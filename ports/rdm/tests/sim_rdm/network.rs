@@ -46,12 +46,12 @@ struct Inner {
 struct Listed {
     life: u64,
     fd: i32,
-    /// It relies on its descriptor, and nobody has woken it since.
+    /// It relies on its descriptor, and has not been woken since.
     sleeps: bool,
     letters: VecDeque<(Instant, Letter)>,
 }
 
-/// What the address exchange carries.
+/// A message of the address exchange.
 pub(crate) enum Letter {
     Locate {
         from: (NodeId, u64),
@@ -171,7 +171,7 @@ impl FakeNetwork {
         }
     }
 
-    /// Wakes whoever sleeps and has something to do.
+    /// Wakes sleepers that have something to do.
     pub(crate) fn rouse(&self) {
         let mut inner = self.0.borrow_mut();
         let Inner {
@@ -194,7 +194,7 @@ impl FakeNetwork {
         self.0.borrow_mut().lent.push(lent);
     }
 
-    /// Memory that came back since the last time must be nobody else's.
+    /// Memory that came back since the last time must not be in use.
     pub(crate) fn look_at_memory(&self) {
         let mut inner = self.0.borrow_mut();
         let Inner { fake, lent, .. } = &mut *inner;
@@ -208,7 +208,7 @@ impl FakeNetwork {
         }
     }
 
-    /// What must hold when all ports are closed.
+    /// Checks when all ports are closed.
     pub(crate) fn check_end(&self) {
         self.look_at_memory();
         let inner = self.0.borrow();
@@ -221,7 +221,7 @@ impl FakeNetwork {
         }
         inner.fake.assert_clean();
         assert_eq!(inner.fake.open_objects(), [] as [String; 0], "still open");
-        assert_eq!(inner.fake.lent(), 0, "operations nobody ended");
+        assert_eq!(inner.fake.lent(), 0, "operations that have not ended");
     }
 
     /// Whether memory lies in pieces, and whether messages are large.
@@ -274,7 +274,7 @@ impl Network for FakeNetwork {
     type Port = SimRdm;
 
     fn open(&mut self, node: NodeId) -> SimRdm {
-        // What fails at the start is told to the caller and tested elsewhere.
+        // Failures at the start are told to the caller and tested elsewhere.
         let fake = self.fake();
         let mut before = Faults::none();
         fake.faults(|faults| std::mem::swap(faults, &mut before));

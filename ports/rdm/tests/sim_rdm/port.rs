@@ -19,7 +19,7 @@ use mx_sim::{Buffer, NodeId, World};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What TCP would know of a node.
+/// The TCP address of a node.
 fn address_of(node: NodeId) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, node as u8], 1))
 }

@@ -1,4 +1,4 @@
-//! What the fabric of a run is like, and what goes wrong on it.
+//! The fabric of a run, and its faults.
 //!
 //! ```text
 //!   Shape: a real provider, with some of its properties changed
@@ -114,10 +114,7 @@ fn faults(rng: &mut Rng) -> Faults {
     if rng.chance(0.2) {
         return faults;
     }
-    let maybe = |rng: &mut Rng, of: &[f64]| match rng.chance(0.5) {
-        true => rng.pick(of),
-        false => 0.0,
-    };
+    let maybe = |rng: &mut Rng, of: &[f64]| if rng.chance(0.5) { rng.pick(of) } else { 0.0 };
     faults.again = maybe(rng, &[0.01, 0.05, 0.3]);
     faults.again_run = rng.pick(&[1, 20, 100]);
     faults.hold = maybe(rng, &[0.1, 0.3, 0.8]);

@@ -162,7 +162,7 @@ fn a_place_withdrawn_in_the_middle_is_not_written_any_more() {
 }
 
 #[test]
-fn a_large_body_nobody_wants_is_dropped_and_the_link_goes_on() {
+fn an_unwanted_large_body_is_dropped_and_the_link_goes_on() {
     let (mut a, mut b) = (
         Node::open(Ipv4Addr::LOCALHOST),
         Node::open(Ipv4Addr::LOCALHOST),

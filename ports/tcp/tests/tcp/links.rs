@@ -55,7 +55,7 @@ fn an_unknown_interface_and_a_full_table_fail_at_once() {
 }
 
 #[test]
-fn a_number_nobody_listens_at_refuses() {
+fn a_number_without_a_listener_refuses() {
     let number = free_number();
     let mut a = Node::open(Ipv4Addr::LOCALHOST);
     let link = a.connect(4, number);
@@ -70,7 +70,7 @@ fn a_number_nobody_listens_at_refuses() {
 fn the_second_address_is_tried_when_the_first_refuses() {
     let mut b = Node::open(Ipv6Addr::LOCALHOST);
     let mut a = Node::open(Ipv4Addr::LOCALHOST);
-    // 46: first 127.0.0.1, where nobody listens, then ::1.
+    // 46: first 127.0.0.1, without a listener, then ::1.
     let link = a.connect(46, b.port.local_port());
     until(&mut a, &mut b, "it is up", |a, _| a.sink.is_up(link));
     a.send(link, 1, b"over IPv6").unwrap();
@@ -177,7 +177,7 @@ fn last_words_arrive_although_the_port_is_dropped_with_packets_unread() {
         Node::open(Ipv4Addr::LOCALHOST),
     );
     let (at_a, at_b) = linked(&mut a, &mut b, 4);
-    b.send(at_b, 1, b"nobody will read this").unwrap();
+    b.send(at_b, 1, b"this is never read!!!").unwrap();
     a.send(at_a, 2, b"goodbye").unwrap();
     a.close(at_a, Close::Flush);
     drop(a);
@@ -360,7 +360,7 @@ fn a_host_that_vanishes_is_noticed_although_nothing_is_sent() {
 }
 
 #[test]
-fn a_stale_name_reaches_nobody_although_its_slot_is_used_again() {
+fn a_stale_name_reaches_no_link_although_its_slot_is_used_again() {
     let (mut a, mut b) = (
         Node::open(Ipv4Addr::LOCALHOST),
         Node::open(Ipv4Addr::LOCALHOST),
@@ -392,7 +392,7 @@ fn names_stay_below_the_limit_for_multiplexers() {
 }
 
 #[test]
-fn a_port_without_links_makes_a_readable_control_descriptor_when_somebody_comes() {
+fn a_port_without_links_makes_a_readable_control_descriptor_when_a_peer_connects() {
     let mut b = Node::open(Ipv4Addr::LOCALHOST);
     until_one(&mut b, "it may sleep", |b| Port::<Pieces>::arm(&mut b.port));
     let fds = Port::<Pieces>::descriptors(&b.port);
@@ -415,7 +415,7 @@ fn a_port_without_links_makes_a_readable_control_descriptor_when_somebody_comes(
     );
 }
 
-/// A number at which nobody listens: one that was free a moment ago and is not drawn again soon.
+/// A number without a listener: one that was free a moment ago and is not drawn again soon.
 fn free_number() -> u16 {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -458,7 +458,7 @@ fn wait_for_down(node: &mut Node) -> Duration {
         node.clock.advance(now - last);
         last = now;
         node.look();
-        assert!(now < Duration::from_secs(20), "nobody notices");
+        assert!(now < Duration::from_secs(20), "it is not noticed");
         std::thread::sleep(Duration::from_millis(5));
     }
     start.elapsed()

@@ -70,7 +70,7 @@ fn a_full_link_says_so_loses_nothing_and_tells_when_there_is_room() {
     let (at_a, _) = linked(&mut a, &mut b, 4);
     let body = pattern(40_000, 1);
     let mut sent = 0;
-    // Nobody reads at the other end.
+    // The other end does not read.
     while let Ok(how) = a.send(at_a, sent, &body) {
         assert_eq!(how, Sent::Whole);
         sent += 1;

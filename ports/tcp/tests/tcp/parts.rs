@@ -41,7 +41,7 @@ fn poll_until_idle(b: &mut Node) {
     }
 }
 
-/// Somebody who sleeps on the port would wake up.
+/// A thread that sleeps on the port would wake up.
 fn is_ready(port: &mut TcpPort) -> bool {
     if !Port::<Pieces>::arm(port) {
         return true;
@@ -75,8 +75,11 @@ fn parts_of_packets_are_kept_up_to_the_limit_and_all_of_them_are_completed() {
     let stats = b.port.stats();
     assert!(stats.kept >= LIMIT as u64, "{stats:?}");
     assert!(stats.kept <= (LIMIT + most.len()) as u64, "{stats:?}");
-    assert!(!is_ready(&mut b.port), "nobody is woken for what is there");
-    // Who sends whole ones is served.
+    assert!(
+        !is_ready(&mut b.port),
+        "no thread is woken for what is there"
+    );
+    // A peer that sends whole ones is served.
     let mut honest = crowd(&mut b, 1).remove(0);
     for _ in 0..10 {
         honest.write_all(&packet).unwrap();

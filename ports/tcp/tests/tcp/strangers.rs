@@ -1,4 +1,4 @@
-//! What comes over TCP and is none of ours: counted, dropped, nothing lost for anybody else.
+//! Bytes over TCP that are not our protocol: counted, dropped, nothing lost for other peers.
 
 use crate::tcp_common::*;
 use mx_proto::port::{LinkDown, Port};
@@ -24,7 +24,7 @@ fn is_cut_off(mut socket: TcpStream) -> bool {
 }
 
 #[test]
-fn an_http_request_is_dropped_and_nobody_else_notices() {
+fn an_http_request_is_dropped_and_no_other_link_notices() {
     let (mut a, mut b) = (
         Node::open(Ipv4Addr::LOCALHOST),
         Node::open(Ipv4Addr::LOCALHOST),
@@ -138,7 +138,7 @@ fn a_stranger_that_says_nothing_is_dropped_in_time_and_not_earlier() {
         b.look();
         assert_eq!(b.port.link_count(), 0);
         assert_eq!(b.port.stats().silent, 1);
-        assert!(b.sink.events.is_empty(), "nobody had heard of it");
+        assert!(b.sink.events.is_empty(), "it was never announced");
         assert!(is_cut_off(stranger));
     }
 }
@@ -244,7 +244,7 @@ fn call_from(source: Ipv4Addr, port: u16) -> TcpStream {
     };
     let (from, to) = (name(source, 0), name(Ipv4Addr::LOCALHOST, port));
     let len = size_of::<libc::sockaddr_in>() as libc::socklen_t;
-    // SAFETY: plain system calls; both names outlive them, and nobody else owns the descriptor.
+    // SAFETY: plain system calls; both names outlive them, and the descriptor is not owned elsewhere.
     unsafe {
         let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
         assert!(fd >= 0);
@@ -270,8 +270,8 @@ fn a_stranger_that_comes_and_goes_leaves_nothing() {
 
 #[test]
 fn an_impossible_length_fails_the_link() {
-    // A stranger sends a hello or an endpoint address; a remote may send data that nobody
-    // wants any more, but not of any size.
+    // A stranger sends a hello or an endpoint address; a remote may send data that is not wanted
+    // any more, but not of any size.
     for (known, len, fails) in [
         (false, 1024 + 1, true),
         (false, 1024, false),

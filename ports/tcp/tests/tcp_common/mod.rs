@@ -29,7 +29,7 @@ pub struct Recorder {
     pub events: Vec<Event>,
     /// Where bodies with a tag belong.
     pub posted: HashMap<u64, Pieces>,
-    /// How often a place was asked for.
+    /// The number of times that a place was asked for.
     pub asked: usize,
     /// Answer with a place so often, then no more.
     pub withdraw_after: Option<usize>,

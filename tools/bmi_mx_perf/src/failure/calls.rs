@@ -1,4 +1,4 @@
-//! What a counterpart does beside messages, and lists of buffers.
+//! A counterpart's functions beside messages, and lists of buffers.
 //!
 //! Owns: a host's functions, which the library calls.
 
@@ -51,11 +51,11 @@ pub(crate) fn drop_dead(bmi: &Bmi, peer: Address) -> bool {
 
 /// Peers the library has said are dead, by the names `register` gave them.
 static FORGOTTEN: Mutex<Vec<Address>> = Mutex::new(Vec::new());
-/// How many peers the library has told us of.
+/// The number of peers that the library has told us of.
 static KNOWN: Mutex<usize> = Mutex::new(0);
 
-/// What a host does beside messages: it has an address for every peer, until that is dead. To be
-/// called before the method is started.
+/// Makes this process a host, which has an address for every peer until that is dead. To be called
+/// before the method is started.
 pub(crate) fn be_host(library: &OsStr) -> Result<(), String> {
     let host = abi::Host {
         size: size_of::<abi::Host>(),
@@ -75,7 +75,7 @@ pub(crate) fn forgotten() -> Vec<Address> {
     std::mem::take(&mut *list)
 }
 
-/// How many peers have been made known.
+/// The number of peers that have been made known.
 pub(crate) fn introduced() -> usize {
     KNOWN.lock().map_or(0, |count| *count)
 }

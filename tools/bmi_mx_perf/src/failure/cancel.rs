@@ -39,10 +39,10 @@ const NOISE_TAG: i32 = 2;
 /// Rounds of posts to a peer that has just died.
 const AFTERWARDS: usize = 4;
 
-/// What is called off.
+/// The kind of operation that is cancelled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
-    /// A receive nobody sends to.
+    /// A receive without a message.
     Receive,
     /// A receive whose message was asked for; nothing of it has arrived.
     Awaited,
@@ -50,7 +50,7 @@ pub(crate) enum Class {
     Filling,
     /// A send to a peer that has not been connected to yet.
     Queued,
-    /// A large send nobody receives.
+    /// A large send without a receive.
     Offered,
     /// A large send whose receiver was asked to take it.
     Pulled,
@@ -93,7 +93,7 @@ struct Plan {
     verb: Verb,
     size: usize,
     pieces: usize,
-    /// What the counterpart does for it.
+    /// The counterpart's part in it.
     help: Option<bool>,
 }
 
@@ -207,10 +207,10 @@ impl Run<'_> {
         self.dice.shuffle(&mut posted);
         self.cancel(&posted)?;
         match self.peer {
-            Peer::Alive => self.settle(remote),
+            Peer::Alive => self.end_round(remote),
             Peer::Stopped => {
                 self.counterpart.go_on()?;
-                self.settle(remote)
+                self.end_round(remote)
             }
             Peer::Dead => self.afterwards(remote),
         }
@@ -303,10 +303,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Nothing of this round is left at the counterpart, which has heard of all of it.
-    fn settle(&mut self, remote: Address) -> Result<(), String> {
+    /// Cancels what is left of this round at the counterpart, which has heard of all of it.
+    fn end_round(&mut self, remote: Address) -> Result<(), String> {
         let tag = self.client.tag();
-        match self.client.ask(remote, &Order::Settle { tag }, tag)? {
+        match self.client.ask(remote, &Order::CancelAll { tag }, tag)? {
             Ok([_, begun, ..]) => {
                 self.pulled_begun += begun;
                 Ok(())
@@ -408,7 +408,7 @@ mod unit {
         let mut dice = Dice::new(3);
         let plans: Vec<Plan> = (0..2000).map(|_| Plan::roll(&mut dice)).collect();
         for class in Class::ALL {
-            // What is being filled is known when it is called off.
+            // Whether one is being filled is known when it is cancelled.
             let rolled = plans.iter().filter(|plan| plan.class == class).count();
             assert_eq!(rolled > 150, class != Class::Filling, "{class:?}: {rolled}");
         }

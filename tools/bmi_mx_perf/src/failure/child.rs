@@ -64,7 +64,7 @@ pub(crate) fn options(more: &str) -> String {
 }
 
 impl Counterpart {
-    /// Starts one on an endpoint that nobody uses.
+    /// Starts one on a free endpoint.
     pub(crate) fn start(args: &Args, port: Port) -> Result<Self, String> {
         static LAST: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let mut why = String::new();

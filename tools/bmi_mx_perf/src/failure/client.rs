@@ -27,7 +27,7 @@ pub(crate) struct OpKey(usize);
 
 pub(crate) struct Client {
     bmi: Bmi,
-    /// What every send sends.
+    /// The bytes of every send.
     data: Room,
     under_way: HashMap<OpKey, Op>,
     /// Memory for receives.
@@ -45,7 +45,7 @@ struct Op {
     room: Option<Room>,
 }
 
-/// What became of an operation.
+/// An operation that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     pub(crate) key: OpKey,
@@ -59,13 +59,13 @@ pub(crate) struct Cancelled {
     pub(crate) wall_us: f64,
     /// The same without the time in which the thread wanted a core and others had it.
     pub(crate) own_us: f64,
-    /// What the operation ended with.
+    /// The operation's error code.
     pub(crate) error: i32,
-    /// How often testcontext had to be called.
+    /// Calls of testcontext until then.
     pub(crate) calls: usize,
 }
 
-/// What is posted.
+/// A message to be posted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message {
     pub(crate) verb: Verb,
@@ -238,7 +238,7 @@ impl Client {
         let memory = Memory::One(bytes.as_ptr().cast_mut(), bytes.len());
         let key = OpKey(self.next);
         self.next += 1;
-        // SAFETY: nobody writes what is sent, and `bytes` lives until it has ended: an error of
+        // SAFETY: what is sent is not written, and `bytes` lives until it has ended: an error of
         // `wait` ends the process's use of the method.
         match unsafe {
             self.bmi
@@ -345,7 +345,7 @@ impl Queue {
         Self(File::open("/proc/thread-self/schedstat").ok())
     }
 
-    /// How long the thread has waited so far; 0 where the kernel does not say.
+    /// The time that the thread has waited so far; 0 where the kernel does not say.
     fn waited(&self) -> Duration {
         let mut text = [0; 80];
         let read = self.0.as_ref().map(|file| file.read_at(&mut text, 0));

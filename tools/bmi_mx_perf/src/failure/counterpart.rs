@@ -18,7 +18,7 @@ use crate::bmi::{Bmi, CONTEXT};
 use bmi_host::method::{Address, Done, Memory, Message, Posted, Verb};
 use std::io::Write;
 
-/// How long a call waits for something to happen, as OrangeFS's do.
+/// The time that a call waits for something to happen, as OrangeFS's do.
 const IDLE_MS: i32 = 10;
 
 /// Serves until it is told to quit, or its parent ends.
@@ -48,7 +48,7 @@ pub(crate) fn serve(args: &Args, address: &str) -> Result<(), String> {
 
 struct Counterpart<'a> {
     bmi: &'a Bmi,
-    /// What every send sends.
+    /// The bytes of every send.
     data: Room,
     /// By the user pointer of the operation; a place is used again.
     held: Vec<Option<Held>>,
@@ -108,8 +108,8 @@ impl Counterpart<'_> {
                     self.begin(message.from(), work)?;
                 }
             }
-            Some(Order::Settle { tag }) => {
-                let (called_off, begun) = self.settle(message.from())?;
+            Some(Order::CancelAll { tag }) => {
+                let (called_off, begun) = self.cancel_all(message.from())?;
                 self.answer(message.from(), tag, [called_off as u64, begun as u64, 0, 0]);
             }
             Some(Order::Ping { tag }) => self.answer(message.from(), tag, [0; ANSWER_WORDS]),
@@ -145,7 +145,7 @@ impl Counterpart<'_> {
         self.post(Verb::Send, to, tag, memory, What::Answer(bytes));
     }
 
-    /// What a dead peer refuses is only counted.
+    /// Posts. An error of a dead peer is only counted.
     fn post(&mut self, verb: Verb, with: Address, tag: i32, memory: Memory, what: What) {
         let free = self.held.iter().position(Option::is_none);
         let user = free.unwrap_or(self.held.len());
@@ -167,7 +167,7 @@ impl Counterpart<'_> {
 
     /// Calls off all there is with a peer: how much that was, and how many of its receives had
     /// something in them.
-    fn settle(&mut self, with: Address) -> Result<(usize, usize), String> {
+    fn cancel_all(&mut self, with: Address) -> Result<(usize, usize), String> {
         let (mut called_off, mut begun) = (0, 0);
         for held in self.held.iter().flatten() {
             if held.with != with || matches!(held.what, What::Answer(_)) {

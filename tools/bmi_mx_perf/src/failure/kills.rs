@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 /// Slices: the machine's mood changes, and each is compared with its neighbours.
 const SLICES: usize = 10;
-/// How much slower another client's operations may become.
+/// The factor by which another client's operations may become slower.
 const SLOWER: f64 = 2.0;
 /// Deaths before the first look at what the server holds: tables and pools have grown by then.
 const WARM_UP: usize = 20;
@@ -101,19 +101,13 @@ pub(super) fn run(args: &Args, port: Port, kills: usize) -> Result<(), String> {
         None,
         note,
     );
-    line(
-        "round trip while nobody is killed",
-        "us",
-        quiet,
-        None,
-        String::new(),
-    );
+    line("round trip without kills", "us", quiet, None, String::new());
     let [over_quiet, over_control] = &medians;
     let slower = Some(Limit::Median(SLOWER));
     let p99 = |values: &[f64]| percentile(values, 99.0);
     let note = format!("99 %: {:.2}", p99(clients) / p99(quiet));
     line(
-        "its median, over nobody killed",
+        "its median, over that without kills",
         "",
         over_quiet,
         slower,
@@ -162,7 +156,7 @@ struct Run {
     errors: usize,
 }
 
-/// What was measured during some deaths.
+/// The measurements during some deaths.
 struct Slice {
     times: Vec<f64>,
     took: Duration,
@@ -209,7 +203,7 @@ impl Run {
         }
     }
 
-    /// What the server holds, once the last of the dead is known to be dead.
+    /// The server's resources, once the last of the dead is known to be dead.
     fn holds(&mut self, server: &Counterpart) -> Result<Vec<(&'static str, f64)>, String> {
         let start = Instant::now();
         loop {

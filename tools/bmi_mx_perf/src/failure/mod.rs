@@ -1,4 +1,4 @@
-//! What failure costs: cancels, deaths, silence and return, between real processes.
+//! Costs of failure: cancels, deaths, silence and return, between real processes.
 //!
 //! ```text
 //!   bmi_mx_perf cancel       client, timed ------ counterpart: alive, stopped or killed

@@ -1,12 +1,12 @@
-//! What can be asked of a counterpart, as words on the wire.
+//! Orders to a counterpart, as words on the wire.
 //!
-//! | order  | the counterpart                                                            |
-//! |--------|----------------------------------------------------------------------------|
-//! | Work   | posts sends (`give`) and receives, and waits for none of them                |
-//! | Settle | calls off what it has with the asker, and says so on `tag`                   |
-//! | Ping   | answers on `tag`                                                             |
-//! | Stats  | says on `tag` what it holds                                                  |
-//! | Quit   | ends                                                                         |
+//! | order     | the counterpart                                               |
+//! |-----------|---------------------------------------------------------------|
+//! | Work      | posts sends (`give`) and receives, and waits for none of them |
+//! | CancelAll | calls off what it has with the asker, and says so on `tag`    |
+//! | Ping      | answers on `tag`                                              |
+//! | Stats     | says on `tag` what it holds                                   |
+//! | Quit      | ends                                                          |
 
 /// Largest message of any work: a stranger's order allocates no more.
 pub(crate) const LARGEST: usize = 4 << 20;
@@ -29,7 +29,7 @@ pub(crate) struct Work {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
     Work(Vec<Work>),
-    Settle { tag: i32 },
+    CancelAll { tag: i32 },
     Ping { tag: i32 },
     Stats { tag: i32 },
     Quit,
@@ -45,7 +45,7 @@ impl Order {
                 }
                 words
             }
-            Self::Settle { tag } => vec![2, *tag as u64],
+            Self::CancelAll { tag } => vec![2, *tag as u64],
             Self::Ping { tag } => vec![3, *tag as u64],
             Self::Stats { tag } => vec![4, *tag as u64],
             Self::Quit => vec![5],
@@ -66,7 +66,7 @@ impl Order {
                 });
                 works.collect::<Option<_>>().map(Self::Work)
             }
-            [2, tag] => Some(Self::Settle { tag: *tag as i32 }),
+            [2, tag] => Some(Self::CancelAll { tag: *tag as i32 }),
             [3, tag] => Some(Self::Ping { tag: *tag as i32 }),
             [4, tag] => Some(Self::Stats { tag: *tag as i32 }),
             [5] => Some(Self::Quit),
@@ -89,7 +89,7 @@ mod unit {
         for order in [
             Order::Work(vec![work; MOST]),
             Order::Work(Vec::new()),
-            Order::Settle { tag: 5 },
+            Order::CancelAll { tag: 5 },
             Order::Ping { tag: -5 },
             Order::Stats { tag: i32::MAX },
             Order::Quit,

@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 /// Operations that are under way when it happens.
 const OUTSTANDING: usize = 100;
 const SIZE: usize = 256 << 10;
-/// A hang-up is told to whoever waits for it.
+/// A hang-up is told to its waiters.
 const HANG_UP_MS: f64 = 5.0;
-/// What may come on top of a time-out.
+/// The time that may come on top of a time-out.
 const ALLOWANCE_MS: f64 = 100.0;
 /// The time-out of a silent peer, as it is set for the frozen one.
 const PEER_TIMEOUT_MS: u64 = 1000;
@@ -196,7 +196,7 @@ impl Book {
         let (mut ends, mut ended): (Vec<Ended>, _) = (Vec::new(), 0);
         while ended < outstanding {
             if start.elapsed() > TIMEOUT {
-                // Nothing of them is left, and everybody can see it.
+                // They do not end any more, and are counted as such.
                 self.never += outstanding - ended;
                 client.cancel_all()?;
                 return Ok(Instant::now());

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Args, server: &str) -> Result<(), String> {
     crate::peer::end_with_parent();
     let port = args.port.ok_or("no port")?;
     let mut dice = Dice::new(args.seed);
-    // What one client took of the processor and of time: so do those of the control.
+    // Processor time and time of one client, which those of the control take as well.
     let (mut burn, mut pace) = (Duration::ZERO, Duration::ZERO);
     println!("ready");
     for line in std::io::stdin().lock().lines() {

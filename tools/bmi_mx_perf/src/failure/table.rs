@@ -159,11 +159,11 @@ pub(crate) struct Line<'a> {
     pub(crate) unit: &'static str,
     pub(crate) values: &'a [f64],
     pub(crate) limit: Option<Limit>,
-    /// What else there is to say.
+    /// A remark.
     pub(crate) note: String,
 }
 
-/// What a figure may be at most.
+/// The maximum of a figure.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Limit {
     /// Every single value.
@@ -216,9 +216,10 @@ fn line_text(line: &Line<'_>) -> String {
         };
         format!("{name} <= {most}: {}", said(limit.reached(values)))
     });
-    let what = match unit.is_empty() {
-        true => (*what).to_owned(),
-        false => format!("{what}, {unit}"),
+    let what = if unit.is_empty() {
+        (*what).to_owned()
+    } else {
+        format!("{what}, {unit}")
     };
     let count = values.len();
     let text = format!(
@@ -268,10 +269,7 @@ fn line_json(line: &Line<'_>) -> String {
 }
 
 fn said(reached: bool) -> &'static str {
-    match reached {
-        true => "reached",
-        false => "MISSED",
-    }
+    if reached { "reached" } else { "MISSED" }
 }
 
 /// Three significant digits or so.

@@ -1,4 +1,4 @@
-//! What callgrind's file says about the calls that some functions make.
+//! Costs of the calls that some functions make, from callgrind's file.
 //!
 //! ```text
 //!   fn=bmi_mx_perf::...::counted_post_recv     the function
@@ -11,7 +11,7 @@
 /// Instructions that ran in all calls made within functions whose name contains `function`. Names and
 /// positions stand in `text` without abbreviations.
 ///
-/// How many calls there were is not taken from the file: it counts those before collecting began.
+/// The number of calls is not taken from the file: it counts those before collecting began.
 pub(super) fn within(text: &str, function: &str) -> u64 {
     let (mut total, mut inside) = (0, false);
     let mut lines = text.lines();

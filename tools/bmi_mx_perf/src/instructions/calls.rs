@@ -26,7 +26,7 @@ pub(super) trait Calls {
     /// Posts a send; true when it is complete already.
     fn post_send(&mut self) -> Result<bool, String>;
 
-    /// How many operations have ended.
+    /// The number of operations that have ended.
     fn test(&mut self) -> Result<usize, String>;
 }
 

@@ -1,5 +1,4 @@
-//! How many instructions the method's calls run, and those of UCX where it is installed: no clock, no
-//! noise.
+//! Instructions of the method's calls, and of those of UCX where it is installed: no clock, no noise.
 //!
 //! ```text
 //!   bmi_mx_perf instructions
@@ -25,7 +24,7 @@ use crate::report;
 use std::io::ErrorKind;
 use std::process::{Command, Stdio};
 
-/// What is counted, by the names of functions of `rounds`, and what it is called in the table.
+/// The calls that are counted, by the names of functions of `rounds`, and their names in the table.
 const CALLS: [(&str, &str); 4] = [
     ("counted_post_recv", "post_recv"),
     ("counted_post_send", "post_send"),

@@ -34,7 +34,7 @@ fn eventfd() -> std::io::Result<OwnedFd> {
     if fd < 0 {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: `fd` is open and nobody else's.
+    // SAFETY: `fd` is open and not owned elsewhere.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -1,6 +1,6 @@
-//! What the hardware allows: the same transfers without a method in between, between two threads
-//! pinned as the two processes of a measurement are. Libraries, libfabric and UCX, are measured
-//! between two processes of their own.
+//! References, for the limits of the hardware: the same transfers without a method in between,
+//! between two threads pinned as the two processes of a measurement are. Libraries, libfabric and
+//! UCX, are measured between two processes of their own.
 
 pub(crate) mod eventfd;
 pub(crate) mod fabric;
@@ -94,8 +94,8 @@ pub(crate) fn stream<W: Wire>(
     count as f64 / seconds
 }
 
-/// Stands for somebody who reads every byte that was received: what is copied where nobody looks
-/// would not be copied at all. Takes no time itself, for the method's side reads nothing either.
+/// Stands for a program that reads every byte that was received: the compiler would leave out a copy
+/// that is never read. Takes no time itself, for the method's side reads nothing either.
 #[inline]
 fn read(received: &[u8]) {
     std::hint::black_box(received);

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 const SLOTS: usize = 8;
 const CHUNK: usize = 32 * 1024;
-/// What is left of the first cache line.
+/// The rest of the first cache line.
 const SMALL: usize = 56;
 
 /// Begins with a cache line.

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
-/// What it is called in tables.
+/// Its name in tables.
 pub(crate) const NAME: &str = "bare TCP";
 
 /// One side of a connection.

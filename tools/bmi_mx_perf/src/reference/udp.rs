@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What it is called in tables.
+/// Its name in tables.
 pub(crate) const NAME: &str = "bare UDP";
 
 /// One side of a pair of connected sockets.
@@ -33,7 +33,7 @@ pub(crate) fn pair() -> Result<(Socket, Socket)> {
     far.connect(near.local_addr()?)?;
     for socket in [&near, &far] {
         socket.set_nonblocking(true)?;
-        // What the system allows of it.
+        // As much of it as the system allows.
         let _ = set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER);
         let _ = set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER);
     }
@@ -70,7 +70,7 @@ pub(crate) struct GsoBatch {
 }
 
 impl GsoBatch {
-    /// What passes an Ethernet: as many as fit into one call.
+    /// Datagrams that pass an Ethernet: as many as fit into one call.
     pub(crate) const ETHERNET: Self = Self {
         segment: 1472,
         count: 44,
@@ -89,8 +89,8 @@ impl GsoBatch {
         self.segment * self.count
     }
 
-    /// What one call's datagrams take of the receiver's buffer, at most: the kernel counts what it
-    /// keeps about them, too.
+    /// The room that one call's datagrams take in the receiver's buffer, at most: the kernel counts
+    /// what it keeps about them, too.
     fn cost(self) -> usize {
         self.bytes() + self.bytes() / 4 + 1280
     }
@@ -135,7 +135,7 @@ pub(crate) fn stream(batch: GsoBatch, volume: usize, pin: bool) -> Result<f64> {
     Ok((sent - lost) as f64 / seconds)
 }
 
-/// What the receiving thread tells.
+/// The state of the receiving thread.
 #[derive(Default)]
 struct Sink {
     received: AtomicU64,

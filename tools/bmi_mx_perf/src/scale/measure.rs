@@ -3,11 +3,11 @@
 //! | step    | who                      | what                                             |
 //! |---------|--------------------------|--------------------------------------------------|
 //! | connect | all, at once             | the time until the last has its first answer     |
-//! | rest    | nobody                   | memory, descriptors, processor time of the server |
+//! | rest    | none                     | memory, descriptors, processor time of the server |
 //! | ask     | one of N, one of one     | round trips of 8 bytes, polled, in turn          |
 //! | crowd   | all                      | round trips, one at a time each, not polled      |
-//! | flood   | the busy ones, one of one | unexpected messages nobody answers, in turn      |
-//! | rest    | nobody                   | memory again                                     |
+//! | flood   | the busy ones, one of one | unexpected messages without answers, in turn     |
+//! | rest    | none                     | memory again                                     |
 //!
 //! Not here: tables and plots.
 
@@ -18,7 +18,7 @@ use bmi_mx_crowd::orders::{Order, Outcome, Who};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What was measured with one number of peers. Times are of round trips, in microseconds.
+/// The figures of one number of peers. Times are of round trips, in microseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Point {
     pub(crate) peers: usize,
@@ -35,7 +35,7 @@ pub(crate) struct Point {
     pub(crate) threads: i64,
     /// Seconds until all were connected.
     pub(crate) connect_s: f64,
-    /// Processor time of a server that nobody talks to, in percent of a core.
+    /// Processor time of a server while all peers are silent, in percent of a core.
     pub(crate) idle_percent: f64,
     /// One asks and the others are silent; and how that compares with the server of one peer.
     pub(crate) latency: Spread,
@@ -44,7 +44,7 @@ pub(crate) struct Point {
     /// All ask: round trips a second, and the server's processor time for one in microseconds.
     pub(crate) requests_s: f64,
     pub(crate) request_cpu_us: f64,
-    /// How many flood.
+    /// The number of flooding clients.
     pub(crate) busy: usize,
     /// Unexpected messages a second, the server's processor time for one in microseconds, and how
     /// both compare with one flooding client.

@@ -1,4 +1,4 @@
-//! What was measured with each number of peers, for people, for programs and as plots.
+//! The figures of each number of peers, for people, for programs and as plots.
 //!
 //! Owns: the limits of the issue that asked for it, judged beside the figures.
 
@@ -7,7 +7,7 @@ use crate::figures::Spread;
 use crate::page::Section;
 use crate::plot::{Axis, Curve, Goal, Numbers, Plot};
 
-/// What the C method of OrangeFS sets aside for a client, as it documents it.
+/// Bytes that the C method of OrangeFS sets aside for a client, as it documents it.
 const C_METHOD: f64 = 320.0 * 1024.0;
 
 /// The process's memory for a peer, at most.

@@ -8,7 +8,7 @@ use crate::report::Row;
 /// Bytes moved in one burst.
 const VOLUME: usize = 32 << 20;
 
-/// How many messages of `size` bytes, which is not 0, make that.
+/// The number of messages of `size` bytes, which is not 0, that make the volume.
 pub(super) fn count(size: usize) -> usize {
     (VOLUME / size).clamp(16, 100_000)
 }

@@ -1,4 +1,4 @@
-//! What a port is measured beside.
+//! The references of each port.
 //!
 //! | port  | latency                                           | streams                              |
 //! |-------|---------------------------------------------------|--------------------------------------|
@@ -166,6 +166,6 @@ fn batches(batch: GsoBatch, size: usize, count: usize, pin: bool) -> Result<f64,
 /// The largest message that bare UDP carries at once, and that is measured so: of the sizes of the
 /// design's table, those that leave it in one piece.
 const DATAGRAM: usize = 8 << 10;
-/// What goes through libfabric's own reliable datagrams, which are slow, in one repeat.
+/// Bytes through libfabric's own reliable datagrams, which are slow, in one repeat.
 const SLOW_VOLUME: usize = 32 << 20;
 const SLOW_COUNT: usize = 20_000;

@@ -31,7 +31,7 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
     for _ in 0..bench.args.repeats.min(3) {
         let (start, before) = (Instant::now(), processor_time());
         while start.elapsed() < SPAN {
-            // What a server does while nobody wants anything: OrangeFS waits 10 ms at a time.
+            // As a server does while no client wants anything: OrangeFS waits 10 ms at a time.
             bench.bmi.test(IDLE_MS)?;
         }
         let used = processor_time().saturating_sub(before).as_secs_f64();

@@ -30,7 +30,7 @@ const SIZE: usize = 1 << 20;
 /// Sent before the measurement, and the fewest that are measured: several windows.
 const FEWEST: usize = 16;
 const MOST: usize = 512;
-/// How long a measured stream is meant to last.
+/// The intended duration of a measured stream.
 const SECONDS: f64 = 0.3;
 const FAULTS: &str = "MX_DGRAM_FAULTS";
 
@@ -72,9 +72,10 @@ fn paired(args: &Args, size: usize, percent: f64) -> Result<Row, String> {
 
 /// The setting's value; none for no loss.
 fn faults(percent: f64, disorder: f64, seed: u64) -> Option<String> {
-    let disorder = match disorder > 0.0 {
-        true => format!("dup={0},reorder={0},", disorder / 100.0),
-        false => String::new(),
+    let disorder = if disorder > 0.0 {
+        format!("dup={0},reorder={0},", disorder / 100.0)
+    } else {
+        String::new()
     };
     let wanted = percent > 0.0 || !disorder.is_empty();
     wanted.then(|| format!("loss={},{disorder}seed={seed}", percent / 100.0))

@@ -32,7 +32,7 @@ use std::cell::{RefCell, RefMut};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-/// What a measurement works with.
+/// The means of a measurement.
 pub(crate) struct Bench<'a> {
     args: &'a Args,
     port: Port,
@@ -75,7 +75,7 @@ impl Bench<'_> {
         Bursts::take(self.args.repeats, self.args.pin, reference, method)
     }
 
-    /// What bursts say.
+    /// The row of some bursts.
     fn row(
         &self,
         test: &'static str,
@@ -127,8 +127,8 @@ pub(crate) fn run(args: &Args, tests: &[Test]) -> Result<(), String> {
     let (apart, common): (Vec<Test>, Vec<Test>) = tests
         .iter()
         .partition(|test| matches!(test, Test::Peers | Test::Loss));
-    // That datagrams are lost on purpose is said at every start, unless somebody wants other words.
-    // A process asks for them once.
+    // The library warns at every start that datagrams are lost on purpose; that is left out, unless
+    // the user has set a log level. A process asks for it once.
     let words = std::env::var(LOG).ok();
     let quiet = apart.contains(&Test::Loss).then_some("error");
     // SAFETY: no other thread runs yet, and none any more when this function ends.
@@ -154,7 +154,7 @@ pub(crate) fn run(args: &Args, tests: &[Test]) -> Result<(), String> {
             match (test, port) {
                 (Test::Loss, Port::Dgram) => loss::run(args, &mut emit)?,
                 (Test::Peers, Port::Dgram) => peers::run(args, *port, &mut emit)?,
-                // It takes a while, and nobody asked for it; rdm takes a third of a second a peer.
+                // It takes a while, and was not asked for; rdm takes a third of a second a peer.
                 (Test::Peers, Port::Local | Port::Tcp) if args.port.is_some() => {
                     peers::run(args, *port, &mut emit)?;
                 }
@@ -284,7 +284,7 @@ fn measure(
     bench.ask(Request::QUIT)
 }
 
-/// Starts this program again as the other side, on an endpoint that nobody uses.
+/// Starts this program again as the other side, on a free endpoint.
 fn start_peer(args: &Args, port: Port) -> Result<(Child, String), String> {
     on_free_endpoint(|address| {
         let peer = spawn_peer(args, port, &["peer", address])?;
@@ -292,7 +292,7 @@ fn start_peer(args: &Args, port: Port) -> Result<(Child, String), String> {
     })
 }
 
-/// Tries addresses of this machine until `start` has found one that nobody uses.
+/// Tries addresses of this machine until `start` has found a free one.
 pub(crate) fn on_free_endpoint<T>(
     mut start: impl FnMut(&str) -> Result<Option<T>, String>,
 ) -> Result<T, String> {
@@ -348,7 +348,7 @@ const SIZES: [usize; 8] = [
     4 << 20,
 ];
 
-/// How many round trips of `size` bytes make one group of a measurement: a burst of them is over
+/// The number of round trips of `size` bytes in one group of a measurement: a burst of them is over
 /// before the cores are elsewhere.
 fn group(size: usize) -> usize {
     ((8 << 20) / (size + 1)).clamp(4, 200)

@@ -5,8 +5,8 @@
 //!                                 an idler: one message there and back, then nothing
 //! ```
 //!
-//! What counts is what the whole process has allocated, tables that grew included; not how much of
-//! it the allocator keeps. A server of its own, so that no other measurement's memory is in it.
+//! Bytes are those that the whole process has allocated, tables that grew included; not those that
+//! the allocator keeps. A server of its own, so that no other measurement's memory is in it.
 //!
 //! Owns: the idlers.
 

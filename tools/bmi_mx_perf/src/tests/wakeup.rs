@@ -1,4 +1,4 @@
-//! How long a blocked test call takes to wake up, beside a bare eventfd.
+//! The time in which a blocked test call wakes up, beside a bare eventfd.
 
 use super::Bench;
 use crate::bursts::Bursts;

@@ -1,4 +1,4 @@
-//! What happens in a node when somebody touches memory that is not theirs.
+//! A node's SIGSEGV handler: the library, or a test, has touched memory that is not its own.
 //!
 //! ```text
 //!   SIGSEGV --> note to the director: whose memory, which code --> the process stops

@@ -14,7 +14,7 @@ A connection is reset from inside one of its two processes, over tcp only. Netwo
 /// The ports of the method, by the names `MX_PORT` has for them.
 pub(crate) const PORTS: [&str; 4] = ["local", "tcp", "rdm", "dgram"];
 
-/// Which node.
+/// A node and its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub(crate) index: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// The method's library
     #[arg(long, value_name = "FILE", default_value = "libbmi_mx.so.0")]
     pub(crate) library: OsString,
-    /// What the nodes talk over: local, tcp, rdm or dgram
+    /// The nodes' port: local, tcp, rdm or dgram
     #[arg(long, value_name = "NAME", default_value = PORTS[0], value_parser = port)]
     pub(crate) port: &'static str,
     /// The first seed
@@ -62,7 +62,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Which node this process is; none if it is the director.
+    /// The node that this process is; none if it is the director.
     pub(crate) fn place(&self) -> Option<Place> {
         let &[index, life, nodes, base] = self.node.as_deref()? else {
             return None;

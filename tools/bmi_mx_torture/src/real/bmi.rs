@@ -20,7 +20,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// What the library told its host during a call.
+/// A report of the library to its host during a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum News {
     /// A new address, and the name it was given.
@@ -60,8 +60,8 @@ extern "C" fn log(level: c_int, line: *const c_char) {
     let line = unsafe { CStr::from_ptr(line) }.to_bytes();
     let text = String::from_utf8_lossy(line);
     record(&format!("log {level}: {text}"));
-    // What the kernel says when the library hands it memory that is no longer its own, and what the
-    // library says of itself.
+    // Words of the kernel when the library hands it memory that is no longer its own, and of the
+    // library about itself.
     let bad = ["Bad address", "os error 14", "panic"];
     if bad.iter().any(|bad| text.contains(bad)) {
         tell(News::Wrong(format!("in the log: {text}")));
@@ -83,7 +83,7 @@ pub(crate) fn record_in(recorder: Recorder) {
     let _ = RECORDER.set(recorder);
 }
 
-/// What node of the program has this name.
+/// The address of a node.
 pub(crate) fn name_of(place: &Place, node: usize) -> String {
     format!("mx://localhost:{}", place.base + node as u32)
 }
@@ -100,7 +100,7 @@ pub(crate) fn load(library: &OsStr) -> Result<Method, String> {
     Method::load(library)
 }
 
-/// What the library has told since the last time.
+/// The library's reports since the last time.
 pub(crate) fn news() -> Vec<News> {
     std::mem::take(&mut *NEWS.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -149,7 +149,7 @@ pub(crate) fn test(method: Method, context: i64, idle_ms: i32) -> Result<Vec<Don
     Ok(testing(|| method.test(context, idle_ms, &mut results))?.collect())
 }
 
-/// Messages nobody expected.
+/// Unexpected messages.
 pub(crate) fn unexpected(method: Method) -> Result<Vec<Message>, String> {
     Ok(testing(|| method.unexpected(8, 0))?)
 }

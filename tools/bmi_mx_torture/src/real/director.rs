@@ -1,24 +1,24 @@
 //! Runs one program after the other, and says which one failed.
 //!
 //! ```text
-//!   seed --> shape, settings, steps --> stage: nodes --> settle
+//!   seed --> shape, settings, steps --> stage: nodes --> finish
 //!                                         | Trouble
 //!                                         `--> recorders, stacks, the command that repeats it
 //! ```
 
 use super::args::Args;
 use super::figures::Figures;
+use super::finish::finish;
 use super::notes::Order;
 use super::process;
 use super::settings;
-use super::settle::settle;
 use super::stage::{INTERRUPTED, Stage, Trouble};
 use bmi_mx_torture::{Action, Shape, Step, program};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// What was done.
+/// Totals of the run.
 #[derive(Default)]
 struct Sums {
     programs: u64,
@@ -29,7 +29,7 @@ struct Sums {
     drops: u64,
     resets: u64,
     /// The longest time a program took to come to rest.
-    settled: Duration,
+    ended: Duration,
     figures: Figures,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         match one(args, seed, &shape, &mut sums) {
-            // Somebody else has an endpoint: the same program, elsewhere.
+            // Another process has an endpoint: the same program, elsewhere.
             Err(Trouble::Taken) => continue,
             Err(Trouble::Interrupted) => return ExitCode::from(130),
             Err(Trouble::Fault { .. }) => return ExitCode::FAILURE,
@@ -75,13 +75,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         freezes,
         drops,
         resets,
-        settled,
+        ended,
         figures,
     } = &sums;
     println!(
         "torture over {}: {programs} programs (seeds {} to {}) in {:.0} s, {steps} steps: {kills} kills, \
          {finalizes} finalizes, {freezes} freezes, {drops} drops, {resets} resets, at rest within \
-         {settled:.1?}\n  {}",
+         {ended:.1?}\n  {}",
         args.port,
         args.seed,
         seed - 1,
@@ -114,15 +114,15 @@ fn one(args: &Args, seed: u64, shape: &Shape, sums: &mut Sums) -> Result<(), Tro
         })
         .and_then(|()| {
             steps = begin.elapsed();
-            settle(&mut stage, shape, args.port == "rdm")
+            finish(&mut stage, shape, args.port == "rdm")
         });
-    let settled = begin.elapsed() - steps;
-    sums.settled = sums.settled.max(settled);
+    let ended = begin.elapsed() - steps;
+    sums.ended = sums.ended.max(ended);
     if args.verbose {
         let steps = steps - set;
         let name = shape.name;
         println!(
-            "{seed} {name}: {done} steps, set in {set:.1?}, done in {steps:.1?}, settled in {settled:.1?}"
+            "{seed} {name}: {done} steps, set in {set:.1?}, done in {steps:.1?}, ended in {ended:.1?}"
         );
     }
     sums.steps += done;

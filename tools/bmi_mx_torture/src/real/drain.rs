@@ -4,10 +4,10 @@
 //!   for each node that lives, each tag:   receive --- a message came ---> receive once more
 //! ```
 //!
-//! What nobody receives takes room for early messages, until a peer may send no more. And what has
-//! waited for long must be as it was.
+//! Messages that are never received take room for early messages, until a peer may send no more. And
+//! one that has waited for long must be as it was.
 //!
-//! Owns: which receives are for this. The caller decides when it is over, and cancels the remaining
+//! Owns: the receives for this. The caller decides when it is over, and cancels the remaining
 //! operations.
 
 use super::operations::Operations;

@@ -7,12 +7,12 @@
 use bmi_host::histogram::Histogram;
 use std::collections::BTreeMap;
 
-/// What was done.
+/// Numbers of operations.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(crate) struct Figures {
     pub(crate) posted: u64,
     pub(crate) unexpected: u64,
-    /// How operations ended, by code.
+    /// Operations that ended, by code.
     pub(crate) codes: BTreeMap<i32, u64>,
     /// From each cancel call to its completion in hand.
     pub(crate) cancels: Histogram,

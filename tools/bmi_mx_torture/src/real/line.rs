@@ -19,7 +19,7 @@ pub(crate) const RECORDER_FD: RawFd = 4;
 #[derive(Debug)]
 pub(crate) struct Line(OwnedFd);
 
-/// What came.
+/// The result of listening.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Heard {
     Text(String),
@@ -44,7 +44,7 @@ impl Line {
 
     /// A node's end, taken over once.
     pub(crate) fn inherited() -> Self {
-        // SAFETY: the director has put it there for this process, and nobody else takes it.
+        // SAFETY: the director has put it there for this process, and it is not taken elsewhere.
         Self(unsafe { OwnedFd::from_raw_fd(LINE_FD) })
     }
 
@@ -74,7 +74,7 @@ impl Line {
         Ok(())
     }
 
-    /// What has come, without waiting.
+    /// Receives without waiting.
     pub(crate) fn hear(&self) -> Heard {
         let mut bytes = vec![0u8; LONGEST];
         let flags = libc::MSG_DONTWAIT;
@@ -120,7 +120,7 @@ pub(crate) fn wait(fds: &[(RawFd, libc::c_short)], span: Duration) {
     };
 }
 
-/// What is left until then.
+/// The time that is left until then.
 pub(crate) fn until(then: Instant) -> Duration {
     then.saturating_duration_since(Instant::now())
 }
@@ -146,7 +146,7 @@ mod unit {
     }
 
     #[test]
-    fn what_was_said_is_heard_although_nobody_listens_there_any_more() {
+    fn what_was_said_is_heard_although_the_sender_has_gone() {
         let (a, b) = Line::pair().unwrap();
         let b = Line(b);
         a.say("unheard").unwrap();

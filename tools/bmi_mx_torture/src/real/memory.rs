@@ -1,13 +1,12 @@
-//! Buffers between pages that nobody may touch, and that nobody may touch any more once they are given
-//! back.
+//! Buffers between pages without access, and without access themselves once they are given back.
 //!
 //! ```text
 //!   while posted     | none | . . . . data | none |     or     | none | data . . . . | none |
 //!   given back       | none   none   none   none  |     kept so for a while, then unmapped
 //! ```
 //!
-//! A buffer that is sent can only be read. Whoever touches what is not theirs is sent SIGSEGV, or
-//! EFAULT inside the kernel.
+//! A buffer that is sent can only be read. An access that is not allowed gets SIGSEGV, or EFAULT inside
+//! the kernel.
 //!
 //! Owns: the mappings, and which operations the last of them were for.
 //! Not here: BMI.
@@ -55,23 +54,23 @@ impl Guarded {
     /// Puts as many bytes in as there are, from its beginning.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         assert!(bytes.len() <= self.len);
-        // SAFETY: `len` bytes from there are mapped and writable, and nobody was given them yet.
+        // SAFETY: `len` bytes from there are mapped and writable, and have not been given out yet.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.as_ptr(), bytes.len()) };
     }
 
-    /// What its first bytes are.
+    /// Its first bytes.
     pub(crate) fn read(&self, len: usize) -> &[u8] {
         // SAFETY: so many bytes are mapped and readable until it is sealed, which takes it away. The
         // library has given them back, or the check that it has fails.
         unsafe { std::slice::from_raw_parts(self.as_ptr(), len.min(self.len)) }
     }
 
-    /// Nobody writes to it from now on.
+    /// It may not be written from now on.
     pub(crate) fn read_only(&self) {
         self.protect(libc::PROT_READ);
     }
 
-    /// Nobody touches it from now on. Its pages go at once, its place stays taken.
+    /// It may not be touched from now on. Its pages go at once, its place stays taken.
     fn seal(&self) {
         map(Some(self.map), self.mapped, libc::PROT_NONE);
     }
@@ -154,8 +153,8 @@ fn remember(map: NonNull<u8>, len: usize, label: u64) {
     entry.at.store(map.as_ptr() as usize, Ordering::Relaxed);
 }
 
-/// Which operation's buffer, or what is around it, an address lies in. For a signal handler: takes no
-/// lock, allocates nothing.
+/// The operation in whose buffer, or around it, an address lies. For a signal handler: takes no lock,
+/// allocates nothing.
 pub(crate) fn owner(address: usize) -> Option<u64> {
     let newest = NEXT.load(Ordering::Relaxed);
     // The newest first: a place may have been used before.

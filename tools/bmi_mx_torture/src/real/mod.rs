@@ -3,7 +3,7 @@
 //! ```text
 //!   args --> director --> program's steps --> act --> process --> line ==> node
 //!                |                                                          | bmi, memory, operations
-//!                `--> settle: what must be true when a program is over      ` recorder
+//!                `--> finish: checks when a program is over                 ` recorder
 //! ```
 
 mod alarm;
@@ -12,6 +12,7 @@ mod bmi;
 mod director;
 mod drain;
 mod figures;
+mod finish;
 mod line;
 mod memory;
 mod node;
@@ -21,7 +22,6 @@ mod peers;
 mod process;
 mod recorder;
 mod settings;
-mod settle;
 mod sockets;
 mod stage;
 mod talk;

@@ -40,7 +40,7 @@ struct Node {
 /// Runs until it is told to end, or something is wrong.
 pub(crate) fn run(args: &Args, place: &Place) -> ExitCode {
     let line = Line::inherited();
-    // SAFETY: the director has put it there for this process, and nobody else takes it.
+    // SAFETY: the director has put it there for this process, and it is not taken elsewhere.
     let memory = unsafe { OwnedFd::from_raw_fd(RECORDER_FD) };
     if let Ok(recorder) = Recorder::open(&memory) {
         bmi::record_in(recorder);
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args, place: &Place) -> ExitCode {
     ExitCode::from(alarm::FAULT_EXIT as u8)
 }
 
-/// What is wrong, and how to say it.
+/// A fault, and the line on which to report it.
 struct Wrong {
     line: Line,
     text: String,
@@ -269,5 +269,5 @@ impl Node {
     }
 }
 
-/// How long a node sleeps in the library when there is nothing to do.
+/// The time that a node sleeps in the library when there is nothing to do.
 const IDLE_MS: i32 = 2;

@@ -1,4 +1,4 @@
-//! What director and nodes say to each other.
+//! Messages between director and nodes.
 //!
 //! ```text
 //!   director   do STEP | drain PEERS | report | withdraw | check LOOSE | talk PEERS | finalize
@@ -57,7 +57,7 @@ pub(crate) enum Note {
     Fault(String),
 }
 
-/// What one node has done, and not done yet.
+/// The operations of one node, ended and pending.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Report {
     pub(crate) left: Vec<Left>,

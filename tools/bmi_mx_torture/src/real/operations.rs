@@ -35,7 +35,7 @@ pub(crate) struct Operations {
     ops: BTreeMap<u64, Op>,
     /// Tests the last context, if not this thread.
     tester: Option<Tester>,
-    /// Operations that are over, for whoever waits for one of them.
+    /// Operations that are over, for callers that wait for one of them.
     over: Vec<(u64, i32)>,
     next_label: u64,
     receives: u64,
@@ -276,7 +276,7 @@ impl Operations {
             .try_for_each(|news| self.peers.take(self.method, news))
     }
 
-    /// Picks up messages nobody expected: whom they came from, and with which tags.
+    /// Picks up unexpected messages: their senders and tags.
     pub(crate) fn unexpected(&mut self) -> Result<Vec<(usize, i32)>, String> {
         let all = bmi::unexpected(self.method)?;
         let later = self.hear_news()?;
@@ -343,7 +343,7 @@ impl Operations {
             // A large message learns how much of it was wanted.
             codes::EMSGSIZE if size >= len as i64 => return wrong("all of it was wanted"),
             0 | codes::EMSGSIZE => *self.sent.entry((with, tag)).or_default() += 1,
-            codes::ECANCEL if !op.cancelled => return wrong("nobody called it off"),
+            codes::ECANCEL if !op.cancelled => return wrong("it was not called off"),
             codes::ECANCEL if verb == Verb::Recv => {
                 *self.given_up.entry((with, tag)).or_default() += 1;
             }
@@ -425,7 +425,7 @@ impl Operations {
             let all = self.pick_up(context, 0)?;
             let took = begin.elapsed();
             if all.iter().any(|done| done.user as u64 == label) {
-                // What the hand-over takes is not the library's.
+                // The time of the hand-over is not the library's.
                 if !handed_over {
                     self.figures.cancels.record(took);
                 }
@@ -440,7 +440,7 @@ impl Operations {
         }
     }
 
-    /// What is over since the last time.
+    /// Operations that are over since the last time.
     pub(crate) fn take_over(&mut self) -> Vec<(u64, i32)> {
         std::mem::take(&mut self.over)
     }
@@ -520,7 +520,7 @@ fn is_loss(code: i32) -> bool {
     [ENETRESET, ETIMEDOUT, ECONNREFUSED, EHOSTUNREACH].contains(&code)
 }
 
-/// How long the other thread may have a completion before this one has it: it may be frozen meanwhile.
+/// The time that the other thread may have a completion before this one has it: it may be frozen meanwhile.
 const HAND_OVER: Duration = Duration::from_secs(10);
 /// Buffers of `memalloc` that are looked at again before they are given back.
 const HELD: usize = 32;

@@ -72,7 +72,7 @@ impl Peers {
         }
     }
 
-    /// Whose address it is; `None` for none that is alive.
+    /// The node of an address; `None` if it is none that is alive.
     pub(crate) fn owner(&self, address: Address) -> Option<usize> {
         self.of.iter().position(|all| all.contains(&address))
     }

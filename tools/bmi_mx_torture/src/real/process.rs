@@ -43,7 +43,7 @@ pub(crate) fn reserve_descriptors() -> io::Result<()> {
     Ok(())
 }
 
-/// A copy with a number that is in nobody's way.
+/// A copy with a number from 10 on, out of the way of those that the child gets.
 fn high(fd: &impl AsRawFd) -> io::Result<OwnedFd> {
     // SAFETY: takes numbers.
     let copy = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 10) };
@@ -127,7 +127,7 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// What each of its threads does, if there is a debugger.
+    /// The stacks of its threads, if there is a debugger.
     pub(crate) fn stacks(&self) -> String {
         let mut command = Command::new("gdb");
         command.args(["-nx", "-batch", "-ex", "set pagination off"]);

@@ -1,4 +1,4 @@
-//! What a node did last, in memory that outlives it.
+//! The last actions of a node, in memory that outlives it.
 //!
 //! ```text
 //!   node: line ---> | ... newest|oldest ... |  <--- read when something went wrong: director
@@ -19,7 +19,7 @@ pub(crate) struct Recorder {
     map: NonNull<Page>,
 }
 
-/// What is mapped.
+/// The mapped memory.
 struct Page {
     /// Bytes ever written.
     end: AtomicU64,

@@ -1,4 +1,4 @@
-//! What follows from a seed besides the steps: the shape of the program, and the library's settings.
+//! The parts of a seed besides the steps: the shape of the program, and the library's settings.
 //!
 //! ```text
 //!   seed --> Shape, 1 of 8: calm cancels deaths frozen storm, else random
@@ -34,14 +34,14 @@ pub(crate) fn shape(seed: u64, name: Option<&str>, fabric: bool) -> Option<Shape
     Some(shape)
 }
 
-/// How long the director waits after each step: not at all, until what was posted is on its way, or until
-/// it is done.
+/// The time that the director waits after each step: none, until what was posted is on its way, or
+/// until it is done.
 pub(crate) fn pace(seed: u64) -> Duration {
     let mut rng = Rng::new(seed ^ 0x7061_6365).fork();
     Duration::from_micros(rng.pick(&[0, 0, 200, 2_000]))
 }
 
-/// What the nodes find in their environment.
+/// The nodes' environment.
 pub(crate) fn environment(seed: u64, port: &str) -> Vec<(&'static str, String)> {
     let mut rng = Rng::new(seed ^ 0x0065_6e76).fork();
     let mut all = vec![

@@ -22,11 +22,11 @@ pub(crate) fn reset_one(rng: &mut Rng) -> bool {
         unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
     } else {
         // SAFETY: all zeros is a valid value.
-        let mut nobody: libc::sockaddr = unsafe { std::mem::zeroed() };
-        nobody.sa_family = libc::AF_UNSPEC as libc::sa_family_t;
+        let mut unspecified: libc::sockaddr = unsafe { std::mem::zeroed() };
+        unspecified.sa_family = libc::AF_UNSPEC as libc::sa_family_t;
         let len = size_of::<libc::sockaddr>() as libc::socklen_t;
-        // SAFETY: the address outlives the call. A TCP socket that is connected to nobody is reset.
-        unsafe { libc::connect(fd, &raw const nobody, len) };
+        // SAFETY: the address outlives the call. A TCP socket that is connected to `AF_UNSPEC` is reset.
+        unsafe { libc::connect(fd, &raw const unspecified, len) };
     }
     true
 }
@@ -47,7 +47,7 @@ pub(crate) fn descriptors() -> Vec<RawFd> {
     all.into_iter().filter(open).collect()
 }
 
-/// How many threads this process has.
+/// The number of threads of this process.
 pub(crate) fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }

@@ -26,12 +26,12 @@ pub(crate) enum Trouble {
     Fault {
         node: usize,
         text: String,
-        /// What its threads do is worth a look.
+        /// Its threads' stacks are worth a look.
         look: bool,
     },
-    /// The endpoints are somebody else's.
+    /// Another process has the endpoints.
     Taken,
-    /// Somebody wants this to end.
+    /// The user wants this to end.
     Interrupted,
 }
 
@@ -149,7 +149,7 @@ impl<'a> Stage<'a> {
             match process.line.offer(&text) {
                 Ok(true) => break,
                 Ok(false) => self.hear(Duration::from_millis(5))?,
-                // It is over; how is found out by whoever hears it.
+                // It is over; the next `hear` finds out how.
                 Err(_) => return self.hear(Duration::ZERO),
             }
         }
@@ -168,7 +168,7 @@ impl<'a> Stage<'a> {
     pub(crate) fn kill(&mut self, node: usize) -> Result<(), Trouble> {
         if let Some(mut process) = self.members[node].process.take() {
             process.kill();
-            // What it said before counts.
+            // Its messages before that count.
             while let Heard::Text(text) = process.line.hear() {
                 self.note(node, &text)?;
             }
@@ -199,7 +199,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Nobody is frozen any more.
+    /// Waits until no node is frozen any more.
     pub(crate) fn thaw_all(&mut self) -> Result<(), Trouble> {
         while let Some(then) = self.members.iter().filter_map(|member| member.frozen).max() {
             self.hear(line::until(then))?;
@@ -207,7 +207,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Hears everybody for so long, whatever happens.
+    /// Hears all nodes for so long, whatever happens.
     pub(crate) fn pause(&mut self, span: Duration) -> Result<(), Trouble> {
         let then = Instant::now() + span;
         while Instant::now() < then {
@@ -216,7 +216,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Hears everybody until something is so. A node that says nothing although it has something to do
+    /// Hears all nodes until something is so. A node that says nothing although it has something to do
     /// is a fault.
     pub(crate) fn hear_until(&mut self, so: impl Fn(&Self) -> bool) -> Result<(), Trouble> {
         let begin = Instant::now();

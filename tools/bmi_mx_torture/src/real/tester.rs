@@ -55,7 +55,7 @@ impl Tester {
         }
     }
 
-    /// What it has picked up since the last time.
+    /// Completions that it has picked up since the last time.
     pub(crate) fn take(&self) -> Result<Vec<Done>, String> {
         let picked = &self.shared.picked;
         let mut picked = picked.lock().unwrap_or_else(PoisonError::into_inner);

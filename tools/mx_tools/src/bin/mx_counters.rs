@@ -63,9 +63,10 @@ fn main() -> ExitCode {
         if found.is_empty() {
             break;
         }
-        let text = match args.json {
-            true => watch.json(&found, passed),
-            false => watch.text(&found, passed, args.all),
+        let text = if args.json {
+            watch.json(&found, passed)
+        } else {
+            watch.text(&found, passed, args.all)
         };
         // An empty line between one time and the next.
         let gap = if shown > 0 && !args.json { "\n" } else { "" };

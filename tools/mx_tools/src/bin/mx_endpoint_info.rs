@@ -32,11 +32,10 @@ fn main() -> ExitCode {
         let blocks: Vec<String> = found.iter().map(endpoints::Endpoint::block).collect();
         show(&blocks.join("\n"));
     }
-    match found.is_empty() {
-        true => {
-            eprintln!("mx_endpoint_info: no such endpoint is open");
-            ExitCode::FAILURE
-        }
-        false => ExitCode::SUCCESS,
+    if found.is_empty() {
+        eprintln!("mx_endpoint_info: no such endpoint is open");
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
     }
 }

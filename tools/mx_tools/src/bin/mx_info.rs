@@ -28,9 +28,10 @@ fn main() -> ExitCode {
         eprintln!("mx_info: this machine has no such board");
         return ExitCode::FAILURE;
     };
-    show(&match args.json {
-        true => format!("{}\n", machine.json()),
-        false => machine.text(),
+    show(&if args.json {
+        format!("{}\n", machine.json())
+    } else {
+        machine.text()
     });
     ExitCode::SUCCESS
 }

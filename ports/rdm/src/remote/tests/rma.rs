@@ -311,7 +311,7 @@ fn memory_of_memalloc_is_registered_once_and_let_go_of_when_freed() {
     assert_eq!(fake.registered().0, 2);
     pair.step();
     assert_eq!(fake.registered().0, 1);
-    // Freed while it is being read into, as nobody should.
+    // Freed while it is being read into: a mistake of the host.
     let mut into = Given::new(2 << 20);
     fake.faults(|faults| faults.hold = 1.0);
     let wide = pattern(2, &[2 << 20]);
@@ -335,7 +335,7 @@ fn memory_that_was_unmapped_and_mapped_again_is_registered_anew() {
     let len = 1 << 20;
     let map = |at: *mut libc::c_void| {
         let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED };
-        // SAFETY: fresh pages, or pages of this test's that nobody uses.
+        // SAFETY: fresh pages, or unused pages of this test's.
         let start = unsafe {
             libc::mmap(
                 at,

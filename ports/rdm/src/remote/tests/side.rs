@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a port is to `Remote`.
+/// One side: a port as `Remote` needs it.
 pub(super) struct Side {
     pub(super) remote: Remote,
     pub(super) main: Ep,
@@ -107,7 +107,7 @@ impl Side {
         self.with(|remote, outlet| remote.on_link_down(outlet, link));
     }
 
-    /// What a port does when it is polled.
+    /// Polls, as a port does.
     pub(super) fn poll(&mut self) {
         let mut events: Vec<CqEvent> = self.backlog.drain(..).collect();
         self.domain.read(&mut events, 64).unwrap();
@@ -127,7 +127,7 @@ impl Side {
         }
     }
 
-    /// How a read ended, if it has.
+    /// True if a read has ended well, false if it has failed.
     pub(super) fn ended(&self, link: LinkId, token: u64) -> Option<bool> {
         self.reports.iter().find_map(|report| match *report {
             Report::ReadDone {
@@ -144,7 +144,7 @@ impl Side {
 pub(super) struct Pair {
     pub(super) a: Side,
     pub(super) b: Side,
-    /// What `a` and `b` call the link.
+    /// The link's id at `a` and at `b`.
     pub(super) at_a: LinkId,
     pub(super) at_b: LinkId,
     started: std::time::Instant,

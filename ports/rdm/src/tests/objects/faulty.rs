@@ -22,7 +22,7 @@ thread_local! {
     static CALLS: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What the next calls of `name` answer.
+/// Sets the answers of the next calls of `name`.
 fn script(name: &'static str, answers: &[isize]) {
     SCRIPT.with_borrow_mut(|script| script.entry(name).or_default().extend(answers));
 }
@@ -311,7 +311,7 @@ fn open(line: Line) -> Domain {
     try_open(line).unwrap()
 }
 
-/// Registers a byte that nobody ever touches.
+/// Registers a byte that is never touched.
 fn register(domain: &Domain, ep: Option<&Ep>) -> Result<Mr, FabricError> {
     static BYTE: u8 = 0;
     let start = (&raw const BYTE).cast_mut();
@@ -540,7 +540,7 @@ fn a_queue_of_its_own_goes_with_its_endpoint() {
     assert_eq!((ep.wait_fd(), ep.may_sleep()), (Some(5), true));
     assert_eq!(ep.close(), Ok(()));
     assert_eq!(calls(&CLOSES), ["close ep", "close cq"]);
-    // What fails half way leaves nothing open.
+    // An open that fails half way leaves nothing open.
     script("enable ep", &[-(FI_ENOMEM as isize)]);
     assert!(domain.endpoint(OWN).is_err());
     assert_eq!(calls(&CLOSES), ["close ep", "close cq"]);

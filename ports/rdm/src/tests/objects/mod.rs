@@ -290,7 +290,7 @@ fn one_sleeps_on_the_descriptor_until_a_message_comes() {
             unsafe { receive(side, &mut rooms[index], context) };
         }
         let frame = vec![3_u8; plan.prefix + 32];
-        // Both directions are connected before anybody sleeps.
+        // Both directions are connected before either side sleeps.
         for direction in 0..2 {
             let to = [to_b, to_a][direction];
             post(

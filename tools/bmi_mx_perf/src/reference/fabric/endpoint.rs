@@ -30,7 +30,7 @@ const TAG: u64 = 7;
 struct Object<T>(NonNull<T>);
 
 impl<T> Object<T> {
-    /// What `open` put into its output, if it said that it did.
+    /// The object that `open` put into its output, if it succeeded.
     fn open(what: &str, open: impl FnOnce(*mut *mut T) -> libc::c_int) -> Result<Self, String> {
         let mut object = null_mut();
         match (open(&raw mut object), NonNull::new(object)) {
@@ -87,7 +87,7 @@ pub(super) struct Endpoint {
     register: bool,
     next_recv: usize,
     next_send: usize,
-    /// Completions that nobody has waited for yet.
+    /// Completions that have not been waited for yet.
     received: usize,
     sent: usize,
 }
@@ -279,9 +279,10 @@ impl Tagged for Endpoint {
         self.buffers.clear();
         for key in 0..count {
             let bytes = vec![1u8; size];
-            let registration = match self.register && size > 0 {
-                true => Some(self.register(&bytes, key as u64)?),
-                false => None,
+            let registration = if self.register && size > 0 {
+                Some(self.register(&bytes, key as u64)?)
+            } else {
+                None
             };
             self.buffers.push(Buffer {
                 registration,
@@ -352,9 +353,10 @@ impl Tagged for Endpoint {
     fn wait(&mut self, receives: usize, sends: usize) -> Result<(), String> {
         let mut timeout = Timeout::default();
         while self.received < receives || self.sent < sends {
-            match self.poll()? {
-                true => timeout = Timeout::default(),
-                false => timeout.try_again(&self.provider)?,
+            if self.poll()? {
+                timeout = Timeout::default()
+            } else {
+                timeout.try_again(&self.provider)?
             }
         }
         self.received -= receives;

@@ -1,5 +1,5 @@
-//! What libfabric itself does: its tagged ping-pong and bandwidth between two processes of ours, on
-//! the same provider and library that the method uses.
+//! libfabric itself: its tagged ping-pong and bandwidth between two processes of ours, on the same
+//! provider and library that the method uses.
 //!
 //! Owns: how its processes are started.
 //! Not here: libfabric (see `endpoint`), streams of messages (see `stream`).

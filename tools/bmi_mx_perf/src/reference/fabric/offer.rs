@@ -1,4 +1,4 @@
-//! Which provider the references, and with them the method, are measured on.
+//! Choice of the provider on which the references, and with them the method, are measured.
 //!
 //! ```text
 //!   --provider NAME or MX_PROVIDER   that one, by its exact name

@@ -126,7 +126,7 @@ impl Sides {
         Ok(sides)
     }
 
-    /// What the library calls what it uses.
+    /// The name of the transport, as the library has it.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 /// An endpoint of a library with tagged messages, and one peer.
 pub(crate) trait Tagged {
-    /// What the library calls what it uses, a blank, and its version.
+    /// The name of the transport, as the library has it, a blank, and its version.
     fn name(&self) -> &str;
 
     fn address(&self) -> Result<Vec<u8>, String>;
@@ -43,8 +43,8 @@ pub(crate) trait Tagged {
     fn sink(&mut self, size: usize, count: usize) -> Result<(), String>;
 }
 
-/// Serves until standard input ends. The second side answers what the first one begins. That nothing
-/// could be opened is told to whoever started this, who knows what to make of it.
+/// Serves until standard input ends. The second side answers what the first one begins. A failure to
+/// open is told to the parent, which knows what to make of it.
 pub(crate) fn serve<E: Tagged>(second: bool, opened: Result<E, String>) -> Result<(), String> {
     let mut endpoint = match opened {
         Ok(endpoint) => endpoint,
@@ -71,18 +71,20 @@ pub(crate) fn serve<E: Tagged>(second: bool, opened: Result<E, String>) -> Resul
             }
             Some(&"latency") => {
                 let (size, groups, group) = (number(1)?, number(2)?, number(3)?);
-                match second {
-                    true => answer(&mut endpoint, size, (groups + 1) * group)?,
-                    false => ask(&mut endpoint, size, groups, group)?,
+                if second {
+                    answer(&mut endpoint, size, (groups + 1) * group)?
+                } else {
+                    ask(&mut endpoint, size, groups, group)?
                 }
             }
-            Some(&"stream") => match second {
-                true => {
+            Some(&"stream") => {
+                if second {
                     endpoint.sink(number(1)?, number(2)?)?;
                     "done".to_owned()
+                } else {
+                    endpoint.source(number(1)?, number(2)?)?.to_string()
                 }
-                false => endpoint.source(number(1)?, number(2)?)?.to_string(),
-            },
+            }
             _ => return Err(format!("not understood: {line}")),
         };
         say(&answer)?;

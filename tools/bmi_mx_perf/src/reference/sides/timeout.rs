@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How long nothing may happen.
+/// The time that may pass without an event.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Looks that found nothing between two looks at the clock.
 const LOOKS: u32 = 1 << 16;

@@ -40,7 +40,7 @@ pub(crate) struct Endpoint {
     buffers: Vec<Vec<u8>>,
     receives: VecDeque<Handle>,
     sends: VecDeque<Handle>,
-    /// Completions that nobody has taken yet.
+    /// Completions that have not been taken yet.
     received: usize,
     sent: usize,
 }
@@ -143,7 +143,7 @@ impl Endpoint {
         self.check("an operation", status).map(|()| true)
     }
 
-    /// What a posting call gave out: a request, none when it has ended already, or an error.
+    /// The result of a posting call: a request, none when it has ended already, or an error.
     #[inline]
     fn posted(&self, what: &str, request: Handle) -> Result<Option<Handle>, String> {
         match request as isize {

@@ -1,4 +1,4 @@
-//! What UCX does: its tagged messages between two processes of ours, over shared memory or TCP.
+//! UCX: its tagged messages between two processes of ours, over shared memory or TCP.
 //!
 //! | order   | as `ucx_perftest`'s | how                                                       |
 //! |---------|---------------------|-----------------------------------------------------------|
@@ -19,7 +19,7 @@ pub(crate) use endpoint::Endpoint;
 use super::sides::{self, Sides};
 use crate::args::Port;
 
-/// What it is called in tables.
+/// Its name in tables.
 pub(crate) const NAME: &str = "UCX";
 /// The largest message it is measured with: larger ones it announces, and fetches in ways that the
 /// two transports named here are not made for.

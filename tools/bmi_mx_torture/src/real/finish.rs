@@ -1,4 +1,4 @@
-//! What must be so when a program is over.
+//! Checks when a program is over.
 //!
 //! ```text
 //!   steps done --> drain --> quiet? ------> withdraw --> order --> talk --> finalize --> nothing stays
@@ -15,7 +15,7 @@ use bmi_mx_torture::{Shape, Verb};
 use std::time::{Duration, Instant};
 
 /// Ends a program. `fabric`: links go down by themselves now and then.
-pub(crate) fn settle(stage: &mut Stage<'_>, shape: &Shape, fabric: bool) -> Result<(), Trouble> {
+pub(crate) fn finish(stage: &mut Stage<'_>, shape: &Shape, fabric: bool) -> Result<(), Trouble> {
     stage.thaw_all()?;
     let living = stage.living();
     for node in &living {
@@ -91,7 +91,7 @@ fn quiet(stage: &mut Stage<'_>, fabric: bool) -> Result<(), Trouble> {
         all(stage, &living, |stage, node| {
             stage.members[node].report.is_some()
         })?;
-        // Nobody may be in the middle of a finalize either.
+        // No node may be in the middle of a finalize either.
         let over = |member: &super::stage::Member| member.process.is_none();
         let ended =
             (0..stage.members.len()).all(|node| stage.lives(node) || over(&stage.members[node]));
@@ -131,7 +131,7 @@ fn unfinished(stage: &Stage<'_>, fabric: bool) -> Option<(usize, String)> {
             return Some((node, text));
         }
     }
-    // Lost without anybody's fault: only where nothing happened to either.
+    // Lost without a cause: only where nothing happened to either.
     for to in stage.living() {
         for from in stage.living() {
             let disturbed = stage.members[from].disturbed || stage.members[to].disturbed;
