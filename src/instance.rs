@@ -36,7 +36,7 @@ use mx_sys::nic::ResolveError;
 use mx_sys::progress::{Guard, Tuning, WaitStats};
 use mx_sys::published::{PortView, Publisher, Sample};
 use mx_sys::{EndpointChoice, OpenOptions};
-use mx_sys::{Helper, Interest, Lingering, MonotonicClock, Progress, Shared, linger, nic, reserve};
+use mx_sys::{Helper, Interest, MonotonicClock, Progress, Shared, linger, nic, reserve};
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::io;
@@ -367,9 +367,9 @@ pub fn finalize() -> Result<(), Box<Error>> {
         leave(&mut method, shutdown);
     }
     // The host drops its addresses next, and none of them is named to it afterwards.
-    linger(LINGER, || match TELLING.load(Ordering::Acquire) {
-        0 => Lingering::Over,
-        _ => Lingering::Idle(WakeDescriptors::default()),
+    linger(LINGER, || {
+        let telling = TELLING.load(Ordering::Acquire) > 0;
+        telling.then(|| (false, WakeDescriptors::default()))
     });
     if cfg!(feature = "standalone") {
         // This host does not drop them.
@@ -383,28 +383,18 @@ pub fn finalize() -> Result<(), Box<Error>> {
 /// Lets sends go that are complete and still wait for their links, for a bounded time.
 fn deliver(method: &mut HostMethod, at_most: Duration) {
     linger(at_most, || {
-        let some = method.progress();
-        if method.endpoint().flow_stats().copies == 0 {
-            Lingering::Over
-        } else if some {
-            Lingering::Busy
-        } else {
-            Lingering::Idle(method.endpoint().descriptors())
-        }
+        let busy = method.progress();
+        let endpoint = method.endpoint();
+        (endpoint.flow_stats().copies > 0).then(|| (busy, endpoint.descriptors()))
     });
 }
 
 /// Lets what was sent last leave, for a bounded time.
 fn leave(method: &mut HostMethod, at_most: Duration) {
     linger(at_most, || {
-        let some = method.leave();
-        if method.endpoint().port().link_count() == 0 {
-            Lingering::Over
-        } else if some {
-            Lingering::Busy
-        } else {
-            Lingering::Idle(method.endpoint().descriptors())
-        }
+        let busy = method.leave();
+        let endpoint = method.endpoint();
+        (endpoint.port().link_count() > 0).then(|| (busy, endpoint.descriptors()))
     });
 }
 

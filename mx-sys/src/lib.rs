@@ -34,7 +34,7 @@ pub mod tunable;
 pub mod user_memory;
 
 pub use fork::ForkMark;
-pub use linger::{Lingering, linger};
+pub use linger::linger;
 pub use mx_port_base::clock::{self, MonotonicClock};
 pub use mx_port_base::endpoint_port::{EndpointRange, PortMap};
 pub use mx_port_base::{eventfd, interfaces, regions, reserve};

@@ -1,7 +1,7 @@
 //! Polls a closing endpoint, which has no other thread, for a bounded time.
 //!
 //! ```text
-//!   step() --> Over       Busy: again       Idle(descriptors): sleep until one is readable, or a moment
+//!   step() --> None: over      busy: again      idle: sleep until a descriptor is readable, or a moment
 //! ```
 
 use mx_proto::port::WakeDescriptors;
@@ -10,25 +10,15 @@ use std::time::{Duration, Instant};
 /// The longest sleep, in milliseconds: what has not been armed may not end it.
 const MOMENT_MS: i32 = 2;
 
-/// The result of one step.
-#[derive(Clone, Copy, Debug)]
-pub enum Lingering {
-    /// There is nothing left to wait for.
-    Over,
-    /// Something happened; there may be more.
-    Busy,
-    /// Nothing happened.
-    Idle(WakeDescriptors),
-}
-
-/// Takes steps until one says that it is over, or `span` has passed.
-pub fn linger(span: Duration, mut step: impl FnMut() -> Lingering) {
+/// Takes steps until one returns `None`, there being nothing left to wait for, or `span` has passed. A step
+/// returns whether anything happened, and the descriptors to sleep on if nothing did.
+pub fn linger(span: Duration, mut step: impl FnMut() -> Option<(bool, WakeDescriptors)>) {
     let until = Instant::now() + span;
     while Instant::now() < until {
         match step() {
-            Lingering::Over => return,
-            Lingering::Busy => {}
-            Lingering::Idle(descriptors) => sleep(descriptors),
+            None => return,
+            Some((true, _)) => {}
+            Some((false, descriptors)) => sleep(descriptors),
         }
     }
 }
@@ -52,17 +42,13 @@ mod tests {
         let mut steps = 0;
         linger(Duration::from_secs(60), || {
             steps += 1;
-            match steps {
-                1 => Lingering::Busy,
-                2 => Lingering::Idle(WakeDescriptors::default()),
-                _ => Lingering::Over,
-            }
+            (steps < 3).then(|| (steps == 1, WakeDescriptors::default()))
         });
         assert_eq!(steps, 3);
         let mut slept = 0;
         linger(Duration::from_millis(5), || {
             slept += 1;
-            Lingering::Idle(WakeDescriptors::default())
+            Some((false, WakeDescriptors::default()))
         });
         assert!(slept >= 1);
         linger(Duration::ZERO, || panic!("there is no time for a step"));

@@ -17,8 +17,8 @@ use crate::handles::EndpointHandle;
 use mx_proto::{Endpoint, EndpointId};
 use mx_sys::published::Publisher;
 use mx_sys::{
-    EndpointChoice, Helper, HostPorts, Lingering, MonotonicClock, OpenError, OpenOptions, Settings,
-    linger, nic,
+    EndpointChoice, Helper, HostPorts, MonotonicClock, OpenError, OpenOptions, Settings, linger,
+    nic,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -184,13 +184,7 @@ pub fn close_all() {
 /// Lets what has been sent leave, for a bounded time.
 fn drain(engine: &mut HostEngine, mut left: impl FnMut(&mut HostEngine) -> bool) {
     linger(LINGER, || {
-        let some = engine.progress();
-        if !left(engine) {
-            Lingering::Over
-        } else if some {
-            Lingering::Busy
-        } else {
-            Lingering::Idle(engine.descriptors())
-        }
+        let busy = engine.progress();
+        left(engine).then(|| (busy, engine.descriptors()))
     });
 }
