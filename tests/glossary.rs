@@ -14,6 +14,7 @@ type Row = (&'static str, &'static str, &'static [&'static str]);
 const WORDS: &[Row] = &[
     ("acquaint", "associate", &[]),
     ("acquaintance", "association", &[]),
+    ("anybody", "a peer, any process", &[]),
     ("befriend", "attach", &[]),
     ("bell", "doorbell", &[]),
     ("chill", "idle", &[]),
@@ -27,6 +28,7 @@ const WORDS: &[Row] = &[
     ("detour", "fallback", &[]),
     ("errand", "deferred action", &[]),
     ("estate", "tombstone", &[]),
+    ("everybody", "all peers", &[]),
     ("follower", "waiter", &[]),
     ("ghost", "tombstone", &[]),
     ("hot", "active", &[]),
@@ -38,6 +40,7 @@ const WORDS: &[Row] = &[
     ("loan", "credit limit", &[]),
     ("locator", "address exchange", &[]),
     ("nap", "sleep", &[]),
+    ("nobody", "no peer, no process", &[]),
     // The kernel has orphaned sockets.
     ("orphan", "tombstone", &["tools/bmi_mx_crowd/src/census.rs"]),
     ("parked", "pending", &[]),
@@ -47,11 +50,13 @@ const WORDS: &[Row] = &[
     ("relieve", "shed", &[]),
     ("scout", "filter", &[]),
     ("slumber", "idle", &[]),
+    ("somebody", "a peer, a process", &[]),
     ("ticket", "key", &[]),
     ("tiding", "eager message", &[]),
     ("train", "GSO batch", &[]),
     ("unbacked", "RTO without backoff", &[]),
     ("vigil", "liveness", &[]),
+    ("whoever", "the peer, the process", &[]),
     ("wish", "request, hints", &[]),
 ];
 
@@ -64,6 +69,9 @@ const LEFT_OUT: &[&str] = &[
 ];
 
 const KINDS: &[&str] = &["rs", "c", "h", "md", "toml", "mk", "sh", "1", "3", "7"];
+
+/// Beginnings of documentation that asks instead of saying what the item is.
+const QUESTIONS: &[&str] = &["How ", "What ", "Which ", "Who ", "Whose "];
 
 /// The files to look at below a directory, by their paths from the root.
 fn files(root: &Path, below: &Path, found: &mut Vec<PathBuf>) {
@@ -125,6 +133,10 @@ fn private_words_do_not_come_back() {
         let name = path.to_string_lossy();
         let text = fs::read_to_string(root.join(&path)).expect(&name);
         for (number, line) in (1..).zip(text.lines()) {
+            let comment = line.trim_start().strip_prefix("/// ");
+            if comment.is_some_and(|said| QUESTIONS.iter().any(|begin| said.starts_with(begin))) {
+                findings += &format!("{name}:{number}: say what it is: {line}\n");
+            }
             for word in words(line) {
                 let one = word.strip_suffix('s').unwrap_or(&word);
                 let row = rows.get(word.as_str()).or_else(|| rows.get(one));
