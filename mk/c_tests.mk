@@ -1,4 +1,4 @@
-# What C sees, tested from C: cmocka programs under c_tests/, each run once per port.
+# The C interface, tested from C: cmocka programs under c_tests/, each run once per port.
 #
 #   c-check         all programs but the slow ones, all ports; the last line is "N passed, N failed"
 #   c-check-long    the slow ones: what they test takes seconds to happen
@@ -36,7 +36,7 @@ C_TESTS_SHORT   := shortage strangers_crowds process_forks hosts
 # Under a checker rdm only when asked for: it would mostly look at libfabric.
 C_TESTS_CHECKED := $(or $(PORT),local tcp)
 
-# What the caller chose, or all of these.
+# The programs that the caller chose, or all of these.
 c_tests_of       = $(or $(C_TESTS),$(1))
 
 CHECK_TARGETS      += c-check c-check-standalone

@@ -1,4 +1,4 @@
-# What must be on the machine. As root on Debian or Ubuntu it is installed, elsewhere named.
+# Programs and packages that the build needs. As root on Debian or Ubuntu they are installed, elsewhere named.
 #
 # libfabric is never needed to build, only to test and run over rdm. MX_LIBFABRIC=file stands for
 # the library, LIBFABRIC_INCLUDE=directory for its headers.

@@ -5,7 +5,7 @@
 #   THREADS=8                         on so many threads (default 2)
 #
 # Each step more takes three to eight times as long with two nodes, six to fifteen times with three.
-# How to read an order that fails, and how to replay it: docs/architecture.md.
+# Reading an order that fails, and replaying it: docs/architecture.md.
 
 .PHONY: explore
 

@@ -3,7 +3,7 @@
 #   make fuzz TARGET=session MINUTES=5      datagram, session or endpoint
 #   make fuzz-save TARGET=session           what it found, minimised, to mx-fuzz/corpus
 #
-# What it finds lies in fuzz/corpus, what failed in fuzz/artifacts; one of those is run again with
+# Inputs found lie in fuzz/corpus, those that failed in fuzz/artifacts; one of those is run again with
 #
 #   MX_FUZZ_INPUT=$PWD/fuzz/artifacts/session/... cargo test -p mx-fuzz --test saved session
 #

@@ -3,7 +3,7 @@
 
 PREFIX       ?= /usr/local
 DESTDIR      ?=
-# What is installed needs no line tables; STRIP=true keeps them.
+# Installed files need no line tables; STRIP=true keeps them.
 STRIP        ?= strip --strip-debug
 INSTALL_LIB  ?= $(PREFIX)/lib
 INSTALL_INC  := $(PREFIX)/include

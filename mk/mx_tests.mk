@@ -1,4 +1,4 @@
-# What C sees of libmyriexpress: cmocka programs under c_tests/mx/, each run once per port, with the
+# libmyriexpress, tested from C: cmocka programs under c_tests/mx/, each run once per port, with the
 # same support and runner as those of c_tests.mk.
 #
 #   mx-check        all programs, all ports; the last line is "N passed, N failed"

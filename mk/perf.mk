@@ -41,7 +41,7 @@ bench-dgram: lib $(BINDIR)/bmi_mx_perf
 	$(BINDIR)/bmi_mx_perf all --port dgram --library $(LIBDIR)/libbmi_mx.so \
 	    --plots $(BUILD)/bench/dgram $(BENCH_FLAGS) | tee $(BUILD)/bench/dgram.txt
 
-# What starting costs, and that local and tcp do not load libfabric. AGAINST=FILE compares with
+# The time to start, and that local and tcp do not load libfabric. AGAINST=FILE compares with
 # another build of the library.
 bench-startup: lib $(BINDIR)/bmi_mx_perf
 	$(BINDIR)/bmi_mx_perf startup --library $(LIBDIR)/libbmi_mx.so \

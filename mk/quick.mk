@@ -1,4 +1,4 @@
-# What a change is tried with while it is being made.
+# The short tests, while a change is being made.
 #
 #   quick      formatting, lints, header, unit tests, those of the endpoint, three C programs over local
 

@@ -24,7 +24,7 @@ target_of = $(CARGO_TARGET)$(if $(FEATURES_$(1)),/$(FEATURES_$(1)))
 soname   = lib$(1).so.$(SO_$(1))
 realname = lib$(1).so.$(if $(filter $(SO_$(1)).%,$(VERSION)),,$(SO_$(1)).)$(VERSION)
 
-# What `cargo build --profile tools` makes of the programs.
+# The directory of `cargo build --profile tools`.
 TOOLS_TARGET := $(CARGO_TARGET)/tools
 
 # $(1) as cargo calls it.
