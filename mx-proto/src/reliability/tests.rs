@@ -829,3 +829,14 @@ fn a_segment_beyond_the_window_is_counted_and_dropped() {
     pair.run(Duration::from_millis(50));
     assert_eq!(pair.users[1].packets, [(1, b"one".to_vec())]);
 }
+
+#[test]
+fn a_peer_that_was_told_of_less_than_a_quarter_hears_at_once_that_half_is_free() {
+    for (told, free, at_once) in [(249, 500, true), (250, 500, false), (249, 499, false)] {
+        let (now, config) = (Instant(1), ReliableConfig::default());
+        let mut session = session::Session::new(now, 1, seq::Seq(1), None, 1400, &config);
+        session.on_acknowledged(told);
+        session.on_drained(now, free, 1000);
+        assert_eq!(session.acks.due().is_some(), at_once, "{told} {free}");
+    }
+}
