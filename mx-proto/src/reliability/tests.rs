@@ -831,6 +831,20 @@ fn a_segment_beyond_the_window_is_counted_and_dropped() {
 }
 
 #[test]
+fn a_pause_of_the_pacer_is_over_when_its_time_has_come_and_then_nothing_is_due() {
+    let (config, mut stats) = (ReliableConfig::default(), ReliableStats::default());
+    let (cookie, first) = (2, seq::Seq(1));
+    let caller = Some(session::Caller { cookie, first });
+    let mut session = session::Session::new(Instant(1), 1, first, caller, 1400, &config);
+    session.paced_until = Some(Instant(10));
+    for (now, due) in [(9, true), (10, false)] {
+        assert_eq!(session.on_timer(Instant(now), &config, &mut stats), None);
+        assert_eq!(session.deadline(&config) == Instant(10), due, "{now}");
+    }
+    assert!(session.deadline(&config) > Instant(10));
+}
+
+#[test]
 fn a_peer_that_was_told_of_less_than_a_quarter_hears_at_once_that_half_is_free() {
     for (told, free, at_once) in [(249, 500, true), (250, 500, false), (249, 499, false)] {
         let (now, config) = (Instant(1), ReliableConfig::default());

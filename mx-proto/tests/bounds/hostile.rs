@@ -217,8 +217,9 @@ fn who_says_something_now_and_then_and_reads_nothing_is_asked_once_whether_it_is
     assert!(matches!(sent, Ok(Posted::Pending(_))));
     stage.deafen(1);
     for _ in 0..10 {
-        for _ in 0..8 {
-            stage.clock.advance(Duration::from_secs(1));
+        // Long enough for a Ping each time.
+        for _ in 0..70 {
+            stage.clock.advance(Duration::from_millis(100));
             stage.run();
         }
         stage.say(0, Header::new(Kind::Credit, 0, 0), &[]);
