@@ -7,7 +7,6 @@ use bmi_mx::abi::constants::*;
 use bmi_mx::abi::types::bmi_method_addr;
 use bmi_mx::error::Error;
 use bmi_mx::instance::{self, Done, Post, PostKind, Posted};
-use mx_proto::EndpointId;
 use mx_sys::UserMemory;
 use std::ffi::CStr;
 use std::ptr::{self, NonNull};
@@ -136,21 +135,9 @@ fn starting_and_stopping_in_any_order_and_from_any_thread_does_what_it_says() {
         assert_eq!(settled(before), before);
     }
     nothing_works_and_nothing_breaks(early);
-    a_server_without_a_number_knows_its_name_with_the_one_it_got();
     instance::drop_addr(early);
     instance::drop_addr(early);
     assert_eq!(bmi_mx::address::count(), 0);
-}
-
-fn a_server_without_a_number_knows_its_name_with_the_one_it_got() {
-    let listen = look_up("mx://no-host-at-all:0\n");
-    instance::initialize(Some(listen), 3, BMI_INIT_SERVER | 4, None).unwrap();
-    let EndpointId(endpoint) = instance::endpoint().unwrap();
-    let own = look_up(&format!("mx://no-host-at-all:0:{endpoint}"));
-    talk_to_myself(listen, own, own);
-    instance::finalize().unwrap();
-    instance::drop_addr(own);
-    instance::drop_addr(listen);
 }
 
 fn one_life(early: Addr) {
