@@ -48,8 +48,9 @@ mod tests {
         );
         assert!(most_of_lent(usize::MAX, 0) < usize::MAX);
     }
+
     #[test]
-    fn more_than_that_is_noticed_once() {
+    fn the_alarm_goes_off_once_above_its_value() {
         let mut alarm = 630;
         let seen = [629, 630, 631, 700, 600, 631].map(|used| exceeds(used, &mut alarm));
         assert_eq!(seen, [false, false, true, false, false, false]);

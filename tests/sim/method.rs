@@ -213,7 +213,7 @@ fn a_dead_server_fails_everything_and_a_new_one_is_reached_by_the_next_post() {
 }
 
 #[test]
-fn a_client_that_has_called_and_dies_before_the_answer_is_gone_and_not_out_of_reach() {
+fn a_client_that_dies_in_the_handshake_it_began_is_reset_and_not_unreachable() {
     let mut rig = Rig::new(7);
     let (server, client) = (rig.add(Profile::default()), rig.add(Profile::default()));
     rig.host(client).send(server, 1, b"x");

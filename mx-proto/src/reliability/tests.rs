@@ -831,7 +831,7 @@ fn a_segment_beyond_the_window_is_counted_and_dropped() {
 }
 
 #[test]
-fn a_pause_of_the_pacer_is_over_when_its_time_has_come_and_then_nothing_is_due() {
+fn a_pacing_pause_ends_at_its_time_and_is_not_due_again() {
     let (config, mut stats) = (ReliableConfig::default(), ReliableStats::default());
     let (cookie, first) = (2, seq::Seq(1));
     let caller = Some(session::Caller { cookie, first });

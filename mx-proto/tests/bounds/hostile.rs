@@ -164,9 +164,9 @@ fn who_offers_and_reads_no_answer_is_answered_a_bounded_number_of_times() {
     }
 }
 
-/// Each answer says that there is room for another message, but not as long as so many are unread.
+/// A peer that does not read its answers gets no credits for more.
 #[test]
-fn the_last_256_unread_answers_bring_new_credits_and_those_before_them_do_not() {
+fn an_answer_brings_new_credits_only_if_at_most_256_are_unread() {
     let config = Config {
         first_credits: 1_000,
         ..limited(16 << 20)
@@ -203,7 +203,7 @@ fn the_last_256_unread_answers_bring_new_credits_and_those_before_them_do_not() 
 }
 
 #[test]
-fn who_says_something_now_and_then_and_reads_nothing_is_asked_once_whether_it_is_there() {
+fn a_peer_that_sends_but_reads_nothing_has_one_ping_waiting() {
     let config = Config {
         peer_timeout: Some(Duration::from_secs(16)),
         request_timeout: None,
@@ -375,7 +375,7 @@ fn sends_called_off_before_their_turn_leave_nothing_behind() {
 }
 
 #[test]
-fn what_comes_in_is_looked_at_between_two_bursts_for_each_remote() {
+fn one_progress_call_sends_at_most_two_bursts_to_a_remote() {
     let (mut stage, _) = one_peer(1 << 20);
     let to = id_of(&stage, 0);
     stage.deafen(1);

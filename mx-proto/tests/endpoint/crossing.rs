@@ -205,13 +205,12 @@ fn on_two_links() -> (Pair, RemoteId) {
 }
 
 #[test]
-fn what_a_peer_sent_last_is_received_although_its_end_shows_on_our_link_first() {
+fn the_last_message_of_a_peer_is_received_although_the_other_link_closes_first() {
     let (mut pair, of_a) = on_two_links();
     pair.hold(&[1]);
     send(&mut pair.a, of_a, 1, 10);
     pair.a.disconnect(of_a);
-    let anybody = Buffer::from(vec![0; 10]);
-    let receive = pair.b.recv(bits(1), EXACT, anybody, 1);
+    let receive = pair.b.recv(bits(1), EXACT, Buffer::from(vec![0; 10]), 1);
     assert!(matches!(receive, Ok(Received::Pending(_))));
     pair.run();
     assert_eq!((gone(&mut pair.b), pair.b.remotes()), (vec![], 1));
@@ -223,7 +222,7 @@ fn what_a_peer_sent_last_is_received_although_its_end_shows_on_our_link_first() 
 }
 
 #[test]
-fn a_peer_is_lost_at_once_when_the_link_to_it_is_cut_whatever_other_there_is() {
+fn a_peer_is_lost_when_the_sending_link_is_cut_although_another_one_is_up() {
     let (mut pair, _) = on_two_links();
     pair.cut_off_b(0);
     pair.run();

@@ -216,7 +216,7 @@ fn a_message_that_there_are_no_credits_for_is_fetched_when_others_are_taken() {
 }
 
 #[test]
-fn what_waits_behind_a_message_that_there_are_no_credits_for_is_fetched_once_that_is_withdrawn() {
+fn a_message_without_credits_that_is_withdrawn_lets_the_next_one_be_fetched() {
     let (mut pair, b, _) = begin();
     let sends = [1, 2, 3].map(|turn| send(&mut pair, b, turn, turn, LARGE));
     send_as(&mut pair, b, 4, 4, 0, SendMode::Synchronous);

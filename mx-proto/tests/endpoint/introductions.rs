@@ -301,7 +301,7 @@ fn what_comes_behind_a_breach_of_the_rules_begins_nothing() {
     }
 }
 
-/// B calls somebody who has called b, too, and parts before it answers.
+/// B calls a peer that has called b, too, and that parts before it answers.
 #[test]
 fn an_association_that_is_over_is_not_begun_again_and_a_later_one_is() {
     for (epoch, manner, code) in [(1, 0, 4), (1, 1, 0), (2, 0, 0)] {
@@ -329,9 +329,9 @@ fn an_association_that_is_over_is_not_begun_again_and_a_later_one_is() {
     }
 }
 
-/// B calls, and the answer is of somebody whom b has to ask about.
+/// B calls, and the answer is of another peer, about which b asks.
 #[test]
-fn no_more_is_kept_behind_an_answer_that_is_not_proven_than_was_promised() {
+fn packets_behind_an_unproven_answer_are_kept_up_to_the_promised_bytes() {
     for beyond in [0, 1] {
         let mut pair = Pair::new();
         let silent = pair.impostor();
@@ -363,9 +363,9 @@ fn no_more_is_kept_behind_an_answer_that_is_not_proven_than_was_promised() {
     }
 }
 
-/// B calls somebody who has called b meanwhile, and whose address is another's by now.
+/// B calls a peer that has called b meanwhile, and another one answers at its address.
 #[test]
-fn nonsense_behind_the_answer_of_another_ends_nobody_else() {
+fn nonsense_behind_an_impostors_answer_does_not_end_the_session_of_its_victim() {
     let mut pair = Pair::new();
     pair.b
         .connect(pair.impostor(), pair::KEY, bits(0), 1)

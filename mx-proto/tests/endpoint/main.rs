@@ -784,7 +784,7 @@ fn packets_about_strange_requests_are_counted_and_dropped() {
 }
 
 #[test]
-fn a_part_of_what_is_not_offered_or_has_no_such_part_is_counted_and_not_sent() {
+fn pulls_of_what_is_not_offered_or_lies_beyond_its_end_are_counted_and_dropped() {
     let mut pair = Pair::new();
     let (_, a) = connected(&mut pair);
     let receive = pair.b.recv_from(a, bits(1), EXACT, pair.shared(8), 0);

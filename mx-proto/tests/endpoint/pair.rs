@@ -183,10 +183,10 @@ struct Hub {
     stops_midway: bool,
     /// The port can read memory of the other side's; reads begin and do not end.
     reads_remotely: bool,
-    /// The token of the last one.
+    /// The token of the last read.
     reading: Option<u64>,
-    /// What is to be said of them, and to which node.
-    moving: VecDeque<(usize, RemoteUse)>,
+    /// What a node's port is about to say of a read that goes on.
+    moving: Option<(usize, RemoteUse)>,
     /// What has been sent without message data.
     heard: Vec<(HeaderBytes, Vec<u8>)>,
 }
@@ -387,13 +387,10 @@ impl Port<Buffer> for QueuePort {
         let mut busy = false;
         let cables = self.hub.borrow().cables.len();
         let newest_first = self.hub.borrow().newest_first;
-        let moving = std::mem::take(&mut self.hub.borrow_mut().moving);
-        for (node, what) in moving {
-            if node == self.node {
-                sink.on_remote_activity(LinkId::new(0, 1), 0, what);
-            } else {
-                self.hub.borrow_mut().moving.push_back((node, what));
-            }
+        let own = |(node, _): &mut (usize, RemoteUse)| *node == self.node;
+        let moving = self.hub.borrow_mut().moving.take_if(own);
+        if let Some((_, what)) = moving {
+            sink.on_remote_activity(LinkId::new(0, 1), 0, what);
         }
         for n in 0..cables {
             let n = if newest_first { cables - 1 - n } else { n };
@@ -675,7 +672,7 @@ impl Pair {
     /// A port says to one side that bytes are moving.
     pub(crate) fn moves(&mut self, side: Side, what: RemoteUse) {
         let node = usize::from(side == Side::B);
-        self.hub.borrow_mut().moving.push_back((node, what));
+        self.hub.borrow_mut().moving = Some((node, what));
         self.run();
     }
 

@@ -91,7 +91,7 @@ fn a_receive_has_no_time_out_before_a_message_matches_it() {
 }
 
 #[test]
-fn a_remote_read_has_time_on_both_sides_as_long_as_its_bytes_move() {
+fn a_remote_read_does_not_time_out_on_either_side_while_its_bytes_move() {
     let mut pair = Pair::reading_remotely();
     let (b, _) = connected(&mut pair);
     let buffer = pair.shared(100_000);
