@@ -35,6 +35,8 @@ struct Net {
     refuses: bool,
     /// So often it said so.
     refused: usize,
+    /// Datagrams whose source address does not matter.
+    express: usize,
     /// Every datagram sent: from which end, on which channel, its bytes.
     log: Vec<(usize, Channel, Vec<u8>)>,
     /// Of datagrams with these numbers in the log nothing arrives.
@@ -123,6 +125,7 @@ impl DatagramPort for End {
             net.refused += 1;
             return Err(DatagramError::TooLarge(net.mtu));
         }
+        net.express += usize::from(batch.express);
         for datagram in batch.bytes.chunks(batch.segment) {
             net.log.push((self.own, channel, datagram.to_vec()));
             let lost = net.lose.contains(&(net.log.len() - 1))
@@ -238,6 +241,7 @@ impl Pair {
             mtu: 9000,
             refuses: false,
             refused: 0,
+            express: 0,
             log: Vec::new(),
             lose: Vec::new(),
             found: None,
@@ -427,6 +431,21 @@ fn tiny_packets_take_the_command_channel_and_others_the_data_channel_in_batches(
     pair.run(Duration::from_millis(1));
     let expected = [(1, bytes(700)), (2, bytes(30_000))];
     assert_eq!(pair.users[1].packets, expected);
+}
+
+#[test]
+fn the_source_of_a_datagram_matters_until_the_data_channel_is_proven() {
+    // Not even the smallest probe passes, or all do.
+    for (mtu, proven) in [(500, false), (9000, true)] {
+        let mut pair = Pair::new(ReliableConfig::default());
+        pair.net.borrow_mut().mtu = mtu;
+        let link = pair.connect();
+        pair.run(Duration::from_millis(50));
+        pair.send(0, link, 1, b"tiny").unwrap();
+        pair.run(Duration::from_millis(1));
+        assert_eq!(pair.users[1].packets, [(1, b"tiny".to_vec())]);
+        assert_eq!(pair.net.borrow().express > 0, proven, "{mtu}");
+    }
 }
 
 #[test]

@@ -38,6 +38,7 @@ impl Way {
                 self.probes.push(size);
                 self.pmtu.on_probe_sent(now, size, 2 * MS);
                 assert_eq!(self.pmtu.next_probe(now), None);
+                assert!(self.pmtu.deadline() > Some(now), "of its answer");
                 if size <= self.passes && talks {
                     self.pmtu.on_probed(now, size);
                 }
@@ -241,6 +242,7 @@ fn a_settled_link_asks_again_after_ten_minutes() {
     let before = way.probes.len();
     way.run(590_000, true);
     assert_eq!(way.probes.len(), before);
+    assert!(way.pmtu.deadline() > Some(at(way.now)));
     way.passes = 9000;
     way.run(20_000, true);
     assert_eq!(way.pmtu.size(), 9000);
