@@ -834,3 +834,30 @@ pub fn query_addr_range(
     let address = address::find(pointer).ok_or_else(|| Error::unknown_address(pointer))?;
     address_range::contains(&address, wildcard, netmask)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_name_to_listen_on_says_has_to_be_there() {
+        for (text, board, rdm, dgram) in [
+            ("mx://x", None, false, false),
+            ("mx://x:2:7/tcp", Some(2), false, false),
+            ("mx://x:0:7/rdm", Some(0), true, false),
+            ("mx://x:1:7/dgram", Some(1), false, true),
+        ] {
+            let name = peer_name::parse(text).unwrap().unwrap();
+            let options = open_options(Some(&name), &Config::default());
+            assert_eq!(options.board, board, "{text}");
+            let required = (options.rdm_required, options.dgram_required);
+            assert_eq!(required, (rdm, dgram), "{text}");
+        }
+    }
+
+    #[test]
+    fn finalize_does_not_wait_for_a_thread_that_has_told_the_host() {
+        tell(made().unwrap().shared.lock());
+        assert_eq!(TELLING.load(Ordering::Acquire), 0);
+    }
+}

@@ -169,3 +169,15 @@ impl Route {
     /// The ports choose.
     pub const AUTO: Self = Self(0);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_of_a_port_is_that_ports_and_keeps_its_index() {
+        let link = LinkId::new(5, 9).at_port(3);
+        assert_eq!((link.port(), link.index(), link.generation()), (3, 5, 9));
+        assert_eq!(LinkId::new(5, 9).port(), 0);
+    }
+}

@@ -869,14 +869,16 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_a_flood_is_given_back() {
-        let mut inbox = Inbox::default();
-        for n in 0..2 * KEPT_MAX as u64 {
-            inbox.add(whole(n as u32 % 100, n));
+    fn the_memory_of_a_flood_is_given_back_and_that_of_fewer_messages_is_kept() {
+        for (count, kept) in [(KEPT_MAX, KEPT_MAX), (2 * KEPT_MAX, 0)] {
+            let mut inbox = Inbox::default();
+            for n in 0..count as u64 {
+                inbox.add(whole(n as u32 % 100, n));
+            }
+            while inbox.take().is_some() {}
+            assert_eq!((inbox.len(), inbox.entries.capacity()), (0, kept));
+            inbox.add(whole(7, 70));
+            assert_eq!(tags(&mut inbox), [70]);
         }
-        while inbox.take().is_some() {}
-        assert_eq!((inbox.len(), inbox.entries.capacity()), (0, 0));
-        inbox.add(whole(7, 70));
-        assert_eq!(tags(&mut inbox), [70]);
     }
 }

@@ -133,6 +133,13 @@ mod tests {
     }
 
     #[test]
+    fn sources_that_take_nothing_are_not_remembered() {
+        let mut shares = Shares::new(10, 50);
+        (1..1000).for_each(|i| shares.take(Source(i), 0));
+        assert_eq!((shares.used(), shares.by_source.capacity()), (0, 0));
+    }
+
+    #[test]
     fn a_whole_share_is_first_come_first_served() {
         let mut shares = Shares::new(10, 100);
         assert_eq!(fill(&mut shares, Source(1)), 10);

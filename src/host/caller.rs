@@ -90,3 +90,19 @@ unsafe extern "C" {
     ) -> c_int;
     fn _Unwind_GetIP(frame: *mut c_void) -> usize;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_is_the_first_object_on_the_stack_that_is_not_ours() {
+        // A thread of this program begins in the C library.
+        let begun = std::thread::spawn(|| library().0.expose_provenance());
+        let caller = ptr::with_exposed_provenance_mut(begun.join().unwrap());
+        assert_ne!(caller, libc::RTLD_DEFAULT);
+        // SAFETY: no name, so the program itself; it is loaded.
+        let program = unsafe { libc::dlopen(ptr::null(), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
+        assert_ne!(caller, program);
+    }
+}

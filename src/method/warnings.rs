@@ -11,13 +11,22 @@ pub(super) fn most_of_lent(limit: usize, largest: usize) -> usize {
     lent - lent / 10
 }
 
+/// Is more used than `alarm`, for the first time?
+#[inline]
+fn exceeds(used: usize, alarm: &mut usize) -> bool {
+    let exceeds = used > *alarm;
+    if exceeds {
+        *alarm = usize::MAX;
+    }
+    exceeds
+}
+
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// Says once in the life of a method that nearly all is lent to peers or taken by their messages.
     #[inline]
     pub(super) fn watch_memory(&mut self) {
         let (used, limit) = self.endpoint.unexpected_usage();
-        if used > self.memory_alarm {
-            self.memory_alarm = usize::MAX;
+        if exceeds(used, &mut self.memory_alarm) {
             log::warn!(
                 "unexpected messages, and the credits lent to peers for them, take up nine tenths of \
                 what they may: MX_UNEXPECTED_BYTES={limit}; this is said once"
@@ -28,7 +37,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
 #[cfg(test)]
 mod tests {
-    use super::most_of_lent;
+    use super::{exceeds, most_of_lent};
 
     #[test]
     fn most_is_nine_tenths_of_what_may_be_lent() {
@@ -38,5 +47,12 @@ mod tests {
             [360, 90]
         );
         assert!(most_of_lent(usize::MAX, 0) < usize::MAX);
+    }
+
+    #[test]
+    fn the_alarm_goes_off_once_above_its_value() {
+        let mut alarm = 630;
+        let seen = [629, 630, 631, 700, 600, 631].map(|used| exceeds(used, &mut alarm));
+        assert_eq!(seen, [false, false, true, false, false, false]);
     }
 }

@@ -3,7 +3,7 @@
 use crate::rig::{self, OTHER_NIC, Rig};
 use bmi_mx::abi::constants::*;
 use bmi_mx::method::{PostKind, Settings};
-use bmi_mx::peer::state::State;
+use bmi_mx::peer::state::{State, Wait};
 use mx_proto::Instant;
 use mx_sim::Profile;
 use std::time::Duration;
@@ -210,6 +210,23 @@ fn a_dead_server_fails_everything_and_a_new_one_is_reached_by_the_next_post() {
     rig.run("the message", |rig| rig.peek(server).got.len() == 1);
     rig.host(server).send(client, 5, b"welcome");
     assert_eq!(rig.wait(client, recv), 0);
+}
+
+#[test]
+fn a_client_that_dies_in_the_handshake_it_began_is_reset_and_not_unreachable() {
+    let mut rig = Rig::new(7);
+    let (server, client) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    rig.host(client).send(server, 1, b"x");
+    let receive = rig.host(server).recv(client, 1, 1);
+    let addr = rig.host(server).addr(client);
+    rig.run("the call", |rig| {
+        matches!(
+            rig.peek(server).state(addr),
+            State::Wait(Wait::Answering { .. })
+        )
+    });
+    rig.kill(client);
+    assert_eq!(rig.wait(server, receive), -BMI_ENETRESET);
 }
 
 #[test]

@@ -430,6 +430,17 @@ mod tests {
     }
 
     #[test]
+    fn there_are_as_many_buckets_as_different_bits_and_a_power_of_two() {
+        let mut beside = Beside::default();
+        for bits in 0..1_000 {
+            beside.post(bits, EXACT);
+            beside.post(bits, EXACT);
+            let most = (bits as usize + 1).next_power_of_two().max(BUCKETS);
+            assert_eq!(beside.posted.classes[0].buckets.len(), most);
+        }
+    }
+
+    #[test]
     fn every_message_finds_the_oldest_receive_that_accepts_it() {
         let masks = [EXACT, TOP, MatchMask(0), MatchMask(0xff), MatchMask(0xf0)];
         mx_sim::seeds::each(300, |seed| {

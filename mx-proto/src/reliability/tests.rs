@@ -35,6 +35,8 @@ struct Net {
     refuses: bool,
     /// So often it said so.
     refused: usize,
+    /// Datagrams whose source address does not matter.
+    express: usize,
     /// Every datagram sent: from which end, on which channel, its bytes.
     log: Vec<(usize, Channel, Vec<u8>)>,
     /// Of datagrams with these numbers in the log nothing arrives.
@@ -123,6 +125,7 @@ impl DatagramPort for End {
             net.refused += 1;
             return Err(DatagramError::TooLarge(net.mtu));
         }
+        net.express += usize::from(batch.express);
         for datagram in batch.bytes.chunks(batch.segment) {
             net.log.push((self.own, channel, datagram.to_vec()));
             let lost = net.lose.contains(&(net.log.len() - 1))
@@ -238,6 +241,7 @@ impl Pair {
             mtu: 9000,
             refuses: false,
             refused: 0,
+            express: 0,
             log: Vec::new(),
             lose: Vec::new(),
             found: None,
@@ -427,6 +431,21 @@ fn tiny_packets_take_the_command_channel_and_others_the_data_channel_in_batches(
     pair.run(Duration::from_millis(1));
     let expected = [(1, bytes(700)), (2, bytes(30_000))];
     assert_eq!(pair.users[1].packets, expected);
+}
+
+#[test]
+fn the_source_of_a_datagram_matters_until_the_data_channel_is_proven() {
+    // Not even the smallest probe passes, or all do.
+    for (mtu, proven) in [(500, false), (9000, true)] {
+        let mut pair = Pair::new(ReliableConfig::default());
+        pair.net.borrow_mut().mtu = mtu;
+        let link = pair.connect();
+        pair.run(Duration::from_millis(50));
+        pair.send(0, link, 1, b"tiny").unwrap();
+        pair.run(Duration::from_millis(1));
+        assert_eq!(pair.users[1].packets, [(1, b"tiny".to_vec())]);
+        assert_eq!(pair.net.borrow().express > 0, proven, "{mtu}");
+    }
 }
 
 #[test]
@@ -828,4 +847,29 @@ fn a_segment_beyond_the_window_is_counted_and_dropped() {
     assert_eq!(pair.ports[1].stats().outside_window, 1);
     pair.run(Duration::from_millis(50));
     assert_eq!(pair.users[1].packets, [(1, b"one".to_vec())]);
+}
+
+#[test]
+fn a_pacing_pause_ends_at_its_time_and_is_not_due_again() {
+    let (config, mut stats) = (ReliableConfig::default(), ReliableStats::default());
+    let (cookie, first) = (2, seq::Seq(1));
+    let caller = Some(session::Caller { cookie, first });
+    let mut session = session::Session::new(Instant(1), 1, first, caller, 1400, &config);
+    session.paced_until = Some(Instant(10));
+    for (now, due) in [(9, true), (10, false)] {
+        assert_eq!(session.on_timer(Instant(now), &config, &mut stats), None);
+        assert_eq!(session.deadline(&config) == Instant(10), due, "{now}");
+    }
+    assert!(session.deadline(&config) > Instant(10));
+}
+
+#[test]
+fn a_peer_that_was_told_of_less_than_a_quarter_hears_at_once_that_half_is_free() {
+    for (told, free, at_once) in [(249, 500, true), (250, 500, false), (249, 499, false)] {
+        let (now, config) = (Instant(1), ReliableConfig::default());
+        let mut session = session::Session::new(now, 1, seq::Seq(1), None, 1400, &config);
+        session.on_acknowledged(told);
+        session.on_drained(now, free, 1000);
+        assert_eq!(session.acks.due().is_some(), at_once, "{told} {free}");
+    }
 }

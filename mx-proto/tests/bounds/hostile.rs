@@ -1,11 +1,12 @@
 //! Remotes that take all they can get.
 
 use super::live;
-use super::script::Stage;
-use mx_proto::flow::{CREDIT, Lane, OVERHEAD};
+use super::script::{Packet, Stage};
+use mx_proto::flow::{CREDIT, Lane, OVERHEAD, Paid, Slots};
 use mx_proto::wire::{HELLO_LEN, Header, Kind};
 use mx_proto::{Arrival, Config, MatchBits, MatchMask, Posted, RemoteId, SendMode, Verdict};
 use mx_sim::CallOff;
+use std::time::Duration;
 
 /// The cost of a message besides its bytes.
 const MESSAGE_COST: isize = OVERHEAD as isize;
@@ -163,6 +164,74 @@ fn a_peer_that_offers_and_reads_no_answer_is_answered_a_bounded_number_of_times(
     }
 }
 
+/// A peer that does not read its answers gets no credits for more.
+#[test]
+fn an_answer_brings_new_credits_only_if_at_most_256_are_unread() {
+    let config = Config {
+        first_credits: 1_000,
+        ..limited(16 << 20)
+    };
+    let mut stage = Stage::with_peers(config, 1);
+    stage.deafen(1);
+    for n in 0..300 {
+        let mut header = Header::new(Kind::Offer, n, 10);
+        let paid = match n {
+            0 => Paid::Slot(Lane::Matched),
+            _ => Paid::Credits(1),
+        };
+        header.aux = paid.aux();
+        stage.say(0, header, &n.to_le_bytes());
+    }
+    stage.run_with(finish);
+    stage.wires(|wires| wires.listen = true);
+    stage.hear(0);
+    stage.run_with(finish);
+    let answers = stage.sent(Kind::Notify);
+    assert_eq!(answers.len(), 300);
+    let told = |(_, it, _): &Packet| (it.credit_fields.credit, it.credit_fields.slots);
+    let (before, after) = answers.split_at(300 - 256);
+    assert!(
+        before
+            .iter()
+            .all(|it| told(it) == (1_000, Slots::default()))
+    );
+    assert!(
+        after
+            .iter()
+            .all(|it| told(it).0 > 1_000 && told(it).1 != Slots::default())
+    );
+}
+
+#[test]
+fn a_peer_that_sends_but_reads_nothing_has_one_ping_waiting() {
+    let config = Config {
+        peer_timeout: Some(Duration::from_secs(16)),
+        request_timeout: None,
+        ..limited(1 << 20)
+    };
+    let mut stage = Stage::with_peers(config, 1);
+    let to = id_of(&stage, 0);
+    let sent = stage
+        .node
+        .send(to, MatchBits(1), vec![0; 8], 0, SendMode::Synchronous);
+    assert!(matches!(sent, Ok(Posted::Pending(_))));
+    stage.deafen(1);
+    for _ in 0..10 {
+        // Long enough for a Ping each time.
+        for _ in 0..70 {
+            stage.clock.advance(Duration::from_millis(100));
+            stage.run();
+        }
+        stage.say(0, Header::new(Kind::Credit, 0, 0), &[]);
+        stage.run();
+    }
+    stage.wires(|wires| wires.listen = true);
+    stage.hear(0);
+    stage.run();
+    assert_eq!(stage.sent(Kind::Ping).len(), 1);
+    assert_eq!(stage.node.remotes(), 1);
+}
+
 #[test]
 fn offers_answered_on_another_link_than_that_of_the_introductions_are_bounded_too() {
     let (mut stage, before) = one_peer(1 << 20);
@@ -303,6 +372,26 @@ fn sends_called_off_before_their_turn_leave_nothing_behind() {
     stage.run();
     assert_eq!(stage.sent(Kind::Eager).len(), stays.len());
     assert_eq!(stage.node.requests(), 0);
+}
+
+#[test]
+fn one_progress_call_sends_at_most_two_bursts_to_a_remote() {
+    let (mut stage, _) = one_peer(1 << 20);
+    let to = id_of(&stage, 0);
+    stage.deafen(1);
+    let most = 2 * Config::default().burst;
+    for _ in 0..10 * most {
+        let sent = stage
+            .node
+            .send(to, MatchBits(1), vec![0; 8], 0, SendMode::Standard);
+        assert!(matches!(sent, Ok(Posted::Pending(_))));
+    }
+    stage.wires(|wires| wires.listen = true);
+    stage.hear(0);
+    stage.work_once(finish);
+    assert_eq!(stage.sent(Kind::Eager).len(), most);
+    stage.run();
+    assert_eq!(stage.sent(Kind::Eager).len(), 9 * most);
 }
 
 #[test]

@@ -144,6 +144,92 @@ fn a_delayed_answer_of_an_old_association_ends_nothing() {
     }
 }
 
+/// A reaches b under another address, where b has begun a later association, or had an earlier one.
+#[test]
+fn the_later_of_two_associations_goes_on_whichever_address_leads_to_it() {
+    let mut pair = Pair::new();
+    let of_a = pair.connected();
+    send(&mut pair.a, of_a, 1, 10);
+    pair.run();
+    let of_b = receive(&mut pair.b, 1).remote;
+    pair.hold(&[0]);
+    pair.b.disconnect(of_b);
+    let alias = pair.alias_of_b();
+    pair.a.connect(alias, pair::KEY, bits(0), 2).unwrap();
+    pair.run();
+    let [(Status::Success, later)] = connected(&mut pair.a)[..] else {
+        panic!("it gets there");
+    };
+    assert_eq!(gone(&mut pair.a), [DownReason::Disconnected]);
+    pair.hold(&[]);
+    send(&mut pair.a, later, 2, 10);
+    pair.run();
+    let of_b = receive(&mut pair.b, 2).remote;
+    talk(&mut pair, later, of_b, "the later one");
+
+    // One packet at a time: the answer, before what ends its association.
+    let mut pair = Pair::with_secrets(None, None, 0, 1);
+    pair.a.connect(alias, pair::KEY, bits(0), 1).unwrap();
+    pair.step(Side::A, 0);
+    pair.step(Side::B, 0);
+    let a = pair.target(Side::A);
+    let old = pair.b.remote_of(a.nic, a.endpoint);
+    pair.b.disconnect(old.expect("a has introduced itself"));
+    pair.hold(&[0]);
+    pair.b.connect(a, pair::KEY, bits(0), 2).unwrap();
+    pair.run();
+    let (status, of_b) = connected(&mut pair.b)[0];
+    assert_eq!(status, Status::Success);
+    send(&mut pair.b, of_b, 1, 10);
+    pair.run();
+    let of_a = receive(&mut pair.a, 1).remote;
+    pair.step(Side::A, 0);
+    assert_eq!(connected(&mut pair.a), [(Status::Success, of_a)]);
+    talk(&mut pair, of_a, of_b, "after the answer of the earlier one");
+    assert_eq!((gone(&mut pair.a), gone(&mut pair.b)), (vec![], vec![]));
+}
+
+/// Both have called at once, and each sends on the other's link.
+fn on_two_links() -> (Pair, RemoteId) {
+    let mut pair = Pair::new();
+    let (a, b) = (pair.target(Side::A), pair.target(Side::B));
+    pair.a.connect(b, pair::KEY, bits(0), 1).unwrap();
+    pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
+    for (side, link) in [(Side::A, 0), (Side::B, 1), (Side::A, 1), (Side::B, 0)] {
+        pair.step(side, link);
+    }
+    pair.run();
+    let (_, of_a) = connected(&mut pair.a)[0];
+    connected(&mut pair.b);
+    (pair, of_a)
+}
+
+#[test]
+fn the_last_message_of_a_peer_is_received_although_the_other_link_closes_first() {
+    let (mut pair, of_a) = on_two_links();
+    pair.hold(&[1]);
+    send(&mut pair.a, of_a, 1, 10);
+    pair.a.disconnect(of_a);
+    let receive = pair.b.recv(bits(1), EXACT, Buffer::from(vec![0; 10]), 1);
+    assert!(matches!(receive, Ok(Received::Pending(_))));
+    pair.run();
+    assert_eq!((gone(&mut pair.b), pair.b.remotes()), (vec![], 1));
+    pair.hold(&[]);
+    pair.run();
+    let done = pair.b.owner_mut().next_completion().expect("it has come");
+    assert_eq!((done.status, done.transferred), (Status::Success, 10));
+    assert_eq!(gone(&mut pair.b), [DownReason::Disconnected]);
+}
+
+#[test]
+fn a_peer_is_lost_when_the_sending_link_is_cut_although_another_one_is_up() {
+    let (mut pair, _) = on_two_links();
+    pair.cut_off_b(0);
+    pair.run();
+    let cut = DownReason::Link(LinkDown::Reset);
+    assert_eq!((gone(&mut pair.b), pair.b.remotes()), (vec![cut], 0));
+}
+
 /// Calls, messages and ends in any order, and packets of each link at any time.
 #[test]
 fn no_peer_is_taken_for_a_stranger_whatever_crosses() {

@@ -216,6 +216,22 @@ fn a_message_that_there_are_no_credits_for_is_fetched_when_others_are_taken() {
 }
 
 #[test]
+fn a_message_without_credits_that_is_withdrawn_lets_the_next_one_be_fetched() {
+    let (mut pair, b, _) = begin();
+    let sends = [1, 2, 3].map(|turn| send(&mut pair, b, turn, turn, LARGE));
+    send_as(&mut pair, b, 4, 4, 0, SendMode::Synchronous);
+    pair.run_with(put_in);
+    let stats = pair.b.inbox_stats();
+    assert_eq!((stats.messages, stats.waiting), (2, 2));
+    assert!(pair.a.end(sends[2].unwrap(), Status::Cancelled));
+    pair.run_with(put_in);
+    let stats = pair.b.inbox_stats();
+    assert_eq!((stats.messages, stats.waiting), (3, 0));
+    assert_eq!(tags(&mut pair), [1, 2, 4]);
+    assert_empty(&mut pair);
+}
+
+#[test]
 fn without_memory_a_message_waits_until_there_is_some() {
     let (mut pair, b, _) = begin();
     pair.b.owner_mut().memory = false;

@@ -2,6 +2,7 @@
 
 use super::bits;
 use super::pair::{self, Pair, Side};
+use mx_proto::flow::CREDIT;
 use mx_proto::origin::{Address, Proof};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{Down, DownReason, NicId, Status, Target};
@@ -298,6 +299,95 @@ fn what_comes_behind_a_breach_of_the_rules_begins_nothing() {
         let left = (pair.b.introductions(), pair.b.remotes());
         assert_eq!(left, (0, 0), "{secret:?}");
     }
+}
+
+/// B calls a peer that has called b, too, and that parts before it answers.
+#[test]
+fn an_association_that_is_over_is_not_begun_again_and_a_later_one_is() {
+    for (epoch, manner, code) in [(1, 0, 4), (1, 1, 0), (2, 0, 0)] {
+        let mut pair = Pair::new();
+        pair.b
+            .connect(pair.impostor(), pair::KEY, bits(0), 1)
+            .unwrap();
+        pair.run();
+        let link = pair.stranger();
+        connect(&mut pair, link, hello(pair::IMPOSTOR, 9, 0));
+        pair.run();
+        let bye = Header::new(Kind::Disconnect, 0, 0);
+        pair.inject(link, bye.emit(), Vec::new());
+        pair.run();
+        assert_eq!(replies(&mut pair, link), (vec![0], true));
+        let link = pair.stranger();
+        let mut body = hello(pair::IMPOSTOR, 9, 0);
+        body[6] = epoch;
+        let mut header = Header::new(Kind::Connect, 7, manner);
+        header.body_len = body.len() as u32;
+        pair.inject(link, header.emit(), body);
+        pair.run();
+        let (told, _) = replies(&mut pair, link);
+        assert_eq!(told, [code], "{epoch} {manner}");
+    }
+}
+
+/// B calls, and the answer is of another peer, about which b asks.
+#[test]
+fn packets_behind_an_unproven_answer_are_kept_up_to_the_promised_bytes() {
+    for beyond in [0, 1] {
+        let mut pair = Pair::new();
+        let silent = pair.impostor();
+        pair.prove(Proof::Ask(silent, Address(0)));
+        pair.b.connect(silent, pair::KEY, bits(0), 1).unwrap();
+        pair.run();
+        let (asked, _) = pair.said(0).pop().expect("it is called");
+        let promised = Header::parse(&asked)
+            .expect("a header")
+            .credit_fields
+            .credit;
+        let answer = |kind, body: Vec<u8>| {
+            let mut header = Header::new(kind, 0, body.len() as u32);
+            header.body_len = body.len() as u32;
+            (header.emit(), body)
+        };
+        let (mut reply, body) = answer(Kind::Reply, hello(200, 5, 0));
+        reply[8..16].copy_from_slice(&asked[8..16]);
+        pair.answer(0, reply, body);
+        // Each packet counts with its header and the place of its body.
+        let mut left = (promised as usize + 2) * CREDIT + 64 * 256;
+        while left > 2 * (1_000 + 56) {
+            let (header, body) = answer(Kind::Eager, vec![0; 1_000]);
+            pair.answer(0, header, body);
+            left -= 1_000 + 56;
+        }
+        let (header, body) = answer(Kind::Eager, vec![0; left - 56 + beyond]);
+        pair.answer(0, header, body);
+        pair.run();
+        assert_eq!(pair.b.introductions(), 1 - beyond);
+        assert_eq!(pair.b.stats().malformed, beyond as u64);
+    }
+}
+
+/// B calls a peer that has called b meanwhile, and another one answers at its address.
+#[test]
+fn nonsense_behind_an_impostors_answer_does_not_end_the_session_of_its_victim() {
+    let mut pair = Pair::new();
+    pair.b
+        .connect(pair.impostor(), pair::KEY, bits(0), 1)
+        .unwrap();
+    pair.run();
+    let link = pair.stranger();
+    connect(&mut pair, link, hello(pair::IMPOSTOR, 9, 0));
+    pair.run();
+    assert_eq!(replies(&mut pair, link), (vec![0], false));
+    let body = hello(200, 5, 0);
+    let mut reply = Header::new(Kind::Reply, 0, 0);
+    reply.body_len = body.len() as u32;
+    pair.answer(0, reply.emit(), body);
+    pair.answer(0, [0xff; 32], Vec::new());
+    pair.run();
+    assert!(pair.left(0));
+    assert_eq!(pair.b.stats().malformed, 1);
+    assert_eq!(pair.b.owner_mut().next_down(), None);
+    assert_eq!(pair.b.remotes(), 1);
 }
 
 #[test]

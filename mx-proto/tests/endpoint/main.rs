@@ -303,7 +303,8 @@ fn a_cancelled_offer_puts_its_receive_back() {
     assert_eq!(pair.a.cancel(send), Cancelled::Withdrawn);
     data.give_back();
     pair.hold_data = false;
-    pair.run();
+    // It waits as long as it has to.
+    pair.advance(2 * pair::TIMEOUT);
     assert_eq!(pair.b.owner_mut().next_completion(), None);
     pair.a
         .send(b, bits(1), pair.filled(vec![9; 5]), 0, SendMode::Standard)
@@ -766,15 +767,48 @@ fn nonsense_packets_end_the_link_and_nothing_else() {
 fn packets_about_strange_requests_are_counted_and_dropped() {
     let mut pair = Pair::new();
     connected(&mut pair);
-    for kind in [Packet::Data, Packet::Notify, Packet::Withdraw] {
+    for (kind, body) in [
+        (Packet::Data, 4),
+        (Packet::Pull, 12),
+        (Packet::Notify, 0),
+        (Packet::Withdraw, 0),
+    ] {
         let before = pair.b.stats().stale;
         let mut header = Header::new(kind, 0x1234_5678_9abc, 0);
-        header.body_len = if kind == Packet::Data { 4 } else { 0 };
-        pair.inject_from_a(header.emit(), vec![0; header.body_len as usize]);
+        header.body_len = body;
+        pair.inject_from_a(header.emit(), vec![0; body as usize]);
         pair.run();
         assert_eq!(pair.b.stats().stale, before + 1, "{kind:?}");
     }
     assert_eq!(pair.b.remotes(), 1);
+}
+
+#[test]
+fn pulls_of_what_is_not_offered_or_lies_beyond_its_end_are_counted_and_dropped() {
+    let mut pair = Pair::new();
+    let (_, a) = connected(&mut pair);
+    let receive = pair.b.recv_from(a, bits(1), EXACT, pair.shared(8), 0);
+    let receive = waiting(receive.unwrap());
+    let data = pair.filled(pattern(50_000, 1));
+    let offer = pair.b.send(a, bits(2), data, 0, SendMode::Standard);
+    let offer = pending(offer.unwrap());
+    pair.run();
+    let sent = pair.b.stats().packets_out;
+    for (request, at, len) in [
+        (receive, 0, 8),
+        (offer, 0, 0),
+        (offer, 50_000, 1),
+        (offer, 49_999, 2),
+    ] {
+        let before = pair.b.stats().stale;
+        let mut header = Header::new(Packet::Pull, request.to_word(), at);
+        header.body_len = 12;
+        let body = [&[0; 8][..], &u32::to_le_bytes(len)].concat();
+        pair.inject_from_a(header.emit(), body);
+        pair.run();
+        assert_eq!(pair.b.stats().stale, before + 1, "{len} bytes at {at}");
+    }
+    assert_eq!((pair.b.stats().packets_out, pair.b.requests()), (sent, 2));
 }
 
 #[test]

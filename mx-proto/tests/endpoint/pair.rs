@@ -4,7 +4,8 @@ use mx_proto::ops::{Chunks, Ops};
 use mx_proto::origin::{Address, Claim, Proof, Source};
 use mx_proto::owner::Queue;
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, RemoteKey, RemoteRead,
+    RemoteUse, SendError, Sent, Sink,
 };
 use mx_proto::secret::Secret;
 use mx_proto::wire::Kind;
@@ -180,6 +181,12 @@ struct Hub {
     streams: bool,
     /// And nothing comes behind the half of one.
     stops_midway: bool,
+    /// The port can read memory of the other side's; reads begin and do not end.
+    reads_remotely: bool,
+    /// The token of the last read.
+    reading: Option<u64>,
+    /// What a node's port is about to say of a read that goes on.
+    moving: Option<(usize, RemoteUse)>,
     /// Packets sent without message data.
     heard: Vec<(HeaderBytes, Vec<u8>)>,
 }
@@ -192,6 +199,9 @@ pub(crate) const IMPOSTOR: u64 = 107;
 
 /// Packets one lane holds before the sender must wait.
 const ROOM: usize = 8;
+
+/// Bytes of the rest of a packet that a lane takes at a time.
+const PART: usize = 20 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct QueuePort {
@@ -217,7 +227,7 @@ impl Port<Buffer> for QueuePort {
             },
             data_max: 64 * 1024,
             pull_block: 96 * 1024,
-            remote_read: false,
+            remote_read: self.hub.borrow().reads_remotely,
         }
     }
 
@@ -324,8 +334,22 @@ impl Port<Buffer> for QueuePort {
     }
 
     fn recall(&mut self, _: LinkId, token: u64) {
-        let memory = &self.hub.borrow().read[token as usize];
-        assert!(memory.is_held(), "memory went while a port had it");
+        let hub = self.hub.borrow();
+        if hub.reading != Some(token) {
+            let memory = &hub.read[token as usize];
+            assert!(memory.is_held(), "memory went while a port had it");
+        }
+    }
+
+    fn register(&mut self, _: LinkId, _: &Buffer, token: u64) -> Option<RemoteKey> {
+        let (address, key) = (token, 0);
+        let reads = self.hub.borrow().reads_remotely;
+        reads.then_some(RemoteKey { address, key })
+    }
+
+    fn read_remote(&mut self, _: LinkId, read: RemoteRead<'_, Buffer>) -> Result<(), SendError> {
+        self.hub.borrow_mut().reading = Some(read.token);
+        Ok(())
     }
 
     fn resume(
@@ -338,8 +362,14 @@ impl Port<Buffer> for QueuePort {
         let (cable, end) = Self::end(link);
         let lane = &mut self.hub.borrow_mut().cables[cable].lanes[1 - end];
         let (header, mut bytes, whole) = lane.open.take().expect("a packet is open");
-        memory.visit(offset, len, |piece| bytes.extend_from_slice(piece));
-        assert_eq!(bytes.len(), whole, "the rest is the rest");
+        assert_eq!(bytes.len() + len, whole, "the rest is the rest");
+        let taken = len.min(PART);
+        memory.visit(offset, taken, |piece| bytes.extend_from_slice(piece));
+        if taken < len {
+            lane.open = Some((header, bytes, whole));
+            lane.blocked = true;
+            return Ok(Sent::Part(taken));
+        }
         lane.packets.push_back((header, bytes));
         Ok(Sent::Whole)
     }
@@ -357,6 +387,11 @@ impl Port<Buffer> for QueuePort {
         let mut busy = false;
         let cables = self.hub.borrow().cables.len();
         let newest_first = self.hub.borrow().newest_first;
+        let own = |(node, _): &mut (usize, RemoteUse)| *node == self.node;
+        let moving = self.hub.borrow_mut().moving.take_if(own);
+        if let Some((_, what)) = moving {
+            sink.on_remote_activity(LinkId::new(0, 1), 0, what);
+        }
         for n in 0..cables {
             let n = if newest_first { cables - 1 - n } else { n };
             if self.hub.borrow().held.contains(&n) {
@@ -620,6 +655,25 @@ impl Pair {
         let pair = Self::lending(first_credits);
         pair.hub.borrow_mut().streams = true;
         pair
+    }
+
+    /// Ports read memory of the other side's.
+    pub(crate) fn reading_remotely() -> Self {
+        let pair = Self::new();
+        pair.hub.borrow_mut().reads_remotely = true;
+        pair
+    }
+
+    /// The token of the read that has begun last.
+    pub(crate) fn reading(&self) -> Option<u64> {
+        self.hub.borrow().reading
+    }
+
+    /// A port says to one side that bytes are moving.
+    pub(crate) fn moves(&mut self, side: Side, what: RemoteUse) {
+        let node = usize::from(side == Side::B);
+        self.hub.borrow_mut().moving = Some((node, what));
+        self.run();
     }
 
     /// From now on nothing comes behind the half of a body, or does again.

@@ -2,6 +2,7 @@
 
 use super::pair::{self, Pair, Side, TIMEOUT};
 use super::{EXACT, bits, completions, connected, pattern, pending, waiting};
+use mx_proto::port::RemoteUse;
 use mx_proto::{Completion, RemoteId, RequestId, SendMode, Status};
 use mx_sim::{CallOff, Cancelled};
 use std::time::Duration;
@@ -87,6 +88,49 @@ fn a_receive_has_no_time_out_before_a_message_matches_it() {
     assert_eq!(completions(&mut pair.b), []);
     pair.advance(2 * SECOND);
     assert_eq!(timed_out(&completions(&mut pair.b)), [7]);
+}
+
+#[test]
+fn a_remote_read_does_not_time_out_on_either_side_while_its_bytes_move() {
+    let mut pair = Pair::reading_remotely();
+    let (b, _) = connected(&mut pair);
+    let buffer = pair.shared(100_000);
+    waiting(pair.b.recv(bits(1), EXACT, buffer, 2).unwrap());
+    let data = pair.filled(pattern(100_000, 1));
+    let sent = pair.a.send(b, bits(1), data, 1, SendMode::Standard);
+    let word = pending(sent.unwrap()).to_word();
+    pair.run();
+    let token = pair.reading().expect("b reads it");
+    for _ in 0..4 {
+        pair.advance(TIMEOUT * 3 / 4);
+        pair.moves(Side::A, RemoteUse::Registered(word));
+        pair.moves(Side::B, RemoteUse::Reading(token));
+    }
+    assert_eq!(completions(&mut pair.a), []);
+    assert_eq!(completions(&mut pair.b), []);
+    // A send reads nothing, whatever is said about it.
+    pair.advance(TIMEOUT * 3 / 4);
+    pair.moves(Side::A, RemoteUse::Reading(1 << 63 | word));
+    pair.advance(TIMEOUT * 3 / 4);
+    assert_eq!(timed_out(&completions(&mut pair.a)), [1]);
+    assert_eq!(timed_out(&completions(&mut pair.b)), [2]);
+}
+
+#[test]
+fn receives_for_one_remote_are_listed_without_what_else_there_is_with_it() {
+    let mut pair = Pair::new();
+    let (_, a) = connected(&mut pair);
+    let own = [1, 2].map(|tag| {
+        let receive = pair.b.recv_from(a, bits(tag), EXACT, pair.shared(8), tag);
+        waiting(receive.unwrap())
+    });
+    waiting(pair.b.recv(bits(3), EXACT, pair.shared(8), 3).unwrap());
+    let data = pair.filled(pattern(50_000, 4));
+    let sent = pair.b.send(a, bits(4), data, 4, SendMode::Standard);
+    pending(sent.unwrap());
+    assert!(pair.b.receives_from(a).eq(own));
+    pair.b.disconnect(a);
+    assert_eq!(pair.b.receives_from(a).count(), 0);
 }
 
 #[test]

@@ -38,6 +38,7 @@ impl Path {
                 self.probes.push(size);
                 self.pmtu.on_probe_sent(now, size, 2 * MS);
                 assert_eq!(self.pmtu.next_probe(now), None);
+                assert!(self.pmtu.deadline() > Some(now), "of its answer");
                 if size <= self.passes && talks {
                     self.pmtu.on_probed(now, size);
                 }
@@ -241,6 +242,7 @@ fn a_link_with_a_found_size_asks_again_after_ten_minutes() {
     let before = path.probes.len();
     path.run(590_000, true);
     assert_eq!(path.probes.len(), before);
+    assert!(path.pmtu.deadline() > Some(at(path.now)));
     path.passes = 9000;
     path.run(20_000, true);
     assert_eq!(path.pmtu.size(), 9000);
