@@ -185,7 +185,7 @@ struct Hub {
     reads_remotely: bool,
     /// The token of the last read.
     reading: Option<u64>,
-    /// What a node's port is about to say of a read that goes on.
+    /// The next report of a node's port about a read that goes on.
     moving: Option<(usize, RemoteUse)>,
     /// Packets sent without message data.
     heard: Vec<(HeaderBytes, Vec<u8>)>,
