@@ -11,7 +11,7 @@ pub(super) fn most_of_lent(limit: usize, largest: usize) -> usize {
     lent - lent / 10
 }
 
-/// Is more used than `alarm`, for the first time?
+/// Whether more than `alarm` is used; after that the alarm is out of reach.
 #[inline]
 fn exceeds(used: usize, alarm: &mut usize) -> bool {
     let exceeds = used > *alarm;

@@ -189,16 +189,10 @@ fn the_later_of_two_associations_goes_on_whichever_address_leads_to_it() {
     assert_eq!((gone(&mut pair.a), gone(&mut pair.b)), (vec![], vec![]));
 }
 
-/// Both have called at once, and each sends on the other's link.
+/// After [`Pair::call_each_other`].
 fn on_two_links() -> (Pair, RemoteId) {
     let mut pair = Pair::new();
-    let (a, b) = (pair.target(Side::A), pair.target(Side::B));
-    pair.a.connect(b, pair::KEY, bits(0), 1).unwrap();
-    pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
-    for (side, link) in [(Side::A, 0), (Side::B, 1), (Side::A, 1), (Side::B, 0)] {
-        pair.step(side, link);
-    }
-    pair.run();
+    pair.call_each_other();
     let (_, of_a) = connected(&mut pair.a)[0];
     connected(&mut pair.b);
     (pair, of_a)

@@ -301,18 +301,24 @@ fn what_comes_behind_a_breach_of_the_rules_begins_nothing() {
     }
 }
 
+/// B has called a peer, which has called b on the returned link and not answered yet.
+fn called_by_its_callee() -> (Pair, usize) {
+    let mut pair = Pair::new();
+    pair.b
+        .connect(pair.impostor(), pair::KEY, bits(0), 1)
+        .unwrap();
+    pair.run();
+    let link = pair.stranger();
+    connect(&mut pair, link, hello(pair::IMPOSTOR, 9, 0));
+    pair.run();
+    (pair, link)
+}
+
 /// B calls a peer that has called b, too, and that parts before it answers.
 #[test]
 fn an_association_that_is_over_is_not_begun_again_and_a_later_one_is() {
     for (epoch, manner, code) in [(1, 0, 4), (1, 1, 0), (2, 0, 0)] {
-        let mut pair = Pair::new();
-        pair.b
-            .connect(pair.impostor(), pair::KEY, bits(0), 1)
-            .unwrap();
-        pair.run();
-        let link = pair.stranger();
-        connect(&mut pair, link, hello(pair::IMPOSTOR, 9, 0));
-        pair.run();
+        let (mut pair, link) = called_by_its_callee();
         let bye = Header::new(Kind::Disconnect, 0, 0);
         pair.inject(link, bye.emit(), Vec::new());
         pair.run();
@@ -369,14 +375,7 @@ fn packets_behind_an_unproven_answer_are_kept_up_to_the_promised_bytes() {
 /// B calls a peer that has called b meanwhile, and another one answers at its address.
 #[test]
 fn nonsense_behind_an_impostors_answer_does_not_end_the_session_of_its_victim() {
-    let mut pair = Pair::new();
-    pair.b
-        .connect(pair.impostor(), pair::KEY, bits(0), 1)
-        .unwrap();
-    pair.run();
-    let link = pair.stranger();
-    connect(&mut pair, link, hello(pair::IMPOSTOR, 9, 0));
-    pair.run();
+    let (mut pair, link) = called_by_its_callee();
     assert_eq!(replies(&mut pair, link), (vec![0], false));
     let body = hello(200, 5, 0);
     let mut reply = Header::new(Kind::Reply, 0, 0);

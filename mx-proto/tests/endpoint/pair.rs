@@ -634,6 +634,17 @@ impl Pair {
         b
     }
 
+    /// Both call at once, so that there are two links: a sends on the second, b on the first.
+    pub(crate) fn call_each_other(&mut self) {
+        let (a, b) = (self.target(Side::A), self.target(Side::B));
+        self.a.connect(b, KEY, MatchBits(0), 1).unwrap();
+        self.b.connect(a, KEY, MatchBits(0), 1).unwrap();
+        for (side, link) in [(Side::A, 0), (Side::B, 1), (Side::A, 1), (Side::B, 0)] {
+            self.step(side, link);
+        }
+        self.run();
+    }
+
     /// A message gets from a to b.
     pub(crate) fn talk(&mut self, b: RemoteId) {
         let (bits, data) = (MatchBits(9), Buffer::from(vec![5; 100]));

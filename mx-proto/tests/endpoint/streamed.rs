@@ -258,16 +258,10 @@ fn more_than_its_credit_covers_ends_the_link_before_anything_is_kept() {
     assert_eq!(pair.b.stats().malformed, 1);
 }
 
-/// Both connect at the same time, so that there are two links: a sends on the second, b on the first.
+/// After [`Pair::call_each_other`].
 fn streaming_both_ways() -> (Pair, RemoteId) {
     let mut pair = Pair::streaming(4096);
-    let (a, b) = (pair.target(Side::A), pair.target(Side::B));
-    pair.a.connect(b, pair::KEY, bits(0), 1).unwrap();
-    pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
-    for (side, link) in [(Side::A, 0), (Side::B, 1), (Side::A, 1), (Side::B, 0)] {
-        pair.step(side, link);
-    }
-    pair.run();
+    pair.call_each_other();
     let b = completions(&mut pair.a)[0].remote;
     completions(&mut pair.b);
     assert_eq!(pair.links(), 2);

@@ -42,7 +42,7 @@ impl Spin {
         }
     }
 
-    /// A spin was in vain.
+    /// A spin, or a wait, was in vain.
     #[inline]
     pub(super) fn on_vain(&mut self) {
         self.score = self.score.saturating_sub(LOSS);
@@ -54,7 +54,7 @@ impl Spin {
         if found && waited < self.limit {
             self.score = (self.score + 1).min(BEST);
         } else {
-            self.score = self.score.saturating_sub(LOSS);
+            self.on_vain();
         }
     }
 }

@@ -69,43 +69,37 @@ unsafe impl GlobalAlloc for Reserve {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's.
-        let alloc = || unsafe { System.alloc(layout) };
-        let memory = alloc();
-        if memory.is_null() {
-            spend(layout.size(), alloc)
-        } else {
-            memory
-        }
+        ask(layout.size(), || unsafe { System.alloc(layout) })
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's.
-        let alloc = || unsafe { System.alloc_zeroed(layout) };
-        let memory = alloc();
-        if memory.is_null() {
-            spend(layout.size(), alloc)
-        } else {
-            memory
-        }
+        ask(layout.size(), || unsafe { System.alloc_zeroed(layout) })
     }
 
     #[inline]
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller's; after a failure `memory` is what it was.
         let realloc = || unsafe { System.realloc(memory, layout, size) };
-        let moved = realloc();
-        if moved.is_null() {
-            spend(size.saturating_sub(layout.size()), realloc)
-        } else {
-            moved
-        }
+        ask(size.saturating_sub(layout.size()), realloc)
     }
 
     #[inline]
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         // SAFETY: the caller's.
         unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+/// Asks `System` for `size` bytes more, from the reserve if it has none. Null: not even then.
+#[inline]
+fn ask(size: usize, system: impl Fn() -> *mut u8) -> *mut u8 {
+    let memory = system();
+    if memory.is_null() {
+        spend(size, system)
+    } else {
+        memory
     }
 }
 

@@ -164,11 +164,7 @@ impl<M: Memory> Port<M> for RdmPort {
 
     fn deadline(&self) -> Option<Instant> {
         let polled = |span| Some(self.polled.after(span));
-        let room = if self.blocked.is_empty() {
-            None
-        } else {
-            Some(self.room_at)
-        };
+        let room = (!self.blocked.is_empty()).then_some(self.room_at);
         let fabric = self.fabric.as_ref();
         let look = match self.wait_fd() {
             None if fabric.is_some() && self.links.len() > 0 => {
