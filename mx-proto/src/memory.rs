@@ -11,14 +11,13 @@
 ///
 /// An implementation lends its bytes only during a call. The endpoint drops the value when the
 /// operation completes; from then on the bytes must not be accessed.
+#[expect(
+    clippy::len_without_is_empty,
+    reason = "an empty buffer is like any other"
+)]
 pub trait Memory {
     /// Bytes in all segments together.
     fn len(&self) -> usize;
-
-    /// True when there is not one byte.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 
     /// The same bytes as [`Self::visit`] lends, if they lie in one piece and that is easily told.
     #[inline]

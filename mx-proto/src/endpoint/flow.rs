@@ -81,9 +81,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// be lent to it. When all of it is used, it cannot send any more. Cost: O(n) for n such
     /// messages.
     pub fn is_over_quota(&self, remote: RemoteId) -> bool {
-        let (count, held) = self.core.unexpected.held_of(remote);
-        let remote = self.core.remotes.of(remote).filter(|_| count > 0);
+        let held = self.core.unexpected.held_of(remote);
         let flow = &self.core.flow;
+        let remote = self.core.remotes.of(remote);
         remote.is_some_and(|it| flow.is_filled(&it.lends, it.source, held))
     }
 }

@@ -319,7 +319,7 @@ impl<O: Owner> Core<O> {
 
     /// A message takes no more room here.
     fn pay_back(&mut self, entry: &Entry<O::Memory>) {
-        if entry.drawn > 0 {
+        if entry.drawn != 0 {
             self.flow.undraw(entry.drawn);
         }
         match entry.tombstone {

@@ -334,7 +334,7 @@ impl Flow {
 
     /// Requests a poll after credits came free or were requested.
     pub(super) fn wake(&mut self) {
-        self.ready |= self.wanted > 0 || self.narrowing || self.missing > 0;
+        self.ready |= self.wanted != 0 || self.narrowing || self.missing != 0;
     }
 
     fn is_any_remote_short(&self) -> bool {

@@ -149,13 +149,13 @@ impl Unexpected {
             .count()
     }
 
-    /// The number of messages from `source`, and the credits that they hold.
-    pub(crate) fn held_of(&self, source: RemoteId) -> (usize, u32) {
-        let held = |(count, credits), (_, waiting): (_, &Waiting)| match waiting.paid() {
-            Paid::Credits(cost) => (count + 1, credits + cost),
-            Paid::Slot(_) => (count + 1, credits),
-        };
-        self.of(source).fold((0, 0), held)
+    /// The credits that messages from `source` hold.
+    pub(crate) fn held_of(&self, source: RemoteId) -> u32 {
+        let held = self.of(source).map(|(_, waiting)| match waiting.paid() {
+            Paid::Credits(cost) => cost,
+            Paid::Slot(_) => 0,
+        });
+        held.sum()
     }
 
     /// Puts another name on the oldest `count` whole messages from `source`.

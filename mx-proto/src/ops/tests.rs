@@ -283,6 +283,8 @@ fn an_operation_that_is_over_when_it_is_posted_takes_a_place_until_it_is_freed_a
     for id in &all {
         assert!(ops.is_done(*id) && ops.get(*id).is_none() && !ops.finish(*id));
         assert_eq!(ops.word(*id), Some(&7));
+        *ops.word_mut(*id).unwrap() = 8;
+        assert_eq!(ops.word(*id), Some(&8));
         assert!(ops.free(*id) && !ops.free(*id));
     }
     assert_eq!(ops.in_use(), 0);

@@ -427,6 +427,22 @@ mod tests {
     }
 
     #[test]
+    fn another_protocol_or_version_is_malformed_though_its_checksum_is_right() {
+        for at in 0..3 {
+            let mut bytes = emitted(header(Kind::Data), b"some payload");
+            bytes[at] ^= 1;
+            bytes[CHECKSUM_AT..CHECKSUM_AT + 4].fill(0);
+            let sum = crc32c(&bytes[..DATAGRAM_HEADER]);
+            bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+            assert_eq!(
+                Header::parse(&bytes),
+                Err(BadDatagram::Malformed),
+                "byte {at}"
+            );
+        }
+    }
+
+    #[test]
     fn truncated_datagrams_and_payloads_where_none_belong_are_refused() {
         for kind in KINDS {
             let bytes = emitted(header(kind), &payload(kind));

@@ -415,6 +415,33 @@ mod tests {
     }
 
     #[test]
+    fn a_chunk_that_makes_a_piece_longer_costs_nothing() {
+        let packet = packet(1, 5000);
+        let (mut partial, mut above) = (Partial::default(), Above::default());
+        above.places.push((1, vec![0; 5005]));
+        partial.begin(packet.len() as u32);
+        add(&mut partial, &packet, &[0, 2], false, &mut above);
+        let all = chunks(0, &packet, 100);
+        for (at, cost) in [(1, 0), (3, 0), (4, PIECE_COST)] {
+            assert_eq!(partial.cost_of(&all[at]), cost, "chunk {at}");
+        }
+    }
+
+    #[test]
+    fn the_memory_of_many_pieces_is_given_back_when_they_are_one() {
+        let packet = packet(1, 5000);
+        let (mut partial, mut above) = (Partial::default(), Above::default());
+        partial.begin(packet.len() as u32);
+        let even: Vec<usize> = (0..50).step_by(2).collect();
+        add(&mut partial, &packet, &even, true, &mut above);
+        assert_eq!(partial.pieces.len(), 24);
+        let odd: Vec<usize> = (1..50).step_by(2).collect();
+        add(&mut partial, &packet, &odd, true, &mut above);
+        let left = (partial.pieces.len(), partial.pieces.capacity());
+        assert!(left.0 == 0 && left.1 <= SLOT_COST, "{left:?}");
+    }
+
+    #[test]
     fn a_place_too_small_is_none() {
         let packet = packet(1, 5000);
         let (mut partial, mut above) = (Partial::default(), Above::default());

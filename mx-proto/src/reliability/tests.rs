@@ -172,6 +172,8 @@ impl DatagramPort for End {
 struct User {
     up: Vec<LinkId>,
     down: Vec<LinkDown>,
+    /// How often a blocked link took packets again.
+    writable: usize,
     from: Option<LinkId>,
     packets: Vec<(u8, Vec<u8>)>,
     /// Where placed bodies go, by mark.
@@ -216,7 +218,9 @@ impl Sink<Vec<u8>> for User {
         self.packets.push((header[0], body));
     }
 
-    fn on_writable(&mut self, _: LinkId, _: u64) {}
+    fn on_writable(&mut self, _: LinkId, _: u64) {
+        self.writable += 1;
+    }
 
     fn on_released(&mut self, _: LinkId, _: u64, _: u64) {}
 
@@ -641,6 +645,8 @@ fn a_peer_that_takes_nothing_in_but_says_so_is_not_given_up() {
         net.now = net.now.after(Duration::from_micros(100));
     }
     assert_eq!(pair.users[0].down, []);
+    let heard = |pair: &Pair| Port::<Vec<u8>>::heard_at(&pair.ports[0], link).unwrap();
+    assert!(pair.now().since(heard(&pair)) < config.give_up);
     pair.run(Duration::from_secs(2));
     assert_eq!(pair.users[1].packets, [(1, bytes(5_000))]);
     // One that says nothing is.
@@ -767,6 +773,7 @@ fn a_caller_that_is_not_bound_takes_no_place_of_our_own_calls() {
     };
     let ours = call(&mut pair).expect("a place");
     assert_eq!(call(&mut pair), Err(ConnectError::NoResources));
+    assert_eq!(pair.ports[1].stats().refused, 1);
     Port::<Vec<u8>>::close(&mut pair.ports[1], ours, Close::Now);
     pair.bind(1);
     pair.send(0, link, 1, &bytes(20_000)).unwrap();
@@ -827,6 +834,29 @@ fn a_peer_that_is_silent_on_an_idle_link_is_given_up_in_time() {
     };
     assert_eq!(alone(Duration::from_millis(1900)), []);
     assert_eq!(alone(Duration::from_millis(400)), [LinkDown::TimedOut]);
+}
+
+#[test]
+fn a_link_takes_what_its_segments_and_its_bytes_allow_and_says_when_it_takes_more() {
+    for len in [1, 40_000] {
+        let (mut pair, link) = Pair::connected(ReliableConfig::default());
+        let config = pair.ports[0].links.config;
+        let room = |pair: &mut Pair| {
+            let send = &pair.ports[0].links.of_mut(link).unwrap().session.send;
+            (send.free(), send.queued_bytes())
+        };
+        while pair.send(0, link, 1, &bytes(len)).is_ok() {}
+        let (free, queued) = room(&mut pair);
+        assert!(queued <= config.send_bytes as u64, "{len}: {queued}");
+        assert_eq!(free == 0, len == 1, "{free}");
+        // Nothing is acknowledged.
+        pair.poll(0);
+        pair.poll(0);
+        assert_eq!(pair.users[0].writable, 0, "{len}");
+        pair.run(Duration::from_millis(50));
+        assert_eq!(pair.users[0].writable, 1, "{len}");
+        pair.send(0, link, 1, &bytes(len)).unwrap();
+    }
 }
 
 #[test]

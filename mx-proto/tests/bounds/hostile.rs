@@ -75,6 +75,20 @@ fn a_flood_of_messages_of_any_size_stays_within_the_limit() {
 }
 
 #[test]
+fn a_peer_is_over_quota_while_its_messages_take_most_of_its_credit() {
+    let (mut stage, _) = one_peer(1 << 20);
+    let peer = id_of(&stage, 0);
+    assert!(!stage.node.is_over_quota(peer));
+    let sent = flood(&mut stage, 1, 100);
+    assert!(stage.node.is_over_quota(peer));
+    for n in 0..u64::from(sent) {
+        let got = stage.node.recv(MatchBits(n), MatchMask::EXACT, vec![], 0);
+        got.unwrap();
+    }
+    assert!(!stage.node.is_over_quota(peer));
+}
+
+#[test]
 fn a_waiting_message_takes_no_more_than_is_counted_for_it() {
     let masks = [MatchMask::EXACT, MatchMask(u64::MAX >> 1)];
     // Tables double at powers of two, and hash tables at seven eighths of them.
@@ -230,6 +244,56 @@ fn a_peer_that_sends_but_reads_nothing_has_one_ping_waiting() {
     stage.run();
     assert_eq!(stage.sent(Kind::Ping).len(), 1);
     assert_eq!(stage.node.remotes(), 1);
+}
+
+#[test]
+fn sends_that_waited_for_their_link_are_counted_like_others() {
+    let (mut stage, _) = one_peer(1 << 20);
+    let to = id_of(&stage, 0);
+    let sent = |stage: &Stage| {
+        let stats = stage.node.stats();
+        (stats.packets_out, stats.eager_out)
+    };
+    let before = sent(&stage);
+    stage.deafen(1);
+    for n in 0..3 {
+        let send = stage
+            .node
+            .send(to, MatchBits(n), vec![0; 8], 0, SendMode::Standard);
+        assert!(matches!(send, Ok(Posted::Pending(_))));
+    }
+    stage.run();
+    assert_eq!(sent(&stage), before);
+    stage.hear(0);
+    stage.run();
+    assert_eq!(sent(&stage), (before.0 + 3, before.1 + 3));
+}
+
+#[test]
+fn pings_that_could_not_be_answered_are_answered_once_and_with_the_last_number() {
+    let (mut stage, _) = one_peer(1 << 20);
+    stage.deafen(1);
+    for number in [5, 7, 0] {
+        stage.say(0, Header::new(Kind::Ping, number, 0), &[]);
+    }
+    stage.run();
+    stage.wires(|wires| wires.listen = true);
+    stage.hear(0);
+    stage.run();
+    let answers = stage.sent(Kind::Pong);
+    let numbers: Vec<_> = answers.iter().map(|(_, it, _)| it.word).collect();
+    assert_eq!(numbers, [7]);
+}
+
+#[test]
+fn a_control_packet_of_more_than_128_bytes_ends_its_peer() {
+    let (mut stage, _) = one_peer(1 << 20);
+    stage.say(0, Header::new(Kind::Ping, 0, 0), &[0; 128]);
+    stage.run();
+    assert_eq!((stage.node.remotes(), stage.node.stats().malformed), (1, 0));
+    stage.say(0, Header::new(Kind::Ping, 0, 0), &[0; 129]);
+    stage.run();
+    assert_eq!((stage.node.remotes(), stage.node.stats().malformed), (0, 1));
 }
 
 #[test]

@@ -38,6 +38,7 @@ fn the_longest_quiet_is_asked_for_what_is_above_the_minimum() {
     let said = town.want(4, 20);
     assert_eq!(Town::revoked(&said), [(1, 200)]);
     assert_eq!((town.credit_limit(1), town.credit_limit(4)), (0, 24));
+    assert_eq!(town.flow.stats().revoked, 200);
     // There are some left over, and no other remote is asked.
     assert_eq!(town.want(4, 170), [(4, Say::Credit)]);
     assert_eq!((town.credit_limit(4), town.flow.stats().free), (200, 200));
@@ -142,6 +143,9 @@ fn a_remote_that_does_not_answer_is_asked_once_and_holds_up_no_other() {
     };
     assert_eq!(ask(&mut town), (0..32).collect::<Vec<_>>());
     assert_eq!(town.flow.stats().asked, 32);
+    // One that is heard of meanwhile stays out of the lists from which remotes are asked.
+    town.flow.file(&mut town.all, 3);
+    assert_eq!(town.account(3).place, Place::Nowhere);
     // One answers: one more is asked.
     assert_eq!(town.flow.returned(&mut town.all, 7, 0), Ok(()));
     assert_eq!(ask(&mut town), [32]);

@@ -703,6 +703,44 @@ fn the_state_of_a_link_is_small() {
 }
 
 #[test]
+fn slow_start_grows_carefully_while_there_is_a_queue() {
+    let (mut congestion, _, _) = grown();
+    congestion.phase = Phase::Slow;
+    for (queue, phase) in [
+        (false, Phase::Slow),
+        (true, Phase::Careful { rounds: CAREFUL }),
+        (false, Phase::Slow),
+    ] {
+        congestion.queue = queue;
+        congestion.take_care();
+        assert_eq!(congestion.phase, phase);
+    }
+}
+
+#[test]
+fn a_link_that_was_suspended_begins_like_after_a_pause() {
+    for (slow_start, threshold) in [(false, 100_000), (true, 1 << 20)] {
+        let mut congestion = Congestion::new(1000, 1 << 20);
+        congestion.resume(100_000, slow_start);
+        assert_eq!(
+            (congestion.window, congestion.threshold),
+            (50_000, threshold)
+        );
+    }
+}
+
+#[test]
+fn past_slow_start_three_quarters_of_a_window_must_be_used_for_it_to_grow() {
+    let (mut congestion, rtt, now) = grown();
+    congestion.window = 100_000;
+    congestion.phase = Phase::Avoidance;
+    for (in_flight, used) in [(74_999, false), (75_000, true)] {
+        congestion.grow(now, 1000, in_flight, &rtt);
+        assert_eq!(congestion.epoch.is_some(), used, "{in_flight}");
+    }
+}
+
+#[test]
 fn careful_growth_lasts_some_rounds_and_then_slow_start_is_over() {
     let mut congestion = Congestion::new(1400, 64 << 20);
     congestion.phase = Phase::Careful { rounds: CAREFUL };
