@@ -403,7 +403,7 @@ impl SendWindow {
             }
         }
         let mut acked = outcome.acked;
-        if acked.segments > 0 {
+        if acked.segments != 0 {
             self.find_lost(now, detection.wait, &mut acked);
         }
         self.find_resend();

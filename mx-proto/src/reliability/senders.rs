@@ -66,3 +66,17 @@ impl Senders {
         1 + now.0 / SENDERS_EPOCH.as_nanos() as u64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_recent_for_a_second_after_its_last_data() {
+        let mut senders = Senders::new(1 << 20, 1 << 20);
+        let now = Instant(0).after(100 * SENDERS_EPOCH);
+        let last = senders.note(now, 0);
+        let recent = |after| Senders::is_recent(now.after(after), last);
+        assert!(recent(QUIET - SENDERS_EPOCH) && !recent(QUIET));
+    }
+}

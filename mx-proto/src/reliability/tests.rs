@@ -172,7 +172,7 @@ impl DatagramPort for End {
 struct User {
     up: Vec<LinkId>,
     down: Vec<LinkDown>,
-    /// How often a blocked link took packets again.
+    /// Calls of `on_writable`.
     writable: usize,
     from: Option<LinkId>,
     packets: Vec<(u8, Vec<u8>)>,
@@ -450,6 +450,55 @@ fn the_source_of_a_datagram_matters_until_the_data_channel_is_proven() {
         assert_eq!(pair.users[1].packets, [(1, b"tiny".to_vec())]);
         assert_eq!(pair.net.borrow().express > 0, proven, "{mtu}");
     }
+}
+
+#[test]
+fn a_quote_names_the_link_if_its_datagram_went_to_an_address_of_that() {
+    let (mut pair, _) = Pair::connected(ReliableConfig::default());
+    let sent = pair.net.borrow().log.clone();
+    let sent = sent.iter().rfind(|(end, _, _)| *end == 0).unwrap();
+    let quote = Quote::read(&sent.2);
+    let links = &mut pair.ports[0].links;
+    for (to, quote, known) in [
+        ((1, Channel::Command as u8), quote, true),
+        ((1, Channel::Data as u8), quote, true),
+        ((0, Channel::Data as u8), quote, false),
+        ((1, Channel::Data as u8), None, false),
+    ] {
+        let before = links.stats.old_session;
+        assert_eq!(links.whose((to, quote)).is_some(), known, "{to:?}");
+        assert_eq!(links.stats.old_session - before, u64::from(!known));
+    }
+}
+
+#[test]
+fn what_is_kept_behind_a_gap_is_counted_until_it_is_given_out() {
+    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+    let first = pair.logged();
+    pair.net.borrow_mut().lose = vec![first];
+    for mark in 0..20 {
+        pair.send(0, link, mark, &bytes(2_000)).unwrap();
+    }
+    pair.poll(0);
+    pair.poll(1);
+    assert!(pair.ports[1].early_bytes() > 20_000 && pair.users[1].packets.is_empty());
+    // Three at a time.
+    let end = pair.now().after(Duration::from_millis(50));
+    while pair.now() < end {
+        pair.poll(0);
+        let clock = At(pair.now());
+        pair.ports[1].poll(&clock, 3, &mut pair.users[1]);
+        let links = &mut pair.ports[1].links;
+        let id = links.table.addresses().next().unwrap().0;
+        let kept = links.of_mut(id).unwrap().reassembly.kept_bytes();
+        assert_eq!(links.early_bytes, links::shared(kept));
+        let mut net = pair.net.borrow_mut();
+        net.now = net.now.after(Duration::from_micros(20));
+    }
+    assert_eq!(
+        (pair.users[1].packets.len(), pair.ports[1].early_bytes()),
+        (20, 0)
+    );
 }
 
 #[test]

@@ -128,6 +128,22 @@ fn a_block_is_used_again_when_its_last_segment_goes_and_not_before() {
 }
 
 #[test]
+fn while_memory_is_short_only_blocks_that_are_there_are_used() {
+    let dire = Supply {
+        level: || crate::supply::Level::Dire,
+        ..Supply::ENDLESS
+    };
+    let mut send_buffer = SendBuffer::new(64 << 10);
+    let segments = write(&mut send_buffer, &pattern(100), 100, 1408, 100);
+    segments
+        .iter()
+        .for_each(|segment| send_buffer.release(segment.place));
+    let mut send_buffer = send_buffer.from(dire);
+    assert!(send_buffer.writer(40_000, 1408).is_none());
+    assert!(send_buffer.writer(100, 1408).is_some());
+}
+
+#[test]
 fn what_does_not_fit_reserves_nothing() {
     let mut send_buffer = SendBuffer::new(128 << 10);
     assert!(send_buffer.writer(256 << 10, 1408).is_none());
