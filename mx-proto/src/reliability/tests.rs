@@ -942,6 +942,67 @@ fn a_pacing_pause_ends_at_its_time_and_is_not_due_again() {
     assert!(session.deadline(&config) > Instant(10));
 }
 
+/// A session at time 1 that we have opened, to a peer with cookie 2.
+fn opened(config: &ReliableConfig) -> session::Session {
+    let first = seq::Seq(1);
+    let mut session = session::Session::new(Instant(1), 1, first, None, 1400, config);
+    assert!(session.on_welcome(Instant(1), &Header::new(Kind::Welcome, 1, 2)));
+    session
+}
+
+#[test]
+fn a_forgotten_session_is_opened_again_after_pauses_that_double() {
+    let config = ReliableConfig::default();
+    let mut session = opened(&config);
+    let mut pauses = Vec::new();
+    while session.call_again(Instant(1), &config) {
+        pauses.push(session.deadline(&config).since(Instant(1)));
+        session.on_welcome(Instant(1), &Header::new(Kind::Welcome, 1, 2));
+    }
+    let doubled = |n: usize| config.first_rto * (2 << n);
+    assert!(pauses.len() > 1);
+    assert_eq!(pauses, (0..pauses.len()).map(doubled).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_segment_that_is_asked_for_is_acknowledged_first_and_one_in_order_last() {
+    let config = ReliableConfig::default();
+    let now = Instant(1_000_000);
+    let due = [
+        (recv_window::Verdict::Next, packet::ASK),
+        (recv_window::Verdict::Early, 0),
+        (recv_window::Verdict::Next, 0),
+    ]
+    .map(|(verdict, flags)| {
+        let mut session = opened(&config);
+        session.acks.on_acked();
+        let mut header = Header::new(Kind::Data, 1, 2);
+        header.flags = flags;
+        session.on_segment(now, &header, verdict);
+        session.acks.due().unwrap()
+    });
+    assert!(due[0] == now && now < due[1] && due[1] < due[2], "{due:?}");
+}
+
+#[test]
+fn a_peer_without_a_socket_is_dead_at_once_while_connecting_and_after_some_reports_later() {
+    let config = ReliableConfig::default();
+    let first = seq::Seq(1);
+    let mut session = session::Session::new(Instant(1), 1, first, None, 1400, &config);
+    assert!(session.on_refused());
+    let mut session = opened(&config);
+    assert!(!session.on_refused());
+    assert!((0..100).any(|_| session.on_refused()));
+}
+
+#[test]
+fn a_session_is_quiet_when_nothing_was_heard_for_a_time() {
+    let mut session = opened(&ReliableConfig::default());
+    session.acks.on_acked();
+    let quiet = |after| session.is_quiet(Instant(1).after(after), Duration::from_secs(1));
+    assert!(!quiet(Duration::from_millis(999)) && quiet(Duration::from_secs(1)));
+}
+
 #[test]
 fn a_peer_that_was_told_of_less_than_a_quarter_hears_at_once_that_half_is_free() {
     for (told, free, at_once) in [(249, 500, true), (250, 500, false), (249, 499, false)] {
