@@ -502,6 +502,23 @@ fn what_is_kept_behind_a_gap_is_counted_until_it_is_given_out() {
 }
 
 #[test]
+fn after_a_loss_the_last_segment_is_asked_for_at_once() {
+    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+    for lossy in [false, true] {
+        let before = pair.logged();
+        pair.send(0, link, 1, &bytes(2_000)).unwrap();
+        pair.poll(0);
+        let sent = pair.sent_since(before);
+        let asked = sent.iter().any(|(_, _, kind)| *kind == Kind::Ping);
+        assert_eq!(asked, lossy, "{sent:?}");
+        let next = pair.logged();
+        pair.net.borrow_mut().lose = vec![next];
+        (2..5).for_each(|mark| pair.send(0, link, mark, &bytes(2_000)).unwrap());
+        pair.run(Duration::from_millis(100));
+    }
+}
+
+#[test]
 fn a_tiny_packet_before_its_turn_waits_for_large_ones_and_causes_no_resend() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     pair.send(0, link, 1, &bytes(30_000)).unwrap();
