@@ -519,6 +519,19 @@ fn after_a_loss_the_last_segment_is_asked_for_at_once() {
 }
 
 #[test]
+fn one_segment_of_a_large_window_asks_for_no_acknowledgement() {
+    let (mut pair, link) = Pair::connected(ReliableConfig::default());
+    let before = pair.logged();
+    pair.send(0, link, 1, &bytes(2_000)).unwrap();
+    pair.poll(0);
+    let sent = &pair.net.borrow().log[before..];
+    let flags = sent
+        .iter()
+        .map(|(_, _, it)| Header::parse(it).unwrap().0.flags & packet::ASK);
+    assert_eq!(flags.collect::<Vec<_>>(), [0]);
+}
+
+#[test]
 fn a_tiny_packet_before_its_turn_waits_for_large_ones_and_causes_no_resend() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     pair.send(0, link, 1, &bytes(30_000)).unwrap();
