@@ -74,12 +74,8 @@ impl Challenges {
     /// A link is no more.
     #[inline]
     pub(in crate::endpoint) fn forget(&mut self, link: LinkId) {
-        if !self.shown.is_empty() {
-            self.shown.remove(&link);
-        }
-        if !self.vouched.is_empty() {
-            self.vouched.remove(&link);
-        }
+        self.shown.remove(&link);
+        self.vouched.remove(&link);
         self.forget_said(link);
     }
 
