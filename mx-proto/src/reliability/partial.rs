@@ -420,7 +420,7 @@ mod tests {
         let (mut partial, mut above) = (Partial::default(), Above::default());
         above.places.push((1, vec![0; 5005]));
         partial.begin(packet.len() as u32);
-        add(&mut partial, &packet, &[0, 2], false, &mut above);
+        add(&mut partial, &packet, &[0, 2, 6], false, &mut above);
         let all = chunks(0, &packet, 100);
         for (at, cost) in [(1, 0), (3, 0), (4, PIECE_COST)] {
             assert_eq!(partial.cost_of(&all[at]), cost, "chunk {at}");
@@ -435,7 +435,7 @@ mod tests {
         let even: Vec<usize> = (0..50).step_by(2).collect();
         add(&mut partial, &packet, &even, true, &mut above);
         assert_eq!(partial.pieces.len(), 24);
-        let odd: Vec<usize> = (1..50).step_by(2).collect();
+        let odd: Vec<usize> = (1..50).step_by(2).rev().collect();
         add(&mut partial, &packet, &odd, true, &mut above);
         let left = (partial.pieces.len(), partial.pieces.capacity());
         assert!(left.0 == 0 && left.1 <= SLOT_COST, "{left:?}");

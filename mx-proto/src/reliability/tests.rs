@@ -919,18 +919,28 @@ fn a_peer_that_is_silent_on_an_idle_link_is_given_up_in_time() {
 fn a_link_takes_what_its_segments_and_its_bytes_allow_and_says_when_it_takes_more() {
     for len in [1, 40_000] {
         let (mut pair, link) = Pair::connected(ReliableConfig::default());
+        pair.send(0, link, 0, b"hello").unwrap();
+        pair.run(Duration::from_millis(50));
+        let back = pair.users[1].from.unwrap();
         let config = pair.ports[0].links.config;
         let room = |pair: &mut Pair| {
             let send = &pair.ports[0].links.of_mut(link).unwrap().session.send;
             (send.free(), send.queued_bytes())
         };
+        // Nothing arrives there, and so nothing is acknowledged.
+        let next = pair.logged();
+        pair.net.borrow_mut().lose = (next..next + 10_000).collect();
         while pair.send(0, link, 1, &bytes(len)).is_ok() {}
+        pair.poll(0);
         let (free, queued) = room(&mut pair);
         assert!(queued <= config.send_bytes as u64, "{len}: {queued}");
         assert_eq!(free == 0, len == 1, "{free}");
-        // Nothing is acknowledged.
+        pair.net.borrow_mut().lose.clear();
+        pair.send(1, back, 0, b"hello").unwrap();
+        pair.poll(1);
         pair.poll(0);
         pair.poll(0);
+        assert_eq!(pair.users[0].packets.len(), 1);
         assert_eq!(pair.users[0].writable, 0, "{len}");
         pair.run(Duration::from_millis(50));
         assert_eq!(pair.users[0].writable, 1, "{len}");
@@ -939,21 +949,34 @@ fn a_link_takes_what_its_segments_and_its_bytes_allow_and_says_when_it_takes_mor
 }
 
 #[test]
-fn a_segment_beyond_the_window_is_counted_and_dropped() {
+fn a_segment_beyond_the_window_or_of_another_session_is_counted_and_dropped() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     pair.send(0, link, 1, b"one").unwrap();
     pair.poll(0);
     let mut net = pair.net.borrow_mut();
     let channels = net.queues[1].iter_mut();
     let (from, bytes) = channels.filter_map(|it| it.pop_front()).last().unwrap();
-    let (mut header, payload) = Header::parse(&bytes).unwrap();
-    header.seq.0 = header.seq.0.wrapping_add(100_000);
-    let mut forged = Vec::new();
-    header.emit(payload, &mut forged);
-    net.queues[1][0].push_back((from, forged));
+    let (header, payload) = Header::parse(&bytes).unwrap();
+    let beyond = seq::Seq(header.seq.0.wrapping_add(100_000));
+    let another = header.from ^ 1;
+    for forged in [
+        Header {
+            seq: beyond,
+            ..header
+        },
+        Header {
+            from: another,
+            ..header
+        },
+    ] {
+        let mut bytes = Vec::new();
+        forged.emit(payload, &mut bytes);
+        net.queues[1][0].push_back((from, bytes));
+    }
     drop(net);
     pair.poll(1);
-    assert_eq!(pair.ports[1].stats().outside_window, 1);
+    let stats = pair.ports[1].stats();
+    assert_eq!((stats.outside_window, stats.old_session), (1, 1));
     pair.run(Duration::from_millis(50));
     assert_eq!(pair.users[1].packets, [(1, b"one".to_vec())]);
 }

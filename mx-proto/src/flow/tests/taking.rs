@@ -45,6 +45,16 @@ fn the_longest_quiet_is_asked_for_what_is_above_the_minimum() {
 }
 
 #[test]
+fn no_more_is_asked_for_than_is_wanted() {
+    let mut town = rich(6);
+    town.epochs(2);
+    town.miss(4, 20);
+    let said = town.flow.poll(&mut town.all);
+    assert!(matches!(said, Some((0, Say::Revoke(200)))), "{said:?}");
+    assert_eq!(town.flow.poll(&mut town.all), None);
+}
+
+#[test]
 fn the_quiet_keep_the_minimum_while_all_have_some() {
     let settings = Settings {
         first: 8,

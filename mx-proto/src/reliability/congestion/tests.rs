@@ -640,6 +640,19 @@ fn a_lone_time_out_leads_back_to_where_the_window_was() {
 }
 
 #[test]
+fn a_time_out_after_half_of_the_tolerated_losses_is_congestion() {
+    let (congestion, rtt, now) = grown();
+    let reduces = |lost| {
+        let mut it = congestion;
+        it.on_lost(now, lost, 1, now, &rtt);
+        it.on_timeout(now);
+        it.threshold < congestion.window()
+    };
+    let half = (congestion.counted() / 50 + 4 * 1000) / 2;
+    assert_eq!((reduces(half), reduces(half + 1)), (false, true));
+}
+
+#[test]
 fn after_a_pause_half_of_the_window_is_believed_in() {
     let (mut congestion, _, now) = grown();
     let window = congestion.window();
@@ -744,6 +757,9 @@ fn past_slow_start_three_quarters_of_a_window_must_be_used_for_it_to_grow() {
 fn careful_growth_lasts_some_rounds_and_then_slow_start_is_over() {
     let mut congestion = Congestion::new(1400, 64 << 20);
     congestion.phase = Phase::Careful { rounds: CAREFUL };
+    let window = congestion.window;
+    congestion.grow(Instant(1), 4000, window, &rtt(MS));
+    assert_eq!(congestion.window, window + 1000);
     for left in (1..CAREFUL).rev() {
         congestion.end_round();
         assert_eq!(congestion.phase, Phase::Careful { rounds: left });
