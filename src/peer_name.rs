@@ -290,6 +290,18 @@ mod tests {
     }
 
     #[test]
+    fn an_error_says_where_it_is() {
+        for (text, at) in [
+            ("mx://foo:12:x", "mx://foo:12:".len()),
+            ("mx://foo:x:3", "mx://foo:".len()),
+            ("mx://foo:1:2:3", "mx://foo:1:2".len()),
+            ("mx://[::1]:12:x", "mx://[::1]:12:".len()),
+        ] {
+            assert_eq!(parse(text).expect_err(text).position(), at, "{text}");
+        }
+    }
+
+    #[test]
     fn both_forms_are_read() {
         assert_eq!(good("mx://foo:0:3"), name("foo", Some(0), 3, Route::AUTO));
         assert_eq!(good("mx://foo:3"), name("foo", None, 3, Route::AUTO));
