@@ -3,7 +3,7 @@
 use super::live;
 use super::script::{Packet, Stage};
 use mx_proto::flow::{CREDIT, Lane, OVERHEAD, Paid, Slots};
-use mx_proto::wire::{HELLO_LEN, Header, Kind};
+use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
 use mx_proto::{Arrival, Config, MatchBits, MatchMask, Posted, RemoteId, SendMode, Verdict};
 use mx_sim::CallOff;
 use std::time::Duration;
@@ -267,6 +267,28 @@ fn sends_that_waited_for_their_link_are_counted_like_others() {
     stage.hear(0);
     stage.run();
     assert_eq!(sent(&stage), (before.0 + 3, before.1 + 3));
+}
+
+#[test]
+fn a_remote_whose_sends_wait_for_credits_is_stalled() {
+    let mut stage = Stage::new(Config::default());
+    stage.call_as(0, 0, VERSION, 0);
+    stage.run();
+    let to = id_of(&stage, 0);
+    // Without credits there is a slot for one message.
+    for (n, stalled) in [(0, 0), (1, 1)] {
+        let sent = stage
+            .node
+            .send(to, MatchBits(n), vec![0; 8], 0, SendMode::Standard);
+        sent.unwrap();
+        stage.run();
+        assert_eq!(stage.node.stalled(), stalled);
+    }
+    let mut credits = Header::new(Kind::Credit, 0, 0);
+    credits.credit_fields.credit = 10;
+    stage.say(0, credits, &[]);
+    stage.run();
+    assert_eq!(stage.node.stalled(), 0);
 }
 
 #[test]
