@@ -2,9 +2,11 @@
 
 use super::live;
 use super::script::{Packet, Stage};
-use mx_proto::flow::{CREDIT, Lane, OVERHEAD, Paid, Slots};
+use mx_proto::flow::{CREDIT, Lane, OVERHEAD, Paid, Slots, cost};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
-use mx_proto::{Arrival, Config, MatchBits, MatchMask, Posted, RemoteId, SendMode, Verdict};
+use mx_proto::{
+    Arrival, Config, DownReason, MatchBits, MatchMask, Posted, RemoteId, SendMode, Verdict,
+};
 use mx_sim::CallOff;
 use std::time::Duration;
 
@@ -270,20 +272,36 @@ fn sends_that_waited_for_their_link_are_counted_like_others() {
 }
 
 #[test]
+fn one_that_introduces_itself_with_another_session_has_restarted() {
+    let (mut stage, _) = one_peer(1 << 20);
+    let id = id_of(&stage, 0);
+    stage.call_from((0, 0, 6), VERSION, 1 << 30);
+    stage.run();
+    let down = stage.node.owner_mut().next_down().unwrap();
+    assert_eq!((down.remote, down.reason), (id, DownReason::Restarted));
+    assert_eq!(stage.node.remotes(), 0);
+}
+
+#[test]
 fn a_remote_whose_sends_wait_for_credits_is_stalled() {
     let mut stage = Stage::new(Config::default());
     stage.call_as(0, 0, VERSION, 0);
     stage.run();
     let to = id_of(&stage, 0);
+    stage.wires(|wires| wires.listen = true);
     // Without credits there is a slot for one message.
-    for (n, stalled) in [(0, 0), (1, 1)] {
+    for (n, len) in [(0, 8), (1, 5000)] {
         let sent = stage
             .node
-            .send(to, MatchBits(n), vec![0; 8], 0, SendMode::Standard);
+            .send(to, MatchBits(n), vec![0; len], 0, SendMode::Standard);
         sent.unwrap();
         stage.run();
-        assert_eq!(stage.node.stalled(), stalled);
+        assert_eq!(stage.node.stalled() as u64, n);
     }
+    // It was told what the message costs.
+    let asked = stage.sent(Kind::Credit);
+    let wanted: Vec<_> = asked.iter().map(|it| it.1.credit_fields.wanted).collect();
+    assert_eq!(wanted, [cost(5000)]);
     let mut credits = Header::new(Kind::Credit, 0, 0);
     credits.credit_fields.credit = 10;
     stage.say(0, credits, &[]);

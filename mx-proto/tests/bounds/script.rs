@@ -286,6 +286,16 @@ impl Stage {
 
     /// The same by one that speaks that version, and lends so many credits.
     pub(crate) fn call_as(&self, link: u32, name: u32, version: u16, credits: u32) {
+        self.call_from((link, name, 5), version, credits);
+    }
+
+    /// The same in a session.
+    pub(crate) fn call_from(
+        &self,
+        (link, name, session): (u32, u32, u64),
+        version: u16,
+        credits: u32,
+    ) {
         let mut hello = [0; HELLO_LEN];
         hello[0..4].copy_from_slice(b"MXs1");
         hello[4..6].copy_from_slice(&version.to_le_bytes());
@@ -293,7 +303,7 @@ impl Stage {
         hello[8..12].copy_from_slice(&KEY.to_le_bytes());
         hello[12..16].copy_from_slice(&2u32.to_le_bytes());
         hello[16..24].copy_from_slice(&(u64::from(name) + 1).to_le_bytes());
-        hello[24..32].copy_from_slice(&5u64.to_le_bytes());
+        hello[24..32].copy_from_slice(&session.to_le_bytes());
         let mut header = Header::new(Kind::Connect, 1, 0);
         header.credit_fields.credit = credits;
         self.say(link, header, &hello);
