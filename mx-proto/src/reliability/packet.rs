@@ -459,6 +459,15 @@ mod tests {
     }
 
     #[test]
+    fn an_acknowledgement_has_whole_words_and_no_more_than_there_are() {
+        let most = 8 * (SACK_WORDS - 1);
+        for (len, fits) in [(0, true), (4, false), (most, true), (most + 8, false)] {
+            let bytes = emitted(header(Kind::Ack), &vec![0; len]);
+            assert_eq!(Header::parse(&bytes).is_ok(), fits, "{len}");
+        }
+    }
+
+    #[test]
     fn unknown_flags_flags_of_other_kinds_and_missing_cookies_are_refused() {
         let data = header(Kind::Data);
         let bad = [

@@ -14,6 +14,7 @@ use crate::port::{
     Body, Close, ConnectError, Destination, HEADER_LEN, HeaderBytes, LinkDown, Place, Port,
     RemoteUse, SendError, Sink,
 };
+use crate::supply::{Level, Supply};
 use crate::time::{Clock, Instant};
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -689,6 +690,31 @@ fn a_ping_is_not_answered_while_more_is_left_than_one_poll_takes() {
 }
 
 #[test]
+fn without_memory_what_is_not_whole_is_dropped_and_comes_again() {
+    thread_local! {
+        static LEVEL: std::cell::Cell<Level> = const { std::cell::Cell::new(Level::Ample) };
+    }
+    let supply = Supply {
+        level: || LEVEL.get(),
+        ..Supply::ENDLESS
+    };
+    let config = ReliableConfig {
+        supply,
+        ..ReliableConfig::default()
+    };
+    let (mut pair, link) = Pair::connected(config);
+    pair.send(0, link, 1, &bytes(20_000)).unwrap();
+    pair.poll(0);
+    LEVEL.set(Level::Dire);
+    pair.poll(1);
+    assert!(pair.ports[1].stats().outside_window > 0);
+    assert_eq!(pair.ports[1].early_bytes(), 0);
+    LEVEL.set(Level::Ample);
+    pair.run(Duration::from_millis(500));
+    assert_eq!(pair.users[1].packets, [(1, bytes(20_000))]);
+}
+
+#[test]
 fn memory_of_an_idle_link_is_small() {
     let (mut pair, link) = Pair::connected(ReliableConfig::default());
     pair.send(0, link, 1, &bytes(200_000)).unwrap();
@@ -700,6 +726,10 @@ fn memory_of_an_idle_link_is_small() {
     // And a sixth of that when suspended, see `roster`.
     let suspended = [0, 1].map(|end| pair.ports[end].suspended());
     assert_eq!(suspended, [1, 1]);
+    let links = &mut pair.ports[1].links;
+    assert_ne!(links.deadline(), Some(Instant(0)));
+    let id = pair.users[1].from.unwrap();
+    assert_eq!(links.of_mut(id).unwrap().cookie, 7);
     assert_eq!(pair.users[1].packets.len(), 1);
 }
 

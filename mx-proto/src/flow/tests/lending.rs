@@ -170,6 +170,18 @@ fn remotes_without_credits_are_served_first_then_those_below_their_share() {
 }
 
 #[test]
+fn a_remote_that_waits_alone_is_not_held_to_its_share() {
+    let mut town = Town::new(&scarce(), 10);
+    for remote in 0..10 {
+        town.message(remote, 1);
+    }
+    town.epochs(1);
+    // The share of one of ten is 80.
+    town.want(0, 150);
+    assert!(town.credit_limit(0) >= 150, "{}", town.credit_limit(0));
+}
+
+#[test]
 fn no_remote_needs_a_credit_to_get_through() {
     let settings = Settings {
         bytes: 1,
