@@ -177,7 +177,7 @@ fn a_remote_that_waits_alone_is_not_held_to_its_share() {
     }
     town.epochs(1);
     // The share of one of ten is 80.
-    town.want(0, 150);
+    assert_eq!(town.want(0, 150), [(0, Say::Credit)]);
     assert!(town.credit_limit(0) >= 150, "{}", town.credit_limit(0));
 }
 
