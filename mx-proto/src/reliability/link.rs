@@ -25,8 +25,6 @@ pub(super) struct Link<A> {
     pub(super) reassembly: Reassembly,
     /// The word [`crate::port::Port::bind`] attached.
     pub(super) cookie: u64,
-    /// The layer above still has it.
-    pub(super) attached: bool,
     /// The layer above has heard of it, or began it.
     pub(super) known: bool,
     /// They began it.
@@ -109,7 +107,6 @@ impl<A: Copy + Eq> Link<A> {
             session,
             reassembly: Reassembly::new(0),
             cookie: 0,
-            attached: true,
             known,
             called: !known,
             trial: None,

@@ -160,7 +160,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
 
     /// A link the layer above may use.
     pub(super) fn attached(&mut self, id: LinkId) -> Option<&mut Link<A>> {
-        self.of_mut(id).filter(|link| link.attached)
+        self.of_mut(id).filter(|link| !link.session.is_closing())
     }
 
     /// Begins a session with the peer at `address`.
@@ -395,7 +395,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             return;
         };
         log::debug!("link {id:?} to {:?} is down: {reason}", link.address);
-        if link.attached && link.known {
+        if link.known && !link.session.is_closing() {
             sink.on_down(id, link.cookie, reason);
         }
     }
@@ -417,9 +417,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let Some(need) = link.blocked else { return };
         if link.session.is_open() && link.has_room(need, &config) {
             link.blocked = None;
-            if link.attached {
-                sink.on_writable(id, link.cookie);
-            }
+            sink.on_writable(id, link.cookie);
         }
     }
 

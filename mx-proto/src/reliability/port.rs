@@ -427,7 +427,6 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         let Some(link) = self.links.attached(id) else {
             return;
         };
-        link.attached = false;
         if how == Close::Flush && link.session.is_open() {
             link.session.close(now.after(linger));
             self.links.discard(now, id);

@@ -214,7 +214,6 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             || self.budget == 0
             || link.is_too_early(header, payload)
             || !link.session.is_open()
-            || !link.attached
             || link.session.recv.verdict(header.seq) != Verdict::Next
             || link.session.recv.has_holes()
             || link.reassembly.kept_bytes() > 0
@@ -318,7 +317,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
         let is_new = matches!(verdict, Verdict::Next | Verdict::Early);
         // After a close nothing is delivered, but acknowledged, so that the peer can close, too.
-        if !is_new || link.session.is_closing() || !link.attached {
+        if !is_new || link.session.is_closing() {
             link.session.on_segment(now, header, verdict);
             link.session.recv.mark(header.seq);
             return;
