@@ -382,7 +382,8 @@ static void forgets_thousands(struct side *side)
         serve_crowd(&crowd);
     }
     hear(side, "over");
-    printf("%d clients over %s: one of the last has id %d; %zu bytes in use at most for %d, %zu at least for the last %d\n",
+    printf("%d clients over %s: one of the last has id %d; %zu bytes in use at most for %d, "
+           "%zu at least for the last %d\n",
            crowd.count, port_name(), atomic_load(&last_id), before, settled(), after, LAST);
     fflush(stdout);
     CHECK_THAT(host_addresses(), ==, 0);

@@ -328,9 +328,13 @@ impl Pair {
             (0..2).for_each(|end| {
                 self.poll(end);
             });
-            let mut net = self.net.borrow_mut();
-            net.now = net.now.after(Duration::from_micros(20));
+            self.pass(Duration::from_micros(20));
         }
+    }
+
+    fn pass(&self, span: Duration) {
+        let mut net = self.net.borrow_mut();
+        net.now = net.now.after(span);
     }
 
     fn send(&mut self, end: usize, link: LinkId, mark: u8, body: &[u8]) -> Result<(), SendError> {
@@ -493,8 +497,7 @@ fn what_is_kept_behind_a_gap_is_counted_until_it_is_given_out() {
         let id = links.table.addresses().next().unwrap().0;
         let kept = links.of_mut(id).unwrap().reassembly.kept_bytes();
         assert_eq!(links.early_bytes, links::shared(kept));
-        let mut net = pair.net.borrow_mut();
-        net.now = net.now.after(Duration::from_micros(20));
+        pair.pass(Duration::from_micros(20));
     }
     assert_eq!(
         (pair.users[1].packets.len(), pair.ports[1].early_bytes()),
@@ -591,8 +594,7 @@ fn what_came_before_a_close_and_was_not_given_out_is_not_given_out_after_it() {
         pair.poll(0);
         let clock = At(pair.now());
         pair.ports[1].poll(&clock, 1, &mut pair.users[1]);
-        let mut net = pair.net.borrow_mut();
-        net.now = net.now.after(Duration::from_micros(20));
+        pair.pass(Duration::from_micros(20));
     }
     assert_eq!(pair.users[1].packets.len(), 1);
     let called = pair.users[1].from.expect("a packet came");
@@ -656,8 +658,8 @@ fn a_ping_is_not_answered_while_more_is_left_than_one_poll_takes() {
     pair.send(0, link, 1, &bytes(60_000)).unwrap();
     // It is asked before it has taken in anything.
     let asked = loop {
-        let mut net = pair.net.borrow_mut();
-        net.now = net.now.after(Duration::from_micros(100));
+        pair.pass(Duration::from_micros(100));
+        let net = pair.net.borrow();
         let said = net.queues[1][0].front();
         let said = said.map(|(_, bytes)| Header::parse(bytes).expect("we sent it").0);
         if let Some(ping) = said {
@@ -750,8 +752,7 @@ fn a_peer_that_takes_nothing_in_but_says_so_is_not_given_up() {
         if due.is_some_and(|due| due <= pair.now()) {
             Port::<Vec<u8>>::keep_alive(&mut pair.ports[1], &clock);
         }
-        let mut net = pair.net.borrow_mut();
-        net.now = net.now.after(Duration::from_micros(100));
+        pair.pass(Duration::from_micros(100));
     }
     assert_eq!(pair.users[0].down, []);
     let heard = |pair: &Pair| Port::<Vec<u8>>::heard_at(&pair.ports[0], link).unwrap();
@@ -763,8 +764,7 @@ fn a_peer_that_takes_nothing_in_but_says_so_is_not_given_up() {
     let end = pair.now().after(Duration::from_secs(10));
     while pair.now() < end {
         pair.poll(0);
-        let mut net = pair.net.borrow_mut();
-        net.now = net.now.after(Duration::from_micros(100));
+        pair.pass(Duration::from_micros(100));
     }
     assert_eq!(pair.users[0].down, [LinkDown::TimedOut]);
 }
@@ -936,8 +936,7 @@ fn a_peer_that_is_silent_on_an_idle_link_is_given_up_in_time() {
         let end = pair.now().after(span);
         while pair.now() < end {
             pair.poll(0);
-            let mut net = pair.net.borrow_mut();
-            net.now = net.now.after(Duration::from_micros(100));
+            pair.pass(Duration::from_micros(100));
         }
         pair.users[0].down.clone()
     };
@@ -1025,10 +1024,14 @@ fn a_pacing_pause_ends_at_its_time_and_is_not_due_again() {
     assert!(session.deadline(&config) > Instant(10));
 }
 
-/// A session at time 1 that we have opened, to a peer with cookie 2.
+/// A session at time 1 in which we call.
+fn calling(config: &ReliableConfig) -> session::Session {
+    session::Session::new(Instant(1), 1, seq::Seq(1), None, 1400, config)
+}
+
+/// The same when a peer with cookie 2 has answered.
 fn opened(config: &ReliableConfig) -> session::Session {
-    let first = seq::Seq(1);
-    let mut session = session::Session::new(Instant(1), 1, first, None, 1400, config);
+    let mut session = calling(config);
     assert!(session.on_welcome(Instant(1), &Header::new(Kind::Welcome, 1, 2)));
     session
 }
@@ -1070,9 +1073,7 @@ fn a_segment_that_is_asked_for_is_acknowledged_first_and_one_in_order_last() {
 #[test]
 fn a_peer_without_a_socket_is_dead_at_once_while_connecting_and_after_some_reports_later() {
     let config = ReliableConfig::default();
-    let first = seq::Seq(1);
-    let mut session = session::Session::new(Instant(1), 1, first, None, 1400, &config);
-    assert!(session.on_refused());
+    assert!(calling(&config).on_refused());
     let mut session = opened(&config);
     assert!(!session.on_refused());
     assert!((0..100).any(|_| session.on_refused()));
@@ -1090,7 +1091,7 @@ fn a_session_is_quiet_when_nothing_was_heard_for_a_time() {
 fn a_peer_that_was_told_of_less_than_a_quarter_hears_at_once_that_half_is_free() {
     for (told, free, at_once) in [(249, 500, true), (250, 500, false), (249, 499, false)] {
         let (now, config) = (Instant(1), ReliableConfig::default());
-        let mut session = session::Session::new(now, 1, seq::Seq(1), None, 1400, &config);
+        let mut session = calling(&config);
         session.on_acknowledged(told);
         session.on_drained(now, free, 1000);
         assert_eq!(session.acks.due().is_some(), at_once, "{told} {free}");
