@@ -692,6 +692,7 @@ int BMI_mx_query_addr_range(struct bmi_method_addr *addr,
  * `BMI_mx_method_addr_lookup`; otherwise it is NULL. `method_id` is the host's number for
  * this method and becomes the `method_type` of every address. `options`, which the stand-alone
  * BMI does not have, is NULL or `NAME=value` pairs that override the environment (docs/tuning.md).
+ * Anything else there is ignored, a wild pointer too: OrangeFS before 2.9.8 passes three arguments.
  *
  * Returns 0; -BMI_EINVAL when address and flags disagree; -BMI_EALREADY when it is
  * initialized; -BMI_EADDRINUSE when another process has the endpoint; another code when the

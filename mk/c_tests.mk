@@ -27,7 +27,7 @@ C_TESTS_PLAIN   := args addresses messages order flow counters testcalls wakeups
                    strangers strangers_memory strangers_credits strangers_crowds strangers_datagrams claims secret \
                    faults_results faults_hangs faults_memory shortage fabric strangers_fabric
 C_TESTS_ALL     := layout header_cxx table_copied table_linked table_dlopen bare \
-                   gossip messages_dlopen hosts $(C_TESTS_PLAIN)
+                   gossip messages_dlopen hosts releases $(C_TESTS_PLAIN)
 C_TESTS_LONG    := frozen cut shortage restart drop kill
 C_TESTS_PORTS   ?= $(PORTS)
 # Not under a checker, which takes more memory than they leave and ends the process without, or whose own
@@ -106,7 +106,7 @@ $(1)/table_linked: $(1)/table_linked.o \
     $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) ops_linked_pic.o) | lib
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
 
-$(addprefix $(1)/,$(C_TESTS_PLAIN) fabric_mixed standalone): $(1)/%: $(1)/%.o \
+$(addprefix $(1)/,$(C_TESTS_PLAIN) fabric_mixed standalone releases): $(1)/%: $(1)/%.o \
     $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) $(4) ops_linked.o) | lib
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
 

@@ -12,10 +12,12 @@ use crate::abi::constants::{
     BMI_MAX_CONTEXTS, BMI_MX_GET_CREDITS, BMI_MX_GET_PEER_CREDITS,
 };
 use crate::abi::types::{bmi_context_id, bmi_method_addr, bmi_mx_host, method_drop_addr_query};
-use crate::boundary::{export, in_range, optional, required, string};
+use crate::boundary::{export, in_range, optional, required};
 use crate::config::Config;
 use crate::error::Error;
 use crate::exports::credits;
+#[cfg(not(feature = "standalone"))]
+use crate::exports::options;
 use crate::{buffer, host, instance, logging};
 use libc::{c_int, c_void};
 
@@ -26,9 +28,6 @@ pub const MAX_MESSAGE: c_int = c_int::MAX;
 /// system derives its small I/O from this number and its encoding overflows above 16424.
 pub const UNEXPECTED_SIZE: c_int = 16 * 1024;
 
-/// Longest option string.
-const MAX_OPTIONS: usize = 64 * 1024;
-
 export! {
     /// Starts the method.
     ///
@@ -36,6 +35,7 @@ export! {
     /// `BMI_mx_method_addr_lookup`; otherwise it is NULL. `method_id` is the host's number for
     /// this method and becomes the `method_type` of every address. `options`, which the stand-alone
     /// BMI does not have, is NULL or `NAME=value` pairs that override the environment (docs/tuning.md).
+    /// Anything else there is ignored, a wild pointer too: OrangeFS before 2.9.8 passes three arguments.
     ///
     /// Returns 0; -BMI_EINVAL when address and flags disagree; -BMI_EALREADY when it is
     /// initialized; -BMI_EADDRINUSE when another process has the endpoint; another code when the
@@ -47,12 +47,13 @@ export! {
         #[cfg(not(feature = "standalone"))]
         options: *mut libc::c_char,
     ) -> c_int {
-        #[cfg(feature = "standalone")]
-        let options = std::ptr::null_mut();
         logging::start();
         let listen = optional("listen_addr", listen_addr)?;
-        // SAFETY: null or a C string, which outlives the call.
-        let options = unsafe { string("options", options, MAX_OPTIONS) }?;
+        #[cfg(feature = "standalone")]
+        let options: Option<String> = None;
+        #[cfg(not(feature = "standalone"))]
+        let options = options::given(options);
+        let options = options.as_deref();
         instance::initialize(listen, method_id, flags, options)?;
         if !host::is_there() {
             log::info!(

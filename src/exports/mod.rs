@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   lifecycle   initialize finalize  set_info get_info  open_context close_context  set_host
+//!      options  what initialize takes from its last argument
 //!      credits  what get_info answers about them
 //!   address     method_addr_lookup  rev_lookup_unexpected  query_addr_range
 //!   memory      memalloc memfree unexpected_free
@@ -24,5 +25,7 @@ mod credits;
 pub mod lifecycle;
 pub mod memory;
 pub mod ops;
+#[cfg(not(feature = "standalone"))]
+mod options;
 pub mod post;
 pub mod test;
