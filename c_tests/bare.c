@@ -4,17 +4,14 @@
  * load here). Without a host the library numbers its peers itself; with bmi_mx_set_host it
  * asks the functions it was given, and logs where it was told to.
  *
- * This file does not use support/host.c, whose functions the library would find.
+ * set_host.c has the other sizes and members of the struct.
  */
-#include "support/bmi.h"
-#include "support/world.h"
+#include "support/hostless.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-static const struct bmi_method_ops *table;
 static char lines[65536];
 static int levels[8];
 static int registered, forgotten;
@@ -23,7 +20,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static BMI_addr_t register_address(struct bmi_method_addr *address)
 {
     CHECK(address != NULL);
-    CHECK_THAT(address->method_type, ==, 9);
+    CHECK_THAT(address->method_type, ==, HOSTLESS_ID);
     address->parent = &registered;
     return ++registered;
 }
@@ -68,77 +65,18 @@ static void use_host(bool full)
     CHECK_THAT(set_host(&host), ==, -BMI_EINVAL);
 }
 
-/* Serves one message of one client; without and with a host of its own. */
-static int serve(struct side *side)
-{
-    struct bmi_method_addr *listen = NULL;
-    int endpoint = 0;
-
-    table = the_ops();
-    CHECK(table != NULL);
-    for (int attempt = 0; attempt < 50 && listen == NULL; attempt++) {
-        char text[64];
-
-        endpoint = 1024 + (int)(((unsigned)now_ms() * 7919u + (unsigned)getpid() * 31u +
-                                 (unsigned)attempt * 104729u) % 31000u);
-        snprintf(text, sizeof text, "mx://localhost:0:%d", endpoint);
-        listen = table->method_addr_lookup(text);
-        CHECK(listen != NULL);
-        listen->method_type = 9;
-        if (table->initialize(listen, 9, BMI_INIT_SERVER, NULL) != 0) {
-            CHECK_THAT(table->set_info(BMI_DROP_ADDR, listen), ==, 0);
-            listen = NULL;
-        }
-    }
-    CHECK(listen != NULL);
-    CHECK_THAT(table->open_context(0), ==, 0);
-    tell(side, "endpoint", endpoint);
-    return endpoint;
-}
-
-static struct bmi_method_addr *take_one(const char *wanted)
-{
-    struct bmi_method_unexpected_info info;
-    int outcount = 0;
-
-    for (deadline_t deadline = deadline_in(WAIT_MS); outcount == 0;) {
-        bmi_op_id_t id;
-        bmi_error_code_t error;
-        bmi_size_t size;
-        int completed = 0;
-
-        CHECK(!deadline_over(deadline));
-        CHECK_THAT(table->testunexpected(1, &outcount, &info, 0), >=, 0);
-        if (outcount == 0)
-            CHECK_THAT(table->testcontext(1, &id, &completed, &error, &size, NULL, 5, 0), >=, 0);
-        CHECK_THAT(completed, ==, 0);
-    }
-    CHECK_THAT(info.error_code, ==, 0);
-    CHECK_THAT(info.size, ==, strlen(wanted));
-    CHECK(memcmp(info.buffer, wanted, strlen(wanted)) == 0);
-    CHECK_THAT(table->unexpected_free(info.buffer), ==, 0);
-    return info.addr;
-}
-
-static void stop(struct bmi_method_addr *address)
-{
-    table->close_context(0);
-    CHECK_THAT(table->finalize(), ==, 0);
-    if (address != NULL)
-        CHECK_THAT(table->set_info(BMI_DROP_ADDR, address), ==, 0);
-}
-
 static void hostless_server(struct side *side)
 {
     struct bmi_method_addr *client;
 
-    serve(side);
-    client = take_one("good morning");
+    table = the_ops();
+    hostless_serve(side);
+    client = hostless_take("good morning");
     CHECK(client != NULL);
     CHECK(table->rev_lookup_unexpected(client) != NULL);
     tell(side, "thanks", 0);
     hear(side, "bye");
-    stop(client);
+    hostless_stop(client);
 }
 
 static void hosted_server(struct side *side)
@@ -148,11 +86,11 @@ static void hosted_server(struct side *side)
 
     table = the_ops();
     use_host(true);
-    serve(side);
-    client = take_one("good morning");
+    hostless_serve(side);
+    client = hostless_take("good morning");
     CHECK_THAT(registered, ==, 1);
     CHECK(client->parent == &registered);
-    CHECK_THAT(client->method_type, ==, 9);
+    CHECK_THAT(client->method_type, ==, HOSTLESS_ID);
     tell(side, "thanks", 0);
     hear(side, "bye");
     /* It is gone: the forget function hears of it. */
@@ -167,39 +105,18 @@ static void hosted_server(struct side *side)
         CHECK_THAT(table->get_info(BMI_DROP_ADDR_QUERY, &query), ==, 0);
     }
     CHECK_THAT(forgotten, ==, 1);
-    stop(client);
+    hostless_stop(client);
 }
 
 static void hostless_client(struct side *side)
 {
-    char text[64];
     struct bmi_method_addr *server;
-    bmi_op_id_t id;
-    int posted;
 
     table = the_ops();
-    CHECK_THAT(table->initialize(NULL, 9, 0, NULL), ==, 0);
-    CHECK_THAT(table->open_context(0), ==, 0);
-    snprintf(text, sizeof text, "mx://localhost:0:%d", (int)hear(side, "endpoint"));
-    server = table->method_addr_lookup(text);
-    CHECK(server != NULL);
-    posted = table->post_sendunexpected(&id, server, "good morning", 12, BMI_EXT_ALLOC, 1, NULL,
-                                        0, NULL);
-    CHECK(posted == 0 || posted == 1);
-    for (deadline_t deadline = deadline_in(WAIT_MS); posted == 0;) {
-        int outcount;
-        bmi_error_code_t error;
-        bmi_size_t size;
-
-        CHECK(!deadline_over(deadline));
-        CHECK_THAT(table->test(id, &outcount, &error, &size, NULL, 10, 0), >=, 0);
-        if (outcount == 1) {
-            CHECK_THAT(error, ==, 0);
-            posted = 1;
-        }
-    }
+    server = hostless_join(side);
+    hostless_say(server, "good morning");
     hear(side, "thanks");
-    stop(server);
+    hostless_stop(server);
     tell(side, "bye", 0);
 }
 
@@ -248,7 +165,7 @@ static void logs_mistakes(struct side *side)
     CHECK(table->method_addr_lookup("tcp://localhost:3334") == NULL);
     CHECK_THAT(levels[1] + levels[2], ==, 0);
     /* Wrong calls name the value. */
-    CHECK_THAT(table->initialize(NULL, 9, 0, NULL), ==, 0);
+    CHECK_THAT(table->initialize(NULL, HOSTLESS_ID, 0, NULL), ==, 0);
     lines[0] = '\0';
     CHECK_THAT(table->open_context(4711), ==, -BMI_EINVAL);
     CHECK(strstr(lines, "4711") != NULL);

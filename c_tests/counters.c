@@ -58,7 +58,7 @@ static void untouched(const void *memory, size_t from, size_t to)
 
 static void wrong_questions(struct side *side)
 {
-    static const size_t sizes[] = {0, 1, 8, 15, 4097, SIZE_MAX};
+    static const size_t sizes[] = {4097, 8192, SIZE_MAX};
     struct bmi_mx_credits all = {.size = sizeof all};
     struct bmi_mx_peer_credits one = {.size = sizeof one};
     struct bmi_method_addr stranger = {0};
@@ -85,8 +85,14 @@ static void wrong_questions(struct side *side)
         CHECK_THAT(all.size, ==, sizes[i]);
         CHECK_THAT(one.size, ==, sizes[i]);
     }
-    one.size = 19; /* no room for one answer */
-    WRONG(ops->get_info(BMI_MX_GET_PEER_CREDITS, &one));
+    for (size_t size = 0; size < 16; size++) { /* no room for one answer */
+        all.size = size;
+        WRONG(ops->get_info(BMI_MX_GET_CREDITS, &all));
+    }
+    for (size_t size = 0; size < 20; size++) {
+        one.size = size;
+        WRONG(ops->get_info(BMI_MX_GET_PEER_CREDITS, &one));
+    }
     one.size = sizeof one;
     one.addr = NULL;
     WRONG(ops->get_info(BMI_MX_GET_PEER_CREDITS, &one));

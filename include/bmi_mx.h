@@ -336,8 +336,9 @@ typedef int64_t BMI_addr_t;
  * The host's functions. Found with `dlsym` in a host that exports these functions under their
  * usual names; any other program may pass them to `bmi_mx_set_host`.
  *
- * A null entry means "not there". `size` is `sizeof(struct bmi_mx_host)` as the caller compiled
- * it, so that later versions can append entries.
+ * A member that is NULL is looked up with `dlsym`, but of `reg_addr` and `forget_addr` either both or, where
+ * one is given, neither. `size` is `sizeof(struct bmi_mx_host)` as the caller compiled it, so that later
+ * versions can append members.
  */
 struct bmi_mx_host {
     /** `sizeof(struct bmi_mx_host)`. */
@@ -754,9 +755,10 @@ void BMI_mx_close_context(bmi_context_id context_id);
 
 /**
  * Sets the host's functions, for a host that does not export them under their usual names, or
- * for a program without a host. The struct is copied. Entries that are NULL are looked up with
- * `dlsym`; without any, peers get numbers of the library's own and the log goes to stderr.
- * NULL forgets what was set before. Best called before anything else.
+ * for a program without a host. The struct is copied. Members that are NULL are looked up with
+ * `dlsym`, but of `reg_addr` and `forget_addr` either both or, where one is given, neither. Without
+ * any, peers get numbers of the library's own and the log goes to stderr. NULL forgets what was set
+ * before. Best called before anything else.
  *
  * Returns 0, or -BMI_EINVAL when `size` is smaller than two pointers.
  */

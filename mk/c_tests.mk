@@ -21,13 +21,14 @@ C_TESTS_LINK    := -L$(LIBDIR) -lbmi_mx -Wl,-rpath,$(abspath $(LIBDIR))
 C_TESTS_HOST    := host op pair pattern port wire stage leftovers memory limit flood guard moments moments_peer \
                    secret_file codes check world
 C_TESTS_NOHOST  := codes check world
+C_TESTS_HOSTLESS := $(C_TESTS_NOHOST) port hostless
 
 C_TESTS_PLAIN   := args addresses messages order flow counters testcalls wakeups large threads cancel cancel_moments \
                    disconnect drop lifecycle process process_forks kill finalize frozen cut restart reuse mortals \
                    strangers strangers_memory strangers_credits strangers_crowds strangers_datagrams claims secret \
                    faults_results faults_hangs faults_memory shortage fabric strangers_fabric
 C_TESTS_ALL     := layout header_cxx table_copied table_linked table_dlopen bare \
-                   gossip messages_dlopen hosts releases $(C_TESTS_PLAIN)
+                   gossip set_host set_host_bare messages_dlopen hosts releases $(C_TESTS_PLAIN)
 C_TESTS_LONG    := frozen cut shortage restart drop kill
 C_TESTS_PORTS   ?= $(PORTS)
 # Not under a checker, which takes more memory than they leave and ends the process without, or whose own
@@ -72,12 +73,16 @@ $(1)/header_cxx: $(C_TESTS_DIR)/header_cxx.cpp include/bmi_mx.h | lib
 $(1)/layout: $(1)/layout.o $(1)/header_c99.o | lib
 	$$(CC) $(2) -o $$@ $$< $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
 
-# Not -rdynamic: a program that is no host.
-$(1)/bare: $(1)/bare.o $(addprefix $(1)/support/,$(C_TESTS_NOHOST:=.o) ops_dlopen.o)
+# Not -rdynamic: programs that are no host.
+$(1)/bare $(1)/set_host_bare: $(1)/%: $(addprefix $(1)/support/,$(C_TESTS_HOSTLESS:=.o) ops_dlopen.o)
 	$$(CC) $(2) -o $$@ $$^ $$(C_TESTS_LIBS)
 
-# Not the small host, but a logger of its own.
-$(1)/gossip: $(1)/gossip.o $(addprefix $(1)/support/,$(C_TESTS_NOHOST:=.o) ops_linked.o) | lib
+$(1)/bare: $(1)/bare.o
+$(1)/set_host_bare: $(1)/set_host.o
+
+# Not the small host, but a logger of their own.
+$(1)/gossip $(1)/set_host: $(1)/%: $(1)/%.o \
+    $(addprefix $(1)/support/,$(C_TESTS_HOSTLESS:=.o) ops_linked.o) | lib
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
 
 $(1)/%_dlopen: $(1)/%.o $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) $(4) ops_dlopen.o)

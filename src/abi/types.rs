@@ -107,8 +107,9 @@ pub struct method_drop_addr_query {
 /// The host's functions. Found with `dlsym` in a host that exports these functions under their
 /// usual names; any other program may pass them to `bmi_mx_set_host`.
 ///
-/// A null entry means "not there". `size` is `sizeof(struct bmi_mx_host)` as the caller compiled
-/// it, so that later versions can append entries.
+/// A member that is NULL is looked up with `dlsym`, but of `reg_addr` and `forget_addr` either both or, where
+/// one is given, neither. `size` is `sizeof(struct bmi_mx_host)` as the caller compiled it, so that later
+/// versions can append members.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct bmi_mx_host {

@@ -8,16 +8,14 @@
 
 use crate::abi::constants as bmi;
 use crate::abi::types::{bmi_mx_credits, bmi_mx_peer_credits};
-use crate::boundary::{in_range, required};
+use crate::boundary::required;
 use crate::error::Error;
+use crate::exports::sized::{copy, whole_members};
 use crate::instance;
 use crate::peer::state::Name;
 use libc::c_int;
 use std::mem::offset_of;
-use std::ptr::{self, NonNull};
-
-/// More than any version of a struct here will have; a larger size has not been filled in.
-const SIZE_MAX: i64 = 4096;
+use std::ptr::NonNull;
 
 /// Answers `BMI_MX_GET_CREDITS`.
 ///
@@ -33,7 +31,7 @@ pub(super) unsafe fn all(out: NonNull<bmi_mx_credits>) -> Result<(), Box<Error>>
     let report = instance::report()?;
     let (flow, inbox) = (report.flow, report.inbox);
     let (used_bytes, limit_bytes) = report.usage;
-    let answer = bmi_mx_credits {
+    let mut answer = bmi_mx_credits {
         size,
         total: flow.total.into(),
         free: flow.free.into(),
@@ -65,7 +63,7 @@ pub(super) unsafe fn all(out: NonNull<bmi_mx_credits>) -> Result<(), Box<Error>>
         limit_bytes,
     };
     // SAFETY: the caller's promise, and `size` is no more than it said.
-    unsafe { write(out, &answer, size) };
+    unsafe { copy(NonNull::from(&mut answer), out, size) };
     Ok(())
 }
 
@@ -84,7 +82,7 @@ pub(super) unsafe fn of_peer(out: NonNull<bmi_mx_peer_credits>) -> Result<(), Bo
     let addr = required("addr", unsafe { (*out.as_ptr()).addr })?;
     let peer = instance::peer_gauges(addr)?;
     let account = peer.account.unwrap_or_default();
-    let answer = bmi_mx_peer_credits {
+    let mut answer = bmi_mx_peer_credits {
         size,
         addr: addr.as_ptr(),
         state: state_number(peer.state),
@@ -99,27 +97,8 @@ pub(super) unsafe fn of_peer(out: NonNull<bmi_mx_peer_credits>) -> Result<(), Bo
         send_stalled: account.send_stalled.into(),
     };
     // SAFETY: the caller's promise, and `size` is no more than it said.
-    unsafe { write(out, &answer, size) };
+    unsafe { copy(NonNull::from(&mut answer), out, size) };
     Ok(())
-}
-
-/// As many bytes of a `T` as the caller's version of it has room for, in whole members of `member`
-/// bytes each.
-fn whole_members<T>(size: usize, least: usize, member: usize) -> Result<usize, Box<Error>> {
-    let shown = i64::try_from(size).unwrap_or(i64::MAX);
-    in_range("size", shown, least as i64, SIZE_MAX)?;
-    Ok(size.min(size_of::<T>()) / member * member)
-}
-
-/// Writes the first `len` bytes of `answer`.
-///
-/// # Safety
-///
-/// There are so many bytes at `out`, and in a `T`.
-unsafe fn write<T: Copy>(out: NonNull<T>, answer: &T, len: usize) {
-    let from = ptr::from_ref(answer).cast::<u8>();
-    // SAFETY: the caller's promise; the answer is ours and lies elsewhere.
-    unsafe { ptr::copy_nonoverlapping(from, out.as_ptr().cast::<u8>(), len) };
 }
 
 fn state_number(state: Name) -> c_int {
@@ -128,35 +107,5 @@ fn state_number(state: Name) -> c_int {
         Name::Init | Name::Disconnect => bmi::BMI_MX_PEER_INIT,
         Name::Connecting | Name::Requested | Name::Answering => bmi::BMI_MX_PEER_WAIT,
         Name::Ready => bmi::BMI_MX_PEER_READY,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_those_of_whole_members_and_within_bounds() {
-        let members = |size| whole_members::<bmi_mx_credits>(size, 16, 8);
-        let whole = size_of::<bmi_mx_credits>();
-        for (size, written) in [(16, 16), (23, 16), (24, 24), (whole, whole), (4096, whole)] {
-            assert_eq!(members(size).unwrap(), written, "{size}");
-        }
-        for size in [0, 8, 15, 4097, usize::MAX] {
-            let error = members(size).unwrap_err();
-            assert_eq!(error.code(), -bmi::BMI_EINVAL, "{size}");
-        }
-    }
-
-    #[test]
-    fn nothing_is_written_behind_what_the_caller_has() {
-        let mut room = [0x5a5a_5a5a_5a5a_5a5a_u64; 5];
-        let answer = [1_u64, 2, 3, 4, 5];
-        // SAFETY: as many bytes are in both.
-        unsafe { write(NonNull::from(&mut room), &answer, 24) };
-        assert_eq!(
-            room,
-            [1, 2, 3, 0x5a5a_5a5a_5a5a_5a5a, 0x5a5a_5a5a_5a5a_5a5a]
-        );
     }
 }

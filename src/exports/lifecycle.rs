@@ -18,8 +18,11 @@ use crate::error::Error;
 use crate::exports::credits;
 #[cfg(not(feature = "standalone"))]
 use crate::exports::options;
+use crate::exports::sized::{copy, whole_members};
 use crate::{buffer, host, instance, logging};
 use libc::{c_int, c_void};
+use std::mem::offset_of;
+use std::ptr::NonNull;
 
 /// The largest message, and what `BMI_CHECK_MAXSIZE` answers: sizes are 31 bits on the host's side.
 pub const MAX_MESSAGE: c_int = c_int::MAX;
@@ -164,16 +167,17 @@ export! {
     }
 
     /// Sets the host's functions, for a host that does not export them under their usual names, or
-    /// for a program without a host. The struct is copied. Entries that are NULL are looked up with
-    /// `dlsym`; without any, peers get numbers of the library's own and the log goes to stderr.
-    /// NULL forgets what was set before. Best called before anything else.
+    /// for a program without a host. The struct is copied. Members that are NULL are looked up with
+    /// `dlsym`, but of `reg_addr` and `forget_addr` either both or, where one is given, neither. Without
+    /// any, peers get numbers of the library's own and the log goes to stderr. NULL forgets what was set
+    /// before. Best called before anything else.
     ///
     /// Returns 0, or -BMI_EINVAL when `size` is smaller than two pointers.
     pub unsafe extern "C" fn bmi_mx_set_host(host: *const bmi_mx_host) -> c_int {
         let given = match optional("host", host.cast_mut())? {
             None => None,
             // SAFETY: such a struct, of which at least `size` is there.
-            Some(host) => Some(unsafe { copy_host(host.as_ptr()) }?),
+            Some(host) => Some(unsafe { copy_host(host) }?),
         };
         host::set_host(given);
         logging::start();
@@ -186,32 +190,20 @@ export! {
 /// # Safety
 ///
 /// `host` points to as many bytes as its `size` says.
-unsafe fn copy_host(host: *const bmi_mx_host) -> Result<bmi_mx_host, Box<Error>> {
+unsafe fn copy_host(host: NonNull<bmi_mx_host>) -> Result<bmi_mx_host, Box<Error>> {
     // SAFETY: `size` is in every version of the struct.
-    let size = unsafe { (*host).size };
-    let least = std::mem::offset_of!(bmi_mx_host, forget_addr) as i64;
-    let shown = i64::try_from(size).unwrap_or(i64::MAX);
-    in_range("size", shown, least, 4096)?;
-    let mut copy = bmi_mx_host {
-        size: size_of::<bmi_mx_host>(),
+    let size = unsafe { (*host.as_ptr()).size };
+    let least = offset_of!(bmi_mx_host, forget_addr);
+    let len = whole_members::<bmi_mx_host>(size, least, size_of::<usize>())?;
+    let mut given = bmi_mx_host {
+        size: 0,
         reg_addr: None,
         forget_addr: None,
         log: None,
     };
-    let start = std::mem::offset_of!(bmi_mx_host, reg_addr);
-    let end = size.min(size_of::<bmi_mx_host>());
-    // Whole pointers only: a struct cut off in the middle of one ends before it.
-    let len = (end - start) / size_of::<usize>() * size_of::<usize>();
-    // SAFETY: both have these bytes, and they hold whole `Option<fn>`s, for which any pointer C
-    // puts there is a value.
-    unsafe {
-        std::ptr::copy_nonoverlapping(
-            host.cast::<u8>().add(start),
-            (&raw mut copy).cast::<u8>().add(start),
-            len,
-        );
-    }
-    Ok(copy)
+    // SAFETY: both have these bytes, whole members: for the functions, any pointer C puts there is a value.
+    unsafe { copy(host, NonNull::from(&mut given), len) };
+    Ok(given)
 }
 
 /// A context's number.

@@ -4,6 +4,7 @@
 //!   lifecycle   initialize finalize  set_info get_info  open_context close_context  set_host
 //!      options  what initialize takes from its last argument
 //!      credits  what get_info answers about them
+//!      sized    structs that say their own size
 //!   address     method_addr_lookup  rev_lookup_unexpected  query_addr_range
 //!   memory      memalloc memfree unexpected_free
 //!   post        post_send post_recv post_sendunexpected, their list forms, cancel
@@ -28,4 +29,5 @@ pub mod ops;
 #[cfg(not(feature = "standalone"))]
 mod options;
 pub mod post;
+mod sized;
 pub mod test;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   bmi_mx_set_host(&host) ------> the program's functions, if given
-//!                                    |  entry missing
+//!                                    |  no log, or neither of reg_addr and forget_addr
 //!                                    v
 //!   dlsym in the caller's library, bmi_method_addr_reg_callback, _forget_callback, gossip
 //!   then everywhere ---------------> |
@@ -108,12 +108,26 @@ fn find_gossip(host: caller::Library) -> Option<Gossip> {
 
 /// Whether [`register_addr`] has a host to call.
 pub fn is_there() -> bool {
-    GIVEN.read().is_some() || found().reg_addr.is_some()
+    pair().0.is_some()
 }
 
 /// Uses these functions instead of those that `dlsym` finds; `None` goes back to them.
 pub fn set_host(host: Option<bmi_mx_host>) {
     *GIVEN.write() = host;
+    // The caller is the host now; what is missing may be wanted first by another thread.
+    found();
+}
+
+/// The functions that get and give back names of peers. Both are given or both looked up: the names that
+/// one host has given mean nothing to another.
+fn pair() -> (Option<RegAddr>, Option<ForgetAddr>) {
+    let given = *GIVEN.read();
+    match given {
+        Some(host) if host.reg_addr.is_some() || host.forget_addr.is_some() => {
+            (host.reg_addr, host.forget_addr)
+        }
+        _ => (found().reg_addr, found().forget_addr),
+    }
 }
 
 /// The logger that `bmi_mx_set_host` was given.
@@ -136,8 +150,7 @@ pub fn gossip() -> Option<&'static Gossip> {
 ///
 /// `addr` points to an address object that lives until the host drops it.
 pub unsafe fn register_addr(addr: *mut bmi_method_addr) -> BMI_addr_t {
-    let given = GIVEN.read().as_ref().and_then(|host| host.reg_addr);
-    match given.or_else(|| found().reg_addr) {
+    match pair().0 {
         // SAFETY: a function of this signature; the caller vouches for `addr`.
         Some(register) => unsafe { register(addr) },
         None => next_own_name(),
@@ -146,9 +159,7 @@ pub unsafe fn register_addr(addr: *mut bmi_method_addr) -> BMI_addr_t {
 
 /// Tells the host that the peer of that name is dead, so that it may drop the address.
 pub fn forget_addr(name: BMI_addr_t) {
-    let given = GIVEN.read().as_ref().map(|host| host.forget_addr);
-    let forget = given.unwrap_or_else(|| found().forget_addr);
-    if let Some(forget) = forget {
+    if let Some(forget) = pair().1 {
         // SAFETY: a function of this signature; any number is a legal argument.
         unsafe { forget(name) };
     }
@@ -191,8 +202,15 @@ impl Gossip {
 mod tests {
     use super::*;
 
+    static TOLD: AtomicI64 = AtomicI64::new(0);
+
     unsafe extern "C" fn seven(_: *mut bmi_method_addr) -> BMI_addr_t {
         7
+    }
+
+    unsafe extern "C" fn told(name: BMI_addr_t) -> c_int {
+        TOLD.store(name, Ordering::Relaxed);
+        0
     }
 
     #[test]
@@ -205,15 +223,27 @@ mod tests {
         assert_ne!(names[0], names[1]);
         forget_addr(names[0]);
 
-        set_host(Some(bmi_mx_host {
+        let mut host = bmi_mx_host {
             size: size_of::<bmi_mx_host>(),
             reg_addr: Some(seven),
             forget_addr: None,
             log: None,
-        }));
+        };
+        set_host(Some(host));
         assert!(is_there());
         // SAFETY: as above; this host keeps nothing either.
         assert_eq!(unsafe { register_addr(&raw mut addr) }, 7);
+        forget_addr(7);
+        assert_eq!(TOLD.load(Ordering::Relaxed), 0);
+        host.reg_addr = None;
+        host.forget_addr = Some(told);
+        set_host(Some(host));
+        assert!(!is_there());
+        // SAFETY: as above.
+        let name = unsafe { register_addr(&raw mut addr) };
+        assert!(name != 7 && !names.contains(&name));
+        forget_addr(name);
+        assert_eq!(TOLD.load(Ordering::Relaxed), name);
         set_host(None);
     }
 }
