@@ -1,9 +1,10 @@
 /*
- * Every entry point with good, missing and nonsense arguments, on a server that talks to
- * itself. A wrong call gets its code and changes nothing: after each table the instance
- * still carries a message, and nothing is ever reported for a refused post.
+ * Every entry point with good, missing, unusual and nonsense arguments, on a server that talks to
+ * itself, and messages of no bytes between two processes. A wrong call gets its code and changes
+ * nothing: after each table the instance still carries a message, and nothing is ever reported for
+ * a refused post.
  *
- * Codes: docs/c-api.md.
+ * Every row of the two tables of docs/c-api.md (*Unusual arguments*) is called here.
  */
 #include "support/pair.h"
 #include "support/pattern.h"
@@ -186,7 +187,7 @@ static void info_keys(struct side *side)
 
 static void memory_arguments(struct side *side)
 {
-    static const bmi_size_t sizes[] = {1, 2, 8, 63, 64, 4095, 4096, 4097, 65568, 1 << 20, 5 << 20};
+    static const bmi_size_t sizes[] = {0, 1, 2, 8, 63, 64, 4095, 4096, 4097, 65568, 1 << 20, 5 << 20};
     void *kept[64];
 
     (void)side;
@@ -203,11 +204,26 @@ static void memory_arguments(struct side *side)
             CHECK_THAT(ops->memfree(buffer, sizes[i], kind), ==, 0);
         }
     }
-    CHECK(ops->memalloc(0, BMI_SEND) == NULL);
+    /* Of no bytes each has an address of its own, as from malloc(0). */
+    for (int i = 0; i < 64; i++) {
+        kept[i] = ops->memalloc(0, i % 2 == 0 ? BMI_SEND : BMI_RECV);
+        CHECK(kept[i] != NULL);
+        for (int k = 0; k < i; k++)
+            CHECK(kept[i] != kept[k]);
+    }
+    for (int i = 0; i < 64; i++)
+        CHECK_THAT(ops->memfree(kept[i], 0, BMI_SEND), ==, 0);
     CHECK(ops->memalloc(-1, BMI_SEND) == NULL);
     CHECK(ops->memalloc(INT64_MIN, BMI_RECV) == NULL);
-    CHECK(ops->memalloc(INT64_MAX, BMI_RECV) == NULL);
-    CHECK(ops->memalloc((bmi_size_t)1 << 31, BMI_RECV) == NULL);
+    CHECK(ops->memalloc(INT64_MAX, BMI_RECV) == NULL); /* there is no such memory */
+    kept[0] = ops->memalloc((bmi_size_t)1 << 31, BMI_RECV); /* more than a message has */
+    CHECK(kept[0] != NULL);
+    ((char *)kept[0])[INT_MAX] = 1;
+    CHECK_THAT(ops->memfree(kept[0], (bmi_size_t)1 << 31, BMI_RECV), ==, 0);
+    kept[0] = ops->memalloc(1 << 20, BMI_RECV);
+    CHECK(kept[0] != NULL);
+    CHECK_THAT(ops->memfree(kept[0], 1 << 20, BMI_RECV), ==, 0);
+    WRONG(ops->memfree(kept[0], 1 << 20, BMI_RECV)); /* twice, and that can be told */
     CHECK_THAT(ops->memfree(NULL, 0, BMI_SEND), ==, 0);
     CHECK_THAT(ops->unexpected_free(NULL), ==, 0);
     /* Any op type, and a size that does not agree, are not looked at. */
@@ -279,7 +295,6 @@ static void post_arguments(struct side *side)
     WRONG(recv_now(ids, NULL, buffer, 8, actual, 0));
     WRONG(recv_now(ids, (void *)stranger, buffer, 8, actual, 0));
     WRONG(recv_now(ids, self, NULL, 8, actual, 0));
-    WRONG(recv_now(ids, self, buffer, 8, NULL, 0));
     WRONG(recv_now(ids, self, buffer, 8, ODD(actual), 0));
     WRONG(recv_now(ids, self, buffer, -1, actual, 0));
     for (size_t i = 0; i < sizeof contexts / sizeof contexts[0]; i++) {
@@ -290,7 +305,6 @@ static void post_arguments(struct side *side)
     for (size_t i = 0; i < sizeof large / sizeof large[0]; i++) {
         CHECK_THAT(send_now(ids, self, buffer, large[i], 0), ==, -BMI_EMSGSIZE);
         CHECK_THAT(unexpected_now(ids, self, buffer, large[i], 0), ==, -BMI_EMSGSIZE);
-        CHECK_THAT(recv_now(ids, self, buffer, large[i], actual, 0), ==, -BMI_EMSGSIZE);
     }
     /* Too large for an unexpected message, not for another (BMI_MX_UNEXPECTED_MAX <= 1 GiB). */
     CHECK_THAT(unexpected_now(ids, self, buffer, INT_MAX, 0), ==, -BMI_EMSGSIZE);
@@ -313,22 +327,90 @@ static void post_arguments(struct side *side)
     end();
 }
 
+/* A receive may be larger than any message, and need not say where its size goes. */
+static void large_receives(struct side *side)
+{
+    static const bmi_size_t sizes[] = {INT_MAX, (bmi_size_t)INT_MAX + 1,
+                                       ((bmi_size_t)1 << 32) + 8, INT64_MAX};
+    char in[2][64];
+
+    (void)side;
+    begin();
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        /* First the receive, then the message, and the other way round. */
+        for (int early = 0; early < 2; early++) {
+            struct op receive = {0}, send = {0};
+            void *pieces[2] = {in[0], in[1]};
+            const bmi_size_t lengths[2] = {10, sizes[i] - 10};
+
+            memset(in, 0, sizeof in);
+            for (int step = 0; step < 2; step++) {
+                if (step == early)
+                    CHECK_THAT(op_recv(&receive, self, in[0], sizes[i], 3), >=, 0);
+                else
+                    CHECK_THAT(op_send(&send, self, "12345678901234567890", 20, 3), >=, 0);
+            }
+            op_sent(&send);
+            op_received(&receive, 20);
+            CHECK(memcmp(in[0], "12345678901234567890", 20) == 0);
+            /* As a list, without a place for the size: that comes from the test call, if at all. */
+            memset(&receive, 0, sizeof receive);
+            memset(in, 0, sizeof in);
+            op_posted(&receive,
+                      ops->post_recv_list(&receive.id, self, pieces, lengths, 2, sizes[i], NULL,
+                                          BMI_EXT_ALLOC, 4, &receive, 0, NULL));
+            CHECK_THAT(receive.posted, ==, 0);
+            CHECK_THAT(op_send(&send, self, "12345678901234567890", 20, 4), >=, 0);
+            op_sent(&send);
+            op_received(&receive, 20);
+            CHECK(memcmp(in[0], "1234567890", 10) == 0 && in[0][10] == 0);
+            CHECK(memcmp(in[1], "1234567890", 10) == 0);
+        }
+    }
+    {
+        struct op send = {0}, last = {0};
+        bmi_op_id_t id = 5;
+        int posted;
+
+        /* A message that is here: the receive is complete at once, and its size is not asked for. */
+        CHECK_THAT(op_send(&send, self, "1234567", 8, 5), >=, 0);
+        op_sent(&send);
+        CHECK_THAT(op_send(&last, self, "", 1, 6), >=, 0);
+        op_sent(&last);
+        memset(&last, 0, sizeof last);
+        CHECK_THAT(op_recv(&last, self, in[1], 1, 6), >=, 0);
+        op_received(&last, 1); /* so that one has come, too */
+        posted = ops->post_recv(&id, self, in[0], 8, NULL, BMI_EXT_ALLOC, 5, NULL, 0, NULL);
+        CHECK_THAT(posted, ==, 1);
+        CHECK_THAT(in[0][6], ==, '7');
+    }
+    end();
+}
+
 /* ---- lists ---- */
 
-/* The three list posts with the same arguments; all must give `code`. */
-static void lists_give(int code, void *const *buffers, const bmi_size_t *sizes, int count,
+/* The two list sends with the same arguments; both must give `code`. */
+static void sends_give(int code, const void *const *buffers, const bmi_size_t *sizes, int count,
                        bmi_size_t total)
 {
     bmi_op_id_t id = 5;
-    bmi_size_t actual = 5;
-    const void *const *out = (const void *const *)buffers;
 
-    CHECK_THAT(ops->post_send_list(&id, self, out, sizes, count, total, BMI_EXT_ALLOC, 1, NULL,
+    CHECK_THAT(ops->post_send_list(&id, self, buffers, sizes, count, total, BMI_EXT_ALLOC, 1, NULL,
                                    0, NULL), ==, code);
-    CHECK_THAT(ops->post_sendunexpected_list(&id, self, out, sizes, count, total, BMI_EXT_ALLOC,
-                                             1, NULL, 0, NULL), ==, code);
-    CHECK_THAT(ops->post_recv_list(&id, self, buffers, sizes, count, total, &actual,
-                                   BMI_EXT_ALLOC, 1, NULL, 0, NULL), ==, code);
+    CHECK_THAT(ops->post_sendunexpected_list(&id, self, buffers, sizes, count, total,
+                                             BMI_EXT_ALLOC, 1, NULL, 0, NULL), ==, code);
+    CHECK_THAT(id, ==, 5);
+}
+
+/* The three list posts; all must give -BMI_EINVAL. */
+static void lists_wrong(void *const *buffers, const bmi_size_t *sizes, int count, bmi_size_t total)
+{
+    bmi_op_id_t id = 5;
+    bmi_size_t actual = 5;
+
+    sends_give(-BMI_EINVAL, (const void *const *)buffers, sizes, count, total);
+    WRONG(ops->post_recv_list(&id, self, buffers, sizes, count, total, &actual, BMI_EXT_ALLOC, 1,
+                              NULL, 0, NULL));
     CHECK_THAT(id, ==, 5);
     CHECK_THAT(actual, ==, 5);
 }
@@ -337,6 +419,7 @@ static void list_arguments(struct side *side)
 {
     char a[100], b[100];
     void *buffers[3] = {a, b, a};
+    const void *const out[3] = {a, b, a};
     void *holes[3] = {a, NULL, b};
     bmi_size_t sizes[3] = {10, 20, 30};
     const bmi_size_t negative[3] = {10, -20, 30}, huge[3] = {INT64_MAX, INT64_MAX, 2},
@@ -347,26 +430,30 @@ static void list_arguments(struct side *side)
 
     (void)side;
     begin();
-    lists_give(-BMI_EINVAL, NULL, sizes, 3, 60);
-    lists_give(-BMI_EINVAL, buffers, NULL, 3, 60);
-    lists_give(-BMI_EINVAL, ODD(buffers), sizes, 3, 60);
-    lists_give(-BMI_EINVAL, buffers, ODD(sizes), 3, 60);
-    lists_give(-BMI_EINVAL, buffers, sizes, 0, 60);
-    lists_give(-BMI_EINVAL, buffers, sizes, 0, 0);
-    lists_give(-BMI_EINVAL, buffers, sizes, -1, 60);
-    lists_give(-BMI_EINVAL, buffers, sizes, INT_MIN, 60);
-    lists_give(-BMI_EINVAL, buffers, sizes, INT_MAX, 60); /* noticed before they are read */
-    lists_give(-BMI_EINVAL, buffers, sizes, 3, 59);
-    lists_give(-BMI_EINVAL, buffers, sizes, 3, 61);
-    lists_give(-BMI_EINVAL, buffers, sizes, 3, 0);
-    lists_give(-BMI_EINVAL, buffers, sizes, 3, -60);
-    lists_give(-BMI_EINVAL, holes, sizes, 3, 60); /* NULL with a size */
-    lists_give(-BMI_EINVAL, buffers, negative, 3, 20);
-    lists_give(-BMI_EINVAL, buffers, negative, 3, 60);
-    lists_give(-BMI_EINVAL, buffers, wraps, 3, 60); /* sums that overflow do not match either */
-    lists_give(-BMI_EINVAL, buffers, minimum, 3, 60);
-    lists_give(-BMI_EMSGSIZE, buffers, huge, 3, INT64_MAX);
-    lists_give(-BMI_EMSGSIZE, buffers, sizes, 3, ((bmi_size_t)1 << 32) + 60);
+    lists_wrong(NULL, sizes, 3, 60);
+    lists_wrong(buffers, NULL, 3, 60);
+    lists_wrong(ODD(buffers), sizes, 3, 60);
+    lists_wrong(buffers, ODD(sizes), 3, 60);
+    lists_wrong(buffers, sizes, 0, 60);
+    lists_wrong(buffers, sizes, -1, 60);
+    lists_wrong(NULL, NULL, 0, 60);
+    lists_wrong(buffers, sizes, 65537, 60);
+    lists_wrong(buffers, sizes, INT_MIN, 60);
+    lists_wrong(buffers, sizes, INT_MAX, 60); /* noticed before they are read */
+    lists_wrong(buffers, sizes, 3, 59);
+    lists_wrong(buffers, sizes, 3, 61);
+    lists_wrong(buffers, sizes, 3, 0);
+    lists_wrong(buffers, sizes, 3, -60);
+    lists_wrong(holes, sizes, 3, 60); /* NULL with a size */
+    lists_wrong(buffers, negative, 3, 20);
+    lists_wrong(buffers, negative, 3, 60);
+    lists_wrong(buffers, wraps, 3, 60); /* sums that overflow do not match either */
+    lists_wrong(buffers, minimum, 3, 60);
+    sends_give(-BMI_EMSGSIZE, out, huge, 3, INT64_MAX);
+    sends_give(-BMI_EMSGSIZE, out, sizes, 3, ((bmi_size_t)1 << 32) + 60);
+    /* Where the most that memory can have is not enough for the sum. */
+    WRONG(ops->post_recv_list(&id, self, buffers, huge, 3, INT64_MAX, &actual, BMI_EXT_ALLOC, 1,
+                              NULL, 0, NULL));
     WRONG(ops->post_send_list(NULL, self, (const void *const *)buffers, sizes, 3, 60,
                               BMI_EXT_ALLOC, 1, NULL, 0, NULL));
     WRONG(ops->post_send_list(&id, NULL, (const void *const *)buffers, sizes, 3, 60,
@@ -381,8 +468,10 @@ static void list_arguments(struct side *side)
                               0, NULL));
     WRONG(ops->post_recv_list(&id, NULL, buffers, sizes, 3, 60, &actual, BMI_EXT_ALLOC, 1, NULL,
                               0, NULL));
-    WRONG(ops->post_recv_list(&id, self, buffers, sizes, 3, 60, NULL, BMI_EXT_ALLOC, 1, NULL, 0,
-                              NULL));
+    WRONG(ops->post_recv_list(&id, self, buffers, sizes, 3, 60, ODD(&actual), BMI_EXT_ALLOC, 1,
+                              NULL, 0, NULL));
+    CHECK_THAT(id, ==, 5);
+    CHECK_THAT(actual, ==, 5);
     /* The arrays belong to the caller again when the call returns (docs/buffers.md). */
     {
         static char in[60000], out[60000];
@@ -406,6 +495,250 @@ static void list_arguments(struct side *side)
         op_received(&receive, sizeof in);
         op_sent(&send);
         check_filled(in, sizeof in, 3);
+    }
+    end();
+}
+
+/* The most pieces that a list may have, nearly all of them empty. */
+static void longest_list(struct side *side)
+{
+    enum { MOST = 65536 };
+    static void *buffers[MOST];
+    static bmi_size_t sizes[MOST];
+    struct cut cut = {buffers, sizes, MOST, 8};
+    struct op receive = {0}, send = {0};
+    int64_t in = -1, out = 77;
+
+    (void)side;
+    begin();
+    buffers[MOST - 1] = &in;
+    sizes[MOST - 1] = 8;
+    CHECK_THAT(op_recv_cut(&receive, self, &cut, 2), ==, 0);
+    memset(buffers, 0, sizeof buffers);
+    memset(sizes, 0, sizeof sizes);
+    buffers[MOST / 2] = &out;
+    sizes[MOST / 2] = 8;
+    CHECK_THAT(op_send_cut(&send, self, &cut, 2), >=, 0);
+    op_sent(&send);
+    op_received(&receive, 8);
+    CHECK_THAT(in, ==, 77);
+    end();
+}
+
+/* ---- no bytes, between two processes ---- */
+
+enum {
+    WAYS = 6,    /* of naming no bytes */
+    NO_BYTES = 100,
+    TO_SELF = 200,
+};
+
+static char somewhere[1];
+static void *const nowhere[3] = {NULL, NULL, somewhere};
+static const bmi_size_t nothing[3] = {0, 0, 0};
+
+/* A list of no bytes: of no pieces with and without arrays, of one or more empty ones. */
+static struct cut empty_cut(int way)
+{
+    struct cut cut = {(void **)nowhere, (bmi_size_t *)nothing, 0, 0};
+
+    switch (way) {
+    case 2:
+        break;
+    case 3:
+        cut.buffers = NULL;
+        cut.sizes = NULL;
+        break;
+    case 4:
+        cut.count = 1;
+        break;
+    default:
+        cut.count = 3;
+    }
+    return cut;
+}
+
+/* The expected and the unexpected send of nothing. */
+static void send_nothing(struct bmi_method_addr *to, int way, bmi_msg_tag_t tag, bool unexpected)
+{
+    struct cut cut = empty_cut(way);
+    const void *buffer = way == 0 ? NULL : somewhere;
+    struct op send = {0};
+
+    if (way < 2)
+        CHECK_THAT((unexpected ? op_send_unexpected : op_send)(&send, to, buffer, 0, tag), >=, 0);
+    else
+        CHECK_THAT((unexpected ? op_send_unexpected_cut : op_send_cut)(&send, to, &cut, tag), >=, 0);
+    op_sent(&send);
+}
+
+static void receive_nothing(struct op *receive, struct bmi_method_addr *from, int way,
+                            bmi_msg_tag_t tag)
+{
+    struct cut cut = empty_cut(way);
+
+    if (way < 2)
+        CHECK_THAT(op_recv(receive, from, way == 0 ? NULL : somewhere, 0, tag), >=, 0);
+    else
+        CHECK_THAT(op_recv_cut(receive, from, &cut, tag), >=, 0);
+}
+
+/* Each way of sending nothing meets each way of receiving it, posted before and afterwards. */
+static void expect_nothing(struct side *side, struct bmi_method_addr *peer)
+{
+    static struct op receive[WAYS][WAYS];
+
+    memset(receive, 0, sizeof receive);
+    for (int in = 0; in < WAYS; in++)
+        for (int out = 0; out < WAYS; out += 2)
+            receive_nothing(&receive[in][out], peer, in, NO_BYTES + in * WAYS + out);
+    pair_sync(side);
+    for (int in = 0; in < WAYS; in++)
+        for (int out = 0; out < WAYS; out++)
+            send_nothing(peer, out, NO_BYTES + in * WAYS + out, false);
+    pair_sync(side);
+    for (int in = 0; in < WAYS; in++)
+        for (int out = 1; out < WAYS; out += 2)
+            receive_nothing(&receive[in][out], peer, in, NO_BYTES + in * WAYS + out);
+    for (int in = 0; in < WAYS; in++)
+        for (int out = 0; out < WAYS; out++)
+            op_received(&receive[in][out], 0);
+    pair_sync(side);
+}
+
+static void hear_nothing(int way)
+{
+    struct arrival arrival = host_next();
+
+    CHECK_THAT(arrival.tag, ==, way);
+    CHECK_THAT(arrival.size, ==, 0);
+    CHECK_THAT(arrival.error, ==, 0);
+    CHECK(arrival.buffer != NULL); /* a host may take NULL for no message */
+    arrival_free(&arrival);
+}
+
+/*
+ * A small read of the file system (BMI-HOST-ABI.md section 10): the answer is a header and the
+ * data, which at the end of a file are a buffer from memalloc(0); the reader has room for more.
+ */
+static void answer_reads(struct bmi_method_addr *client)
+{
+    static const bmi_size_t lengths[] = {0, 1, 4096, 0};
+
+    for (int i = 0; i < 4; i++) {
+        char header[24] = "header";
+        void *data = ops->memalloc(lengths[i], BMI_SEND);
+        void *buffers[3] = {header, data, NULL};
+        bmi_size_t sizes[3] = {sizeof header, lengths[i], 0};
+        struct cut cut = {buffers, sizes, 3, (bmi_size_t)sizeof header + lengths[i]};
+        struct op send = {0};
+
+        CHECK(data != NULL);
+        fill(data, (size_t)lengths[i], (unsigned)i);
+        CHECK_THAT(op_send_cut(&send, client, &cut, i), >=, 0);
+        op_sent(&send);
+        CHECK_THAT(ops->memfree(data, 4096, BMI_SEND), ==, 0);
+    }
+}
+
+static void read_small(struct bmi_method_addr *server)
+{
+    static const bmi_size_t lengths[] = {0, 1, 4096, 0};
+
+    for (int i = 0; i < 4; i++) {
+        char header[24], *data = ops->memalloc(16 * 1024, BMI_RECV);
+        void *buffers[5] = {NULL, header, NULL, data, NULL};
+        bmi_size_t sizes[5] = {0, sizeof header, 0, 16 * 1024, 0};
+        struct cut cut = {buffers, sizes, 5, (bmi_size_t)sizeof header + 16 * 1024};
+        struct op receive = {0};
+
+        CHECK(data != NULL);
+        CHECK_THAT(op_recv_cut(&receive, server, &cut, i), >=, 0);
+        op_received(&receive, (bmi_size_t)sizeof header + lengths[i]);
+        CHECK(strcmp(header, "header") == 0);
+        check_filled(data, (size_t)lengths[i], (unsigned)i);
+        CHECK_THAT(ops->memfree(data, 16 * 1024, BMI_RECV), ==, 0);
+    }
+}
+
+/* Messages small and large, for receives that are larger than any. */
+enum { LARGE = 3 << 20, HUGE_TAG = 1000 };
+
+static const bmi_size_t message_sizes[] = {20, LARGE};
+
+static void send_to_huge(struct side *side, struct bmi_method_addr *client)
+{
+    char *out = fenced(LARGE);
+
+    fill(out, LARGE, 9);
+    for (int i = 0; i < 4; i++) {
+        struct op send = {0};
+
+        if (i % 2 == 0) /* the receive is there first */
+            pair_sync(side);
+        CHECK_THAT(op_send(&send, client, out, message_sizes[i / 2], HUGE_TAG + i), >=, 0);
+        if (i % 2 == 1)
+            pair_sync(side);
+        op_sent(&send);
+    }
+    fenced_free(out);
+}
+
+static void receive_huge(struct side *side, struct bmi_method_addr *server)
+{
+    for (int i = 0; i < 4; i++) {
+        char *in = fenced(LARGE);
+        struct op receive = {0};
+
+        if (i % 2 == 1)
+            pair_sync(side);
+        CHECK_THAT(op_recv(&receive, server, in, i < 3 ? (bmi_size_t)1 << 32 : INT64_MAX,
+                           HUGE_TAG + i), >=, 0);
+        if (i % 2 == 0)
+            pair_sync(side);
+        op_received(&receive, message_sizes[i / 2]);
+        check_filled(in, (size_t)message_sizes[i / 2], 9);
+        check_untouched(in, (size_t)message_sizes[i / 2], LARGE);
+        fenced_free(in);
+    }
+}
+
+static void nothing_server(struct side *side)
+{
+    struct bmi_method_addr *client = pair_server(side);
+
+    for (int way = 0; way < WAYS; way++)
+        hear_nothing(way);
+    expect_nothing(side, client);
+    answer_reads(client);
+    send_to_huge(side, client);
+    pair_part(side);
+}
+
+static void nothing_client(struct side *side)
+{
+    struct bmi_method_addr *server = pair_client(side);
+
+    for (int way = 0; way < WAYS; way++)
+        send_nothing(server, way, way, true);
+    expect_nothing(side, server);
+    read_small(server);
+    receive_huge(side, server);
+    pair_part(side);
+}
+
+static void nothing_to_self(struct side *side)
+{
+    (void)side;
+    begin();
+    for (int way = 0; way < WAYS; way++) {
+        struct op receive = {0};
+
+        receive_nothing(&receive, self, WAYS - 1 - way, TO_SELF + way);
+        send_nothing(self, way, TO_SELF + way, false);
+        op_received(&receive, 0);
+        send_nothing(self, way, way, true);
+        hear_nothing(way);
     }
     end();
 }
@@ -434,28 +767,25 @@ static void test_arguments(struct side *side)
 
     WRONG(ops->test(pending.id, NULL, errors, sizes, users, 0, 0));
     WRONG(ops->test(pending.id, &outcount, NULL, sizes, users, 0, 0));
-    WRONG(ops->test(pending.id, &outcount, errors, NULL, users, 0, 0));
     WRONG(ops->test(pending.id, &outcount, errors, sizes, users, -1, 0));
     WRONG(ops->test(pending.id, &outcount, errors, sizes, users, 0, 1)); /* another context */
     WRONG(ops->testsome(1, NULL, &outcount, indices, errors, sizes, users, 0, 0));
     WRONG(ops->testsome(1, ids, NULL, indices, errors, sizes, users, 0, 0));
     WRONG(ops->testsome(1, ids, &outcount, NULL, errors, sizes, users, 0, 0));
     WRONG(ops->testsome(1, ids, &outcount, indices, NULL, sizes, users, 0, 0));
-    WRONG(ops->testsome(1, ids, &outcount, indices, errors, NULL, users, 0, 0));
     WRONG(ops->testsome(1, ids, &outcount, indices, errors, sizes, users, -1, 0));
-    WRONG(ops->testsome(0, ids, &outcount, indices, errors, sizes, users, 0, 0));
     WRONG(ops->testsome(-1, ids, &outcount, indices, errors, sizes, users, 0, 0));
     WRONG(ops->testcontext(1, NULL, &outcount, errors, sizes, users, 0, 0));
     WRONG(ops->testcontext(1, ids, NULL, errors, sizes, users, 0, 0));
     WRONG(ops->testcontext(1, ids, &outcount, NULL, sizes, users, 0, 0));
-    WRONG(ops->testcontext(1, ids, &outcount, errors, NULL, users, 0, 0));
     WRONG(ops->testcontext(1, ids, &outcount, errors, sizes, users, -1, 0));
-    WRONG(ops->testcontext(0, ids, &outcount, errors, sizes, users, 0, 0));
     WRONG(ops->testcontext(INT_MIN, ids, &outcount, errors, sizes, users, 0, 0));
+    WRONG(ops->testsome(0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0));
+    WRONG(ops->testcontext(0, NULL, NULL, NULL, NULL, NULL, 0, 0));
+    WRONG(ops->testunexpected(0, NULL, NULL, 0));
     WRONG(ops->testunexpected(1, NULL, infos, 0));
     WRONG(ops->testunexpected(1, &outcount, NULL, 0));
     WRONG(ops->testunexpected(1, &outcount, ODD(infos), 0));
-    WRONG(ops->testunexpected(0, &outcount, infos, 0));
     WRONG(ops->testunexpected(-1, &outcount, infos, 0));
     WRONG(ops->testunexpected(1, &outcount, infos, -1));
     for (size_t i = 0; i < sizeof contexts / sizeof contexts[0]; i++) {
@@ -493,6 +823,98 @@ static void test_arguments(struct side *side)
     end();
 }
 
+/* Milliseconds that a call takes which has to find nothing. */
+#define NOTHING(call)                        \
+    (outcount = -1, begun = now_ms(),        \
+     CHECK_ZERO(call), now_ms() - begun)
+#define CHECK_ZERO(call)                                                       \
+    ((call) == 0 && outcount == 0 ? (void)0                                    \
+                                  : check_failed(__FILE__, __LINE__, "%s", #call))
+
+/* Calls that ask for no results, and outputs that are not wanted. */
+static void counts_of_none(struct side *side)
+{
+    struct bmi_method_unexpected_info info;
+    bmi_op_id_t ids[3] = {0, 0, 0};
+    bmi_error_code_t error = 5;
+    int outcount, index = 5;
+    int64_t begun;
+    struct op receive = {0}, send = {0};
+    char buffer[8];
+
+    (void)side;
+    begin();
+    host_enter_test_call();
+    /* There is nothing: the waiting calls wait their time. */
+    CHECK_THAT(NOTHING(ops->testsome(0, NULL, &outcount, NULL, NULL, NULL, NULL, 0, 0)), <, 5000);
+    CHECK_THAT(NOTHING(ops->testsome(0, NULL, &outcount, NULL, NULL, NULL, NULL, 60000, 0)), <,
+               30000);
+    CHECK_THAT(NOTHING(ops->testsome(3, ids, &outcount, &index, &error, NULL, NULL, 60000, 0)), <,
+               30000);
+    CHECK_THAT(NOTHING(ops->testcontext(0, NULL, &outcount, NULL, NULL, NULL, 0, 0)), <, 5000);
+    CHECK_THAT(NOTHING(ops->testunexpected(0, &outcount, NULL, 0)), <, 5000);
+    CHECK_THAT(NOTHING(ops->testunexpected(0, &outcount, NULL, 100)), >=, 95);
+    CHECK_THAT(NOTHING(ops->testcontext(0, NULL, &outcount, NULL, NULL, NULL, 100, 0)), >=, 95);
+    CHECK_THAT(NOTHING(ops->testcontext(0, NULL, &outcount, NULL, NULL, NULL, 0, 7)), <, 5000);
+    host_leave_test_call();
+
+    /* There is something: they say so by ending, and take nothing. Connected, small sends end at once. */
+    still_works();
+    CHECK_THAT(op_recv(&receive, self, buffer, 8, 9), ==, 0);
+    CHECK_THAT(op_send(&send, self, "1234567", 8, 9), ==, 1);
+    host_enter_test_call();
+    for (int i = 0; i < 3; i++)
+        CHECK_THAT(NOTHING(ops->testcontext(0, NULL, &outcount, NULL, NULL, NULL, 60000, 0)), <,
+                   30000);
+    CHECK_THAT(NOTHING(ops->testsome(0, NULL, &outcount, NULL, NULL, NULL, NULL, 0, 0)), <, 5000);
+    host_leave_test_call();
+    /* Sizes may be left out. */
+    for (deadline_t deadline = deadline_in(WAIT_MS); outcount == 0;) {
+        void *user = NULL;
+
+        CHECK(!deadline_over(deadline));
+        host_enter_test_call();
+        CHECK_THAT(ops->test(receive.id, &outcount, &error, NULL, &user, 5, 0), ==, 0);
+        host_leave_test_call();
+        if (outcount == 1)
+            CHECK(user == &receive && error == 0 && buffer[6] == '7');
+    }
+    for (int call = 0; call < 2; call++) {
+        bmi_op_id_t id = 5;
+
+        memset(&receive, 0, sizeof receive);
+        CHECK_THAT(op_recv(&receive, self, buffer, 8, 9), ==, 0);
+        CHECK_THAT(op_send(&send, self, "1234567", 8, 9), ==, 1);
+        ids[1] = receive.id;
+        outcount = 0;
+        for (deadline_t deadline = deadline_in(WAIT_MS); outcount == 0;) {
+            CHECK(!deadline_over(deadline));
+            error = 5;
+            host_enter_test_call();
+            if (call == 0)
+                CHECK_THAT(ops->testcontext(1, &id, &outcount, &error, NULL, NULL, 5, 0), ==, 0);
+            else
+                CHECK_THAT(ops->testsome(3, ids, &outcount, &index, &error, NULL, NULL, 5, 0), ==,
+                           0);
+            host_leave_test_call();
+            if (outcount == 1)
+                CHECK(error == 0 && (call == 0 ? id == receive.id : index == 1));
+        }
+    }
+
+    /* The same of an unexpected message. */
+    CHECK_THAT(op_send_unexpected(&send, self, "1234567", 8, 9), ==, 1);
+    host_enter_test_call();
+    for (int i = 0; i < 3; i++)
+        CHECK_THAT(NOTHING(ops->testunexpected(0, &outcount, NULL, 60000)), <, 30000);
+    CHECK_THAT(ops->testunexpected(1, &outcount, &info, 0), ==, 0);
+    host_leave_test_call();
+    CHECK_THAT(outcount, ==, 1);
+    CHECK_THAT(info.size, ==, 8);
+    CHECK_THAT(ops->unexpected_free(info.buffer), ==, 0);
+    end();
+}
+
 /* ---- contexts ---- */
 
 static void context_arguments(struct side *side)
@@ -518,19 +940,44 @@ static void context_arguments(struct side *side)
     end();
 }
 
+/* ---- options ---- */
+
+/* Those that say nothing are as none. */
+static void empty_options(struct side *side)
+{
+    static char texts[][8] = {"", " ", "\n\t ", ",;", "=", "A="};
+
+    (void)side;
+    host_load();
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        CHECK_THAT(ops->initialize(NULL, METHOD_ID, 0, texts[i]), ==, 0);
+        CHECK_THAT(ops->finalize(), ==, 0);
+    }
+}
+
 /* ---- names ---- */
 
 static void name_arguments(struct side *side)
 {
+    static char endless[5000];
     char stranger[64] = {0};
 
     (void)side;
     begin();
+    memset(endless, '1', sizeof endless - 1);
+    memcpy(endless, "mx://", 5);
+    CHECK(ops->method_addr_lookup(endless) == NULL);
+    CHECK(ops->method_addr_lookup("mx://\xff:3") == NULL);
+    WRONG(ops->query_addr_range(self, endless, -1));
+    WRONG(ops->query_addr_range(self, "mx://\xff", -1));
     CHECK(ops->method_addr_lookup(NULL) == NULL);
-    CHECK(ops->rev_lookup_unexpected(NULL) == NULL);
-    CHECK(ops->rev_lookup_unexpected(ODD(self)) == NULL);
-    (void)ops->rev_lookup_unexpected((void *)stranger); /* any answer, no crash */
-    CHECK(ops->rev_lookup_unexpected(self) != NULL);
+    CHECK(ops->method_addr_lookup("") == NULL);
+    CHECK(ops->method_addr_lookup("mx://") == NULL);
+    /* Hosts print it. */
+    CHECK(strcmp(ops->rev_lookup_unexpected(NULL), "(unknown)") == 0);
+    CHECK(strcmp(ops->rev_lookup_unexpected(ODD(self)), "(unknown)") == 0);
+    CHECK(strcmp(ops->rev_lookup_unexpected((void *)stranger), "(unknown)") == 0);
+    CHECK(strncmp(ops->rev_lookup_unexpected(self), "mx://", 5) == 0);
     WRONG(ops->query_addr_range(NULL, "mx://*", 0));
     WRONG(ops->query_addr_range(self, NULL, 0));
     WRONG(ops->query_addr_range((void *)stranger, "mx://*", 0));
@@ -538,6 +985,13 @@ static void name_arguments(struct side *side)
     WRONG(ops->query_addr_range(self, "mx://nonsense", 8));
     WRONG(ops->query_addr_range(self, "mx://127.0.0.1", 129));
     WRONG(ops->query_addr_range(self, "mx://127.0.0.1", 33));
+    WRONG(ops->query_addr_range(self, "mx://*", 8));
+    WRONG(ops->query_addr_range(self, "mx://", 0));
+    /* No bits of an address are every address; text is compared with all of it. */
+    CHECK_THAT(ops->query_addr_range(self, "mx://0.0.0.0", 0), ==, 1);
+    CHECK_THAT(ops->query_addr_range(self, "mx://0.0.0.0", -1), ==, 0);
+    CHECK_THAT(ops->query_addr_range(self, "tcp://0.0.0.0", 0), ==, 0);
+    CHECK_THAT(ops->query_addr_range(self, "mx://127.0.0.*", INT_MIN), ==, 1);
     CHECK_THAT(ops->query_addr_range(self, "mx://*", 0), ==, 1);
     CHECK_THAT(ops->query_addr_range(self, "mx://*", -1), ==, 1);
     end();
@@ -549,9 +1003,15 @@ static const struct scenario scenarios[] = {
     SOLO(set_info_and_get_info_check_keys_and_pointers, info_keys),
     SOLO(memalloc_and_memfree_check_their_arguments, memory_arguments),
     SOLO(posts_check_their_arguments, post_arguments),
+    SOLO(receives_may_be_larger_than_any_message, large_receives),
     SOLO(list_posts_check_their_arguments, list_arguments),
+    SOLO(a_list_of_the_most_pieces_nearly_all_empty_is_one_message, longest_list),
+    SOLO(no_bytes_go_to_oneself_however_they_are_named, nothing_to_self),
+    PAIR(no_bytes_and_small_reads_go_both_ways_also_into_huge_receives, nothing_server, nothing_client),
+    SOLO(calls_that_ask_for_no_results_or_sizes_are_answered, counts_of_none),
     SOLO(test_calls_and_cancel_check_their_arguments, test_arguments),
     SOLO(open_context_and_close_context_check_their_arguments, context_arguments),
+    SOLO(options_that_say_nothing_are_none, empty_options),
     SOLO(name_calls_check_their_arguments, name_arguments),
     {0},
 };

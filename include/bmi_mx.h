@@ -671,14 +671,14 @@ struct bmi_method_addr *BMI_mx_method_addr_lookup(const char *id_string);
  * The name of a peer that sent an unexpected message. It stays valid until the address is
  * dropped.
  *
- * Returns "(unknown)" for a pointer that is no address, NULL for NULL.
+ * Returns "(unknown)" for a pointer that is no address, also NULL.
  */
 const char *BMI_mx_rev_lookup_unexpected(struct bmi_method_addr *addr);
 
 /**
- * Whether a peer's host lies in a range. With a `netmask` above 0, `wildcard` is `mx://` and
- * an address whose first `netmask` bits count. Otherwise it is text with `*` in places, for
- * the peer's address or host name.
+ * Whether a peer's host lies in a range. With a `netmask` of 0 or more, `wildcard` is `mx://` and
+ * an address whose first `netmask` bits count. With -1, or if it is no address and the mask is 0, it is
+ * text with `*` in places, for the peer's address or host name.
  *
  * Returns 1 when it does, 0 when not; -BMI_EINVAL for NULL or a range that makes no sense.
  */
@@ -765,10 +765,11 @@ void BMI_mx_close_context(bmi_context_id context_id);
 int bmi_mx_set_host(const struct bmi_mx_host *host);
 
 /**
- * A buffer of `size` bytes for messages, aligned to a page when it is a page or more. Its
- * contents are undefined. `send_recv` is not looked at. Any other memory may be posted too.
+ * A buffer of `size` bytes for messages, aligned to a page when it is a page or more; one of 0 bytes
+ * has an address of its own, as from malloc. Its contents are undefined. `send_recv` is not looked at.
+ * Any other memory may be posted too.
  *
- * Returns NULL when `size` is not from 1 to 2147483647 or there is no memory.
+ * Returns NULL when `size` is negative or there is no memory.
  */
 void *BMI_mx_memalloc(bmi_size_t size,
                       bmi_op_type send_recv);
@@ -792,7 +793,7 @@ int BMI_mx_unexpected_free(void *buffer);
 
 /**
  * Posts a send that the receiver expects. The buffer must stay as it is until the operation
- * completes. 0 bytes are legal, with any buffer.
+ * completes. 0 bytes are legal, with any buffer, also NULL.
  *
  * Returns 0 when it is under way: `*id` names it, and a test call reports it. Returns 1 when
  * it is complete already: no test call reports it. Returns a negative code when it was
@@ -827,8 +828,9 @@ int BMI_mx_post_sendunexpected(bmi_op_id_t *id,
  * Posts a receive for the next message from `src` with `tag`. The buffer belongs to the
  * method until the operation completes. A peer that was never connected is waited for.
  *
- * Returns as `BMI_mx_post_send` does; with 1, `*actual_size` is what arrived. A message
- * longer than `expected_size` fills the buffer and completes with -BMI_EMSGSIZE.
+ * Returns as `BMI_mx_post_send` does; with 1, `*actual_size`, unless it is NULL, is what arrived. A
+ * message longer than `expected_size` fills the buffer and completes with -BMI_EMSGSIZE. The buffer may
+ * be larger than any message.
  */
 int BMI_mx_post_recv(bmi_op_id_t *id,
                      struct bmi_method_addr *src,
@@ -842,8 +844,9 @@ int BMI_mx_post_recv(bmi_op_id_t *id,
                      bmi_hint hints);
 
 /**
- * `BMI_mx_post_send` from `list_count` buffers (1 to 65536), sent as one message. The arrays
- * may go when the call returns, the buffers may not.
+ * `BMI_mx_post_send` from `list_count` buffers (0 to 65536), sent as one message. The arrays
+ * may go when the call returns, the buffers may not. A buffer of 0 bytes may be NULL, and so may the
+ * arrays of no buffers.
  *
  * Also returns -BMI_EINVAL when the sizes do not add up to `total_size`.
  */
@@ -860,7 +863,7 @@ int BMI_mx_post_send_list(bmi_op_id_t *id,
                           bmi_hint hints);
 
 /**
- * `BMI_mx_post_recv` into `list_count` buffers (1 to 65536), filled one after the other.
+ * `BMI_mx_post_recv` into `list_count` buffers (0 to 65536), filled one after the other.
  *
  * Also returns -BMI_EINVAL when the sizes do not add up to `total_expected_size`.
  */
@@ -878,7 +881,7 @@ int BMI_mx_post_recv_list(bmi_op_id_t *id,
                           bmi_hint hints);
 
 /**
- * `BMI_mx_post_sendunexpected` from `list_count` buffers (1 to 65536), sent as one message. With the
+ * `BMI_mx_post_sendunexpected` from `list_count` buffers (0 to 65536), sent as one message. With the
  * stand-alone BMI only a `BMI_mx_testunexpected` for the same `class` hands it out.
  *
  * Also returns -BMI_EINVAL when the sizes do not add up to `total_size`.
@@ -907,7 +910,7 @@ int BMI_mx_cancel(bmi_op_id_t id,
                   bmi_context_id context_id);
 
 /**
- * Whether one operation is complete. `user_ptr` may be NULL.
+ * Whether one operation is complete. `actual_size` and `user_ptr` may be NULL.
  *
  * Returns 0, with `*outcount` 1 and the other outputs when it is (the id is used up), or
  * `*outcount` 0. Returns -BMI_EINVAL for an id that names no operation of that context.
@@ -922,7 +925,7 @@ int BMI_mx_test(bmi_op_id_t id,
 
 /**
  * Tests `incount` operations. Ids that are 0 are skipped. Output number *n* is about
- * `id_array[index_array[n]]`. `user_ptr_array` may be NULL.
+ * `id_array[index_array[n]]`. `actual_size_array` and `user_ptr_array` may be NULL.
  *
  * Returns 0, or -BMI_EINVAL when one of the ids names no operation of that context.
  */
@@ -937,9 +940,9 @@ int BMI_mx_testsome(int incount,
                     bmi_context_id context_id);
 
 /**
- * Takes up to `incount` completions of a context, oldest first. `user_ptr_array` may be NULL.
- * While it waits, the arrival of an unexpected message or a completion in another context
- * ends the call early.
+ * Takes up to `incount` completions of a context, oldest first. `actual_size_array` and
+ * `user_ptr_array` may be NULL. While it waits, the arrival of an unexpected message or a
+ * completion in another context ends the call early.
  *
  * Returns 0. Trouble with a peer is never a failure of this call: it is in the error codes of
  * its operations.

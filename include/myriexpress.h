@@ -349,8 +349,8 @@ mx_return_t mx_reenable_progression(mx_endpoint_t ep);
  * before its data is in place.
  * With a NULL `request` the send is forgotten (mx_forget).
  *
- * MX_BAD_SEG_CNT: more than MX_MAX_SEGMENTS; MX_BAD_SEG_LIST: NULL with a count above 0, or lengths
- * that add up to more than 2^32 - 1; MX_BAD_SEG_MEM: NULL with a length above 0; MX_BAD_ENDPOINT:
+ * MX_BAD_SEG_CNT: more than MX_MAX_SEGMENTS; MX_BAD_SEG_LIST: NULL with a count above 0, or a message
+ * of more than 2^32 - 1 bytes; MX_BAD_SEG_MEM: NULL with a length above 0; MX_BAD_ENDPOINT:
  * also an address of another endpoint, or none; MX_NO_RESOURCES: too many requests, or no memory. An address that
  * is disconnected completes the request with MX_STATUS_ENDPOINT_UNREACHABLE.
  */
@@ -425,7 +425,8 @@ mx_return_t mx_peek(mx_endpoint_t endpoint, uint32_t timeout, mx_request_t *requ
 
 /*
  * The oldest message that has arrived unexpected and would match: its source, match bits and length
- * (both lengths). It stays where it is. The mask need not cover a context id. MX_BAD_MATCH_MASK.
+ * (both lengths). It stays where it is. The mask need not cover a context id. `status` may be NULL.
+ * MX_BAD_MATCH_MASK.
  */
 mx_return_t mx_iprobe(mx_endpoint_t endpoint, uint64_t match_info, uint64_t match_mask,
                       mx_status_t *status, uint32_t *result);
@@ -492,7 +493,7 @@ mx_return_t mx_get_info(mx_endpoint_t ep, mx_get_info_key_t key, void *in_val, u
 mx_return_t mx_connect(mx_endpoint_t endpoint, uint64_t nic_id, uint32_t endpoint_id, uint32_t key,
                        uint32_t timeout, mx_endpoint_addr_t *addr);
 
-/* The endpoint of an address. MX_BAD_ENDPOINT: it is not valid any more. */
+/* The endpoint of an address; outputs may be NULL. MX_BAD_ENDPOINT: it is not valid any more. */
 mx_return_t mx_decompose_endpoint_addr(mx_endpoint_addr_t endpoint_addr, uint64_t *nic_id,
                                        uint32_t *endpoint_id);
 

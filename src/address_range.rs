@@ -1,8 +1,9 @@
 //! Address ranges of export options.
 //!
 //! ```text
-//!   mx://10.1.*      no mask    text with `*` in places, against the peer's address and name
-//!   mx://10.1.0.0    mask 16    the first bits of the peer's address
+//!   mx://10.1.*      mask -1 or 0    text with `*` in places, against the peer's address and name
+//!   mx://10.1.0.0    mask 16         the first bits of the peer's address
+//!   mx://0.0.0.0     mask 0          every address of that family
 //! ```
 //!
 //! A peer's address is that of its network interface, not the name in its CONN_REQ.
@@ -39,8 +40,9 @@ pub fn contains(address: &Address, wildcard: &str, netmask: i32) -> Result<bool,
         .iter()
         .map(std::net::SocketAddr::ip)
         .collect();
-    if netmask > 0 {
-        let network: IpAddr = pattern.parse().map_err(|_| bad())?;
+    let network = pattern.parse::<IpAddr>();
+    if netmask > 0 || netmask == 0 && network.is_ok() {
+        let network = network.map_err(|_| bad())?;
         let shared = addresses
             .iter()
             .any(|ip| shares_bits(*ip, network, netmask));
@@ -86,7 +88,7 @@ fn shares_bits(ip: IpAddr, network: IpAddr, bits: i32) -> bool {
         (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits(), b.to_bits()),
         _ => return false,
     };
-    // 1 to 128 bits.
+    // 0 to 128 bits.
     (a ^ b).leading_zeros() >= bits as u32
 }
 
@@ -149,6 +151,9 @@ mod tests {
             ("192.0.2.0:3", 24, true),
             ("mx://10.0.0.0", 1, false),
             ("mx://[2001:db8::]", 32, false),
+            ("mx://0.0.0.0", 0, true),
+            ("mx://10.0.0.0", 0, true),
+            ("mx://[::]", 0, false),
         ] {
             assert_eq!(lies(peer, network, bits), inside, "{network}@{bits}");
         }
@@ -165,14 +170,15 @@ mod tests {
             ("*", true),
             ("mx://192.0.2.*", true),
             ("mx://192.*.77:0:3", true),
-            ("mx://192.0.2.7", false),
+            ("mx://192.0.2.7*8", false),
             ("mx://*.78", false),
             ("tcp://*", false),
         ] {
             assert_eq!(lies(peer, pattern, 0), inside, "{pattern}");
             assert_eq!(lies(peer, pattern, -1), inside, "{pattern}");
         }
-        assert!(lies("mx://localhost:3", "127.0.0.1", 0));
+        assert!(!lies(peer, "mx://192.0.2.7", -1));
+        assert!(lies("mx://localhost:3", "127.0.0.1", -1));
         assert!(lies("mx://localhost:3", nic::machine_name(), 0));
     }
 

@@ -36,11 +36,11 @@ const MAX_CACHED: usize = 256;
 
 static CACHE: Mutex<Cache> = Mutex::new(Cache::new());
 
-/// A buffer of at least `size` bytes, which is not 0. `None` when there is no memory.
+/// A buffer of at least `size` bytes. `None` when there is no memory: one of no bytes has an address, too.
 pub fn allocate(size: usize) -> Option<*mut c_void> {
     if size < PAGE {
-        // SAFETY: malloc may be called with any size.
-        let start = unsafe { libc::malloc(size) };
+        // SAFETY: malloc may be called with any size; of 1 it gives an address where of 0 it need not.
+        let start = unsafe { libc::malloc(size.max(1)) };
         return (!start.is_null()).then_some(start);
     }
     if size >= CACHED_FROM {
@@ -230,6 +230,7 @@ mod tests {
     #[test]
     fn large_buffers_are_pages_and_all_can_be_written_to_their_end() {
         for size in [
+            0,
             1,
             PAGE - 1,
             PAGE,

@@ -683,7 +683,8 @@ pub fn test_some(
 }
 
 /// The ends of at most `max` operations of a context, oldest first. Returns early, with none, when
-/// an unexpected message waits: the same thread may be the one to fetch it.
+/// an unexpected message waits, as the same thread may be the one to fetch it, or when there is one and `max`
+/// is 0.
 #[inline(always)]
 pub fn test_context(
     context: i64,
@@ -701,7 +702,7 @@ pub fn test_context(
             count += 1;
         }
         let updated = method.unmatched_mut().take_events();
-        Ok((count > 0 || updated).then_some(count))
+        Ok((count > 0 || updated || method.has_done(context)).then_some(count))
     })?;
     Ok(found.unwrap_or(0))
 }
@@ -712,7 +713,8 @@ fn pop(method: &mut HostMethod, context: i64) -> Option<Done> {
     method.pop_done(context)
 }
 
-/// At most `max` unexpected messages of a class: one of each peer in turn, of each its oldest.
+/// At most `max` unexpected messages of a class: one of each peer in turn, of each its oldest. Asked for
+/// none, it waits as long.
 pub fn test_unexpected(
     max: usize,
     class: u8,
@@ -733,11 +735,12 @@ pub fn test_unexpected(
                     None => break,
                 }
             }
-            if count == max && method.unexpected() > 0 {
+            let more = count == max && method.unexpected() > 0;
+            if more {
                 // For the next call.
                 method.unmatched_mut().set_events();
             }
-            Ok((count > 0).then_some(None))
+            Ok((count > 0 || more).then_some(None))
         })?;
         let Some(Some(addr)) = register else {
             return Ok(count);
@@ -815,8 +818,8 @@ pub fn peer_gauges(addr: NonNull<bmi_method_addr>) -> Result<PeerGauges, Box<Err
 }
 
 /// An address object's name, valid as long as the object.
-pub fn rev_lookup(addr: NonNull<bmi_method_addr>) -> *const c_char {
-    let text = address::text(addr.as_ptr());
+pub fn rev_lookup(addr: *const bmi_method_addr) -> *const c_char {
+    let text = address::text(addr);
     if text.is_null() {
         c"(unknown)".as_ptr()
     } else {

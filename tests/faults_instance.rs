@@ -153,7 +153,7 @@ fn one_life(early: Addr) {
     let local = look_up(&format!("tcp://x:1,mx://localhost:0:{endpoint}"));
     assert!(own != listen && own != local);
     // SAFETY: the object lives.
-    let text = unsafe { CStr::from_ptr(instance::rev_lookup(local)) };
+    let text = unsafe { CStr::from_ptr(instance::rev_lookup(local.as_ptr())) };
     assert_eq!(
         text.to_str().unwrap(),
         format!("mx://localhost:0:{endpoint}")

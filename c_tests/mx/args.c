@@ -1,5 +1,7 @@
 /*
  * Bad arguments, function by function: the documented code, the handler told once, nothing changed.
+ * Unusual ones that are answered. Every row of the tables of docs/mx.md (*Unusual arguments*) is
+ * called here.
  *
  * Failures to open, connect or resolve are in lifecycle.c, connect.c and names.c.
  */
@@ -173,8 +175,8 @@ static void bad_requests(struct side *side)
 
 static void missing_outputs(struct side *side)
 {
+    char localhost[] = "localhost";
     uint64_t nic = 77;
-    uint32_t id = 77;
 
     (void)side;
     set_up();
@@ -186,26 +188,126 @@ static void missing_outputs(struct side *side)
     REFUSED(mx_test_any(ep, 0, ANYTHING, &status, NULL), MX_FAILURE);
     REFUSED(mx_wait_any(ep, 1, 0, ANYTHING, NULL, &result), MX_FAILURE);
     REFUSED(mx_wait_any(ep, 1, 0, ANYTHING, &status, NULL), MX_FAILURE);
-    REFUSED(mx_iprobe(ep, 0, ANYTHING, NULL, &result), MX_FAILURE);
     REFUSED(mx_iprobe(ep, 0, ANYTHING, &status, NULL), MX_FAILURE);
-    REFUSED(mx_probe(ep, 1, 0, ANYTHING, NULL, &result), MX_FAILURE);
     REFUSED(mx_probe(ep, 1, 0, ANYTHING, &status, NULL), MX_FAILURE);
     REFUSED(mx_ipeek(ep, NULL, &result), MX_BAD_REQUEST);
     REFUSED(mx_ipeek(ep, &pending, NULL), MX_FAILURE);
     REFUSED(mx_peek(ep, 1, NULL, &result), MX_BAD_REQUEST);
     REFUSED(mx_peek(ep, 1, &pending, NULL), MX_FAILURE);
     REFUSED(mx_cancel(ep, &pending, NULL), MX_FAILURE);
+    REFUSED(mx_iprobe(ep, 0, ANYTHING, NULL, NULL), MX_FAILURE);
+    REFUSED(mx_probe(ep, 1, 0, ANYTHING, NULL, NULL), MX_FAILURE);
+    REFUSED(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, NULL, 0, NULL), MX_FAILURE);
+    REFUSED(mx_connect(ep, local_nic(), id_of(other), KEY, 1000, NULL), MX_FAILURE);
+    REFUSED(mx_board_number_to_nic_id(0, NULL), MX_FAILURE);
+    REFUSED(mx_nic_id_to_board_number(local_nic(), NULL), MX_FAILURE);
+    REFUSED(mx_hostname_to_nic_id(localhost, NULL), MX_BAD_HOSTNAME_ARGS);
+    REFUSED(mx_hostname_to_nic_id(NULL, &nic), MX_BAD_HOSTNAME_ARGS);
+    REFUSED(mx_nic_id_to_hostname(local_nic(), NULL), MX_BAD_HOSTNAME_ARGS);
+    REFUSED(mx_get_info(ep, MX_NIC_COUNT, NULL, 0, NULL, 4), MX_BAD_INFO_VAL);
+    REFUSED(mx_get_info(ep, MX_NIC_COUNT, NULL, 0, NULL, 0), MX_BAD_INFO_VAL);
+    REFUSED(mx_get_info(ep, MX_NIC_COUNT, NULL, 0, &nic, 0), MX_BAD_INFO_LENGTH);
+    CHECK_THAT(nic, ==, 77);
     REFUSED_SOMEHOW(mx_ibuffered(ep, &pending, NULL));
     REFUSED_SOMEHOW(mx_buffered(ep, &pending, 1, NULL));
     REFUSED(mx_context(&pending, NULL), MX_FAILURE);
     REFUSED(mx_get_endpoint_addr(ep, NULL), MX_FAILURE);
     REFUSED(mx_get_endpoint_addr_context(me, NULL), MX_FAILURE);
-    REFUSED(mx_decompose_endpoint_addr(me, NULL, &id), MX_FAILURE);
-    REFUSED(mx_decompose_endpoint_addr(me, &nic, NULL), MX_FAILURE);
-    REFUSED(mx_decompose_endpoint_addr2(me, NULL, &id, &id), MX_FAILURE);
-    REFUSED(mx_decompose_endpoint_addr2(me, &nic, NULL, &id), MX_FAILURE);
-    REFUSED(mx_decompose_endpoint_addr2(me, &nic, &id, NULL), MX_FAILURE);
-    CHECK(nic == 77 && id == 77);
+    take_down();
+}
+
+/* Those that a caller need not ask for, and pointers that need not be there. */
+static void outputs_left_out(struct side *side)
+{
+    mx_param_t params[65];
+    mx_segment_t segment = {"1234567", 8};
+    mx_endpoint_t third;
+    uint64_t nic = 77, wanted_nic;
+    uint32_t id = 77, session = 77, wanted_session, count = 77;
+    char nameless[] = "";
+    char in[8] = "";
+
+    (void)side;
+    set_up();
+    OK(mx_decompose_endpoint_addr2(me, &wanted_nic, &id, &wanted_session));
+    CHECK_THAT(id, ==, id_of(ep));
+    OK(mx_decompose_endpoint_addr(me, NULL, NULL));
+    OK(mx_decompose_endpoint_addr(me, &nic, NULL));
+    id = 77;
+    OK(mx_decompose_endpoint_addr(me, NULL, &id));
+    CHECK(nic == wanted_nic && id == id_of(ep));
+    OK(mx_decompose_endpoint_addr2(me, NULL, NULL, &session));
+    CHECK_THAT(session, ==, wanted_session);
+    nic = id = 77;
+    OK(mx_decompose_endpoint_addr2(me, &nic, NULL, NULL));
+    OK(mx_decompose_endpoint_addr2(me, NULL, &id, NULL));
+    CHECK(nic == wanted_nic && id == id_of(ep));
+    OK(mx_decompose_endpoint_addr2(me, NULL, NULL, NULL));
+    REFUSED(mx_decompose_endpoint_addr(me, (void *)1, NULL), MX_FAILURE); /* misaligned */
+
+    /* A send whose end is not asked for, and a probe whose answer is yes or no. */
+    OK(mx_iprobe(ep, 0x4711, EXACTLY, NULL, &result));
+    CHECK_THAT(result, ==, 0);
+    OK(mx_probe(ep, 20, 0x4711, EXACTLY, NULL, &result));
+    CHECK_THAT(result, ==, 0);
+    OK(mx_isend(ep, &segment, 1, me, 0x4711, NULL, NULL));
+    OK(mx_probe(ep, 10000, 0x4711, EXACTLY, NULL, &result));
+    CHECK_THAT(result, ==, 1);
+    OK(mx_iprobe(ep, 0x4711, EXACTLY, NULL, &result));
+    CHECK_THAT(result, ==, 1);
+    succeed(ep, receive(ep, in, 8, 0x4711, EXACTLY), 8);
+    CHECK(memcmp(in, "1234567", 8) == 0);
+    OK(mx_iprobe(ep, 0x4711, EXACTLY, NULL, &result));
+    CHECK_THAT(result, ==, 0);
+    memset(in, 0, sizeof in);
+    segment.segment_ptr = in;
+    OK(mx_irecv(ep, &segment, 1, 0x4712, EXACTLY, NULL, NULL));
+    OK(mx_iconnect(ep, local_nic(), id_of(other), KEY, 0x4713, NULL, NULL));
+    succeed(ep, send_to(ep, me, "7654321", 8, 0x4712), 8);
+    for (deadline_t deadline = deadline_in(WAIT_MS); in[6] != '1';) {
+        CHECK(!deadline_over(deadline));
+        OK(mx_progress(ep));
+    }
+    result = 77;
+
+    /* No parameters, of which there may be a list or none, and more than anyone has. */
+    OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, NULL, 0, &third));
+    OK(mx_close_endpoint(third));
+    memset(params, 0x5a, sizeof params);
+    OK(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, params, 0, &third));
+    OK(mx_close_endpoint(third));
+    third = other;
+    REFUSED(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, NULL, 1, &third),
+            MX_BAD_PARAM_LIST);
+    REFUSED(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, params, 65, &third),
+            MX_BAD_PARAM_LIST);
+    REFUSED(mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, KEY, params, 1, &third),
+            MX_BAD_PARAM_NAME);
+    CHECK(third == other);
+
+    /* Any board, however it is not named. */
+    OK(mx_get_info(ep, MX_NIC_COUNT, NULL, 8, &count, 4));
+    CHECK(count != 77);
+    OK(mx_get_info(ep, MX_NIC_COUNT, &count, 0, &count, 4));
+    REFUSED(mx_get_info(ep, MX_NIC_COUNT, &count, 3, &count, 4), MX_BAD_INFO_LENGTH);
+    REFUSED(mx_get_info(ep, 0, NULL, 0, &count, 4), MX_BAD_INFO_KEY);
+    REFUSED(mx_get_info(ep, 17, NULL, 0, &count, 4), MX_BAD_INFO_KEY);
+    nic = 77;
+    REFUSED(mx_hostname_to_nic_id(nameless, &nic), MX_HOST_NOT_FOUND);
+    CHECK_THAT(nic, ==, 77);
+
+    /* No handler, no context, no time. */
+    OK(mx_register_unexp_handler(ep, NULL, NULL));
+    OK(mx_set_endpoint_addr_context(me, NULL));
+    OK(mx_set_request_timeout(ep, NULL, 0));
+    OK(mx_set_request_timeout(ep, pending, UINT32_MAX));
+    OK(mx_set_request_timeout(ep, pending, MX_INFINITE));
+    OK(mx_wakeup(ep)); /* no thread waits */
+    CHECK(strcmp(mx_strerror(4711), mx_strerror(4712)) == 0);
+    CHECK(strcmp(mx_strstatus(4711), mx_strstatus(4712)) == 0);
+    /* NULL is the handler that there is from the beginning. */
+    CHECK(mx_set_error_handler(NULL) == note_error);
+    CHECK(mx_set_error_handler(note_error) == MX_ERRORS_ARE_FATAL);
     take_down();
 }
 
@@ -236,13 +338,21 @@ static void bits_outside_the_mask(struct side *side)
 
 /* ---- segments ---- */
 
-static void every_post(mx_segment_t *list, uint32_t count, mx_return_t code)
+static void every_send(mx_segment_t *list, uint32_t count, mx_return_t code)
 {
     mx_request_t out = (mx_request_t)&out, was = out;
 
     REFUSED(mx_isend(ep, list, count, to_other, 1, NULL, &out), code);
     REFUSED(mx_isend(ep, list, count, me, 1, NULL, NULL), code);
     REFUSED(mx_issend(ep, list, count, to_other, 1, NULL, &out), code);
+    CHECK(out == was);
+}
+
+static void every_post(mx_segment_t *list, uint32_t count, mx_return_t code)
+{
+    mx_request_t out = (mx_request_t)&out, was = out;
+
+    every_send(list, count, code);
     REFUSED(mx_irecv(ep, list, count, 1, EXACTLY, NULL, &out), code);
     REFUSED(mx_irecv(ep, list, count, 1, EXACTLY, NULL, NULL), code);
     CHECK(out == was);
@@ -267,13 +377,106 @@ static void bad_segments(struct side *side)
     list[0].segment_ptr = NULL;
     every_post(list, 1, MX_BAD_SEG_MEM);
     /* Together more than a message can have; nothing of it is looked at. */
-    list[0] = (mx_segment_t){buffer, UINT32_MAX};
-    list[1] = (mx_segment_t){buffer, 1};
-    every_post(list, 2, MX_BAD_SEG_LIST);
     for (int i = 0; i < 256; i++)
         list[i] = (mx_segment_t){buffer, UINT32_MAX};
-    every_post(list, 256, MX_BAD_SEG_LIST);
+    every_send(list, 256, MX_BAD_SEG_LIST);
+    list[1].segment_length = 1;
+    every_send(list, 2, MX_BAD_SEG_LIST);
     take_down();
+}
+
+/* Sends what `list` has to this endpoint, and to it what `list` has room for. */
+static void to_oneself(mx_segment_t *out, uint32_t out_count, mx_segment_t *in, uint32_t in_count,
+                       size_t size)
+{
+    /* First the receive, then the message, and the other way round; each kind of send. */
+    for (int turn = 0; turn < 4; turn++) {
+        bool early = turn % 2 == 1;
+        mx_request_t sent = NULL, received = NULL;
+
+        if (!early)
+            OK(mx_irecv(ep, in, in_count, 0x77, EXACTLY, NULL, &received));
+        OK((turn < 2 ? mx_isend : mx_issend)(ep, out, out_count, me, 0x77, NULL, &sent));
+        if (early)
+            OK(mx_irecv(ep, in, in_count, 0x77, EXACTLY, NULL, &received));
+        succeed(ep, received, size);
+        succeed(ep, sent, size);
+    }
+}
+
+/* No bytes, however they are named, and more room than any message needs. */
+static void unusual_segments(struct side *side)
+{
+    static mx_segment_t most[256];
+    static char first[10], second[10];
+    mx_segment_t nowhere = {NULL, 0}, somewhere = {buffer, 0}, text = {"12345678901234567890", 20},
+                 whole = {first, UINT32_MAX},
+                 two[2] = {{first, 10}, {second, UINT32_MAX}},
+                 odd[5] = {{NULL, 0}, {first, 10}, {NULL, 0}, {second, 10}, {NULL, 0}},
+                 apart[5] = {{NULL, 0}, {"123", 3}, {NULL, 0}, {"45678901234567890", 17}, {NULL, 0}};
+    struct {
+        mx_segment_t *list;
+        uint32_t count;
+    } nothing[] = {{NULL, 0}, {&text, 0}, {&nowhere, 1}, {&somewhere, 1}, {most, 256}};
+
+    (void)side;
+    set_up();
+    for (size_t out = 0; out < sizeof nothing / sizeof nothing[0]; out++)
+        for (size_t in = 0; in < sizeof nothing / sizeof nothing[0]; in++)
+            to_oneself(nothing[out].list, nothing[out].count, nothing[in].list, nothing[in].count,
+                       0);
+    to_oneself(apart, 5, odd, 5, 20);
+    CHECK(memcmp(first, "1234567890", 10) == 0 && memcmp(second, "1234567890", 10) == 0);
+    memset(first, 0, sizeof first);
+    memset(second, 0, sizeof second);
+    to_oneself(&text, 1, two, 2, 20);
+    CHECK(memcmp(first, "1234567890", 10) == 0 && memcmp(second, "1234567890", 10) == 0);
+    text.segment_length = 10;
+    to_oneself(&text, 1, &whole, 1, 10);
+    for (int i = 0; i < 256; i++)
+        most[i] = (mx_segment_t){first, UINT32_MAX};
+    to_oneself(&text, 1, most, 256, 10);
+    CHECK(memcmp(first, "1234567890", 10) == 0);
+    take_down();
+}
+
+/* ---- no bytes, between two processes ---- */
+
+enum { WAYS = 4 };
+
+static void nothing_both_ways(struct side *side)
+{
+    struct pair pair = pair_open(side);
+    mx_segment_t nowhere[2] = {{NULL, 0}, {NULL, 0}};
+    struct {
+        mx_segment_t *list;
+        uint32_t count;
+    } nothing[WAYS] = {{NULL, 0}, {nowhere, 0}, {nowhere, 1}, {nowhere, 2}};
+    mx_request_t received[WAYS], sent[WAYS][2];
+
+    for (int round = 0; round < 2; round++) {
+        for (int way = 0; way < WAYS; way++)
+            OK(mx_irecv(pair.ep, nothing[way].list, nothing[way].count, (uint64_t)way, EXACTLY,
+                        NULL, &received[way]));
+        pair_sync(&pair);
+        for (int way = 0; way < WAYS; way++) {
+            OK(mx_isend(pair.ep, nothing[way].list, nothing[way].count, pair.peer, (uint64_t)way,
+                        NULL, &sent[way][0]));
+            OK(mx_issend(pair.ep, nothing[way].list, nothing[way].count, pair.peer,
+                         (uint64_t)way + 100, NULL, &sent[way][1]));
+        }
+        for (int way = 0; way < WAYS; way++) {
+            succeed(pair.ep, received[way], 0);
+            CHECK_THAT(probe_for(pair.ep, (uint64_t)way + 100, EXACTLY).msg_length, ==, 0);
+            succeed(pair.ep, receive(pair.ep, NULL, 0, (uint64_t)way + 100, EXACTLY), 0);
+        }
+        for (int way = 0; way < WAYS; way++) {
+            succeed(pair.ep, sent[way][0], 0);
+            succeed(pair.ep, sent[way][1], 0);
+        }
+        pair_sync(&pair);
+    }
+    pair_close(&pair);
 }
 
 /* ---- addresses ---- */
@@ -357,9 +560,12 @@ int main(int argc, char **argv)
     static const struct scenario scenarios[] = {
         SOLO(endpoints_that_are_none_are_refused_everywhere, bad_endpoints),
         SOLO(requests_that_are_none_are_refused_everywhere, bad_requests),
-        SOLO(missing_outputs_are_refused, missing_outputs),
+        SOLO(outputs_that_are_the_answer_must_be_there, missing_outputs),
+        SOLO(outputs_and_inputs_that_may_be_left_out, outputs_left_out),
         SOLO(bits_outside_the_mask_are_refused, bits_outside_the_mask),
         SOLO(segment_lists_are_checked_before_anything_is_posted, bad_segments),
+        SOLO(no_bytes_and_more_room_than_a_message_needs_are_answered, unusual_segments),
+        PAIR(no_bytes_go_both_ways_however_they_are_named, nothing_both_ways, nothing_both_ways),
         SOLO(addresses_that_are_none_are_refused, bad_addresses),
         SOLO(one_sided_calls_and_the_old_callback_are_refused, retired_functions),
         {0},

@@ -32,6 +32,17 @@ pub enum BadArgument {
         /// The first byte that is wrong, from 0.
         at: usize,
     },
+    /// A number is too small or too large.
+    OutOfRange {
+        /// The argument.
+        what: &'static str,
+        /// Its value.
+        value: i64,
+        /// The least it may be.
+        min: i64,
+        /// The most.
+        max: i64,
+    },
 }
 
 impl BadArgument {
@@ -40,6 +51,16 @@ impl BadArgument {
         match address {
             0 => Self::Null(what),
             _ => Self::Misaligned { what, address },
+        }
+    }
+
+    #[cold]
+    fn out_of_range(what: &'static str, value: i64, min: i64, max: i64) -> Self {
+        Self::OutOfRange {
+            what,
+            value,
+            min,
+            max,
         }
     }
 }
@@ -51,6 +72,12 @@ impl fmt::Display for BadArgument {
             Self::Misaligned { what, address } => write!(f, "{what} {address:#x} is not aligned"),
             Self::TooLong { what, limit } => write!(f, "{what} has no end within {limit} bytes"),
             Self::NotUtf8 { what, at } => write!(f, "{what} is not UTF-8 at byte {at}"),
+            Self::OutOfRange {
+                what,
+                value,
+                min,
+                max,
+            } => write!(f, "{what} {value} is out of range ({min} to {max})"),
         }
     }
 }
@@ -76,7 +103,65 @@ pub fn optional<T>(what: &'static str, pointer: *mut T) -> Result<Option<NonNull
     }
 }
 
-/// A string of at most `limit` bytes, its NUL included; `None` for a null pointer.
+/// Where `count` entries can be written. Null is legal when there are none; the result is then not to be
+/// written to.
+#[inline]
+pub fn room<T>(
+    what: &'static str,
+    pointer: *mut T,
+    count: usize,
+) -> Result<NonNull<T>, BadArgument> {
+    if count == 0 {
+        return Ok(NonNull::dangling());
+    }
+    required(what, pointer)
+}
+
+/// Writes an output that C may leave out.
+///
+/// # Safety
+///
+/// `place` may be written to.
+#[inline]
+pub unsafe fn write_if<T>(place: Option<NonNull<T>>, value: T) {
+    if let Some(place) = place {
+        // SAFETY: the caller's promise.
+        unsafe { place.write(value) };
+    }
+}
+
+/// An array of `count` entries. Null is legal when there are none.
+///
+/// # Safety
+///
+/// Not null and aligned, `start` has `count` entries that stay as they are.
+#[inline]
+pub unsafe fn array<'a, T>(
+    what: &'static str,
+    start: *const T,
+    count: usize,
+) -> Result<&'a [T], BadArgument> {
+    let start = room(what, start.cast_mut(), count)?;
+    // SAFETY: aligned; as many are there as the caller promises, or none are asked for.
+    Ok(unsafe { std::slice::from_raw_parts(start.as_ptr(), count) })
+}
+
+/// A number from `min` to `max`.
+#[inline]
+pub fn in_range(
+    what: &'static str,
+    value: impl Into<i64>,
+    min: i64,
+    max: i64,
+) -> Result<i64, BadArgument> {
+    let value = value.into();
+    if (min..=max).contains(&value) {
+        return Ok(value);
+    }
+    Err(BadArgument::out_of_range(what, value, min, max))
+}
+
+/// A string of at most `limit` bytes, its NUL included.
 ///
 /// # Safety
 ///
@@ -85,9 +170,9 @@ pub unsafe fn string<'a>(
     what: &'static str,
     text: *const c_char,
     limit: usize,
-) -> Result<Option<&'a str>, BadArgument> {
+) -> Result<&'a str, BadArgument> {
     if text.is_null() {
-        return Ok(None);
+        return Err(BadArgument::Null(what));
     }
     // SAFETY: readable as far as strnlen looks (the caller's promise).
     let len = unsafe { libc::strnlen(text, limit) };
@@ -96,16 +181,28 @@ pub unsafe fn string<'a>(
     }
     // SAFETY: strnlen has just read these bytes.
     let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), len) };
-    std::str::from_utf8(bytes).map(Some).map_err(|error| {
+    std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to();
         BadArgument::NotUtf8 { what, at }
     })
 }
 
-/// Logs a panic that was caught in an exported function. Neither a logger nor a payload that panics takes
-/// the process along.
+/// Runs `body`, which is part of an exported function. `None` when it has panicked, which has been logged.
+#[inline]
+pub fn caught<R>(function: &'static str, body: impl FnOnce() -> R) -> Option<R> {
+    // Nothing of the body's is looked at again after a panic: it owns copies of C's arguments.
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(answer) => Some(answer),
+        Err(payload) => {
+            panicked(function, payload);
+            None
+        }
+    }
+}
+
+/// Logs a panic. Neither a logger nor a payload that panics takes the process along.
 #[cold]
-pub fn panicked(function: &str, payload: Box<dyn Any + Send>) {
+fn panicked(function: &str, payload: Box<dyn Any + Send>) {
     let _ = catch_unwind(AssertUnwindSafe(|| {
         log::error!("{function}: panicked: {}", panic_text(&*payload));
         drop(payload);
@@ -138,16 +235,61 @@ mod tests {
     }
 
     #[test]
+    fn an_array_of_no_entries_may_be_anywhere() {
+        let mut words = [1_u64, 2];
+        let odd = (&raw mut words).cast::<u8>().wrapping_add(1).cast();
+        for pointer in [std::ptr::null_mut::<u64>(), odd] {
+            assert!(room("words", pointer, 0).is_ok());
+            assert!(room("words", pointer, 1).is_err());
+            // SAFETY: nothing is read.
+            unsafe {
+                assert_eq!(array("words", pointer, 0), Ok(&[][..]));
+                assert!(array("words", pointer, 1).is_err());
+            }
+        }
+        // SAFETY: there are two.
+        let both = unsafe { array("words", &raw const words[0], 2) };
+        assert_eq!(both, Ok(&[1, 2][..]));
+    }
+
+    #[test]
+    fn numbers_are_checked_at_both_ends() {
+        for value in [0_i64, 15] {
+            assert_eq!(in_range("context_id", value, 0, 15), Ok(value));
+        }
+        for value in [-1_i64, 16, i64::MIN, i64::MAX] {
+            let error = in_range("context_id", value, 0, 15).unwrap_err();
+            let text = format!("context_id {value} is out of range (0 to 15)");
+            assert_eq!(error.to_string(), text);
+        }
+    }
+
+    #[test]
     fn strings_end_within_their_limit_and_are_utf8() {
         // SAFETY: all of them are NUL-terminated, or longer than the limit.
         unsafe {
-            assert_eq!(string("id", c"abc".as_ptr(), 4), Ok(Some("abc")));
-            assert_eq!(string("id", std::ptr::null(), 4), Ok(None));
+            assert_eq!(string("id", c"abc".as_ptr(), 4), Ok("abc"));
+            let error = string("id", std::ptr::null(), 4).unwrap_err();
+            assert_eq!(error, BadArgument::Null("id"));
             let error = string("id", c"abc".as_ptr(), 3).unwrap_err();
             assert_eq!(error.to_string(), "id has no end within 3 bytes");
             let error = string("id", c"ab\xff".as_ptr(), 10).unwrap_err();
             assert_eq!(error.to_string(), "id is not UTF-8 at byte 2");
         }
+    }
+
+    #[test]
+    fn a_panic_stays_inside_also_one_whose_payload_panics_when_dropped() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("again");
+            }
+        }
+        assert_eq!(caught("test", || 7), Some(7));
+        assert_eq!(caught("test", || panic!("at {}", 7)), None::<()>);
+        let bomb = caught("test", || std::panic::panic_any(Bomb));
+        assert_eq!(bomb, None::<()>);
     }
 
     #[test]

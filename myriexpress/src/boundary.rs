@@ -3,7 +3,7 @@
 //! ```text
 //!   C ---> mx_isend(endpoint, ...)                            declared with export!
 //!            guard: a panic becomes MX_FAILURE
-//!            1 pointers checked    required, optional, string
+//!            1 pointers checked    required, optional, array, string
 //!            2 numbers converted   timeout, segments
 //!            3 one Rust call
 //!            4 outputs written     only when it succeeded
@@ -24,10 +24,8 @@ use crate::handler;
 use crate::handles::{Address, EndpointHandle, RequestHandle};
 use libc::c_char;
 use mx_sys::UserMemory;
-use mx_sys::arguments::{self, BadArgument};
-pub(crate) use mx_sys::arguments::{optional, required};
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use mx_sys::arguments::{self, BadArgument, caught};
+pub(crate) use mx_sys::arguments::{optional, required, write_if};
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -92,31 +90,28 @@ pub(crate) fn guard(
     owner: Option<EndpointHandle>,
     body: impl FnOnce() -> Result<(), Error>,
 ) -> mx_return_t {
-    // Nothing of the body's is looked at again after a panic: it owns copies of C's arguments.
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => Code::Success as mx_return_t,
-        Ok(Err(error)) => refused(function, owner, &error),
-        Err(payload) => failed(function, payload),
-    }
+    let answer = match caught(function, body) {
+        Some(Ok(())) => Some(Code::Success as mx_return_t),
+        Some(Err(error)) => refused(function, owner, &error),
+        None => None,
+    };
+    // A panic is not for the handler: our mistake must not end a process that has made none.
+    answer.unwrap_or(Code::Failure as mx_return_t)
 }
 
 /// Says why a call failed.
 #[cold]
-fn refused(function: &str, owner: Option<EndpointHandle>, error: &Error) -> mx_return_t {
+fn refused(
+    function: &'static str,
+    owner: Option<EndpointHandle>,
+    error: &Error,
+) -> Option<mx_return_t> {
     // A logger that panics must not take the process along.
-    let told = catch_unwind(AssertUnwindSafe(|| {
+    caught(function, || {
         let text = format!("{function}: {error}");
         log::debug!("{text} ({:?})", error.code());
         handler::report(owner, &text, error.code())
-    }));
-    told.unwrap_or_else(|payload| failed(function, payload))
-}
-
-/// Not for the handler: our mistake must not end a process that has made none.
-#[cold]
-fn failed(function: &str, payload: Box<dyn Any + Send>) -> mx_return_t {
-    arguments::panicked(function, payload);
-    Code::Failure as mx_return_t
+    })
 }
 
 /// A pointer that must be there, with a code of its own for when it is not.
@@ -126,7 +121,13 @@ pub(crate) fn required_or<T>(
     what: &'static str,
     pointer: *mut T,
 ) -> Result<NonNull<T>, Error> {
-    required(what, pointer).map_err(|error| Error::new(code, error.to_string()))
+    required(what, pointer).map_err(coded(code))
+}
+
+/// A code of its own for a wrong argument.
+#[inline]
+pub(crate) fn coded(code: Code) -> impl Fn(BadArgument) -> Error {
+    move |error| Error::new(code, error.to_string())
 }
 
 /// A request that C holds: where the handle is, and the handle.
@@ -156,9 +157,7 @@ pub(crate) unsafe fn string<'a>(
     limit: usize,
 ) -> Result<&'a str, Error> {
     // SAFETY: the caller's promise.
-    let text = unsafe { arguments::string(what, text, limit) };
-    let text = text.and_then(|text| text.ok_or(BadArgument::Null(what)));
-    text.map_err(|error| Error::new(code, error.to_string()))
+    unsafe { arguments::string(what, text, limit) }.map_err(coded(code))
 }
 
 /// A time-out; `None` is for ever.
@@ -167,7 +166,7 @@ pub(crate) fn timeout(milliseconds: u32) -> Option<Duration> {
     (milliseconds != MX_INFINITE).then(|| Duration::from_millis(milliseconds.into()))
 }
 
-/// The message that a segment list describes.
+/// The memory that a segment list describes: for a receive it may be more than a message has.
 ///
 /// # Safety
 ///
@@ -175,26 +174,15 @@ pub(crate) fn timeout(milliseconds: u32) -> Option<Duration> {
 /// [`UserMemory::new`] says.
 #[inline]
 pub(crate) unsafe fn segments(list: *mut mx_segment_t, count: u32) -> Result<UserMemory, Error> {
-    if count == 0 {
-        return Ok(UserMemory::empty());
-    }
-    if count > MX_MAX_SEGMENTS {
-        let text = format!("{count} segments, {MX_MAX_SEGMENTS} at most");
-        return Err(Error::new(Code::BadSegCnt, text));
-    }
-    let list = required_or(Code::BadSegList, "segments_list", list)?;
-    // SAFETY: there, aligned, and `count` long (the caller's promise); copied before this returns.
-    let list = unsafe { std::slice::from_raw_parts(list.as_ptr(), count as usize) };
+    let most = MX_MAX_SEGMENTS.into();
+    arguments::in_range("segments_count", count, 0, most).map_err(coded(Code::BadSegCnt))?;
+    // SAFETY: the caller's promise; copied before this returns.
+    let list = unsafe { arguments::array("segments_list", list, count as usize) };
+    let list = list.map_err(coded(Code::BadSegList))?;
     if let [only] = list {
         // SAFETY: the caller's promise.
         let memory = unsafe { UserMemory::new(only.segment_ptr, only.segment_length as usize) };
         return memory.map_err(|error| Error::new(Code::BadSegMem, error.to_string()));
-    }
-    // 256 lengths of 32 bits: no overflow.
-    let total: u64 = list.iter().map(|one| u64::from(one.segment_length)).sum();
-    if total > u64::from(u32::MAX) {
-        let text = format!("segments of {total} bytes, {} at most", u32::MAX);
-        return Err(Error::new(Code::BadSegList, text));
     }
     let pieces = list
         .iter()
@@ -301,7 +289,7 @@ mod tests {
         let mut two = [segment(good, u32::MAX - 1), segment(good, 1)];
         assert_eq!(of(&mut two), Ok(u32::MAX as usize));
         two[1].segment_length = 2;
-        assert_eq!(of(&mut two), Err(Code::BadSegList));
+        assert_eq!(of(&mut two), Ok(u32::MAX as usize + 1));
         let mut two = [segment(good, 1), segment(null, 1)];
         assert_eq!(of(&mut two), Err(Code::BadSegMem));
         assert_eq!(of(&mut vec![segment(good, 1); 256]), Ok(256));

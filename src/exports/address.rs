@@ -5,13 +5,9 @@
 
 use crate::abi::constants::BMI_MAX_ADDR_LEN;
 use crate::abi::types::bmi_method_addr;
-use crate::boundary::{export, in_range, required, string};
+use crate::boundary::{export, required, string};
 use crate::{instance, logging};
 use libc::{c_char, c_int};
-use mx_sys::arguments::BadArgument;
-
-/// An address range's mask, in bits of an IPv6 address.
-const MAX_NETMASK: i64 = 128;
 
 export! {
     /// The address of a peer, from `mx://host:board:endpoint`, `mx://host:endpoint` or a list of
@@ -26,7 +22,6 @@ export! {
         logging::start();
         // SAFETY: null or a C string, which outlives the call.
         let name = unsafe { string("id_string", id_string, BMI_MAX_ADDR_LEN as usize) }?;
-        let name = name.ok_or(BadArgument::Null("id_string"))?;
         let found = instance::lookup(name);
         Ok(found.map_or(std::ptr::null_mut(), |addr| addr.as_ptr()))
     }
@@ -34,17 +29,16 @@ export! {
     /// The name of a peer that sent an unexpected message. It stays valid until the address is
     /// dropped.
     ///
-    /// Returns "(unknown)" for a pointer that is no address, NULL for NULL.
+    /// Returns "(unknown)" for a pointer that is no address, also NULL.
     pub unsafe extern "C" fn BMI_mx_rev_lookup_unexpected(
         addr: *mut bmi_method_addr,
     ) -> *const c_char {
-        let addr = required("addr", addr)?;
         Ok(instance::rev_lookup(addr))
     }
 
-    /// Whether a peer's host lies in a range. With a `netmask` above 0, `wildcard` is `mx://` and
-    /// an address whose first `netmask` bits count. Otherwise it is text with `*` in places, for
-    /// the peer's address or host name.
+    /// Whether a peer's host lies in a range. With a `netmask` of 0 or more, `wildcard` is `mx://` and
+    /// an address whose first `netmask` bits count. With -1, or if it is no address and the mask is 0, it is
+    /// text with `*` in places, for the peer's address or host name.
     ///
     /// Returns 1 when it does, 0 when not; -BMI_EINVAL for NULL or a range that makes no sense.
     pub unsafe extern "C" fn BMI_mx_query_addr_range(
@@ -55,8 +49,6 @@ export! {
         let addr = required("addr", addr)?;
         // SAFETY: null or a C string, which outlives the call.
         let wildcard = unsafe { string("wildcard", wildcard, BMI_MAX_ADDR_LEN as usize) }?;
-        let wildcard = wildcard.ok_or(BadArgument::Null("wildcard"))?;
-        in_range("netmask", netmask, i64::from(c_int::MIN), MAX_NETMASK)?;
         let inside = instance::query_addr_range(addr, wildcard, netmask)?;
         Ok(inside.into())
     }

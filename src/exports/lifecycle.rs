@@ -209,5 +209,6 @@ unsafe fn copy_host(host: NonNull<bmi_mx_host>) -> Result<bmi_mx_host, Box<Error
 /// A context's number.
 #[inline]
 pub(super) fn context(id: bmi_context_id) -> Result<i64, Box<Error>> {
-    in_range("context_id", id, 0, i64::from(BMI_MAX_CONTEXTS) - 1)
+    let last = i64::from(BMI_MAX_CONTEXTS) - 1;
+    Ok(in_range("context_id", id, 0, last)?)
 }

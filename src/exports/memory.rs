@@ -1,8 +1,7 @@
 //! Buffers.
 //!
-//! Owns: the limits of sizes. The memory comes from `buffer`.
+//! Owns: nothing. The memory comes from `buffer`.
 
-use super::lifecycle::MAX_MESSAGE;
 use crate::abi::types::{bmi_op_type, bmi_size_t};
 use crate::boundary::{export, in_range};
 use crate::buffer;
@@ -10,16 +9,17 @@ use crate::error::Error;
 use libc::{c_int, c_void};
 
 export! {
-    /// A buffer of `size` bytes for messages, aligned to a page when it is a page or more. Its
-    /// contents are undefined. `send_recv` is not looked at. Any other memory may be posted too.
+    /// A buffer of `size` bytes for messages, aligned to a page when it is a page or more; one of 0 bytes
+    /// has an address of its own, as from malloc. Its contents are undefined. `send_recv` is not looked at.
+    /// Any other memory may be posted too.
     ///
-    /// Returns NULL when `size` is not from 1 to 2147483647 or there is no memory.
+    /// Returns NULL when `size` is negative or there is no memory.
     pub unsafe extern "C" fn BMI_mx_memalloc(
         size: bmi_size_t,
         send_recv: bmi_op_type,
     ) -> *mut c_void {
         let _ = send_recv;
-        let size = in_range("size", size, 1, MAX_MESSAGE.into())? as usize;
+        let size = in_range("size", size, 0, i64::MAX)? as usize;
         buffer::allocate(size).ok_or_else(|| Error::no_memory("a buffer", size))
     }
 

@@ -15,13 +15,11 @@ use crate::abi::types::{
     bmi_buffer_type, bmi_context_id, bmi_hint, bmi_method_addr, bmi_msg_tag_t, bmi_op_id_t,
     bmi_size_t,
 };
-use crate::boundary::{export, in_range, required};
+use crate::boundary::{array, export, in_range, optional, required, write_if};
 use crate::error::Error;
 use crate::instance::{self, Post, PostKind, Posted};
 use libc::{c_int, c_void};
 use mx_sys::UserMemory;
-use std::ptr::NonNull;
-use std::slice;
 
 /// The most pieces of a list: far more than any host passes, few enough that a nonsense count is
 /// noticed before its arrays are read.
@@ -29,7 +27,7 @@ pub const MAX_LIST: c_int = 65536;
 
 export! {
     /// Posts a send that the receiver expects. The buffer must stay as it is until the operation
-    /// completes. 0 bytes are legal, with any buffer.
+    /// completes. 0 bytes are legal, with any buffer, also NULL.
     ///
     /// Returns 0 when it is under way: `*id` names it, and a test call reports it. Returns 1 when
     /// it is complete already: no test call reports it. Returns a negative code when it was
@@ -48,7 +46,7 @@ export! {
     ) -> c_int {
         let _ = (buffer_type, hints);
         // SAFETY: C keeps the buffer readable until the operation completes.
-        let memory = unsafe { one(buffer.cast_mut(), size) }?;
+        let memory = unsafe { one(PostKind::Send, buffer.cast_mut(), size) }?;
         let call = Call { id, addr: dest, tag, class: 0, user_ptr, context_id };
         call.post("dest", PostKind::Send, memory).map(|(answer, _)| answer)
     }
@@ -70,7 +68,7 @@ export! {
     ) -> c_int {
         let _ = (buffer_type, hints);
         // SAFETY: C keeps the buffer readable until the operation completes.
-        let memory = unsafe { one(buffer.cast_mut(), size) }?;
+        let memory = unsafe { one(PostKind::SendUnexpected, buffer.cast_mut(), size) }?;
         let call = Call { id, addr: dest, tag, class: 0, user_ptr, context_id };
         call.post("dest", PostKind::SendUnexpected, memory).map(|(answer, _)| answer)
     }
@@ -78,8 +76,9 @@ export! {
     /// Posts a receive for the next message from `src` with `tag`. The buffer belongs to the
     /// method until the operation completes. A peer that was never connected is waited for.
     ///
-    /// Returns as `BMI_mx_post_send` does; with 1, `*actual_size` is what arrived. A message
-    /// longer than `expected_size` fills the buffer and completes with -BMI_EMSGSIZE.
+    /// Returns as `BMI_mx_post_send` does; with 1, `*actual_size`, unless it is NULL, is what arrived. A
+    /// message longer than `expected_size` fills the buffer and completes with -BMI_EMSGSIZE. The buffer may
+    /// be larger than any message.
     #[cfg(not(feature = "standalone"))]
     pub unsafe extern "C" fn BMI_mx_post_recv(
         id: *mut bmi_op_id_t,
@@ -94,20 +93,16 @@ export! {
         hints: bmi_hint,
     ) -> c_int {
         let _ = (buffer_type, hints);
-        let actual_size = required("actual_size", actual_size)?;
         // SAFETY: C keeps the buffer writable, and leaves it alone, until the operation completes.
-        let memory = unsafe { one(buffer, expected_size) }?;
+        let memory = unsafe { one(PostKind::Recv, buffer, expected_size) }?;
         let call = Call { id, addr: src, tag, class: 0, user_ptr, context_id };
-        let (answer, size) = call.post("src", PostKind::Recv, memory)?;
-        if answer == 1 {
-            // SAFETY: checked above; C passes a size to write to.
-            unsafe { actual_size.write(size) };
-        }
-        Ok(answer)
+        // SAFETY: C passes a size to write to, if any.
+        unsafe { call.receive(memory, actual_size) }
     }
 
-    /// `BMI_mx_post_send` from `list_count` buffers (1 to 65536), sent as one message. The arrays
-    /// may go when the call returns, the buffers may not.
+    /// `BMI_mx_post_send` from `list_count` buffers (0 to 65536), sent as one message. The arrays
+    /// may go when the call returns, the buffers may not. A buffer of 0 bytes may be NULL, and so may the
+    /// arrays of no buffers.
     ///
     /// Also returns -BMI_EINVAL when the sizes do not add up to `total_size`.
     pub unsafe extern "C" fn BMI_mx_post_send_list(
@@ -126,12 +121,12 @@ export! {
         let _ = (buffer_type, hints);
         // SAFETY: C passes arrays of `list_count`, and keeps the buffers readable until the
         // operation completes.
-        let memory = unsafe { list(buffer_list.cast(), size_list, list_count, total_size) }?;
+        let memory = unsafe { list(PostKind::Send, buffer_list.cast(), size_list, list_count, total_size) }?;
         let call = Call { id, addr: dest, tag, class: 0, user_ptr, context_id };
         call.post("dest", PostKind::Send, memory).map(|(answer, _)| answer)
     }
 
-    /// `BMI_mx_post_recv` into `list_count` buffers (1 to 65536), filled one after the other.
+    /// `BMI_mx_post_recv` into `list_count` buffers (0 to 65536), filled one after the other.
     ///
     /// Also returns -BMI_EINVAL when the sizes do not add up to `total_expected_size`.
     pub unsafe extern "C" fn BMI_mx_post_recv_list(
@@ -149,20 +144,16 @@ export! {
         hints: bmi_hint,
     ) -> c_int {
         let _ = (buffer_type, hints);
-        let actual_size = required("total_actual_size", total_actual_size)?;
+        let kind = PostKind::Recv;
         // SAFETY: C passes arrays of `list_count`; it keeps the buffers writable, and leaves them
         // alone, until the operation completes.
-        let memory = unsafe { list(buffer_list, size_list, list_count, total_expected_size) }?;
+        let memory = unsafe { list(kind, buffer_list, size_list, list_count, total_expected_size) }?;
         let call = Call { id, addr: src, tag, class: 0, user_ptr, context_id };
-        let (answer, size) = call.post("src", PostKind::Recv, memory)?;
-        if answer == 1 {
-            // SAFETY: checked above; C passes a size to write to.
-            unsafe { actual_size.write(size) };
-        }
-        Ok(answer)
+        // SAFETY: C passes a size to write to, if any.
+        unsafe { call.receive(memory, total_actual_size) }
     }
 
-    /// `BMI_mx_post_sendunexpected` from `list_count` buffers (1 to 65536), sent as one message. With the
+    /// `BMI_mx_post_sendunexpected` from `list_count` buffers (0 to 65536), sent as one message. With the
     /// stand-alone BMI only a `BMI_mx_testunexpected` for the same `class` hands it out.
     ///
     /// Also returns -BMI_EINVAL when the sizes do not add up to `total_size`.
@@ -184,11 +175,12 @@ export! {
         #[cfg(not(feature = "standalone"))]
         let class = 0;
         let _ = (buffer_type, hints);
+        let kind = PostKind::SendUnexpected;
         // SAFETY: C passes arrays of `list_count`, and keeps the buffers readable until the
         // operation completes.
-        let memory = unsafe { list(buffer_list.cast(), size_list, list_count, total_size) }?;
+        let memory = unsafe { list(kind, buffer_list.cast(), size_list, list_count, total_size) }?;
         let call = Call { id, addr: dest, tag, class, user_ptr, context_id };
-        call.post("dest", PostKind::SendUnexpected, memory).map(|(answer, _)| answer)
+        call.post("dest", kind, memory).map(|(answer, _)| answer)
     }
 
     /// Calls an operation off. It still completes exactly once and must be tested for, at once:
@@ -240,14 +232,34 @@ impl Call {
             Posted::Complete { size } => Ok((1, size)),
         }
     }
+
+    /// Posts a receive. `actual_size` gets the size of what has arrived already, unless it is null.
+    ///
+    /// # Safety
+    ///
+    /// `actual_size` is null, misaligned, or writable.
+    #[inline(always)]
+    unsafe fn receive(
+        self,
+        memory: UserMemory,
+        actual_size: *mut bmi_size_t,
+    ) -> Result<c_int, Box<Error>> {
+        let actual_size = optional("actual_size", actual_size)?;
+        let (answer, size) = self.post("src", PostKind::Recv, memory)?;
+        if answer == 1 {
+            // SAFETY: checked above, and the caller's promise.
+            unsafe { write_if(actual_size, size) };
+        }
+        Ok(answer)
+    }
 }
 
-/// A size from 0 to the largest message.
+/// The size of a buffer. What is sent is no larger than the largest message; what receives may be.
 #[inline(always)]
-fn message_size(what: &'static str, size: bmi_size_t) -> Result<usize, Box<Error>> {
+fn message_size(kind: PostKind, what: &'static str, size: bmi_size_t) -> Result<usize, Box<Error>> {
     let size = in_range(what, size, 0, i64::MAX)?;
     let limit = i64::from(MAX_MESSAGE);
-    if size <= limit {
+    if size <= limit || kind == PostKind::Recv {
         Ok(size as usize)
     } else {
         Err(Error::too_large(size, limit))
@@ -261,8 +273,12 @@ fn message_size(what: &'static str, size: bmi_size_t) -> Result<usize, Box<Error
 /// As for [`UserMemory::new`].
 #[cfg(not(feature = "standalone"))]
 #[inline(always)]
-unsafe fn one(buffer: *mut c_void, size: bmi_size_t) -> Result<UserMemory, Box<Error>> {
-    let size = message_size("size", size)?;
+unsafe fn one(
+    kind: PostKind,
+    buffer: *mut c_void,
+    size: bmi_size_t,
+) -> Result<UserMemory, Box<Error>> {
+    let size = message_size(kind, "size", size)?;
     // SAFETY: the caller's promise.
     Ok(unsafe { UserMemory::new(buffer, size) }?)
 }
@@ -271,20 +287,21 @@ unsafe fn one(buffer: *mut c_void, size: bmi_size_t) -> Result<UserMemory, Box<E
 ///
 /// # Safety
 ///
-/// The arrays have `count` entries when `count` is in range; the buffers as for
-/// [`UserMemory::list`].
+/// The arrays have `count` entries when `count` is in range, and stay as they are during the call; the
+/// buffers as for [`UserMemory::list`].
 unsafe fn list(
+    kind: PostKind,
     buffers: *const *mut c_void,
     sizes: *const bmi_size_t,
     count: c_int,
     total: bmi_size_t,
 ) -> Result<UserMemory, Box<Error>> {
-    let buffers = required("buffer_list", buffers.cast_mut())?;
-    let sizes = required("size_list", sizes.cast_mut())?;
-    let count = in_range("list_count", count, 1, MAX_LIST.into())? as usize;
-    let total = message_size("total_size", total)? as i64;
-    // SAFETY: not null, aligned, and `count` entries long, which C leaves alone during the call.
-    let (buffers, sizes) = unsafe { (entries(buffers, count), entries(sizes, count)) };
+    let count = in_range("list_count", count, 0, MAX_LIST.into())? as usize;
+    // SAFETY: the caller's promise.
+    let buffers = unsafe { array("buffer_list", buffers, count) }?;
+    // SAFETY: the caller's promise.
+    let sizes = unsafe { array("size_list", sizes, count) }?;
+    let total = message_size(kind, "total_size", total)? as i64;
     let mut sum = 0_i64;
     for (index, &size) in sizes.iter().enumerate() {
         if size < 0 {
@@ -297,32 +314,51 @@ unsafe fn list(
         return Err(Error::invalid(what));
     }
     let pieces = buffers.iter().zip(sizes);
-    // No size is larger than their sum, which is at most the largest message.
     let pieces = pieces.map(|(&buffer, &size)| (buffer, size as usize));
     // SAFETY: the caller's promise.
     Ok(unsafe { UserMemory::list(pieces) }?)
 }
 
-/// # Safety
-///
-/// `start` points to `count` entries that stay as they are.
-unsafe fn entries<'a, T>(start: NonNull<T>, count: usize) -> &'a [T] {
-    // SAFETY: the caller's promise; `count` is small (`MAX_LIST`).
-    unsafe { slice::from_raw_parts(start.as_ptr(), count) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::constants::BMI_EINVAL;
+    use crate::abi::constants::{BMI_EINVAL, BMI_EMSGSIZE};
 
     #[test]
     fn sizes_that_do_not_add_up_are_named() {
         let mut bytes = [0_u8; 9];
         let buffer = bytes.as_mut_ptr().cast::<c_void>();
         // SAFETY: arrays of one, and memory of nine bytes.
-        let error = unsafe { list(&raw const buffer, &9, 1, 7) }.unwrap_err();
+        let error = unsafe { list(PostKind::Send, &raw const buffer, &9, 1, 7) }.unwrap_err();
         assert_eq!(error.to_string(), "total size 7 but the list has 9 bytes");
         assert_eq!(error.code(), -BMI_EINVAL);
+    }
+
+    #[test]
+    fn what_receives_may_be_larger_than_any_message_and_no_larger_than_memory() {
+        let limit = bmi_size_t::from(MAX_MESSAGE);
+        for kind in [PostKind::Send, PostKind::SendUnexpected] {
+            assert_eq!(message_size(kind, "size", limit).unwrap(), limit as usize);
+            let error = message_size(kind, "size", limit + 1).unwrap_err();
+            assert_eq!(error.code(), -BMI_EMSGSIZE);
+        }
+        for size in [limit + 1, bmi_size_t::MAX] {
+            let taken = message_size(PostKind::Recv, "size", size).unwrap();
+            assert_eq!(taken, size as usize);
+        }
+        let mut byte = 0_u8;
+        let twice = [(&raw mut byte).cast::<c_void>(); 2];
+        let sizes = [bmi_size_t::MAX; 2];
+        // SAFETY: arrays of two; the memory is not used.
+        let list = unsafe {
+            list(
+                PostKind::Recv,
+                &raw const twice[0],
+                &raw const sizes[0],
+                2,
+                bmi_size_t::MAX,
+            )
+        };
+        assert_eq!(list.unwrap_err().code(), -BMI_EINVAL);
     }
 }

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! All return 0 and the number of results in `outcount`; the host counts a call as successful only
-//! then. They wait up to `max_idle_time_ms` when there is nothing.
+//! then. They wait up to `max_idle_time_ms` when there is nothing. Asked for no results, they write
+//! only how many there are: none; their arrays may then be NULL.
 //!
 //! Owns: writing completions to C's arrays.
 
@@ -16,15 +17,14 @@ use super::lifecycle::context;
 use crate::abi::types::{
     bmi_context_id, bmi_error_code_t, bmi_method_unexpected_info, bmi_op_id_t, bmi_size_t,
 };
-use crate::boundary::{export, in_range, optional, required};
+use crate::boundary::{array, export, in_range, optional, required, room, write_if};
 use crate::error::Error;
 use crate::instance::{self, Done};
 use libc::{c_int, c_void};
 use std::ptr::NonNull;
-use std::slice;
 
 export! {
-    /// Whether one operation is complete. `user_ptr` may be NULL.
+    /// Whether one operation is complete. `actual_size` and `user_ptr` may be NULL.
     ///
     /// Returns 0, with `*outcount` 1 and the other outputs when it is (the id is used up), or
     /// `*outcount` 0. Returns -BMI_EINVAL for an id that names no operation of that context.
@@ -52,7 +52,7 @@ export! {
     }
 
     /// Tests `incount` operations. Ids that are 0 are skipped. Output number *n* is about
-    /// `id_array[index_array[n]]`. `user_ptr_array` may be NULL.
+    /// `id_array[index_array[n]]`. `actual_size_array` and `user_ptr_array` may be NULL.
     ///
     /// Returns 0, or -BMI_EINVAL when one of the ids names no operation of that context.
     pub unsafe extern "C" fn BMI_mx_testsome(
@@ -66,15 +66,14 @@ export! {
         max_idle_time_ms: c_int,
         context_id: bmi_context_id,
     ) -> c_int {
-        let ids = required("id_array", id_array)?;
         let outcount = required("outcount", outcount)?;
-        let indexes = required("index_array", index_array)?;
         let count = capacity(incount)?;
+        // SAFETY: C passes `incount` ids and leaves them alone during the call.
+        let ids = unsafe { array("id_array", id_array, count) }?;
+        let indexes = room("index_array", index_array, count)?;
         let mut outputs = Outputs::new(count, error_code_array, actual_size_array, user_ptr_array)?;
         let idle = idle_time(max_idle_time_ms)?;
         let context = context(context_id)?;
-        // SAFETY: C passes `incount` ids and leaves them alone during the call.
-        let ids = unsafe { slice::from_raw_parts(ids.as_ptr(), count) };
         let found = instance::test_some(ids, context, idle, move |index, done| {
             // SAFETY: C passes `incount` of each, and there are no more; an index of an array whose length
             // is an int is an int.
@@ -88,9 +87,9 @@ export! {
         Ok(0)
     }
 
-    /// Takes up to `incount` completions of a context, oldest first. `user_ptr_array` may be NULL.
-    /// While it waits, the arrival of an unexpected message or a completion in another context
-    /// ends the call early.
+    /// Takes up to `incount` completions of a context, oldest first. `actual_size_array` and
+    /// `user_ptr_array` may be NULL. While it waits, the arrival of an unexpected message or a
+    /// completion in another context ends the call early.
     ///
     /// Returns 0. Trouble with a peer is never a failure of this call: it is in the error codes of
     /// its operations.
@@ -104,9 +103,9 @@ export! {
         max_idle_time_ms: c_int,
         context_id: bmi_context_id,
     ) -> c_int {
-        let ids = required("out_id_array", out_id_array)?;
         let outcount = required("outcount", outcount)?;
         let count = capacity(incount)?;
+        let ids = room("out_id_array", out_id_array, count)?;
         let mut outputs = Outputs::new(count, error_code_array, actual_size_array, user_ptr_array)?;
         let idle = idle_time(max_idle_time_ms)?;
         let context = context(context_id)?;
@@ -138,8 +137,8 @@ export! {
         #[cfg(not(feature = "standalone"))]
         let class = 0;
         let outcount = required("outcount", outcount)?;
-        let infos = required("info", info)?;
         let count = capacity(incount)?;
+        let infos = room("info", info, count)?;
         let idle = idle_time(max_idle_time_ms)?;
         let mut place = 0;
         let found = instance::test_unexpected(count, class, idle, |message| {
@@ -163,7 +162,7 @@ export! {
 /// The arrays every completion is spread over. Their length is the caller's `incount`.
 struct Outputs {
     errors: NonNull<bmi_error_code_t>,
-    sizes: NonNull<bmi_size_t>,
+    sizes: Option<NonNull<bmi_size_t>>,
     user_ptrs: Option<NonNull<*mut c_void>>,
     len: usize,
     /// Entries that have been written.
@@ -179,8 +178,8 @@ impl Outputs {
         user_ptrs: *mut *mut c_void,
     ) -> Result<Self, Box<Error>> {
         Ok(Self {
-            errors: required("error_code", errors)?,
-            sizes: required("actual_size", sizes)?,
+            errors: room("error_code", errors, len)?,
+            sizes: optional("actual_size", sizes)?,
             user_ptrs: optional("user_ptr", user_ptrs)?,
             len,
             used: 0,
@@ -196,10 +195,11 @@ impl Outputs {
         // SAFETY: the caller's promise.
         unsafe {
             self.errors.add(self.used).write(done.error);
-            self.sizes.add(self.used).write(done.size);
-            if let Some(user_ptrs) = self.user_ptrs {
-                user_ptrs.add(self.used).write(done.user_ptr);
-            }
+            write_if(self.sizes.map(|sizes| sizes.add(self.used)), done.size);
+            write_if(
+                self.user_ptrs.map(|ptrs| ptrs.add(self.used)),
+                done.user_ptr,
+            );
         }
         self.used += 1;
     }
@@ -208,7 +208,7 @@ impl Outputs {
 /// The number of entries of the output arrays.
 #[inline]
 fn capacity(incount: c_int) -> Result<usize, Box<Error>> {
-    Ok(in_range("incount", incount, 1, c_int::MAX.into())? as usize)
+    Ok(in_range("incount", incount, 0, c_int::MAX.into())? as usize)
 }
 
 /// In microseconds.

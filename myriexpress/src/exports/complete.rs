@@ -6,7 +6,7 @@
 //! ```
 
 use crate::abi::{mx_endpoint_t, mx_request_t, mx_return_t, mx_status_t};
-use crate::boundary::{export, request, required, required_or, timeout};
+use crate::boundary::{export, optional, request, required, required_or, timeout, write_if};
 use crate::error::{Code, Error};
 use crate::handler;
 use crate::handles::{EndpointHandle, RequestHandle};
@@ -111,7 +111,7 @@ export! {
         status: *mut mx_status_t,
         result: *mut u32,
     ) -> mx_return_t of endpoint {
-        let out = Outputs::new(status, result);
+        let out = Outputs::of_probe(status, result);
         // SAFETY: C's to write to.
         unsafe { probe(endpoint, Some(Duration::ZERO), match_info, match_mask, out?) }
     }
@@ -125,7 +125,7 @@ export! {
         status: *mut mx_status_t,
         result: *mut u32,
     ) -> mx_return_t of endpoint {
-        let out = Outputs::new(status, result);
+        let out = Outputs::of_probe(status, result);
         // SAFETY: C's to write to.
         unsafe { probe(endpoint, self::timeout(timeout), match_info, match_mask, out?) }
     }
@@ -168,7 +168,8 @@ export! {
 
 /// Where C wants a status.
 struct Outputs {
-    status: NonNull<mx_status_t>,
+    /// `None`: a probe whose answer is the result alone.
+    status: Option<NonNull<mx_status_t>>,
     result: NonNull<u32>,
 }
 
@@ -176,7 +177,16 @@ impl Outputs {
     #[inline]
     fn new(status: *mut mx_status_t, result: *mut u32) -> Result<Self, Error> {
         Ok(Self {
-            status: required("status", status)?,
+            // Without it a request that failed would look like any other.
+            status: Some(required("status", status)?),
+            result: required("result", result)?,
+        })
+    }
+
+    /// A probe's.
+    fn of_probe(status: *mut mx_status_t, result: *mut u32) -> Result<Self, Error> {
+        Ok(Self {
+            status: optional("status", status)?,
             result: required("result", result)?,
         })
     }
@@ -211,9 +221,9 @@ impl Outputs {
     /// Both may be written to.
     #[inline]
     unsafe fn write(self, found: Option<Status>) {
-        if let Some(status) = found {
+        if let Some(found) = found {
             // SAFETY: the caller's promise.
-            unsafe { self.status.write(status) };
+            unsafe { write_if(self.status, found) };
         }
         // SAFETY: the caller's promise.
         unsafe { self.result.write(found.is_some().into()) };

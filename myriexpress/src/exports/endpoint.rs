@@ -8,11 +8,12 @@ use crate::abi::{
     MX_PARAM_ERROR_HANDLER, MX_PARAM_UNEXP_QUEUE_MAX, mx_endpoint_t, mx_param_t, mx_return_t,
     mx_unexp_handler_t,
 };
-use crate::boundary::{export, required, required_or};
+use crate::boundary::{coded, export, required};
 use crate::error::{Code, Error};
 use crate::process::{self, ContextIds, OpenParams, UnexpectedHandler};
 use crate::{handler, library};
 use libc::c_void;
+use mx_sys::arguments::{array, in_range};
 
 /// Parameters that are looked at: there are three keys, and the last of each counts.
 const PARAMS_MAX: u32 = 64;
@@ -97,17 +98,11 @@ unsafe fn read_params(
     count: u32,
     params: &mut OpenParams,
 ) -> Result<(), Error> {
-    if count == 0 {
-        return Ok(());
-    }
-    let list = required_or(Code::BadParamList, "params_array", list)?;
-    if count > PARAMS_MAX {
-        let text = format!("{count} parameters, {PARAMS_MAX} at most");
-        return Err(Error::new(Code::BadParamList, text));
-    }
-    for at in 0..count as usize {
-        // SAFETY: as many are there as the caller promised.
-        let param = unsafe { list.add(at).read() };
+    let bad = coded(Code::BadParamList);
+    in_range("params_count", count, 0, PARAMS_MAX.into()).map_err(&bad)?;
+    // SAFETY: the caller's promise.
+    let list = unsafe { array("params_array", list, count as usize) }.map_err(&bad)?;
+    for (at, param) in list.iter().enumerate() {
         match param.key {
             MX_PARAM_ERROR_HANDLER => {
                 // SAFETY: what C wrote for this key: a function or null.

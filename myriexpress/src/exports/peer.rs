@@ -4,7 +4,7 @@
 
 use super::post::posted;
 use crate::abi::{mx_endpoint_addr_t, mx_endpoint_t, mx_request_t, mx_return_t};
-use crate::boundary::{export, required, timeout};
+use crate::boundary::{export, optional, required, timeout, write_if};
 use crate::process;
 use libc::c_void;
 use mx_proto::NicId;
@@ -64,39 +64,40 @@ export! {
         Ok(())
     }
 
-    /// The NIC id and endpoint id of an address.
+    /// The NIC id and endpoint id of an address, each if it is asked for.
     pub unsafe extern "C" fn mx_decompose_endpoint_addr(
         endpoint_addr: mx_endpoint_addr_t,
         nic_id: *mut u64,
         endpoint_id: *mut u32,
     ) -> mx_return_t of endpoint_addr {
-        let nic_id = required("nic_id", nic_id)?;
-        let endpoint_id = required("endpoint_id", endpoint_id)?;
+        let nic_id = optional("nic_id", nic_id)?;
+        let endpoint_id = optional("endpoint_id", endpoint_id)?;
         let (nic, endpoint, _) = process::decompose(endpoint_addr)?;
         // SAFETY: C's to write to; checked above.
-        unsafe { nic_id.write(nic.0) };
-        // SAFETY: C's to write to; checked above.
-        unsafe { endpoint_id.write(endpoint) };
+        unsafe {
+            write_if(nic_id, nic.0);
+            write_if(endpoint_id, endpoint);
+        }
         Ok(())
     }
 
-    /// The NIC id, endpoint id and session of an address.
+    /// The NIC id, endpoint id and session of an address, each if it is asked for.
     pub unsafe extern "C" fn mx_decompose_endpoint_addr2(
         endpoint_addr: mx_endpoint_addr_t,
         nic_id: *mut u64,
         endpoint_id: *mut u32,
         session_id: *mut u32,
     ) -> mx_return_t of endpoint_addr {
-        let nic_id = required("nic_id", nic_id)?;
-        let endpoint_id = required("endpoint_id", endpoint_id)?;
-        let session_id = required("session_id", session_id)?;
+        let nic_id = optional("nic_id", nic_id)?;
+        let endpoint_id = optional("endpoint_id", endpoint_id)?;
+        let session_id = optional("session_id", session_id)?;
         let (nic, endpoint, session) = process::decompose(endpoint_addr)?;
         // SAFETY: C's to write to; checked above.
-        unsafe { nic_id.write(nic.0) };
-        // SAFETY: C's to write to; checked above.
-        unsafe { endpoint_id.write(endpoint) };
-        // SAFETY: C's to write to; checked above.
-        unsafe { session_id.write(session) };
+        unsafe {
+            write_if(nic_id, nic.0);
+            write_if(endpoint_id, endpoint);
+            write_if(session_id, session);
+        }
         Ok(())
     }
 

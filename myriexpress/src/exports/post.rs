@@ -6,10 +6,11 @@
 
 use crate::abi::{mx_endpoint_addr_t, mx_endpoint_t, mx_request_t, mx_return_t, mx_segment_t};
 use crate::boundary::{export, optional, request, required, segments, timeout};
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::handles::{EndpointHandle, RequestHandle};
 use crate::process::{self, SendMode};
 use libc::c_void;
+use mx_proto::Memory;
 
 export! {
     /// Sends a message.
@@ -122,6 +123,11 @@ unsafe fn send(
 ) -> Result<(), Error> {
     // SAFETY: the caller's promise.
     let memory = unsafe { segments(list, count) }?;
+    let (len, most) = (memory.len(), u32::MAX);
+    if len > most as usize {
+        let text = format!("a message of {len} bytes, {most} at most");
+        return Err(Error::new(Code::BadSegList, text));
+    }
     let context = context.expose_provenance();
     let post = |ep, forget| process::isend(ep, memory, to, match_info, context, mode, forget);
     // SAFETY: the caller's promise.
