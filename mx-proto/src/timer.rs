@@ -13,6 +13,8 @@
 //! present one. So all of a level come before all of the next, and the lowest bit that is set in
 //! the lowest level's map is the next slot.
 //!
+//! Deadlines of one tick come out in the order in which they were set.
+//!
 //! Owns: the deadlines.
 //! Cost: set and clear are O(1), 24 bytes and a key an entry; an entry moves down at most once a level,
 //! and no time is spent on slots without one. 2.9 KiB for the slots. A deadline is met up to one tick
@@ -43,7 +45,9 @@ impl TimerId {
 struct Entry<K> {
     deadline: Instant,
     key: K,
+    /// The first one's is the last of its slot.
     prev: u32,
+    /// The last one's is none.
     next: u32,
     /// Its level and slot.
     slot: Slot,
@@ -126,17 +130,24 @@ impl<K: Copy> Wheel<K> {
         let Some(entry) = self.entries.try_remove(timer.index()) else {
             return;
         };
-        if let Some(next) = self.entries.get_mut(entry.next as usize) {
-            next.prev = entry.prev;
-        }
-        if let Some(prev) = self.entries.get_mut(entry.prev as usize) {
-            prev.next = entry.next;
-            return;
-        }
         let level = &mut self.levels[usize::from(entry.slot.level)];
-        level.heads[usize::from(entry.slot.index)] = entry.next;
-        if entry.next == NONE {
-            level.map &= !(1 << entry.slot.index);
+        let head = &mut level.heads[usize::from(entry.slot.index)];
+        if *head as usize == timer.index() {
+            *head = entry.next;
+            if entry.next == NONE {
+                level.map &= !(1 << entry.slot.index);
+                return;
+            }
+        } else if let Some(prev) = self.entries.get_mut(entry.prev as usize) {
+            prev.next = entry.next;
+        }
+        let next = if entry.next == NONE {
+            *head
+        } else {
+            entry.next
+        };
+        if let Some(next) = self.entries.get_mut(next as usize) {
+            next.prev = entry.prev;
         }
     }
 
@@ -211,12 +222,19 @@ impl<K: Copy> Wheel<K> {
         let slot = Slot::of(tick, self.current);
         let level = &mut self.levels[usize::from(slot.level)];
         level.map |= 1 << slot.index;
-        let head = std::mem::replace(&mut level.heads[usize::from(slot.index)], index);
-        if let Some(next) = self.entries.get_mut(head as usize) {
-            next.prev = index;
+        let head = &mut level.heads[usize::from(slot.index)];
+        let last = match self.entries.get_mut(*head as usize) {
+            Some(first) => std::mem::replace(&mut first.prev, index),
+            None => {
+                *head = index;
+                index
+            }
+        };
+        if let Some(last) = self.entries.get_mut(last as usize) {
+            last.next = index;
         }
         if let Some(entry) = self.entries.get_mut(index as usize) {
-            (entry.prev, entry.next, entry.slot) = (NONE, head, slot);
+            (entry.prev, entry.next, entry.slot) = (last, NONE, slot);
         }
     }
 
@@ -276,6 +294,27 @@ mod tests {
                 assert!(now < start + span + late + 7, "{start} + {span} at {now}");
                 assert!(wheel.is_empty());
             }
+        }
+    }
+
+    #[test]
+    fn deadlines_of_one_tick_come_out_in_the_order_in_which_they_were_set() {
+        for span in [300, 5_000, 300_000, 20_000_000] {
+            let mut wheel = Wheel::new(TICK);
+            let mut timers: Vec<_> = (0..40).map(|n| wheel.set(ms(0), ms(span), n)).collect();
+            // Half of the time passes, and some of them move down before the others are set.
+            let half = ms(span / 2 + 64);
+            wheel.set(ms(0), ms(span / 2), 100);
+            assert_eq!(wheel.expired(half), Some((100, ms(span / 2))));
+            assert_eq!(wheel.expired(half), None);
+            timers.extend((40..60).map(|n| wheel.set(half, ms(span), n)));
+            let gone = [0, 7, 8, 39, 41, 59];
+            gone.iter().for_each(|n| wheel.clear(timers[*n]));
+            timers.push(wheel.set(half, ms(span), 60));
+            let out = std::iter::from_fn(|| wheel.expired(ms(span + 64)));
+            let left = (0..=60).filter(|n| !gone.contains(n));
+            assert!(out.map(|(n, _)| n).eq(left), "{span}");
+            assert!(wheel.is_empty() && wheel.levels.iter().all(|level| level.map == 0));
         }
     }
 
