@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   endpoint --completed--> the host's?  yes: its word has code and length,  --> context's list --> test*
-//!                                             it leaves its peer's list          oldest first
+//!                                             it leaves its peer's list
 //!                                        no:  kept until the method looks
 //! ```
 //!
@@ -10,6 +10,7 @@
 //! other events, and lost remotes, until the method handles them.
 //! Not here: handshakes.
 
+use super::completions::{Completions, Done};
 use super::{PostKind, Settings};
 use crate::abi::constants::BMI_MAX_CONTEXTS;
 use crate::error::code_of;
@@ -19,9 +20,8 @@ use crate::op::word::{Role, Word};
 use crate::peer::state::{Cause, State};
 use crate::peer::table::{PeerKey, Peers};
 use crate::unmatched::Unmatched;
-use libc::c_void;
 use mx_proto::flow::Lane;
-use mx_proto::ops::{List, Ops, Places};
+use mx_proto::ops::Ops;
 use mx_proto::{
     Arrival, Down, DownReason, MatchBits, Outcome, Owner, RemoteId, RequestId, Source, Status,
     Verdict,
@@ -31,19 +31,6 @@ use std::collections::VecDeque;
 
 /// Contexts there are.
 pub const CONTEXTS: usize = BMI_MAX_CONTEXTS as usize;
-
-/// The end of one operation, as the host hears of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Done {
-    /// Its id, stale from now on.
-    pub id: i64,
-    /// 0, or a negative BMI code.
-    pub error: i32,
-    /// Bytes transferred.
-    pub size: i64,
-    /// The host's word.
-    pub user_ptr: *mut c_void,
-}
 
 /// The end of an operation that is none of the host's.
 #[derive(Debug)]
@@ -60,7 +47,7 @@ pub struct Host {
     pub(crate) unmatched: Unmatched,
     pub(crate) peers: Peers,
     /// Completed operations that have not been tested, of each context.
-    done: [List; CONTEXTS],
+    done: [Completions; CONTEXTS],
     /// Contexts with new completions since the last look, one bit each.
     produced: u64,
     pub(super) ends: VecDeque<End>,
@@ -98,10 +85,10 @@ impl Host {
         (i64::from(word.context) == context).then_some(op)
     }
 
-    /// Takes out a context's oldest.
+    /// Takes out a context's first.
     #[inline]
     pub(super) fn pop(&mut self, ops: &mut Ops<Self>, context: usize) -> Option<Done> {
-        ops.pop(&mut self.done[context % CONTEXTS], done_at)
+        self.done[context % CONTEXTS].pop(ops)
     }
 
     /// Takes out an operation, if it is over.
@@ -111,10 +98,7 @@ impl Host {
             return None;
         }
         let context = usize::from(ops.word(op)?.context) % CONTEXTS;
-        let done = done_at(ops.places(), op.index());
-        ops.remove(&mut self.done[context], op);
-        ops.free(op);
-        Some(done)
+        Some(self.done[context].take(ops, op))
     }
 
     /// Operations that are over and wait in a context.
@@ -177,8 +161,13 @@ impl Host {
             return;
         };
         let context = word.end(error, how.transferred);
+        let failed = word.error != 0;
         self.produced |= 1 << context;
-        ops.append_completed(&mut self.done[context], op);
+        if failed {
+            self.done[context].append_failed(ops, op, kind == PostKind::Recv);
+        } else {
+            self.done[context].append(ops, op);
+        }
     }
 
     /// One that is none of the host's is over.
@@ -197,18 +186,6 @@ impl Host {
             self.ends.push_back(end);
         }
         ops.free(op);
-    }
-}
-
-/// The completion for the host of the operation at a place.
-#[inline]
-fn done_at(places: &Blocks, place: u32) -> Done {
-    let word = places.word(place);
-    Done {
-        id: places.id(place),
-        error: word.error,
-        size: word.size,
-        user_ptr: word.user_ptr,
     }
 }
 
@@ -240,7 +217,7 @@ impl Owner for Host {
         if how.status == Status::Success && !word.pending {
             let context = word.end(0, how.transferred);
             self.produced |= 1 << context;
-            ops.append_completed(&mut self.done[context], op);
+            self.done[context].append(ops, op);
         } else {
             self.on_other_end(ops, op, kind, Outcome { ..how });
         }

@@ -15,18 +15,19 @@
 //! the simulator several run in one thread.
 //!
 //! An operation has one record, the endpoint's, and a word of the method's beside it (`../op`).
-//! When it is over the owner puts it into the list of its context, where it stays until the host
-//! tests it.
+//! When it is over the owner puts it into the list of its context (`completions`), where it stays until the
+//! host tests it.
 //!
 //! Other events of one remote are handled in this order: ends of operations, its loss, the
 //! handshake of its next life, so that no event of the old life is taken for one of the new. The
 //! endpoint's poll limits how many there are in one call.
 //!
 //! Owns: everything of one life of the method. The other files: `host` the endpoint's owner,
-//! `connect` the handshake, `refusals` refused connection requests, `down` loss of peers,
-//! `conversations` exchanges cut by a lost connection, `limits` time limits, `gauges` figures,
-//! `warnings` low memory, `../op/post` posting, `../cancel` cancelling.
+//! `completions` what the host has not tested, `connect` the handshake, `refusals` refused connection
+//! requests, `down` loss of peers, `conversations` exchanges cut by a lost connection, `limits` time
+//! limits, `gauges` figures, `warnings` low memory, `../op/post` posting, `../cancel` cancelling.
 
+mod completions;
 mod connect;
 mod conversations;
 mod down;
@@ -37,9 +38,10 @@ mod limits;
 mod refusals;
 mod warnings;
 
+pub use completions::Done;
 pub use gauges::{MethodReport, PeerGauges};
 use host::End;
-pub use host::{CONTEXTS, Done, Host};
+pub use host::{CONTEXTS, Host};
 pub use inbound::{Handout, Unexpected};
 
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
@@ -307,7 +309,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         self.endpoint.owner().done_waiting(context as usize) != 0
     }
 
-    /// The oldest completed operation of a context.
+    /// The completed operation of a context that is to be reported first.
     #[inline]
     pub fn pop_done(&mut self, context: i64) -> Option<Done> {
         let (host, ops) = self.endpoint.split();

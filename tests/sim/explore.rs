@@ -5,8 +5,9 @@
 //!   client                                    server
 //!   Ask:   request (unexpected) ------------> fetched by itself
 //!          receive of the answer <----------- Serve: answer, receive of the data
-//!   Go on: data (40 kB) --------------------> received
-//!          receive of the end <-------------- Serve: end
+//!   Go on: receive of the end
+//!          data (40 kB) --------------------> received
+//!          the end <------------------------- Serve: end
 //! ```
 //!
 //! Whatever happens, each operation ends by itself, unless its host or the other's has called the
@@ -347,8 +348,8 @@ impl Methods {
             Step::Continue(id) => {
                 let (app, host) = self.at(id);
                 let exchange = app.asked.last_mut().expect("it may go on");
-                exchange.post(host, Part::Data, false);
                 exchange.post(host, Part::End, true);
+                exchange.post(host, Part::Data, false);
                 id
             }
             Step::Serve(id) => {

@@ -7,6 +7,7 @@ mod abandoned;
 mod conversations;
 mod credits;
 mod explore;
+mod failures;
 mod faults_flood;
 mod faults_method;
 mod gauges;

@@ -1,6 +1,6 @@
 //! The whole method on the simulated network: what it promises, in one thread and from a seed.
 
-use crate::rig::{self, OTHER_NIC, Rig};
+use crate::rig::{self, OTHER_NIC, Rig, context_of};
 use bmi_mx::abi::constants::*;
 use bmi_mx::method::{PostKind, Settings};
 use bmi_mx::peer::state::{State, Wait};
@@ -342,9 +342,9 @@ fn cancelling_what_is_complete_changes_nothing_and_stale_ids_are_refused() {
     // Its completion waits in the context while it is called off.
     rig.peek(a).reaping = false;
     rig.run("the message", |rig| {
-        rig.peek(a).method.done_waiting((recv % 16) as i64) > 0
+        rig.peek(a).method.done_waiting(context_of(recv)) > 0
     });
-    rig.peek(a).method.cancel(id, (recv % 16) as i64).unwrap();
+    rig.peek(a).method.cancel(id, context_of(recv)).unwrap();
     rig.host(a).reaping = true;
     assert_eq!(rig.wait(a, recv), 0);
     assert_eq!(rig.peek(a).bytes(recv), b"12345");
@@ -369,7 +369,7 @@ fn only_the_id_of_an_operation_in_its_own_context_names_it() {
         assert!(method.take_done(id, context).is_err());
     };
     let check = |rig: &mut Rig, labels: &[u64]| {
-        let of = |label: &u64| (rig.peek(a).id(*label).unwrap(), (label % 16) as i64);
+        let of = |label: &u64| (rig.peek(a).id(*label).unwrap(), context_of(*label));
         let known: Vec<(i64, i64)> = labels.iter().map(of).collect();
         for &(id, own) in &known {
             for context in (-1..=16).filter(|context| *context != own) {
@@ -390,13 +390,13 @@ fn only_the_id_of_an_operation_in_its_own_context_names_it() {
     let gone = rig.peek(a).id(posted[1]).unwrap();
     rig.host(a)
         .method
-        .cancel(gone, (posted[1] % 16) as i64)
+        .cancel(gone, context_of(posted[1]))
         .unwrap();
     rig.wait(a, posted[1]);
-    refused(&mut rig, gone, (posted[1] % 16) as i64);
+    refused(&mut rig, gone, context_of(posted[1]));
     let other = rig.host(b).recv(a, 1, 5);
     let theirs = rig.peek(b).id(other).unwrap();
-    refused(&mut rig, theirs, (other % 16) as i64);
+    refused(&mut rig, theirs, context_of(other));
     check(&mut rig, &[pending, posted[0], posted[2]]);
 }
 

@@ -5,9 +5,10 @@
 //!                         `-- Stranger  a bare endpoint that sends whatever it is told
 //! ```
 //!
-//! The books: every operation has a label (its user pointer), completes exactly once, and its
-//! buffer does not change after that.
+//! The books: every operation has a label (its user pointer), completes exactly once, in the order that hosts
+//! count on, and its buffer does not change after that.
 
+mod order;
 mod port;
 
 use bmi_mx::abi::types::bmi_method_addr;
@@ -26,6 +27,7 @@ use mx_sim::fabric::Share;
 use mx_sim::world::{NodeId, World};
 use mx_sim::{Cluster, Drive, Fabric, Profile, SimPort, VirtualClock, seeds};
 use mx_sys::UserMemory;
+use order::Order;
 use port::TwoNames;
 use std::collections::{BTreeMap, HashMap};
 use std::ptr::NonNull;
@@ -37,6 +39,19 @@ pub const NIC: NicId = NicId(0x5151);
 pub const OTHER_NIC: NicId = NicId(0x5252);
 
 pub type SimMethod = Method<TwoNames, VirtualClock>;
+
+/// An operation under way.
+struct Posting {
+    id: i64,
+    kind: PostKind,
+    addr: NonNull<bmi_method_addr>,
+    buffer: Box<[u8]>,
+}
+
+/// The context in which an operation is reported: a few in a row have the same.
+pub fn context_of(label: u64) -> i64 {
+    (label / 8 % 16) as i64
+}
 
 /// The end of one operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,11 +74,13 @@ pub struct Got {
 pub struct Host {
     pub method: SimMethod,
     addrs: HashMap<NodeId, NonNull<bmi_method_addr>>,
-    /// Buffers of operations under way. Behind `method`, so that it goes first.
-    buffers: HashMap<u64, (i64, PostKind, Box<[u8]>)>,
+    /// Operations under way. Behind `method`, so that it goes first.
+    posted: HashMap<u64, Posting>,
     /// Buffers that came back, with the sums of their bytes then.
     returned: Vec<(Box<[u8]>, u64)>,
     pub ended: BTreeMap<u64, Ended>,
+    /// Labels, as it was told of their ends.
+    pub told: Vec<u64>,
     pub got: Vec<Got>,
     /// Objects the host was told of.
     pub registered: Vec<usize>,
@@ -229,16 +246,19 @@ impl Host {
     pub fn reap(&mut self) -> bool {
         let mut busy = false;
         for context in 0..16 {
+            let mut order = Order::default();
             while let Some(done) = self.method.pop_done(context) {
                 busy = true;
                 let label = done.user_ptr as u64;
-                let (id, kind, buffer) = self
-                    .buffers
-                    .remove(&label)
-                    .unwrap_or_else(|| panic!("operation {label} completed twice"));
-                assert_eq!(id, done.id, "operation {label}");
+                let posting = self.posted.remove(&label);
+                let posting =
+                    posting.unwrap_or_else(|| panic!("operation {label} completed twice"));
+                assert_eq!(posting.id, done.id, "operation {label}");
                 assert!(done.error <= 0, "{done:?}");
-                self.end(label, kind, buffer, done.error, done.size);
+                let (kind, peer) = (posting.kind, posting.addr.as_ptr() as usize);
+                order.note(label, kind, peer, done.error);
+                self.told.push(label);
+                self.end(label, kind, posting.buffer, done.error, done.size);
             }
         }
         busy
@@ -273,11 +293,11 @@ impl Host {
     pub fn finalize(&mut self) {
         self.method.close();
         self.finalized = true;
-        for (_, (_, kind, mut buffer)) in std::mem::take(&mut self.buffers) {
-            if kind != PostKind::Recv {
-                buffer.fill(0xdd);
+        for (_, mut posting) in std::mem::take(&mut self.posted) {
+            if posting.kind != PostKind::Recv {
+                posting.buffer.fill(0xdd);
             }
-            self.give_back(buffer);
+            self.give_back(posting.buffer);
         }
     }
 
@@ -433,13 +453,19 @@ impl Host {
             tag,
             class: 0,
             user_ptr: label as *mut _,
-            context: (label % 16) as i64,
+            context: context_of(label),
         };
         let mut id = 0;
         match self.method.post(key, &mut post, &mut id) {
             Ok(Posted::Pending) => {
                 assert_ne!(id, 0);
-                self.buffers.insert(label, (id, kind, buffer));
+                let posting = Posting {
+                    id,
+                    kind,
+                    addr,
+                    buffer,
+                };
+                self.posted.insert(label, posting);
             }
             Ok(Posted::Complete { size }) => self.end(label, kind, buffer, 0, size),
             Err(error) => return Err(error.code()),
@@ -449,20 +475,19 @@ impl Host {
 
     /// Calls an operation off, unless it has completed.
     pub fn cancel(&mut self, label: u64) {
-        if let Some((id, _, _)) = self.buffers.get(&label) {
-            let context = (label % 16) as i64;
-            self.method.cancel(*id, context).unwrap();
+        if let Some(id) = self.id(label) {
+            self.method.cancel(id, context_of(label)).unwrap();
         }
     }
 
     /// The id of an operation under way.
     pub fn id(&self, label: u64) -> Option<i64> {
-        self.buffers.get(&label).map(|(id, _, _)| *id)
+        self.posted.get(&label).map(|posting| posting.id)
     }
 
     /// Operations under way.
     pub fn outstanding(&self) -> Vec<u64> {
-        let mut labels: Vec<_> = self.buffers.keys().copied().collect();
+        let mut labels: Vec<_> = self.posted.keys().copied().collect();
         labels.sort_unstable();
         labels
     }
@@ -592,9 +617,10 @@ impl Rig {
         Node::Host(Box::new(Host {
             method,
             addrs: HashMap::new(),
-            buffers: HashMap::new(),
+            posted: HashMap::new(),
             returned: Vec::new(),
             ended: BTreeMap::new(),
+            told: Vec::new(),
             got: Vec::new(),
             registered: Vec::new(),
             forgotten: Vec::new(),

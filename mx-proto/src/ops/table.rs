@@ -191,6 +191,21 @@ impl<O: Owner> Ops<O> {
         self.join(Strand::Own, list, id.index());
     }
 
+    /// The same before `behind`, which is in that list.
+    pub fn insert_completed(&mut self, list: &mut List, id: RequestId, behind: RequestId) {
+        debug_assert!(self.is_done(id), "{id:?} has not completed");
+        debug_assert!(self.is_done(behind), "{behind:?} is not in the list");
+        let (place, behind) = (id.index(), behind.index());
+        let links = &mut self.places.record_mut(behind).links;
+        let before = std::mem::replace(&mut links.before, place);
+        self.places.record_mut(place).links = Links { before, behind };
+        match before {
+            NONE => list.first = place,
+            before => self.places.record_mut(before).links.behind = place,
+        }
+        list.len += 1;
+    }
+
     /// Takes such an operation out of the list that it is in. One that is pending stays in its list when it
     /// ends, and must leave it before it is activated.
     #[inline]

@@ -168,8 +168,12 @@ fn random_steps<const N: u32>(rng: &mut Rng) {
                 assert!(!ops.free(id) && !ops.append(&mut finished.list, id));
                 assert!(ops.finish(id) && !ops.finish(id));
                 assert!(ops.get(id).is_none() && ops.is_done(id) && ops.word(id).is_some());
-                assert!(ops.append(&mut finished.list, id));
-                finished.all.push(id);
+                let at = rng.index(finished.all.len() + 1);
+                match finished.all.get(at) {
+                    Some(behind) => ops.insert_completed(&mut finished.list, id, *behind),
+                    None => assert!(ops.append(&mut finished.list, id)),
+                }
+                finished.all.insert(at, id);
                 done.push(id);
             }
             5 if !done.is_empty() => {

@@ -1,0 +1,167 @@
+//! Operations that fail together: whatever ends them, and wherever they wait, the host is told of the sends
+//! first. That of random programs is checked by `rig/order`.
+
+use crate::rig::{NIC, Rig, context_of};
+use bmi_mx::abi::constants::*;
+use bmi_mx::method::Settings;
+use mx_sim::{NodeId, Profile};
+use std::time::Duration;
+
+const TIMEOUT: Duration = Duration::from_millis(800);
+/// It is announced, and waits for its receiver.
+const LARGE: usize = 300_000;
+
+fn pair(seed: u64, limit: Option<Duration>) -> (Rig, NodeId, NodeId) {
+    let mut rig = Rig::new(seed);
+    rig.endpoint.peer_timeout = Some(TIMEOUT);
+    rig.settings = Settings {
+        connect_timeout: Some(TIMEOUT),
+        send_timeout: limit,
+        unexpected_timeout: limit,
+        recv_timeout: limit,
+        ..Settings::default()
+    };
+    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    (rig, a, b)
+}
+
+/// Three exchanges as a host posts them, ended by `end`: all of it ends with `code`, sends first, each kind as
+/// it was posted.
+fn all_fail(rig: &mut Rig, a: NodeId, b: NodeId, code: i32, end: impl FnOnce(&mut Rig)) {
+    let host = rig.host(a);
+    host.fetching = false;
+    let before = host.told.len();
+    let posted = [
+        host.recv(b, 1, 10),
+        host.send(b, 1, &[1; LARGE]),
+        host.recv(b, 2, LARGE),
+        host.recv(b, 3, 10),
+        host.send_unexpected(b, 2, &[2; LARGE]),
+        host.send(b, 3, &[3; LARGE]),
+    ];
+    assert_eq!(context_of(posted[0]), context_of(posted[5]));
+    assert_eq!(rig.peek(a).outstanding(), posted);
+    end(rig);
+    for label in posted {
+        assert_eq!(rig.wait(a, label), -code);
+    }
+    let [recv, send, large, last, unexpected, data] = posted;
+    let expected = [send, unexpected, data, recv, large, last];
+    assert_eq!(rig.peek(a).told[before..], expected);
+}
+
+#[test]
+fn with_a_peer_that_dies() {
+    let (mut rig, a, b) = pair(1, None);
+    rig.introduce(a, b);
+    all_fail(&mut rig, a, b, BMI_ENETRESET, |rig| rig.kill(b));
+}
+
+#[test]
+fn with_a_peer_that_is_silent() {
+    let (mut rig, a, b) = pair(2, None);
+    rig.introduce(a, b);
+    rig.cluster.stall(b, TIMEOUT * 4);
+    all_fail(&mut rig, a, b, BMI_ETIMEDOUT, |_| {});
+}
+
+#[test]
+fn with_a_peer_that_was_restarted() {
+    let mut rig = Rig::new(3);
+    // The peer's next life is what tells.
+    rig.endpoint.peer_timeout = None;
+    let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));
+    rig.introduce(a, b);
+    all_fail(&mut rig, a, b, BMI_ENETRESET, |rig| {
+        rig.fabric.power_off(b);
+        rig.kill(b);
+        rig.restart(b, Profile::default());
+        rig.host(b).send_unexpected(a, 7, b"new life");
+    });
+}
+
+#[test]
+fn before_the_connection_is_refused() {
+    let (mut rig, a, b) = pair(4, None);
+    let addr = rig.host(a).addr(b);
+    rig.kill(b);
+    assert_eq!(rig.host(a).addr(b), addr);
+    all_fail(&mut rig, a, b, BMI_ECONNREFUSED, |_| {});
+}
+
+#[test]
+fn before_the_connection_when_there_is_no_answer() {
+    let (mut rig, a, b) = pair(5, None);
+    rig.cluster.stall(b, TIMEOUT * 4);
+    all_fail(&mut rig, a, b, BMI_ETIMEDOUT, |_| {});
+}
+
+#[test]
+fn with_time_limits_that_are_over_together() {
+    for connected in [false, true] {
+        let (mut rig, a, b) = pair(6, Some(TIMEOUT / 2));
+        if connected {
+            rig.introduce(a, b);
+        }
+        rig.peek(b).fetching = false;
+        rig.cluster.stall(b, TIMEOUT * 4);
+        all_fail(&mut rig, a, b, BMI_ETIMEDOUT, |_| {});
+    }
+}
+
+#[test]
+fn with_the_last_address_that_is_dropped() {
+    for connected in [false, true] {
+        let (mut rig, a, b) = pair(7, None);
+        if connected {
+            rig.introduce(a, b);
+        }
+        let addr = rig.host(a).addr(b);
+        all_fail(&mut rig, a, b, BMI_ENETRESET, |rig| {
+            rig.host(a).drop_addr(addr)
+        });
+    }
+}
+
+/// The host takes one completion at a time, and the rest wait.
+#[test]
+fn however_few_the_host_takes_at_a_time() {
+    let (mut rig, a, b) = pair(8, None);
+    rig.introduce(a, b);
+    let host = rig.host(a);
+    host.reaping = false;
+    let first = host.recv(b, 1, 10);
+    for tag in 2..4 {
+        host.send(b, tag, &[1; LARGE]);
+        host.recv(b, tag, 10);
+    }
+    let context = context_of(first);
+    rig.kill(b);
+    rig.run("the ends", |rig| {
+        rig.peek(a).method.done_waiting(context) == 5
+    });
+    let told: Vec<_> = std::iter::from_fn(|| {
+        let done = rig.host(a).method.pop_done(context);
+        rig.run_for(Duration::from_micros(10));
+        done.map(|done| done.user_ptr as u64 - first)
+    })
+    .collect();
+    assert_eq!(told, [1, 3, 0, 2, 4]);
+}
+
+/// Two names of one peer: what waited under the one joins what waits under the other.
+#[test]
+fn of_two_addresses_of_one_peer() {
+    let (mut rig, a, b) = pair(9, None);
+    let host = rig.host(a);
+    let (one, other) = (host.look_up(b, NIC), host.look_up(b, crate::rig::OTHER_NIC));
+    let recvs = [host.recv_at(one, 1, 10), host.recv_at(other, 2, 10)];
+    host.use_addr(b, other);
+    let send = host.send(b, 3, &[1; LARGE]);
+    rig.run_for(TIMEOUT / 4);
+    rig.kill(b);
+    for label in [recvs[0], recvs[1], send] {
+        rig.wait(a, label);
+    }
+    assert_eq!(rig.peek(a).told, [send, recvs[0], recvs[1]]);
+}

@@ -1,0 +1,50 @@
+//! The order in which a host is told of operations that fail together (docs/c-api.md).
+//!
+//! ```text
+//!   one context, from empty to empty:   send failed ...   receive failed ...      successes anywhere
+//!                                       of each peer in the order posted
+//! ```
+
+use bmi_mx::abi::constants::{BMI_ECANCEL, BMI_ENORECVR, BMI_ETIMEDOUT};
+use bmi_mx::method::PostKind;
+use std::collections::HashMap;
+
+/// Codes of operations that end one by one: they were called off, at one side or the other, or had a time
+/// limit of their own.
+const ALONE: [i32; 3] = [-BMI_ECANCEL, -BMI_ENORECVR, -BMI_ETIMEDOUT];
+
+/// Failures that a host is told of in a row, while nothing else ends. Labels go up as operations are posted.
+#[derive(Default)]
+pub struct Order {
+    /// A receive that has failed.
+    receive: Option<u64>,
+    /// The last one of each peer's sends and receives that ended with a code.
+    last: HashMap<(usize, bool, i32), u64>,
+}
+
+impl Order {
+    /// The host is told of the next one. `peer`: its address.
+    ///
+    /// # Panics
+    /// When it should have been told of it before.
+    pub fn note(&mut self, label: u64, kind: PostKind, peer: usize, error: i32) {
+        if error == 0 {
+            return;
+        }
+        let receives = kind == PostKind::Recv;
+        if receives {
+            self.receive.get_or_insert(label);
+        } else if let Some(receive) = self.receive {
+            panic!(
+                "send {label} failed with {error}, and is told after receive {receive}, which failed too"
+            );
+        }
+        if !ALONE.contains(&error) {
+            let before = self.last.insert((peer, receives, error), label);
+            assert!(
+                before < Some(label),
+                "operation {label} was posted before {before:?}, and is told after it: {error}"
+            );
+        }
+    }
+}
