@@ -3,7 +3,7 @@
 #
 #   check-net   NET_TESTS=net_links chooses programs, PORT=dgram one port
 
-NET_TESTS     ?= net net_links net_homes net_many net_files
+NET_TESTS     ?= net net_links net_homes net_many net_files net_failures
 NET_PORTS     := $(or $(PORT),tcp rdm dgram)
 NET_PROGRAMS  := $(addprefix $(C_TESTS_OUT)/,$(NET_TESTS))
 NET_SUPPORT   := net cable traffic

@@ -682,7 +682,7 @@ pub fn test_some(
     Ok(found.unwrap_or(0))
 }
 
-/// The ends of at most `max` operations of a context, oldest first. Returns early, with none, when
+/// The ends of at most `max` operations of a context, in their order. Returns early, with none, when
 /// an unexpected message waits, as the same thread may be the one to fetch it, or when there is one and `max`
 /// is 0.
 #[inline(always)]

@@ -1,6 +1,7 @@
 /* See net.h. */
 #include "net.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +44,18 @@ int become_host(struct side *side)
     run("ip address add 198.51.100.%d/24 dev side0", host + 1);
     run("ip link set side0 up");
     return host;
+}
+
+void enter_host(pid_t other)
+{
+    char path[64];
+    int namespace;
+
+    snprintf(path, sizeof path, "/proc/%d/ns/net", (int)other);
+    namespace = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(namespace >= 0);
+    CHECK(setns(namespace, CLONE_NEWNET) == 0);
+    close(namespace);
 }
 
 struct bmi_method_addr *look_up(int host, int endpoint)

@@ -27,6 +27,8 @@ bool tried(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* This process becomes the host that the director plugs in next; its number. */
 int become_host(struct side *side);
+/* This process goes to the host that another process has become. */
+void enter_host(pid_t other);
 /* An endpoint of a host. */
 struct bmi_method_addr *look_up(int host, int endpoint);
 

@@ -8,6 +8,8 @@
 
 bool ops_on_many_threads;
 
+static atomic_int reported;
+
 /* The words that the real host reads from an id while the operation is pending (section 6.2). */
 static void check_id_block(const struct op *op)
 {
@@ -148,6 +150,7 @@ void op_completed(void *user, bmi_op_id_t id, bmi_error_code_t error, bmi_size_t
     CHECK_THAT(context, ==, op->context);
     op->error = error;
     op->size = size;
+    op->turn = atomic_fetch_add(&reported, 1);
     if (atomic_fetch_add(&op->completions, 1) != 0)
         FAIL("operation completed twice (%s)", code_text(error));
 }

@@ -24,6 +24,7 @@ struct op {
     bmi_size_t actual;      /* where a receive that completes at once puts its size */
     bmi_size_t size;        /* what the completion reported */
     bmi_error_code_t error; /* likewise */
+    int turn;               /* how many of this process's had been reported when this one was */
     atomic_int completions;
 };
 

@@ -87,9 +87,10 @@ export! {
         Ok(0)
     }
 
-    /// Takes up to `incount` completions of a context, oldest first. `actual_size_array` and
-    /// `user_ptr_array` may be NULL. While it waits, the arrival of an unexpected message or a
-    /// completion in another context ends the call early.
+    /// Takes up to `incount` completions of a context, oldest first, but failed sends before the
+    /// receives that fail with them. `actual_size_array` and `user_ptr_array` may be NULL. While it
+    /// waits, the arrival of an unexpected message or a completion in another context ends the call
+    /// early.
     ///
     /// Returns 0. Trouble with a peer is never a failure of this call: it is in the error codes of
     /// its operations.
