@@ -2,11 +2,13 @@
  * Address strings: which are accepted, which are not, and which name the same peer.
  *
  *     mx://host:board:endpoint    mx://host:endpoint     (host: name, IPv4, [IPv6])
+ *     mx://tcp@host:endpoint      mx://host:endpoint/tcp (the port that carries it)
  *
  * Sections 2, 4, 6.1 and the "Parsing" paragraph of 8.5 in BMI-HOST-ABI.md.
  */
 #include "support/pair.h"
 #include "support/pattern.h"
+#include "support/port.h"
 #include "support/wire.h"
 
 #include <stdio.h>
@@ -25,6 +27,12 @@ static const char *const good[] = {
     "mx://localhost:0:3\t",
     "mx://localhost:0:3/local", /* docs/c-api.md: the route may be asked for */
     "mx://localhost:0:3/tcp\n",
+    "mx://tcp@localhost:0:3",
+    "mx://local@localhost:3/\n",
+    "mx://rdm@127.0.0.1:0:3 ",
+    "mx://dgram@[::1]:3",
+    "mx-zone://tcp@localhost:3",
+    "tcp://a:3334,mx://tcp@b:2,ib://c:1",
     "mx://foo:0:3\n", /* as OrangeFS's test programs listen: foo need not resolve */
     "mx://foo:0:3/",
     "mx://127.0.0.1:0:3",
@@ -100,6 +108,17 @@ static const char *const bad[] = {
     "mx://[::1]:",
     "mx://[:::::::::]:3",
     "mx://,tcp://a:1",
+    "mx://udp@localhost:3",
+    "mx://@localhost:3",
+    "mx://TCP@localhost:3",
+    "mx://tcp@",
+    "mx://tcp@:3",
+    "mx://tcp@rdm@localhost:3",
+    "mx://tcp@localhost:3/tcp",
+    "mx://localhost:3@tcp",
+    "mx://localhost@tcp:3",
+    "mx://[tcp@::1]:3",
+    "mx://localhost:3/udp",
 };
 
 /* Other methods' addresses: bmi.c offers them to every active method. */
@@ -228,6 +247,8 @@ static int names_of(int endpoint, char names[NAMES][ADDRESS_SIZE])
     snprintf(names[count++], ADDRESS_SIZE, "mx://%s:0:%d", host, endpoint);
     snprintf(names[count++], ADDRESS_SIZE, "mx://%s:%d\n", host, endpoint);
     snprintf(names[count++], ADDRESS_SIZE, "tcp://elsewhere:1,mx://localhost:0:%d", endpoint);
+    snprintf(names[count++], ADDRESS_SIZE, "mx://localhost:0:%d/%s", endpoint, port_name());
+    snprintf(names[count++], ADDRESS_SIZE, "mx://%s@localhost:%d", port_name(), endpoint);
     snprintf(names[count++], ADDRESS_SIZE, "mx://localhost:0:%d", endpoint);
     return count;
 }
@@ -446,7 +467,19 @@ static void unknown_host(struct side *side)
     bmi_mx_set_host(NULL);
 }
 
-/* A socket listens there and says nothing. */
+/* The server's address out of a line of a tab file, as OrangeFS takes it out: exactly three slashes, the last
+ * one before the name of the file system. */
+static void server_of_tab_entry(char *entry)
+{
+    int slashes = 0;
+
+    for (const char *at = entry; (at = strchr(at, '/')) != NULL; at++)
+        slashes++;
+    CHECK_THAT(slashes, ==, 3);
+    *strrchr(entry, '/') = '\0';
+}
+
+/* A socket listens there and says nothing. Only TCP finds it. */
 static void silent_address(struct side *side)
 {
     struct bmi_mx_host host = {.size = sizeof host, .log = remember};
@@ -457,9 +490,11 @@ static void silent_address(struct side *side)
     setenv("BMI_MX_CONNECT_TIMEOUT_MS", "300", 1);
     CHECK_THAT(bmi_mx_set_host(&host), ==, 0);
     host_start_client();
-    snprintf(text, sizeof text, "mx://localhost:%d/tcp", port);
+    snprintf(text, sizeof text, "mx://tcp@localhost:%d/orangefs", port);
+    server_of_tab_entry(text);
     lines = 0;
     expect_failure(text, BMI_ETIMEDOUT, BMI_ETIMEDOUT);
+    close(wire_accept(silent, WAIT_MS));
     CHECK_THAT(lines, ==, 1);
     CHECK_THAT(last_level, ==, 2);
     CHECK(strstr(last_line, text) != NULL && strstr(last_line, "no answer for 300 ms") != NULL);
@@ -547,6 +582,28 @@ static void is_named(struct side *side)
     pair_part(side);
 }
 
+static void tab_server(struct side *side)
+{
+    pair_server(side);
+    pair_part(side);
+}
+
+/* Of every port, as a tab file can have it. */
+static void tab_client(struct side *side)
+{
+    char text[ADDRESS_SIZE];
+    struct bmi_method_addr *server;
+
+    snprintf(text, sizeof text, "mx://%s@localhost:0:%d/orangefs", port_name(),
+             (int)hear(side, "endpoint"));
+    server_of_tab_entry(text);
+    host_start_client();
+    server = host_lookup(text);
+    CHECK(server != NULL);
+    pair_hello(server);
+    pair_part(side);
+}
+
 static const struct scenario scenarios[] = {
     SOLO(addresses_are_parsed_before_initialize, before_initialize),
     SOLO(malformed_and_foreign_addresses_give_NULL_on_a_client, on_a_client),
@@ -555,6 +612,7 @@ static const struct scenario scenarios[] = {
     PAIR(many_names_lead_to_one_peer, one_peer_server, one_peer_client),
     PAIR(many_names_used_before_the_connect_lead_to_one_peer, early_names_server,
          early_names_client),
+    PAIR(a_tab_file_can_name_the_port, tab_server, tab_client),
     PAIR(numbers_are_decimal, decimal_server, decimal_client),
     SOLO(posts_to_an_endpoint_that_is_not_open_fail, not_open),
     SOLO(an_unknown_host_is_told_once_and_has_no_address, unknown_host),

@@ -428,7 +428,7 @@ static void tcp_client(struct side *side)
     pair_part(side);
 }
 
-/* An address that says /rdm means it: no fallback. */
+/* An address that says rdm@ means it: no fallback. */
 static void insists(struct side *side)
 {
     struct bmi_method_addr *server;
@@ -437,7 +437,7 @@ static void insists(struct side *side)
 
     setenv("MX_PORT", "rdm", 1);
     host_start_client();
-    snprintf(text, sizeof text, "mx://localhost:0:%d/rdm", (int)hear(side, "endpoint"));
+    snprintf(text, sizeof text, "mx://rdm@localhost:0:%d", (int)hear(side, "endpoint"));
     server = host_lookup(text);
     CHECK(server != NULL);
     if (op_send_unexpected(&send, server, "hello", 5, 1) >= 0) {
@@ -470,7 +470,7 @@ static void tcp_client_of_rdm_address(struct side *side)
     setenv("MX_PORT", "tcp", 1);
     host_start_client();
     CHECK(!has_libfabric());
-    snprintf(text, sizeof text, "mx://localhost:0:%d/rdm", endpoint);
+    snprintf(text, sizeof text, "mx://rdm@localhost:0:%d", endpoint);
     server = host_lookup(text);
     CHECK(server != NULL);
     pair_hello(server);

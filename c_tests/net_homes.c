@@ -87,8 +87,8 @@ static void client(struct side *side)
     host_start_client();
     while (home->address[length] != '/')
         length++;
-    snprintf(text, sizeof text, "mx://%.*s:0:%d%s", length, home->address,
-             (int)hear(side, "endpoint"), port_is("dgram") ? "/dgram" : "");
+    snprintf(text, sizeof text, "mx://%s%.*s:0:%d", port_is("dgram") ? "dgram@" : "", length,
+             home->address, (int)hear(side, "endpoint"));
     server = host_lookup(text);
     CHECK(server != NULL);
     pair_hello(server);

@@ -29,6 +29,7 @@ pub fn contains(address: &Address, wildcard: &str, netmask: i32) -> Result<bool,
         Some(_) => return Ok(false),
         None => pattern,
     };
+    let pattern = pattern.split_once('@').map_or(pattern, |(_, host)| host);
     let pattern = host_part(pattern);
     if pattern.is_empty() {
         return Err(bad());
@@ -171,6 +172,8 @@ mod tests {
             ("mx://192.0.2.*", true),
             ("mx://192.*.77:0:3", true),
             ("mx://192.0.2.7*8", false),
+            ("mx://tcp@192.*.77:0:3", true),
+            ("mx://tcp@192.*.78", false),
             ("mx://*.78", false),
             ("tcp://*", false),
         ] {

@@ -239,11 +239,11 @@ mod tests {
             provider: "sockets".to_owned(),
             why: "it loses messages".to_owned(),
         });
-        let error = Error::open("mx://localhost:3/rdm", &reason);
+        let error = Error::open("mx://rdm@localhost:3", &reason);
         assert_eq!(error.code(), -bmi::BMI_EDEVINIT);
         assert_eq!(
             error.to_string(),
-            "cannot open mx://localhost:3/rdm: no rdm port: provider sockets is not used: it loses \
+            "cannot open mx://rdm@localhost:3: no rdm port: provider sockets is not used: it loses \
              messages; unset MX_PROVIDER"
         );
         assert_eq!(error.level(), Level::Error);

@@ -846,8 +846,8 @@ mod tests {
     fn what_the_name_to_listen_on_says_has_to_be_there() {
         for (text, board, rdm, dgram) in [
             ("mx://x", None, false, false),
-            ("mx://x:2:7/tcp", Some(2), false, false),
-            ("mx://x:0:7/rdm", Some(0), true, false),
+            ("mx://tcp@x:2:7", Some(2), false, false),
+            ("mx://rdm@x:0:7", Some(0), true, false),
             ("mx://x:1:7/dgram", Some(1), false, true),
         ] {
             let name = peer_name::parse(text).unwrap().unwrap();

@@ -1,13 +1,16 @@
 //! Peer names, `mx://host:board:endpoint`, as in configuration files and CONN_REQ.
 //!
 //! ```text
-//!   "tcp://a:3334, mx://oss7.example:0:3/tcp\n"
-//!                  |    |            | | |
-//!                  |    host     board | route (`/local`, `/tcp`, `/rdm`, `/dgram`; left out: the ports choose)
-//!                  |         (left out: any)
-//!                  |                   endpoint
+//!   "tcp://a:3334, mx://tcp@oss7.example:0:3\n"
+//!                  |    |   |            | endpoint
+//!                  |    |   host         board (left out: any)
+//!                  |    route: `local@`, `tcp@`, `rdm@`, `dgram@` (left out: the ports choose)
 //!                  the first entry of the list that is ours: `mx://` or `mx-<zone>://`
 //! ```
+//!
+//! A route may also stand at the end, `/tcp`. OrangeFS's clients count the slashes of an address, Mercury
+//! drops what follows the number, and OrangeFS's `bmi_tcp` takes `mx-tcp://` for its own: `tcp@` passes
+//! them all, and is what is printed.
 //!
 //! IPv6 addresses are in brackets. Blanks, newlines and a slash at the end are dropped, as hosts
 //! add them.
@@ -51,18 +54,19 @@ pub struct PeerName {
 
 impl fmt::Display for PeerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("mx://")?;
+        if let Some((text, _)) = ROUTES.iter().find(|(_, route)| *route == self.route) {
+            write!(f, "{text}@")?;
+        }
         if self.host.contains(':') {
-            write!(f, "mx://[{}]", self.host)?
+            write!(f, "[{}]", self.host)?
         } else {
-            write!(f, "mx://{}", self.host)?
+            f.write_str(&self.host)?
         }
         for number in [self.board, self.endpoint].into_iter().flatten() {
             write!(f, ":{number}")?;
         }
-        match ROUTES.iter().find(|(_, route)| *route == self.route) {
-            Some((text, _)) => write!(f, "/{text}"),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }
 
@@ -143,7 +147,11 @@ fn after_scheme(entry: &str) -> Option<&str> {
 
 fn parse_entry(entry: &str, at: usize) -> Result<PeerName, Wrong> {
     let name = entry.trim_end_matches('/');
-    let (name, route) = match name.split_once('/') {
+    let (before, name, at) = match name.split_once('@') {
+        Some((route, name)) => (Some((route, at)), name, at + route.len() + 1),
+        None => (None, name, at),
+    };
+    let (name, behind) = match name.split_once('/') {
         Some((name, route)) => (name, Some((route, at + name.len() + 1))),
         None => (name, None),
     };
@@ -155,9 +163,10 @@ fn parse_entry(entry: &str, at: usize) -> Result<PeerName, Wrong> {
         Some(numbers) => parse_numbers(numbers, at + name.len() - numbers.len())?,
         None => (None, None),
     };
-    let route = match route {
-        Some((text, at)) => parse_route(text, at)?,
-        None => Route::AUTO,
+    let route = match (before, behind) {
+        (Some(_), Some((_, at))) => return wrong(at, "a second route"),
+        (Some((text, at)), None) | (None, Some((text, at))) => parse_route(text, at)?,
+        (None, None) => Route::AUTO,
     };
     Ok(PeerName {
         host: host.to_owned(),
@@ -187,7 +196,7 @@ fn parse_route(text: &str, at: usize) -> Result<Route, Wrong> {
     match ROUTES.iter().find(|(known, _)| *known == text) {
         Some((_, route)) => Ok(*route),
         None => {
-            let known = "'/local', '/tcp', '/rdm' or '/dgram'";
+            let known = "local, tcp, rdm or dgram";
             wrong(at, format!("{text:?} is no route ({known})"))
         }
     }
@@ -296,6 +305,7 @@ mod tests {
             ("mx://foo:x:3", "mx://foo:".len()),
             ("mx://foo:1:2:3", "mx://foo:1:2".len()),
             ("mx://[::1]:12:x", "mx://[::1]:12:".len()),
+            ("mx://tcp@foo:12:x", "mx://tcp@foo:12:".len()),
         ] {
             assert_eq!(parse(text).expect_err(text).position(), at, "{text}");
         }
@@ -311,7 +321,7 @@ mod tests {
     fn without_numbers_the_endpoint_is_not_said() {
         for (text, host) in [
             ("mx://foo", "foo"),
-            ("mx://[::1]/tcp", "::1"),
+            ("mx://tcp@[::1]", "::1"),
             ("mx://a:1", "a"),
         ] {
             let name = good(text);
@@ -362,29 +372,57 @@ mod tests {
     }
 
     #[test]
-    fn a_route_may_follow() {
-        assert_eq!(good("mx://h:0:3/tcp"), name("h", Some(0), 3, ROUTE_TCP));
-        assert_eq!(good("mx://h:3/local/\n"), name("h", None, 3, ROUTE_LOCAL));
-        assert_eq!(good("mx://h:1:3/rdm"), name("h", Some(1), 3, ROUTE_RDM));
-        assert_eq!(good("mx://h:3/dgram"), name("h", None, 3, ROUTE_DGRAM));
-        assert_eq!(good("mx://h:3/tcp,tcp://h:1").to_string(), "mx://h:3/tcp");
+    fn a_route_stands_before_the_host_or_at_the_end() {
+        for (before, behind, expected) in [
+            (
+                "mx://tcp@h:0:3",
+                "mx://h:0:3/tcp",
+                name("h", Some(0), 3, ROUTE_TCP),
+            ),
+            (
+                "mx://local@h:3/\n",
+                "mx://h:3/local/\n",
+                name("h", None, 3, ROUTE_LOCAL),
+            ),
+            (
+                "mx-a://rdm@h:1:3",
+                "mx-a://h:1:3/rdm",
+                name("h", Some(1), 3, ROUTE_RDM),
+            ),
+            (
+                "tcp://h:1,mx://dgram@[::1]:3",
+                "tcp://h:1,mx://[::1]:3/dgram",
+                name("::1", None, 3, ROUTE_DGRAM),
+            ),
+        ] {
+            assert_eq!(good(before), expected, "{before}");
+            assert_eq!(good(behind), expected, "{behind}");
+        }
+        assert_eq!(good("mx://h:3/tcp,tcp://h:1").to_string(), "mx://tcp@h:3");
         assert_eq!(
             bad("mx://h:3/udp"),
-            "address \"mx://h:3/udp\": \"udp\" is no route ('/local', '/tcp', '/rdm' or '/dgram') at \
-             position 9"
+            "address \"mx://h:3/udp\": \"udp\" is no route (local, tcp, rdm or dgram) at position 9"
         );
-        assert_eq!(
-            bad("mx://h:3/tcp/x"),
-            "address \"mx://h:3/tcp/x\": \"tcp/x\" is no route ('/local', '/tcp', '/rdm' or '/dgram') \
-             at position 9"
-        );
+        for (text, problem) in [
+            ("mx://udp@h:3", "\"udp\" is no route"),
+            ("mx://@h:3", "\"\" is no route"),
+            ("mx://TCP@h:3", "\"TCP\" is no route"),
+            ("mx://h:3/tcp/x", "\"tcp/x\" is no route"),
+            ("mx://tcp@h:3/tcp", "a second route"),
+            ("mx://tcp@rdm@h:3", "'@' cannot be part of a host name"),
+            ("mx://tcp@", "no host name at position 9"),
+            ("mx://tcp@:3", "no host name at position 9"),
+            ("mx://h:3@tcp", "\"h:3\" is no route"),
+        ] {
+            assert!(bad(text).contains(problem), "{text}: {}", bad(text));
+        }
     }
 
     #[test]
     fn ipv6_addresses_stand_in_brackets() {
         assert_eq!(good("mx://[::1]:3"), name("::1", None, 3, Route::AUTO));
         assert_eq!(good("mx://[fe80::1%eth0]:0:3").host, "fe80::1%eth0");
-        assert_eq!(good("mx://[::1]:0:3/tcp").to_string(), "mx://[::1]:0:3/tcp");
+        assert_eq!(good("mx://[::1]:0:3/tcp").to_string(), "mx://tcp@[::1]:0:3");
         assert_eq!(
             bad("mx://[::1:3"),
             "address \"mx://[::1:3\": '[' without ']' at position 5"
@@ -462,6 +500,7 @@ mod tests {
             "mx://a:65536",
             "mx://a:1:2:3",
             "mx://a:1/b",
+            "mx://tcp@a:1/tcp",
         ];
         let kinds: std::collections::HashSet<_> = texts
             .iter()
@@ -475,10 +514,10 @@ mod tests {
         for text in [
             "mx://foo:0:3",
             "mx://foo:3",
-            "mx://[2001:db8::5]:1:70/local",
-            "mx://10.0.0.1:65535/tcp",
-            "mx://10.0.0.1:65535/rdm",
-            "mx://10.0.0.1:65535/dgram",
+            "mx://local@[2001:db8::5]:1:70",
+            "mx://tcp@10.0.0.1:65535",
+            "mx://rdm@10.0.0.1:65535",
+            "mx://dgram@10.0.0.1:65535",
         ] {
             assert_eq!(good(text).to_string(), text);
         }

@@ -70,8 +70,8 @@ void dialler(struct side *side)
     char text[ADDRESS_SIZE];
     int64_t endpoint = hear(side, "endpoint");
 
-    snprintf(text, sizeof text, "mx://127.0.0.1:0:%d/%s", (int)endpoint,
-             hear(side, "door") == DOOR_TCP ? "tcp" : "local");
+    snprintf(text, sizeof text, "mx://%s@127.0.0.1:0:%d",
+             hear(side, "door") == DOOR_TCP ? "tcp" : "local", (int)endpoint);
     unsetenv("MX_PORT"); /* the address says which */
     host_start_client();
     server = host_lookup(text);

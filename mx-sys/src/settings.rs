@@ -137,8 +137,8 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             Tunable {
                 name: "MX_PORT",
                 kind: Kind::Choice(&["auto", "local", "tcp", "rdm", "dgram"]),
-                about: "which ports carry traffic; `/local`, `/tcp`, `/rdm` or `/dgram` at the \
-                        end of an address wins",
+                about: "which ports carry traffic; `local@`, `tcp@`, `rdm@` or `dgram@` before \
+                        the host of an address wins",
                 access: Access::Number {
                     set: |s, v| {
                         s.as_mut().port = match v {

@@ -258,13 +258,13 @@ fn open_rdm(policy: Route, required: bool, options: RdmOptions) -> Result<Rdm<Rd
     let later = move || match RdmPort::open(options) {
         Ok(port) => {
             log::info!(
-                "rdm port over {}, for an address with /rdm",
+                "rdm port over {}, for an address with rdm@",
                 port.provider()
             );
             Some(port)
         }
         Err(error) => {
-            log::error!("no rdm port, which an address with /rdm needs: {error}");
+            log::error!("no rdm port, which an address with rdm@ needs: {error}");
             None
         }
     };
@@ -284,11 +284,11 @@ fn dgram_later(options: &OpenOptions, number: u16) -> Dgram {
         match opened {
             Ok(port) => {
                 let backend = port.datagrams().inner().name();
-                log::info!("dgram port over {backend}, for an address with /dgram");
+                log::info!("dgram port over {backend}, for an address with dgram@");
                 Some(port)
             }
             Err(error) => {
-                log::error!("no dgram port, which an address with /dgram needs: {error}");
+                log::error!("no dgram port, which an address with dgram@ needs: {error}");
                 None
             }
         }

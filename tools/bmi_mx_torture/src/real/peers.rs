@@ -136,7 +136,7 @@ mod unit {
         });
         for (text, node) in [
             ("mx://localhost:0:5002", Some(2)),
-            ("mx://localhost:5000/tcp", Some(0)),
+            ("mx://tcp@localhost:5000", Some(0)),
             ("mx://localhost:5003", None),
             ("mx://localhost:4999", None),
             ("(unknown)", None),
