@@ -41,7 +41,6 @@ enum {
     /* The time that a busy machine may add. Far below the 20 s of every time-out. */
     SLACK_MS = 4000,
     LIVES = 50,
-    LIVES_RDM = 20, /* each may take a keep-alive */
     ENOUGH = 12,    /* when time runs out on a machine that is busy with other things */
     TIME_MS = 35000,
     /* KiB by which a process may grow after its tenth life: what malloc keeps. */
@@ -84,43 +83,35 @@ static void load_shout(struct load *load, struct bmi_method_addr *peer)
                    >=, 0);
 }
 
-/* Over rdm the last word to a peer that is stopped may be lost: what it has not read by then makes the
- * kernel cut the connection, and libfabric drops all of it. Then keep-alive tells. */
-static void has_been_reset(const struct op *op, bool stopped)
-{
-    if (!stopped || !port_is("rdm") || op->error != -BMI_ETIMEDOUT)
-        CHECK_THAT(op->error, ==, -BMI_ENETRESET);
-}
-
-static void must_have_been_reset(struct op *op, bool stopped)
+static void must_have_been_reset(struct op *op)
 {
     if (op->posted != 0)
         return;
     op_wait(op);
-    has_been_reset(op, stopped);
+    CHECK_THAT(op->error, ==, -BMI_ENETRESET);
 }
 
 /* An operation that was moving may have got through before. */
-static void may_have_been_reset(struct op *op, bool stopped)
+static void may_have_been_reset(struct op *op)
 {
     if (op->posted != 0)
         return;
     op_wait(op);
     if (op->error != 0)
-        has_been_reset(op, stopped);
+        CHECK_THAT(op->error, ==, -BMI_ENETRESET);
 }
 
 /* Everything ends, with the code for a peer that has left. */
-static void load_must_end(struct load *load, bool stopped)
+static void load_must_end(struct load *load)
 {
     for (int i = 0; i < FEW; i++) {
-        must_have_been_reset(&load->lost[i], stopped);
-        must_have_been_reset(&load->offer[i], stopped);
+        must_have_been_reset(&load->lost[i]);
+        must_have_been_reset(&load->offer[i]);
     }
-    may_have_been_reset(&load->big_in, stopped);
-    may_have_been_reset(&load->big_out, stopped);
+    may_have_been_reset(&load->big_in);
+    may_have_been_reset(&load->big_out);
     for (int i = 0; i < MANY_UNEXPECTED; i++)
-        may_have_been_reset(&load->loud[i], stopped);
+        may_have_been_reset(&load->loud[i]);
 }
 
 static void load_free(struct load *load)
@@ -337,7 +328,7 @@ static void everything_peer(struct side *side)
         host_testcontext(1, 0, 0);
     CHECK(!op_done(&load.big_in) && !op_done(&load.big_out));
     tell(side, "shouted", 0);
-    load_must_end(&load, hear(side, "look was stopped") == 1);
+    load_must_end(&load);
     tell(side, "all ended", now_ms());
     load_free(&load);
     pair_hear(side, "again");
@@ -376,13 +367,11 @@ static void ends_everything(struct world *world)
     }
     child_stop(peers[1]);
     child_kill(peers[2]);
-    child_tell(peers[0], "look was stopped", 0);
     child_tell(ender, "end", 0);
     begin = child_hear(ender, "ending");
     CHECK_THAT(child_hear(peers[0], "all ended") - begin, <, SLACK_MS * slower());
     child_hear(ender, "again");
     child_continue(peers[1]);
-    child_tell(peers[1], "look was stopped", 1);
     child_hear(peers[1], "all ended");
     for (int i = 0; i < 2; i++) {
         child_tell(peers[i], "again", 0);
@@ -401,11 +390,6 @@ static void ends_everything(struct world *world)
 
 /* ---- again and again ---- */
 
-static int lives(void)
-{
-    return port_is("rdm") ? LIVES_RDM : LIVES;
-}
-
 static void fifty_lives(struct side *side)
 {
     static struct holdings before, after;
@@ -415,7 +399,7 @@ static void fifty_lives(struct side *side)
 
     first_life();
     holdings_take(&before);
-    for (int life = 0; life < lives(); life++) {
+    for (int life = 0; life < LIVES; life++) {
         struct bmi_method_addr *client;
         struct sleeper sleeper;
         struct doors doors;
@@ -480,7 +464,7 @@ static void lives_through_them(struct side *side)
         hear(side, "posted");
         tell(side, "posted", 0);
         hear(side, "ending");
-        load_must_end(&load, false);
+        load_must_end(&load);
         load_free(&load);
         if (life == 2)
             holdings_take(&third);

@@ -3,7 +3,7 @@
  * it keeps serving others, and the dead one's successor can come back.
  *
  * The director kills; sides report to it. Deaths are noticed through the socket at once, over
- * rdm by keep-alive (promise 7), which is set low here: WAIT_MS is generous.
+ * dgram perhaps by silence (promise 7), whose time is set low here: WAIT_MS is generous.
  */
 #include "support/pair.h"
 #include "support/pattern.h"

@@ -284,8 +284,7 @@ static void impostors(struct world *world)
     CHECK_THAT(visit(visitor, true), ==, 0);
     note_local_name(real);
     CHECK(!port_is("local") || getenv("LOCAL_NAME") != NULL);
-    /* Over rdm it is the TCP port again, and each death takes a keep-alive: two are enough. */
-    for (int i = port_is("rdm") ? CURT : MUTE; i < MANNERS; i += port_is("rdm") ? ECHO - CURT : 1) {
+    for (int i = MUTE; i < MANNERS; i++) {
         struct child *other;
 
         child_kill(real);

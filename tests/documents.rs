@@ -263,6 +263,7 @@ fn endpoint_addresses_are_documented_as_they_travel() {
         incarnation: 0,
         link: 0,
         cookie: 0,
+        watched: false,
     };
     for claim in [
         format!("is {} bytes, the provider", fixed.emit().len()),

@@ -7,7 +7,7 @@
 
 /* Long enough for a busy machine with two cores to answer a ping, which the library's helper
  * thread does while a side does something else. */
-enum { KEEPALIVE_MS = 1500 };
+enum { GIVE_UP_MS = 1500 };
 
 const char *port_name(void)
 {
@@ -36,9 +36,6 @@ bool death_is_silent(void)
 
 void port_notices_deaths_soon(void)
 {
-    static const char *const names[] = {"MX_RDM_KEEPALIVE_MS", "MX_DGRAM_GIVE_UP_MS"};
-
-    for (int i = 0; i < 2; i++)
-        if (getenv(names[i]) == NULL)
-            set_ms(names[i], KEEPALIVE_MS * slower());
+    if (getenv("MX_DGRAM_GIVE_UP_MS") == NULL)
+        set_ms("MX_DGRAM_GIVE_UP_MS", GIVE_UP_MS * slower());
 }

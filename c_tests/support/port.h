@@ -1,9 +1,10 @@
 /*
  * The port of the tests, and what a test may count on there.
  *
- *     MX_PORT       local, tcp                      rdm, dgram
- *     a peer dies   its socket hangs up: at once    it is silent: MX_RDM_KEEPALIVE_MS,
- *                                                   MX_DGRAM_GIVE_UP_MS, or sooner if its host says so
+ *     MX_PORT       local, tcp                      rdm                            dgram
+ *     a peer dies   its socket hangs up: at once    the one beside the fabric      it is silent: MX_DGRAM_GIVE_UP_MS,
+ *                                                   does: in a quarter of a        or sooner if its host says so
+ *                                                   second
  *
  * Owns nothing. Knows nothing of: the library, beyond the names of its tunables.
  */
@@ -19,11 +20,12 @@ bool port_is(const char *name);
 /* Sets a tunable that counts milliseconds, for this process and those it starts. */
 void set_ms(const char *name, int ms);
 
-/* The dead are silent here: it takes a while until they are missed, each time. */
+/* The dead are silent here: it takes a while until they are missed, each time, and what is sent to them
+ * meanwhile is lost. */
 bool death_is_silent(void);
 
-/* For main(), before anything is started: where they are silent, has the dead noticed within a fraction of
- * WAIT_MS instead of the 20 s that are right for clusters. Leaves values that are set alone. */
+/* For main(), before anything is started: where nothing else tells, has the dead noticed within a fraction of
+ * WAIT_MS instead of the 20 s that are right for clusters. Leaves a value that is set alone. */
 void port_notices_deaths_soon(void);
 
 #endif

@@ -36,6 +36,11 @@ impl Shares {
         }
     }
 
+    /// Nothing taken yet of one in so many of these, shared in the same way.
+    pub fn part(&self, parts: usize) -> Self {
+        Self::new(self.limit / parts, self.percent)
+    }
+
     /// Would so much more for `source` be within the limit, and within its share? The first unit is
     /// always within the share.
     pub fn may_take(&self, source: Source, amount: usize) -> bool {

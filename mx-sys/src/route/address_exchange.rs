@@ -8,7 +8,7 @@
 //!   LOCATE, our address --------------------------->  its address exchange, not its endpoint
 //!                                                  rdm: a link is made there; dgram: nothing
 //!   the link greets <------- ANSWER, its address ---
-//!   the TCP link ends                              the TCP link ends
+//!   the TCP link ends, or watches over the link    the same
 //!
 //!   no endpoint address, or no answer in 5 s: the link goes down, Elsewhere(tcp)
 //! ```
@@ -26,19 +26,21 @@
 //! follow from host and number.
 //!
 //! A peer of an older version takes the question for a violation and closes the link, which is an
-//! answer too. The asking side is always a stranger: its TCP link is closed with the answer, and
-//! the fabric's port bounds what it reserves.
+//! answer too. The asking side is always a stranger: the fabric's port bounds what it reserves, and its
+//! TCP link stays a stranger's as long as the link over the fabric is one. If either side does not want to
+//! have it watch over that link (`watches`), it is closed with the answer.
 //!
 //! An endpoint address is kept with the address at the other end of the TCP link, which is all that
 //! the network proves of the peer.
 //!
-//! Owns: the TCP links of the exchange, the links that wait for an answer.
+//! Owns: the TCP links of the exchange and those that watch, the links that wait for an answer.
 //! Not here: libfabric; endpoint addresses are made and used by [`Addresses`].
 
 mod guard;
 mod packet;
 mod ports;
 mod trouble;
+mod watches;
 
 pub(super) use packet::{What, recognise};
 pub use ports::{Addresses, Fabric};
@@ -54,12 +56,14 @@ use mx_port_tcp::TcpPort;
 use mx_proto::log_limit::LogLimit;
 use mx_proto::port::{Close, ConnectError, HeaderBytes, LinkDown, Port, SendError, Sink};
 use mx_proto::secret::{Nonce, PROOF_LEN, Secret};
-use mx_proto::{Clock, Instant, LinkId, Memory, Source, Target};
+use mx_proto::shares::Shares;
+use mx_proto::{Clock, Instant, LinkId, Memory, Source, Target, origin};
 use packet::{For, bytes_of, send};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use trouble::{Line, Trouble};
+use watches::Watches;
 
 /// A stranger's first packet fits TCP's limit for strangers.
 const _: () = assert!(mx_port_tcp::STRANGER_MAX > ENDPOINT_ADDRESS_MAX);
@@ -79,7 +83,7 @@ enum DeferredAction {
     Reply(For, LinkId, Option<Vec<u8>>),
     /// We are answered. `None`: it cannot be understood.
     Take(LinkId, Option<Answer>),
-    /// The link went down before there was an answer.
+    /// The link went down before there was an answer, or while it watched.
     Lost(LinkId, LinkDown),
 }
 
@@ -95,6 +99,8 @@ struct Asking {
     proven: Option<Proven>,
     /// Its address, once it has been asked.
     peer: Option<SocketAddr>,
+    /// It was told that we would keep the TCP link.
+    watched: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,7 +142,7 @@ impl Askers<'_> {
 }
 
 /// Finds peers, and is found.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct AddressExchange {
     /// By the TCP link.
     asking: HashMap<LinkId, Asking>,
@@ -145,6 +151,7 @@ pub(super) struct AddressExchange {
     /// The ends of waiting for answers, in order. Some may have come.
     deadlines: VecDeque<(Instant, LinkId)>,
     actions: Vec<DeferredAction>,
+    watches: Watches,
     logged: LogLimit<(Peer, For, Trouble)>,
     /// The check of proofs; `None`: none is needed.
     guard: Option<Guard>,
@@ -153,6 +160,20 @@ pub(super) struct AddressExchange {
 }
 
 impl AddressExchange {
+    /// An exchange over a TCP port with such places, of which its watches may have a part.
+    pub(super) fn new(places: &Shares) -> Self {
+        Self {
+            asking: HashMap::new(),
+            attempts: HashMap::new(),
+            deadlines: VecDeque::new(),
+            actions: Vec::new(),
+            watches: Watches::new(places),
+            logged: LogLimit::default(),
+            guard: None,
+            suspects: LogLimit::default(),
+        }
+    }
+
     /// Requires proofs of the secret from both sides from now on. Nonces follow from the key.
     pub(super) fn guard(&mut self, secret: Secret, key: [u8; 16]) {
         self.guard = Some(Guard::new(secret, key));
@@ -186,6 +207,7 @@ impl AddressExchange {
             nonce: None,
             proven: None,
             peer: None,
+            watched: false,
         };
         self.asking.insert(carrier, asking);
         self.expect(link, target);
@@ -195,8 +217,19 @@ impl AddressExchange {
         Ok(())
     }
 
+    /// The endpoint has bound a link: it is no stranger's any more, nor is the one that watches over it.
+    pub(super) fn keep<M: Memory>(&mut self, link: LinkId, tcp: &mut TcpPort) {
+        if let Some(carrier) = self.watches.of(link)
+            && !tcp.keep(carrier)
+        {
+            self.watches.remove(carrier);
+            Port::<M>::close(tcp, carrier, Close::Now);
+        }
+    }
+
     /// The endpoint has closed a link.
     pub(super) fn forget<M: Memory>(&mut self, link: LinkId, tcp: &mut TcpPort) {
+        self.watches.fade(link);
         if let Some(attempt) = self.attempts.remove(&link)
             && let Some(carrier) = attempt.tcp
             && self.asking.remove(&carrier).is_some()
@@ -219,7 +252,8 @@ impl AddressExchange {
         clock: &dyn Clock,
         sink: &mut S,
     ) -> bool {
-        let idle = self.actions.is_empty() && self.deadlines.is_empty();
+        let idle =
+            self.actions.is_empty() && self.deadlines.is_empty() && !self.watches.any_fading();
         !idle && self.work::<M, S>((ports, tcp), clock, sink)
     }
 
@@ -236,18 +270,25 @@ impl AddressExchange {
             match action {
                 DeferredAction::Welcome(of, link) => {
                     self.welcome::<M>(ports.of(of), tcp, link);
-                    tell_of_end(tcp, link, sink);
+                    self.tell_of_end(tcp, link, sink);
                 }
                 DeferredAction::Reply(of, link, bytes) => {
                     self.reply::<M>((of, ports.of(of)), tcp, link, bytes, clock);
-                    tell_of_end(tcp, link, sink);
+                    self.tell_of_end(tcp, link, sink);
                 }
                 DeferredAction::Ask(link) => self.ask::<M>(&mut ports, tcp, link, clock),
                 DeferredAction::Take(link, answer) => {
-                    Port::<M>::close(tcp, link, Close::Now);
-                    self.take(&mut ports, link, answer, clock);
+                    if !self.take(&mut ports, link, answer, clock) {
+                        Port::<M>::close(tcp, link, Close::Now);
+                    }
                 }
-                DeferredAction::Lost(link, reason) => self.lost(&mut ports, link, reason),
+                DeferredAction::Lost(link, reason) => self.lost(&mut ports, link, reason, clock),
+            }
+        }
+        if self.watches.any_fading() {
+            let mut is_left = |link| ports.of(For::of(link)).is_some_and(|port| port.has(link));
+            for carrier in self.watches.gone(&mut is_left) {
+                Port::<M>::close(tcp, carrier, Close::Now);
             }
         }
         let now = clock.now();
@@ -286,11 +327,14 @@ impl AddressExchange {
         let endpoint_address = ports
             .of(of)
             .and_then(|port| port.endpoint_address(asking.link));
-        let Some(endpoint_address) = endpoint_address else {
+        let Some(mut endpoint_address) = endpoint_address else {
             self.asking.remove(&link);
             Port::<M>::close(tcp, link, Close::Now);
             return;
         };
+        // Links over datagrams begin with their first packet: there may be none to watch over.
+        asking.watched = of == For::Rdm && self.watches.may_add(origin::Source::TRUSTED);
+        endpoint_address.watched = asking.watched;
         let (bytes, proven) = match (&mut self.guard, what, asking.nonce) {
             (Some(guard), What::Question(_), Some(theirs)) => {
                 let (bytes, proven) = guard.question(of, &endpoint_address.emit(), theirs);
@@ -327,6 +371,23 @@ impl AddressExchange {
     pub(super) fn is_answering(&self, link: LinkId) -> bool {
         let of_link = |action: &DeferredAction| matches!(action, DeferredAction::Reply(_, to, _) if *to == link);
         !self.actions.is_empty() && self.actions.iter().any(of_link)
+    }
+
+    /// The TCP link watches over another link. What comes on it means nothing.
+    #[inline]
+    pub(super) fn is_watching(&self, link: LinkId) -> bool {
+        self.watches.has(link)
+    }
+
+    /// The number of TCP links that watch.
+    pub(super) fn watch_count(&self) -> usize {
+        self.watches.len()
+    }
+
+    /// A link over the fabric is down.
+    #[inline]
+    pub(super) fn on_link_down(&mut self, link: LinkId) {
+        self.watches.fade(link);
     }
 
     /// A link of the address exchange's can carry something.
@@ -411,7 +472,7 @@ impl AddressExchange {
         }
     }
 
-    /// Answers a stranger, whose link ends with it.
+    /// Answers a stranger, whose link ends with it unless it is to watch.
     fn reply<M: Memory>(
         &mut self,
         (of, port): (For, Option<&mut dyn Addresses>),
@@ -426,9 +487,9 @@ impl AddressExchange {
         };
         let Some(guard) = &self.guard else {
             let endpoint_address = bytes.and_then(|bytes| EndpointAddress::parse(&bytes));
-            let answer = answer_to(port, endpoint_address, from, clock);
+            let (watched, answer) = self.answer_to(port, endpoint_address, from, clock);
             log::debug!("link {link:?} asks for the fabric: {answer:?}");
-            return answer_and_close::<M>(tcp, link, &answer.emit());
+            return self.answer::<M>(tcp, (link, from), watched, &answer.emit());
         };
         let question = bytes.and_then(|bytes| guard.asked(of, link, &bytes));
         let Some((endpoint_address, proven)) = question else {
@@ -443,30 +504,86 @@ impl AddressExchange {
             let answer = none(Refusal::Secret, provider);
             return answer_and_close::<M>(tcp, link, &answer.emit());
         };
-        let answer = answer_to(port, EndpointAddress::parse(&endpoint_address), from, clock);
+        let endpoint_address = EndpointAddress::parse(&endpoint_address);
+        let (watched, answer) = self.answer_to(port, endpoint_address, from, clock);
         log::debug!("link {link:?} asks for the fabric: {answer:?}");
-        answer_and_close::<M>(tcp, link, &guard.answer(&proven, &answer.emit()));
+        let bytes = guard.answer(&proven, &answer.emit());
+        self.answer::<M>(tcp, (link, from), watched, &bytes);
     }
 
+    /// The answer to a stranger from that address, and the link that its TCP link is to watch over.
+    fn answer_to(
+        &self,
+        port: Option<&mut dyn Addresses>,
+        theirs: Option<EndpointAddress>,
+        from: SocketAddr,
+        clock: &dyn Clock,
+    ) -> (Option<LinkId>, Answer) {
+        let (port, theirs) = match (port, theirs) {
+            (None, _) => return (None, none(Refusal::NoPort, "")),
+            (Some(port), None) => return (None, none(Refusal::NotUnderstood, port.provider())),
+            (Some(port), Some(theirs)) => (port, theirs),
+        };
+        match port.answer(&theirs, from, clock) {
+            Ok((link, mut ours)) => {
+                let may = theirs.watched && self.watches.may_add(Origin::Address(from).source());
+                ours.watched = may && link.is_some();
+                (link.filter(|_| may), Answer::EndpointAddress(ours))
+            }
+            Err(why) => (None, none(why, port.provider())),
+        }
+    }
+
+    /// Sends an answer to that stranger. Its link then watches over the one that was `watched` for, or ends.
+    fn answer<M: Memory>(
+        &mut self,
+        tcp: &mut TcpPort,
+        (link, from): (LinkId, SocketAddr),
+        watched: Option<LinkId>,
+        bytes: &[u8],
+    ) {
+        match watched {
+            Some(watched) if send::<M>(tcp, link, What::Answer, bytes).is_ok() => {
+                let source = Origin::Address(from).source();
+                self.watches.add(link, watched, source);
+            }
+            _ => answer_and_close::<M>(tcp, link, bytes),
+        }
+    }
+
+    /// The endpoint hears that a stranger's link has been closed, or is kept for something else: what came
+    /// on it before the question may have been an introduction, which must not wait any longer.
+    fn tell_of_end<M: Memory, S: Sink<M>>(&self, tcp: &TcpPort, link: LinkId, sink: &mut S) {
+        if self.watches.has(link) || address_of(tcp, link).is_none() {
+            sink.on_down(link, 0, LinkDown::Closed);
+        }
+    }
+
+    /// Returns true when the TCP link watches from now on.
     fn take(
         &mut self,
         ports: &mut Askers<'_>,
         carrier: LinkId,
         answer: Option<Answer>,
         clock: &dyn Clock,
-    ) {
-        let Some(Asking { link, peer, .. }) = self.asking.remove(&carrier) else {
-            return;
+    ) -> bool {
+        let Some(asking) = self.asking.remove(&carrier) else {
+            return false;
         };
+        let Asking { link, peer, .. } = asking;
         let (Some(port), Some(attempt)) = (ports.of(For::of(link)), self.attempts.get(&link))
         else {
-            return;
+            return false;
         };
         match (answer, peer) {
             (Some(Answer::EndpointAddress(endpoint_address)), Some(peer))
                 if endpoint_address.provider == port.provider() =>
             {
                 port.greet((link, attempt.target), &endpoint_address, peer, clock);
+                if asking.watched && endpoint_address.watched {
+                    self.watches.add(carrier, link, origin::Source::TRUSTED);
+                    return true;
+                }
             }
             (Some(Answer::EndpointAddress(endpoint_address)), Some(_)) => {
                 let trouble = Trouble::Refused(Refusal::Provider);
@@ -480,9 +597,23 @@ impl AddressExchange {
                 self.fail(ports, link, Trouble::Puzzled, String::new());
             }
         }
+        false
     }
 
-    fn lost(&mut self, ports: &mut Askers<'_>, carrier: LinkId, reason: LinkDown) {
+    fn lost(
+        &mut self,
+        ports: &mut Askers<'_>,
+        carrier: LinkId,
+        reason: LinkDown,
+        clock: &dyn Clock,
+    ) {
+        if let Some(link) = self.watches.remove(carrier)
+            && matches!(reason, LinkDown::Closed | LinkDown::Reset)
+            && let Some(port) = ports.of(For::of(link))
+        {
+            log::debug!("link {link:?}: its peer may have gone");
+            return port.doubt(link, clock);
+        }
         let Some(Asking { link, progress, .. }) = self.asking.remove(&carrier) else {
             return;
         };
@@ -557,7 +688,7 @@ impl AddressExchange {
                 trouble,
             };
             if attempt.strict {
-                log::warn!("{line}; its address says /{of}, so there is no connection")
+                log::warn!("{line}; its address says {of}@, so there is no connection")
             } else {
                 log::warn!("{line}: falling back to tcp")
             }
@@ -577,34 +708,10 @@ fn none(why: Refusal, provider: &str) -> Answer {
     }
 }
 
-fn answer_to(
-    port: Option<&mut dyn Addresses>,
-    endpoint_address: Option<EndpointAddress>,
-    from: SocketAddr,
-    clock: &dyn Clock,
-) -> Answer {
-    match (port, endpoint_address) {
-        (None, _) => none(Refusal::NoPort, ""),
-        (Some(port), None) => none(Refusal::NotUnderstood, port.provider()),
-        (Some(port), Some(endpoint_address)) => match port.answer(&endpoint_address, from, clock) {
-            Ok(endpoint_address) => Answer::EndpointAddress(endpoint_address),
-            Err(why) => none(why, port.provider()),
-        },
-    }
-}
-
 fn address_of(tcp: &TcpPort, link: LinkId) -> Option<SocketAddr> {
     match tcp.origin(link) {
         Origin::Address(address) => Some(address),
         _ => None,
-    }
-}
-
-/// The endpoint hears that a stranger's link has been closed: what came on it before the question may
-/// have been an introduction, which must not wait any longer.
-fn tell_of_end<M: Memory, S: Sink<M>>(tcp: &TcpPort, link: LinkId, sink: &mut S) {
-    if address_of(tcp, link).is_none() {
-        sink.on_down(link, 0, LinkDown::Closed);
     }
 }
 

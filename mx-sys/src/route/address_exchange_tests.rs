@@ -42,8 +42,11 @@ struct Double {
     answered: Vec<EndpointAddress>,
     greeted: Vec<(LinkId, EndpointAddress)>,
     from: HashMap<LinkId, SocketAddr>,
+    doubted: Vec<LinkId>,
     /// It takes no more links.
     full: bool,
+    /// Links closed by the endpoint of which something is left.
+    leaving: Vec<LinkId>,
 }
 
 impl Double {
@@ -75,6 +78,7 @@ impl Addresses for Double {
             incarnation: 5,
             link: link.index(),
             cookie: 7,
+            watched: false,
         })
     }
 
@@ -83,7 +87,7 @@ impl Addresses for Double {
         theirs: &EndpointAddress,
         from: SocketAddr,
         _: &dyn Clock,
-    ) -> Result<EndpointAddress, Refusal> {
+    ) -> Result<(Option<LinkId>, EndpointAddress), Refusal> {
         if theirs.provider != self.provider {
             return Err(Refusal::Provider);
         }
@@ -93,7 +97,8 @@ impl Addresses for Double {
         self.answered.push(theirs.clone());
         let link = self.make();
         self.from.insert(link, from);
-        self.endpoint_address(link).ok_or(Refusal::Failed)
+        let ours = self.endpoint_address(link).ok_or(Refusal::Failed)?;
+        Ok((Some(link), ours))
     }
 
     fn greet(
@@ -113,6 +118,14 @@ impl Addresses for Double {
             self.open.retain(|open| *open != link);
             self.downs.push((link, reason));
         }
+    }
+
+    fn has(&self, link: LinkId) -> bool {
+        self.open.contains(&link) || self.leaving.contains(&link)
+    }
+
+    fn doubt(&mut self, link: LinkId, _: &dyn Clock) {
+        self.doubted.push(link);
     }
 }
 
@@ -207,6 +220,10 @@ impl Clock for Hasty {
 }
 
 fn listening() -> TcpPort {
+    listening_for(usize::MAX)
+}
+
+fn listening_for(max_links: usize) -> TcpPort {
     let listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
     let resolver = |target: Target| {
         if target.nic == NOWHERE {
@@ -218,7 +235,12 @@ fn listening() -> TcpPort {
             .into_iter()
             .collect())
     };
-    TcpPort::open(TcpOptions::new(listen, Box::new(resolver))).unwrap()
+    let options = TcpOptions::new(listen, Box::new(resolver));
+    TcpPort::open(TcpOptions {
+        max_links: max_links.min(options.max_links),
+        ..options
+    })
+    .unwrap()
 }
 
 fn target_of(port: u16, route: Route) -> Target {
@@ -241,7 +263,10 @@ impl Side {
     }
 
     fn with(policy: Route, rdm: Rdm<Double>) -> Self {
-        let tcp = listening();
+        Self::over(listening(), policy, rdm)
+    }
+
+    fn over(tcp: TcpPort, policy: Route, rdm: Rdm<Double>) -> Self {
         let own = Identity {
             nic: nic::own_nic(None).unwrap(),
             endpoint: PortMap::default().endpoint(tcp.local_port()).unwrap(),
@@ -335,7 +360,7 @@ fn both(a: &mut Side, b: &mut Side) -> Vec<Seen> {
 }
 
 #[test]
-fn a_link_comes_up_when_each_side_has_the_others_endpoint_address_and_tcp_is_left_alone_again() {
+fn a_link_comes_up_when_each_side_has_the_others_endpoint_address_and_tcp_watches_over_it() {
     let mut a = Side::new(ROUTE_RDM, Some(Double::new("verbs;ofi_rxm")));
     let mut b = Side::new(Route::AUTO, Some(Double::new("verbs;ofi_rxm")));
     for route in [Route::AUTO, ROUTE_RDM] {
@@ -359,13 +384,168 @@ fn a_link_comes_up_when_each_side_has_the_others_endpoint_address_and_tcp_is_lef
         .collect();
     assert_eq!(asked, [a_links[0].index(), a_links[1].index()]);
     assert_eq!(greeted, [b_links[0].index(), b_links[1].index()]);
-    until(|| {
-        a.poll();
-        b.poll();
-        a.tcp_links() + b.tcp_links() == 0
-    });
+    assert_eq!((a.tcp_links(), b.tcp_links()), (2, 2));
     assert_eq!(b.heard(), []);
     assert_eq!((a.ports.link_count(), b.ports.link_count()), (2, 2));
+}
+
+/// Links between two sides, all bound, and the ids that both sides have for them.
+fn linked(a: &mut Side, b: &mut Side, count: usize) -> Vec<(LinkId, LinkId)> {
+    let mut links = Vec::new();
+    for _ in 0..count {
+        let link = a.connect(b.target(ROUTE_RDM)).unwrap();
+        assert_eq!(both(a, b), [Seen::Up(link, 0)]);
+        let theirs = *b.fabric().open.last().unwrap();
+        Port::<Vec<u8>>::bind(&mut a.ports, link, 5);
+        Port::<Vec<u8>>::bind(&mut b.ports, theirs, 6);
+        links.push((link, theirs));
+    }
+    b.heard();
+    links
+}
+
+fn verbs() -> Option<Double> {
+    Some(Double::new("verbs;ofi_rxm"))
+}
+
+#[test]
+fn a_peer_whose_process_is_gone_is_doubted_at_once_by_either_side_and_no_other() {
+    for asker_dies in [true, false] {
+        let mut a = Side::new(ROUTE_RDM, verbs());
+        let mut b = Side::new(ROUTE_RDM, verbs());
+        let mut other = Side::new(ROUTE_RDM, verbs());
+        let (ours, theirs) = linked(&mut a, &mut b, 1)[0];
+        let (mut left, link, survives) = if asker_dies {
+            let (_, survives) = linked(&mut other, &mut b, 1)[0];
+            drop(a);
+            (b, theirs, survives)
+        } else {
+            let (survives, _) = linked(&mut a, &mut other, 1)[0];
+            drop(b);
+            (a, ours, survives)
+        };
+        until(|| {
+            left.poll();
+            !left.fabric().doubted.is_empty()
+        });
+        // The fabric has the last word: the link is neither down nor closed.
+        assert_eq!(left.fabric().doubted, [link]);
+        assert_eq!(left.fabric().open.len(), 2);
+        assert_eq!((left.heard(), left.tcp_links()), (vec![], 1));
+        assert!(left.fabric().has(survives));
+    }
+}
+
+#[test]
+fn a_watch_ends_with_its_link_and_not_before_the_last_frame_has_left() {
+    let mut a = Side::new(ROUTE_RDM, verbs());
+    let mut b = Side::new(ROUTE_RDM, verbs());
+    let links = linked(&mut a, &mut b, 3);
+    let settle = |a: &mut Side, b: &mut Side, count: usize| {
+        until(|| {
+            a.poll();
+            b.poll();
+            (a.tcp_links(), b.tcp_links()) == (count, count)
+        });
+    };
+    // Closed by the endpoint; the other side is told over the fabric, and asks there.
+    Port::<Vec<u8>>::close(&mut a.ports, links[0].0, Close::Now);
+    settle(&mut a, &mut b, 2);
+    assert_eq!(b.fabric().doubted, [links[0].1]);
+    // Down over the fabric.
+    let lost = (links[1].1, a.target(ROUTE_RDM));
+    b.ports.rdm_mut().give_up(lost, LinkDown::Reset);
+    settle(&mut a, &mut b, 1);
+    assert_eq!(a.fabric().doubted, [links[1].0]);
+    // What the endpoint has closed is still leaving.
+    a.ports.rdm_mut().leaving = vec![links[2].0];
+    Port::<Vec<u8>>::close(&mut a.ports, links[2].0, Close::Flush);
+    for _ in 0..100 {
+        a.poll();
+        b.poll();
+    }
+    assert_eq!((a.tcp_links(), b.tcp_links()), (1, 1));
+    a.ports.rdm_mut().leaving.clear();
+    settle(&mut a, &mut b, 0);
+    assert_eq!(a.fabric().doubted, [links[1].0]);
+}
+
+#[test]
+fn a_quarter_of_the_tcp_links_may_watch_and_the_others_end_with_the_answer() {
+    for small_asks in [true, false] {
+        let small = Side::over(listening_for(16), ROUTE_RDM, Rdm::new(verbs(), None));
+        let large = Side::new(ROUTE_RDM, verbs());
+        let (mut a, mut b) = if small_asks {
+            (small, large)
+        } else {
+            (large, small)
+        };
+        // One source has half of the four.
+        let count = if small_asks { 4 } else { 2 };
+        linked(&mut a, &mut b, 5);
+        until(|| {
+            a.poll();
+            b.poll();
+            (a.tcp_links(), b.tcp_links()) == (count, count)
+        });
+        assert_eq!((a.fabric().open.len(), b.fabric().open.len()), (5, 5));
+        assert!(a.fabric().doubted.is_empty() && b.fabric().doubted.is_empty());
+    }
+}
+
+#[test]
+fn a_stranger_is_watched_no_longer_than_it_may_stay() {
+    let mut a = Side::new(ROUTE_RDM, verbs());
+    let mut b = Side::new(ROUTE_RDM, verbs());
+    let [bound, stranger] = [(); 2].map(|()| {
+        let link = a.connect(b.target(ROUTE_RDM)).unwrap();
+        assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
+        *b.fabric().open.last().unwrap()
+    });
+    Port::<Vec<u8>>::bind(&mut b.ports, bound, 6);
+    b.clock.0.set(Duration::from_secs(6));
+    until(|| {
+        b.poll();
+        a.poll();
+        (a.tcp_links(), b.tcp_links()) == (1, 1)
+    });
+    assert_eq!(b.fabric().doubted, []);
+    assert!(b.fabric().has(stranger));
+}
+
+#[test]
+fn what_comes_on_a_link_that_watches_is_not_for_the_endpoint() {
+    let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp")));
+    let good = Double {
+        open: vec![LinkId::new(3, 0)],
+        ..Double::new("tcp")
+    };
+    let mut ours = good.endpoint_address(LinkId::new(3, 0)).unwrap();
+    ours.watched = true;
+    let mut stream = TcpStream::connect(("127.0.0.1", b.ports.tcp_port())).unwrap();
+    stream.write_all(b"\x93MXTCP\x01\x00").unwrap();
+    stream.write_all(&question(&ours.emit())).unwrap();
+    until(|| {
+        b.poll();
+        b.fabric().answered.len() == 1
+    });
+    let link = b.fabric().open[0];
+    Port::<Vec<u8>>::bind(&mut b.ports, link, 6);
+    // An introduction, another question, a large packet.
+    let large = [header_of(3, 100_000).to_vec(), vec![7; 100_000]].concat();
+    for bytes in [header_of(3, 0).to_vec(), question(&ours.emit()), large] {
+        stream.write_all(&bytes).unwrap();
+        for _ in 0..100 {
+            b.poll();
+        }
+    }
+    drop(stream);
+    until(|| {
+        b.poll();
+        b.tcp_links() == 0
+    });
+    assert_eq!((b.heard(), b.fabric().answered.len()), (vec![], 1));
+    assert_eq!(b.fabric().doubted, [link]);
 }
 
 #[test]
@@ -737,7 +917,7 @@ fn a_question_on_a_link_of_a_remote_is_a_packet_like_any_other() {
 const KNOWN: &str = "0123456789abcdef";
 
 #[test]
-fn with_a_secret_on_both_sides_a_link_comes_up_and_tcp_is_left_alone_again() {
+fn with_a_secret_on_both_sides_a_link_comes_up_and_tcp_watches_over_it() {
     let mut a = Side::new(ROUTE_RDM, Some(Double::new("tcp"))).knowing(KNOWN);
     let mut b = Side::new(ROUTE_RDM, Some(Double::new("tcp"))).knowing(KNOWN);
     for round in 1..=3 {
@@ -745,12 +925,8 @@ fn with_a_secret_on_both_sides_a_link_comes_up_and_tcp_is_left_alone_again() {
         assert_eq!(both(&mut a, &mut b), [Seen::Up(link, 0)]);
         assert_eq!((b.fabric().answered.len(), b.heard().len()), (round, 0));
         assert_eq!(a.fabric().greeted.len(), round);
+        assert_eq!((a.tcp_links(), b.tcp_links()), (round, round));
     }
-    until(|| {
-        a.poll();
-        b.poll();
-        a.tcp_links() + b.tcp_links() == 0
-    });
 }
 
 #[test]

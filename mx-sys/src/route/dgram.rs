@@ -207,6 +207,7 @@ impl Addresses for Dgram {
             incarnation: 0,
             link: 0,
             cookie: 0,
+            watched: false,
         })
     }
 
@@ -215,7 +216,7 @@ impl Addresses for Dgram {
         theirs: &EndpointAddress,
         _from: SocketAddr,
         _clock: &dyn Clock,
-    ) -> Result<EndpointAddress, Refusal> {
+    ) -> Result<(Option<LinkId>, EndpointAddress), Refusal> {
         if theirs.provider != self.provider {
             return Err(Refusal::Provider);
         }
@@ -223,7 +224,7 @@ impl Addresses for Dgram {
             .endpoint_address(LinkId::new(0, 0))
             .ok_or(Refusal::NoPort)?;
         if theirs.format == ours.format {
-            Ok(ours)
+            Ok((None, ours))
         } else {
             Err(Refusal::Format)
         }

@@ -120,7 +120,7 @@ impl Filter for ExchangeFilter<'_> {
     }
 
     fn on_down(&mut self, link: LinkId, reason: LinkDown) -> Option<LinkDown> {
-        if !self.0.is_asking(link) {
+        if !self.0.is_asking(link) && !self.0.is_watching(link) {
             return Some(reason);
         }
         self.0.on_down(link, reason);
@@ -137,7 +137,7 @@ impl Filter for ExchangeFilter<'_> {
             self.0.on_answer(link, header, body);
             return false;
         }
-        if self.0.is_answering(link) {
+        if self.0.is_answering(link) || self.0.is_watching(link) {
             return false;
         }
         match recognise(header) {
@@ -171,6 +171,7 @@ impl Filter for FallbackFilter<'_> {
     }
 
     fn on_down(&mut self, link: LinkId, reason: LinkDown) -> Option<LinkDown> {
+        self.exchange.on_link_down(link);
         let outcome = self.exchange.end_attempt(self.ours, link, Some(reason));
         outcome.or(Some(reason))
     }

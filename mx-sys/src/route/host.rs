@@ -191,6 +191,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             rdm.wake_through(data.as_fd())?;
         }
         dgram.wake_through(&data, DGRAM)?;
+        let exchange = AddressExchange::new(tcp.places());
         Ok(Self {
             own,
             policy,
@@ -200,7 +201,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             tcp,
             rdm,
             dgram,
-            exchange: AddressExchange::default(),
+            exchange,
             secret: None,
             local_quiet: true,
             tcp_quiet: true,
@@ -301,6 +302,12 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         self.rdm.port.as_ref()
     }
 
+    /// The port over libfabric of a test.
+    #[cfg(test)]
+    pub(super) fn rdm_mut(&mut self) -> &mut R {
+        self.rdm.port.as_mut().unwrap()
+    }
+
     /// The port over datagrams, when it is open.
     pub fn dgram(&self) -> Option<&DgramPort> {
         self.dgram.port()
@@ -310,7 +317,8 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     pub fn link_count(&self) -> usize {
         let local = self.local.as_ref().map_or(0, LocalPort::link_count);
         let rdm = self.rdm.port.as_ref().map_or(0, R::link_count);
-        local + self.tcp.link_count() + rdm + self.dgram.link_count()
+        let tcp = self.tcp.link_count() - self.exchange.watch_count();
+        local + tcp + rdm + self.dgram.link_count()
     }
 
     /// The largest message that goes with its data over whichever port is open.
@@ -649,7 +657,12 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             (LOCAL, Some(local), _) => local.bind(link, cookie),
             (TCP, ..) => Port::<M>::bind(&mut self.tcp, link, cookie),
             (LOOPBACK, ..) => Port::<M>::bind(&mut self.loopback, link, cookie),
-            (RDM, _, Some(rdm)) => Port::<M>::bind(rdm, link, cookie),
+            (RDM, _, Some(rdm)) => {
+                Port::<M>::bind(rdm, link, cookie);
+                if cookie != 0 {
+                    self.exchange.keep::<M>(link, &mut self.tcp);
+                }
+            }
             (DGRAM, ..) => {
                 if let Some(dgram) = self.dgram.port_mut() {
                     Port::<M>::bind(dgram, link, cookie);

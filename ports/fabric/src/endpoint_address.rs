@@ -3,13 +3,15 @@
 //! ```text
 //!  0         4         6      7      8            10      12         16
 //!  +---------+---------+------+------+------------+-------+----------+
-//!  | "MXrc"  | version | name |  0   | address    |   0   | format   |
+//!  | "MXrc"  | version | name | flags| address    |   0   | format   |
 //!  |         | u16     | len  |      | len u16    |       | u32      |
 //!  +---------+---------+------+------+------------+-------+----------+
 //!  | incarnation u64   | cookie u64               | link u32         |
 //!  +-------------------+--------------------------+------------------+
 //!  | provider's name (1 to 64)  | address in that format (1 to 256)  |
 //!  +----------------------------+------------------------------------+   little endian
+//!
+//!  flags:   1 watched: the TCP link of the exchange stays as long as the link, if both sides say so
 //!
 //!  answer:  01 endpoint address                        accepted
 //!           00 why u8, len u8, name        refused; the answerer's provider (empty without a port)
@@ -43,6 +45,9 @@ pub const ANSWER_MAX: usize = 1 + ENDPOINT_ADDRESS_MAX;
 const MAGIC: [u8; 4] = *b"MXrc";
 const FIXED: usize = 36;
 
+/// The flag of [`EndpointAddress::watched`]. Versions without it send and read no flags.
+const WATCHED: u8 = 1;
+
 const ANSWER_NONE: u8 = 0;
 const ANSWER_ADDRESS: u8 = 1;
 
@@ -61,6 +66,9 @@ pub struct EndpointAddress {
     pub link: u32,
     /// Drawn for the link; frames that do not carry it are dropped.
     pub cookie: u64,
+    /// The sender keeps the TCP link of the exchange as long as the link: its end says that the
+    /// process may have gone.
+    pub watched: bool,
 }
 
 impl EndpointAddress {
@@ -73,7 +81,8 @@ impl EndpointAddress {
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         // Both lengths have just been bounded.
-        bytes.extend_from_slice(&[provider.len() as u8, 0]);
+        let flags = if self.watched { WATCHED } else { 0 };
+        bytes.extend_from_slice(&[provider.len() as u8, flags]);
         bytes.extend_from_slice(&(address.len() as u16).to_le_bytes());
         bytes.extend_from_slice(&[0, 0]);
         bytes.extend_from_slice(&self.format.to_le_bytes());
@@ -91,7 +100,7 @@ impl EndpointAddress {
         if rest.array::<4>()? != MAGIC || u16::from_le_bytes(rest.array()?) != VERSION {
             return None;
         }
-        let [provider_len, _] = rest.array()?;
+        let [provider_len, flags] = rest.array()?;
         let address_len = usize::from(u16::from_le_bytes(rest.array()?));
         let _: [u8; 2] = rest.array()?;
         let format = u32::from_le_bytes(rest.array()?);
@@ -108,6 +117,7 @@ impl EndpointAddress {
             incarnation,
             link,
             cookie,
+            watched: flags & WATCHED != 0,
         })
     }
 }
@@ -265,6 +275,7 @@ mod tests {
             incarnation: 0x1122_3344_5566_7788,
             link: 0xffff_fffe,
             cookie: 0x99aa_bbcc_ddee_ff00,
+            watched: true,
         }
     }
 
@@ -285,9 +296,20 @@ mod tests {
                 address: vec![7; address],
                 ..endpoint_address()
             };
-            let bytes = endpoint_address.emit();
+            let mut bytes = endpoint_address.emit();
             assert!(bytes.len() <= ENDPOINT_ADDRESS_MAX);
-            assert_eq!(EndpointAddress::parse(&bytes), Some(endpoint_address));
+            assert_eq!(
+                EndpointAddress::parse(&bytes).as_ref(),
+                Some(&endpoint_address)
+            );
+            // An older version has no flags.
+            bytes[7] = 0;
+            let watched = false;
+            let older = EndpointAddress {
+                watched,
+                ..endpoint_address
+            };
+            assert_eq!(EndpointAddress::parse(&bytes), Some(older));
         }
         // By hand: `emit` makes none of these.
         let with = |provider: u8, address: u16| {

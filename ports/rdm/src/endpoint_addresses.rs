@@ -9,7 +9,7 @@
 //! They come with the peer's address from TCP, see `address_exchange::Addresses`.
 
 use super::RdmPort;
-use super::frame::Kind;
+use super::frame::{AT_ONCE, Kind};
 use super::links::Vacancy;
 use mx_port_base::random;
 use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
@@ -46,6 +46,7 @@ impl RdmPort {
             incarnation: self.incarnation,
             link: link.id.index(),
             cookie: link.cookie,
+            watched: false,
         })
     }
 
@@ -55,14 +56,14 @@ impl RdmPort {
         self.links.of(link)?.from
     }
 
-    /// A peer at that address wants a link. Returns our endpoint address for it, which is for that
-    /// address alone.
+    /// A peer at that address wants a link. Returns that, and our endpoint address for it, which is for
+    /// the peer's address alone.
     pub fn answer(
         &mut self,
         theirs: &EndpointAddress,
         from: SocketAddr,
         clock: &dyn Clock,
-    ) -> Result<EndpointAddress, Refusal> {
+    ) -> Result<(LinkId, EndpointAddress), Refusal> {
         let now = clock.now();
         if !self.is_open(now) {
             return Err(Refusal::Failed);
@@ -88,7 +89,8 @@ impl RdmPort {
         let address = peer.address;
         let id = self.links.answer(cookie, peer, from, now);
         fabric.remote.on_link_up(id, address);
-        self.endpoint_address(id).ok_or(Refusal::Failed)
+        let ours = self.endpoint_address(id).ok_or(Refusal::Failed)?;
+        Ok((id, ours))
     }
 
     /// There is a place for a stranger from there, perhaps another one's. False: there is none.
@@ -140,5 +142,18 @@ impl RdmPort {
     /// poll.
     pub fn give_up(&mut self, link: LinkId, reason: LinkDown) {
         self.fail(link, reason);
+    }
+
+    /// The link has not come to its end.
+    pub fn has(&self, link: LinkId) -> bool {
+        self.links.of(link).is_some()
+    }
+
+    /// The peer's process may have gone. It is asked now, and unless it answers, the link ends once nothing
+    /// more comes from it.
+    pub fn doubt(&mut self, link: LinkId, clock: &dyn Clock) {
+        if self.links.doubt(link, clock.now()) {
+            self.send_control(link, Kind::Ping, &AT_ONCE);
+        }
     }
 }

@@ -10,7 +10,7 @@
 //!  Packet    header of one packet of the endpoints, and its body or what fits of it
 //!  Rest      more of that body (see `incoming`)
 //!  Hello     does this reach you?             HelloAck   it does
-//!  Ping      are you there?                   Pong       I am
+//!  Ping      are you there?                   Pong       I am: with the byte of the Ping, if it has one
 //!  Bye       the link is over
 //!  Reading   the sender is still reading what was registered (see `reading`)
 //! ```
@@ -29,6 +29,9 @@ pub(super) const FRAME_LEN: usize = 16;
 /// The version of this layout. Sides with different ones do not get to know each other: the
 /// address exchange compares [`mx_port_fabric::endpoint_address::VERSION`].
 const VERSION: u8 = 3;
+
+/// The body of a Ping to which only an answer that was not on its way before it will do.
+pub(super) const AT_ONCE: [u8; 1] = [1];
 
 /// The kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

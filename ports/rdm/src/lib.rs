@@ -413,7 +413,8 @@ impl RdmPort {
         };
         // One answer is enough for a peer that asks and does not read.
         let once = !matches!(kind, Kind::Reading | Kind::Rest);
-        if !once || link.control.iter().all(|waiting| waiting.kind != kind) {
+        let same = |waiting: &Control| waiting.kind == kind && waiting.body[..] == *body;
+        if !once || !link.control.iter().any(same) {
             link.control.push_back(Control {
                 kind,
                 body: SmallVec::from_slice(body),
@@ -497,11 +498,12 @@ mod tests {
         let id = port.reserve(&MonotonicClock, None).unwrap();
         for _ in 0..1000 {
             port.queue_control(id, Kind::Pong, &[]);
+            port.queue_control(id, Kind::Pong, &frame::AT_ONCE);
             port.queue_control(id, Kind::HelloAck, &[]);
         }
-        assert_eq!(port.links.of(id).unwrap().control.len(), 2);
+        assert_eq!(port.links.of(id).unwrap().control.len(), 3);
         port.queue_control(id, Kind::Reading, &[1]);
         port.queue_control(id, Kind::Reading, &[1]);
-        assert_eq!(port.links.of(id).unwrap().control.len(), 4);
+        assert_eq!(port.links.of(id).unwrap().control.len(), 5);
     }
 }

@@ -12,6 +12,9 @@
 //!                         `---> gone                             or a second is over
 //! ```
 //!
+//! A peer whose process may have gone ([`Links::doubt`]) is asked, and its link ends after a quarter of a second of
+//! silence, not after the time for keep-alive.
+//!
 //! An incoming link is a stranger's until the endpoint binds it, within 5 s of the answer
 //! (`strangers`). Until then nothing larger than an introduction is accepted from it. Bound
 //! incoming links count in their source's share; those begun here in none.
@@ -104,7 +107,7 @@ pub(super) struct Links {
     slots: Vec<Option<Link>>,
     free: Vec<u32>,
     next_generation: u32,
-    /// Links that are not up and have to be looked at often.
+    /// Links that are not up, or doubted, and have to be looked at often.
     young: Vec<LinkId>,
     strangers: Strangers,
     /// All other links.
@@ -117,7 +120,11 @@ pub(super) struct Links {
     next_round: Instant,
 }
 
-/// Time between two looks at links that are not up.
+/// The silence after which the link of a doubted peer ends: what a dead process has sent last has come by
+/// then, and a living one has answered, unless it is stopped just when its TCP connection breaks.
+const LAST_WORDS: Duration = Duration::from_millis(250);
+
+/// Time between two looks at links that are not up, or doubted.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 impl Links {
@@ -318,6 +325,7 @@ impl Links {
             pause: Duration::ZERO,
             heard: now,
             pinged: false,
+            doubted: None,
             fallback,
         });
         self.young.push(id);
@@ -339,6 +347,36 @@ impl Links {
             until: now.after(GREETING),
         };
         true
+    }
+
+    /// The peer's process may have gone. True: it has to be asked.
+    #[cold]
+    pub(super) fn doubt(&mut self, id: LinkId, now: Instant) -> bool {
+        let Some(link) = self.of_mut(id) else {
+            return false;
+        };
+        match &mut link.state {
+            State::Greeting { until } => {
+                *until = (*until).min(now.after(LAST_WORDS));
+                false
+            }
+            State::Up => {
+                let first = link.doubted.replace(now).is_none();
+                if first {
+                    self.young.push(id);
+                }
+                first
+            }
+            State::Locating { .. } | State::Waiting | State::Closing { .. } => false,
+        }
+    }
+
+    /// The peer has answered at once.
+    #[cold]
+    pub(super) fn trust(&mut self, id: LinkId) {
+        if let Some(link) = self.of_mut(id) {
+            link.doubted = None;
+        }
     }
 
     /// A frame of that kind has come: what it means for its link.
@@ -492,7 +530,14 @@ impl Links {
                 return false;
             };
             let (until, alarm) = match link.state {
-                State::Up | State::Waiting => return false,
+                State::Up => match link.doubted {
+                    Some(since) => (
+                        since.max(link.heard).after(LAST_WORDS),
+                        Alarm::Down(*id, LinkDown::Reset),
+                    ),
+                    None => return false,
+                },
+                State::Waiting => return false,
                 State::Locating { until } => (until, Alarm::Down(*id, LinkDown::TimedOut)),
                 State::Greeting { until } => {
                     let reason = link

@@ -14,7 +14,7 @@
 
 use super::RdmPort;
 use super::fabric::{Manner, NotSent};
-use super::frame::{Frame, Kind};
+use super::frame::{AT_ONCE, Frame, Kind};
 use super::incoming;
 use super::links::{Alarm, Heard, Link, State};
 use super::ops::Op;
@@ -259,8 +259,8 @@ impl RdmPort {
                 }
             }
             kind => {
-                let reading = Reading::parse(body);
-                self.handle_signal(id, kind, reading);
+                let (reading, at_once) = (Reading::parse(body), *body == AT_ONCE);
+                self.handle_signal(id, kind, (reading, at_once));
             }
         }
         self.handle_held(id, sink);
@@ -283,20 +283,30 @@ impl RdmPort {
                         return self.violated(id);
                     }
                 }
-                kind => self.handle_signal(id, kind, Reading::parse(&body)),
+                kind => {
+                    let body = (Reading::parse(&body), *body == AT_ONCE);
+                    self.handle_signal(id, kind, body);
+                }
             }
         }
     }
 
-    /// A frame without a packet; `reading` is its body, of the kind that has one.
-    fn handle_signal(&mut self, id: LinkId, kind: Kind, reading: Option<Reading>) {
+    /// A frame without a packet; of its body, what the kinds that have one say in it.
+    fn handle_signal(
+        &mut self,
+        id: LinkId,
+        kind: Kind,
+        (reading, at_once): (Option<Reading>, bool),
+    ) {
         match kind {
             Kind::Reading => match (reading, &mut self.fabric) {
                 (Some(reading), Some(fabric)) => fabric.remote.on_reading(id, reading),
                 _ => self.stats.malformed += 1,
             },
             Kind::Hello => self.send_control(id, Kind::HelloAck, &[]),
+            Kind::Ping if at_once => self.send_control(id, Kind::Pong, &AT_ONCE),
             Kind::Ping => self.send_control(id, Kind::Pong, &[]),
+            Kind::Pong if at_once => self.links.trust(id),
             // The peer waits for the answer.
             Kind::Bye => self.fail(id, LinkDown::Closed),
             Kind::HelloAck | Kind::Pong | Kind::Packet | Kind::Rest | Kind::Reset => {}

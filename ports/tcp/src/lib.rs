@@ -199,6 +199,27 @@ impl TcpPort {
         }
     }
 
+    /// The places for links: as many as there may be at a time, and each source's share.
+    pub fn places(&self) -> &Shares {
+        &self.places
+    }
+
+    /// The link is no stranger's any more, although the endpoint has not bound it. False: its source has
+    /// too many of them already.
+    pub fn keep(&mut self, id: LinkId) -> bool {
+        let Some(link) = self.links.get_mut(id) else {
+            return true;
+        };
+        if !std::mem::take(&mut link.stranger) {
+            return true;
+        }
+        let source = link.source;
+        self.unstrange(source);
+        let may = self.places.may_take(source, 1);
+        self.places.take(source, 1);
+        may
+    }
+
     /// Takes a link out of everything but the lists, which recognise its name as stale.
     fn drop_link(&mut self, id: LinkId) -> Option<Box<Link>> {
         let link = self.links.remove(id)?;
@@ -284,14 +305,7 @@ impl<M: Memory> Port<M> for TcpPort {
     fn bind(&mut self, id: LinkId, cookie: u64) {
         if let Some(link) = self.links.get_mut(id) {
             link.cookie = cookie;
-            if cookie == 0 || !std::mem::take(&mut link.stranger) {
-                return;
-            }
-            let source = link.source;
-            self.unstrange(source);
-            let may = self.places.may_take(source, 1);
-            self.places.take(source, 1);
-            if !may {
+            if cookie != 0 && !self.keep(id) {
                 // It arrived with too many others; the next poll reports the end.
                 self.fallen.push((id, LinkDown::Reset));
             }

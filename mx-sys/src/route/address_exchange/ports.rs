@@ -19,13 +19,13 @@ pub trait Addresses {
     /// The endpoint address for the peer of such a link. `None` when the link is gone.
     fn endpoint_address(&self, link: LinkId) -> Option<EndpointAddress>;
     /// A peer at that address wants a link: says where it leads, and makes this side's end of it if
-    /// there has to be one before it is used.
+    /// there has to be one before it is used. That link may be watched over.
     fn answer(
         &mut self,
         theirs: &EndpointAddress,
         from: SocketAddr,
         clock: &dyn Clock,
-    ) -> Result<EndpointAddress, Refusal>;
+    ) -> Result<(Option<LinkId>, EndpointAddress), Refusal>;
     /// The endpoint address of a link's peer has come, from that TCP address.
     fn greet(
         &mut self,
@@ -36,6 +36,12 @@ pub trait Addresses {
     );
     /// It will not come: the next poll takes the link down.
     fn give_up(&mut self, link: (LinkId, Target), reason: LinkDown);
+    /// Something of the link is left. Only asked of links that are watched over.
+    fn has(&self, _link: LinkId) -> bool {
+        false
+    }
+    /// The process of a link's peer may have gone. Only said of links that are watched over.
+    fn doubt(&mut self, _link: LinkId, _clock: &dyn Clock) {}
 }
 
 /// The rdm port's interface to the other ports.
@@ -70,8 +76,9 @@ impl Addresses for RdmPort {
         theirs: &EndpointAddress,
         from: SocketAddr,
         clock: &dyn Clock,
-    ) -> Result<EndpointAddress, Refusal> {
-        self.answer(theirs, from, clock)
+    ) -> Result<(Option<LinkId>, EndpointAddress), Refusal> {
+        let (link, ours) = self.answer(theirs, from, clock)?;
+        Ok((Some(link), ours))
     }
 
     fn greet(
@@ -86,6 +93,14 @@ impl Addresses for RdmPort {
 
     fn give_up(&mut self, (link, _): (LinkId, Target), reason: LinkDown) {
         self.give_up(link, reason);
+    }
+
+    fn has(&self, link: LinkId) -> bool {
+        self.has(link)
+    }
+
+    fn doubt(&mut self, link: LinkId, clock: &dyn Clock) {
+        self.doubt(link, clock);
     }
 }
 

@@ -55,6 +55,8 @@ pub(crate) struct Link {
     pub(super) heard: Instant,
     /// It has been asked whether it is there.
     pub(super) pinged: bool,
+    /// Its process may have gone: it was asked for an answer at once, then.
+    pub(super) doubted: Option<Instant>,
     /// The fallback when the fabric does not answer.
     pub(super) fallback: Option<Route>,
 }

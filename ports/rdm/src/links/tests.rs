@@ -82,6 +82,61 @@ fn a_death_is_noticed_when_its_time_is_over_and_not_a_round_later() {
     }
 }
 
+/// Links that are up, with peers of their own.
+fn up<const N: usize>(links: &mut Links) -> [LinkId; N] {
+    [(); N].map(|()| {
+        let id = links.answer(7, PEER, from(), at(0));
+        links.addressed(id.index(), 7, at(0)).unwrap();
+        links.on_frame(id, Kind::Hello);
+        assert!(links.bind(id, 1));
+        id
+    })
+}
+
+#[test]
+fn a_doubted_peer_that_does_not_answer_is_failed_once_it_is_silent() {
+    let mut links = Links::new(Duration::from_secs(20), 50);
+    let [dead, talks, answers, idle] = up(&mut links);
+    assert_eq!(alarms(&mut links, at(1)), []);
+    for id in [dead, talks, answers] {
+        assert!(links.doubt(id, at(1)));
+        assert!(!links.doubt(id, at(1)), "asked twice");
+    }
+    // What came before its death is not lost, and does not clear the doubt.
+    let later = at(1).after(LAST_WORDS / 2);
+    links.addressed(talks.index(), 7, later).unwrap();
+    links.trust(answers);
+    let down = |id| Alarm::Down(id, LinkDown::Reset);
+    assert!(links.deadline().unwrap() < at(1).after(LAST_WORDS));
+    assert_eq!(alarms(&mut links, later), []);
+    let (first, second) = (at(1).after(LAST_WORDS), later.after(LAST_WORDS));
+    assert_eq!(alarms(&mut links, first), [down(dead)]);
+    links.take(dead).unwrap();
+    assert_eq!(alarms(&mut links, second), [down(talks)]);
+    links.take(talks).unwrap();
+    // Those that live are asked again when they have been silent for as long as all others.
+    let pings = [Alarm::Ping(answers), Alarm::Ping(idle)];
+    assert_eq!(alarms(&mut links, at(6)), pings);
+}
+
+#[test]
+fn only_links_on_which_a_peer_can_answer_are_doubted() {
+    let mut links = Links::new(Duration::from_secs(20), 50);
+    let waiting = links.answer(7, PEER, from(), at(0));
+    let locating = links.reserve(8, None, at(0));
+    let [closing] = up(&mut links);
+    links.closing(closing, at(0));
+    for id in [waiting, locating, closing, LinkId::new(99, 99)] {
+        assert!(!links.doubt(id, at(0)));
+    }
+    // Of a peer that has not said anything it is the fabric that is doubted.
+    let greeting = links.reserve(9, Some(Route(2)), at(0));
+    assert!(links.greet(greeting, PEER, from(), at(0)));
+    assert!(!links.doubt(greeting, at(0)));
+    let elsewhere = Alarm::Down(greeting, LinkDown::Elsewhere(Route(2)));
+    assert_eq!(alarms(&mut links, at(0).after(LAST_WORDS)), [elsewhere]);
+}
+
 /// Alarms that are due by then, when the port looks often.
 fn over(links: &mut Links, (since, until): (u64, u64)) -> Vec<Alarm> {
     let step = Duration::from_millis(500);

@@ -31,6 +31,8 @@ pub(crate) struct Directory(Rc<RefCell<HashMap<EndpointId, Weak<RefCell<RdmPort>
 pub(crate) struct DirectPort {
     port: Rc<RefCell<RdmPort>>,
     directory: Directory,
+    /// The link begun last.
+    begun: Option<LinkId>,
 }
 
 impl Directory {
@@ -46,6 +48,7 @@ impl Directory {
         Ok(DirectPort {
             port,
             directory: self.clone(),
+            begun: None,
         })
     }
 }
@@ -54,6 +57,12 @@ impl DirectPort {
     /// The port itself.
     pub(crate) fn rdm(&self) -> std::cell::Ref<'_, RdmPort> {
         self.port.borrow()
+    }
+
+    /// The process of the peer called last may have gone.
+    pub(crate) fn doubt(&self, clock: &dyn Clock) {
+        let link = self.begun.expect("a link that this side has begun");
+        self.port.borrow_mut().doubt(link, clock);
     }
 }
 
@@ -68,6 +77,7 @@ impl<M: Memory> Port<M> for DirectPort {
         let peer = peer.ok_or(ConnectError::Refused)?;
         let mut port = self.port.borrow_mut();
         let link = port.reserve(clock, None)?;
+        self.begun = Some(link);
         let ours = port
             .endpoint_address(link)
             .ok_or(ConnectError::NoResources)?;
@@ -77,7 +87,7 @@ impl<M: Memory> Port<M> for DirectPort {
             peer.borrow_mut().answer(&ours, FROM, clock)
         };
         match theirs {
-            Ok(theirs) => port.greet(link, &theirs, FROM, clock),
+            Ok((_, theirs)) => port.greet(link, &theirs, FROM, clock),
             Err(_) => port.give_up(link, mx_proto::port::LinkDown::Unreachable),
         }
         Ok(link)

@@ -3,6 +3,7 @@
 use crate::direct::made_up::{nodes, nodes_with, shapes};
 use crate::direct::nodes::{Nodes, pattern};
 use libfabric_fake::{Fake, Faults, Shape};
+use mx_port_base::clock::MonotonicClock;
 use mx_port_rdm::RdmOptions;
 use mx_proto::Status;
 use std::time::{Duration, Instant};
@@ -125,6 +126,28 @@ fn who_takes_nothing_in_is_not_taken_for_dead_as_long_as_it_says_so() {
         }
         let left = nodes.end(0).port().rdm().link_count();
         assert_eq!(left, usize::from(says_so), "says so: {says_so}");
+        drop(nodes);
+        fake.assert_clean();
+    }
+}
+
+#[test]
+fn a_doubted_peer_keeps_its_link_when_it_answers_and_else_loses_it_long_before_its_time() {
+    for alive in [true, false] {
+        let fake = Fake::new(Shape::tcp(), 1);
+        let mut nodes = nodes(&fake, 2);
+        nodes.connect(0, 1);
+        nodes.end(0).port().doubt(&MonotonicClock);
+        // What is said to the dead takes a second to be given up.
+        let until = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < until && nodes.end(0).port().rdm().link_count() > 0 {
+            nodes.end(0).progress();
+            if alive {
+                nodes.end(1).progress();
+            }
+        }
+        let left = nodes.end(0).port().rdm().link_count();
+        assert_eq!(left, usize::from(alive), "alive: {alive}");
         drop(nodes);
         fake.assert_clean();
     }

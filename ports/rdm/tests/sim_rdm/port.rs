@@ -73,9 +73,9 @@ impl SimRdm {
                     link,
                     endpoint_address,
                 } => {
-                    let endpoint_address =
-                        self.port()
-                            .answer(&endpoint_address, address_of(from.0), clock);
+                    let from_address = address_of(from.0);
+                    let answer = self.port().answer(&endpoint_address, from_address, clock);
+                    let endpoint_address = answer.map(|(_, ours)| ours);
                     let answer = Letter::Answer {
                         from: self.node,
                         link,
