@@ -5,13 +5,16 @@
 //!   4 KiB .. 64 KiB       a page-aligned allocation
 //!   64 KiB and more       a region (mx_sys::regions), and when freed kept for the next one of
 //!                           about this size
-//!                           cache: newest at the end, at most BMI_MX_BUFFER_CACHE bytes
+//!                           cache: newest at the end, at most BMI_MX_BUFFER_CACHE bytes, and for 5 s
 //! ```
 //!
 //! The cache avoids page faults: memory that `free` returns to the system must be mapped and zeroed
 //! again page by page. Four 4 MiB buffers in turn cost 1640 us each with `posix_memalign` and
 //! `free`, 148 us with the cache, writing them once included; at 64 KiB there is nothing to gain
 //! (1.20 and 1.15 us). Nothing is zeroed here.
+//!
+//! A server that was busy once must not keep that memory for ever: a buffer that has not been used for 5 s goes
+//! back, and with it what the C library keeps in its heap.
 //!
 //! Regions serve fabric cards: a region's registration is kept while it is in the cache, and its
 //! pages stay mapped while it is registered.
@@ -21,9 +24,13 @@
 //! Cost: one lock; `take` and `keep` look at every cached buffer, newest first.
 
 use libc::c_void;
+use mx_proto::{Clock, Instant};
+use mx_sys::clock::MonotonicClock;
 use mx_sys::regions;
 use parking_lot::Mutex;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// The alignment of larger buffers.
 const PAGE: usize = 4096;
@@ -34,7 +41,13 @@ const CACHED_FROM: usize = 64 * 1024;
 /// The maximum number of buffers kept, whatever their size: each costs a comparison.
 const MAX_CACHED: usize = 256;
 
+/// The time for which an unused buffer is kept: longer than the pauses of a program that goes on.
+const KEPT_FOR: Duration = Duration::from_secs(5);
+
 static CACHE: Mutex<Cache> = Mutex::new(Cache::new());
+
+/// The time in nanoseconds at which the oldest kept buffer has been unused for too long; 0: there is none.
+static DUE: AtomicU64 = AtomicU64::new(0);
 
 /// A buffer of at least `size` bytes. `None` when there is no memory: one of no bytes has an address, too.
 pub fn allocate(size: usize) -> Option<*mut c_void> {
@@ -44,7 +57,10 @@ pub fn allocate(size: usize) -> Option<*mut c_void> {
         return (!start.is_null()).then_some(start);
     }
     if size >= CACHED_FROM {
-        let cached = CACHE.lock().take(size);
+        let mut cache = CACHE.lock();
+        let cached = cache.take(size);
+        cache.note();
+        drop(cache);
         return match cached {
             Some(buffer) => Some(buffer.start.as_ptr()),
             None => regions::allocate(size),
@@ -73,7 +89,13 @@ pub unsafe fn release(start: *mut c_void) -> bool {
             return false;
         }
         if let Some(capacity) = regions::len_at(start.as_ptr()) {
-            let kept = cache.keep(Buffer { start, capacity });
+            let freed = MonotonicClock.now();
+            let kept = cache.keep(Buffer {
+                start,
+                capacity,
+                freed,
+            });
+            cache.note();
             drop(cache);
             return kept || regions::release(start.as_ptr());
         }
@@ -88,9 +110,45 @@ pub fn set_cache_limit(limit: usize) {
     let excess = {
         let mut cache = CACHE.lock();
         cache.limit = limit;
-        cache.shrink()
+        let excess = cache.shrink();
+        cache.note();
+        excess
     };
-    for buffer in excess {
+    free(excess);
+}
+
+/// The time at which [`give_back_unused`] has something to do.
+pub fn next_due() -> Option<Instant> {
+    match DUE.load(Ordering::Relaxed) {
+        0 => None,
+        due => Some(Instant(due)),
+    }
+}
+
+/// Frees what has not been used for a while, and has the C library give back what that leaves in its heap.
+#[cold]
+pub fn give_back_unused() {
+    let unused = {
+        let mut cache = CACHE.lock();
+        let unused = cache.expire(MonotonicClock.now());
+        cache.note();
+        unused
+    };
+    if unused.is_empty() {
+        return;
+    }
+    free(unused);
+    if next_due().is_none() {
+        #[cfg(target_env = "gnu")]
+        // SAFETY: may be called at any time.
+        unsafe {
+            libc::malloc_trim(0)
+        };
+    }
+}
+
+fn free(buffers: Vec<Buffer>) {
+    for buffer in buffers {
         regions::release(buffer.start.as_ptr());
     }
 }
@@ -98,6 +156,7 @@ pub fn set_cache_limit(limit: usize) {
 struct Buffer {
     start: NonNull<c_void>,
     capacity: usize,
+    freed: Instant,
 }
 
 // SAFETY: unused memory, which any thread may free or give out.
@@ -142,6 +201,19 @@ impl Cache {
         wanted
     }
 
+    /// Takes out those that have not been used for [`KEPT_FOR`].
+    fn expire(&mut self, now: Instant) -> Vec<Buffer> {
+        let unused = |buffer: &&Buffer| now.since(buffer.freed) >= KEPT_FOR;
+        let count = self.kept.iter().take_while(unused).count();
+        self.take_oldest(count)
+    }
+
+    /// Writes down when the oldest will have been unused for too long.
+    fn note(&self) {
+        let due = self.kept.first().map(|oldest| oldest.freed.after(KEPT_FOR));
+        DUE.store(due.map_or(0, |due| due.0.max(1)), Ordering::Relaxed);
+    }
+
     fn has(&self, start: NonNull<c_void>) -> bool {
         self.kept.iter().any(|buffer| buffer.start == start)
     }
@@ -157,8 +229,16 @@ impl Cache {
             bytes -= buffer.capacity;
             count += 1;
         }
-        self.bytes = bytes;
-        self.kept.drain(..count).collect()
+        self.take_oldest(count)
+    }
+
+    fn take_oldest(&mut self, count: usize) -> Vec<Buffer> {
+        let oldest: Vec<Buffer> = self.kept.drain(..count).collect();
+        self.bytes -= oldest.iter().map(|buffer| buffer.capacity).sum::<usize>();
+        if self.kept.is_empty() {
+            self.kept = Vec::new();
+        }
+        oldest
     }
 }
 
@@ -168,7 +248,12 @@ mod tests {
 
     fn buffer(place: usize, capacity: usize) -> Buffer {
         let start = NonNull::new(ptr::without_provenance_mut(place * PAGE)).unwrap();
-        Buffer { start, capacity }
+        let freed = Instant(place as u64 * 1_000_000_000);
+        Buffer {
+            start,
+            capacity,
+            freed,
+        }
     }
 
     fn cache(limit: usize) -> Cache {
@@ -225,6 +310,23 @@ mod tests {
         assert_eq!(dropped[0].start, buffer(1, 0).start);
         assert_eq!(cache.bytes, 200_000);
         assert!(cache.has(buffer(3, 0).start) && !cache.has(buffer(1, 0).start));
+    }
+
+    #[test]
+    fn what_is_not_used_for_five_seconds_is_taken_out_and_the_others_stay() {
+        let mut cache = cache(10 << 20);
+        // Freed after 1, 2 and 4 s.
+        for place in [1, 2, 4] {
+            assert!(cache.keep(buffer(place, 1 << 20)));
+        }
+        let second = |n: u64| Instant(n * 1_000_000_000);
+        assert!(cache.expire(Instant(second(6).0 - 1)).is_empty());
+        let unused = cache.expire(second(7));
+        assert_eq!(unused.len(), 2);
+        assert_eq!(unused[1].start, buffer(2, 0).start);
+        assert_eq!((cache.bytes, cache.kept.len()), (1 << 20, 1));
+        assert_eq!(cache.expire(second(9)).len(), 1);
+        assert_eq!((cache.bytes, cache.kept.capacity()), (0, 0));
     }
 
     #[test]

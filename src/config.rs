@@ -98,7 +98,7 @@ pub static OWN: &[Tunable<Config>] = &[
     Tunable::number(
         "BMI_MX_BUFFER_CACHE",
         Kind::Bytes(0, 64 * G),
-        "bytes of freed `memalloc` buffers that are kept for reuse",
+        "bytes of freed `memalloc` buffers that are kept for reuse, for 5 s",
         |c, v| c.buffer_cache = v as usize,
         |c| c.buffer_cache as u64,
     ),

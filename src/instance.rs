@@ -27,7 +27,7 @@ use crate::match_layout::KEY;
 use crate::method::{Handout, Host, Method, MethodReport, PeerGauges, Settings, UNEXPECTED_READY};
 use crate::peer::table::PeerKey;
 use crate::peer_name::{self, PeerName, ROUTE_DGRAM, ROUTE_RDM};
-use crate::{address_range, host};
+use crate::{address_range, buffer, host};
 use libc::{c_char, c_int};
 use mx_proto::port::WakeDescriptors;
 use mx_proto::{Endpoint, EndpointId, Instant, NicId, Route};
@@ -161,6 +161,14 @@ impl Progress for Engine {
     fn on_sleep(&mut self, waits: &WaitStats) {
         self.publisher.note_waits(waits);
         self.publish();
+    }
+
+    fn give_back_due() -> Option<Instant> {
+        buffer::next_due()
+    }
+
+    fn give_back() {
+        buffer::give_back_unused();
     }
 }
 

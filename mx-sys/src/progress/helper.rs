@@ -17,7 +17,7 @@
 
 use super::sleep::{Woken, sleep};
 use super::wait::{HelperState, earlier};
-use super::{Progress, Shared};
+use super::{Progress, Shared, give_back_if_due};
 use crate::clock::MonotonicClock;
 use crate::reserve;
 use mx_proto::Clock;
@@ -185,6 +185,8 @@ fn round<T: Progress>(
     }
     core.on_sleep();
     shared.release(core);
+    give_back_if_due::<T>();
+    sleep_plan.until = earlier(sleep_plan.until, T::give_back_due());
     if !mind_control {
         sleep_plan.fds.control = None;
         sleep_plan.until = earlier(sleep_plan.until, Some(MonotonicClock.now().after(TICK)));

@@ -34,10 +34,11 @@ mod wait;
 pub use helper::Helper;
 pub use sleep::DOORBELL;
 
+use crate::clock::MonotonicClock;
 use crate::eventfd::EventFd;
 use crate::fork::ForkMark;
-use mx_proto::Instant;
 use mx_proto::port::WakeDescriptors;
+use mx_proto::{Clock, Instant};
 use parking_lot::{Mutex, MutexGuard};
 use spin::Spin;
 use std::fmt;
@@ -105,6 +106,23 @@ pub trait Progress {
     /// A thread goes to sleep on the engine's descriptors: the time to write down what others may
     /// look at meanwhile. `waits` is what has been counted of waiting threads.
     fn on_sleep(&mut self, _waits: &WaitStats) {}
+
+    /// The time at which [`Progress::give_back`] should be called. It wakes the helper thread; without one, a
+    /// thread that goes to sleep after that calls it.
+    fn give_back_due() -> Option<Instant> {
+        None
+    }
+
+    /// Gives back memory that has not been used for a while. Called without the lock.
+    fn give_back() {}
+}
+
+/// Gives back memory if that is due.
+#[inline]
+fn give_back_if_due<T: Progress>() {
+    if T::give_back_due().is_some_and(|due| due <= MonotonicClock.now()) {
+        T::give_back();
+    }
 }
 
 /// Settings of waiting.

@@ -21,7 +21,9 @@
 
 use super::sleep::{sleep, sleep_in};
 use super::spin::Spin;
-use super::{Core, Doorbells, EVERYTHING, Held, Interest, Progress, Shared, WaitStats};
+use super::{
+    Core, Doorbells, EVERYTHING, Held, Interest, Progress, Shared, WaitStats, give_back_if_due,
+};
 use crate::clock::MonotonicClock;
 use mx_proto::port::WakeDescriptors;
 use mx_proto::{Clock, Instant};
@@ -380,7 +382,11 @@ impl<T: Progress> Shared<T> {
         core.waiting.progress_thread = Some(sleep_plan);
         core.waiting.stats.progress_thread_sleeps += 1;
         core.on_sleep();
+        let helped = !matches!(core.waiting.helper, HelperState::Absent);
         drop(core);
+        if !helped {
+            give_back_if_due::<T>();
+        }
         let told = set.and_then(|set| sleep_in(set, &doorbells.progress_thread, sleep_plan.until));
         let control = told.is_none()
             && sleep(

@@ -135,6 +135,8 @@ pub struct RdmPort {
     busy: Instant,
     /// Not opened anew before this.
     retry_at: Instant,
+    /// Unused memory is given back then.
+    give_back_at: Instant,
     stats: RdmStats,
     /// Kept for their memory.
     events: Vec<CqEvent>,
@@ -169,6 +171,9 @@ const RETRY: Duration = Duration::from_millis(1);
 /// And after this time at first: a fabric carries a frame or two meanwhile.
 const RETRY_FIRST: Duration = Duration::from_micros(10);
 
+/// Memory that has not been needed for this long is given back.
+const KEPT_FOR: Duration = Duration::from_secs(5);
+
 /// After a breakdown, time between two tries to open the fabric again.
 const RETRY_OPEN: Duration = Duration::from_secs(5);
 
@@ -201,6 +206,7 @@ impl RdmPort {
             signed: Instant(0),
             busy: Instant(0),
             retry_at: Instant(0),
+            give_back_at: Instant(0),
             stats: RdmStats::default(),
             events: Vec::new(),
             alarms: Vec::new(),
@@ -325,6 +331,11 @@ impl RdmPort {
         };
         if let Some(fabric) = &mut self.fabric {
             fabric.forget(&link);
+            if self.links.len() == 0 {
+                // What was needed lately, and then what is needed now.
+                fabric.slots.give_back();
+                fabric.slots.give_back();
+            }
         }
         true
     }

@@ -12,7 +12,6 @@
 //! Everything that arrives is checked: a frame has to have a link and that link's cookie, a
 //! completion a known operation, and a position in a buffer has to be inside it.
 
-use super::RdmPort;
 use super::fabric::{Manner, NotSent};
 use super::frame::{AT_ONCE, Frame, Kind};
 use super::incoming;
@@ -21,6 +20,7 @@ use super::ops::Op;
 use super::reading::Reading;
 use super::remote::Report;
 use super::sequence::Turn;
+use super::{KEPT_FOR, RdmPort};
 use libc::c_void;
 use libfabric_sys::abi::FI_MULTI_RECV;
 use mx_port_fabric::CqEvent;
@@ -322,6 +322,12 @@ impl RdmPort {
         self.alarms = alarms;
         while let Some(alarm) = self.links.overdue(self.now) {
             self.handle_alarm(alarm);
+        }
+        if self.now >= self.give_back_at {
+            self.give_back_at = self.now.after(KEPT_FOR);
+            if let Some(fabric) = &mut self.fabric {
+                fabric.slots.give_back();
+            }
         }
     }
 

@@ -43,6 +43,8 @@ pub(super) struct Slots {
     depth: usize,
     /// Slots with frames to peers that have gone; they do not count against the living.
     lost: usize,
+    /// The most slots in use at a time since [`Slots::give_back`].
+    most: usize,
 }
 
 struct Chunk {
@@ -70,6 +72,7 @@ impl Slots {
             register,
             depth,
             lost: 0,
+            most: 0,
         }
     }
 
@@ -89,9 +92,8 @@ impl Slots {
                 return None;
             }
         }
-        let number = self.free.pop()?;
+        let number = self.occupy(owner)?;
         let index = number as usize;
-        self.owners[index] = Some(owner);
         let size = self.size;
         let chunk = &mut self.chunks[index / CHUNK];
         let at = index % CHUNK * size;
@@ -105,12 +107,20 @@ impl Slots {
         })
     }
 
+    /// A free slot is the link's.
+    #[inline]
+    fn occupy(&mut self, owner: LinkId) -> Option<u32> {
+        let number = self.free.pop()?;
+        self.most = self.most.max(self.taken());
+        self.owners[number as usize] = Some(owner);
+        Some(number)
+    }
+
     /// Slots one link may have now. The fewer are left, the fewer: peers that have stopped reading
     /// never get all of them.
     #[inline]
     pub(super) fn allowance(&self) -> u32 {
-        let taken = self.owners.len() - self.free.len();
-        let left = self.room().saturating_sub(taken);
+        let left = self.room().saturating_sub(self.taken());
         PER_LINK.min(1 + left / 4) as u32
     }
 
@@ -126,6 +136,28 @@ impl Slots {
     pub(super) fn lose(&mut self, lost: usize) -> bool {
         self.lost = lost;
         lost > self.depth.min(LOST_MAX) / 2
+    }
+
+    fn taken(&self) -> usize {
+        self.owners.len() - self.free.len()
+    }
+
+    /// Gives back the memory that has not been needed since the last call, as far as none of it is in use
+    /// now.
+    pub(super) fn give_back(&mut self) {
+        let needed = self.most.div_ceil(CHUNK).max(1);
+        self.most = self.taken();
+        while self.chunks.len() > needed
+            && let Some(begin) = self.owners.len().checked_sub(CHUNK)
+            && self.owners[begin..].iter().all(Option::is_none)
+        {
+            self.owners.truncate(begin);
+            self.chunks.pop();
+        }
+        let left = self.owners.len();
+        self.free.retain(|number| (*number as usize) < left);
+        // The first are used first, so that the last fall free.
+        self.free.sort_unstable_by(|a, b| b.cmp(a));
     }
 
     /// Gives up the registrations; the memory stays.
@@ -147,14 +179,69 @@ impl Slots {
         } else {
             None
         };
-        self.chunks.push(Chunk {
+        self.add(Chunk {
             registration,
             memory,
         });
+        Ok(())
+    }
+
+    fn add(&mut self, chunk: Chunk) {
+        self.chunks.push(chunk);
         let first = self.owners.len();
         self.owners.resize(first + CHUNK, None);
         self.free
             .extend((first..first + CHUNK).rev().map(|slot| slot as u32));
-        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many slots in use, on chunks that are no larger than needed.
+    fn slots(count: usize) -> Slots {
+        let mut slots = Slots::new(1, false, TOTAL);
+        for _ in 0..count {
+            if slots.free.is_empty() {
+                let memory = vec![0; CHUNK].into_boxed_slice();
+                slots.add(Chunk {
+                    registration: None,
+                    memory,
+                });
+            }
+            slots.occupy(LinkId::new(0, 1)).unwrap();
+        }
+        slots
+    }
+
+    #[test]
+    fn memory_that_was_not_needed_for_a_while_is_given_back_and_the_rest_stays_in_use() {
+        let mut slots = slots(3 * CHUNK + 1);
+        assert_eq!(slots.chunks.len(), 4);
+        let (last, first) = (3 * CHUNK as u32, 0);
+        for number in 0..=last {
+            if number != last && number != first {
+                slots.put(number).unwrap();
+            }
+        }
+        // They were all needed since.
+        slots.give_back();
+        assert_eq!(slots.chunks.len(), 4);
+        // The last one is with the provider, perhaps for ever: its memory has to stay.
+        slots.give_back();
+        assert_eq!((slots.chunks.len(), slots.taken()), (4, 2));
+        // What lies low is used first.
+        assert_eq!(slots.occupy(LinkId::new(0, 2)), Some(1));
+        slots.put(1).unwrap();
+        slots.put(last).unwrap();
+        slots.give_back();
+        assert_eq!((slots.chunks.len(), slots.owners.len()), (1, CHUNK));
+        assert_eq!((slots.free.len(), slots.taken()), (CHUNK - 1, 1));
+        assert_eq!(slots.put(last), None);
+        slots.put(first).unwrap();
+        slots.give_back();
+        slots.give_back();
+        assert_eq!(slots.chunks.len(), 1);
     }
 }
