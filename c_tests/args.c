@@ -807,7 +807,7 @@ static void test_arguments(struct side *side)
     WRONG(ops->cancel(pending.id + 8, 0));
     WRONG(ops->cancel((bmi_op_id_t)(intptr_t)buffer, 0));
     WRONG(ops->cancel((bmi_op_id_t)(intptr_t)self, 0));
-    WRONG(ops->cancel(pending.id, 1)); /* its context is 0 */
+    CHECK_THAT(ops->cancel(pending.id, 1), ==, 0); /* its context is 0: there it was reported, if ever */
     CHECK_THAT(outcount, ==, 5);
     CHECK_THAT(errors[0], ==, 5);
     CHECK_THAT(sizes[0], ==, 5);
@@ -816,9 +816,9 @@ static void test_arguments(struct side *side)
     CHECK(!op_done(&pending));
     CHECK_THAT(ops->cancel(pending.id, 0), ==, 0);
     op_failed(&pending, BMI_ECANCEL);
-    /* Stale now. */
+    /* Stale now: there is nothing to test for, and nothing left to cancel. */
     WRONG(ops->test(pending.id, &outcount, errors, sizes, users, 0, 0));
-    WRONG(ops->cancel(pending.id, 0));
+    CHECK_THAT(ops->cancel(pending.id, 0), ==, 0);
     ops->close_context(1);
     end();
 }

@@ -1,5 +1,5 @@
 /*
- * cancel at every moment of an operation's life: exactly one completion, the peer stays.
+ * cancel at every moment of an operation's life, and later: exactly one completion, the peer stays.
  *
  *     queued ── offered / unmatched ── in flight ── complete, not reported ── reported
  *        │             │                  │                 │                   │
@@ -383,6 +383,71 @@ static void cancels_twice(struct side *side)
     pair_part(side);
 }
 
+/* ---- too late ---- */
+
+/* Operations that are posted before the oldest reported one's id is given out again: src/op/places.rs. */
+#ifdef BMI_MX_STANDALONE
+enum { KEPT = 1024 };
+#else
+enum { KEPT = 32 };
+#endif
+
+/* What a host reads of an operation before it asks the method: BMI-HOST-ABI.md section 6.2. */
+static void check_readable(bmi_op_id_t id)
+{
+    const char *op = (const char *)(intptr_t)id;
+    struct bmi_method_addr *address;
+    int64_t read;
+
+    memcpy(&read, op, sizeof read);
+    CHECK_THAT(read, ==, id);
+    memcpy(&address, op + ADDRESS_AT, sizeof address);
+    CHECK_THAT(address->method_type, ==, METHOD_ID);
+}
+
+static void cancels_reported(struct side *side)
+{
+    struct bmi_method_addr *server = pair_client(side);
+    static char buffers[KEPT][8], other[8];
+    static struct op receives[KEPT];
+    struct op late[4] = {{0}}, elsewhere = {0};
+
+    CHECK_THAT(ops->open_context(1), ==, 0);
+    for (int i = 0; i < 4; i++) {
+        CHECK_THAT(op_recv(&late[i], server, other, sizeof other, 1), ==, 0);
+        cancelled(&late[i]);
+    }
+    /* While nothing else is posted, and while ever more are. */
+    for (int i = 0; i < KEPT; i++) {
+        for (int n = 0; n < 4; n++) {
+            check_readable(late[n].id);
+            CHECK_THAT(ops->cancel(late[n].id, 0), ==, 0);
+        }
+        CHECK_THAT(op_recv(&receives[i], server, buffers[i], 8, 100 + i), ==, 0);
+    }
+    nothing_more();
+    for (int i = 0; i < KEPT; i++)
+        CHECK(!op_done(&receives[i]));
+    for (int i = 0; i < KEPT; i++)
+        cancelled(&receives[i]);
+    /* One of another context gets the id: it stays. */
+    for (int i = 0; elsewhere.id != late[0].id; i++) {
+        CHECK_THAT(i, <, 16 * KEPT);
+        if (i > 0)
+            cancelled(&elsewhere);
+        elsewhere = (struct op){.context = 1};
+        CHECK_THAT(op_recv(&elsewhere, server, other, sizeof other, 2), ==, 0);
+    }
+    check_readable(late[0].id);
+    CHECK_THAT(ops->cancel(late[0].id, 0), ==, 0);
+    nothing_more();
+    CHECK(!op_done(&elsewhere));
+    cancelled(&elsewhere);
+    nothing_more();
+    ops->close_context(1);
+    pair_part(side);
+}
+
 /* ---- the other operations of the peer are left alone (fault list 8.4, Mercury) ---- */
 
 static void others_server(struct side *side)
@@ -442,6 +507,7 @@ static const struct scenario scenarios[] = {
     PAIR(cancel_leaves_completed_operations_as_they_are, completes_then_cancelled,
          cancels_completed),
     PAIR(cancelling_twice_completes_once, idle_server, cancels_twice),
+    PAIR(cancelling_what_was_reported_does_nothing_and_reads_nothing_wrong, idle_server, cancels_reported),
     PAIR(cancelling_a_send_keeps_the_peer_and_its_other_operations, others_server,
          others_client),
     {0},

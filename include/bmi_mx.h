@@ -904,7 +904,10 @@ int BMI_mx_post_sendunexpected_list(bmi_op_id_t *id,
  * any more. The peer and its other operations stay, also when the message was partly
  * transferred.
  *
- * Returns 0, or -BMI_EINVAL for an id that names no operation of that context.
+ * Nothing happens to one that was reported: its id may be passed until a post gives it out again, for
+ * an operation that would be called off instead.
+ *
+ * Returns 0, or -BMI_EINVAL for a number that never was an operation's id.
  */
 int BMI_mx_cancel(bmi_op_id_t id,
                   bmi_context_id context_id);

@@ -234,19 +234,15 @@ pub fn remove_all() {
     }
 }
 
-/// The method starts: its number with the host, for all objects there are and will be. None stands for a
-/// peer yet; in a child of fork they did, for peers of its parent's.
+/// The method starts: its number with the host, for all objects there are and will be, and for those that
+/// were dropped, as the host may still read them through an operation. None stands for a peer yet; in a child
+/// of fork they did, for peers of its parent's.
 pub fn begin(method_type: c_int) {
     let mut registry = REGISTRY.lock();
     registry.method_type = method_type;
-    for (place, _) in registry
-        .known
-        .iter()
-        .enumerate()
-        .filter(|(_, known)| known.is_some())
-    {
+    for place in 0..registry.known.len() {
         let object = at(place);
-        // SAFETY: a live object. The host writes this field too, but not while it initializes the
+        // SAFETY: an object of ours. The host writes this field too, but not while it initializes the
         // method (BMI-HOST-ABI.md section 3).
         unsafe {
             (*(*object).addr.get()).method_type = method_type;

@@ -5,10 +5,15 @@
 //!               and ended by the endpoint, matched or not:
 //!               its memory is not accessed afterwards
 //!   over        nothing to do                                   as it ended
+//!   reported    nothing to do                                   was reported
 //! ```
 //!
 //! In every case it is reported once. The draft disconnects the peer to cancel a send, as MX had no
 //! other way; here the peer and its other operations stay.
+//!
+//! Cancelling what was reported is no mistake: a host with several threads cannot know, and Mercury does not
+//! look. An id is the address of a block ([`crate::op::places`]), so an operation of another context that has
+//! the block now is not taken for the one that was meant, but one of the same context is.
 //!
 //! A receive that is cancelled before its message comes leaves that message without a receive; see
 //! [`crate::abandoned`].
@@ -22,9 +27,13 @@ use mx_proto::{Clock, Status};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
-    /// Calls operation `id` off. Its completion can be had at once.
+    /// Calls operation `id` off. Its completion can be had at once. Nothing happens if it was reported.
     pub fn cancel(&mut self, id: i64, context: i64) -> Result<(), Box<Error>> {
-        let op = self.find(id, context)?;
+        let op = match self.find(id, context) {
+            Ok(op) => op,
+            Err(_) if self.endpoint.ops().places().was_given_out(id) => return Ok(()),
+            Err(error) => return Err(error),
+        };
         self.endpoint.end(op, Status::Cancelled);
         self.drain();
         Ok(())

@@ -188,7 +188,10 @@ export! {
     /// any more. The peer and its other operations stay, also when the message was partly
     /// transferred.
     ///
-    /// Returns 0, or -BMI_EINVAL for an id that names no operation of that context.
+    /// Nothing happens to one that was reported: its id may be passed until a post gives it out again, for
+    /// an operation that would be called off instead.
+    ///
+    /// Returns 0, or -BMI_EINVAL for a number that never was an operation's id.
     pub unsafe extern "C" fn BMI_mx_cancel(id: bmi_op_id_t, context_id: bmi_context_id) -> c_int {
         instance::cancel(id, context(context_id)?)?;
         Ok(0)

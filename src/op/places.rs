@@ -2,7 +2,7 @@
 //! address.
 //!
 //! ```text
-//!     0  op_id   its own address while the host has it, otherwise 0        read by the host
+//!     0  op_id   its own address, from its first use on                   read by the host
 //!     8  word    the method's part
 //!    72  addr    struct bmi_method_addr *  (stand-alone BMI: at 80)        read by the host
 //!    80  record  the endpoint's part       (behind addr)
@@ -11,8 +11,14 @@
 //! ```
 //!
 //! The host uses an operation id as a pointer and reads the words at 0 and 72 (80) unchecked
-//! (BMI-HOST-ABI.md section 6.2), also of stale ids. So blocks are never unmapped: an unused row
-//! serves the next method. No id is dereferenced before it has been compared with the range.
+//! (BMI-HOST-ABI.md section 6.2), also of stale ids, and the stand-alone BMI ends the process if the word
+//! at 0 is not the id. So blocks are never unmapped, both words stay after the operation was reported, and
+//! an unused row serves the next method. The method itself looks at `word`: an operation of the host's has
+//! an address there. No id is dereferenced before it has been compared with the range.
+//!
+//! An id is the address of a block. So a stale id is told from a valid one until the block is used again,
+//! which is after [`Places::REUSE_DELAY`] others at least, and after that if the operation which has the block
+//! now is of another context.
 //!
 //! Owns: the blocks, and their address space.
 //! Cost: checking an id takes two comparisons and one load.
@@ -141,7 +147,30 @@ impl Blocks {
             return None;
         }
         let place = (offset / BLOCK) as u32;
-        (self.block(place).op_id.load(Ordering::Relaxed) == id).then_some(place)
+        self.is_hosts(place).then_some(place)
+    }
+
+    /// True for a number that is or has been an operation's id, here or with the method that had this row
+    /// before.
+    pub fn was_given_out(&self, id: i64) -> bool {
+        let Some(row) = &self.row else {
+            return false;
+        };
+        let start = row.reservation.start().cast::<Block>();
+        let offset = (id as usize).wrapping_sub(start.addr().get());
+        let place = offset / BLOCK;
+        if place >= row.made as usize || offset % BLOCK != 0 {
+            return false;
+        }
+        // SAFETY: so many have been written there, side by side, and they stay for ever.
+        let block = unsafe { start.add(place).as_ref() };
+        block.op_id.load(Ordering::Relaxed) == id
+    }
+
+    /// Is there an operation of the host's at this place?
+    #[inline(always)]
+    fn is_hosts(&self, place: u32) -> bool {
+        !self.word(place).addr.is_null()
     }
 
     /// The host's id of the operation at this place.
@@ -167,8 +196,13 @@ fn no_place(place: u32, len: u32) -> ! {
 }
 
 impl Places<UserMemory, Word> for Blocks {
-    /// So that a stale id stays stale for a while.
-    const REUSE_DELAY: u32 = 32;
+    /// So that a stale id stays stale for a while. Hosts of the stand-alone BMI cancel late: Mercury all
+    /// operations of a transfer when its time is over, those that were reported long ago included.
+    const REUSE_DELAY: u32 = if cfg!(feature = "standalone") {
+        1024
+    } else {
+        32
+    };
 
     #[inline(always)]
     fn len(&self) -> u32 {
@@ -230,13 +264,11 @@ impl Places<UserMemory, Word> for Blocks {
         }
     }
 
-    /// Hides it: its id is stale from now on. The address stays, as the host may read it before it looks
-    /// at the id.
+    /// Its id is stale from now on. What the host reads stays as it is.
     #[inline(always)]
     fn on_free(&mut self, place: u32) {
-        let block = self.block(place);
-        if block.op_id.load(Ordering::Relaxed) != 0 {
-            block.op_id.store(0, Ordering::Release);
+        if self.is_hosts(place) {
+            self.word_mut(place).addr = ptr::null_mut();
             self.shown -= 1;
         }
     }
@@ -317,18 +349,41 @@ mod tests {
     }
 
     #[test]
-    fn the_host_reads_id_and_address_at_their_offsets_and_zero_afterwards() {
+    fn the_host_reads_id_and_address_at_their_offsets_also_afterwards() {
         let mut blocks = blocks(64);
         let words = ptr::with_exposed_provenance::<u64>(blocks.id(6) as usize);
         // SAFETY: a block, which is larger and never unmapped.
         let read = |at| unsafe { words.add(at).read() };
-        assert_eq!((read(0), read(ADDR_AT / 8)), (blocks.id(6) as u64, 0x1006));
+        let (id, shown) = (blocks.id(6), (blocks.id(6) as u64, 0x1006));
+        assert_eq!((read(0), read(ADDR_AT / 8)), shown);
         blocks.on_free(6);
-        assert_eq!((read(0), read(ADDR_AT / 8)), (0, 0x1006));
+        assert_eq!(
+            (blocks.find(id), read(0), read(ADDR_AT / 8)),
+            (None, shown.0, shown.1)
+        );
+        // Used for an operation that is none of the host's.
         blocks.on_use(6);
-        assert_ne!(read(0), 0);
+        assert_eq!(
+            (blocks.find(id), read(0), read(ADDR_AT / 8)),
+            (None, shown.0, shown.1)
+        );
+        blocks.on_free(6);
         drop(blocks);
-        assert_eq!(read(0), 0);
+        assert_eq!((read(0), read(ADDR_AT / 8)), shown);
+    }
+
+    #[test]
+    fn an_id_that_was_given_out_is_told_from_other_numbers() {
+        let mut blocks = blocks(64);
+        let id = blocks.id(4);
+        // Places that a test beside this one has used before may have been given out by that one.
+        assert!(blocks.was_given_out(id));
+        assert!(!blocks.was_given_out(id + 8) && !blocks.was_given_out(0));
+        assert!(!blocks.was_given_out(id - 5 * BLOCK as i64));
+        blocks.on_free(4);
+        assert!(blocks.was_given_out(id) && blocks.find(id).is_none());
+        blocks.row = None;
+        assert!(!blocks.was_given_out(id));
     }
 
     #[test]
