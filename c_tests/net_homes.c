@@ -1,6 +1,6 @@
 /*
- * A server with two addresses, called at the one it would not answer from by itself (make check-net,
- * root).
+ * A server with two addresses, called at the one it would not answer from by itself, where it listens on
+ * both or on that one only (make check-net, root).
  *
  *      client ── side0 ══ hub ══ side0 ── server: 198.51.100.2 and another, on the same interface
  *                                          or behind it
@@ -14,8 +14,13 @@
 #include "support/port.h"
 #include "support/traffic.h"
 
+#include <arpa/inet.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 enum { ROUNDS = 3, PINGS = 200, WITHIN_MS = 20000, CLIENT = 0, SERVER = 1 };
 
@@ -35,6 +40,30 @@ static const struct home homes[] = {
 static const struct home *hear_home(struct side *side)
 {
     return &homes[hear(side, "home")];
+}
+
+/* Its address in mx://. */
+static void name_home(char text[ADDRESS_SIZE], const struct home *home, int endpoint)
+{
+    snprintf(text, ADDRESS_SIZE, "mx://%s%.*s:0:%d", port_is("dgram") ? "dgram@" : "",
+             (int)strcspn(home->address, "/"), home->address, endpoint);
+}
+
+/* A server that listens on that address only. */
+static int start_only_at(const struct home *home)
+{
+    int endpoint = host_start_server(); /* finds one that is free, and frees it again */
+    struct bmi_method_addr *address;
+    char text[ADDRESS_SIZE];
+
+    host_stop();
+    name_home(text, home, endpoint);
+    address = host_lookup(text);
+    CHECK(address != NULL);
+    address->method_type = METHOD_ID;
+    CHECK_THAT(ops->initialize(address, METHOD_ID, BMI_INIT_SERVER | BMI_TCP_BIND_SPECIFIC, NULL), ==, 0);
+    CHECK_THAT(ops->open_context(0), ==, 0);
+    return endpoint;
 }
 
 static void converse(struct bmi_method_addr *peer, bool leads, deadline_t deadline)
@@ -58,15 +87,32 @@ static void end_side(struct side *side)
     host_stop();
 }
 
+/* Does a connection to that port of the server's first address succeed? */
+static bool is_open_at_first(int port)
+{
+    struct sockaddr_in first = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool open;
+
+    CHECK_THAT(fd, >=, 0);
+    CHECK_THAT(inet_pton(AF_INET, "198.51.100.2", &first.sin_addr), ==, 1);
+    open = connect(fd, (struct sockaddr *)&first, sizeof first) == 0;
+    if (!open)
+        CHECK_THAT(errno, ==, ECONNREFUSED);
+    close(fd);
+    return open;
+}
+
 static void server(struct side *side)
 {
     const struct home *home = hear_home(side);
+    bool only = hear(side, "only") != 0;
     deadline_t deadline = deadline_in(WITHIN_MS);
     struct bmi_method_addr *client;
 
     become_host(side);
     run("ip address add %s dev %s", home->address, home->device);
-    tell(side, "endpoint", host_start_server());
+    tell(side, "endpoint", only ? start_only_at(home) : host_start_server());
     client = pair_accept();
     converse(client, false, deadline);
     pong(client, PINGS, deadline);
@@ -76,19 +122,19 @@ static void server(struct side *side)
 static void client(struct side *side)
 {
     const struct home *home = hear_home(side);
+    bool only = hear(side, "only") != 0;
     deadline_t deadline = deadline_in(WITHIN_MS);
     struct bmi_method_addr *server;
     char text[ADDRESS_SIZE];
-    int length = 0;
+    int endpoint;
 
     become_host(side);
     if (home->way != NULL)
         run("ip route add %s", home->way);
     host_start_client();
-    while (home->address[length] != '/')
-        length++;
-    snprintf(text, sizeof text, "mx://%s%.*s:0:%d", port_is("dgram") ? "dgram@" : "", length,
-             home->address, (int)hear(side, "endpoint"));
+    endpoint = (int)hear(side, "endpoint");
+    CHECK(is_open_at_first(endpoint) != only);
+    name_home(text, home, endpoint);
     server = host_lookup(text);
     CHECK(server != NULL);
     pair_hello(server);
@@ -97,7 +143,7 @@ static void client(struct side *side)
     end_side(side);
 }
 
-static void called_at(struct world *world, int home)
+static void called_at(struct world *world, int home, bool only)
 {
     struct child *sides[2];
 
@@ -106,6 +152,7 @@ static void called_at(struct world *world, int home)
     sides[SERVER] = spawn(world, "server");
     for (int i = 0; i < 2; i++) {
         child_tell(sides[i], "home", home);
+        child_tell(sides[i], "only", only);
         plug_in(sides[i], i);
     }
     child_tell(sides[CLIENT], "endpoint", child_hear(sides[SERVER], "endpoint"));
@@ -119,18 +166,32 @@ static void called_at(struct world *world, int home)
 
 static void on_the_interface(struct world *world)
 {
-    called_at(world, 0);
+    called_at(world, 0, false);
 }
 
 static void behind_it(struct world *world)
 {
-    called_at(world, 1);
+    called_at(world, 1, false);
+}
+
+static void only_on_the_interface(struct world *world)
+{
+    called_at(world, 0, true);
+}
+
+static void only_behind_it(struct world *world)
+{
+    called_at(world, 1, true);
 }
 
 static const struct scenario scenarios[] = {
     DIRECTED(a_second_address_of_the_interface_answers_for_itself, on_the_interface,
              {"client", client}, {"server", server}),
     DIRECTED(an_address_behind_the_interface_answers_for_itself, behind_it, {"client", client},
+             {"server", server}),
+    DIRECTED(a_second_address_may_be_the_only_one_that_answers, only_on_the_interface,
+             {"client", client}, {"server", server}),
+    DIRECTED(an_address_behind_the_interface_may_be_the_only_one, only_behind_it, {"client", client},
              {"server", server}),
     {0},
 };

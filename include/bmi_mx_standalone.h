@@ -672,14 +672,17 @@ int BMI_mx_query_addr_range(struct bmi_method_addr *addr,
  * Starts the method.
  *
  * With `BMI_INIT_SERVER` in `flags`, `listen_addr` is the address to listen on, from
- * `BMI_mx_method_addr_lookup`; otherwise it is NULL. `method_id` is the host's number for
+ * `BMI_mx_method_addr_lookup`; otherwise it is NULL. With `BMI_TCP_BIND_SPECIFIC` besides, the server
+ * listens on the address that its host part stands for; without, on all of this machine, and a host
+ * part that is not this machine's is a warning. `method_id` is the host's number for
  * this method and becomes the `method_type` of every address. `options`, which the stand-alone
  * BMI does not have, is NULL or `NAME=value` pairs that override the environment (docs/tuning.md).
  * Anything else there is ignored, a wild pointer too: OrangeFS before 2.9.8 passes three arguments.
  *
  * Returns 0; -BMI_EINVAL when address and flags disagree; -BMI_EALREADY when it is
- * initialized; -BMI_EADDRINUSE when another process has the endpoint; another code when the
- * system refuses something. After a failure it may be called again.
+ * initialized; -BMI_EADDRINUSE when another process has the endpoint; -BMI_EADDRNOTAVAIL or
+ * -BMI_EHOSTUNREACH when the only address to listen on is another machine's, or unknown; another code
+ * when the system refuses something. After a failure it may be called again.
  */
 int BMI_mx_initialize(struct bmi_method_addr *listen_addr,
                       int method_id,

@@ -144,6 +144,7 @@ fn host_code(reason: &ResolveError) -> c_int {
         | ResolveError::NoHost { .. } => bmi::BMI_EINVAL,
         ResolveError::Unknown { .. } => bmi::BMI_EHOSTUNREACH,
         ResolveError::BadBoard { .. } => bmi::BMI_ENODEV,
+        ResolveError::Elsewhere { .. } => bmi::BMI_EADDRNOTAVAIL,
     }
 }
 

@@ -18,7 +18,7 @@
 
 pub use crate::method::{Done, Post, PostKind, Posted, Unexpected};
 
-use crate::abi::constants::{BMI_EALREADY, BMI_ENODEV, BMI_INIT_SERVER};
+use crate::abi::constants::{BMI_EALREADY, BMI_ENODEV, BMI_INIT_SERVER, BMI_TCP_BIND_SPECIFIC};
 use crate::abi::types::bmi_method_addr;
 use crate::address::{self, Address};
 use crate::config::Config;
@@ -32,10 +32,10 @@ use libc::{c_char, c_int};
 use mx_proto::port::WakeDescriptors;
 use mx_proto::{Endpoint, EndpointId, Instant, NicId, Route};
 use mx_sys::HostPorts;
-use mx_sys::nic::ResolveError;
+use mx_sys::nic::{ResolveError, Resolved};
 use mx_sys::progress::{Guard, Tuning, WaitStats};
 use mx_sys::published::{PortView, Publisher, Sample};
-use mx_sys::{EndpointChoice, OpenOptions};
+use mx_sys::{EndpointChoice, OpenError, OpenOptions};
 use mx_sys::{Helper, Interest, MonotonicClock, Progress, Shared, linger, nic, reserve};
 use parking_lot::Mutex;
 use std::cell::Cell;
@@ -236,7 +236,8 @@ pub fn initialize(
     if cfg!(feature = "reserve") {
         reserve::fill();
     }
-    start(&instance.shared, listen, method_id, options).inspect_err(|_| {
+    let specific = flags & BMI_TCP_BIND_SPECIFIC != 0;
+    start(&instance.shared, listen, specific, method_id, options).inspect_err(|_| {
         reserve::empty();
         instance.shared.end();
     })
@@ -245,6 +246,7 @@ pub fn initialize(
 fn start(
     shared: &Arc<Shared<Engine>>,
     listen: Option<(NonNull<bmi_method_addr>, Arc<Address>)>,
+    specific: bool,
     method_id: i32,
     options: Option<&str>,
 ) -> Result<(), Box<Error>> {
@@ -252,7 +254,24 @@ fn start(
     config.check(&refused)?;
     nic::set_peers_file(config.mx.peers.clone());
     let name = listen.as_ref().map(|(_, address)| &address.name);
-    let (ports, identity) = HostPorts::open(open_options(name, &config)).map_err(|reason| {
+    let opened = match &listen {
+        Some((_, address)) if specific => {
+            let only = nic::listen_address(&address.name.host, address.name.board);
+            only.map(Some).map_err(OpenError::Board)
+        }
+        Some((_, address)) => {
+            warn_of_another_machine(address);
+            Ok(None)
+        }
+        None => Ok(None),
+    };
+    let opened = opened.and_then(|tcp_bind| {
+        HostPorts::open(OpenOptions {
+            tcp_bind,
+            ..open_options(name, &config)
+        })
+    });
+    let (ports, identity) = opened.map_err(|reason| {
         let name = name.map_or_else(|| "an endpoint".to_owned(), PeerName::to_string);
         Error::open(&name, &reason)
     })?;
@@ -294,6 +313,20 @@ fn start(
     engine.publisher = publisher;
     engine.publish();
     Ok(())
+}
+
+/// A server that listens on all addresses may be called anything; like another machine most are by mistake.
+fn warn_of_another_machine(address: &Address) {
+    let name = &address.name;
+    let what = match address.nic() {
+        Some(nic) if nic::is_local(nic) => return,
+        Some(nic) => match nic::address(nic) {
+            Some(at) => format!("{} is no address of this machine", at.ip()),
+            None => "its host is another machine".to_owned(),
+        },
+        None => format!("unknown host '{}'", name.host),
+    };
+    log::warn!("{name}: {what}; listening on all addresses that there are");
 }
 
 fn no_descriptors(reason: io::Error) -> Box<Error> {
@@ -463,7 +496,7 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
         log::warn!("{name}: no memory for another address");
         return None;
     }
-    let nic = match nic::resolve(&name.host, name.board) {
+    let nic = match found(&name) {
         Ok(found) => Some(found.nic),
         Err(reason) => {
             let own = own_nic(&name);
@@ -491,6 +524,15 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
     Some(addr)
 }
 
+/// Finds the interface of a name, and the address of an endpoint of this machine.
+fn found(name: &PeerName) -> Result<Resolved, ResolveError> {
+    let found = nic::resolve(&name.host, name.board)?;
+    if let (Some(own), Some(number)) = (found.own, name.endpoint) {
+        nic::note_own_address(EndpointId(number), own);
+    }
+    Ok(found)
+}
+
 /// The endpoint that is open.
 pub fn endpoint() -> Result<EndpointId, Box<Error>> {
     let mut engine = shared()?.lock();
@@ -516,7 +558,7 @@ fn late_peer(
     let nic = match address.nic() {
         Some(nic) => nic,
         None => {
-            let found = nic::resolve(&address.name.host, address.name.board)?;
+            let found = found(&address.name)?;
             address.set_nic(found.nic);
             found.nic
         }

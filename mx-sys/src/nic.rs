@@ -12,7 +12,10 @@
 //! an IPv4 interface contains its address; that of an IPv6 one is known to a process that has
 //! resolved or seen it, or has it in the peers file.
 //!
-//! Owns: the process-wide table of names and IPv6 addresses met so far.
+//! An endpoint of this machine may listen on one address only ([`listen_address`]), which its id does not
+//! tell. So the address that it was looked up under is remembered ([`note_own_address`]).
+//!
+//! Owns: the process-wide table of names, IPv6 addresses met and own addresses asked for so far.
 //! Not here: endpoints, sockets.
 
 mod error;
@@ -27,7 +30,7 @@ use crate::literal;
 use lookup::Known;
 use mx_port_base::interfaces::Board;
 use mx_port_base::nic_id as id;
-use mx_proto::NicId;
+use mx_proto::{EndpointId, NicId};
 use nix::unistd::gethostname;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -40,8 +43,15 @@ use table::{address_in, fresh_table, table};
 pub struct Resolved {
     /// Its interface.
     pub nic: NicId,
+    /// It is this machine: the address that the name stands for.
+    pub own: Option<IpAddr>,
+}
+
+impl Resolved {
     /// It is this machine.
-    pub is_local: bool,
+    pub fn is_local(&self) -> bool {
+        self.own.is_some()
+    }
 }
 
 /// An interface that has a name.
@@ -80,12 +90,18 @@ pub fn resolve(host: &str, board: Option<u32>) -> Result<Resolved, ResolveError>
     };
     let mut table = table();
     table.interfaces.refresh();
-    let own = addresses.is_empty() || addresses.iter().any(|a| table.interfaces.has(a.ip()));
-    if own {
+    let own = addresses.iter().find(|a| table.interfaces.has(a.ip()));
+    if own.is_some() || addresses.is_empty() {
         let nic = table.board_nic(board)?;
+        let own = match own {
+            Some(own) => Some(own.ip()),
+            None if lookup::is_localhost(host) => None,
+            None => table.named_address(board),
+        };
+        let own = own.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         return Ok(Resolved {
             nic,
-            is_local: true,
+            own: Some(own),
         });
     }
     let place = board
@@ -103,10 +119,43 @@ pub fn resolve(host: &str, board: Option<u32>) -> Result<Resolved, ResolveError>
     if is_name {
         table.name(nic, host, place);
     }
-    Ok(Resolved {
-        nic,
-        is_local: false,
-    })
+    Ok(Resolved { nic, own: None })
+}
+
+/// The address for a server that is to be reached at this name's only. It may ask the network (DNS).
+///
+/// That of `localhost` is 127.0.0.1; of this machine's name that of the interface numbered `board`, or
+/// the one that the resolver has for it, or that of its first interface.
+pub fn listen_address(host: &str, board: Option<u32>) -> Result<IpAddr, ResolveError> {
+    let found = resolve(host, board)?;
+    let Some(own) = found.own else {
+        let known = address(found.nic).map(|address| address.ip());
+        let address = known.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        return Err(ResolveError::Elsewhere { address });
+    };
+    if board.is_some() || own.is_loopback() || !matches!(lookup::classify(host)?, Known::Own) {
+        return Ok(own);
+    }
+    let listed = fresh_table().peers().addresses_of(host);
+    let asked = if listed.is_empty() {
+        lookup::ask(host).unwrap_or_default()
+    } else {
+        listed
+    };
+    // A machine's name is often given a loopback address for the time without a network.
+    let others = asked.iter().map(SocketAddr::ip);
+    let mut others = others.filter(|address| !address.is_loopback() && has(*address));
+    Ok(others.next().unwrap_or(own))
+}
+
+/// The id of an address of this machine, which leads back to it from now on.
+pub(crate) fn remember(own: IpAddr) -> NicId {
+    table().remember(SocketAddr::new(own, 0))
+}
+
+/// This endpoint of this machine was looked up under that address.
+pub fn note_own_address(endpoint: EndpointId, own: IpAddr) {
+    table().own.insert(endpoint, own);
 }
 
 /// This machine's interface number `board`, or its first.
@@ -171,6 +220,21 @@ pub fn is_address_of(nic: NicId, address: SocketAddr) -> bool {
 /// Reads this machine's interfaces again from the kernel; at most once a second.
 pub(crate) fn look_again() {
     table().look_again(Instant::now());
+}
+
+/// [`socket_addresses`] of an endpoint: on this machine the address that it was looked up under comes
+/// first, as it may listen only there.
+pub fn endpoint_addresses(nic: NicId, endpoint: EndpointId, port: u16) -> Vec<SocketAddr> {
+    let mut addresses = socket_addresses(nic, port);
+    let table = table();
+    let is_local = addresses.iter().any(|a| table.interfaces.has(a.ip()));
+    let noted = table.own.get(&endpoint).filter(|_| is_local);
+    if let Some(own) = noted.filter(|own| table.interfaces.has(**own)) {
+        let first = SocketAddr::new(*own, port);
+        addresses.retain(|address| *address != first);
+        addresses.insert(0, first);
+    }
+    addresses
 }
 
 /// The TCP addresses of the interface, best first. This machine's own is reached through the
@@ -243,7 +307,7 @@ mod tests {
 
     fn local(host: &str) -> NicId {
         let resolved = resolve(host, None).unwrap();
-        assert!(resolved.is_local, "{host}");
+        assert!(resolved.is_local(), "{host}");
         resolved.nic
     }
 
@@ -278,7 +342,7 @@ mod tests {
     #[test]
     fn remote_addresses_come_back_from_their_ids() {
         let remote = resolve("192.0.2.77", Some(3)).unwrap();
-        assert!(!remote.is_local);
+        assert!(!remote.is_local());
         assert!(!is_local(remote.nic));
         assert_eq!(remote.nic, NicId(0x4d58_c000_024d));
         assert_eq!(
@@ -295,6 +359,49 @@ mod tests {
             ["[2001:db8::5]:9".parse().unwrap()]
         );
         assert_eq!(host_name(v6.nic).unwrap(), "[2001:db8::5]");
+    }
+
+    #[test]
+    fn a_server_may_listen_on_the_address_of_its_name_only() {
+        let address = |text: &str| -> IpAddr { text.parse().unwrap() };
+        for (host, listen) in [
+            ("localhost", "127.0.0.1"),
+            ("127.0.0.2", "127.0.0.2"),
+            ("[::1]", "::1"),
+            ("::ffff:127.0.0.3", "127.0.0.3"),
+        ] {
+            assert_eq!(listen_address(host, None), Ok(address(listen)), "{host}");
+        }
+        let board = boards()[0].1.address;
+        assert_eq!(listen_address(&board.to_string(), None), Ok(board));
+        assert_eq!(listen_address(machine_name(), Some(0)), Ok(board));
+        assert!(has(listen_address(machine_name(), None).unwrap()));
+        let elsewhere = listen_address("192.0.2.77", None).unwrap_err();
+        let expected = "192.0.2.77 is no address of this machine";
+        assert_eq!(elsewhere.to_string(), expected);
+        let unknown = listen_address("no-such-host.invalid", None);
+        assert!(matches!(unknown, Err(ResolveError::Unknown { .. })));
+    }
+
+    #[test]
+    fn an_endpoint_of_this_machine_is_first_dialled_where_it_was_looked_up() {
+        let (nic, id) = (own_nic(None).unwrap(), EndpointId(64_321));
+        let usual = socket_addresses(nic, 9);
+        assert_eq!(endpoint_addresses(nic, id, 9), usual);
+        note_own_address(id, "127.0.0.7".parse().unwrap());
+        let noted = endpoint_addresses(nic, id, 9);
+        assert_eq!(noted[0], "127.0.0.7:9".parse().unwrap());
+        assert_eq!(noted[1..], usual);
+        assert_eq!(endpoint_addresses(nic, EndpointId(64_322), 9), usual);
+        // Not another machine's endpoint of that number.
+        let remote = resolve("192.0.2.78", None).unwrap().nic;
+        assert_eq!(
+            endpoint_addresses(remote, id, 9),
+            socket_addresses(remote, 9)
+        );
+        // The address is gone meanwhile.
+        note_own_address(id, "192.0.2.79".parse().unwrap());
+        assert_eq!(endpoint_addresses(nic, id, 9), usual);
     }
 
     #[test]

@@ -4,12 +4,14 @@
 //!   text --> "", "[x]", 0.0.0.0: not a valid name              EmptyHost, BadBrackets, NoHost
 //!        --> not found                                         Unknown
 //!        --> this machine, but it has no such interface        BadBoard
+//!        --> another machine, where it has to be this one      Elsewhere
 //! ```
 //!
 //! Not here: codes; the libraries above have their own.
 
 use mx_port_base::interfaces::Interfaces;
 use std::fmt;
+use std::net::IpAddr;
 
 /// Errors of looking up a machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,6 +42,11 @@ pub enum ResolveError {
         /// The existing interfaces.
         interfaces: Interfaces,
     },
+    /// The name is another machine's.
+    Elsewhere {
+        /// Its address.
+        address: IpAddr,
+    },
 }
 
 impl fmt::Display for ResolveError {
@@ -53,6 +60,7 @@ impl fmt::Display for ResolveError {
                 let have = interfaces.boards().len();
                 write!(f, "board {board}: this host has {have} ({interfaces})")
             }
+            Self::Elsewhere { address } => write!(f, "{address} is no address of this machine"),
         }
     }
 }

@@ -44,8 +44,16 @@ pub(super) fn classify(host: &str) -> Result<Known, ResolveError> {
 }
 
 fn is_own_name(host: &str) -> bool {
-    let plain = host.strip_suffix('.').unwrap_or(host);
-    plain.eq_ignore_ascii_case("localhost") || plain.eq_ignore_ascii_case(machine_name())
+    is_localhost(host) || plain(host).eq_ignore_ascii_case(machine_name())
+}
+
+/// The name of the loopback.
+pub(super) fn is_localhost(host: &str) -> bool {
+    plain(host).eq_ignore_ascii_case("localhost")
+}
+
+fn plain(host: &str) -> &str {
+    host.strip_suffix('.').unwrap_or(host)
 }
 
 /// Asks the resolver, which may ask the network. Gives at least one address.

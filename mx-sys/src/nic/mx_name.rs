@@ -90,7 +90,7 @@ mod tests {
             "::1",
         ] {
             let resolved = resolve_mx_name(name).unwrap();
-            assert!(resolved.is_local, "{name}");
+            assert!(resolved.is_local(), "{name}");
             assert_eq!(resolved.nic, first, "{name}");
         }
         for (number, (nic, _)) in boards().into_iter().enumerate() {

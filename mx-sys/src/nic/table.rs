@@ -15,7 +15,7 @@ use crate::literal::plain_v4;
 use crate::peers_file::{Peers, PeersFile};
 use crate::settings;
 use mx_port_base::interfaces::{Interfaces, is_link_local};
-use mx_proto::NicId;
+use mx_proto::{EndpointId, NicId};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
@@ -36,6 +36,8 @@ pub(super) struct Table {
     met: HashMap<NicId, SocketAddrV6>,
     /// Under which name another host was resolved, and the place of its address among the name's.
     names: HashMap<NicId, (String, usize)>,
+    /// The address of this machine under which an endpoint of it was looked up last.
+    pub(super) own: HashMap<EndpointId, IpAddr>,
     file: PeersFile,
     /// The time at which [`Self::look_again`] last asked the kernel.
     looked_again: Option<Instant>,
@@ -52,6 +54,7 @@ pub(super) fn table() -> MutexGuard<'static, Table> {
             v6: HashMap::new(),
             met: HashMap::new(),
             names: HashMap::new(),
+            own: HashMap::new(),
             file: PeersFile::new(settings::peers_file(environment)),
             looked_again: None,
         })
@@ -135,6 +138,19 @@ impl Table {
         };
         let address = found.socket_address();
         Ok(self.remember(address))
+    }
+
+    /// The address that this machine's name stands for: that of the interface, or of the first one with an
+    /// address that is known beyond its link.
+    pub(super) fn named_address(&self, board: Option<u32>) -> Option<IpAddr> {
+        let mut addresses = self.interfaces.boards().iter().map(|board| board.address);
+        match board {
+            Some(board) => addresses.nth(board as usize),
+            None => addresses.find(|address| match address {
+                IpAddr::V6(v6) => !is_link_local(*v6),
+                IpAddr::V4(_) => true,
+            }),
+        }
     }
 
     pub(super) fn board_number(&self, nic: NicId) -> Option<u32> {
@@ -242,6 +258,7 @@ mod tests {
             v6: HashMap::new(),
             met: HashMap::new(),
             names: HashMap::new(),
+            own: HashMap::new(),
             file: PeersFile::new(None),
             looked_again: None,
         }

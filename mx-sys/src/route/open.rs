@@ -73,7 +73,7 @@ pub struct OpenOptions {
     pub source_share: u8,
     /// Endpoint numbers and TCP ports.
     pub ports: PortMap,
-    /// The only address TCP listens on, instead of all of them.
+    /// The only address that TCP and datagrams listen on, instead of all of them.
     pub tcp_bind: Option<IpAddr>,
     /// The file with the secret that peers have to know.
     pub secret_file: Option<PathBuf>,
@@ -175,7 +175,10 @@ impl HostPorts {
     pub fn open(options: OpenOptions) -> Result<(Self, Identity), OpenError> {
         let secret = options.secret_file.as_deref().map(secret_file::read);
         let secret = secret.transpose().map_err(OpenError::Secret)?;
-        let nic = nic::own_nic(options.board).map_err(OpenError::Board)?;
+        let nic = match options.tcp_bind {
+            Some(only) if !only.is_loopback() => nic::remember(only),
+            _ => nic::own_nic(options.board).map_err(OpenError::Board)?,
+        };
         let claim = match options.endpoint {
             EndpointChoice::Exact(endpoint) => claim(&options, endpoint)?,
             EndpointChoice::Any => claim_any(&options)?,
@@ -444,9 +447,9 @@ fn listen(options: &OpenOptions, port: u16) -> Result<TcpPort, (SocketAddr, io::
     ];
     let here = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
     let addresses: &[IpAddr] = match &options.tcp_bind {
-        Some(only) => std::slice::from_ref(only),
         // The number is claimed all the same, but no peer from outside is let in.
-        None if options.policy == ROUTE_LOCAL => &here,
+        _ if options.policy == ROUTE_LOCAL => &here,
+        Some(only) => std::slice::from_ref(only),
         None => &everywhere,
     };
     let listen: Vec<SocketAddr> = addresses
@@ -475,7 +478,7 @@ fn resolver(ports: PortMap) -> Resolver {
         let port = ports
             .port(target.endpoint)
             .map_err(|_| ConnectError::BadEndpoint)?;
-        let addresses = nic::socket_addresses(target.nic, port);
+        let addresses = nic::endpoint_addresses(target.nic, target.endpoint, port);
         if addresses.is_empty() {
             Err(ConnectError::UnknownNic)
         } else {

@@ -385,12 +385,12 @@ impl DatagramPort for UdpDatagrams {
             .map(Address::new)
             .filter(|address| self.reaches(*address));
         let first = reachable.next().ok_or(ConnectError::NoRoute)?;
-        // Addresses of this machine are loopback, then the interface's own. A socket bound to the
-        // latter expects others to use it, too.
-        Ok(match self.bound {
-            Some(bound) if !bound.is_loopback() => reachable.last().unwrap_or(first),
-            _ => first,
-        })
+        // Those of this machine are the loopback's and its interface's own. A socket bound to the latter
+        // expects others to use it, too.
+        let bound = self.bound.is_some_and(|bound| !bound.is_loopback());
+        let mut others = std::iter::once(first).chain(reachable);
+        let outward = others.find(|address| bound && !address.ip().is_loopback());
+        Ok(outward.unwrap_or(first))
     }
 
     fn same_host(one: Address, other: Address) -> bool {

@@ -430,6 +430,10 @@ fn targets_become_addresses_this_service_reaches() {
         of(Some("10.0.0.2"), &["127.0.0.1:5", "10.0.0.1:5"]),
         at("10.0.0.1:5")
     );
+    // The first that is not the loopback's: the one that was asked for, if one was.
+    let asked = ["10.0.0.7:5", "127.0.0.1:5", "10.0.0.1:5"];
+    assert_eq!(of(Some("10.0.0.2"), &asked), at("10.0.0.7:5"));
+    assert_eq!(of(None, &asked), at("10.0.0.7:5"));
     assert_eq!(of(None, &["[2001:db8::1]:5"]), at("[2001:db8::1]:5"));
     assert_eq!(
         of(Some("10.0.0.2"), &["[2001:db8::1]:5"]),
