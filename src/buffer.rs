@@ -26,8 +26,8 @@
 use libc::c_void;
 use mx_proto::{Clock, Instant};
 use mx_sys::clock::MonotonicClock;
+use mx_sys::fork::ForkLock;
 use mx_sys::regions;
-use parking_lot::Mutex;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -44,7 +44,7 @@ const MAX_CACHED: usize = 256;
 /// The time for which an unused buffer is kept: longer than the pauses of a program that goes on.
 const KEPT_FOR: Duration = Duration::from_secs(5);
 
-static CACHE: Mutex<Cache> = Mutex::new(Cache::new());
+static CACHE: ForkLock<Cache> = ForkLock::new(Cache::new());
 
 /// The time in nanoseconds at which the oldest kept buffer has been unused for too long; 0: there is none.
 static DUE: AtomicU64 = AtomicU64::new(0);
@@ -84,16 +84,16 @@ pub unsafe fn release(start: *mut c_void) -> bool {
     };
     // A small buffer's address may be anything; a large one's is a page's.
     if start.addr().get() % PAGE == 0 {
+        let capacity = regions::len_at(start.as_ptr());
         let mut cache = CACHE.lock();
         if cache.has(start) {
             return false;
         }
-        if let Some(capacity) = regions::len_at(start.as_ptr()) {
-            let freed = MonotonicClock.now();
+        if let Some(capacity) = capacity {
             let kept = cache.keep(Buffer {
                 start,
                 capacity,
-                freed,
+                freed: MonotonicClock.now(),
             });
             cache.note();
             drop(cache);

@@ -18,7 +18,6 @@
 //! settings, threads and the application's pointers.
 
 pub mod arguments;
-pub mod fork;
 mod layout;
 pub mod linger;
 mod literal;
@@ -33,14 +32,15 @@ pub mod settings;
 pub mod tunable;
 pub mod user_memory;
 
-pub use fork::ForkMark;
 pub use linger::linger;
 pub use mx_port_base::clock::{self, MonotonicClock};
 pub use mx_port_base::endpoint_port::{EndpointRange, PortMap};
-pub use mx_port_base::{eventfd, interfaces, regions, reserve};
+pub use mx_port_base::fork::{self, ForkMark};
+pub use mx_port_base::{eventfd, interfaces, lock, regions, reserve};
 pub use mx_port_dgram::DgramOptions;
 pub use mx_port_rdm::{RdmError, RdmOptions, hardware};
 pub use progress::{Guard, Helper, Interest, Progress, Shared, Tuning};
+pub use route::anew::OpenAnew;
 pub use route::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 pub use route::open::{EndpointChoice, OpenError, OpenOptions};
 pub use settings::{PortChoice, Settings};

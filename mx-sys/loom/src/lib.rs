@@ -1,8 +1,8 @@
 //! `mx-sys`'s way of waiting, in every order in which threads can meet.
 //!
 //! ```text
-//!   progress, fork; ports/base: eventfd, clock      as they are
-//!        |  parking_lot::{Mutex, Condvar}   libc::{ppoll, read, write, clock_gettime, ..}
+//!   progress; ports/base: fork, eventfd, clock      as they are
+//!        |  lock::{Mutex, Condvar}          libc::{ppoll, read, write, clock_gettime, ..}
 //!        v                                  v
 //!   locks of loom's                    kernel: real eventfds; who sleeps, sleeps in loom
 //! ```
@@ -22,13 +22,12 @@
 // The sources name these crates, and mean what follows.
 extern crate self as libc;
 extern crate self as mx_sys;
-extern crate self as parking_lot;
 
 #[path = "../../../ports/base/src/clock.rs"]
 pub mod clock;
 #[path = "../../../ports/base/src/eventfd.rs"]
 pub mod eventfd;
-#[path = "../../src/fork.rs"]
+#[path = "../../../ports/base/src/fork.rs"]
 pub mod fork;
 #[path = "../../src/progress/mod.rs"]
 pub mod progress;
@@ -40,9 +39,24 @@ mod kernel;
 mod reserve {
     pub(crate) fn prepare_thread() {}
 }
-mod sync;
+/// Nor does anything fork.
+mod close_on_fork {
+    use std::io;
+    use std::os::fd::OwnedFd;
+
+    pub(crate) type CloseOnForkFd = OwnedFd;
+
+    pub(crate) struct CloseOnFork;
+
+    impl CloseOnFork {
+        pub(crate) fn open(open: impl FnOnce() -> io::Result<OwnedFd>) -> io::Result<OwnedFd> {
+            open()
+        }
+    }
+}
+#[path = "sync.rs"]
+pub mod lock;
 
 pub use kernel::{clock_gettime, ppoll, read, sysconf, write};
 pub use libc_real::*;
 pub use progress::{Helper, Interest, Progress, Shared, Tuning};
-pub use sync::{Condvar, Mutex, MutexGuard};

@@ -1,11 +1,11 @@
-//! Loom's locks with `parking_lot`'s methods.
+//! Loom's locks with the methods of `ports/base`'s.
 
 use loom::sync as loom_sync;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-/// `parking_lot::Mutex`.
+/// The mutex.
 pub struct Mutex<T>(loom_sync::Mutex<T>);
 
 impl<T> Mutex<T> {
@@ -42,7 +42,7 @@ impl<T> fmt::Debug for Mutex<T> {
     }
 }
 
-/// `parking_lot::MutexGuard`. `None` while its thread sleeps.
+/// The right to what a [`Mutex`] protects. `None` while its thread sleeps.
 pub struct MutexGuard<'a, T>(Option<loom_sync::MutexGuard<'a, T>>);
 
 impl<T> Deref for MutexGuard<'_, T> {
@@ -59,22 +59,25 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// `parking_lot::Condvar`.
+/// The condition variable.
 pub struct Condvar(loom_sync::Condvar);
 
 impl Condvar {
-    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+    pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let held = guard.0.take().unwrap();
-        guard.0 = Some(self.0.wait(held).unwrap());
+        MutexGuard(Some(self.0.wait(held).unwrap()))
     }
 
-    pub fn wait_for<T>(&self, _guard: &mut MutexGuard<'_, T>, _span: Duration) -> bool {
+    pub fn wait_for<'a, T>(
+        &self,
+        _guard: MutexGuard<'a, T>,
+        _span: Duration,
+    ) -> MutexGuard<'a, T> {
         unreachable!("waiters of the models wait without a time-out");
     }
 
-    pub fn notify_one(&self) -> bool {
+    pub fn notify_one(&self) {
         self.0.notify_one();
-        true
     }
 }
 

@@ -36,10 +36,10 @@ pub use sleep::DOORBELL;
 
 use crate::clock::MonotonicClock;
 use crate::eventfd::EventFd;
-use crate::fork::ForkMark;
+use crate::fork::{ForkHold, ForkMark, Held, hold_outer};
+use crate::lock::{Mutex, MutexGuard};
 use mx_proto::port::WakeDescriptors;
 use mx_proto::{Clock, Instant};
-use parking_lot::{Mutex, MutexGuard};
 use spin::Spin;
 use std::fmt;
 use std::io;
@@ -106,6 +106,10 @@ pub trait Progress {
     /// A thread goes to sleep on the engine's descriptors: the time to write down what others may
     /// look at meanwhile. `waits` is what has been counted of waiting threads.
     fn on_sleep(&mut self, _waits: &WaitStats) {}
+
+    /// In a child of `fork`, right after it, when it was made with [`Shared::inherit`]; see
+    /// [`Held::in_child`].
+    fn in_child(&mut self) {}
 
     /// The time at which [`Progress::give_back`] should be called. It wakes the helper thread; without one, a
     /// thread that goes to sleep after that calls it.
@@ -212,7 +216,7 @@ struct Core<T> {
     waiting: Waiting,
 }
 
-type Held<'a, T> = MutexGuard<'a, Core<T>>;
+type CoreGuard<'a, T> = MutexGuard<'a, Core<T>>;
 
 impl<T: Progress> Shared<T> {
     /// Puts `value` behind a lock. Fails when there are no descriptors left.
@@ -229,13 +233,7 @@ impl<T: Progress> Shared<T> {
     /// Tunes waiting anew, for another engine behind the same lock. Fails when the descriptors were given
     /// back ([`Shared::end`]) and there are no others.
     pub fn retune(&self, tuning: Tuning) -> io::Result<()> {
-        let mut core = self.acquire();
-        core.waiting.spin = tuning.spin();
-        if core.waiting.doorbells.is_none() {
-            core.waiting.doorbells = Some(Doorbells::new()?);
-        }
-        self.release(core);
-        Ok(())
+        self.lock().retune(tuning)
     }
 
     /// Access to the engine, to post operations. Who was waiting for what comes out of it is woken
@@ -265,10 +263,16 @@ impl<T: Progress> Shared<T> {
         }
     }
 
-    /// False in a child of the process that made this: it must not use it, not even to end it.
+    /// False in a child of the process that made this or has claimed it: what its engine has to do with
+    /// others is the parent's.
     #[inline]
     pub fn is_mine(&self) -> bool {
         self.mark.is_mine()
+    }
+
+    /// From now on it is this process's.
+    pub fn claim(&self) {
+        self.mark.claim();
     }
 
     /// The counters.
@@ -303,7 +307,7 @@ impl<T: Progress> Shared<T> {
 
     /// Takes the lock, and makes a spinning thread yield it.
     #[inline]
-    fn acquire(&self) -> Held<'_, T> {
+    fn acquire(&self) -> CoreGuard<'_, T> {
         match self.core.try_lock() {
             Some(core) => core,
             None => self.acquire_contended(),
@@ -311,7 +315,7 @@ impl<T: Progress> Shared<T> {
     }
 
     #[cold]
-    fn acquire_contended(&self) -> Held<'_, T> {
+    fn acquire_contended(&self) -> CoreGuard<'_, T> {
         self.contenders.fetch_add(1, Ordering::Relaxed);
         let core = self.core.lock();
         self.contenders.fetch_sub(1, Ordering::Relaxed);
@@ -320,7 +324,7 @@ impl<T: Progress> Shared<T> {
 
     /// Releases the lock for a moment, for other threads.
     #[inline]
-    fn let_others_in<'a>(&'a self, core: Held<'a, T>) -> Held<'a, T> {
+    fn let_others_in<'a>(&'a self, core: CoreGuard<'a, T>) -> CoreGuard<'a, T> {
         if self.contenders.load(Ordering::Relaxed) == 0 {
             return core;
         }
@@ -334,7 +338,7 @@ impl<T: Progress> Shared<T> {
     /// Gives the lock back. All threads give it back through here, so that sleepers learn what
     /// they have to.
     #[inline(always)]
-    fn release(&self, core: Held<'_, T>) {
+    fn release(&self, core: CoreGuard<'_, T>) {
         if core.waiting.no_sleepers() {
             return;
         }
@@ -343,10 +347,41 @@ impl<T: Progress> Shared<T> {
 
     #[cold]
     #[inline(never)]
-    fn release_to_sleepers(mut core: Held<'_, T>) {
+    fn release_to_sleepers(mut core: CoreGuard<'_, T>) {
         let rings = core.notify();
         drop(core);
         rings.ring();
+    }
+}
+
+impl<T: Progress + Send + 'static> Shared<T> {
+    /// A child of `fork` finds the engine whole, its lock free, and no thread that waits for anything.
+    /// [`Shared::retune`] makes the doorbells for those there will be. To be called once, without a lock.
+    pub fn inherit(&'static self) {
+        hold_outer(self);
+    }
+}
+
+impl<T: Progress + Send + 'static> ForkHold for Shared<T> {
+    fn hold(&'static self) -> Box<dyn Held> {
+        Box::new(HeldOverFork {
+            shared: self,
+            core: self.acquire(),
+        })
+    }
+}
+
+/// The engine, while its process forks. Nothing happens to it, so no sleeper has to learn anything.
+struct HeldOverFork<T: 'static> {
+    shared: &'static Shared<T>,
+    core: CoreGuard<'static, T>,
+}
+
+impl<T: Progress> Held for HeldOverFork<T> {
+    fn in_child(&mut self) {
+        self.shared.contenders.store(0, Ordering::Relaxed);
+        self.core.waiting.forget_threads();
+        self.core.value.in_child();
     }
 }
 
@@ -367,10 +402,20 @@ impl<T> fmt::Debug for Shared<T> {
 pub struct Guard<'a, T: Progress> {
     shared: &'a Shared<T>,
     /// There until `drop`.
-    core: ManuallyDrop<Held<'a, T>>,
+    core: ManuallyDrop<CoreGuard<'a, T>>,
 }
 
 impl<T: Progress> Guard<'_, T> {
+    /// [`Shared::retune`] with the lock.
+    pub fn retune(&mut self, tuning: Tuning) -> io::Result<()> {
+        let waiting = &mut self.core.waiting;
+        waiting.spin = tuning.spin();
+        if waiting.doorbells.is_none() {
+            waiting.doorbells = Some(Doorbells::new()?);
+        }
+        Ok(())
+    }
+
     /// Gives the lock back until `check` returns something or `timeout` is over, as
     /// [`Shared::wait_for`] does. To be called when `check` has just found nothing.
     #[cold]

@@ -22,12 +22,13 @@
 use super::sleep::{sleep, sleep_in};
 use super::spin::Spin;
 use super::{
-    Core, Doorbells, EVERYTHING, Held, Interest, Progress, Shared, WaitStats, give_back_if_due,
+    Core, CoreGuard, Doorbells, EVERYTHING, Interest, Progress, Shared, WaitStats, give_back_if_due,
 };
 use crate::clock::MonotonicClock;
+use crate::lock::Condvar;
 use mx_proto::port::WakeDescriptors;
 use mx_proto::{Clock, Instant};
-use parking_lot::Condvar;
+use std::mem::{self, ManuallyDrop};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -136,6 +137,16 @@ impl Waiting {
         self.progress_thread.is_none()
             && self.waiters.is_empty()
             && matches!(self.helper, HelperState::Absent | HelperState::Watching)
+    }
+
+    /// In a child of `fork`, which has none of them. They are not dropped: that is not for here.
+    pub(super) fn forget_threads(&mut self) {
+        self.pollers = 0;
+        self.progress_thread = None;
+        self.helper = HelperState::Absent;
+        let waiters = ManuallyDrop::new(mem::take(&mut self.waiters));
+        let doorbells = ManuallyDrop::new(self.doorbells.take());
+        let _ = (waiters, doorbells);
     }
 
     /// Wakes the waiters that something was produced for.
@@ -285,7 +296,7 @@ impl<T: Progress> Shared<T> {
     #[inline(never)]
     pub(super) fn wait<'a, R>(
         &'a self,
-        mut core: Held<'a, T>,
+        mut core: CoreGuard<'a, T>,
         interest: Interest,
         timeout: Option<Duration>,
         check: &mut impl FnMut(&mut T) -> Option<R>,
@@ -325,10 +336,10 @@ impl<T: Progress> Shared<T> {
     /// Looks again and again for a while.
     fn drive<'a, R>(
         &'a self,
-        mut core: Held<'a, T>,
+        mut core: CoreGuard<'a, T>,
         until: Option<Instant>,
         check: &mut impl FnMut(&mut T) -> Option<R>,
-    ) -> (Held<'a, T>, Option<R>) {
+    ) -> (CoreGuard<'a, T>, Option<R>) {
         core.waiting.pollers += 1;
         if core.waiting.progress_thread.is_some() {
             // Peers need not wake the progress thread while this thread looks.
@@ -362,10 +373,10 @@ impl<T: Progress> Shared<T> {
     /// to do.
     fn lead<'a>(
         &'a self,
-        mut core: Held<'a, T>,
+        mut core: CoreGuard<'a, T>,
         interest: Interest,
         until: Option<Instant>,
-    ) -> Held<'a, T> {
+    ) -> CoreGuard<'a, T> {
         // Whatever it was, this thread has just checked, and waiters learn it now.
         let produced = core.value.take_produced();
         core.waiting.wake_waiters(produced);
@@ -412,10 +423,10 @@ impl<T: Progress> Shared<T> {
     /// Sleeps as a waiter until there is an event for it, or a progress thread is needed.
     fn follow<'a>(
         &'a self,
-        mut core: Held<'a, T>,
+        mut core: CoreGuard<'a, T>,
         interest: Interest,
         until: Option<Instant>,
-    ) -> Held<'a, T> {
+    ) -> CoreGuard<'a, T> {
         // The progress thread relies on the engine being armed when the last poller stops.
         let rings = core.notify();
         rings.ring();
@@ -430,12 +441,10 @@ impl<T: Progress> Shared<T> {
             doorbell: Arc::clone(&doorbell),
             woken: false,
         });
-        match until {
-            None => doorbell.wait(&mut core),
-            Some(until) => {
-                let _ = doorbell.wait_for(&mut core, until.since(MonotonicClock.now()));
-            }
-        }
+        core = match until {
+            None => doorbell.wait(core),
+            Some(until) => doorbell.wait_for(core, until.since(MonotonicClock.now())),
+        };
         let waiting = &mut core.waiting;
         waiting.waiters.retain(|waiter| waiter.id != id);
         waiting.spare.push(doorbell);
@@ -443,7 +452,7 @@ impl<T: Progress> Shared<T> {
     }
 
     /// Ends a wait.
-    fn leave<R>(&self, mut core: Held<'_, T>, found: Option<R>, began: Instant) -> Option<R> {
+    fn leave<R>(&self, mut core: CoreGuard<'_, T>, found: Option<R>, began: Instant) -> Option<R> {
         let waited = MonotonicClock.now().since(began);
         core.waiting.spin.on_end(found.is_some(), waited);
         if !core.waiting.no_sleepers() {

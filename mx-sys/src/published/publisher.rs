@@ -13,10 +13,10 @@ use super::counters::{COUNT, Sample, labels, values};
 use super::layout::{self, COUNTERS_MAX, word};
 use super::method::{METHOD_COUNT, method_labels, method_values};
 use crate::progress::WaitStats;
+use mx_port_base::close_on_fork::CloseOnForkFd;
 use mx_port_base::sealed::Region;
 use mx_proto::Identity;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -88,7 +88,7 @@ impl Publisher {
 pub(super) struct Published {
     region: Region,
     /// Tools find the page by it.
-    _fd: OwnedFd,
+    _fd: CloseOnForkFd,
     endpoint: u32,
     /// A method's counters stand behind the endpoint's.
     method: bool,

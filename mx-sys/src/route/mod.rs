@@ -14,6 +14,7 @@
 mod address_exchange;
 #[cfg(test)]
 mod address_exchange_tests;
+pub mod anew;
 mod dgram;
 mod filter;
 pub mod host;

@@ -7,25 +7,28 @@
 //! Owns: the descriptor, closed when it is dropped.
 //! Cost: one system call each. They are `libc`'s, for which `mx-sys/loom` has its own.
 
+use crate::close_on_fork::{CloseOnFork, CloseOnForkFd};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// An `eventfd`, non-blocking and closed on exec.
 #[derive(Debug)]
 pub struct EventFd {
-    fd: OwnedFd,
+    fd: CloseOnForkFd,
 }
 
 impl EventFd {
     /// A silent one.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: no pointers; the result is checked.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a fresh descriptor, not owned elsewhere.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = CloseOnFork::open(|| {
+            // SAFETY: no pointers; the result is checked.
+            let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // SAFETY: a fresh descriptor, not owned elsewhere.
+            Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+        })?;
         Ok(Self { fd })
     }
 

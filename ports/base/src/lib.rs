@@ -5,16 +5,20 @@
 //!   sleeping                  nest  eventfd
 //!   numbers                   endpoint_port (of endpoints)  numbers (of ports)
 //!   the machine               clock  descriptors  interfaces  random
+//!   children of fork          fork  lock  close_on_fork
 //!   memory                    sealed (between processes)  regions (of memalloc)  reserve
 //! ```
 //!
 //! Not here: any port.
 
 pub mod clock;
+pub mod close_on_fork;
 pub mod descriptors;
 pub mod endpoint_port;
 pub mod eventfd;
+pub mod fork;
 pub mod interfaces;
+pub mod lock;
 pub mod nest;
 pub mod nic_id;
 pub mod numbers;

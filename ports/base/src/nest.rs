@@ -11,7 +11,8 @@
 //!
 //! Owns: the outer descriptor. The members' are borrowed; closing one removes it.
 
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use crate::close_on_fork::CloseOnFork;
+use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags, EpollTimeout};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
@@ -24,17 +25,18 @@ pub const FIRST_TOKEN: u64 = 1 << 28;
 
 /// The outer descriptor.
 #[derive(Debug)]
-pub struct Nest(Epoll);
+pub struct Nest(CloseOnFork<Epoll>);
 
 impl Nest {
     /// Without members.
     pub fn new() -> io::Result<Self> {
-        Ok(Self(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
+        Ok(Self(CloseOnFork::epoll()?))
     }
 
     /// A second handle of an epoll instance that is there already.
     pub fn of(epoll: BorrowedFd<'_>) -> io::Result<Self> {
-        Ok(Self(Epoll(epoll.try_clone_to_owned()?)))
+        let again = || epoll.try_clone_to_owned().map(Epoll);
+        Ok(Self(CloseOnFork::open_epoll(again)?))
     }
 
     /// Adds a member; ports that have nothing to sleep on add nothing.
@@ -81,7 +83,7 @@ impl Nest {
 
     /// The same by its number.
     pub fn raw(&self) -> RawFd {
-        self.0.0.as_raw_fd()
+        self.0.as_raw_fd()
     }
 }
 

@@ -16,8 +16,8 @@
 //! Not here: registrations.
 //! Cost: a lock and a search in a tree, for allocations of many pages only.
 
+use crate::fork::ForkLock;
 use libc::c_void;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ptr::{self, NonNull};
@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// The alignment of regions.
 const PAGE: usize = 4096;
 
-static TABLE: Mutex<BTreeMap<usize, Arc<Region>>> = Mutex::new(BTreeMap::new());
+static TABLE: ForkLock<BTreeMap<usize, Arc<Region>>> = ForkLock::new(BTreeMap::new());
 
 static RELEASED: AtomicU64 = AtomicU64::new(0);
 

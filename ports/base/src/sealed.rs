@@ -10,12 +10,13 @@
 //! the kind of file before it maps anything. The memory is in no directory: it ends with the last
 //! process that has it.
 //!
-//! Owns: one mapping, unmapped on drop.
+//! Owns: one mapping, unmapped on drop. A child of `fork` does not have it.
 
+use crate::close_on_fork::{CloseOnFork, CloseOnForkFd};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
 use nix::sys::stat::fstat;
 use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 use nix::unistd::ftruncate;
@@ -23,7 +24,7 @@ use std::ffi::CStr;
 use std::fmt;
 use std::io;
 use std::num::NonZero;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 
 /// Memory shared with other processes, mapped readable and writable.
@@ -64,10 +65,11 @@ impl fmt::Display for Unfit {
 impl Region {
     /// Makes `len` bytes of zeroed shared memory, whose size can never change. `name` is what
     /// people see in `/proc`.
-    pub fn create(name: &CStr, len: usize) -> io::Result<(Self, OwnedFd)> {
-        let fd = memfd_create(name, MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
-        ftruncate(&fd, len as libc::off_t)?;
-        fcntl(&fd, FcntlArg::F_ADD_SEALS(SEALS))?;
+    pub fn create(name: &CStr, len: usize) -> io::Result<(Self, CloseOnForkFd)> {
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+        let fd = CloseOnFork::open(|| memfd_create(name, flags))?;
+        ftruncate(fd.as_fd(), len as libc::off_t)?;
+        fcntl(fd.as_fd(), FcntlArg::F_ADD_SEALS(SEALS))?;
         let region = Self::map(&fd, len)?;
         Ok((region, fd))
     }
@@ -93,7 +95,11 @@ impl Region {
         let bytes = NonZero::new(len).ok_or(Errno::EINVAL)?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing of ours.
-        let base = unsafe { mmap(None, bytes, access, MapFlags::MAP_SHARED, fd, 0) }?.cast();
+        let base = unsafe { mmap(None, bytes, access, MapFlags::MAP_SHARED, fd, 0) }?;
+        // Where the kernel cannot do that, a child keeps the memory until it ends.
+        // SAFETY: the mapping made above, all of it; nothing of it changes in this process.
+        let _ = unsafe { madvise(base, len, MmapAdvise::MADV_DONTFORK) };
+        let base = base.cast();
         Ok(Self { base, len })
     }
 }
@@ -135,7 +141,7 @@ mod tests {
 
     fn memfd(flags: MFdFlags, len: i64, seals: SealFlag) -> OwnedFd {
         let fd = memfd_create(c"test", MFdFlags::MFD_CLOEXEC | flags).unwrap();
-        ftruncate(&fd, len).unwrap();
+        ftruncate(fd.as_fd(), len).unwrap();
         if !seals.is_empty() {
             fcntl(&fd, FcntlArg::F_ADD_SEALS(seals)).unwrap();
         }

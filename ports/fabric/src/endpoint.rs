@@ -14,6 +14,7 @@
 //! Owns: one `fid_ep` each, and its address.
 
 use super::queue::Queue;
+use super::sockets::Known;
 use super::{CqEvent, Desc, Domain, FabricError, Handle, Parts, check, opened};
 use libc::{c_void, iovec};
 use libfabric_sys::abi::{
@@ -59,6 +60,8 @@ pub(super) struct EpParts {
     /// Its own, closed after it; `None` for the shared endpoint, whose the domain has.
     queue: Option<Queue>,
     address: Vec<u8>,
+    /// Its sockets are found by it.
+    _name: Known,
     /// The capabilities it was opened for: the provider may have no tables for others.
     caps: u64,
     /// Bytes that can be injected, the prefix counted.
@@ -134,6 +137,7 @@ impl Domain {
                 raw: ep,
                 queue,
                 handle: Some(handle),
+                _name: Known::own(&address),
                 address,
                 caps: info.caps(),
                 inject_limit: self.terms.prefix + self.terms.inject_max,

@@ -31,6 +31,7 @@ mod finding;
 mod places;
 mod queue;
 mod region;
+mod sockets;
 mod terms;
 
 pub use addresses::is_address;
@@ -44,6 +45,7 @@ pub use terms::Wait;
 pub use terms::{Entries, Terms, modern_mr_mode};
 
 use queue::Queue;
+use sockets::Known;
 
 use libc::{c_int, c_void};
 use libfabric_sys::abi::{
@@ -53,6 +55,7 @@ use libfabric_sys::abi::{
 use libfabric_sys::calls::{fi_av_open, fi_close, fi_domain};
 use libfabric_sys::{InfoList, Library};
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
@@ -67,6 +70,8 @@ pub struct Domain {
     terms: Terms,
     /// The next key to ask for, where keys are ours to choose.
     next_key: Cell<u64>,
+    /// Names of peers in the address vector.
+    names: RefCell<HashMap<u64, Known>>,
 }
 
 /// Objects that endpoints and registrations keep open. The order of the members is the order in
@@ -133,6 +138,7 @@ impl Domain {
             }),
             terms,
             next_key: Cell::new(1),
+            names: RefCell::default(),
         })
     }
 

@@ -7,6 +7,7 @@
 //!
 //! Owns: one `epoll` descriptor.
 
+use mx_port_base::close_on_fork::{CloseOnFork, CloseOnForkFd};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
@@ -27,20 +28,23 @@ pub(super) enum Interest {
 
 /// A set of descriptors, each with a token.
 #[derive(Debug)]
-pub(super) struct Epoll(OwnedFd);
+pub(super) struct Epoll(CloseOnForkFd);
 
 /// Tokens of descriptors that are ready, at most [`BATCH`].
 pub(super) type Ready = smallvec::SmallVec<[u64; BATCH]>;
 
 impl Epoll {
     pub(super) fn new() -> io::Result<Self> {
-        // SAFETY: plain system call.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: `fd` is a fresh descriptor, not owned elsewhere.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let fd = CloseOnFork::open(|| {
+            // SAFETY: plain system call.
+            let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // SAFETY: `fd` is a fresh descriptor, not owned elsewhere.
+            Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+        });
+        Ok(Self(fd?))
     }
 
     /// Puts `fd` into the set.

@@ -22,10 +22,10 @@ use super::layout::BODY_MAX;
 use super::link::State;
 use super::ring::write_body;
 use super::socket::{BATCH, Received, is_exhaustion, is_transient};
+use mx_port_base::close_on_fork::CloseOnForkFd;
 use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, SendError, Sent, Sink, body_len};
 use mx_proto::{LinkId, Memory as Bytes};
 use std::io;
-use std::os::fd::OwnedFd;
 
 /// The peer said what is not in place.
 pub(super) struct Violation;
@@ -333,7 +333,7 @@ enum Heard {
 /// The descriptor that came with a message.
 enum Given {
     Nothing,
-    Memory(OwnedFd),
+    Memory(CloseOnForkFd),
     /// Memory, but there was no descriptor left for it.
     CutOff,
 }

@@ -23,12 +23,12 @@ use super::handshake::ControlMessage;
 use super::layout::Geometry;
 use super::ring::{Consumer, Corrupt, Producer};
 use super::socket::Socket;
+use mx_port_base::close_on_fork::CloseOnForkFd;
 use mx_port_base::sealed::Region;
 use mx_proto::origin::Source;
 use mx_proto::port::LinkDown;
 use mx_proto::{Instant, Route};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// A link and what the endpoint attached to it.
@@ -266,7 +266,7 @@ pub(super) const UNREAD_MAX: u8 = 8;
 
 impl Memory {
     /// New memory of ours, with the descriptor to hand over.
-    pub(super) fn make(geometry: Geometry) -> io::Result<(Self, OwnedFd)> {
+    pub(super) fn make(geometry: Geometry) -> io::Result<(Self, CloseOnForkFd)> {
         let (region, fd) = Region::create(c"mx-local", geometry.total())?;
         Ok((Self { region, geometry }, fd))
     }

@@ -13,6 +13,7 @@
 //! Not here: rings.
 
 use super::handshake::MESSAGE_LEN;
+use mx_port_base::close_on_fork::{CloseOnFork, CloseOnForkFd, no_fork};
 use smallvec::SmallVec;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
@@ -28,7 +29,7 @@ pub(super) struct Name {
 
 /// A listening or connected socket.
 #[derive(Debug)]
-pub(super) struct Socket(OwnedFd);
+pub(super) struct Socket(CloseOnForkFd);
 
 /// The result of reading a socket.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ pub(super) enum Received {
     /// The peer is gone.
     HangUp,
     /// A message of this many bytes, and the descriptor that came with it.
-    Message(usize, Option<OwnedFd>),
+    Message(usize, Option<CloseOnForkFd>),
     /// A message of this many bytes. A descriptor came with it, and this process has no room for one
     /// more.
     CutOff(usize),
@@ -74,10 +75,13 @@ impl Socket {
     /// A socket to connect with.
     pub(super) fn new() -> io::Result<Self> {
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: plain system call.
-        let fd = check(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
-        // SAFETY: `fd` is a fresh descriptor, not owned elsewhere.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let fd = CloseOnFork::open(|| {
+            // SAFETY: plain system call.
+            let fd = check(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
+            // SAFETY: `fd` is a fresh descriptor, not owned elsewhere.
+            Ok::<_, io::Error>(unsafe { OwnedFd::from_raw_fd(fd) })
+        });
+        Ok(Self(fd?))
     }
 
     /// Connects to the endpoint at `name`. `ConnectionRefused`: none in our network namespace;
@@ -92,17 +96,14 @@ impl Socket {
     /// The next connection, or `WouldBlock`.
     pub(super) fn accept(&self) -> io::Result<Self> {
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: null address and length are allowed: its address says nothing.
-        let fd = check(unsafe {
-            libc::accept4(
-                self.raw(),
-                std::ptr::null_mut(),
-                std::ptr::null_mut(),
-                flags,
-            )
-        })?;
-        // SAFETY: `fd` is a fresh descriptor, not owned elsewhere.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let nothing = std::ptr::null_mut();
+        let fd = CloseOnFork::open(|| {
+            // SAFETY: null address and length are allowed: its address says nothing.
+            let fd = check(unsafe { libc::accept4(self.raw(), nothing, nothing.cast(), flags) })?;
+            // SAFETY: `fd` is a fresh descriptor, not owned elsewhere.
+            Ok::<_, io::Error>(unsafe { OwnedFd::from_raw_fd(fd) })
+        });
+        Ok(Self(fd?))
     }
 
     /// Sends one message, with a descriptor if one is given.
@@ -210,6 +211,7 @@ impl Socket {
         header.msg_control = control.0.as_mut_ptr().cast();
         header.msg_controllen = size_of::<Control>() as _;
         let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+        let mut no_fork = no_fork();
         // SAFETY: `header` points to `iov`, `into` and `control`, which live until here.
         let got = unsafe { libc::recvmsg(self.raw(), &raw mut header, flags) };
         if got < 0 {
@@ -234,12 +236,15 @@ impl Socket {
                     for index in 0..bytes / size_of::<RawFd>() {
                         let fd = OwnedFd::from_raw_fd(data.add(index).read_unaligned());
                         fds += 1;
-                        kept = Some(fd);
+                        if fds == 1 {
+                            kept = Some(no_fork.keep(fd)?);
+                        }
                     }
                 }
                 cmsg = libc::CMSG_NXTHDR(&raw const header, cmsg);
             }
         }
+        drop(no_fork);
         if got == 0 && fds == 0 {
             return Ok(Received::HangUp);
         }

@@ -63,7 +63,7 @@ pub(super) fn listener_word(at: usize) -> u64 {
 pub(super) fn listen(
     addresses: &[SocketAddr],
     dead_after: Duration,
-) -> io::Result<(Vec<Socket>, u16, Algorithms)> {
+) -> io::Result<(Vec<sys::TcpSocket>, u16, Algorithms)> {
     let any: SocketAddr = ([127, 0, 0, 1], 0).into();
     let elsewhere = sys::socket(addresses.first().unwrap_or(&any))
         .and_then(|probe| probe.tcp_congestion())
@@ -85,7 +85,10 @@ pub(super) fn listen(
     }
 }
 
-fn listen_once(addresses: &[SocketAddr], dead_after: Duration) -> io::Result<(Vec<Socket>, u16)> {
+fn listen_once(
+    addresses: &[SocketAddr],
+    dead_after: Duration,
+) -> io::Result<(Vec<sys::TcpSocket>, u16)> {
     let mut listeners = Vec::new();
     let mut port = 0;
     let mut missing = None;
@@ -117,7 +120,7 @@ fn listen_once(addresses: &[SocketAddr], dead_after: Duration) -> io::Result<(Ve
     }
 }
 
-fn listener(address: &SocketAddr, dead_after: Duration) -> io::Result<Socket> {
+fn listener(address: &SocketAddr, dead_after: Duration) -> io::Result<sys::TcpSocket> {
     let fd = sys::socket(address)?;
     prepare(&fd, dead_after)?;
     if address.is_ipv6() {
@@ -216,8 +219,8 @@ impl TcpPort {
     fn try_next(
         &self,
         dial: &mut Dial,
-        spare: &mut Option<(Socket, SocketAddr)>,
-    ) -> Result<Option<(Socket, SocketAddr)>, ConnectError> {
+        spare: &mut Option<(sys::TcpSocket, SocketAddr)>,
+    ) -> Result<Option<(sys::TcpSocket, SocketAddr)>, ConnectError> {
         while let Some(address) = dial.rest.pop() {
             dial.attempt += 1;
             let fd = match sys::socket(&address) {

@@ -55,7 +55,6 @@ use mx_proto::{Clock, Instant, LinkId, Memory, Target};
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 use poll_set::PollSet;
 use send::Refusal;
-use socket2::Socket;
 use staging::Pool;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -78,7 +77,7 @@ const PULL_BLOCK: usize = 4 << 20;
 
 /// A port over kernel TCP.
 pub struct TcpPort {
-    listeners: Vec<Socket>,
+    listeners: Vec<sys::TcpSocket>,
     local_port: u16,
     resolver: Resolver,
     timing: Timing,
@@ -428,8 +427,8 @@ impl<M: Memory> Port<M> for TcpPort {
 
     fn descriptors(&self) -> WakeDescriptors {
         WakeDescriptors {
-            control: Some(self.poll_set.control.0.as_raw_fd()),
-            data: Some(self.poll_set.data.0.as_raw_fd()),
+            control: Some(self.poll_set.control.as_raw_fd()),
+            data: Some(self.poll_set.data.as_raw_fd()),
         }
     }
 }

@@ -12,12 +12,12 @@
 
 use super::receive::Rx;
 use super::send::Tx;
+use super::sys;
 use mx_port_base::numbers;
 use mx_proto::origin::Source;
 use mx_proto::port::LinkDown;
 use mx_proto::{Instant, LinkId};
 use smallvec::SmallVec;
-use socket2::Socket;
 use std::net::SocketAddr;
 
 /// Slots are numbered below this; the bits above are used for the port's number.
@@ -50,7 +50,7 @@ pub(super) struct Dial {
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Link {
-    pub(super) fd: Socket,
+    pub(super) fd: sys::TcpSocket,
     pub(super) peer: SocketAddr,
     pub(super) cookie: u64,
     pub(super) phase: Phase,
@@ -89,7 +89,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(fd: Socket, peer: SocketAddr, phase: Phase) -> Self {
+    pub(super) fn new(fd: sys::TcpSocket, peer: SocketAddr, phase: Phase) -> Self {
         Self {
             fd,
             peer,

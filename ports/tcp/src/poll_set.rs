@@ -17,11 +17,11 @@ use super::options::is_worth_a_line;
 use super::receive::{Addressee, Broken, Violation};
 use super::staging::Pool;
 use super::{TcpPort, reason, sys};
+use mx_port_base::close_on_fork::CloseOnFork;
 use mx_proto::port::{LinkDown, Sink};
 use mx_proto::{Clock, LinkId, Memory};
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use smallvec::SmallVec;
-use socket2::Socket;
 use std::collections::VecDeque;
 use std::io;
 
@@ -81,9 +81,9 @@ struct ActiveLink {
 #[derive(Debug)]
 pub(super) struct PollSet {
     /// Listeners, links being made.
-    pub(super) control: Epoll,
+    pub(super) control: CloseOnFork<Epoll>,
     /// Links that carry packets.
-    pub(super) data: Epoll,
+    pub(super) data: CloseOnFork<Epoll>,
     /// Links being made.
     pub(super) pending: usize,
     /// The next poll looks everywhere.
@@ -108,8 +108,8 @@ pub(super) struct PollSet {
 impl PollSet {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
-            control: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
-            data: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
+            control: CloseOnFork::epoll()?,
+            data: CloseOnFork::epoll()?,
             pending: 0,
             look: true,
             alarms_due: false,
@@ -332,7 +332,7 @@ pub(super) fn interest(id: LinkId, link: &Link) -> EpollEvent {
 }
 
 /// Watches a socket no more.
-pub(super) fn forget(epoll: &Epoll, fd: &Socket) {
+pub(super) fn forget(epoll: &Epoll, fd: &sys::TcpSocket) {
     // Fails if the socket is not watched, which is the aim.
     let _ = epoll.delete(fd);
 }

@@ -10,6 +10,7 @@
 //! Not here: links, packets, preambles. Every error is an [`io::Error`] made from `errno`, which
 //! allocates nothing.
 
+use mx_port_base::close_on_fork::{CloseOnFork, no_fork};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollEvent};
@@ -21,19 +22,24 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
+/// A socket of this port.
+pub(super) type TcpSocket = CloseOnFork<Socket>;
+
 /// From linux/tcp.h.
 const TCP_RTO_MAX_MS: i32 = 44;
 
 /// A non-blocking TCP socket of the family of `address`.
-pub(super) fn socket(address: &SocketAddr) -> io::Result<Socket> {
+pub(super) fn socket(address: &SocketAddr) -> io::Result<TcpSocket> {
     let kind = Type::STREAM.nonblocking();
-    Socket::new(Domain::for_address(*address), kind, Some(Protocol::TCP))
+    let domain = Domain::for_address(*address);
+    CloseOnFork::open(|| Socket::new(domain, kind, Some(Protocol::TCP)))
 }
 
 /// Takes one waiting connection, non-blocking, with its peer's address.
-pub(super) fn accept(listener: &Socket) -> io::Result<(Socket, SocketAddr)> {
+pub(super) fn accept(listener: &Socket) -> io::Result<(TcpSocket, SocketAddr)> {
+    let mut no_fork = no_fork();
     let (socket, address) = listener.accept4(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC)?;
-    Ok((socket, internet(&address)?))
+    Ok((no_fork.keep(socket)?, internet(&address)?))
 }
 
 /// Starts a connection.

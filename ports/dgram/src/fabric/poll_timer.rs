@@ -8,6 +8,7 @@
 //! Owns: the timer and its interval.
 //! Not here: the polling after it fires.
 
+use mx_port_base::close_on_fork::{CloseOnFork, CloseOnForkFd};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
@@ -22,7 +23,7 @@ const LONGEST: Duration = Duration::from_millis(2);
 /// The timer.
 #[derive(Debug)]
 pub(super) struct PollTimer {
-    fd: OwnedFd,
+    fd: CloseOnForkFd,
     next: Duration,
     running: bool,
 }
@@ -30,13 +31,15 @@ pub(super) struct PollTimer {
 impl PollTimer {
     pub(super) fn new() -> io::Result<Self> {
         let flags = libc::TFD_NONBLOCK | libc::TFD_CLOEXEC;
-        // SAFETY: no pointers; the result is checked.
-        let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a fresh descriptor, not owned elsewhere.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = CloseOnFork::open(|| {
+            // SAFETY: no pointers; the result is checked.
+            let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) };
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // SAFETY: a fresh descriptor, not owned elsewhere.
+            Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+        })?;
         Ok(Self {
             fd,
             next: FIRST,

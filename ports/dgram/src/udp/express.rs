@@ -15,9 +15,9 @@
 
 use super::address::Address;
 use super::sys::{self, RawAddress};
+use mx_port_base::close_on_fork::CloseOnForkFd;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::OwnedFd;
 
 /// Datagrams in a row to one peer after which the socket is connected to it.
 const ROW: u32 = 64;
@@ -26,7 +26,7 @@ const ROW: u32 = 64;
 #[derive(Debug)]
 pub(super) struct Express {
     /// `None` without IPv4.
-    fd: Option<OwnedFd>,
+    fd: Option<CloseOnForkFd>,
     /// The only address of this machine to use.
     bound: Option<IpAddr>,
     /// True if it was never connected and may send from any address.
@@ -96,7 +96,7 @@ impl Express {
     }
 }
 
-fn open(bound: Option<IpAddr>) -> io::Result<OwnedFd> {
+fn open(bound: Option<IpAddr>) -> io::Result<CloseOnForkFd> {
     let ip = bound.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let fd = sys::socket(ip.is_ipv6())?;
     sys::bind(&fd, SocketAddr::new(ip, 0))?;

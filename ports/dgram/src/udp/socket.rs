@@ -21,6 +21,7 @@
 use super::address::Address;
 use super::control::{self, Failure};
 use super::sys::{self, RawAddress};
+use mx_port_base::close_on_fork::CloseOnForkFd;
 use mx_proto::reliability::{DatagramError, GsoBatch};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use std::io::{self, IoSliceMut};
@@ -51,7 +52,7 @@ pub(super) struct Opening {
 /// A UDP socket of one family or both.
 #[derive(Debug)]
 pub(super) struct Socket {
-    fd: OwnedFd,
+    fd: CloseOnForkFd,
     state: UdpSocketState,
     /// True for an IPv6 socket that, unless bound to an address, also carries IPv4.
     both: bool,
@@ -366,7 +367,7 @@ impl There<'_> {
 }
 
 /// A socket on all addresses: of both families where the machine has both.
-fn everywhere(port: u16) -> io::Result<(OwnedFd, bool)> {
+fn everywhere(port: u16) -> io::Result<(CloseOnForkFd, bool)> {
     let v6 = bound(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
     match v6 {
         Ok(fd) => Ok((fd, true)),
@@ -384,7 +385,7 @@ fn everywhere(port: u16) -> io::Result<(OwnedFd, bool)> {
     }
 }
 
-fn bound(address: SocketAddr) -> io::Result<OwnedFd> {
+fn bound(address: SocketAddr) -> io::Result<CloseOnForkFd> {
     let fd = sys::socket(address.is_ipv6())?;
     if address.is_ipv6() {
         let only = i32::from(!address.ip().is_unspecified());

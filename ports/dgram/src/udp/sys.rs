@@ -15,6 +15,7 @@
 //! Not here: channels, peers; descriptors belong to the caller's `OwnedFd`.
 
 use super::address::Address;
+use mx_port_base::close_on_fork::{CloseOnFork, CloseOnForkFd};
 use std::io;
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -120,13 +121,15 @@ impl Name {
 }
 
 /// Opens a non-blocking UDP socket; `both`: of IPv6, to carry IPv4 too.
-pub(super) fn socket(both: bool) -> io::Result<OwnedFd> {
+pub(super) fn socket(both: bool) -> io::Result<CloseOnForkFd> {
     let family = if both { libc::AF_INET6 } else { libc::AF_INET };
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: plain values in, a descriptor or -1 out.
-    let fd = check(unsafe { libc::socket(family, kind, libc::IPPROTO_UDP) })?;
-    // SAFETY: a fresh descriptor, not owned elsewhere.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    CloseOnFork::open(|| {
+        // SAFETY: plain values in, a descriptor or -1 out.
+        let fd = check(unsafe { libc::socket(family, kind, libc::IPPROTO_UDP) })?;
+        // SAFETY: a fresh descriptor, not owned elsewhere.
+        Ok::<_, io::Error>(unsafe { OwnedFd::from_raw_fd(fd) })
+    })
 }
 
 /// Binds a socket to an address of its family.

@@ -240,7 +240,8 @@ fn say(to: &mut Node, message: &[u8], fd: Option<&OwnedFd>) -> Socket {
 }
 
 pub(super) fn sealed_memfd(len: usize) -> OwnedFd {
-    Region::create(c"test", len).unwrap().1
+    let (_, fd) = Region::create(c"test", len).unwrap();
+    fd.try_clone().unwrap()
 }
 
 #[test]

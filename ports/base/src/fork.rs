@@ -1,25 +1,25 @@
 //! Detection of a fork without a system call, and locks that a child can use.
 //!
 //! ```text
-//!   parent:  page [ 1 ]  --fork-->  child:  page [ 0 ]      MADV_WIPEONFORK
+//!   parent:  page [ 1 ]  --fork-->  child:  page [ 0 ]  --claim-->  [ 1 ]     MADV_WIPEONFORK
 //!
 //!   another thread holds a lock ...gives it back
-//!   fork() takes it --------------------------> forks ---> both sides give it back
+//!   fork() takes it --------------------------> forks --+--> parent: gives it back
+//!                                                       `--> child: makes what it protects its own,
+//!                                                                   gives it back
 //! ```
 //!
-//! A child has copies of the parent's sockets and maps the parent's shared memory, but has none of
-//! its threads: it must not use the parent's instances and opens its own. Process-wide tables, such
-//! as host names, remain usable; so their locks are taken before a fork, as a lock held by a thread
-//! that the child does not have would never be released.
+//! A child has copies of the parent's sockets and maps the parent's memory, but has none of its
+//! threads: a lock held by a thread that the child does not have would never be released. So locks
+//! are taken before a fork, those of engines first, as others are taken under them.
 //!
 //! Owns: one page for each mark, unmapped when it is dropped; the list of such locks.
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A lock of the whole process that `fork` waits for, so that the child finds it free and what it
 /// protects whole. To be held for a short time, and not while taking another one.
@@ -27,35 +27,65 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 /// Cost: a mutex of the standard library, and one load.
 pub struct ForkLock<T: 'static> {
     value: Mutex<T>,
-    listed: Once,
+    listed: AtomicBool,
+    in_child: fn(&mut T),
 }
 
 /// A lock that `fork` has to take.
-trait Held: Sync {
+pub trait ForkHold: Sync {
     /// Takes it until the answer is dropped.
-    fn hold(&'static self) -> Box<dyn Any>;
+    fn hold(&'static self) -> Box<dyn Held>;
 }
 
-static LISTED: Mutex<Vec<&'static dyn Held>> = Mutex::new(Vec::new());
+/// A lock while its thread forks.
+pub trait Held {
+    /// Makes what it protects this process's, a child's. Only memory that is there already may be
+    /// used, and system calls that are allowed in a signal handler.
+    fn in_child(&mut self);
+}
+
+/// Locks under which [`ForkLock`]s may be taken, and none of which is taken under another one.
+static OUTER: Mutex<Vec<&'static dyn ForkHold>> = Mutex::new(Vec::new());
+
+/// The [`ForkLock`]s that have been used.
+static LISTED: Mutex<Vec<&'static dyn ForkHold>> = Mutex::new(Vec::new());
 
 thread_local! {
     /// The locks that this thread holds while it forks.
-    static HELD: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
+    static HELD: RefCell<Vec<Box<dyn Held>>> = const { RefCell::new(Vec::new()) };
 }
 
 impl<T: Send> ForkLock<T> {
     /// A lock on `value`.
     pub const fn new(value: T) -> Self {
+        Self::inherited(value, |_| {})
+    }
+
+    /// The same, and what a child does with its copy of `value` at once ([`Held::in_child`]).
+    pub const fn inherited(value: T, in_child: fn(&mut T)) -> Self {
         Self {
             value: Mutex::new(value),
-            listed: Once::new(),
+            listed: AtomicBool::new(false),
+            in_child,
         }
     }
 
     /// Takes the lock.
     pub fn lock(&'static self) -> MutexGuard<'static, T> {
-        self.listed.call_once(|| list(self));
+        if !self.listed.load(Ordering::Acquire) {
+            self.list();
+        }
         unpoisoned(&self.value)
+    }
+
+    #[cold]
+    fn list(&'static self) {
+        let mut listed = unpoisoned(&LISTED);
+        if !self.listed.load(Ordering::Acquire) {
+            register();
+            listed.push(self);
+            self.listed.store(true, Ordering::Release);
+        }
     }
 }
 
@@ -65,36 +95,66 @@ impl<T> fmt::Debug for ForkLock<T> {
     }
 }
 
-impl<T: Send> Held for ForkLock<T> {
-    fn hold(&'static self) -> Box<dyn Any> {
-        Box::new(unpoisoned(&self.value))
+impl<T: Send> ForkHold for ForkLock<T> {
+    fn hold(&'static self) -> Box<dyn Held> {
+        Box::new(Taken {
+            value: unpoisoned(&self.value),
+            in_child: self.in_child,
+        })
     }
+}
+
+struct Taken<T: 'static> {
+    value: MutexGuard<'static, T>,
+    in_child: fn(&mut T),
+}
+
+impl<T> Held for Taken<T> {
+    fn in_child(&mut self) {
+        (self.in_child)(&mut self.value);
+    }
+}
+
+/// The lists themselves, which a child finds as they are.
+impl Held for MutexGuard<'static, Vec<&'static dyn ForkHold>> {
+    fn in_child(&mut self) {}
 }
 
 fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-#[cold]
-fn list(lock: &'static dyn Held) {
-    static REGISTERED: Once = Once::new();
-    REGISTERED.call_once(|| {
-        // SAFETY: the functions stay; they take and release locks and do not unwind.
-        let code = unsafe { libc::pthread_atfork(Some(hold), Some(let_go), Some(let_go)) };
-        if code != 0 {
-            log::debug!("pthread_atfork: error {code}: a fork may find locks taken");
-        }
-    });
-    unpoisoned(&LISTED).push(lock);
+/// From now on `fork` takes this lock, too, before any [`ForkLock`]. To be called without a lock.
+pub fn hold_outer(lock: &'static dyn ForkHold) {
+    let mut outer = unpoisoned(&OUTER);
+    register();
+    outer.push(lock);
+}
+
+/// Makes `fork` call us. Called with one of the lists locked.
+fn register() {
+    static REGISTERED: AtomicBool = AtomicBool::new(false);
+    if REGISTERED.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    // SAFETY: the functions stay; they take and release locks and do not unwind.
+    let code = unsafe { libc::pthread_atfork(Some(hold), Some(let_go), Some(inherit)) };
+    if code != 0 {
+        log::debug!("pthread_atfork: error {code}: a fork may find locks taken");
+    }
 }
 
 extern "C" fn hold() {
-    let listed = unpoisoned(&LISTED);
     // A thread that is about to end has no place to keep them, and forks without.
     let _ = HELD.try_with(|held| {
         if let Ok(mut held) = held.try_borrow_mut() {
+            let outer = unpoisoned(&OUTER);
+            held.extend(outer.iter().map(|lock| lock.hold()));
+            // Not before: who has one of those may be about to list a lock.
+            let listed = unpoisoned(&LISTED);
             held.extend(listed.iter().map(|lock| lock.hold()));
             held.push(Box::new(listed));
+            held.push(Box::new(outer));
         }
     });
 }
@@ -107,15 +167,24 @@ extern "C" fn let_go() {
     drop(held);
 }
 
+extern "C" fn inherit() {
+    let _ = HELD.try_with(|held| {
+        if let Ok(mut held) = held.try_borrow_mut() {
+            held.iter_mut().for_each(|lock| lock.in_child());
+        }
+    });
+    let_go();
+}
+
 /// Remembers which process made it.
 #[derive(Debug)]
 pub struct ForkMark {
     /// 1 in the process that made it and 0 in its children; `None` where the kernel cannot do it.
     page: Option<NonNull<AtomicU32>>,
-    pid: libc::pid_t,
+    pid: AtomicI32,
 }
 
-// SAFETY: the page is only ever read after it has been set up.
+// SAFETY: the page stays mapped, and its word is atomic.
 unsafe impl Send for ForkMark {}
 // SAFETY: as above; the word is atomic.
 unsafe impl Sync for ForkMark {}
@@ -130,7 +199,7 @@ impl ForkMark {
         let pid = unsafe { libc::getpid() };
         Self {
             page: wiped_page(),
-            pid,
+            pid: AtomicI32::new(pid),
         }
     }
 
@@ -139,9 +208,19 @@ impl ForkMark {
     pub fn is_mine(&self) -> bool {
         match self.page {
             // SAFETY: mapped until `drop`, and aligned as a page is.
-            Some(page) => unsafe { page.as_ref() }.load(Ordering::Relaxed) == 1,
+            Some(page) => unsafe { page.as_ref() }.load(Ordering::Acquire) == 1,
             // SAFETY: no pointers.
-            None => unsafe { libc::getpid() == self.pid },
+            None => unsafe { libc::getpid() == self.pid.load(Ordering::Relaxed) },
+        }
+    }
+
+    /// Makes it this process's.
+    pub fn claim(&self) {
+        match self.page {
+            // SAFETY: as in `is_mine`; writable in this process, whose page it is.
+            Some(page) => unsafe { page.as_ref() }.store(1, Ordering::Release),
+            // SAFETY: no pointers.
+            None => self.pid.store(unsafe { libc::getpid() }, Ordering::Release),
         }
     }
 }
@@ -256,6 +335,72 @@ mod tests {
         // SAFETY: `status` is writable.
         let ended = unsafe { libc::waitpid(pid, &raw mut status, 0) };
         (pid > 0 && ended == pid).then_some(status)
+    }
+
+    #[test]
+    fn a_child_does_at_once_with_its_copy_what_it_is_told() {
+        static LOCK: ForkLock<u32> = ForkLock::inherited(1, |value| *value = 7);
+        *LOCK.lock() = 2;
+        assert_eq!(end_of_child(|| *LOCK.lock() == 7), Some(0));
+        assert_eq!(*LOCK.lock(), 2);
+    }
+
+    #[test]
+    fn outer_locks_are_taken_first_though_others_are_taken_and_listed_under_them() {
+        struct Outer(Mutex<u64>);
+        impl ForkHold for Outer {
+            fn hold(&'static self) -> Box<dyn Held> {
+                Box::new(OuterHeld {
+                    value: unpoisoned(&self.0),
+                })
+            }
+        }
+        struct OuterHeld {
+            value: MutexGuard<'static, u64>,
+        }
+        impl Held for OuterHeld {
+            fn in_child(&mut self) {
+                *self.value = 0;
+            }
+        }
+        static OUTER: Outer = Outer(Mutex::new(1));
+        static INNER: ForkLock<u64> = ForkLock::new(0);
+        hold_outer(&OUTER);
+        let over = AtomicBool::new(false);
+        let ends: Vec<_> = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let mut outer = unpoisoned(&OUTER.0);
+                    std::thread::yield_now();
+                    *INNER.lock() += 1;
+                    *outer += 1;
+                    drop(outer);
+                    std::thread::yield_now();
+                }
+            });
+            let whole = || *unpoisoned(&OUTER.0) == 0 && *INNER.lock() < u64::MAX;
+            let ends = (0..20).map(|_| end_of_child(whole)).collect();
+            over.store(true, Ordering::Relaxed);
+            ends
+        });
+        assert_eq!(ends, [Some(0); 20]);
+        assert!(*unpoisoned(&OUTER.0) > 0);
+    }
+
+    #[test]
+    fn a_child_can_make_the_mark_its_own_and_its_child_sees_that_it_is_not() {
+        for paged in [true, false] {
+            let mut mark = ForkMark::new();
+            let page = if paged { None } else { mark.page.take() };
+            let claimed = end_of_child(|| {
+                let before = mark.is_mine();
+                mark.claim();
+                !before && mark.is_mine() && !in_child(&mark)
+            });
+            assert_eq!(claimed, Some(0));
+            assert!(mark.is_mine());
+            mark.page = mark.page.take().or(page);
+        }
     }
 
     #[test]
