@@ -23,6 +23,7 @@ mod deferred;
 mod flow;
 mod inbound;
 mod inbox;
+mod inherit;
 mod introductions;
 mod liveness;
 mod outbound;
@@ -216,6 +217,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The supply of memory ([`Config::supply`]).
     pub fn supply(&self) -> Supply {
         self.core.config.supply
+    }
+
+    /// Its settings.
+    pub fn config(&self) -> &Config {
+        &self.core.config
     }
 
     /// The time after which a silent remote is lost ([`Config::peer_timeout`]).

@@ -5,6 +5,7 @@ mod copies;
 mod crossing;
 mod deferred;
 mod inbox;
+mod inherit;
 mod introductions;
 mod matching;
 mod naive;

@@ -585,6 +585,19 @@ impl Pair {
         }
     }
 
+    /// Everything the network and the ports have, to compare.
+    pub(crate) fn port_states(&self) -> String {
+        format!("{:?}", self.hub.borrow())
+    }
+
+    /// Another port of a's, to the same network.
+    pub(crate) fn another_port(&self) -> QueuePort {
+        QueuePort {
+            hub: self.hub.clone(),
+            node: 0,
+        }
+    }
+
     /// The site's secret, as each of them has it; both with a key, and one packet at a time if need be.
     pub(crate) fn with_secrets(
         a: Option<&str>,

@@ -1,0 +1,129 @@
+//! An endpoint of which a process has a copy that is to go on there: a child of `fork`.
+//!
+//! ```text
+//!   process: endpoint --- goes on ------------------------------------------------>
+//!               `- fork - copy: inherit --> operations have ended, no remotes, --> reopen: another port,
+//!                                           nothing of the port is used            another session
+//! ```
+//!
+//! Links are the first process's, and so is what came over them. The port of the copy is not even told: what
+//! it would close or send is not the copy's.
+//!
+//! Knows nothing of: processes.
+
+use super::{
+    Core, Endpoint, deadlines, introductions, liveness, session_queue, streamed, tombstones,
+};
+use crate::config::Config;
+use crate::event::Identity;
+use crate::flow::Flow;
+use crate::ids::RequestId;
+use crate::inbox::Inbox;
+use crate::matching;
+use crate::ops::Record;
+use crate::owner::Owner;
+use crate::port::{LinkDown, Port};
+use crate::queues::Spares;
+use crate::status::{DownReason, Status};
+use crate::time::Clock;
+use crate::timer::Wheel;
+use std::mem::ManuallyDrop;
+
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
+    /// Ends everything without the port: every operation completes as unreachable, as if all links had been
+    /// reset, and messages that have not been received are gone. What is complete for its sender already leaves
+    /// from the first process. Until [`Self::reopen`] only what is complete may be taken.
+    pub fn inherit(&mut self) {
+        self.core.bury();
+        let all = |keep: fn(&Record<O::Memory>) -> bool| -> Vec<RequestId> {
+            let all = self.core.ops.iter();
+            all.filter(|(_, record)| keep(record))
+                .map(|(id, _)| id)
+                .collect()
+        };
+        for copy in all(|record| record.state.is_copy()) {
+            self.core.complete(copy, Status::Success, 0);
+        }
+        for remote in self.core.remotes.ids() {
+            self.core
+                .end_remote(remote, DownReason::Link(LinkDown::Reset), false);
+        }
+        let left: Vec<_> = self.core.ops.iter().map(|(id, _)| id).collect();
+        for id in left {
+            self.core.complete(id, Status::Unreachable, 0);
+        }
+        self.core.forget_links();
+    }
+
+    /// Goes on over `port` after [`Self::inherit`], with settings that differ from those of before in
+    /// secrets only. The port of before comes back.
+    pub fn reopen(&mut self, config: Config, identity: Identity, port: P) -> P {
+        debug_assert!(self.core.remotes.len() == 0 && self.core.actions.is_empty());
+        self.core.identity = identity;
+        self.core.config = config;
+        self.looked_around = true;
+        std::mem::replace(&mut self.port, port)
+    }
+
+    /// Drops everything but the port, which stays in memory as it is.
+    pub fn leave_port(self) {
+        let _ = ManuallyDrop::new(self.port);
+    }
+}
+
+impl<O: Owner> Core<O> {
+    /// Forgets everything of links, and all that is still to be done with them.
+    fn forget_links(&mut self) {
+        // All by name, so that no new field is left out.
+        let Self {
+            owner: _,
+            config,
+            identity: _,
+            key: _,
+            ops: _,
+            remotes: _,
+            spares,
+            posted: _,
+            unexpected,
+            undecided,
+            inbox,
+            starved,
+            messages: _,
+            tombstones,
+            timeouts: _,
+            flow,
+            epoch_ends,
+            kept_bytes,
+            wheel,
+            liveness,
+            ready,
+            session_out,
+            streamed,
+            introductions,
+            challenges,
+            controls,
+            held,
+            names,
+            actions,
+            stats: _,
+        } = self;
+        *spares = Spares::default();
+        *unexpected = matching::Unexpected::default();
+        *undecided = matching::Undecided::default();
+        *inbox = Inbox::default();
+        *tombstones = tombstones::Tombstones::default();
+        *flow = Flow::new(&config.flow());
+        *wheel = Wheel::new(deadlines::TICK);
+        *liveness = liveness::Liveness::new(config.peer_timeout);
+        *session_out = session_queue::SessionQueue::default();
+        *streamed = streamed::AllStreamed::default();
+        *introductions = introductions::Introductions::new(config.source_share);
+        *challenges = introductions::Challenges::default();
+        (*starved, *epoch_ends) = (false, false);
+        (*kept_bytes, *controls) = (0, 0);
+        ready.clear();
+        held.clear();
+        names.clear();
+        actions.clear();
+    }
+}
