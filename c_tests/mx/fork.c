@@ -1,8 +1,11 @@
 /*
- * Fork: the parent goes on, the child gets a clean error until it opens endpoints of its own.
+ * Fork: the parent goes on, or the child does, with the same endpoint.
  *
  *     parent   init, open ── fork ── exchanges as before
- *                              └── child: MX_BAD_ENDPOINT; mx_init, open, exchange; exit
+ *                              └── child: MX_BUSY; mx_init, open, exchange; exit
+ *
+ *     parent   init, open, connect, post ── fork ── ends
+ *                                             └── child: requests end, connects again, exchanges
  */
 #include "support/party.h"
 
@@ -54,21 +57,24 @@ static void uses_what_is_not_its(void)
     uint64_t nic;
     mx_endpoint_addr_t address;
     mx_request_t request = pending;
-    void *context;
+    void *context = NULL;
+    int64_t began;
 
-    REFUSED(mx_progress(ep), MX_BAD_ENDPOINT);
-    REFUSED(mx_isend(ep, NULL, 0, to_other, 1, NULL, NULL), MX_BAD_ENDPOINT);
-    REFUSED(mx_irecv(ep, NULL, 0, 1, EXACTLY, NULL, NULL), MX_BAD_ENDPOINT);
-    REFUSED(mx_test(ep, &request, &status, &result), MX_BAD_ENDPOINT);
-    REFUSED(mx_wait_any(ep, MX_INFINITE, 0, ANYTHING, &status, &result), MX_BAD_ENDPOINT);
-    REFUSED(mx_probe(ep, MX_INFINITE, 0, ANYTHING, &status, &result), MX_BAD_ENDPOINT);
-    REFUSED(mx_cancel(ep, &request, &result), MX_BAD_ENDPOINT);
-    REFUSED(mx_get_endpoint_addr(ep, &address), MX_BAD_ENDPOINT);
-    REFUSED(mx_decompose_endpoint_addr(to_other, &nic, &id), MX_BAD_ENDPOINT);
-    REFUSED(mx_context(&request, &context), MX_BAD_REQUEST);
-    REFUSED(mx_wakeup(ep), MX_BAD_ENDPOINT);
-    REFUSED(mx_close_endpoint(ep), MX_BAD_ENDPOINT);
-    CHECK(result == 77 && request == pending);
+    REFUSED(mx_progress(ep), MX_BUSY);
+    began = now_ms();
+    REFUSED(mx_isend(ep, NULL, 0, to_other, 1, NULL, NULL), MX_BUSY);
+    REFUSED(mx_irecv(ep, NULL, 0, 1, EXACTLY, NULL, NULL), MX_BUSY);
+    REFUSED(mx_test(ep, &request, &status, &result), MX_BUSY);
+    REFUSED(mx_wait_any(ep, MX_INFINITE, 0, ANYTHING, &status, &result), MX_BUSY);
+    REFUSED(mx_probe(ep, MX_INFINITE, 0, ANYTHING, &status, &result), MX_BUSY);
+    REFUSED(mx_cancel(ep, &request, &result), MX_BUSY);
+    REFUSED(mx_get_endpoint_addr(ep, &address), MX_BUSY);
+    REFUSED(mx_decompose_endpoint_addr(to_other, &nic, &id), MX_BUSY);
+    REFUSED(mx_wakeup(ep), MX_BUSY);
+    /* Only the first has waited for the parent. */
+    CHECK_THAT(now_ms() - began, <, 1000 * slower());
+    OK(mx_context(&request, &context));
+    CHECK(result == 77 && request == pending && context != NULL);
 }
 
 static void opens_its_own(void)
@@ -82,6 +88,7 @@ static void opens_its_own(void)
     own = open_any();
     CHECK(own != ep && own != other);
     exchange(own, address_of(own), own, 1000, 5);
+    OK(mx_close_endpoint(ep));
     REFUSED(mx_progress(ep), MX_BAD_ENDPOINT);
     /* A parent is a peer like any other. */
     to_parent = connect_to(own, (uint32_t)atoi(getenv("PARENT")));
@@ -112,6 +119,14 @@ static void opens_without_init(void)
     leave();
 }
 
+static void closes_only(void)
+{
+    OK(mx_close_endpoint(ep));
+    REFUSED(mx_close_endpoint(ep), MX_BAD_ENDPOINT);
+    OK(mx_close_endpoint(other));
+    OK(mx_finalize());
+}
+
 static void only_leaves(void)
 {
     leave();
@@ -128,7 +143,7 @@ static void finalizes_only(void)
 static void a_child_is_born(struct side *side)
 {
     static void (*const acts[])(void) = {uses_what_is_not_its, opens_its_own, opens_without_init,
-                                         only_leaves, finalizes_only};
+                                         closes_only, only_leaves, finalizes_only};
     char in[16], text[16];
 
     (void)side;
@@ -186,10 +201,88 @@ static void the_parent_dies_first(struct side *side)
     }
 }
 
+/* ---- the child goes on ---- */
+
+enum { LATE = 0x77, ROUND_TRIPS = 20 };
+
+static mx_endpoint_addr_t connect_again(mx_endpoint_t ep, uint32_t id)
+{
+    deadline_t deadline = deadline_in(WAIT_MS);
+    mx_endpoint_addr_t address;
+
+    while (mx_connect(ep, local_nic(), id, KEY, 1000, &address) != MX_SUCCESS)
+        CHECK(!deadline_over(deadline));
+    return address;
+}
+
+static void answers(struct pair *pair)
+{
+    char in[100];
+
+    for (int i = 0; i < ROUND_TRIPS; i++) {
+        mx_status_t status = succeed(pair->ep, receive(pair->ep, in, sizeof in, 1, EXACTLY), 100);
+
+        succeed(pair->ep, send_to(pair->ep, status.source, in, 100, 2), 100);
+    }
+}
+
+static void asks(mx_endpoint_t ep, mx_endpoint_addr_t to)
+{
+    for (int i = 0; i < ROUND_TRIPS; i++) {
+        char in[100], out[100];
+        mx_request_t request = receive(ep, in, sizeof in, 2, EXACTLY);
+
+        fill(out, sizeof out, (uint64_t)i);
+        succeed(ep, send_to(ep, to, out, sizeof out, 1), sizeof out);
+        succeed(ep, request, sizeof in);
+        CHECK(memcmp(in, out, sizeof in) == 0);
+    }
+}
+
+/* The first ends, its child goes on with everything there was. */
+static void daemonizes(struct side *side)
+{
+    struct pair pair = pair_open(side);
+    char in[8];
+    mx_request_t late, connect;
+    uint32_t result = 0;
+
+    pair_sync(&pair);
+    if (pair.id > pair.peer_id) {
+        answers(&pair);
+        answers(&pair);
+        hear(side, "done");
+        party_close(pair.ep);
+        return;
+    }
+    asks(pair.ep, pair.peer);
+    late = receive(pair.ep, in, sizeof in, LATE, EXACTLY);
+    OK(mx_iconnect(pair.ep, local_nic(), pair.peer_id, KEY, 0, NULL, &connect));
+    fflush(NULL);
+    if (fork() != 0)
+        _exit(0);
+    alarm(6 * WAIT_MS / 1000 * (unsigned)slower());
+    CHECK(finish(pair.ep, late).code != MX_STATUS_SUCCESS);
+    finish(pair.ep, connect);
+    {
+        mx_status_t status;
+
+        OK(mx_test_any(pair.ep, ANYTHING, ANYTHING, &status, &result));
+        CHECK_THAT(result, ==, 0);
+    }
+    CHECK_THAT(id_of(pair.ep), ==, pair.id);
+    asks(pair.ep, connect_again(pair.ep, pair.peer_id));
+    exchange(pair.ep, address_of(pair.ep), pair.ep, 1000, 9);
+    party_close(pair.ep);
+    tell(side, "done", 0);
+    _exit(0);
+}
+
 int main(int argc, char **argv)
 {
     static const struct scenario scenarios[] = {
         SOLO(a_child_gets_clean_errors_and_may_open_its_own, a_child_is_born),
+        PAIR(a_child_goes_on_when_its_parent_ends, daemonizes, daemonizes),
         PAIR(a_child_does_not_keep_its_parents_endpoint_alive, the_parent_dies_first,
              the_parent_dies_first),
         {0},

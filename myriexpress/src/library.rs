@@ -19,8 +19,8 @@ use crate::error::{Code, Error};
 use crate::process;
 use libc::c_int;
 use log::LevelFilter;
+use mx_sys::fork::ForkLock;
 use mx_sys::{ForkMark, Settings, nic, reserve};
-use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 
 /// The state while the count is above 0.
@@ -31,8 +31,7 @@ struct Running {
     settings: Arc<Settings>,
 }
 
-/// Held for a few instructions only, so that a fork hardly ever finds it taken.
-static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
+static RUNNING: ForkLock<Option<Running>> = ForkLock::new(None);
 
 /// Starts the library for a program that was compiled for `api`. See `mx_init`.
 pub fn init(api: c_int) -> Result<(), Error> {
@@ -82,6 +81,10 @@ impl Running {
 
 /// Takes one [`init`] back; the last one closes every endpoint. See `mx_finalize`.
 pub fn finalize() -> Result<(), Error> {
+    // Not with the lock: those of endpoints are taken before it.
+    let in_handler = process::open_endpoints()
+        .into_iter()
+        .any(process::in_handler);
     let mut running = RUNNING.lock();
     let Some(old) = running.as_mut() else {
         return Err(not_initialized());
@@ -91,10 +94,7 @@ pub fn finalize() -> Result<(), Error> {
         old.count -= 1;
         return Ok(());
     }
-    if process::open_endpoints()
-        .into_iter()
-        .any(process::in_handler)
-    {
+    if in_handler {
         let text = "called inside an unexpected handler";
         return Err(Error::new(Code::CloseInHandler, text));
     }

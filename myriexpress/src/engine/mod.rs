@@ -35,7 +35,7 @@ use crate::handles::{Address, EndpointHandle, PeerKey, RequestHandle};
 use crate::status::{Status, StatusCode};
 use mx_proto::port::{Port, WakeDescriptors};
 use mx_proto::supply::Claim;
-use mx_proto::{Clock, Endpoint, Identity, Instant, Owner, RemoteId, RequestId, SendMode};
+use mx_proto::{Clock, Config, Endpoint, Identity, Instant, Owner, RemoteId, RequestId, SendMode};
 use mx_sys::{Interest, UserMemory};
 use peers::{Peer, Peers};
 use program::Word;
@@ -315,6 +315,28 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// Ends everything: peers are told, requests are gone without a completion.
     pub(crate) fn close(&mut self) {
         self.endpoint.close();
+    }
+
+    /// In a child of `fork`: every request ends as unreachable, and every peer is lost. Until
+    /// [`Self::reopen`] nothing may be posted.
+    pub(crate) fn inherit(&mut self) {
+        self.endpoint.inherit();
+        self.to_self.clear();
+        self.connecting = false;
+        self.endpoint.owner_mut().connected_to_self = None;
+        self.flush();
+        self.produce(HANDLER);
+    }
+
+    /// Goes on over `port`; that of before comes back.
+    pub(crate) fn reopen(&mut self, config: Config, identity: Identity, port: P) -> P {
+        self.endpoint.owner_mut().peers.set_own(identity);
+        self.endpoint.reopen(config, identity, port)
+    }
+
+    /// Drops everything but the port, which stays in memory as it is.
+    pub(crate) fn leave_port(self) {
+        self.endpoint.leave_port();
     }
 
     /// Follow-up work after calls of the protocol endpoint.

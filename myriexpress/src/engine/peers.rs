@@ -79,6 +79,13 @@ impl Peers {
         peers
     }
 
+    /// The endpoint itself has another session.
+    pub(crate) fn set_own(&mut self, own: Identity) {
+        if let Some(peer) = self.get_mut(Self::OWN) {
+            peer.identity = own;
+        }
+    }
+
     /// Their number, the endpoint itself included.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {

@@ -70,6 +70,11 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         self.handling.turns
     }
 
+    /// In a child of `fork`, which has this thread only.
+    pub(crate) fn forget_other_threads(&mut self, this: usize) {
+        self.handling.running.take_if(|thread| *thread != this);
+    }
+
     /// No turn begins from now on.
     pub(crate) fn end_turns(&mut self) {
         self.handling.closing = true;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Everything here may be called at any time from any thread, with any handle: a stale or invalid
-//! one, or the parent's in a child of fork, is refused. C functions (unexpected handlers) run
+//! one is refused. C functions (unexpected handlers) run
 //! without a lock.
 //!
 //! Owns: the table, the start and the end of endpoints (`open`), waiting (`wait`).
@@ -31,7 +31,7 @@ use crate::status::{Status, StatusCode};
 use mx_sys::nic;
 use slot::{HostEngine, Open};
 use std::time::{Duration, Instant};
-use table::{find, of_request, with};
+use table::{find, held, of_request, with};
 use wait::{own_turn, wait, wait_for_handler};
 
 /// Sends all of `memory` to `to`. With `forget` its end is not reported.
@@ -340,12 +340,12 @@ pub fn open_endpoints() -> Vec<EndpointHandle> {
 
 /// The number of the board an endpoint is on.
 pub fn board_of(ep: EndpointHandle) -> Result<u32, Error> {
-    find(ep)?.opened(ep, |open| open.about.board)
+    held(ep)?.opened(ep, |open| open.about.board)
 }
 
 /// The error handler word an endpoint was opened with; `None` when it is not open.
 pub fn error_handler_of(ep: EndpointHandle) -> Option<usize> {
-    let handler = find(ep).and_then(|place| place.opened(ep, |open| open.about.error_handler));
+    let handler = held(ep).and_then(|place| place.opened(ep, |open| open.about.error_handler));
     handler.ok()
 }
 

@@ -9,7 +9,7 @@
 //! Not here: requests.
 
 use super::slot::{About, HostEngine, Open, Slot};
-use super::table::{Reserved, find, open_endpoints, release};
+use super::table::{Place, Reserved, held, open_endpoints, release};
 use super::wait::this_thread;
 use crate::engine::{ContextIds, Engine, HANDLER, Options, Program};
 use crate::error::{Code, Error};
@@ -17,8 +17,8 @@ use crate::handles::EndpointHandle;
 use mx_proto::{Endpoint, EndpointId};
 use mx_sys::published::Publisher;
 use mx_sys::{
-    EndpointChoice, Helper, HostPorts, MonotonicClock, OpenError, OpenOptions, Settings, linger,
-    nic,
+    EndpointChoice, Helper, HostPorts, MonotonicClock, OpenAnew, OpenError, OpenOptions, Settings,
+    Shared, linger, nic,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub struct OpenParams {
 const LINGER: Duration = Duration::from_secs(1);
 
 /// The name of this library in published counters.
-const LIBRARY: &str = "myriexpress";
+pub(super) const LIBRARY: &str = "myriexpress";
 
 /// Opens an endpoint.
 pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, Error> {
@@ -57,7 +57,7 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
         board: params.board,
         ..settings.open_options(choice)
     };
-    let (ports, identity) = HostPorts::open(options).map_err(|error| refused(&error))?;
+    let (ports, identity) = HostPorts::open(options.clone()).map_err(|error| refused(&error))?;
     let config = ports.endpoint_config(&settings.endpoint);
     let mut config = config.map_err(|error| refused(&OpenError::System(error)))?;
     if let Some(bytes) = params.unexpected_bytes {
@@ -73,13 +73,9 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
     place.set_context_ids(params.context_ids);
     let publisher = Publisher::new(LIBRARY, &identity, about.board);
     // From the moment it can be found, another thread may close it: there is nothing left to fail.
-    if settings.helper {
-        let helper = Helper::start(Arc::clone(&place.shared)).map_err(|error| {
-            let what = format!("no helper thread: {error}");
-            Error::new(Code::NoResources, what)
-        })?;
-        *place.helper.lock() = Some(helper);
-    }
+    let helper = start_helper(settings.helper, &place.shared)?;
+    let again = EndpointChoice::Exact(identity.endpoint);
+    let anew = OpenAnew::new(options, again, settings.tuning(), settings.helper);
     let number = reserved.slot;
     reserved.keep();
     let handle = {
@@ -99,6 +95,8 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
             engine: Engine::new(endpoint),
             about,
             publisher,
+            helper,
+            anew,
         });
         handle
     };
@@ -110,7 +108,7 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
     Ok(handle)
 }
 
-fn refused(error: &OpenError) -> Error {
+pub(super) fn refused(error: &OpenError) -> Error {
     let code = match error {
         OpenError::Board(_) => Code::BoardUnknown,
         OpenError::Endpoint(_) => Code::BadEndpoint,
@@ -126,10 +124,25 @@ fn refused(error: &OpenError) -> Error {
     Error::new(code, error.to_string())
 }
 
+/// Starts the thread that looks after an endpoint, if it is to have one.
+pub(super) fn start_helper(
+    wanted: bool,
+    shared: &Arc<Shared<Slot>>,
+) -> Result<Option<Helper<Slot>>, Error> {
+    let helper = wanted.then(|| Helper::start(Arc::clone(shared)));
+    helper.transpose().map_err(|error| {
+        let what = format!("no helper thread: {error}");
+        Error::new(Code::NoResources, what)
+    })
+}
+
 /// Closes an endpoint. Its requests are gone, and threads that wait on it return. Waits for a
 /// handler that runs in another thread.
 pub fn close(ep: EndpointHandle) -> Result<(), Error> {
-    let place = find(ep)?;
+    let place = held(ep)?;
+    if !place.shared.is_mine() && close_inherited(ep, place)? {
+        return Ok(());
+    }
     let take = |slot: &mut Slot| {
         let engine = match slot.engine(ep) {
             Ok(engine) => engine,
@@ -153,8 +166,7 @@ pub fn close(ep: EndpointHandle) -> Result<(), Error> {
     };
     let mut open = taken?;
     // Not with the lock: the thread takes it.
-    let helper = place.helper.lock().take();
-    if let Some(mut helper) = helper {
+    if let Some(mut helper) = open.helper.take() {
         helper.stop();
     }
     let id = open.engine.identity().endpoint.0;
@@ -170,6 +182,27 @@ pub fn close(ep: EndpointHandle) -> Result<(), Error> {
     }
     log::info!("endpoint {id} is closed");
     Ok(())
+}
+
+/// In a child of fork: there is nothing to close but what is in its memory. False: it has just been opened
+/// anew.
+#[cold]
+fn close_inherited(ep: EndpointHandle, place: &Place) -> Result<bool, Error> {
+    let mut slot = place.shared.lock();
+    let engine = slot.engine(ep)?;
+    if place.shared.is_mine() {
+        return Ok(false);
+    }
+    if engine.running().is_some() {
+        let what = "the endpoint cannot be closed by its own handler";
+        return Err(Error::new(Code::CloseInHandler, what));
+    }
+    slot.drop_inherited(&place.shared);
+    drop(slot);
+    if let Some(slot) = ep.slot() {
+        release(slot);
+    }
+    Ok(true)
 }
 
 /// Closes every endpoint of this process, except for those whose handler makes this call.

@@ -6,18 +6,26 @@
 //!
 //! A slot is never freed, so that a stale handle can be recognised.
 //!
-//! Owns: the engine.
+//! A child of `fork` inherits it: handles stay good. Its first call that needs the network ends what is
+//! the parent's and opens ports anew; without one nothing happens.
+//!
+//! Owns: the engine, the thread that looks after it.
 //! Not here: the table, waiting.
 
+use super::open::{LIBRARY, refused, start_helper};
+use super::wait::this_thread;
 use crate::engine::Engine;
 use crate::error::{Code, Error};
 use crate::handles::EndpointHandle;
 use mx_proto::Instant;
 use mx_proto::port::WakeDescriptors;
-use mx_sys::progress::WaitStats;
+use mx_sys::progress::{Guard, WaitStats};
 use mx_sys::published::{PortView, Publisher, Sample, values};
-use mx_sys::{HostPorts, Interest, MonotonicClock, Progress};
+use mx_sys::{Helper, HostPorts, Interest, MonotonicClock, OpenAnew, OpenError, Progress, Shared};
+use std::io;
+use std::mem::{self, ManuallyDrop};
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 /// The engine on a real machine.
 pub(super) type HostEngine = Engine<HostPorts, MonotonicClock>;
@@ -32,6 +40,7 @@ pub(super) struct Slot {
     ended: bool,
     /// See [`Engine::next_generation`].
     request_generation: u32,
+    ports: Ports,
 }
 
 /// An open endpoint.
@@ -39,6 +48,20 @@ pub(super) struct Open {
     pub(super) engine: HostEngine,
     pub(super) about: About,
     pub(super) publisher: Publisher,
+    pub(super) helper: Option<Helper<Slot>>,
+    pub(super) anew: OpenAnew,
+}
+
+/// The owner of the ports of an endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Ports {
+    /// This process.
+    #[default]
+    Own,
+    /// The process that this one was forked from. They must not be used, and what is under way is over.
+    Parents,
+    /// The same, and everything that was under way has ended.
+    Missing,
 }
 
 /// The constants of an open endpoint.
@@ -69,6 +92,54 @@ impl Slot {
         self.request_generation = open.engine.next_generation();
         self.ended = true;
         Some(open)
+    }
+
+    /// In a child of `fork`: ends what is the parent's.
+    #[cold]
+    pub(super) fn take_over(&mut self) {
+        if self.ports == Ports::Parents {
+            self.ports = Ports::Missing;
+            if let Some(open) = &mut self.open {
+                open.engine.inherit();
+            }
+        }
+    }
+
+    /// In a child of `fork`: opens the ports of the endpoint anew, if there is one, and the slot is this
+    /// process's. `shared`: where it is.
+    #[cold]
+    pub(super) fn open_anew(
+        slot: &mut Guard<'_, Self>,
+        shared: &Arc<Shared<Self>>,
+    ) -> Result<(), Error> {
+        if shared.is_mine() {
+            // Another thread was faster.
+            return Ok(());
+        }
+        slot.take_over();
+        if let Some(tuning) = slot.open.as_ref().map(|open| open.anew.tuning) {
+            slot.retune(tuning).map_err(|e| no_descriptors(&e))?;
+        }
+        if let Some(open) = &mut slot.open {
+            open.open_anew(shared)?;
+        }
+        slot.claim(shared);
+        Ok(())
+    }
+
+    /// In a child of `fork`: without the endpoint that it has from its parent, the slot is this process's.
+    #[cold]
+    pub(super) fn drop_inherited(&mut self, shared: &Shared<Self>) {
+        self.take_over();
+        if let Some(open) = self.take() {
+            open.engine.leave_port();
+        }
+        self.claim(shared);
+    }
+
+    fn claim(&mut self, shared: &Shared<Self>) {
+        self.ports = Ports::Own;
+        shared.claim();
     }
 
     /// The generation of the endpoint that is open.
@@ -107,7 +178,33 @@ pub(super) fn not_open(ep: EndpointHandle) -> Error {
     )
 }
 
+#[cold]
+pub(super) fn no_descriptors(error: &io::Error) -> Error {
+    let what = format!("no descriptors for waking threads: {error}");
+    Error::new(Code::NoResources, what)
+}
+
 impl Open {
+    fn open_anew(&mut self, shared: &Arc<Shared<Slot>>) -> Result<(), Error> {
+        let anew = self.anew.attempt();
+        let (ports, identity) = anew.open().map_err(|error| refused(&error))?;
+        let config = ports.endpoint_config(self.engine.endpoint().config());
+        let config = config.map_err(|error| refused(&OpenError::System(error)))?;
+        let helper = start_helper(anew.helper, shared)?;
+        let parents = self.engine.reopen(config, identity, ports);
+        // Not ours to close, not even in order.
+        let _ = ManuallyDrop::new(parents);
+        self.publisher = Publisher::new(LIBRARY, &identity, self.about.board);
+        self.helper = helper;
+        self.anew = anew.opened();
+        let id = identity.endpoint.0;
+        log::info!(
+            "endpoint {id} is open after a fork, session {:#x}",
+            identity.session.0
+        );
+        Ok(())
+    }
+
     /// The counters now.
     pub(super) fn counters(&self, waits: WaitStats) -> Vec<u64> {
         values(&self.sample(waits)).to_vec()
@@ -149,7 +246,7 @@ impl Progress for Slot {
 
     #[inline]
     fn take_produced(&mut self) -> Interest {
-        if std::mem::take(&mut self.ended) {
+        if mem::take(&mut self.ended) {
             return Interest::MAX;
         }
         self.any_engine().map_or(0, Engine::take_produced)
@@ -192,13 +289,24 @@ impl Progress for Slot {
     }
 
     fn active(&self) -> bool {
-        self.open.is_some()
+        self.open.is_some() && self.ports == Ports::Own
     }
 
     fn on_sleep(&mut self, waits: &WaitStats) {
         if let Some(open) = &mut self.open {
             open.publisher.note_waits(waits);
             open.publish();
+        }
+    }
+
+    fn in_child(&mut self) {
+        self.ports = Ports::Parents;
+        if let Some(open) = &mut self.open {
+            // The thread does not exist here, nor does the page; neither is to be dropped here.
+            let helper = ManuallyDrop::new(open.helper.take());
+            let publisher = mem::replace(&mut open.publisher, Publisher::silent());
+            let _ = (helper, ManuallyDrop::new(publisher));
+            open.engine.forget_other_threads(this_thread());
         }
     }
 }

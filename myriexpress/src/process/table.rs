@@ -3,31 +3,28 @@
 //! ```text
 //!   PLACES  [ Place | Place | - | - ... ]     made when first used, there for ever
 //!              |
-//!              +-- Shared<Slot>, helper thread, context ids
+//!              +-- Shared<Slot>, context ids
 //!   TAKEN   those with an endpoint, or reserved for one
 //! ```
 //!
-//! A child of fork recognises its parent's places, and takes others.
+//! A child of fork has its parent's places: who looks for one to use the network finds it only once its
+//! ports have been opened anew.
 //!
 //! Owns: the places.
 //! Cost: one load to find a place, one to check that it belongs to this process.
 
-use super::slot::{HostEngine, Open, Slot, not_open};
+use super::slot::{HostEngine, Open, Slot, no_descriptors, not_open};
 use crate::engine::{COMPLETIONS, ContextIds};
 use crate::error::{Code, Error};
 use crate::handles::{EndpointHandle, RequestHandle, SLOTS_MAX};
 use mx_sys::fork::ForkLock;
-use mx_sys::{Helper, Interest, Shared, Tuning};
-use parking_lot::Mutex;
-use std::io;
+use mx_sys::{Interest, Shared, Tuning};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A place for an endpoint.
 pub(super) struct Place {
     pub(super) shared: Arc<Shared<Slot>>,
-    /// The thread that looks after the endpoint.
-    pub(super) helper: Mutex<Option<Helper<Slot>>>,
     /// The context ids of the endpoint that was opened last: bits and shift, or 0 for none. Only a
     /// hint for waiting threads, and therefore outside the lock.
     context_ids: AtomicU32,
@@ -48,35 +45,22 @@ pub(super) struct Reserved {
 impl Reserved {
     /// Takes a free place, with waiting tuned like this.
     pub(super) fn new(tuning: Tuning) -> Result<Self, Error> {
-        let mut taken = TAKEN.lock();
-        for (slot, taken) in taken.iter_mut().enumerate() {
-            if *taken {
-                continue;
-            }
-            let place = match PLACES[slot].get() {
-                Some(place) => place,
-                None => {
-                    let made = Place::new(tuning)?;
-                    PLACES[slot].get_or_init(|| made)
-                }
-            };
-            if !place.shared.is_mine() {
-                // The parent's, empty when it forked.
-                continue;
-            }
-            place
-                .shared
-                .retune(tuning)
-                .map_err(|e| no_descriptors(&e))?;
-            *taken = true;
-            return Ok(Self {
-                slot,
-                place,
-                kept: false,
-            });
+        let slot = take_slot()?;
+        // Not with that lock: those of slots are taken before it.
+        let reserved = place(slot, tuning).inspect_err(|_| release(slot));
+        let reserved = Self {
+            slot,
+            place: reserved?,
+            kept: false,
+        };
+        let mut inside = reserved.place.shared.lock();
+        if !reserved.place.shared.is_mine() {
+            // The parent's, empty when it forked.
+            inside.drop_inherited(&reserved.place.shared);
         }
-        let what = format!("{SLOTS_MAX} endpoints are open in this process");
-        Err(Error::new(Code::NoResources, what))
+        inside.retune(tuning).map_err(|e| no_descriptors(&e))?;
+        drop(inside);
+        Ok(reserved)
     }
 
     /// There is an endpoint now; [`release`] ends it.
@@ -93,9 +77,25 @@ impl Drop for Reserved {
     }
 }
 
-fn no_descriptors(error: &io::Error) -> Error {
-    let what = format!("no descriptors for waking threads: {error}");
-    Error::new(Code::NoResources, what)
+fn take_slot() -> Result<usize, Error> {
+    let mut taken = TAKEN.lock();
+    let Some(slot) = taken.iter().position(|taken| !taken) else {
+        let what = format!("{SLOTS_MAX} endpoints are open in this process");
+        return Err(Error::new(Code::NoResources, what));
+    };
+    taken[slot] = true;
+    Ok(slot)
+}
+
+/// A place that its caller has taken.
+fn place(slot: usize, tuning: Tuning) -> Result<&'static Place, Error> {
+    if let Some(place) = PLACES[slot].get() {
+        return Ok(place);
+    }
+    let made = Place::new(tuning)?;
+    let place = PLACES[slot].get_or_init(|| made);
+    place.shared.inherit();
+    Ok(place)
 }
 
 /// The place is free again.
@@ -110,7 +110,6 @@ impl Place {
         let shared = Shared::new(Slot::default(), tuning).map_err(|e| no_descriptors(&e))?;
         Ok(Self {
             shared: Arc::new(shared),
-            helper: Mutex::new(None),
             context_ids: AtomicU32::new(0),
         })
     }
@@ -147,9 +146,27 @@ impl Place {
     }
 }
 
-/// The place of an endpoint; what is there now need not be that endpoint.
+/// The place of an endpoint, for a call that needs the network; what is there now need not be that
+/// endpoint.
 #[inline]
 pub(super) fn find(ep: EndpointHandle) -> Result<&'static Place, Error> {
+    let place = held(ep)?;
+    if !place.shared.is_mine() {
+        find_anew(place, ep)?;
+    }
+    Ok(place)
+}
+
+#[cold]
+fn find_anew(place: &'static Place, ep: EndpointHandle) -> Result<(), Error> {
+    let mut slot = place.shared.lock();
+    slot.opened(ep)?;
+    Slot::open_anew(&mut slot, &place.shared)
+}
+
+/// The same for a call that does not need the network: in a child of fork the ports may be the parent's.
+#[inline]
+pub(super) fn held(ep: EndpointHandle) -> Result<&'static Place, Error> {
     match ep.slot().and_then(of_slot) {
         Some(place) => Ok(place),
         None => Err(not_open(ep)),
@@ -158,8 +175,17 @@ pub(super) fn find(ep: EndpointHandle) -> Result<&'static Place, Error> {
 
 #[inline]
 fn of_slot(slot: usize) -> Option<&'static Place> {
-    let place = PLACES.get(slot)?.get()?;
-    place.shared.is_mine().then_some(place)
+    PLACES.get(slot)?.get()
+}
+
+/// Runs `f` with the engine of an endpoint, and nothing that needs the network.
+pub(super) fn with_held<R>(
+    ep: EndpointHandle,
+    f: impl FnOnce(&mut HostEngine) -> Result<R, Error>,
+) -> Result<R, Error> {
+    let mut slot = held(ep)?.shared.lock();
+    slot.take_over();
+    f(slot.engine(ep)?)
 }
 
 /// Runs `f` with the engine of an endpoint.
@@ -178,10 +204,12 @@ pub(super) fn of_request<R>(
     request: RequestHandle,
     f: impl FnOnce(&mut HostEngine) -> Result<R, Error>,
 ) -> Result<R, Error> {
-    if let Some(place) = request.slot().and_then(of_slot)
-        && let Some(engine) = place.shared.lock().any_engine()
-    {
-        return f(engine);
+    if let Some(place) = request.slot().and_then(of_slot) {
+        let mut slot = place.shared.lock();
+        slot.take_over();
+        if let Some(engine) = slot.any_engine() {
+            return f(engine);
+        }
     }
     let what = format!("{:#x} is no request of an open endpoint", request.0);
     Err(Error::new(Code::BadRequest, what))

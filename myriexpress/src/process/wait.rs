@@ -9,7 +9,7 @@
 //! The handler runs in the thread that finds its turn, in any call.
 
 use super::slot::{HostEngine, Slot};
-use super::table::{find, with};
+use super::table::{find, with_held};
 use crate::engine::{HANDLER, Turn, WAKEUP};
 use crate::error::Error;
 use crate::handles::EndpointHandle;
@@ -39,7 +39,6 @@ pub(super) fn wait<R>(
     timeout: Option<Duration>,
     mut check: impl FnMut(&mut HostEngine) -> Result<Option<R>, Error>,
 ) -> Result<Option<R>, Error> {
-    let place = find(ep)?;
     let interest = interest | HANDLER | WAKEUP;
     let mut wakeups = None;
     let may_turn = Cell::new(true);
@@ -67,6 +66,8 @@ pub(super) fn wait<R>(
     let mut left = timeout;
     let mut turns = 0;
     loop {
+        // Once more after each turn: the handler may have forked.
+        let place = find(ep)?;
         match place.shared.wait_for(interest, left, &mut look) {
             Some(Step::Found(found)) => return Ok(Some(found)),
             Some(Step::Refused(error)) => return Err(error),
@@ -83,8 +84,8 @@ pub(super) fn wait<R>(
     }
 }
 
-/// Calls the program's handler, without the lock. An error when it has forked and this is the child:
-/// the endpoint is its parent's.
+/// Calls the program's handler, without the lock. When it has forked and this is the child, the message is
+/// the parent's.
 #[cold]
 fn run(ep: EndpointHandle, turn: Turn) -> Result<(), Error> {
     let Turn {
@@ -101,7 +102,7 @@ fn run(ep: EndpointHandle, turn: Turn) -> Result<(), Error> {
     // and stay until it has come back.
     let answer = unsafe { (handler.function)(context, source, bits, length, data.cast()) };
     // An endpoint is not closed while its handler runs.
-    with(ep, |engine| {
+    with_held(ep, |engine| {
         engine.end_turn(deferred, answer != 0);
         Ok(())
     })
@@ -127,7 +128,7 @@ pub(super) fn wait_for_handler(ep: EndpointHandle) -> Result<(), Error> {
 
 /// Whether this thread is inside the endpoint's handler.
 pub(super) fn own_turn(ep: EndpointHandle) -> bool {
-    let running = with(ep, |engine| Ok(engine.running()));
+    let running = with_held(ep, |engine| Ok(engine.running()));
     running == Ok(Some(this_thread()))
 }
 
