@@ -10,8 +10,13 @@
 //! `finalize`. Names are resolved and the host's functions called without a lock.
 //!
 //! The instance is made by the first `initialize` and never freed, so a thread needs no reference
-//! to it. A child of `fork` makes another one: its parent's locks may be held by threads that the
-//! child does not have.
+//! to it. A child of `fork` inherits the engine:
+//!
+//! ```text
+//!   fork --> inherited --a call that needs the network--> taken over, ports opened anew --> as in the parent
+//!               |  `---- finalize, initialize ----------> taken over, and dropped
+//!               `------- no call: nothing happens
+//! ```
 //!
 //! Owns: the one instance, its start and its end.
 //! Not here: the protocol, C's pointers.
@@ -30,16 +35,16 @@ use crate::peer_name::{self, PeerName, ROUTE_DGRAM, ROUTE_RDM};
 use crate::{address_range, buffer, host};
 use libc::{c_char, c_int};
 use mx_proto::port::WakeDescriptors;
-use mx_proto::{Endpoint, EndpointId, Instant, NicId, Route};
-use mx_sys::HostPorts;
+use mx_proto::{Endpoint, EndpointId, Identity, Instant, NicId, Route};
+use mx_sys::lock::Mutex;
 use mx_sys::nic::{ResolveError, Resolved};
 use mx_sys::progress::{Guard, Tuning, WaitStats};
 use mx_sys::published::{PortView, Publisher, Sample};
-use mx_sys::{EndpointChoice, OpenError, OpenOptions};
+use mx_sys::{EndpointChoice, ForkMark, HostPorts, OpenAnew, OpenError, OpenOptions};
 use mx_sys::{Helper, Interest, MonotonicClock, Progress, Shared, linger, nic, reserve};
-use parking_lot::Mutex;
 use std::cell::Cell;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -67,6 +72,20 @@ struct Engine {
     publisher: Publisher,
     /// Calls in a row that found what they asked for and left the poll out.
     unpolled: u32,
+    ports: Ports,
+    /// The life in a child of fork goes on like this one.
+    opened: Option<OpenAnew>,
+}
+
+/// The owner of the method's ports.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ports {
+    /// This process.
+    Own,
+    /// The process that this one was forked from. They must not be used, and what is under way is over.
+    Parents,
+    /// The same, and everything that was under way has ended.
+    Missing,
 }
 
 impl Engine {
@@ -75,6 +94,17 @@ impl Engine {
         match &mut self.method {
             Some(method) => Ok(method),
             None => Err(not_initialized()),
+        }
+    }
+
+    /// In a child of fork: ends what is the parent's. There are ports again after [`open_anew`].
+    #[cold]
+    fn take_over(&mut self) {
+        if self.ports == Ports::Parents {
+            self.ports = Ports::Missing;
+            if let Some(method) = &mut self.method {
+                method.inherit();
+            }
         }
     }
 
@@ -94,6 +124,20 @@ impl Engine {
 fn is_to_be_shown(method: &HostMethod) -> bool {
     let endpoint = method.endpoint();
     endpoint.looked_around() && Publisher::is_due(endpoint.port().turn())
+}
+
+impl Engine {
+    /// From now on this process's calls go straight to the engine.
+    fn claim(&mut self, shared: &Shared<Self>) {
+        self.ports = Ports::Own;
+        shared.claim();
+    }
+
+    fn surround(&mut self, surroundings: Surroundings) {
+        self.helper = surroundings.helper;
+        self.publisher = surroundings.publisher;
+        self.publish();
+    }
 }
 
 impl Progress for Engine {
@@ -155,7 +199,7 @@ impl Progress for Engine {
     }
 
     fn active(&self) -> bool {
-        self.method.is_some()
+        self.method.is_some() && self.ports == Ports::Own
     }
 
     fn on_sleep(&mut self, waits: &WaitStats) {
@@ -170,6 +214,15 @@ impl Progress for Engine {
     fn give_back() {
         buffer::give_back_unused();
     }
+
+    fn in_child(&mut self) {
+        self.ports = Ports::Parents;
+        // The thread does not exist here, nor does the page; neither is to be dropped here.
+        let helper = ManuallyDrop::new(self.helper.take());
+        let publisher = std::mem::replace(&mut self.publisher, Publisher::silent());
+        let _ = (helper, ManuallyDrop::new(publisher));
+        TELLING.store(0, Ordering::Relaxed);
+    }
 }
 
 /// The state shared by all lives of the method in this process.
@@ -177,6 +230,8 @@ struct Instance {
     shared: Arc<Shared<Engine>>,
     /// Held while the method starts or ends.
     lifecycle: Mutex<()>,
+    /// The process in which that lock is of use.
+    mark: ForkMark,
 }
 
 /// The instance, from the first `initialize` on; never freed.
@@ -214,7 +269,7 @@ pub fn initialize(
 ) -> Result<(), Box<Error>> {
     let instance = made().map_err(no_descriptors)?;
     let _one_at_a_time = instance.lifecycle.lock();
-    if instance.shared.lock().active() {
+    if instance.shared.is_mine() && instance.shared.lock().method.is_some() {
         return Err(Error::new(BMI_EALREADY, "initialized already"));
     }
     let server = flags & BMI_INIT_SERVER != 0;
@@ -233,6 +288,8 @@ pub fn initialize(
             Some((addr, known))
         }
     };
+    // In a child of fork this is another life than the one it has from its parent.
+    drop_inherited(&instance.shared);
     if cfg!(feature = "reserve") {
         reserve::fill();
     }
@@ -254,33 +311,31 @@ fn start(
     config.check(&refused)?;
     nic::set_peers_file(config.mx.peers.clone());
     let name = listen.as_ref().map(|(_, address)| &address.name);
-    let opened = match &listen {
-        Some((_, address)) if specific => {
-            let only = nic::listen_address(&address.name.host, address.name.board);
-            only.map(Some).map_err(OpenError::Board)
-        }
-        Some((_, address)) => {
-            warn_of_another_machine(address);
-            Ok(None)
-        }
-        None => Ok(None),
-    };
+    let mut options = open_options(name, &config);
+    if let Some((_, address)) = &listen
+        && !specific
+    {
+        warn_of_another_machine(address);
+    }
+    let opened = name.filter(|_| specific).map_or(Ok(None), |name| {
+        let only = nic::listen_address(&name.host, name.board);
+        only.map(Some).map_err(OpenError::Board)
+    });
     let opened = opened.and_then(|tcp_bind| {
-        HostPorts::open(OpenOptions {
-            tcp_bind,
-            ..open_options(name, &config)
-        })
+        options.tcp_bind = tcp_bind;
+        HostPorts::open(options.clone())
     });
     let (ports, identity) = opened.map_err(|reason| {
         let name = name.map_or_else(|| "an endpoint".to_owned(), PeerName::to_string);
         Error::open(&name, &reason)
     })?;
-    let own = PeerName {
-        host: nic::machine_name().to_owned(),
-        board: name.and_then(|name| name.board),
-        endpoint: Some(identity.endpoint.0),
-        route: Route::AUTO,
+    let own = own_name(options.board, identity);
+    // Others know a server by its number.
+    let again = match listen {
+        Some(_) => EndpointChoice::Exact(identity.endpoint),
+        None => EndpointChoice::Any,
     };
+    let opened = OpenAnew::new(options, again, config.mx.tuning(), config.mx.helper);
     let endpoint_config = ports.endpoint_config(&config.mx.endpoint);
     let endpoint_config = endpoint_config.map_err(|e| Error::system("random numbers", &e))?;
     let settings = Settings::from(&config);
@@ -293,16 +348,11 @@ fn start(
         address.set_nic(identity.nic);
         method.attach(addr.as_ptr(), address, identity.nic, false)?;
     }
-    let board = nic::board_number(identity.nic).unwrap_or(0);
-    let publisher = Publisher::with_method("bmi_mx", &identity, board);
-    shared.retune(config.mx.tuning()).map_err(no_descriptors)?;
-    let helper = config.mx.helper.then(|| Helper::start(Arc::clone(shared)));
-    let helper = helper.transpose();
-    let helper = helper.map_err(|reason| Error::system("helper thread", &reason))?;
+    let surroundings = surroundings(shared, &opened, identity)?;
     log::info!("{own} is open, session {:#x}", identity.session.0);
     let mut engine = shared.lock();
     engine.method = Some(method);
-    engine.helper = helper;
+    engine.opened = Some(opened);
     engine.listen = listen.map(|(_, address)| {
         let endpoint = Some(identity.endpoint.0);
         let name = address.name.clone();
@@ -310,8 +360,7 @@ fn start(
     });
     engine.shutdown = config.shutdown;
     engine.lives += 1;
-    engine.publisher = publisher;
-    engine.publish();
+    engine.surround(surroundings);
     Ok(())
 }
 
@@ -329,18 +378,108 @@ fn warn_of_another_machine(address: &Address) {
     log::warn!("{name}: {what}; listening on all addresses that there are");
 }
 
+/// Things around a method: the thread, if it is to have one, and the page that tools look at.
+struct Surroundings {
+    helper: Option<Helper<Engine>>,
+    publisher: Publisher,
+}
+
+/// Those of an endpoint that has just been opened. Without the lock.
+fn surroundings(
+    shared: &Arc<Shared<Engine>>,
+    opened: &OpenAnew,
+    identity: Identity,
+) -> Result<Surroundings, Box<Error>> {
+    let board = nic::board_number(identity.nic).unwrap_or(0);
+    let publisher = Publisher::with_method("bmi_mx", &identity, board);
+    shared.retune(opened.tuning).map_err(no_descriptors)?;
+    let helper = opened.helper.then(|| Helper::start(Arc::clone(shared)));
+    let helper = helper.transpose();
+    let helper = helper.map_err(|reason| Error::system("helper thread", &reason))?;
+    Ok(Surroundings { helper, publisher })
+}
+
+/// The name under which an endpoint calls its peers.
+fn own_name(board: Option<u32>, identity: Identity) -> PeerName {
+    PeerName {
+        host: nic::machine_name().to_owned(),
+        board,
+        endpoint: Some(identity.endpoint.0),
+        route: Route::AUTO,
+    }
+}
+
+/// Goes on, in a child of fork, with the life that it has from its parent: with ports of its own. With
+/// the lock of the lifecycle.
+fn open_anew(shared: &Arc<Shared<Engine>>) -> Result<(), Box<Error>> {
+    let (opened, config) = {
+        let mut engine = shared.lock();
+        engine.take_over();
+        let opened = engine.opened.as_mut().map(OpenAnew::attempt);
+        let method = engine.method.as_ref();
+        let config = method.map(|method| method.endpoint().config().clone());
+        let Some(both) = opened.zip(config) else {
+            // The parent had not initialized, or had finalized.
+            engine.claim(shared);
+            return Ok(());
+        };
+        both
+    };
+    if cfg!(feature = "reserve") {
+        reserve::fill();
+    }
+    let (ports, identity) = opened
+        .open()
+        .map_err(|reason| Error::open("the endpoint of before the fork", &reason))?;
+    let config = ports.endpoint_config(&config);
+    let config = config.map_err(|e| Error::system("random numbers", &e))?;
+    let surroundings = surroundings(shared, &opened, identity)?;
+    let own = own_name(opened.board(), identity);
+    log::info!(
+        "{own} is open after a fork, session {:#x}",
+        identity.session.0
+    );
+    let mut engine = shared.lock();
+    if let Some(method) = &mut engine.method {
+        let parents = method.reopen(own.to_string(), config, identity, ports);
+        // Not ours to close, not even in order.
+        let _ = ManuallyDrop::new(parents);
+    }
+    engine.opened = Some(opened.opened());
+    engine.claim(shared);
+    engine.surround(surroundings);
+    Ok(())
+}
+
+/// A child of fork has no use for the life that it has from its parent. With the lock of the lifecycle.
+/// Returns whether there was one.
+fn drop_inherited(shared: &Shared<Engine>) -> bool {
+    if shared.is_mine() {
+        return false;
+    }
+    let mut engine = shared.lock();
+    engine.take_over();
+    engine.listen = None;
+    engine.opened = None;
+    let method = engine.method.take();
+    engine.claim(shared);
+    drop(engine);
+    let there = method.is_some();
+    if let Some(method) = method {
+        method.leave_port();
+    }
+    there
+}
+
 fn no_descriptors(reason: io::Error) -> Box<Error> {
     Error::system("descriptors for waking threads", &reason)
 }
 
-/// The instance of this process, made when there is none yet.
+/// The instance, made when there is none yet.
 fn made() -> io::Result<&'static Instance> {
-    if let Some(instance) = own() {
+    if let Some(instance) = current() {
         return Ok(instance);
     }
-    // Perhaps the parent's, if this is a child of fork. It stays as it is: its sockets and shared memory
-    // are not ours to end, not even to close in order.
-    let before = INSTANCE.load(Ordering::Acquire);
     let engine = Engine {
         method: None,
         helper: None,
@@ -350,23 +489,48 @@ fn made() -> io::Result<&'static Instance> {
         ended: false,
         publisher: Publisher::silent(),
         unpolled: 0,
+        ports: Ports::Own,
+        opened: None,
     };
-    let ours = Box::new(Instance {
-        shared: Arc::new(Shared::new(engine, Tuning::default())?),
+    let shared = Arc::new(Shared::new(engine, Tuning::default())?);
+    let (instance, new) = put(ptr::null_mut(), shared);
+    if new {
+        instance.shared.inherit();
+    }
+    Ok(instance)
+}
+
+/// Puts an instance with this engine in the place of `before`; or finds that another thread was faster.
+fn put(before: *mut Instance, shared: Arc<Shared<Engine>>) -> (&'static Instance, bool) {
+    let ours = Box::into_raw(Box::new(Instance {
+        shared,
         lifecycle: Mutex::new(()),
-    });
-    let ours = Box::into_raw(ours);
-    let put = INSTANCE.compare_exchange(before, ours, Ordering::AcqRel, Ordering::Acquire);
-    // SAFETY: never freed, but for ours if another thread was faster.
-    Ok(unsafe {
-        put.map_or_else(
-            |theirs| {
-                drop(Box::from_raw(ours));
-                &*theirs
-            },
-            |_| &*ours,
-        )
-    })
+        mark: ForkMark::new(),
+    }));
+    match INSTANCE.compare_exchange(before, ours, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: never freed from now on.
+        Ok(_) => (unsafe { &*ours }, true),
+        Err(theirs) => {
+            // SAFETY: from right above, and no other thread has seen it.
+            drop(unsafe { Box::from_raw(ours) });
+            // SAFETY: what has been put there is never freed.
+            (unsafe { &*theirs }, false)
+        }
+    }
+}
+
+/// The instance; its engine may be what a child of fork has from its parent. `None` before the first
+/// `initialize`.
+#[cold]
+fn current() -> Option<&'static Instance> {
+    let there = INSTANCE.load(Ordering::Acquire);
+    // SAFETY: null, or never freed.
+    let instance = unsafe { there.as_ref() }?;
+    if instance.mark.is_mine() {
+        return Some(instance);
+    }
+    // A thread that the child does not have may have held the lock of the lifecycle.
+    Some(put(there, Arc::clone(&instance.shared)).0)
 }
 
 fn open_options(listen: Option<&PeerName>, config: &Config) -> OpenOptions {
@@ -385,8 +549,14 @@ fn open_options(listen: Option<&PeerName>, config: &Config) -> OpenOptions {
 
 /// Stops the method. See `BMI_mx_finalize`.
 pub fn finalize() -> Result<(), Box<Error>> {
-    let Instance { shared, lifecycle } = own().ok_or_else(not_initialized)?;
+    let Instance {
+        shared, lifecycle, ..
+    } = current().ok_or_else(not_initialized)?;
     let _one_at_a_time = lifecycle.lock();
+    if drop_inherited(shared) {
+        finalized();
+        return Ok(());
+    }
     let helper = {
         let mut engine = shared.lock();
         engine.method()?;
@@ -398,6 +568,7 @@ pub fn finalize() -> Result<(), Box<Error>> {
         let mut engine = shared.lock();
         engine.ended = true;
         engine.listen = None;
+        engine.opened = None;
         engine.publisher = Publisher::silent();
         (engine.method.take(), engine.shutdown)
     };
@@ -412,13 +583,17 @@ pub fn finalize() -> Result<(), Box<Error>> {
         let telling = TELLING.load(Ordering::Acquire) > 0;
         telling.then(|| (false, WakeDescriptors::default()))
     });
+    finalized();
+    Ok(())
+}
+
+fn finalized() {
     if cfg!(feature = "standalone") {
         // This host does not drop them.
         address::remove_all();
     }
     reserve::empty();
     log::info!("finalized");
-    Ok(())
 }
 
 /// Lets sends go that are complete and still wait for their links, for a bounded time.
@@ -439,8 +614,8 @@ fn leave(method: &mut HostMethod, at_most: Duration) {
     });
 }
 
-/// The instance of this process; `None` before the first `initialize`, and in a child of fork before
-/// its own.
+/// The instance, when its engine is this process's; `None` before the first `initialize`, and in a child
+/// of fork until the first call that needs the network.
 ///
 /// Each thread takes at its first call what it gets from the C library when it first waits for a lock or
 /// writes to the log: without memory that would end the process. That takes a word of the thread's own, at
@@ -457,24 +632,44 @@ fn own() -> Option<&'static Instance> {
     instance.filter(|instance| instance.shared.is_mine())
 }
 
-/// The same for a call, which need not find a method in it.
+/// The same for a call that needs the network; it need not find a method in it.
 #[inline]
 fn shared() -> Result<&'static Shared<Engine>, Box<Error>> {
     match own() {
         Some(instance) => Ok(&instance.shared),
-        None => Err(not_initialized()),
+        None => taken_over(),
     }
 }
 
 #[cold]
-fn not_initialized() -> Box<Error> {
-    let forked = !INSTANCE.load(Ordering::Acquire).is_null() && own().is_none();
-    let what = if forked {
-        "initialized by the process this one was forked from"
-    } else {
-        "not initialized"
+fn taken_over() -> Result<&'static Shared<Engine>, Box<Error>> {
+    let instance = current().ok_or_else(not_initialized)?;
+    let _one_at_a_time = instance.lifecycle.lock();
+    if !instance.shared.is_mine() {
+        open_anew(&instance.shared)?;
+    }
+    Ok(&instance.shared)
+}
+
+/// The method, for a call that does not need the network, if there is one.
+fn with_method<R>(f: impl FnOnce(&mut HostMethod) -> R) -> Option<R> {
+    let instance = match own() {
+        Some(instance) => instance,
+        None => current()?,
     };
-    Error::new(BMI_ENODEV, what)
+    let mut engine = instance.shared.lock();
+    engine.take_over();
+    engine.method.as_mut().map(f)
+}
+
+/// Is there an endpoint open, or one to be opened anew after a fork?
+fn is_initialized() -> bool {
+    current().is_some_and(|instance| instance.shared.lock().method.is_some())
+}
+
+#[cold]
+fn not_initialized() -> Box<Error> {
+    Error::new(BMI_ENODEV, "not initialized")
 }
 
 /// An address object for the first address of ours in `name`. See `BMI_mx_method_addr_lookup`.
@@ -488,7 +683,7 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
         }
     };
     // Only the stand-alone BMI may listen anywhere: it asks where that is.
-    if name.endpoint.is_none() && (cfg!(not(feature = "standalone")) || endpoint().is_ok()) {
+    if name.endpoint.is_none() && (cfg!(not(feature = "standalone")) || is_initialized()) {
         log::warn!("{name}: no endpoint number after the host");
         return None;
     }
@@ -501,7 +696,7 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
         Err(reason) => {
             let own = own_nic(&name);
             let unknown = matches!(reason, ResolveError::Unknown { .. });
-            if own.is_none() && unknown && endpoint().is_ok() {
+            if own.is_none() && unknown && is_initialized() {
                 log::warn!("{name}: {reason}");
                 return None;
             }
@@ -541,7 +736,7 @@ pub fn endpoint() -> Result<EndpointId, Box<Error>> {
 
 /// Our own interface, if it is what we listen on.
 fn own_nic(name: &PeerName) -> Option<NicId> {
-    let engine = own()?.shared.lock();
+    let engine = current()?.shared.lock();
     let (own, nic) = engine.listen.as_ref()?;
     (own.host == name.host && own.endpoint == name.endpoint).then_some(*nic)
 }
@@ -817,11 +1012,7 @@ pub fn open_context(_context: i64) -> Result<(), Box<Error>> {
 
 /// Drops untested completions.
 pub fn close_context(context: i64) {
-    if let Some(instance) = own()
-        && let Some(method) = &mut instance.shared.lock().method
-    {
-        method.close_context(context);
-    }
+    with_method(|method| method.close_context(context));
 }
 
 /// The host has no more use for an address object. Also before `initialize` and after `finalize`;
@@ -829,11 +1020,7 @@ pub fn close_context(context: i64) {
 pub fn drop_addr(addr: NonNull<bmi_method_addr>) {
     let addr = addr.as_ptr();
     // Without an instance there is no peer either.
-    if let Some(instance) = own()
-        && let Some(method) = &mut instance.shared.lock().method
-    {
-        method.drop_addr(addr);
-    }
+    with_method(|method| method.drop_addr(addr));
     if !address::remove(addr) {
         log::debug!("{addr:?} is dropped but no address of this method");
     }
@@ -841,12 +1028,7 @@ pub fn drop_addr(addr: NonNull<bmi_method_addr>) {
 
 /// May the host drop the address of a peer that came to us?
 pub fn drop_addr_query(addr: NonNull<bmi_method_addr>) -> bool {
-    own().is_some_and(|instance| {
-        let method = &instance.shared.lock().method;
-        method
-            .as_ref()
-            .is_some_and(|method| method.may_drop(addr.as_ptr()))
-    })
+    with_method(|method| method.may_drop(addr.as_ptr())).unwrap_or(false)
 }
 
 /// The figures and counters of the method.

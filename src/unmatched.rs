@@ -151,6 +151,13 @@ impl Unmatched {
         !(self.notes.is_empty() && self.over_quota.is_empty())
     }
 
+    /// There are no messages any more.
+    pub(crate) fn forget(&mut self) {
+        self.notes.clear();
+        self.over_quota.clear();
+        (self.updated, self.produced) = (false, false);
+    }
+
     /// The oldest note.
     #[inline]
     pub(crate) fn pop_note(&mut self) -> Option<Note> {

@@ -124,6 +124,15 @@ impl Host {
         down.map(|down| down.reason)
     }
 
+    /// Nothing that has happened so far matters any more but completions.
+    pub(super) fn forget_events(&mut self) {
+        self.ends.clear();
+        self.downs.clear();
+        self.ended.clear();
+        self.due.clear();
+        self.unmatched.forget();
+    }
+
     /// A receive has ended without its message: no receive waits for that any more.
     fn give_up(&mut self, key: PeerKey, tag: u32) {
         self.unmatched.abandoned.add(key.id(), tag);

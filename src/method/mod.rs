@@ -24,8 +24,9 @@
 //!
 //! Owns: everything of one life of the method. The other files: `host` the endpoint's owner,
 //! `completions` what the host has not tested, `connect` the handshake, `refusals` refused connection
-//! requests, `down` loss of peers, `conversations` exchanges cut by a lost connection, `limits` time
-//! limits, `gauges` figures, `warnings` low memory, `../op/post` posting, `../cancel` cancelling.
+//! requests, `down` loss of peers, `inherit` children of fork, `conversations` exchanges cut by a lost
+//! connection, `limits` time limits, `gauges` figures, `warnings` low memory, `../op/post` posting,
+//! `../cancel` cancelling.
 
 mod completions;
 mod connect;
@@ -34,6 +35,7 @@ mod down;
 mod gauges;
 mod host;
 mod inbound;
+mod inherit;
 mod limits;
 mod refusals;
 mod warnings;

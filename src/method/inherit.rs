@@ -1,0 +1,53 @@
+//! A method of which a child of `fork` has a copy.
+//!
+//! ```text
+//!   peers: DISCONNECT ---> the endpoint ends its operations ---> INIT     the next post connects anew
+//!          (all that are not in INIT)     -BMI_ENETRESET
+//!   addresses, contexts, ids, completions that wait: as they are
+//! ```
+//!
+//! It is what [`Method::disconnect`] does with every peer, but for the port, which is the parent's and
+//! is not used ([`Endpoint::inherit`]).
+
+use super::Method;
+use crate::peer::state::{Cause, State};
+use mx_proto::port::Port;
+use mx_proto::{Clock, Config, Endpoint, Identity};
+use mx_sys::UserMemory;
+
+impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
+    /// Ends what is the parent's: every operation and every connection. Until [`Self::reopen`] nothing may
+    /// be posted, but completions may be taken and objects dropped.
+    pub fn inherit(&mut self) {
+        let cause = Cause::Reset;
+        let mut lost = self.peers().keys();
+        lost.retain(|key| {
+            let peer = self.peers().get(*key);
+            peer.is_some_and(|peer| peer.state != State::Init)
+        });
+        for key in &lost {
+            self.move_to(*key, State::Disconnect { cause });
+        }
+        self.endpoint.inherit();
+        let host = self.endpoint.owner_mut();
+        host.forget_events();
+        self.registering = false;
+        for key in lost {
+            self.move_to(key, State::Init);
+            self.tell_dead(key);
+            self.maybe_remove(key);
+        }
+    }
+
+    /// Goes on over `port` as `identity`, and calls itself `name` from now on. The port of before comes
+    /// back.
+    pub fn reopen(&mut self, name: String, config: Config, identity: Identity, port: P) -> P {
+        self.name = name;
+        self.endpoint.reopen(config, identity, port)
+    }
+
+    /// Drops everything but the port, which stays in memory as it is.
+    pub fn leave_port(self) {
+        Endpoint::leave_port(self.endpoint);
+    }
+}
