@@ -580,7 +580,9 @@ impl AddressExchange {
                 if endpoint_address.provider == port.provider() =>
             {
                 port.greet((link, attempt.target), &endpoint_address, peer, clock);
-                if asking.watched && endpoint_address.watched {
+                let both = asking.watched && endpoint_address.watched;
+                // Others may have been answered meanwhile.
+                if both && self.watches.may_add(origin::Source::TRUSTED) {
                     self.watches.add(carrier, link, origin::Source::TRUSTED);
                     return true;
                 }

@@ -317,7 +317,8 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     pub fn link_count(&self) -> usize {
         let local = self.local.as_ref().map_or(0, LocalPort::link_count);
         let rdm = self.rdm.port.as_ref().map_or(0, R::link_count);
-        let tcp = self.tcp.link_count() - self.exchange.watch_count();
+        let tcp = self.tcp.link_count();
+        let tcp = tcp.saturating_sub(self.exchange.watch_count());
         local + tcp + rdm + self.dgram.link_count()
     }
 
