@@ -12,7 +12,6 @@
 
 use super::places::BLOCK;
 use super::word::Word;
-use crate::abi::constants::BMI_ENETRESET;
 use crate::error::{Error, code_of};
 use crate::match_layout::{MATCH, MessageType, bits, with_class};
 use crate::method::{Host, Method, OPERATION_COST, Post, PostKind, Posted};
@@ -20,7 +19,7 @@ use crate::peer::conversation::Conversation;
 use crate::peer::state::{Cause, Ready, State};
 use crate::peer::table::PeerKey;
 use mx_proto::port::Port;
-use mx_proto::{self as mx, Clock, Memory, Received, RequestId};
+use mx_proto::{self as mx, Clock, Memory, Received, RemoteId, RequestId};
 use mx_sys::UserMemory;
 
 impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
@@ -110,16 +109,30 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
                 self.limit_posted(kind, op);
                 Ok(Posted::Pending)
             }
-            Err(mx::PostError::UnknownRemote) => {
-                let peer = self.peers().get(key);
-                let name = peer.map_or_else(String::new, |peer| peer.name.clone());
-                self.disconnect(key, Cause::Reset);
-                self.drain();
-                Err(Error::new(BMI_ENETRESET, format!("{name} went away")))
-            }
+            Err(mx::PostError::UnknownRemote) => self.send_after_loss(key, remote, post, id),
             Err(mx::PostError::TooMany) => Err(Error::no_memory("an operation", BLOCK)),
             Err(_) => Err(Error::too_large(size, i64::from(u32::MAX))),
         }
+    }
+
+    /// A send to a remote that has gone, which the method has not looked at yet. Trouble with a peer fails no
+    /// post: OrangeFS's client waits for ever when the first send of a flow is refused.
+    #[cold]
+    #[inline(never)]
+    fn send_after_loss(
+        &mut self,
+        key: PeerKey,
+        gone: RemoteId,
+        post: &mut Post,
+        id: &mut i64,
+    ) -> Result<Posted, Box<Error>> {
+        self.drain();
+        let peer = self.peers().get(key);
+        if peer.is_some_and(|peer| peer.state.remote() == Some(gone)) {
+            self.disconnect(key, Cause::Reset);
+            self.drain();
+        }
+        self.send(key, post, id)
     }
 
     /// [`Self::post`] of a receive.

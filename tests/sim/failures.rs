@@ -165,3 +165,36 @@ fn of_two_addresses_of_one_peer() {
     }
     assert_eq!(rig.peek(a).told, [send, recvs[0], recvs[1]]);
 }
+
+/// The endpoint has lost the remote, and the method learns of it by the post.
+#[test]
+fn a_send_to_a_peer_that_has_just_gone_fails_as_an_operation_and_not_as_a_call() {
+    // It has told, or it has not.
+    for told in [true, false] {
+        let (mut rig, a, b) = pair(9, None);
+        rig.introduce(a, b);
+        let request = rig.host(a).send_unexpected(b, 9, b"a request");
+        assert_eq!(rig.wait(a, request), 0);
+        let host = rig.host(a);
+        host.reaping = false;
+        let recv = host.recv(b, 1, 10);
+        if told {
+            rig.cluster.stall(a, TIMEOUT / 2);
+            rig.kill(b);
+            rig.run_for(TIMEOUT / 4);
+            rig.host(a).method.endpoint_mut().progress();
+        } else {
+            let addr = host.addr(b);
+            let peers = host.method.peers();
+            let peer = peers.of_addr(addr.as_ptr()).and_then(|key| peers.get(key));
+            let remote = peer.and_then(|peer| peer.state.remote()).unwrap();
+            host.method.endpoint_mut().disconnect(remote);
+        }
+        let host = rig.host(a);
+        let send = host.send(b, 1, &[1; LARGE]);
+        assert_eq!(host.outstanding(), [recv, send]);
+        host.reaping = true;
+        let ends = [send, recv].map(|label| -rig.wait(a, label));
+        assert_eq!(ends, [BMI_ENETRESET; 2], "told: {told}");
+    }
+}
