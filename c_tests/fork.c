@@ -611,6 +611,8 @@ static void sleepers_hold_nothing(struct world *world)
 
 /* ---- threads ---- */
 
+#ifndef __SANITIZE_ADDRESS__ /* whose locks stay taken in a child of a process with threads */
+
 enum { THREADS = 3 };
 
 static atomic_bool over;
@@ -662,6 +664,8 @@ static void forks_with_threads(struct side *side)
     done(side);
 }
 
+#endif
+
 static const struct scenario scenarios[] = {
     DIRECTED(a_client_that_daemonizes_goes_on_in_its_child, with_an_echo, {"echo", echo},
              {"client", daemonizes}),
@@ -682,7 +686,7 @@ static const struct scenario scenarios[] = {
              {"client", only_leaves}),
     DIRECTED(sleeping_children_of_a_killed_server_hold_nothing, sleepers_hold_nothing,
              {"server", serves_and_is_killed}, {"client", notices}, {"next", serves_there}),
-#ifndef __SANITIZE_ADDRESS__ /* whose locks stay taken in a child of a process with threads */
+#ifndef __SANITIZE_ADDRESS__
     DIRECTED(forks_of_a_process_with_threads_in_test_calls_go_on, with_an_echo, {"echo", echo},
              {"client", forks_with_threads}),
 #endif

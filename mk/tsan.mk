@@ -5,7 +5,7 @@
 #
 # `check` runs tsan's tests without a sanitizer, with the others of cargo's, and `check-long` loom.
 
-TSAN_FLAGS  := -Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer
+TSAN_FLAGS  := --cfg tsan -Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer
 TSAN_TARGET := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 # Apart from the other build: its flags would build that anew each time.
 TSAN_CARGO   = RUSTFLAGS='$(TSAN_FLAGS)' CARGO_TARGET_DIR='$(CARGO_TARGET)/tsan' \

@@ -293,7 +293,7 @@ mod tests {
         static LOCK: ForkLock<(u64, u64)> = ForkLock::new((0, 0));
         // A lock is known from its first use on.
         drop(LOCK.lock());
-        let over = std::sync::atomic::AtomicBool::new(false);
+        let over = AtomicBool::new(false);
         let ends: Vec<_> = std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
