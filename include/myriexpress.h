@@ -28,6 +28,7 @@
 #define MYRIEXPRESS_H
 
 #include <inttypes.h>
+#include <stddef.h>
 
 #ifdef __cplusplus
 extern "C" {

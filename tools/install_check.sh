@@ -1,7 +1,7 @@
 #!/bin/bash
-# Installs into a directory of its own, builds programs against that with pkg-config alone, in C and
-# C++, shared and static, on each library and on both at once, runs them, and uninstalls: nothing may
-# be left.
+# Installs into a directory of its own, compiles each header alone, builds programs against that with
+# pkg-config alone, in C and C++, shared and static, on each library and on both at once, runs them, and
+# uninstalls: nothing may be left.
 #   install_check.sh BUILD MAKE CC CXX
 set -eu
 
@@ -148,7 +148,26 @@ check() {
         fi
     done
     runs "$programs/$name-static"
+    # And nothing shared at all. The linker warns of what such a program cannot load.
+    flags=$(config --static --cflags --libs "$@")
+    # shellcheck disable=SC2086
+    $cc -std=c99 -static -o "$programs/$name-alone" "$programs/$name.c" $flags \
+        2>"$programs/warnings" || complain "$name does not link with -static: $(cat "$programs/warnings")"
+    if readelf -d "$programs/$name-alone" | grep -q NEEDED; then
+        complain "the -static $name needs a shared library"
+    fi
+    runs "$programs/$name-alone"
 }
+
+# A configure script includes a header alone, and passes NULL to what it declares.
+for header in $(cd "$root/include" && find . -name '*.h' -printf '%P\n'); do
+    printf '#include <%s>\nextern void *const nothing;\nvoid *const nothing = NULL;\n' "$header" \
+        > "$programs/alone.c"
+    $cc -std=c99 -Wall -Wextra -Werror -pedantic -I"$root/include" -fsyntax-only \
+        "$programs/alone.c" || complain "$header does not compile alone as C99"
+    $cxx -x c++ -std=c++17 -Wall -Wextra -Werror -pedantic -I"$root/include" -fsyntax-only \
+        "$programs/alone.c" || complain "$header does not compile alone as C++"
+done
 
 version=$(config --modversion bmi_mx)
 [ "$(config --modversion myriexpress)" = "$version" ] || complain "two versions"
