@@ -370,11 +370,11 @@ mod tests {
             Some("MX_PEERS=/srv/peers;of;all"),
         );
         assert!(refused.is_empty(), "{refused:?}");
-        assert!(config.mx.shared_memory);
+        assert!(!config.mx.disable_shmem);
         let peers = std::path::Path::new("/srv/peers;of;all");
         assert_eq!(config.mx.peers.as_deref(), Some(peers));
         let (config, refused) = load(&[], Some("MX_DISABLE_SHMEM=1"));
-        assert!(config.mx.shared_memory);
+        assert!(!config.mx.disable_shmem);
         assert_eq!(refused, ["unknown setting \"MX_DISABLE_SHMEM\" ignored"]);
     }
 

@@ -7,7 +7,7 @@ use mx_port_fabric::endpoint_address::{
 };
 use mx_proto::op_states;
 use mx_proto::transitions::Transition;
-use mx_sys::settings::{self, MX_ROWS, PEERS_FILE, Settings};
+use mx_sys::settings::{self, MX_ROWS, MX_WITHOUT_EFFECT, PEERS_FILE, Settings};
 use mx_sys::tunable::Tunable;
 use std::fmt::Display;
 
@@ -109,6 +109,24 @@ fn what_differs_by_library_is_told_in_the_documentation() {
     let claims = text.matches("by default in `libmyriexpress`").count();
     assert_eq!(claims, count, "docs/tuning.md says more than the code");
     assert!(text.contains(PEERS_FILE));
+}
+
+#[test]
+fn variables_of_mx_without_effect_are_those_in_the_code() {
+    for path in ["docs/tuning.md", "man/man7/bmi_mx.7"] {
+        let text = text_of(path);
+        let (_, section) = text
+            .split_once("The other variables of MX 1.2 are")
+            .unwrap();
+        let section = section.split("\n#").next().unwrap();
+        let section = section.split("\n.Ss").next().unwrap();
+        let words = section.split(|c: char| !c.is_ascii_uppercase() && c != '_');
+        let mut told: Vec<_> = words
+            .filter(|word| word.starts_with("MX_") && *word != "MX_DGRAM_CHECKSUM")
+            .collect();
+        told.sort_unstable();
+        assert_eq!(told, MX_WITHOUT_EFFECT, "{path}");
+    }
 }
 
 /// The table of legal transitions in `docs/states.md` that is said to be from a file.

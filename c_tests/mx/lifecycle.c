@@ -330,6 +330,70 @@ static void the_default_is_fatal(struct side *side)
     }
 }
 
+/* Variables of MX that say nothing to this library, or little: MPI libraries set them. */
+static const char *const of_mx[] = {
+    "MX_BONDING",        "MX_CSUM",       "MX_DISABLE_SELF",  "MX_DISABLE_SHARED",
+    "MX_DISABLE_SHMEM",  "MX_FW_ACK",     "MX_IMM_ACK",       "MX_MONOTHREAD",
+    "MX_NO_MYRINET",     "MX_PIPELINE_LOG", "MX_RCACHE",      "MX_STATS",
+    "MX_ZOMBIE",         "MX_ZOMBIE_SEND",  "MX_ERRORS_ARE_FATAL"};
+
+static void open_and_close(void)
+{
+    mx_endpoint_t ep;
+
+    mx_init();
+    mx_open_endpoint(MX_ANY_NIC, MX_ANY_ENDPOINT, 1, NULL, 0, &ep);
+    mx_close_endpoint(ep);
+    mx_finalize();
+}
+
+static void says_nothing_of_variables_of_mx(struct side *side)
+{
+    char text[4096];
+
+    (void)side;
+    unsetenv("MX_LOG");
+    for (size_t i = 0; i < sizeof of_mx / sizeof of_mx[0]; i++)
+        setenv(of_mx[i], i % 2 == 0 ? "1" : "0", 1);
+    CHECK_THAT(last_words(open_and_close, text, sizeof text), ==, 0);
+    if (text[0] != '\0')
+        FAIL("'%s'", text);
+    setenv("MX_DISABLE_SHRAED", "1", 1);
+    CHECK_THAT(last_words(open_and_close, text, sizeof text), ==, 0);
+    CHECK(strstr(text, "MX_DISABLE_SHRAED") != NULL);
+}
+
+static void errors_need_not_be_fatal(struct side *side)
+{
+    char text[4096];
+
+    (void)side;
+    unsetenv("MX_LOG");
+    setenv("MX_ERRORS_ARE_FATAL", "0", 1);
+    CHECK_THAT(last_words(refused_call, text, sizeof text), ==, 0);
+    CHECK(text[0] == '\0');
+    setenv("MX_ERRORS_ARE_FATAL", "1", 1);
+    CHECK_THAT(last_words(refused_call, text, sizeof text), ==, 1);
+}
+
+/* The library's own thread, or none. */
+static void helper_can_be_forgone(struct side *side)
+{
+    (void)side;
+    for (int without = 0; without < 2; without++) {
+        mx_endpoint_t ep;
+        int before;
+
+        setenv("MX_MONOTHREAD", without ? "1" : "0", 1);
+        party_start();
+        OK(mx_close_endpoint(open_any())); /* threads of a port's that stay */
+        before = entries("/proc/self/task");
+        ep = open_any();
+        CHECK_THAT(entries("/proc/self/task") > before, ==, !without);
+        party_close(ep);
+    }
+}
+
 /* ---- opening ---- */
 
 static void any_takes_the_lowest_id(struct side *side)
@@ -532,6 +596,9 @@ int main(int argc, char **argv)
         SOLO(what_the_handler_returns_is_the_answer, the_handler_answers),
         SOLO(an_endpoints_own_handler_comes_first, endpoints_have_handlers_of_their_own),
         SOLO(by_default_an_error_prints_a_line_and_exits, the_default_is_fatal),
+        SOLO(nothing_is_said_of_variables_of_mx, says_nothing_of_variables_of_mx),
+        SOLO(a_variable_makes_errors_return, errors_need_not_be_fatal),
+        SOLO(a_variable_forgoes_the_helper_thread, helper_can_be_forgone),
         SOLO(any_endpoint_is_the_lowest_that_is_free, any_takes_the_lowest_id),
         PAIR(an_id_belongs_to_one_until_it_is_closed, keeps_an_id, wants_the_id),
         SOLO(what_cannot_be_opened_is_refused_with_the_reason, what_cannot_be_opened),

@@ -66,8 +66,14 @@ pub struct Settings {
     pub peers: Option<PathBuf>,
     /// The file with the site's secret, if there is one.
     pub secret_file: Option<PathBuf>,
-    /// Whether [`PortChoice::Auto`] takes shared memory on this host.
-    pub shared_memory: bool,
+    /// [`PortChoice::Auto`] takes no shared memory on this machine, if either is set.
+    pub disable_shmem: bool,
+    /// See `disable_shmem`.
+    pub disable_shared: bool,
+    /// There is no helper thread, whatever `helper` is.
+    pub monothread: bool,
+    /// An error ends a program for the MX C API that has set no error handler.
+    pub errors_are_fatal: bool,
 }
 
 /// The answer to "which port?" for the whole process; an address may say otherwise.
@@ -102,6 +108,22 @@ pub fn environment(name: &str) -> Option<String> {
 /// Variables that are no rows: read by the logger, by libfabric's loader, by the examples.
 const OTHERS: [&str; 4] = ["MX_LOG", "BMI_MX_LOG", "MX_LIBFABRIC", "BMI_MX_LIBRARY"];
 
+/// Variables of MX 1.2 that have no effect here: what they change, this library does not have. MPI
+/// libraries set some of them before `mx_init`.
+pub const MX_WITHOUT_EFFECT: [&str; 11] = [
+    "MX_BONDING",
+    "MX_CSUM",
+    "MX_DISABLE_SELF",
+    "MX_FW_ACK",
+    "MX_IMM_ACK",
+    "MX_NO_MYRINET",
+    "MX_PIPELINE_LOG",
+    "MX_RCACHE",
+    "MX_STATS",
+    "MX_ZOMBIE",
+    "MX_ZOMBIE_SEND",
+];
+
 /// Those of the variables `names` that begin as settings do, with one of `prefixes`, and are none of `rows`.
 pub fn unknown<'a, S: 'static>(
     rows: impl Iterator<Item = &'a Tunable<S>> + Clone,
@@ -110,7 +132,8 @@ pub fn unknown<'a, S: 'static>(
 ) -> Vec<Refused> {
     let is_known = |name: &str| {
         let own = rows.clone().any(|row| row.name == name);
-        own || OTHERS.contains(&name) || MX_ROWS.iter().any(|row| row.name == name)
+        let of_mx = MX_ROWS.iter().any(|row| row.name == name) || MX_WITHOUT_EFFECT.contains(&name);
+        own || of_mx || OTHERS.contains(&name)
     };
     let mut names: Vec<String> = names
         .filter(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)) && !is_known(name))
@@ -432,15 +455,36 @@ static FAULTS: Form = Form {
 
 /// The rows that only programs for the MX C API have. They set variables for themselves that other
 /// users of this host's ports must not obey.
-pub static MX_ROWS: &[Tunable<Settings>] = &[Tunable {
-    name: "MX_DISABLE_SHMEM",
-    kind: Kind::Switch,
-    about: "`MX_PORT=auto` does not use shared memory; peers may use it to connect",
-    access: Access::Number {
-        set: |s, v| s.shared_memory = v == 0,
-        get: |s| (!s.shared_memory).into(),
-    },
-}];
+pub static MX_ROWS: &[Tunable<Settings>] = &[
+    Tunable::number(
+        "MX_DISABLE_SHMEM",
+        Kind::Switch,
+        "`MX_PORT=auto` does not use shared memory; peers may use it to connect",
+        |s, v| s.disable_shmem = v == 1,
+        |s| s.disable_shmem.into(),
+    ),
+    Tunable::number(
+        "MX_DISABLE_SHARED",
+        Kind::Switch,
+        "the same, as some programs call it",
+        |s, v| s.disable_shared = v == 1,
+        |s| s.disable_shared.into(),
+    ),
+    Tunable::number(
+        "MX_MONOTHREAD",
+        Kind::Switch,
+        "no helper thread, whatever `MX_HELPER` is",
+        |s, v| s.monothread = v == 1,
+        |s| s.monothread.into(),
+    ),
+    Tunable::number(
+        "MX_ERRORS_ARE_FATAL",
+        Kind::Switch,
+        "an error ends the process, unless an error handler has been set",
+        |s, v| s.errors_are_fatal = v == 1,
+        |s| s.errors_are_fatal.into(),
+    ),
+];
 
 impl Default for Settings {
     /// The defaults of the method of file systems.
@@ -468,7 +512,10 @@ impl Default for Settings {
             dgram_faults: None,
             peers: Some(PathBuf::from(PEERS_FILE)),
             secret_file: None,
-            shared_memory: true,
+            disable_shmem: false,
+            disable_shared: false,
+            monothread: false,
+            errors_are_fatal: true,
         }
     }
 }
@@ -546,7 +593,7 @@ impl Settings {
     pub fn open_options(&self, endpoint: EndpointChoice) -> OpenOptions {
         OpenOptions {
             policy: self.port.route(),
-            shared_memory: self.shared_memory,
+            shared_memory: !(self.disable_shmem || self.disable_shared),
             rdm: RdmOptions {
                 provider: self.provider.clone(),
                 keepalive: self.rdm_keepalive,
@@ -626,7 +673,8 @@ mod tests {
 
     #[test]
     fn variables_called_like_settings_are_named_when_they_are_none() {
-        let names = "MX_SPINUS PATH MX_SPIN_US MX_LOG BMI_MX_LOG MX_DISABLE_SHMEM BMI_MX_FOO XMX_Y MX_LIBFABRIC";
+        let names = "MX_SPINUS PATH MX_SPIN_US MX_LOG BMI_MX_LOG MX_DISABLE_SHMEM BMI_MX_FOO XMX_Y MX_LIBFABRIC \
+                     MX_DISABLE_SELF MX_DISABLE_SHARED MX_RCACHE MX_ZOMBIE_SEND MX_MONOTHREAD";
         let unknown = |prefixes: &[&str]| -> Vec<String> {
             let names = names.split(' ').map(str::to_owned);
             let refused = unknown(Settings::mx_rows(), prefixes, names);

@@ -47,8 +47,10 @@ pub struct mx_segment_t {
     pub segment_length: u32,
 }
 
-pub type mx_error_handler_t =
-    Option<unsafe extern "C" fn(str: *mut c_char, ret: mx_return_t) -> mx_return_t>;
+pub type mx_error_handler_t = Option<Handler>;
+
+/// An error handler that is there.
+pub(crate) type Handler = unsafe extern "C" fn(str: *mut c_char, ret: mx_return_t) -> mx_return_t;
 
 pub type mx_matching_callback_t =
     Option<unsafe extern "C" fn(context: *mut c_void, match_value: u64, length: c_int)>;

@@ -3,7 +3,8 @@
 //! ```text
 //!   call refused    --+                +-- the endpoint's handler, if it has one
 //!                     +--> report -->  +-- else the process's (mx_set_error_handler)
-//!   request failed  --+      |         +-- else MX_ERRORS_ARE_FATAL
+//!   request failed  --+      |         +-- else MX_ERRORS_ARE_FATAL, or MX_ERRORS_RETURN if the variable
+//!                            |             MX_ERRORS_ARE_FATAL is 0
 //!                            v
 //!             its result: the call's return value, or the code of the status
 //! ```
@@ -12,29 +13,37 @@
 //!
 //! Owns: the process's handler, the two that come with the library.
 
-use crate::abi::{mx_error_handler_t, mx_return_t};
+use crate::abi::{Handler, mx_error_handler_t, mx_return_t};
 use crate::error::Code;
 use crate::handles::EndpointHandle;
-use crate::process;
 use crate::status::{Status, StatusCode};
+use crate::{library, process};
 use libc::c_char;
 use std::ffi::{CStr, CString};
 use std::io::Write;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The process's handler; null for [`fatal`].
+/// The process's handler; null for the [`default`].
 static OF_PROCESS: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Makes `handler` the process's, or [`fatal`] for null. Gives the one before, which is never null.
+/// Makes `handler` the process's, or the [`default`] for null. Gives the one before, which is never null.
 pub fn set(handler: mx_error_handler_t) -> mx_error_handler_t {
     let pointer = handler.map_or(std::ptr::null_mut(), |handler| handler as *mut ());
     let before = OF_PROCESS.swap(pointer, Ordering::AcqRel);
-    from_pointer(before).or(Some(fatal))
+    Some(from_pointer(before).unwrap_or_else(default))
 }
 
 /// A handler as the number that an endpoint keeps; 0 for null.
 pub fn word(handler: mx_error_handler_t) -> usize {
     handler.map_or(0, |handler| handler as usize)
+}
+
+/// The handler of a process that has set none. It follows the environment, as `mx_init` has read it.
+fn default() -> Handler {
+    match library::settings() {
+        Ok(settings) if !settings.errors_are_fatal => returned,
+        _ => fatal,
+    }
 }
 
 /// Tells the handler that is in charge of `endpoint` and gives what it answers.
@@ -43,7 +52,7 @@ pub fn report(endpoint: Option<EndpointHandle>, text: &str, code: Code) -> mx_re
     let own = endpoint.and_then(process::error_handler_of);
     let own = from_pointer(own.unwrap_or(0) as *mut ());
     let handler = own.or_else(|| from_pointer(OF_PROCESS.load(Ordering::Acquire)));
-    let handler = handler.unwrap_or(fatal);
+    let handler = handler.unwrap_or_else(default);
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
     let mut text = text.into_bytes_with_nul();
     // SAFETY: a handler that C has set, or one of ours; the string is its own to change until it

@@ -73,9 +73,10 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
     place.set_context_ids(params.context_ids);
     let publisher = Publisher::new(LIBRARY, &identity, about.board);
     // From the moment it can be found, another thread may close it: there is nothing left to fail.
-    let helper = start_helper(settings.helper, &place.shared)?;
+    let helped = settings.helper && !settings.monothread;
+    let helper = start_helper(helped, &place.shared)?;
     let again = EndpointChoice::Exact(identity.endpoint);
-    let anew = OpenAnew::new(options, again, settings.tuning(), settings.helper);
+    let anew = OpenAnew::new(options, again, settings.tuning(), helped);
     let number = reserved.slot;
     reserved.keep();
     let handle = {
