@@ -487,9 +487,10 @@ mx_return_t mx_get_info(mx_endpoint_t ep, mx_get_info_key_t key, void *in_val, u
  * The address of another endpoint. Waits until it answers. Connecting again to a peer gives the same
  * address.
  *
- * MX_TIMEOUT: no answer, or mx_wakeup; MX_CONNECTION_FAILED: there is no such endpoint;
+ * MX_TIMEOUT: no answer, no way there, or mx_wakeup; MX_CONNECTION_FAILED: no process has it open;
  * MX_BAD_CONNECTION_KEY: it was opened with another key; MX_BAD_ENDPOINT_ID: there can be no such
- * endpoint; MX_NIC_NOT_FOUND.
+ * endpoint; MX_NO_PERM: the two sides do not have the same secret; MX_NO_RESOURCES: one of them has no
+ * room for another peer; MX_NIC_NOT_FOUND.
  */
 mx_return_t mx_connect(mx_endpoint_t endpoint, uint64_t nic_id, uint32_t endpoint_id, uint32_t key,
                        uint32_t timeout, mx_endpoint_addr_t *addr);

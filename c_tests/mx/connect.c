@@ -10,8 +10,12 @@
  */
 #include "support/party.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "../support/pattern.h"
 #include "../support/port.h"
@@ -475,6 +479,65 @@ static void with_shared_memory(struct side *side)
     exchanges_both_ways(side);
 }
 
+/* ---- reasons ---- */
+
+/* Something else listens there, and does not answer. */
+static void says_no_process_only_where_there_is_none(struct side *side)
+{
+    mx_endpoint_t ep = party_open();
+    uint32_t silent = free_id(), timeout = (uint32_t)(WAIT_MS * slower());
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in name = {.sin_family = AF_INET};
+    mx_endpoint_addr_t address;
+
+    (void)side;
+    name.sin_addr.s_addr = htonl(INADDR_ANY);
+    name.sin_port = htons((uint16_t)((uint32_t)atoi(getenv("MX_PORT_BASE")) + silent));
+    REFUSED(mx_connect(ep, local_nic(), silent, KEY, timeout, &address), MX_CONNECTION_FAILED);
+    CHECK(strstr(errors.text, "no process has that endpoint open") != NULL);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
+    CHECK(bind(fd, (struct sockaddr *)&name, sizeof name) == 0 && listen(fd, 1) == 0);
+    if (!port_is("local")) {
+        REFUSED(mx_connect(ep, local_nic(), silent, KEY, 300, &address), MX_TIMEOUT);
+        CHECK(strstr(errors.text, "no process") == NULL);
+    }
+    close(fd);
+    party_close(ep);
+}
+
+/* Has room for one peer. */
+static void host_of_one(struct side *side)
+{
+    mx_endpoint_t ep;
+
+    setenv("MX_MAX_REMOTES", "1", 1);
+    ep = party_open();
+    tell(side, "id", id_of(ep));
+    while (!heard_anything(side))
+        OK(mx_progress(ep));
+    hear(side, "over");
+    party_close(ep);
+}
+
+static void two_guests(struct side *side)
+{
+    uint32_t id = (uint32_t)hear(side, "id");
+    mx_endpoint_t first = party_open(), second = open_any();
+    mx_endpoint_addr_t address;
+
+    connect_to(first, id);
+    /* Datagrams of those for whom there is no room are not answered. */
+    if (port_is("dgram"))
+        REFUSED(mx_connect(second, local_nic(), id, KEY, 300, &address), MX_TIMEOUT);
+    else
+        REFUSED(mx_connect(second, local_nic(), id, KEY, (uint32_t)(WAIT_MS * slower()), &address),
+                MX_NO_RESOURCES);
+    CHECK(strstr(errors.text, "no process") == NULL);
+    tell(side, "over", 0);
+    OK(mx_close_endpoint(second));
+    party_close(first);
+}
+
 int main(int argc, char **argv)
 {
     static const struct scenario scenarios[] = {
@@ -489,6 +552,9 @@ int main(int argc, char **argv)
         DIRECTED(a_restarted_peer_keeps_its_context_and_shows_a_new_session, restarts,
                  {"survivor", survivor}, {"short", short_life}),
         PAIR(two_that_connect_to_each_other_at_once_meet, both_at_once, both_at_once),
+        SOLO(that_no_process_has_an_endpoint_open_is_said_of_no_other_failure,
+             says_no_process_only_where_there_is_none),
+        PAIR(a_peer_that_has_no_room_says_so, host_of_one, two_guests),
         PAIR(shared_memory_can_be_forgone, without_shared_memory, with_shared_memory),
         {0},
     };

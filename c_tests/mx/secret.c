@@ -4,7 +4,7 @@
  *     host ── opens an endpoint ── its file      guest ── connects ── its file, another, or none
  *
  *     the same secret     as without one
- *     not the same        mx_iconnect: MX_STATUS_REJECTED      mx_connect: MX_CONNECTION_FAILED
+ *     not the same        mx_iconnect: MX_STATUS_REJECTED      mx_connect: MX_NO_PERM
  *     a file others read  mx_open_endpoint: no endpoint
  */
 #include "support/party.h"
@@ -82,7 +82,7 @@ static void unwanted(struct side *side, const char *letters)
         OK(mx_iconnect(ep, local_nic(), id, KEY, 0, NULL, &request));
         status = finish(ep, request);
         STATUS_IS(status, MX_STATUS_REJECTED);
-        REFUSED(mx_connect(ep, local_nic(), id, KEY, timeout, &address), MX_CONNECTION_FAILED);
+        REFUSED(mx_connect(ep, local_nic(), id, KEY, timeout, &address), MX_NO_PERM);
         CHECK_THAT(now_ms() - before, <, WAIT_MS / 2 * slower());
     }
     tell(side, "refused", 0);

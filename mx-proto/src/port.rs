@@ -213,6 +213,19 @@ impl fmt::Display for ConnectError {
     }
 }
 
+/// The end of a link that could not even be started.
+impl From<ConnectError> for LinkDown {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::Refused => Self::Refused,
+            ConnectError::UnknownNic
+            | ConnectError::BadEndpoint
+            | ConnectError::NoRoute
+            | ConnectError::NoResources => Self::Unreachable,
+        }
+    }
+}
+
 /// Ways to close a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Close {

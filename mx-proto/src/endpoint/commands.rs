@@ -11,7 +11,7 @@ use crate::memory::Memory;
 use crate::ops::{Head, List, NO_REMOTE, Pulling, State, Strand, Turn};
 use crate::origin::Source;
 use crate::owner::{Owner, Posting};
-use crate::port::{Body, Close, ConnectError, LinkDown, Port, SendError, Sent};
+use crate::port::{Body, Close, ConnectError, Port, SendError, Sent};
 use crate::queues::{Partial, Queues, Stand};
 use crate::remote::{Life, LinkState, Remote, Tx};
 use crate::status::{DownReason, Status};
@@ -568,7 +568,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             }
             Err(error) => {
                 log::debug!("{target:?} once more: {error}");
-                let reason = DownReason::Link(unreached(error));
+                let reason = DownReason::Link(error.into());
                 self.core.complete(id, reason.status(), 0);
             }
         }
@@ -609,7 +609,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             Ok(link) => self.attach(id, link),
             Err(error) => {
                 log::debug!("remote {id:?}: {error}");
-                let reason = DownReason::Link(unreached(error));
+                let reason = DownReason::Link(error.into());
                 self.core.fail_remote(id, reason);
             }
         }
@@ -824,14 +824,6 @@ impl<O: Owner> Core<O> {
             self.owner.down(&mut self.ops, down);
         }
         Some(remote)
-    }
-}
-
-/// As what the end of a link it is that there is none.
-fn unreached(error: ConnectError) -> LinkDown {
-    match error {
-        ConnectError::Refused => LinkDown::Refused,
-        _ => LinkDown::Unreachable,
     }
 }
 

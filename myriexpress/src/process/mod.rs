@@ -112,18 +112,13 @@ pub fn connect(
         Some(answer) => Some(answer),
         None => with(ep, |engine| Ok(engine.abandon(request)))?,
     };
-    let code = match answer {
+    let status = match answer {
         Some(answer) if answer.code == StatusCode::Success as u32 => return Ok(answer.source),
-        Some(answer) => connect_code(answer.code),
-        None => Code::Timeout,
+        Some(answer) => StatusCode::of(answer.code).unwrap_or(StatusCode::Aborted),
+        None => StatusCode::Timeout,
     };
-    let what = match code {
-        Code::ConnectionFailed => "no process has that endpoint open",
-        Code::BadConnectionKey => "the connection key is another one",
-        Code::BadEndpointId => "the endpoint id is out of range, or its library is another version",
-        Code::NoResources => "there is no room for another connection",
-        _ => &format!("no answer for {} ms", begun.elapsed().as_millis()),
-    };
+    let no_answer = format!("no answer for {} ms", begun.elapsed().as_millis());
+    let (code, what) = connect_failure(status).unwrap_or((Code::Timeout, &no_answer));
     let what = match nic::mx_name(nic) {
         Some(host) => format!("{host}, endpoint {endpoint}: {what}"),
         None => format!("NIC {:#x}, endpoint {endpoint}: {what}", nic.0),
@@ -131,15 +126,22 @@ pub fn connect(
     Err(Error::new(code, what))
 }
 
-/// The code of `mx_connect` for a failed connect.
-fn connect_code(status: u32) -> Code {
-    match StatusCode::of(status) {
-        Some(StatusCode::Timeout | StatusCode::EndpointUnreachable) => Code::Timeout,
-        Some(StatusCode::BadKey) => Code::BadConnectionKey,
-        Some(StatusCode::BadEndpoint | StatusCode::EndpointUnknown) => Code::BadEndpointId,
-        Some(StatusCode::NoResources) => Code::NoResources,
-        _ => Code::ConnectionFailed,
-    }
+/// The code of `mx_connect` for a failed connect, and its reason. `None`: it has not been answered.
+fn connect_failure(status: StatusCode) -> Option<(Code, &'static str)> {
+    Some(match status {
+        StatusCode::Timeout => return None,
+        StatusCode::EndpointClosed => (Code::ConnectionFailed, "no process has that endpoint open"),
+        // MX has no other code for it.
+        StatusCode::EndpointUnreachable => (Code::Timeout, "no way leads there, or it broke"),
+        StatusCode::BadKey => (Code::BadConnectionKey, "the connection key is another one"),
+        StatusCode::BadEndpoint | StatusCode::EndpointUnknown => (
+            Code::BadEndpointId,
+            "the endpoint id is out of range, or its library is another version",
+        ),
+        StatusCode::NoResources => (Code::NoResources, "there is no room for another connection"),
+        StatusCode::Rejected => (Code::NoPerm, "the two sides do not have the same secret"),
+        _ => (Code::Failure, "the connect was ended"),
+    })
 }
 
 /// The result of a request, if it has ended; its handle is stale then.

@@ -432,7 +432,7 @@ impl LocalPort {
                 entry.state = State::Dialing(dialing);
             }
             Err(error) if is_exhaustion(&error) => self.end_without_room(id, sink),
-            Err(_) => self.end(id, LinkDown::Refused, sink),
+            Err(error) => self.end(id, LinkDown::from(connect_error(&error)), sink),
         }
     }
 
@@ -470,10 +470,11 @@ fn greet(socket: &Socket) -> io::Result<()> {
 }
 
 fn connect_error(error: &io::Error) -> ConnectError {
-    if is_exhaustion(error) {
-        ConnectError::NoResources
-    } else {
-        ConnectError::Refused
+    match error.raw_os_error() {
+        _ if is_exhaustion(error) => ConnectError::NoResources,
+        // No process listens there, or not any more.
+        Some(libc::ECONNREFUSED | libc::ECONNRESET | libc::EPIPE) => ConnectError::Refused,
+        _ => ConnectError::NoRoute,
     }
 }
 
