@@ -34,7 +34,8 @@ typedef enum mx_unexp_handler_action {
 
 /*
  * Called for a message that no posted receive has matched. `data_if_available` is all of it, or NULL
- * when it has not been transferred yet (or has no bytes).
+ * when it has not been transferred yet (or has no bytes). Up to 4096 bytes it is there, unless there is
+ * no memory for it.
  */
 typedef mx_unexp_handler_action_t (*mx_unexp_handler_t)(void *context, mx_endpoint_addr_t source,
                                                         uint64_t match_value, uint32_t length,
@@ -59,7 +60,7 @@ mx_return_t mx_iconnect(mx_endpoint_t ep, uint64_t nic_id, uint32_t eid, uint32_
 mx_return_t mx_disconnect(mx_endpoint_t ep, mx_endpoint_addr_t addr);
 
 /*
- * Calls `handler` for messages that no posted receive matches, in their order; NULL for none. One
+ * Calls `handler` for messages that no posted receive matches, in each peer's order; NULL for none. One
  * runs at a time. It may post, test, cancel and disconnect, but not close the endpoint; while it runs
  * nothing else arrives. Waits for a handler that runs, unless called from it.
  */

@@ -170,6 +170,12 @@ static void post_a_receive(mx_endpoint_addr_t source, uint64_t bits, uint32_t le
     inside_request = receive(b, inside_buffer, length, bits, EXACTLY);
 }
 
+static void post_a_short_receive(mx_endpoint_addr_t source, uint64_t bits, uint32_t length,
+                                 void *data)
+{
+    post_a_receive(source, bits, length - 1, data);
+}
+
 static void posts_the_receive_itself(struct side *side)
 {
     static const size_t sizes[] = {0, SMALL, 32768, LARGE};
@@ -317,6 +323,103 @@ static void may_unregister_itself(struct side *side)
     CHECK_THAT(seen.calls, ==, 1);
     CHECK_THAT(seen.bits[0], ==, 1);
     close_two();
+}
+
+/* ---- a burst, and a program that comes to it late ---- */
+
+/* As many sends complete as without a handler: messages wait for it as others wait for receives. */
+static void stalls_no_peer_by_being_late(struct side *side)
+{
+    enum { COUNT = 1000 };
+    char *out = fenced(SMALL);
+
+    (void)side;
+    open_two();
+    OK(mx_register_unexp_handler(b, handler, NULL));
+    seen.action = MX_RECV_FINISHED;
+    for (uint64_t i = 0; i < COUNT; i++)
+        succeed(a, send_to(a, to_b, out, i % 5 * 60, i), i % 5 * 60);
+    CHECK_THAT(seen.calls, ==, 0);
+    await_calls(COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK_THAT(seen.bits[i], ==, i);
+        CHECK(seen.had_data[i] || i % 5 == 0);
+    }
+    close_two();
+    fenced_free(out);
+}
+
+/* More than the receiver lends: those that wait are sent with their data, or fetched. */
+static void has_the_data_of_a_burst(struct side *side)
+{
+    enum { COUNT = 4000, MOST = 4096 };
+    static const uint32_t sizes[] = {200, 1, MOST, 0, 1500};
+    static mx_request_t requests[COUNT];
+    char *out = fenced(MOST);
+
+    (void)side;
+    open_two();
+    OK(mx_register_unexp_handler(b, handler, NULL));
+    seen.action = MX_RECV_FINISHED;
+    seen.check_pattern = 3;
+    fill(out, MOST, 3);
+    for (uint64_t i = 0; i < COUNT; i++)
+        requests[i] = i % 50 == 7 ? ssend_to(a, to_b, out, sizes[i % 5], i)
+                                  : send_to(a, to_b, out, sizes[i % 5], i);
+    for (deadline_t deadline = deadline_in(WAIT_MS); seen.calls < COUNT;) {
+        OK(mx_progress(b));
+        OK(mx_progress(a));
+        CHECK(!deadline_over(deadline));
+    }
+    for (int i = 0; i < COUNT; i++) {
+        mx_status_t status = finish(a, requests[i]);
+
+        CHECK_THAT(seen.bits[i], ==, i);
+        if (sizes[i % 5] > 0 && !seen.had_data[i])
+            FAIL("message %d, of %u bytes, had no data", i, (unsigned)sizes[i % 5]);
+        /* Nothing of it went into a receive. */
+        STATUS_IS(status, i % 50 == 7 && sizes[i % 5] > 0 ? MX_STATUS_TRUNCATED
+                                                          : MX_STATUS_SUCCESS);
+    }
+    close_two();
+    fenced_free(out);
+}
+
+/* What has been fetched for the handler is not fetched again for the receive. */
+static void goes_into_receives_with_its_data(struct side *side)
+{
+    static const size_t sizes[] = {1, SMALL, 4096};
+    char *out = fenced(4096), *in = fenced(4096);
+    mx_status_t status;
+
+    (void)side;
+    open_two();
+    OK(mx_register_unexp_handler(b, handler, NULL));
+    for (int i = 0; i < 9; i++) {
+        size_t size = sizes[i % 3], room = i < 6 ? size : size - 1;
+        mx_request_t request;
+
+        fill(out, size, (uint64_t)i);
+        inside_buffer = in;
+        seen.act = i < 3 ? NULL : i < 6 ? post_a_receive : post_a_short_receive;
+        request = ssend_to(a, to_b, out, size, (uint64_t)i);
+        await_calls(i + 1);
+        CHECK(seen.had_data[i]);
+        if (i < 3) {
+            stays_pending(a, &request, 5);
+            inside_request = receive(b, in, size, (uint64_t)i, EXACTLY);
+        }
+        status = finish(b, inside_request);
+        STATUS_IS(status, room < size ? MX_STATUS_TRUNCATED : MX_STATUS_SUCCESS);
+        CHECK_THAT(status.xfer_length, ==, room);
+        check_filled(in, room, (uint64_t)i);
+        status = finish(a, request);
+        STATUS_IS(status, room < size ? MX_STATUS_TRUNCATED : MX_STATUS_SUCCESS);
+        CHECK_THAT(status.xfer_length, ==, room);
+    }
+    close_two();
+    fenced_free(out);
+    fenced_free(in);
 }
 
 /* ---- order, one at a time ---- */
@@ -546,6 +649,9 @@ int main(int argc, char **argv)
         SOLO(inside_everything_works_but_closing, may_do_what_it_likes),
         SOLO(it_may_disconnect_whom_the_message_is_from, may_disconnect_the_source),
         SOLO(it_may_unregister_itself, may_unregister_itself),
+        SOLO(a_late_handler_stalls_no_peer, stalls_no_peer_by_being_late),
+        SOLO(it_has_the_data_of_every_small_message_of_a_burst, has_the_data_of_a_burst),
+        SOLO(a_receive_posted_inside_takes_what_was_fetched, goes_into_receives_with_its_data),
         SOLO(it_runs_one_at_a_time_in_the_order_of_messages, runs_one_at_a_time_in_order),
         SOLO(whatever_it_answers_nothing_overtakes, nothing_overtakes),
         SOLO(while_it_runs_other_calls_work_and_nothing_arrives, others_go_on_meanwhile),

@@ -1,7 +1,7 @@
 //! Events that an endpoint reports to the layer above.
 
 use crate::ids::{EndpointId, MatchBits, NicId, RemoteId, RequestId, SessionId};
-use crate::matching::{Payload, Waiting};
+use crate::matching::{Offered, Payload, Waiting};
 use crate::status::{DownReason, Kind, Status};
 use std::ops::Deref;
 
@@ -134,9 +134,8 @@ pub enum Verdict {
     Continue,
     /// It has been consumed, or is not wanted.
     Finished,
-    /// It is decided later, see [`crate::Endpoint::next_deferred`]. Until then nothing further is
-    /// taken in; what the same poll still brings is deferred as well, without asking, so that it does
-    /// not overtake this one, even if there is a receive for it.
+    /// It is decided later, see [`crate::Endpoint::next_deferred`]. What comes until then is deferred as
+    /// well, without asking, so that it does not overtake this one, even if there is a receive for it.
     Defer,
     /// It goes to the inbox and is handed out whole by [`crate::Endpoint::next_message`]; an
     /// offered message is fetched first. One that is larger than
@@ -171,10 +170,16 @@ pub struct Deferred {
 }
 
 impl Deferred {
-    /// All of its bytes; `None` for one that has been offered, whose bytes are still with its sender.
+    /// All of its bytes; `None` for one that has been offered, and of which the bytes are still with its
+    /// sender: because they are more than [`PREVIEW_MAX`](crate::PREVIEW_MAX), or there is no memory
+    /// for them.
     pub fn body(&self) -> Option<&[u8]> {
         match &self.waiting.payload {
             Payload::Eager(data) => Some(data),
+            Payload::Offer {
+                bytes: Offered::Here(data),
+                ..
+            } => Some(data),
             Payload::Offer { .. } => None,
         }
     }
@@ -183,6 +188,10 @@ impl Deferred {
     pub fn body_mut(&mut self) -> Option<&mut [u8]> {
         match &mut self.waiting.payload {
             Payload::Eager(data) => Some(data),
+            Payload::Offer {
+                bytes: Offered::Here(data),
+                ..
+            } => Some(data),
             Payload::Offer { .. } => None,
         }
     }

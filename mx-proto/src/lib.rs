@@ -48,7 +48,9 @@ pub mod transitions;
 pub mod wire;
 
 pub use config::{Config, Key, Place};
-pub use endpoint::{Account, Endpoint, PostError, Posted, Received, Reminder, SendMode};
+pub use endpoint::{
+    Account, Endpoint, PREVIEW_MAX, PostError, Posted, Received, Reminder, SendMode,
+};
 pub use event::{
     Arrival, Completion, Decision, Deferred, Down, Identity, Message, Outcome, Verdict,
 };

@@ -62,6 +62,11 @@ pub trait Owner: Sized {
     #[inline]
     fn ready(&mut self, _turn: u32) {}
 
+    /// An undecided message can perhaps be had from [`next_deferred`](crate::Endpoint::next_deferred), and
+    /// could not before: the bytes of one have been fetched.
+    #[inline]
+    fn decidable(&mut self) {}
+
     /// A time has come that was set with [`remind`](crate::Endpoint::remind).
     #[inline]
     fn due(&mut self, _word: u64) {}

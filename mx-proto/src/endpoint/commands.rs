@@ -409,9 +409,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 let outcome = Outcome::received(status, source, bits, transferred, length);
                 Received::Complete(outcome)
             }
-            Payload::Offer { send_id, key } => {
+            Payload::Offer { send_id, bytes } => {
                 let position = Some(self.core.posted.reserve(mask));
-                let offer = (*send_id, *key);
+                let offer = (*send_id, bytes.key());
                 let state =
                     |memory| State::Pulling(Pulling::new(memory, offer, bits, length, position));
                 let timeouts = self.core.timeouts.of_receive();

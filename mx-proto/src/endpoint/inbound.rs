@@ -11,15 +11,15 @@
 
 use super::commands::inbound_status;
 use super::introductions::UNASKED;
-use super::outbound::{notify_code, notify_status};
+use super::outbound::notify_status;
 use super::{Core, Named, reader};
 use crate::event::{Arrival, Outcome, Verdict};
 use crate::flow::{self, CREDIT, Paid};
 use crate::ids::{LinkId, MatchBits, MatchMask, RemoteId, RequestId};
-use crate::matching::{Payload, Waiting};
+use crate::matching::{Offered, Payload, Waiting};
 use crate::memory::{Memory, Source};
 use crate::ops::Position;
-use crate::ops::{Head, NO_REMOTE, Pulling, State, Strand};
+use crate::ops::{Fetch, Head, NO_REMOTE, Pulling, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Close, Destination, HeaderBytes, LinkDown, Place, RemoteKey, RemoteUse, Sink};
 use crate::remote::{Life, LinkState};
@@ -394,7 +394,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             Some(Verdict::Finished) => {
                 let told = inbound_status(0, header.length);
                 self.core.consumed(from, paid);
-                return self.core.finish_offer(from, send_id, told);
+                return self.core.finish_offer(from, send_id, 0, told);
             }
             Some(Verdict::Inbox { turn }) => {
                 let what = (from, bits, header.length);
@@ -408,7 +408,10 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             bits,
             length: header.length,
             slot: paid.slot(),
-            payload: Payload::Offer { send_id, key },
+            payload: Payload::Offer {
+                send_id,
+                bytes: Offered::There(key),
+            },
         };
         self.core.keep(waiting, deferred);
     }
@@ -695,12 +698,15 @@ impl<O: Owner> Core<O> {
         };
         let send_id = pulling.send_id;
         if pulling.received == pulling.wanted {
-            let mut header = Header::new(wire::Kind::Notify, send_id, pulling.received);
             let status = inbound_status(pulling.received, pulling.length);
-            header.aux = notify_code(status);
             let received = pulling.received;
+            // The sender is told when it has been decided what becomes of it.
+            let preview = pulling.fetch == Some(Fetch::PREVIEW);
             self.complete(id, status, received);
-            return self.push_control(from, header, &[]);
+            if !preview {
+                self.finish_offer(from, send_id, received, status);
+            }
+            return;
         }
         if pulling.key.is_some() {
             if pulling.requested == 0 {
@@ -745,6 +751,7 @@ impl<O: Owner> Core<O> {
     fn on_withdraw(&mut self, from: RemoteId, header: &Header, now: Instant) {
         let unmatched = self.unexpected.withdraw(from, header.word);
         if let Some(waiting) = unmatched.or_else(|| self.undecided.withdraw(from, header.word)) {
+            self.drop_preview(&waiting);
             return self.consumed(from, waiting.paid());
         }
         let id = match self.names.get(&(from, header.word)).copied() {

@@ -91,7 +91,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 }
                 Some((Body::Offered { send_id, .. }, source)) => {
                     let send_id = *send_id;
-                    self.core.finish_offer(source, send_id, Status::Aborted);
+                    self.core.finish_offer(source, send_id, 0, Status::Aborted);
                 }
                 _ => {}
             }
@@ -187,7 +187,7 @@ impl<O: Owner> Core<O> {
         if !self.flow.may_draw(cost(length) - 1) {
             log::debug!("{source:?} offers {length} bytes, more than is ever fetched");
             self.consumed(source, paid);
-            return self.finish_offer(source, send_id, Status::Aborted);
+            return self.finish_offer(source, send_id, 0, Status::Aborted);
         }
         let key = key.map(Box::new);
         let body = Body::Offered { send_id, key };
@@ -234,7 +234,7 @@ impl<O: Owner> Core<O> {
         };
         debug_assert_eq!(memory.len(), length as usize, "memory of another length");
         let mut pulling = Pulling::new(memory, (0, None), bits, length, None);
-        pulling.inbox = Some(Fetch::of(place));
+        pulling.fetch = Some(Fetch::of(place));
         let (state, timeouts) = (State::Pulling(pulling), self.timeouts);
         let Some(id) = self.ops.add(O::Word::default(), bits, timeouts, state) else {
             debug_assert!(false, "there is room");

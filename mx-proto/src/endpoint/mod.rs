@@ -35,6 +35,7 @@ mod tombstones;
 
 pub use commands::{PostError, Posted, Received, SendMode};
 pub use deadlines::Reminder;
+pub use deferred::PREVIEW_MAX;
 pub use flow::Account;
 
 use crate::config::Config;
@@ -45,7 +46,7 @@ use crate::ids::{
 };
 use crate::inbox::Inbox;
 use crate::matching;
-use crate::ops::{NO_REMOTE, Ops, State, Strand};
+use crate::ops::{Fetch, NO_REMOTE, Ops, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Close, LinkDown, Port, RemoteKey, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
@@ -230,10 +231,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     /// Takes in what has arrived and gives out what can go. Returns true when anything happened.
-    /// Never blocks. While a message is [undecided](Self::undecided) it does nothing.
+    /// Never blocks. While a message is [being decided](Self::next_deferred) it does nothing.
     #[inline(always)]
     pub fn progress(&mut self) -> bool {
-        if !self.core.undecided.is_empty() {
+        if self.core.undecided.is_out() {
             return false;
         }
         self.core.bury();
@@ -282,7 +283,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The time at which [`Self::progress`] should be called although nothing arrives. `None` while
     /// it would do nothing.
     pub fn deadline(&self) -> Option<Instant> {
-        if !self.core.undecided.is_empty() {
+        if self.core.undecided.is_out() {
             return None;
         }
         let all = [self.core.wheel.next(), self.port.deadline()];
@@ -294,8 +295,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.port.keep_alive_due()
     }
 
-    /// Lets peers know that we are there although no packets are polled: for callers that have a
-    /// message [undecided](Self::undecided) for long, or do not call [`Self::progress`].
+    /// Lets peers know that we are there although no packets are polled: for callers that take long to
+    /// decide about a [message](Self::next_deferred), or do not call [`Self::progress`].
     pub fn keep_alive(&mut self) {
         self.port.keep_alive(&self.clock);
     }
@@ -306,7 +307,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             && self.core.actions.is_empty()
             && self.core.ready.is_empty()
             && !self.core.flow.is_ready()
-            && !self.core.undecided.waits()
             && !self.core.introductions.is_due()
             && self.port.arm()
     }
@@ -535,8 +535,10 @@ impl<O: Owner> Core<O> {
 
     /// Ends an operation and reports it. From here on its memory is not touched.
     fn complete(&mut self, id: RequestId, status: Status, transferred: u32) {
-        if let Some(place) = self.ops.get(id).and_then(|record| record.state.fetches()) {
-            return self.end_fetch(id, place, status);
+        match self.ops.get(id).and_then(|record| record.state.fetches()) {
+            Some(Fetch::PREVIEW) => return self.end_preview(id, status),
+            Some(fetch) => return self.end_fetch(id, fetch.place(), status),
+            None => {}
         }
         if let Some(outcome) = self.finish_op(id, status, transferred) {
             self.owner.completed(&mut self.ops, id, outcome);

@@ -6,13 +6,13 @@
 //! ```
 //!
 //! Owns: their bytes, except those of the one that is out.
-//! Cost: removing from the middle is a linear search; there are only the messages of one poll.
+//! Cost: as for unexpected messages ([`Unexpected`]); there are as many as senders have credits for. The
+//! next one is found by passing over those of sources whose bytes are on their way.
 
 use crate::flow::Paid;
-use crate::ids::RemoteId;
-use crate::matching::Waiting;
+use crate::ids::{RemoteId, RequestId};
+use crate::matching::{EntryId, Unexpected, Waiting};
 use crate::origin::Source;
-use std::collections::VecDeque;
 
 /// A message that is being decided elsewhere.
 #[derive(Clone, Copy, Debug)]
@@ -23,13 +23,23 @@ pub(crate) struct Out {
     pub(crate) tombstone: Option<Source>,
 }
 
+/// The bytes of an offered message are being fetched.
+#[derive(Clone, Copy, Debug)]
+struct Preview {
+    message: EntryId,
+    source: RemoteId,
+    fetch: RequestId,
+}
+
 /// All undecided messages of one endpoint. Every one is younger than every unexpected message.
 #[derive(Debug, Default)]
 pub(crate) struct Undecided {
-    queue: VecDeque<Waiting>,
+    queue: Unexpected,
+    /// Messages of which the bytes are on their way: one of a source, which those behind it wait for.
+    previews: Vec<Preview>,
     /// One has been handed out and has not come back.
     out: Option<Out>,
-    /// All of them. Every call of progress asks whether it is 0.
+    /// All of them. Every message that comes asks whether it is 0.
     count: usize,
 }
 
@@ -45,24 +55,61 @@ impl Undecided {
         self.count
     }
 
-    /// One waits and can be handed out.
-    pub(crate) fn waits(&self) -> bool {
-        self.out.is_none() && !self.queue.is_empty()
+    /// One is being decided.
+    #[inline]
+    pub(crate) fn is_out(&self) -> bool {
+        self.out.is_some()
     }
 
     pub(crate) fn add(&mut self, waiting: Waiting) {
-        self.queue.push_back(waiting);
+        self.queue.add(waiting);
         self.recount();
     }
 
-    /// Takes out the oldest; `None` while one is out.
-    pub(crate) fn next(&mut self) -> Option<Waiting> {
+    /// The oldest one behind none of which the bytes are on their way; `None` while one is out.
+    pub(crate) fn next(&self) -> Option<EntryId> {
         if self.out.is_some() {
             return None;
         }
-        let next = self.queue.pop_front();
+        let previews = &self.previews;
+        self.queue
+            .oldest(|source| previews.iter().all(|preview| preview.source != source))
+    }
+
+    /// The oldest one of all; `None` while one is out.
+    pub(crate) fn oldest(&self) -> Option<EntryId> {
+        self.queue.oldest(|_| true).filter(|_| self.out.is_none())
+    }
+
+    pub(crate) fn get_mut(&mut self, message: EntryId) -> Option<&mut Waiting> {
+        self.queue.get_mut(message)
+    }
+
+    pub(crate) fn take(&mut self, message: EntryId) -> Option<Waiting> {
+        let taken = self.queue.remove(message);
         self.recount();
-        next
+        taken
+    }
+
+    /// Whether the bytes of one more message may be fetched.
+    pub(crate) fn may_preview(&self) -> bool {
+        self.previews.len() < PREVIEWS_MAX
+    }
+
+    /// They are, from now on.
+    pub(crate) fn begin_preview(&mut self, message: EntryId, source: RemoteId, fetch: RequestId) {
+        self.previews.push(Preview {
+            message,
+            source,
+            fetch,
+        });
+    }
+
+    /// They are not any more. Gives the message, which may be gone.
+    pub(crate) fn end_preview(&mut self, fetch: RequestId) -> Option<EntryId> {
+        let mut all = self.previews.iter();
+        let at = all.position(|preview| preview.fetch == fetch)?;
+        Some(self.previews.swap_remove(at).message)
     }
 
     /// Records that the message from [`Self::next`] is out for a decision.
@@ -85,28 +132,19 @@ impl Undecided {
 
     /// Takes out the offer `send_id` of `source`.
     pub(crate) fn withdraw(&mut self, source: RemoteId, send_id: u64) -> Option<Waiting> {
-        let mut all = self.queue.iter();
-        let at = all.position(|waiting| waiting.is_offer(source, send_id))?;
-        let found = self.queue.remove(at);
+        let found = self.queue.withdraw(source, send_id);
         self.recount();
         found
     }
 
     /// The number of complete messages from `source`.
     pub(crate) fn whole_of(&self, source: RemoteId) -> usize {
-        let all = self.queue.iter();
-        all.filter(|waiting| waiting.is_whole_of(source)).count()
+        self.queue.whole_of(source)
     }
 
     /// Puts another name on the oldest `count` whole messages from `source`.
     pub(crate) fn rename(&mut self, source: RemoteId, to: RemoteId, count: usize) {
-        let all = self.queue.iter_mut();
-        for waiting in all
-            .filter(|waiting| waiting.is_whole_of(source))
-            .take(count)
-        {
-            waiting.source = to;
-        }
+        self.queue.rename(source, to, count);
     }
 
     /// Takes out everything from `source` that is `wanted`.
@@ -115,17 +153,7 @@ impl Undecided {
         source: RemoteId,
         wanted: impl Fn(&Waiting) -> bool,
     ) -> Vec<Waiting> {
-        let goes = |waiting: &Waiting| waiting.source == source && wanted(waiting);
-        let mut gone = Vec::new();
-        for _ in 0..self.queue.len() {
-            if let Some(waiting) = self.queue.pop_front() {
-                if goes(&waiting) {
-                    gone.push(waiting);
-                } else {
-                    self.queue.push_back(waiting);
-                }
-            }
-        }
+        let gone = self.queue.forget(source, wanted);
         self.recount();
         gone
     }
@@ -139,3 +167,7 @@ impl Undecided {
         self.count = self.queue.len() + usize::from(self.out.is_some());
     }
 }
+
+/// Messages of which the bytes may be on their way at once, each of another source. Their memory is not
+/// paid for.
+const PREVIEWS_MAX: usize = 64;

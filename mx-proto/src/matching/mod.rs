@@ -20,4 +20,4 @@ pub(crate) use deferred::Undecided;
 pub(crate) use index::{Chains, Ends};
 pub use index::{EntryId, MatchIndex};
 pub(crate) use posted::Posted;
-pub(crate) use unexpected::{Payload, Unexpected, Waiting};
+pub(crate) use unexpected::{Offered, Payload, Unexpected, Waiting};

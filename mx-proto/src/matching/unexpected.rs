@@ -13,7 +13,7 @@
 
 use crate::by_remote::ByRemote;
 use crate::flow::{self, Lane, Paid};
-use crate::ids::{MatchBits, MatchMask, RemoteId};
+use crate::ids::{MatchBits, MatchMask, RemoteId, RequestId};
 use crate::matching::{EntryId, MatchIndex};
 use crate::port::RemoteKey;
 use foldhash::fast::RandomState;
@@ -25,10 +25,30 @@ pub(crate) enum Payload {
     /// All of it.
     Eager(Vec<u8>),
     /// The name under which its sender will give it out.
-    Offer {
-        send_id: u64,
-        key: Option<RemoteKey>,
-    },
+    Offer { send_id: u64, bytes: Offered },
+}
+
+/// The bytes of an offered message. Those of a small one are fetched before it is decided about.
+#[derive(Debug)]
+pub(crate) enum Offered {
+    /// They are with their sender, which may have made them readable.
+    There(Option<RemoteKey>),
+    /// The same, and they cannot be fetched now.
+    Withheld,
+    /// They are on their way.
+    Coming(RequestId),
+    /// All of them.
+    Here(Box<[u8]>),
+}
+
+impl Offered {
+    /// The key with which the sender's memory can be read.
+    pub(crate) fn key(&self) -> Option<RemoteKey> {
+        match self {
+            Self::There(key) => *key,
+            _ => None,
+        }
+    }
 }
 
 /// One waiting message.
@@ -72,11 +92,6 @@ impl Waiting {
             Payload::Offer { send_id, .. } => Some((self.source, send_id)),
         }
     }
-
-    /// Is it what `from` has offered as `wanted`?
-    pub(crate) fn is_offer(&self, from: RemoteId, wanted: u64) -> bool {
-        self.offer() == Some((from, wanted))
-    }
 }
 
 /// All waiting messages of one endpoint.
@@ -112,7 +127,18 @@ impl Unexpected {
         self.remove(oldest)
     }
 
-    fn remove(&mut self, id: EntryId) -> Option<Waiting> {
+    /// The oldest one from a `wanted` source, whatever its bits. Cost: O(n) for n that are passed over.
+    pub(crate) fn oldest(&self, wanted: impl Fn(RemoteId) -> bool) -> Option<EntryId> {
+        let mut all = self.messages.iter();
+        let found = all.find(|(_, waiting)| wanted(waiting.source));
+        found.map(|(id, _)| id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: EntryId) -> Option<&mut Waiting> {
+        self.messages.get_mut(id)
+    }
+
+    pub(crate) fn remove(&mut self, id: EntryId) -> Option<Waiting> {
         let waiting = self.messages.remove(id)?;
         self.by_source.leave(waiting.source, id.place());
         if let Some(name) = waiting.offer()
@@ -251,7 +277,7 @@ mod tests {
         let mut unexpected = Unexpected::default();
         let offer = Payload::Offer {
             send_id: 42,
-            key: None,
+            bytes: Offered::There(None),
         };
         unexpected.add(Waiting {
             payload: offer,
@@ -269,7 +295,7 @@ mod tests {
         for bits in [1, 2, 3] {
             let payload = Payload::Offer {
                 send_id: 42,
-                key: None,
+                bytes: Offered::There(None),
             };
             unexpected.add(Waiting {
                 payload,
@@ -297,7 +323,7 @@ mod tests {
                     0..5 => {
                         let payload = Payload::Offer {
                             send_id: n,
-                            key: None,
+                            bytes: Offered::There(None),
                         };
                         unexpected.add(Waiting {
                             payload,

@@ -144,21 +144,24 @@ pub(crate) struct Pulling<M> {
     pub(crate) withdrawn: bool,
     /// Its position among the posted receives; `None` if it was made for this message.
     pub(crate) position: Option<Position>,
-    /// It is the endpoint's own, for the message at this place of its inbox.
-    pub(crate) inbox: Option<Fetch>,
+    /// It is the endpoint's own, for this purpose.
+    pub(crate) fetch: Option<Fetch>,
 }
 
-/// A place in the inbox, in no more than four bytes with that there is none.
+/// A message that the endpoint fetches for itself. An option of it has four bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Fetch(NonZeroU32);
 
 impl Fetch {
-    /// There are never so many places that the last number is one.
+    /// An undecided message, to be shown.
+    pub(crate) const PREVIEW: Self = Self(NonZeroU32::MAX);
+
+    /// The message at this place of the inbox. There are never so many places that the last number is one.
     pub(crate) fn of(place: u32) -> Self {
         Self(NonZeroU32::MIN.saturating_add(place))
     }
 
-    fn place(self) -> u32 {
+    pub(crate) fn place(self) -> u32 {
         self.0.get() - 1
     }
 }
@@ -194,7 +197,7 @@ impl<M: Memory> Pulling<M> {
             reading: false,
             withdrawn: false,
             position,
-            inbox: None,
+            fetch: None,
         }
     }
 }
@@ -382,11 +385,11 @@ impl<M> State<M> {
         matches!(self, Self::Pulling(pulling) if pulling.reading)
     }
 
-    /// The place in the inbox of the message that is being fetched, if one is.
+    /// The message that the endpoint fetches with it for itself, if it does.
     #[inline]
-    pub(crate) fn fetches(&self) -> Option<u32> {
+    pub(crate) fn fetches(&self) -> Option<Fetch> {
         match self {
-            Self::Pulling(pulling) => pulling.inbox.map(Fetch::place),
+            Self::Pulling(pulling) => pulling.fetch,
             _ => None,
         }
     }

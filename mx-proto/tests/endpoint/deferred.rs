@@ -3,7 +3,8 @@
 use super::pair::{self, Pair, defer};
 use super::{EXACT, bits, completions, connected, pattern, pending, waiting};
 use mx_proto::{
-    Clock, Decision, Deferred, MatchMask, Received, RemoteId, RequestId, SendMode, Status,
+    Clock, Decision, Deferred, MatchMask, PREVIEW_MAX, Received, RemoteId, RequestId, SendMode,
+    Status,
 };
 use mx_sim::CallOff;
 use std::time::Duration;
@@ -33,7 +34,7 @@ fn next(pair: &mut Pair) -> Deferred {
 }
 
 #[test]
-fn nothing_is_taken_in_before_a_deferred_message_is_decided() {
+fn nothing_overtakes_a_deferred_message_and_nothing_is_taken_in_while_one_is_shown() {
     let (mut pair, b) = associated();
     send(&mut pair, b, 1, vec![1]);
     arrive(&mut pair);
@@ -41,21 +42,27 @@ fn nothing_is_taken_in_before_a_deferred_message_is_decided() {
     send(&mut pair, b, 2, vec![2]);
     waiting(pair.b.recv(bits(2), EXACT, pair.shared(1), 2).unwrap());
     arrive(&mut pair);
-    assert!(!pair.b_works(defer));
+    // It has come, and waits behind the first although there is a receive for it.
+    assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (2, 2));
     assert_eq!(pair.b.owner_mut().next_completion(), None);
     let first = next(&mut pair);
+    send(&mut pair, b, 3, vec![3]);
     assert_eq!(
         (first.arrival.bits, first.body()),
         (bits(1), Some(&[1][..]))
     );
     // It is still undecided, and it is the only one to be had.
     assert!(pair.b.next_deferred().is_none());
-    assert_eq!(pair.b.undecided(), 1);
     assert!(!pair.b_works(defer));
+    assert_eq!(pair.b.undecided(), 2);
     pair.b.decide(first, Decision::Finished);
-    assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (0, 0));
     arrive(&mut pair);
+    assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (2, 2));
+    let third = next(&mut pair);
+    assert_eq!(third.arrival.bits, bits(3));
     assert_eq!(pair.b.owner_mut().next_completion().unwrap().bits, bits(2));
+    pair.b.decide(third, Decision::Finished);
+    assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (0, 0));
 }
 
 #[test]
@@ -129,8 +136,13 @@ fn the_sender_of_a_message_finished_later_learns_it() {
                 .unwrap(),
         );
         arrive(&mut pair);
+        if len > 0 {
+            // Its bytes are fetched first.
+            assert!(pair.b.next_deferred().is_none());
+            arrive(&mut pair);
+        }
         let message = next(&mut pair);
-        assert!(message.body().is_none());
+        assert_eq!(message.body().is_some(), len > 0);
         assert_eq!(pair.a.owner_mut().next_completion(), None);
         pair.b.decide(message, Decision::Finished);
         arrive(&mut pair);
@@ -346,14 +358,15 @@ fn credit_returns_whatever_is_decided() {
 }
 
 #[test]
-fn an_endpoint_with_something_to_decide_neither_sleeps_nor_waits_for_time() {
+fn an_endpoint_that_decides_does_not_wait_for_time() {
     let (mut pair, b) = associated();
     send(&mut pair, b, 1, vec![1]);
     arrive(&mut pair);
     let receive = pair.b.recv(bits(2), EXACT, pair.shared(0), 0).unwrap();
     let receive = waiting(receive);
     assert!(pair.b.set_timeout_of(receive, Some(Duration::from_secs(1))));
-    assert!(!pair.b.arm());
+    assert!(pair.b.arm(), "who decides is told of it by its owner");
+    pair.b.disarm();
     let source = {
         let message = next(&mut pair);
         let source = message.arrival.source;
@@ -361,7 +374,6 @@ fn an_endpoint_with_something_to_decide_neither_sleeps_nor_waits_for_time() {
         let posted = pair.b.send(source, bits(1), data, 0, SendMode::Standard);
         pending(posted.unwrap());
         assert_eq!(pair.b.deadline(), None);
-        assert!(pair.b.arm());
         pair.b.decide(message, Decision::Finished);
         source
     };
@@ -371,4 +383,131 @@ fn an_endpoint_with_something_to_decide_neither_sleeps_nor_waits_for_time() {
             .deadline()
             .is_some_and(|at| at > pair.b.clock().now())
     );
+}
+
+/// A small offer of a's is the oldest undecided message, and its bytes are on their way.
+fn previewing(data: Vec<u8>) -> (Pair, RemoteId, RequestId) {
+    let (mut pair, b) = associated();
+    let data = pair.filled(data);
+    let posted = pair.a.send(b, bits(1), data, 0, SendMode::Synchronous);
+    let offer = pending(posted.unwrap());
+    arrive(&mut pair);
+    assert!(pair.b.next_deferred().is_none());
+    assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (1, 0));
+    (pair, b, offer)
+}
+
+/// Nothing is left of the message, or of what it cost.
+fn assert_nothing_left(pair: &mut Pair) {
+    assert_eq!((pair.b.undecided(), pair.b.unexpected_bytes()), (0, 0));
+    assert_eq!(pair.b.requests(), 0);
+    assert!(pair.b.next_deferred().is_none());
+    assert!(pair.b.probe(bits(0), MatchMask(0)).is_none());
+}
+
+#[test]
+fn a_small_offer_is_shown_with_its_bytes_which_are_not_kept_for_a_later_receive() {
+    for len in [1, PREVIEW_MAX as usize] {
+        let (mut pair, _, _) = previewing(pattern(len, 3));
+        arrive(&mut pair);
+        let message = next(&mut pair);
+        assert_eq!(message.body(), Some(&pattern(len, 3)[..]));
+        assert_eq!(pair.a.owner_mut().next_completion(), None);
+        pair.b.decide(message, Decision::Continue);
+        arrive(&mut pair);
+        assert_eq!(pair.a.owner_mut().next_completion(), None);
+        assert_eq!(pair.b.unexpected_bytes(), 0);
+        let buffer = pair.shared(len);
+        waiting(pair.b.recv(bits(1), EXACT, buffer.clone(), 1).unwrap());
+        arrive(&mut pair);
+        assert_eq!(completions(&mut pair.b).len(), 1);
+        assert_eq!(buffer.bytes(), pattern(len, 3));
+        let told = pair.a.owner_mut().next_completion().unwrap();
+        assert_eq!(
+            (told.status, told.transferred),
+            (Status::Success, len as u32)
+        );
+        assert_nothing_left(&mut pair);
+    }
+}
+
+#[test]
+fn bytes_that_have_been_shown_go_into_a_receive_posted_meanwhile_without_another_transfer() {
+    for (room, status) in [(4, Status::Success), (2, Status::Truncated)] {
+        let (mut pair, _, _) = previewing(vec![7; 4]);
+        arrive(&mut pair);
+        let message = next(&mut pair);
+        let buffer = pair.shared(room);
+        waiting(pair.b.recv(bits(1), EXACT, buffer.clone(), 1).unwrap());
+        pair.b.decide(message, Decision::Continue);
+        let done = completions(&mut pair.b);
+        assert_eq!((done.len(), done[0].status), (1, status));
+        assert_eq!(buffer.bytes(), vec![7; room]);
+        arrive(&mut pair);
+        let told = pair.a.owner_mut().next_completion().unwrap();
+        assert_eq!((told.status, told.transferred), (status, room as u32));
+        assert_nothing_left(&mut pair);
+    }
+}
+
+#[test]
+fn an_offer_withdrawn_while_its_bytes_are_on_their_way_is_not_shown() {
+    let (mut pair, b, offer) = previewing(vec![1; 100]);
+    send(&mut pair, b, 2, vec![2]);
+    pair.a.cancel(offer);
+    arrive(&mut pair);
+    let message = next(&mut pair);
+    assert_eq!(message.arrival.bits, bits(2));
+    pair.b.decide(message, Decision::Finished);
+    assert_nothing_left(&mut pair);
+}
+
+#[test]
+fn a_source_that_goes_while_bytes_are_on_their_way_takes_the_message_along() {
+    let (mut pair, _, _) = previewing(vec![1; 100]);
+    let a = pair.a.identity();
+    let source = pair.b.remote_of(a.nic, a.endpoint).unwrap();
+    pair.b.disconnect(source);
+    arrive(&mut pair);
+    assert_nothing_left(&mut pair);
+    let credits = pair.b.flow_stats();
+    assert_eq!(credits.free, credits.total);
+}
+
+#[test]
+fn what_is_kept_undecided_is_unexpected_also_while_its_bytes_are_on_their_way() {
+    let (mut pair, b, _) = previewing(vec![5; 100]);
+    send(&mut pair, b, 2, vec![6]);
+    pair.b_works(defer);
+    pair.b.keep_undecided();
+    assert_eq!(pair.b.undecided(), 0);
+    let buffers = [pair.shared(100), pair.shared(1)];
+    for (n, buffer) in buffers.iter().enumerate() {
+        let tag = bits(n as u64 + 1);
+        let received = pair.b.recv(tag, EXACT, buffer.clone(), n as u64).unwrap();
+        assert_eq!(matches!(received, Received::Pending(_)), n == 0);
+    }
+    arrive(&mut pair);
+    assert_eq!(buffers[0].bytes(), vec![5; 100]);
+    assert_eq!(buffers[1].bytes(), [6]);
+    assert_eq!(
+        pair.a.owner_mut().next_completion().unwrap().status,
+        Status::Success
+    );
+    assert_nothing_left(&mut pair);
+}
+
+#[test]
+fn without_memory_an_offer_is_shown_without_its_bytes() {
+    let (mut pair, b) = associated();
+    pair.b.owner_mut().memory = false;
+    let data = pair.filled(vec![1; 100]);
+    let posted = pair.a.send(b, bits(1), data, 0, SendMode::Synchronous);
+    pending(posted.unwrap());
+    arrive(&mut pair);
+    let message = next(&mut pair);
+    assert_eq!(message.body(), None);
+    pair.b.decide(message, Decision::Finished);
+    arrive(&mut pair);
+    assert_nothing_left(&mut pair);
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   Judge: Defer --> next_deferred ... turns go on, nothing is taken in ... --> decide
+//!                    `-- None: the bytes of what was offered are fetched first
 //! ```
 
 use super::{FOR_HANDLER, Mood, Node};
@@ -25,7 +26,8 @@ impl<P: Port<Buffer>> Node<P> {
             self.make_up_its_mind(thought.message);
             return true;
         }
-        if self.thought.is_some() || self.endpoint.undecided() == 0 {
+        let undecided = self.endpoint.undecided();
+        if self.thought.is_some() || undecided == 0 {
             return false;
         }
         if let Some(message) = self.endpoint.next_deferred() {
@@ -34,8 +36,10 @@ impl<P: Port<Buffer>> Node<P> {
             let longest = self.habits.deliberates.unwrap_or_default();
             let until = now.after(self.rng().span(longest));
             self.thought = Some(Thought { message, until });
+            return true;
         }
-        true
+        // Those that went into receives; the others' bytes are on their way.
+        self.endpoint.undecided() < undecided
     }
 
     fn make_up_its_mind(&mut self, message: Deferred) {

@@ -136,8 +136,8 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         all.filter(|op| ops.word(*op).unwrap().has_handle()).count()
     }
 
-    /// Takes in what has arrived and gives out what can go, unless the program's handler has to
-    /// decide about a message first. Never blocks. Returns whether anything happened.
+    /// Takes in what has arrived and gives out what can go, unless the program's handler is deciding
+    /// about a message. Never blocks. Returns whether anything happened.
     #[inline]
     pub(crate) fn progress(&mut self) -> bool {
         if self.halted() {
@@ -155,10 +155,10 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         false
     }
 
-    /// Nothing may be taken in: until the handler has decided, or until the program allows it.
+    /// Nothing may be taken in: while the handler runs, or until the program allows it.
     #[inline]
     fn halted(&self) -> bool {
-        self.disabled || self.endpoint.undecided() > 0
+        self.disabled || self.running().is_some()
     }
 
     /// Forbids progress, or allows it again. A handler that runs is not stopped by it.

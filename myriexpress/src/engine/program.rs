@@ -224,6 +224,10 @@ impl Owner for Program {
         MallocBuffer::new(len).map(UserMemory::owned)
     }
 
+    fn decidable(&mut self) {
+        self.produced |= HANDLER;
+    }
+
     #[inline]
     fn has_events(&self) -> bool {
         !self.unnamed.is_empty() || self.connected_to_self.is_some()

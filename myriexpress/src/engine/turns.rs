@@ -6,8 +6,8 @@
 //!        end_turn(decision) --> receives are tried again, then unexpected | consumed
 //! ```
 //!
-//! One turn at a time, in the order messages came. During a turn, or while a message waits for one,
-//! no packets are polled.
+//! One turn at a time, in the order messages came. Messages wait for their turns as they would wait
+//! for receives: their senders go on as far as their credits reach. During a turn no packets are polled.
 
 use super::{Engine, HANDLER, UNEXPECTED};
 use crate::handles::Address;
@@ -125,9 +125,8 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// Without a handler, messages that wait for it are unexpected ones.
     #[cold]
     fn keep_deferred(&mut self) {
-        while let Some(deferred) = self.endpoint.next_deferred() {
-            self.decide(deferred, false);
-        }
+        self.endpoint.keep_undecided();
+        self.produce(UNEXPECTED);
         self.flush();
     }
 

@@ -34,6 +34,15 @@ fn turn(net: &mut Net) -> Option<Turn> {
     net.engine(1).next_turn(|| ME)
 }
 
+/// The next turn, when the bytes of its message have been fetched if need be.
+fn shown(net: &mut Net) -> Turn {
+    let at_once = turn(net);
+    at_once.unwrap_or_else(|| {
+        net.run_until_idle();
+        turn(net).expect("a message waits")
+    })
+}
+
 #[test]
 fn the_handler_sees_messages_in_order_with_their_data() {
     let (mut net, b) = pair();
@@ -66,7 +75,7 @@ fn the_handler_sees_messages_in_order_with_their_data() {
 }
 
 #[test]
-fn nothing_is_taken_in_while_a_message_is_undecided() {
+fn messages_wait_for_the_handler_and_nothing_is_taken_in_while_it_runs() {
     let (mut net, b) = pair();
     let recv = net.irecv(1, 2, ALL, 8);
     net.isend(0, b, 1, b"first");
@@ -74,11 +83,15 @@ fn nothing_is_taken_in_while_a_message_is_undecided() {
     net.isend(0, b, 2, b"second");
     net.run_until_idle();
     let engine = net.engine(1);
+    assert_eq!(engine.endpoint().undecided(), 2);
+    let taken = turn(&mut net).unwrap();
+    net.isend(0, b, 3, b"third");
+    net.run_until_idle();
+    let engine = net.engine(1);
     assert!(!engine.progress() && engine.arm());
     assert_eq!(engine.descriptors(), WakeDescriptors::default());
     assert_eq!(engine.deadline(), None);
-    let taken = turn(&mut net).unwrap();
-    net.run_until_idle();
+    assert_eq!(engine.endpoint().undecided(), 2);
     // The endpoint is not locked meanwhile.
     assert!(net.pending(1, recv.handle));
     net.isend(1, taken.source, 7, b"from inside");
@@ -87,9 +100,43 @@ fn nothing_is_taken_in_while_a_message_is_undecided() {
     assert_eq!(net.code(0, answer.handle), StatusCode::Success);
     net.engine(1).end_turn(taken.deferred, false);
     net.run_until_idle();
+    let third = turn(&mut net).unwrap();
+    assert_eq!(third.deferred.arrival.bits.0, 3);
     assert_eq!(net.code(1, recv.handle), StatusCode::Success);
+    net.engine(1).end_turn(third.deferred, true);
     assert_ne!(net.engine(1).take_produced() & UNEXPECTED, 0);
     assert_eq!(net.engine(1).probe(0, 0).unwrap().unwrap().match_info, 1);
+}
+
+#[test]
+fn a_peer_that_does_not_give_out_what_it_has_announced_delays_no_other() {
+    let mut net = Net::of(3);
+    let (b, from_2) = (net.connect(0, 1), net.connect(2, 1));
+    net.engine(1).set_handler(Some(HANDLER_OF_TESTS));
+    let slow = net.issend(0, b, 1, b"announced");
+    net.isend(0, b, 2, b"behind it");
+    net.run_until_idle();
+    net.isend(2, from_2, 3, b"another's");
+    net.run_until_idle();
+    // The bytes of the first are asked for, and no answer has come yet.
+    let first = turn(&mut net).unwrap();
+    assert_eq!(first.deferred.arrival.bits.0, 3);
+    net.engine(1).end_turn(first.deferred, true);
+    assert!(turn(&mut net).is_none());
+    net.engine(1).take_produced();
+    net.run_until_idle();
+    assert_ne!(net.engine(1).take_produced() & HANDLER, 0);
+    for (bits, body) in [(1, &b"announced"[..]), (2, b"behind it")] {
+        let Turn { mut deferred, .. } = turn(&mut net).unwrap();
+        assert_eq!(deferred.arrival.bits.0, bits);
+        assert_eq!(
+            deferred.body_mut().map(|it| it.to_vec()),
+            Some(body.to_vec())
+        );
+        net.engine(1).end_turn(deferred, true);
+    }
+    net.run_until_idle();
+    assert_eq!(net.code(0, slow), StatusCode::Truncated);
 }
 
 #[test]
@@ -116,7 +163,7 @@ fn a_receive_posted_by_the_handler_takes_the_message() {
         let (mut net, b) = pair();
         let send = net.issend(0, b, 1, &vec![8; len]);
         net.run_until_idle();
-        let taken = turn(&mut net).unwrap();
+        let taken = shown(&mut net);
         let recv = net.irecv(1, 1, ALL, len);
         assert!(net.pending(1, recv.handle));
         net.engine(1).end_turn(taken.deferred, false);
@@ -137,7 +184,7 @@ fn the_sender_of_a_consumed_message_learns_that_nothing_was_transferred() {
     let empty = net.issend(0, b, 3, b"");
     for _ in 0..3 {
         net.run_until_idle();
-        let taken = turn(&mut net).unwrap();
+        let taken = shown(&mut net);
         net.engine(1).end_turn(taken.deferred, true);
     }
     net.run_until_idle();
