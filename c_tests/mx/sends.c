@@ -76,6 +76,81 @@ static void small_sends_know_nothing_of_truncation(struct side *side)
     fenced_free(out);
 }
 
+/* Waits for the request that mx_peek shows, tests it, and says which it was. */
+static int next_done(mx_request_t *requests, int count)
+{
+    mx_request_t peeked = NULL;
+    mx_status_t status;
+    uint32_t result = 0;
+    int i = 0;
+
+    for (deadline_t deadline = deadline_in(WAIT_MS); result == 0;) {
+        OK(mx_peek(a, 10, &peeked, &result));
+        OK(mx_progress(b));
+        CHECK(!deadline_over(deadline));
+    }
+    while (i < count && requests[i] != peeked)
+        i++;
+    CHECK_THAT(i, <, count);
+    CHECK(is_done(a, &requests[i], &status));
+    STATUS_IS(status, MX_STATUS_SUCCESS);
+    return i;
+}
+
+/* More than the receiver lends at first, and no more than it would lend. */
+static void small_sends_complete_in_order(struct side *side)
+{
+    enum { COUNT = 64, MANY = 700 };
+    static const struct {
+        size_t size;
+        int count;
+    } rounds[] = {{20000, COUNT}, {EAGER - 5000, COUNT}, {SMALL, MANY}, {0, MANY}, {200, MANY}};
+    char *out = fenced(EAGER), *in = fenced(EAGER);
+    static mx_request_t requests[MANY];
+
+    (void)side;
+    for (int received_first = 0; received_first < 2; received_first++)
+        for (size_t r = 0; r < sizeof rounds / sizeof rounds[0]; r++) {
+            size_t size = rounds[r].size;
+            int count = rounds[r].count;
+
+            open_two();
+            for (int i = 0; i < count; i++)
+                requests[i] = send_to(a, to_b, out, i % 3 == 1 ? size / 2 : size, (uint64_t)i);
+            for (int i = 0; received_first && i < count; i++)
+                finish(b, receive(b, in, EAGER, (uint64_t)i, EXACTLY));
+            for (int i = 0; i < count; i++)
+                CHECK_THAT(next_done(requests, count), ==, i);
+            for (int i = 0; !received_first && i < count; i++)
+                finish(b, receive(b, in, EAGER, (uint64_t)i, EXACTLY));
+            close_two();
+        }
+    fenced_free(out);
+    fenced_free(in);
+}
+
+/* To oneself, where the same thread does everything. */
+static void small_sends_to_oneself_complete_in_order(struct side *side)
+{
+    enum { COUNT = 64, SIZE = 20000 };
+    char *out = fenced(SIZE), *in = fenced(SIZE);
+    mx_request_t requests[COUNT];
+    mx_endpoint_addr_t me;
+
+    (void)side;
+    open_two();
+    me = address_of(a);
+    for (int i = 0; i < COUNT; i++)
+        requests[i] = send_to(a, me, out, SIZE, (uint64_t)i);
+    for (int i = 0; i < COUNT; i++)
+        succeed(a, receive(a, in, SIZE, (uint64_t)i, EXACTLY), SIZE);
+    for (int i = 0; i < COUNT; i++)
+        CHECK_THAT(next_done(requests, COUNT), ==, i);
+    close_two();
+    fenced_free(out);
+    fenced_free(in);
+}
+
 static void large_sends_wait_for_the_receiver(struct side *side)
 {
     static const size_t sizes[] = {EAGER + 1, LARGE};
@@ -314,6 +389,9 @@ int main(int argc, char **argv)
         SOLO(small_sends_complete_without_a_receiver, small_sends_complete_alone),
         SOLO(small_sends_complete_whole_whatever_the_receiver_has_room_for,
              small_sends_know_nothing_of_truncation),
+        SOLO(small_sends_complete_in_the_order_posted, small_sends_complete_in_order),
+        SOLO(small_sends_to_oneself_complete_in_the_order_posted,
+             small_sends_to_oneself_complete_in_order),
         SOLO(large_sends_complete_when_the_receiver_has_the_data,
              large_sends_wait_for_the_receiver),
         SOLO(synchronous_sends_of_any_size_wait_for_a_match, synchronous_sends_wait_for_a_match),

@@ -46,6 +46,10 @@ pub struct Config {
     /// [Copies](crate::SendMode::Buffered) of messages to one remote that may wait for its link: as
     /// many as a server answers at once, and less than a window of sends that are to wait.
     pub copies: usize,
+    /// A message that could go with its data if there were credits is not announced before the remote
+    /// has been asked for some and has answered. So messages to a remote that has credits to lend go in
+    /// order, with their data; for MX. A method whose large messages are mostly expected announces at once.
+    pub ask_before_announcing: bool,
     /// Remotes at the same time; strangers beyond it are refused.
     pub max_remotes: usize,
     /// Percent, 1 to 100, of the places and credits that others leave which remotes from one source
@@ -128,6 +132,7 @@ impl Default for Config {
             poll_budget: 64,
             burst: 16,
             copies: 16,
+            ask_before_announcing: false,
             max_remotes: 1 << 20,
             source_share: 50,
             keep_tombstones: 0,

@@ -545,6 +545,8 @@ impl Settings {
                 first_credits: 4 * mx_proto::flow::FIRST,
                 eager_max: 32 << 10,
                 copies: usize::MAX,
+                // Sends to one peer complete in order while it lends what they need.
+                ask_before_announcing: true,
                 // Messages, as many as eight peers may leave here.
                 keep_tombstones: 4096,
                 connect_again: true,
@@ -777,6 +779,7 @@ mod tests {
         mx.endpoint.first_credits = usual.first_credits;
         mx.endpoint.eager_max = usual.eager_max;
         mx.endpoint.copies = usual.copies;
+        assert!(std::mem::take(&mut mx.endpoint.ask_before_announcing));
         mx.endpoint.keep_tombstones = usual.keep_tombstones;
         mx.endpoint.connect_again = usual.connect_again;
         assert_eq!(format!("{mx:?}"), format!("{:?}", Settings::default()));

@@ -214,6 +214,16 @@ impl<O: Owner> Core<O> {
         busy
     }
 
+    /// A remote has answered a Ping: what it has been asked for before has come, or will not. What waits
+    /// for credits is announced.
+    pub(super) fn on_answer(&mut self, from: RemoteId) {
+        if let Some(met) = self.remotes.met_mut(from)
+            && met.borrows.on_answer()
+        {
+            self.make_ready(from);
+        }
+    }
+
     /// A remote wants credits back. While messages wait for it they are kept.
     pub(super) fn on_revoke(&mut self, from: RemoteId, header: &Header) {
         let Some(remote) = self.remotes.of_mut(from) else {

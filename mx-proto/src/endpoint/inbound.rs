@@ -493,7 +493,10 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             wire::Kind::Withdraw => self.core.on_withdraw(from, header, self.clock.now()),
             wire::Kind::Disconnect => self.core.part_from(from, DownReason::Disconnected),
             wire::Kind::Ping => self.core.on_ping(from, header.word),
-            wire::Kind::Pong => self.core.introductions.answered(from, header.word),
+            wire::Kind::Pong => {
+                self.core.introductions.answered(from, header.word);
+                self.core.on_answer(from);
+            }
             // That it has come is all it says.
             wire::Kind::Credit => {}
             wire::Kind::Confirm | wire::Kind::Confirmed => {

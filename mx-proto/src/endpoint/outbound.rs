@@ -45,12 +45,14 @@ struct Next {
 
 impl Next {
     /// Of the first ones of both lanes the one that was posted first, or the other, if for that there
-    /// are neither credits nor its slot. `most`: bytes of the largest that goes with its data.
+    /// are neither credits nor its slot. `most`: bytes of the largest that goes with its data. `patient`:
+    /// such a one is not announced while there may be credits for it.
     pub(super) fn of<O: Owner>(
         queues: &Queues,
         ops: &Ops<O>,
         borrows: &Borrower,
         most: u32,
+        patient: bool,
     ) -> Option<Self> {
         let head = |lane: Lane| {
             let send = ops.first(&queues.lanes[lane as usize])?;
@@ -70,7 +72,11 @@ impl Next {
                     // The cost was counted when it was posted, perhaps before the link's limits
                     // were known.
                     Turn::Plain if len <= most as usize && stand.cost == flow::cost(len as u32) => {
-                        borrows.means(stand.cost, lane)
+                        let means = borrows.means(stand.cost, lane);
+                        if means.is_none() && patient && !borrows.is_refused() {
+                            return None;
+                        }
+                        means
                     }
                     Turn::Plain | Turn::Synchronous => None,
                 };
@@ -144,6 +150,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     }
 
     pub(super) fn burst(&mut self, id: RemoteId) -> Burst {
+        let patient = self.core.config.ask_before_announcing;
         for turn in 0..self.core.config.burst {
             let Core {
                 remotes,
@@ -154,7 +161,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let Some(remote) = remotes.of_mut(id) else {
                 return Burst::Done;
             };
-            let (Life::Met(met), Some(queues)) = (&remote.life, &mut remote.queues) else {
+            let (Life::Met(met), Some(queues)) = (&mut remote.life, &mut remote.queues) else {
                 return Burst::Done;
             };
             let (Tx::Open(link) | Tx::Blocked(link)) = met.tx else {
@@ -165,7 +172,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             } else if !queues.control.is_empty() {
                 self.send_control(id, link)
             } else {
-                let message = Next::of(queues, ops, &met.borrows, met.reach.eager_max);
+                let message = Next::of(queues, ops, &met.borrows, met.reach.eager_max, patient);
                 if message.is_none() && queues.cost > 0 {
                     stats.credit_stalls += u64::from(!queues.stalled);
                     queues.stalled = true;
@@ -173,6 +180,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 match (message, queues.streams.is_empty()) {
                     (None, true) if met.borrows.asks(queues.cost) => {
                         self.core.tell(id);
+                        Ok(())
+                    }
+                    (None, true) if patient && queues.cost > 0 && met.borrows.awaits_answer() => {
+                        // What it lends comes before the answer, or with it.
+                        let question = Header::new(wire::Kind::Ping, 0, 0);
+                        self.core.push_control(id, question, &[]);
                         Ok(())
                     }
                     (None, true) => return Burst::Done,

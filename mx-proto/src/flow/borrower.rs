@@ -40,6 +40,21 @@ pub struct Borrower {
     /// Messages that went in slots, and those the remote has taken.
     slots_sent: Slots,
     slots_taken: Slots,
+    answer: Answer,
+}
+
+/// The remote's answer to a request for credits, as far as it counts.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Answer {
+    /// It has not been asked since it last allowed more.
+    #[default]
+    None,
+    /// It has been, and has not answered.
+    Awaited,
+    /// The same, but it has allowed more meanwhile: what it still answers is not for the next request.
+    Outrun,
+    /// It has answered, and allowed no more: for now there are none.
+    Refused,
 }
 
 impl Borrower {
@@ -106,6 +121,30 @@ impl Borrower {
         wanted > 0 && wanted >= 2 * self.said
     }
 
+    /// True if an answer is to be asked for, as more credits may come with it.
+    pub fn awaits_answer(&mut self) -> bool {
+        let first = self.answer == Answer::None;
+        if first {
+            self.answer = Answer::Awaited;
+        }
+        first
+    }
+
+    /// The remote has answered. True if what waits may go on: be announced, or asked for.
+    pub fn on_answer(&mut self) -> bool {
+        self.answer = match self.answer {
+            Answer::Awaited => Answer::Refused,
+            Answer::Outrun => Answer::None,
+            Answer::None | Answer::Refused => return false,
+        };
+        true
+    }
+
+    /// True if there is nothing to wait for.
+    pub fn is_refused(&self) -> bool {
+        self.answer == Answer::Refused
+    }
+
     /// A header that said so has left.
     #[inline(always)]
     pub fn on_said(&mut self, wanted: u32) {
@@ -132,6 +171,10 @@ impl Borrower {
                 self.said = 0;
             }
             self.allowed = fields.credit;
+            self.answer = match self.answer {
+                Answer::None | Answer::Refused => Answer::None,
+                Answer::Awaited | Answer::Outrun => Answer::Outrun,
+            };
         }
         more || freed
     }
@@ -285,6 +328,26 @@ mod tests {
             assert_eq!(us.wanted(1), 0);
             assert!(us.on_credit_fields(&credit_fields(total + 8, 0, 0)));
         }
+    }
+
+    #[test]
+    fn an_answer_without_credits_is_a_refusal_until_some_come() {
+        let mut us = Borrower::open(1);
+        assert!(!us.is_refused() && !us.on_answer(), "nothing was asked");
+        assert!(us.awaits_answer() && !us.awaits_answer(), "once");
+        assert!(!us.is_refused());
+        assert!(us.on_answer() && us.is_refused());
+        assert!(!us.awaits_answer() && !us.on_answer());
+        us.on_credit_fields(&credit_fields(1, 1, 0));
+        assert!(us.is_refused(), "no more than before");
+        us.on_credit_fields(&credit_fields(2, 1, 0));
+        assert!(!us.is_refused());
+        // Credits that come before the answer are one, and what comes then is not for the next request.
+        assert!(us.awaits_answer());
+        us.on_credit_fields(&credit_fields(3, 1, 0));
+        assert!(!us.awaits_answer() && !us.is_refused());
+        assert!(us.on_answer() && !us.is_refused());
+        assert!(us.awaits_answer() && us.on_answer() && us.is_refused());
     }
 
     #[test]

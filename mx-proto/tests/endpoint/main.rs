@@ -1,6 +1,7 @@
 //! The rules of an endpoint, one test each, over a port that is two queues.
 
 mod again;
+mod asking;
 mod copies;
 mod crossing;
 mod deferred;

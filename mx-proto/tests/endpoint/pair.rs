@@ -771,6 +771,23 @@ impl Pair {
         pair
     }
 
+    /// A asks before it announces; b has so many credits in all, and lends so many first.
+    pub(crate) fn asking(credits: usize, first_credits: u16) -> Self {
+        let mut pair = Self::new();
+        let patient = Config {
+            ask_before_announcing: true,
+            ..settings(0)
+        };
+        let lender = Config {
+            unexpected_bytes: credits * mx_proto::flow::CREDIT,
+            first_credits,
+            ..settings(0)
+        };
+        pair.a = node(&pair.hub, &pair.clock, patient, 0, 1);
+        pair.b = node(&pair.hub, &pair.clock, lender, 1, 2);
+        pair
+    }
+
     pub(crate) fn target(&self, side: Side) -> Target {
         let nic = NicId(if side == Side::A { 100 } else { 101 });
         Target {

@@ -1,0 +1,58 @@
+//! Messages that lack credits: asked for first, announced when there are none.
+
+use super::pair::Pair;
+use super::{EXACT, bits, completions, connected, pattern};
+use mx_proto::{RemoteId, SendMode};
+
+/// Five credits.
+const LEN: usize = 2000;
+
+/// Sends so many messages; those that were complete at once and those that are by now, in this order.
+fn send(pair: &mut Pair, b: RemoteId, count: u64) -> Vec<u64> {
+    let mut done = Vec::new();
+    for n in 0..count {
+        let data = pair.filled(pattern(LEN, n as u8));
+        let posted = pair.a.send(b, bits(n), data, n, SendMode::Standard);
+        if posted.unwrap() == mx_proto::Posted::Complete {
+            done.push(n);
+        }
+    }
+    pair.run();
+    done.extend(completions(&mut pair.a).iter().map(|end| end.context));
+    done
+}
+
+/// B receives one of them, before or after it has come.
+fn receive(pair: &mut Pair, n: u64) {
+    let buffer = pair.shared(LEN);
+    let _ = pair.b.recv(bits(n), EXACT, buffer.clone(), n).unwrap();
+    pair.run();
+    assert_eq!(buffer.bytes(), pattern(LEN, n as u8));
+}
+
+#[test]
+fn what_the_remote_can_lend_for_goes_in_order_with_its_data() {
+    let mut pair = Pair::asking(1000, 12);
+    let (b, _) = connected(&mut pair);
+    assert_eq!(send(&mut pair, b, 20), (0..20).collect::<Vec<_>>());
+    assert_eq!(pair.a.stats().offers_out, 0);
+    for n in 0..20 {
+        receive(&mut pair, n);
+    }
+}
+
+#[test]
+fn what_it_cannot_lend_for_is_announced_when_it_has_answered() {
+    let mut pair = Pair::asking(64, 12);
+    let (b, _) = connected(&mut pair);
+    let done = send(&mut pair, b, 20);
+    assert!(!done.is_empty() && done.len() < 20, "{done:?}");
+    assert!(pair.a.stats().offers_out > 0);
+    // The first that was announced can be received before all others.
+    let announced = done.len() as u64;
+    receive(&mut pair, announced);
+    for n in (0..20).filter(|n| *n != announced) {
+        receive(&mut pair, n);
+    }
+    assert_eq!(pair.a.requests() + pair.b.requests(), 0);
+}
