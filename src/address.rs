@@ -26,7 +26,6 @@ use mx_proto::NicId;
 use mx_proto::supply::Claim;
 use mx_sys::fork::ForkLock;
 use mx_sys::reserve;
-use parking_lot::Mutex;
 use std::alloc::{self, Layout};
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -43,19 +42,22 @@ pub struct Address {
     pub name: PeerName,
     /// The name for C, valid as long as the object.
     text: CString,
-    /// The peer's interface, once its host has been found.
-    nic: Mutex<Option<NicId>>,
+    /// The number of the peer's interface; [`NOT_FOUND`] until its host has been found.
+    nic: AtomicU64,
 }
+
+/// More than any [`NicId`].
+const NOT_FOUND: u64 = u64::MAX;
 
 impl Address {
     /// The peer's interface, once its host has been found.
     pub fn nic(&self) -> Option<NicId> {
-        *self.nic.lock()
+        NicId::new(self.nic.load(Ordering::Relaxed))
     }
 
     /// Its host has been found.
     pub fn set_nic(&self, nic: NicId) {
-        *self.nic.lock() = Some(nic);
+        self.nic.store(nic.0, Ordering::Relaxed);
     }
 }
 
@@ -180,7 +182,7 @@ pub fn create(name: PeerName, nic: Option<NicId>) -> NonNull<bmi_method_addr> {
     let address = Some(Arc::new(Address {
         name,
         text,
-        nic: Mutex::new(nic),
+        nic: AtomicU64::new(nic.map_or(NOT_FOUND, |nic| nic.0)),
     }));
     let registry = &mut *REGISTRY.lock();
     let rested = registry.dropped.len() > KEPT;
