@@ -1,0 +1,353 @@
+//! The start and the end of the method, and its takeover by a child of `fork`.
+//!
+//! ```text
+//!   initialize --> start --> in use --> finalize
+//!                             |  fork
+//!                             v
+//!                        inherited --open_anew------> in use, over ports of the child's own
+//!                             `------drop_inherited-> not initialized
+//! ```
+//!
+//! One thread at a time, with the instance's lock for that.
+//!
+//! Not here: calls of the running method.
+
+use super::{Engine, HostMethod, Instance, TELLING, current, made, not_initialized};
+use crate::abi::constants::{BMI_EALREADY, BMI_INIT_SERVER, BMI_TCP_BIND_SPECIFIC};
+use crate::abi::types::bmi_method_addr;
+use crate::address::{self, Address};
+use crate::config::Config;
+use crate::error::Error;
+use crate::match_layout::KEY;
+use crate::method::{Host, Method, Settings};
+use crate::peer_name::{PeerName, ROUTE_DGRAM, ROUTE_RDM};
+use mx_proto::port::WakeDescriptors;
+use mx_proto::{Endpoint, EndpointId, Identity, Route};
+use mx_sys::published::Publisher;
+use mx_sys::{EndpointChoice, Helper, HostPorts, MonotonicClock, OpenAnew, OpenError, OpenOptions};
+use mx_sys::{Shared, linger, nic, reserve};
+use std::io;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The time that `finalize` waits for threads that are in a function of the host's.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Starts the method. See `BMI_mx_initialize`.
+pub fn initialize(
+    listen: Option<NonNull<bmi_method_addr>>,
+    method_id: i32,
+    flags: i32,
+    options: Option<&str>,
+) -> Result<(), Box<Error>> {
+    let instance = made().map_err(no_descriptors)?;
+    let _one_at_a_time = instance.lifecycle.lock();
+    if instance.shared.is_mine() && instance.shared.lock().method.is_some() {
+        return Err(Error::new(BMI_EALREADY, "initialized already"));
+    }
+    let server = flags & BMI_INIT_SERVER != 0;
+    if server != listen.is_some() {
+        return Err(Error::invalid(if server {
+            format!("server flag in {flags:#x} without a listen address")
+        } else {
+            format!("listen address without the server flag in {flags:#x}")
+        }));
+    }
+    let listen = match listen {
+        None => None,
+        Some(addr) => {
+            let known = address::find(addr.as_ptr());
+            let known = known.ok_or_else(|| Error::unknown_address(addr.as_ptr()))?;
+            Some((addr, known))
+        }
+    };
+    // In a child of fork this is another life than the one it has from its parent.
+    drop_inherited(&instance.shared);
+    if cfg!(feature = "reserve") {
+        reserve::fill();
+    }
+    let specific = flags & BMI_TCP_BIND_SPECIFIC != 0;
+    start(&instance.shared, listen, specific, method_id, options).inspect_err(|_| {
+        reserve::empty();
+        instance.shared.end();
+    })
+}
+
+fn start(
+    shared: &Arc<Shared<Engine>>,
+    listen: Option<(NonNull<bmi_method_addr>, Arc<Address>)>,
+    specific: bool,
+    method_id: i32,
+    options: Option<&str>,
+) -> Result<(), Box<Error>> {
+    let (config, refused) = Config::load(options);
+    config.check(&refused)?;
+    nic::set_peers_file(config.mx.peers.clone());
+    let name = listen.as_ref().map(|(_, address)| &address.name);
+    let mut options = open_options(name, &config);
+    if let Some((_, address)) = &listen
+        && !specific
+    {
+        warn_of_another_machine(address);
+    }
+    let opened = name.filter(|_| specific).map_or(Ok(None), |name| {
+        let only = nic::listen_address(&name.host, name.board);
+        only.map(Some).map_err(OpenError::Board)
+    });
+    let opened = opened.and_then(|tcp_bind| {
+        options.tcp_bind = tcp_bind;
+        HostPorts::open(options.clone())
+    });
+    let (ports, identity) = opened.map_err(|reason| {
+        let name = name.map_or_else(|| "an endpoint".to_owned(), PeerName::to_string);
+        Error::open(&name, &reason)
+    })?;
+    let own = own_name(options.board, identity);
+    // Others know a server by its number.
+    let again = match listen {
+        Some(_) => EndpointChoice::Exact(identity.endpoint),
+        None => EndpointChoice::Any,
+    };
+    let opened = OpenAnew::new(options, again, config.mx.tuning(), config.mx.helper);
+    let endpoint_config = ports.endpoint_config(&config.mx.endpoint);
+    let endpoint_config = endpoint_config.map_err(|e| Error::system("random numbers", &e))?;
+    let settings = Settings::from(&config);
+    let host = Host::new(&settings);
+    let endpoint = Endpoint::new(endpoint_config, identity, KEY, ports, MonotonicClock, host);
+    let mut method = Method::new(settings, own.to_string(), endpoint);
+    address::begin(method_id);
+    if let Some((addr, address)) = &listen {
+        // Whatever its host is called, it is this one.
+        address.set_nic(identity.nic);
+        method.attach(addr.as_ptr(), address, identity.nic, false)?;
+    }
+    let surroundings = surroundings(shared, &opened, identity)?;
+    log::info!("{own} is open, session {:#x}", identity.session.0);
+    let mut engine = shared.lock();
+    engine.method = Some(method);
+    engine.opened = Some(opened);
+    engine.listen = listen.map(|(_, address)| {
+        let endpoint = Some(identity.endpoint.0);
+        let name = address.name.clone();
+        (PeerName { endpoint, ..name }, identity.nic)
+    });
+    engine.shutdown = config.shutdown;
+    engine.lives += 1;
+    engine.surround(surroundings);
+    Ok(())
+}
+
+/// A server that listens on all addresses may be called anything; like another machine most are by mistake.
+fn warn_of_another_machine(address: &Address) {
+    let name = &address.name;
+    let what = match address.nic() {
+        Some(nic) if nic::is_local(nic) => return,
+        Some(nic) => match nic::address(nic) {
+            Some(at) => format!("{} is no address of this machine", at.ip()),
+            None => "its host is another machine".to_owned(),
+        },
+        None => format!("unknown host '{}'", name.host),
+    };
+    log::warn!("{name}: {what}; listening on all addresses that there are");
+}
+
+/// Things around a method: the thread, if it is to have one, and the page that tools look at.
+pub(super) struct Surroundings {
+    pub(super) helper: Option<Helper<Engine>>,
+    pub(super) publisher: Publisher,
+}
+
+/// Those of an endpoint that has just been opened. Without the lock.
+fn surroundings(
+    shared: &Arc<Shared<Engine>>,
+    opened: &OpenAnew,
+    identity: Identity,
+) -> Result<Surroundings, Box<Error>> {
+    let board = nic::board_number(identity.nic).unwrap_or(0);
+    let publisher = Publisher::with_method("bmi_mx", &identity, board);
+    shared.retune(opened.tuning).map_err(no_descriptors)?;
+    let helper = opened.helper.then(|| Helper::start(Arc::clone(shared)));
+    let helper = helper.transpose();
+    let helper = helper.map_err(|reason| Error::system("helper thread", &reason))?;
+    Ok(Surroundings { helper, publisher })
+}
+
+/// The name under which an endpoint calls its peers.
+fn own_name(board: Option<u32>, identity: Identity) -> PeerName {
+    PeerName {
+        host: nic::machine_name().to_owned(),
+        board,
+        endpoint: Some(identity.endpoint.0),
+        route: Route::AUTO,
+    }
+}
+
+/// Goes on, in a child of fork, with the life that it has from its parent: with ports of its own. With
+/// the lock of the lifecycle.
+pub(super) fn open_anew(shared: &Arc<Shared<Engine>>) -> Result<(), Box<Error>> {
+    let (opened, config) = {
+        let mut engine = shared.lock();
+        engine.take_over();
+        let opened = engine.opened.as_mut().map(OpenAnew::attempt);
+        let method = engine.method.as_ref();
+        let config = method.map(|method| method.endpoint().config().clone());
+        let Some(both) = opened.zip(config) else {
+            // The parent had not initialized, or had finalized.
+            engine.claim(shared);
+            return Ok(());
+        };
+        both
+    };
+    if cfg!(feature = "reserve") {
+        reserve::fill();
+    }
+    let (ports, identity) = opened
+        .open()
+        .map_err(|reason| Error::open("the endpoint of before the fork", &reason))?;
+    let config = ports.endpoint_config(&config);
+    let config = config.map_err(|e| Error::system("random numbers", &e))?;
+    let surroundings = surroundings(shared, &opened, identity)?;
+    let own = own_name(opened.board(), identity);
+    log::info!(
+        "{own} is open after a fork, session {:#x}",
+        identity.session.0
+    );
+    let mut engine = shared.lock();
+    if let Some(method) = &mut engine.method {
+        let parents = method.reopen(own.to_string(), config, identity, ports);
+        // Not ours to close, not even in order.
+        let _ = ManuallyDrop::new(parents);
+    }
+    engine.opened = Some(opened.opened());
+    engine.claim(shared);
+    engine.surround(surroundings);
+    Ok(())
+}
+
+/// A child of fork has no use for the life that it has from its parent. With the lock of the lifecycle.
+/// Returns whether there was one.
+fn drop_inherited(shared: &Shared<Engine>) -> bool {
+    if shared.is_mine() {
+        return false;
+    }
+    let mut engine = shared.lock();
+    engine.take_over();
+    engine.listen = None;
+    engine.opened = None;
+    let method = engine.method.take();
+    engine.claim(shared);
+    drop(engine);
+    let there = method.is_some();
+    if let Some(method) = method {
+        method.leave_port();
+    }
+    there
+}
+
+fn no_descriptors(reason: io::Error) -> Box<Error> {
+    Error::system("descriptors for waking threads", &reason)
+}
+fn open_options(listen: Option<&PeerName>, config: &Config) -> OpenOptions {
+    let endpoint = match listen.and_then(|name| name.endpoint) {
+        Some(number) => EndpointChoice::Exact(EndpointId(number)),
+        None => EndpointChoice::Any,
+    };
+    OpenOptions {
+        board: listen.and_then(|name| name.board),
+        // Peers that know us by that name come over it or not at all.
+        rdm_required: listen.is_some_and(|name| name.route == ROUTE_RDM),
+        dgram_required: listen.is_some_and(|name| name.route == ROUTE_DGRAM),
+        ..config.mx.open_options(endpoint)
+    }
+}
+
+/// Stops the method. See `BMI_mx_finalize`.
+pub fn finalize() -> Result<(), Box<Error>> {
+    let Instance {
+        shared, lifecycle, ..
+    } = current().ok_or_else(not_initialized)?;
+    let _one_at_a_time = lifecycle.lock();
+    if drop_inherited(shared) {
+        finalized();
+        return Ok(());
+    }
+    let helper = {
+        let mut engine = shared.lock();
+        engine.method()?;
+        engine.helper.take()
+    };
+    // Not with the lock: the thread takes it.
+    drop(helper);
+    let (method, shutdown) = {
+        let mut engine = shared.lock();
+        engine.ended = true;
+        engine.listen = None;
+        engine.opened = None;
+        engine.publisher = Publisher::silent();
+        (engine.method.take(), engine.shutdown)
+    };
+    shared.end();
+    if let Some(mut method) = method {
+        deliver(&mut method, shutdown);
+        method.close();
+        leave(&mut method, shutdown);
+    }
+    // The host drops its addresses next, and none of them is named to it afterwards.
+    linger(LINGER, || {
+        let telling = TELLING.load(Ordering::Acquire) > 0;
+        telling.then(|| (false, WakeDescriptors::default()))
+    });
+    finalized();
+    Ok(())
+}
+
+fn finalized() {
+    if cfg!(feature = "standalone") {
+        // This host does not drop them.
+        address::remove_all();
+    }
+    reserve::empty();
+    log::info!("finalized");
+}
+
+/// Lets sends go that are complete and still wait for their links, for a bounded time.
+fn deliver(method: &mut HostMethod, at_most: Duration) {
+    linger(at_most, || {
+        let busy = method.progress();
+        let endpoint = method.endpoint();
+        (endpoint.flow_stats().copies > 0).then(|| (busy, endpoint.descriptors()))
+    });
+}
+
+/// Lets what was sent last leave, for a bounded time.
+fn leave(method: &mut HostMethod, at_most: Duration) {
+    linger(at_most, || {
+        let busy = method.leave();
+        let endpoint = method.endpoint();
+        (endpoint.port().link_count() > 0).then(|| (busy, endpoint.descriptors()))
+    });
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer_name;
+
+    #[test]
+    fn what_the_name_to_listen_on_says_has_to_be_there() {
+        for (text, board, rdm, dgram) in [
+            ("mx://x", None, false, false),
+            ("mx://tcp@x:2:7", Some(2), false, false),
+            ("mx://rdm@x:0:7", Some(0), true, false),
+            ("mx://x:1:7/dgram", Some(1), false, true),
+        ] {
+            let name = peer_name::parse(text).unwrap().unwrap();
+            let options = open_options(Some(&name), &Config::default());
+            assert_eq!(options.board, board, "{text}");
+            let required = (options.rdm_required, options.dgram_required);
+            assert_eq!(required, (rdm, dgram), "{text}");
+        }
+    }
+}
