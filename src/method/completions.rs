@@ -14,11 +14,15 @@
 //! A receive that the host can have had, because it has popped something since, is not overtaken any more:
 //! none waits for ever behind sends that fail one after the other.
 //!
+//! A send that is posted for an exchange whose receive waits here, failed, fails with it: the peer may refuse
+//! between the two posts, and the host would hear of the receive while the send is under way.
+//!
 //! Owns: the list of one context.
 //! Cost: O(1), and nothing for a success.
 
-use super::Host;
+use super::{Host, PostKind};
 use crate::op::places::Blocks;
+use crate::op::word::Word;
 use libc::c_void;
 use mx_proto::RequestId;
 use mx_proto::ops::{List, Ops, Places};
@@ -78,6 +82,30 @@ impl Completions {
     #[inline(always)]
     pub(super) fn append(&mut self, ops: &mut Ops<Host>, op: RequestId) {
         ops.append_completed(&mut self.list, op);
+    }
+
+    /// The code of a failed receive that waits, and of which `is_of` says that it is wanted; if a send that
+    /// fails now would be put before it.
+    #[cold]
+    pub(super) fn failed_receive(
+        &self,
+        ops: &Ops<Host>,
+        is_of: impl Fn(&Word) -> bool,
+    ) -> Option<i32> {
+        let overtaken = self.overtaken.as_ref()?;
+        if overtaken.first != ops.first(&self.list) {
+            return None;
+        }
+        let mut words = ops.all(&self.list).filter_map(|op| ops.word(op));
+        let failed = words
+            .find(|word| word.kind() == Some(PostKind::Recv) && word.error != 0 && is_of(word));
+        failed.map(|word| word.error)
+    }
+
+    /// Whether a failed receive may wait.
+    #[inline(always)]
+    pub(super) fn has_failed_receives(&self) -> bool {
+        self.overtaken.is_some()
     }
 
     /// A receive, or else a send, has failed.

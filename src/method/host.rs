@@ -12,7 +12,7 @@
 
 use super::completions::{Completions, Done};
 use super::{PostKind, Settings};
-use crate::abi::constants::BMI_MAX_CONTEXTS;
+use crate::abi::constants::{self as bmi, BMI_MAX_CONTEXTS};
 use crate::error::code_of;
 use crate::match_layout::MessageType;
 use crate::op::places::Blocks;
@@ -99,6 +99,27 @@ impl Host {
         }
         let context = usize::from(ops.word(op)?.context) % CONTEXTS;
         Some(self.done[context].take(ops, op))
+    }
+
+    /// The code of a receive for a message with that tag from that peer, if it has failed with its peer and the
+    /// host has not been told.
+    #[inline(always)]
+    pub(crate) fn failed_receive(
+        &self,
+        ops: &Ops<Self>,
+        peer: PeerKey,
+        tag: u32,
+        context: i64,
+    ) -> Option<i32> {
+        let done = &self.done[context as usize % CONTEXTS];
+        if !done.has_failed_receives() {
+            return None;
+        }
+        // What the host has done to the receive, or the message itself, says nothing of a send.
+        let alone = [-bmi::BMI_ECANCEL, -bmi::BMI_EMSGSIZE];
+        done.failed_receive(ops, |word| {
+            (word.peer, word.tag) == (peer, tag) && !alone.contains(&word.error)
+        })
     }
 
     /// Operations that are over and wait in a context.

@@ -63,6 +63,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         id: &mut i64,
     ) -> Result<Posted, Box<Error>> {
         self.admit(key, post)?;
+        let (host, ops) = self.endpoint.split();
+        let failed = host.failed_receive(ops, key, post.tag as u32, post.context);
+        if let Some(code) = failed {
+            return self.end_at_once(key, post, (code, 0), id);
+        }
         if post.kind != PostKind::SendUnexpected {
             return self.send(key, post, id);
         }

@@ -198,3 +198,46 @@ fn a_send_to_a_peer_that_has_just_gone_fails_as_an_operation_and_not_as_a_call()
         assert_eq!(ends, [BMI_ENETRESET; 2], "told: {told}");
     }
 }
+
+/// The peer refuses between the post of an exchange's receive and that of its send, which then fails at once.
+#[test]
+fn a_send_fails_with_its_exchanges_receive_that_the_host_has_not_heard_of() {
+    let (mut rig, a, b) = pair(10, None);
+    rig.introduce(a, b);
+    rig.kill(b);
+    rig.run_for(TIMEOUT);
+    let host = rig.host(a);
+    host.reaping = false;
+    let recv = host.recv(b, 7, 10);
+    let (context, before) = (context_of(recv), host.told.len());
+    let ended = |rig: &mut Rig| rig.peek(a).method.done_waiting(context);
+    rig.run("the refusal", |rig| ended(rig) == 1);
+    let host = rig.host(a);
+    let posted = [
+        host.send_unexpected(b, 8, b"of another exchange"),
+        host.send_unexpected(b, 7, b"a request"),
+        host.send(b, 7, &[1; LARGE]),
+    ];
+    let [other, request, data] = posted;
+    assert_eq!(ended(&mut rig), 3);
+    rig.host(a).reaping = true;
+    for label in [recv, other, request, data] {
+        assert_eq!(rig.wait(a, label), -BMI_ECONNREFUSED);
+    }
+    assert_eq!(rig.peek(a).told[before..], [request, data, recv, other]);
+}
+
+/// What the host has done itself says nothing of the peer.
+#[test]
+fn a_send_does_not_fail_with_a_receive_that_was_cancelled() {
+    let (mut rig, a, b) = pair(11, None);
+    rig.introduce(a, b);
+    let host = rig.host(a);
+    host.reaping = false;
+    let recv = host.recv(b, 7, 10);
+    host.cancel(recv);
+    let request = host.send_unexpected(b, 7, b"a request");
+    host.reaping = true;
+    assert_eq!(rig.wait(a, request), 0);
+    assert_eq!(rig.wait(a, recv), -BMI_ECANCEL);
+}
