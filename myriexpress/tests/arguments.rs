@@ -143,9 +143,7 @@ fn outputs_that_are_missing(ep: mx_endpoint_t, nic: u64) {
         Failure = mx_ipeek(ep, &raw mut out.request, null);
         BadRequest = mx_peek(ep, TIMEOUT, null_mut(), &raw mut out.narrow);
         Failure = mx_peek(ep, TIMEOUT, &raw mut out.request, null);
-        Failure = mx_iprobe(ep, 0, 0, null_mut(), &raw mut out.narrow);
         Failure = mx_iprobe(ep, 0, 0, &raw mut out.status, null);
-        Failure = mx_probe(ep, TIMEOUT, 0, 0, null_mut(), &raw mut out.narrow);
         Failure = mx_probe(ep, TIMEOUT, 0, 0, &raw mut out.status, null);
         Failure = mx_ibuffered(ep, &raw mut out.request, null);
         Failure = mx_buffered(ep, &raw mut out.request, TIMEOUT, null);
@@ -154,11 +152,6 @@ fn outputs_that_are_missing(ep: mx_endpoint_t, nic: u64) {
         Failure = mx_connect(ep, nic, 0, 1, TIMEOUT, null_mut());
         Failure = mx_iconnect(ep, nic, 0, 1, 0, null_mut(), odd(&mut out.request));
         Failure = mx_get_endpoint_addr(ep, null_mut());
-        Failure = mx_decompose_endpoint_addr(o, null_mut(), &raw mut out.narrow);
-        Failure = mx_decompose_endpoint_addr(o, &raw mut out.wide, null);
-        Failure = mx_decompose_endpoint_addr2(o, null_mut(), &raw mut out.narrow, &raw mut out.narrow2);
-        Failure = mx_decompose_endpoint_addr2(o, &raw mut out.wide, null, &raw mut out.narrow2);
-        Failure = mx_decompose_endpoint_addr2(o, &raw mut out.wide, &raw mut out.narrow, null);
         Failure = mx_get_endpoint_addr_context(o, null_mut());
         Failure = mx_board_number_to_nic_id(0, null_mut());
         Failure = mx_nic_id_to_board_number(nic, null);
@@ -169,6 +162,8 @@ fn outputs_that_are_missing(ep: mx_endpoint_t, nic: u64) {
         Failure = mx__get_mapper_state(0, null_mut());
         // Of addresses nothing can be had.
         BadEndpoint = mx_decompose_endpoint_addr(o, &raw mut out.wide, &raw mut out.narrow);
+        BadEndpoint = mx_decompose_endpoint_addr(o, null_mut(), null);
+        BadEndpoint = mx_decompose_endpoint_addr2(o, null_mut(), null, null);
         BadEndpoint = mx_set_endpoint_addr_context(o, null_mut());
         BadEndpoint = mx_get_endpoint_addr_context(o, &raw mut out.context);
         BadEndpoint = mx_disconnect(ep, o);

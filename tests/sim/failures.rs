@@ -227,7 +227,7 @@ fn a_send_fails_with_its_exchanges_receive_that_the_host_has_not_heard_of() {
     assert_eq!(rig.peek(a).told[before..], [request, data, recv, other]);
 }
 
-/// What the host has done itself says nothing of the peer.
+/// A cancelled receive says nothing of the peer.
 #[test]
 fn a_send_does_not_fail_with_a_receive_that_was_cancelled() {
     let (mut rig, a, b) = pair(11, None);
