@@ -31,9 +31,10 @@ C_TESTS_ALL     := layout header_cxx table_copied table_linked table_dlopen bare
                    gossip set_host set_host_bare messages_dlopen hosts releases $(C_TESTS_PLAIN)
 C_TESTS_LONG    := frozen cut shortage restart drop kill deaths rush
 C_TESTS_PORTS   ?= $(PORTS)
-# Not under a checker, which takes more memory than they leave and ends the process without, or whose own
-# locks stay taken in a child that was forked meanwhile, or which knows no libraries that are opened by name.
-C_TESTS_SHORT   := shortage strangers_crowds process_forks hosts
+# Not under a checker, which takes more memory than they leave and ends the process without, or keeps what was
+# freed, or whose own locks stay taken in a child that was forked meanwhile, or which knows no libraries that
+# are opened by name.
+C_TESTS_SHORT   := shortage strangers_crowds rush process_forks hosts
 # Under a checker rdm only when asked for: it would mostly look at libfabric.
 C_TESTS_CHECKED := $(or $(PORT),local tcp)
 
