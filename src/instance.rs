@@ -109,6 +109,18 @@ impl Engine {
         }
     }
 
+    /// From now on this process's calls go straight to the engine.
+    fn claim(&mut self, shared: &Shared<Self>) {
+        self.ports = Ports::Own;
+        shared.claim();
+    }
+
+    fn surround(&mut self, surroundings: lifecycle::Surroundings) {
+        self.helper = surroundings.helper;
+        self.publisher = surroundings.publisher;
+        self.publish();
+    }
+
     #[cold]
     fn publish(&mut self) {
         if let Some(method) = &self.method {
@@ -125,20 +137,6 @@ impl Engine {
 fn is_to_be_shown(method: &HostMethod) -> bool {
     let endpoint = method.endpoint();
     endpoint.looked_around() && Publisher::is_due(endpoint.port().turn())
-}
-
-impl Engine {
-    /// From now on this process's calls go straight to the engine.
-    fn claim(&mut self, shared: &Shared<Self>) {
-        self.ports = Ports::Own;
-        shared.claim();
-    }
-
-    fn surround(&mut self, surroundings: lifecycle::Surroundings) {
-        self.helper = surroundings.helper;
-        self.publisher = surroundings.publisher;
-        self.publish();
-    }
 }
 
 impl Progress for Engine {

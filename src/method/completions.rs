@@ -18,7 +18,8 @@
 //! between the two posts, and the host would hear of the receive while the send is under way.
 //!
 //! Owns: the list of one context.
-//! Cost: O(1), and nothing for a success.
+//! Cost: O(1), and nothing for a success; but a send that is posted while failed receives wait looks at all
+//! completions.
 
 use super::{Host, PostKind};
 use crate::op::places::Blocks;
@@ -139,7 +140,6 @@ fn done_at(places: &Blocks, place: u32) -> Done {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::word::Word;
     use std::collections::HashMap;
     use std::ptr;
 
