@@ -77,22 +77,10 @@ static void loyal_client(struct side *side)
 {
     int incount = (int)hear(side, "incount");
     struct bmi_method_addr *server;
-    struct exchanges all;
 
     host_start_client();
     server = host_lookup_endpoint((int)hear(side, "endpoint"));
-    for (;;) {
-        exchanges_retry(server, incount, 2 * WAIT_MS);
-        tell(side, "well", 0);
-        if (hear(side, "go on") == 0)
-            break;
-        exchanges_begin(&all, server);
-        tell(side, "begun", 0);
-        hear(side, "killed");
-        CHECK(!exchanges_end(&all, incount, WAIT_MS));
-        exchanges_all_failed(&all);
-        tell(side, "failed", 0);
-    }
+    exchanges_lose_servers(side, server, incount);
     host_stop();
 }
 

@@ -55,22 +55,11 @@ static void client(struct side *side)
 {
     int incount = (int)hear(side, "incount");
     struct bmi_method_addr *server;
-    struct exchanges all;
 
     become_host(side);
     host_start_client();
     server = look_up(SERVER, (int)hear(side, "endpoint"));
-    for (;;) {
-        tell(side, "well", exchanges_retry(server, incount, 2 * WAIT_MS));
-        if (hear(side, "go on") == 0)
-            break;
-        exchanges_begin(&all, server);
-        tell(side, "begun", 0);
-        hear(side, "killed");
-        CHECK(!exchanges_end(&all, incount, WAIT_MS));
-        exchanges_all_failed(&all);
-        tell(side, "failed", 0);
-    }
+    exchanges_lose_servers(side, server, incount);
     host_stop();
 }
 

@@ -107,6 +107,23 @@ int exchanges_retry(struct bmi_method_addr *server, int incount, int ms)
     }
 }
 
+void exchanges_lose_servers(struct side *side, struct bmi_method_addr *server, int incount)
+{
+    struct exchanges all;
+
+    for (;;) {
+        tell(side, "well", exchanges_retry(server, incount, 2 * WAIT_MS));
+        if (hear(side, "go on") == 0)
+            break;
+        exchanges_begin(&all, server);
+        tell(side, "begun", 0);
+        hear(side, "killed");
+        CHECK(!exchanges_end(&all, incount, WAIT_MS));
+        exchanges_all_failed(&all);
+        tell(side, "failed", 0);
+    }
+}
+
 /* ---- servers ---- */
 
 struct served {

@@ -37,6 +37,9 @@ bool exchanges_end(struct exchanges *all, int incount, int ms);
 void exchanges_all_failed(const struct exchanges *all);
 /* Begins them again and again, until they go well; returns how often they did not. */
 int exchanges_retry(struct bmi_method_addr *server, int incount, int ms);
+/* Again and again, as the director says: exchanges that go well ("well", how many before did not), and those
+ * during which the server is killed ("begun", "killed", "failed"). */
+void exchanges_lose_servers(struct side *side, struct bmi_method_addr *server, int incount);
 
 /* ---- servers ---- */
 
