@@ -106,7 +106,7 @@ impl Completions {
     /// Whether a failed receive may wait.
     #[inline(always)]
     pub(super) fn has_failed_receives(&self) -> bool {
-        self.overtaken.is_some()
+        self.overtaken.is_some() && !self.list.is_empty()
     }
 
     /// A receive, or else a send, has failed.
