@@ -241,7 +241,7 @@ static void scribble(struct world *world)
 static void talk_in_sleep(struct world *world)
 {
     static const char *const words[] = {"mx-offer", "mx-taken", "mx-later", "mx-bye!!",
-                                        "mx-welcm", "mx-rest!", "mx-sleep"};
+                                        "mx-welcm", "mx-rest!", "mx-deny!", "mx-sleep"};
     enum { WORDS = sizeof words / sizeof *words, WORD = 24 };
     struct opening_local opening;
     struct stage stage;

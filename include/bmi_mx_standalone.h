@@ -659,8 +659,9 @@ const char *BMI_mx_rev_lookup_unexpected(struct bmi_method_addr *addr);
 
 /**
  * Whether a peer's host lies in a range. With a `netmask` of 0 or more, `wildcard` is `mx://` and
- * an address whose first `netmask` bits count. With -1, or if it is no address and the mask is 0, it is
- * text with `*` in places, for the peer's address or host name.
+ * an address whose first `netmask` bits count; 32 also stands for all bits of an IPv6 address that has
+ * some behind these. With -1, or if it is no address and the mask is 0 or 32, it is text with `*` in places,
+ * for the peer's address or host name. A peer on this machine has all its addresses.
  *
  * Returns 1 when it does, 0 when not; -BMI_EINVAL for NULL or a range that makes no sense.
  */

@@ -19,13 +19,13 @@ C_TESTS_LINK    := -L$(LIBDIR) -lbmi_mx -Wl,-rpath,$(abspath $(LIBDIR))
 # Everything but bare.c runs inside the small host of support/, which the library finds by dlsym
 # because of -rdynamic.
 C_TESTS_HOST    := host op pair pattern port wire stage leftovers memory limit flood guard moments moments_peer \
-                   exchange secret_file codes check world
+                   exchange secret_file user codes check world
 C_TESTS_NOHOST  := codes check world
 C_TESTS_HOSTLESS := $(C_TESTS_NOHOST) port hostless
 
 C_TESTS_PLAIN   := args addresses binding messages order flow counters testcalls wakeups large threads cancel cancel_moments \
                    disconnect drop failures lifecycle process process_forks fork kill deaths rush finalize frozen cut restart reuse mortals \
-                   strangers strangers_memory strangers_credits strangers_crowds strangers_datagrams claims secret \
+                   strangers strangers_memory strangers_credits strangers_crowds strangers_datagrams claims secret users \
                    faults_results faults_hangs faults_memory shortage fabric strangers_fabric
 C_TESTS_ALL     := layout header_cxx table_copied table_linked table_dlopen bare \
                    gossip set_host set_host_bare messages_dlopen hosts releases $(C_TESTS_PLAIN)

@@ -11,11 +11,11 @@ MX_TESTS_HDRS    := $(wildcard $(C_TESTS_DIR)/mx/support/*.h) $(C_TESTS_HDRS) \
                     include/myriexpress.h $(wildcard include/mx_*.h include/mx_internals/*.h)
 MX_TESTS_LINK    := -L$(LIBDIR) -lmyriexpress -Wl,-rpath,$(abspath $(LIBDIR))
 # Of the two suites' support, and of this one's.
-MX_TESTS_SHARED  := pattern port memory limit flood secret_file check world
+MX_TESTS_SHARED  := pattern port memory limit flood secret_file user check world
 MX_TESTS_OWN     := couple party mx
 
 MX_TESTS_PLAIN   := args lifecycle messages order wildcard any sends cancel connect handler timeouts \
-                    progression contextids threads fork info names gone proof secret shortage
+                    progression contextids threads fork info names gone proof secret users shortage
 MX_TESTS_ALL     := layout header_cxx $(MX_TESTS_PLAIN) together
 MX_TESTS         ?= $(MX_TESTS_ALL)
 

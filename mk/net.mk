@@ -1,21 +1,34 @@
 # Networks that are bad, cut and crowded, between namespaces: needs root, ip and tc, so it is no part
 # of check. Links are netem's where the kernel has it, else tools/mx_shaper's.
 #
-#   check-net   NET_TESTS=net_links chooses programs, PORT=dgram one port
+#   check-net        NET_TESTS=net_links chooses programs, PORT=dgram one port
+#   check-networks   machines with several networks, and ones that change: part of check, skipped without root;
+#                    NETWORKS=crossing, PORT=auto
 
 NET_TESTS     ?= net net_links net_homes net_many net_files net_failures
 NET_PORTS     := $(or $(PORT),tcp rdm dgram)
 NET_PROGRAMS  := $(addprefix $(C_TESTS_OUT)/,$(NET_TESTS))
-NET_SUPPORT   := net cable traffic
+NET_SUPPORT   := net cable traffic machines service
 
-.PHONY: check-net $(BINDIR)/mx_shaper
+NETWORKS      ?= networks changes crossing
+# Machines of different networks have no memory in common.
+NETWORKS_PORTS := $(or $(PORT:local=auto),tcp dgram rdm auto)
+
+CHECK_TARGETS += check-networks
+
+.PHONY: check-net check-networks deps-nft $(BINDIR)/mx_shaper
+
+# For the tests of address translation, which are skipped without it.
+deps-nft:
+	@command -v nft >/dev/null || apt-get install -y -qq --no-install-recommends nftables || \
+	    echo "deps-nft: no nft (nftables): clients behind translators are not tested"
 
 $(BINDIR)/mx_shaper:
 	@mkdir -p $(@D)
 	$(CARGO) build --profile tools -p mx_shaper
 	cp $(TOOLS_TARGET)/mx_shaper $@
 
-$(NET_PROGRAMS): $(C_TESTS_OUT)/%: $(C_TESTS_OUT)/%.o \
+$(NET_PROGRAMS) $(addprefix $(C_TESTS_OUT)/,$(NETWORKS)): $(C_TESTS_OUT)/%: $(C_TESTS_OUT)/%.o \
     $(addprefix $(C_TESTS_OUT)/support/,$(C_TESTS_HOST:=.o) $(NET_SUPPORT:=.o) ops_linked.o) | lib
 	$(CC) -rdynamic -o $@ $^ $(C_TESTS_LINK) $(C_TESTS_LIBS)
 
@@ -31,3 +44,6 @@ check-net: lib examples $(BINDIR)/mx_shaper $(NET_PROGRAMS)
 	    done; \
 	done; \
 	$$good
+
+check-networks: lib $(addprefix $(C_TESTS_OUT)/,$(NETWORKS))
+	$(C_TESTS_DIR)/run.sh $(C_TESTS_OUT) $(LIBDIR) '$(NETWORKS_PORTS)' $(NETWORKS)

@@ -1,19 +1,27 @@
 //! Address ranges of export options.
 //!
 //! ```text
-//!   mx://10.1.*      mask -1 or 0    text with `*` in places, against the peer's address and name
-//!   mx://10.1.0.0    mask 16         the first bits of the peer's address
-//!   mx://0.0.0.0     mask 0          every address of that family
+//!   mx://10.1.*         mask -1 or 0    text with `*` in places, against the peer's address and name
+//!   mx://10.1.0.0       mask 16         the first bits of the peer's address
+//!   mx://0.0.0.0        mask 0          every address of that family
+//!   mx://10.1.0.7       mask 32         that address
+//!   mx://[2001:db8::7]  mask 32         the same; OrangeFS knows no larger mask, and passes it where none is given
+//!   mx://node7          mask 32         that name, for the same reason
 //! ```
 //!
-//! A peer's address is that of its network interface, not the name in its CONN_REQ.
+//! A peer's address is the one that the network has proven, not what it says. Peers on this machine have all
+//! addresses of this machine.
 //!
 //! Not here: peers, the method.
 
 use crate::address::Address;
 use crate::error::Error;
+use mx_proto::NicId;
 use mx_sys::nic;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+
+/// The mask of entries without one in OrangeFS's configuration: all bits of an IPv4 address.
+const ALL_BITS: i32 = 32;
 
 /// Whether the address is in the range.
 pub fn contains(address: &Address, wildcard: &str, netmask: i32) -> Result<bool, Box<Error>> {
@@ -35,30 +43,40 @@ pub fn contains(address: &Address, wildcard: &str, netmask: i32) -> Result<bool,
         return Err(bad());
     }
     let nic = address.nic();
-    let addresses: Vec<IpAddr> = nic
-        .map(|nic| nic::socket_addresses(nic, 0))
-        .unwrap_or_default()
-        .iter()
-        .map(std::net::SocketAddr::ip)
-        .collect();
+    let addresses = nic.map(addresses_of).unwrap_or_default();
     let network = pattern.parse::<IpAddr>();
-    if netmask > 0 || netmask == 0 && network.is_ok() {
+    let is_text = network.is_err() && (netmask <= 0 || netmask == ALL_BITS);
+    if netmask >= 0 && !is_text {
         let network = network.map_err(|_| bad())?;
-        let shared = addresses
-            .iter()
-            .any(|ip| shares_bits(*ip, network, netmask));
-        if !shared && too_long(network, netmask) {
+        let bits = bits_of(network, netmask);
+        let shared = addresses.iter().any(|ip| shares_bits(*ip, network, bits));
+        if !shared && too_long(network, bits) {
             return Err(bad());
         }
         return Ok(shared);
     }
     let name = nic.and_then(nic::host_name);
     let name = name.as_deref().map(|name| name.trim_matches(['[', ']']));
-    let mut texts = addresses.iter().map(IpAddr::to_string);
-    Ok(
-        texts.any(|text| matches(pattern, &text))
-            || name.is_some_and(|name| matches(pattern, name)),
-    )
+    let local = nic.is_some_and(nic::is_local).then_some("localhost");
+    let texts = addresses.iter().map(IpAddr::to_string);
+    let names = [name, local].into_iter().flatten().map(str::to_owned);
+    Ok(texts.chain(names).any(|text| matches(pattern, &text)))
+}
+
+fn addresses_of(nic: NicId) -> Vec<IpAddr> {
+    if nic::is_local(nic) {
+        return nic::own_addresses();
+    }
+    let addresses = nic::socket_addresses(nic, 0);
+    addresses.iter().map(SocketAddr::ip).collect()
+}
+
+/// The bits that count. One address, and not a network, is meant by 32 if an IPv6 address goes on behind them.
+fn bits_of(network: IpAddr, netmask: i32) -> i32 {
+    match network {
+        IpAddr::V6(v6) if netmask == ALL_BITS && v6.to_bits() << ALL_BITS != 0 => 128,
+        _ => netmask,
+    }
 }
 
 /// The part before the numbers: `10.*` of `10.*:3`.
@@ -161,6 +179,10 @@ mod tests {
         let peer = "mx://[2001:db8::5]:3";
         assert!(lies(peer, "mx://[2001:db8::]", 64));
         assert!(!lies(peer, "mx://[2001:db9::]", 32));
+        assert!(lies(peer, "mx://[2001:db8::]", 32));
+        assert!(lies(peer, "mx://[2001:db8::5]", 32));
+        assert!(!lies(peer, "mx://[2001:db8::6]", 32));
+        assert!(lies(peer, "mx://[2001:db8::6]", 31));
     }
 
     #[test]
@@ -181,8 +203,25 @@ mod tests {
             assert_eq!(lies(peer, pattern, -1), inside, "{pattern}");
         }
         assert!(!lies(peer, "mx://192.0.2.7", -1));
-        assert!(lies("mx://localhost:3", "127.0.0.1", -1));
-        assert!(lies("mx://localhost:3", nic::machine_name(), 0));
+    }
+
+    #[test]
+    fn peers_here_have_all_addresses_and_names_of_this_machine() {
+        for own in nic::own_addresses() {
+            assert!(
+                lies("mx://localhost:3", &format!("mx://{own}"), 32),
+                "{own}"
+            );
+            assert!(lies("mx://localhost:3", &own.to_string(), -1), "{own}");
+        }
+        for name in ["localhost", "LOCAL*", nic::machine_name()] {
+            for mask in [-1, 0, 32] {
+                assert!(lies("mx://localhost:3", name, mask), "{name} {mask}");
+                assert!(!lies("mx://192.0.2.77:3", name, mask), "{name} {mask}");
+            }
+        }
+        assert!(lies("mx://localhost:3", "mx://127.0.0.0", 8));
+        assert!(!lies("mx://localhost:3", "mx://192.0.2.77", 32));
     }
 
     #[test]
@@ -192,6 +231,8 @@ mod tests {
             ("", 0),
             ("mx://", 0),
             ("mx://host", 8),
+            ("mx://host", 31),
+            ("mx://host", 33),
             ("mx://10.0.0.0", 33),
         ] {
             let error = contains(&peer, wildcard, netmask).unwrap_err();

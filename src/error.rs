@@ -134,6 +134,7 @@ pub fn code_of(status: Status) -> c_int {
         Status::Aborted => bmi::BMI_ENORECVR,
         Status::NoResources => bmi::BMI_ENOMEM,
         Status::BadSecret => bmi::BMI_EACCES,
+        Status::Refused => bmi::BMI_EPERM,
     }
 }
 

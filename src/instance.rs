@@ -22,6 +22,7 @@
 //! Not here: the start and the end (`lifecycle`), the protocol, C's pointers.
 
 mod lifecycle;
+mod names;
 
 pub use crate::method::{Done, Post, PostKind, Posted, Unexpected};
 pub use lifecycle::{finalize, initialize};
@@ -38,7 +39,7 @@ use libc::{c_char, c_int};
 use mx_proto::port::WakeDescriptors;
 use mx_proto::{Endpoint, EndpointId, Instant, NicId};
 use mx_sys::lock::Mutex;
-use mx_sys::nic::{ResolveError, Resolved};
+use mx_sys::nic::ResolveError;
 use mx_sys::progress::{Guard, Tuning, WaitStats};
 use mx_sys::published::{PortView, Publisher, Sample};
 use mx_sys::{ForkMark, HostPorts, OpenAnew};
@@ -71,6 +72,8 @@ struct Engine {
     ended: bool,
     /// Shows tools what the endpoint has counted.
     publisher: Publisher,
+    /// A thread resolves names again.
+    resolving: bool,
     /// Calls in a row that found what they asked for and left the poll out.
     unpolled: u32,
     ports: Ports,
@@ -146,8 +149,12 @@ impl Progress for Engine {
             return false;
         };
         let busy = method.progress();
+        let asks = method.has_questions();
         if is_to_be_shown(method) {
             self.publish();
+        }
+        if asks {
+            names::resolve(self);
         }
         busy
     }
@@ -220,6 +227,7 @@ impl Progress for Engine {
         let helper = ManuallyDrop::new(self.helper.take());
         let publisher = std::mem::replace(&mut self.publisher, Publisher::silent());
         let _ = (helper, ManuallyDrop::new(publisher));
+        self.resolving = false;
         TELLING.store(0, Ordering::Relaxed);
     }
 }
@@ -269,6 +277,7 @@ fn made() -> io::Result<&'static Instance> {
         lives: 0,
         ended: false,
         publisher: Publisher::silent(),
+        resolving: false,
         unpolled: 0,
         ports: Ports::Own,
         opened: None,
@@ -391,7 +400,7 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
         log::warn!("{name}: no memory for another address");
         return None;
     }
-    let nic = match found(&name) {
+    let nic = match nic::resolve(&name.host, name.board) {
         Ok(found) => Some(found.nic),
         Err(reason) => {
             let own = own_nic(&name);
@@ -419,15 +428,6 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
     Some(addr)
 }
 
-/// Finds the interface of a name, and the address of an endpoint of this machine.
-fn found(name: &PeerName) -> Result<Resolved, ResolveError> {
-    let found = nic::resolve(&name.host, name.board)?;
-    if let (Some(own), Some(number)) = (found.own, name.endpoint) {
-        nic::note_own_address(EndpointId(number), own);
-    }
-    Ok(found)
-}
-
 /// The endpoint that is open.
 pub fn endpoint() -> Result<EndpointId, Box<Error>> {
     let mut engine = shared()?.lock();
@@ -453,7 +453,8 @@ fn late_peer(
     let nic = match address.nic() {
         Some(nic) => nic,
         None => {
-            let found = found(&address.name)?;
+            let name = &address.name;
+            let found = nic::resolve(&name.host, name.board)?;
             address.set_nic(found.nic);
             found.nic
         }
@@ -536,9 +537,12 @@ fn find<R>(
         }
         due = is_to_be_shown(method);
     }
-    let forgotten = method.has_forgotten();
+    let (forgotten, asks) = (method.has_forgotten(), method.has_questions());
     if due {
         engine.publish();
+    }
+    if asks {
+        names::resolve(&mut engine);
     }
     if found.is_none() && idle_us != 0 {
         return wait(shared, engine, interest, idle_us, take);

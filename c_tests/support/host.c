@@ -119,14 +119,12 @@ void host_load(void)
     CHECK(ops != NULL);
 }
 
-int host_try_server(int endpoint)
+int host_try_listen(const char *text)
 {
-    char text[ADDRESS_SIZE];
     struct bmi_method_addr *address;
     int result;
 
     host_load();
-    snprintf(text, sizeof text, "mx://localhost:0:%d", endpoint);
     address = ops->method_addr_lookup(text);
     if (address == NULL)
         FAIL("cannot look up %s", text);
@@ -139,6 +137,14 @@ int host_try_server(int endpoint)
     listening = address;
     running = true;
     return 0;
+}
+
+int host_try_server(int endpoint)
+{
+    char text[ADDRESS_SIZE];
+
+    snprintf(text, sizeof text, "mx://localhost:0:%d", endpoint);
+    return host_try_listen(text);
 }
 
 int host_start_server(void)

@@ -41,9 +41,10 @@ void host_load(void);
 /* initialize as a server on an unused endpoint id >= 1024, found by trying; opens
  * context 0 and returns the endpoint id. */
 int host_start_server(void);
-/* The same on a given endpoint; the method's return value. On failure the address has
- * been dropped again. Opens no context. */
+/* The same on a given endpoint, or address; the method's return value. On failure the address
+ * has been dropped again. Opens no context. */
 int host_try_server(int endpoint);
+int host_try_listen(const char *text);
 /* initialize as a client, opens context 0. */
 void host_start_client(void);
 /* close_context, finalize, DROP_ADDR of every address; then reports breaches. */

@@ -54,7 +54,7 @@ struct packet {
     uint32_t length, status, credit, slots_and_wanted;
     uint32_t body_length; /* what the header announces */
 };
-enum { WIRE_HEADER = 32, WIRE_PREAMBLE = 8, WIRE_HELLO = 72 };
+enum { WIRE_HEADER = 32, WIRE_PREAMBLE = 8, WIRE_HELLO = 64 };
 size_t wire_packet(unsigned char *out, const struct packet *packet, const void *body,
                    size_t body_size);
 

@@ -13,18 +13,23 @@ use crate::forge::put;
 use crate::input::Input;
 use crate::link::{Buffer, Wire, Word};
 use crate::meter::{self, within};
-use crate::peers::{HostileEndpoint, KEY, begin, hello, packet, target};
+use crate::peers::{
+    HostileEndpoint, KEY, NONCE_AT, RIGHTFUL, begin, hello, is_rightful, packet, target,
+    with_status,
+};
 use crate::program::{Program, run};
+use hmac::{Hmac, Mac};
 use mx_proto::memory::Source;
 use mx_proto::ops::{Chunks, Ops};
 use mx_proto::owner::Queue;
 use mx_proto::port::{HeaderBytes, LinkDown, Port};
 use mx_proto::secret::{Purpose, Role, Secret, Words};
-use mx_proto::wire::Kind;
+use mx_proto::wire::{HELLO_LEN, Kind};
 use mx_proto::{
     Arrival, Config, Down, EndpointId, Key, LinkId, MatchBits, NicId, Outcome, Owner, RequestId,
     SessionId, Status, Verdict,
 };
+use sha2::Sha256;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -37,8 +42,10 @@ const REMOTES: usize = 8;
 const CALLS_MAX: usize = 16;
 /// Heap for all of that: remotes, introductions, what is said to links that read nothing.
 const HEAP_MAX: isize = 512 << 10;
-/// Endpoints with this number and above have the secret, if there is one.
-const RIGHTFUL: u8 = 32;
+/// Packets of the endpoint's that may come back to it.
+const SENT: usize = 16;
+/// In a Reply: a remote of the caller's life is here.
+const KNOWN: u8 = 4;
 /// Bytes of a challenge that its proof is about.
 const SAID_LEN: usize = 40;
 
@@ -81,10 +88,10 @@ impl Owner for Host {
     }
 
     fn arrived<B: Source + ?Sized>(&mut self, arrival: &Arrival, _: Option<&B>) -> Verdict {
-        let number = arrival.identity.endpoint.0;
+        let who = arrival.identity;
         assert!(
-            !self.secret || number >= RIGHTFUL.into(),
-            "a message of {number}, which does not know the secret"
+            !self.secret || is_rightful(who.session),
+            "a message of {who:?}, which does not know the secret"
         );
         Verdict::Finished
     }
@@ -131,10 +138,9 @@ impl World {
         while let Some(done) = within(1, || self.endpoint.owner_mut().ends.next_completion()) {
             self.calls -= 1;
             let who = self.endpoint.remote_identity(done.remote);
-            let number = who.map(|who| who.endpoint.0);
-            let rightful = number.is_none_or(|number| number >= RIGHTFUL.into());
+            let rightful = who.is_none_or(|who| is_rightful(who.session));
             let fine = done.status != Status::Success || !self.endpoint.owner().secret || rightful;
-            assert!(fine, "connected to {number:?} without the secret");
+            assert!(fine, "connected to {who:?} without the secret");
         }
     }
 
@@ -183,14 +189,42 @@ impl World {
         let answer = match header[0] {
             // Its Connect.
             1 if how & 0x40 != 0 => packet(17, 0, 0, &self.challenge(link, &body, how)),
+            1 if how & 0x20 != 0 => self.other_reply(word, &body, how),
             1 => packet(2, word, 0, &who),
             // Its Challenge, Confirm, Ping.
             17 => packet(18, 0, 0, &self.prove(link, &body, how)),
-            15 => packet(16, 0, u32::from(how & 1), &[]),
+            15 => packet(16, 0, (how & 1).into(), &[]),
             11 => packet(12, word, 0, &[]),
             _ => return,
         };
         self.send(link, answer);
+    }
+
+    /// A refusal, or the answer *known*: about the association in which the peer has called, or, with a
+    /// proof of something else.
+    fn other_reply(&self, word: u64, asked: &[u8], how: u8) -> (HeaderBytes, Vec<u8>) {
+        let mut who = named(how);
+        if how & 4 == 0 {
+            return with_status(packet(2, word, 0, &who), 1 + how % 8);
+        }
+        let about = asked.get(NONCE_AT..HELLO_LEN).unwrap_or_default();
+        let of = if how & 2 == 0 {
+            who[NONCE_AT..].to_vec()
+        } else {
+            about.to_vec()
+        };
+        who[NONCE_AT..].copy_from_slice(&known_proof(&of, about));
+        // It has called that interface of ours, or another's.
+        put(&mut who, 32, (1 + (how & 1)).into(), 8);
+        let length = u32::from(how >> 3 & 1);
+        with_status(packet(2, word, length, &who), KNOWN)
+    }
+
+    /// Something that the endpoint has said itself.
+    fn echo(&self, at: u8) -> Option<(HeaderBytes, Vec<u8>)> {
+        let wire = self.wire.borrow();
+        let sent = wire.sent.iter().rev().nth(usize::from(at) % SENT)?;
+        Some((sent.1, sent.2.clone()))
     }
 
     /// A challenge to the peer that says `said`.
@@ -201,7 +235,7 @@ impl World {
         bytes[8..16].copy_from_slice(&who[24..32]);
         bytes[16..20].copy_from_slice(&who[12..16]);
         bytes[24..40].fill(how);
-        let proof = self.proof(link, Role::Called, said, &bytes, number(&who));
+        let proof = self.proof(link, Role::Called, said, &bytes, &who);
         bytes.extend_from_slice(&proof);
         bytes
     }
@@ -211,7 +245,7 @@ impl World {
             return vec![how; 32];
         };
         let asked = &challenge[..SAID_LEN.min(challenge.len())];
-        let mut proof = self.proof(link, Role::Caller, said, asked, number(said));
+        let mut proof = self.proof(link, Role::Caller, said, asked, said);
         if how & 0x20 != 0 {
             proof[usize::from(how % 32)] ^= 1;
         }
@@ -219,8 +253,9 @@ impl World {
     }
 
     /// A proof; zeros from a peer without the secret.
-    fn proof(&self, link: LinkId, role: Role, said: &[u8], asked: &[u8], who: u8) -> Vec<u8> {
-        let knows = self.secret.as_ref().filter(|_| who >= RIGHTFUL);
+    fn proof(&self, link: LinkId, role: Role, said: &[u8], asked: &[u8], who: &[u8]) -> Vec<u8> {
+        let rightful = is_rightful(session(who));
+        let knows = self.secret.as_ref().filter(|_| rightful);
         let Some(secret) = knows else {
             return vec![0; 32];
         };
@@ -246,12 +281,13 @@ impl World {
             1 | 2 => named(how),
             3 => vec![how; 8],
             15 => {
-                let who = named(how);
-                let mut bytes = vec![0; 48];
-                bytes[0..8].copy_from_slice(&who[16..24]);
-                bytes[8..16].copy_from_slice(&who[24..32]);
-                put(&mut bytes, 16, number(&who).into(), 4);
-                put(&mut bytes, 40, (how & 3).into(), 8);
+                // About its own call, or another.
+                let own = self
+                    .echo(how)
+                    .filter(|(header, _)| header[0] == Kind::Connect as u8);
+                let hello = own.map_or_else(|| named(how), |(_, body)| body);
+                let mut bytes = hello.get(NONCE_AT..).unwrap_or_default().to_vec();
+                bytes.extend_from_slice(&u128::from(how & 3).to_be_bytes());
                 bytes
             }
             17 => self.challenge(link, &[how; 72], how),
@@ -273,6 +309,11 @@ impl World {
         } else {
             u32::from(how & 3)
         };
+        if kind == 19
+            && let Some(packet) = self.echo(how)
+        {
+            return self.send(link, packet);
+        }
         // A changed name may be a rightful one's: it has not proven anything.
         self.send(link, packet(kind, how.into(), length, &body));
         if input.byte() & 1 == 0 {
@@ -328,12 +369,14 @@ impl Program for World {
             self.wire.borrow().links.len(),
         );
         assert!(waiting <= links, "{waiting} introductions on {links} links");
-        let strangers = 0..u32::from(RIGHTFUL);
-        for number in strangers.filter(|_| self.endpoint.owner().secret) {
-            let known = self.endpoint.remote_of(NicId(1), EndpointId(number));
+        let names = (0..=u8::MAX).flat_map(|number| [(number, 1), (number, 7)]);
+        for (number, nic) in names.filter(|_| self.endpoint.owner().secret) {
+            let name = (NicId(nic), EndpointId(number.into()));
+            let known = self.endpoint.remote_of(name.0, name.1);
             let who = known.and_then(|known| self.endpoint.remote_identity(known));
-            let got_in = who.is_some_and(|who| who.session != SessionId(0));
-            assert!(!got_in, "{number} is known without the secret");
+            let met = who.filter(|who| who.session != SessionId(0));
+            let right = met.is_none_or(|who| is_rightful(who.session));
+            assert!(right, "{met:?} is known without the secret");
         }
     }
 
@@ -353,6 +396,16 @@ impl Program for World {
     }
 }
 
+/// The proof of knowing the nonce of another call, as docs/wire-format.md has it.
+fn known_proof(of: &[u8], about: &[u8]) -> [u8; 16] {
+    let mut proof = [0; 16];
+    let mut mac = Hmac::<Sha256>::new_from_slice(of).expect("HMAC takes every key");
+    mac.update(b"bmi_mx known 1\0");
+    mac.update(about);
+    proof.copy_from_slice(&mac.finalize().into_bytes()[..16]);
+    proof
+}
+
 /// The hello of endpoint `how`, by its lower bits, in one of two lives.
 fn named(how: u8) -> Vec<u8> {
     let number = match how & 0x10 {
@@ -362,9 +415,10 @@ fn named(how: u8) -> Vec<u8> {
     hello(KEY, number, how >> 3 & 1)
 }
 
-/// The number in that.
-fn number(hello: &[u8]) -> u8 {
-    hello.get(12).copied().unwrap_or(0)
+/// The session in that.
+fn session(hello: &[u8]) -> SessionId {
+    let bytes = hello.get(24..32).and_then(|bytes| bytes.try_into().ok());
+    SessionId(bytes.map_or(0, u64::from_le_bytes))
 }
 
 #[cfg(test)]
@@ -404,6 +458,10 @@ mod tests {
             ("called-secret-right", 1, 0, Some(prove)),
             ("called-secret-wrong", 0, 1, None),
             ("stranger-open-wrong", 1, 0, None),
+            // A call goes on as one to the stranger, or becomes a remote of its own.
+            ("called-known-right", 1, 0, None),
+            ("called-known-wrong", 2, 0, None),
+            ("called-known-elsewhere", 2, 0, None),
         ] {
             let (remotes, refusals, sent) = reached(name);
             assert_eq!((remotes, refusals), (known, refused), "{name}: {sent:?}");

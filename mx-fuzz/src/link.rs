@@ -11,13 +11,13 @@
 use crate::meter::within;
 use crate::packets::body_len;
 use mx_proto::memory::Memory;
-use mx_proto::origin::{Address, Claim, Proof, Source};
+use mx_proto::origin::{Address, Seen, Source};
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
 };
 use mx_proto::secret::Binding;
 use mx_proto::time::{Clock, Instant};
-use mx_proto::{LinkId, Route, Target};
+use mx_proto::{Identity, LinkId, NicId, Target};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -173,19 +173,18 @@ impl Port<Buffer> for HostilePort {
         }
     }
 
-    /// By its number: most are where they say, some are not, some have to be asked.
-    fn proof(&self, link: LinkId, claim: &Claim) -> Proof {
-        match link.index() % 8 {
-            6 => Proof::Refuted,
-            7 => {
-                let target = Target {
-                    nic: claim.nic,
-                    endpoint: claim.endpoint,
-                    route: Route::AUTO,
-                };
-                Proof::Ask(target, Address(claim.to.0.0.into()))
-            }
-            _ => Proof::Proven,
+    /// By its number: most are where they say, some are elsewhere, and of some nothing is known.
+    fn seen(&self, link: LinkId, claimed: &Identity) -> Seen {
+        let nic = match link.index() % 8 {
+            6 => None,
+            7 => Some(NicId(7)),
+            _ => Some(claimed.nic),
+        };
+        Seen {
+            source: Source(u64::from(link.index() % 4)),
+            nic,
+            address: Address(link.index().into()),
+            oneself: link.index() % 16 == 5,
         }
     }
 
@@ -197,8 +196,8 @@ impl Port<Buffer> for HostilePort {
         address.0 % 2 == 1
     }
 
-    fn source(&self, link: LinkId) -> Source {
-        Source(u64::from(link.index() % 4))
+    fn has_interface(&self, nic: NicId) -> bool {
+        nic.0 % 2 == 1
     }
 
     fn send(

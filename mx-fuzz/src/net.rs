@@ -151,7 +151,7 @@ const NAME: &[u8] = b"data";
 impl DatagramPort for End {
     type Address = Address;
 
-    fn resolve(&self, target: Target) -> Result<Address, ConnectError> {
+    fn resolve(&mut self, target: Target) -> Result<Address, ConnectError> {
         Ok((target.endpoint.0 as u8, 0))
     }
 

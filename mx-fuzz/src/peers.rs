@@ -72,6 +72,32 @@ pub(crate) fn hello(key: u32, endpoint: u8, life: u8) -> Vec<u8> {
     put(&mut bytes, 8, key.into(), 4);
     put(&mut bytes, 12, endpoint.into(), 4);
     put(&mut bytes, 16, 1, 8);
-    put(&mut bytes, 24, 7 + u64::from(life & 3), 8);
+    put(&mut bytes, 24, 7 + u64::from(life & 3), 1);
+    bytes[25] = u8::from(endpoint >= RIGHTFUL);
+    put(&mut bytes, 32, SELF.nic.0, 8);
+    put(&mut bytes, 40, SELF.endpoint.0.into(), 4);
+    bytes[NONCE_AT..].fill(endpoint << 3 | life & 7);
     bytes
 }
+
+/// Endpoints with this number and above have the secret, if there is one, and say so in their session.
+pub(crate) const RIGHTFUL: u8 = 32;
+
+/// The sessions of those.
+pub(crate) fn is_rightful(session: SessionId) -> bool {
+    session.0 >> 8 & 1 == 1
+}
+
+/// The nonce of a hello.
+pub(crate) const NONCE_AT: usize = 48;
+
+/// The same packet with that status.
+pub(crate) fn with_status(
+    mut packet: (HeaderBytes, Vec<u8>),
+    status: u8,
+) -> (HeaderBytes, Vec<u8>) {
+    packet.0[STATUS_AT] = status;
+    packet
+}
+
+const STATUS_AT: usize = 20;

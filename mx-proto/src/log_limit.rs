@@ -31,6 +31,12 @@ impl<K: Eq + Hash> LogLimit<K> {
         Some(self.count(what)).filter(|times| times.is_power_of_two())
     }
 
+    /// It has happened at most `few` times, or for the 2^n-th time.
+    pub fn is_rare(&mut self, what: K, few: u64) -> bool {
+        let times = self.count(what);
+        times <= few || times.is_power_of_two()
+    }
+
     fn count(&mut self, what: K) -> u64 {
         if self.0.len() >= ENTRIES_MAX && !self.0.contains_key(&what) {
             self.0.clear();

@@ -1,15 +1,18 @@
-//! The source of a link according to the network, and what that proves of a peer's claims.
+//! What the network knows of the other end of a link.
 //!
 //! ```text
-//!   port:      source of a connection, of a session's datagrams, of a process on this machine
-//!                 |
-//!                 +--> Source                 for shares of limited resources
-//!                 `--> Proof of a Claim       Proven | Refuted | Ask the claimed address
+//!   port:  a connection, a session's datagrams, a process on this machine
+//!             |
+//!             `--> Seen { source   for shares of limited resources
+//!                         nic      the peer's interface, proven: its name, with its endpoint number
+//!                         address  compared by the peer that is asked whether it called from there
+//!                         oneself }
 //! ```
 //!
 //! Not here: addresses, which only ports have.
 
-use crate::ids::{EndpointId, NicId, Target};
+use crate::event::Identity;
+use crate::ids::NicId;
 
 /// The source of links as a number: one address of another machine, or one user of this one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -21,30 +24,32 @@ impl Source {
     pub const TRUSTED: Self = Self(0);
 }
 
-/// The identity that a peer claims when it introduces itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Claim {
-    /// Its interface.
-    pub nic: NicId,
-    /// Its endpoint there.
-    pub endpoint: EndpointId,
-    /// The destination of the claim: the interface and endpoint that the peer connected to, or that
-    /// connected to it.
-    pub to: (NicId, EndpointId),
-}
-
 /// An address of the network, 128 bits that only ports understand. 0: the port cannot tell.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Address(pub u128);
 
-/// The network's evidence for a [`Claim`].
+/// The other end of a link, according to the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Proof {
-    /// The peer is where it claims to be.
-    Proven,
-    /// It is not.
-    Refuted,
-    /// It comes from another address, this one. Whether it has the claimed one as well is to be asked
-    /// there.
-    Ask(Target, Address),
+pub struct Seen {
+    /// Its source.
+    pub source: Source,
+    /// The interface that it comes from. `None`: the port cannot tell, or the interface's number is
+    /// another address's.
+    pub nic: Option<NicId>,
+    /// The address that it comes from.
+    pub address: Address,
+    /// It is this endpoint itself.
+    pub oneself: bool,
+}
+
+impl Seen {
+    /// The peer that says it is `claimed`, at a port that cannot have strangers.
+    pub fn trusted(claimed: &Identity) -> Self {
+        Self {
+            source: Source::TRUSTED,
+            nic: Some(claimed.nic),
+            address: Address::default(),
+            oneself: false,
+        }
+    }
 }

@@ -16,9 +16,10 @@
 //! endpoint never calls the port from inside a `Sink` method.
 
 use crate::config::SMALL_MAX;
-use crate::ids::{LinkId, Route, Target};
+use crate::event::Identity;
+use crate::ids::{LinkId, NicId, Route, Target};
 use crate::memory::{Memory, Source};
-use crate::origin::{self, Address, Claim, Proof};
+use crate::origin::{Address, Seen};
 use crate::secret::Binding;
 use crate::time::{Clock, Instant};
 use std::fmt;
@@ -159,6 +160,8 @@ pub enum LinkDown {
     Refused,
     /// There is no route there.
     Unreachable,
+    /// The peer does not see that we are who we say we are.
+    Denied,
     /// No answer in time.
     TimedOut,
     /// The peer closed it in order.
@@ -177,6 +180,7 @@ impl fmt::Display for LinkDown {
         f.write_str(match self {
             Self::Refused => "connection refused",
             Self::Unreachable => "unreachable",
+            Self::Denied => "denied by the peer",
             Self::TimedOut => "timed out",
             Self::Closed => "closed by the peer",
             Self::Reset => "connection reset",
@@ -266,32 +270,23 @@ pub trait Port<M: Memory> {
     /// that a stranger began and that has none goes down ([`BOUND_WITHIN`]).
     fn bind(&mut self, link: LinkId, cookie: u64);
 
-    /// Checks the claim of a peer that introduces itself on `link`. A port that cannot have
-    /// strangers accepts it.
-    fn proof(&self, link: LinkId, claim: &Claim) -> Proof {
-        let _ = (link, claim);
-        Proof::Proven
+    /// The other end of `link`, according to the network. It says that it is `claimed`, and a port that
+    /// cannot have strangers believes that.
+    fn seen(&self, link: LinkId, claimed: &Identity) -> Seen {
+        let _ = link;
+        Seen::trusted(claimed)
     }
 
-    /// Whether that address is one of this machine's. A peer claims that it was connected to from
-    /// there, in our name.
+    /// Whether that address is one of this machine's. A peer says that we have called it from there.
     fn has_address(&self, address: Address) -> bool {
         let _ = address;
         true
     }
 
-    /// The address at which the claimed endpoint can be asked, if only its machine is proven on
-    /// `link`: an address belongs to one endpoint at a time. `None`: the port proves the endpoint
-    /// itself.
-    fn asks_at(&self, link: LinkId, claim: &Claim) -> Option<Target> {
-        let _ = (link, claim);
-        None
-    }
-
-    /// The source of `link`.
-    fn source(&self, link: LinkId) -> origin::Source {
-        let _ = link;
-        origin::Source::TRUSTED
+    /// Whether that interface is one of this machine's. A peer says that it has called us there.
+    fn has_interface(&self, nic: NicId) -> bool {
+        let _ = nic;
+        true
     }
 
     /// A value that both ends of `link` know and that differs from that of any other link: proofs

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   by id:    table  --> Remote --> Queues, while something waits to go there
-//!   by name:  hash of (interface, number) --> id
+//!   by name:  hash of (interface, number) --> id     the first of those that have it
+//!   by life:  hash of session             --> id     the first, or the one that we have called
 //! ```
 //!
-//! Messages are sent on one link for the whole session (`tx`), so that they keep their order. A
-//! second link exists only when both sides connected at the same time; packets are received on
-//! both.
+//! A remote has one link, and ends with it. A remote that is this endpoint itself has both ends of its
+//! link: it sends on the one that it has called on.
 //!
 //! Not here: requests' contents, matching, the port.
 //! Cost: the memory of an idle remote is measured in `tests/bounds`.
@@ -19,14 +19,16 @@ use crate::ops::List;
 use crate::origin::Source;
 use crate::port::Limits;
 use crate::queues::{Control, Queues};
+use crate::secret::Nonce;
 use crate::shares::Shares;
 use crate::supply::Claim;
 use crate::table::Table;
 use crate::timer::TimerId;
-use crate::wire::Kind;
+use crate::wire::{Hello, Kind};
 use foldhash::fast::RandomState;
 use smallvec::SmallVec;
 use std::collections::HashMap;
+use std::hash::Hash;
 
 /// The address of an endpoint.
 pub(crate) type Name = (NicId, EndpointId);
@@ -34,10 +36,12 @@ pub(crate) type Name = (NicId, EndpointId);
 /// A remote endpoint.
 #[derive(Debug)]
 pub(crate) struct Remote {
-    /// Its address. Until it has answered: the one we know it by.
+    /// Its address: the one that we have called, or the one that it has called from.
     pub(crate) name: Name,
     /// Our number for this association: credits count for the pair of it and the peer's.
     pub(crate) epoch: u16,
+    /// Times that our call has been answered with another remote of its life.
+    pub(crate) told: u16,
     /// In whose share of the places it counts.
     pub(crate) source: Source,
     /// The upper layer's word.
@@ -59,11 +63,8 @@ pub(crate) struct Remote {
 /// The state of the association.
 #[derive(Debug)]
 pub(crate) enum Life {
-    /// It has neither answered nor called. `over`: the session and number of the peer's that the call was
-    /// made to, and that is over.
-    Connecting {
-        over: Option<(SessionId, u16)>,
-    },
+    /// It has not answered our call.
+    Connecting,
     Met(Met),
     /// It is only the name of a sender that has gone, on so many messages that wait here.
     Tombstone {
@@ -77,8 +78,16 @@ pub(crate) enum Life {
 pub(crate) struct Met {
     /// Its session.
     pub(crate) session: SessionId,
-    /// The token that its hello had for us; no other endpoint knows it.
-    pub(crate) token: u64,
+    /// It has called us; else we have called it.
+    pub(crate) called_us: bool,
+    /// A connect of ours has ended with it, so the owner knows it.
+    pub(crate) used: bool,
+    /// The nonce that it has drawn for this association: that of its call, or of its answer.
+    pub(crate) nonce: Nonce,
+    /// Its number among all that have been met.
+    pub(crate) serial: u32,
+    /// We have called it, and it is perhaps another one of its life, which has called us. It is being asked.
+    pub(crate) asks: Option<Candidate>,
     /// Its number for this association.
     pub(crate) epoch: u16,
     pub(crate) tx: Tx,
@@ -91,21 +100,64 @@ pub(crate) struct Met {
     pub(crate) step: Option<TimerId>,
 }
 
-/// The sending link; always the same one.
+/// One of several remotes of a life, about which its peer is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Candidate {
+    /// Its [number](Met::serial), 24 bits.
+    pub(crate) serial: u32,
+    /// The number of those that were denied before.
+    pub(crate) denied: u8,
+}
+
+impl Candidate {
+    /// None of those that there are.
+    pub(crate) const NONE: Self = Self {
+        serial: SERIALS,
+        denied: DENIED_MAX,
+    };
+
+    /// From a word of 28 bits on the wire.
+    pub(crate) fn from_word(word: u32) -> Self {
+        Self {
+            serial: word & SERIALS,
+            denied: ((word >> SERIAL_BITS) as u8).min(DENIED_MAX),
+        }
+    }
+
+    /// The inverse.
+    pub(crate) fn to_word(self) -> u32 {
+        u32::from(self.denied) << SERIAL_BITS | self.serial
+    }
+
+    /// It is denied as well. Others can claim a life as often as they like: so no more than a few are.
+    pub(crate) fn deny(self) -> Self {
+        let denied = self.denied + 1;
+        if denied >= DENIED_MAX {
+            return Self::NONE;
+        }
+        Self { denied, ..self }
+    }
+}
+
+/// Remotes of one life that are denied before the rest is not asked about: a process has one or two.
+const DENIED_MAX: u8 = 4;
+
+const SERIAL_BITS: u32 = 24;
+const SERIALS: u32 = (1 << SERIAL_BITS) - 1;
+
+/// The sending link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tx {
     /// It has room, as far as we know.
     Open(LinkId),
     /// It has none.
     Blocked(LinkId),
-    /// The peer has closed it, so it is leaving.
-    Closed(LinkId),
 }
 
 impl Tx {
     /// The link, in any state.
     pub(crate) fn link(self) -> LinkId {
-        let (Self::Open(link) | Self::Blocked(link) | Self::Closed(link)) = self;
+        let (Self::Open(link) | Self::Blocked(link)) = self;
         link
     }
 }
@@ -163,6 +215,7 @@ impl Remote {
         Self {
             name,
             epoch,
+            told: 0,
             source,
             context: 0,
             links: SmallVec::new(),
@@ -171,7 +224,7 @@ impl Remote {
             queues: None,
             connects: List::EMPTY,
             kin: List::EMPTY,
-            life: Life::Connecting { over: None },
+            life: Life::Connecting,
         }
     }
 
@@ -192,11 +245,6 @@ impl Remote {
             Life::Met(met) => Some(met),
             _ => None,
         }
-    }
-
-    /// Has it introduced itself as that one?
-    pub(crate) fn is(&self, who: &Identity) -> bool {
-        self.met().is_some() && self.identity() == *who
     }
 
     /// Whether it is the tombstone of a gone sender.
@@ -238,26 +286,9 @@ impl Remote {
         self.met().map(|met| met.tx)
     }
 
-    /// The link of that, unless it has ended.
-    pub(crate) fn live_tx(&self) -> Option<LinkId> {
-        match self.tx()? {
-            Tx::Open(link) | Tx::Blocked(link) => Some(link),
-            Tx::Closed(_) => None,
-        }
-    }
-
-    /// Whether `epoch` of the peer's `session` is known to be over, because the peer has begun
-    /// another one since or has ended it. Half of all numbers are never used up while a packet is
-    /// on its way.
-    pub(crate) fn is_over(&self, session: SessionId, epoch: u16) -> bool {
-        let before = |other: u16| other.wrapping_sub(epoch).wrapping_sub(1) < u16::MAX / 2;
-        match &self.life {
-            Life::Met(met) => session == met.session && before(met.epoch),
-            Life::Connecting {
-                over: Some((last, over)),
-            } => session == *last && (epoch == *over || before(*over)),
-            _ => false,
-        }
+    /// The link of that.
+    pub(crate) fn tx_link(&self) -> Option<LinkId> {
+        Some(self.tx()?.link())
     }
 
     /// Something can go out, and it has no place yet among those that wait for their turn.
@@ -324,7 +355,7 @@ impl Remote {
             nic: self.name.0,
             endpoint: self.name.1,
             session: match self.life {
-                Life::Connecting { .. } => SessionId(0),
+                Life::Connecting => SessionId(0),
                 Life::Met(Met { session, .. }) | Life::Tombstone { session, .. } => session,
             },
         }
@@ -332,6 +363,11 @@ impl Remote {
 }
 
 impl Met {
+    /// A hello is from the association that the remote stands for.
+    pub(crate) fn is(&self, hello: &Hello) -> bool {
+        (self.session, self.epoch) == (hello.identity.session, hello.epoch)
+    }
+
     /// Something of these could go out, or is worth a packet that says so.
     fn may_send(&self, queues: &Queues) -> bool {
         queues.partial.is_some()
@@ -350,22 +386,87 @@ impl Met {
     }
 }
 
-/// All remotes of one endpoint, by id and by address.
+/// All remotes of one endpoint, by id, by address and by life.
 #[derive(Debug)]
 pub(crate) struct Remotes {
     table: Table<Remote>,
-    by_name: HashMap<Name, RemoteId, RandomState>,
+    by_name: Index<Name>,
+    by_life: Index<SessionId>,
     next_epoch: u16,
+    met: u32,
     places: Shares,
     room: Claim,
+}
+
+/// A way to find remotes: by each key the first that has it, or the one that leads, and then the others.
+#[derive(Debug)]
+struct Index<K> {
+    first: HashMap<K, RemoteId, RandomState>,
+    /// More than one with a key are few, and rare.
+    others: HashMap<K, Vec<RemoteId>, RandomState>,
+}
+
+impl<K: Eq + Hash + Copy> Index<K> {
+    fn new() -> Self {
+        Self {
+            first: HashMap::default(),
+            others: HashMap::default(),
+        }
+    }
+
+    fn get(&self, key: K) -> Option<RemoteId> {
+        self.first.get(&key).copied()
+    }
+
+    fn all(&self, key: K) -> impl Iterator<Item = RemoteId> {
+        let others = self.others.get(&key).into_iter().flatten();
+        self.get(key).into_iter().chain(others.copied())
+    }
+
+    /// One more with that key.
+    fn add(&mut self, key: K, id: RemoteId) {
+        if *self.first.entry(key).or_insert(id) != id {
+            self.others.entry(key).or_default().push(id);
+        }
+    }
+
+    /// That one is the first from now on.
+    fn lead(&mut self, key: K, id: RemoteId) {
+        let before = self.first.insert(key, id).filter(|before| *before != id);
+        if let (Some(before), Some(others)) = (before, self.others.get_mut(&key)) {
+            others.retain(|other| *other != id);
+            others.push(before);
+        }
+    }
+
+    /// One is gone.
+    fn remove(&mut self, key: K, id: RemoteId) {
+        let is_first = self.get(key) == Some(id);
+        let Some(others) = self.others.get_mut(&key) else {
+            if is_first {
+                self.first.remove(&key);
+            }
+            return;
+        };
+        if is_first {
+            self.first.insert(key, others.remove(0));
+        } else {
+            others.retain(|other| *other != id);
+        }
+        if others.is_empty() {
+            self.others.remove(&key);
+        }
+    }
 }
 
 impl Remotes {
     pub(crate) fn new(places: Shares, room: Claim) -> Self {
         Self {
             table: Table::new(),
-            by_name: HashMap::default(),
+            by_name: Index::new(),
+            by_life: Index::new(),
             next_epoch: 1,
+            met: 0,
             places,
             room,
         }
@@ -384,19 +485,8 @@ impl Remotes {
     pub(crate) fn add(&mut self, name: Name, source: Source, opening: u32) -> RemoteId {
         let epoch = self.next_epoch;
         self.next_epoch = epoch.checked_add(1).unwrap_or(1);
-        self.add_as(epoch, name, source, opening)
-    }
-
-    /// One that the peer knows, or will know, by this epoch.
-    pub(crate) fn add_as(
-        &mut self,
-        epoch: u16,
-        name: Name,
-        source: Source,
-        opening: u32,
-    ) -> RemoteId {
         let id = self.add_tombstone(Remote::new(name, epoch, source, opening));
-        self.by_name.insert(name, id);
+        self.by_name.add(name, id);
         id
     }
 
@@ -405,6 +495,28 @@ impl Remotes {
         self.places.take(tombstone.source, 1);
         let (index, generation) = self.table.insert(tombstone);
         RemoteId::new(index, generation)
+    }
+
+    /// The remote's hello has come. `leads`: it is the one of its life that is found.
+    pub(crate) fn meet(&mut self, id: RemoteId, mut met: Met, leads: bool) {
+        let session = met.session;
+        // Never the last one, after which there is none.
+        self.met = self.met % (SERIALS - 1) + 1;
+        met.serial = self.met;
+        if let Some(remote) = self.of_mut(id) {
+            remote.life = Life::Met(met);
+            self.by_life.add(session, id);
+            if leads {
+                self.by_life.lead(session, id);
+            }
+        }
+    }
+
+    /// The remote is the one of its life that is found from now on.
+    pub(crate) fn lead(&mut self, id: RemoteId) {
+        if let Some(session) = self.of(id).and_then(|of| Some(of.met()?.session)) {
+            self.by_life.lead(session, id);
+        }
     }
 
     #[inline]
@@ -448,14 +560,34 @@ impl Remotes {
         Some(RemoteId::new(index, generation))
     }
 
+    /// The remote with that address.
     pub(crate) fn find(&self, name: Name) -> Option<RemoteId> {
-        self.by_name.get(&name).copied()
+        self.by_name.get(name)
     }
 
-    /// The remote with a name, in any life.
-    pub(crate) fn namesake(&self, who: &Identity) -> Option<(RemoteId, &Remote)> {
-        let id = self.find(who.name())?;
-        Some((id, self.of(id)?))
+    /// The remote of that life that leads.
+    pub(crate) fn of_life(&self, session: SessionId) -> Option<RemoteId> {
+        self.by_life.get(session)
+    }
+
+    /// All remotes of that life.
+    pub(crate) fn all_of_life(&self, session: SessionId) -> impl Iterator<Item = RemoteId> {
+        self.by_life.all(session)
+    }
+
+    /// The first remote of that life that was met after `before`. `called`: of those that have called us.
+    pub(crate) fn next_of_life(
+        &self,
+        session: SessionId,
+        before: Candidate,
+        called: bool,
+    ) -> Option<RemoteId> {
+        let all = self.all_of_life(session).filter_map(|id| {
+            let met = self.of(id)?.met()?;
+            let fits = !called || met.called_us;
+            (fits && met.serial > before.serial).then_some((met.serial, id))
+        });
+        Some(all.min_by_key(|(serial, _)| *serial)?.1)
     }
 
     pub(crate) fn take(&mut self, id: RemoteId) -> Option<Remote> {
@@ -463,24 +595,14 @@ impl Remotes {
         let operations = [remote.kin, remote.connects];
         debug_assert_eq!(operations, [List::EMPTY; 2], "operations with {id:?}");
         self.places.give_back(remote.source, 1);
-        self.forget_name(remote.name, id);
+        if remote.is_tombstone() {
+            return Some(remote);
+        }
+        self.by_name.remove(remote.name, id);
+        if let Some(met) = remote.met() {
+            self.by_life.remove(met.session, id);
+        }
         Some(remote)
-    }
-
-    /// That name is not this one's any more.
-    fn forget_name(&mut self, name: Name, id: RemoteId) {
-        if self.by_name.get(&name) == Some(&id) {
-            self.by_name.remove(&name);
-        }
-    }
-
-    /// Gives a remote the address it says it has.
-    pub(crate) fn rename(&mut self, id: RemoteId, name: Name) {
-        if let Some(remote) = self.of_mut(id) {
-            let old = std::mem::replace(&mut remote.name, name);
-            self.forget_name(old, id);
-            self.by_name.insert(name, id);
-        }
     }
 
     pub(crate) fn ids(&self) -> Vec<RemoteId> {
@@ -496,37 +618,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_over_is_known_across_the_wrap_of_epochs() {
-        let (session, other) = (SessionId(7), SessionId(8));
-        for now in [1, 2, 40_000, u16::MAX] {
-            let mut remote = Remote::new((NicId(1), EndpointId(0)), 1, Source::TRUSTED, 0);
-            assert!(!remote.is_over(session, now));
-            remote.life = Life::Met(Met {
-                session,
-                token: 0,
-                epoch: now,
-                tx: Tx::Open(LinkId::new(0, 1)),
-                reach: Reach::UNKNOWN,
-                borrows: Borrower::default(),
-                silent: 0,
-                step: None,
-            });
-            let later = |by: u16| now.wrapping_add(by);
-            assert!(!remote.is_over(session, now));
-            assert!(!remote.is_over(session, later(1)) && !remote.is_over(session, later(1000)));
-            assert!(remote.is_over(session, later(u16::MAX)));
-            assert!(remote.is_over(session, now.wrapping_sub(1000)));
-            // Half of all numbers are before.
-            let half = u16::MAX / 2;
-            assert!(remote.is_over(session, now.wrapping_sub(half)));
-            assert!(!remote.is_over(session, now.wrapping_sub(half + 1)));
-            assert!(!remote.is_over(other, now.wrapping_sub(1)));
-            // It has ended: so has its number.
-            let over = Some((session, now));
-            remote.life = Life::Connecting { over };
-            assert!(remote.is_over(session, now));
-            assert!(remote.is_over(session, now.wrapping_sub(1)));
-            assert!(!remote.is_over(session, later(1)) && !remote.is_over(other, now));
-        }
+    fn of_those_with_one_key_one_is_found_and_then_another() {
+        let mut index = Index::new();
+        let [a, b, c] = [1, 2, 3].map(|n| RemoteId::new(n, 0));
+        index.add('k', a);
+        index.add('k', b);
+        assert_eq!(index.all('k').collect::<Vec<_>>(), [a, b]);
+        index.add('k', c);
+        index.lead('k', c);
+        index.lead('k', c);
+        assert_eq!(index.all('k').collect::<Vec<_>>(), [c, b, a]);
+        index.remove('k', b);
+        assert_eq!(index.all('k').collect::<Vec<_>>(), [c, a]);
+        index.remove('k', c);
+        assert_eq!((index.get('k'), index.others.len()), (Some(a), 0));
+        index.remove('k', a);
+        assert_eq!(index.get('k'), None);
+        index.lead('k', b);
+        assert_eq!(index.get('k'), Some(b));
     }
 }

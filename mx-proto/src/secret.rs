@@ -83,6 +83,8 @@ pub struct Words<'a> {
 /// No other program's proofs begin like this, nor those of another layout.
 const LABEL: &[u8] = b"bmi_mx site secret 1\0";
 const NONCE_LABEL: &[u8] = b"bmi_mx nonce 1\0";
+const CALL_LABEL: &[u8] = b"bmi_mx call 1\0";
+const KNOWN_LABEL: &[u8] = b"bmi_mx known 1\0";
 
 impl Secret {
     /// The secret of these bytes, all of which count.
@@ -126,6 +128,39 @@ pub fn nonce(key: &[u8; 16], number: u64) -> Nonce {
     let mut nonce = Nonce::default();
     nonce.copy_from_slice(&bytes[..NONCE_LEN]);
     nonce
+}
+
+/// The number of a call, which is in its hello. The endpoint finds the call in it; only the endpoint's
+/// key makes it. `call` and `link` together are not repeated.
+pub(crate) fn call_nonce(key: &[u8; 16], call: u64, link: u64) -> Nonce {
+    let mut mac = keyed(key);
+    mac.update(CALL_LABEL);
+    for word in [call, link] {
+        mac.update(&word.to_le_bytes());
+    }
+    let bytes: ProofBytes = mac.finalize().into_bytes().into();
+    let mut nonce = Nonce::default();
+    nonce[..8].copy_from_slice(&call.to_le_bytes());
+    nonce[8..].copy_from_slice(&bytes[..8]);
+    nonce
+}
+
+/// The number of the call in its nonce.
+pub(crate) fn call_of(nonce: &Nonce) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&nonce[..8]);
+    u64::from_le_bytes(bytes)
+}
+
+/// The proof, in the answer to a hello with the nonce `about`, of knowing the nonce of another call.
+pub(crate) fn known_proof(of: &Nonce, about: &Nonce) -> Nonce {
+    let mut mac = keyed(of);
+    mac.update(KNOWN_LABEL);
+    mac.update(about);
+    let bytes: ProofBytes = mac.finalize().into_bytes().into();
+    let mut proof = Nonce::default();
+    proof.copy_from_slice(&bytes[..NONCE_LEN]);
+    proof
 }
 
 fn keyed(key: &[u8]) -> Hmac<Sha256> {

@@ -31,11 +31,11 @@ pub struct Stats {
     pub remotes_down: u64,
     /// Connects refused because of a wrong key, version, or too many remotes.
     pub refused: u64,
-    /// Peers refused because the network does not confirm their identity.
+    /// Peers refused because the network does not tell who they are.
     pub unproven: u64,
-    /// Questions to addresses whether a claim from elsewhere is theirs.
+    /// Calls that crossed one of the peer's: questions whether that was its own.
     pub confirms: u64,
-    /// Newcomers refused because the claimed endpoint is alive and is another one.
+    /// Remotes asked whether they are there, because another one has their name or their life.
     pub intruders: u64,
     /// Remotes whose session was ended because there was no memory for a message.
     pub out_of_memory: u64,

@@ -4,7 +4,7 @@ use crate::port::LinkDown;
 use std::fmt;
 
 /// The result of one posted operation. The names are MX's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Status {
     /// All of the message was transferred.
     Success,
@@ -32,6 +32,8 @@ pub enum Status {
     NoResources,
     /// One of the two does not know the site's secret, or has none.
     BadSecret,
+    /// The peer does not accept us: the network does not tell it who we are.
+    Refused,
 }
 
 /// The kind of operation of a request.
@@ -68,6 +70,7 @@ impl DownReason {
         match self {
             Self::Link(LinkDown::Refused) => Status::EndpointClosed,
             Self::Link(LinkDown::TimedOut) => Status::Timeout,
+            Self::Link(LinkDown::Denied) => Status::Refused,
             Self::Secret => Status::BadSecret,
             Self::NoMemory => Status::NoResources,
             _ => Status::Unreachable,

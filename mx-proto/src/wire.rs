@@ -16,8 +16,8 @@
 //!
 //! | kind       | word         | length      | aux    | body                          |
 //! |------------|--------------|-------------|--------|-------------------------------|
-//! | Connect    | connect id   | 1: afresh   | -      | hello                         |
-//! | Reply      | connect id   | known epoch | status | hello                         |
+//! | Connect    | connect id   | denied      | -      | hello                         |
+//! | Reply      | connect id   | of *known*  | status | hello                         |
 //! | Eager      | match bits   | message len | slot   | the message                   |
 //! | Offer      | match bits   | message len | slot   | send id, remote key           |
 //! | Pull       | send id      | offset      | -      | receive id, length            |
@@ -30,7 +30,7 @@
 //! | Pong       | question     | -           | -      | -                             |
 //! | Revoke     | -            | credits     | -      | -                             |
 //! | Return     | -            | credits     | -      | -                             |
-//! | Confirm    | -            | -           | -      | identity and token of a hello, its source |
+//! | Confirm    | -            | -           | -      | nonce of a hello, its source  |
 //! | Confirmed  | -            | 1: yes      | -      | -                             |
 //! | Challenge  | -            | -           | -      | identity, nonce, proof of the secret |
 //! | Prove      | -            | -           | -      | proof of the secret           |
@@ -51,27 +51,27 @@ use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, RemoteKey};
 use crate::secret::{NONCE_LEN, Nonce, PROOF_LEN, ProofBytes};
 
 /// Version of everything in this file. Peers with another one are refused in the handshake.
-pub const VERSION: u16 = 6;
+pub const VERSION: u16 = 7;
 
 const MAGIC: [u8; 2] = *b"MX";
 const HELLO_MAGIC: u32 = u32::from_le_bytes(*b"MXs1");
 
 /// Bytes of a hello body.
-pub const HELLO_LEN: usize = 72;
+pub const HELLO_LEN: usize = 64;
 /// The first bytes of it, which every version has.
 const HELLO_LEAST: usize = 32;
 /// Bytes of a challenge's body, and of what its sender says in it.
 const CHALLENGE_LEN: usize = SAID_LEN + PROOF_LEN;
 pub(crate) const SAID_LEN: usize = 40;
 /// Bytes of a confirm's body.
-const CONFIRM_LEN: usize = 56;
+const CONFIRM_LEN: usize = 32;
 /// Bytes of an offer's body without and with a remote key.
 const OFFER_LEN: usize = 8;
 const OFFER_KEY_LEN: usize = 24;
 /// Bytes of a pull's body.
 const PULL_LEN: usize = 12;
 /// The largest body that is not message data.
-pub(crate) const CONTROL_MAX: usize = HELLO_LEN;
+pub(crate) const CONTROL_MAX: usize = CHALLENGE_LEN;
 
 /// The kind of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,7 +105,7 @@ pub enum Kind {
     Revoke = 13,
     /// The answer to that: so many are given back, perhaps none.
     Return = 14,
-    /// A peer at another address says it is you: is it?
+    /// A call with that nonce has come here, too: is it yours?
     Confirm = 15,
     /// The answer to that.
     Confirmed = 16,
@@ -224,19 +224,15 @@ impl Header {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hello {
     pub(crate) version: u16,
-    /// The number of the association at the sender. Within one session it distinguishes a peer that
-    /// has disconnected and returned from one that connects a second time.
+    /// The number of the association at the sender.
     pub(crate) epoch: u16,
     pub(crate) key: u32,
+    /// Its interface is what the sender believes it to be: for log lines only.
     pub(crate) identity: Identity,
     /// Under which name the receiver was called, or has called.
     pub(crate) to: (NicId, EndpointId),
-    /// The token for the destination, which proves that the sender is its owner; see
-    /// [`Config::key`].
-    ///
-    /// [`Config::key`]: crate::Config::key
-    pub(crate) token: u64,
-    /// Makes proofs of the site's secret valid only once; zeros without a secret.
+    /// In a Connect, and in a Reply that accepts: a number that no other remote of the sender's has. In a
+    /// Reply *known*: the proof that the sender is the other end of a remote that the caller has, or had.
     pub(crate) nonce: Nonce,
 }
 
@@ -252,8 +248,7 @@ impl Hello {
         bytes[24..32].copy_from_slice(&self.identity.session.0.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.to.0.0.to_le_bytes());
         bytes[40..44].copy_from_slice(&self.to.1.0.to_le_bytes());
-        bytes[48..56].copy_from_slice(&self.token.to_le_bytes());
-        bytes[56..72].copy_from_slice(&self.nonce);
+        bytes[48..64].copy_from_slice(&self.nonce);
         bytes
     }
 
@@ -279,7 +274,7 @@ impl Hello {
             return Err("an introduction with a NIC id of more than 48 bits");
         }
         let mut nonce = [0; NONCE_LEN];
-        nonce.copy_from_slice(&bytes[56..72]);
+        nonce.copy_from_slice(&bytes[48..64]);
         Ok(Self {
             version,
             epoch: u16::from_le_bytes([bytes[6], bytes[7]]),
@@ -290,7 +285,6 @@ impl Hello {
                 session: SessionId(u64_at(&bytes, 24)),
             },
             to: (to, EndpointId(u32_at(&bytes, 40))),
-            token: u64_at(&bytes, 48),
             nonce,
         })
     }
@@ -342,14 +336,11 @@ impl ChallengeBody {
     }
 }
 
-/// The body of a confirm: the contents of a hello to be confirmed.
+/// The body of a confirm: a hello that has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ConfirmBody {
-    /// The claimed identity.
-    pub(crate) identity: Identity,
-    /// The destination of the hello, and its token.
-    pub(crate) to: (NicId, EndpointId),
-    pub(crate) token: u64,
+    /// Its nonce.
+    pub(crate) nonce: Nonce,
     /// Its source.
     pub(crate) from: Address,
 }
@@ -357,30 +348,18 @@ pub(crate) struct ConfirmBody {
 impl ConfirmBody {
     pub(crate) fn emit(&self) -> [u8; CONFIRM_LEN] {
         let mut bytes = [0; CONFIRM_LEN];
-        bytes[0..8].copy_from_slice(&self.identity.nic.0.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.identity.session.0.to_le_bytes());
-        bytes[16..20].copy_from_slice(&self.identity.endpoint.0.to_le_bytes());
-        bytes[20..24].copy_from_slice(&self.to.1.0.to_le_bytes());
-        bytes[24..32].copy_from_slice(&self.to.0.0.to_le_bytes());
-        bytes[32..40].copy_from_slice(&self.token.to_le_bytes());
-        bytes[40..56].copy_from_slice(&self.from.0.to_be_bytes());
+        bytes[..NONCE_LEN].copy_from_slice(&self.nonce);
+        bytes[NONCE_LEN..].copy_from_slice(&self.from.0.to_be_bytes());
         bytes
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; CONFIRM_LEN] = bytes.try_into().ok()?;
+        let mut nonce = Nonce::default();
+        nonce.copy_from_slice(&bytes[..NONCE_LEN]);
         Some(Self {
-            identity: Identity {
-                nic: NicId::new(u64_at(bytes, 0))?,
-                session: SessionId(u64_at(bytes, 8)),
-                endpoint: EndpointId(u32_at(bytes, 16)),
-            },
-            to: (
-                NicId::new(u64_at(bytes, 24))?,
-                EndpointId(u32_at(bytes, 20)),
-            ),
-            token: u64_at(bytes, 32),
-            from: Address(u128::from_be_bytes(bytes[40..56].try_into().ok()?)),
+            nonce,
+            from: Address(u128::from_be_bytes(bytes[NONCE_LEN..].try_into().ok()?)),
         })
     }
 }
@@ -506,15 +485,12 @@ mod tests {
                 session: SessionId(u64::MAX),
             },
             to: (NicId(0xbeef), EndpointId(7)),
-            token: 0x1122_3344_5566_7788,
             nonce: [9; NONCE_LEN],
         };
         assert_eq!(Hello::parse(&hello.emit()), Ok(hello));
         assert!(Hello::parse(&hello.emit()[..HELLO_LEN - 1]).is_err());
         let confirm = ConfirmBody {
-            identity: hello.identity,
-            to: hello.to,
-            token: hello.token,
+            nonce: hello.nonce,
             from: Address(0xcafe << 64),
         };
         assert_eq!(ConfirmBody::parse(&confirm.emit()), Some(confirm));
@@ -533,7 +509,7 @@ mod tests {
         };
         let old = Hello::parse(&other.emit()[..HELLO_LEAST]).unwrap();
         assert_eq!((old.version, old.identity), (4, hello.identity));
-        assert_eq!(old.token, 0);
+        assert_eq!(old.nonce, Nonce::default());
         assert!(Hello::parse(&other.emit()[..HELLO_LEAST - 1]).is_err());
         let key = Some(RemoteKey { address: 1, key: 2 });
         for offer in [
@@ -568,14 +544,7 @@ mod tests {
                 key: 2,
                 identity: name(nic),
                 to: (NicId(to), EndpointId(7)),
-                token: 4,
                 nonce: [5; NONCE_LEN],
-            };
-            let confirm = ConfirmBody {
-                identity: hello.identity,
-                to: hello.to,
-                token: hello.token,
-                from: Address(6),
             };
             let challenge = ChallengeBody {
                 identity: hello.identity,
@@ -583,7 +552,6 @@ mod tests {
                 proof: [8; PROOF_LEN],
             };
             assert_eq!(Hello::parse(&hello.emit()).is_ok(), fits);
-            assert_eq!(ConfirmBody::parse(&confirm.emit()).is_some(), fits);
             let challenged = ChallengeBody::parse(&challenge.emit()).is_some();
             assert_eq!(challenged, nic <= NicId::MAX.0);
             // A peer with an older version is to be told so.

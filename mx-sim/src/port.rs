@@ -9,25 +9,22 @@
 //! they arrive at the other side; it delivers bodies through `place` or `on_packet`, at once or
 //! piece by piece; its links fill up, close in order, break, or fall silent.
 
-use crate::fabric::{Assembly, Bytes, Fabric, Hold, HostId, Into, Read, Timed, What};
+use crate::fabric::{Assembly, Bytes, Fabric, Hold, HostId, Into, Read, Timed, What, address_of};
 use crate::profile::Profile;
 use crate::world::NodeId;
-use mx_proto::origin::{Address, Claim, Proof, Source};
+use mx_proto::origin::{Address, Seen};
 use mx_proto::port::{
     Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkDown, Port, RemoteKey,
     RemoteRead, SendError, Sent, Sink, body_len,
 };
 use mx_proto::secret::Binding;
-use mx_proto::{Clock, EndpointId, LinkId, Memory, NicId, Route, Target};
+use mx_proto::{Clock, EndpointId, Identity, LinkId, Memory, NicId, Target};
 
 /// One node's port. Dropping it breaks its links, as the death of a process does.
 #[derive(Debug)]
 pub struct SimPort<M: Memory> {
     fabric: Fabric<M>,
     host: HostId,
-    name: EndpointId,
-    /// Of this machine; none where machines have no addresses.
-    addresses: Vec<NicId>,
     profile: Profile,
 }
 
@@ -44,19 +41,11 @@ impl<M: Memory> SimPort<M> {
             .inner
             .borrow_mut()
             .open(node, nic, endpoint, profile)?;
-        let addresses = fabric.inner.borrow().world.addresses(node);
         Some(Self {
             fabric: fabric.clone(),
             host,
-            name: endpoint,
-            addresses,
             profile,
         })
-    }
-
-    /// Where a link comes from, or leads to.
-    fn from(&self, link: LinkId) -> Option<NicId> {
-        self.fabric.inner.borrow().end(self.host, link)?.from
     }
 
     /// Takes as much of a body as there is room for. The link is up and nothing is outstanding.
@@ -270,34 +259,18 @@ impl<M: Memory> Port<M> for SimPort<M> {
         }
     }
 
-    /// As where addresses are those of IP: only the machine is told from others.
-    fn proof(&self, link: LinkId, claim: &Claim) -> Proof {
-        let Some(from) = self.from(link) else {
-            return Proof::Proven;
-        };
-        let ours = |nic: NicId| self.addresses.contains(&nic);
-        let (to, endpoint) = claim.to;
-        if from == claim.nic || ours(from) && ours(claim.nic) {
-            Proof::Proven
-        } else if ours(from) || ours(claim.nic) || !ours(to) || endpoint != self.name {
-            Proof::Refuted
-        } else {
-            let target = Target {
-                nic: claim.nic,
-                endpoint: claim.endpoint,
-                route: Route::AUTO,
-            };
-            Proof::Ask(target, Address(from.0.into()))
-        }
+    fn seen(&self, link: LinkId, _: &Identity) -> Seen {
+        self.fabric.inner.borrow().seen(self.host, link)
     }
 
     fn has_address(&self, address: Address) -> bool {
-        let is = |nic: &NicId| Address(nic.0.into()) == address;
-        self.addresses.is_empty() || self.addresses.iter().any(is)
+        let addresses = self.fabric.inner.borrow().addresses(self.host);
+        addresses.iter().any(|nic| address_of(*nic) == address)
     }
 
-    fn source(&self, link: LinkId) -> Source {
-        self.from(link).map_or(Source::TRUSTED, |nic| Source(nic.0))
+    fn has_interface(&self, nic: NicId) -> bool {
+        let addresses = self.fabric.inner.borrow().addresses(self.host);
+        addresses.contains(&nic)
     }
 
     fn binding(&self, link: LinkId) -> Binding {

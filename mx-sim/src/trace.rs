@@ -12,6 +12,7 @@ use crate::world::NodeId;
 use mx_proto::Instant;
 use mx_proto::port::HeaderBytes;
 use mx_proto::reliability::{Channel, describe};
+use mx_proto::wire::Header;
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -128,19 +129,8 @@ impl fmt::Display for Packet<'_> {
             bytes.copy_from_slice(&self.0[at..at + 4]);
             u32::from_le_bytes(bytes)
         };
-        let kind = match self.0[0] {
-            1 => "Connect",
-            2 => "Reply",
-            3 => "Eager",
-            4 => "Offer",
-            5 => "Pull",
-            6 => "Data",
-            7 => "Notify",
-            8 => "Withdraw",
-            9 => "Credit",
-            10 => "Disconnect",
-            _ => "(unknown kind)",
-        };
+        let kind = Header::parse(self.0)
+            .map_or_else(|| "(no packet)".into(), |it| format!("{:?}", it.kind));
         write!(
             f,
             "{kind:10} body {} word {:08x}.{:08x} length {} aux {} credit {}/{}",

@@ -5,12 +5,13 @@
 //! ```
 
 use crate::clock::VirtualClock;
+use crate::home::{Home, Homes};
 use crate::rng::Rng;
 use crate::trace::{Entry, Trace};
-use mx_proto::{Clock, Instant, NicId};
+use mx_proto::{Clock, EndpointId, Instant, NicId};
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ struct Inner {
     /// first served.
     entries: u64,
     trace: Trace,
-    homes: BTreeMap<NodeId, Vec<NicId>>,
+    homes: Homes,
 }
 
 impl World {
@@ -45,7 +46,7 @@ impl World {
             agenda: BinaryHeap::new(),
             entries: 0,
             trace: Trace::default(),
-            homes: BTreeMap::new(),
+            homes: Homes::default(),
         };
         Self {
             clock: VirtualClock::new(),
@@ -103,16 +104,36 @@ impl World {
         Some(node)
     }
 
-    /// Gives a node a machine with these addresses, of which it calls itself by the first. Nodes on the
-    /// same machine have the same ones.
+    /// Puts a node there. Nodes on the same machine have the same addresses.
+    pub fn set_home(&self, node: NodeId, home: Home) {
+        self.inner.borrow_mut().homes.set(node, home);
+    }
+
+    /// Gives a node a machine with these addresses.
     pub fn set_addresses(&self, node: NodeId, addresses: Vec<NicId>) {
-        self.inner.borrow_mut().homes.insert(node, addresses);
+        let home = self.home(node);
+        self.set_home(node, Home { addresses, ..home });
+    }
+
+    /// The place of a node.
+    pub fn home(&self, node: NodeId) -> Home {
+        self.inner.borrow().homes.of(node)
     }
 
     /// The addresses of a node's machine; none where all are on one machine without addresses.
     pub fn addresses(&self, node: NodeId) -> Vec<NicId> {
-        let inner = self.inner.borrow();
-        inner.homes.get(&node).cloned().unwrap_or_default()
+        self.home(node).addresses
+    }
+
+    /// The endpoint number of a node.
+    pub fn number(&self, node: NodeId) -> EndpointId {
+        let number = self.home(node).number;
+        number.unwrap_or(EndpointId(node as u32))
+    }
+
+    /// Whether a peer may know the node under that address: it has it, or had it, or is behind it.
+    pub fn proves(&self, node: NodeId, nic: NicId) -> bool {
+        self.inner.borrow().homes.proves(node, nic)
     }
 
     /// Adds an entry to the log.

@@ -29,6 +29,7 @@ pub mod published;
 pub mod route;
 pub mod secret_file;
 pub mod settings;
+pub mod thread;
 pub mod tunable;
 pub mod user_memory;
 

@@ -7,15 +7,16 @@
 //!           peers file, resolver           |    --is_local, board_number
 //! ```
 //!
-//! All names and addresses of this machine resolve to its own NIC id, that of board 0 unless a
-//! board is given: `localhost`, `127.0.0.1` and the host name are one peer, not three. The id of
-//! an IPv4 interface contains its address; that of an IPv6 one is known to a process that has
-//! resolved or seen it, or has it in the peers file.
+//! The names of this machine resolve to the id of its first board, or of the one that is given:
+//! `localhost`, `127.0.0.1` and the host name are the same. An address of this machine is its own id, as an
+//! endpoint may listen on that address only ([`listen_address`]). The id of an IPv4 interface contains its
+//! address; that of an IPv6 one is known to a process that has resolved or seen it, or has it in the peers
+//! file.
 //!
-//! An endpoint of this machine may listen on one address only ([`listen_address`]), which its id does not
-//! tell. So the address that it was looked up under is remembered ([`note_own_address`]).
+//! The list of interfaces is read again whenever it is asked for; while an endpoint is open, when the kernel
+//! says that it has changed.
 //!
-//! Owns: the process-wide table of names, IPv6 addresses met and own addresses asked for so far.
+//! Owns: the process-wide table of names and IPv6 addresses met so far.
 //! Not here: endpoints, sockets.
 
 mod error;
@@ -28,14 +29,14 @@ pub use mx_name::{MX_NAME_MAX, mx_name, resolve_mx_name};
 
 use crate::literal;
 use lookup::Known;
-use mx_port_base::interfaces::Board;
+use mx_port_base::interfaces::{Board, Interfaces};
 use mx_port_base::nic_id as id;
-use mx_proto::{EndpointId, NicId};
+use mx_proto::NicId;
 use nix::unistd::gethostname;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::time::Instant;
+pub(crate) use table::Watching;
 use table::{address_in, fresh_table, table};
 
 /// A host that has been found.
@@ -69,11 +70,21 @@ pub struct KnownPeer {
 
 /// Looks a host up: a name, an IPv4 address, or an IPv6 address with or without brackets.
 ///
-/// `board` is the interface's number on that host. It is checked when the host is this machine.
-/// Another machine's interfaces cannot be seen from here: a name of several addresses gives the
-/// one numbered `board`, and when it has not that many, its first. The peers file is looked at
-/// first; then it may ask the network (DNS).
+/// `board` is the interface's number on that host. It is checked when the host is this machine, where it
+/// chooses among the interfaces unless an address does. Another machine's interfaces cannot be seen from
+/// here: a name of several addresses gives the one numbered `board`, and when it has not that many, its
+/// first. The peers file is looked at first; then it may ask the network (DNS).
 pub fn resolve(host: &str, board: Option<u32>) -> Result<Resolved, ResolveError> {
+    resolve_again(host, board, None)
+}
+
+/// The same of a host that was found at the interface `before`: it stays there as long as one of its
+/// addresses is that, in whichever order the resolver gives them.
+pub fn resolve_again(
+    host: &str,
+    board: Option<u32>,
+    before: Option<NicId>,
+) -> Result<Resolved, ResolveError> {
     let known = lookup::classify(host)?;
     let is_name = matches!(known, Known::Name);
     let addresses = match known {
@@ -89,10 +100,23 @@ pub fn resolve(host: &str, board: Option<u32>) -> Result<Resolved, ResolveError>
         }
     };
     let mut table = table();
-    table.interfaces.refresh();
+    table.look_again();
     let own = addresses.iter().find(|a| table.interfaces.has(a.ip()));
     if own.is_some() || addresses.is_empty() {
-        let nic = table.board_nic(board)?;
+        let of_board = table.board_nic(board)?;
+        // A name's loopback address is for the time without a network.
+        let names_board = |ip: IpAddr| {
+            let is_usual = if is_name {
+                ip.is_loopback()
+            } else {
+                ip == IpAddr::V4(Ipv4Addr::LOCALHOST)
+            };
+            is_usual || (is_name && board.is_some())
+        };
+        let nic = match own {
+            Some(own) if !names_board(own.ip()) => table.remember(*own),
+            _ => of_board,
+        };
         let own = match own {
             Some(own) => Some(own.ip()),
             None if lookup::is_localhost(host) => None,
@@ -108,6 +132,8 @@ pub fn resolve(host: &str, board: Option<u32>) -> Result<Resolved, ResolveError>
         .and_then(|board| usize::try_from(board).ok())
         .filter(|place| *place < addresses.len())
         .unwrap_or(0);
+    let stays = |address: &SocketAddr| Some(id::of_address(address.ip())) == before;
+    let place = addresses.iter().position(stays).unwrap_or(place);
     // Not empty: an empty list means this machine.
     let Some(&address) = addresses.get(place) else {
         return Err(ResolveError::Unknown {
@@ -133,8 +159,10 @@ pub fn listen_address(host: &str, board: Option<u32>) -> Result<IpAddr, ResolveE
         let address = known.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         return Err(ResolveError::Elsewhere { address });
     };
-    if board.is_some() || own.is_loopback() || !matches!(lookup::classify(host)?, Known::Own) {
-        return Ok(own);
+    match lookup::classify(host)? {
+        Known::Name if own.is_loopback() => return Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        Known::Own if board.is_none() && !own.is_loopback() => {}
+        _ => return Ok(own),
     }
     let listed = fresh_table().peers().addresses_of(host);
     let asked = if listed.is_empty() {
@@ -153,30 +181,65 @@ pub(crate) fn remember(own: IpAddr) -> NicId {
     table().remember(SocketAddr::new(own, 0))
 }
 
-/// This endpoint of this machine was looked up under that address.
-pub fn note_own_address(endpoint: EndpointId, own: IpAddr) {
-    table().own.insert(endpoint, own);
+/// The id of this machine's first interface, as it was last seen.
+pub(crate) fn first() -> NicId {
+    let mut table = table();
+    let first = table.board_nic(None);
+    // There is at least the loopback.
+    first.unwrap_or_else(|_| id::of_address(IpAddr::V4(Ipv4Addr::LOCALHOST)))
 }
 
 /// This machine's interface number `board`, or its first.
 pub fn own_nic(board: Option<u32>) -> Result<NicId, ResolveError> {
     let mut table = table();
-    table.interfaces.refresh();
+    table.look_again();
     table.board_nic(board)
 }
 
 /// This machine's interfaces as they are now, by their numbers. There is at least one.
 pub fn boards() -> Vec<(NicId, Board)> {
     let mut table = table();
-    table.interfaces.refresh();
+    table.look_again();
     let boards = table.interfaces.boards().to_vec();
     let with_id = |board: Board| (table.remember(board.socket_address()), board);
     boards.into_iter().map(with_id).collect()
 }
 
+/// The addresses of this machine's interfaces, by their numbers, as of the last [`look_again`].
+pub(crate) fn board_addresses() -> Vec<IpAddr> {
+    let table = table();
+    let boards = table.interfaces.boards().iter();
+    boards.map(|board| board.address).collect()
+}
+
+/// That of one of them.
+pub(crate) fn board_address(board: u32) -> Option<IpAddr> {
+    let table = table();
+    let board = table.interfaces.boards().get(board as usize)?;
+    Some(board.address)
+}
+
+/// This machine's interfaces, as of the last [`look_again`].
+pub(crate) fn interfaces() -> Interfaces {
+    table().interfaces.clone()
+}
+
+/// The address that a host's name is; `None` for one that is not an address, and for the loopback.
+pub fn literal_address(host: &str) -> Option<IpAddr> {
+    let address = literal::parse(host).ok()??.ip();
+    (!address.is_loopback()).then_some(address)
+}
+
 /// The number of one of this machine's interfaces; `None` for other machines'.
 pub fn board_number(nic: NicId) -> Option<u32> {
     table().board_number(nic)
+}
+
+/// All addresses of this machine, those of the loopback included. The kernel is asked once a second at most.
+pub fn own_addresses() -> Vec<IpAddr> {
+    let mut table = table();
+    table.look_again();
+    table.interfaces.addresses().to_vec()
 }
 
 /// True when `nic` is this machine's.
@@ -185,14 +248,9 @@ pub fn is_local(nic: NicId) -> bool {
     address_in(&table, nic).is_some_and(|address| table.interfaces.has(address.ip()))
 }
 
-/// True when this machine has that address, or had it a second ago. The kernel is asked once a second at
-/// most.
+/// True when this machine has that address, or had it at the last [`look_again`].
 pub fn has(address: IpAddr) -> bool {
-    address.is_loopback() || {
-        let mut table = table();
-        table.look_again(Instant::now());
-        table.interfaces.has(address)
-    }
+    address.is_loopback() || table().interfaces.has(address)
 }
 
 /// True when what comes from there has not left this machine.
@@ -217,24 +275,12 @@ pub fn is_address_of(nic: NicId, address: SocketAddr) -> bool {
     id::of_address(address.ip()) == nic && fresh_table().meet(nic, address)
 }
 
-/// Reads this machine's interfaces again from the kernel; at most once a second.
-pub(crate) fn look_again() {
-    table().look_again(Instant::now());
-}
-
-/// [`socket_addresses`] of an endpoint: on this machine the address that it was looked up under comes
-/// first, as it may listen only there.
-pub fn endpoint_addresses(nic: NicId, endpoint: EndpointId, port: u16) -> Vec<SocketAddr> {
-    let mut addresses = socket_addresses(nic, port);
-    let table = table();
-    let is_local = addresses.iter().any(|a| table.interfaces.has(a.ip()));
-    let noted = table.own.get(&endpoint).filter(|_| is_local);
-    if let Some(own) = noted.filter(|own| table.interfaces.has(**own)) {
-        let first = SocketAddr::new(*own, port);
-        addresses.retain(|address| *address != first);
-        addresses.insert(0, first);
-    }
-    addresses
+/// Reads this machine's interfaces again; while there is a [`Watching`] only if the kernel says that they have
+/// changed, or, where it says nothing, once a second at most. Returns how often they have changed so far.
+pub(crate) fn look_again() -> u64 {
+    let mut table = table();
+    table.look_again();
+    table.changes
 }
 
 /// The TCP addresses of the interface, best first. This machine's own is reached through the
@@ -303,7 +349,6 @@ pub fn machine_name() -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mx_port_base::interfaces::Interfaces;
 
     fn local(host: &str) -> NicId {
         let resolved = resolve(host, None).unwrap();
@@ -322,9 +367,6 @@ mod tests {
             "localhost",
             "LocalHost",
             "127.0.0.1",
-            "127.9.8.7",
-            "::1",
-            "[::1]",
             "::ffff:127.0.0.1",
             machine_name(),
             &address,
@@ -384,24 +426,22 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_of_this_machine_is_first_dialled_where_it_was_looked_up() {
-        let (nic, id) = (own_nic(None).unwrap(), EndpointId(64_321));
-        let usual = socket_addresses(nic, 9);
-        assert_eq!(endpoint_addresses(nic, id, 9), usual);
-        note_own_address(id, "127.0.0.7".parse().unwrap());
-        let noted = endpoint_addresses(nic, id, 9);
-        assert_eq!(noted[0], "127.0.0.7:9".parse().unwrap());
-        assert_eq!(noted[1..], usual);
-        assert_eq!(endpoint_addresses(nic, EndpointId(64_322), 9), usual);
-        // Not another machine's endpoint of that number.
-        let remote = resolve("192.0.2.78", None).unwrap().nic;
-        assert_eq!(
-            endpoint_addresses(remote, id, 9),
-            socket_addresses(remote, 9)
-        );
-        // The address is gone meanwhile.
-        note_own_address(id, "192.0.2.79".parse().unwrap());
-        assert_eq!(endpoint_addresses(nic, id, 9), usual);
+    fn an_address_of_this_machine_is_dialled_where_it_is() {
+        for (host, text) in [("127.0.0.7", "127.0.0.7:9"), ("[::1]", "[::1]:9")] {
+            let nic = local(host);
+            assert_ne!(nic, own_nic(None).unwrap(), "{host}");
+            assert!(is_local(nic), "{host}");
+            let dialled = socket_addresses(nic, 9);
+            let expected = ["127.0.0.1:9", text].map(|text| text.parse().unwrap());
+            assert_eq!(dialled, expected);
+            assert_eq!(host_name(nic).unwrap(), machine_name());
+        }
+        for (number, (nic, board)) in boards().into_iter().enumerate() {
+            // Its own address chooses, whatever number is asked for.
+            let found = resolve(&board.address.to_string(), Some(0)).unwrap();
+            assert_eq!(found.nic, nic);
+            assert_eq!(board_number(found.nic), Some(number as u32));
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@
 use crate::progress::Tuning;
 use crate::route::host::{ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 use crate::route::open::{EndpointChoice, OpenOptions};
-use crate::route::proof;
+use crate::route::seen;
 use crate::tunable::{self, Access, Form, G, K, Kind, M, Refused, Tunable, millis, of_millis};
 use mx_port_base::endpoint_port::{self, PortMap};
 use mx_port_base::reserve;
@@ -493,7 +493,7 @@ impl Default for Settings {
             port: PortChoice::Auto,
             port_base: endpoint_port::DEFAULT_PORT_BASE,
             endpoint: mx_proto::Config {
-                name_of: proof::name_of,
+                name_of: seen::name_of,
                 supply: reserve::SUPPLY,
                 ..mx_proto::Config::default()
             },

@@ -63,7 +63,7 @@ impl From<mx_proto::Status> for StatusCode {
             Status::Aborted => Self::Aborted,
             Status::NoResources => Self::NoResources,
             // MX's word for who may not come in.
-            Status::BadSecret => Self::Rejected,
+            Status::BadSecret | Status::Refused => Self::Rejected,
         }
     }
 }

@@ -257,6 +257,7 @@ fn open_options(listen: Option<&PeerName>, config: &Config) -> OpenOptions {
     };
     OpenOptions {
         board: listen.and_then(|name| name.board),
+        address: listen.and_then(|name| nic::literal_address(&name.host)),
         // Peers that know us by that name come over it or not at all.
         rdm_required: listen.is_some_and(|name| name.route == ROUTE_RDM),
         dgram_required: listen.is_some_and(|name| name.route == ROUTE_DGRAM),

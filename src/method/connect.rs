@@ -7,10 +7,11 @@
 //!   CONN_ACK arrives: READY, queues flushed   done: READY, CONN_ACK ->, queues flushed
 //! ```
 //!
-//! Both may begin at once. Then CONN_REQ finds a peer in WAIT, by the remote's context word or by
-//! its network name, and turns it to answering: one peer, two handshakes, the same ids. If one
-//! remote endpoint was looked up under two names, the second transport connect returns the remote
-//! of the first, and the two peers become one.
+//! Both may begin at once. Their transport connects then end with one remote. CONN_REQ finds a peer in
+//! WAIT, by the remote's context word or by its network name, and turns it to answering: one peer, two
+//! handshakes, the same ids. If a remote endpoint was looked up under two names, or calls us from
+//! another address than the one that we call, the transport connect returns the remote of the other
+//! peer, and the two peers become one.
 //!
 //! Operations posted before READY are pending, and are then posted in the same order.
 
@@ -107,6 +108,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             Error::connect(peer.map_or("", |peer| &peer.name), reason)
         })?;
         self.move_to(key, State::Wait(Wait::Connecting { request, cut }));
+        self.doubt_name(key);
         Ok(())
     }
 
@@ -148,19 +150,11 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         if other != key && self.peers().get(other).is_some() {
             return self.merge(key, other);
         }
-        self.know_remote(key, remote);
+        self.endpoint.set_remote_context(remote, key.to_word());
         self.move_to(key, State::Wait(Wait::Requested { remote, cut }));
         let body = ConnReq::emit(&self.name);
         let bits = bits(MessageType::ConnReq, key.id(), VERSION);
         self.send_handshake(key, remote, bits, &body);
-    }
-
-    /// Ties remote and peer to each other.
-    fn know_remote(&mut self, key: PeerKey, remote: RemoteId) {
-        self.endpoint.set_remote_context(remote, key.to_word());
-        if let Some(Identity { nic, endpoint, .. }) = self.endpoint.remote_identity(remote) {
-            self.peers_mut().set_own_name(key, (nic, endpoint));
-        }
     }
 
     fn send_handshake(&mut self, key: PeerKey, remote: RemoteId, bits: MatchBits, body: &[u8]) {
@@ -233,24 +227,36 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let context = self.endpoint.remote_context(note.remote).unwrap_or(0);
         let known = PeerKey::from_word(context);
         let key = match self.peers().get(known) {
-            Some(_) => known,
+            Some(_) => Some(known),
             None => {
                 let target = Target::auto(identity.nic, identity.endpoint);
+                let key = self.peer_named(&identity);
                 // For people only: who the peer is says its transport, not its name.
-                match self.peer_for(target, || request.name.to_owned()) {
-                    Ok(key) => key,
-                    Err(error) => {
-                        let why = format_args!("calls itself {:?}: {error}", request.name);
-                        return self.refuse(note.remote, Refusal::NoRoom, why);
-                    }
-                }
+                key.or_else(|| self.peers_mut().add(target, request.name.to_owned()))
             }
         };
-        self.answer(key, note, identity);
+        let Some(key) = key else {
+            let (name, limit) = (request.name, self.peers().limit());
+            let why = format_args!("calls itself {name:?}: all {limit} peer ids are in use");
+            return self.refuse(note.remote, Refusal::NoRoom, why);
+        };
+        self.answer(key, note);
+    }
+
+    /// The peer with that name, if a remote with this identity may be that: it has no connection, or the same
+    /// life has the connection, which is over then.
+    fn peer_named(&self, identity: &Identity) -> Option<PeerKey> {
+        let key = self.peers().named((identity.nic, identity.endpoint))?;
+        let state = self.peers().get(key)?.state;
+        let known = state
+            .remote()
+            .and_then(|remote| self.endpoint.remote_identity(remote));
+        let may = known.is_none_or(|known| known.session == identity.session);
+        may.then_some(key)
     }
 
     /// CONN_REQ came from this peer, maybe in a new life.
-    fn answer(&mut self, key: PeerKey, note: Note, identity: Identity) {
+    fn answer(&mut self, key: PeerKey, note: Note) {
         let (remote, tx_id) = (note.remote, note.fields.id);
         let Some(state) = self.peers().get(key).map(|peer| peer.state) else {
             return;
@@ -289,11 +295,10 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             }
             State::Init | State::Ready(_) | State::Wait(_) | State::Disconnect { .. } => {}
         }
-        let target = Target::auto(identity.nic, identity.endpoint);
         let bits = bits(MessageType::IconAck, key.id(), 0);
-        self.know_remote(key, remote);
+        self.endpoint.set_remote_context(remote, key.to_word());
         let word = Word::own(Role::Connect, key);
-        match self.endpoint.connect(target, KEY, bits, word) {
+        match self.endpoint.connect_back(remote, KEY, bits, word) {
             Ok(request) => self.move_to(key, State::answering(request, remote, tx_id)),
             Err(reason) => {
                 self.endpoint.set_remote_context(remote, 0);
@@ -344,7 +349,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// The handshake is finished: everything that waited goes out, in order.
     fn become_ready(&mut self, key: PeerKey, ready: Ready, acknowledge: bool) {
         let remote = ready.remote;
-        self.know_remote(key, remote);
+        self.endpoint.set_remote_context(remote, key.to_word());
         self.move_to(key, State::Ready(ready));
         let Some(peer) = self.endpoint.owner_mut().peers.get_mut(key) else {
             return;
@@ -393,7 +398,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     }
 
     /// `from`, which was reaching out, turned out to be `into`.
-    fn merge(&mut self, from: PeerKey, into: PeerKey) {
+    pub(super) fn merge(&mut self, from: PeerKey, into: PeerKey) {
         log::debug!(
             "peer {} is peer {} under another name",
             from.id(),

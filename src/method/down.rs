@@ -47,6 +47,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         if let State::Disconnect { .. } = next {
             peer.conversation.on_loss();
+            peer.name_doubted = true;
             unmatched.abandoned.forget(key.id());
         }
         if next.remote().is_none() {

@@ -25,7 +25,7 @@
 //! Owns: everything of one life of the method. The other files: `host` the endpoint's owner,
 //! `completions` what the host has not tested, `connect` the handshake, `refusals` refused connection
 //! requests, `down` loss of peers, `inherit` children of fork, `conversations` exchanges cut by a lost
-//! connection, `limits` time limits, `gauges` figures, `warnings` low memory, `../op/post` posting,
+//! connection, `limits` time limits, `names` names of peers that cannot be reached, `gauges` figures, `warnings` low memory, `../op/post` posting,
 //! `../cancel` cancelling.
 
 mod completions;
@@ -37,6 +37,7 @@ mod host;
 mod inbound;
 mod inherit;
 mod limits;
+mod names;
 mod refusals;
 mod warnings;
 
@@ -45,6 +46,7 @@ pub use gauges::{MethodReport, PeerGauges};
 use host::End;
 pub use host::{CONTEXTS, Host};
 pub use inbound::{Handout, Unexpected};
+pub use names::Question;
 
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};
 use crate::config::Config;
@@ -174,6 +176,8 @@ pub struct Method<P, C> {
     memory_alarm: usize,
     /// Names of dead peers the host has to be told.
     forgotten: Vec<BMI_addr_t>,
+    /// Names to be resolved again.
+    questions: Vec<Question>,
     /// A thread is telling the host of a new peer.
     registering: bool,
 }
@@ -199,6 +203,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             name,
             room,
             forgotten: Vec::new(),
+            questions: Vec::new(),
             registering: false,
         }
     }
@@ -417,6 +422,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
     /// The time has come that the reminder of a peer's handshake was set to. Returns whether it was late.
     #[cold]
     fn on_due(&mut self, word: u64) -> bool {
+        if self.ask_again(word) {
+            return false;
+        }
         let now = self.endpoint.clock().now();
         let key = PeerKey::from_word(word);
         let peer = self.peers_mut().get_mut(key);

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! A connection that is cut before READY is tried once more from the start (Connecting): the other
-//! side may just have been closing the previous one.
+//! side may just have been closing the previous one. One that is being made begins anew where the peer's name
+//! leads to now, if that is elsewhere.
 //!
 //! [`TRANSITIONS`] are the arrows; `docs/states.md` describes the effect of each on operations.
 //!
@@ -190,7 +191,7 @@ transition_table! {
     Name {
         Init => Connecting: "an operation is posted: our transport connect begins",
         Init => Answering: "CONN_REQ comes: our transport connect back begins",
-        Connecting => Connecting: "the connection is cut: once more",
+        Connecting => Connecting: "the connection is cut: once more; the name has another address now",
         Connecting => Requested: "the transport connect is done: CONN_REQ is sent",
         Connecting => Answering: "CONN_REQ comes, as both began: our own connect is cancelled",
         Connecting => Disconnect: "refused, no route, time-out; the last address is dropped; it is a known peer under another name",
@@ -230,6 +231,8 @@ pub enum Cause {
     NoRoom,
     /// It and we do not share the site's secret.
     Secret,
+    /// The peer does not accept us: the network does not tell it who we are.
+    Denied,
 }
 
 impl Cause {
@@ -243,6 +246,7 @@ impl Cause {
             Self::Protocol => bmi::BMI_EPROTO,
             Self::NoRoom => bmi::BMI_ENOMEM,
             Self::Secret => bmi::BMI_EACCES,
+            Self::Denied => bmi::BMI_EPERM,
         }
     }
 
@@ -257,6 +261,7 @@ impl Cause {
                 LinkDown::Refused => Self::Refused,
                 LinkDown::Unreachable | LinkDown::Elsewhere(_) => Self::Unreachable,
                 LinkDown::TimedOut => Self::TimedOut,
+                LinkDown::Denied => Self::Denied,
                 LinkDown::Closed | LinkDown::Reset => Self::Reset,
                 LinkDown::Protocol => Self::Protocol,
             },
@@ -271,6 +276,7 @@ impl Cause {
             Status::BadEndpoint => Self::Protocol,
             Status::NoResources => Self::NoRoom,
             Status::BadSecret => Self::Secret,
+            Status::Refused => Self::Denied,
             _ => Self::Refused,
         }
     }
@@ -297,6 +303,7 @@ impl fmt::Display for Cause {
             Self::Protocol => "protocol mismatch",
             Self::NoRoom => "no room",
             Self::Secret => "not the same secret at both (MX_SECRET_FILE)",
+            Self::Denied => "refused: the network does not tell it who we are",
         })
     }
 }
@@ -328,6 +335,7 @@ mod tests {
             (Status::BadEndpoint, Cause::Protocol),
             (Status::NoResources, Cause::NoRoom),
             (Status::BadSecret, Cause::Secret),
+            (Status::Refused, Cause::Denied),
             (Status::BadKey, Cause::Refused),
         ] {
             assert_eq!(Cause::of_connect(status), cause, "{status:?}");
@@ -371,6 +379,7 @@ mod tests {
             Cause::Protocol,
             Cause::NoRoom,
             Cause::Secret,
+            Cause::Denied,
         ];
         let mut codes: Vec<_> = causes.iter().map(|cause| cause.code()).collect();
         assert!(codes.iter().all(|code| *code < 0));

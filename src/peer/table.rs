@@ -104,8 +104,6 @@ pub struct Peer {
     pub state: State,
     /// Its address.
     pub target: Target,
-    /// The name it gave itself, where that is another one.
-    pub own_name: Option<Name>,
     /// Other names under which it was looked up.
     pub other_names: Vec<Name>,
     /// Address objects that stand for it, oldest first.
@@ -118,6 +116,10 @@ pub struct Peer {
     pub wait_until: Option<(Instant, Reminder)>,
     /// A handshake message to it has not gone out yet.
     pub handshake_waits: bool,
+    /// It was lost, or could not be reached, since its name was last resolved.
+    pub name_doubted: bool,
+    /// A reminder to resolve it again is set.
+    pub name_reminder: bool,
     /// The number of its CONN_REQs while it was READY.
     pub again: u8,
     /// The host's knowledge of it.
@@ -185,7 +187,7 @@ impl Peers {
         self.limit
     }
 
-    /// Adds a peer in INIT that is found under `target`. `None` when all ids are in use.
+    /// Adds a peer in INIT, which is found under `target` if no other is. `None` when all ids are in use.
     pub fn add(&mut self, target: Target, name: String) -> Option<PeerKey> {
         let fresh = self.slots.len() as u32;
         let reuse = self.freed.len() >= REUSE_DELAY || fresh > self.limit;
@@ -206,19 +208,22 @@ impl Peers {
             name,
             state: State::Init,
             target,
-            own_name: None,
             other_names: Vec::new(),
             objects: Vec::new(),
             conversation: Conversation::default(),
             has_provisional: false,
             wait_until: None,
             handshake_waits: false,
+            name_doubted: false,
+            name_reminder: false,
             again: 0,
             inbound: Inbound::No,
             pending: List::EMPTY,
         }));
         self.len += 1;
-        self.by_name.insert((target.nic, target.endpoint), key);
+        // The first with a name has it: a second one is another process behind the same address.
+        let name = (target.nic, target.endpoint);
+        self.by_name.entry(name).or_insert(key);
         Some(key)
     }
 
@@ -228,9 +233,9 @@ impl Peers {
         let peer = self.slots[key.id as usize].peer.take()?;
         self.len -= 1;
         self.freed.push_back(key.id);
-        let names = [Some((peer.target.nic, peer.target.endpoint)), peer.own_name];
+        let name = (peer.target.nic, peer.target.endpoint);
         let others = peer.other_names.iter().copied();
-        for name in names.into_iter().flatten().chain(others) {
+        for name in [name].into_iter().chain(others) {
             if self.by_name.get(&name) == Some(&key) {
                 self.by_name.remove(&name);
             }
@@ -265,21 +270,17 @@ impl Peers {
         self.by_name.get(&name).copied()
     }
 
-    /// Notes what a peer calls itself.
-    pub fn set_own_name(&mut self, key: PeerKey, name: Name) {
+    /// A peer that is not connected is found at that interface from now on. No other one may be.
+    pub fn retarget(&mut self, key: PeerKey, nic: NicId) {
         let Some(peer) = self.get_mut(key) else {
             return;
         };
-        if (peer.target.nic, peer.target.endpoint) == name || peer.own_name == Some(name) {
-            return;
+        let endpoint = peer.target.endpoint;
+        let before = std::mem::replace(&mut peer.target.nic, nic);
+        if self.by_name.get(&(before, endpoint)) == Some(&key) {
+            self.by_name.remove(&(before, endpoint));
         }
-        let before = peer.own_name.replace(name);
-        if let Some(before) = before
-            && self.by_name.get(&before) == Some(&key)
-        {
-            self.by_name.remove(&before);
-        }
-        self.by_name.entry(name).or_insert(key);
+        self.by_name.insert((nic, endpoint), key);
     }
 
     /// The peer an address object stands for.
@@ -424,16 +425,13 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_is_found_under_both_its_names_until_it_is_gone() {
+    fn of_two_peers_with_one_name_the_first_has_it() {
         let mut peers = Peers::default();
-        let key = add(&mut peers, 1).unwrap();
-        peers.set_own_name(key, (NicId(7), EndpointId(1)));
-        assert_eq!(peers.named((NicId(1), EndpointId(1))), Some(key));
-        assert_eq!(peers.named((NicId(7), EndpointId(1))), Some(key));
-        peers.set_own_name(key, (NicId(8), EndpointId(1)));
-        assert_eq!(peers.named((NicId(7), EndpointId(1))), None);
-        peers.remove(key);
-        assert_eq!(peers.named((NicId(8), EndpointId(1))), None);
+        let (first, second) = (add(&mut peers, 1).unwrap(), add(&mut peers, 1).unwrap());
+        assert_eq!(peers.named((NicId(1), EndpointId(1))), Some(first));
+        peers.remove(second);
+        assert_eq!(peers.named((NicId(1), EndpointId(1))), Some(first));
+        peers.remove(first);
         assert_eq!(peers.named((NicId(1), EndpointId(1))), None);
     }
 

@@ -12,6 +12,7 @@ mod faults_flood;
 mod faults_method;
 mod gauges;
 mod method;
+mod names;
 mod random;
 mod rig;
 mod timeouts;

@@ -37,6 +37,8 @@ use std::time::Duration;
 pub const NIC: NicId = NicId(0x5151);
 /// Another name of the same interface, under which no peer announces itself.
 pub const OTHER_NIC: NicId = NicId(0x5252);
+/// The interface of a machine where nothing listens.
+pub const NOWHERE: NicId = NicId(0x5353);
 
 pub type SimMethod = Method<TwoNames, VirtualClock>;
 
@@ -600,8 +602,12 @@ impl Rig {
             endpoint,
             session: SessionId(0x1000 + self.sessions),
         };
+        let config = mx_proto::Config {
+            key: mx_proto::Key(u128::from(self.sessions).to_le_bytes()),
+            ..self.endpoint.clone()
+        };
         Endpoint::new(
-            self.endpoint.clone(),
+            config,
             identity,
             KEY,
             port.expect("a free name"),

@@ -1,7 +1,6 @@
 //! The calls of the application to an endpoint.
 
 use super::pending::{New, Slot};
-use super::sessions::Manner;
 use super::{Core, Endpoint};
 use crate::event::{Down, Outcome};
 use crate::flow::{self, Flow, Lane, Paid};
@@ -13,7 +12,7 @@ use crate::origin::Source;
 use crate::owner::{Owner, Posting};
 use crate::port::{Body, Close, ConnectError, Port, SendError, Sent};
 use crate::queues::{Partial, Queues, Stand};
-use crate::remote::{Life, LinkState, Remote, Tx};
+use crate::remote::{Candidate, Life, LinkState, Remote, Tx};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::timeouts::{TimeOuts, Timeout};
@@ -531,6 +530,30 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             return Err(ConnectError::NoResources);
         }
         let to = self.remote_at(target)?;
+        self.begin_connect(to, key, bits, word)
+    }
+
+    /// The same to a remote that has called us, which need not be reachable under its name.
+    pub fn connect_back(
+        &mut self,
+        to: RemoteId,
+        key: u32,
+        bits: MatchBits,
+        word: O::Word,
+    ) -> Result<RequestId, ConnectError> {
+        if self.core.remotes.living(to).is_none() {
+            return Err(ConnectError::Refused);
+        }
+        self.begin_connect(to, key, bits, word)
+    }
+
+    fn begin_connect(
+        &mut self,
+        to: RemoteId,
+        key: u32,
+        bits: MatchBits,
+        word: O::Word,
+    ) -> Result<RequestId, ConnectError> {
         let timeouts = self.core.timeouts;
         let state = State::Connecting { key };
         let id = self.core.ops.add(word, bits, timeouts, state);
@@ -548,8 +571,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if let Some(remote) = remotes.of_mut(to) {
             ops.record_mut(id.index()).remote = to;
             ops.join(Strand::Own, &mut remote.connects, id.index());
-            if let Some(link) = remote.live_tx().or_else(|| remote.link_up()) {
-                self.core.send_connect(to, link, id, Manner::Plain);
+            if let Some(link) = remote.link_up() {
+                self.core.send_connect(to, link, id, Candidate::default());
             }
         }
     }
@@ -601,10 +624,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let Some(remote) = self.core.remotes.of(id) else {
             return;
         };
-        if let Some(link) = remote.link_up() {
-            // It has called us meanwhile.
-            return self.core.introduce_all(id, link);
-        }
         match self.port.connect(remote.target(route), &self.clock) {
             Ok(link) => self.attach(id, link),
             Err(error) => {
@@ -633,7 +652,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         // Memory is free before the end is reported.
         self.run_actions();
-        if let Some(link) = remote.live_tx() {
+        if let Some(link) = remote.tx_link() {
             let header = wire::Header::new(wire::Kind::Disconnect, 0, 0).emit();
             // Without room for it, the closed link says the same.
             let _ = self.port.send(link, &header, Body::EMPTY);
@@ -738,9 +757,9 @@ impl<O: Owner> Core<O> {
         self.close_account(id, keep);
         let remote = self.remotes.take(id)?;
         self.controls -= remote.queues().map_or(0, |queues| queues.control.len());
-        self.introductions.gone(id);
+        self.forget_asked(id);
         match &remote.life {
-            Life::Connecting { .. } => {}
+            Life::Connecting => {}
             Life::Met(met) => {
                 if let Some(timer) = met.step {
                     self.wheel.clear(timer);
@@ -765,7 +784,7 @@ impl<O: Owner> Core<O> {
     pub(super) fn connects_again(&self, id: RemoteId, reason: DownReason) -> bool {
         self.remotes.of(id).is_some_and(|remote| {
             self.config.connect_again
-                && !matches!(remote.life, Life::Connecting { over: None })
+                && remote.met().is_some_and(|met| met.asks.is_none())
                 && !matches!(reason, DownReason::Protocol(_) | DownReason::Secret)
         })
     }
@@ -814,7 +833,8 @@ impl<O: Owner> Core<O> {
         let remote = self.dissolve(id, reason.status(), keep)?;
         let identity = remote.identity();
         log::debug!("remote {id:?} ({identity:?}) is down: {reason}");
-        if remote.met().is_some() {
+        // Of one that is still being asked which it is the owner does not know.
+        if remote.met().is_some_and(|met| met.asks.is_none()) {
             let down = Down {
                 remote: id,
                 context: remote.context,

@@ -3,8 +3,7 @@
 //! ```text
 //!   operations' time-outs  --.
 //!   silence of remotes    --+
-//!   questions about claims --+--> wheel --> expire, in full polls
-//!   Pings to old lives     --+
+//!   Pings to remotes      --+--> wheel --> expire, in full polls
 //!   epochs of flow control --+
 //!   memory for the inbox   --+
 //!   what the owner set     --'
@@ -14,9 +13,8 @@
 //!
 //! Owns: the deadlines.
 
-use super::introductions::Due;
 use super::{Core, Endpoint};
-use crate::ids::{LinkId, RemoteId, RequestId};
+use crate::ids::{RemoteId, RequestId};
 use crate::owner::Owner;
 use crate::port::Port;
 use crate::status::Status;
@@ -37,10 +35,8 @@ pub(super) enum Deadline {
     Op(RequestId),
     /// A step of the time ends in which a remote may be silent.
     Silence(RemoteId),
-    /// A claimed address, asked on that link of ours, has taken too long.
-    Asking(LinkId),
-    /// An old remote has taken too long to say that it is there.
-    Doubt(RemoteId),
+    /// A remote has taken too long to say that it is there.
+    Asked(RemoteId),
     /// An epoch of flow control has lasted long enough.
     Epoch,
     /// There was no memory for a message of the inbox.
@@ -79,8 +75,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     busy = true;
                     self.end_step(id, due, now);
                 }
-                Deadline::Asking(ours) => self.core.introductions.note(Due::Asked(ours, None)),
-                Deadline::Doubt(old) => self.core.introductions.note(Due::Answered(old, false)),
+                Deadline::Asked(id) => self.core.is_not_there(id, now),
                 Deadline::Epoch => self.core.end_epoch(now),
                 Deadline::Memory => self.core.ask_again(),
                 Deadline::Owner(word) => {

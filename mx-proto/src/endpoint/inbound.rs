@@ -14,7 +14,7 @@ use super::introductions::UNASKED;
 use super::outbound::notify_status;
 use super::{Core, Named, reader};
 use crate::event::{Arrival, Outcome, Verdict};
-use crate::flow::{self, CREDIT, Paid};
+use crate::flow::{self, Paid};
 use crate::ids::{LinkId, MatchBits, MatchMask, RemoteId, RequestId};
 use crate::matching::{Offered, Payload, Waiting};
 use crate::memory::{Memory, Source};
@@ -81,10 +81,20 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
                 wire::Kind::Connect | wire::Kind::Reply | wire::Kind::Challenge
             )
         {
-            return core.distrust(link, from, None, UNASKED);
+            return core.distrust(from, None, UNASKED);
         }
         if let Life::Met(met) = &mut remote.life {
             met.silent = 0;
+            if met.asks.is_some() && matches!(header.kind, wire::Kind::Eager | wire::Kind::Offer) {
+                core.use_while_asked(from);
+                match core.remotes.of_mut(from) {
+                    Some(again) => remote = again,
+                    None => return,
+                }
+            }
+            let Life::Met(met) = &mut remote.life else {
+                return;
+            };
             if header.kind.has_credit_fields() {
                 if met.borrows.on_credit_fields(&header.credit_fields)
                     && remote.has_pending()
@@ -100,8 +110,6 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
                     }
                 }
             }
-        } else if core.introductions.holds(link) {
-            return core.put_behind(link, cookie, &{ *bytes }, body);
         } else if matches!(header.kind, wire::Kind::Eager | wire::Kind::Offer) {
             let what = "a message before the handshake";
             return core.violation(link, cookie, what);
@@ -209,7 +217,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             return;
         };
         if header.kind == wire::Kind::Eager {
-            return self.end_streamed(link, cookie, bytes, &header);
+            return self.end_streamed(link, &header);
         }
         self.core.stats.packets_in += 1;
         let from = self.core.remote_of(link, cookie);
@@ -306,16 +314,11 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         if self.core.is_closing(link) {
             // Packets after a violation or a refusal are ignored.
             self.core.stats.stale += 1;
-        } else if header.kind == wire::Kind::Confirmed
-            && self.core.introductions.confirmed(link, header.length == 1)
-        {
         } else if cookie != 0 {
             // A remote that has been disconnected while this was under way.
             self.core.stats.stale += 1;
         } else if header.kind == wire::Kind::Connect {
             self.core.on_connect(link, None, header, &body.to_vec());
-        } else if header.kind == wire::Kind::Confirm {
-            self.core.on_confirm(link, &body.to_vec());
         } else if header.kind == wire::Kind::Prove {
             self.core.on_prove(link, &body.to_vec());
         } else {
@@ -483,7 +486,9 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         body.copy_to(0, bytes);
         match header.kind {
             wire::Kind::Connect => self.core.on_connect(link, Some(from), header, bytes),
-            wire::Kind::Reply => self.core.on_reply(link, from, header, bytes),
+            wire::Kind::Reply => self
+                .core
+                .on_reply(link, from, header, bytes, self.clock.now()),
             wire::Kind::Offer => self.offer(link, cookie, from, header, bytes),
             wire::Kind::Pull => match PullBody::parse(bytes) {
                 Some(pull) => self.core.on_pull(from, header, pull, self.clock),
@@ -491,18 +496,16 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             },
             wire::Kind::Notify => self.core.on_notify(from, header),
             wire::Kind::Withdraw => self.core.on_withdraw(from, header, self.clock.now()),
-            wire::Kind::Disconnect => self.core.part_from(from, DownReason::Disconnected),
+            wire::Kind::Disconnect => self.core.fail_remote(from, DownReason::Disconnected),
             wire::Kind::Ping => self.core.on_ping(from, header.word),
             wire::Kind::Pong => {
-                self.core.introductions.answered(from, header.word);
+                self.core.is_there(from, header.word);
                 self.core.on_answer(from);
             }
             // That it has come is all it says.
             wire::Kind::Credit => {}
-            wire::Kind::Confirm | wire::Kind::Confirmed => {
-                let what = "a question that is for strangers";
-                self.core.violation(link, cookie, what);
-            }
+            wire::Kind::Confirm => self.core.on_confirm(link, from, bytes),
+            wire::Kind::Confirmed => self.core.on_confirmed(from, header.length == 1),
             wire::Kind::Challenge => self.core.on_challenge(link, from, bytes),
             wire::Kind::Prove => {
                 let what = "a proof without a challenge";
@@ -544,32 +547,6 @@ impl<O: Owner> Core<O> {
     fn is_closing(&self, link: LinkId) -> bool {
         let closes = |action: &super::DeferredAction<O::Memory>| matches!(action, super::DeferredAction::Close(of, _) if *of == link);
         self.session_out.ends(link) || self.actions.iter().any(closes)
-    }
-
-    /// Keeps a packet behind an answer whose sender is still being looked at: no more of them than we
-    /// have promised to take.
-    #[cold]
-    fn put_behind<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        cookie: u64,
-        bytes: &HeaderBytes,
-        body: &B,
-    ) {
-        let from = self.remote_of(link, cookie);
-        if self.may_put_behind(link, from, body.len() as u32) {
-            self.introductions.put_behind(link, bytes, body);
-        } else {
-            self.violation(link, cookie, TOO_MUCH_BEHIND);
-        }
-    }
-
-    /// May a packet with a body of that length be kept there?
-    pub(super) fn may_put_behind(&self, link: LinkId, from: RemoteId, len: u32) -> bool {
-        let remote = self.remotes.of(from);
-        let opening = remote.map_or(0, |remote| remote.opening as usize);
-        let most = (opening + 2) * CREDIT + 64 * 256;
-        self.introductions.bytes_behind(link, len as usize) <= most
     }
 
     /// The peer does not speak our protocol: its link, and with it the remote, ends.
@@ -886,9 +863,6 @@ impl<M> Pulling<M> {
             && self.key.is_none()
     }
 }
-
-/// A violation: the limit is part of the protocol.
-pub(super) const TOO_MUCH_BEHIND: &str = "more behind its introduction than was allowed";
 
 /// Larger than any control packet's body today, so that a later version may append to them.
 const CONTROL_BODY_MAX: usize = 128;

@@ -117,7 +117,7 @@ impl<O: Owner> Core<O> {
         *liveness = liveness::Liveness::new(config.peer_timeout);
         *session_out = session_queue::SessionQueue::default();
         *streamed = streamed::AllStreamed::default();
-        *introductions = introductions::Introductions::new(config.source_share);
+        *introductions = introductions::Introductions::default();
         *challenges = introductions::Challenges::default();
         (*starved, *epoch_ends) = (false, false);
         (*kept_bytes, *controls) = (0, 0);

@@ -1,92 +1,89 @@
-//! Verification of a link's first hello before it becomes a remote.
+//! The first hello on a stranger's link, until there is a remote.
 //!
 //! ```text
-//!   hello --> CLAIMED --> (CHALLENGED) --proof of the port--> (ASKING) --> (NEWCOMER) --> remote, Reply
-//!                |          |    with a      |                 the claimed   an old life of
-//!                |          |    secret      | refuted         address       that name, and
-//!                |          |                |                   |           the claimed address
-//!                |          | wrong          |                   | no, silent | it answers
-//!                `----------+----------------+-------------------+------------+-----> refused, closed
+//!   hello --> CLAIMED -----------------------------------> admit: remote, Reply (sessions.rs)
+//!               |  ^ |  the port has the source's name       | or Reply: known
+//!        secret |  | |                                       |
+//!               v  | | another remote has that name          | it answers, or is gone
+//!           CHALLENGED `-----------> WAITING ----------------'
+//!               `--wrong, silent--> refused, closed
 //! ```
 //!
-//! An old life is over when its link is down, when it has not answered a Ping for a second, or,
-//! where a death does not show on its link, when the claimed address confirms the new one.
+//! The port must not be called while it is polled: hellos are noted here and looked at after the poll
+//! (`look_at`), so most introductions are over in the poll that brings the hello. The site's secret is
+//! checked in `challenges`.
 //!
-//! Most hellos pass all steps in the poll that brings them: a claim proven by the network needs no
-//! question, and a new name has no old life. Every stranger's hello is handled here, and so is the
-//! answer to our connect if it names another peer than the one connected to. Packets behind such an
-//! answer wait until it is proven.
-//!
-//! The port must not be called while it is polled: events are noted here and handled after the poll
-//! (`steps`). The site's secret is checked in `challenges`.
-//!
-//! Owns: waiting hellos, the links to claimed addresses, old remotes that have been sent a Ping.
+//! Owns: waiting hellos, refusals that have been logged, remotes that are asked whether they are there.
 //! Not here: addresses.
 //! Cost: O(1) for each introduction.
 
 mod challenges;
-mod steps;
 
 pub(super) use challenges::{Challenges, REFUSED, UNASKED, UNVOUCHED};
 
 use super::deadlines::Deadline;
-use crate::ids::{LinkId, RemoteId, Route};
+use super::session_queue::After;
+use super::{Core, DeferredAction, Endpoint};
+use crate::config::Place;
+use crate::event::Identity;
+use crate::ids::{LinkId, NicId, RemoteId, RequestId};
 use crate::log_limit::LogLimit;
-use crate::memory::Source as Bytes;
-use crate::origin::{Address, Source};
-use crate::port::{HEADER_LEN, HeaderBytes, LinkDown};
-use crate::secret::Binding;
-use crate::shares::Shares;
-use crate::timer::{TimerId, Wheel};
-use crate::wire::{ChallengeBody, ConfirmBody, Header, Hello};
+use crate::ops::NO_REMOTE;
+use crate::origin::{Seen, Source};
+use crate::owner::Owner;
+use crate::port::{LinkDown, Port};
+use crate::remote::{Candidate, Life, LinkState, Met, Name, Remote};
+use crate::secret::{self, Binding};
+use crate::status::{DownReason, Status};
+use crate::time::{Clock, Instant};
+use crate::timer::TimerId;
+use crate::wire::{self, ChallengeBody, ConfirmBody, Header, Hello, VERSION};
+use challenges::SILENT;
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 /// All introductions of an endpoint.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Introductions {
     waiting: HashMap<LinkId, Introduction, RandomState>,
-    /// Our links to claimed addresses: whose introduction each is about.
-    asking: HashMap<LinkId, LinkId, RandomState>,
-    /// Old lives that are sent a Ping, because a new one claims their name.
-    doubts: HashMap<RemoteId, Doubt, RandomState>,
     /// Work to be done after the poll.
     due: VecDeque<Due>,
-    /// Each source's share of the waiting introductions.
-    shares: Shares,
-    /// Sources that have been refused.
-    refused: LogLimit<Source>,
-    /// Refusals of other versions.
-    versions: LogLimit<()>,
-    /// The number of the last question to an old remote.
+    /// Remotes that have been sent a Ping, because another one has their name or their life.
+    asked: HashMap<RemoteId, Question, RandomState>,
+    /// The number of the last question.
     serial: u64,
+    /// Refusals by source and claim, and by source.
+    refused: LogLimit<(Source, Name)>,
+    sources: LogLimit<Source>,
+    /// Refusals of our calls.
+    pub(super) refused_us: LogLimit<(Name, Status)>,
+}
+
+/// A question to a remote whether it is there.
+#[derive(Debug)]
+struct Question {
+    serial: u64,
+    timer: TimerId,
+    /// Times that the answer was late.
+    late: u8,
+    /// The links whose introductions wait for the answer.
+    links: Vec<LinkId>,
 }
 
 /// One link whose peer has sent a hello.
 #[derive(Debug)]
 struct Introduction {
-    /// The remote that we connected to there; `None` for a stranger's link.
-    from: Option<RemoteId>,
     header: Header,
     hello: Hello,
     /// Further Connects of the same stranger.
     more: Vec<(Header, Hello)>,
-    /// Packets behind the answer to our connect.
-    behind: Vec<(HeaderBytes, Vec<u8>)>,
-    behind_bytes: usize,
     /// It has proven the site's secret on that link before, or is not asked.
     trusted: bool,
     /// Its source; the port is asked for it after the poll.
     source: Source,
-    /// The address that it comes from, where its claim is to be asked elsewhere.
-    seen_at: Address,
-    /// It waits, and counts in its source's share.
-    placed: bool,
-    /// The claimed address is being asked, on that link of ours.
-    asks: Option<(LinkId, TimerId)>,
-    /// It has confirmed the claim.
-    confirmed: bool,
+    /// It has waited for what the remote with its name says.
+    waited: bool,
     stage: Stage,
 }
 
@@ -97,58 +94,26 @@ enum Stage {
     Claimed,
     /// It has been asked for the site's secret, with the nonce of that number.
     Challenged(u64, Binding),
-    /// The claimed address is being asked.
-    Asking,
-    /// Its identity is proven; an old life has been sent a Ping.
-    Newcomer(RemoteId),
+    /// A remote with its name has been asked whether it is there.
+    Waiting,
 }
 
-/// A remote that is asked whether it is still there.
-#[derive(Debug)]
-struct Doubt {
-    serial: u64,
-    timer: TimerId,
-    /// A call of ours has met another life of it.
-    ours: bool,
-    /// The links that claim its name.
-    newcomers: Vec<LinkId>,
-}
-
-/// A step to be done for one introduction.
+/// Work that needs the port.
 #[derive(Debug)]
 pub(super) enum Due {
+    /// A link has a hello, or its peer has proven the site's secret.
     Look(LinkId),
-    /// Its peer has proven the site's secret.
-    Trust(LinkId),
     /// The peer that we connected to has sent a challenge.
     Challenge(LinkId, RemoteId, Box<ChallengeBody>),
-    /// A peer asks whether a hello was ours.
-    Confirm(LinkId, ConfirmBody),
-    /// A claimed address has answered, or does not.
-    Asked(LinkId, Option<bool>),
-    /// It is to be tried over another route.
-    AskElsewhere(LinkId, Route),
-    /// A remote is to be asked whether it is still there.
-    Doubt(RemoteId),
-    /// It is, or it is not.
-    Answered(RemoteId, bool),
+    /// A remote that we have called is perhaps one that has called us: it is to be asked.
+    Ask(RemoteId),
+    /// A remote asks whether a call was ours.
+    Confirm(RemoteId, ConfirmBody),
+    /// The peer that we have called has a remote of our life, and perhaps sees us there now, too.
+    Known(LinkId, RemoteId, RequestId, Box<(Hello, u32)>),
 }
 
 impl Introductions {
-    /// `share`: percent of the places that others leave, for introductions from one source.
-    pub(super) fn new(share: u8) -> Self {
-        Self {
-            waiting: HashMap::default(),
-            asking: HashMap::default(),
-            doubts: HashMap::default(),
-            due: VecDeque::new(),
-            shares: Shares::new(WAITING_MAX, share),
-            refused: LogLimit::default(),
-            versions: LogLimit::default(),
-            serial: 0,
-        }
-    }
-
     /// The number of waiting links.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
@@ -165,174 +130,456 @@ impl Introductions {
         self.due.push_back(due);
     }
 
-    /// Whether packets on this link wait for its introduction.
-    pub(super) fn holds(&self, link: LinkId) -> bool {
-        self.waiting.contains_key(&link)
+    fn is_trusted(&self, link: LinkId) -> bool {
+        self.waiting.get(&link).is_some_and(|it| it.trusted)
     }
 
-    fn begin(
-        &mut self,
-        link: LinkId,
-        from: Option<RemoteId>,
-        (header, hello): (Header, Hello),
-        trusted: bool,
-    ) {
-        let introduction = Introduction {
-            from,
-            header,
-            hello,
-            more: Vec::new(),
-            behind: Vec::new(),
-            behind_bytes: 0,
-            trusted,
-            source: Source::TRUSTED,
-            seen_at: Address::default(),
-            placed: false,
-            asks: None,
-            confirmed: false,
-            stage: Stage::Claimed,
-        };
-        self.waiting.insert(link, introduction);
-        self.due.push_back(Due::Look(link));
-    }
-
-    /// Bytes of packets behind an answer that waits, once there is one more with so long a body.
-    pub(super) fn bytes_behind(&self, link: LinkId, len: usize) -> usize {
-        let behind = self.waiting.get(&link).map_or(0, |it| it.behind_bytes);
-        behind + len + HEADER_LEN + size_of::<Vec<u8>>()
-    }
-
-    /// A packet that came there.
-    pub(super) fn put_behind<B: Bytes + ?Sized>(
-        &mut self,
-        link: LinkId,
-        header: &HeaderBytes,
-        body: &B,
-    ) {
-        let bytes = self.bytes_behind(link, body.len());
-        if let Some(introduction) = self.waiting.get_mut(&link) {
-            introduction.behind_bytes = bytes;
-            introduction.behind.push((*header, body.to_vec()));
-        }
-    }
-
-    /// Takes an introduction out. The link of ours that was asking about it is to be closed.
-    fn take(
-        &mut self,
-        link: LinkId,
-        wheel: &mut Wheel<Deadline>,
-    ) -> Option<(Introduction, Option<LinkId>)> {
+    fn take(&mut self, link: LinkId) -> Option<Introduction> {
         let introduction = self.waiting.remove(&link)?;
-        if introduction.placed {
-            self.shares.give_back(introduction.source, 1);
-        }
-        let ours = introduction.asks.map(|(ours, timer)| {
-            wheel.clear_of(timer, Deadline::Asking(ours));
-            self.asking.remove(&ours);
-            ours
-        });
         if self.waiting.is_empty() && self.waiting.capacity() > KEPT {
             self.waiting = HashMap::default();
         }
-        Some((introduction, ours))
-    }
-
-    /// Counts a hello of another version: `Some` if it is to be logged, with how many there were.
-    pub(super) fn note_version(&mut self) -> Option<u64> {
-        self.versions.again(())
-    }
-
-    /// Makes an introduction wait, if its source may have another one.
-    fn may_wait(&mut self, link: LinkId) -> bool {
-        let Some(introduction) = self.waiting.get_mut(&link) else {
-            return false;
-        };
-        let source = introduction.source;
-        // Calls are our own, and as many as we have begun.
-        let free = introduction.from.is_some() || self.shares.may_take(source, 1);
-        if !introduction.placed && free {
-            introduction.placed = true;
-            self.shares.take(source, 1);
-        }
-        introduction.placed
-    }
-
-    /// A remote is no more.
-    #[inline]
-    pub(super) fn gone(&mut self, id: RemoteId) {
-        if !self.doubts.is_empty() && self.doubts.contains_key(&id) {
-            self.due.push_back(Due::Answered(id, false));
-        }
-    }
-
-    /// A remote has answered the question of that number.
-    pub(super) fn answered(&mut self, id: RemoteId, serial: u64) {
-        if self.doubts.get(&id).is_some_and(|of| of.serial == serial) {
-            self.due.push_back(Due::Answered(id, true));
-        }
-    }
-
-    /// A call of ours has led to another life than this remote's.
-    pub(super) fn doubt(&mut self, id: RemoteId) {
-        self.due.push_back(Due::Doubt(id));
-    }
-
-    /// A claimed address has said whether it knows of the claim. False: it has not been asked.
-    pub(super) fn confirmed(&mut self, ours: LinkId, yes: bool) -> bool {
-        let asked = self.asking.contains_key(&ours);
-        if asked {
-            self.due.push_back(Due::Asked(ours, Some(yes)));
-        }
-        asked
-    }
-
-    /// A link of ours to a claimed address is down. False: it is no such link.
-    pub(super) fn ask_failed(&mut self, ours: LinkId, reason: LinkDown) -> bool {
-        let asked = self.asking.contains_key(&ours);
-        if asked {
-            self.due.push_back(match reason {
-                LinkDown::Elsewhere(route) => Due::AskElsewhere(ours, route),
-                _ => Due::Asked(ours, None),
-            });
-        }
-        asked
-    }
-
-    /// Whether the claim of the introduction on that link is being checked.
-    fn asks_on(&self, link: LinkId) -> bool {
-        self.waiting.get(&link).is_some_and(|of| of.asks.is_some())
-    }
-
-    /// The claim on `link` is asked about on `ours`, which has until `timer`.
-    fn ask_on(&mut self, link: LinkId, ours: LinkId, timer: TimerId) {
-        if let Some(introduction) = self.waiting.get_mut(&link) {
-            introduction.asks = Some((ours, timer));
-            self.asking.insert(ours, link);
-        }
-    }
-
-    /// Ends the question on `ours`, our link to a claimed address. The introduction it was about.
-    fn ended_asking(
-        &mut self,
-        ours: LinkId,
-        wheel: &mut Wheel<Deadline>,
-    ) -> Option<(LinkId, &mut Introduction)> {
-        let link = self.asking.remove(&ours)?;
-        let introduction = self.waiting.get_mut(&link)?;
-        if let Some((_, timer)) = introduction.asks.take_if(|asks| asks.0 == ours) {
-            wheel.clear_of(timer, Deadline::Asking(ours));
-        }
-        Some((link, introduction))
+        Some(introduction)
     }
 }
 
-/// The time-out of a question to a claimed address. A port drops a stranger's link after 5 s.
-const ASK_TIME: Duration = Duration::from_secs(3);
-/// The time-out of the Ping to a remote whose name is claimed with proof.
-const OLD_TIME: Duration = Duration::from_secs(1);
-/// Limit of waiting introductions, of all sources.
-const WAITING_MAX: usize = 1024;
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
+    /// Goes on with all introductions that can.
+    #[cold]
+    pub(super) fn see_to_introductions(&mut self) -> bool {
+        let now = self.clock.now();
+        let mut busy = false;
+        while let Some(due) = self.core.introductions.due.pop_front() {
+            busy = true;
+            match due {
+                Due::Look(link) => self.look_at(link, now),
+                Due::Challenge(link, from, body) => {
+                    let binding = self.port.binding(link);
+                    self.core.answer_challenge(link, from, binding, &body);
+                }
+                Due::Ask(id) => self.ask_caller(id),
+                Due::Confirm(from, asked) => {
+                    let here = self.port.has_address(asked.from);
+                    self.core.confirm(from, &asked, here);
+                }
+                Due::Known(link, from, connect, said) => {
+                    let (hello, length) = *said;
+                    let ours = length & 1 == 1 || self.port.has_interface(hello.to.0);
+                    let said = (Candidate::from_word(length >> 1), ours);
+                    self.core.on_known(link, from, connect, &hello, said, now);
+                }
+            }
+        }
+        busy
+    }
+
+    /// A link has a hello, or its peer has proven the site's secret.
+    fn look_at(&mut self, link: LinkId, now: Instant) {
+        let Self { port, core, .. } = self;
+        let Some(introduction) = core.introductions.waiting.get_mut(&link) else {
+            return;
+        };
+        if let Stage::Challenged(..) = introduction.stage {
+            return;
+        }
+        let hello = introduction.hello;
+        let seen = port.seen(link, &hello.identity);
+        introduction.source = seen.source;
+        if hello.identity.session == core.identity.session {
+            return core.meet_oneself(link, seen);
+        }
+        let Some(nic) = seen.nic else {
+            core.stats.unproven += 1;
+            return core.turn_away(link, Status::Refused, UNNAMED);
+        };
+        if core.is_unfit(link) {
+            return;
+        }
+        if core.config.secret.is_some() && !core.introductions.is_trusted(link) {
+            let (nic, endpoint) = hello.to;
+            if endpoint != core.identity.endpoint || !port.has_interface(nic) {
+                core.stats.unproven += 1;
+                return core.turn_away(link, Status::Refused, RELAYED);
+            }
+            return core.challenge(link, port.binding(link));
+        }
+        core.admit_all(link, nic, now);
+    }
+
+    /// Asks a remote that we have called whether it is the one that has called us.
+    fn ask_caller(&mut self, id: RemoteId) {
+        let Self { port, core, .. } = self;
+        let caller = core.asked_about(id);
+        let caller = caller.and_then(|caller| core.remotes.of(caller));
+        let called = caller.and_then(|caller| {
+            let nonce = caller.met()?.nonce;
+            Some((caller.tx_link()?, caller.identity(), nonce))
+        });
+        let Some((link, claimed, nonce)) = called else {
+            return core.on_confirmed(id, false);
+        };
+        let from = port.seen(link, &claimed).address;
+        core.stats.confirms += 1;
+        let header = Header::new(wire::Kind::Confirm, 0, 0);
+        core.push_control(id, header, &ConfirmBody { nonce, from }.emit());
+    }
+}
+
+impl<O: Owner> Core<O> {
+    /// A stranger introduces itself.
+    pub(super) fn come(&mut self, link: LinkId, header: &Header, hello: Hello) {
+        let Introductions { waiting, due, .. } = &mut self.introductions;
+        let Some(introduction) = waiting.get_mut(&link) else {
+            let introduction = Introduction {
+                header: *header,
+                hello,
+                more: Vec::new(),
+                trusted: self.challenges.take_shown(link),
+                source: Source::TRUSTED,
+                waited: false,
+                stage: Stage::Claimed,
+            };
+            waiting.insert(link, introduction);
+            return due.push_back(Due::Look(link));
+        };
+        if introduction.hello.identity != hello.identity {
+            return self.violation(link, 0, ANOTHER_NAME);
+        }
+        if introduction.more.len() < MORE_MAX {
+            introduction.more.push((*header, hello));
+            return;
+        }
+        self.stats.refused += 1;
+        self.send_reply(None, link, header.word, Status::NoResources, After::Open);
+    }
+
+    /// Refuses those Connects of a stranger that no answer of its could make good. False: there are others.
+    fn is_unfit(&mut self, link: LinkId) -> bool {
+        let key = self.key;
+        let Some(introduction) = self.introductions.waiting.get_mut(&link) else {
+            return true;
+        };
+        let mut unfit: Vec<(Header, Hello)> = Vec::new();
+        let mut fit = Vec::new();
+        let first = (introduction.header, introduction.hello);
+        for it in [first].into_iter().chain(introduction.more.drain(..)) {
+            let is_fit = it.1.version == VERSION && it.1.key == key;
+            if is_fit { &mut fit } else { &mut unfit }.push(it);
+        }
+        let none = fit.is_empty();
+        let mut fit = fit.into_iter();
+        if let Some((header, hello)) = fit.next() {
+            (introduction.header, introduction.hello) = (header, hello);
+            introduction.more = fit.collect();
+        }
+        for (header, hello) in unfit {
+            let (status, why) = if hello.version == VERSION {
+                (
+                    Status::BadKey,
+                    "with another connection key than ours".to_owned(),
+                )
+            } else {
+                let version = hello.version;
+                let why = format!("with protocol version {version}, we speak {VERSION}");
+                (Status::BadEndpoint, why)
+            };
+            self.log_refusal(link, &why);
+            self.stats.refused += 1;
+            let after = if none { After::Close } else { After::Open };
+            self.send_reply(None, link, header.word, status, after);
+        }
+        if none {
+            self.introductions.take(link);
+        }
+        none
+    }
+
+    /// Our own hello has come back: on a link to ourselves, or repeated by another.
+    fn meet_oneself(&mut self, link: LinkId, seen: Seen) {
+        let Some(introduction) = self.introductions.take(link) else {
+            return;
+        };
+        let Introduction { header, hello, .. } = introduction;
+        let call = self.call_with(&hello.nonce).filter(|_| seen.oneself);
+        let Some(remote) = call.and_then(|id| self.remotes.of_mut(id)) else {
+            return self.violation(link, 0, OWN_HELLO);
+        };
+        let ours = remote.links.first().map(|first| first.0);
+        if let Some(ours) = ours {
+            remote.advance(ours, LinkState::Proven);
+        }
+        let other = self.remotes.of_life(hello.identity.session);
+        if let Some(other) = other.filter(|other| Some(*other) != call) {
+            // We have called ourselves under another name as well.
+            for (header, hello) in [(header, hello)].into_iter().chain(introduction.more) {
+                self.reply_known(link, &header, other, &hello);
+            }
+            return;
+        }
+        let id = call.unwrap_or(NO_REMOTE);
+        if let Some(remote) = self.remotes.of_mut(id) {
+            remote.links.push((link, LinkState::Met));
+        }
+        self.actions.push(DeferredAction::Bind(link, id.to_word()));
+        for (header, hello) in [(header, hello)].into_iter().chain(introduction.more) {
+            self.reply_to(id, link, &header, &hello);
+        }
+    }
+
+    /// A stranger, whose interface the network has proven, becomes a remote.
+    fn admit_all(&mut self, link: LinkId, nic: NicId, now: Instant) {
+        if let Some(before) = self.namesake(link, nic) {
+            self.ask_whether_there(before, now);
+            let Introductions { asked, waiting, .. } = &mut self.introductions;
+            if let (Some(question), Some(it)) = (asked.get_mut(&before), waiting.get_mut(&link)) {
+                (it.stage, it.waited) = (Stage::Waiting, true);
+                return question.links.push(link);
+            }
+        }
+        let Some(introduction) = self.introductions.take(link) else {
+            return;
+        };
+        let Introduction {
+            source,
+            header,
+            hello,
+            more,
+            ..
+        } = introduction;
+        for (header, mut hello) in [(header, hello)].into_iter().chain(more) {
+            let bound = self.remote_of(link, 0);
+            if self.remotes.of(bound).is_some() {
+                self.connect_on(link, bound, &header, &hello);
+            } else {
+                hello.identity.nic = nic;
+                self.admit(link, source, &header, &hello, now);
+            }
+        }
+    }
+
+    /// The remote with the name of a stranger, which will be admitted: it may be the same process before it
+    /// came again, and what it has sent comes first. `None`: there is none, or the stranger has waited for it.
+    fn namesake(&self, link: LinkId, nic: NicId) -> Option<RemoteId> {
+        let introduction = self.introductions.waiting.get(&link)?;
+        let Identity {
+            endpoint, session, ..
+        } = introduction.hello.identity;
+        let denied = Candidate::from_word(introduction.header.length);
+        if self.remotes.next_of_life(session, denied, false).is_some() {
+            return None;
+        }
+        let met = |id: &RemoteId| self.remotes.of(*id).is_some_and(|it| it.met().is_some());
+        let namesake = self.remotes.find((nic, endpoint)).filter(met);
+        namesake.filter(|_| !introduction.waited)
+    }
+
+    /// Asks a remote whether it is still there: another one has its name or its life.
+    pub(super) fn ask_whether_there(&mut self, id: RemoteId, now: Instant) {
+        let Introductions { asked, serial, .. } = &mut self.introductions;
+        let Some(met) = self.remotes.met_mut(id) else {
+            return;
+        };
+        if asked.contains_key(&id) {
+            return;
+        }
+        self.stats.intruders += 1;
+        met.silent = met.silent.max(1);
+        *serial += 1;
+        let ping = Header::new(wire::Kind::Ping, *serial, 0);
+        let end = now.after(ANSWER_TIME);
+        let question = Question {
+            serial: *serial,
+            timer: self.wheel.set(now, end, Deadline::Asked(id)),
+            late: 0,
+            links: Vec::new(),
+        };
+        asked.insert(id, question);
+        self.push_control(id, ping, &[]);
+    }
+
+    /// A remote has answered the question of that number.
+    pub(super) fn is_there(&mut self, id: RemoteId, serial: u64) {
+        let asked = self.introductions.asked.get(&id);
+        if asked.is_some_and(|question| question.serial == serial) {
+            self.forget_asked(id);
+        }
+    }
+
+    /// A remote has not answered in time.
+    pub(super) fn is_not_there(&mut self, id: RemoteId, now: Instant) {
+        let Some(question) = self.introductions.asked.get_mut(&id) else {
+            return;
+        };
+        let Some(remote) = self.remotes.of_mut(id) else {
+            return;
+        };
+        // The question waits here, or something has come since: either side is busy, or it was on its way
+        // when the remote ended.
+        let waits = remote.standing(wire::Kind::Ping).is_some();
+        let Life::Met(met) = &mut remote.life else {
+            return;
+        };
+        let heard = met.silent == 0;
+        met.silent = met.silent.max(1);
+        question.late += 1;
+        let last = question.late >= LATE_MAX;
+        if !heard && (last || !waits) {
+            return self.fail_remote(id, DownReason::Restarted);
+        }
+        if last {
+            return self.forget_asked(id);
+        }
+        let end = now.after(ANSWER_TIME);
+        question.timer = self.wheel.set(now, end, Deadline::Asked(id));
+    }
+
+    /// A remote is there, or is no more: those that wait for that go on.
+    #[inline]
+    pub(super) fn forget_asked(&mut self, id: RemoteId) {
+        let Introductions {
+            asked,
+            waiting,
+            due,
+            ..
+        } = &mut self.introductions;
+        if asked.is_empty() {
+            return;
+        }
+        let Some(question) = asked.remove(&id) else {
+            return;
+        };
+        self.wheel.clear_of(question.timer, Deadline::Asked(id));
+        for link in question.links {
+            if waiting.contains_key(&link) {
+                due.push_back(Due::Look(link));
+            }
+        }
+    }
+
+    /// A remote asks whether a call with that nonce was ours. The port is asked for its source when it is
+    /// not being polled.
+    pub(super) fn on_confirm(&mut self, link: LinkId, from: RemoteId, body: &[u8]) {
+        if self.unread_sessions(link, Some(from)) {
+            let what = "questions without reading the answers";
+            return self.violation(link, from.to_word(), what);
+        }
+        match ConfirmBody::parse(body) {
+            Some(asked) => self.introductions.note(Due::Confirm(from, asked)),
+            None => self.violation(link, from.to_word(), "a malformed question"),
+        }
+    }
+
+    /// Answers that. Others can know the nonce, by whom the call was passed on: so it has to go to the
+    /// asker's life, and to come from here.
+    fn confirm(&mut self, from: RemoteId, asked: &ConfirmBody, here: bool) {
+        let session = self.remotes.of(from).and_then(|of| Some(of.met()?.session));
+        let used = |id: RemoteId| {
+            let met = self.remotes.of(id).and_then(Remote::met);
+            met.is_some_and(|met| met.used)
+        };
+        let theirs = |id: &RemoteId| {
+            let is_it = |met: &Met| !met.called_us && Some(met.session) == session;
+            let call = self.remotes.of(*id);
+            call.is_some_and(|call| call.met().is_none_or(is_it))
+        };
+        let call = self.call_with(&asked.nonce).filter(theirs);
+        // What our owner uses is not given up, and what it waits for goes on with what stays.
+        let mut yes = false;
+        if let Some(call) = call.filter(|_| here) {
+            if !used(from) {
+                yes = true;
+                self.go_on_with(from, call);
+            } else if !used(call) {
+                self.go_on_with(call, from);
+                self.leave(call);
+            }
+        }
+        let header = Header::new(wire::Kind::Confirmed, 0, yes.into());
+        self.push_control(from, header, &[]);
+    }
+
+    /// The nonce of our call of a remote, on that link, or of our answer.
+    pub(super) fn call_nonce(&self, id: RemoteId, link: LinkId) -> secret::Nonce {
+        secret::call_nonce(&self.config.key.0, id.to_word(), link.to_word())
+    }
+
+    /// The remote for which we have drawn that nonce.
+    fn call_with(&self, nonce: &secret::Nonce) -> Option<RemoteId> {
+        let id = RemoteId::from_word(secret::call_of(nonce));
+        let (link, _) = self.remotes.of(id)?.links.first()?;
+        (self.call_nonce(id, *link) == *nonce).then_some(id)
+    }
+
+    /// Refuses an introduction: its peer is told, and the link ends.
+    fn turn_away(&mut self, link: LinkId, status: Status, why: &str) {
+        self.log_refusal(link, why);
+        let Some(introduction) = self.introductions.take(link) else {
+            return;
+        };
+        let last = introduction.more.len();
+        let first = [(introduction.header, introduction.hello)];
+        for (at, (header, _)) in first.iter().chain(&introduction.more).enumerate() {
+            self.stats.refused += 1;
+            let after = if at == last { After::End } else { After::Open };
+            self.send_reply(None, link, header.word, status, after);
+        }
+    }
+
+    /// The link of an introduction is no more.
+    pub(super) fn lose_introduction(&mut self, link: LinkId, reason: LinkDown) {
+        if let LinkDown::Closed | LinkDown::Reset = reason
+            && let Some(introduction) = self.introductions.waiting.get(&link)
+            && let Stage::Challenged(..) = introduction.stage
+        {
+            self.log_refusal(link, SILENT);
+        }
+        self.forget_introduction(link);
+    }
+
+    /// The link of an introduction is no more, or is about to be closed.
+    pub(super) fn forget_introduction(&mut self, link: LinkId) {
+        self.introductions.take(link);
+    }
+
+    /// Logs the refusal of an introduction: each claim of a source once and then at growing intervals,
+    /// and of a source with many claims ever fewer.
+    fn log_refusal(&mut self, link: LinkId, why: &str) {
+        let Introductions {
+            waiting,
+            refused,
+            sources,
+            ..
+        } = &mut self.introductions;
+        let Some(introduction) = waiting.get(&link) else {
+            return;
+        };
+        let (source, who) = (introduction.source, &introduction.hello.identity);
+        if let Some(times) = refused.again((source, who.name()))
+            && sources.is_rare(source, CLAIMS_MAX)
+        {
+            let source = (self.config.name_of)(Place::Source(source));
+            let who = self.config.name(who);
+            log::warn!("{source}, which says it is {who}, {why}: refused (refusal {times})");
+        }
+    }
+}
+
+/// Reasons for a refusal.
+const UNNAMED: &str = "and the network does not bear that out";
+const RELAYED: &str = "called another name than ours: a relay, or a translator of our address, and with a \
+                       secret of the site neither is accepted";
+
+/// Violations.
+pub(super) const OWN_HELLO: &str = "our own introduction";
+pub(super) const ANOTHER_NAME: &str = "an introduction under another name";
+
+/// The time-out of the Ping to a remote whose name or life another one claims.
+const ANSWER_TIME: Duration = Duration::from_secs(1);
+/// Times that an answer may be late, as something else comes, or the question cannot go out.
+const LATE_MAX: u8 = 3;
 /// Connects that wait behind the first of the same stranger.
 const MORE_MAX: usize = 16;
+/// Claims of one source that are logged each; from then on ever fewer.
+const CLAIMS_MAX: u64 = 64;
 /// Places kept when none waits.
 const KEPT: usize = 64;

@@ -194,7 +194,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             ready: VecDeque::new(),
             session_out: session_queue::SessionQueue::default(),
             streamed: streamed::AllStreamed::default(),
-            introductions: introductions::Introductions::new(share),
+            introductions: introductions::Introductions::default(),
             challenges: introductions::Challenges::default(),
             controls: 0,
             held: HashMap::default(),
@@ -375,7 +375,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         self.core.remotes.len()
     }
 
-    /// Introductions under way: those of strangers, and answers to calls of ours that wait for a proof.
+    /// Introductions of strangers under way.
     pub fn introductions(&self) -> usize {
         self.core.introductions.len()
     }

@@ -164,9 +164,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             let (Life::Met(met), Some(queues)) = (&mut remote.life, &mut remote.queues) else {
                 return Burst::Done;
             };
-            let (Tx::Open(link) | Tx::Blocked(link)) = met.tx else {
-                return Burst::Done;
-            };
+            let link = met.tx.link();
             let sent = if let Some(partial) = queues.partial {
                 self.send_rest(id, link, partial)
             } else if !queues.control.is_empty() {
@@ -479,7 +477,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let (len, token) = (pulling.wanted as usize, read_token(id));
         let memory = &mut pulling.memory;
         let remote = core.remotes.of(record.remote);
-        let link = remote.and_then(Remote::live_tx);
+        let link = remote.and_then(Remote::tx_link);
         let started = link.is_some_and(|link| {
             let read = RemoteRead {
                 key,

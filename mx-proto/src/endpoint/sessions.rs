@@ -3,186 +3,85 @@
 //! ```text
 //!   us                                    them
 //!   connect(): link --------------------> (a stranger's link)
-//!   on_up: Connect(who, key) -----------> version, key, room? -> remote, sends on this link
-//!   remote <------- Reply(status, who) -
+//!   on_up: Connect(who, nonce) ---------> version, key, source, room? -> remote
+//!   remote <------- Reply(accepted, who) -
 //!
-//!   both at once: two links, one remote; each side goes on sending where it began
-//!   our connect is answered by another association of the peer's than the one that has reached us
-//!       meanwhile: a later one ends the earlier, and the connect continues as a new remote's;
-//!       the answer of a former one is dropped
-//!   goodbye while our connect is unanswered: the association is over, the connect continues
-//!   Connect with another session: the peer restarted, once the old remote is gone (introductions.rs)
-//!   Connect with another epoch:   it disconnected and returned, or uses a second address:
-//!       <---- Reply(known, epoch)     it either keeps the association with that epoch,
-//!       Connect(afresh) --------->    or ends it
+//!   they have remotes of our life:
+//!       <---------- Reply(known, proof) - the first of them
+//!       we have it, too: the connect goes on there, this link is closed
+//!       or not: Connect(not that) ------> Reply(known) of the next; none is left: another remote of our life
+//!   those that are named so are asked whether they are there
+//!
+//!   both at once: two links, two remotes of one life on both sides
+//!       smaller session: the remote that we have called stays
+//!       larger:          Confirm(nonce of their call) on the link of ours
+//!       Confirmed(yes) <------------------ our connect goes on with the remote that has called us
 //! ```
 //!
-//! A remote is one association with a peer, on all its links: credits begin and end with it, and
-//! packets on a link before the peer's hello belong to no remote. A remote is found by the address
-//! it claims (interface and endpoint number). If a connect to another address reaches a known
-//! remote, the reply says so, and the waiting connects complete with that remote.
+//! A remote is one association with a peer: credits begin and end with it, and with its link. It is found
+//! by its address (the interface that the network has proven or that was called, and the endpoint number)
+//! and by its life (session).
 
-use super::Core;
-use super::introductions::{REFUSED, UNASKED, UNVOUCHED};
+use super::introductions::{ANOTHER_NAME, Due, OWN_HELLO, REFUSED, UNASKED, UNVOUCHED};
 use super::session_queue::After;
-use crate::event::Identity;
+use super::{Core, DeferredAction};
 use crate::flow::Borrower;
-use crate::ids::{EndpointId, LinkId, NicId, RemoteId, RequestId};
+use crate::ids::{EndpointId, LinkId, NicId, RemoteId, RequestId, SessionId};
 use crate::ops::{List, State, Strand};
 use crate::origin::Source;
 use crate::owner::Owner;
 use crate::port::{Close, LinkDown};
 use crate::queues::Control;
-use crate::remote::{Life, Link, LinkState, Met, Name, Reach, Remote, Tx};
-use crate::secret::Nonce;
+use crate::remote::{Candidate, Life, LinkState, Met, Name, Reach, Remote, Tx};
+use crate::secret::{self, Nonce};
 use crate::status::{DownReason, Status};
+use crate::time::Instant;
 use crate::wire::{self, Header, Hello, VERSION};
 use smallvec::SmallVec;
-
-use super::DeferredAction;
 
 impl<O: Owner> Core<O> {
     /// A link we asked for can carry packets: introduce ourselves.
     pub(super) fn link_up(&mut self, link: LinkId, id: RemoteId) {
-        let remote = self.remotes.of_mut(id);
-        let Some(remote) = remote.filter(|remote| remote.owns(link)) else {
-            if !self.ask_now(link) {
-                self.actions.push(DeferredAction::Close(link, Close::Now));
+        match self.remotes.of_mut(id) {
+            Some(remote) if remote.owns(link) => {
+                remote.advance(link, LinkState::Up);
+                self.introduce_all(id, link);
             }
-            return;
-        };
-        if remote.met().is_some() && remote.connects.is_empty() {
-            // The peer has reached us meanwhile, and no connect waits for this link.
-            remote.links.retain(|known| known.0 != link);
-            self.actions.push(DeferredAction::Close(link, Close::Now));
-            return;
+            _ => self.actions.push(DeferredAction::Close(link, Close::Now)),
         }
-        remote.advance(link, LinkState::Up);
-        self.introduce_all(id, link);
     }
 
     /// Sends the Connects of all connects that wait for an answer.
     pub(super) fn introduce_all(&mut self, id: RemoteId, link: LinkId) {
         for connect in self.connects_to(id) {
-            self.send_connect(id, link, connect, Manner::Plain);
+            self.send_connect(id, link, connect, Candidate::default());
         }
     }
 
     pub(super) fn link_down(&mut self, link: LinkId, id: RemoteId, reason: LinkDown) {
         self.held.retain(|(held_by, _), _| *held_by != link);
         let Some(remote) = self.remotes.of_mut(id) else {
-            self.introductions.ask_failed(link, reason);
             return;
         };
         remote.links.retain(|known| known.0 != link);
-        let (tried, up) = (!remote.links.is_empty(), remote.link_up().is_some());
-        match &mut remote.life {
-            Life::Met(met) => {
-                let sends = met.tx.link() == link;
-                if sends {
-                    met.tx = Tx::Closed(link);
-                }
-                match met.tx {
-                    // One of two, because both sides have connected, or a call of ours that failed after
-                    // the peer had reached us: what has not been answered there is asked here.
-                    Tx::Open(tx) | Tx::Blocked(tx) => self.introduce_all(id, tx),
-                    Tx::Closed(_) if sends && reason != LinkDown::Closed => {
-                        self.fail_remote(id, DownReason::Link(reason));
-                    }
-                    // The peer is going; nothing goes out to it any more. One that goes closes all
-                    // links, and what it sent last may still be in another one, whose end is the
-                    // remote's. But one on which it has not answered may have met the peer's next
-                    // association: its answer tells.
-                    Tx::Closed(_) if up => {}
-                    Tx::Closed(_) => self.part_from(id, DownReason::Link(reason)),
-                }
+        match (&remote.life, reason) {
+            // The other end of a link to ourselves.
+            (Life::Met(met), _) if met.tx.link() != link => {}
+            (Life::Connecting, LinkDown::Elsewhere(route)) => {
+                self.actions.push(DeferredAction::Connect(id, route));
             }
-            // Still others are being tried.
-            _ if tried => {}
-            _ => match reason {
-                LinkDown::Elsewhere(route) => self.actions.push(DeferredAction::Connect(id, route)),
-                _ => self.fail_remote(id, DownReason::Link(reason)),
-            },
+            _ => self.fail_remote(id, DownReason::Link(reason)),
         }
     }
 
-    /// The peer has ended the association. A connect that it has not answered continues, with the
-    /// peer's next association.
-    pub(super) fn part_from(&mut self, id: RemoteId, reason: DownReason) {
-        let calls = self.remotes.of(id).is_some_and(|remote| {
-            let mut links = remote.links.iter();
-            let unanswered = links.any(|link| link.1 != LinkState::Met);
-            remote.met().is_some() && unanswered && !remote.connects.is_empty()
-        });
-        if !calls {
-            return self.fail_remote(id, reason);
-        }
-        if let Some(next) = self.begin_anew(id, reason, |link| link.1 != LinkState::Met)
-            && let Some(link) = self.remotes.of(next).and_then(Remote::link_up)
-        {
-            self.introduce_all(next, link);
-        }
-    }
-
-    /// Ends a remote. Those of its links on which we have called and which lead to the peer's next
-    /// association are another remote's from now on, with the connects that wait. That has the
-    /// same epoch, and the peer has been promised what it was promised in the Connects that went
-    /// out there; all else begins with nothing. `None`: there is no room for what was promised, and
-    /// all of its links end.
-    fn begin_anew(
-        &mut self,
-        id: RemoteId,
-        reason: DownReason,
-        leads_on: impl Fn(&Link) -> bool,
-    ) -> Option<RemoteId> {
-        let remote = self.remotes.of(id)?;
-        let (opening, source) = (remote.opening, remote.source);
-        let (epoch, name) = (remote.epoch, remote.name);
-        let again = self.connects_again(id, reason);
-        // The credits promised come before the tombstone of the old one.
-        let next = self.remotes.add_as(epoch, name, source, opening);
-        let promise = |core: &mut Self| core.flow.open(&mut core.remotes, next.index(), opening);
-        let promised = promise(self);
-        let mut connects = self.take_connects(id);
-        let old = self.end_remote(id, reason, promised)?;
-        if !promised && !promise(self) {
-            log::debug!("{id:?} is over, and there is no room for its next association");
-            self.remotes.take(next);
-            while !again && let Some(connect) = self.ops.first(&connects) {
-                self.ops.leave(Strand::Own, &mut connects, connect.index());
-                self.complete(connect, reason.status(), 0);
-            }
-            self.leave_to_others(&old, connects);
-            return None;
-        }
-        let over = old.met().map(|was| (was.session, was.epoch));
-        let (kept, gone): (SmallVec<[Link; 1]>, SmallVec<[Link; 1]>) =
-            old.links.into_iter().partition(leads_on);
-        for (link, _) in &kept {
-            self.actions
-                .push(DeferredAction::Bind(*link, next.to_word()));
-        }
-        for (link, _) in gone {
-            self.actions.push(DeferredAction::Close(link, Close::Flush));
-        }
-        let remote = self.remotes.of_mut(next)?;
-        remote.life = Life::Connecting { over };
-        remote.links = kept;
-        remote.connects = connects;
-        for connect in self.connects_to(next) {
-            self.ops.record_mut(connect.index()).remote = next;
-        }
-        log::debug!("{id:?} is over, our call goes on as {next:?}");
-        Some(next)
-    }
-
-    /// Sends the Connect packet that belongs to one connect request.
+    /// Sends the Connect packet that belongs to one connect request. `denied`: the last remote that the peer has
+    /// named and that is not ours.
     pub(super) fn send_connect(
         &mut self,
         id: RemoteId,
         link: LinkId,
         connect: RequestId,
-        manner: Manner,
+        denied: Candidate,
     ) {
         let key = match self.ops.get(connect).map(|record| &record.state) {
             Some(State::Connecting { key, .. }) => *key,
@@ -191,24 +90,29 @@ impl<O: Owner> Core<O> {
         let Some(remote) = self.remotes.of(id) else {
             return;
         };
-        let mut header = Header::new(wire::Kind::Connect, connect.to_word(), manner as u32);
+        let mut header = Header::new(wire::Kind::Connect, connect.to_word(), denied.to_word());
         header.credit_fields.credit = remote.opening;
-        let mut hello = self.hello(remote.epoch, key, Some(remote.name));
-        if !self.trusts(link, id) {
-            hello = self.say(link, hello);
-        }
+        let hello = self.call(id, remote, link, key);
         self.send_session(Some(id), link, header, &hello.emit(), After::Open);
     }
 
-    /// `name`: its destination. The hello to a peer that has not proven its name has no token.
-    fn hello(&self, epoch: u16, key: u32, name: Option<Name>) -> Hello {
+    /// Our hello in the call of a remote, on that link.
+    pub(super) fn call(&self, id: RemoteId, remote: &Remote, link: LinkId, key: u32) -> Hello {
+        Hello {
+            key,
+            nonce: self.call_nonce(id, link),
+            ..self.hello(remote.epoch, Some(remote.name))
+        }
+    }
+
+    /// `name`: its destination.
+    fn hello(&self, epoch: u16, name: Option<Name>) -> Hello {
         Hello {
             version: VERSION,
             epoch,
-            key,
+            key: 0,
             identity: self.identity,
             to: name.unwrap_or((NicId(0), EndpointId(0))),
-            token: name.map_or(0, |name| self.token(name)),
             nonce: Nonce::default(),
         }
     }
@@ -229,41 +133,16 @@ impl<O: Owner> Core<O> {
         if self.unread_sessions(link, from) {
             return self.violation(link, cookie, "introductions without reading the answers");
         }
-        if self.is_echo(from, &hello) {
-            return self.violation(link, cookie, "our own introduction");
-        }
-        let refusal = if hello.version != VERSION {
-            if let Some(times) = self.introductions.note_version() {
-                let (who, version) = (self.config.name(&hello.identity), hello.version);
-                log::warn!(
-                    "a peer that says it is {who} speaks protocol version {version}, we speak \
-                     {VERSION}: refused (refusal {times})"
-                );
-            }
-            Some(Status::BadEndpoint)
-        } else if hello.key != self.key {
-            let (who, key) = (self.config.name(&hello.identity), hello.key);
-            log::info!("{who} came with key {key:#x}: refused");
-            Some(Status::BadKey)
-        } else {
-            None
+        let Some(from) = from else {
+            return self.come(link, header, hello);
         };
-        if let Some(status) = refusal {
-            return self.refuse(link, from, header, status);
+        if !self.trusts(link, from) {
+            return self.distrust(from, Some(hello.identity), UNASKED);
         }
-        if let Some(from) = from.filter(|from| !self.trusts(link, *from)) {
-            return self.distrust(link, from, Some(hello.identity), UNASKED);
+        if !self.challenges.vouches(link, &hello.identity, true) {
+            return self.distrust(from, Some(hello.identity), UNVOUCHED);
         }
-        if let Some(from) = from
-            && !self.challenges.vouches(link, &hello.identity, true)
-        {
-            return self.distrust(link, from, Some(hello.identity), UNVOUCHED);
-        }
-        match from {
-            None => self.come(link, header, hello),
-            Some(from) if self.waits_for_proof(link, from, header, &hello) => {}
-            Some(from) => self.connect_on(link, from, header, &hello),
-        }
+        self.connect_on(link, from, header, &hello);
     }
 
     /// Handles a hello on a link of a remote's.
@@ -274,214 +153,187 @@ impl<O: Owner> Core<O> {
         header: &Header,
         hello: &Hello,
     ) {
-        let what = "an introduction under another name";
-        let Some(id) = self.meet(link, from, hello, what) else {
-            return;
-        };
-        if id != from {
-            self.introduce_all(id, link);
+        let known = self.remotes.of(from).and_then(Remote::met);
+        let is_own = hello.identity.session == self.identity.session;
+        if !is_own && !known.is_some_and(|met| met.is(hello)) {
+            return self.violation(link, from.to_word(), ANOTHER_NAME);
         }
-        self.associate(id, link, header, hello);
+        self.reply_to(from, link, header, hello);
     }
 
-    /// A stranger's claimed identity has been proven.
-    pub(super) fn admit(&mut self, link: LinkId, source: Source, header: &Header, hello: &Hello) {
-        if let Some(epoch) = self.known_otherwise(hello, header) {
+    /// Answers a hello on a link of a remote's: only its key can be wrong.
+    pub(super) fn reply_to(&mut self, to: RemoteId, link: LinkId, header: &Header, hello: &Hello) {
+        let status = if hello.key == self.key {
+            Status::Success
+        } else {
+            self.stats.refused += 1;
+            Status::BadKey
+        };
+        self.send_reply(Some(to), link, header.word, status, After::Open);
+    }
+
+    /// A stranger's source is proven, and its hello has that as its name.
+    pub(super) fn admit(
+        &mut self,
+        link: LinkId,
+        source: Source,
+        header: &Header,
+        hello: &Hello,
+        now: Instant,
+    ) {
+        let life = hello.identity.session;
+        let denied = Candidate::from_word(header.length);
+        if let Some(known) = self.remotes.next_of_life(life, denied, false) {
             if self.config.secret.is_some() {
                 self.challenges.keep_shown(link);
             }
-            return self.reply_known(link, header.word, epoch, hello);
+            self.reply_known(link, header, known, hello);
+            return self.ask_whether_there(known, now);
         }
-        let known = self.remotes.namesake(&hello.identity);
-        if known.is_some_and(|(_, remote)| {
-            remote.links.len() >= LINKS_MAX && remote.is(&hello.identity)
-        }) {
-            return self.refuse(link, None, header, Status::NoResources);
+        if !self.remotes.may_add(source) {
+            self.stats.refused += 1;
+            let after = After::Close;
+            return self.send_reply(None, link, header.word, Status::NoResources, after);
         }
-        match self.remote_for(link, source, hello.identity) {
-            Some(id) => self.associate(id, link, header, hello),
-            None => self.refuse(link, None, header, Status::NoResources),
+        let id = self.add_remote(hello.identity.name(), source);
+        self.actions.push(DeferredAction::Bind(link, id.to_word()));
+        self.session_out.keep_open(link);
+        if let Some(remote) = self.remotes.of_mut(id) {
+            remote.links.push((link, LinkState::Met));
         }
-    }
-
-    /// A remote has called on a link of its.
-    fn associate(&mut self, id: RemoteId, link: LinkId, header: &Header, hello: &Hello) {
-        self.establish(id, hello, link, header);
+        self.establish(id, hello, link, header, true, None);
         self.send_reply(Some(id), link, header.word, Status::Success, After::Open);
     }
 
-    /// Whether a hello is our own, repeated by a process at that address. If we reach ourselves
-    /// under another name, the first one that comes back to the caller is an answer.
-    fn is_echo(&self, from: Option<RemoteId>, hello: &Hello) -> bool {
-        let caller = from.and_then(|id| self.remotes.of(id));
-        hello.identity == self.identity && caller.is_some_and(|remote| remote.met().is_none())
-    }
-
-    /// The peer is our remote already, but as another association of its own: it has parted and
-    /// come back, or it reaches us under a second address. Only it knows which; this is the epoch
-    /// to ask it about. If it comes afresh, what was before is over.
-    fn known_otherwise(&mut self, hello: &Hello, header: &Header) -> Option<u16> {
-        let (id, remote) = self.remotes.namesake(&hello.identity)?;
-        let session = hello.identity.session;
-        let is_met = remote.met().is_some();
-        let known = match remote.life {
-            Life::Met(Met {
-                session: of, epoch, ..
-            }) if of == session => epoch,
-            Life::Connecting {
-                over: Some((_, over)),
-            } if remote.is_over(session, hello.epoch) => over,
-            _ => return None,
-        };
-        if known == hello.epoch && is_met {
-            return None;
-        }
-        if header.length != Manner::Afresh as u32 {
-            return Some(known);
-        }
-        if is_met {
-            self.part_from(id, DownReason::Disconnected);
-        }
-        None
-    }
-
-    fn reply_known(&mut self, link: LinkId, connect: u64, epoch: u16, to: &Hello) {
-        let mut header = Header::new(wire::Kind::Reply, connect, epoch.into());
+    /// A stranger says that it is of the life of a remote that we have. If it is, it has that, too.
+    pub(super) fn reply_known(
+        &mut self,
+        link: LinkId,
+        asked: &Header,
+        known: RemoteId,
+        to: &Hello,
+    ) {
+        let remote = self.remotes.of(known);
+        let name = remote.map(|it| it.name);
+        let met = remote.and_then(Remote::met);
+        // Only the peer and we know its nonce, and it has no other remote with that.
+        let (serial, theirs) = met.map_or_else(Default::default, |met| (met.serial, met.nonce));
+        let denied = Candidate::from_word(asked.length).denied;
+        let is = Candidate { serial, denied };
+        let from_there = name.is_some_and(|name| name.0 == to.identity.nic);
+        let length = is.to_word() << 1 | u32::from(from_there);
+        let mut header = Header::new(wire::Kind::Reply, asked.word, length);
         header.aux = REPLY_KNOWN;
-        let hello = self.hello(0, 0, Some(to.identity.name()));
+        let hello = Hello {
+            nonce: secret::known_proof(&theirs, &to.nonce),
+            ..self.hello(0, name)
+        };
         self.send_session(None, link, header, &hello.emit(), After::Open);
     }
 
-    /// The peer knows us as `epoch`, which is not `from`.
-    fn on_known(
+    /// The peer that we have called says that we have a remote of its life, which `is` that one there.
+    /// `ours`: it has that under an address of ours, or under the one that it sees us at now, so no other
+    /// passes on what we say there.
+    pub(super) fn on_known(
         &mut self,
         link: LinkId,
         from: RemoteId,
         connect: RequestId,
-        who: Identity,
-        epoch: u32,
+        hello: &Hello,
+        (is, ours): (Candidate, bool),
+        now: Instant,
     ) {
-        if let Some(remote) = self.remotes.of(from)
-            && remote.met().is_some()
-            && remote.identity() != who
-        {
-            // As in `meet`: no proof of that name has been asked for.
-            if remote.state_of(link) == Some(LinkState::Met) {
-                return self.violation(link, from.to_word(), "a reply under another name");
-            }
-            return self.leave_link(link, from);
+        let from = self.remote_of(link, from.to_word());
+        if !self.awaits(from, connect) {
+            self.stats.stale += 1;
+            return;
         }
-        let known = self.remotes.namesake(&who).filter(|(id, remote)| {
-            *id != from && remote.is(&who) && u32::from(remote.epoch) == epoch
-        });
-        let Some((known, _)) = known else {
-            // The peer refers to an association that we have ended, unless it has connected to us
-            // meanwhile: then it finds out on its own link.
-            let remote = self.remotes.of(from);
-            let adopted = remote.and_then(Remote::live_tx);
-            return match adopted {
-                Some(own) => self.send_connect(from, own, connect, Manner::Plain),
-                None => self.send_connect(from, link, connect, Manner::Afresh),
+        if self.remotes.of(from).is_some_and(|it| it.met().is_some()) {
+            // A later connect has been accepted: the peer has lost meanwhile what it has named.
+            return self.send_connect(from, link, connect, Candidate::default());
+        }
+        if let Some(remote) = self.remotes.of_mut(from) {
+            remote.told += 1;
+            if remote.told > TOLD_MAX {
+                return self.violation(link, from.to_word(), "one known remote after the other");
+            }
+        }
+        let about = self.call_nonce(from, link);
+        let is_it = |id: &RemoteId| {
+            // One that is this endpoint itself has drawn a nonce for each end of its link.
+            let links = self.remotes.of(*id).map(|it| it.links.as_slice());
+            let mut nonces = links.unwrap_or_default().iter();
+            nonces.any(|(link, _)| {
+                secret::known_proof(&self.call_nonce(*id, *link), &about) == hello.nonce
+            })
+        };
+        let mut all = self.remotes.all_of_life(hello.identity.session);
+        let met = all.find(is_it);
+        drop(all);
+        // Or one that has been called as well, and whose answer has been overtaken.
+        let called = || {
+            let unmet = |id: &RemoteId| {
+                let remote = self.remotes.of(*id);
+                *id != from && remote.is_some_and(|it| it.met().is_none())
             };
+            let mut ids = self.remotes.ids().into_iter();
+            ids.find(|id| unmet(id) && is_it(id))
         };
-        log::debug!("link {link:?}: {from:?} is {known:?} under another address");
-        self.complete_as(connect, known);
-        self.drop_if_unwanted(from);
-    }
-
-    fn refuse(&mut self, link: LinkId, from: Option<RemoteId>, header: &Header, status: Status) {
-        self.stats.refused += 1;
-        let closes = from.is_none() && !self.introductions.holds(link);
-        let after = if closes { After::Close } else { After::Open };
-        self.send_reply(from, link, header.word, status, after);
-    }
-
-    /// The remote a stranger's link belongs to from now on, made if need be.
-    fn remote_for(&mut self, link: LinkId, source: Source, identity: Identity) -> Option<RemoteId> {
-        let id = match self.remotes.namesake(&identity) {
-            Some((id, remote)) => {
-                if remote
-                    .met()
-                    .is_some_and(|met| met.session != identity.session)
-                {
-                    debug_assert!(false, "an old life has not been asked");
-                    return None;
-                }
-                id
+        match met.or_else(called).filter(|_| ours) {
+            Some(known) => {
+                log::debug!("link {link:?}: {from:?} is {known:?} under another address");
+                self.go_on_as(connect, from, known);
+                self.drop_if_unwanted(from);
+                self.ask_whether_there(known, now);
             }
-            None => {
-                if !self.remotes.may_add(source) {
-                    return None;
-                }
-                self.add_remote(identity.name(), source)
-            }
-        };
-        self.actions.push(DeferredAction::Bind(link, id.to_word()));
-        self.session_out.keep_open(link);
-        let links = &mut self.remotes.of_mut(id)?.links;
-        links.push((link, LinkState::Met));
-        Some(id)
+            // The peer has one that we have ended, or that another has begun in our name.
+            None => self.send_connect(from, link, connect, is.deny()),
+        }
     }
 
-    /// The peer's hello has come on a link of a remote's: returns the remote that the link belongs
-    /// to from now on. `None`: there is none, and the link has been dealt with.
-    ///
-    /// A link that the peer has begun, or on which it has answered, keeps its remote. Our connect
-    /// may reach another association than the one that has reached us meanwhile: a later one, after
-    /// the peer has disconnected and returned, which ends the earlier; or a former one.
-    fn meet(
+    /// The remote's first hello has come on this link, with its initial credits.
+    fn establish(
         &mut self,
-        link: LinkId,
         id: RemoteId,
         hello: &Hello,
-        what: &'static str,
-    ) -> Option<RemoteId> {
-        let remote = self.remotes.of(id)?;
-        let over = remote.is_over(hello.identity.session, hello.epoch);
-        let met_here = remote.state_of(link) == Some(LinkState::Met);
-        let same_name = remote.name == hello.identity.name();
-        let same = remote.is(&hello.identity);
-        match remote.met() {
-            Some(met) if same && met.epoch == hello.epoch => return Some(id),
-            // The answer to our connect is not from the peer that has reached us meanwhile.
-            Some(_) if !same_name && !met_here => self.leave_link(link, id),
-            Some(_) if same_name && !same => self.another_life(link, id, met_here),
-            Some(_) if met_here => self.violation(link, id.to_word(), what),
-            _ if over => self.leave_link(link, id),
-            Some(_) => return self.begin_anew(id, DownReason::Disconnected, |of| of.0 == link),
-            None => return self.resolve(link, id, hello),
+        link: LinkId,
+        header: &Header,
+        called_us: bool,
+        asks: Option<Candidate>,
+    ) {
+        if let Some(remote) = self.remotes.of_mut(id) {
+            remote.advance(link, LinkState::Met);
         }
-        None
-    }
-
-    /// The remote's hello has come on this link. Its initial credits count if this is its first.
-    fn establish(&mut self, id: RemoteId, hello: &Hello, link: LinkId, header: &Header) {
-        let identity = hello.identity;
-        self.remotes.rename(id, identity.name());
-        let Some(remote) = self.remotes.of_mut(id) else {
-            return;
-        };
-        remote.advance(link, LinkState::Met);
-        if remote.met().is_some() {
-            return;
-        }
-        remote.life = Life::Met(Met {
-            session: identity.session,
-            token: hello.token,
+        let met = Met {
+            session: hello.identity.session,
+            called_us,
+            used: false,
+            nonce: hello.nonce,
+            serial: 0,
+            asks,
             epoch: hello.epoch,
             tx: Tx::Open(link),
             reach: Reach::UNKNOWN,
             borrows: Borrower::open(header.credit_fields.credit),
             silent: 0,
             step: None,
-        });
-        // Asked of the port as soon as it is not being polled.
+        };
+        let leads = !called_us && asks.is_none();
+        self.remotes.meet(id, met, leads);
+        // Candidate of the port as soon as it is not being polled.
         self.actions.push(DeferredAction::Limits(id, link));
         self.stats.remotes_up += 1;
     }
 
     /// The answer to a Connect of ours.
-    pub(super) fn on_reply(&mut self, link: LinkId, from: RemoteId, header: &Header, body: &[u8]) {
+    pub(super) fn on_reply(
+        &mut self,
+        link: LinkId,
+        from: RemoteId,
+        header: &Header,
+        body: &[u8],
+        now: Instant,
+    ) {
         let hello = match Hello::parse(body) {
             Ok(hello) => hello,
             Err(what) => return self.violation(link, from.to_word(), what),
@@ -491,140 +343,202 @@ impl<O: Owner> Core<O> {
             return self.violation(link, from.to_word(), what);
         }
         if !self.trusts(link, from) {
-            return self.refused_by(link, from, header, &hello);
+            return self.refused_by(from, header, &hello);
         }
         let welcome = reply_status(header.aux) == Status::Success;
         if !self.challenges.vouches(link, &hello.identity, welcome) {
-            return self.distrust(link, from, Some(hello.identity), UNVOUCHED);
+            return self.distrust(from, Some(hello.identity), UNVOUCHED);
         }
-        let answers = header.aux == REPLY_KNOWN || welcome;
-        if !answers || !self.waits_for_proof(link, from, header, &hello) {
-            self.reply_on(link, from, header, &hello);
-        }
+        self.reply_on(link, from, header, &hello, now);
     }
 
     /// Our connect is answered by a peer that has not proven the site's secret: only a refusal is
     /// accepted.
-    fn refused_by(&mut self, link: LinkId, from: RemoteId, header: &Header, hello: &Hello) {
+    fn refused_by(&mut self, from: RemoteId, header: &Header, hello: &Hello) {
         let status = reply_status(header.aux);
         if header.aux == REPLY_KNOWN || status == Status::Success {
-            return self.distrust(link, from, Some(hello.identity), UNASKED);
+            return self.distrust(from, Some(hello.identity), UNASKED);
         }
         if status == Status::BadSecret {
-            return self.distrust(link, from, Some(hello.identity), REFUSED);
+            return self.distrust(from, Some(hello.identity), REFUSED);
         }
-        let connect = RequestId::from_word(header.word);
-        if self.awaits(from, connect) {
-            let who = self.config.name(&hello.identity);
-            log::info!("{who} refused our connect: {status:?}");
-            self.complete(connect, status, 0);
-        } else {
-            self.stats.stale += 1;
-        }
-        self.drop_if_unwanted(from);
+        self.end_connect(from, RequestId::from_word(header.word), status);
     }
 
     /// The same for a proven answer.
-    pub(super) fn reply_on(
+    fn reply_on(
         &mut self,
         link: LinkId,
         from: RemoteId,
         header: &Header,
         hello: &Hello,
+        now: Instant,
     ) {
         let connect = RequestId::from_word(header.word);
         if header.aux == REPLY_KNOWN {
-            if !self.awaits(from, connect) {
-                self.stats.stale += 1;
-                return;
-            }
-            return self.on_known(link, from, connect, hello.identity, header.length);
+            let due = Due::Known(link, from, connect, Box::new((*hello, header.length)));
+            return self.introductions.note(due);
         }
         let status = reply_status(header.aux);
-        let id = match status {
-            // It is our remote there also if no connect waits for it any more.
-            Status::Success => self.meet(link, from, hello, "a reply under another name"),
-            _ => Some(from),
+        if status == Status::BadSecret && self.awaits(from, connect) {
+            self.log_distrust(Some(hello.identity), from, REFUSED);
+        }
+        if status == Status::Success {
+            let Some(remote) = self.remotes.of(from) else {
+                return;
+            };
+            match remote.met() {
+                Some(met) if met.is(hello) => {}
+                Some(_) => return self.violation(link, from.to_word(), OTHER_REPLY),
+                None => {
+                    if !self.answered(link, from, header, hello, now) {
+                        return;
+                    }
+                }
+            }
+            let asks = self.remotes.met_mut(from).and_then(|met| met.asks);
+            if asks.is_some() {
+                // The connects wait for the answer.
+                return self.make_ready(from);
+            }
+        }
+        self.end_connect(from, connect, status);
+        self.make_ready(from);
+    }
+
+    /// Our call of a remote has been accepted for the first time. False: it is over.
+    fn answered(
+        &mut self,
+        link: LinkId,
+        id: RemoteId,
+        header: &Header,
+        hello: &Hello,
+        now: Instant,
+    ) -> bool {
+        let theirs = hello.identity.session;
+        let is_to_oneself = self.remotes.of(id).is_some_and(|of| of.links.len() > 1);
+        if (theirs == self.identity.session) != is_to_oneself {
+            self.violation(link, id.to_word(), OWN_HELLO);
+            return false;
+        }
+        let known = self.remotes.of_life(theirs);
+        let asks = if self.identity.session.0 > theirs.0 {
+            self.caller_after(Candidate::default(), theirs)
+        } else {
+            None
         };
-        let Some(id) = id else {
+        self.establish(id, hello, link, header, false, asks);
+        match (asks, known) {
+            (Some(_), _) => self.introductions.note(Due::Ask(id)),
+            (None, Some(known)) => self.ask_whether_there(known, now),
+            (None, None) => {}
+        }
+        true
+    }
+
+    /// The next remote of that life that has called us.
+    fn caller_after(&self, before: Candidate, session: SessionId) -> Option<Candidate> {
+        let next = self.remotes.next_of_life(session, before, true)?;
+        let serial = self.remotes.of(next)?.met()?.serial;
+        Some(Candidate { serial, ..before })
+    }
+
+    /// The remote that has called us which this one, that we have called, is being asked about.
+    pub(super) fn asked_about(&self, id: RemoteId) -> Option<RemoteId> {
+        let met = self.remotes.of(id)?.met()?;
+        let asks = met.asks?;
+        let mut all = self.remotes.all_of_life(met.session);
+        all.find(|id| {
+            let caller = self.remotes.of(*id).and_then(Remote::met);
+            caller.is_some_and(|caller| caller.serial == asks.serial)
+        })
+    }
+
+    /// A remote says whether it is the one that has called us.
+    pub(super) fn on_confirmed(&mut self, id: RemoteId, yes: bool) {
+        let caller = self.asked_about(id);
+        let met = self.remotes.met_mut(id);
+        let Some((session, asked)) = met.and_then(|met| Some((met.session, met.asks.take()?)))
+        else {
+            self.stats.stale += 1;
             return;
         };
-        if status == Status::Success {
-            self.establish(id, hello, link, header);
+        if let Some(caller) = caller.filter(|_| yes) {
+            log::debug!("{id:?} is {caller:?}, which has called us");
+            self.go_on_with(id, caller);
+            return self.leave(id);
         }
-        if self.awaits(id, connect) {
-            if status == Status::BadSecret {
-                self.log_distrust(Some(hello.identity), from, REFUSED);
-            } else if status != Status::Success {
-                let who = self.config.name(&hello.identity);
-                log::info!("{who} refused our connect: {status:?}");
-            }
-            self.complete(connect, status, 0);
-        } else {
-            self.stats.stale += 1;
+        if asked != Candidate::NONE && self.connects_to(id).is_empty() {
+            return self.leave(id);
         }
-        if id != from {
+        let next = self.caller_after(asked.deny(), session);
+        if let (Some(_), Some(met)) = (next, self.remotes.met_mut(id)) {
+            met.asks = next;
+            return self.introductions.note(Due::Ask(id));
+        }
+        self.remotes.lead(id);
+        if let Some(link) = self.remotes.of(id).and_then(Remote::tx_link) {
             self.introduce_all(id, link);
         }
-        self.make_ready(id);
+    }
+
+    /// Says why a peer has refused our call, each reason once and then at growing intervals.
+    fn log_refused(&mut self, id: RemoteId, status: Status) {
+        let Some(remote) = self.remotes.of(id) else {
+            return;
+        };
+        let called = self.config.name(&remote.identity());
+        if let Some(times) = self.introductions.refused_us.again((remote.name, status)) {
+            let why = refusal(status);
+            log::warn!("{called} has refused our call: {why} (refusal {times})");
+        }
+    }
+
+    /// A connect is over, unless it has been before.
+    fn end_connect(&mut self, id: RemoteId, connect: RequestId, status: Status) {
+        if !self.awaits(id, connect) {
+            self.stats.stale += 1;
+        } else {
+            if status != Status::Success {
+                self.log_refused(id, status);
+            } else if let Some(met) = self.remotes.met_mut(id) {
+                met.used = true;
+            }
+            self.complete(connect, status, 0);
+        }
         self.drop_if_unwanted(id);
     }
 
-    /// A remote's link leads to another life of it. On a link that it has introduced itself on it says
-    /// so itself. Where it answers a call of ours the peer has restarted, perhaps: the former life had
-    /// reached us on a link of its own, which tells, or is asked. Our call goes on there meanwhile.
-    fn another_life(&mut self, link: LinkId, id: RemoteId, met: bool) {
-        let elsewhere = self.remotes.of(id).and_then(Remote::live_tx);
-        if met || elsewhere.is_none_or(|tx| tx == link) {
-            self.actions.push(DeferredAction::Close(link, Close::Now));
-            return self.fail_remote(id, DownReason::Restarted);
+    /// A message has come from a remote that is being asked which it is: then it is another one.
+    #[cold]
+    pub(super) fn use_while_asked(&mut self, id: RemoteId) {
+        if let Some(met) = self.remotes.met_mut(id) {
+            met.asks = met.asks.map(|_| Candidate::NONE);
         }
-        self.introductions.doubt(id);
-        self.leave_link(link, id);
+        self.on_confirmed(id, false);
     }
 
-    /// A link that we have begun has reached another peer than its remote.
-    pub(super) fn leave_link(&mut self, link: LinkId, id: RemoteId) {
-        self.actions.push(DeferredAction::Close(link, Close::Now));
-        self.link_down(link, id, LinkDown::Closed);
-    }
-
-    /// The peer of a connect by address has introduced itself. `None`: it is a known remote, with
-    /// which the waiting connects have completed.
-    fn resolve(&mut self, link: LinkId, from: RemoteId, hello: &Hello) -> Option<RemoteId> {
-        let identity = hello.identity;
-        let known = self.remotes.namesake(&identity);
-        let Some((known, remote)) = known.filter(|(known, _)| *known != from) else {
-            return Some(from);
-        };
-        match remote.met() {
-            // It was reached under both names and has answered under neither yet: the other
-            // connect will find this one.
-            None => return Some(from),
-            Some(met) if met.session != identity.session => {
-                debug_assert!(false, "an old life has not been asked");
-                self.leave_link(link, from);
-                return None;
-            }
-            Some(met) if met.epoch != hello.epoch && !remote.is_over(met.session, hello.epoch) => {
-                self.fail_remote(known, DownReason::Disconnected);
-                return Some(from);
-            }
-            Some(_) => {}
-        }
-        log::debug!("link {link:?}: {from:?} is {known:?} under another address");
+    /// All connects to one remote go on as connects to another, of the same life.
+    pub(super) fn go_on_with(&mut self, from: RemoteId, id: RemoteId) {
         for connect in self.connects_to(from) {
-            self.complete_as(connect, known);
+            self.go_on_as(connect, from, id);
         }
-        self.drop_if_unwanted(from);
-        None
     }
 
-    /// A connect has got to a remote, which is not the one that it went to.
-    fn complete_as(&mut self, connect: RequestId, known: RemoteId) {
-        if let Some(mut outcome) = self.finish_op(connect, Status::Success, 0) {
-            outcome.remote = known;
-            self.owner.completed(&mut self.ops, connect, outcome);
+    /// A connect to one remote goes on as one to another, of the same life.
+    fn go_on_as(&mut self, connect: RequestId, from: RemoteId, id: RemoteId) {
+        if let Some(remote) = self.remotes.of_mut(from) {
+            let connects = &mut remote.connects;
+            self.ops.leave(Strand::Own, connects, connect.index());
+        }
+        let Some(remote) = self.remotes.of_mut(id) else {
+            return;
+        };
+        self.ops.record_mut(connect.index()).remote = id;
+        let connects = &mut remote.connects;
+        self.ops.join(Strand::Own, connects, connect.index());
+        if let Some(link) = remote.link_up() {
+            self.send_connect(id, link, connect, Candidate::default());
         }
     }
 
@@ -643,11 +557,15 @@ impl<O: Owner> Core<O> {
 
     /// Removes a remote that never answered and to which no connect waits any more.
     pub(super) fn drop_if_unwanted(&mut self, id: RemoteId) {
-        let unwanted = self
-            .remotes
-            .of(id)
-            .is_some_and(|remote| remote.met().is_none() && remote.connects.is_empty());
-        if unwanted && let Some(remote) = self.dissolve(id, Status::Unreachable, false) {
+        let unwanted = |it: &Remote| it.met().is_none() && it.connects.is_empty();
+        if self.remotes.of(id).is_some_and(unwanted) {
+            self.leave(id);
+        }
+    }
+
+    /// Removes a remote that the owner does not know.
+    pub(super) fn leave(&mut self, id: RemoteId) {
+        if let Some(remote) = self.dissolve(id, Status::Unreachable, false) {
             for (link, _) in &remote.links {
                 self.actions.push(DeferredAction::Close(*link, Close::Now));
             }
@@ -665,7 +583,12 @@ impl<O: Owner> Core<O> {
         let remote = to.and_then(|id| self.remotes.of(id));
         let epoch = remote.map_or(0, |remote| remote.epoch);
         let remote = remote.filter(|_| status == Status::Success);
-        let hello = self.hello(epoch, 0, remote.map(|remote| remote.name));
+        let accepted = to.filter(|_| remote.is_some());
+        let nonce = accepted.map_or_else(Nonce::default, |id| self.call_nonce(id, link));
+        let hello = Hello {
+            nonce,
+            ..self.hello(epoch, remote.map(|remote| remote.name))
+        };
         let mut header = Header::new(wire::Kind::Reply, connect, 0);
         header.aux = reply_code(status);
         header.credit_fields.credit = remote.map_or(0, |remote| remote.opening);
@@ -674,14 +597,13 @@ impl<O: Owner> Core<O> {
 
     /// Whether so many session packets wait on this link that its peer cannot be reading. They cost
     /// no credits, so an answer to each must not be kept without limit.
-    fn unread_sessions(&self, link: LinkId, from: Option<RemoteId>) -> bool {
+    pub(super) fn unread_sessions(&self, link: LinkId, from: Option<RemoteId>) -> bool {
         let remote = from.and_then(|id| self.remotes.of(id));
-        let queues = remote.filter(|remote| remote.live_tx() == Some(link));
+        let queues = remote.filter(|remote| remote.tx_link() == Some(link));
         // Packets for our own operations do not count.
         let most = self.unread_max();
         let unread = queues.and_then(Remote::queues).is_some_and(|queues| {
-            queues.control.len() >= most
-                && queues.count(&[wire::Kind::Connect, wire::Kind::Reply]) >= most
+            queues.control.len() >= most && queues.count(&SESSION_PACKETS) >= most
         });
         unread || !self.session_out.has_room(link)
     }
@@ -697,7 +619,7 @@ impl<O: Owner> Core<O> {
     ) {
         let remote = to.and_then(|id| self.remotes.of(id));
         if let (Some(id), Some(remote)) = (to, remote)
-            && remote.live_tx() == Some(link)
+            && remote.tx_link() == Some(link)
         {
             return self.push_control(id, header, body);
         }
@@ -706,21 +628,34 @@ impl<O: Owner> Core<O> {
     }
 }
 
-/// The kind of a Connect.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub(super) enum Manner {
-    /// As the peer knows us.
-    Plain = 0,
-    /// The peer's former association with us is over.
-    Afresh = 1,
-}
+/// Answers *known* to the calls of one remote: each connect denies a few.
+const TOLD_MAX: u16 = 256;
 
-/// Links one remote may have: one each way, and as many again that are about to go.
-const LINKS_MAX: usize = 16;
+/// The packets that answer others of the peer's and cost no credits.
+const SESSION_PACKETS: [wire::Kind; 3] = [
+    wire::Kind::Connect,
+    wire::Kind::Reply,
+    wire::Kind::Confirmed,
+];
 
-/// In a reply: you are my remote already, as this epoch of yours.
+/// In a reply: a remote of your life is here already.
 const REPLY_KNOWN: u32 = 4;
+
+/// A violation.
+const OTHER_REPLY: &str = "a reply under another name";
+
+/// The reason in a reply that refuses, in words.
+fn refusal(status: Status) -> &'static str {
+    match status {
+        Status::BadKey => "our connection key is not its own",
+        Status::BadEndpoint => "it speaks another version of the protocol",
+        Status::BadSecret => "it wants a proof of the site's secret",
+        Status::Refused => {
+            "the network does not tell it who we are, or that we have called it; its log says more"
+        }
+        _ => "it has no room for another peer",
+    }
+}
 
 /// A connect's end as the number it has in a reply packet.
 fn reply_code(status: Status) -> u32 {
@@ -729,6 +664,7 @@ fn reply_code(status: Status) -> u32 {
         Status::BadKey => 1,
         Status::BadEndpoint => 2,
         Status::BadSecret => 5,
+        Status::Refused => 6,
         _ => 3,
     }
 }
@@ -740,6 +676,7 @@ fn reply_status(code: u32) -> Status {
         1 => Status::BadKey,
         2 => Status::BadEndpoint,
         5 => Status::BadSecret,
+        6 => Status::Refused,
         _ => Status::NoResources,
     }
 }

@@ -3,9 +3,7 @@
 //! ```text
 //!   header --begin--> a receive accepts it and has room: Pulling ---> read into its memory --> complete
 //!             |
-//!             +---->  none: bytes that its credits cover --------> whole: as any unexpected message
-//!             |
-//!             `-- behind a waiting introduction: the same, charged at the end
+//!             `---->  none: bytes that its credits cover --------> whole: as any unexpected message
 //! ```
 //!
 //! Matching is done when the header comes, so that the body is written once, into its receive. If
@@ -15,14 +13,14 @@
 //! Owns: the messages in progress, at most one a link.
 //! Cost: an entry in a hash table for each.
 
+use super::Core;
 use super::inbound::{FOREIGN, Found, Inbound};
 use super::introductions::UNASKED;
-use super::{Core, inbound};
 use crate::flow::{Paid, cost};
 use crate::ids::{LinkId, MatchBits, RemoteId, RequestId};
 use crate::ops::{Pulling, State};
 use crate::owner::Owner;
-use crate::port::{Destination, HeaderBytes, LinkDown, Place, Sink};
+use crate::port::{Destination, LinkDown, Place};
 use crate::remote::Life;
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
@@ -48,8 +46,8 @@ pub(super) struct Streamed {
 enum Into {
     /// Into the memory of this receive, which is `Pulling`.
     Receive(RequestId),
-    /// Here, until it is whole. `None`: it has not been paid for yet.
-    Bytes(Option<Paid>, Vec<u8>),
+    /// Here, until it is whole.
+    Bytes(Paid, Vec<u8>),
 }
 
 impl<O: Owner, C: Clock> Inbound<'_, O, C> {
@@ -65,19 +63,15 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         let remote = self.core.remotes.of(from)?;
         let met = matches!(remote.life, Life::Met(_));
         if !self.core.trusts(link, from) {
-            self.core.distrust(link, from, None, UNASKED);
+            self.core.distrust(from, None, UNASKED);
             return None;
         }
         let into = if header.length != header.body_len {
             Err("a message of another length")
         } else if met {
             self.match_streamed(link, from, header)
-        } else if !self.core.introductions.holds(link) {
-            Err("a message before the handshake")
-        } else if !self.core.may_put_behind(link, from, header.body_len) {
-            Err(inbound::TOO_MUCH_BEHIND)
         } else {
-            Ok(Some(Into::Bytes(None, vec![0; header.body_len as usize])))
+            Err("a message before the handshake")
         };
         match into {
             Ok(into) => {
@@ -125,7 +119,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             self.core.out_of_room(link, from);
             return Ok(None);
         }
-        Ok(Some(Into::Bytes(Some(paid), vec![0; len as usize])))
+        Ok(Some(Into::Bytes(paid, vec![0; len as usize])))
     }
 
     /// The message goes into this receive, which is in no list.
@@ -168,20 +162,11 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     }
 
     /// All of it is there.
-    pub(super) fn end_streamed(
-        &mut self,
-        link: LinkId,
-        cookie: u64,
-        bytes: &HeaderBytes,
-        header: &Header,
-    ) {
+    pub(super) fn end_streamed(&mut self, link: LinkId, header: &Header) {
         let Some(Streamed { from, into }) = self.core.streamed.remove(&link) else {
             self.core.stats.stale += 1;
             return;
         };
-        if let Into::Bytes(None, body) = into {
-            return self.on_packet(link, cookie, bytes, &body[..]);
-        }
         self.core.stats.packets_in += 1;
         self.heed(from, header);
         match into {
@@ -191,10 +176,9 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                     self.core.complete(id, Status::Success, header.body_len);
                 }
             }
-            Into::Bytes(Some(paid), body) => {
+            Into::Bytes(paid, body) => {
                 self.whole(link, from, header, paid, &body);
             }
-            Into::Bytes(None, _) => {}
         }
     }
 
@@ -220,14 +204,14 @@ impl<O: Owner> Core<O> {
     /// The rest of what is coming on a link never will. The sender of such a message, which is lost.
     pub(super) fn cut(&mut self, link: LinkId) -> Option<RemoteId> {
         let Streamed { from, into } = self.streamed.remove(&link)?;
-        if let Into::Bytes(Some(paid), _) = into {
+        if let Into::Bytes(paid, _) = into {
             self.consumed(from, paid);
         }
         Some(from)
     }
 
-    /// The sender of a message that has been cut believes that it has arrived: its session ends, also where
-    /// it has another link. A receive ends with it.
+    /// The sender of a message that has been cut believes that it has arrived: its session ends. A receive
+    /// ends with it.
     pub(super) fn lose(&mut self, cut: Option<RemoteId>, reason: LinkDown) {
         if let Some(from) = cut {
             self.fail_remote(from, DownReason::Link(reason));

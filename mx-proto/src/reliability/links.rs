@@ -70,6 +70,8 @@ pub(super) struct Links<A> {
     monitored: usize,
     dirty: VecDeque<LinkId>,
     backlog: Vec<LinkId>,
+    /// They go down in the next poll.
+    pub(super) lost: Vec<LinkId>,
     /// They have asked what has arrived.
     pub(super) pinged: Vec<LinkId>,
     /// They wait for room in the send buffer.
@@ -135,6 +137,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             monitored: 0,
             dirty: VecDeque::new(),
             backlog: Vec::new(),
+            lost: Vec::new(),
             pinged: Vec::new(),
             starved: Vec::new(),
             wheel: Wheel::new(LATENESS),
@@ -397,6 +400,13 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         log::debug!("link {id:?} to {:?} is down: {reason}", link.address);
         if link.known && !link.session.is_closing() {
             sink.on_down(id, link.cookie, reason);
+        }
+    }
+
+    /// The links end from whose peers nothing can come any more.
+    pub(super) fn end_lost<M: Memory, S: Sink<M>>(&mut self, now: Instant, sink: &mut S) {
+        for id in std::mem::take(&mut self.lost) {
+            self.fail(now, id, LinkDown::Reset, sink);
         }
     }
 

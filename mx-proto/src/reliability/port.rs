@@ -20,9 +20,10 @@ use super::send_window::Content;
 use super::service::{Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, GsoBatch};
 use super::stats::ReliableStats;
 use super::transmit::{Outlet, Pass};
+use crate::event::Identity;
 use crate::ids::{LinkId, Target};
 use crate::memory::Memory;
-use crate::origin::Source;
+use crate::origin::{Seen, Source};
 use crate::port::{
     Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, Port, SendError, Sent, Sink,
     WakeDescriptors,
@@ -114,6 +115,13 @@ impl<D: DatagramPort> Reliable<D> {
     /// Bytes that came early and are kept, as [`ReliableConfig::early_bytes_all`] limits them.
     pub fn early_bytes(&self) -> usize {
         self.links.early_bytes
+    }
+
+    /// This machine's addresses are others now: the next poll takes the links down that are cut off.
+    pub fn leave_old_addresses(&mut self) {
+        let all = self.links.table.addresses();
+        let lost = all.filter(|(_, address)| self.datagrams.is_cut_off(*address));
+        self.links.lost = lost.map(|(id, _)| id).collect();
     }
 
     /// The service underneath.
@@ -304,8 +312,11 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         self.links.bind(link, cookie);
     }
 
-    fn source(&self, link: LinkId) -> Source {
-        self.address(link).map_or(Source::TRUSTED, D::source)
+    fn seen(&self, link: LinkId, claimed: &Identity) -> Seen {
+        Seen {
+            source: self.address(link).map_or(Source::TRUSTED, D::source),
+            ..Seen::trusted(claimed)
+        }
     }
 
     fn binding(&self, link: LinkId) -> Binding {
@@ -407,6 +418,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         } = self;
         self.alive_until = now.after(links.config.give_up / 4);
         let mut busy = links.begin(now, budget, sink);
+        links.end_lost(now, sink);
         busy |= datagrams.poll(budget, |incoming| links.on_incoming(now, incoming, sink));
         if !links.pinged.is_empty() {
             // Read all data first: segments that the answer does not name count as lost.
@@ -483,7 +495,10 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
     }
 
     fn arm(&mut self) -> bool {
-        !self.links.has_backlog() && self.links.pinged.is_empty() && self.datagrams.arm()
+        !self.links.has_backlog()
+            && self.links.pinged.is_empty()
+            && self.links.lost.is_empty()
+            && self.datagrams.arm()
     }
 
     fn disarm(&mut self) {

@@ -139,7 +139,7 @@ pub trait DatagramPort {
 
     /// The address of the command channel of a remote endpoint, or what stands for it until it is
     /// [`Incoming::Found`]; nothing can be sent there before.
-    fn resolve(&self, target: Target) -> Result<Self::Address, ConnectError>;
+    fn resolve(&mut self, target: Target) -> Result<Self::Address, ConnectError>;
 
     /// Both are of one host: a peer may use either, see [`GsoBatch::express`].
     fn same_host(one: Self::Address, other: Self::Address) -> bool {
@@ -166,6 +166,12 @@ pub trait DatagramPort {
     /// A datagram to this address without a socket there is [`Incoming::Refused`] at once: it is on
     /// this machine.
     fn refuses_at_once(&self, address: Self::Address) -> bool {
+        let _ = address;
+        false
+    }
+
+    /// Nothing comes from that address any more: its peer sends to an address that was this machine's.
+    fn is_cut_off(&self, address: Self::Address) -> bool {
         let _ = address;
         false
     }

@@ -46,6 +46,8 @@ struct Net {
     found: Option<(Address, Address)>,
     /// Polls leave out the data channel.
     glances: bool,
+    /// Nothing comes from this end any more, and no word of it.
+    cut_off: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -80,7 +82,7 @@ impl End {
 impl DatagramPort for End {
     type Address = Address;
 
-    fn resolve(&self, target: Target) -> Result<Address, ConnectError> {
+    fn resolve(&mut self, target: Target) -> Result<Address, ConnectError> {
         Ok((target.endpoint.0 as usize, 0))
     }
 
@@ -94,6 +96,10 @@ impl DatagramPort for End {
 
     fn is_safe(&self, _: Address) -> bool {
         false
+    }
+
+    fn is_cut_off(&self, address: Address) -> bool {
+        self.net.borrow().cut_off == Some(address.0)
     }
 
     fn capacity(&self, _: Channel) -> Capacity {
@@ -251,6 +257,7 @@ impl Pair {
             lose: Vec::new(),
             found: None,
             glances: false,
+            cut_off: None,
         }));
         let port = |own| {
             let net = Rc::clone(&net);
@@ -1022,6 +1029,19 @@ fn a_pacing_pause_ends_at_its_time_and_is_not_due_again() {
         assert_eq!(session.deadline(&config) == Instant(10), due, "{now}");
     }
     assert!(session.deadline(&config) > Instant(10));
+}
+
+#[test]
+fn links_that_are_cut_off_end_in_the_next_poll_and_others_stay() {
+    for (cut_off, end) in [(Some(1), vec![LinkDown::Reset]), (Some(0), vec![])] {
+        let (mut pair, link) = Pair::connected(ReliableConfig::default());
+        pair.net.borrow_mut().cut_off = cut_off;
+        pair.ports[0].leave_old_addresses();
+        assert_eq!(Port::<Vec<u8>>::arm(&mut pair.ports[0]), end.is_empty());
+        pair.poll(0);
+        assert_eq!(pair.users[0].down, end);
+        assert_eq!(pair.ports[0].address(link).is_none(), !end.is_empty());
+    }
 }
 
 /// A session at time 1 in which we call.

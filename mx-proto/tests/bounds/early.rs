@@ -40,7 +40,7 @@ struct End(Rc<RefCell<Wire>>);
 impl DatagramPort for End {
     type Address = u32;
 
-    fn resolve(&self, target: Target) -> Result<u32, ConnectError> {
+    fn resolve(&mut self, target: Target) -> Result<u32, ConnectError> {
         Ok(target.endpoint.0)
     }
 

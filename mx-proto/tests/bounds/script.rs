@@ -8,6 +8,7 @@
 
 use mx_proto::flow::{Borrower, Lane, Paid, cost};
 use mx_proto::ops::{Chunks, Ops};
+use mx_proto::origin::{self, Seen};
 use mx_proto::owner::Queue;
 use mx_proto::port::{Body, Close, ConnectError, HeaderBytes, Limits, Port, SendError, Sent, Sink};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
@@ -21,6 +22,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 pub(crate) const KEY: u32 = 7;
+/// Of the length in a header.
+const LENGTH_AT: usize = 16;
 
 /// A clock that stands still.
 pub(crate) fn still() -> VirtualClock {
@@ -43,7 +46,7 @@ pub(crate) struct Wires {
     /// The credits lent to each peer, as it counts them itself.
     credits: Vec<Borrower>,
     /// Where links come from; those that are not here are trusted.
-    pub(crate) sources: Vec<mx_proto::origin::Source>,
+    pub(crate) sources: Vec<origin::Source>,
     /// Links whose peers read nothing.
     pub(crate) deaf: Vec<bool>,
     /// Keep what the endpoint sends.
@@ -75,10 +78,13 @@ impl Port<Vec<u8>> for Script {
         }
     }
 
-    fn source(&self, link: LinkId) -> mx_proto::origin::Source {
+    fn seen(&self, link: LinkId, claimed: &Identity) -> Seen {
         let wires = self.0.borrow();
         let source = wires.sources.get(link.index() as usize).copied();
-        source.unwrap_or(mx_proto::origin::Source::TRUSTED)
+        Seen {
+            source: source.unwrap_or(origin::Source::TRUSTED),
+            ..Seen::trusted(claimed)
+        }
     }
 
     fn connect(&mut self, _: Target, _: &dyn Clock) -> Result<LinkId, ConnectError> {
@@ -289,13 +295,18 @@ impl Stage {
         self.call_from((link, name, 5), version, credits);
     }
 
-    /// The same in a session.
-    pub(crate) fn call_from(
-        &self,
-        (link, name, session): (u32, u32, u64),
-        version: u16,
-        credits: u32,
-    ) {
+    /// The same by one that has an address of its own, and denies that any other link is its.
+    pub(crate) fn call_and_deny(&self, link: u32, name: u32) {
+        self.call(link, name);
+        let mut wires = self.wires.borrow_mut();
+        if let Some((_, header, hello)) = wires.inbound.back_mut() {
+            header[LENGTH_AT..LENGTH_AT + 4].fill(0xff);
+            hello[16..24].copy_from_slice(&(1000 + u64::from(link)).to_le_bytes());
+        }
+    }
+
+    /// The same in one of its lives.
+    pub(crate) fn call_from(&self, (link, name, life): (u32, u32, u8), version: u16, credits: u32) {
         let mut hello = [0; HELLO_LEN];
         hello[0..4].copy_from_slice(b"MXs1");
         hello[4..6].copy_from_slice(&version.to_le_bytes());
@@ -303,7 +314,8 @@ impl Stage {
         hello[8..12].copy_from_slice(&KEY.to_le_bytes());
         hello[12..16].copy_from_slice(&2u32.to_le_bytes());
         hello[16..24].copy_from_slice(&(u64::from(name) + 1).to_le_bytes());
-        hello[24..32].copy_from_slice(&session.to_le_bytes());
+        hello[24] = life;
+        hello[25..29].copy_from_slice(&name.to_le_bytes());
         let mut header = Header::new(Kind::Connect, 1, 0);
         header.credit_fields.credit = credits;
         self.say(link, header, &hello);

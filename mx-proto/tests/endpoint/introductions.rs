@@ -1,15 +1,13 @@
-//! Strangers with false claims: which are believed, and which peers that may harm.
+//! Strangers with false claims, and what they gain: nothing of others'.
 
 use super::bits;
-use super::pair::{self, Pair, Side};
-use mx_proto::flow::CREDIT;
-use mx_proto::origin::{Address, Proof};
+use super::pair::{self, Pair};
 use mx_proto::wire::{HELLO_LEN, Header, Kind, VERSION};
-use mx_proto::{Down, DownReason, NicId, Status, Target};
+use mx_proto::{Down, DownReason, EndpointId, NicId, RemoteId, Status};
 use std::time::Duration;
 
 /// An introduction as that interface, endpoint 3, in that life, to b.
-fn hello(nic: u64, session: u64, token: u64) -> Vec<u8> {
+fn hello(nic: u64, session: u64) -> Vec<u8> {
     let mut bytes = vec![0; HELLO_LEN];
     bytes[0..4].copy_from_slice(b"MXs1");
     bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
@@ -20,12 +18,17 @@ fn hello(nic: u64, session: u64, token: u64) -> Vec<u8> {
     bytes[24..32].copy_from_slice(&session.to_le_bytes());
     bytes[32..40].copy_from_slice(&101u64.to_le_bytes());
     bytes[40] = 3;
-    bytes[48..56].copy_from_slice(&token.to_le_bytes());
+    bytes[48..64].copy_from_slice(&[0x77; 16]);
     bytes
 }
 
 fn connect(pair: &mut Pair, cable: usize, body: Vec<u8>) {
-    let mut header = Header::new(Kind::Connect, 7, 0);
+    connect_so(pair, cable, body, 0);
+}
+
+/// `denied`: so many remotes that b has named are not its own.
+fn connect_so(pair: &mut Pair, cable: usize, body: Vec<u8>, denied: u32) {
+    let mut header = Header::new(Kind::Connect, 7, denied);
     header.body_len = body.len() as u32;
     pair.inject(cable, header.emit(), body);
 }
@@ -41,248 +44,192 @@ fn replies(pair: &mut Pair, cable: usize) -> (Vec<u32>, bool) {
     (replies.map(|header| header.aux).collect(), closed)
 }
 
+fn named(pair: &Pair, nic: u64) -> Option<RemoteId> {
+    pair.b.remote_of(NicId(nic), EndpointId(3))
+}
+
+/// Neither of the two has lost a peer.
+fn nothing_lost(pair: &mut Pair) {
+    let lost = |node: &mut pair::Node| node.owner_mut().next_down();
+    assert_eq!((lost(&mut pair.a), lost(&mut pair.b)), (None, None));
+}
+
 #[test]
-fn a_claim_to_a_living_peers_place_changes_nothing_for_it() {
+fn a_name_is_the_proven_interface_whatever_is_claimed() {
     let mut pair = Pair::new();
     let b = pair.connected();
-    for attempt in 1..=8 {
-        let forger = pair.stranger();
-        connect(&mut pair, forger, hello(100, 0xbad, 0));
+    let a = named(&pair, 100);
+    for (claimed, seen) in [(100, 555), (0, 556), (101, 557)] {
+        let stranger = pair.stranger();
+        pair.seen_as(stranger, seen);
+        connect(&mut pair, stranger, hello(claimed, seen));
         pair.run();
-        assert_eq!(replies(&mut pair, forger), (vec![3], true));
-        assert_eq!(pair.b.stats().intruders, attempt);
-        pair.talk(b);
+        assert_eq!(replies(&mut pair, stranger), (vec![0], false));
+        let remote = named(&pair, seen).expect("it has that name");
+        let identity = pair.b.remote_identity(remote).unwrap();
+        assert_eq!((identity.nic, identity.session.0), (NicId(seen), seen));
     }
-    assert_eq!(
-        (
-            pair.a.owner_mut().next_down(),
-            pair.b.owner_mut().next_down()
-        ),
-        (None, None)
-    );
-    assert_eq!(pair.b.remotes(), 1);
-    pair.advance(Duration::from_secs(5));
+    assert_eq!((named(&pair, 100), named(&pair, 0)), (a, None));
+    assert_eq!(pair.b.remotes(), 4);
     pair.talk(b);
 }
 
 #[test]
-fn a_peer_whose_link_is_down_is_replaced_at_once() {
+fn a_second_one_with_a_living_peers_name_is_a_peer_of_its_own() {
     let mut pair = Pair::new();
-    pair.connected();
-    pair.hold(&[0]);
-    pair.reopen_a(0);
-    let target = pair.target(Side::B);
-    pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
+    let b = pair.connected();
+    let a = named(&pair, 100);
+    for twin in 1..=8 {
+        let link = pair.stranger();
+        connect(&mut pair, link, hello(100, 0xbad + twin));
+        pair.run();
+        assert_eq!(replies(&mut pair, link), (vec![0], false));
+        assert_eq!((pair.b.remotes() as u64, named(&pair, 100)), (1 + twin, a));
+        pair.talk(b);
+    }
+    pair.advance(Duration::from_secs(5));
+    nothing_lost(&mut pair);
+    // The name is the next one's when the first is gone.
+    pair.a.disconnect(b);
     pair.run();
-    // Nothing has been heard of the end yet.
-    assert_eq!(pair.a.owner_mut().next_completion(), None);
+    assert!(named(&pair, 100).is_some_and(|id| Some(id) != a));
+}
+
+#[test]
+fn a_peer_that_comes_again_waits_until_the_one_before_is_over() {
+    for heard in [false, true] {
+        let mut pair = Pair::with_keys();
+        pair.connected();
+        let old = named(&pair, 100);
+        pair.hold(&[0]);
+        pair.reopen_a(0);
+        let target = pair.target(pair::Side::B);
+        pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
+        pair.run();
+        assert_eq!(pair.a.owner_mut().next_completion(), None);
+        let reason = if heard {
+            pair.hold(&[]);
+            pair.run();
+            DownReason::Disconnected
+        } else {
+            // Its link takes nothing: the question does not go out.
+            pair.advance(Duration::from_millis(3600));
+            DownReason::Restarted
+        };
+        let done = pair.a.owner_mut().next_completion().expect("it gets in");
+        assert_eq!(done.status, Status::Success);
+        let down = pair.b.owner_mut().next_down().map(|down| down.reason);
+        assert_eq!((down, pair.b.remotes()), (Some(reason), 1));
+        assert!(named(&pair, 100).is_some_and(|id| Some(id) != old));
+        pair.talk(done.remote);
+    }
+}
+
+/// A peer that is busy: its answer comes late, and its messages do not.
+#[test]
+fn a_peer_of_which_something_comes_is_there() {
+    let mut pair = Pair::with_keys();
+    let b = pair.connected();
+    let link = pair.stranger();
+    connect(&mut pair, link, hello(100, 0xbad));
+    for _ in 0..4 {
+        // The question and its answer wait, on whichever side.
+        pair.hold(&[0]);
+        pair.advance(Duration::from_millis(600));
+        pair.hold(&[]);
+        pair.b.progress();
+        let eager = Header {
+            body_len: 1,
+            ..Header::new(Kind::Eager, 9, 1)
+        };
+        pair.inject_from_a(eager.emit(), vec![1]);
+        pair.b.progress();
+        pair.hold(&[0]);
+        pair.advance(Duration::from_millis(600));
+    }
     pair.hold(&[]);
     pair.run();
+    nothing_lost(&mut pair);
     assert_eq!(
-        pair.a.owner_mut().next_completion().map(|done| done.status),
-        Some(Status::Success)
+        (replies(&mut pair, link), pair.b.remotes()),
+        ((vec![0], false), 2)
     );
-    assert!(matches!(pair.b.owner_mut().next_down(), Some(Down { .. })));
-    assert_eq!(pair.b.remotes(), 1);
+    let _ = b;
 }
 
+/// Sessions are no secret: every refusal tells them. A hello can be overheard.
 #[test]
-fn a_newcomer_with_a_silent_peers_address_replaces_it_at_once() {
+fn a_claim_to_a_peers_life_gains_nothing() {
     let mut pair = Pair::with_keys();
-    let a = pair.target(Side::A);
-    pair.proves_machines_only(a);
-    pair.connected();
-    pair.hold(&[0]);
-    pair.reopen_a(0);
     let b = pair.connected();
-    pair.talk(b);
-    assert!(matches!(
-        pair.b.owner_mut().next_down(),
-        Some(Down {
-            reason: DownReason::Restarted,
-            ..
-        })
-    ));
-    assert_eq!((pair.b.stats().confirms, pair.b.remotes()), (1, 1));
-}
-
-#[test]
-fn a_claim_to_a_silent_peers_place_from_another_address_does_not_hurry_its_end() {
-    let mut pair = Pair::with_keys();
-    let a = pair.target(Side::A);
-    pair.proves_machines_only(a);
-    let b = pair.connected();
-    for session in [0xbad, 0xbee] {
-        // The old one has not been heard yet. The endpoint at that address knows nothing of the claim.
-        pair.hold(&[0]);
-        let forger = pair.stranger();
-        connect(&mut pair, forger, hello(100, session, 0));
-        pair.run();
-        assert_eq!(replies(&mut pair, forger), (vec![3], true));
-        pair.advance(Duration::from_secs(2));
-        assert_eq!(pair.b.remotes(), 1);
-        pair.hold(&[]);
-        pair.run();
-        pair.talk(b);
+    let a = named(&pair, 100);
+    let overheard = pair.overheard(Kind::Connect);
+    let mut others = 0;
+    for (nic, body) in [(100, hello(100, 1)), (666, hello(100, 1)), (667, overheard)] {
+        for (denied, answer) in [(0, 4), (u32::MAX, 0)] {
+            let forger = pair.stranger();
+            pair.seen_as(forger, nic);
+            connect_so(&mut pair, forger, body.clone(), denied);
+            pair.run();
+            assert_eq!(
+                replies(&mut pair, forger),
+                (vec![answer], false),
+                "{nic} {denied}"
+            );
+            others += usize::from(denied > 0);
+            pair.talk(b);
+            pair.advance(Duration::from_secs(2));
+            assert_eq!((pair.b.remotes(), named(&pair, 100)), (1 + others, a));
+        }
     }
-    // There is no endpoint to ask.
-    let nowhere = pair.nowhere();
-    pair.proves_machines_only(nowhere);
-    let forger = pair.stranger();
-    connect(&mut pair, forger, hello(100, 0xbad, 0));
+    nothing_lost(&mut pair);
+    // It is found by its life as before: a calls under another name, and gets there.
+    let alias = pair.alias_of_b();
+    pair.a.connect(alias, pair::KEY, bits(0), 1).unwrap();
     pair.run();
-    assert_eq!(replies(&mut pair, forger), (vec![3], true));
-    pair.talk(b);
-    assert_eq!(
-        (
-            pair.a.owner_mut().next_down(),
-            pair.b.owner_mut().next_down()
-        ),
-        (None, None)
-    );
-    let stats = pair.b.stats();
-    assert_eq!((stats.unproven, stats.intruders), (2, 1));
-    assert_eq!(pair.b.remotes(), 1);
-}
-
-/// Sessions are no secret: every refusal tells them.
-#[test]
-fn a_stranger_that_knows_a_peers_session_can_neither_end_it_nor_join_it() {
-    let mut pair = Pair::with_keys();
-    let a = pair.target(Side::A);
-    let b = pair.connected();
-    pair.proves_machines_only(a);
-    // Plainly and afresh, as that peer is known and as it is not.
-    for (epoch, manner) in [(1, 0), (1, 1), (7, 0), (7, 1)] {
-        let forger = pair.stranger();
-        let mut body = hello(100, 1, 0);
-        body[6..8].copy_from_slice(&u16::to_le_bytes(epoch));
-        let mut header = Header::new(Kind::Connect, 77, manner);
-        header.body_len = body.len() as u32;
-        pair.inject(forger, header.emit(), body);
-        pair.run();
-        assert_eq!(
-            replies(&mut pair, forger),
-            (vec![3], true),
-            "{epoch} {manner}"
-        );
-        pair.talk(b);
-    }
-    assert_eq!(
-        (
-            pair.a.owner_mut().next_down(),
-            pair.b.owner_mut().next_down()
-        ),
-        (None, None)
-    );
-    assert_eq!((pair.b.remotes(), pair.b.stats().unproven), (1, 4));
-}
-
-/// A question about a newcomer ends with its introduction.
-#[test]
-fn a_question_about_a_newcomer_that_is_let_in_meanwhile_is_closed() {
-    let mut pair = Pair::with_keys();
-    pair.connected();
-    let silent = Target {
-        nic: NicId(pair::IMPOSTOR),
-        ..pair.target(Side::A)
-    };
-    pair.proves_machines_only(silent);
-    pair.hold(&[0]);
-    let newcomer = pair.stranger();
-    connect(&mut pair, newcomer, hello(100, 0xbad, 0));
-    pair.run();
-    assert_eq!(pair.begun_by_b(), 1);
-    pair.advance(Duration::from_secs(2));
-    assert_eq!(replies(&mut pair, newcomer), (vec![0], false));
-    assert_eq!(pair.begun_by_b(), 0);
+    let done = pair.a.owner_mut().next_completion().expect("it ends");
+    assert_eq!((done.status, done.remote), (Status::Success, b));
 }
 
 #[test]
-fn a_refuted_claim_is_refused_and_adds_no_remote() {
+fn a_peer_of_unknown_source_is_refused_and_adds_no_remote() {
     let mut pair = Pair::new();
     let b = pair.connected();
-    pair.prove(Proof::Refuted);
+    pair.unname();
     for nic in [100, 555] {
         for session in [1, 0xbad] {
             let forger = pair.stranger();
-            connect(&mut pair, forger, hello(nic, session, 0));
+            connect(&mut pair, forger, hello(nic, session));
             pair.run();
-            assert_eq!(replies(&mut pair, forger), (vec![3], true));
+            let (packets, closed) = pair.told(forger);
+            let header = Header::parse(&packets[0].0).unwrap();
+            assert_eq!((packets.len(), header.aux, closed), (1, 6, true));
+            // Nothing that would help it elsewhere.
+            assert!(packets[0].1[32..].iter().all(|byte| *byte == 0));
         }
     }
     assert_eq!((pair.b.stats().unproven, pair.b.remotes()), (4, 1));
-    assert!(
-        pair.b
-            .remote_of(NicId(555), mx_proto::EndpointId(3))
-            .is_none()
-    );
     pair.talk(b);
+    // The refused one is told so.
+    let (status, _) = {
+        pair.reopen_a(0);
+        pair.call()
+    };
+    assert_eq!(status, Status::Refused);
 }
 
 #[test]
-fn a_claimed_address_is_asked_and_confirms_or_does_not() {
-    // The endpoint at a's address is asked; only a itself has the token for b.
+fn our_own_hello_from_a_stranger_ends_its_link() {
     let mut pair = Pair::with_keys();
-    let a = pair.target(Side::A);
-    pair.prove(Proof::Ask(a, Address(0)));
     let b = pair.connected();
-    pair.talk(b);
-    assert_eq!(pair.b.stats().confirms, 1);
-    assert_eq!(pair.b.remotes(), 1);
-    for (nic, session, token) in [(100, 1, 0), (100, 0xbad, 0), (100, 1, u64::MAX)] {
-        let forger = pair.stranger();
-        connect(&mut pair, forger, hello(nic, session, token));
+    for body in [hello(101, 2), hello(100, 2)] {
+        let link = pair.stranger();
+        connect(&mut pair, link, body);
         pair.run();
-        assert_eq!(replies(&mut pair, forger), (vec![3], true));
-    }
-    assert_eq!((pair.b.stats().confirms, pair.b.stats().unproven), (4, 3));
-    assert_eq!(pair.b.remotes(), 1);
-    pair.talk(b);
-    // There is no endpoint, or it does not answer.
-    let nowhere = pair.nowhere();
-    pair.prove(Proof::Ask(nowhere, Address(0)));
-    let forger = pair.stranger();
-    connect(&mut pair, forger, hello(1, 5, 0));
-    pair.run();
-    assert_eq!(replies(&mut pair, forger), (vec![3], true));
-    let links = pair.links();
-    pair.prove(Proof::Ask(a, Address(0)));
-    pair.hold(&[links + 1]);
-    let forger = pair.stranger();
-    connect(&mut pair, forger, hello(100, 5, 0));
-    pair.run();
-    assert_eq!(replies(&mut pair, forger), (vec![], false));
-    pair.advance(Duration::from_secs(4));
-    assert_eq!(replies(&mut pair, forger), (vec![3], true));
-    assert_eq!(pair.b.remotes(), 1);
-}
-
-#[test]
-fn a_hello_from_another_address_is_not_confirmed() {
-    let mut pair = Pair::with_keys();
-    let a = pair.target(Side::A);
-    let b = pair.connected();
-    let genuine = pair.overheard(Kind::Connect);
-    // It comes from elsewhere, and a is asked: its own hello, but not from where it is.
-    pair.prove(Proof::Ask(a, Address(666)));
-    for attempt in 1..=3 {
-        let forger = pair.stranger();
-        connect(&mut pair, forger, genuine.clone());
-        pair.run();
-        assert_eq!(replies(&mut pair, forger), (vec![3], true));
-        assert_eq!(pair.b.stats().unproven, attempt);
+        assert_eq!(replies(&mut pair, link), (vec![], true));
     }
     assert_eq!(pair.b.remotes(), 1);
     pair.talk(b);
-    // From another address of a's machine it is as good as from the first.
-    pair.prove(Proof::Ask(a, Address(pair::ALIAS_OF_A)));
-    pair.reopen_a(0);
-    let target = pair.target(Side::B);
-    pair.a.connect(target, pair::KEY, bits(0), 1).unwrap();
-    pair.run();
-    let done = pair.a.owner_mut().next_completion().map(|done| done.status);
-    assert_eq!(done, Some(Status::Success));
 }
 
 #[test]
@@ -292,7 +239,7 @@ fn what_comes_behind_a_breach_of_the_rules_begins_nothing() {
         for _ in 0..5 {
             let link = pair.stranger();
             pair.inject(link, [0xff; 32], Vec::new());
-            connect(&mut pair, link, hello(555, 1, 0));
+            connect(&mut pair, link, hello(555, 1));
             pair.run();
             assert_eq!(replies(&mut pair, link), (vec![], true));
         }
@@ -302,132 +249,173 @@ fn what_comes_behind_a_breach_of_the_rules_begins_nothing() {
 }
 
 /// B has called a peer, which has called b on the returned link and not answered yet.
-fn called_by_its_callee() -> (Pair, usize) {
-    let mut pair = Pair::new();
+fn called_by_its_callee(session: u64) -> (Pair, usize) {
+    let mut pair = Pair::with_keys();
     pair.b
         .connect(pair.impostor(), pair::KEY, bits(0), 1)
         .unwrap();
     pair.run();
     let link = pair.stranger();
-    connect(&mut pair, link, hello(pair::IMPOSTOR, 9, 0));
+    // From another of its addresses.
+    pair.seen_as(link, 700);
+    connect(&mut pair, link, hello(pair::IMPOSTOR, session));
     pair.run();
+    assert_eq!(replies(&mut pair, link), (vec![0], false));
+    assert_eq!(pair.b.remotes(), 2);
     (pair, link)
 }
 
-/// B calls a peer that has called b, too, and that parts before it answers.
-#[test]
-fn an_association_that_is_over_is_not_begun_again_and_a_later_one_is() {
-    for (epoch, manner, code) in [(1, 0, 4), (1, 1, 0), (2, 0, 0)] {
-        let (mut pair, link) = called_by_its_callee();
-        let bye = Header::new(Kind::Disconnect, 0, 0);
-        pair.inject(link, bye.emit(), Vec::new());
-        pair.run();
-        assert_eq!(replies(&mut pair, link), (vec![0], true));
-        let link = pair.stranger();
-        let mut body = hello(pair::IMPOSTOR, 9, 0);
-        body[6] = epoch;
-        let mut header = Header::new(Kind::Connect, 7, manner);
-        header.body_len = body.len() as u32;
-        pair.inject(link, header.emit(), body);
-        pair.run();
-        let (told, _) = replies(&mut pair, link);
-        assert_eq!(told, [code], "{epoch} {manner}");
-    }
-}
-
-/// B calls, and the answer is of another peer, about which b asks.
-#[test]
-fn packets_behind_an_unproven_answer_are_kept_up_to_the_promised_bytes() {
-    for beyond in [0, 1] {
-        let mut pair = Pair::new();
-        let silent = pair.impostor();
-        pair.prove(Proof::Ask(silent, Address(0)));
-        pair.b.connect(silent, pair::KEY, bits(0), 1).unwrap();
-        pair.run();
-        let (asked, _) = pair.said(0).pop().expect("it is called");
-        let promised = Header::parse(&asked)
-            .expect("a header")
-            .credit_fields
-            .credit;
-        let answer = |kind, body: Vec<u8>| {
-            let mut header = Header::new(kind, 0, body.len() as u32);
-            header.body_len = body.len() as u32;
-            (header.emit(), body)
-        };
-        let (mut reply, body) = answer(Kind::Reply, hello(200, 5, 0));
-        reply[8..16].copy_from_slice(&asked[8..16]);
-        pair.answer(0, reply, body);
-        // Each packet counts with its header and the place of its body.
-        let mut left = (promised as usize + 2) * CREDIT + 64 * 256;
-        while left > 2 * (1_000 + 56) {
-            let (header, body) = answer(Kind::Eager, vec![0; 1_000]);
-            pair.answer(0, header, body);
-            left -= 1_000 + 56;
-        }
-        let (header, body) = answer(Kind::Eager, vec![0; left - 56 + beyond]);
-        pair.answer(0, header, body);
-        pair.run();
-        assert_eq!(pair.b.introductions(), 1 - beyond);
-        assert_eq!(pair.b.stats().malformed, beyond as u64);
-    }
-}
-
-/// B calls a peer that has called b meanwhile, and another one answers at its address.
-#[test]
-fn nonsense_behind_an_impostors_answer_does_not_end_the_session_of_its_victim() {
-    let (mut pair, link) = called_by_its_callee();
-    assert_eq!(replies(&mut pair, link), (vec![0], false));
-    let body = hello(200, 5, 0);
-    let mut reply = Header::new(Kind::Reply, 0, 0);
-    reply.body_len = body.len() as u32;
-    pair.answer(0, reply.emit(), body);
-    pair.answer(0, [0xff; 32], Vec::new());
+/// The peer that b has called answers, with this code and this nonce.
+fn answers(pair: &mut Pair, session: u64, code: u32, nonce: [u8; 16]) {
+    let (asked, _) = pair.said(0).pop().expect("it is called");
+    let mut header = Header::parse(&asked).expect("a header");
+    (header.kind, header.aux, header.length) = (Kind::Reply, code, 6);
+    let mut body = hello(pair::IMPOSTOR, session);
+    body[48..64].copy_from_slice(&nonce);
+    header.body_len = body.len() as u32;
+    pair.answer(0, header.emit(), body);
     pair.run();
-    assert!(pair.left(0));
-    assert_eq!(pair.b.stats().malformed, 1);
-    assert_eq!(pair.b.owner_mut().next_down(), None);
-    assert_eq!(pair.b.remotes(), 1);
+}
+
+fn confirmed(pair: &mut Pair, yes: u32) {
+    pair.answer(0, Header::new(Kind::Confirmed, 0, yes).emit(), Vec::new());
+    pair.run();
+}
+
+#[test]
+fn of_two_calls_that_cross_that_of_the_smaller_session_stays() {
+    // B, whose session is 2, goes on with its own.
+    let (mut pair, link) = called_by_its_callee(9);
+    answers(&mut pair, 9, 0, [0; 16]);
+    let done = pair.b.owner_mut().next_completion().expect("it ends");
+    assert_eq!(
+        (done.status, Some(done.remote)),
+        (Status::Success, named(&pair, pair::IMPOSTOR))
+    );
+    assert!(!pair.left(0) && pair.b.remotes() == 2);
+    // The peer closes the other one, or b ends it, as it is silent.
+    pair.advance(Duration::from_secs(2));
+    assert!(pair.told(link).1 && pair.b.remotes() == 1);
+
+    // B gives its own up if the peer says that the other one is its.
+    for yes in [1, 0] {
+        let (mut pair, link) = called_by_its_callee(1);
+        let caller = named(&pair, 700);
+        answers(&mut pair, 1, 0, [0; 16]);
+        assert_eq!(pair.b.owner_mut().next_completion(), None);
+        let asked = pair.said(0);
+        let (header, body) = asked.last().expect("it is asked");
+        assert_eq!(Header::parse(header).unwrap().kind, Kind::Confirm);
+        assert_eq!(body[..16], [0x77; 16]);
+        assert_eq!(body[16..], u128::to_be_bytes(700));
+        confirmed(&mut pair, yes);
+        // It asks once more whether it is welcome, there or here.
+        if yes == 1 {
+            let (asked, _) = pair.told(link).0.pop().expect("it is called");
+            let mut header = Header::parse(&asked).expect("a header");
+            assert_eq!((header.kind, header.length), (Kind::Connect, 0));
+            let body = hello(pair::IMPOSTOR, 1);
+            header.kind = Kind::Reply;
+            header.body_len = body.len() as u32;
+            pair.inject(link, header.emit(), body);
+            pair.run();
+        } else {
+            answers(&mut pair, 1, 0, [0; 16]);
+        }
+        let done = pair.b.owner_mut().next_completion().expect("it ends");
+        assert_eq!(done.status, Status::Success);
+        assert_eq!(
+            (Some(done.remote) == caller, pair.left(0)),
+            (yes == 1, yes == 1)
+        );
+        assert_eq!(
+            (pair.b.remotes(), pair.told(link).1),
+            (2 - yes as usize, false)
+        );
+        // An answer that was not asked for changes nothing.
+        if yes == 0 {
+            confirmed(&mut pair, 1);
+            assert_eq!((pair.left(0), pair.b.remotes()), (false, 2));
+        }
+    }
+}
+
+#[test]
+fn a_call_is_confirmed_only_to_the_life_it_went_to_and_from_where_it_came() {
+    let mut pair = Pair::with_keys();
+    let a = pair.target(pair::Side::A);
+    pair.b.connect(a, pair::KEY, bits(0), 1).unwrap();
+    pair.run();
+    // A calls b under another name, which b does not hear yet.
+    let alias = pair.alias_of_b();
+    pair.a.connect(alias, pair::KEY, bits(0), 1).unwrap();
+    pair.step(pair::Side::A, 1);
+    let mut nonce = [0; 16];
+    nonce.copy_from_slice(&pair.overheard_last(Kind::Connect)[48..64]);
+    let mut other = nonce;
+    other[15] ^= 1;
+    let ask = |pair: &mut Pair, nonce: [u8; 16], from: u128| {
+        let body = [&nonce[..], &from.to_be_bytes()].concat();
+        let mut header = Header::new(Kind::Confirm, 0, 0);
+        header.body_len = body.len() as u32;
+        // As if b asked.
+        pair.inject_to_a(header.emit(), body);
+        pair.step(pair::Side::A, 0);
+        let answer = pair.overheard_header(Kind::Confirmed);
+        answer.length
+    };
+    for (nonce, from, yes) in [
+        (nonce, 100, 1),
+        (nonce, pair::ALIAS_OF_A, 1),
+        (nonce, 666, 0),
+        (other, 100, 0),
+        ([0; 16], 100, 0),
+    ] {
+        assert_eq!(ask(&mut pair, nonce, from), yes, "{from}");
+    }
+    // Not when a has used the remote that asks.
+    let b = pair.target(pair::Side::B);
+    pair.hold(&[1]);
+    pair.a.connect(b, pair::KEY, bits(0), 2).unwrap();
+    pair.run();
+    assert_eq!(ask(&mut pair, nonce, 100), 0);
 }
 
 #[test]
 fn a_peer_that_says_it_is_another_known_one_is_not_taken_for_it() {
-    let mut pair = Pair::new();
-    // B has let in a peer called 555, and a.
-    let link = pair.stranger();
-    connect(&mut pair, link, hello(555, 9, 0));
+    let mut pair = Pair::with_keys();
+    pair.b
+        .connect(pair.impostor(), pair::KEY, bits(0), 1)
+        .unwrap();
     pair.run();
-    assert_eq!(replies(&mut pair, link), (vec![0], false));
     pair.connected();
-    // It calls the former, which says: I know you already, as a's association.
-    let other = Target {
-        nic: NicId(555),
-        ..pair.target(Side::A)
-    };
-    pair.b.connect(other, pair::KEY, bits(0), 5).unwrap();
-    pair.run();
-    let (asked, _) = pair.told(link).0.pop().expect("it is asked");
-    let mut header = Header::parse(&asked).expect("a header");
-    assert_eq!(header.kind, Kind::Connect);
-    (header.kind, header.aux, header.length) = (Kind::Reply, 4, 2);
-    let body = hello(100, 1, 0);
-    header.body_len = body.len() as u32;
-    pair.inject(link, header.emit(), body);
-    pair.run();
-    let done = pair.b.owner_mut().next_completion().expect("it ends");
-    assert_ne!(done.status, Status::Success);
-    assert_eq!(pair.b.remotes(), 1, "a is still there");
+    // It says: I know you already, in a's life. It would have to know the nonce of a's call.
+    let nonce = pair.overheard(Kind::Connect)[48..64].try_into().unwrap();
+    answers(&mut pair, 1, 4, nonce);
+    assert_eq!(pair.b.owner_mut().next_completion(), None);
+    let again = pair.said(0);
+    let (header, _) = again.last().expect("b denies it");
+    assert_eq!(Header::parse(header).unwrap().length, 3 | 1 << 24);
+    assert!(!pair.left(0));
+    assert_eq!(pair.b.remotes(), 2);
 }
 
 #[test]
-fn a_token_is_not_told_before_a_name_is_proven() {
+fn a_peer_that_names_one_remote_after_the_other_is_left() {
     let mut pair = Pair::with_keys();
-    pair.prove(Proof::Refuted);
-    let forger = pair.stranger();
-    connect(&mut pair, forger, hello(100, 5, 0));
+    pair.b
+        .connect(pair.impostor(), pair::KEY, bits(0), 1)
+        .unwrap();
     pair.run();
-    let (packets, _) = pair.told(forger);
-    assert_eq!(packets.len(), 1);
-    assert!(packets[0].1[32..].iter().all(|byte| *byte == 0));
+    let mut named = 0;
+    while !pair.left(0) {
+        assert!(named < 1000, "b denies for ever");
+        answers(&mut pair, 9, 4, [named as u8; 16]);
+        named += 1;
+    }
+    assert!(named > 4);
+    let done = pair.b.owner_mut().next_completion().expect("it ends");
+    assert_eq!((done.status, pair.b.remotes()), (Status::Unreachable, 0));
 }
 
 #[test]
@@ -437,7 +425,7 @@ fn one_source_has_its_share_of_the_places_and_others_get_in() {
     for n in 0..16 {
         let link = pair.stranger();
         pair.comes_from(link, 0x0a00_0001);
-        connect(&mut pair, link, hello(200 + n, 5, 0));
+        connect(&mut pair, link, hello(200 + n, 500 + n));
         pair.run();
         in_ += u32::from(replies(&mut pair, link).0 == [0]);
         links.push(link);
@@ -445,7 +433,7 @@ fn one_source_has_its_share_of_the_places_and_others_get_in() {
     assert_eq!((in_, pair.b.remotes()), (8, 8));
     let other = pair.stranger();
     pair.comes_from(other, 0x0a00_0002);
-    connect(&mut pair, other, hello(300, 5, 0));
+    connect(&mut pair, other, hello(300, 600));
     pair.run();
     assert_eq!(replies(&mut pair, other).0, [0]);
     // A remote that leaves gives its place back.
@@ -463,7 +451,7 @@ fn one_source_has_its_share_of_the_places_and_others_get_in() {
     ));
     let link = pair.stranger();
     pair.comes_from(link, 0x0a00_0001);
-    connect(&mut pair, link, hello(400, 5, 0));
+    connect(&mut pair, link, hello(400, 700));
     pair.run();
     assert_eq!((replies(&mut pair, link).0, pair.b.remotes()), (vec![0], 8));
 }

@@ -1,14 +1,14 @@
 //! Two endpoints joined by queues that a test can hold, cut and change.
 
 use mx_proto::ops::{Chunks, Ops};
-use mx_proto::origin::{Address, Claim, Proof, Source};
+use mx_proto::origin::{Address, Seen, Source};
 use mx_proto::owner::Queue;
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, RemoteKey, RemoteRead,
     RemoteUse, SendError, Sent, Sink,
 };
 use mx_proto::secret::Secret;
-use mx_proto::wire::Kind;
+use mx_proto::wire::{Header, Kind};
 use mx_proto::{
     Arrival, Clock, Completion, Config, Down, Endpoint, EndpointId, Identity, Key, LinkId,
     MatchBits, MatchMask, Memory, NicId, Outcome, Owner, Received, RemoteId, RequestId, Route,
@@ -165,10 +165,12 @@ struct Hub {
     newest_first: bool,
     /// Cables from which nothing is taken out.
     held: Vec<usize>,
-    /// The network's answer to claims that reach b; `None`: it bears them out.
-    proof: Option<Proof>,
-    /// Where b's port says to ask about endpoints.
-    endpoints: Option<Target>,
+    /// The network cannot tell b who its peers are.
+    unnamed: bool,
+    /// No translator changes the addresses that are called.
+    no_translator: bool,
+    /// The interface and the address that the other end of a cable has, where they are not the claimed ones.
+    seen: Vec<(usize, u64)>,
     /// Cables of one source.
     sources: Vec<(usize, u64)>,
     /// The port goes on reading the data of messages, until it is told to stop.
@@ -255,28 +257,32 @@ impl Port<Buffer> for QueuePort {
         self.hub.borrow_mut().cables[cable].cookies[end] = cookie;
     }
 
-    fn proof(&self, _: LinkId, _: &Claim) -> Proof {
+    fn seen(&self, link: LinkId, claimed: &Identity) -> Seen {
         let hub = self.hub.borrow();
-        hub.proof
-            .filter(|_| self.node == 1)
-            .unwrap_or(Proof::Proven)
+        let (cable, end) = Self::end(link);
+        let found = |all: &[(usize, u64)]| all.iter().find(|it| it.0 == cable).map(|it| it.1);
+        let is_stranger = hub.cables[cable].ends[1 - end] > 1;
+        let nic = match found(&hub.seen) {
+            Some(nic) => NicId(nic),
+            None if is_stranger => claimed.nic,
+            None => NicId(100 + hub.cables[cable].ends[1 - end] as u64),
+        };
+        Seen {
+            source: found(&hub.sources).map_or(Source::TRUSTED, Source),
+            nic: (!hub.unnamed || self.node != 1).then_some(nic),
+            address: Address(nic.0.into()),
+            oneself: hub.cables[cable].ends == [self.node; 2],
+        }
     }
 
     fn has_address(&self, address: Address) -> bool {
-        self.node != 0 || [100, ALIAS_OF_A].contains(&address.0)
+        let own = 100 + self.node as u128;
+        address.0 == own || self.node == 0 && address.0 == ALIAS_OF_A
     }
 
-    fn asks_at(&self, _: LinkId, _: &Claim) -> Option<Target> {
-        self.hub.borrow().endpoints.filter(|_| self.node == 1)
-    }
-
-    fn source(&self, link: LinkId) -> Source {
-        let hub = self.hub.borrow();
-        let known = hub
-            .sources
-            .iter()
-            .find(|(cable, _)| *cable == Self::end(link).0);
-        known.map_or(Source::TRUSTED, |(_, source)| Source(*source))
+    fn has_interface(&self, nic: NicId) -> bool {
+        let own = nic.0 == 100 + self.node as u64 || self.node == 1 && nic.0 == 999;
+        own || !self.hub.borrow().no_translator
     }
 
     fn send(
@@ -647,17 +653,6 @@ impl Pair {
         b
     }
 
-    /// Both call at once, so that there are two links: a sends on the second, b on the first.
-    pub(crate) fn call_each_other(&mut self) {
-        let (a, b) = (self.target(Side::A), self.target(Side::B));
-        self.a.connect(b, KEY, MatchBits(0), 1).unwrap();
-        self.b.connect(a, KEY, MatchBits(0), 1).unwrap();
-        for (side, link) in [(Side::A, 0), (Side::B, 1), (Side::A, 1), (Side::B, 0)] {
-            self.step(side, link);
-        }
-        self.run();
-    }
-
     /// A message gets from a to b.
     pub(crate) fn talk(&mut self, b: RemoteId) {
         let (bits, data) = (MatchBits(9), Buffer::from(vec![5; 100]));
@@ -894,13 +889,6 @@ impl Pair {
         }
     }
 
-    /// The end of one link, of which only b hears.
-    pub(crate) fn cut_off_b(&mut self, cable: usize) {
-        let cable = &mut self.hub.borrow_mut().cables[cable];
-        let end = usize::from(cable.ends[0] == 0);
-        cable.down[end] = Some(LinkDown::Reset);
-    }
-
     /// A comes back as another session; b is not told.
     pub(crate) fn restart_a_silently(&mut self) {
         self.sessions += 1;
@@ -953,21 +941,19 @@ impl Pair {
             .cloned()
     }
 
-    /// Sets the network's answer to claims that reach b.
-    pub(crate) fn prove(&mut self, proof: Proof) {
-        self.hub.borrow_mut().proof = Some(proof);
+    /// From now on addresses that are called are those of the endpoints.
+    pub(crate) fn translate_none(&mut self) {
+        self.hub.borrow_mut().no_translator = true;
     }
 
-    /// From now on b's port proves machines only, and says to ask there about their endpoints.
-    pub(crate) fn proves_machines_only(&mut self, endpoints: Target) {
-        self.hub.borrow_mut().endpoints = Some(endpoints);
+    /// From now on the network cannot tell b who its peers are.
+    pub(crate) fn unname(&mut self) {
+        self.hub.borrow_mut().unnamed = true;
     }
 
-    /// Links that b has begun and not closed.
-    pub(crate) fn begun_by_b(&self) -> usize {
-        let hub = self.hub.borrow();
-        let open = |cable: &&Cable| cable.ends[0] == 1 && !cable.gone[0];
-        hub.cables.iter().filter(open).count()
+    /// The interface, and address, that the other end of a cable has.
+    pub(crate) fn seen_as(&mut self, cable: usize, nic: u64) {
+        self.hub.borrow_mut().seen.push((cable, nic));
     }
 
     /// Where a link comes from.
@@ -981,6 +967,27 @@ impl Pair {
         let mut heard = hub.heard.iter();
         let found = heard.find(|(header, _)| header[0] == kind as u8);
         found.expect("it has been sent").1.clone()
+    }
+
+    /// The same of the last one.
+    pub(crate) fn overheard_last(&self, kind: Kind) -> Vec<u8> {
+        let hub = self.hub.borrow();
+        let mut heard = hub.heard.iter().rev();
+        let found = heard.find(|(header, _)| header[0] == kind as u8);
+        found.expect("it has been sent").1.clone()
+    }
+
+    /// The header of the last packet of that kind that was sent.
+    pub(crate) fn overheard_header(&self, kind: Kind) -> Header {
+        let hub = self.hub.borrow();
+        let mut heard = hub.heard.iter().rev();
+        let found = heard.find(|(header, _)| header[0] == kind as u8);
+        Header::parse(&found.expect("it has been sent").0).expect("a header")
+    }
+
+    /// As if b had sent it, on its own call.
+    pub(crate) fn inject_to_a(&mut self, header: HeaderBytes, body: Vec<u8>) {
+        self.inject(0, header, body);
     }
 
     /// Packets that b has sent on a link that it did not begin, and whether it has closed it.

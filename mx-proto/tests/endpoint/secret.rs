@@ -3,7 +3,6 @@
 use super::bits;
 use super::pair::{self, Pair, Side};
 use mx_proto::Status;
-use mx_proto::origin::Proof;
 use mx_proto::port::HeaderBytes;
 use mx_proto::wire::{Header, Kind};
 
@@ -232,7 +231,7 @@ fn a_called_peer_without_the_secret_is_believed_nothing_but_a_refusal() {
         ),
         (
             |said| packet(Kind::Connect, 0, hello_of(said)),
-            Status::Unreachable,
+            Status::BadSecret,
         ),
         (|_| packet(Kind::Eager, 0, vec![1]), Status::BadSecret),
         (|_| packet(Kind::Disconnect, 0, vec![]), Status::BadSecret),
@@ -261,7 +260,6 @@ fn hello_of(connect: &Packet) -> Vec<u8> {
 /// A relay without the secret, called by a, lets b prove it, which takes a's words for those of another
 /// caller: the link from a to it, as good as proven, and a's Connect.
 fn laundered(pair: &mut Pair) -> (usize, Packet) {
-    pair.prove(Proof::Refuted);
     let (called, connect) = lured(pair);
     let calls = pair.stranger();
     pair.inject(calls, connect.0, connect.1.clone());
@@ -272,7 +270,10 @@ fn laundered(pair: &mut Pair) -> (usize, Packet) {
     let proof = pair.said(called).remove(0);
     pair.inject(calls, proof.0, proof.1);
     pair.run();
-    assert_eq!(pair.b.remotes(), 0, "b does not believe it");
+    let (header, body) = packet(Kind::Disconnect, 0, vec![]);
+    pair.inject(calls, header, body);
+    pair.run();
+    assert!(pair.b.owner_mut().next_down().is_some());
     (called, connect)
 }
 
@@ -293,6 +294,33 @@ fn a_relay_that_lets_another_prove_the_secret_is_not_believed_to_know_it() {
         .expect("it ends at once");
     assert_eq!(done.status, Status::BadSecret);
     no_remotes(&mut pair);
+}
+
+#[test]
+fn a_call_to_another_address_than_ours_is_a_relays_and_refused() {
+    for secret in [None, OURS] {
+        let mut pair = pair(secret, secret);
+        pair.translate_none();
+        let (_, connect) = lured(&mut pair);
+        let calls = pair.stranger();
+        pair.inject(calls, connect.0, connect.1);
+        pair.run();
+        let (told, closed) = pair.told(calls);
+        let aux = Header::parse(&told[0].0).expect("a header").aux;
+        let (code, is_refused) = if secret.is_some() {
+            (6, true)
+        } else {
+            (0, false)
+        };
+        assert_eq!((told.len(), aux, closed), (1, code, is_refused));
+        assert_eq!(pair.b.stats().unproven, is_refused.into());
+    }
+    // What is called under one of its own is accepted.
+    let mut pair = pair(OURS, OURS);
+    pair.translate_none();
+    let alias = pair.alias_of_b();
+    pair.a.connect(alias, pair::KEY, bits(0), 1).unwrap();
+    pair.connected();
 }
 
 #[test]
@@ -328,15 +356,8 @@ fn our_own_words_passed_back_to_us_open_nothing() {
     let calls = pair.stranger();
     pair.inject(calls, connect.0, connect.1);
     pair.run();
-    let challenge = pair.told(calls).0.remove(0);
-    pair.answer(called, challenge.0, challenge.1);
-    pair.run();
-    assert_eq!(pair.said(called), []);
-    assert_eq!(
-        pair.b.owner_mut().next_completion().map(|done| done.status),
-        Some(Status::BadSecret)
-    );
-    no_remotes(&mut pair);
+    assert_eq!(pair.told(calls), (vec![], true));
+    assert_eq!((pair.said(called), pair.b.remotes()), (vec![], 1));
 }
 
 #[test]

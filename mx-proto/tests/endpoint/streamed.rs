@@ -258,38 +258,6 @@ fn more_than_its_credit_covers_ends_the_link_before_anything_is_kept() {
     assert_eq!(pair.b.stats().malformed, 1);
 }
 
-/// After [`Pair::call_each_other`].
-fn streaming_both_ways() -> (Pair, RemoteId) {
-    let mut pair = Pair::streaming(4096);
-    pair.call_each_other();
-    let b = completions(&mut pair.a)[0].remote;
-    completions(&mut pair.b);
-    assert_eq!(pair.links(), 2);
-    (pair, b)
-}
-
-#[test]
-fn a_message_that_is_lost_with_one_of_two_links_ends_its_senders_session() {
-    for posted in [true, false] {
-        let (mut pair, b) = streaming_both_ways();
-        let buffer = posted.then(|| receive(&mut pair, 1, LEN).0);
-        pair.stop_midway(true);
-        send(&mut pair, b, 1, pattern(LEN, 3));
-        pair.run();
-        pair.cut_off_b(1);
-        pair.step(Side::B, 1);
-        assert_eq!(pair.b.remotes(), 0);
-        if let Some(buffer) = buffer {
-            assert_eq!(completions(&mut pair.b)[0].status, Status::Unreachable);
-            buffer.give_back();
-        }
-        pair.stop_midway(false);
-        pair.run();
-        completions(&mut pair.a);
-        nothing_left(&mut pair);
-    }
-}
-
 #[test]
 fn our_own_end_midway_gives_everything_back() {
     let (mut pair, b, _) = streaming();

@@ -11,5 +11,6 @@ mod liveness;
 mod lossy;
 mod order;
 mod ports;
+mod roaming;
 mod sources;
 mod strangers;

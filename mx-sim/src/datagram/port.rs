@@ -153,7 +153,7 @@ impl Drop for SimDatagrams {
 impl DatagramPort for SimDatagrams {
     type Address = SimAddress;
 
-    fn resolve(&self, target: Target) -> Result<SimAddress, ConnectError> {
+    fn resolve(&mut self, target: Target) -> Result<SimAddress, ConnectError> {
         Ok(SimAddress::command(target.nic, target.endpoint))
     }
 

@@ -9,9 +9,11 @@
 //! Owns: the names that are open, both ends of every link, everything under way.
 
 mod by_hand;
+mod places;
 mod traffic;
 
 pub use by_hand::UnderWay;
+pub(crate) use places::address_of;
 
 use crate::profile::Profile;
 use crate::rng::Rng;
@@ -73,6 +75,9 @@ pub(crate) type HostId = usize;
 /// One open port.
 pub(crate) struct Host<M> {
     pub(crate) node: NodeId,
+    /// Its interface, where machines have no addresses.
+    nic: NicId,
+    name: EndpointId,
     pub(crate) profile: Profile,
     /// False: the port has been dropped or its host is gone.
     pub(crate) open: bool,
@@ -232,6 +237,11 @@ impl<M: Memory> Fabric<M> {
         }
     }
 
+    /// The world it is in.
+    pub fn world(&self) -> World {
+        self.inner.borrow().world.clone()
+    }
+
     /// Lets `tap` hear all packets that are sent whole from now on.
     pub fn set_tap(&self, tap: Tap) {
         self.inner.borrow_mut().tap = Some(tap);
@@ -278,25 +288,23 @@ impl<M: Memory> Inner<M> {
         endpoint: EndpointId,
         profile: Profile,
     ) -> Option<HostId> {
-        let mut addresses = self.world.addresses(node);
-        if addresses.is_empty() {
-            addresses.push(nic);
-        }
-        let taken = |nic: &NicId| self.names.contains_key(&(*nic, endpoint));
-        if addresses.iter().any(taken) {
+        let host = self.hosts.len();
+        let names = self.names_of(node, nic, endpoint);
+        if names.iter().any(|name| self.names.contains_key(name)) {
             return None;
         }
-        let host = self.hosts.len();
         self.hosts.push(Host {
             node,
+            nic,
+            name: endpoint,
             profile,
             open: true,
             inbox: BinaryHeap::new(),
             ends: Vec::new(),
             generations: Vec::new(),
         });
-        let names = addresses.into_iter().map(|nic| ((nic, endpoint), host));
-        self.names.extend(names);
+        self.names
+            .extend(names.into_iter().map(|name| (name, host)));
         Some(host)
     }
 

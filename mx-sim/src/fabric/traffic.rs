@@ -50,15 +50,9 @@ impl<M: Memory> Inner<M> {
                 end.last_arrival = now.after(round);
             }
         }
-        // The path there begins with one of the addresses, always the same.
-        let addresses = self.world.addresses(a);
-        let home = addresses.get(to.nic.0 as usize % addresses.len().max(1));
-        let known = home.map(|home| (*home, to.nic));
-        if let (Some((from, _)), Some(end)) = (known, self.end_mut(peer, other)) {
-            end.from = Some(from);
-        }
-        if let (Some((_, to)), Some(end)) = (known, self.end_mut(host, link)) {
-            end.from = Some(to);
+        let from = self.leaves_from(host, to.nic);
+        if let Some(end) = self.end_mut(peer, other) {
+            end.from = from;
         }
         if let Some(span) = self.hosts[peer].profile.unbound {
             self.put(now.after(there).after(span), peer, other, What::Unbound);

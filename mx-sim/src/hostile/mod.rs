@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   overheard --> Gang: packets of all introductions --.      it calls others, and others call it
-//!                                                      v                 |
-//!   turn: claim a name, replay, ask, prove, flood, close     answer: claim, replay, deny, pass on
+//!        |                                             v                 |
+//!        |   turn: claim a name or a life, replay, ask, prove, flood     answer: claim, replay, say that it
+//!        `-> at once: the same call from here                            knows the caller, lie, pass on
 //! ```
 //!
 //! It holds to no rule but those of the port. Once it is let in, under whatever name, it sends a message
@@ -42,6 +43,10 @@ pub const MARK: u64 = 3 << 62;
 pub struct Gang {
     /// Packets of introductions that have been sent anywhere, the oldest first.
     heard: VecDeque<Packet>,
+    /// The last call that has been heard.
+    call: Option<Packet>,
+    /// Those who want to know of it at once.
+    members: Vec<(World, NodeId)>,
 }
 
 /// So many are remembered.
@@ -66,7 +71,14 @@ impl Gang {
             if self.heard.len() == HEARD_MAX {
                 self.heard.pop_front();
             }
-            self.heard.push_back((*header, body.to_vec()));
+            let packet = (*header, body.to_vec());
+            if kind == Some(Kind::Connect) && self.call.as_ref() != Some(&packet) {
+                self.call = Some(packet.clone());
+                for (world, node) in &self.members {
+                    world.wake(world.now(), *node);
+                }
+            }
+            self.heard.push_back(packet);
         }
     }
 
@@ -108,10 +120,15 @@ pub struct Hostile<P> {
     links: BTreeMap<LinkId, Known>,
     pause: Duration,
     next_turn: Instant,
+    /// The last call of another that it knows of.
+    call: Option<Packet>,
     over: bool,
     /// All it does is to pass calls on to that node, and back.
     relay: Option<NodeId>,
 }
+
+/// In a Reply: an association of the caller's life is here.
+const KNOWN: u32 = 4;
 
 /// Links that one has at most; beyond that the oldest goes.
 const LINKS_MAX: usize = 120;
@@ -126,6 +143,7 @@ impl<P: Port<Buffer>> Hostile<P> {
         secret: Option<Secret>,
         port: P,
     ) -> Self {
+        gang.borrow_mut().members.push((world.clone(), id));
         Self {
             id,
             port,
@@ -139,6 +157,7 @@ impl<P: Port<Buffer>> Hostile<P> {
             links: BTreeMap::new(),
             pause,
             next_turn: world.now(),
+            call: None,
             over: false,
             relay: None,
         }
@@ -170,7 +189,16 @@ impl<P: Port<Buffer>> Hostile<P> {
         } else {
             self.rng.pick(&addresses)
         };
-        (nic, EndpointId(node as u32))
+        (nic, self.world.number(node))
+    }
+
+    /// A nonce of another's, or one that no node has.
+    fn any_nonce(&mut self) -> [u8; 16] {
+        let kind = self.rng.pick(&[Kind::Connect, Kind::Connect, Kind::Reply]);
+        let heard = self.gang.borrow().any(&mut self.rng, Some(kind));
+        let stolen = heard.and_then(|(_, body)| packets::nonce_of(&body));
+        let guess = [self.rng.bits() as u8; 16];
+        self.rng.pick(&[guess, stolen.unwrap_or(guess)])
     }
 
     /// A hello that a node may have said, or not.
@@ -184,12 +212,11 @@ impl<P: Port<Buffer>> Hostile<P> {
         let present = lives.last().copied().unwrap_or(SessionId(1));
         let (own, theirs) = (self.name_of(self.id), home(&self.world, victim));
         let nowhere = NicId(self.rng.bits() >> 16);
-        let of_victim = EndpointId(victim as u32);
+        let of_victim = self.world.number(victim);
         let any = EndpointId(self.rng.below(1 << 20) as u32);
         let former = self.rng.pick(&lives_or(&lives, present));
         let drawn = SessionId(self.rng.bits());
-        let heard = self.gang.borrow().any(&mut self.rng, Some(Kind::Connect));
-        let stolen = heard.and_then(|(_, body)| packets::token_of(&body));
+        let nonce = self.any_nonce();
         let elsewhere = self.rng.index(self.honest);
         let other = self.name_of(elsewhere);
         let rng = &mut self.rng;
@@ -203,8 +230,7 @@ impl<P: Port<Buffer>> Hostile<P> {
             to: to.unwrap_or(other),
             key: KEY,
             epoch: rng.pick(&[0, 1, 1, 2, 3, 9]),
-            token: 0,
-            nonce: [rng.bits() as u8; 16],
+            nonce,
         };
         if !whole {
             says.who = Identity {
@@ -214,8 +240,6 @@ impl<P: Port<Buffer>> Hostile<P> {
             };
             says.to = rng.pick(&[says.to, says.to, other, (NicId(0), EndpointId(0))]);
         }
-        let guess = rng.bits();
-        says.token = rng.pick(&[0, guess, stolen.unwrap_or(guess)]);
         says
     }
 
@@ -256,15 +280,46 @@ impl<P: Port<Buffer>> Hostile<P> {
     fn connect_as(&mut self, link: LinkId) {
         let to = self.links.get(&link).and_then(|known| known.to);
         let says = self.claim(to);
-        let (word, afresh) = (self.rng.bits(), u32::from(self.rng.chance(0.3)));
+        let denies = [0, 1, 2, u32::MAX];
+        let (word, denied) = (self.rng.bits(), self.rng.pick(&denies));
         let body = packets::hello(&says);
-        self.send(link, &packet(Kind::Connect, word, afresh, 0, body));
+        self.send(link, &packet(Kind::Connect, word, denied, 0, body));
     }
 
     /// Names itself in a message.
     fn reveal(&mut self, link: LinkId) {
         let body = (self.id as u64).to_le_bytes().to_vec();
         self.send(link, &packet(Kind::Eager, MARK, body.len() as u32, 0, body));
+    }
+
+    /// Asks whether a call of another's was this peer's.
+    fn ask(&mut self, link: LinkId) {
+        let from = self.rng.within(0..=self.id);
+        let (nonce, (from, _)) = (self.any_nonce(), self.name_of(from));
+        let body = packets::confirm(nonce, from);
+        self.send(link, &packet(Kind::Confirm, 0, 0, 0, body));
+    }
+
+    /// Another has called a node: the same call comes from here, perhaps before it.
+    fn repeat(&mut self) -> bool {
+        let call = self.gang.borrow().call.clone();
+        if call == self.call || !self.has_turns() {
+            return false;
+        }
+        self.call.clone_from(&call);
+        let Some(call) = call.filter(|_| self.rng.chance(0.3)) else {
+            return false;
+        };
+        let to = packets::receiver_of(&call.1);
+        let there = |known: &Known| known.up && known.said.is_empty() && known.to == to;
+        let mut ready = self.links.iter().filter(|(_, known)| there(known));
+        let Some((link, _)) = ready.next() else {
+            return false;
+        };
+        let link = *link;
+        self.book.borrow_mut().count("repeated at once");
+        self.send(link, &call);
+        true
     }
 
     /// Says anything.
@@ -279,11 +334,7 @@ impl<P: Port<Buffer>> Hostile<P> {
                     self.send(link, &packet);
                 }
             }
-            60..70 => {
-                let says = self.claim(None);
-                let body = packets::confirm(&says);
-                self.send(link, &packet(Kind::Confirm, 0, 0, 0, body));
-            }
+            60..70 => self.ask(link),
             70..76 => self.send(link, &packet(Kind::Confirmed, 0, bit, 0, Vec::new())),
             76..82 => {
                 let len = self.rng.pick(&[0, 31, 32, 32, 33]);
@@ -347,9 +398,10 @@ impl<P: Port<Buffer>> Hostile<P> {
             self.send(link, &packet);
         }
         if !relays {
-            if self.rng.chance(0.8) {
+            // The others wait for a call that can be repeated.
+            if self.rng.chance(0.7) {
                 self.connect_as(link);
-            } else if self.rng.chance(0.5) {
+            } else if self.rng.chance(0.3) {
                 self.speak(link);
             }
         }
@@ -390,8 +442,13 @@ impl<P: Port<Buffer>> Hostile<P> {
                 self.send(link, &answer);
             }
             Kind::Challenge => self.on_challenge(link, packet),
-            Kind::Reply if header.aux == 0 => self.reveal(link),
-            Kind::Reply if header.aux == 4 => self.connect_as(link),
+            Kind::Reply if header.aux == 0 => {
+                self.reveal(link);
+                if self.rng.chance(0.3) {
+                    self.ask(link);
+                }
+            }
+            Kind::Reply if header.aux == KNOWN => self.connect_as(link),
             Kind::Ping if self.rng.chance(0.8) => {
                 let pong = packets::packet(Kind::Pong, header.word, 0, 0, Vec::new());
                 self.send(link, &pong);
@@ -412,7 +469,7 @@ impl<P: Port<Buffer>> Hostile<P> {
                 self.begin_relay(link, to, packet);
             }
             3 | 4 => {
-                let status = self.rng.pick(&[0, 0, 0, 1, 3, 4, 5]);
+                let status = self.rng.pick(&[0, 0, 0, 1, 3, KNOWN, KNOWN, KNOWN, 5, 6]);
                 let body = packets::hello(&says);
                 let reply = packets::packet(Kind::Reply, header.word, 1, status, body);
                 self.send(link, &reply);
@@ -490,6 +547,7 @@ impl<P: Port<Buffer>> Drive for Hostile<P> {
                 Heard::Packet(link, packet) => self.on_packet(link, &packet),
             }
         }
+        busy |= self.repeat();
         if self.has_turns() && self.next_turn <= self.world.now() {
             busy = true;
             let pause = self.rng.span(self.pause);

@@ -19,9 +19,8 @@ pub struct Says {
     pub key: u32,
     /// The number of its association.
     pub epoch: u16,
-    /// The token that only the named sender can have got from `to`.
-    pub token: u64,
-    /// The nonce that proofs are about.
+    /// In a call its number, in the answer *known* the proof of an association, and what proofs of the
+    /// secret are about.
     pub nonce: [u8; 16],
 }
 
@@ -37,26 +36,26 @@ pub fn hello(says: &Says) -> Vec<u8> {
     bytes[24..32].copy_from_slice(&says.who.session.0.to_le_bytes());
     bytes[32..40].copy_from_slice(&says.to.0.0.to_le_bytes());
     bytes[40..44].copy_from_slice(&says.to.1.0.to_le_bytes());
-    bytes[48..56].copy_from_slice(&says.token.to_le_bytes());
-    bytes[56..72].copy_from_slice(&says.nonce);
+    bytes[48..64].copy_from_slice(&says.nonce);
     bytes
 }
 
-/// The token in a hello that was heard.
-pub fn token_of(hello: &[u8]) -> Option<u64> {
-    let bytes = hello.get(48..56)?;
-    Some(u64::from_le_bytes(bytes.try_into().ok()?))
+/// The nonce in a hello that was heard.
+pub fn nonce_of(hello: &[u8]) -> Option<[u8; 16]> {
+    hello.get(48..64)?.try_into().ok()
 }
 
-/// The body of a Confirm: was that hello yours?
-pub fn confirm(says: &Says) -> Vec<u8> {
-    let mut bytes = vec![0; 40];
-    bytes[0..8].copy_from_slice(&says.who.nic.0.to_le_bytes());
-    bytes[8..16].copy_from_slice(&says.who.session.0.to_le_bytes());
-    bytes[16..20].copy_from_slice(&says.who.endpoint.0.to_le_bytes());
-    bytes[20..24].copy_from_slice(&says.to.1.0.to_le_bytes());
-    bytes[24..32].copy_from_slice(&says.to.0.0.to_le_bytes());
-    bytes[32..40].copy_from_slice(&says.token.to_le_bytes());
+/// The receiver that a hello names.
+pub fn receiver_of(hello: &[u8]) -> Option<(NicId, EndpointId)> {
+    let nic = u64::from_le_bytes(hello.get(32..40)?.try_into().ok()?);
+    let number = u32::from_le_bytes(hello.get(40..44)?.try_into().ok()?);
+    Some((NicId(nic), EndpointId(number)))
+}
+
+/// The body of a Confirm: has a hello with that nonce been yours, from there?
+pub fn confirm(nonce: [u8; 16], from: NicId) -> Vec<u8> {
+    let mut bytes = nonce.to_vec();
+    bytes.extend_from_slice(&u128::from(from.0).to_be_bytes());
     bytes
 }
 

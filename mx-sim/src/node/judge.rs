@@ -8,10 +8,11 @@ use crate::buffer::Buffer;
 use crate::calling_off::Queued;
 use crate::check::{Book, LifeId};
 use crate::rng::Rng;
+use crate::world::World;
 use mx_proto::flow::Lane;
 use mx_proto::ops::{Chunks, Ops};
 use mx_proto::owner::Queue;
-use mx_proto::{Arrival, Down, MatchBits, Outcome, Owner, RequestId, Source, Verdict};
+use mx_proto::{Arrival, Down, MatchBits, Outcome, Owner, RemoteId, RequestId, Source, Verdict};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -26,7 +27,10 @@ pub struct Judge {
     pub(super) next_context: u64,
     /// Messages of the inbox that could be had so far.
     pub(super) ready: u64,
+    /// Those that have sent something, if that is of interest.
+    pub(super) heard_of: Option<Vec<RemoteId>>,
     pub(super) siege: Option<Siege>,
+    pub(super) world: World,
 }
 
 impl std::fmt::Debug for Judge {
@@ -79,6 +83,9 @@ impl Owner for Judge {
             self.book.borrow_mut().count("hostile");
             return Verdict::Finished;
         }
+        if let Some(heard_of) = &mut self.heard_of {
+            heard_of.push(arrival.source);
+        }
         if self.defers && self.rng.chance(0.3) {
             return Verdict::Defer;
         }
@@ -86,6 +93,12 @@ impl Owner for Judge {
         let Some(from) = book.life_of(arrival.identity.session) else {
             panic!("a message from a session that never was")
         };
+        let node = book.lives()[from].node;
+        assert!(
+            self.world.proves(node, arrival.identity.nic),
+            "a name that is not the sender's: {:?}",
+            arrival.identity
+        );
         let context = arrival.source_context;
         assert!(
             context == 0 || context == from as u64 + 1,

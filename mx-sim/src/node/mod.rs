@@ -30,8 +30,8 @@ use mx_proto::flow::CREDIT;
 use mx_proto::owner::Queue;
 use mx_proto::port::Port;
 use mx_proto::{
-    Completion, Config, Endpoint, EndpointId, Identity, Instant, NicId, RemoteId, RequestId, Route,
-    SessionId, Target,
+    Completion, Config, Endpoint, EndpointId, Identity, Instant, Key, NicId, RemoteId, RequestId,
+    Route, SessionId, Target,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -99,6 +99,8 @@ pub struct Habits {
     pub copies: bool,
     /// Some messages are thought about, at most for so long, before it is decided about them.
     pub deliberates: Option<Duration>,
+    /// It sends to those that have sent it something, too, as a server does.
+    pub answers: bool,
 }
 
 impl Default for Habits {
@@ -113,6 +115,7 @@ impl Default for Habits {
             pieces: true,
             copies: false,
             deliberates: None,
+            answers: false,
         }
     }
 }
@@ -174,10 +177,15 @@ impl<P: Port<Buffer>> Node<P> {
         let session = SessionId(rng.bits());
         let identity = Identity {
             nic: home(world, id),
-            endpoint: EndpointId(id as u32),
+            endpoint: world.number(id),
             session,
         };
         let life = book.borrow_mut().born(id, session);
+        // No two lives have one; not drawn, so that seeds keep what they drew.
+        let config = Config {
+            key: Key((u128::from(session.0) << 64 | id as u128).to_le_bytes()),
+            ..config
+        };
         let unexpected_max = config.unexpected_bytes;
         let limit = config.request_timeout.unwrap_or(Duration::from_secs(20)) * 3;
         let judge = Judge {
@@ -189,7 +197,9 @@ impl<P: Port<Buffer>> Node<P> {
             defers: habits.deliberates.is_some(),
             next_context: 1,
             ready: 0,
+            heard_of: habits.answers.then(Vec::new),
             siege: None,
+            world: world.clone(),
         };
         world.note(id, format!("life {life} begins, session {:x}", session.0));
         Self {
@@ -389,6 +399,7 @@ impl<P: Port<Buffer>> Drive for Node<P> {
             busy = true;
         }
         busy |= self.deliberate();
+        self.get_to_know();
         busy |= self.take_messages();
         self.check_limits();
         if self.mood != Mood::Quiet && self.next_turn <= self.world.now() {

@@ -5,7 +5,7 @@ use crate::buffer::Buffer;
 use crate::check::Selector;
 use crate::world::NodeId;
 use mx_proto::port::Port;
-use mx_proto::{Completion, Down, DownReason, EndpointId, Kind, MatchBits, RemoteId, Status};
+use mx_proto::{Completion, Down, DownReason, Identity, Kind, MatchBits, RemoteId, Status};
 
 impl<P: Port<Buffer>> Node<P> {
     pub(super) fn on_completion(&mut self, completion: Completion) {
@@ -52,9 +52,11 @@ impl<P: Port<Buffer>> Node<P> {
             What::Connect { to, key } => {
                 assert_eq!(completion.kind, Kind::Connect);
                 assert_eq!(completion.bits, MatchBits(context));
-                if let Some(siege) = self.endpoint.owner().siege.as_ref().filter(|_| key == KEY) {
+                // Not every port leads to oneself.
+                let judged = key == KEY && to != self.id;
+                if let Some(siege) = self.endpoint.owner().siege.as_ref().filter(|_| judged) {
                     let took = self.world.now().since(op.posted_at);
-                    siege.check_connect(to, completion.status, took);
+                    siege.check_connect((self.id, to), completion.status, took);
                 }
                 if completion.status == Status::Success {
                     let siege = self.endpoint.owner().siege.as_ref();
@@ -106,12 +108,7 @@ impl<P: Port<Buffer>> Node<P> {
         let Some(identity) = self.endpoint.remote_identity(remote) else {
             return;
         };
-        let life = self
-            .endpoint
-            .owner()
-            .book
-            .borrow()
-            .life_of(identity.session);
+        let honest = self.honest(&identity);
         if let Some(siege) = self
             .endpoint
             .owner()
@@ -119,17 +116,45 @@ impl<P: Port<Buffer>> Node<P> {
             .as_ref()
             .filter(|siege| siege.doubts(to))
         {
-            let honest = self.is_honest(&identity);
-            assert!(!honest, "connected to n{to}, which is {identity:?}");
-            return siege.judge(&identity);
+            // It may have passed the call on to one that is here already, under its own name.
+            if honest.is_none() {
+                siege.judge(&identity);
+            }
+            return;
         }
-        assert_eq!(identity.endpoint, EndpointId(to as u32));
-        let Some(life) = life else {
-            panic!("connected to a session that never was")
+        assert_eq!(honest, Some(to), "another than n{to}: {identity:?}");
+        self.get_to(remote, &identity);
+    }
+
+    /// It may send to that remote from now on.
+    fn get_to(&mut self, remote: RemoteId, identity: &Identity) {
+        if self.peers.contains(&remote) {
+            return;
+        }
+        let mut book = self.endpoint.owner().book.borrow_mut();
+        let Some(life) = book.life_of(identity.session) else {
+            panic!("a remote with a session that never was")
         };
+        let same = |other: &RemoteId| {
+            let other = self.endpoint.remote_identity(*other);
+            other.is_some_and(|other| other.session == identity.session)
+        };
+        if self.peers.iter().any(same) {
+            // Messages keep their order on one way.
+            return book.count("two associations with one peer");
+        }
+        drop(book);
         assert!(self.endpoint.set_remote_context(remote, life as u64 + 1));
-        if !self.peers.contains(&remote) {
-            self.peers.push(remote);
+        self.peers.push(remote);
+    }
+
+    /// Those that have sent something become peers.
+    pub(super) fn get_to_know(&mut self) {
+        let heard_of = self.endpoint.owner_mut().heard_of.as_mut();
+        for remote in heard_of.map(std::mem::take).unwrap_or_default() {
+            if let Some(identity) = self.endpoint.remote_identity(remote) {
+                self.get_to(remote, &identity);
+            }
         }
     }
 
@@ -146,17 +171,27 @@ impl<P: Port<Buffer>> Node<P> {
             None,
             "down, but still known"
         );
-        let siege = self.endpoint.owner().siege.as_ref();
-        if siege.is_some() && !self.is_honest(&identity) {
+        let knew = context > 0 || self.peers.contains(&remote);
+        if self.endpoint.owner().siege.is_some() {
+            // One of two associations with a peer ends when it is known to be one peer.
+            let honest = knew && self.honest(&identity).is_some();
+            assert!(!honest, "honest {identity:?} is down: {reason}");
             return;
         }
-        assert!(siege.is_none(), "honest {identity:?} is down: {reason}");
+        assert!(
+            self.honest(&identity).is_some(),
+            "a name that is not the peer's: {identity:?}"
+        );
         assert!(
             !matches!(reason, DownReason::Protocol(_)),
             "an endpoint of ours was taken for none of ours: {reason}"
         );
         let mut book = self.endpoint.owner().book.borrow_mut();
-        book.count(format!("down: {reason}"));
+        book.count(if knew {
+            format!("down: {reason}")
+        } else {
+            format!("unknown and down: {reason}")
+        });
         let Some(life) = book.life_of(identity.session) else {
             panic!("a session that never was is down")
         };

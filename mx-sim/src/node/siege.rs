@@ -1,18 +1,20 @@
 //! Guarantees for a node that hostile ones attack.
 //!
 //! ```text
-//!   an operation with an honest peer      succeeds, a connect soon
-//!   an honest peer                        is never down
-//!   a message of a hostile node           comes from a name at an address of its own machine,
+//!   an operation with an honest peer      succeeds, a connect soon, and with that life under a name that
+//!                                         the network proves
+//!   an honest peer that it knows          is never down
+//!   a call of a hostile node              gets to it, or, passed on, to an honest one under its own name
+//!   a message of a hostile node           comes from a name at an address of its own,
 //!                                         and not at all where there is a secret
 //! ```
 
-use super::{Node, home};
+use super::Node;
 use crate::buffer::Buffer;
 use crate::hostile::MARK;
 use crate::world::{NodeId, World};
 use mx_proto::port::Port;
-use mx_proto::{EndpointId, Identity, MatchBits, NicId, Status};
+use mx_proto::{Identity, MatchBits, RemoteId, Status};
 use std::time::Duration;
 
 /// The attackers.
@@ -20,8 +22,9 @@ use std::time::Duration;
 pub struct Siege {
     /// Nodes below this number are honest; only they have a life in the book.
     honest: usize,
-    /// The addresses of the others.
-    hostile: Vec<NicId>,
+    /// All nodes.
+    nodes: usize,
+    world: World,
     /// They do not know the site's secret, and there is one.
     secret: bool,
     /// Receives have been called off, which ends sends.
@@ -33,10 +36,10 @@ pub struct Siege {
 impl Siege {
     /// Of `nodes` those from `honest` on attack.
     pub fn new(world: &World, honest: usize, nodes: usize, secret: bool) -> Self {
-        let hostile = (honest..nodes).flat_map(|id| world.addresses(id)).collect();
         Self {
             honest,
-            hostile,
+            nodes,
+            world: world.clone(),
             secret,
             over: false,
             patient: Duration::from_secs(4),
@@ -51,8 +54,9 @@ impl Siege {
     /// A hostile node has got in under this name.
     pub(super) fn judge(&self, name: &Identity) {
         assert!(!self.secret, "{name:?} got in without the secret");
+        let mut hostile = self.honest..self.nodes;
         assert!(
-            self.hostile.is_empty() || self.hostile.contains(&name.nic),
+            hostile.any(|id| self.world.proves(id, name.nic)),
             "a hostile node is known as {name:?}"
         );
     }
@@ -62,12 +66,27 @@ impl Siege {
         node >= self.honest
     }
 
-    pub(super) fn check_connect(&self, to: NodeId, status: Status, took: Duration) {
+    /// That node has the address of a hostile one, whose share of places is its own.
+    pub fn is_crowded(&self, node: NodeId) -> bool {
+        let translator = |id| self.world.home(id).translator;
+        let at = translator(node);
+        at.is_some() && (self.honest..self.nodes).any(|id| translator(id) == at)
+    }
+
+    pub(super) fn check_connect(
+        &self,
+        (from, to): (NodeId, NodeId),
+        status: Status,
+        took: Duration,
+    ) {
         if self.doubts(to) {
             assert!(
                 !(self.secret && status == Status::Success),
                 "n{to} is connected to without the secret"
             );
+            return;
+        }
+        if status == Status::NoResources && self.is_crowded(from) {
             return;
         }
         assert_eq!(status, Status::Success, "the connect to n{to} has failed");
@@ -94,23 +113,20 @@ impl<P: Port<Buffer>> Node<P> {
         }
     }
 
-    /// It is connected to that node.
+    /// It is connected to the present life of that node.
     pub fn knows(&self, node: NodeId) -> bool {
-        let name = (home(&self.world, node), EndpointId(node as u32));
-        let known = self.endpoint.remote_of(name.0, name.1);
-        let known = known.filter(|known| self.peers.contains(known));
-        let identity = known.and_then(|known| self.endpoint.remote_identity(known));
-        identity.is_some_and(|identity| self.is_honest(&identity))
+        let known = |remote: &RemoteId| {
+            let identity = self.endpoint.remote_identity(*remote);
+            identity.is_some_and(|of| self.honest(&of) == Some(node))
+        };
+        self.peers.iter().any(known)
     }
 
-    /// That is what an honest node calls itself.
-    pub(super) fn is_honest(&self, identity: &Identity) -> bool {
+    /// The node that has that session, if the name is one of its own.
+    pub(super) fn honest(&self, identity: &Identity) -> Option<NodeId> {
         let book = self.endpoint.owner().book.borrow();
-        let life = book.life_of(identity.session);
-        life.is_some_and(|life| {
-            let node = book.lives()[life].node;
-            let name = (home(&self.world, node), EndpointId(node as u32));
-            (identity.nic, identity.endpoint) == name
-        })
+        let node = book.lives()[book.life_of(identity.session)?].node;
+        let named = self.world.number(node) == identity.endpoint;
+        (named && self.world.proves(node, identity.nic)).then_some(node)
     }
 }

@@ -7,7 +7,7 @@
 //! Every operation is written down before the endpoint hears of it, as it may end at once.
 
 use super::judge::Judge;
-use super::{FOR_HANDLER, KEY, Node, TAG_MASK, WRONG_KEY, What, home, target};
+use super::{FOR_HANDLER, KEY, NIC, Node, TAG_MASK, WRONG_KEY, What};
 use crate::buffer::Buffer;
 use crate::calling_off::{CallOff, Cancelled};
 use crate::check::Selector;
@@ -15,8 +15,8 @@ use crate::clock::VirtualClock;
 use crate::world::NodeId;
 use mx_proto::port::Port;
 use mx_proto::{
-    Endpoint, MatchBits, MatchMask, PostError, Posted, Received, RemoteId, RequestId, SendMode,
-    Target,
+    Endpoint, MatchBits, MatchMask, NicId, PostError, Posted, Received, RemoteId, RequestId,
+    SendMode, Target,
 };
 
 impl<P: Port<Buffer>> Node<P> {
@@ -40,7 +40,10 @@ impl<P: Port<Buffer>> Node<P> {
 
     fn random_connect(&mut self) {
         let to = self.endpoint.owner_mut().rng.index(self.nodes);
-        if to == self.id && self.rng().chance(0.8) {
+        let home = self.world.home(to);
+        // One is oneself under each address.
+        let myself = to == self.id && (home.addresses.len() > 1 || self.rng().chance(0.8));
+        if myself || home.translator.is_some() {
             return;
         }
         // A call with a wrong one may end another of our own on the same link.
@@ -52,12 +55,20 @@ impl<P: Port<Buffer>> Node<P> {
 
     /// Posts a connect to a node.
     pub fn connect(&mut self, to: NodeId, key: u32) {
-        let context = self.post(What::Connect { to, key }, &Buffer::new(Vec::new()));
-        self.note(format!("connect {context} to n{to}"));
-        let target = Target {
-            nic: home(&self.world, to),
-            ..target(to)
+        let addresses = self.world.addresses(to);
+        let nic = match addresses.len() {
+            0 => NIC,
+            1 => addresses[0],
+            _ => self.rng().pick(&addresses),
         };
+        self.connect_at(to, nic, key);
+    }
+
+    /// Posts a connect to a node at that address.
+    pub fn connect_at(&mut self, to: NodeId, nic: NicId, key: u32) {
+        let context = self.post(What::Connect { to, key }, &Buffer::new(Vec::new()));
+        self.note(format!("connect {context} to n{to} at {:x}", nic.0));
+        let target = Target::auto(nic, self.world.number(to));
         match self
             .endpoint
             .connect(target, key, MatchBits(context), context)

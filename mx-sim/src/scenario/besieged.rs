@@ -13,10 +13,9 @@ use super::{Network, Tally};
 use crate::cluster::Drive;
 use crate::hostile::{Gang, Hostile};
 use crate::node::{KEY, Siege};
-use crate::scenario::key;
-use crate::{Book, Cluster, Habits, Mood, Node, NodeId, Rng, World};
+use crate::{Book, Cluster, Habits, Home, Mood, Node, NodeId, Rng, World};
 use mx_proto::secret::Secret;
-use mx_proto::{Config, Instant, Key, NicId};
+use mx_proto::{Config, EndpointId, Instant, NicId};
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
@@ -107,7 +106,30 @@ impl Ground {
             world.set_addresses(id, home.clone());
             machines.push(home);
         }
+        if rng.chance(0.5) {
+            ground.hide_some(world, rng);
+        }
         ground
+    }
+
+    /// Puts some behind translators, honest and hostile ones together, with few numbers for all.
+    fn hide_some(self, world: &World, rng: &mut Rng) {
+        for id in 0..self.honest + self.hostile {
+            // The first can be called.
+            if id > 0 && rng.chance(0.5) {
+                let translator = NicId(0x0b00_0001 + rng.below(2));
+                let number = EndpointId(100 + rng.below(2) as u32);
+                let home = world.home(id);
+                world.set_home(
+                    id,
+                    Home {
+                        translator: Some(translator),
+                        number: Some(number),
+                        ..home
+                    },
+                );
+            }
+        }
     }
 
     /// Draws the nodes: all on one machine, which only a secret can tell apart.
@@ -140,6 +162,9 @@ impl<N: Network> Besieged<N> {
             ..Config::default()
         };
         world.note(0, format!("{ground:?} {config:?}"));
+        for id in 0..nodes {
+            world.note(id, format!("{:x?}", world.home(id)));
+        }
         Self {
             world: world.clone(),
             network,
@@ -168,15 +193,12 @@ impl<N: Network> Besieged<N> {
             pause: Duration::from_micros(self.rng.pick(&[3_000, 30_000])),
             disconnects: false,
             cancels: false,
+            answers: true,
             ..Habits::default()
         };
         for id in 0..self.honest {
-            let config = Config {
-                key: Key(key(&mut self.rng)),
-                ..self.config.clone()
-            };
             let port = self.network.open(id);
-            let who = (id, self.nodes);
+            let (config, who) = (self.config.clone(), (id, self.nodes));
             let mut node = Node::new(&self.world, &self.book, who, config, habits, port);
             node.besiege(&self.siege);
             node.mood = Mood::Quiet;
@@ -237,8 +259,11 @@ impl<N: Network> Besieged<N> {
 
     /// All honest nodes get to know each other, attack or not.
     fn all_meet(&mut self) {
-        for from in 0..self.honest {
-            for to in (0..self.honest).filter(|to| *to != from) {
+        let world = self.world.clone();
+        let honest = 0..self.honest;
+        let called = |to: &NodeId| world.home(*to).translator.is_none();
+        for from in honest.clone() {
+            for to in honest.clone().filter(called).filter(|to| *to != from) {
                 if !self.honest(from).knows(to) {
                     self.honest(from).connect(to, KEY);
                     self.cluster.poke(from);
@@ -246,8 +271,9 @@ impl<N: Network> Besieged<N> {
             }
         }
         self.go_on(5 * SECOND);
-        for from in 0..self.honest {
-            for to in (0..self.honest).filter(|to| *to != from) {
+        let siege = self.siege.clone();
+        for from in honest.clone().filter(|from| !siege.is_crowded(*from)) {
+            for to in honest.clone().filter(called).filter(|to| *to != from) {
                 assert!(self.honest(from).knows(to), "n{from} does not know n{to}");
             }
         }
@@ -270,7 +296,7 @@ impl<N: Network> Besieged<N> {
         }
         let missing = self.book.borrow().missing();
         assert!(missing.is_empty(), "messages {missing:?} never arrived");
-        // A claimed address may be asked, and an old life be waited for.
+        // Links that were never bound go, and those who have been asked whether they are there.
         self.go_on(6 * SECOND);
         for id in 0..self.honest {
             let node = self.honest(id);

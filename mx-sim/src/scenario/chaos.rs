@@ -84,6 +84,7 @@ impl<N: Network> Run<N> {
             deliberates: rng
                 .pick(&[None, Some(0), Some(50), Some(8_000)])
                 .map(Duration::from_micros),
+            answers: false,
         };
         // Drawn elsewhere, so that the seeds of old keep what they drew.
         let mut other = Rng::new(world.seed() ^ 0x7065_6572);

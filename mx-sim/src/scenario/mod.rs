@@ -4,6 +4,7 @@
 //!   chaos         Run: random operations, random faults
 //!   interrupted   one transfer, disturbed after every single step
 //!   besieged      random operations, while hostile nodes attack how all get to know each other
+//!   roaming       random operations, while addresses change
 //!        |
 //!        v
 //!   Network <-- networks: SimPorts on a Fabric, Reliable over a DatagramNet
@@ -16,11 +17,13 @@ mod besieged;
 mod chaos;
 mod interrupted;
 mod networks;
+mod roaming;
 
 pub use besieged::{Besieged, Ground, Secrets};
 pub use chaos::{Run, Tally, check_tally};
 pub use interrupted::{Transfer, interrupt_everywhere, interrupt_somewhere};
 pub use networks::{Reliably, Unreliably, key};
+pub use roaming::Roaming;
 
 use crate::{Buffer, NodeId};
 use mx_proto::port::Port;

@@ -18,7 +18,7 @@ impl Network for Reliably {
     type Port = SimPort<Buffer>;
 
     fn open(&mut self, node: NodeId) -> Self::Port {
-        let name = EndpointId(node as u32);
+        let name = self.fabric.world().number(node);
         SimPort::open(&self.fabric, node, NIC, name, self.profile).expect("a free name")
     }
 

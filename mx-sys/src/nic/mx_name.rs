@@ -86,8 +86,6 @@ mod tests {
             own,
             &format!("{own}:0"),
             "127.0.0.1:0",
-            "[::1]:0",
-            "::1",
         ] {
             let resolved = resolve_mx_name(name).unwrap();
             assert!(resolved.is_local(), "{name}");
@@ -98,6 +96,9 @@ mod tests {
             assert_eq!(name, format!("{own}:{number}"));
             assert_eq!(id(&name), nic);
         }
+        // An address of its own, and no board's.
+        assert_ne!(id("[::1]:0"), first);
+        assert_eq!(mx_name(id("::1")).unwrap(), format!("{own}:0"));
         let beyond = format!("{own}:{}", boards().len());
         assert!(resolve_mx_name(&beyond).is_err());
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!   resolve, peers file, peers that connect ---> IPv6 address of each id
 //!                                           ---> name and place of each id
-//!   kernel --------------------------------> this machine's interfaces
+//!   kernel --------------------------------> this machine's interfaces, again when it says they have changed
 //! ```
 //!
 //! Owns: the table, behind one lock that a fork waits for.
@@ -15,32 +15,31 @@ use crate::literal::plain_v4;
 use crate::peers_file::{Peers, PeersFile};
 use crate::settings;
 use mx_port_base::interfaces::{Interfaces, is_link_local};
-use mx_proto::{EndpointId, NicId};
+use mx_port_base::netlink::Watch;
+use mx_proto::NicId;
 use std::collections::HashMap;
+use std::mem::ManuallyDrop;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::path::PathBuf;
 use std::sync::{MutexGuard, OnceLock};
-use std::time::{Duration, Instant};
-
-/// The interval of reading the interfaces: it takes some ten microseconds. An address that has
-/// moved to another machine is taken for ours that long.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Names and addresses known to the process.
 pub(super) struct Table {
-    /// Taken when the table is first used and again whenever names are resolved.
     pub(super) interfaces: Interfaces,
+    /// The number of times that they were found to be others.
+    pub(super) changes: u64,
+    /// They may have changed, and the kernel has not answered since.
+    stale: bool,
+    /// While there are [`Watching`]s, of this process and not of its parent.
+    watch: Option<Watch>,
+    watching: usize,
     /// Addresses that cannot be had back from their id. The scope is kept for link-local ones.
     v6: HashMap<NicId, SocketAddrV6>,
     /// The same of peers that have come, and of which nothing else is known.
     met: HashMap<NicId, SocketAddrV6>,
     /// Under which name another host was resolved, and the place of its address among the name's.
     names: HashMap<NicId, (String, usize)>,
-    /// The address of this machine under which an endpoint of it was looked up last.
-    pub(super) own: HashMap<EndpointId, IpAddr>,
     file: PeersFile,
-    /// The time at which [`Self::look_again`] last asked the kernel.
-    looked_again: Option<Instant>,
 }
 
 /// The table as it is.
@@ -49,17 +48,43 @@ pub(super) fn table() -> MutexGuard<'static, Table> {
     // Until a caller sets another one.
     let environment = |name: &str| std::env::var(name).ok();
     let empty = || {
-        ForkLock::new(Table {
-            interfaces: Interfaces::now(),
-            v6: HashMap::new(),
-            met: HashMap::new(),
-            names: HashMap::new(),
-            own: HashMap::new(),
-            file: PeersFile::new(settings::peers_file(environment)),
-            looked_again: None,
+        let file = PeersFile::new(settings::peers_file(environment));
+        ForkLock::inherited(Table::new(Interfaces::now(), file), |table| {
+            // Its descriptor is closed already, and no lock may be taken here.
+            let _ = ManuallyDrop::new(table.watch.take());
+            table.watching = 0;
         })
     };
     TABLE.get_or_init(empty).lock()
+}
+
+/// An endpoint that asks often: the kernel is watched.
+#[derive(Debug)]
+pub(crate) struct Watching;
+
+impl Watching {
+    pub(crate) fn begin() -> Self {
+        // It takes a lock itself, to be made and to be dropped.
+        let mut spare = Some(Watch::new());
+        let mut table = table();
+        table.watching += 1;
+        if table.watch.is_none() {
+            table.watch = spare.take();
+        }
+        drop(table);
+        Self
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let mut table = table();
+        table.watching = table.watching.saturating_sub(1);
+        let watching = table.watching > 0;
+        let unused = if watching { None } else { table.watch.take() };
+        drop(table);
+        drop(unused);
+    }
 }
 
 /// The table, with what the peers file says now.
@@ -96,6 +121,20 @@ fn plain_v6(address: SocketAddr) -> Option<SocketAddrV6> {
 }
 
 impl Table {
+    fn new(interfaces: Interfaces, file: PeersFile) -> Self {
+        Self {
+            interfaces,
+            changes: 0,
+            stale: false,
+            watch: None,
+            watching: 0,
+            v6: HashMap::new(),
+            met: HashMap::new(),
+            names: HashMap::new(),
+            file,
+        }
+    }
+
     pub(super) fn peers(&self) -> &Peers {
         self.file.peers()
     }
@@ -118,12 +157,14 @@ impl Table {
         }
     }
 
-    /// Asks the kernel for the interfaces, unless this has done so within the last second.
-    pub(super) fn look_again(&mut self, now: Instant) {
-        let last = self.looked_again;
-        if last.is_none_or(|last| now.saturating_duration_since(last) >= LOOK_EVERY) {
-            self.looked_again = Some(now);
-            self.interfaces.refresh();
+    /// Reads the interfaces again, but not if the kernel is watched and says that they have not changed.
+    pub(super) fn look_again(&mut self) {
+        self.stale |= self.watch.as_mut().is_none_or(Watch::changed);
+        if self.stale
+            && let Some(other) = self.interfaces.refresh()
+        {
+            self.stale = false;
+            self.changes += u64::from(other);
         }
     }
 
@@ -252,35 +293,9 @@ mod tests {
     use super::*;
     use std::net::Ipv6Addr;
 
-    fn empty() -> Table {
-        Table {
-            interfaces: Interfaces::now(),
-            v6: HashMap::new(),
-            met: HashMap::new(),
-            names: HashMap::new(),
-            own: HashMap::new(),
-            file: PeersFile::new(None),
-            looked_again: None,
-        }
-    }
-
-    #[test]
-    fn the_interfaces_are_looked_at_again_once_a_second() {
-        let now = Instant::now();
-        let mut table = empty();
-        for (after, looked) in [
-            (Duration::ZERO, Duration::ZERO),
-            (LOOK_EVERY / 2, Duration::ZERO),
-            (LOOK_EVERY, LOOK_EVERY),
-        ] {
-            table.look_again(now + after);
-            assert_eq!(table.looked_again, Some(now + looked), "{after:?}");
-        }
-    }
-
     #[test]
     fn addresses_of_a_whole_network_displace_no_other() {
-        let mut table = empty();
+        let mut table = Table::new(Interfaces::now(), PeersFile::new(None));
         let socket = |address: u128| SocketAddr::from((Ipv6Addr::from_bits(address), 1));
         let mut meet = |at: SocketAddr| table.meet(id::of_address(at.ip()), at);
         let (first, network) = (

@@ -21,15 +21,14 @@ use super::{Progress, Shared, give_back_if_due};
 use crate::clock::MonotonicClock;
 use crate::lock::Mutex;
 use crate::reserve;
+use crate::thread;
 use mx_proto::Clock;
 use mx_proto::port::WakeDescriptors;
 use std::io;
-use std::mem::MaybeUninit;
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The interval of checks for application threads. Short against what a peer would notice, long
@@ -74,9 +73,7 @@ impl<T: Progress + Send + 'static> Helper<T> {
                 run(&shared, &stopping, alive);
             }
         };
-        let blocked = SignalsBlocked::new();
-        let thread = Builder::new().name("mx-progress".to_owned()).spawn(run)?;
-        drop(blocked);
+        let thread = thread::start("mx-progress", run)?;
         // The resources with which it begins might not be there any more later.
         let _ = begun.recv();
         Ok(Self {
@@ -212,33 +209,4 @@ fn round<T: Progress>(
     }
     shared.release(core);
     woken
-}
-
-/// Blocks all signals in this thread until it is dropped.
-struct SignalsBlocked {
-    before: libc::sigset_t,
-}
-
-impl SignalsBlocked {
-    fn new() -> Self {
-        let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-        let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: sigfillset initialises `all`; pthread_sigmask reads it and writes `before`,
-        // which is a valid (empty) set even if the call should fail.
-        let before = unsafe {
-            libc::sigfillset(all.as_mut_ptr());
-            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-            before.assume_init()
-        };
-        Self { before }
-    }
-}
-
-impl Drop for SignalsBlocked {
-    fn drop(&mut self) {
-        // SAFETY: `before` is a set that pthread_sigmask gave us.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut())
-        };
-    }
 }

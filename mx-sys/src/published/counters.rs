@@ -171,7 +171,7 @@ table! {
         stand_downs
     };
     "local_" LocalStats = sample.ports.local.unwrap_or_default(), {
-        accepted, initiated, refused, violations, over_share, unbound, turned_away, slept, asleep,
+        accepted, initiated, refused, denied, violations, over_share, unbound, turned_away, slept, asleep,
         bytes
     };
     "tcp_" TcpStats = sample.ports.tcp.unwrap_or_default(), {

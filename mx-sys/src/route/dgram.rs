@@ -11,9 +11,11 @@
 
 use super::address_exchange::{AddressExchange, Addresses};
 use super::filter::{FallbackFilter, Relay};
+use mx_port_base::interfaces::Interfaces;
 use mx_port_base::nest::Nest;
+use mx_port_base::origin::Origin;
 use mx_port_dgram::fabric::FabricDatagrams;
-use mx_port_dgram::{self as dgram, Backend, DgramPort};
+use mx_port_dgram::{self as dgram, AnyAddress, Backend, DgramPort};
 use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
 use mx_proto::port::{Close, ConnectError, LinkDown, Port, Sink};
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
@@ -71,6 +73,21 @@ impl Dgram {
         self.port.as_ref().map_or(0, DgramPort::sessions)
     }
 
+    /// This machine's interfaces are others now.
+    pub(super) fn follow(&mut self, interfaces: &Interfaces) {
+        if let Some(port) = &mut self.port {
+            dgram::follow(port, interfaces);
+        }
+    }
+
+    /// Addresses that this machine has lost will not come back.
+    pub(super) fn leave_old_addresses(&mut self) {
+        if let Some(port) = &mut self.port {
+            dgram::leave_old_addresses(port);
+            self.idle = false;
+        }
+    }
+
     /// Sets the nest on which threads sleep from now on.
     pub(super) fn wake_through(&mut self, nest: &Nest, member: u8) -> io::Result<()> {
         match &mut self.port {
@@ -108,6 +125,18 @@ impl Dgram {
     /// The peers of its links have to be looked for.
     pub(super) fn asks(&self) -> bool {
         self.fabric().is_some_and(FabricDatagrams::asks)
+    }
+
+    /// The origin of what comes from an address: an address of a fabric that is none of IP is known by
+    /// the connection over which its holder has asked for ours.
+    pub(super) fn origin(&self, address: AnyAddress) -> Origin {
+        match (address, self.fabric()) {
+            (AnyAddress::Fabric(name), Some(fabric)) if address.origin() == Origin::Unknown => {
+                let asker = fabric.asker(&name);
+                asker.map_or(Origin::Unknown, Origin::Address)
+            }
+            _ => address.origin(),
+        }
     }
 
     /// The source of endpoint addresses for the address exchange, if the port is open.
@@ -191,8 +220,7 @@ fn provider(port: &DgramPort) -> String {
 
 const KERNEL: &str = "kernel-udp";
 
-/// Addresses are those of the command endpoint. The reliability layer identifies links by itself,
-/// and a stranger's question leaves no state here.
+/// Addresses are those of the command endpoint. The reliability layer identifies links by itself.
 impl Addresses for Dgram {
     fn provider(&self) -> &str {
         &self.provider
@@ -214,7 +242,7 @@ impl Addresses for Dgram {
     fn answer(
         &mut self,
         theirs: &EndpointAddress,
-        _from: SocketAddr,
+        from: SocketAddr,
         _clock: &dyn Clock,
     ) -> Result<(Option<LinkId>, EndpointAddress), Refusal> {
         if theirs.provider != self.provider {
@@ -223,11 +251,13 @@ impl Addresses for Dgram {
         let ours = self
             .endpoint_address(LinkId::new(0, 0))
             .ok_or(Refusal::NoPort)?;
-        if theirs.format == ours.format {
-            Ok((None, ours))
-        } else {
-            Err(Refusal::Format)
+        if theirs.format != ours.format {
+            return Err(Refusal::Format);
         }
+        if let Some(fabric) = self.fabric_mut() {
+            fabric.asked(&theirs.address, from);
+        }
+        Ok((None, ours))
     }
 
     fn greet(

@@ -20,33 +20,42 @@
 //! thread reports that ([`HostPorts::note_control`]), and polls check it within a few milliseconds.
 //! The rdm port may have work without a link, which arming it reports.
 //!
+//! The ports follow this machine's interfaces ([`HostPorts::follow`]):
+//!
+//! ```text
+//!   the kernel says so, or a connect begins --> other ones?  at once: the list; what had no link
+//!                                                            1 s later: links of what is gone end
+//! ```
+//!
 //! Owns: the ports.
 
 pub use super::address_exchange::{Addresses, Fabric};
 use super::dgram::Dgram;
-use mx_port_dgram::{AnyAddress, DgramPort};
+use mx_port_dgram::DgramPort;
 use mx_port_local::LocalPort;
 
 use super::address_exchange::{AddressExchange, Askers};
 use super::filter::{ExchangeFilter, FallbackFilter, Relay};
+use super::interface::Interface;
 use super::loopback::LoopbackPort;
 use super::open::{BOARD, is_oneself};
-use super::proof::{self, prove};
-use crate::nic;
+use super::seen::{self, seen};
+use crate::nic::{self, Watching};
 use mx_port_base::endpoint_port::PortMap;
 use mx_port_base::nest::Nest;
+use mx_port_base::netlink::Watch;
 use mx_port_base::numbers::{DGRAM, LOCAL, LOOPBACK, RDM, TCP};
 use mx_port_base::origin::Origin;
 use mx_port_base::random;
-use mx_port_rdm::RdmPort;
+use mx_port_rdm::{Device, RdmPort};
 use mx_port_tcp::TcpPort;
-use mx_proto::origin::{Address, Claim, Proof, Source};
+use mx_proto::origin::{Address, Seen};
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, PACKET_LEAST, Port, RemoteKey, RemoteRead,
     SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::secret::{Binding, Secret};
-use mx_proto::{Clock, Config, Identity, Instant, Key, LinkId, Memory, Route, Target};
+use mx_proto::{Clock, Config, Identity, Instant, Key, LinkId, Memory, NicId, Route, Target};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -65,6 +74,13 @@ pub const ROUTE_DGRAM: Route = Route(4);
 
 /// A member of the data nest, beside the ports: the control nest.
 const CONTROL: u8 = DGRAM + 1;
+
+/// A member of the control nest, beside the ports: the kernel's word that interfaces have changed.
+const INTERFACES: u8 = DGRAM + 2;
+
+/// An address that is gone may come back within this time, and links that go from it stay: a service of the
+/// machine that starts anew takes all of them away for a moment.
+const SETTLE: Duration = Duration::from_secs(1);
 
 /// Every so many polls look at everything, and not only at links through shared memory that were active
 /// lately: at other ports, which cost system calls, and what is quiet. Where there are no such links every
@@ -89,6 +105,16 @@ pub struct HostPorts<R = RdmPort> {
     rdm: Rdm<R>,
     dgram: Dgram,
     exchange: AddressExchange,
+    interface: Interface,
+    /// The device that options ask for.
+    device: Device,
+    /// Wakes this endpoint; the list itself is the process's.
+    watch: Watch,
+    _watching: Watching,
+    /// The number of changes of the interfaces when the ports were last told.
+    followed: u64,
+    /// From then on what is gone will not come back.
+    settled_at: Option<Instant>,
     secret: Option<Secret>,
     local_quiet: bool,
     tcp_quiet: bool,
@@ -183,6 +209,8 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         if let Some(local) = &local {
             control.add(LOCAL, local.descriptors().control)?;
         }
+        let watch = Watch::new();
+        control.add(INTERFACES, watch.raw())?;
         data.add(CONTROL, Some(control.raw()))?;
         // The descriptors are the same whatever memory the port works with.
         add(TCP, Port::<Vec<u8>>::descriptors(&tcp))?;
@@ -202,6 +230,12 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             rdm,
             dgram,
             exchange,
+            interface: Interface::default(),
+            device: Device::default(),
+            watch,
+            _watching: Watching::begin(),
+            followed: nic::look_again(),
+            settled_at: None,
             secret: None,
             local_quiet: true,
             tcp_quiet: true,
@@ -217,6 +251,11 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             data,
             number: NESTS.fetch_add(1, Ordering::Relaxed) + 1,
         })
+    }
+
+    /// This is asked for, of which the interfaces of each time have to be found.
+    pub(super) fn stay_under(&mut self, interface: Interface, device: Device) {
+        (self.interface, self.device) = (interface, device);
     }
 
     /// From now on peers have to know this.
@@ -415,6 +454,10 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             log::debug!("{target:?}: the rdm port is not open");
             return Err(ConnectError::NoRoute);
         };
+        if let Some(mut peer) = nic::address(target.nic) {
+            peer.set_port(self.tcp.local_port());
+            rdm.face(peer);
+        }
         let link = rdm.reserve(clock, (!strict).then_some(ROUTE_TCP))?;
         let (exchange, tcp) = (&mut self.exchange, &mut self.tcp);
         if let Err(error) = exchange.search::<M>(link, (target, strict), tcp, clock) {
@@ -530,7 +573,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             },
             DGRAM => {
                 let address = self.dgram.port().and_then(|dgram| dgram.address(link));
-                address.map_or(Origin::Unknown, AnyAddress::origin)
+                address.map_or(Origin::Unknown, |address| self.dgram.origin(address))
             }
             // An address of a fabric proves nothing about an interface.
             RDM => {
@@ -550,10 +593,46 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         self.loopback.poll(clock, budget, sink)
     }
 
-    /// Polls that are not an everyday matter: looking at what is quiet.
+    /// If this machine's interfaces have changed, the ports are told.
+    fn follow(&mut self, now: Instant) {
+        let changes = nic::look_again();
+        if changes == self.followed {
+            return;
+        }
+        self.followed = changes;
+        self.settled_at.get_or_insert_with(|| now.after(SETTLE));
+        self.touched = true;
+        let interfaces = nic::interfaces();
+        log::info!("network interfaces now: {interfaces}");
+        self.dgram.follow(&interfaces);
+        self.follow_fabric(false);
+    }
+
+    fn follow_fabric(&mut self, settled: bool) {
+        if let Some(rdm) = &mut self.rdm.port {
+            rdm.follow(self.interface.device(&self.device), settled);
+            rdm.provider().clone_into(&mut self.rdm.provider);
+            self.rdm_quiet = false;
+        }
+    }
+
+    /// Addresses that were gone a while ago are gone for good.
+    #[cold]
+    fn settle(&mut self) {
+        self.settled_at = None;
+        self.touched = true;
+        self.tcp.leave_old_addresses();
+        self.dgram.leave_old_addresses();
+        self.follow_fabric(true);
+    }
+
+    /// Polls that are not an everyday matter: looking at what is quiet, and at interfaces.
     #[cold]
     fn look_around(&mut self, clock: &dyn Clock) {
         let now = clock.now();
+        if self.settled_at.is_some_and(|at| at <= now) {
+            self.settle();
+        }
         if !self.look && now < self.next_look {
             return;
         }
@@ -564,6 +643,10 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
             _ => LOOK_EVERY.0,
         };
         self.next_look = now.after(self.look_every);
+        if (readable & (1 << INTERFACES) != 0 || self.watch.raw().is_none()) && self.watch.changed()
+        {
+            self.follow(now);
+        }
         if readable & (1 << LOCAL) != 0
             && let Some(local) = &mut self.local
         {
@@ -612,6 +695,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         let Ok(tcp_port) = self.map.port(target.endpoint) else {
             return Err(ConnectError::BadEndpoint);
         };
+        self.follow(clock.now());
         if is_oneself(&self.own, target.nic, target.endpoint) {
             let link = Port::<M>::connect(&mut self.loopback, target, clock)?;
             return Ok(link);
@@ -673,33 +757,22 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         }
     }
 
-    fn proof(&self, link: LinkId, claim: &Claim) -> Proof {
-        let user_has = |user: u32| {
-            let endpoint = claim.endpoint.0;
-            self.local
-                .as_ref()
-                .is_some_and(|it| it.user_has(user, endpoint))
+    fn seen(&self, link: LinkId, claimed: &Identity) -> Seen {
+        // The port has compared the users.
+        let user_has = |_user: u32| {
+            let endpoint = self.local.as_ref().and_then(|it| it.endpoint(link));
+            endpoint == Some(claimed.endpoint.0)
         };
-        prove(self.origin(link), &self.own, claim, user_has)
+        seen(self.origin(link), &self.own, user_has)
     }
 
     fn has_address(&self, address: Address) -> bool {
-        nic::has(proof::ip_of(address))
+        address == Address::default() || nic::has(seen::ip_of(address))
     }
 
-    /// Of a process on this machine the kernel knows whose endpoint it speaks for. An address is that of
-    /// all processes there; but each endpoint has a TCP port of its own.
-    fn asks_at(&self, link: LinkId, claim: &Claim) -> Option<Target> {
-        let machine = matches!(link.port(), TCP | RDM | DGRAM);
-        machine.then_some(Target {
-            nic: claim.nic,
-            endpoint: claim.endpoint,
-            route: ROUTE_TCP,
-        })
-    }
-
-    fn source(&self, link: LinkId) -> Source {
-        self.origin(link).source()
+    fn has_interface(&self, nic: NicId) -> bool {
+        nic::look_again();
+        nic::is_local(nic)
     }
 
     fn binding(&self, link: LinkId) -> Binding {
@@ -790,7 +863,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
         let round = self.turn % ROUND == 0;
         let told = std::mem::take(&mut self.told);
-        if self.look || (round && !told && (self.tcp_quiet || self.local_quiet)) {
+        if self.look || (round && !told) {
             self.look_around(clock);
         }
         let mut any = false;
@@ -866,6 +939,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             self.rdm.port.as_ref().and_then(Port::<M>::deadline),
             self.dgram.deadline::<M>(),
             self.exchange.deadline(),
+            self.settled_at,
         ];
         all.into_iter().flatten().min()
     }

@@ -18,6 +18,7 @@ pub mod anew;
 mod dgram;
 mod filter;
 pub mod host;
+mod interface;
 pub mod loopback;
 pub mod open;
-pub(crate) mod proof;
+pub(crate) mod seen;

@@ -6,8 +6,9 @@
 //!   Lowest     Exact(0), Exact(1), ... Exact(1023), the first that is free; then Any
 //! ```
 //!
-//! Endpoint numbers are per machine: two boards of one machine cannot both have an endpoint 3. The
-//! board only selects the NIC id of the endpoint.
+//! Endpoint numbers are per machine: two boards of one machine cannot both have an endpoint 3. The board,
+//! or the address, only selects the NIC id of the endpoint and the device of ports that have one
+//! (`interface`).
 //!
 //! ```text
 //!   policy      rdm port
@@ -25,6 +26,7 @@
 
 use super::dgram::Dgram;
 use super::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, Rdm};
+use super::interface::Interface;
 use crate::nic::{self, ResolveError};
 use crate::secret_file::{self, SecretError};
 use mx_port_base::Resolver;
@@ -57,8 +59,10 @@ pub enum EndpointChoice {
 /// Options for opening an endpoint.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// The interface it goes under; the first unless one is named.
+    /// The number of the interface it goes under; the first unless one is named.
     pub board: Option<u32>,
+    /// The address of that interface, whatever its number. It need not be there yet.
+    pub address: Option<IpAddr>,
     /// Its number.
     pub endpoint: EndpointChoice,
     /// The port for targets that do not ask for one ([`Route::AUTO`]: shared memory on this
@@ -96,6 +100,7 @@ impl OpenOptions {
     pub fn new(endpoint: EndpointChoice) -> Self {
         Self {
             board: None,
+            address: None,
             endpoint,
             policy: Route::AUTO,
             shared_memory: true,
@@ -175,9 +180,11 @@ impl HostPorts {
     pub fn open(options: OpenOptions) -> Result<(Self, Identity), OpenError> {
         let secret = options.secret_file.as_deref().map(secret_file::read);
         let secret = secret.transpose().map_err(OpenError::Secret)?;
-        let nic = match options.tcp_bind {
-            Some(only) if !only.is_loopback() => nic::remember(only),
-            _ => nic::own_nic(options.board).map_err(OpenError::Board)?,
+        let of_board = nic::own_nic(options.board).map_err(OpenError::Board)?;
+        let interface = Interface::asked_for(&options);
+        let nic = match interface.address() {
+            Some(address) if !address.is_loopback() => nic::remember(address),
+            _ => of_board,
         };
         let claim = match options.endpoint {
             EndpointChoice::Exact(endpoint) => claim(&options, endpoint)?,
@@ -196,11 +203,10 @@ impl HostPorts {
             None => dgram_later(&options, tcp.local_port()),
         };
         let rdm = RdmOptions {
-            bind: options.rdm.bind.or_else(|| bind_address(&options, nic)),
             source_share: options.source_share,
-            ..options.rdm
+            ..options.rdm.clone()
         };
-        let rdm = open_rdm(options.policy, options.rdm_required, rdm)?;
+        let rdm = open_rdm(options.policy, options.rdm_required, rdm, interface)?;
         let policy = match options.policy {
             Route::AUTO if !options.shared_memory && rdm.offered => ROUTE_RDM,
             Route::AUTO if !options.shared_memory => ROUTE_TCP,
@@ -214,6 +220,7 @@ impl HostPorts {
         };
         let ports = Self::new(own, policy, options.ports, local, tcp, rdm, dgram);
         let mut ports = ports.map_err(OpenError::System)?;
+        ports.stay_under(interface, options.rdm.device);
         if let Some(secret) = secret {
             ports.keep(secret).map_err(OpenError::System)?;
         }
@@ -221,19 +228,19 @@ impl HostPorts {
     }
 }
 
-/// The only address providers with IP addresses may use: that of the interface asked for. Where
-/// none is, they choose, because not all of them can use all interfaces.
-fn bind_address(options: &OpenOptions, nic: NicId) -> Option<IpAddr> {
-    let of_board = || nic::socket_addresses(nic, 0).last().map(SocketAddr::ip);
-    options
-        .tcp_bind
-        .or_else(|| options.board.and_then(|_| of_board()))
-}
-
 /// The port over libfabric: at once, later or not at all.
-fn open_rdm(policy: Route, required: bool, options: RdmOptions) -> Result<Rdm<RdmPort>, OpenError> {
+fn open_rdm(
+    policy: Route,
+    required: bool,
+    options: RdmOptions,
+    interface: Interface,
+) -> Result<Rdm<RdmPort>, OpenError> {
+    let now = move |options: &RdmOptions| RdmOptions {
+        device: interface.device(&options.device),
+        ..options.clone()
+    };
     if required || policy == ROUTE_RDM {
-        let port = RdmPort::open(options).map_err(OpenError::Rdm)?;
+        let port = RdmPort::open(now(&options)).map_err(OpenError::Rdm)?;
         log::info!("rdm port over {}", port.provider());
         return Ok(Rdm::new(Some(port), None));
     }
@@ -244,7 +251,7 @@ fn open_rdm(policy: Route, required: bool, options: RdmOptions) -> Result<Rdm<Rd
     if !adapters.is_empty() {
         let options = RdmOptions {
             hardware_only: true,
-            ..options.clone()
+            ..now(&options)
         };
         match RdmPort::open(options) {
             Ok(port) => {
@@ -258,7 +265,7 @@ fn open_rdm(policy: Route, required: bool, options: RdmOptions) -> Result<Rdm<Rd
             }
         }
     }
-    let later = move || match RdmPort::open(options) {
+    let later = move || match RdmPort::open(now(&options)) {
         Ok(port) => {
             log::info!(
                 "rdm port over {}, for an address with rdm@",
@@ -302,6 +309,7 @@ fn dgram_later(options: &OpenOptions, number: u16) -> Dgram {
 fn dgram_options(options: &OpenOptions) -> DgramOptions {
     DgramOptions {
         bind: options.dgram.bind.or(options.tcp_bind),
+        device: options.address.filter(|address| nic::has(*address)),
         ports: options.ports,
         reliable: ReliableConfig {
             source_share: options.source_share,
@@ -478,7 +486,7 @@ fn resolver(ports: PortMap) -> Resolver {
         let port = ports
             .port(target.endpoint)
             .map_err(|_| ConnectError::BadEndpoint)?;
-        let addresses = nic::endpoint_addresses(target.nic, target.endpoint, port);
+        let addresses = nic::socket_addresses(target.nic, port);
         if addresses.is_empty() {
             Err(ConnectError::UnknownNic)
         } else {
@@ -494,9 +502,10 @@ fn refused(endpoint: EndpointId, port: u16, address: SocketAddr, error: io::Erro
     }
 }
 
-/// `nic` is this host's and `endpoint` is `own`: the target is the endpoint itself.
+/// `nic` is this host's and `endpoint` is `own`: the target is the endpoint itself. The interface that the
+/// endpoint went under when it was opened may be another machine's by now.
 pub(super) fn is_oneself(own: &Identity, nic: NicId, endpoint: EndpointId) -> bool {
-    endpoint == own.endpoint && (nic == own.nic || nic::is_local(nic))
+    endpoint == own.endpoint && nic::is_local(nic)
 }
 
 #[cfg(test)]

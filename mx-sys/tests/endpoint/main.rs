@@ -4,6 +4,7 @@
 mod node;
 
 mod fabrics;
+mod impostors;
 mod local_limit;
 mod pair;
 mod rdm;

@@ -16,8 +16,8 @@ use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenOptions, ROUTE_RDM, 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
-/// The code of a refusal: no resources.
-const REFUSED: u32 = 3;
+/// The code of the answer to a life that is known already.
+const KNOWN: u32 = 4;
 
 fn options(library: Library) -> OpenOptions {
     let mut options = OpenOptions::new(EndpointChoice::Any);
@@ -103,8 +103,8 @@ impl Stranger {
         Port::<Vec<u8>>::send(&mut self.ports, link, &header.emit(), Body::Bytes(body)).unwrap();
     }
 
-    /// The code of the answer to an introduction as that interface and session.
-    fn introduce(&mut self, to: &Node, nic: NicId, session: SessionId) -> u32 {
+    /// The code of the answer to an introduction as that interface and session, and its link.
+    fn introduce(&mut self, to: &Node, nic: NicId, session: SessionId) -> (u32, LinkId) {
         let link = self.dial(to);
         let mut hello = [0; HELLO_LEN];
         hello[0..4].copy_from_slice(b"MXs1");
@@ -121,8 +121,11 @@ impl Stranger {
         let (_, packet) = self.heard.packets.pop().unwrap();
         let reply = Header::parse(&packet).unwrap();
         assert_eq!(reply.kind, Kind::Reply);
+        (reply.aux, link)
+    }
+
+    fn close(&mut self, link: LinkId) {
         Port::<Vec<u8>>::close(&mut self.ports, link, Close::Now);
-        reply.aux
     }
 }
 
@@ -150,16 +153,19 @@ fn talk(a: &Node, b: &Node) {
 }
 
 #[test]
-fn who_claims_another_address_over_the_fabric_is_refused_without_being_asked_about() {
+fn who_claims_another_address_over_the_fabric_is_named_by_its_own() {
     let fake = Fake::new(Shape::verbs_rxm(), 1);
     let (server, mut stranger) = (node(&fake), Stranger::new(&fake));
     let own = stranger.own;
     let elsewhere = nic::id_of_address("10.1.2.3".parse().unwrap());
-    assert_eq!(stranger.introduce(&server, elsewhere, own.session), REFUSED);
-    assert_eq!((counts(&server).0, counts(&server).1), (0, 1));
-    // As itself it is let in: what it lacked was the proof.
-    assert_eq!(stranger.introduce(&server, own.nic, own.session), 0);
-    assert_eq!((counts(&server).0, counts(&server).1), (0, 1));
+    let (code, link) = stranger.introduce(&server, elsewhere, own.session);
+    assert_eq!(code, 0);
+    let named = |nic| {
+        let engine = server.shared.lock();
+        engine.endpoint.remote_of(nic, own.endpoint).is_some()
+    };
+    assert_eq!((named(elsewhere), named(own.nic)), (false, true));
+    stranger.close(link);
 }
 
 #[test]
@@ -169,18 +175,24 @@ fn a_peer_that_is_there_is_not_replaced_by_who_claims_its_place_over_the_fabric(
     talk(&victim, &server);
     let to_server = victim.connect(server.target(Route::AUTO)).unwrap();
     let victim_is = victim.identity;
+    let named = || {
+        let engine = server.shared.lock();
+        let named = engine.endpoint.remote_of(victim_is.nic, victim_is.endpoint);
+        named.and_then(|id| engine.endpoint.remote_identity(id))
+    };
+    let before = named();
     stranger.own.endpoint = victim_is.endpoint;
-    for session in 1..=3 {
+    for (session, answer) in [(1, 0), (2, 0), (victim_is.session.0, KNOWN)] {
         // From its own machine, so the address alone proves nothing against it.
-        let answer = stranger.introduce(&server, victim_is.nic, SessionId(session));
-        assert_eq!(answer, REFUSED);
+        let (told, link) = stranger.introduce(&server, victim_is.nic, SessionId(session));
+        assert_eq!(told, answer);
+        stranger.close(link);
         assert_eq!(victim.send_all(to_server, 2, b"still"), Status::Success);
         assert_eq!(server.receive(2, &mut [0; 5]).status, Status::Success);
+        assert_eq!(named().map(|it| it.session), before.map(|it| it.session));
     }
-    // The old one says that it is there, or its address that it has not called: whichever is heard first.
     let stats = *server.shared.lock().endpoint.stats();
-    let refused = stats.intruders + stats.unproven;
-    assert_eq!((refused, stats.remotes_down), (3, 0), "{stats:?}");
+    assert_eq!(stats.intruders, 3, "{stats:?}");
 }
 
 #[test]

@@ -125,7 +125,7 @@ impl Peers {
 
     /// The peer of that name, added as dead if it is not known.
     pub(crate) fn remembered(&mut self, identity: Identity) -> PeerKey {
-        let key = self.known(identity);
+        let key = self.known_as(identity, None);
         let unheard_of = self
             .get(key)
             .is_some_and(|peer| peer.remote.is_none() && peer.death == 0);
@@ -141,6 +141,12 @@ impl Peers {
         if let Some(key) = self.by_name.get(&name) {
             return *key;
         }
+        let key = self.add(identity);
+        self.by_name.insert(name, key);
+        key
+    }
+
+    fn add(&mut self, identity: Identity) -> PeerKey {
         let generation = self.next_generation;
         self.next_generation = generation.checked_add(1).unwrap_or(1);
         let slot = Slot {
@@ -163,14 +169,27 @@ impl Peers {
                 self.slots.len() as u32 - 1
             }
         };
-        let key = PeerKey { index, generation };
-        self.by_name.insert(name, key);
+        PeerKey { index, generation }
+    }
+
+    /// The peer of that name, made if need be. If that has a connection, other than to `remote`, with
+    /// another life, it is another one.
+    fn known_as(&mut self, identity: Identity, remote: Option<RemoteId>) -> PeerKey {
+        let key = self.known(identity);
+        let is_other = |peer: &Peer| {
+            let connected = peer.remote.is_some() && peer.remote != remote;
+            connected && peer.identity.session != identity.session
+        };
+        if self.get(key).is_some_and(is_other) {
+            return self.add(identity);
+        }
         key
     }
 
-    /// There is a connection to the peer of that name.
+    /// There is a connection to the peer of that name. If that has one with another life, this is another
+    /// peer, from behind the same address.
     pub(crate) fn connected(&mut self, identity: Identity, remote: RemoteId) -> PeerKey {
-        let key = self.known(identity);
+        let key = self.known_as(identity, Some(remote));
         if let Some(peer) = self.get_mut(key) {
             peer.identity = identity;
             peer.remote = Some(remote);
@@ -195,10 +214,9 @@ impl Peers {
         (known == remote && self.get(key).is_some()).then_some(key)
     }
 
-    /// The connection of the peer of that name has ended.
-    pub(crate) fn lost(&mut self, identity: Identity, remote: RemoteId) {
-        let name = (identity.nic, identity.endpoint);
-        let Some(key) = self.by_name.get(&name).copied() else {
+    /// A connection has ended.
+    pub(crate) fn lost(&mut self, remote: RemoteId) {
+        let Some(key) = self.of_remote(remote) else {
             return;
         };
         match self.get_mut(key) {
@@ -232,7 +250,9 @@ impl Peers {
         let name = (peer.identity.nic, peer.identity.endpoint);
         self.slots[key.index as usize].peer = None;
         self.free.push(key.index);
-        self.by_name.remove(&name);
+        if self.by_name.get(&name) == Some(&key) {
+            self.by_name.remove(&name);
+        }
         remote
     }
 
@@ -281,11 +301,11 @@ mod tests {
         let mut peers = Peers::new(identity(0, 1));
         let key = peers.connected(identity(3, 10), remote(1));
         assert!(peers.set_context(key, 0x77));
-        peers.lost(identity(3, 10), remote(1));
+        peers.lost(remote(1));
         assert_eq!(peers.get(key).unwrap().remote, None);
         assert_eq!(peers.connected(identity(3, 11), remote(2)), key);
         // The loss of the former life counts no more.
-        peers.lost(identity(3, 10), remote(1));
+        peers.lost(remote(1));
         let peer = peers.get(key).unwrap();
         assert_eq!(peer.identity, identity(3, 11));
         assert_eq!((peer.remote, peer.context), (Some(remote(2)), 0x77));
@@ -326,12 +346,12 @@ mod tests {
         let mut peers = Peers::new(identity(0, 1));
         let wanted = peers.connected(identity(1, 1), remote(1));
         peers.set_context(wanted, 1);
-        peers.lost(identity(1, 1), remote(1));
+        peers.lost(remote(1));
         let mut keys = Vec::new();
         for n in 0..DEAD_KEPT as u32 + 10 {
             let who = identity(1000 + n, 1);
             keys.push(peers.connected(who, remote(2 + n)));
-            peers.lost(who, remote(2 + n));
+            peers.lost(remote(2 + n));
         }
         assert!(peers.get(wanted).is_some());
         assert!(peers.get(keys[0]).is_none() && peers.get(keys[9]).is_none());

@@ -199,10 +199,11 @@ impl Owner for Program {
     }
 
     fn down(&mut self, _: &mut Ops<Self>, down: Down) {
-        self.peers.lost(down.identity, down.remote);
+        self.peers.lost(down.remote);
+        let known = self.peers.of_remote(down.remote);
         for (_, remote, key) in &mut self.unnamed {
             if *remote == down.remote {
-                *key = Some(self.peers.remembered(down.identity));
+                *key = known.or_else(|| Some(self.peers.remembered(down.identity)));
             }
         }
     }

@@ -8,18 +8,31 @@
 //!                eth0 10.0.0.5  ...
 //! ```
 //!
-//! A *board* is an interface that is up, has an address and is not the loopback; its number is its
-//! position in the kernel's list. A machine without any has the loopback as its only board.
+//! A *board* is an interface that is up, has an address and is not the loopback. Boards are numbered in the
+//! kernel's order, but by [`Rank`]: what leads to other machines comes first. A machine without any has the
+//! loopback as its only board.
+//!
+//! ```text
+//!   rank      operational (IFF_RUNNING: up, with carrier)     the kernel's kind
+//!   network   yes, and its address reaches beyond one link    none of those below
+//!   bridge    the same                                        bridge, openvswitch
+//!   last      anything else: no carrier, an address of one link only, a bridge's port, dummy
+//! ```
+//!
+//! A container's bridge has the same address on every machine, and the kernel may list it first. It has no
+//! carrier while no container runs, but has one afterwards, so the flags alone do not tell. A bridge may be a
+//! machine's only way out as well, so it is not left out.
 //!
 //! Owns: nothing; a [`Interfaces`] is a snapshot.
-//! Not here: NIC ids, host names.
+//! Not here: NIC ids, host names, the kernel's messages (`netlink`).
 
+use crate::netlink::{self, Kind};
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
 use nix::net::if_::InterfaceFlags;
 use nix::sys::socket::SockaddrStorage;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// One usable interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,39 +63,60 @@ pub struct Interfaces {
     addresses: Vec<IpAddr>,
     /// The link-local ones with their interfaces' numbers.
     link_local: Vec<(Ipv6Addr, u32)>,
+    kinds: Vec<Kind>,
 }
 
 /// One entry of the kernel's list.
 struct Entry {
     name: String,
     up: bool,
+    /// It is up, and can carry something now.
+    operational: bool,
     loopback: bool,
     address: Option<(IpAddr, u32)>,
+}
+
+/// The order of boards, see the module.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Rank {
+    Network,
+    Bridge,
+    Last,
 }
 
 impl Interfaces {
     /// Asks the kernel. When it does not answer, there is only the loopback.
     pub fn now() -> Self {
         match entries() {
-            Ok(entries) => Self::from_entries(&entries),
+            Ok(entries) => Self::from_lists(&entries, &kinds().unwrap_or_default()),
             Err(error) => {
                 log::warn!("cannot list the network interfaces: {error}");
-                Self::from_entries(&[])
+                Self::from_lists(&[], &[])
             }
         }
     }
 
-    /// Asks the kernel again. When it does not answer, for want of a descriptor or of memory, what was known
-    /// stays.
-    pub fn refresh(&mut self) {
+    /// Asks the kernel again. Returns whether anything is not as it was known; `None` when it does not answer,
+    /// for want of a descriptor or of memory: then what was known stays.
+    pub fn refresh(&mut self) -> Option<bool> {
         match entries() {
-            Ok(entries) => *self = Self::from_entries(&entries),
-            Err(error) => log::debug!("the network interfaces cannot be listed now: {error}"),
+            Ok(entries) => {
+                let kinds = kinds().unwrap_or_else(|| self.kinds.clone());
+                let now = Self::from_lists(&entries, &kinds);
+                let other = now != *self;
+                *self = now;
+                Some(other)
+            }
+            Err(error) => {
+                log::debug!("the network interfaces cannot be listed now: {error}");
+                None
+            }
         }
     }
 
-    fn from_entries(entries: &[Entry]) -> Self {
-        let mut boards: Vec<Board> = Vec::new();
+    /// The boards of these lists of the kernel's, in their order: see the module.
+    fn from_lists(entries: &[Entry], kinds: &[Kind]) -> Self {
+        let mut boards: Vec<(Rank, Board)> = Vec::new();
         let mut seen: Vec<&str> = Vec::new();
         for entry in entries {
             if !entry.up || entry.loopback || seen.contains(&entry.name.as_str()) {
@@ -95,14 +129,17 @@ impl Interfaces {
                 .filter_map(|other| other.address)
                 .min_by_key(|(address, _)| preference(*address));
             if let Some((address, scope)) = best {
-                let name = entry.name.clone();
-                boards.push(Board {
-                    name,
+                let board = Board {
+                    name: entry.name.clone(),
                     address,
                     scope,
-                });
+                };
+                boards.push((rank(entry, address, kinds), board));
             }
         }
+        // Stable: those of one rank stay in the kernel's order.
+        boards.sort_by_key(|(rank, _)| *rank);
+        let mut boards: Vec<Board> = boards.into_iter().map(|(_, board)| board).collect();
         if boards.is_empty() {
             let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
             boards.push(Board {
@@ -121,6 +158,7 @@ impl Interfaces {
             _ => None,
         });
         Self {
+            kinds: kinds.to_vec(),
             boards,
             addresses,
             link_local: link_local.collect(),
@@ -169,9 +207,34 @@ impl fmt::Display for Interfaces {
 /// The preference among an interface's addresses: the smallest is used.
 fn preference(address: IpAddr) -> u8 {
     match address {
+        _ if is_of_one_link(address) => 2 + u8::from(address.is_ipv6()),
         IpAddr::V4(_) => 0,
-        IpAddr::V6(address) if !is_link_local(address) => 1,
-        IpAddr::V6(_) => 2,
+        IpAddr::V6(_) => 1,
+    }
+}
+
+/// The rank of an interface with this address.
+fn rank(entry: &Entry, address: IpAddr, kinds: &[Kind]) -> Rank {
+    let kind = kinds.iter().find(|kind| kind.name == entry.name);
+    let (kind, master) = kind.map_or(("", ""), |of| (&of.kind, &of.master));
+    if !entry.operational || is_of_one_link(address) || is_bridge(master) || kind == "dummy" {
+        Rank::Last
+    } else if is_bridge(kind) {
+        Rank::Bridge
+    } else {
+        Rank::Network
+    }
+}
+
+fn is_bridge(kind: &str) -> bool {
+    matches!(kind, "bridge" | "openvswitch")
+}
+
+/// The address is of use on the interface's own link only.
+fn is_of_one_link(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => is_link_local(v6),
     }
 }
 
@@ -180,15 +243,45 @@ pub fn is_link_local(address: Ipv6Addr) -> bool {
     address.segments()[0] & 0xffc0 == 0xfe80
 }
 
+/// Whether something could listen at `address`, or send from there. The kernel's answer, which also knows
+/// the addresses that are no interface's.
+pub fn is_of_this_host(address: IpAddr) -> bool {
+    match UdpSocket::bind((address, 0)) {
+        Ok(_) => true,
+        Err(error) => error.kind() != io::ErrorKind::AddrNotAvailable,
+    }
+}
+
+/// The address of this machine that the kernel sends from to there, if it has a route.
+pub fn source_to(there: SocketAddr) -> Option<IpAddr> {
+    let any = match there {
+        SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    // Nothing is sent by that.
+    socket.connect(there).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
 /// The kernel's list in its order.
 fn entries() -> io::Result<Vec<Entry>> {
     let entry = |it: InterfaceAddress| Entry {
         name: it.interface_name,
         up: it.flags.contains(InterfaceFlags::IFF_UP),
+        operational: it.flags.contains(InterfaceFlags::IFF_RUNNING),
         loopback: it.flags.contains(InterfaceFlags::IFF_LOOPBACK),
         address: it.address.as_ref().and_then(ip_of),
     };
     Ok(getifaddrs()?.map(entry).collect())
+}
+
+/// The kinds of interfaces. Where the kernel never tells them, all are cards.
+fn kinds() -> Option<Vec<Kind>> {
+    let kinds = netlink::kinds().map_err(|error| {
+        log::debug!("the kinds of the network interfaces cannot be had: {error}");
+    });
+    kinds.ok()
 }
 
 /// The address in a socket address of the families we know, and its scope.
@@ -206,26 +299,45 @@ mod tests {
         Entry {
             name: name.to_owned(),
             up,
+            operational: up,
             loopback: name == "lo",
             address: address.map(|text| (text.parse().unwrap(), 0)),
         }
     }
 
+    fn idle(name: &str, address: Option<&str>) -> Entry {
+        Entry {
+            operational: false,
+            ..entry(name, true, address)
+        }
+    }
+
+    fn kind(name: &str, kind: &str, master: &str) -> Kind {
+        Kind {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            master: master.to_owned(),
+        }
+    }
+
     #[test]
     fn boards_are_usable_interfaces_in_the_kernels_order() {
-        let interfaces = Interfaces::from_entries(&[
-            entry("lo", true, None),
-            entry("eth0", true, None),
-            entry("bare0", true, None),
-            entry("down0", false, None),
-            entry("ib0", true, None),
-            entry("lo", true, Some("127.0.0.1")),
-            entry("ib0", true, Some("fe80::1")),
-            entry("eth0", true, Some("10.0.0.5")),
-            entry("eth0", true, Some("10.0.0.6")),
-            entry("down0", false, Some("10.9.0.5")),
-            entry("ib0", true, Some("fd00::7")),
-        ]);
+        let interfaces = Interfaces::from_lists(
+            &[
+                entry("lo", true, None),
+                entry("eth0", true, None),
+                entry("bare0", true, None),
+                entry("down0", false, None),
+                entry("ib0", true, None),
+                entry("lo", true, Some("127.0.0.1")),
+                entry("ib0", true, Some("fe80::1")),
+                entry("eth0", true, Some("10.0.0.5")),
+                entry("eth0", true, Some("10.0.0.6")),
+                entry("down0", false, Some("10.9.0.5")),
+                entry("ib0", true, Some("fd00::7")),
+            ],
+            &[],
+        );
         assert_eq!(interfaces.to_string(), "0: eth0 10.0.0.5, 1: ib0 fd00::7");
         for own in ["10.0.0.6", "10.9.0.5", "fe80::1", "127.3.2.1", "::1"] {
             assert!(interfaces.has(own.parse().unwrap()), "{own}");
@@ -234,15 +346,73 @@ mod tests {
     }
 
     #[test]
+    fn what_leads_to_no_other_machine_comes_last() {
+        let entries = [
+            entry("docker0", true, Some("172.17.0.1")),
+            idle("virbr0", Some("192.168.122.1")),
+            entry("kube0", true, Some("169.254.20.10")),
+            entry("vnet3", true, Some("fe80::3")),
+            entry("vport", true, Some("10.7.0.1")),
+            idle("eth9", Some("10.9.0.5")),
+            entry("service", true, Some("10.96.0.1")),
+            entry("eth0", true, Some("10.0.0.5")),
+            entry("eth0", true, Some("169.254.1.2")),
+            entry("br0", true, Some("10.2.0.5")),
+            entry("ib0", true, Some("10.1.0.5")),
+            entry("veth0", true, Some("10.3.0.5")),
+        ];
+        let kinds = [
+            kind("docker0", "bridge", ""),
+            kind("virbr0", "bridge", ""),
+            kind("vport", "veth", "bridge"),
+            kind("service", "dummy", ""),
+            kind("br0", "bridge", ""),
+            kind("veth0", "veth", ""),
+        ];
+        let order = |kinds: &[Kind]| -> Vec<String> {
+            let interfaces = Interfaces::from_lists(&entries, kinds);
+            let boards = interfaces.boards().iter();
+            boards.map(|board| board.name.clone()).collect()
+        };
+        assert_eq!(
+            order(&kinds),
+            [
+                "eth0", "ib0", "veth0", "docker0", "br0", "virbr0", "kube0", "vnet3", "vport",
+                "eth9", "service"
+            ]
+        );
+        // Where kinds are not to be had, flags and addresses decide.
+        assert_eq!(order(&[])[7..], ["virbr0", "kube0", "vnet3", "eth9"]);
+        let eth0 = Interfaces::from_lists(&entries, &kinds).boards()[0].address;
+        assert_eq!(eth0.to_string(), "10.0.0.5");
+    }
+
+    #[test]
+    fn a_machine_whose_only_way_out_is_a_bridge_has_it_as_its_board() {
+        let bridge = [
+            entry("eth0", true, None),
+            entry("br0", true, Some("10.2.0.5")),
+        ];
+        let kinds = [kind("br0", "bridge", ""), kind("eth0", "", "bridge")];
+        let interfaces = Interfaces::from_lists(&bridge, &kinds);
+        assert_eq!(interfaces.to_string(), "0: br0 10.2.0.5");
+    }
+
+    #[test]
     fn a_machine_without_a_network_has_the_loopback_as_its_board() {
-        let interfaces = Interfaces::from_entries(&[entry("lo", true, Some("127.0.0.1"))]);
+        let interfaces = Interfaces::from_lists(&[entry("lo", true, Some("127.0.0.1"))], &[]);
         assert_eq!(interfaces.to_string(), "0: lo 127.0.0.1");
     }
 
     #[test]
     fn this_machine_has_a_board_and_owns_its_address() {
-        let interfaces = Interfaces::now();
-        let board = &interfaces.boards()[0];
+        let mut interfaces = Interfaces::now();
+        let board = interfaces.boards()[0].clone();
         assert!(interfaces.has(board.address), "{interfaces}");
+        let kinds = netlink::kinds().unwrap();
+        let known = kinds.iter().any(|kind| kind.name == board.name);
+        assert!(known, "{board:?}: {kinds:?}");
+        // Some other test's change apart, all is as it was.
+        assert!((0..10).any(|_| interfaces.refresh() == Some(false)));
     }
 }

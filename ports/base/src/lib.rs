@@ -4,7 +4,7 @@
 //!   sources of links          origin  nic_id  strangers
 //!   sleeping                  nest  eventfd
 //!   numbers                   endpoint_port (of endpoints)  numbers (of ports)
-//!   the machine               clock  descriptors  interfaces  random
+//!   the machine               clock  descriptors  interfaces  netlink  random
 //!   children of fork          fork  lock  close_on_fork
 //!   memory                    sealed (between processes)  regions (of memalloc)  reserve
 //! ```
@@ -20,6 +20,7 @@ pub mod fork;
 pub mod interfaces;
 pub mod lock;
 pub mod nest;
+pub mod netlink;
 pub mod nic_id;
 pub mod numbers;
 pub mod origin;

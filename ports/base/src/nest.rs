@@ -17,7 +17,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 /// Members a nest can have.
-pub const MEMBERS: usize = 6;
+pub const MEMBERS: usize = 7;
 
 /// The token of member 0, which is also an index of a link ([`mx_proto::LinkId`] has 29 bits for it): the local
 /// port's links, which are in the same instance, stay below.

@@ -24,8 +24,7 @@ impl Origin {
     pub fn source(self) -> Source {
         match self {
             Self::Oneself | Self::Unknown => Source::TRUSTED,
-            // SAFETY: plain system call.
-            Self::User(uid) if uid == 0 || uid == unsafe { libc::geteuid() } => Source::TRUSTED,
+            Self::User(uid) if uid == 0 || is_ourselves(uid) => Source::TRUSTED,
             Self::User(uid) => Source(u64::from(uid) | USER),
             Self::Address(address) => match address.ip().to_canonical() {
                 v4 @ IpAddr::V4(_) => Source(nic_id::of_address(v4).0),
@@ -38,6 +37,16 @@ impl Origin {
             },
         }
     }
+}
+
+/// This process is that user and no other: really, effectively, and as its saved one. Who could become
+/// root again is more than the user that it is for a while.
+fn is_ourselves(uid: u32) -> bool {
+    let mut users = [!uid; 3];
+    let [real, effective, saved] = &mut users;
+    // SAFETY: three places for numbers.
+    unsafe { libc::getresuid(real, effective, saved) };
+    users == [uid; 3]
 }
 
 /// In front of a user's number. No network of IPv6 begins like that (0000::/8 is reserved), no id of an IPv4
@@ -57,6 +66,22 @@ mod tests {
         // SAFETY: plain system call.
         let me = Origin::User(unsafe { libc::geteuid() });
         assert_eq!(me.source(), Source::TRUSTED);
+        if me == Origin::User(0) {
+            let user = Origin::User(70_001);
+            let trusted_as = |users: [u32; 3]| {
+                let become_user = move || {
+                    let [real, effective, saved] = users;
+                    // SAFETY: plain system call, which changes this thread alone.
+                    let done =
+                        unsafe { libc::syscall(libc::SYS_setresuid, real, effective, saved) };
+                    assert_eq!(done, 0);
+                    user.source() == Source::TRUSTED
+                };
+                std::thread::spawn(become_user).join().unwrap()
+            };
+            assert!(trusted_as([70_001; 3]));
+            assert!(!trusted_as([0, 70_001, 0]) && !trusted_as([70_002; 3]));
+        }
         assert_eq!(Origin::User(0).source(), Source::TRUSTED);
         assert_eq!(Origin::Oneself.source(), Source::TRUSTED);
         let (a, b) = (Origin::User(70_001).source(), Origin::User(70_002).source());

@@ -76,7 +76,7 @@ macro_rules! each {
 impl DatagramPort for Backend {
     type Address = AnyAddress;
 
-    fn resolve(&self, target: Target) -> Result<AnyAddress, ConnectError> {
+    fn resolve(&mut self, target: Target) -> Result<AnyAddress, ConnectError> {
         match self {
             Self::Udp(udp) => udp.resolve(target).map(AnyAddress::Udp),
             Self::Fabric(fabric) => fabric.resolve(target).map(AnyAddress::Fabric),
@@ -116,6 +116,13 @@ impl DatagramPort for Backend {
         match (self, address) {
             (Self::Udp(udp), AnyAddress::Udp(address)) => udp.is_safe(address),
             (Self::Fabric(fabric), AnyAddress::Fabric(address)) => fabric.is_safe(address),
+            _ => false,
+        }
+    }
+
+    fn is_cut_off(&self, address: AnyAddress) -> bool {
+        match (self, address) {
+            (Self::Udp(udp), AnyAddress::Udp(address)) => udp.is_cut_off(address),
             _ => false,
         }
     }

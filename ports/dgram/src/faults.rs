@@ -311,7 +311,7 @@ fn batch<A>(
 impl<D: DatagramPort> DatagramPort for Faulty<D> {
     type Address = D::Address;
 
-    fn resolve(&self, target: Target) -> Result<Self::Address, ConnectError> {
+    fn resolve(&mut self, target: Target) -> Result<Self::Address, ConnectError> {
         self.inner.resolve(target)
     }
 
@@ -335,6 +335,10 @@ impl<D: DatagramPort> DatagramPort for Faulty<D> {
     fn is_safe(&self, address: Self::Address) -> bool {
         let damages = self.mishaps.as_ref().is_some_and(|it| it.damages);
         !damages && self.inner.is_safe(address)
+    }
+
+    fn is_cut_off(&self, address: Self::Address) -> bool {
+        self.inner.is_cut_off(address)
     }
 
     fn refuses_at_once(&self, address: Self::Address) -> bool {

@@ -24,6 +24,7 @@ pub use options::{BackendChoice, DgramError, DgramOptions, Hosts};
 use fabric::{FabricDatagrams, FabricOptions};
 use faults::Faulty;
 use mx_port_base::Resolver;
+use mx_port_base::interfaces::Interfaces;
 use mx_port_base::nest::Nest;
 use mx_port_base::{numbers, random};
 use mx_proto::reliability::{DatagramPort, Reliable, ReliableConfig};
@@ -86,7 +87,7 @@ fn open_udp(
 
 fn open_fabric(options: &DgramOptions, number: u16, hosts: Hosts) -> Result<Backend, DgramError> {
     let fabric = FabricOptions {
-        bind: options.bind,
+        bind: options.bind.or(options.device),
         port: number,
         provider: options.provider.clone(),
         ports: options.ports,
@@ -97,6 +98,23 @@ fn open_fabric(options: &DgramOptions, number: u16, hosts: Hosts) -> Result<Back
     };
     let fabric = FabricDatagrams::open(fabric).map_err(DgramError::Fabric)?;
     Ok(Backend::Fabric(Box::new(fabric)))
+}
+
+/// This machine's interfaces are others now.
+pub fn follow(port: &mut DgramPort, interfaces: &Interfaces) {
+    match port.datagrams_mut().inner_mut() {
+        Backend::Udp(udp) => udp.follow(interfaces),
+        Backend::Fabric(_) => {}
+    }
+}
+
+/// Addresses that this machine has lost will not come back: the next poll takes down the links that go from
+/// there.
+pub fn leave_old_addresses(port: &mut DgramPort) {
+    if let Backend::Udp(udp) = port.datagrams_mut().inner_mut() {
+        udp.look_again();
+        port.leave_old_addresses();
+    }
 }
 
 /// Makes sleepers wait on this nest.

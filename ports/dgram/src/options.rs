@@ -33,6 +33,8 @@ pub struct DgramOptions {
     pub backend: BackendChoice,
     /// The only address of this machine to use, instead of all of them.
     pub bind: Option<IpAddr>,
+    /// The address of the interface that libfabric is to use, where no other is to be used anyway.
+    pub device: Option<IpAddr>,
     /// Maps endpoint numbers to port numbers.
     pub ports: PortMap,
     /// Options of the reliability layer.
@@ -69,6 +71,7 @@ impl Default for DgramOptions {
         Self {
             backend: BackendChoice::Auto,
             bind: None,
+            device: None,
             ports: PortMap::default(),
             reliable: ReliableConfig {
                 supply: reserve::SUPPLY,

@@ -38,7 +38,7 @@ pub use addresses::is_address;
 pub use endpoint::{Ep, Role};
 pub use error::RdmError;
 pub use finding::{Finding, Offered, Paths, Verdict};
-pub use places::{Place, is_of_this_host, place, source};
+pub use places::{Place, place, source};
 pub use queue::CqEvent;
 pub use region::{Mr, REGISTER};
 pub use terms::Wait;

@@ -7,8 +7,7 @@
 //! Owns: reading socket addresses, and the choice of the one that most peers can reach.
 //! Not here: providers.
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The place of an endpoint, the most reachable first. IPv4 before IPv6 so that both sides choose
 /// the same if they have both.
@@ -22,14 +21,6 @@ pub enum Place {
     Loopback,
     /// One link only, and useless without the name of an interface.
     LinkLocal,
-}
-
-/// Whether something could listen at `address`.
-pub fn is_of_this_host(address: IpAddr) -> bool {
-    match UdpSocket::bind((address, 0)) {
-        Ok(_) => true,
-        Err(error) => error.kind() != io::ErrorKind::AddrNotAvailable,
-    }
 }
 
 /// The place of an address.

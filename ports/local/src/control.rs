@@ -1,7 +1,7 @@
 //! Opening and closing of links: the part of a poll that makes system calls.
 //!
 //! ```text
-//!   listener --accept--> Accepted --Hello--> Welcome: Plain
+//!   listener --accept--> Accepted --Hello--> Welcome: Plain, or Denied: another user's endpoint
 //!   connect: socket, Hello, Offer + memfd --> Greeting --Welcome--> Offered, on_up
 //!   hang-up: drain the ring, on_down        timers: silent strangers, full backlogs, idle links
 //! ```
@@ -130,7 +130,8 @@ impl LocalPort {
             ..self.name
         }) {
             Ok(()) => {
-                greet(&socket).map_err(|error| connect_error(&error))?;
+                self.greet(&socket)
+                    .map_err(|error| self.connect_error(&error))?;
                 State::Greeting(None)
             }
             Err(error) if is_transient(&error) => {
@@ -143,12 +144,13 @@ impl LocalPort {
                     pause,
                 })
             }
-            Err(error) => return Err(connect_error(&error)),
+            Err(error) => return Err(self.connect_error(&error)),
         };
         let dialing = matches!(state, State::Dialing(_));
         let entry = Entry {
             instead,
             user: socket.user(),
+            endpoint: Some(endpoint),
             ..Entry::new(socket, state, true)
         };
         let id = self.links.insert(entry).ok_or(ConnectError::NoResources)?;
@@ -162,6 +164,41 @@ impl LocalPort {
             self.bring_memory(id);
         }
         Ok(id)
+    }
+
+    /// Sends the first control message on a new connection, in the name of the user that our listener
+    /// has. A process that has given that user up listens as the one that it is now.
+    fn greet(&self, socket: &Socket) -> io::Result<()> {
+        let hello = ControlMessage::Hello {
+            asymmetric: barrier::is_asymmetric(),
+            endpoint: self.name.endpoint,
+        };
+        let hello = hello.encode();
+        for _ in 0..2 {
+            match socket.send_as(self.listener.user(), &hello) {
+                Err(error) if is_another_user(&error) => self.listener.listen_as_now()?,
+                other => return other,
+            }
+        }
+        // Its user has no number in this namespace. The kernel knows it all the same.
+        socket.send(&hello, None)
+    }
+
+    fn connect_error(&mut self, error: &io::Error) -> ConnectError {
+        match error.raw_os_error() {
+            _ if is_exhaustion(error) => ConnectError::NoResources,
+            // No process listens there, or not any more.
+            Some(libc::ECONNREFUSED | libc::ECONNRESET | libc::EPIPE) => ConnectError::Refused,
+            other => {
+                if let Some(times) = self.barred.again(other) {
+                    log::warn!(
+                        "{:?}: no shared memory: {error} (attempt {times})",
+                        self.name
+                    );
+                }
+                ConnectError::NoRoute
+            }
+        }
     }
 
     /// Hands memory over for a link whose peer has not answered yet, if there is some.
@@ -267,30 +304,59 @@ impl LocalPort {
         else {
             return;
         };
-        let len = match socket.receive(&mut message) {
-            Ok(Received::Nothing) => return,
-            Ok(Received::HangUp) => return self.refuse(id, &"hang-up"),
-            Ok(Received::Message(len, None)) => len,
-            Ok(Received::Message(_, Some(_)) | Received::CutOff(_)) => {
+        let (len, user) = match socket.receive_from(&mut message) {
+            Ok((Received::Nothing, _)) => return,
+            Ok((Received::HangUp, _)) => return self.refuse(id, &"hang-up"),
+            Ok((Received::Message(len, None), Some(user))) => (len, user),
+            Ok((Received::Message(_, None), None)) => return self.refuse(id, &"no user with it"),
+            Ok((Received::Message(_, Some(_)) | Received::CutOff(_), _)) => {
                 return self.refuse(id, &"a descriptor in it");
             }
             Err(error) => return self.refuse(id, &error),
         };
-        let peer = match ControlMessage::decode(message.get(..len).unwrap_or(&[])) {
-            Ok(ControlMessage::Hello { asymmetric }) => asymmetric,
+        let (peer, endpoint) = match ControlMessage::decode(message.get(..len).unwrap_or(&[])) {
+            Ok(ControlMessage::Hello {
+                asymmetric,
+                endpoint,
+            }) => (asymmetric, endpoint),
             Ok(other) => return self.refuse(id, &format_args!("{other:?} comes first")),
             Err(bad) => return self.refuse(id, &bad),
         };
+        if !self.user_has(user, endpoint) {
+            let _ = socket.send(&ControlMessage::Denied.encode(), None);
+            return self.deny(id, user, endpoint);
+        }
+        if let Err(error) = socket.ask_users(false) {
+            return self.refuse(id, &error);
+        }
         let welcome = ControlMessage::Welcome {
             asymmetric: barrier::is_asymmetric(),
         };
         if let Err(error) = socket.send(&welcome.encode(), None) {
             return self.refuse(id, &error);
         }
+        if let Some(entry) = self.links.get_mut(id) {
+            (entry.user, entry.endpoint) = (user, Some(endpoint));
+        }
         match self.bring_up(id, peer, |_| State::Plain) {
             Ok(()) => self.stats.accepted += 1,
             Err(error) => self.refuse(id, &error),
         }
+    }
+
+    /// The peer speaks for an endpoint that is not its user's.
+    fn deny(&mut self, id: LinkId, user: u32, endpoint: u32) {
+        if let Some(times) = self.denied.again((user, endpoint))
+            && self.deniers.is_rare(user, CLAIMS_MAX)
+        {
+            log::warn!(
+                "{:?}: user {user} says it is endpoint {endpoint} of this machine, which it has not open: \
+                 refused (refusal {times})",
+                self.name
+            );
+        }
+        self.stats.denied += 1;
+        self.refuse(id, &"another user's endpoint");
     }
 
     /// The acceptor has answered.
@@ -311,14 +377,12 @@ impl LocalPort {
             Ok(Received::Nothing) => return,
             Ok(Received::Message(len, fd)) => (len, fd),
             // A Welcome has no descriptor.
-            Ok(Received::CutOff(_)) => return self.end(id, LinkDown::Protocol, sink),
+            Ok(Received::CutOff(_)) => return self.end_unmet(id, LinkDown::Protocol, sink),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                return self.end(id, LinkDown::Protocol, sink);
+                return self.end_unmet(id, LinkDown::Protocol, sink);
             }
-            Ok(Received::HangUp) | Err(_) => {
-                let reason = entry.dropped();
-                return self.end(id, reason, sink);
-            }
+            // A dead peer is not reached over other ports either. One of another version is.
+            Ok(Received::HangUp) | Err(_) => return self.end_unmet(id, LinkDown::Refused, sink),
         };
         let peer = match (
             ControlMessage::decode(message.get(..len).unwrap_or(&[])),
@@ -326,9 +390,10 @@ impl LocalPort {
         ) {
             (Ok(ControlMessage::Welcome { asymmetric }), None) => asymmetric,
             (Ok(ControlMessage::Later(_)), None) => return self.end_without_room(id, sink),
+            (Ok(ControlMessage::Denied), None) => return self.end_denied(id, sink),
             (answer, _) => {
                 log::debug!("{:?}: {id:?} answered: {answer:?}", self.name);
-                return self.end(id, LinkDown::Protocol, sink);
+                return self.end_unmet(id, LinkDown::Protocol, sink);
             }
         };
         let cookie = entry.cookie;
@@ -337,7 +402,7 @@ impl LocalPort {
             _ => State::Plain,
         });
         if up.is_err() {
-            return self.end(id, LinkDown::Reset, sink);
+            return self.end_unmet(id, LinkDown::Reset, sink);
         }
         self.stats.initiated += 1;
         sink.on_up(id, cookie);
@@ -345,11 +410,29 @@ impl LocalPort {
 
     /// There is no place, or no descriptor, for a new link of ours, here or at the peer's.
     fn end_without_room<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
-        if let Some(entry) = self.links.get(id) {
-            let reason = entry.no_room();
-            self.stats.turned_away += 1;
-            self.end(id, reason, sink);
+        self.stats.turned_away += 1;
+        self.end_unmet(id, LinkDown::Unreachable, sink);
+    }
+
+    /// The peer does not find the endpoint for which we speak, or finds it open by another user.
+    fn end_denied<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) {
+        let whom = self.links.get(id).map(|entry| (entry.user, entry.endpoint));
+        if let Some((user, Some(endpoint))) = whom
+            && let Some(times) = self.denied.again((user, endpoint))
+        {
+            log::warn!(
+                "{:?}: endpoint {endpoint} of user {user} refuses shared memory, because it does not see \
+                 that our user has this endpoint open (refusal {times})",
+                self.name
+            );
         }
+        self.end_unmet(id, LinkDown::Denied, sink);
+    }
+
+    /// A new link of ours does not come up.
+    fn end_unmet<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, reason: LinkDown, sink: &mut S) {
+        let unmet = self.links.get(id).map(|entry| entry.unmet(reason));
+        self.end(id, unmet.unwrap_or(reason), sink);
     }
 
     /// The handshake is over.
@@ -412,13 +495,15 @@ impl LocalPort {
             endpoint: dialing.endpoint,
             ..self.name
         };
-        let Some(entry) = self.links.get_mut(id) else {
+        let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) else {
             return;
         };
-        let Some(socket) = &entry.socket else { return };
-        match socket.connect(name).and_then(|()| greet(socket)) {
+        match socket.connect(name).and_then(|()| self.greet(socket)) {
             Ok(()) => {
-                entry.user = socket.user();
+                let user = socket.user();
+                if let Some(entry) = self.links.get_mut(id) {
+                    entry.user = user;
+                }
                 self.turn(id, |_| State::Greeting(None));
                 self.timed.retain(|other| *other != id);
                 match self.watch_handshake(id) {
@@ -429,10 +514,13 @@ impl LocalPort {
             Err(error) if is_transient(&error) => {
                 dialing.pause = (dialing.pause * 2).min(LAST_PAUSE);
                 dialing.next_try = clock.now().after(dialing.pause);
-                entry.state = State::Dialing(dialing);
+                self.turn(id, |_| State::Dialing(dialing));
             }
             Err(error) if is_exhaustion(&error) => self.end_without_room(id, sink),
-            Err(error) => self.end(id, LinkDown::from(connect_error(&error)), sink),
+            Err(error) => {
+                let reason = self.connect_error(&error).into();
+                self.end_unmet(id, reason, sink);
+            }
         }
     }
 
@@ -463,19 +551,9 @@ impl LocalPort {
     }
 }
 
-/// Sends the first control message on a new connection.
-fn greet(socket: &Socket) -> io::Result<()> {
-    let asymmetric = barrier::is_asymmetric();
-    socket.send(&ControlMessage::Hello { asymmetric }.encode(), None)
-}
-
-fn connect_error(error: &io::Error) -> ConnectError {
-    match error.raw_os_error() {
-        _ if is_exhaustion(error) => ConnectError::NoResources,
-        // No process listens there, or not any more.
-        Some(libc::ECONNREFUSED | libc::ECONNRESET | libc::EPIPE) => ConnectError::Refused,
-        _ => ConnectError::NoRoute,
-    }
+/// A message cannot be sent in that user's name.
+fn is_another_user(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPERM | libc::EINVAL))
 }
 
 /// Connections accepted in one go.
@@ -487,3 +565,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Pauses between attempts to get into a full backlog; they double.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LAST_PAUSE: Duration = Duration::from_millis(50);
+
+/// Claims of one user that are logged each; from then on ever fewer.
+const CLAIMS_MAX: u64 = 64;

@@ -3,8 +3,8 @@
 //! ```text
 //!   initiator                                    acceptor
 //!      | connect ------------------------------->  |
-//!      | Hello { version, barriers } ----------->  |
-//!      |                  <----------- Welcome     |     or Later: no room, use TCP
+//!      | Hello { barriers, endpoint } + user --->  |   asks who listens as that endpoint
+//!      |                  <----------- Welcome     |     or Later: no room; Denied: another user. Use TCP
 //!      | Offer { sizes } + memfd --------------->  |   checks, maps
 //!      |                  <------------- Taken     |     or Later: less, or none for now
 //!
@@ -29,13 +29,14 @@ pub(super) const MESSAGE_LEN: usize = 24;
 const _: () = assert!(MESSAGE_LEN < mx_proto::port::HEADER_LEN);
 
 /// The version of everything the two processes share: control messages, layout, ring protocol.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// A control message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ControlMessage {
-    /// The first one, the initiator's. `asymmetric`: see [`super::barrier`].
-    Hello { asymmetric: bool },
+    /// The first one, the initiator's, with its user. `asymmetric`: see [`super::barrier`].
+    /// `endpoint`: the number at which it listens itself.
+    Hello { asymmetric: bool, endpoint: u32 },
     /// The acceptor's answer.
     Welcome { asymmetric: bool },
     /// Memory for the link, from the initiator, which sends nothing until the answer comes. Its
@@ -45,6 +46,8 @@ pub(super) enum ControlMessage {
     Taken,
     /// There is no place for the link, or no room for the memory, but perhaps for so much.
     Later(Option<Geometry>),
+    /// The endpoint in Hello is not one of that user's.
+    Denied,
     /// So many packets have gone through the ring; what is sent from now on comes over the socket.
     Suspend(u64),
     /// The link is closed on purpose.
@@ -82,11 +85,15 @@ impl ControlMessage {
     pub(super) fn encode(self) -> [u8; MESSAGE_LEN] {
         let sizes = |it: Geometry| (it.cells, it.data.into());
         let (magic, (small, large)) = match self {
-            Self::Hello { asymmetric } => (HELLO, (asymmetric.into(), 0)),
+            Self::Hello {
+                asymmetric,
+                endpoint,
+            } => (HELLO, (asymmetric.into(), endpoint.into())),
             Self::Welcome { asymmetric } => (WELCOME, (asymmetric.into(), 0)),
             Self::Offer(geometry) => (OFFER, sizes(geometry)),
             Self::Taken => (TAKEN, (0, 0)),
             Self::Later(geometry) => (LATER, geometry.map_or((0, 0), sizes)),
+            Self::Denied => (DENIED, (0, 0)),
             Self::Suspend(sent) => (SUSPEND, (0, sent)),
             Self::Bye => (BYE, (0, 0)),
         };
@@ -111,6 +118,7 @@ impl ControlMessage {
         let control = match message.first_chunk().ok_or(stranger)? {
             HELLO => Self::Hello {
                 asymmetric: small & 1 != 0,
+                endpoint: u32_at(message, 16),
             },
             WELCOME => Self::Welcome {
                 asymmetric: small & 1 != 0,
@@ -118,6 +126,7 @@ impl ControlMessage {
             OFFER => Self::Offer(sizes),
             TAKEN => Self::Taken,
             LATER => Self::Later((small != 0).then_some(sizes)),
+            DENIED => Self::Denied,
             SUSPEND => Self::Suspend(large),
             BYE => Self::Bye,
             _ => return Err(stranger),
@@ -143,6 +152,7 @@ const WELCOME: &[u8; 8] = b"mx-welcm";
 const OFFER: &[u8; 8] = b"mx-offer";
 const TAKEN: &[u8; 8] = b"mx-taken";
 const LATER: &[u8; 8] = b"mx-later";
+const DENIED: &[u8; 8] = b"mx-deny!";
 const SUSPEND: &[u8; 8] = b"mx-rest!";
 const BYE: &[u8; 8] = b"mx-bye!!";
 
@@ -150,16 +160,24 @@ const BYE: &[u8; 8] = b"mx-bye!!";
 mod tests {
     use super::*;
 
+    fn hello(asymmetric: bool, endpoint: u32) -> ControlMessage {
+        ControlMessage::Hello {
+            asymmetric,
+            endpoint,
+        }
+    }
+
     #[test]
     fn control_messages_survive_encoding() {
         for control in [
-            ControlMessage::Hello { asymmetric: true },
-            ControlMessage::Hello { asymmetric: false },
+            hello(true, 0),
+            hello(false, u32::MAX),
             ControlMessage::Welcome { asymmetric: true },
             ControlMessage::Offer(Geometry::SMALLEST),
             ControlMessage::Taken,
             ControlMessage::Later(None),
             ControlMessage::Later(Some(Geometry::SMALLER)),
+            ControlMessage::Denied,
             ControlMessage::Suspend(u64::MAX - 5),
             ControlMessage::Bye,
         ] {
@@ -185,7 +203,7 @@ mod tests {
             ControlMessage::decode(&control)
         };
         assert_eq!(damage(0, 1), Err(BadMessage::Stranger));
-        assert_eq!(damage(8, 1), Err(BadMessage::Version(3)));
+        assert_eq!(damage(8, 1), Err(BadMessage::Version(2)));
         for at in 12..24 {
             assert_eq!(damage(at, 0x10), Err(BadMessage::Sizes), "byte {at}");
         }

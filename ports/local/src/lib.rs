@@ -46,6 +46,7 @@ use epoll::{Epoll, Interest};
 use layout::BODY_MAX;
 use link::{Entry, State};
 use mx_port_base::strangers::Strangers;
+use mx_proto::log_limit::LogLimit;
 use mx_proto::port::{
     BOUND_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent,
     Sink, WakeDescriptors,
@@ -92,6 +93,12 @@ pub struct LocalPort {
     scratch: Vec<u8>,
     /// Links that are over, with nothing left to read; the next poll reports them.
     doomed: Vec<(LinkId, LinkDown)>,
+    /// Users and endpoints: theirs, for which they may not speak, and those that have denied us.
+    denied: LogLimit<(u32, u32)>,
+    /// Users that have said so.
+    deniers: LogLimit<u32>,
+    /// The kernel's reasons for not letting us connect.
+    barred: LogLimit<Option<i32>>,
     /// The administrator has been told that memory is short.
     warned: bool,
     /// The same of descriptors.
@@ -119,6 +126,8 @@ pub struct LocalStats {
     pub initiated: u64,
     /// Connections dropped before they were links: nonsense, silence, or no slot left.
     pub refused: u64,
+    /// Connections dropped because their user has not open the endpoint for which it spoke.
+    pub denied: u64,
     /// Links cut off because of what the peer wrote into the shared memory, or said.
     pub violations: u64,
     /// Connections and links of a user that had its share.
@@ -203,6 +212,9 @@ impl LocalPort {
             loud: Vec::new(),
             scratch: Vec::new(),
             doomed: Vec::new(),
+            denied: LogLimit::default(),
+            deniers: LogLimit::default(),
+            barred: LogLimit::default(),
             warned: false,
             starved: false,
             accept_again: None,
@@ -226,8 +238,8 @@ impl LocalPort {
         self.start_connect(board, endpoint, None, clock)
     }
 
-    /// The same, for a target that can also be reached over `instead`: where the peer has no place for
-    /// the link, it goes down with [`LinkDown::Elsewhere`].
+    /// The same, for a target that can also be reached over `instead`: if the link does not come up, for
+    /// whatever reason, it goes down with [`LinkDown::Elsewhere`].
     pub fn connect_or(
         &mut self,
         board: u32,

@@ -34,8 +34,10 @@ use std::time::Duration;
 /// A link and what the endpoint attached to it.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The user at the other end, as the kernel says.
+    /// The user at the other end, as the kernel says: the one that listened, or in whose name Hello came.
     pub(super) user: u32,
+    /// The endpoint at the other end: the one we connected to, or one that `user` has open.
+    pub(super) endpoint: Option<u32>,
     /// The source whose share it counts against.
     pub(super) source: Source,
     /// The peer began it, and the endpoint has not bound it.
@@ -65,7 +67,7 @@ pub(super) struct Entry {
     pub(super) asymmetric: bool,
     /// 0: we started the link, 1: the peer did.
     pub(super) side: u8,
-    /// The fallback if the peer has no room for a link over memory.
+    /// The fallback if there is to be no link over memory.
     pub(super) instead: Option<Route>,
     /// Packets over the socket until we hand memory over again.
     pub(super) pause: u8,
@@ -133,6 +135,7 @@ impl Entry {
     pub(super) fn new(socket: Socket, state: State, ours: bool) -> Self {
         Self {
             user: 0,
+            endpoint: None,
             source: Source::TRUSTED,
             stranger: false,
             cookie: 0,
@@ -218,17 +221,10 @@ impl Entry {
         })
     }
 
-    /// The reason for ending a new link for which there is no memory.
-    pub(super) fn no_room(&self) -> LinkDown {
-        self.instead
-            .map_or(LinkDown::Unreachable, LinkDown::Elsewhere)
-    }
-
-    /// The reason for ending a new link that the peer has dropped without a message. If the peer is
-    /// dead, other ports fail too; else it may have run short of resources, as older versions do
-    /// not say so.
-    pub(super) fn dropped(&self) -> LinkDown {
-        self.instead.map_or(LinkDown::Refused, LinkDown::Elsewhere)
+    /// The reason for ending a link that does not come up, for this reason: whatever it is, other ports
+    /// may lead there.
+    pub(super) fn unmet(&self, reason: LinkDown) -> LinkDown {
+        self.instead.map_or(reason, LinkDown::Elsewhere)
     }
 
     /// Tells the peer that the link is closed on purpose, if there has been one.

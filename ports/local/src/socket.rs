@@ -67,9 +67,33 @@ impl Socket {
         let (address, len) = name.address();
         // SAFETY: `address` is valid for `len` bytes for the time of the call.
         check(unsafe { libc::bind(socket.raw(), (&raw const address).cast(), len) })?;
-        // SAFETY: plain system call on a descriptor we own.
-        check(unsafe { libc::listen(socket.raw(), BACKLOG) })?;
+        // What is accepted from it does the same from its first message on.
+        socket.ask_users(true)?;
+        socket.listen_as_now()?;
         Ok(socket)
+    }
+
+    /// Listens, or continues to: the listener's user is from now on the one that this process is.
+    pub(super) fn listen_as_now(&self) -> io::Result<()> {
+        // SAFETY: plain system call on a descriptor we own.
+        check(unsafe { libc::listen(self.raw(), BACKLOG) })?;
+        Ok(())
+    }
+
+    /// Whether [`Socket::receive_from`] gets the senders' users. Where it does, nothing else receives.
+    pub(super) fn ask_users(&self, wanted: bool) -> io::Result<()> {
+        let wanted = i32::from(wanted);
+        // SAFETY: `wanted` is an `int` and lives for the time of the call.
+        check(unsafe {
+            libc::setsockopt(
+                self.raw(),
+                libc::SOL_SOCKET,
+                libc::SO_PASSCRED,
+                (&raw const wanted).cast(),
+                size_of::<i32>() as libc::socklen_t,
+            )
+        })?;
+        Ok(())
     }
 
     /// A socket to connect with.
@@ -108,6 +132,22 @@ impl Socket {
 
     /// Sends one message, with a descriptor if one is given.
     pub(super) fn send(&self, message: &[u8], fd: Option<&OwnedFd>) -> io::Result<()> {
+        let fd = fd.map(|fd| fd.as_raw_fd().to_ne_bytes());
+        let with = fd.as_ref().map(|fd| (libc::SCM_RIGHTS, fd.as_slice()));
+        self.send_with(message, with)
+    }
+
+    /// Sends one message in the name of `user`. Fails if this process is not that user, be it really,
+    /// effectively or as its saved one, and may not become it.
+    pub(super) fn send_as(&self, user: u32, message: &[u8]) -> io::Result<()> {
+        // SAFETY: plain system call.
+        let group = unsafe { libc::getegid() };
+        // `struct ucred`.
+        let said = [std::process::id(), user, group].map(u32::to_ne_bytes);
+        self.send_with(message, Some((libc::SCM_CREDENTIALS, said.as_flattened())))
+    }
+
+    fn send_with(&self, message: &[u8], with: Option<(i32, &[u8])>) -> io::Result<()> {
         let mut iov = libc::iovec {
             iov_base: message.as_ptr().cast_mut().cast(),
             iov_len: message.len(),
@@ -117,19 +157,21 @@ impl Socket {
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
         header.msg_iov = &raw mut iov;
         header.msg_iovlen = 1;
-        if let Some(fd) = fd {
+        if let Some((kind, bytes)) = with {
+            let len = bytes.len() as u32;
             header.msg_control = control.0.as_mut_ptr().cast();
-            header.msg_controllen = control_len(1);
-            // SAFETY: `msg_control` has room for one header and one descriptor, so the first
-            // header is there and CMSG_DATA lies behind it, inside `control`.
+            // SAFETY: arithmetic only.
+            header.msg_controllen = unsafe { libc::CMSG_SPACE(len) } as _;
+            debug_assert!(header.msg_controllen as usize <= size_of::<Control>());
+            // SAFETY: `control` has room for one header and the most that comes with a message,
+            // credentials. So the first header is there and CMSG_DATA lies behind it, inside.
             unsafe {
                 let cmsg = libc::CMSG_FIRSTHDR(&raw const header);
                 (*cmsg).cmsg_level = libc::SOL_SOCKET;
-                (*cmsg).cmsg_type = libc::SCM_RIGHTS;
-                (*cmsg).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
-                libc::CMSG_DATA(cmsg)
-                    .cast::<RawFd>()
-                    .write_unaligned(fd.as_raw_fd());
+                (*cmsg).cmsg_type = kind;
+                (*cmsg).cmsg_len = libc::CMSG_LEN(len) as _;
+                let data = libc::CMSG_DATA(cmsg);
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
             }
         }
         // SAFETY: `header` points to `iov`, `message` and `control`, which live until here.
@@ -199,6 +241,12 @@ impl Socket {
     /// them: of too many for `Control` the first ones come.) At most one descriptor is kept, and only when it came alone; the others
     /// are closed.
     pub(super) fn receive(&self, into: &mut [u8]) -> io::Result<Received> {
+        Ok(self.receive_from(into)?.0)
+    }
+
+    /// The same with the sender's user, where that is asked for ([`Socket::ask_users`]): the one in whose
+    /// name it was sent, or else the sender's real one.
+    pub(super) fn receive_from(&self, into: &mut [u8]) -> io::Result<(Received, Option<u32>)> {
         let mut iov = libc::iovec {
             iov_base: into.as_mut_ptr().cast(),
             iov_len: into.len(),
@@ -217,13 +265,12 @@ impl Socket {
         if got < 0 {
             let error = io::Error::last_os_error();
             return if is_transient(&error) {
-                Ok(Received::Nothing)
+                Ok((Received::Nothing, None))
             } else {
                 Err(error)
             };
         }
-        let mut fds = 0;
-        let mut kept = None;
+        let (mut fds, mut kept, mut user) = (0, None, None);
         // SAFETY: the kernel filled `control` with well-formed headers and set `msg_controllen`
         // accordingly; the CMSG functions stay inside that. Each descriptor found is ours alone
         // and is taken into an `OwnedFd` exactly once.
@@ -241,25 +288,31 @@ impl Socket {
                         }
                     }
                 }
+                if ((*cmsg).cmsg_level, (*cmsg).cmsg_type)
+                    == (libc::SOL_SOCKET, libc::SCM_CREDENTIALS)
+                {
+                    let said = libc::CMSG_DATA(cmsg).cast::<libc::ucred>();
+                    user = Some(said.read_unaligned().uid);
+                }
                 cmsg = libc::CMSG_NXTHDR(&raw const header, cmsg);
             }
         }
         drop(no_fork);
         if got == 0 && fds == 0 {
-            return Ok(Received::HangUp);
+            return Ok((Received::HangUp, user));
         }
         let lacks = (libc::MSG_CTRUNC, 0);
         if (header.msg_flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC), fds) == lacks {
-            return Ok(Received::CutOff(got as usize));
+            return Ok((Received::CutOff(got as usize), user));
         }
         if fds > 1 || header.msg_flags & (libc::MSG_CTRUNC | libc::MSG_TRUNC) != 0 {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok(Received::Message(got as usize, kept))
+        Ok((Received::Message(got as usize, kept), user))
     }
 
-    /// The user at the other end of a connection, or the listener's. One that the kernel cannot
-    /// name is the overflow user.
+    /// The user at the other end of a connection when it connected, or listened; the listener's. One
+    /// that the kernel cannot name is the overflow user.
     pub(super) fn user(&self) -> u32 {
         let mut is = libc::ucred {
             pid: 0,
@@ -339,7 +392,8 @@ fn check(result: i32) -> io::Result<i32> {
     }
 }
 
-/// Room for the descriptors of one message: more than we want, so that they can be counted.
+/// Room for what comes with one message: a user, and more descriptors than we want, so that they can be
+/// counted.
 #[repr(C, align(8))]
 struct Control([MaybeUninit<u8>; 64]);
 
@@ -351,11 +405,6 @@ impl Control {
 
 /// Short messages received in one go.
 pub(super) const BATCH: usize = 32;
-
-fn control_len(fds: usize) -> usize {
-    // SAFETY: arithmetic only.
-    unsafe { libc::CMSG_SPACE((fds * size_of::<RawFd>()) as u32) as usize }
-}
 
 /// The kernel's overflow user and group, for those without a number in this namespace.
 const OVERFLOW_ID: u32 = 65534;

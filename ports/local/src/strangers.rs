@@ -6,9 +6,10 @@
 //!           is needed
 //! ```
 //!
-//! The kernel reports the user at the other end (`SO_PEERCRED`). In a user namespace without that
-//! user it reports the overflow user, 65534: all of those have one share, and count as one owner of
-//! endpoints.
+//! The kernel reports the user that connected (`SO_PEERCRED`), whose share a link counts against, and with
+//! Hello the one in whose name that was sent (`SCM_CREDENTIALS`), which is also the sender's, and has to
+//! have the endpoint open in whose name it comes. In a user namespace without that user it reports the
+//! overflow user, 65534: all of those have one share, and count as one owner of endpoints.
 //!
 //! Owns: closing them; `base::strangers` chooses which, and when.
 //! Not here: introductions.
@@ -29,10 +30,15 @@ impl LocalPort {
         entry.map_or(Origin::Unknown, |entry| Origin::User(entry.user))
     }
 
+    /// The endpoint at the other end of a link.
+    pub fn endpoint(&self, link: LinkId) -> Option<u32> {
+        self.links.get(link)?.endpoint
+    }
+
     /// Whether `user` has this endpoint open, or is root. The listener at its name is found with a
     /// connection that is closed at once, which looks like a stranger that left. If its backlog is
     /// full, nothing is proven: otherwise a process that fills it could speak for the endpoint.
-    pub fn user_has(&self, user: u32, endpoint: u32) -> bool {
+    pub(super) fn user_has(&self, user: u32, endpoint: u32) -> bool {
         if Origin::User(user).source() == Source::TRUSTED {
             return true;
         }

@@ -20,6 +20,7 @@ use mx_proto::port::{
 };
 use mx_proto::{LinkId, Source};
 use mx_sim::VirtualClock;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A call of the sink.
@@ -83,14 +84,16 @@ pub(super) struct Node {
     turn: u32,
 }
 
-/// Names of this process's own, each used once.
+/// Names of this process's own and of its children, each used once.
 pub(super) fn fresh_name() -> Name {
+    static BOARD: LazyLock<u32> = LazyLock::new(std::process::id);
     static NEXT: AtomicU32 = AtomicU32::new(1);
-    let endpoint = NEXT.fetch_add(1, Ordering::Relaxed);
+    let child = std::process::id().wrapping_sub(*BOARD);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
     Name {
         port_base: 1,
-        board: std::process::id(),
-        endpoint,
+        board: *BOARD,
+        endpoint: child << 14 | number,
     }
 }
 

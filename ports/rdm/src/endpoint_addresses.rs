@@ -65,6 +65,7 @@ impl RdmPort {
         clock: &dyn Clock,
     ) -> Result<(LinkId, EndpointAddress), Refusal> {
         let now = clock.now();
+        self.face(from);
         if !self.is_open(now) {
             return Err(Refusal::Failed);
         }

@@ -26,6 +26,7 @@
 
 mod addresses;
 mod bounce;
+mod device;
 mod endpoint_addresses;
 mod fabric;
 mod frame;
@@ -46,6 +47,7 @@ mod rma;
 mod sequence;
 mod slots;
 
+pub use device::Device;
 pub use mx_port_fabric::{Finding, Paths, RdmError, Verdict, Wait};
 pub use provider::{has_descriptor, survey};
 
@@ -62,7 +64,6 @@ use provider::Choice;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,8 +75,8 @@ pub struct RdmOptions {
     pub provider: Option<String>,
     /// Only providers of fabric hardware.
     pub hardware_only: bool,
-    /// The address to bind to, for providers that have IP addresses.
-    pub bind: Option<IpAddr>,
+    /// The interface to use.
+    pub device: Device,
     /// A peer that has been silent for this long has gone.
     pub keepalive: Duration,
     /// The way in which threads wait. [`Wait::Poll`] saves `tcp;ofi_rxm` a microsecond a message,
@@ -92,7 +93,7 @@ impl Default for RdmOptions {
         Self {
             provider: None,
             hardware_only: false,
-            bind: None,
+            device: Device::default(),
             keepalive: Duration::from_secs(20),
             wait: Wait::Fd,
             source_share: 50,
@@ -104,6 +105,8 @@ impl Default for RdmOptions {
 /// One endpoint's links over a fabric.
 pub struct RdmPort {
     library: Arc<Library>,
+    /// As it was opened, but for the device.
+    options: RdmOptions,
     choice: Choice,
     /// `None` after a breakdown, until opening succeeds again.
     fabric: Option<Fabric>,
@@ -193,6 +196,7 @@ impl RdmPort {
             choice,
             fabric: Some(fabric),
             links: Links::new(options.keepalive, options.source_share),
+            options,
             incarnation: random::nonzero().map_err(RdmError::system)?,
             downs: Vec::new(),
             broken: Vec::new(),

@@ -182,7 +182,8 @@ impl RdmPort {
             // Links are ordered and lossless, so this one ends.
             let text = self.library.strerror(code);
             log::debug!("link {owner:?}: a send failed: {text}");
-            self.fail(owner, LinkDown::Reset);
+            let reason = link.broken();
+            self.fail(owner, reason);
         }
     }
 
@@ -453,7 +454,8 @@ impl RdmPort {
     /// Tells the endpoint which links have ended.
     fn report_downs<M: Memory, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
         while let Some(id) = self.broken.pop() {
-            self.fail(id, LinkDown::Reset);
+            let reason = self.links.of(id).map_or(LinkDown::Reset, Link::broken);
+            self.fail(id, reason);
         }
         let any = !self.downs.is_empty();
         for (id, word, reason) in std::mem::take(&mut self.downs) {

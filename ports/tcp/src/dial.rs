@@ -497,7 +497,7 @@ fn worse(known: Option<LinkDown>, new: LinkDown) -> Option<LinkDown> {
         LinkDown::Refused => 3,
         LinkDown::TimedOut => 2,
         LinkDown::Unreachable | LinkDown::Elsewhere(_) => 1,
-        LinkDown::Closed | LinkDown::Reset | LinkDown::Protocol => 4,
+        LinkDown::Closed | LinkDown::Reset | LinkDown::Protocol | LinkDown::Denied => 4,
     };
     match known {
         Some(known) if weight(known) >= weight(new) => Some(known),

@@ -44,6 +44,7 @@ use alarms::Alarms;
 use link::{Link, Phase, Table};
 use mx_port_base::Resolver;
 use mx_port_base::descriptors;
+use mx_port_base::interfaces::is_of_this_host;
 use mx_port_base::origin::Origin;
 use mx_port_base::strangers::Strangers;
 use mx_proto::port::{
@@ -57,6 +58,7 @@ use poll_set::PollSet;
 use send::Refusal;
 use staging::Pool;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -177,6 +179,30 @@ impl TcpPort {
     /// [`TcpPort::note_control`] says.
     pub fn note_told(&mut self, data: bool) {
         self.poll_set.told(data);
+    }
+
+    /// Takes links down that go from an address which this machine has no more: nothing comes back to them.
+    pub fn leave_old_addresses(&mut self) {
+        let mut known: Vec<(IpAddr, bool)> = Vec::new();
+        for (id, link) in self.links.iter_mut() {
+            let Ok(local) = sys::local_address(&link.fd) else {
+                continue;
+            };
+            let local = local.ip();
+            let found = known.iter().find(|(address, _)| *address == local);
+            let is_here = found.map(|(_, is_here)| *is_here).unwrap_or_else(|| {
+                let is_here = local.is_loopback() || is_of_this_host(local);
+                known.push((local, is_here));
+                is_here
+            });
+            if !is_here {
+                log::info!(
+                    "tcp: {}: {local} is no address of this machine any more",
+                    link.peer
+                );
+                self.fallen.push((id, LinkDown::Reset));
+            }
+        }
     }
 
     /// The address at the other end of a link.

@@ -1,11 +1,12 @@
 //! A simulated port that reaches every interface under a second name.
 
-use super::{NIC, OTHER_NIC};
+use super::{NIC, NOWHERE, OTHER_NIC};
+use mx_proto::origin::{Address, Seen};
 use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, Port, RemoteKey, RemoteRead, SendError, Sent,
     Sink, WakeDescriptors,
 };
-use mx_proto::{Clock, Instant, LinkId, Target};
+use mx_proto::{Clock, EndpointId, Identity, Instant, LinkId, NicId, Target};
 use mx_sim::SimPort;
 use mx_sys::UserMemory;
 
@@ -19,14 +20,28 @@ impl Port<UserMemory> for TwoNames {
     }
 
     fn connect(&mut self, mut target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
-        if target.nic == OTHER_NIC {
-            target.nic = NIC;
+        match target.nic {
+            OTHER_NIC => target.nic = NIC,
+            NOWHERE => target.endpoint = EndpointId(u32::from(u16::MAX)),
+            _ => {}
         }
         self.0.connect(target, clock)
     }
 
     fn bind(&mut self, link: LinkId, cookie: u64) {
         self.0.bind(link, cookie);
+    }
+
+    fn seen(&self, link: LinkId, claimed: &Identity) -> Seen {
+        Port::<UserMemory>::seen(&self.0, link, claimed)
+    }
+
+    fn has_address(&self, address: Address) -> bool {
+        Port::<UserMemory>::has_address(&self.0, address)
+    }
+
+    fn has_interface(&self, nic: NicId) -> bool {
+        nic == OTHER_NIC || Port::<UserMemory>::has_interface(&self.0, nic)
     }
 
     fn send(

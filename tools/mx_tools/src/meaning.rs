@@ -79,17 +79,17 @@ pub const MEANINGS: &[(&str, Kind, &str)] = &[
     (
         "unproven",
         Count,
-        "peers refused because the network does not bear out their address",
+        "peers refused because the network does not tell who they are",
     ),
     (
         "confirms",
         Count,
-        "addresses asked whether they have called",
+        "calls of ours that crossed one of the peer's, asked about",
     ),
     (
         "intruders",
         Count,
-        "newcomers refused because the peer they claim to be is there",
+        "peers asked whether they are there, as another has their name or life",
     ),
     (
         "out_of_memory",
@@ -248,6 +248,11 @@ pub const MEANINGS: &[(&str, Kind, &str)] = &[
         "local_refused",
         Count,
         "callers over shared memory dropped: nonsense, silence, or no place",
+    ),
+    (
+        "local_denied",
+        Count,
+        "callers over shared memory dropped because the endpoint that they say they are is not their user's",
     ),
     (
         "local_violations",

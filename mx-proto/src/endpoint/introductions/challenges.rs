@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   us                                            them
-//!   say: Connect(hello, nonce) -----------------> CHALLENGED
+//!   Connect(hello, nonce) ----------------------> CHALLENGED
 //!   on_challenge <--- Challenge(who, nonce, proof)
 //!      | right: the link is proven                  | on_prove
 //!      `----------------------- Prove(proof) -----> right: goes on as CLAIMED
@@ -11,7 +11,7 @@
 //!
 //! On a link begun here only a refusal is accepted before a right Challenge.
 //!
-//! Owns: our hellos on links that are not proven, the count of nonces.
+//! Owns: what has been proven on links, the count of nonces.
 //! Cost: nothing without a secret, and nothing once a link is proven.
 
 use super::{Due, Stage};
@@ -32,14 +32,12 @@ use std::collections::{HashMap, HashSet};
 /// Challenges under way on links without an introduction.
 #[derive(Debug, Default)]
 pub(in crate::endpoint) struct Challenges {
-    /// Our hellos on links that we have begun and that are not proven yet.
-    said: HashMap<LinkId, Hello, RandomState>,
     /// The identity that has proven the secret on a link that we have begun, until its hello comes
     /// there.
     vouched: HashMap<LinkId, Identity, RandomState>,
     /// Strangers' links with the secret proven, where they are to introduce themselves once more.
     shown: HashSet<LinkId, RandomState>,
-    /// The number of the last nonce, ours as callers and as called ones.
+    /// The number of the last nonce.
     nonces: u64,
     /// The interfaces that we have called in vain.
     distrusted: LogLimit<NicId>,
@@ -76,23 +74,12 @@ impl Challenges {
     pub(in crate::endpoint) fn forget(&mut self, link: LinkId) {
         self.shown.remove(&link);
         self.vouched.remove(&link);
-        self.forget_said(link);
-    }
-
-    fn forget_said(&mut self, link: LinkId) {
-        if !self.said.is_empty() {
-            self.said.remove(&link);
-            if self.said.is_empty() && self.said.capacity() > KEPT {
-                self.said = HashMap::default();
-            }
-        }
     }
 }
 
 impl<O: Owner> Core<O> {
-    /// Asks a stranger for the site's secret, if there is one and it has not proven it. False: it need
-    /// not prove anything.
-    pub(super) fn challenge(&mut self, link: LinkId, binding: Binding) -> bool {
+    /// Asks a stranger for the site's secret.
+    pub(super) fn challenge(&mut self, link: LinkId, binding: Binding) {
         let Self {
             introductions,
             challenges,
@@ -102,14 +89,11 @@ impl<O: Owner> Core<O> {
             ..
         } = self;
         let Some(secret) = &config.secret else {
-            return false;
+            return;
         };
         let Some(introduction) = introductions.waiting.get_mut(&link) else {
-            return false;
+            return;
         };
-        if introduction.trusted {
-            return false;
-        }
         challenges.nonces += 1;
         let number = challenges.nonces;
         introduction.stage = Stage::Challenged(number, binding);
@@ -126,7 +110,6 @@ impl<O: Owner> Core<O> {
         // A Connect with a wrong key may have been refused before this one.
         session_out.keep_open(link);
         session_out.push(link, Control::new(header, &body.emit()), After::Open);
-        true
     }
 
     /// A stranger answers that.
@@ -150,11 +133,10 @@ impl<O: Owner> Core<O> {
         let words = words(&caller, &said, binding);
         introduction.stage = Stage::Claimed;
         if secret.verify(Role::Caller, &words, proof) {
-            introductions.due.push_back(Due::Trust(link));
-            return;
+            introduction.trusted = true;
+            return introductions.note(Due::Look(link));
         }
-        self.log_refusal(link, WRONG);
-        self.turn_away(link, Status::BadSecret);
+        self.turn_away(link, Status::BadSecret, WRONG);
     }
 
     /// The peer that we connected to sends a challenge. The port is asked for the link's binding
@@ -163,8 +145,8 @@ impl<O: Owner> Core<O> {
         let Some(body) = ChallengeBody::parse(body) else {
             return self.violation(link, from.to_word(), "a malformed challenge");
         };
-        let due = &mut self.introductions.due;
-        due.push_back(Due::Challenge(link, from, Box::new(body)));
+        let due = Due::Challenge(link, from, Box::new(body));
+        self.introductions.note(due);
     }
 
     /// It has proven that it knows it, or has not.
@@ -177,30 +159,28 @@ impl<O: Owner> Core<O> {
     ) {
         // The link may have another remote by now, or none.
         let from = self.remote_of(link, from.to_word());
-        if self.remotes.of(from).is_none() {
+        let Some(remote) = self.remotes.of(from) else {
             return;
-        }
+        };
+        let name = remote.name;
+        let hello = self.call(from, remote, link, 0);
         let who = Some(body.identity);
         let Some(secret) = &self.config.secret else {
-            return self.distrust(link, from, who, WANTED);
-        };
-        let Some(hello) = self.challenges.said.get(&link) else {
-            return self.violation(link, from.to_word(), "a challenge to nothing we have said");
+            return self.distrust(from, who, WANTED);
         };
         // A relay: our own hello comes back to us, with our proof of it.
-        if body.identity == self.identity && hello.to != self.identity.name() {
-            return self.distrust(link, from, who, ECHO);
+        if body.identity == self.identity && name != self.identity.name() {
+            return self.distrust(from, who, ECHO);
         }
         let (caller, said) = (
-            caller(hello),
+            caller(&hello),
             ChallengeBody::said(&body.identity, &body.nonce),
         );
         let words = words(&caller, &said, binding);
         if !secret.verify(Role::Called, &words, &body.proof) {
-            return self.distrust(link, from, who, ANOTHER);
+            return self.distrust(from, who, ANOTHER);
         }
         let proof = secret.prove(Role::Caller, &words);
-        self.challenges.forget_said(link);
         self.challenges.vouched.insert(link, body.identity);
         if let Some(remote) = self.remotes.of_mut(from) {
             remote.advance(link, LinkState::Proven);
@@ -217,39 +197,16 @@ impl<O: Owner> Core<O> {
         self.config.secret.is_none() || self.remotes.of(from).is_some_and(proven)
     }
 
-    /// With a secret: what is said on a link of ours where nothing is proven yet. The same each time,
-    /// but for the key, so that one challenge is for all of it.
-    pub(in crate::endpoint) fn say(&mut self, link: LinkId, hello: Hello) -> Hello {
-        let Challenges { said, nonces, .. } = &mut self.challenges;
-        let key = &self.config.key.0;
-        let first = said.entry(link).or_insert_with(|| {
-            *nonces += 1;
-            Hello {
-                nonce: secret::nonce(key, *nonces),
-                ..hello
-            }
-        });
-        Hello {
-            key: hello.key,
-            ..*first
-        }
-    }
-
-    /// Our connect has reached a peer without the site's secret. A remote that has reached us
-    /// meanwhile on a link of its own is not affected.
+    /// Our connect has reached a peer without the site's secret.
     #[cold]
     pub(in crate::endpoint) fn distrust(
         &mut self,
-        link: LinkId,
         from: RemoteId,
         who: Option<Identity>,
         why: &str,
     ) {
         self.log_distrust(who, from, why);
         self.stats.refused += 1;
-        if self.remotes.of(from).is_some_and(|it| it.met().is_some()) {
-            return self.leave_link(link, from);
-        }
         self.fail_remote(from, DownReason::Secret);
     }
 
@@ -307,6 +264,3 @@ const WRONG: &str =
     "but has another secret of the site than we, or none: give it the same file (MX_SECRET_FILE)";
 pub(super) const SILENT: &str =
     "but went when asked for the site's secret: give it the same file (MX_SECRET_FILE)";
-
-/// Places kept when nothing is under way.
-const KEPT: usize = 64;

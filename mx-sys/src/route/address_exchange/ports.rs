@@ -5,7 +5,7 @@
 //! peer that uses it is at that address.
 
 use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
-use mx_port_rdm::RdmPort;
+use mx_port_rdm::{Device, RdmPort};
 use mx_proto::port::{ConnectError, LinkDown};
 use mx_proto::{Clock, LinkId, Route, Target};
 use std::io;
@@ -60,6 +60,11 @@ pub trait Fabric: Addresses {
     /// Sets the epoll instance on which threads sleep from now on. The port's descriptors are added
     /// directly: providers nest their own three deep, and the kernel allows five.
     fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()>;
+    /// The interfaces are others now, and may stay so (`settled`): goes to the one to be used, if it is not
+    /// there.
+    fn follow(&mut self, device: Device, settled: bool);
+    /// A link with a peer at that address is about to begin.
+    fn face(&mut self, peer: SocketAddr);
 }
 
 impl Addresses for RdmPort {
@@ -123,5 +128,13 @@ impl Fabric for RdmPort {
 
     fn wake_through(&mut self, epoll: BorrowedFd<'_>) -> io::Result<()> {
         self.wake_through(epoll)
+    }
+
+    fn follow(&mut self, device: Device, settled: bool) {
+        self.follow(device, settled);
+    }
+
+    fn face(&mut self, peer: SocketAddr) {
+        self.face(peer);
     }
 }

@@ -21,7 +21,8 @@ use libfabric_sys::abi::{
     FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_SOURCE, FI_THREAD_DOMAIN, fi_major, fi_minor,
 };
 use libfabric_sys::{Hints, Info, InfoList, Library};
-use mx_port_fabric::{Entries, Place, Terms, Wait, is_of_this_host, modern_mr_mode, place, source};
+use mx_port_base::interfaces::is_of_this_host;
+use mx_port_fabric::{Entries, Place, Terms, Wait, modern_mr_mode, place, source};
 use mx_port_fabric::{Finding, RdmError, Verdict};
 use std::ffi::{CString, c_int};
 use std::net::IpAddr;

@@ -26,6 +26,7 @@
 //!
 //! Not here: the contents of datagrams.
 
+mod askers;
 mod buffers;
 mod choice;
 mod frame;
@@ -45,6 +46,7 @@ mod tests;
 
 pub use name::FabricAddress;
 
+use askers::Askers;
 use choice::{Choice, Plan};
 use libfabric_sys::Library;
 use line::{Depth, Line};
@@ -134,6 +136,7 @@ pub struct FabricDatagrams {
     /// True if names do not follow from targets.
     asks: bool,
     resolver: Resolver,
+    askers: Askers,
     /// `None` while the domain is broken.
     open: Option<Open>,
     retry_at: Instant,
@@ -221,6 +224,7 @@ impl FabricDatagrams {
             addresses: options.addresses,
             asks,
             resolver: Resolver::default(),
+            askers: Askers::default(),
             open: Some(open),
             retry_at: Instant(0),
             names,
@@ -281,6 +285,21 @@ impl FabricDatagrams {
                 false
             }
         }
+    }
+
+    /// Records from where the holder of that [`FabricDatagrams::command_name`] has asked for ours.
+    pub fn asked(&mut self, name: &[u8], from: SocketAddr) {
+        let ours = &self.names[0];
+        let whole = name.len() == ours.bytes().len();
+        let name = FabricAddress::read(name, self.address_format(), ours).filter(|_| whole);
+        if let Some(name) = name {
+            self.askers.insert(name, from);
+        }
+    }
+
+    /// From where that was, if it is remembered.
+    pub fn asker(&self, name: &FabricAddress) -> Option<SocketAddr> {
+        self.askers.get(name)
     }
 
     /// Records that the target is not on our fabric.

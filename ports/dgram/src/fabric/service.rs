@@ -26,7 +26,7 @@ const CHANNELS: [Channel; 2] = [Channel::Command, Channel::Data];
 impl DatagramPort for FabricDatagrams {
     type Address = FabricAddress;
 
-    fn resolve(&self, target: Target) -> Result<FabricAddress, ConnectError> {
+    fn resolve(&mut self, target: Target) -> Result<FabricAddress, ConnectError> {
         let port = self.ports.port(target.endpoint);
         let port = port.map_err(|_| ConnectError::BadEndpoint)?;
         if self.asks {

@@ -14,7 +14,7 @@ struct Numbers {
 impl DatagramPort for Numbers {
     type Address = u8;
 
-    fn resolve(&self, _: Target) -> Result<u8, ConnectError> {
+    fn resolve(&mut self, _: Target) -> Result<u8, ConnectError> {
         Err(ConnectError::NoRoute)
     }
 

@@ -5,27 +5,35 @@
 //!   10.0.0.2                            the route's source: not the address the peer called
 //! ```
 //!
-//! Used only on machines with several addresses of a family; elsewhere the kernel is not asked,
-//! which has a cost per datagram. Callers need none of this: the peer answers to their source.
+//! Used only on machines with several addresses of a family, from the time that they have them; elsewhere the
+//! kernel is not asked, which has a cost per datagram. Callers need none of this: the peer answers to their source.
+//!
+//! Of a peer that is called, the route's source at that time is noted: it answers to that one, and not when this
+//! machine has lost it. Nothing is sent from it expressly.
 //!
 //! Owns: the local addresses in use. Not here: sockets, peers.
 
-use mx_port_base::interfaces::Interfaces;
-use std::net::IpAddr;
+use mx_port_base::interfaces::{Interfaces, is_of_this_host, source_to};
+use std::net::{IpAddr, SocketAddr};
 
 /// An index of a local address; none by default.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Here(u16);
 
+/// The bit of a note that only says where answers come to.
+const ROUTE: u16 = 1 << 15;
+
 /// The local addresses in use.
 #[derive(Debug, Default)]
 pub(super) struct Spoken {
     known: Vec<IpAddr>,
+    /// Those of them that are this machine's no more, one bit each.
+    gone: u64,
 }
 
 /// Addresses remembered: a machine may own whole networks. Peers of further addresses are answered
 /// from the route's source.
-const MOST: usize = 64;
+const MOST: usize = u64::BITS as usize;
 
 impl Spoken {
     /// The note for a local address that received something.
@@ -49,11 +57,33 @@ impl Spoken {
         Here(self.known.len() as u16)
     }
 
-    /// The address of a note.
+    /// The address to send from that a note names.
     #[inline]
     pub(super) fn address(&self, here: Here) -> Option<IpAddr> {
+        // One of a route is beyond them all.
         let place = usize::from(here.0).checked_sub(1)?;
         self.known.get(place).copied()
+    }
+
+    /// The note for what is sent to a peer of which nothing has come: the source of the route to it.
+    pub(super) fn note_route(&mut self, to: SocketAddr) -> Here {
+        match self.note(source_to(to)) {
+            Here(0) => Here(0),
+            Here(place) => Here(place | ROUTE),
+        }
+    }
+
+    /// This machine's addresses are others now.
+    pub(super) fn look_again(&mut self) {
+        let all = self.known.iter().enumerate();
+        let gone = all.filter(|(_, address)| !is_of_this_host(**address));
+        self.gone = gone.fold(0, |bits, (place, _)| bits | 1 << place);
+    }
+
+    /// Whether the address of a note is this machine's no more.
+    pub(super) fn is_gone(&self, here: Here) -> bool {
+        let place = (here.0 & !ROUTE).checked_sub(1);
+        place.is_some_and(|place| self.gone & (1 << place) != 0)
     }
 }
 
@@ -91,6 +121,23 @@ mod tests {
             notes.map(|note| spoken.address(note)),
             [Some(ip(1)), Some(ip(2))]
         );
+    }
+
+    #[test]
+    fn the_source_of_a_route_is_noted_and_not_sent_from() {
+        let mut spoken = Spoken::default();
+        let route = spoken.note_route("127.0.0.1:9".parse().unwrap());
+        assert_ne!(route, Here::default());
+        assert_eq!(
+            (spoken.address(route), spoken.is_gone(route)),
+            (None, false)
+        );
+        // Of documentation, so no machine has it.
+        let gone = spoken.note(Some("192.0.2.9".parse().unwrap()));
+        assert!(!spoken.is_gone(gone), "not looked at yet");
+        spoken.look_again();
+        assert!(spoken.is_gone(gone) && spoken.is_gone(Here(gone.0 | ROUTE)));
+        assert!(!spoken.is_gone(Here::default()) && !spoken.is_gone(route));
     }
 
     #[test]

@@ -199,6 +199,19 @@ impl UdpDatagrams {
         })
     }
 
+    /// The interfaces are others now: there may be a choice of the address to answer from.
+    pub fn follow(&mut self, interfaces: &Interfaces) {
+        if self.bound.is_none() && here::has_choice(interfaces) {
+            self.command.tell_addresses();
+            self.data.tell_addresses();
+        }
+    }
+
+    /// Addresses that this machine has lost will not come back.
+    pub fn look_again(&mut self) {
+        self.spoken.look_again();
+    }
+
     /// The number of the command socket.
     pub fn local_port(&self) -> u16 {
         self.command.port()
@@ -378,7 +391,7 @@ fn told(failure: Failure) -> Option<Incoming<'static, Address>> {
 impl DatagramPort for UdpDatagrams {
     type Address = Address;
 
-    fn resolve(&self, target: Target) -> Result<Address, ConnectError> {
+    fn resolve(&mut self, target: Target) -> Result<Address, ConnectError> {
         let found = (self.resolver)(target)?;
         let mut reachable = found
             .into_iter()
@@ -390,7 +403,11 @@ impl DatagramPort for UdpDatagrams {
         let bound = self.bound.is_some_and(|bound| !bound.is_loopback());
         let mut others = std::iter::once(first).chain(reachable);
         let outward = others.find(|address| bound && !address.ip().is_loopback());
-        Ok(outward.unwrap_or(first))
+        let found = outward.unwrap_or(first);
+        if (self.is_here)(found.ip()) {
+            return Ok(found);
+        }
+        Ok(found.spoken_to(self.spoken.note_route(found.socket_address())))
     }
 
     fn same_host(one: Address, other: Address) -> bool {
@@ -413,6 +430,10 @@ impl DatagramPort for UdpDatagrams {
 
     fn is_safe(&self, address: Address) -> bool {
         (self.is_here)(address.ip())
+    }
+
+    fn is_cut_off(&self, address: Address) -> bool {
+        self.spoken.is_gone(address.here())
     }
 
     fn refuses_at_once(&self, address: Address) -> bool {

@@ -90,6 +90,14 @@ impl Socket {
         })
     }
 
+    /// The kernel reports the local address of each datagram from now on.
+    pub(super) fn tell_addresses(&mut self) {
+        if !self.tells {
+            self.tells = true;
+            sys::tell_addresses(&self.fd, self.both, true);
+        }
+    }
+
     /// The port number.
     pub(super) fn port(&self) -> u16 {
         self.port

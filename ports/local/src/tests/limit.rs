@@ -1,7 +1,7 @@
 //! Links when there is not enough memory for all of them.
 
 use super::idle::{Stage, meet, node_with, room_for, send_through, stage, suspend};
-use super::strangers::Rogue;
+use super::strangers::{HELLO, Rogue};
 use super::{Event, Node, link_up};
 use crate::handshake::ControlMessage;
 use crate::layout::Geometry;
@@ -92,8 +92,7 @@ fn who_offers_too_much_is_told_what_there_is_room_for() {
     let (_, fd) = Region::create(c"test", geometry.total()).unwrap();
     let socket = Socket::new().unwrap();
     socket.connect(server.name()).unwrap();
-    let hello = ControlMessage::Hello { asymmetric: true };
-    socket.send(&hello.encode(), None).unwrap();
+    socket.send(&HELLO.encode(), None).unwrap();
     socket
         .send(&ControlMessage::Offer(geometry).encode(), Some(&fd))
         .unwrap();

@@ -125,14 +125,21 @@ fn a_full_backlog_is_tried_again() {
 fn a_backlog_that_closes_refuses() {
     let (name, listener, _filler) = full_backlog();
     let mut a = Node::new();
-    let waiting = a
-        .port
-        .connect_to(name.board, name.endpoint, &a.clock)
-        .unwrap();
+    let mut call = |instead| {
+        let (board, endpoint) = (name.board, name.endpoint);
+        let link = a.port.start_connect(board, endpoint, instead, &a.clock);
+        link.unwrap()
+    };
+    let (waiting, another) = (call(None), call(Some(TCP)));
     drop(listener);
     a.clock.advance(Duration::from_millis(60));
     a.poll_until_idle();
-    assert_eq!(a.take(), [Event::Down(waiting, LinkDown::Refused)]);
+    let (refused, elsewhere) = (LinkDown::Refused, LinkDown::Elsewhere(TCP));
+    let ends = [(waiting, refused), (another, elsewhere)];
+    assert_eq!(
+        a.take(),
+        ends.map(|(link, reason)| Event::Down(link, reason))
+    );
 }
 
 #[test]

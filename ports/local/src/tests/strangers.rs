@@ -20,7 +20,10 @@ pub(super) struct Rogue {
 
 pub(super) const GEOMETRY: Geometry = Geometry::STANDARD;
 
-pub(super) const HELLO: ControlMessage = ControlMessage::Hello { asymmetric: true };
+pub(super) const HELLO: ControlMessage = ControlMessage::Hello {
+    asymmetric: true,
+    endpoint: 0,
+};
 
 impl Rogue {
     pub(super) fn connect(to: &mut Node) -> Self {
@@ -404,20 +407,29 @@ fn many_silent_strangers_do_not_keep_others_out() {
 }
 
 #[test]
-fn an_acceptor_that_answers_nonsense_is_a_protocol_violation() {
-    let answers: [(&[u8], LinkDown); 4] = [
+fn whatever_is_no_welcome_ends_the_link_and_leads_elsewhere_if_there_is_another_route() {
+    let mut old = ControlMessage::Welcome { asymmetric: true }.encode();
+    old[8] -= 1;
+    let (later, denied) = (ControlMessage::Later(None), ControlMessage::Denied);
+    let answers: [(&[u8], LinkDown); 7] = [
         (b"nonsense", LinkDown::Protocol),
         (&[0; 32], LinkDown::Protocol),
         (&[0; 100], LinkDown::Protocol),
+        (&old, LinkDown::Protocol),
+        (&later.encode(), LinkDown::Unreachable),
+        (&denied.encode(), LinkDown::Denied),
         (&[], LinkDown::Refused),
     ];
-    for (answer, reason) in answers {
+    let each = answers
+        .into_iter()
+        .flat_map(|it| [(it, None), (it, Some(TCP))]);
+    for ((answer, reason), instead) in each {
         let name = fresh_name();
         let listener = Socket::listen(name).unwrap();
         let mut a = Node::new();
         let link = a
             .port
-            .connect_to(name.board, name.endpoint, &a.clock)
+            .start_connect(name.board, name.endpoint, instead, &a.clock)
             .unwrap();
         let peer = listener.accept().unwrap();
         let mut hello = [0; MESSAGE_LEN];
@@ -433,6 +445,7 @@ fn an_acceptor_that_answers_nonsense_is_a_protocol_violation() {
         }
         drop(peer);
         a.poll_until_idle();
+        let reason = instead.map_or(reason, LinkDown::Elsewhere);
         assert_eq!(a.take(), [Event::Down(link, reason)]);
         assert_eq!(a.port.link_count(), 0);
     }

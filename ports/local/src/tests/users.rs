@@ -1,9 +1,13 @@
 //! Another user of this machine: what it can hold, and whom it can speak for.
 
+use super::strangers::Rogue;
 use super::{Event, Node, link_up};
 use crate::LocalOptions;
+use crate::handshake::ControlMessage;
 use crate::socket::Socket;
 use mx_port_base::origin::Origin;
+use mx_proto::LinkId;
+use mx_proto::port::Sent;
 use std::time::{Duration, Instant};
 
 /// Runs `what` as another user, in a process of its own that lives until the guard goes. `None`, and
@@ -166,7 +170,115 @@ fn who_is_asked_about_its_endpoint_is_not_disturbed() {
     }
     asked.poll_until_idle();
     assert_eq!((asked.port.link_count(), asked.take()), (1, vec![]));
-    assert_eq!(server.send(link, b"on"), Ok(mx_proto::port::Sent::Whole));
+    assert_eq!(server.send(link, b"on"), Ok(Sent::Whole));
     asked.poll_until_idle();
     assert_eq!(asked.bodies(), [b"on"]);
+}
+
+/// This thread alone becomes another user: really, effectively, and as its saved one. With
+/// `u32::MAX` that stays as it is. False: it may not.
+fn become_user(real: u32, effective: u32, saved: u32) -> bool {
+    // SAFETY: plain system call, which the C library does not repeat on other threads.
+    unsafe { libc::syscall(libc::SYS_setresuid, real, effective, saved) == 0 }
+}
+
+/// The result of `what`, run as root on a thread of its own, which may become another user; the server
+/// looks meanwhile, and once more. `None`: we are not root.
+fn beside_root<T: Send>(server: &mut Node, what: impl FnOnce() -> T + Send) -> Option<T> {
+    // SAFETY: plain system call.
+    if unsafe { libc::geteuid() } != 0 {
+        eprintln!("SKIPPED: only root can become another user");
+        return None;
+    }
+    std::thread::scope(|scope| {
+        let running = scope.spawn(what);
+        serve(server, |_| running.is_finished());
+        server.poll_until_idle();
+        Some(running.join().unwrap())
+    })
+}
+
+/// A link to the server that is up, and whose first packet has been sent.
+fn call(client: &mut Node, (board, endpoint): (u32, u32)) -> LinkId {
+    let link = client.port.connect_to(board, endpoint, &client.clock);
+    let link = link.unwrap();
+    while !client.log.events.contains(&Event::Up(link)) {
+        client.poll_until_idle();
+    }
+    while client.send(link, b"hello") != Ok(Sent::Whole) {
+        client.poll_until_idle();
+    }
+    link
+}
+
+#[test]
+fn a_process_speaks_for_its_endpoint_as_the_user_that_it_is_now() {
+    let mut server = Node::new();
+    let to = (server.name().board, server.name().endpoint);
+    let (mut root, mut user) = (Node::new(), Node::new());
+    let ours = beside_root(&mut server, move || {
+        // The saved user is still the one that listened.
+        assert!(become_user(u32::MAX, 65_530, u32::MAX));
+        call(&mut root, to);
+        assert!(become_user(u32::MAX, 0, u32::MAX));
+        assert!(become_user(65_530, 65_530, 65_530));
+        call(&mut user, to);
+        [(0, root), (65_530, user)]
+    });
+    let Some(ours) = ours else { return };
+    let events = server.log.events.iter();
+    let links = events.filter_map(|event| match event {
+        Event::Packet(link, _) => Some(*link),
+        _ => None,
+    });
+    let come: Vec<_> = links
+        .map(|link| (server.port.origin(link), server.port.endpoint(link)))
+        .collect();
+    let expected = ours.each_ref().map(|(uid, node)| {
+        assert_eq!(node.port.listener.user(), *uid);
+        (Origin::User(*uid), Some(node.name().endpoint))
+    });
+    assert_eq!(come, expected);
+    assert_eq!(server.port.stats().denied, 0);
+}
+
+#[test]
+fn no_user_speaks_for_an_endpoint_of_another() {
+    let (mut server, mine) = (Node::new(), Node::new());
+    let (name, of_mine) = (server.name(), mine.name().endpoint);
+    let tried = beside_root(&mut server, move || {
+        assert!(become_user(65_529, 65_529, 65_529));
+        let own = super::fresh_name();
+        let _listener = Socket::listen(own).unwrap();
+        let say = |endpoint, user: Option<u32>| {
+            let socket = Socket::new().unwrap();
+            socket.connect(name).unwrap();
+            let hello = ControlMessage::Hello {
+                asymmetric: true,
+                endpoint,
+            };
+            match user {
+                Some(user) => socket.send_as(user, &hello.encode())?,
+                None => socket.send(&hello.encode(), None)?,
+            }
+            while !super::readable(Some(socket.raw())) {
+                std::thread::yield_now();
+            }
+            Ok::<_, std::io::Error>(Rogue::hear(&socket))
+        };
+        let denied = ControlMessage::Denied;
+        for user in [None, Some(65_529)] {
+            let welcome = say(own.endpoint, user).unwrap();
+            assert!(matches!(welcome, ControlMessage::Welcome { .. }));
+            assert_eq!(say(of_mine, user).unwrap(), denied);
+            assert_eq!(say(4_000_000_000, user).unwrap(), denied);
+        }
+        // It is not root, and cannot say so.
+        for user in [0, 65_528] {
+            let refused = say(of_mine, Some(user)).unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(libc::EPERM));
+        }
+    });
+    let expected = tried.map_or(0, |()| 4);
+    assert_eq!(server.port.stats().denied, expected);
 }

@@ -8,6 +8,7 @@ use super::super::sequence::Sequence;
 use super::INTRODUCTION_MAX;
 use mx_port_fabric::endpoint_address::EndpointAddress;
 use mx_proto::origin::Source;
+use mx_proto::port::LinkDown;
 use mx_proto::secret::Binding;
 use mx_proto::{Instant, LinkId, Route};
 use smallvec::SmallVec;
@@ -71,6 +72,15 @@ impl Link {
     #[inline]
     pub(crate) fn takes(&self, kind: Kind, body: usize) -> bool {
         !self.stranger || (body <= INTRODUCTION_MAX && kind != Kind::Reading)
+    }
+
+    /// The reason of its end if a frame cannot be sent: if that is the first one, the fabric does not lead there.
+    pub(crate) fn broken(&self) -> LinkDown {
+        match (self.state, self.fallback) {
+            (State::Greeting { .. }, Some(fallback)) => LinkDown::Elsewhere(fallback),
+            (State::Greeting { .. }, None) => LinkDown::Unreachable,
+            _ => LinkDown::Reset,
+        }
     }
 
     /// A value that only both sides know: their cookies, the caller's first.

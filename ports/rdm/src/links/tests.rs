@@ -35,6 +35,21 @@ fn a_fabric_that_does_not_answer_sends_the_endpoint_to_its_fallback() {
 }
 
 #[test]
+fn a_fabric_that_does_not_lead_there_is_no_reset() {
+    let mut links = Links::new(Duration::from_secs(20), 50);
+    let id = links.reserve(7, Some(Route(2)), at(0));
+    let only = links.reserve(8, None, at(0));
+    for link in [id, only] {
+        assert!(links.greet(link, PEER, from(), at(1)));
+    }
+    let broken = |links: &Links, id| links.of(id).unwrap().broken();
+    assert_eq!(broken(&links, id), LinkDown::Elsewhere(Route(2)));
+    assert_eq!(broken(&links, only), LinkDown::Unreachable);
+    let [carries] = up(&mut links);
+    assert_eq!(broken(&links, carries), LinkDown::Reset);
+}
+
+#[test]
 fn a_silent_peer_is_asked_once_and_failed_after_the_configured_time() {
     let mut links = Links::new(Duration::from_secs(20), 50);
     let id = links.answer(7, PEER, from(), at(0));

@@ -21,15 +21,16 @@ mod survey;
 
 pub use survey::{has_descriptor, survey};
 
-use super::RdmOptions;
 use super::plan::{MODES, MR_MODES, Offer, Plan, is_software};
+use super::{Device, RdmOptions};
 use libfabric_sys::abi::{
     FI_ENODATA, FI_EP_RDM, FI_MSG, FI_MULTI_RECV, FI_ORDER_SAS, FI_PROGRESS_MANUAL, FI_READ,
     FI_RECV, FI_REMOTE_READ, FI_RM_ENABLED, FI_RMA, FI_SEND, FI_SOURCE, FI_THREAD_DOMAIN,
 };
 use libfabric_sys::{Hints, Info, InfoList, Library};
+use mx_port_base::interfaces::is_of_this_host;
 use mx_port_fabric::RdmError;
-use mx_port_fabric::{Place, is_of_this_host, place, source};
+use mx_port_fabric::{Place, place, source};
 use standing::{Standing, has_ip_addresses, preference};
 use std::ffi::CString;
 use std::net::IpAddr;
@@ -45,13 +46,14 @@ pub(crate) struct Choice {
 
 impl Choice {
     /// Chooses as the options say. Without an address to bind to, a provider with IP addresses
-    /// gets the first that other hosts can reach, loopback only when there is nothing else.
+    /// gets the first that other hosts can reach, in the order of the interfaces, loopback only when there is
+    /// nothing else.
     pub(crate) fn make(library: &Library, options: &RdmOptions) -> Result<Self, RdmError> {
         if let Some(name) = &options.provider {
             return Self::forced(library, options, name);
         }
         for name in preference(options.hardware_only) {
-            match find(library, name, options.bind) {
+            match find(library, name, &options.device) {
                 Ok(choice) => return Ok(choice),
                 Err(Missing::Absent) => (),
                 Err(Missing::Unfit(why)) => log::info!("rdm: provider {name} is not used: {why}"),
@@ -63,9 +65,14 @@ impl Choice {
             "any provider"
         };
         Err(RdmError::NoProvider {
-            asked: at(asked, options.bind),
-            found: survey::survey_at(library, options.bind),
+            asked: at(asked, &options.device),
+            found: survey::survey_at(library, &options.device),
         })
+    }
+
+    /// The address of its interface, where it has one of IP.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        self.info.first().and_then(|info| source(info.src_addr()))
     }
 
     /// The provider, layers joined by `;`.
@@ -83,19 +90,19 @@ impl Choice {
             let why = "it is software, and only hardware is wanted".to_owned();
             return Err(RdmError::Refused { provider, why });
         }
-        find(library, name, options.bind).map_err(|missing| match missing {
+        find(library, name, &options.device).map_err(|missing| match missing {
             Missing::Unfit(why) => RdmError::Unfit { provider, why },
             Missing::Absent => RdmError::NoProvider {
-                asked: at(&provider, options.bind),
-                found: survey::survey_at(library, options.bind),
+                asked: at(&provider, &options.device),
+                found: survey::survey_at(library, &options.device),
             },
         })
     }
 }
 
 /// The request, as text.
-fn at(asked: &str, bind: Option<IpAddr>) -> String {
-    match bind {
+fn at(asked: &str, device: &Device) -> String {
+    match device.bind {
         Some(address) => format!("{asked} at {address}"),
         None => asked.to_owned(),
     }
@@ -111,8 +118,12 @@ enum Missing {
 }
 
 /// The best offer of one provider.
-fn find(library: &Library, name: &str, bind: Option<IpAddr>) -> Result<Choice, Missing> {
-    let bind = bind.filter(|_| has_ip_addresses(name));
+fn find(library: &Library, name: &str, device: &Device) -> Result<Choice, Missing> {
+    let bind = device.bind.filter(|_| has_ip_addresses(name));
+    let device = &Device {
+        bind,
+        ..device.clone()
+    };
     // Providers accept any address here, and fail when an endpoint is enabled.
     if let Some(address) = bind
         && !is_of_this_host(address)
@@ -131,7 +142,7 @@ fn find(library: &Library, name: &str, bind: Option<IpAddr>) -> Result<Choice, M
                 continue;
             }
         };
-        match best(&offers, name, bind) {
+        match best(&offers, name, device) {
             // Capabilities without a benefit are not requested.
             Ok((info, plan)) if plan.rma.is_some() || profile.plain => {
                 return match offers.keep(info) {
@@ -161,13 +172,13 @@ fn has(offers: &InfoList, name: &str) -> bool {
 fn best<'a>(
     offers: &'a InfoList,
     name: &str,
-    bind: Option<IpAddr>,
+    device: &Device,
 ) -> Result<(Info<'a>, Plan), Option<String>> {
     let mut why = None;
     let mut best: Option<(Rank, Info<'a>, Plan)> = None;
     // A provider asked for by name may also return providers layered over it.
     for info in offers.iter().filter(|info| info.provider() == name) {
-        match judge(info, bind) {
+        match judge(info, device) {
             // The provider's own order decides between equals.
             Ok((rank, plan)) => {
                 if best.as_ref().is_none_or(|(other, ..)| rank < *other) {
@@ -183,15 +194,15 @@ fn best<'a>(
 }
 
 /// The rank of an offer; lower is better.
-type Rank = (Copied, Place);
+type Rank = (Copied, Place, usize);
 
 /// Large messages would be copied.
 type Copied = bool;
 
-fn judge(info: Info<'_>, bind: Option<IpAddr>) -> Result<(Rank, Plan), String> {
+fn judge(info: Info<'_>, device: &Device) -> Result<(Rank, Plan), String> {
     let plan = Plan::of(&offer(info)).map_err(|unfit| unfit.to_string())?;
     let source = source(info.src_addr());
-    if let (Some(wanted), Some(source)) = (bind, source)
+    if let (Some(wanted), Some(source)) = (device.bind, source)
         && wanted != source
     {
         return Err(format!("it offers {source} instead of {wanted}"));
@@ -207,7 +218,8 @@ fn judge(info: Info<'_>, bind: Option<IpAddr>) -> Result<(Rank, Plan), String> {
         Some(address) => place(address),
         None => Place::Network,
     };
-    Ok(((plan.rma.is_none(), place), plan))
+    let nth = source.map_or(0, |address| device.place_of(address));
+    Ok(((plan.rma.is_none(), place, nth), plan))
 }
 
 /// The part of an offer that plans depend on.

@@ -10,20 +10,20 @@
 //! anything.
 
 use super::{Missing, Standing, find};
+use crate::Device;
 use crate::plan::{HEADERS, Plan};
 use libfabric_sys::Library;
 use libfabric_sys::abi::{FI_EP_RDM, fi_major, fi_minor};
 use mx_port_fabric::{Domain, Finding, Offered, Paths, Verdict};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// All providers that offer anything on this machine, in libfabric's order.
 pub fn survey(library: &Library) -> Vec<Finding> {
-    survey_at(library, None)
+    survey_at(library, &Device::default())
 }
 
-/// As [`survey`], for endpoints at one address.
-pub(super) fn survey_at(library: &Library, bind: Option<IpAddr>) -> Vec<Finding> {
+/// As [`survey`], for endpoints on that interface.
+pub(super) fn survey_at(library: &Library, device: &Device) -> Vec<Finding> {
     // Without hints: all offers. An error is an empty list.
     let Ok(all) = library.query(None, None, 0, None) else {
         return Vec::new();
@@ -36,7 +36,7 @@ pub(super) fn survey_at(library: &Library, bind: Option<IpAddr>) -> Vec<Finding>
             continue;
         }
         let version = info.provider_version();
-        let mut found = look_at(library, &provider, bind);
+        let mut found = look_at(library, &provider, device);
         if found.paths.is_none() {
             let its = || all.iter().filter(|info| info.provider() == provider);
             let reliable = its().find(|info| info.ep_type() == FI_EP_RDM);
@@ -59,7 +59,7 @@ pub(super) fn survey_at(library: &Library, bind: Option<IpAddr>) -> Vec<Finding>
     findings
 }
 
-fn look_at(library: &Library, provider: &str, bind: Option<IpAddr>) -> Finding {
+fn look_at(library: &Library, provider: &str, device: &Device) -> Finding {
     let refused = |why: String| Finding {
         provider: provider.to_owned(),
         version: (0, 0),
@@ -71,7 +71,7 @@ fn look_at(library: &Library, provider: &str, bind: Option<IpAddr>) -> Finding {
     if let Standing::Never(why) = Standing::of(provider) {
         return refused(why.to_owned());
     }
-    match find(library, provider, bind) {
+    match find(library, provider, device) {
         Ok(choice) => Finding {
             verdict: Verdict::Usable,
             plan: choice.plan.to_string(),
@@ -89,7 +89,7 @@ fn look_at(library: &Library, provider: &str, bind: Option<IpAddr>) -> Finding {
 /// Opens a provider to see whether one can sleep until it has something: with a descriptor, or only by
 /// looking again and again. The error says why it does not open.
 pub fn has_descriptor(provider: &str, library: &Library) -> Result<bool, String> {
-    let choice = match find(library, provider, None) {
+    let choice = match find(library, provider, &Device::default()) {
         Ok(choice) => choice,
         Err(Missing::Unfit(why)) => return Err(why),
         Err(Missing::Absent) => return Err("it has nothing here".to_owned()),

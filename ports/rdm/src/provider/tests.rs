@@ -33,7 +33,7 @@ fn named(provider: &str) -> RdmOptions {
 
 fn at_address(bind: &str) -> RdmOptions {
     RdmOptions {
-        bind: Some(bind.parse().unwrap()),
+        device: Device::only(bind.parse().unwrap()),
         ..RdmOptions::default()
     }
 }
@@ -258,7 +258,7 @@ fn the_survey_has_every_provider_once_with_its_verdict() {
         Line::cxi(),
         datagrams,
     ];
-    let findings = survey::survey_at(&library(&lines), None);
+    let findings = survey::survey_at(&library(&lines), &Device::default());
     let texts: Vec<_> = findings.iter().map(ToString::to_string).collect();
     assert_eq!(texts.len(), 4, "{texts:#?}");
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use super::{DirectPort, Directory};
 use mx_port_base::clock::MonotonicClock;
-use mx_port_rdm::{RdmError, RdmOptions};
+use mx_port_rdm::{Device, RdmError, RdmOptions};
 use mx_proto::owner::Queue;
 use mx_proto::{
     Completion, Config, Endpoint, EndpointId, Identity, MatchBits, MatchMask, Memory, NicId,
@@ -22,7 +22,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(20);
 /// Loopback, whatever provider there is.
 pub(crate) fn options() -> RdmOptions {
     RdmOptions {
-        bind: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        device: Device::only(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         ..RdmOptions::default()
     }
 }

@@ -15,7 +15,7 @@ use crate::weather::Weather;
 use libfabric_fake::{Call, Death, Fake, Faults, Machine};
 use libfabric_sys::abi::{FI_EIO, FI_ENOMEM};
 use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};
-use mx_port_rdm::RdmOptions;
+use mx_port_rdm::{Device, RdmOptions};
 use mx_proto::port::LinkDown;
 use mx_proto::{Instant, LinkId};
 use mx_sim::scenario::{Network, Tally};
@@ -254,7 +254,7 @@ impl FakeNetwork {
         RdmOptions {
             provider: None,
             hardware_only: false,
-            bind: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+            device: Device::only(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             keepalive: weather.keepalive,
             library: Some(machine.library()),
             ..RdmOptions::default()

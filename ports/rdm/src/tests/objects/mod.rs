@@ -5,8 +5,8 @@
 
 mod faulty;
 
-use crate::RdmOptions;
 use crate::provider::Choice;
+use crate::{Device, RdmOptions};
 use libfabric_sys::Library;
 use libfabric_sys::abi::{
     FI_EAGAIN, FI_EINVAL, FI_MULTI_RECV, FI_RECV, FI_REMOTE_READ, FI_SEND, fi_context2,
@@ -143,7 +143,7 @@ fn installed() -> Arc<Library> {
 fn choose(library: &Library, provider: &str) -> Option<Choice> {
     let options = RdmOptions {
         provider: Some(provider.to_owned()),
-        bind: Some(Ipv4Addr::LOCALHOST.into()),
+        device: Device::only(Ipv4Addr::LOCALHOST.into()),
         ..RdmOptions::default()
     };
     Choice::make(library, &options).ok()

@@ -1,0 +1,48 @@
+/*
+ * A server as a file system's, and its clients: requests, answers and data.
+ *
+ *     client                                        server
+ *     receive of the answer
+ *     request, unexpected                    ───►   GET: an answer of that size
+ *     data, expected (PUT)                   ───►   receive of the data, then an answer
+ *                                            ◄───   ASK: as whom it sees the client
+ *
+ * Contents are checked on both sides. Operations may fail, for example because the client's address has
+ * changed; each must end, and a server goes on.
+ *
+ * Owns: the buffers. Knows nothing of: networks.
+ */
+#ifndef C_TESTS_SERVICE_H
+#define C_TESTS_SERVICE_H
+
+#include "host.h"
+#include "world.h"
+
+/* Messages that travel at once, and larger ones than any that does. */
+enum { EAGER_BYTES = 60 * 1000, BULK_BYTES = 5 * 1024 * 1024 };
+
+/* ---- servers ---- */
+
+/* A server that listens on this address, until it hears "stop". */
+void serve_at(struct side *side, const char *address);
+/* For directors: ends it. None of its operations has failed, and so many clients were there; or whatever. */
+enum { WHATEVER = -1 };
+void end_service(struct child *server, int clients);
+
+/* ---- clients ---- */
+
+struct bmi_method_addr *service_of(const char *host, int endpoint);
+/* One request; false if an operation failed, with the code of the first that was told. All have ended. */
+bool try_get(struct bmi_method_addr *server, int64_t size, int *code);
+bool try_put(struct bmi_method_addr *server, int64_t size, int *code);
+/* All kinds and sizes, each of which must go well, and checks the client's host as the server sees it. */
+void converse(struct bmi_method_addr *server, const char *host);
+/* Small requests until one goes well; how many did not. */
+int well_again(struct bmi_method_addr *server);
+/* The answer to ASK: the host in the client's name as the server sees it. */
+void seen_as(struct bmi_method_addr *server, const char *host);
+/* Does the client lie in this range of an export list, as OrangeFS's servers read it: mx://10.0.0.0@24,
+ * mx://10.0.* or mx://10.0.0.7? */
+bool lies_in(struct bmi_method_addr *server, const char *range);
+
+#endif

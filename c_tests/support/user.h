@@ -1,0 +1,24 @@
+/*
+ * Other users: a process that is root becomes one, for good or for a while.
+ *
+ * Owns nothing. Knows nothing of: the library.
+ */
+#ifndef C_TESTS_USER_H
+#define C_TESTS_USER_H
+
+#include "check.h"
+
+#include <sys/types.h>
+
+/* Users that no machine has. */
+enum { SOME_USER = 65531, ANOTHER_USER = 65530 };
+
+/* For main(): true where this process is root and can become others; a line says where not. */
+bool users_can_be_had(void);
+
+/* Gives up what this process is; it still ends with its director. */
+void become_for_good(uid_t user);
+/* The effective user alone, which can be changed back. */
+void become_for_now(uid_t user);
+
+#endif

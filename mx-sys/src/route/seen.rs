@@ -1,0 +1,167 @@
+//! The name of a link's peer, from the link's origin.
+//!
+//! ```text
+//!   origin                     its interface
+//!   oneself                    our own
+//!   a user of this machine     this machine's, if the endpoint it says is that user's
+//!   an address of this one     this machine's
+//!   another address            that address's, unless its id is another one's (IPv6)
+//!   the port cannot tell       none: refused
+//! ```
+//!
+//! Not here: links.
+
+use crate::{literal, nic};
+use mx_port_base::origin::{Origin, USER};
+use mx_proto::origin::{Address, Seen, Source};
+use mx_proto::{Identity, NicId, Place};
+use std::net::{IpAddr, Ipv6Addr};
+
+/// The peer of a link from `origin`, as the endpoint `own` sees it. `user_has`: whether
+/// the endpoint of this machine that the peer says it is is one of that user's.
+pub(super) fn seen(origin: Origin, own: &Identity, user_has: impl Fn(u32) -> bool) -> Seen {
+    // An interface may have come or gone.
+    nic::look_again();
+    let here = || Some(nic::first());
+    let (nic, address) = match origin {
+        Origin::Oneself => (Some(own.nic), Address::default()),
+        Origin::User(uid) => (here().filter(|_| user_has(uid)), Address::default()),
+        Origin::Address(address) => {
+            let nic = if nic::is_source_here(address) {
+                here()
+            } else {
+                let nic = nic::id_of_address(address.ip());
+                nic::is_address_of(nic, address).then_some(nic)
+            };
+            (nic, address_of(address.ip()))
+        }
+        Origin::Unknown => (None, Address::default()),
+    };
+    Seen {
+        source: origin.source(),
+        nic,
+        address,
+        oneself: origin == Origin::Oneself,
+    }
+}
+
+/// An address as the protocol carries it: that of IPv6, or the mapped one of IPv4.
+fn address_of(ip: IpAddr) -> Address {
+    Address(match ip {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    })
+}
+
+/// The way back.
+pub(super) fn ip_of(address: Address) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::from_bits(address.0)).to_canonical()
+}
+
+/// The text of a place for the log ([`mx_proto::Config::name_of`]).
+pub(crate) fn name_of(place: Place) -> String {
+    let nic = match place {
+        Place::Nic(nic) => nic,
+        Place::Source(Source::TRUSTED) => return "a link without a source".to_owned(),
+        Place::Source(Source(number)) if number >> 32 == USER >> 32 => {
+            return format!("user {} of this machine", number ^ USER);
+        }
+        Place::Source(Source(number)) => match nic::ipv4(NicId(number)) {
+            Some(v4) => return v4.to_string(),
+            None => return format!("{}/64", Ipv6Addr::from_bits(u128::from(number) << 64)),
+        },
+    };
+    let unknown = || format!("interface {:#x}", nic.0);
+    nic::address(nic).map_or_else(unknown, literal::text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mx_proto::{EndpointId, SessionId};
+    use std::net::SocketAddr;
+
+    fn address(text: &str) -> Origin {
+        Origin::Address(text.parse().unwrap())
+    }
+
+    fn own() -> Identity {
+        Identity {
+            nic: nic::own_nic(None).unwrap(),
+            endpoint: EndpointId(3),
+            session: SessionId(1),
+        }
+    }
+
+    #[test]
+    fn a_peers_interface_is_where_its_link_comes_from() {
+        let own = own();
+        let there = nic::id_of_address("192.0.2.7".parse().unwrap());
+        let v4 = |text: &str| address_of(text.parse().unwrap());
+        let none = Address::default();
+        assert_eq!(ip_of(v4("192.0.2.8")).to_string(), "192.0.2.8");
+        for (origin, nic, at) in [
+            (Origin::Oneself, Some(own.nic), none),
+            (Origin::User(7), Some(own.nic), none),
+            (Origin::User(8), None, none),
+            (address("127.0.0.9:1"), Some(own.nic), v4("127.0.0.9")),
+            (address("[::1]:1"), Some(own.nic), v4("::1")),
+            (address("192.0.2.7:1"), Some(there), v4("192.0.2.7")),
+            (
+                address("[::ffff:192.0.2.7]:1"),
+                Some(there),
+                v4("192.0.2.7"),
+            ),
+            (Origin::Unknown, None, none),
+        ] {
+            let seen = seen(origin, &own, |uid| uid == 7);
+            assert_eq!(
+                (seen.nic, ip_of(seen.address)),
+                (nic, ip_of(at)),
+                "{origin:?}"
+            );
+            assert_eq!(seen.oneself, origin == Origin::Oneself);
+            assert_eq!(seen.source, origin.source());
+        }
+    }
+
+    /// Ids of IPv6 addresses are hashes that can be inverted: both have the same.
+    const VICTIM: &str = "[2001:db8:1::10]:1";
+    const TWINS: [&str; 2] = [
+        "[2001:db8:66:0:b51:268:ccb7:c837]:1",
+        "[fe80::b559:ab5f:452:c825%9]:1",
+    ];
+
+    #[test]
+    fn an_ipv6_address_with_the_id_of_another_proves_nothing() {
+        let victim: SocketAddr = VICTIM.parse().unwrap();
+        let twins = TWINS.map(|twin| twin.parse::<SocketAddr>().unwrap());
+        let id = nic::id_of_address(victim.ip());
+        assert!(twins.iter().all(|twin| nic::id_of_address(twin.ip()) == id));
+        let own = own();
+        let from = |address| seen(Origin::Address(address), &own, |_| false).nic;
+        // The first to come has it ...
+        assert_eq!(from(twins[0]), Some(id));
+        assert_eq!(from(victim), None);
+        // ... until the address is resolved.
+        let found = nic::resolve("2001:db8:1::10", None).unwrap();
+        assert_eq!(found.nic, id);
+        for twin in twins {
+            assert_eq!(from(twin), None);
+        }
+        assert_eq!(from(victim), Some(id));
+        assert_eq!(nic::socket_addresses(id, 1), [victim]);
+    }
+
+    #[test]
+    fn the_log_names_addresses_and_users() {
+        let nic = nic::id_of_address("192.0.2.7".parse().unwrap());
+        assert_eq!(name_of(Place::Nic(nic)), "192.0.2.7");
+        let from = |origin: Origin| name_of(Place::Source(origin.source()));
+        assert_eq!(from(address("192.0.2.7:1")), "192.0.2.7");
+        assert_eq!(from(Origin::User(70_001)), "user 70001 of this machine");
+        assert_eq!(from(Origin::Oneself), "a link without a source");
+        assert_eq!(from(address("[2001:db8:0:1::5]:1")), "2001:db8:0:1::/64");
+        assert_eq!(name_of(Place::Nic(NicId(7))), "interface 0x7");
+    }
+}

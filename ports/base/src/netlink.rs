@@ -1,0 +1,345 @@
+//! Questions to the kernel about its network interfaces, and its word that they have changed (rtnetlink).
+//!
+//! ```text
+//!   kinds:   RTM_GETLINK ---> kernel ---> name, kind, kind of its master's, of each interface
+//!   Watch:   kernel ---> a message for each change ---> readable, changed
+//! ```
+//!
+//! `getifaddrs` does not tell a bridge from a card. The files below `/sys/class/net` do, but they are those of
+//! the network namespace that was there when they were mounted, which need not be the caller's.
+//!
+//! Owns: the sockets, and the format of the messages.
+//! Not here: which interfaces are used.
+
+use crate::close_on_fork::CloseOnForkFd;
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send,
+    socket,
+};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+/// The kind of an interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Kind {
+    /// The interface's name.
+    pub name: String,
+    /// The driver's kind of it, `bridge` or `veth`; empty for a card.
+    pub kind: String,
+    /// The same of the interface that it is a port of.
+    pub master: String,
+}
+
+/// Bytes of one answer of the kernel at most: it takes more only for a question with a larger buffer.
+const ANSWER: usize = 32 << 10;
+
+/// The length of an attribute's header.
+const ATTRIBUTE: usize = 4;
+
+/// The length of a message's header.
+const HEADER: usize = 16;
+
+/// The length of what stands before the attributes of an interface.
+const LINK: usize = 16;
+
+/// Of `linux/if_link.h`, which `libc` does not have.
+const IFLA_INFO_SLAVE_KIND: u16 = 4;
+
+/// The kinds of all interfaces of this thread's network namespace, in the kernel's order.
+pub fn kinds() -> io::Result<Vec<Kind>> {
+    // Not one that a child could have: it is closed below.
+    let fd = open(0)?;
+    send(fd.as_raw_fd(), &question(), MsgFlags::empty())?;
+    let mut buffer = vec![0; ANSWER];
+    let mut kinds = Vec::new();
+    loop {
+        // The kernel answers in this thread's calls: there is nothing to wait for.
+        let len = recv(fd.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT)?;
+        if !take_in(&buffer[..len], &mut kinds)? {
+            return Ok(kinds);
+        }
+    }
+}
+
+fn open(groups: u32) -> io::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let route = SockProtocol::NetlinkRoute;
+    let fd = socket(AddressFamily::Netlink, SockType::Raw, flags, route)?;
+    bind(fd.as_raw_fd(), &NetlinkAddr::new(0, groups))?;
+    Ok(fd)
+}
+
+/// For all interfaces.
+fn question() -> Vec<u8> {
+    let len = (HEADER + LINK) as u32;
+    let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+    let mut message = Vec::with_capacity(HEADER + LINK);
+    message.extend(len.to_ne_bytes());
+    message.extend(libc::RTM_GETLINK.to_ne_bytes());
+    message.extend(flags.to_ne_bytes());
+    message.resize(HEADER + LINK, 0);
+    message
+}
+
+/// Takes in one answer. False: it was the last.
+fn take_in(mut answer: &[u8], kinds: &mut Vec<Kind>) -> io::Result<bool> {
+    while let Some((len, kind)) = header(answer) {
+        let (message, rest) = answer.split_at(len);
+        match i32::from(kind) {
+            libc::NLMSG_DONE => return Ok(false),
+            libc::NLMSG_ERROR => {
+                let code = message.get(HEADER..).and_then(<[u8]>::first_chunk);
+                let code = code.map_or(0, |code| i32::from_ne_bytes(*code));
+                return Err(io::Error::from_raw_os_error(-code));
+            }
+            _ if kind == libc::RTM_NEWLINK => {
+                kinds.push(kind_of(message.get(HEADER + LINK..).unwrap_or_default()));
+            }
+            _ => {}
+        }
+        answer = rest.get(padding(len)..).unwrap_or_default();
+    }
+    if answer.is_empty() {
+        Ok(true)
+    } else {
+        Err(io::ErrorKind::InvalidData.into())
+    }
+}
+
+/// The length and the type of the first message, if all of it is there.
+fn header(answer: &[u8]) -> Option<(usize, u16)> {
+    let len = u32::from_ne_bytes(*answer.first_chunk()?) as usize;
+    let kind = u16::from_ne_bytes(*answer.get(4..)?.first_chunk()?);
+    (HEADER..=answer.len())
+        .contains(&len)
+        .then_some((len, kind))
+}
+
+/// Bytes to the next multiple of four.
+fn padding(len: usize) -> usize {
+    len.wrapping_neg() % 4
+}
+
+/// Calls `found` with the type and the value of each attribute.
+fn attributes<'a>(mut bytes: &'a [u8], mut found: impl FnMut(u16, &'a [u8])) {
+    while let Some(header) = bytes.first_chunk::<ATTRIBUTE>() {
+        let len = usize::from(u16::from_ne_bytes([header[0], header[1]]));
+        let kind = u16::from_ne_bytes([header[2], header[3]]) & libc::NLA_TYPE_MASK as u16;
+        let Some(value) = bytes.get(ATTRIBUTE..len) else {
+            return;
+        };
+        found(kind, value);
+        bytes = bytes.get(len + padding(len)..).unwrap_or_default();
+    }
+}
+
+fn kind_of(bytes: &[u8]) -> Kind {
+    let text = |value: &[u8]| {
+        let value = value.split(|byte| *byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(value).into_owned()
+    };
+    let mut of = Kind {
+        name: String::new(),
+        kind: String::new(),
+        master: String::new(),
+    };
+    attributes(bytes, |kind, value| match kind {
+        libc::IFLA_IFNAME => of.name = text(value),
+        libc::IFLA_LINKINFO => attributes(value, |kind, value| match kind {
+            libc::IFLA_INFO_KIND => of.kind = text(value),
+            IFLA_INFO_SLAVE_KIND => of.master = text(value),
+            _ => {}
+        }),
+        _ => {}
+    });
+    of
+}
+
+/// The interval of looking where the kernel does not say that something has changed.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Hears of changes of interfaces and addresses, in the network namespace of the thread that made it.
+///
+/// Where the kernel has no such messages, a change is taken for possible once a second. A child of fork makes
+/// its own, and forgets its parent's.
+///
+/// Cost: a system call for each question, and no message where nothing changes.
+#[derive(Debug)]
+pub struct Watch {
+    /// `None`: there are no such messages here.
+    fd: Option<CloseOnForkFd>,
+    /// There are none any more.
+    deaf: bool,
+    looked: Option<Instant>,
+}
+
+impl Watch {
+    /// From now on.
+    pub fn new() -> Self {
+        let groups = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
+        let fd = CloseOnForkFd::open(|| open(groups as u32));
+        let fd = fd.inspect_err(|error| {
+            log::debug!("changes of interfaces are looked for once a second: {error}");
+        });
+        Self {
+            fd: fd.ok(),
+            deaf: false,
+            looked: None,
+        }
+    }
+
+    /// The descriptor that is readable when something has changed.
+    pub fn raw(&self) -> Option<RawFd> {
+        let fd = self.fd.as_ref().filter(|_| !self.deaf);
+        fd.map(AsRawFd::as_raw_fd)
+    }
+
+    /// Has anything changed since the last call, as far as is known? The first time it has.
+    pub fn changed(&mut self) -> bool {
+        let first = self.looked.is_none();
+        let Some(fd) = self.raw() else {
+            return self.is_time(Instant::now());
+        };
+        if first {
+            self.looked = Some(Instant::now());
+        }
+        let mut any = first;
+        // What has changed is not of interest, so the rest of each message is dropped.
+        let mut start = [0; HEADER];
+        loop {
+            match recv(fd, &mut start, MsgFlags::MSG_DONTWAIT) {
+                // There were more than it had room for, or one.
+                Ok(_) | Err(Errno::ENOBUFS) => any = true,
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => return any,
+                Err(error) => {
+                    log::debug!("no more word of interfaces that change: {error}");
+                    self.deaf = true;
+                    return true;
+                }
+            }
+        }
+    }
+
+    fn is_time(&mut self, now: Instant) -> bool {
+        let last = self.looked;
+        let is = last.is_none_or(|last| now.saturating_duration_since(last) >= LOOK_EVERY);
+        if is {
+            self.looked = Some(now);
+        }
+        is
+    }
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_is_a_card_of_no_kind() {
+        let kinds = kinds().unwrap();
+        let lo = kinds.iter().find(|kind| kind.name == "lo").unwrap();
+        assert_eq!((lo.kind.as_str(), lo.master.as_str()), ("", ""));
+    }
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let len = (ATTRIBUTE + value.len()) as u16;
+        let mut bytes = [len.to_ne_bytes(), kind.to_ne_bytes()].concat();
+        bytes.extend(value);
+        bytes.resize(bytes.len() + padding(bytes.len()), 0);
+        bytes
+    }
+
+    fn message(kind: u16, rest: &[u8]) -> Vec<u8> {
+        let len = (HEADER + rest.len()) as u32;
+        let mut bytes = len.to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.resize(HEADER, 0);
+        bytes.extend(rest);
+        bytes.resize(bytes.len() + padding(bytes.len()), 0);
+        bytes
+    }
+
+    fn interface(name: &str, kind: &str, master: &str) -> Vec<u8> {
+        let text = |text: &str| [text.as_bytes(), &[0]].concat();
+        let info = [
+            attribute(libc::IFLA_INFO_KIND, &text(kind)),
+            attribute(IFLA_INFO_SLAVE_KIND, &text(master)),
+        ];
+        let nested = libc::IFLA_LINKINFO | libc::NLA_F_NESTED as u16;
+        let rest = [
+            vec![0; LINK],
+            attribute(libc::IFLA_IFNAME, &text(name)),
+            attribute(200, b"other"),
+            attribute(nested, &info.concat()),
+        ];
+        message(libc::RTM_NEWLINK, &rest.concat())
+    }
+
+    #[test]
+    fn an_answer_has_kinds_by_name_until_it_is_done_or_makes_no_sense() {
+        let mut kinds = Vec::new();
+        let first = [
+            interface("docker0", "bridge", ""),
+            interface("v", "veth", "bridge"),
+        ];
+        assert!(take_in(&first.concat(), &mut kinds).unwrap());
+        let done = message(libc::NLMSG_DONE as u16, &[0; 4]);
+        let last = [interface("eth0", "", ""), done].concat();
+        assert!(!take_in(&last, &mut kinds).unwrap());
+        let found: Vec<_> = kinds
+            .iter()
+            .map(|of| (of.name.as_str(), of.kind.as_str(), of.master.as_str()))
+            .collect();
+        let expected = [
+            ("docker0", "bridge", ""),
+            ("v", "veth", "bridge"),
+            ("eth0", "", ""),
+        ];
+        assert_eq!(found, expected);
+        let refused = message(libc::NLMSG_ERROR as u16, &(-libc::EPERM).to_ne_bytes());
+        let error = take_in(&refused, &mut kinds).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EPERM));
+        // Cut anywhere, it is an error or shorter, and nothing worse.
+        for len in 1..last.len() {
+            let _ = take_in(&last[..len], &mut Vec::new());
+        }
+        assert!(take_in(&last[..7], &mut kinds).is_err());
+    }
+
+    #[test]
+    fn without_messages_a_change_is_possible_once_a_second() {
+        let now = Instant::now();
+        let mut watch = Watch {
+            fd: None,
+            deaf: false,
+            looked: None,
+        };
+        for (after, expected) in [
+            (Duration::ZERO, true),
+            (LOOK_EVERY / 2, false),
+            (LOOK_EVERY, true),
+            (LOOK_EVERY, false),
+        ] {
+            assert_eq!(watch.is_time(now + after), expected, "{after:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_changed_is_told_once() {
+        let mut watch = Watch::new();
+        assert!(watch.raw().is_some());
+        assert!(watch.changed(), "before it was made");
+        // Others may change this machine's while the test runs, but not for long.
+        let quiet = (0..100).any(|_| !watch.changed());
+        assert!(quiet);
+    }
+}

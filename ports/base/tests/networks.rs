@@ -1,0 +1,79 @@
+//! The order of interfaces, and word of their changes, as a kernel has them. In a network namespace of the
+//! test's own, where that may be had.
+
+mod own_network;
+
+use mx_port_base::interfaces::Interfaces;
+use mx_port_base::netlink::Watch;
+use own_network::{have_own_network, ip};
+
+fn order() -> String {
+    Interfaces::now().to_string()
+}
+
+#[test]
+fn a_bridge_of_containers_comes_after_a_network_that_was_made_later() {
+    if !have_own_network() {
+        eprintln!("no network of its own: not tried");
+        return;
+    }
+    assert_eq!(order(), "0: lo 127.0.0.1");
+    let run = |all: &[&str]| all.iter().for_each(|one| assert!(ip(one), "ip {one}"));
+    if !ip("link add docker0 type bridge") {
+        eprintln!("no bridges in this kernel: not tried");
+        return;
+    }
+    run(&[
+        "addr add 172.17.0.1/16 dev docker0",
+        "link set docker0 addrgenmode none up",
+    ]);
+    assert_eq!(order(), "0: docker0 172.17.0.1", "it is all there is");
+    run(&[
+        "link add eth0 type veth peer name far",
+        "link set eth0 addrgenmode none",
+        "addr add 10.0.0.1/24 dev eth0",
+        "link set eth0 up",
+    ]);
+    let idle = "0: docker0 172.17.0.1, 1: eth0 10.0.0.1";
+    assert_eq!(order(), idle, "neither has carrier");
+    run(&["link set far addrgenmode none up"]);
+    let network_first = "0: eth0 10.0.0.1, 1: docker0 172.17.0.1";
+    assert_eq!(order(), network_first);
+    // A container starts: the bridge has carrier, and its port an address of its own.
+    run(&[
+        "link add port type veth peer name inside",
+        "link set inside addrgenmode none up",
+        "link set port master docker0",
+        "link set port up",
+        "addr add 10.9.0.1/32 dev port",
+    ]);
+    let with_container = "0: eth0 10.0.0.1, 1: docker0 172.17.0.1, 2: port 10.9.0.1";
+    assert_eq!(order(), with_container);
+}
+
+#[test]
+fn each_change_is_told_once() {
+    if !have_own_network() {
+        eprintln!("no network of its own: not tried");
+        return;
+    }
+    let mut watch = Watch::new();
+    assert!(watch.changed(), "before it was made");
+    assert!(!watch.changed());
+    for change in [
+        "addr add 10.77.0.1/32 dev lo",
+        "addr add fd77::1/128 dev lo nodad",
+        "link add docker0 type bridge",
+        "addr del 10.77.0.1/32 dev lo",
+    ] {
+        // Not every kernel has bridges and IPv6.
+        assert_eq!(ip(change), watch.changed(), "{change}");
+        assert!(!watch.changed(), "{change}");
+    }
+    // More than it has room for.
+    for _ in 0..300 {
+        assert!(ip("addr add 10.77.0.1/32 dev lo") && ip("addr del 10.77.0.1/32 dev lo"));
+    }
+    assert!(watch.changed());
+    assert!(!watch.changed());
+}

@@ -1,0 +1,17 @@
+//! A network namespace of the test's own, where that may be had: as root.
+
+use std::process::Command;
+
+/// This thread, and those that it starts, have a network of their own from now on, with a loopback in it.
+/// False: they may not.
+pub(crate) fn have_own_network() -> bool {
+    // SAFETY: plain system call.
+    let alone = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
+    alone && ip("link set lo up")
+}
+
+/// Runs `ip` with these arguments.
+pub(crate) fn ip(arguments: &str) -> bool {
+    let ip = Command::new("ip").args(arguments.split(' ')).status();
+    ip.is_ok_and(|status| status.success())
+}

@@ -1,0 +1,209 @@
+//! Names of hosts that are resolved again while their peers cannot be reached.
+//!
+//! ```text
+//!   a connection begins, and the one before was lost or never came --.
+//!   one that has begun is not up a second later, and each second ----+--> questions --> a thread that may block
+//!                                                                                             |
+//!          the address that the peer has      nothing                                         |
+//!          another one                        the peer is there; what begins, begins anew <---'
+//!          another one, but the peer has      the object leaves it, when nothing is under way
+//!          objects that lead elsewhere
+//! ```
+//!
+//! A name may move to another machine, and an address of this one's may go, while the host keeps its address
+//! objects for as long as it lives. Nothing is asked while a peer is connected, nor of a host given by its
+//! address.
+//!
+//! Owns: the questions.
+//! Not here: the resolver, which may block for seconds, and the thread that asks it.
+
+use super::Method;
+use crate::abi::types::bmi_method_addr;
+use crate::address::{self, Address};
+use crate::peer::state::{Cause, State, Wait};
+use crate::peer::table::{Inbound, Object, Peer, PeerKey};
+use crate::peer_name::PeerName;
+use mx_proto::port::Port;
+use mx_proto::{Clock, NicId};
+use mx_sys::{UserMemory, nic};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The interval of questions about a peer while it is being connected to.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// The bit that tells the word of this reminder from that of another one with the same peer.
+const ASK: u64 = 1 << 63;
+
+/// The question for the interface that an address object's name stands for now.
+#[derive(Debug)]
+pub struct Question {
+    addr: *mut bmi_method_addr,
+    address: Arc<Address>,
+}
+
+// SAFETY: the pointer is only compared.
+unsafe impl Send for Question {}
+
+impl Question {
+    /// The name.
+    pub fn name(&self) -> &PeerName {
+        &self.address.name
+    }
+
+    /// The interface that it has stood for.
+    pub fn before(&self) -> Option<NicId> {
+        self.address.nic()
+    }
+}
+
+impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
+    /// Are there questions for [`Self::take_questions`]?
+    #[inline]
+    pub fn has_questions(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
+    /// Names to be resolved, for [`Self::resolved`].
+    pub fn take_questions(&mut self) -> Vec<Question> {
+        std::mem::take(&mut self.questions)
+    }
+
+    /// A connection to a peer has begun.
+    pub(super) fn doubt_name(&mut self, key: PeerKey) {
+        let Some(peer) = self.peers_mut().get_mut(key) else {
+            return;
+        };
+        let (doubted, reminded) = (peer.name_doubted, peer.name_reminder);
+        (peer.name_doubted, peer.name_reminder) = (false, true);
+        if !reminded {
+            let at = self.endpoint.clock().now().after(ASK_EVERY);
+            self.endpoint.remind(at, key.to_word() | ASK);
+        }
+        if doubted {
+            self.ask(key);
+        }
+    }
+
+    /// The time of a reminder has come; false: it is not of this kind.
+    pub(super) fn ask_again(&mut self, word: u64) -> bool {
+        let key = PeerKey::from_word(word & !ASK);
+        if word & ASK == 0 {
+            return false;
+        }
+        if let Some(peer) = self.peers_mut().get_mut(key) {
+            peer.name_reminder = false;
+            if let State::Wait(Wait::Connecting { .. }) = peer.state {
+                peer.name_doubted = true;
+                self.doubt_name(key);
+            }
+        }
+        true
+    }
+
+    fn ask(&mut self, key: PeerKey) {
+        let Some(peer) = self.peers().get(key) else {
+            return;
+        };
+        let of_names = peer.objects.iter().filter(|object| object.looked_up);
+        let questions = of_names.filter_map(|object| {
+            let address = address::find(object.addr)?;
+            let is_name = nic::literal_address(&address.name.host).is_none();
+            is_name.then_some(Question {
+                addr: object.addr,
+                address,
+            })
+        });
+        let mut questions: Vec<_> = questions.collect();
+        questions.retain(|new| !self.questions.iter().any(|old| old.addr == new.addr));
+        self.questions.append(&mut questions);
+    }
+
+    /// The name stands for that interface now.
+    pub fn resolved(&mut self, question: &Question, nic: NicId) {
+        let Question { addr, address } = question;
+        // It may have been dropped meanwhile, and its place be another one's.
+        let now = address::find(*addr);
+        if !now.is_some_and(|now| Arc::ptr_eq(&now, address)) {
+            return;
+        }
+        let Some((key, peer)) = self.peers().at_addr(*addr).map(|peer| (peer.key, peer)) else {
+            return address.set_nic(nic);
+        };
+        let at_rest = peer.state == State::Init;
+        let seeks = matches!(peer.state, State::Wait(Wait::Connecting { .. }));
+        let before = address.nic();
+        if before == Some(nic) || !(at_rest || seeks) {
+            return;
+        }
+        address.set_nic(nic);
+        if leads_to(peer, nic) {
+            log::info!("{}: its host has another address now", peer.name);
+            self.seek_at(key, nic);
+        } else if at_rest {
+            log::info!("{}: {} is another host now", peer.name, address.name);
+            self.move_objects(key, nic, &[*addr]);
+        } else if let Some(before) = before {
+            // Not while something is under way.
+            address.set_nic(before);
+        }
+        self.drain();
+    }
+
+    /// A peer that is not connected is at that interface from now on.
+    fn seek_at(&mut self, key: PeerKey, nic: NicId) {
+        let Some(peer) = self.peers().get(key) else {
+            return;
+        };
+        if let Some(other) = self.peers().named((nic, peer.target.endpoint))
+            && other != key
+        {
+            // One that is known by another name, or has come by itself.
+            let objects: Vec<_> = peer.objects.iter().map(|object| object.addr).collect();
+            let State::Wait(Wait::Connecting { request, .. }) = peer.state else {
+                return self.move_objects(key, nic, &objects);
+            };
+            self.endpoint.cancel_unmatched(request);
+            self.merge(key, other);
+            let is_at_rest = |peer: &Peer| peer.state == State::Init && !peer.pending.is_empty();
+            if self.peers().get(other).is_some_and(is_at_rest)
+                && let Err(error) = self.begin_connect(other, None)
+            {
+                log::info!("{error}");
+                self.disconnect(other, Cause::Unreachable);
+            }
+            return;
+        }
+        let under_way = peer.state;
+        self.peers_mut().retarget(key, nic);
+        if let State::Wait(Wait::Connecting { request, cut }) = under_way {
+            self.endpoint.cancel_unmatched(request);
+            if let Err(error) = self.begin_connect(key, cut) {
+                log::info!("{error}");
+                self.disconnect(key, Cause::Unreachable);
+            }
+        }
+    }
+
+    /// These objects of a peer at rest stand for the one at that interface from now on.
+    fn move_objects(&mut self, key: PeerKey, nic: NicId, objects: &[*mut bmi_method_addr]) {
+        for addr in objects {
+            self.peers_mut().detach(*addr);
+            if let Some(address) = address::find(*addr)
+                && let Err(error) = self.attach(*addr, &address, nic, true)
+            {
+                log::warn!("{error}");
+            }
+        }
+        self.maybe_remove(key);
+    }
+}
+
+/// Whether all that the host knows of a peer stands for that interface.
+fn leads_to(peer: &Peer, nic: NicId) -> bool {
+    let leads = |object: &Object| {
+        let address = address::find(object.addr);
+        object.looked_up && address.is_some_and(|address| address.nic() == Some(nic))
+    };
+    peer.inbound == Inbound::No && peer.objects.iter().all(leads)
+}

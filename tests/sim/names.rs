@@ -1,0 +1,123 @@
+//! Names that lead to another address than at the look-up.
+
+use crate::rig::{NIC, NOWHERE, OTHER_NIC, Rig};
+use bmi_mx::abi::constants::*;
+use bmi_mx::abi::types::bmi_method_addr;
+use bmi_mx::method::PostKind;
+use bmi_mx::peer::state::{State, Wait};
+use mx_proto::NicId;
+use mx_sim::Profile;
+use mx_sim::world::NodeId;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+/// A client, a server, and the client's object for the server, at an address where it is not any more.
+fn moved() -> (Rig, [NodeId; 2], NonNull<bmi_method_addr>) {
+    let mut rig = Rig::new(1);
+    let nodes = [(); 2].map(|()| rig.add(Profile::default()));
+    let addr = rig.host(nodes[0]).look_up(nodes[1], NOWHERE);
+    rig.host(nodes[0]).use_addr(nodes[1], addr);
+    (rig, nodes, addr)
+}
+
+/// Every question is answered with that interface; returns how many there were.
+fn answer(rig: &mut Rig, node: NodeId, nic: NicId) -> usize {
+    let method = &mut rig.host(node).method;
+    let questions = method.take_questions();
+    for question in &questions {
+        method.resolved(question, nic);
+    }
+    questions.len()
+}
+
+#[test]
+fn a_peer_that_has_moved_is_reached_by_the_connection_that_is_under_way() {
+    let (mut rig, [client, server], addr) = moved();
+    let first = rig.host(client).send(server, 1, b"first");
+    assert!(!rig.peek(client).method.has_questions(), "it is new");
+    assert_eq!(rig.wait(client, first), -BMI_ECONNREFUSED);
+    assert_eq!(answer(&mut rig, client, NIC), 0, "nothing needs it");
+    let recv = rig.host(server).recv(client, 2, 10);
+    let second = rig.host(client).send(server, 2, b"second");
+    assert!(matches!(
+        rig.peek(client).state(addr),
+        State::Wait(Wait::Connecting { .. })
+    ));
+    // It is where it was.
+    assert_eq!(answer(&mut rig, client, NOWHERE), 1);
+    assert_eq!(rig.wait(client, second), -BMI_ECONNREFUSED);
+    let third = rig.host(client).send(server, 2, b"third");
+    assert_eq!(answer(&mut rig, client, NIC), 1);
+    assert_eq!(rig.wait(client, third), 0);
+    assert_eq!(rig.wait(server, recv), 0);
+    // While it is connected its name may say what it likes.
+    rig.host(client).send(server, 3, b"fourth");
+    assert_eq!(answer(&mut rig, client, NOWHERE), 0);
+    let key = rig.peek(client).method.peers().of_addr(addr.as_ptr());
+    let peers = rig.peek(client).method.peers();
+    assert_eq!(peers.named((NIC, crate::rig::target(server).endpoint)), key);
+}
+
+#[test]
+fn a_connection_that_is_not_up_is_doubted_each_second() {
+    let (mut rig, [client, server], _) = moved();
+    let addr = rig.host(client).look_up(server, NIC);
+    rig.host(client).use_addr(server, addr);
+    rig.cluster.stall(server, Duration::from_secs(60));
+    let send = rig.host(client).send(server, 1, b"");
+    for _ in 0..3 {
+        assert_eq!(answer(&mut rig, client, NIC), 0);
+        rig.run_for(Duration::from_millis(1100));
+        assert_eq!(answer(&mut rig, client, NIC), 1);
+    }
+    assert_eq!(rig.peek(client).error(send), None);
+}
+
+#[test]
+fn what_has_moved_to_a_known_peer_stands_for_that() {
+    let (mut rig, [client, server], addr) = moved();
+    let known = rig.host(client).look_up(server, NIC);
+    let first = rig.host(client).send(server, 1, b"first");
+    assert_eq!(rig.wait(client, first), -BMI_ECONNREFUSED);
+    let second = rig.host(client).send(server, 1, b"second");
+    assert_eq!(answer(&mut rig, client, NIC), 1);
+    assert_eq!(rig.wait(client, second), 0, "it goes on there");
+    let peers = rig.peek(client).method.peers();
+    assert_eq!(peers.len(), 1);
+    assert_eq!(peers.of_addr(addr.as_ptr()), peers.of_addr(known.as_ptr()));
+    let recv = rig.host(server).recv(client, 2, 10);
+    let third = rig.host(client).send(server, 2, b"third");
+    assert_eq!([rig.wait(client, third), rig.wait(server, recv)], [0, 0]);
+}
+
+#[test]
+fn of_two_objects_the_one_that_moves_leaves_when_nothing_is_under_way() {
+    let (mut rig, [client, server], addr) = moved();
+    let other = rig.host(client).look_up(server, NOWHERE);
+    let fail = |rig: &mut Rig, addr| {
+        let host = rig.host(client);
+        let posted = host.post(PostKind::Send, addr, 1, (*b"x").into());
+        rig.wait(client, posted.unwrap())
+    };
+    assert_eq!(fail(&mut rig, addr), -BMI_ECONNREFUSED);
+    let posted = rig.host(client).send(server, 1, b"y");
+    let method = &mut rig.host(client).method;
+    let questions = method.take_questions();
+    assert_eq!(questions.len(), 2);
+    method.resolved(&questions[0], OTHER_NIC);
+    assert_eq!(method.peers().len(), 1, "it has operations");
+    assert_eq!(rig.wait(client, posted), -BMI_ECONNREFUSED);
+    let method = &mut rig.host(client).method;
+    method.resolved(&questions[0], OTHER_NIC);
+    assert_eq!(method.peers().len(), 2);
+    method.resolved(&questions[1], NOWHERE);
+    let recv = rig.host(server).recv(client, 2, 10);
+    let sent = rig.host(client).send(server, 2, b"z");
+    assert_eq!([rig.wait(client, sent), rig.wait(server, recv)], [0, 0]);
+    assert_eq!(fail(&mut rig, other), -BMI_ECONNREFUSED);
+    // What was dropped meanwhile answers nothing.
+    rig.host(client).drop_addr(other);
+    let method = &mut rig.host(client).method;
+    method.resolved(&questions[1], OTHER_NIC);
+    assert_eq!(method.peers().len(), 1);
+}
