@@ -200,20 +200,19 @@ impl World {
         self.send(link, answer);
     }
 
-    /// A refusal, or the answer *known*: about the association in which the peer has called, or, with a
-    /// proof of something else.
+    /// A refusal, or the answer *known*: with a proof of the nonce that the endpoint has last accepted a call
+    /// with, or of another.
     fn other_reply(&self, word: u64, asked: &[u8], how: u8) -> (HeaderBytes, Vec<u8>) {
         let mut who = named(how);
         if how & 4 == 0 {
             return with_status(packet(2, word, 0, &who), 1 + how % 8);
         }
         let about = asked.get(NONCE_AT..HELLO_LEN).unwrap_or_default();
-        let of = if how & 2 == 0 {
-            who[NONCE_AT..].to_vec()
-        } else {
-            about.to_vec()
-        };
-        who[NONCE_AT..].copy_from_slice(&known_proof(&of, about));
+        let wire = self.wire.borrow();
+        let accepted = wire.sent.iter().rev().find(|sent| sent.1[0] == 2);
+        let nonce = accepted.and_then(|sent| sent.2.get(NONCE_AT..HELLO_LEN));
+        let of = nonce.filter(|_| how & 2 == 0).unwrap_or(about);
+        who[NONCE_AT..].copy_from_slice(&known_proof(of, about));
         // It has called that interface of ours, or another's.
         put(&mut who, 32, (1 + (how & 1)).into(), 8);
         let length = u32::from(how >> 3 & 1);
