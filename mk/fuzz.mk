@@ -1,13 +1,13 @@
 # Hostile inputs, found by libFuzzer instead of drawn.
 #
 #   make fuzz TARGET=session MINUTES=5      datagram, session or endpoint
-#   make fuzz-save TARGET=session           what it found, minimised, to mx-fuzz/corpus
+#   make fuzz-save TARGET=session           what it found, minimised, to testing/fuzz/corpus
 #
-# Inputs found lie in fuzz/corpus, those that failed in fuzz/artifacts; one of those is run again with
+# Inputs found lie in testing/fuzz/libfuzzer/corpus, those that failed in testing/fuzz/libfuzzer/artifacts; one of those is run again with
 #
 #   MX_FUZZ_INPUT=$PWD/fuzz/artifacts/session/... cargo test -p mx-fuzz --test saved session
 #
-# `check` runs the saved inputs, and some drawn at random, on any toolchain (mx-fuzz/tests/saved.rs).
+# `check` runs the saved inputs, and some drawn at random, on any toolchain (testing/fuzz/tests/saved.rs).
 
 .PHONY: fuzz fuzz-save fuzz-tools
 
@@ -15,6 +15,7 @@ fuzz: TARGET ?= session
 fuzz: MINUTES ?= 5
 fuzz-save: TARGET ?= session
 
+FUZZ_DIR   := testing/fuzz/libfuzzer
 FUZZ_CARGO = CARGO_TARGET_DIR='$(abspath $(CARGO_TARGET))/fuzz' cargo +nightly fuzz
 FUZZ_FLAGS := -max_len=4096 -timeout=20 -rss_limit_mb=2048 -print_final_stats=1
 
@@ -27,10 +28,10 @@ fuzz-tools:
 	    exit 1; }
 
 fuzz: fuzz-tools
-	@mkdir -p fuzz/corpus/$(TARGET)
-	$(FUZZ_CARGO) run $(TARGET) fuzz/corpus/$(TARGET) mx-fuzz/corpus/$(TARGET) -- \
+	@mkdir -p $(FUZZ_DIR)/corpus/$(TARGET)
+	$(FUZZ_CARGO) run --fuzz-dir $(FUZZ_DIR) $(TARGET) $(FUZZ_DIR)/corpus/$(TARGET) testing/fuzz/corpus/$(TARGET) -- \
 	    -max_total_time=$$(($(MINUTES) * 60)) $(FUZZ_FLAGS)
 
 # Only what reaches something the saved ones do not.
 fuzz-save: fuzz-tools
-	$(FUZZ_CARGO) run $(TARGET) mx-fuzz/corpus/$(TARGET) fuzz/corpus/$(TARGET) -- -merge=1 $(FUZZ_FLAGS)
+	$(FUZZ_CARGO) run --fuzz-dir $(FUZZ_DIR) $(TARGET) testing/fuzz/corpus/$(TARGET) $(FUZZ_DIR)/corpus/$(TARGET) -- -merge=1 $(FUZZ_FLAGS)

@@ -5,7 +5,7 @@
 //! is off: when it and the application meet on the lock for the first time, the lock makes room for
 //! both in a table of the process's, once a thread and not once a message.
 
-#[path = "../mx-sim/fixtures/counting.rs"]
+#[path = "../testing/sim/fixtures/counting.rs"]
 mod counting;
 
 use bmi_mx::abi::constants::{BMI_EXT_ALLOC, BMI_INIT_SERVER};

@@ -7,7 +7,7 @@
 //!   readelf -d             the soname
 //! ```
 
-#[path = "../mx-sim/fixtures/exported.rs"]
+#[path = "../testing/sim/fixtures/exported.rs"]
 mod exported;
 
 use exported::{are_objects, exported, has_soname, wants_nothing_of};

@@ -42,7 +42,7 @@ const WORDS: &[Row] = &[
     ("nap", "sleep", &[]),
     ("nobody", "no peer, no process", &[]),
     // The kernel has orphaned sockets.
-    ("orphan", "tombstone", &["tools/bmi_mx_crowd/src/census.rs"]),
+    ("orphan", "tombstone", &["testing/crowd/src/census.rs"]),
     ("parked", "pending", &[]),
     ("partner", "remote, peer", &[]),
     ("patience", "timeout", &[]),

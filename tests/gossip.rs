@@ -3,7 +3,7 @@
 //! `tests/hosts/gossip.c` is a program with the host's logger in it; the library finds that with
 //! `dlsym`. Compiled here, because a function with variable arguments cannot be defined in Rust.
 
-#[path = "../mx-sim/fixtures/exported.rs"]
+#[path = "../testing/sim/fixtures/exported.rs"]
 mod exported;
 
 use std::path::{Path, PathBuf};

@@ -209,17 +209,17 @@ fn crates_depend_one_way() {
         ("ports/dgram", &FABRIC),
         ("libfabric-sys", &[]),
         // Nothing that is shipped depends on it.
-        ("libfabric-fake", &["libfabric-sys"]),
-        ("mx-sim", &["mx-proto"]),
+        ("testing/libfabric-fake", &["libfabric-sys"]),
+        ("testing/sim", &["mx-proto"]),
         ("mx-proto", &[]),
-        ("mx-fuzz", &["mx-proto"]),
+        ("testing/fuzz", &["mx-proto"]),
         // It drives the ops table through the C interface, as a host does; libfabric itself is a
         // reference of its own.
-        ("tools/bmi_mx_perf", &["bmi_host", "libfabric-sys"]),
+        ("bench", &["bmi_host", "libfabric-sys"]),
         // The layouts of the C interface, once more.
-        ("tools/bmi_host", &[]),
+        ("testing/host", &[]),
         // Pure books and programs, and a binary that drives the ops table as a host does.
-        ("tools/bmi_mx_torture", &["bmi_host", "mx-sim"]),
+        ("testing/torture", &["bmi_host", "mx-sim"]),
         ("tools/mx_fabrics", &["mx-port-rdm", "libfabric-sys"]),
         (
             "tools/mx_tools",

@@ -15,7 +15,7 @@
 //!
 //! Without the test harness, because the program must be able to start itself, and to fork.
 
-#[path = "../../mx-sim/fixtures/cases.rs"]
+#[path = "../../testing/sim/fixtures/cases.rs"]
 mod cases;
 mod node;
 

@@ -9,7 +9,7 @@
 //!
 //! Without the test harness, because the program must be able to start itself.
 
-#[path = "../../mx-sim/fixtures/cases.rs"]
+#[path = "../../testing/sim/fixtures/cases.rs"]
 mod cases;
 mod node;
 #[path = "../../ports/local/tests/signal/mod.rs"]

@@ -8,7 +8,7 @@
 //!
 //! Without the test harness: a test takes all descriptors of its process.
 
-#[path = "../../mx-sim/fixtures/cases.rs"]
+#[path = "../../testing/sim/fixtures/cases.rs"]
 mod cases;
 #[path = "../../ports/local/tests/common/mod.rs"]
 mod local_common;

@@ -10,7 +10,7 @@
 //! Without the test harness, because the program must be able to start itself. `RDM_LIVES=1000` has
 //! as many clients come and be killed; otherwise it is a few.
 
-#[path = "../../mx-sim/fixtures/cases.rs"]
+#[path = "../../testing/sim/fixtures/cases.rs"]
 mod cases;
 mod node;
 mod peer;

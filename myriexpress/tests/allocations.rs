@@ -5,7 +5,7 @@
 //! for the first time, the lock makes room for both in a table of the process's, once a thread and
 //! not once a message.
 
-#[path = "../../mx-sim/fixtures/counting.rs"]
+#[path = "../../testing/sim/fixtures/counting.rs"]
 mod counting;
 
 use counting::allocations;

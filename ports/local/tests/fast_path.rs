@@ -1,6 +1,6 @@
 //! A small message through shared memory neither enters the kernel nor allocates.
 
-#[path = "../../../mx-sim/fixtures/counting.rs"]
+#[path = "../../../testing/sim/fixtures/counting.rs"]
 mod counting;
 
 use counting::allocations;

@@ -1,7 +1,7 @@
 //! Hostile inputs for `mx-proto`, and what must hold whatever they are.
 //!
 //! ```text
-//!   fuzz/targets/*          tests/saved.rs           libFuzzer, or the saved inputs on stable Rust
+//!   testing/fuzz/libfuzzer/targets/*          tests/saved.rs           libFuzzer, or the saved inputs on stable Rust
 //!         \                   /
 //!          datagram   session   endpoint   introduction      one function of bytes each; panics on a fault
 //!             |          |          |
