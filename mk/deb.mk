@@ -13,7 +13,7 @@ SUITE        ?= bookworm
 
 # -d: Build-Depends were looked after here, and may come from elsewhere.
 deb:
-	@tools/deps.sh $(RUST_MIN) "$(DEPS_COMMANDS) $(DEB_COMMANDS)" "$(DEPS_PACKAGES) $(DEB_PACKAGES)" "" $(CARGO)
+	@mk/deps.sh $(RUST_MIN) "$(DEPS_COMMANDS) $(DEB_COMMANDS)" "$(DEPS_PACKAGES) $(DEB_PACKAGES)" "" $(CARGO)
 	@[ "$$(dpkg-parsechangelog -S Version)" = $(VERSION) ] || \
 	    { echo "deb: debian/changelog is of another version than Cargo.toml: $(VERSION)" >&2; exit 1; }
 	rm -rf $(DEB_OUT)/*.deb $(DEB_OUT)/*.changes $(DEB_OUT)/*.buildinfo
@@ -26,4 +26,4 @@ deb:
 	@ls $(DEB_OUT)/*.deb
 
 check-deb: deb
-	tools/check_deb.sh $(DEB_OUT) $(SUITE)
+	mk/check_deb.sh $(DEB_OUT) $(SUITE)

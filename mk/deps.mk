@@ -11,5 +11,5 @@ DEPS_FABRIC     := libfabric1 libfabric-dev
 .PHONY: deps
 
 deps:
-	@tools/deps.sh $(RUST_MIN) "$(DEPS_COMMANDS)" "$(DEPS_PACKAGES)" \
+	@mk/deps.sh $(RUST_MIN) "$(DEPS_COMMANDS)" "$(DEPS_PACKAGES)" \
 	    "$(if $(filter rdm,$(PORTS)),$(DEPS_FABRIC))" $(CARGO)

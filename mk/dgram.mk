@@ -29,6 +29,6 @@ check-dgram: lib examples c-tests mx-tests $(BINDIR)/bmi_mx_torture
 	    export MX_DGRAM_FAULTS=$$harm; \
 	    $(C_TESTS_DIR)/run.sh $(C_TESTS_OUT) $(LIBDIR) dgram $(DGRAM_TESTS) && \
 	    $(C_TESTS_DIR)/run.sh $(MX_TESTS_OUT) $(LIBDIR) dgram $(MX_TESTS_PLAIN) && \
-	    examples/fileserver/check.sh $(BUILD) dgram && \
+	    programs/fileserver/check.sh $(BUILD) dgram && \
 	    $(TORTURE) --port dgram --seconds 60 || exit 1; \
 	done

@@ -18,4 +18,4 @@ fabrics: $(BINDIR)/mx_fabrics
 # MX_LIBFABRIC=file, with LIBFABRIC_INCLUDE=directory for its headers, does it with another one.
 check-fabric: PORTS := rdm
 check-fabric: deps lib examples $(BINDIR)/mx_fabrics $(addprefix $(C_TESTS_OUT)/,$(C_TESTS_FABRIC))
-	CARGO='$(CARGO)' C_TESTS='$(C_TESTS_FABRIC)' tools/check_fabric.sh $(BUILD)
+	CARGO='$(CARGO)' C_TESTS='$(C_TESTS_FABRIC)' mk/check_fabric.sh $(BUILD)

@@ -5,7 +5,7 @@
 #
 # Inputs found lie in testing/fuzz/libfuzzer/corpus, those that failed in testing/fuzz/libfuzzer/artifacts; one of those is run again with
 #
-#   MX_FUZZ_INPUT=$PWD/fuzz/artifacts/session/... cargo test -p mx-fuzz --test saved session
+#   MX_FUZZ_INPUT=$PWD/testing/fuzz/libfuzzer/artifacts/session/... cargo test -p mx-fuzz --test saved session
 #
 # `check` runs the saved inputs, and some drawn at random, on any toolchain (testing/fuzz/tests/saved.rs).
 

@@ -1,5 +1,5 @@
 # make install PREFIX=/usr/local DESTDIR=/tmp/stage; make uninstall with the same values. Without DESTDIR
-# the loader is told (tools/loader.sh).
+# the loader is told (mk/loader.sh).
 
 PREFIX       ?= /usr/local
 DESTDIR      ?=
@@ -20,9 +20,9 @@ INSTALL_INTERNALS := $(wildcard include/mx_internals/*.h)
 INSTALL_DOCS := README.md CHANGELOG.md $(wildcard LICENSE*) $(wildcard docs/*.md)
 
 # Pages, and links to them for all that their NAME sections list: page=link.
-MAN_PAGES    := $(sort $(wildcard man/man?/*))
-MAN_DIRS     := $(notdir $(wildcard man/man?))
-MAN_LINKS    := $(shell for page in man/man3/*.3; do \
+MAN_PAGES    := $(sort $(wildcard docs/man/man?/*))
+MAN_DIRS     := $(notdir $(wildcard docs/man/man?))
+MAN_LINKS    := $(shell for page in docs/man/man3/*.3; do \
     awk -v page="$$(basename "$$page")" '/^\.Sh/ { names = $$2 == "NAME" } \
         names && $$1 == ".Nm" && $$2 ".3" != page { print page "=" $$2 ".3" }' "$$page"; done)
 
@@ -55,13 +55,13 @@ install: all
 	for document in $(wildcard $(INSTALL_DOCS)); do \
 	    install -m 644 $$document $(DESTDIR)$(INSTALL_DOC)/; \
 	done
-	for page in $(MAN_PAGES:man/%=%); do \
-	    install -m 644 man/$$page $(DESTDIR)$(INSTALL_MAN)/$$page; \
+	for page in $(MAN_PAGES:docs/man/%=%); do \
+	    install -m 644 docs/man/$$page $(DESTDIR)$(INSTALL_MAN)/$$page; \
 	done
 	for link in $(MAN_LINKS); do \
 	    ln -sfn "$${link%=*}" "$(DESTDIR)$(INSTALL_MAN)/man3/$${link#*=}"; \
 	done
-	@$(if $(DESTDIR),,tools/loader.sh '$(INSTALL_LIB)')
+	@$(if $(DESTDIR),,mk/loader.sh '$(INSTALL_LIB)')
 
 # Only what install put there. In a prefix of its own the directories go too, when they are empty;
 # those of /usr and /usr/local belong to the system.
@@ -74,10 +74,10 @@ uninstall:
 	    rmdir --ignore-fail-on-non-empty "$(DESTDIR)$(INSTALL_INC)/mx_internals"; \
 	fi
 	rm -f $(addprefix $(DESTDIR)$(INSTALL_BIN)/,$(notdir $(INSTALL_BINS)))
-	rm -f $(MAN_PAGES:man/%=$(DESTDIR)$(INSTALL_MAN)/%)
+	rm -f $(MAN_PAGES:docs/man/%=$(DESTDIR)$(INSTALL_MAN)/%)
 	for link in $(MAN_LINKS); do rm -f "$(DESTDIR)$(INSTALL_MAN)/man3/$${link#*=}"; done
 	rm -rf $(DESTDIR)$(INSTALL_DOC)
-	@$(if $(DESTDIR),,tools/loader.sh --gone '$(INSTALL_LIB)')
+	@$(if $(DESTDIR),,mk/loader.sh --gone '$(INSTALL_LIB)')
 ifeq ($(filter /usr /usr/local,$(PREFIX)),)
 	for directory in lib/pkgconfig lib include bin share/doc $(MAN_DIRS:%=share/man/%) \
 	    share/man share .; do \
@@ -89,7 +89,7 @@ ifeq ($(filter /usr /usr/local,$(PREFIX)),)
 endif
 
 man-check: $(sort $(INSTALL_BINS))
-	tools/man_check.sh man include $(BINDIR)
+	mk/man_check.sh docs/man include $(BINDIR)
 
 install-check:
-	tools/install_check.sh $(BUILD) "$(MAKE)" "$(CC)" "$(CXX)"
+	mk/install_check.sh $(BUILD) "$(MAKE)" "$(CC)" "$(CXX)"

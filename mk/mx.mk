@@ -1,9 +1,9 @@
 # The programs for MX: mx_pingpong and mx_stream in C over the public headers, and those that look
 # at boards, endpoints and counters.
 
-MX_PERF_CFLAGS := -std=c11 -O2 -g -Wall -Wextra -Werror -pedantic -Iinclude -Itools
-MX_PERF_SRCS   := $(sort $(wildcard tools/mx_perf/*.c))
-MX_PERF_HDRS   := $(wildcard tools/mx_perf/*.h) $(wildcard include/mx_*.h) include/myriexpress.h
+MX_PERF_CFLAGS := -std=c11 -O2 -g -Wall -Wextra -Werror -pedantic -Iinclude -Iprograms
+MX_PERF_SRCS   := $(sort $(wildcard programs/mx_perf/*.c))
+MX_PERF_HDRS   := $(wildcard programs/mx_perf/*.h) $(wildcard include/mx_*.h) include/myriexpress.h
 MX_PERF_BIN    := $(BINDIR)/mx_pingpong $(BINDIR)/mx_stream
 
 BIN_TARGETS    += $(MX_PERF_BIN)
@@ -11,7 +11,7 @@ BIN_TARGETS    += $(MX_PERF_BIN)
 # Found beside the program, in the build directory as where it is installed; RPATH= leaves it to the loader.
 RPATH ?= -Wl,-rpath,'$$ORIGIN/../lib'
 
-$(MX_PERF_BIN): $(BINDIR)/%: tools/%.c $(MX_PERF_SRCS) $(MX_PERF_HDRS) | lib
+$(MX_PERF_BIN): $(BINDIR)/%: programs/%.c $(MX_PERF_SRCS) $(MX_PERF_HDRS) | lib
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(MX_PERF_CFLAGS) $(LDFLAGS) -o $@ $< $(MX_PERF_SRCS) -L$(LIBDIR) -lmyriexpress $(RPATH)
 
@@ -35,4 +35,4 @@ CHECK_TARGETS += mx-tools-check
 .PHONY: mx-tools-check
 
 mx-tools-check: lib $(MX_PERF_BIN) $(MX_TOOLS)
-	tools/mx_tools/check.sh $(BUILD) '$(PORTS)'
+	programs/mx_info/check.sh $(BUILD) '$(PORTS)'

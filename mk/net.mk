@@ -1,5 +1,5 @@
 # Networks that are bad, cut and crowded, between namespaces: needs root, ip and tc, so it is no part
-# of check. Links are netem's where the kernel has it, else tools/mx_shaper's.
+# of check. Links are netem's where the kernel has it, else testing/shaper.
 #
 #   check-net        NET_TESTS=net_links chooses programs, PORT=dgram one port
 #   check-networks   machines with several networks, and ones that change: part of check, skipped without root;

@@ -1,4 +1,4 @@
-# Random programs on real processes: tools/bmi_mx_torture.
+# Random programs on real processes: testing/torture.
 #
 #   torture         MINUTES=n over PORT, or over each in turn, from SEED on (default: the time of day)
 #                   PROGRAMS=n, SHAPE=name: so many, of that shape. A failure prints the command that

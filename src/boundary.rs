@@ -24,7 +24,7 @@ pub(crate) use mx_sys::arguments::{array, in_range, optional, required, room, st
 
 /// Declares exported functions. The bodies yield `Result<return type, Box<Error>>`.
 ///
-/// `tools/gen_header` reads the items in here as plain functions; keep them so.
+/// `mk/gen_header` reads the items in here as plain functions; keep them so.
 macro_rules! export {
     ($(
         $(#[$attribute:meta])*

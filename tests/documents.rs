@@ -70,7 +70,7 @@ fn the_settings_of_the_manual_page_are_those_in_the_code() {
         };
         rows.iter().map(item).collect()
     }
-    let text = text_of("man/man7/bmi_mx.7");
+    let text = text_of("docs/man/man7/bmi_mx.7");
     for (title, items) in [
         (
             "Both libraries",
@@ -82,7 +82,7 @@ fn the_settings_of_the_manual_page_are_those_in_the_code() {
         let list = format!(".Ss {title}\n.Bl -tag -width Ds\n{items}.El\n");
         assert!(
             text.contains(&list),
-            "man/man7/bmi_mx.7 should have:\n{list}"
+            "docs/man/man7/bmi_mx.7 should have:\n{list}"
         );
     }
 }
@@ -94,7 +94,7 @@ fn what_differs_by_library_is_told_in_the_documentation() {
         .map(|row| (row, row.text(&Settings::for_mx())))
         .filter(|(row, mx)| row.text(&Settings::default()) != *mx);
     let text = text_of("docs/tuning.md");
-    let page = text_of("man/man7/bmi_mx.7");
+    let page = text_of("docs/man/man7/bmi_mx.7");
     let mut count = 0;
     for (row, mx) in differ {
         let claim = format!("`{}` is {mx} by default in `libmyriexpress`", row.name);
@@ -103,7 +103,7 @@ fn what_differs_by_library_is_told_in_the_documentation() {
             "In\n.Nm libmyriexpress\n.Ev {}\nis {mx} by default.\n",
             row.name
         );
-        assert!(page.contains(&claim), "man/man7/bmi_mx.7: {claim}");
+        assert!(page.contains(&claim), "docs/man/man7/bmi_mx.7: {claim}");
         count += 1;
     }
     let claims = text.matches("by default in `libmyriexpress`").count();
@@ -113,7 +113,7 @@ fn what_differs_by_library_is_told_in_the_documentation() {
 
 #[test]
 fn variables_of_mx_without_effect_are_those_in_the_code() {
-    for path in ["docs/tuning.md", "man/man7/bmi_mx.7"] {
+    for path in ["docs/tuning.md", "docs/man/man7/bmi_mx.7"] {
         let text = text_of(path);
         let (_, section) = text
             .split_once("The other variables of MX 1.2 are")

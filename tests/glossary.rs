@@ -21,7 +21,7 @@ const WORDS: &[Row] = &[
     (
         "complaint",
         "PMTU black hole",
-        &["docs/architecture.md", "tools/"],
+        &["docs/architecture.md", "bench/"],
     ),
     ("conceal", "deregister", &[]),
     ("desk", "resolver, owner", &[]),

@@ -220,13 +220,13 @@ fn crates_depend_one_way() {
         ("testing/host", &[]),
         // Pure books and programs, and a binary that drives the ops table as a host does.
         ("testing/torture", &["bmi_host", "mx-sim"]),
-        ("tools/mx_fabrics", &["mx-port-rdm", "libfabric-sys"]),
+        ("programs/mx_fabrics", &["mx-port-rdm", "libfabric-sys"]),
         (
-            "tools/mx_tools",
+            "programs/mx_info",
             &["mx-sys", "mx-port-rdm", "mx-proto", "libfabric-sys"],
         ),
         // The header generator knows only text.
-        ("tools/gen_header", &[]),
+        ("mk/gen_header", &[]),
     ];
     for (directory, allowed) in allowed {
         let manifest = read(&root().join(directory).join("Cargo.toml"));

@@ -1,9 +1,9 @@
 # The C file server and its client: once with dlopen, once linked through pkg-config. Remote procedure calls
 # over the stand-alone BMI: with a loader, and with BMI=prefix (bmi.h in include, libbmi in lib) over that library.
 
-EXAMPLES_DIR    := examples/fileserver
+EXAMPLES_DIR    := programs/fileserver
 EXAMPLES_CFLAGS := -std=c11 -O2 -g -Wall -Wextra -Werror -Iinclude
-EXAMPLES_DEPS   := $(EXAMPLES_DIR)/protocol.h examples/method.h examples/method.c include/bmi_mx.h
+EXAMPLES_DEPS   := $(EXAMPLES_DIR)/protocol.h programs/method.h programs/method.c include/bmi_mx.h
 EXAMPLES_BIN    := $(BINDIR)/bmi_fileserver $(BINDIR)/bmi_cp $(BINDIR)/bmi_rpc
 EXAMPLES_LINKED := $(BUILD)/examples/bmi_fileserver-linked $(BUILD)/examples/bmi_cp-linked \
                    $(if $(BMI),$(BUILD)/examples/bmi_rpc-host)
@@ -17,16 +17,16 @@ examples: $(EXAMPLES_BIN) $(EXAMPLES_LINKED)
 
 $(BINDIR)/%: $(EXAMPLES_DIR)/%.c $(EXAMPLES_DEPS)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(EXAMPLES_CFLAGS) $(LDFLAGS) -o $@ $< examples/method.c -ldl -lxxhash
+	$(CC) $(CFLAGS) $(EXAMPLES_CFLAGS) $(LDFLAGS) -o $@ $< programs/method.c -ldl -lxxhash
 
-RPC_DEPS        := examples/method.h examples/method.c include/bmi_mx_standalone.h
+RPC_DEPS        := programs/method.h programs/method.c include/bmi_mx_standalone.h
 
-$(BINDIR)/bmi_rpc: examples/rpc/bmi_rpc.c examples/rpc/bmi.h $(RPC_DEPS)
+$(BINDIR)/bmi_rpc: programs/rpc/bmi_rpc.c programs/rpc/bmi.h $(RPC_DEPS)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(EXAMPLES_CFLAGS) -DMETHOD_STANDALONE -Iexamples/rpc $(LDFLAGS) -o $@ $< \
-	    examples/method.c -ldl
+	$(CC) $(CFLAGS) $(EXAMPLES_CFLAGS) -DMETHOD_STANDALONE -Iprograms/rpc $(LDFLAGS) -o $@ $< \
+	    programs/method.c -ldl
 
-$(BUILD)/examples/bmi_rpc-host: examples/rpc/bmi_rpc.c $(BMI)/include/bmi.h | lib
+$(BUILD)/examples/bmi_rpc-host: programs/rpc/bmi_rpc.c $(BMI)/include/bmi.h | lib
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -std=c11 -O2 -g -Wall -Wextra -Werror -I$(BMI)/include -o $@ $< -L$(BMI)/lib -lbmi \
 	    -L$(LIBDIR) -lbmi_mx_standalone -Wl,-rpath,$(BMI)/lib:$(abspath $(LIBDIR))
@@ -39,16 +39,16 @@ $(BUILD)/examples/bmi_mx.pc: pkgconfig/bmi_mx.pc.in | lib
 
 $(BUILD)/examples/%-linked: $(EXAMPLES_DIR)/%.c $(EXAMPLES_DEPS) $(BUILD)/examples/bmi_mx.pc | lib
 	$(CC) $(CFLAGS) -std=c11 -O2 -g -Wall -Wextra -Werror -DMETHOD_LINKED -o $@ $< \
-	    examples/method.c -lxxhash \
+	    programs/method.c -lxxhash \
 	    $$(PKG_CONFIG_PATH=$(BUILD)/examples pkg-config --cflags --libs bmi_mx) \
 	    -Wl,-rpath,$(abspath $(LIBDIR))
 
 examples-check: lib examples
-	examples/fileserver/check.sh $(BUILD) '$(PORTS)'
-	examples/rpc/check.sh $(BUILD) '$(PORTS)'
+	programs/fileserver/check.sh $(BUILD) '$(PORTS)'
+	programs/rpc/check.sh $(BUILD) '$(PORTS)'
 
 # The main job: a real file there and back, over shared memory and over TCP, or over what PORT=
 # says. FILE= names one.
 run: PORTS := $(or $(PORT),local tcp)
 run: deps lib examples
-	PORT='$(PORTS)' examples/fileserver/run.sh $(BUILD) $(FILE)
+	PORT='$(PORTS)' programs/fileserver/run.sh $(BUILD) $(FILE)

@@ -1,5 +1,5 @@
 # Sourced by the examples' check.sh: a server, and what its clients must do.
-. "$(dirname "${BASH_SOURCE[0]}")/../tools/checks.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/../mk/checks.sh"
 export LD_LIBRARY_PATH="$build/lib"
 
 # launch COMMAND...: a server; false if it has not said that it is serving

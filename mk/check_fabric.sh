@@ -69,7 +69,7 @@ for provider in "${usable[@]}"; do
     # shellcheck disable=SC2086
     step "$provider" "C suite" "$here/c_tests/run.sh" "$build/c_tests" "$build/lib" rdm \
         ${C_TESTS//fabric_mixed/}
-    step "$provider" "file server" "$here/examples/fileserver/check.sh" "$build" rdm
+    step "$provider" "file server" "$here/programs/fileserver/check.sh" "$build" rdm
     unset MX_PROVIDER
 done
 if [ "${#usable[@]}" -ge 2 ]; then
