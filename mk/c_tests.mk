@@ -1,4 +1,4 @@
-# The C interface, tested from C: cmocka programs under c_tests/, each run once per port.
+# The C interface, tested from C: cmocka programs under c_tests/bmi/, each run once per port.
 #
 #   c-check         all programs but the slow ones, all ports; the last line is "N passed, N failed"
 #   c-check-long    the slow ones: what they test takes seconds to happen
@@ -58,15 +58,19 @@ $(1)/support/%.o: $(C_TESTS_DIR)/support/%.c $$(C_TESTS_HDRS)
 	@mkdir -p $$(@D)
 	$$(CC) $$(CFLAGS) $$(C_TESTS_CFLAGS) $(2) -c -o $$@ $$<
 
-$(1)/%.o: $(C_TESTS_DIR)/%.c $$(C_TESTS_HDRS)
+$(1)/%.o: $(C_TESTS_DIR)/bmi/%.c $$(C_TESTS_HDRS)
 	@mkdir -p $$(@D)
 	$$(CC) $$(CFLAGS) $$(C_TESTS_CFLAGS) $(2) -c -o $$@ $$<
 
-$(1)/header_c99.o: $(C_TESTS_DIR)/header_c99.c include/bmi_mx.h
+$(1)/%.o: $(C_TESTS_DIR)/net/%.c $$(C_TESTS_HDRS)
+	@mkdir -p $$(@D)
+	$$(CC) $$(CFLAGS) $$(C_TESTS_CFLAGS) $(2) -c -o $$@ $$<
+
+$(1)/header_c99.o: $(C_TESTS_DIR)/bmi/header_c99.c include/bmi_mx.h
 	@mkdir -p $$(@D)
 	$$(CC) $$(CFLAGS) -std=c99 -Wall -Wextra -Werror -pedantic -Iinclude -c -o $$@ $$<
 
-$(1)/header_cxx: $(C_TESTS_DIR)/header_cxx.cpp include/bmi_mx.h | lib
+$(1)/header_cxx: $(C_TESTS_DIR)/bmi/header_cxx.cpp include/bmi_mx.h | lib
 	@mkdir -p $$(@D)
 	$$(CXX) $$(CFLAGS) -std=c++17 -Wall -Wextra -Werror -pedantic -Iinclude $(2) -o $$@ $$< \
 	    $(C_TESTS_LINK:-lbmi_mx=-l$(3))
@@ -90,7 +94,7 @@ $(1)/%_dlopen: $(1)/%.o $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) $(4) ops_d
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $$(C_TESTS_LIBS)
 
 # As pvfs2-server: PIE, not PIC, so that the table is copied into the program.
-$(1)/table_copied.o: $(C_TESTS_DIR)/table.c $$(C_TESTS_HDRS)
+$(1)/table_copied.o: $(C_TESTS_DIR)/bmi/table.c $$(C_TESTS_HDRS)
 	@mkdir -p $$(@D)
 	$$(CC) $$(CFLAGS) $$(C_TESTS_CFLAGS) $(2) -fPIE -DTABLE_COPIED -c -o $$@ $$<
 
@@ -100,7 +104,7 @@ $(1)/table_copied: $(1)/table_copied.o \
 	readelf -rW $$@ | grep -q 'R_X86_64_COPY.*bmi_mx_ops'
 
 # As libpvfs2.so: PIC, so that the table stays where it is.
-$(1)/table_linked.o: $(C_TESTS_DIR)/table.c $$(C_TESTS_HDRS)
+$(1)/table_linked.o: $(C_TESTS_DIR)/bmi/table.c $$(C_TESTS_HDRS)
 	@mkdir -p $$(@D)
 	$$(CC) $$(CFLAGS) $$(C_TESTS_CFLAGS) $(2) -fPIC -DTABLE_LINKED -c -o $$@ $$<
 
@@ -117,8 +121,8 @@ $(addprefix $(1)/,$(C_TESTS_PLAIN) fabric_mixed standalone releases): $(1)/%: $(
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
 
 # A host as a library, which has its callbacks to itself (hosts.c).
-$(1)/half.so: $(C_TESTS_DIR)/hosts_half.c $(patsubst %.o,$(C_TESTS_DIR)/support/%.c,host.o op.o pattern.o $(4)) \
-    $(C_TESTS_DIR)/hosts_half.h $$(C_TESTS_HDRS)
+$(1)/half.so: $(C_TESTS_DIR)/bmi/hosts_half.c $(patsubst %.o,$(C_TESTS_DIR)/support/%.c,host.o op.o pattern.o $(4)) \
+    $(C_TESTS_DIR)/bmi/hosts_half.h $$(C_TESTS_HDRS)
 	@mkdir -p $$(@D)
 	$$(CC) $$(CFLAGS) $$(C_TESTS_CFLAGS) $(2) -fPIC -shared -Wl,-Bsymbolic -o $$@ $$(filter %.c,$$^) -lpthread
 endef

@@ -1,0 +1,629 @@
+/*
+ * Address strings: which are accepted, which are not, and which name the same peer.
+ *
+ *     mx://host:board:endpoint    mx://host:endpoint     (host: name, IPv4, [IPv6])
+ *     mx://tcp@host:endpoint      mx://host:endpoint/tcp (the port that carries it)
+ *
+ * Sections 2, 4, 6.1 and the "Parsing" paragraph of 8.5 in BMI-HOST-ABI.md.
+ */
+#include "../support/pair.h"
+#include "../support/pattern.h"
+#include "../support/port.h"
+#include "../support/wire.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- tables ---- */
+
+static const char *const good[] = {
+    "mx://localhost:3",
+    "mx://localhost:0:3",
+    "mx://localhost:0:3/",
+    "mx://localhost:0:3\n",
+    "mx://localhost:0:3 ",
+    "mx://localhost:0:3\t",
+    "mx://localhost:0:3/local", /* docs/c-api.md: the route may be asked for */
+    "mx://localhost:0:3/tcp\n",
+    "mx://tcp@localhost:0:3",
+    "mx://local@localhost:3/\n",
+    "mx://rdm@127.0.0.1:0:3 ",
+    "mx://dgram@[::1]:3",
+    "mx-zone://tcp@localhost:3",
+    "tcp://a:3334,mx://tcp@b:2,ib://c:1",
+    "mx://foo:0:3\n", /* as OrangeFS's test programs listen: foo need not resolve */
+    "mx://foo:0:3/",
+    "mx://127.0.0.1:0:3",
+    "mx://127.0.0.1:3",
+    "mx://[::1]:0:3",
+    "mx://[::1]:3",
+    "mx://node-12.cluster.example:0:3",
+    "mx://under_score:0:3",
+    "mx://h:0:0",
+    "mx://h:0:1023",
+    "mx://h:0:1024",
+    "mx://h:0:65535",
+    "tcp://a:3334,mx://b:2",
+    "mx://b:2,tcp://a:3334",
+    "tcp://a:3334,ib://c:1,mx://b:0:2,portals://d",
+    "mx://abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz01:3", /* 63 */
+};
+
+/* Malformed in some way of its own. */
+static const char *const bad[] = {
+    "",
+    "mx",
+    "mx:",
+    "mx:/",
+    "mx://",
+    "mx:/localhost:3",
+    "mx:///localhost:3",
+    "mx:///",
+    "mx://:",
+    "mx://:3",
+    "mx://:0:3",
+    "mx://::3",
+#ifndef BMI_MX_STANDALONE /* which may leave the endpoint out before it is initialized */
+    "mx://localhost",
+    "mx://localhost/",
+    "mx://[::1]",
+    "mx://local host:3",
+#endif
+    "mx://localhost:",
+    "mx://localhost::",
+    "mx://localhost::3",
+    "mx://localhost:0:",
+    "mx://localhost:0:/",
+    "mx://localhost:/3",
+    "mx://localhost:three",
+    "mx://localhost:0:three",
+    "mx://localhost:zero:3",
+    "mx://localhost:-1",
+    "mx://localhost:0:-1",
+    "mx://localhost:-1:3",
+    "mx://localhost:+3",
+    "mx://localhost:0x3",
+    "mx://localhost:0:0x3",
+    "mx://localhost:3.5",
+    "mx://localhost:0:3junk",
+    "mx://localhost:0:3:4",
+    "mx://localhost:0:3:",
+    "mx://localhost: 3",
+    "mx://local%host:3",
+    "mx://local\x01host:3",
+    "mx://\xff\xfe:3",
+    "mx://localhost:65536",
+    "mx://localhost:0:65536",
+    "mx://localhost:4294967299",         /* 2^32 + 3 */
+    "mx://localhost:0:18446744073709551619", /* 2^64 + 3 */
+    "mx://localhost:99999999999999999999999999999999999999:3",
+    "mx://localhost:4294967296:3",
+    "mx://[::1:3",
+    "mx://::1]:3",
+    "mx://[]:3",
+    "mx://[localhost]:3",
+    "mx://[::1]3",
+    "mx://[::1]:",
+    "mx://[:::::::::]:3",
+    "mx://,tcp://a:1",
+    "mx://udp@localhost:3",
+    "mx://@localhost:3",
+    "mx://TCP@localhost:3",
+    "mx://tcp@",
+    "mx://tcp@:3",
+    "mx://tcp@rdm@localhost:3",
+    "mx://tcp@localhost:3/tcp",
+    "mx://localhost:3@tcp",
+    "mx://localhost@tcp:3",
+    "mx://[tcp@::1]:3",
+    "mx://localhost:3/udp",
+};
+
+/* Other methods' addresses: bmi.c offers them to every active method. */
+static const char *const foreign[] = {
+    "tcp://localhost:3334", "ib://localhost:3335", "gm://localhost:5", "portals://localhost",
+    "mxx://localhost:3",    "tcp://mx:3334",       "localhost:3",      "/mnt/pvfs2",
+    "file://mx/x",          "MXX",                 "tcp://a:1,ib://b:2",
+};
+
+#define COUNT(table) (sizeof(table) / sizeof(table)[0])
+
+static void accepts_good(void)
+{
+    for (size_t i = 0; i < COUNT(good); i++) {
+        struct bmi_method_addr *address = host_lookup(good[i]);
+
+        if (address == NULL)
+            FAIL("refused: \"%s\"", good[i]);
+    }
+}
+
+static void refuses_bad(void)
+{
+    char *text;
+
+    CHECK(host_lookup(NULL) == NULL);
+    for (size_t i = 0; i < COUNT(bad); i++)
+        if (host_lookup(bad[i]) != NULL)
+            FAIL("accepted: \"%s\"", bad[i]);
+    for (size_t i = 0; i < COUNT(foreign); i++)
+        if (host_lookup(foreign[i]) != NULL)
+            FAIL("accepted: \"%s\"", foreign[i]);
+    /* Too long, in every part. */
+    text = malloc(100000);
+    CHECK(text != NULL);
+    for (size_t length = 300; length < 90000; length *= 4) {
+        memcpy(text, "mx://", 5);
+        memset(text + 5, 'a', length);
+        strcpy(text + 5 + length, ":0:3");
+        CHECK(host_lookup(text) == NULL);
+        memcpy(text, "mx://localhost:", 15);
+        memset(text + 15, '1', length);
+        text[15 + length] = '\0';
+        CHECK(host_lookup(text) == NULL);
+        memset(text, ',', length);
+        text[length] = '\0';
+        CHECK(host_lookup(text) == NULL);
+    }
+    /* Every prefix of a good one, and every single byte of it replaced: no crash. */
+    for (size_t cut = 0; cut < strlen("mx://localhost:0:3/fs"); cut++) {
+        for (int byte = 1; byte < 256; byte++) {
+            struct bmi_method_addr *address;
+
+            strcpy(text, "mx://localhost:0:3/fs");
+            text[cut] = (char)byte;
+            address = ops->method_addr_lookup(text);
+            if (address != NULL)
+                CHECK_THAT(ops->set_info(BMI_DROP_ADDR, address), ==, 0);
+        }
+        strcpy(text, "mx://localhost:0:3/fs");
+        text[cut] = '\0';
+        (void)host_lookup(text);
+    }
+    free(text);
+}
+
+/* Before initialize a look-up only parses; the first one of a server comes then. */
+static void before_initialize(struct side *side)
+{
+    (void)side;
+    accepts_good();
+    refuses_bad();
+    host_stop();
+}
+
+static void on_a_client(struct side *side)
+{
+    (void)side;
+    host_start_client();
+    refuses_bad();
+    host_stop();
+}
+
+static void on_a_server(struct side *side)
+{
+    (void)side;
+    host_start_server();
+    refuses_bad();
+    host_stop();
+}
+
+/* ---- each look-up gives an address of its own ---- */
+
+static void fresh_addresses(struct side *side)
+{
+    struct bmi_method_addr *address[50];
+
+    (void)side;
+    host_start_client();
+    for (int i = 0; i < 50; i++) {
+        address[i] = host_lookup("mx://localhost:0:3");
+        CHECK(address[i] != NULL);
+        for (int k = 0; k < i; k++)
+            CHECK(address[k] != address[i]);
+        CHECK_THAT(address[i]->method_type, ==, METHOD_ID);
+    }
+    for (int i = 0; i < 50; i += 2)
+        host_drop(address[i]);
+    host_stop();
+}
+
+/* ---- many names, one peer ---- */
+
+enum { NAMES = 10 };
+
+static int names_of(int endpoint, char names[NAMES][ADDRESS_SIZE])
+{
+    char host[200] = "localhost";
+    int count = 0;
+
+    gethostname(host, sizeof host - 1);
+    snprintf(names[count++], ADDRESS_SIZE, "mx://localhost:0:%d", endpoint);
+    snprintf(names[count++], ADDRESS_SIZE, "mx://localhost:%d", endpoint);
+    snprintf(names[count++], ADDRESS_SIZE, "mx://127.0.0.1:0:%d", endpoint);
+    snprintf(names[count++], ADDRESS_SIZE, "mx://127.0.0.1:%d/", endpoint);
+    snprintf(names[count++], ADDRESS_SIZE, "mx://%s:0:%d", host, endpoint);
+    snprintf(names[count++], ADDRESS_SIZE, "mx://%s:%d\n", host, endpoint);
+    snprintf(names[count++], ADDRESS_SIZE, "tcp://elsewhere:1,mx://localhost:0:%d", endpoint);
+    snprintf(names[count++], ADDRESS_SIZE, "mx://localhost:0:%d/%s", endpoint, port_name());
+    snprintf(names[count++], ADDRESS_SIZE, "mx://%s@localhost:%d", port_name(), endpoint);
+    snprintf(names[count++], ADDRESS_SIZE, "mx://localhost:0:%d", endpoint);
+    return count;
+}
+
+static void one_peer_server(struct side *side)
+{
+    struct bmi_method_addr *client = NULL;
+    int count = 0;
+    char names[NAMES][ADDRESS_SIZE];
+
+    count = names_of(pair_serve(side), names);
+    for (int i = 0; i < 2 * count; i++) {
+        struct arrival arrival = host_next();
+
+        /* One client, whatever name it calls us by. */
+        CHECK(client == NULL || arrival.from == client);
+        client = arrival.from;
+        CHECK_THAT(arrival.tag, ==, i);
+        arrival_free(&arrival);
+    }
+    CHECK_THAT(host_registered(), ==, 1);
+    for (int i = 0; i < count; i++) {
+        struct op send = {0};
+        int64_t number = i;
+
+        CHECK_THAT(op_send(&send, client, &number, 8, 500 + i), >=, 0);
+        op_sent(&send);
+    }
+    pair_part(side);
+}
+
+static void one_peer_client(struct side *side)
+{
+    int endpoint = (int)hear(side, "endpoint"), count;
+    char names[NAMES][ADDRESS_SIZE];
+    struct bmi_method_addr *address[NAMES];
+    struct op receive[NAMES] = {{0}};
+    int64_t numbers[NAMES];
+
+    host_start_client();
+    count = names_of(endpoint, names);
+    for (int i = 0; i < count; i++) {
+        address[i] = host_lookup(names[i]);
+        if (address[i] == NULL)
+            FAIL("refused: %s", names[i]);
+    }
+    /* In this order although each goes by another name: it is one peer. */
+    for (int i = 0; i < 2 * count; i++) {
+        struct op send = {0};
+
+        CHECK_THAT(op_send_unexpected(&send, address[i % count], "x", 1, i), >=, 0);
+        op_sent(&send);
+    }
+    for (int i = 0; i < count; i++)
+        CHECK_THAT(op_recv(&receive[i], address[i], &numbers[i], 8, 500 + i), >=, 0);
+    for (int i = 0; i < count; i++) {
+        op_received(&receive[i], 8);
+        CHECK_THAT(numbers[i], ==, i);
+    }
+    pair_part(side);
+}
+
+/* The same with all posts before the connection is up: nothing knows yet that they are one. */
+static void early_names_client(struct side *side)
+{
+    int endpoint = (int)hear(side, "endpoint"), count;
+    char names[NAMES][ADDRESS_SIZE];
+    struct bmi_method_addr *address[NAMES];
+    struct op receive[NAMES] = {{0}}, send[NAMES] = {{0}};
+    int64_t numbers[NAMES];
+
+    host_start_client();
+    count = names_of(endpoint, names);
+    for (int i = 0; i < count; i++) {
+        address[i] = host_lookup(names[i]);
+        CHECK(address[i] != NULL);
+        CHECK_THAT(op_recv(&receive[i], address[i], &numbers[i], 8, 500 + i), >=, 0);
+        CHECK_THAT(op_send_unexpected(&send[i], address[i], "x", 1, i), >=, 0);
+    }
+    for (int i = 0; i < count; i++) {
+        op_sent(&send[i]);
+        op_received(&receive[i], 8);
+        CHECK_THAT(numbers[i], ==, i);
+    }
+    pair_part(side);
+}
+
+static void early_names_server(struct side *side)
+{
+    struct bmi_method_addr *client = NULL;
+    char names[NAMES][ADDRESS_SIZE];
+    int count = names_of(pair_serve(side), names);
+    bool seen[NAMES] = {false};
+
+    for (int i = 0; i < count; i++) {
+        struct arrival arrival = host_next();
+
+        CHECK(client == NULL || arrival.from == client);
+        client = arrival.from;
+        CHECK(arrival.tag >= 0 && arrival.tag < count && !seen[arrival.tag]);
+        seen[arrival.tag] = true;
+        arrival_free(&arrival);
+    }
+    CHECK_THAT(host_registered(), ==, 1);
+    for (int i = 0; i < count; i++) {
+        struct op send = {0};
+        int64_t number = i;
+
+        CHECK_THAT(op_send(&send, client, &number, 8, 500 + i), >=, 0);
+        op_sent(&send);
+    }
+    pair_part(side);
+}
+
+/* ---- numbers are decimal ---- */
+
+static void decimal_server(struct side *side)
+{
+    struct arrival arrival;
+
+    pair_serve(side);
+    arrival = host_next();
+    arrival_free(&arrival);
+    pair_part(side);
+}
+
+static void decimal_client(struct side *side)
+{
+    int endpoint = (int)hear(side, "endpoint");
+    char text[ADDRESS_SIZE];
+    struct bmi_method_addr *address;
+    struct op send = {0};
+
+    host_start_client();
+    snprintf(text, sizeof text, "mx://localhost:00:0%d", endpoint);
+    address = host_lookup(text);
+    if (address == NULL) /* refused is fine too; read as octal is not */
+        address = host_lookup_endpoint(endpoint);
+    CHECK_THAT(op_send_unexpected(&send, address, "x", 1, 1), >=, 0);
+    op_sent(&send);
+    pair_part(side);
+}
+
+/* ---- no server there ---- */
+
+/* A post to an endpoint that is not open or does not answer: the error comes at the
+* post or as the completion, never both, never a hang. */
+static void expect_failure(const char *text, int error, int other)
+{
+    struct bmi_method_addr *address = host_lookup(text);
+    struct op receive = {0}, send = {0}, unexpected = {0};
+    struct op *all[] = {&receive, &send, &unexpected};
+    static char buffer[50000];
+
+    if (address == NULL)
+        FAIL("refused: %s", text);
+    op_recv(&receive, address, buffer, sizeof buffer, 1);
+    op_send(&send, address, buffer, sizeof buffer, 1);
+    op_send_unexpected(&unexpected, address, buffer, 10, 1);
+    for (int i = 0; i < 3; i++) {
+        int code = all[i]->posted;
+
+        if (code >= 0) {
+            op_wait(all[i]);
+            code = all[i]->error;
+        }
+        if (code != -error && code != -other)
+            FAIL("%s: operation %d gave %s", text, i, code_text(code));
+    }
+    for (int i = 0; i < 10; i++)
+        CHECK_THAT(host_testcontext(16, 0, 1), ==, 0);
+}
+
+static void not_open(struct side *side)
+{
+    char text[ADDRESS_SIZE];
+    int endpoint;
+
+    (void)side;
+    endpoint = host_start_server(); /* finds one that is free, and frees it again */
+    host_stop();
+    host_start_client();
+    snprintf(text, sizeof text, "mx://localhost:0:%d", endpoint);
+    for (int i = 0; i < 3; i++)
+        expect_failure(text, BMI_ECONNREFUSED, BMI_EHOSTDOWN);
+    host_stop();
+}
+
+static char last_line[300];
+static int lines, last_level;
+
+static void remember(int level, const char *line)
+{
+    /* Information comes from other threads, too. */
+    if (level > 2)
+        return;
+    lines++;
+    last_level = level;
+    snprintf(last_line, sizeof last_line, "%s", line);
+}
+
+/* Told at once, when it is looked up: an address would be tried again and again. */
+static void unknown_host(struct side *side)
+{
+    struct bmi_mx_host host = {.size = sizeof host, .log = remember};
+
+    (void)side;
+    CHECK_THAT(bmi_mx_set_host(&host), ==, 0);
+    host_start_client();
+    /* RFC 6761: never resolves. */
+    CHECK(the_ops()->method_addr_lookup("mx://no-such-host.invalid:0:3") == NULL);
+    CHECK_THAT(lines, ==, 1);
+    CHECK_THAT(last_level, ==, 2);
+    CHECK(strstr(last_line, "unknown host 'no-such-host.invalid' (") != NULL);
+    host_stop();
+    bmi_mx_set_host(NULL);
+}
+
+/* The server's address out of a line of a tab file, as OrangeFS takes it out: exactly three slashes, the last
+ * one before the name of the file system. */
+static void server_of_tab_entry(char *entry)
+{
+    int slashes = 0;
+
+    for (const char *at = entry; (at = strchr(at, '/')) != NULL; at++)
+        slashes++;
+    CHECK_THAT(slashes, ==, 3);
+    *strrchr(entry, '/') = '\0';
+}
+
+/* A socket listens there and says nothing. Only TCP finds it. */
+static void silent_address(struct side *side)
+{
+    struct bmi_mx_host host = {.size = sizeof host, .log = remember};
+    char text[ADDRESS_SIZE];
+    int port, silent = wire_listen(&port);
+
+    (void)side;
+    setenv("BMI_MX_CONNECT_TIMEOUT_MS", "300", 1);
+    CHECK_THAT(bmi_mx_set_host(&host), ==, 0);
+    host_start_client();
+    snprintf(text, sizeof text, "mx://tcp@localhost:%d/orangefs", port);
+    server_of_tab_entry(text);
+    lines = 0;
+    expect_failure(text, BMI_ETIMEDOUT, BMI_ETIMEDOUT);
+    close(wire_accept(silent, WAIT_MS));
+    CHECK_THAT(lines, ==, 1);
+    CHECK_THAT(last_level, ==, 2);
+    CHECK(strstr(last_line, text) != NULL && strstr(last_line, "no answer for 300 ms") != NULL);
+    host_stop();
+    bmi_mx_set_host(NULL);
+    close(silent);
+}
+
+static void board_out_of_range(struct side *side)
+{
+    (void)side;
+    host_start_client();
+    {
+        struct bmi_method_addr *address = host_lookup("mx://localhost:200:3");
+
+        /* Boards are counted only when an address is used. */
+        CHECK(address != NULL);
+        expect_failure("mx://localhost:200:3", BMI_ENODEV, BMI_ENODEV);
+    }
+    host_stop();
+}
+
+/* The server appears only after a first attempt has failed (fault 10: never stuck). */
+static void late_server(struct side *side)
+{
+    int endpoint = host_start_server();
+    struct arrival arrival;
+
+    host_stop();
+    tell(side, "endpoint", endpoint);
+    hear(side, "failed");
+    CHECK_THAT(host_try_server(endpoint), ==, 0);
+    CHECK_THAT(ops->open_context(0), ==, 0);
+    tell(side, "now", 0);
+    arrival = host_next();
+    arrival_free(&arrival);
+    pair_part(side);
+}
+
+static void early_client(struct side *side)
+{
+    struct bmi_method_addr *server = pair_join(side);
+    struct op send = {0};
+    deadline_t deadline = deadline_in(WAIT_MS);
+
+    if (op_send_unexpected(&send, server, "x", 1, 1) >= 0) {
+        op_wait(&send);
+        CHECK_THAT(send.error, <, 0);
+    }
+    tell(side, "failed", 0);
+    pair_hear(side, "now");
+    for (;;) {
+        CHECK(!deadline_over(deadline));
+        if (op_send_unexpected(&send, server, "x", 1, 1) >= 0) {
+            op_wait(&send);
+            if (send.error == 0)
+                break;
+        }
+        host_pump(5);
+    }
+    pair_part(side);
+}
+
+/* ---- what the other side is called ---- */
+
+static void names_client(struct side *side)
+{
+    struct bmi_method_addr *client = pair_server(side);
+    const char *name = ops->rev_lookup_unexpected(client);
+
+    CHECK(name != NULL);
+    CHECK(strncmp(name, "mx://", 5) == 0);
+    /* A mask counts bits of the address; without one the name is compared. */
+    CHECK_THAT(ops->query_addr_range(client, "mx://*", 0), ==, 1);
+    CHECK_THAT(ops->query_addr_range(client, name, 0), ==, 1);
+    CHECK_THAT(ops->query_addr_range(client, "mx://no*such", 0), ==, 0);
+    CHECK_THAT(ops->query_addr_range(client, "mx://198.51.100.1", 32), ==, 0);
+    CHECK_THAT(ops->query_addr_range(client, "mx://198.51.100.1", 24), ==, 0);
+    pair_part(side);
+}
+
+static void is_named(struct side *side)
+{
+    pair_client(side);
+    pair_part(side);
+}
+
+static void tab_server(struct side *side)
+{
+    pair_server(side);
+    pair_part(side);
+}
+
+/* Of every port, as a tab file can have it. */
+static void tab_client(struct side *side)
+{
+    char text[ADDRESS_SIZE];
+    struct bmi_method_addr *server;
+
+    snprintf(text, sizeof text, "mx://%s@localhost:0:%d/orangefs", port_name(),
+             (int)hear(side, "endpoint"));
+    server_of_tab_entry(text);
+    host_start_client();
+    server = host_lookup(text);
+    CHECK(server != NULL);
+    pair_hello(server);
+    pair_part(side);
+}
+
+static const struct scenario scenarios[] = {
+    SOLO(addresses_are_parsed_before_initialize, before_initialize),
+    SOLO(malformed_and_foreign_addresses_give_NULL_on_a_client, on_a_client),
+    SOLO(malformed_and_foreign_addresses_give_NULL_on_a_server, on_a_server),
+    SOLO(every_lookup_gives_an_address_of_its_own, fresh_addresses),
+    PAIR(many_names_lead_to_one_peer, one_peer_server, one_peer_client),
+    PAIR(many_names_used_before_the_connect_lead_to_one_peer, early_names_server,
+         early_names_client),
+    PAIR(a_tab_file_can_name_the_port, tab_server, tab_client),
+    PAIR(numbers_are_decimal, decimal_server, decimal_client),
+    SOLO(posts_to_an_endpoint_that_is_not_open_fail, not_open),
+    SOLO(an_unknown_host_is_told_once_and_has_no_address, unknown_host),
+    SOLO(an_address_that_answers_nothing_is_told_with_the_time, silent_address),
+    SOLO(posts_to_a_board_that_is_not_there_fail, board_out_of_range),
+    PAIR(a_server_that_appears_later_is_reached, late_server, early_client),
+    PAIR(peers_have_names_and_address_ranges, names_client, is_named),
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv, scenarios);
+}

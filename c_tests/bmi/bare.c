@@ -1,0 +1,188 @@
+/*
+ * A program that is no BMI host at all: it exports nothing, links nothing of the library, and
+ * takes the table with dlopen (section 1: a library with undefined host symbols would not
+ * load here). Without a host the library numbers its peers itself; with bmi_mx_set_host it
+ * asks the functions it was given, and logs where it was told to.
+ *
+ * set_host.c has the other sizes and members of the struct.
+ */
+#include "../support/hostless.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static char lines[65536];
+static int levels[8];
+static int registered, forgotten;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static BMI_addr_t register_address(struct bmi_method_addr *address)
+{
+    CHECK(address != NULL);
+    CHECK_THAT(address->method_type, ==, HOSTLESS_ID);
+    address->parent = &registered;
+    return ++registered;
+}
+
+static int forget_address(BMI_addr_t name)
+{
+    CHECK_THAT(name, >=, 1);
+    CHECK_THAT(name, <=, registered);
+    forgotten++;
+    return 0;
+}
+
+static void take_line(int level, const char *line)
+{
+    pthread_mutex_lock(&lock);
+    CHECK(level >= 1 && level <= 5);
+    CHECK(strchr(line, '\n') == NULL);
+    levels[level]++;
+    if (strlen(lines) + strlen(line) + 2 < sizeof lines) {
+        strcat(lines, line);
+        strcat(lines, "\n");
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void use_host(bool full)
+{
+    int (*set_host)(const struct bmi_mx_host *);
+    struct bmi_mx_host host = {.size = sizeof host};
+    void *symbol = library_symbol("bmi_mx_set_host");
+
+    CHECK(symbol != NULL);
+    memcpy(&set_host, &symbol, sizeof set_host);
+    host.log = take_line;
+    if (full) {
+        host.reg_addr = register_address;
+        host.forget_addr = forget_address;
+    }
+    CHECK_THAT(set_host(&host), ==, 0);
+    memset(&host, 0x5a, sizeof host); /* it has been copied */
+    host.size = 1;
+    CHECK_THAT(set_host(&host), ==, -BMI_EINVAL);
+}
+
+static void hostless_server(struct side *side)
+{
+    struct bmi_method_addr *client;
+
+    table = the_ops();
+    hostless_serve(side);
+    client = hostless_take("good morning");
+    CHECK(client != NULL);
+    CHECK(table->rev_lookup_unexpected(client) != NULL);
+    tell(side, "thanks", 0);
+    hear(side, "bye");
+    hostless_stop(client);
+}
+
+static void hosted_server(struct side *side)
+{
+    struct bmi_method_addr *client;
+    struct method_drop_addr_query query = {0};
+
+    table = the_ops();
+    use_host(true);
+    hostless_serve(side);
+    client = hostless_take("good morning");
+    CHECK_THAT(registered, ==, 1);
+    CHECK(client->parent == &registered);
+    CHECK_THAT(client->method_type, ==, HOSTLESS_ID);
+    tell(side, "thanks", 0);
+    hear(side, "bye");
+    /* It is gone: the forget function hears of it. */
+    query.addr = client;
+    for (deadline_t deadline = deadline_in(WAIT_MS); forgotten == 0 || query.response != 1;) {
+        struct bmi_method_unexpected_info info;
+        int outcount;
+
+        CHECK(!deadline_over(deadline));
+        CHECK_THAT(table->testunexpected(1, &outcount, &info, 5), >=, 0);
+        CHECK_THAT(outcount, ==, 0);
+        CHECK_THAT(table->get_info(BMI_DROP_ADDR_QUERY, &query), ==, 0);
+    }
+    CHECK_THAT(forgotten, ==, 1);
+    hostless_stop(client);
+}
+
+static void hostless_client(struct side *side)
+{
+    struct bmi_method_addr *server;
+
+    table = the_ops();
+    server = hostless_join(side);
+    hostless_say(server, "good morning");
+    hear(side, "thanks");
+    hostless_stop(server);
+    tell(side, "bye", 0);
+}
+
+/* ---- what is logged names the value, and each kind of mistake has its own line ---- */
+
+static void logs_mistakes(struct side *side)
+{
+    static const struct {
+        const char *address, *names;
+    } mistakes[] = {
+        {"mx://:3", "no host"},
+        {"mx://localhost", "localhost"},
+        {"mx://localhost:", "digits"},
+        {"mx://localhost:x7", "x7"},
+        {"mx://localhost:70000", "70000"},
+        {"mx://localhost:999:3", "999"},
+        {"mx://loc*lhost:3", "*"},
+        {"mx://[::1:3", "]"},
+        {"mx://[what]:3", "what"},
+        {"mx://localhost:1:2:3", "two numbers"},
+    };
+    char seen[sizeof mistakes / sizeof mistakes[0]][512];
+    int64_t unaligned = 0;
+
+    (void)side;
+    table = the_ops();
+    use_host(false);
+    for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
+        const char *quoted;
+
+        lines[0] = '\0';
+        CHECK(table->method_addr_lookup(mistakes[i].address) == NULL);
+        if (strstr(lines, mistakes[i].address) == NULL ||
+            strstr(lines, mistakes[i].names) == NULL)
+            FAIL("%s: the log says \"%s\"", mistakes[i].address, lines);
+        /* Without the address itself, no two messages are alike. */
+        quoted = strstr(lines, mistakes[i].address) + strlen(mistakes[i].address);
+        snprintf(seen[i], sizeof seen[i], "%.500s", quoted);
+        for (size_t k = 0; k < i; k++)
+            CHECK(strcmp(seen[k], seen[i]) != 0);
+    }
+    CHECK_THAT(levels[1] + levels[2], >=, 10); /* a person should look */
+    /* Foreign addresses are not a mistake. */
+    lines[0] = '\0';
+    levels[1] = levels[2] = 0;
+    CHECK(table->method_addr_lookup("tcp://localhost:3334") == NULL);
+    CHECK_THAT(levels[1] + levels[2], ==, 0);
+    /* Wrong calls name the value. */
+    CHECK_THAT(table->initialize(NULL, HOSTLESS_ID, 0, NULL), ==, 0);
+    lines[0] = '\0';
+    CHECK_THAT(table->open_context(4711), ==, -BMI_EINVAL);
+    CHECK(strstr(lines, "4711") != NULL);
+    CHECK_THAT(table->cancel((bmi_op_id_t)(intptr_t)&unaligned, 0), ==, -BMI_EINVAL);
+    CHECK_THAT(table->memalloc(-815, BMI_SEND) == NULL, ==, 1);
+    CHECK(strstr(lines, "-815") != NULL);
+    CHECK_THAT(table->finalize(), ==, 0);
+}
+
+static const struct scenario scenarios[] = {
+    PAIR(a_program_without_a_host_serves_and_is_served, hostless_server, hostless_client),
+    PAIR(bmi_mx_set_host_takes_the_place_of_the_host, hosted_server, hostless_client),
+    SOLO(the_log_names_what_is_wrong, logs_mistakes),
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv, scenarios);
+}

@@ -1,0 +1,276 @@
+/*
+ * How long it takes until a death is noticed, with the settings that clusters have.
+ *
+ *     survivor ◄──── connected ────► victim ── kill -9
+ *        │
+ *        ├ an operation is pending       it ends with an error
+ *        ├ nothing is pending            the host is told, or asks, whether the address may go
+ *        └ the victim comes back         the first request to it is answered
+ *
+ * A process that is stopped is not dead: its peers wait for it.
+ */
+#include "../support/pair.h"
+#include "../support/pattern.h"
+#include "../support/port.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a host may be made to wait, on a machine that does much else; keep-alive takes 20 s. */
+enum { SOON_MS = 5000, STOPPED_MS = 3000, TAG = 7, TAG_HELLO = 0x0e110 /* of pair_accept */ };
+
+static int64_t since(int64_t begin)
+{
+    return now_ms() - begin;
+}
+
+static void report(const char *what, int64_t ms)
+{
+    fprintf(stderr, "%s: %s after %d ms\n", port_name(), what, (int)ms);
+    CHECK_THAT(ms, <=, SOON_MS * slower());
+}
+
+/* ---- the survivors ---- */
+
+/* Waits until the operation has ended because the other one is dead, and says how long that took. The director
+ * kills as soon as it has heard "ready". */
+static void miss(struct side *side, struct op *op, const char *what)
+{
+    int64_t begin;
+
+    tell(side, "ready", 0);
+    pair_hear(side, "killed");
+    begin = now_ms();
+    if (!op_wait_within(op, 30000))
+        FAIL("%s: not within 30 s", what);
+    CHECK_THAT(op->error, <, 0);
+    report(what, since(begin));
+}
+
+static void bereft_server(struct side *side)
+{
+    struct bmi_method_addr *client = pair_server(side);
+    struct op receive = {0};
+    char buffer[64];
+
+    CHECK_THAT(op_recv(&receive, client, buffer, sizeof buffer, TAG), ==, 0);
+    miss(side, &receive, "a receive from a dead client ends");
+    host_stop();
+}
+
+static void bereft_client(struct side *side)
+{
+    struct bmi_method_addr *server = pair_client(side);
+    struct op receive = {0};
+    char buffer[64];
+
+    CHECK_THAT(op_recv(&receive, server, buffer, sizeof buffer, TAG), ==, 0);
+    miss(side, &receive, "a receive from a dead server ends");
+    host_stop();
+}
+
+/* With large messages under way in both directions. */
+static void busy_client(struct side *side)
+{
+    enum { BIG = 4 << 20 };
+    struct bmi_method_addr *server = pair_client(side);
+    struct op receive = {0}, send = {0};
+    char *in = fenced(BIG), *out = fenced(BIG);
+
+    memset(out, 1, BIG);
+    CHECK_THAT(op_recv(&receive, server, in, BIG, TAG), ==, 0);
+    CHECK_THAT(op_send(&send, server, out, BIG, TAG), ==, 0);
+    miss(side, &receive, "a large receive from a dead server ends");
+    op_wait(&send);
+    CHECK_THAT(send.error, <, 0);
+    fenced_free(in);
+    fenced_free(out);
+    host_stop();
+}
+
+/* With nothing pending; the host asks now and then whether it may drop the address. */
+static void idle_server(struct side *side)
+{
+    struct method_drop_addr_query query = {.addr = pair_server(side)};
+    int64_t begin;
+
+    CHECK_THAT(ops->get_info(BMI_DROP_ADDR_QUERY, &query), ==, 0);
+    CHECK_THAT(query.response, ==, 0);
+    tell(side, "ready", 0);
+    pair_hear(side, "killed");
+    begin = now_ms();
+    while (query.response == 0 && since(begin) < 30000) {
+        host_pump(5);
+        CHECK_THAT(ops->get_info(BMI_DROP_ADDR_QUERY, &query), ==, 0);
+    }
+    report("an idle server misses a dead client", since(begin));
+    host_stop();
+}
+
+/* ---- the victims ---- */
+
+static void wait_for_death(void)
+{
+    for (deadline_t deadline = deadline_in(3 * WAIT_MS); !deadline_over(deadline);)
+        host_pump(10);
+    FAIL("it was not killed");
+}
+
+static void mortal_client(struct side *side)
+{
+    host_start_client();
+    pair_hello(host_lookup_endpoint((int)hear(side, "endpoint")));
+    wait_for_death();
+}
+
+static void mortal_server(struct side *side)
+{
+    pair_server(side);
+    wait_for_death();
+}
+
+static void kills_client(struct world *world)
+{
+    struct child *server = spawn(world, "server"), *client = spawn(world, "client");
+
+    child_tell(client, "endpoint", child_hear(server, "endpoint"));
+    child_hear(server, "ready");
+    child_kill(client);
+    child_tell(server, "killed", 0);
+    child_end(server);
+}
+
+static void kills_server(struct world *world)
+{
+    struct child *server = spawn(world, "server"), *client = spawn(world, "client");
+
+    child_tell(client, "endpoint", child_hear(server, "endpoint"));
+    child_hear(client, "ready");
+    child_kill(server);
+    child_tell(client, "killed", 0);
+    child_end(client);
+}
+
+/* ---- a server that comes back ---- */
+
+static void next_server(struct side *side)
+{
+    CHECK_THAT(host_try_server((int)hear(side, "endpoint")), ==, 0);
+    CHECK_THAT(ops->open_context(0), ==, 0);
+    tell(side, "up", 0);
+    pair_accept();
+    pair_hear(side, "stop");
+    host_stop();
+}
+
+/* Any error is answered with another attempt at once, as hosts do. */
+static bool try_request(struct bmi_method_addr *server)
+{
+    struct op receive = {0}, send = {0};
+    char answer[64];
+
+    if (op_recv(&receive, server, answer, sizeof answer, TAG_HELLO) < 0)
+        return false;
+    if (op_send_unexpected(&send, server, "hello", 6, TAG_HELLO) >= 0)
+        op_wait(&send);
+    if ((send.posted < 0 || send.error != 0) && !op_done(&receive))
+        CHECK_THAT(ops->cancel(receive.id, 0), ==, 0);
+    if (!op_wait_within(&receive, 30000))
+        FAIL("no end of a request within 30 s");
+    return receive.error == 0;
+}
+
+static void returning_client(struct side *side)
+{
+    struct bmi_method_addr *server = pair_client(side);
+    int64_t begin;
+
+    tell(side, "ready", 0);
+    /* Meanwhile it calls nothing, as a mount that is not used. */
+    hear(side, "back");
+    begin = now_ms();
+    while (!try_request(server) && since(begin) < 30000)
+        host_pump(10);
+    report("the first request to a restarted server is answered", since(begin));
+    host_stop();
+}
+
+static void server_returns(struct world *world)
+{
+    struct child *server = spawn(world, "server"), *client = spawn(world, "client");
+    int64_t endpoint = child_hear(server, "endpoint");
+
+    child_tell(client, "endpoint", endpoint);
+    child_hear(client, "ready");
+    child_kill(server);
+    server = spawn(world, "next");
+    child_tell(server, "endpoint", endpoint);
+    child_hear(server, "up");
+    child_tell(client, "back", 0);
+    child_end(client);
+    child_tell(server, "stop", 0);
+    child_end(server);
+}
+
+/* ---- stopped is not dead ---- */
+
+static void stopped_server(struct side *side)
+{
+    struct bmi_method_addr *client = pair_server(side);
+    struct op send = {0};
+
+    pair_hear(side, "go on");
+    CHECK_THAT(op_send(&send, client, "late", 5, TAG), >=, 0);
+    op_sent(&send);
+    pair_hear(side, "stop");
+    host_stop();
+}
+
+static void waiting_client(struct side *side)
+{
+    struct bmi_method_addr *server = pair_client(side);
+    struct op receive = {0};
+    char buffer[64];
+
+    CHECK_THAT(op_recv(&receive, server, buffer, sizeof buffer, TAG), ==, 0);
+    tell(side, "ready", 0);
+    op_received(&receive, 5);
+    host_stop();
+}
+
+static void stops_server(struct world *world)
+{
+    struct child *server = spawn(world, "server"), *client = spawn(world, "client");
+
+    child_tell(client, "endpoint", child_hear(server, "endpoint"));
+    child_hear(client, "ready");
+    child_stop(server);
+    pause_ms(STOPPED_MS);
+    child_continue(server);
+    child_tell(server, "go on", 0);
+    child_end(client);
+    child_tell(server, "stop", 0);
+    child_end(server);
+}
+
+static const struct scenario scenarios[] = {
+    DIRECTED(a_receive_from_a_server_that_is_killed_ends_soon, kills_server,
+             {"server", mortal_server}, {"client", bereft_client}),
+    DIRECTED(large_messages_with_a_server_that_is_killed_end_soon, kills_server,
+             {"server", mortal_server}, {"client", busy_client}),
+    DIRECTED(a_receive_from_a_client_that_is_killed_ends_soon, kills_client,
+             {"server", bereft_server}, {"client", mortal_client}),
+    DIRECTED(an_idle_server_misses_a_client_that_is_killed_soon, kills_client,
+             {"server", idle_server}, {"client", mortal_client}),
+    DIRECTED(the_first_request_to_a_restarted_server_is_answered_soon, server_returns,
+             {"server", mortal_server}, {"next", next_server}, {"client", returning_client}),
+    DIRECTED(a_stopped_server_is_not_taken_for_dead, stops_server, {"server", stopped_server},
+             {"client", waiting_client}),
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv, scenarios);
+}

@@ -1,0 +1,440 @@
+/*
+ * The host lets go of addresses: BMI_DROP_ADDR, BMI_DROP_ADDR_QUERY and the forget callback.
+ *
+ *     a client dies ──► forget callback, once, with its name
+ *                       BMI_DROP_ADDR_QUERY answers 1 as soon as nothing of it is left
+ *     host drops    ──► address, id and memory are free; messages that waited are thrown away
+ *     it comes again ─► as a new peer
+ *
+ * See lifecycle.c for names of one peer that are dropped one by one.
+ */
+#include "../support/pair.h"
+#include "../support/pattern.h"
+#include "../support/port.h"
+
+#include <malloc.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OLD_LARGE = 1024 * 1024, TAG_SMALL = 1, TAG_LARGE, TAG_LIST, TAG_MARKER, TAG_LAST };
+
+/* ---- what a dropped peer had sent is gone ---- */
+
+/* As op_wait, but takes no unexpected messages. */
+static void wait_without_taking(struct op *op)
+{
+    for (deadline_t deadline = deadline_in(WAIT_MS); !op_done(op);) {
+        CHECK(!deadline_over(deadline));
+        host_testcontext(16, 0, 5);
+    }
+    CHECK_THAT(op->error, ==, 0);
+}
+
+static void drops_sender(struct side *side)
+{
+    struct bmi_method_addr *client = pair_server(side);
+    static const int tags[] = {TAG_SMALL, TAG_LARGE, TAG_LIST};
+    static char room[OLD_LARGE];
+    struct op marker = {0};
+
+    /* Comes last: everything is here, and not received yet. */
+    CHECK_THAT(op_recv(&marker, client, NULL, 0, TAG_MARKER), >=, 0);
+    wait_without_taking(&marker);
+    host_drop(client);
+    for (int i = 0; i < 10; i++) {
+        CHECK_THAT(host_testunexpected(16, 0), ==, 0);
+        CHECK_THAT(host_testcontext(16, 0, 1), ==, 0);
+    }
+    tell(side, "dropped", 0);
+    client = pair_accept(); /* nothing comes before it */
+    for (int i = 0; i < 3; i++) {
+        struct op receive = {0};
+
+        CHECK_THAT(op_recv(&receive, client, room, sizeof room, tags[i]), >=, 0);
+        op_received(&receive, 1000 + tags[i]);
+        check_filled(room, 1000 + (size_t)tags[i], (uint64_t)tags[i]);
+    }
+    /* And the unexpected ones of before never come. */
+    struct arrival last = host_next();
+    CHECK_THAT(last.tag, ==, TAG_LAST);
+    CHECK_THAT(last.size, ==, 4);
+    arrival_free(&last);
+    pair_part(side);
+}
+
+static void is_dropped(struct side *side)
+{
+    struct bmi_method_addr *server = pair_client(side);
+    struct op small = {0}, large = {0}, list = {0}, marker = {0}, unexpected[3] = {{0}}, last = {0};
+    char *old = fenced(OLD_LARGE), fresh[1100];
+    struct cut cut = cut_up(old, OLD_LARGE, 7000, 10, 0);
+
+    CHECK_THAT(op_send(&small, server, old, 500, TAG_SMALL), >=, 0);
+    CHECK_THAT(op_send(&large, server, old, OLD_LARGE, TAG_LARGE), ==, 0);
+    CHECK_THAT(op_send_cut(&list, server, &cut, TAG_LIST), ==, 0);
+    CHECK_THAT(op_send_unexpected(&unexpected[0], server, "old", 4, TAG_LAST), >=, 0);
+    CHECK_THAT(op_send_unexpected(&unexpected[1], server, old, OLD_LARGE, TAG_LAST), >=, 0);
+    CHECK_THAT(op_send_unexpected(&unexpected[2], server, NULL, 0, TAG_LAST), >=, 0);
+    CHECK_THAT(op_send(&marker, server, NULL, 0, TAG_MARKER), >=, 0);
+    cut_free(&cut);
+    pair_hear(side, "dropped");
+    op_sent(&small);
+    op_failed(&large, BMI_ENETRESET);
+    op_failed(&list, BMI_ENETRESET);
+    op_sent(&marker);
+    for (int i = 0; i < 3; i++) {
+        op_wait(&unexpected[i]); /* it was here, or on its way */
+        CHECK(unexpected[i].error == 0 || unexpected[i].error == -BMI_ENETRESET);
+    }
+    fenced_free(old);
+    pair_hello(server);
+    for (int tag = TAG_SMALL; tag <= TAG_LIST; tag++) {
+        struct op send = {0};
+
+        fill(fresh, 1000 + (size_t)tag, (uint64_t)tag);
+        CHECK_THAT(op_send(&send, server, fresh, 1000 + tag, tag), >=, 0);
+        op_sent(&send);
+    }
+    CHECK_THAT(op_send_unexpected(&last, server, "new", 4, TAG_LAST), >=, 0);
+    op_sent(&last);
+    pair_part(side);
+}
+
+/* ---- the forget callback, and what the query answers ---- */
+
+static void soon(struct bmi_method_addr *address, int forgotten)
+{
+    for (deadline_t deadline = deadline_in(WAIT_MS); host_forgotten_of(address) < forgotten;) {
+        CHECK(!deadline_over(deadline));
+        host_testcontext(16, 0, 5);
+    }
+    CHECK_THAT(host_forgotten_of(address), ==, forgotten);
+}
+
+enum { GUESTS = 4 };
+
+/* Guests: one is killed, one finalizes, one is killed while its message waits, one lives on. */
+static void host_of_guests(struct side *side)
+{
+    struct bmi_method_addr *guest[GUESTS];
+    struct op receive = {0};
+    struct arrival arrival;
+    char room[8];
+
+    tell(side, "endpoint", host_start_server());
+    for (int i = 0; i < GUESTS; i++) {
+        guest[i] = pair_accept();
+        tell(side, "seated", i);
+    }
+    for (int i = 0; i < GUESTS; i++) {
+        CHECK(!host_may_drop(guest[i]));
+        CHECK_THAT(host_forgotten_of(guest[i]), ==, 0);
+    }
+    CHECK_THAT(op_recv(&receive, guest[0], room, sizeof room, 5), ==, 0);
+    tell(side, "ready", 0);
+    pair_hear(side, "gone"); /* the first two */
+    soon(guest[0], 1);
+    soon(guest[1], 1);
+    op_failed(&receive, BMI_ENETRESET);
+    CHECK(host_may_drop(guest[0]) && host_may_drop(guest[1]));
+    CHECK(!host_may_drop(guest[2]) && !host_may_drop(guest[3]));
+
+    /* The third has something to say, and dies before the server listens. */
+    tell(side, "say it", 0);
+    for (deadline_t deadline = deadline_in(2 * WAIT_MS); !heard_anything(side);) {
+        CHECK(!deadline_over(deadline));
+        host_testcontext(16, 0, 2);
+    }
+    hear(side, "said it");
+    soon(guest[2], 1);
+    CHECK(!host_may_drop(guest[2]));
+    arrival = host_next();
+    CHECK(arrival.from == guest[2] && arrival.tag == 7);
+    arrival_free(&arrival);
+    CHECK(host_may_drop(guest[2]));
+
+    /* Once each, however long they are kept. */
+    for (int i = 0; i < 20; i++)
+        host_pump(1);
+    for (int i = 0; i < GUESTS; i++) {
+        CHECK_THAT(host_forgotten_of(guest[i]), ==, i < 3);
+        CHECK(host_may_drop(guest[i]) == (i < 3));
+    }
+    for (int i = 0; i < 3; i++)
+        host_drop(guest[i]);
+    CHECK_THAT(host_addresses(), ==, 1);
+    tell(side, "dropped", 0);
+    pair_hear(side, "bye");
+    host_stop();
+}
+
+static void guest(struct side *side)
+{
+    struct bmi_method_addr *server;
+    deadline_t deadline = deadline_in(4 * WAIT_MS);
+
+    host_start_client();
+    server = host_lookup_endpoint((int)hear(side, "endpoint"));
+    pair_hello(server);
+    while (!heard_anything(side)) {
+        CHECK(!deadline_over(deadline));
+        host_pump(2);
+    }
+    if (hear(side, "now") != 0) {
+        struct op send = {0};
+
+        CHECK_THAT(op_send_unexpected(&send, server, "I was here", 11, 7), >=, 0);
+        op_sent(&send);
+        tell(side, "said it", 0);
+        pair_hear(side, "now");
+    }
+    host_stop();
+}
+
+static void sees_guests_off(struct world *world)
+{
+    struct child *server = spawn(world, "server"), *guests[GUESTS];
+    int64_t endpoint = child_hear(server, "endpoint");
+
+    for (int i = 0; i < GUESTS; i++) {
+        guests[i] = spawn(world, "guest");
+        child_tell(guests[i], "endpoint", endpoint);
+        child_hear(server, "seated");
+    }
+    child_hear(server, "ready");
+    child_kill(guests[0]);
+    child_tell(guests[1], "now", 0);
+    child_end(guests[1]);
+    child_tell(server, "gone", 0);
+    child_hear(server, "say it");
+    child_tell(guests[2], "now", 1);
+    child_hear(guests[2], "said it");
+    child_kill(guests[2]);
+    child_tell(server, "said it", 0);
+    child_hear(server, "dropped");
+    child_tell(guests[3], "now", 0);
+    child_end(guests[3]);
+    child_tell(server, "bye", 0);
+    child_end(server);
+}
+
+/* ---- one that the host keeps comes back, and dies again ---- */
+
+/* A silent death takes a while. */
+static int lives(void)
+{
+    return death_is_silent() ? 2 : 4;
+}
+
+static void keeps_dead(struct side *side)
+{
+    struct bmi_method_addr *first = NULL;
+
+    tell(side, "endpoint", host_start_server());
+    for (int life = 1; life <= lives(); life++) {
+        struct bmi_method_addr *caller = pair_accept();
+
+        CHECK(first == NULL || caller == first);
+        first = caller;
+        CHECK_THAT(host_registered(), ==, 1);
+        CHECK(!host_may_drop(caller));
+        CHECK_THAT(host_forgotten_of(caller), ==, life - 1);
+        tell(side, "known", 0);
+        soon(caller, life);
+        CHECK(host_may_drop(caller));
+        tell(side, "forgotten", 0);
+    }
+    hear(side, "bye");
+    host_stop();
+}
+
+/* Always the same endpoint. */
+static void caller(struct side *side)
+{
+    int endpoint = (int)hear(side, "mine");
+
+    if (endpoint == 0) {
+        endpoint = host_start_server();
+    } else {
+        CHECK_THAT(host_try_server(endpoint), ==, 0);
+        CHECK_THAT(ops->open_context(0), ==, 0);
+    }
+    tell(side, "mine", endpoint);
+    pair_hello(host_lookup_endpoint((int)hear(side, "endpoint")));
+    for (deadline_t deadline = deadline_in(3 * WAIT_MS); !deadline_over(deadline);)
+        host_pump(1);
+    FAIL("it was not killed");
+}
+
+static void kills_caller(struct world *world)
+{
+    struct child *server = spawn(world, "server");
+    int64_t endpoint = child_hear(server, "endpoint"), mine = 0;
+
+    for (int life = 1; life <= lives(); life++) {
+        struct child *child = spawn(world, "caller");
+
+        child_tell(child, "mine", mine);
+        mine = child_hear(child, "mine");
+        child_tell(child, "endpoint", endpoint);
+        child_hear(server, "known");
+        child_kill(child);
+        child_hear(server, "forgotten");
+    }
+    child_tell(server, "bye", 0);
+    child_end(server);
+}
+
+/* ---- thousands come and go ---- */
+
+enum { STREAMS = 4, CLIENTS = 2000, CLIENTS_RDM = 96, SETTLED = 1200, SETTLED_RDM = 12, LAST = 12 };
+/* Ids rest before they are given out again: 1024 of them, and some are in use. */
+enum { IDS = 1024 + 4 * STREAMS };
+
+static int clients(void)
+{
+    return (port_is("rdm") ? CLIENTS_RDM : CLIENTS) / (slower() > 1 ? 5 : 1);
+}
+
+static int settled(void)
+{
+    return port_is("rdm") ? SETTLED_RDM : SETTLED;
+}
+
+static atomic_int last_id;
+
+static void listen_for_ids(int level, const char *line)
+{
+    const char *at = strstr(line, "(id ");
+    int id;
+
+    (void)level;
+    if (at != NULL && strstr(line, "known to the host") != NULL && sscanf(at, "(id %d)", &id) == 1)
+        atomic_store(&last_id, id);
+}
+
+/* Those that have come, and how many have gone: the host lets go of them as OrangeFS's does. */
+struct crowd {
+    struct bmi_method_addr *here[2 * STREAMS];
+    int count, gone;
+};
+
+static void serve_crowd(struct crowd *crowd)
+{
+    if (crowd->count - crowd->gone < 2 * STREAMS && host_waiting()) {
+        struct bmi_method_addr *guest = pair_accept();
+        bool known = false;
+
+        /* The successor at an endpoint whose last client is not dropped yet has its address. */
+        for (int i = 0; i < crowd->count - crowd->gone; i++)
+            known = known || crowd->here[i] == guest;
+        if (!known)
+            crowd->here[crowd->count++ - crowd->gone] = guest;
+    }
+    for (int i = 0; i < crowd->count - crowd->gone; i++) {
+        if (host_release(crowd->here[i])) {
+            crowd->gone++;
+            crowd->here[i--] = crowd->here[crowd->count - crowd->gone];
+        }
+    }
+    host_pump(1);
+}
+
+static void forgets_thousands(struct side *side)
+{
+    const struct bmi_mx_host host = {.size = sizeof host, .log = listen_for_ids};
+    struct crowd crowd = {.count = 0};
+    size_t before = 0, after = SIZE_MAX;
+    deadline_t deadline;
+
+    /* In case the environment asks for less. */
+    CHECK(setenv("BMI_MX_LOG", "info", 1) == 0);
+    host_load();
+    CHECK_THAT(bmi_mx_set_host(&host), ==, 0);
+    tell(side, "endpoint", host_start_server());
+    /* On a machine that has no time for so many, as many as it has. */
+    for (deadline = deadline_in(WAIT_MS); crowd.gone < clients() && !deadline_over(deadline);) {
+        size_t used = mallinfo2().uordblks;
+
+        serve_crowd(&crowd);
+        /* Those that are here take memory too (19 kB each in libfabric), more or fewer at a time: the
+         * most of the first part, the least of the last. */
+        if (crowd.gone < settled())
+            before = used > before ? used : before;
+        else if (crowd.gone > clients() - LAST)
+            after = used < after ? used : after;
+    }
+    /* The small host keeps a record of each, to notice when one is named again. */
+    if (after < SIZE_MAX && slower() == 1)
+        CHECK_THAT(after, <, before + (size_t)(crowd.gone - settled()) * 96 + 65536);
+    /* The log has at most 100 lines a second: some more come, until the id of one is heard. */
+    atomic_store(&last_id, 0);
+    for (deadline = deadline_in(WAIT_MS); atomic_load(&last_id) == 0;) {
+        CHECK(!deadline_over(deadline));
+        serve_crowd(&crowd);
+    }
+    tell(side, "enough", 0);
+    for (deadline = deadline_in(2 * WAIT_MS); !heard_anything(side) || host_waiting() ||
+                                                  crowd.gone < crowd.count;) {
+        CHECK(!deadline_over(deadline));
+        serve_crowd(&crowd);
+    }
+    hear(side, "over");
+    printf("%d clients over %s: one of the last has id %d; %zu bytes in use at most for %d, "
+           "%zu at least for the last %d\n",
+           crowd.count, port_name(), atomic_load(&last_id), before, settled(), after, LAST);
+    fflush(stdout);
+    CHECK_THAT(host_addresses(), ==, 0);
+    CHECK_THAT(atomic_load(&last_id), <=, IDS);
+    host_stop();
+    CHECK_THAT(bmi_mx_set_host(NULL), ==, 0);
+}
+
+static void come_and_go(struct side *side)
+{
+    int endpoint = (int)hear(side, "endpoint");
+
+    while (!heard_anything(side)) {
+        host_start_client();
+        pair_hello(host_lookup_endpoint(endpoint));
+        host_stop();
+    }
+}
+
+static void thousands(struct world *world)
+{
+    struct child *server = spawn(world, "server"), *streams[STREAMS];
+    int64_t endpoint = child_hear(server, "endpoint");
+
+    for (int i = 0; i < STREAMS; i++) {
+        streams[i] = spawn(world, "clients");
+        child_tell(streams[i], "endpoint", endpoint);
+    }
+    child_hear(server, "enough");
+    for (int i = 0; i < STREAMS; i++)
+        child_tell(streams[i], "enough", 0);
+    for (int i = 0; i < STREAMS; i++)
+        child_end(streams[i]);
+    child_tell(server, "over", 0);
+    child_end(server);
+}
+
+static const struct scenario scenarios[] = {
+    PAIR(what_a_dropped_peer_had_sent_is_thrown_away, drops_sender, is_dropped),
+    DIRECTED(the_host_hears_once_of_each_death_and_may_drop_when_nothing_is_left, sees_guests_off,
+             {"server", host_of_guests}, {"guest", guest}),
+    DIRECTED(a_dead_peer_that_is_kept_comes_back_as_itself, kills_caller, {"server", keeps_dead},
+             {"caller", caller}),
+    DIRECTED(thousands_of_clients_come_and_go_and_leave_nothing_behind, thousands,
+             {"server", forgets_thousands}, {"clients", come_and_go}),
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    port_notices_deaths_soon();
+    setenv("MALLOC_ARENA_MAX", "1", 1); /* of which mallinfo2 knows */
+    return harness_main(argc, argv, scenarios);
+}

@@ -1,0 +1,500 @@
+/*
+ * libfabric as a guest of the library: what it may be asked for, what it does to the process,
+ * and peers that do not have it.
+ *
+ *     MX_LIBFABRIC, MX_PROVIDER ──► initialize ──► 0
+ *                                        │
+ *                                        └──► -BMI_EDEVINIT and one line: what was asked for,
+ *                                             what was found, what to do; other ports work
+ *
+ * Each test sets MX_PORT by itself; the runner runs this program once, not once per port.
+ */
+#include "../support/pair.h"
+#include "../support/pattern.h"
+#include "../support/port.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ERROR = 1, WARNING = 2, LEVELS = 6 };
+/* SA_RESTORER, libc's own: there as soon as a disposition has been set once, to whatever. */
+enum { RESTORER = 0x04000000 };
+
+/* ---- the log ---- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char lines[65536];
+static int logged[LEVELS];
+
+static void take_line(int level, const char *line)
+{
+    pthread_mutex_lock(&lock);
+    CHECK(level >= ERROR && level < LEVELS);
+    logged[level]++;
+    if (level <= WARNING && strlen(lines) + strlen(line) + 2 < sizeof lines) {
+        strcat(lines, line);
+        strcat(lines, "\n");
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void take_log(void)
+{
+    int (*set_host)(const struct bmi_mx_host *);
+    struct bmi_mx_host host = {.size = sizeof host, .log = take_line};
+    void *symbol = library_symbol("bmi_mx_set_host");
+
+    CHECK(symbol != NULL);
+    memcpy(&set_host, &symbol, sizeof set_host);
+    CHECK_THAT(set_host(&host), ==, 0);
+}
+
+static void forget_log(void)
+{
+    pthread_mutex_lock(&lock);
+    lines[0] = '\0';
+    memset(logged, 0, sizeof logged);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Exactly one warning or error, and it says all of these. */
+static void check_one_line(const char *what, const char *const *words)
+{
+    pthread_mutex_lock(&lock);
+    if (logged[ERROR] + logged[WARNING] != 1)
+        FAIL("%s: %d lines: \"%s\"", what, logged[ERROR] + logged[WARNING], lines);
+    for (; *words != NULL; words++)
+        if (strstr(lines, *words) == NULL)
+            FAIL("%s: \"%s\" is not in \"%s\"", what, *words, lines);
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- helpers ---- */
+
+static bool has_libfabric(void)
+{
+    FILE *file = fopen("/proc/self/maps", "r");
+    char line[512];
+    bool found = false;
+
+    CHECK(file != NULL);
+    while (fgets(line, sizeof line, file) != NULL)
+        found = found || strstr(line, "libfabric") != NULL;
+    fclose(file);
+    return found;
+}
+
+static int try_client(void)
+{
+    host_load();
+    return ops->initialize(NULL, METHOD_ID, 0, NULL);
+}
+
+/* A message to oneself, for the sake of a sign of life. */
+static void talk_to(struct bmi_method_addr *self)
+{
+    int64_t in = -1, out = 5;
+    struct op send = {0}, receive = {0};
+
+    CHECK_THAT(op_recv(&receive, self, &in, 8, 1), >=, 0);
+    CHECK_THAT(op_send(&send, self, &out, 8, 1), >=, 0);
+    op_sent(&send);
+    op_received(&receive, 8);
+    CHECK_THAT(in, ==, 5);
+}
+
+/* Initialize must fail with the documented code and say why; then tcp must work. */
+static void refused(const char *what, const char *const *words)
+{
+    setenv("MX_PORT", "rdm", 1);
+    forget_log();
+    CHECK_THAT(try_client(), ==, -BMI_EDEVINIT);
+    check_one_line(what, words);
+    setenv("MX_PORT", "tcp", 1);
+    forget_log();
+    talk_to(host_lookup_endpoint(host_start_server()));
+    /* Endpoints that are taken may have been named; the fabric is no concern of tcp's. */
+    CHECK(strstr(lines, "rdm") == NULL && strstr(lines, "libfabric") == NULL);
+    host_stop();
+}
+
+/* Restores what the runner has set: the tests may be about another libfabric. */
+static void restore(const char *name, const char *value)
+{
+    if (value != NULL)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
+}
+
+/* ---- what cannot be had ---- */
+
+static void asks_for_libraries(struct side *side)
+{
+    char text[] = "/tmp/c_tests_no_library.XXXXXX";
+    char *usual = getenv("MX_LIBFABRIC");
+    int fd = mkstemp(text);
+
+    (void)side;
+    take_log();
+    CHECK(fd >= 0);
+    CHECK_THAT(write(fd, "this is no library\n", 19), ==, 19);
+    close(fd);
+    usual = usual != NULL ? strdup(usual) : NULL;
+    {
+        const char *nowhere = "/nonexistent/libfabric.so.1";
+        const char *const words[] = {nowhere, "not found", "MX_LIBFABRIC", NULL};
+
+        setenv("MX_LIBFABRIC", nowhere, 1);
+        refused("a path that leads nowhere", words);
+        refused("the same path again", words);
+    }
+    {
+        const char *const words[] = {text, "cannot be loaded", "MX_LIBFABRIC", NULL};
+
+        setenv("MX_LIBFABRIC", text, 1);
+        refused("a text file", words);
+    }
+    {
+        const char *const words[] = {"/tmp", "cannot be loaded", "MX_LIBFABRIC", NULL};
+
+        setenv("MX_LIBFABRIC", "/tmp", 1);
+        refused("a directory", words);
+    }
+    {
+        const char *const words[] = {"libpthread.so.0", "fi_", NULL};
+
+        setenv("MX_LIBFABRIC", "libpthread.so.0", 1);
+        refused("another library", words);
+    }
+    /* And the right one after all that, in the same process. */
+    restore("MX_LIBFABRIC", usual);
+    setenv("MX_PORT", "rdm", 1);
+    CHECK_THAT(try_client(), ==, 0);
+    CHECK_THAT(ops->finalize(), ==, 0);
+    unlink(text);
+    free(usual);
+}
+
+static void asks_for_providers(struct side *side)
+{
+    static const struct {
+        const char *name, *reason;
+    } never[] = {
+        {"sockets", "deprecated"},
+        {"net", "use tcp"},
+        {"net;ofi_rxm", "use tcp"},
+        {"shm", "shared memory"},
+        {"udp;ofi_rxd", "unfinished"},
+        {"udp", "no reliable messages"},
+    };
+    static const char *const nonsense[] = {"(nonsense)", "found", "tcp;ofi_rxm", "MX_PROVIDER",
+                                           NULL};
+    char *usual = getenv("MX_PROVIDER");
+
+    (void)side;
+    take_log();
+    usual = usual != NULL ? strdup(usual) : NULL;
+    setenv("MX_PROVIDER", "nonsense", 1);
+    refused("nonsense", nonsense);
+    for (size_t i = 0; i < sizeof never / sizeof never[0]; i++) {
+        const char *const words[] = {never[i].name, never[i].reason, "MX_PROVIDER", NULL};
+
+        setenv("MX_PROVIDER", never[i].name, 1);
+        refused(never[i].name, words);
+    }
+    restore("MX_PROVIDER", usual);
+    setenv("MX_PORT", "rdm", 1);
+    CHECK_THAT(try_client(), ==, 0);
+    CHECK_THAT(ops->finalize(), ==, 0);
+    free(usual);
+}
+
+/* The providers there are without a card register nothing; those of cards name the limit. */
+static void locks_nothing(struct side *side)
+{
+    struct rlimit limit;
+    int result;
+
+    (void)side;
+    take_log();
+    CHECK(getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    limit.rlim_cur = 0;
+    CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+    setenv("MX_PORT", "rdm", 1);
+    forget_log();
+    result = try_client();
+    if (result != 0) {
+        const char *const words[] = {"RLIMIT_MEMLOCK", NULL};
+
+        CHECK_THAT(result, ==, -BMI_EDEVINIT);
+        check_one_line("no memory may be locked", words);
+        return;
+    }
+    CHECK_THAT(ops->finalize(), ==, 0);
+}
+
+/* ---- what it does to the process ---- */
+
+static void local_and_tcp_load_nothing(struct side *side)
+{
+    static const char *const ports[] = {"local", "tcp"};
+
+    (void)side;
+    for (int i = 0; i < 2; i++) {
+        setenv("MX_PORT", ports[i], 1);
+        talk_to(host_lookup_endpoint(host_start_server()));
+        CHECK(!has_libfabric());
+        host_stop();
+    }
+    setenv("MX_PORT", "rdm", 1);
+    talk_to(host_lookup_endpoint(host_start_server()));
+    CHECK(has_libfabric());
+    host_stop();
+}
+
+static void on_signal(int number)
+{
+    (void)number;
+}
+
+static void note_dispositions(struct sigaction *actions)
+{
+    for (int number = 1; number <= SIGRTMAX; number++) {
+        memset(&actions[number], 0, sizeof actions[number]);
+        (void)sigaction(number, NULL, &actions[number]); /* two are libc's own */
+    }
+}
+
+static void keeps_signals(struct side *side)
+{
+    static const int caught[] = {SIGINT, SIGTERM, SIGSEGV, SIGABRT, SIGCHLD};
+    struct sigaction before[65], after[65];
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_NODEFER};
+    sigset_t mask, mask_after;
+
+    (void)side;
+    sigaddset(&action.sa_mask, SIGUSR2);
+    for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++)
+        CHECK(sigaction(caught[i], &action, NULL) == 0);
+    CHECK(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
+    CHECK(pthread_sigmask(SIG_SETMASK, NULL, &mask) == 0);
+    note_dispositions(before);
+    setenv("MX_PORT", "rdm", 1);
+    for (int again = 0; again < 2; again++) {
+        host_start_client();
+        note_dispositions(after);
+        CHECK(pthread_sigmask(SIG_SETMASK, NULL, &mask_after) == 0);
+        for (int number = 1; number <= SIGRTMAX; number++) {
+            if (before[number].sa_handler != after[number].sa_handler ||
+                (before[number].sa_flags ^ after[number].sa_flags) & ~RESTORER)
+                FAIL("signal %d is handled in another way than before", number);
+            for (int other = 1; other <= SIGRTMAX; other++)
+                CHECK_THAT(sigismember(&before[number].sa_mask, other), ==,
+                           sigismember(&after[number].sa_mask, other));
+            CHECK_THAT(sigismember(&mask, number), ==, sigismember(&mask_after, number));
+        }
+        host_stop();
+    }
+}
+
+/* ---- fork, with a fabric open and a peer connected ---- */
+
+static _Noreturn void leave(const char *status)
+{
+    execl("/bin/sh", "sh", "-c", "exit $0", status, (char *)NULL);
+    _exit(9);
+}
+
+static void forks(struct side *side)
+{
+    struct bmi_method_addr *server;
+    int status = -1;
+    pid_t child;
+
+    setenv("MX_PORT", "rdm", 1);
+    server = pair_client(side);
+    fflush(NULL);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        int outcount;
+        struct bmi_method_unexpected_info info;
+
+        /* Opens a fabric of its own; what goes over one is in fork.c. */
+        if (ops->testunexpected(1, &outcount, &info, 0) != 0 || outcount != 0)
+            leave("1");
+        if (ops->finalize() != 0)
+            leave("2");
+        leave("0");
+    }
+    for (deadline_t deadline = deadline_in(WAIT_MS); waitpid(child, &status, WNOHANG) == 0;) {
+        if (deadline_over(deadline)) {
+            kill(child, SIGKILL);
+            FAIL("the forked child hangs");
+        }
+        host_pump(2);
+    }
+    CHECK(WIFEXITED(status));
+    CHECK_THAT(WEXITSTATUS(status), ==, 0);
+    /* The peer has noticed nothing, and the fabric still carries. */
+    for (int i = 0; i < 5; i++)
+        pair_hello(server);
+    pair_part(side);
+}
+
+static void stays_with_parent(struct side *side)
+{
+    setenv("MX_PORT", "rdm", 1);
+    pair_server(side);
+    for (int i = 0; i < 5; i++)
+        pair_accept();
+    pair_part(side);
+}
+
+/* ---- peers without a fabric ---- */
+
+enum { ROUNDS = 3, SIZE = 300000 };
+
+/* Both ways, large and small. */
+static void exchange(struct bmi_method_addr *peer)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        char *out = fenced(SIZE), *in = fenced(SIZE);
+        struct op send = {0}, receive = {0};
+
+        fill(out, SIZE, (uint64_t)i);
+        CHECK_THAT(op_recv(&receive, peer, in, SIZE, i), >=, 0);
+        CHECK_THAT(op_send(&send, peer, out, SIZE, i), >=, 0);
+        op_sent(&send);
+        op_received(&receive, SIZE);
+        check_filled(in, SIZE, (uint64_t)i);
+        fenced_free(out);
+        fenced_free(in);
+    }
+}
+
+static void tcp_server(struct side *side)
+{
+    setenv("MX_PORT", "tcp", 1);
+    exchange(pair_server(side));
+    CHECK(!has_libfabric());
+    pair_part(side);
+}
+
+/* It warns once, however often it connects anew. */
+static void rdm_client(struct side *side)
+{
+    const char *const words[] = {"tcp", "falling back", NULL};
+    struct bmi_method_addr *server;
+
+    take_log();
+    setenv("MX_PORT", "rdm", 1);
+    server = pair_client(side);
+    exchange(server);
+    check_one_line("a peer without rdm", words);
+    pair_part(side);
+}
+
+static void rdm_server(struct side *side)
+{
+    struct bmi_method_addr *client;
+
+    take_log();
+    setenv("MX_PORT", "rdm", 1);
+    pair_serve(side);
+    forget_log(); /* of endpoints that were taken */
+    client = pair_accept();
+    exchange(client);
+    /* A peer that comes over tcp is served over tcp; nothing is wrong with that. */
+    if (logged[ERROR] + logged[WARNING] != 0)
+        FAIL("%d lines: \"%.300s\"", logged[ERROR] + logged[WARNING], lines);
+    pair_part(side);
+}
+
+static void tcp_client(struct side *side)
+{
+    setenv("MX_PORT", "tcp", 1);
+    exchange(pair_client(side));
+    CHECK(!has_libfabric());
+    pair_part(side);
+}
+
+/* An address that says rdm@ means it: no fallback. */
+static void insists(struct side *side)
+{
+    struct bmi_method_addr *server;
+    struct op send = {0};
+    char text[ADDRESS_SIZE];
+
+    setenv("MX_PORT", "rdm", 1);
+    host_start_client();
+    snprintf(text, sizeof text, "mx://rdm@localhost:0:%d", (int)hear(side, "endpoint"));
+    server = host_lookup(text);
+    CHECK(server != NULL);
+    if (op_send_unexpected(&send, server, "hello", 5, 1) >= 0) {
+        op_wait(&send);
+        CHECK_THAT(send.error, <, 0);
+    }
+    tell(side, "failed", 0);
+    host_stop();
+}
+
+static void has_no_rdm(struct side *side)
+{
+    struct arrival arrival;
+
+    setenv("MX_PORT", "tcp", 1);
+    pair_serve(side);
+    while (!heard_anything(side))
+        CHECK(!host_next_within(&arrival, 10));
+    hear(side, "failed");
+    host_stop();
+}
+
+/* A process that forces another port reaches an rdm address all the same: opened when needed. */
+static void tcp_client_of_rdm_address(struct side *side)
+{
+    int endpoint = (int)hear(side, "endpoint");
+    struct bmi_method_addr *server;
+    char text[ADDRESS_SIZE];
+
+    setenv("MX_PORT", "tcp", 1);
+    host_start_client();
+    CHECK(!has_libfabric());
+    snprintf(text, sizeof text, "mx://rdm@localhost:0:%d", endpoint);
+    server = host_lookup(text);
+    CHECK(server != NULL);
+    pair_hello(server);
+    CHECK(has_libfabric());
+    exchange(server);
+    pair_part(side);
+}
+
+static const struct scenario scenarios[] = {
+    SOLO(libraries_that_are_none_are_named_and_other_ports_work, asks_for_libraries),
+    SOLO(providers_that_are_not_there_or_never_used_are_refused_with_the_reason,
+         asks_for_providers),
+    SOLO(without_lockable_memory_initialize_works_or_names_the_limit, locks_nothing),
+    SOLO(only_rdm_loads_libfabric, local_and_tcp_load_nothing),
+    SOLO(initialize_leaves_signals_as_they_were, keeps_signals),
+    PAIR(a_forked_child_opens_its_own_fabric_and_that_of_before_stays_with_the_parent, stays_with_parent,
+         forks),
+    PAIR(a_client_with_rdm_reaches_a_server_without_and_says_so_once, tcp_server, rdm_client),
+    PAIR(a_server_with_rdm_serves_a_client_without, rdm_server, tcp_client),
+    PAIR(an_address_with_rdm_has_no_fallback, has_no_rdm, insists),
+    PAIR(an_address_with_rdm_opens_the_fabric_when_it_is_needed, rdm_server,
+         tcp_client_of_rdm_address),
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv, scenarios);
+}

@@ -1,0 +1,262 @@
+/*
+ * Large messages, and the peers that are not plain clients: oneself and other servers.
+ */
+#include "../support/pair.h"
+#include "../support/pattern.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB (1024 * 1024)
+
+/* ---- 16 MiB both ways at once ---- */
+
+enum { BIG = 16 * MIB, BIG_EACH_WAY = 2 };
+
+static void both_ways(struct side *side, struct bmi_method_addr *peer, uint64_t mine,
+                      uint64_t theirs)
+{
+    struct op send[BIG_EACH_WAY] = {{0}}, receive[BIG_EACH_WAY] = {{0}};
+    void *out[BIG_EACH_WAY], *in[BIG_EACH_WAY];
+
+    for (int i = 0; i < BIG_EACH_WAY; i++) {
+        out[i] = fenced(BIG);
+        in[i] = fenced(BIG);
+        fill(out[i], BIG, mine + (uint64_t)i);
+        CHECK_THAT(op_recv(&receive[i], peer, in[i], BIG, i), >=, 0);
+    }
+    pair_sync(side);
+    for (int i = 0; i < BIG_EACH_WAY; i++)
+        CHECK_THAT(op_send(&send[i], peer, out[i], BIG, i), >=, 0);
+    for (int i = 0; i < BIG_EACH_WAY; i++) {
+        op_received(&receive[i], BIG);
+        op_sent(&send[i]);
+        check_filled(in[i], BIG, theirs + (uint64_t)i);
+        fenced_free(in[i]);
+        fenced_free(out[i]);
+    }
+}
+
+static void big_server(struct side *side)
+{
+    both_ways(side, pair_server(side), 1000, 2000);
+    pair_part(side);
+}
+
+static void big_client(struct side *side)
+{
+    both_ways(side, pair_client(side), 2000, 1000);
+    pair_part(side);
+}
+
+/* ---- a large message does not hold up small ones with other tags ---- */
+
+static void large_and_small_server(struct side *side)
+{
+    struct bmi_method_addr *client = pair_server(side);
+    void *big = fenced(BIG);
+    struct op large = {0};
+
+    CHECK_THAT(op_recv(&large, client, big, BIG, 1), >=, 0);
+    for (int i = 0; i < 100; i++) {
+        int64_t number = -1;
+        struct op small = {0};
+
+        CHECK_THAT(op_recv(&small, client, &number, 8, 2), >=, 0);
+        op_received(&small, 8);
+        CHECK_THAT(number, ==, i);
+    }
+    op_received(&large, BIG);
+    check_filled(big, BIG, 5);
+    fenced_free(big);
+    pair_part(side);
+}
+
+static void large_and_small_client(struct side *side)
+{
+    struct bmi_method_addr *server = pair_client(side);
+    void *big = fenced(BIG);
+    struct op large = {0};
+
+    fill(big, BIG, 5);
+    CHECK_THAT(op_send(&large, server, big, BIG, 1), >=, 0);
+    for (int i = 0; i < 100; i++) {
+        int64_t number = i;
+        struct op small = {0};
+
+        CHECK_THAT(op_send(&small, server, &number, 8, 2), >=, 0);
+        op_sent(&small);
+    }
+    op_sent(&large);
+    fenced_free(big);
+    pair_part(side);
+}
+
+/* ---- memory from memalloc ---- */
+
+static void memalloc_server(struct side *side)
+{
+    struct bmi_method_addr *client = pair_server(side);
+    unsigned char *buffer = ops->memalloc(4 * MIB, BMI_RECV);
+    bmi_op_id_t id;
+    bmi_size_t actual = -1;
+    struct op receive = {0};
+
+    CHECK(buffer != NULL);
+    memset(buffer, 0, 4 * MIB); /* as BMI_memalloc does */
+    receive.posted = ops->post_recv(&id, client, buffer, 4 * MIB, &actual, BMI_PRE_ALLOC, 3,
+                                    &receive, 0, NULL);
+    receive.id = id;
+    CHECK_THAT(receive.posted, ==, 0);
+    tell(side, "posted", 0);
+    op_received(&receive, 4 * MIB);
+    check_filled(buffer, 4 * MIB, 77);
+    CHECK_THAT(ops->memfree(buffer, 4 * MIB, BMI_RECV), ==, 0);
+    pair_part(side);
+}
+
+static void memalloc_client(struct side *side)
+{
+    struct bmi_method_addr *server = pair_client(side);
+    void *buffer = ops->memalloc(4 * MIB, BMI_SEND);
+    bmi_op_id_t id;
+    struct op send = {0};
+
+    CHECK(buffer != NULL);
+    fill(buffer, 4 * MIB, 77);
+    pair_hear(side, "posted");
+    send.posted = ops->post_send(&id, server, buffer, 4 * MIB, BMI_PRE_ALLOC, 3, &send, 0, NULL);
+    send.id = id;
+    CHECK_THAT(send.posted, >=, 0);
+    if (send.posted == 0)
+        op_sent(&send);
+    CHECK_THAT(ops->memfree(buffer, 4 * MIB, BMI_SEND), ==, 0);
+    pair_part(side);
+}
+
+/* ---- oneself ---- */
+
+static const bmi_size_t self_sizes[] = {0, 8, 5000, 32768, 32769, 300000, 4 * MIB};
+enum { SELF = sizeof self_sizes / sizeof self_sizes[0] };
+
+static void to_oneself(struct bmi_method_addr *self)
+{
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < SELF; i++) {
+            size_t size = (size_t)self_sizes[i];
+            void *out = fenced(size), *in = fenced(size);
+            struct op send = {0}, receive = {0};
+
+            fill(out, size, (uint64_t)i);
+            if (turn == 0)
+                CHECK_THAT(op_recv(&receive, self, in, self_sizes[i], i), >=, 0);
+            CHECK_THAT(op_send(&send, self, out, self_sizes[i], i), >=, 0);
+            if (turn == 1)
+                CHECK_THAT(op_recv(&receive, self, in, self_sizes[i], i), >=, 0);
+            op_received(&receive, self_sizes[i]);
+            op_sent(&send);
+            check_filled(in, size, (uint64_t)i);
+            fenced_free(in);
+            fenced_free(out);
+        }
+    }
+    for (int i = 0; i < SELF - 1; i++) {
+        size_t size = (size_t)self_sizes[i];
+        void *out = fenced(size);
+        struct op send = {0};
+        struct arrival arrival;
+
+        fill(out, size, (uint64_t)i);
+        CHECK_THAT(op_send_unexpected(&send, self, out, self_sizes[i], 40 + i), >=, 0);
+        arrival = host_next();
+        CHECK_THAT(arrival.tag, ==, 40 + i);
+        CHECK_THAT(arrival.size, ==, self_sizes[i]);
+        check_filled(arrival.buffer, size, (uint64_t)i);
+        arrival_free(&arrival);
+        op_sent(&send);
+        fenced_free(out);
+    }
+}
+
+static void a_server_alone(struct side *side)
+{
+    (void)side;
+    int endpoint = host_start_server();
+
+    /* Section 2: the server looks up its own listen string. */
+    to_oneself(host_lookup_endpoint(endpoint));
+    host_stop();
+}
+
+/* ---- servers among themselves, both beginning at the same moment ---- */
+
+enum { TALK = 50 };
+
+static void server_to_server(struct side *side)
+{
+    static struct op unexpected[TALK], send[TALK], receive[TALK];
+    static int64_t out[TALK], in[TALK];
+    int mine = host_start_server(), theirs;
+    struct bmi_method_addr *peer;
+    int before;
+
+    tell(side, "endpoint", mine);
+    theirs = (int)hear(side, "endpoint");
+    peer = host_lookup_endpoint(theirs);
+    before = host_addresses();
+    for (int i = 0; i < TALK; i++) {
+        out[i] = (int64_t)mine * 1000 + i;
+        in[i] = -1;
+        CHECK_THAT(op_recv(&receive[i], peer, &in[i], 8, i), >=, 0);
+        CHECK_THAT(op_send_unexpected(&unexpected[i], peer, &out[i], 8, i), >=, 0);
+        CHECK_THAT(op_send(&send[i], peer, &out[i], 8, i), >=, 0);
+    }
+    for (int i = 0; i < TALK; i++) {
+        struct arrival arrival = host_next();
+        int64_t number;
+
+        /* One peer, whichever side's connect came first: its messages come from an address
+         * the host has, and answers to that address arrive. */
+        CHECK_THAT(arrival.tag, ==, i);
+        CHECK_THAT(arrival.size, ==, 8);
+        memcpy(&number, arrival.buffer, 8);
+        CHECK_THAT(number, ==, (int64_t)theirs * 1000 + i);
+        arrival_free(&arrival);
+        if (i == TALK - 1) {
+            struct op back = {0}, forth = {0};
+            int64_t answer = -1;
+
+            CHECK_THAT(op_recv(&forth, arrival.from, &answer, 8, 999), >=, 0);
+            CHECK_THAT(op_send(&back, arrival.from, &out[7], 8, 999), >=, 0);
+            op_sent(&back);
+            op_received(&forth, 8);
+            CHECK_THAT(answer, ==, (int64_t)theirs * 1000 + 7);
+        }
+    }
+    for (int i = 0; i < TALK; i++) {
+        op_received(&receive[i], 8);
+        CHECK_THAT(in[i], ==, (int64_t)theirs * 1000 + i);
+        op_sent(&unexpected[i]);
+        op_sent(&send[i]);
+    }
+    /* At most one address was registered for the one peer, none twice. */
+    CHECK_THAT(host_addresses() - before, <=, 1);
+    pair_part(side);
+}
+
+static const struct scenario scenarios[] = {
+    PAIR(sixteen_MiB_messages_cross_both_ways_at_once, big_server, big_client),
+    PAIR(small_messages_are_not_stuck_behind_a_large_one, large_and_small_server,
+         large_and_small_client),
+    PAIR(memory_from_memalloc_carries_messages, memalloc_server, memalloc_client),
+    SOLO(a_server_can_send_to_itself, a_server_alone),
+    PAIR(two_servers_connecting_to_each_other_at_once_end_in_one_peer, server_to_server,
+         server_to_server),
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv, scenarios);
+}

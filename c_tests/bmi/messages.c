@@ -1,0 +1,451 @@
+/*
+ * Messages between two processes: every size class, lists, short receives.
+ *
+ * Side a is a server, side b a client. Knows nothing of: order, contexts, faults.
+ */
+#include "../support/pair.h"
+#include "../support/pattern.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Around everything that might be a limit: inline lines, 8 and 16 KiB of older methods, the
+ * 32 KiB eager limit, ring slots, a whole ring. */
+static const bmi_size_t sizes[] = {0,         1,         7,     8,     15,    16,     24,    48,
+                                   63,        64,        100,   127,   128,   1000,   4096,  8192,
+                                   8193,      16383,     16384, 16385, 32735, 32736,  32767, 32768,
+                                   32769,     65535,     65536, 65537, 99991, 262144, 300000,
+                                   1024 * 1024, 1024 * 1024 + 3};
+enum { SIZES = sizeof sizes / sizeof sizes[0], MAX_SIZE = 1024 * 1024 + 3 };
+
+/* ---- expected ---- */
+
+static void echo_server(struct side *side)
+{
+    struct bmi_method_addr *client = pair_server(side);
+
+    for (int i = 0; i < SIZES; i++) {
+        void *buffer = fenced((size_t)sizes[i]);
+        struct op receive = {0}, send = {0};
+
+        CHECK_THAT(op_recv(&receive, client, buffer, sizes[i], i), >=, 0);
+        op_received(&receive, sizes[i]);
+        check_filled(buffer, (size_t)sizes[i], (uint64_t)i);
+        CHECK_THAT(op_send(&send, client, buffer, sizes[i], i), >=, 0);
+        op_sent(&send);
+        fenced_free(buffer);
+    }
+    pair_part(side);
+}
+
+static void echo_client(struct side *side)
+{
+    struct bmi_method_addr *server = pair_client(side);
+
+    for (int i = 0; i < SIZES; i++) {
+        void *out = fenced((size_t)sizes[i]), *in = fenced((size_t)sizes[i]);
+        struct op receive = {0}, send = {0};
+
+        fill(out, (size_t)sizes[i], (uint64_t)i);
+        CHECK_THAT(op_send(&send, server, out, sizes[i], i), >=, 0);
+        op_sent(&send);
+        memset(out, 0, (size_t)sizes[i]); /* ours again: must not show at the other side */
+        CHECK_THAT(op_recv(&receive, server, in, sizes[i], i), >=, 0);
+        op_received(&receive, sizes[i]);
+        check_filled(in, (size_t)sizes[i], (uint64_t)i);
+        fenced_free(out);
+        fenced_free(in);
+    }
+    pair_part(side);
+}
+
+/* ---- receive first, send first ---- */
+
+enum { EARLY = 6 };
+static const bmi_size_t early_sizes[EARLY] = {0, 8, 5000, 32768, 40000, 700000};
+
+static void early_receives(struct side *side)
+{
+    struct bmi_method_addr *client = pair_server(side);
+    struct op receive[EARLY] = {{0}}, late[EARLY] = {{0}};
+    void *buffer[EARLY];
+
+    for (int i = 0; i < EARLY; i++) {
+        buffer[i] = fenced((size_t)early_sizes[i]);
+        CHECK_THAT(op_recv(&receive[i], client, buffer[i], early_sizes[i], 100 + i), ==, 0);
+    }
+    tell(side, "posted", 0);
+    for (int i = 0; i < EARLY; i++) {
+        op_received(&receive[i], early_sizes[i]);
+        check_filled(buffer[i], (size_t)early_sizes[i], (uint64_t)i);
+        fenced_free(buffer[i]);
+    }
+    /* Now the other way round: what was sent long before its receive is posted. */
+    pair_hear(side, "sent");
+    for (int i = 0; i < 20; i++)
+        host_pump(1);
+    for (int i = EARLY - 1; i >= 0; i--) {
+        buffer[i] = fenced((size_t)early_sizes[i]);
+        CHECK_THAT(op_recv(&late[i], client, buffer[i], early_sizes[i], 200 + i), >=, 0);
+        op_received(&late[i], early_sizes[i]);
+        check_filled(buffer[i], (size_t)early_sizes[i], 50 + (uint64_t)i);
+        fenced_free(buffer[i]);
+    }
+    pair_part(side);
+}
+
+static void late_sends(struct side *side)
+{
+    struct bmi_method_addr *server = pair_client(side);
+    struct op send[EARLY] = {{0}}, early[EARLY] = {{0}};
+    void *buffer[EARLY];
+
+    pair_hear(side, "posted");
+    for (int i = 0; i < EARLY; i++) {
+        buffer[i] = fenced((size_t)early_sizes[i]);
+        fill(buffer[i], (size_t)early_sizes[i], (uint64_t)i);
+        CHECK_THAT(op_send(&send[i], server, buffer[i], early_sizes[i], 100 + i), >=, 0);
+    }
+    for (int i = 0; i < EARLY; i++) {
+        op_sent(&send[i]);
+        fill(buffer[i], (size_t)early_sizes[i], 50 + (uint64_t)i);
+        CHECK_THAT(op_send(&early[i], server, buffer[i], early_sizes[i], 200 + i), >=, 0);
+    }
+    tell(side, "sent", 0);
+    for (int i = 0; i < EARLY; i++) {
+        op_sent(&early[i]);
+        fenced_free(buffer[i]);
+    }
+    pair_part(side);
+}
+
+/* ---- receive posted before anything is connected (section 2: what OrangeFS's client does) ---- */
+
+static void answers_a_client(struct side *side)
+{
+    struct arrival request;
+    struct op reply = {0};
+    char answer[65568];
+
+    pair_serve(side);
+    request = host_next();
+    CHECK_THAT(request.size, ==, 9372);
+    check_filled(request.buffer, 9372, 1);
+    fill(answer, sizeof answer, 2);
+    CHECK_THAT(op_send(&reply, request.from, answer, 60000, 1), >=, 0);
+    op_sent(&reply);
+    arrival_free(&request);
+    pair_part(side);
+}
+
+static void receives_before_connecting(struct side *side)
+{
+    struct bmi_method_addr *server = pair_join(side);
+    void *request = ops->memalloc(9372, BMI_SEND);
+    void *answer = ops->memalloc(65568, BMI_RECV);
+    struct op receive = {0}, send = {0};
+
+    CHECK(request != NULL && answer != NULL);
+    memset(answer, 0, 65568);
+    fill(request, 9372, 1);
+    CHECK_THAT(op_recv(&receive, server, answer, 65568, 1), ==, 0);
+    CHECK_THAT(op_send_unexpected(&send, server, request, 9372, 1), >=, 0);
+    op_sent(&send);
+    op_received(&receive, 60000);
+    check_filled(answer, 60000, 2);
+    CHECK_THAT(ops->memfree(request, 9372, BMI_SEND), ==, 0);
+    CHECK_THAT(ops->memfree(answer, 65568, BMI_RECV), ==, 0);
+    pair_part(side);
+}
+
+/* ---- unexpected ---- */
+
+/* Section 5: 16384 are announced, the largest request is 287 940 bytes. */
+static const bmi_size_t unexpected_sizes[] = {0,     8,     100,   4096,   8192,   8193,
+                                              16384, 16385, 25916, 32768,  32769,  69296,
+                                              144564, 287940, 300 * 1024};
+enum { UNEXPECTED = sizeof unexpected_sizes / sizeof unexpected_sizes[0] };
+
+static void take_unexpected(const struct bmi_method_addr *from)
+{
+    for (int i = 0; i < UNEXPECTED; i++) {
+        struct arrival arrival = host_next();
+
+        CHECK(arrival.from == from);
+        CHECK_THAT(arrival.tag, ==, 7000 + i);
+        CHECK_THAT(arrival.size, ==, unexpected_sizes[i]);
+        check_filled(arrival.buffer, (size_t)arrival.size, (uint64_t)i);
+        arrival_free(&arrival);
+    }
+}
+
+static void give_unexpected(struct bmi_method_addr *to, bool all_at_once)
+{
+    struct op send[UNEXPECTED] = {{0}};
+    void *buffer[UNEXPECTED];
+
+    for (int i = 0; i < UNEXPECTED; i++) {
+        buffer[i] = fenced((size_t)unexpected_sizes[i]);
+        fill(buffer[i], (size_t)unexpected_sizes[i], (uint64_t)i);
+        CHECK_THAT(op_send_unexpected(&send[i], to, buffer[i], unexpected_sizes[i], 7000 + i),
+                   >=, 0);
+        if (!all_at_once)
+            op_sent(&send[i]);
+    }
+    for (int i = 0; i < UNEXPECTED; i++) {
+        op_sent(&send[i]);
+        fenced_free(buffer[i]);
+    }
+}
+
+static void unexpected_server(struct side *side)
+{
+    struct bmi_method_addr *client = pair_server(side);
+
+    take_unexpected(client);
+    take_unexpected(client);
+    pair_sync(side);
+    give_unexpected(client, true); /* clients take them too (section 7, Mercury) */
+    pair_part(side);
+}
+
+static void unexpected_client(struct side *side)
+{
+    struct bmi_method_addr *server = pair_client(side);
+
+    give_unexpected(server, false);
+    give_unexpected(server, true);
+    pair_sync(side);
+    take_unexpected(server);
+    pair_part(side);
+}
+
+/* ---- lists ---- */
+
+/* The segments of a message: the first, growth per segment, zero-length segments. */
+struct shape {
+    bmi_size_t size, first, step;
+    int zero_every;
+};
+static const struct shape shapes[] = {
+    {0, 1, 0, 0},         {0, 1, 0, 1},          {8, 1, 0, 0},          {100, 3, 1, 2},
+    {8192, 1, 7, 3},      {16384, 5000, 1, 0},   {32768, 13, 17, 1},    {32769, 1, 4, 5},
+    {100000, 777, 3, 4},  {300000, 1, 300, 2},   {1000003, 65537, 0, 1}, {2000, 1, 0, 0},
+};
+enum { SHAPES = sizeof shapes / sizeof shapes[0] };
+
+static void list_send(struct bmi_method_addr *to, int i, bool contiguous)
+{
+    const struct shape *shape = &shapes[i];
+    void *buffer = fenced((size_t)shape->size);
+    struct cut cut = cut_up(buffer, shape->size, shape->first, shape->step, shape->zero_every);
+    struct op send = {0};
+
+    fill(buffer, (size_t)shape->size, (uint64_t)i);
+    if (contiguous)
+        CHECK_THAT(op_send(&send, to, buffer, shape->size, i), >=, 0);
+    else
+        CHECK_THAT(op_send_cut(&send, to, &cut, i), >=, 0);
+    op_sent(&send);
+    cut_free(&cut);
+    fenced_free(buffer);
+}
+
+static void list_receive(struct bmi_method_addr *from, int i, bool contiguous)
+{
+    const struct shape *shape = &shapes[i];
+    /* Cut differently from the sender. */
+    const struct shape *other = &shapes[(i + 5) % SHAPES];
+    void *buffer = fenced((size_t)shape->size);
+    /* Growing a little at least: a list has at most 65536 pieces. */
+    struct cut cut = cut_up(buffer, shape->size, other->first,
+                            other->step + shape->size / 100000, other->zero_every);
+    struct op receive = {0};
+
+    if (contiguous)
+        CHECK_THAT(op_recv(&receive, from, buffer, shape->size, i), >=, 0);
+    else
+        CHECK_THAT(op_recv_cut(&receive, from, &cut, i), >=, 0);
+    op_received(&receive, shape->size);
+    check_filled(buffer, (size_t)shape->size, (uint64_t)i);
+    cut_free(&cut);
+    fenced_free(buffer);
+}
+
+static void list_sender(struct side *side)
+{
+    struct bmi_method_addr *client = pair_server(side);
+
+    for (int i = 0; i < SHAPES; i++) {
+        list_send(client, i, false);
+        list_send(client, i, false);
+        list_send(client, i, true);
+    }
+    pair_part(side);
+}
+
+static void list_receiver(struct side *side)
+{
+    struct bmi_method_addr *server = pair_client(side);
+
+    for (int i = 0; i < SHAPES; i++) {
+        list_receive(server, i, false); /* lists on both sides */
+        list_receive(server, i, true);  /* on the sending side only */
+        list_receive(server, i, false); /* on the receiving side only */
+    }
+    pair_part(side);
+}
+
+static void unexpected_list_receiver(struct side *side)
+{
+    struct bmi_method_addr *client = pair_server(side);
+
+    for (int i = 0; i < SHAPES; i++) {
+        struct arrival arrival;
+
+        if (shapes[i].size > 300 * 1024)
+            continue;
+        arrival = host_next();
+        CHECK(arrival.from == client);
+        CHECK_THAT(arrival.tag, ==, i);
+        CHECK_THAT(arrival.size, ==, shapes[i].size);
+        check_filled(arrival.buffer, (size_t)arrival.size, (uint64_t)i);
+        arrival_free(&arrival);
+    }
+    pair_part(side);
+}
+
+static void unexpected_list_sender(struct side *side)
+{
+    struct bmi_method_addr *server = pair_client(side);
+
+    for (int i = 0; i < SHAPES; i++) {
+        const struct shape *shape = &shapes[i];
+        void *buffer;
+        struct cut cut;
+        struct op send = {0};
+
+        if (shape->size > 300 * 1024)
+            continue;
+        buffer = fenced((size_t)shape->size);
+        cut = cut_up(buffer, shape->size, shape->first, shape->step, shape->zero_every);
+        fill(buffer, (size_t)shape->size, (uint64_t)i);
+        CHECK_THAT(op_send_unexpected_cut(&send, server, &cut, i), >=, 0);
+        op_sent(&send);
+        cut_free(&cut);
+        fenced_free(buffer);
+    }
+    pair_part(side);
+}
+
+/* ---- short receives ---- */
+
+static const struct {
+    bmi_size_t sent, room;
+} shorts[] = {{0, 8},         {0, 100000},     {1, 8},          {8, 9},
+              {100, 8192},    {8192, 65568},   {32768, 40000},  {32768, 200000},
+              {32769, 65536}, {40000, 300000}, {500000, 600000}};
+enum { SHORTS = sizeof shorts / sizeof shorts[0] };
+
+static void short_sender(struct side *side)
+{
+    struct bmi_method_addr *client = pair_server(side);
+
+    for (int i = 0; i < SHORTS; i++) {
+        void *buffer = fenced((size_t)shorts[i].sent);
+        struct op send = {0};
+
+        fill(buffer, (size_t)shorts[i].sent, (uint64_t)i);
+        CHECK_THAT(op_send(&send, client, buffer, shorts[i].sent, i), >=, 0);
+        op_sent(&send);
+        CHECK_THAT(op_send(&send, client, buffer, shorts[i].sent, i), >=, 0);
+        op_sent(&send);
+        fenced_free(buffer);
+    }
+    pair_part(side);
+}
+
+static void short_receiver(struct side *side)
+{
+    struct bmi_method_addr *server = pair_client(side);
+
+    for (int i = 0; i < SHORTS; i++) {
+        void *buffer = fenced((size_t)shorts[i].room), *pieces = fenced((size_t)shorts[i].room);
+        struct cut cut = cut_up(pieces, shorts[i].room, 3, 100, 2);
+        struct op receive = {0};
+
+        CHECK_THAT(op_recv(&receive, server, buffer, shorts[i].room, i), >=, 0);
+        op_received(&receive, shorts[i].sent);
+        check_filled(buffer, (size_t)shorts[i].sent, (uint64_t)i);
+        check_untouched(buffer, (size_t)shorts[i].sent, (size_t)shorts[i].room);
+        CHECK_THAT(op_recv_cut(&receive, server, &cut, i), >=, 0);
+        op_received(&receive, shorts[i].sent);
+        check_filled(pieces, (size_t)shorts[i].sent, (uint64_t)i);
+        check_untouched(pieces, (size_t)shorts[i].sent, (size_t)shorts[i].room);
+        cut_free(&cut);
+        fenced_free(buffer);
+        fenced_free(pieces);
+    }
+    pair_part(side);
+}
+
+/* ---- zero bytes ---- */
+
+static void zero_server(struct side *side)
+{
+    struct bmi_method_addr *client = pair_server(side);
+
+    for (int i = 0; i < 50; i++) {
+        struct op receive = {0}, send = {0};
+        struct arrival arrival;
+
+        /* NULL with size 0 is a buffer like any other. */
+        CHECK_THAT(op_recv(&receive, client, NULL, 0, i), >=, 0);
+        op_received(&receive, 0);
+        CHECK_THAT(op_send(&send, client, NULL, 0, i), >=, 0);
+        op_sent(&send);
+        arrival = host_next();
+        CHECK_THAT(arrival.size, ==, 0);
+        CHECK_THAT(arrival.tag, ==, i);
+        arrival_free(&arrival);
+    }
+    pair_part(side);
+}
+
+static void zero_client(struct side *side)
+{
+    struct bmi_method_addr *server = pair_client(side);
+
+    for (int i = 0; i < 50; i++) {
+        struct op receive = {0}, send = {0}, unexpected = {0};
+
+        CHECK_THAT(op_send(&send, server, NULL, 0, i), >=, 0);
+        CHECK_THAT(op_recv(&receive, server, NULL, 0, i), >=, 0);
+        CHECK_THAT(op_send_unexpected(&unexpected, server, NULL, 0, i), >=, 0);
+        op_sent(&send);
+        op_sent(&unexpected);
+        op_received(&receive, 0);
+    }
+    pair_part(side);
+}
+
+static const struct scenario scenarios[] = {
+    PAIR(expected_messages_of_every_size_arrive_whole_both_ways, echo_server, echo_client),
+    PAIR(receives_may_be_posted_before_or_after_the_send, early_receives, late_sends),
+    PAIR(a_receive_posted_before_the_first_send_gets_the_answer, answers_a_client,
+         receives_before_connecting),
+    PAIR(unexpected_messages_up_to_300_KiB_arrive_in_order_both_ways, unexpected_server,
+         unexpected_client),
+    PAIR(lists_with_odd_segments_work_on_either_and_both_sides, list_sender, list_receiver),
+    PAIR(unexpected_lists_arrive_as_one_message, unexpected_list_receiver,
+         unexpected_list_sender),
+    PAIR(short_messages_report_the_received_size, short_sender, short_receiver),
+    PAIR(messages_of_zero_bytes_are_messages, zero_server, zero_client),
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv, scenarios);
+}

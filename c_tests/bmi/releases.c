@@ -1,0 +1,199 @@
+/*
+ * Releases of OrangeFS whose initialize has three arguments, and those with a fourth.
+ *
+ *     2.8.2 to 2.9.7    initialize(listen, id, flags)             fourth register: whatever it held
+ *     from 2.9.8 on     initialize(listen, id, flags, options)    NULL or a string
+ *
+ * The table is the same and both export the same names. An old host is here one that passes a number as the
+ * fourth argument: the same call to a method, and the test knows what the register holds.
+ */
+#include "../support/guard.h"
+#include "../support/host.h"
+#include "../support/op.h"
+#include "../support/world.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* As the real host's object: the method does not read it, but garbage may well point there. */
+static uint64_t word_of_the_host = UINT64_C(0xfedcba9876543210);
+
+static int initialize_with(struct bmi_method_addr *listen, int flags, uintptr_t held)
+{
+    int (*initialize)(struct bmi_method_addr *, int, int, uintptr_t);
+
+    memcpy(&initialize, &ops->initialize, sizeof initialize);
+    return initialize(listen, METHOD_ID, flags, held);
+}
+
+/* The end of a page behind which there is none, with these bytes there. */
+static uintptr_t at_the_edge(const void *bytes, size_t size)
+{
+    struct room room = room_for(size);
+
+    room_lend(&room);
+    memcpy(room.bytes, bytes, size);
+    return (uintptr_t)room.bytes;
+}
+
+static uintptr_t taken_away(void)
+{
+    struct room room = room_for(64);
+
+    return (uintptr_t)room.bytes;
+}
+
+/* What calls before this one may have left. */
+static size_t leftovers(uintptr_t *held)
+{
+    static char endless[200000];
+    size_t count = 0;
+
+    memset(endless, 'x', sizeof endless - 1);
+    held[count++] = 1; /* as an OrangeFS 2.9.7 was seen to do */
+    held[count++] = 0xdeadbeef;
+    held[count++] = UINTPTR_MAX;
+    held[count++] = UINTPTR_MAX / 2;
+    held[count++] = (uintptr_t)1 << 46;
+    held[count++] = taken_away();
+    held[count++] = (uintptr_t)leftovers;
+    held[count++] = (uintptr_t)&count;
+    held[count++] = (uintptr_t)&word_of_the_host;
+    held[count++] = at_the_edge("no end", 6);
+    held[count++] = at_the_edge("MX_PORT=nonsense", 16); /* without a NUL */
+    held[count++] = (uintptr_t) "mx://localhost:0:3";
+    held[count++] = (uintptr_t) "/etc/orangefs.conf";
+    held[count++] = (uintptr_t) "";
+    held[count++] = (uintptr_t)endless;
+    return count;
+}
+
+static void old_host(struct side *side)
+{
+    uintptr_t held[16];
+    size_t count = leftovers(held);
+
+    (void)side;
+    host_load();
+    for (size_t i = 0; i < count; i++) {
+        CHECK_THAT(initialize_with(NULL, 0, held[i]), ==, 0);
+        CHECK_THAT(ops->open_context(0), ==, 0);
+        ops->close_context(0);
+        CHECK_THAT(ops->finalize(), ==, 0);
+    }
+}
+
+/* ---- options are taken wherever they lie ---- */
+
+/* Whether they are is seen by a value that initialize refuses. */
+static const char refused[] = "MX_UNEXPECTED_BYTES=1";
+
+static void new_host(struct side *side)
+{
+    static char long_one[20000];
+    size_t pad = sizeof long_one - sizeof refused;
+
+    (void)side;
+    host_load();
+    CHECK_THAT(initialize_with(NULL, 0, (uintptr_t)refused), ==, -BMI_EINVAL);
+    CHECK_THAT(initialize_with(NULL, 0, at_the_edge(refused, sizeof refused)), ==, -BMI_EINVAL);
+    /* Over pages, and to the end of the last one. */
+    memset(long_one, ',', pad);
+    memcpy(long_one + pad, refused, sizeof refused);
+    CHECK_THAT(initialize_with(NULL, 0, at_the_edge(long_one, sizeof long_one)), ==, -BMI_EINVAL);
+    CHECK_THAT(initialize_with(NULL, 0, (uintptr_t) "MX_SPIN_US=7"), ==, 0);
+    CHECK_THAT(ops->finalize(), ==, 0);
+    CHECK_THAT(initialize_with(NULL, 0, 0), ==, 0);
+    CHECK_THAT(ops->finalize(), ==, 0);
+}
+
+/* ---- what the log says ---- */
+
+static char lines[65536];
+static int worst = 5;
+
+static void take_line(int level, const char *line)
+{
+    if (strstr(line, "options") == NULL)
+        return;
+    if (level < worst)
+        worst = level;
+    strncat(lines, line, sizeof lines - strlen(lines) - 1);
+}
+
+static void says(uintptr_t held, int level, const char *words)
+{
+    lines[0] = '\0';
+    worst = 5;
+    CHECK_THAT(initialize_with(NULL, 0, held), ==, 0);
+    CHECK_THAT(ops->finalize(), ==, 0);
+    if (strstr(lines, words) == NULL)
+        FAIL("the log says \"%s\"", lines);
+    CHECK_THAT(worst, ==, level);
+}
+
+static void logged(struct side *side)
+{
+    int (*set_host)(const struct bmi_mx_host *);
+    struct bmi_mx_host host = {.size = sizeof host, .log = take_line};
+    void *symbol = library_symbol("bmi_mx_set_host");
+
+    (void)side;
+    host_load();
+    CHECK(symbol != NULL);
+    memcpy(&set_host, &symbol, sizeof set_host);
+    CHECK_THAT(set_host(&host), ==, 0);
+    /* An old host is no trouble; a person who forgot the name has some. */
+    says(1, 3, "0x1 is not a string");
+    says((uintptr_t) "tcp", 2, "\"tcp\"");
+    says(0, 5, "");
+}
+
+/* ---- old and new hosts talk ---- */
+
+static void old_server(struct side *side)
+{
+    int endpoint = host_start_server();
+    struct bmi_method_addr *listen = host_listen_address();
+    struct arrival arrival;
+
+    /* Once more, as the old one does. */
+    ops->close_context(0);
+    CHECK_THAT(ops->finalize(), ==, 0);
+    CHECK_THAT(initialize_with(listen, BMI_INIT_SERVER, 1), ==, 0);
+    CHECK_THAT(ops->open_context(0), ==, 0);
+    tell(side, "endpoint", endpoint);
+    arrival = host_next();
+    CHECK_THAT(arrival.size, ==, 12);
+    CHECK(memcmp(arrival.buffer, "good morning", 12) == 0);
+    arrival_free(&arrival);
+    tell(side, "thanks", 0);
+    hear(side, "bye");
+    host_stop();
+}
+
+static void new_client(struct side *side)
+{
+    int endpoint = (int)hear(side, "endpoint");
+    struct op send = {0};
+
+    host_start_client();
+    CHECK_THAT(op_send_unexpected(&send, host_lookup_endpoint(endpoint), "good morning", 12, 1), >=, 0);
+    op_sent(&send);
+    hear(side, "thanks");
+    host_stop();
+    tell(side, "bye", 0);
+}
+
+static const struct scenario scenarios[] = {
+    SOLO(three_arguments_whatever_the_fourth_register_holds, old_host),
+    SOLO(options_are_taken_up_to_the_end_of_memory, new_host),
+    SOLO(the_log_tells_a_mistake_from_an_old_host, logged),
+    PAIR(an_old_server_serves_a_new_client, old_server, new_client),
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv, scenarios);
+}

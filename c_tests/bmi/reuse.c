@@ -1,0 +1,342 @@
+/*
+ * The server is gone, and a program that knows nothing of us has its address.
+ *
+ *      client ──post──► TCP port, abstract Unix name ◄── impostor: a plain program
+ *                                                          mute        takes no connection
+ *                                                          silent      takes it, says nothing
+ *                                                          curt        takes it and closes it
+ *                                                          noisy       says things of its own
+ *                                                          echo        says what it hears
+ *                                                    ◄── another user of MX, with another key
+ *
+ * Whatever it does, everything posted ends with an error within the time for connecting, nothing
+ * is believed, and when the server is back the same address of the client's works.
+ */
+#include "../support/pair.h"
+#include "../support/pattern.h"
+#include "../support/port.h"
+#include "../support/stage.h"
+#include "../support/wire.h"
+
+#include <myriexpress.h>
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define MIB (1024 * 1024)
+
+enum {
+    CONNECT_MS = 400,
+    SLACK_MS = 4000, /* what a busy machine may add; every other time-out is 20 s */
+    TRIES = 2,
+};
+
+enum manner { MUTE, SILENT, CURT, NOISY, ECHO, MANNERS };
+static const char *const manners[MANNERS] = {"mute", "silent", "curt", "noisy", "echo"};
+
+/* ---- the real one ---- */
+
+static void server(struct side *side)
+{
+    int endpoint = (int)hear(side, "endpoint");
+
+    if (endpoint == 0) {
+        endpoint = host_start_server();
+    } else {
+        CHECK_THAT(host_try_server(endpoint), ==, 0);
+        CHECK_THAT(ops->open_context(0), ==, 0);
+    }
+    tell(side, "endpoint", endpoint);
+    echo_until_stopped(side);
+}
+
+/* ---- the client ---- */
+
+static bool meets(struct bmi_method_addr *address)
+{
+    struct op receive = {0}, send = {0};
+    int64_t out = 0x1234, in = 0;
+
+    if (op_recv(&receive, address, &in, sizeof in, 1) < 0)
+        return false;
+    if (op_send_unexpected(&send, address, &out, sizeof out, 1) >= 0)
+        op_wait(&send);
+    if ((send.posted < 0 || send.error != 0) && !op_done(&receive))
+        CHECK_THAT(ops->cancel(receive.id, 0), ==, 0);
+    op_wait(&receive);
+    return receive.error == 0 && in == out;
+}
+
+/* One of those a program is told to expect when it cannot connect (docs/states.md). */
+static void is_documented(int error)
+{
+    static const int codes[] = {BMI_ETIMEDOUT, BMI_ECONNREFUSED, BMI_ENETRESET, BMI_EPROTO,
+                                BMI_EHOSTUNREACH};
+    bool known = false;
+
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+        known = known || error == -codes[i];
+    if (!known)
+        FAIL("%s is no code for this", code_text(error));
+}
+
+/* It was refused at once, or fails within the time. Over rdm the server's death may not have been
+ * noticed yet: then small messages are done with when they have been copied. */
+static int must_fail(struct op *op)
+{
+    if (op->posted >= 0)
+        op_wait(op);
+    else
+        op->error = op->posted;
+    if (op->posted != 1 || !death_is_silent())
+        is_documented(op->error);
+    return op->error;
+}
+
+/* Returns the code of the unexpected message. */
+static int tries_in_vain(struct bmi_method_addr *address, char *big)
+{
+    struct op receive = {0}, send = {0}, unexpected = {0}, *all[] = {&receive, &send, &unexpected};
+    char *room = fenced(1000);
+    int64_t begin = now_ms();
+
+    op_recv(&receive, address, room, 1000, 1);
+    op_send(&send, address, big, MIB, 2);
+    op_send_unexpected(&unexpected, address, "?", 1, 3);
+    for (int i = 0; i < 3; i++)
+        must_fail(all[i]);
+    CHECK_THAT(now_ms() - begin, <, CONNECT_MS + SLACK_MS * slower());
+    check_untouched(room, 0, 1000);
+    fenced_free(room);
+    return unexpected.error;
+}
+
+static void client(struct side *side)
+{
+    struct bmi_method_addr *address;
+    char *big = malloc(MIB), text[16];
+
+    CHECK(big != NULL);
+    memset(big, 1, MIB);
+    snprintf(text, sizeof text, "%d", CONNECT_MS);
+    setenv("BMI_MX_CONNECT_TIMEOUT_MS", text, 1);
+    host_start_client();
+    address = host_lookup_endpoint((int)hear(side, "endpoint"));
+    for (;;) {
+        int64_t real = pair_hear(side, "a peer is there");
+        int code = 0;
+
+        if (real < 0)
+            break;
+        for (int i = 0; i < TRIES; i++) {
+            if (real) {
+                for (deadline_t deadline = deadline_in(WAIT_MS); !meets(address);)
+                    CHECK(!deadline_over(deadline));
+            } else {
+                code = tries_in_vain(address, big);
+            }
+        }
+        tell(side, "code", code);
+    }
+    free(big);
+    host_stop();
+}
+
+/* ---- the impostor ---- */
+
+enum { GUESTS = 32 };
+
+static void welcome(int fd, enum manner manner)
+{
+    unsigned char noise[4096];
+
+    if (manner == NOISY) {
+        wire_noise(noise, sizeof noise, (unsigned)fd);
+        wire_say(fd, noise, sizeof noise);
+    }
+    if (manner == CURT)
+        close(fd);
+}
+
+/* False when the guest has left. */
+static bool listen_to(int fd, enum manner manner)
+{
+    unsigned char heard[4096];
+    ssize_t got = recv(fd, heard, sizeof heard, MSG_DONTWAIT);
+
+    if (got <= 0)
+        return got < 0 && errno == EAGAIN;
+    return manner != ECHO || wire_say(fd, heard, (size_t)got);
+}
+
+/* LOCAL_NAME and LOCAL_TYPE in the environment: the abstract name to take, if there is one. */
+static void impostor(struct side *side)
+{
+    enum manner manner = (enum manner)hear(side, "manner");
+    int port = (int)hear(side, "endpoint");
+    const char *name = getenv("LOCAL_NAME");
+    struct pollfd fds[2 + GUESTS];
+    int guests = 0;
+
+    fds[0] = (struct pollfd){.fd = wire_listen(&port), .events = POLLIN};
+    fds[1] = (struct pollfd){.fd = -1, .events = POLLIN};
+    if (name != NULL) {
+        fds[1].fd = wire_listen_local(name, strlen(name), atoi(getenv("LOCAL_TYPE")));
+        CHECK(fds[1].fd >= 0);
+    }
+    tell(side, "ready", 0);
+    while (!heard_anything(side)) {
+        poll(fds, manner == MUTE ? 0 : 2 + (nfds_t)guests, 2);
+        for (int i = 2; i < 2 + guests; i++)
+            if (fds[i].fd >= 0 && fds[i].revents != 0 && !listen_to(fds[i].fd, manner)) {
+                close(fds[i].fd);
+                fds[i].fd = -1;
+            }
+        for (int i = 0; i < 2 && manner != MUTE; i++) {
+            int fd;
+
+            if (fds[i].fd < 0 || (fds[i].revents & POLLIN) == 0)
+                continue;
+            fd = accept4(fds[i].fd, NULL, NULL, SOCK_CLOEXEC);
+            CHECK(fd >= 0 && guests < GUESTS);
+            welcome(fd, manner);
+            fds[2 + guests++] =
+                (struct pollfd){.fd = manner == CURT ? -1 : fd, .events = POLLIN};
+        }
+    }
+    hear(side, "stop");
+}
+
+/* ---- another user of MX ---- */
+
+#define FUNCTION(name)                                                                   \
+    __typeof__(&name) call_##name;                                                       \
+    *(void **)&call_##name = dlsym(library, #name)
+
+static void other_key(struct side *side)
+{
+    uint32_t endpoint_id = (uint32_t)hear(side, "endpoint");
+    void *library = dlopen("libmyriexpress.so", RTLD_NOW);
+    mx_endpoint_t endpoint;
+
+    if (library == NULL)
+        FAIL("%s", dlerror());
+    {
+        FUNCTION(mx__init_api);
+        FUNCTION(mx_open_endpoint);
+        FUNCTION(mx_close_endpoint);
+        FUNCTION(mx_finalize);
+
+        CHECK_THAT(call_mx__init_api(MX_API), ==, MX_SUCCESS);
+        CHECK_THAT(call_mx_open_endpoint(MX_ANY_NIC, endpoint_id, 0x5ca1ab1e, NULL, 0, &endpoint),
+                   ==, MX_SUCCESS);
+        tell(side, "ready", 0);
+        hear(side, "stop");
+        CHECK_THAT(call_mx_close_endpoint(endpoint), ==, MX_SUCCESS);
+        CHECK_THAT(call_mx_finalize(), ==, MX_SUCCESS);
+    }
+}
+
+/* ---- directors ---- */
+
+static struct child *raise_server(struct world *world, int64_t *endpoint)
+{
+    struct child *child = spawn(world, "server");
+
+    child_tell(child, "endpoint", *endpoint);
+    *endpoint = child_hear(child, "endpoint");
+    return child;
+}
+
+static int visit(struct child *client, bool real)
+{
+    child_tell(client, "a peer is there", real);
+    return (int)child_hear(client, "code");
+}
+
+/* The impostors take the name that the server had over shared memory. */
+static void note_local_name(const struct child *server)
+{
+    char name[108], text[16];
+    size_t length;
+    int type;
+
+    unsetenv("LOCAL_NAME");
+    if (!wire_local_name(child_pid(server), name, &length, &type))
+        return;
+    snprintf(text, sizeof text, "%d", type);
+    setenv("LOCAL_NAME", name, 1);
+    setenv("LOCAL_TYPE", text, 1);
+}
+
+static void impostors(struct world *world)
+{
+    int64_t endpoint = 0;
+    struct child *real = raise_server(world, &endpoint), *visitor = spawn(world, "client");
+
+    child_tell(visitor, "endpoint", endpoint);
+    CHECK_THAT(visit(visitor, true), ==, 0);
+    note_local_name(real);
+    CHECK(!port_is("local") || getenv("LOCAL_NAME") != NULL);
+    for (int i = MUTE; i < MANNERS; i++) {
+        struct child *other;
+
+        child_kill(real);
+        other = spawn(world, "impostor");
+        child_tell(other, "manner", i);
+        child_tell(other, "endpoint", endpoint);
+        child_hear(other, "ready");
+        printf("    %s: %s\n", manners[i], code_text(visit(visitor, false)));
+        child_tell(other, "stop", 0);
+        child_end(other);
+        real = raise_server(world, &endpoint);
+        CHECK_THAT(visit(visitor, true), ==, 0);
+    }
+    child_tell(real, "stop", 0);
+    child_end(real);
+    child_tell(visitor, "a peer is there", -1);
+    child_end(visitor);
+}
+
+static void another_key(struct world *world)
+{
+    int64_t endpoint = 0;
+    struct child *real = raise_server(world, &endpoint), *visitor = spawn(world, "client");
+    struct child *other;
+
+    child_tell(visitor, "endpoint", endpoint);
+    CHECK_THAT(visit(visitor, true), ==, 0);
+    child_kill(real);
+    other = spawn(world, "other");
+    child_tell(other, "endpoint", endpoint);
+    child_hear(other, "ready");
+    CHECK_THAT(visit(visitor, false), ==, -BMI_ECONNREFUSED);
+    child_tell(other, "stop", 0);
+    child_end(other);
+    real = raise_server(world, &endpoint);
+    CHECK_THAT(visit(visitor, true), ==, 0);
+    child_tell(real, "stop", 0);
+    child_end(real);
+    child_tell(visitor, "a peer is there", -1);
+    child_end(visitor);
+}
+
+static const struct scenario scenarios[] = {
+    DIRECTED(a_program_that_has_taken_a_dead_servers_address_is_not_believed, impostors,
+             {"server", server}, {"client", client}, {"impostor", impostor}),
+    DIRECTED(an_endpoint_with_another_key_at_a_dead_servers_address_refuses, another_key,
+             {"server", server}, {"client", client}, {"other", other_key}),
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    port_notices_deaths_soon();
+    return harness_main(argc, argv, scenarios);
+}

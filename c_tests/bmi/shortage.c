@@ -1,0 +1,301 @@
+/*
+ * Memory runs out: RLIMIT_AS a little above what a process uses once it is running.
+ *
+ *     posts      without end, of every kind: refused with -BMI_ENOMEM, and again possible once the
+ *                others have been called off
+ *     messages   from peers, without receives
+ *     strangers  connections that leave all but one byte of a message behind, each as another peer
+ *     crowds     real clients, more than there is memory for
+ *
+ *     In each case the process goes on, and an honest client is served afterwards.
+ *
+ * Over rdm only the first two: libfabric and its providers allocate for every peer, and what they do
+ * when they cannot is not this library's to say.
+ */
+#include "../support/flood.h"
+#include "../support/limit.h"
+#include "../support/pattern.h"
+#include "../support/port.h"
+#include "../support/stage.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    POSTS_MAX = 1000000, /* more than fit */
+    POSTS_LEAST = 2000,
+    ROUNDS = 3,
+    TAG_FLOOD = 1000,
+    TAG_LAST = 7,
+    LARGE = 100000,
+};
+
+/* ---- posts without end ---- */
+
+typedef int (*post_fn)(struct op *op, struct bmi_method_addr *peer, int number);
+
+static char buffer[LARGE];
+
+static int post_receive(struct op *op, struct bmi_method_addr *peer, int number)
+{
+    return op_recv(op, peer, buffer, sizeof buffer, TAG_FLOOD + number);
+}
+
+static int post_large_send(struct op *op, struct bmi_method_addr *peer, int number)
+{
+    return op_send(op, peer, buffer, sizeof buffer, TAG_FLOOD + number);
+}
+
+static int post_unexpected(struct op *op, struct bmi_method_addr *peer, int number)
+{
+    return op_send_unexpected(op, peer, buffer, 10000, TAG_FLOOD + number);
+}
+
+/* Posts until that is refused, and calls everything off. How many there were. */
+static int flood_with(struct op *all, struct bmi_method_addr *peer, post_fn post)
+{
+    int count = 0, posted = 0;
+
+    while (count < POSTS_MAX && (posted = post(&all[count], peer, count)) >= 0)
+        count++;
+    CHECK_THAT(posted, ==, -BMI_ENOMEM);
+    for (int i = 0; i < count; i++)
+        if (!op_done(&all[i]))
+            CHECK_THAT(ops->cancel(all[i].id, 0), ==, 0);
+    for (int i = 0; i < count; i++)
+        op_wait(&all[i]);
+    return count;
+}
+
+static void exchange(struct bmi_method_addr *peer)
+{
+    struct op send = {0}, receive = {0};
+    char in[64];
+
+    CHECK_THAT(op_recv(&receive, peer, in, sizeof in, TAG_LAST), >=, 0);
+    CHECK_THAT(op_send(&send, peer, "still here", 10, TAG_LAST), >=, 0);
+    op_sent(&send);
+    op_received(&receive, 10);
+    CHECK(memcmp(in, "still here", 10) == 0);
+}
+
+static void posts_too_much(struct side *side, post_fn post, bool starved)
+{
+    struct bmi_method_addr *peer = pair_server(side);
+    struct op *all = untouched(POSTS_MAX * sizeof *all);
+
+    leave_only(48);
+    for (int round = 0; round < ROUNDS; round++) {
+        int count;
+
+        if (starved)
+            take_all();
+        count = flood_with(all, peer, post);
+        give_all();
+        if (!starved)
+            CHECK_THAT(count, >, POSTS_LEAST);
+        memset(all, 0, (size_t)(count + 1) * sizeof *all);
+        tell(side, "round", round);
+        exchange(peer);
+    }
+    pair_part(side);
+}
+
+static void posts_receives(struct side *side) { posts_too_much(side, post_receive, false); }
+static void posts_sends(struct side *side) { posts_too_much(side, post_large_send, false); }
+static void posts_unexpected(struct side *side) { posts_too_much(side, post_unexpected, false); }
+static void starves_receives(struct side *side) { posts_too_much(side, post_receive, true); }
+static void starves_sends(struct side *side) { posts_too_much(side, post_large_send, true); }
+
+static void is_posted_to(struct side *side)
+{
+    struct bmi_method_addr *peer = pair_client(side);
+
+    for (int round = 0; round < ROUNDS; round++) {
+        pair_hear(side, "round");
+        exchange(peer);
+    }
+    pair_part(side);
+}
+
+/* ---- messages without receives ---- */
+
+/* Takes nothing until it is told to, then everything, then serves. `starved`: all memory is the
+ * program's until then. */
+static void take_nothing(struct side *side, bool starved)
+{
+    struct arrival arrival;
+    struct rlimit files;
+
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    files.rlim_cur = files.rlim_max;
+    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    flood_limit(side, host_start_server(), starved);
+    while (!heard_anything(side))
+        host_testcontext(8, 0, 5);
+    flood_ended(side);
+    while (host_next_within(&arrival, 500))
+        arrival_free(&arrival);
+    tell(side, "taken", 0);
+    echo_until_stopped(side);
+}
+
+static void takes_nothing(struct side *side) { take_nothing(side, false); }
+static void has_nothing(struct side *side) { take_nothing(side, true); }
+
+/* The flood is over: an honest client is served. */
+static void recovers(struct world *world, const struct flood *flood)
+{
+    struct stage stage = {.turn = 0, .server = flood->server, .endpoint = (int)flood->endpoint};
+
+    child_hear_within(stage.server, "taken", 3 * WAIT_MS);
+    stage.good = flood_survive(world, flood, "good");
+    check_good(&stage);
+    take_down(&stage);
+}
+
+/* Sends what it can, expected messages or others, whatever becomes of it. */
+static void send_without_end(struct side *side, post_fn post)
+{
+    enum { AHEAD = 1000 };
+    static struct op sends[AHEAD];
+    struct bmi_method_addr *server;
+
+    host_start_client();
+    server = host_lookup_endpoint((int)hear(side, "endpoint"));
+    for (int i = 0; !heard_anything(side); i = (i + 1) % AHEAD) {
+        struct op *op = &sends[i];
+
+        if (op->id == 0 || op->posted < 0 || op_done(op))
+            post(op, server, 0);
+        host_testcontext(64, 0, i % 64 == 0);
+    }
+    _exit(0);
+}
+
+static int post_small_send(struct op *op, struct bmi_method_addr *peer, int number)
+{
+    return op_send(op, peer, buffer, 30000, TAG_FLOOD + number);
+}
+
+static void sends_without_end(struct side *side) { send_without_end(side, post_small_send); }
+static void asks_without_end(struct side *side) { send_without_end(side, post_unexpected); }
+
+static void flood_with_messages(struct world *world)
+{
+    struct flood flood;
+
+    /* More than there will be. */
+    setenv("MX_UNEXPECTED_BYTES", "1G", 1);
+    flood = flood_begin(world, "taker", 32);
+    flood_join(world, &flood, "sender", 1);
+    flood_join(world, &flood, "asker", 3);
+    flood_over(&flood, FLOOD_MS);
+    recovers(world, &flood);
+}
+
+/* ---- strangers ---- */
+
+enum { STRANGERS = 2500 };
+
+static void flood_with_strangers(struct world *world)
+{
+    static unsigned char opening[OPENING_MAX], part[WIRE_HEADER + 32768];
+    static int fds[STRANGERS];
+    struct packet packet = {.kind = 3, /* eager */
+                            .word = UINT64_C(0xb) << 60 | 5,
+                            .length = 32768,
+                            .body_length = 32768};
+    struct rlimit files;
+    struct flood flood;
+    size_t size;
+    int left_behind = 0;
+
+    if (port_is("rdm"))
+        return;
+    CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
+    files.rlim_cur = files.rlim_max < 8192 ? files.rlim_max : 8192;
+    CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
+    size = record_tcp(world, opening);
+    flood = flood_begin(world, "taker", 24);
+    for (int i = 0; i < STRANGERS && i + 64 < (int)files.rlim_cur; i++) {
+        /* As another peer each: from an address of its own. */
+        fds[i] = wire_dial_from(2 + (unsigned)i, SOCK_STREAM | SOCK_NONBLOCK, (int)flood.endpoint);
+        if (fds[i] < 0)
+            continue;
+        claim(opening, 2000 + i, 1000 + (uint64_t)i);
+        /* Its hello, and all but one byte of a message behind it. */
+        send(fds[i], opening, size, MSG_NOSIGNAL);
+    }
+    wire_packet(part, &packet, NULL, 0);
+    for (int round = 0; round < 40; round++) {
+        for (int i = 0; i < STRANGERS; i++) {
+            unsigned char heard[4096];
+
+            if (fds[i] <= 0 || recv(fds[i], heard, sizeof heard, MSG_DONTWAIT) <= 0)
+                continue;
+            left_behind += send(fds[i], part, sizeof part - 1, MSG_NOSIGNAL) > 0;
+        }
+        pause_ms(50);
+    }
+    CHECK_THAT(left_behind, >, 100);
+    for (int i = 0; i < STRANGERS; i++)
+        if (fds[i] > 0)
+            close(fds[i]);
+    flood_over(&flood, 0);
+    recovers(world, &flood);
+}
+
+/* ---- crowds ---- */
+
+enum { CROWD = 24, CROWD_MS = 1500 };
+
+static void stays_connected(struct side *side)
+{
+    struct bmi_method_addr *server;
+    struct op request = {0};
+
+    host_start_client();
+    server = host_lookup_endpoint((int)hear(side, "endpoint"));
+    op_send_unexpected(&request, server, "here", 4, 1);
+    while (!heard_anything(side))
+        host_pump(20);
+    _exit(0);
+}
+
+static void flood_with_clients(struct world *world)
+{
+    struct flood flood;
+
+    if (port_is("rdm"))
+        return;
+    flood = flood_begin(world, "starved", 4);
+    flood_join(world, &flood, "member", CROWD);
+    flood_over(&flood, CROWD_MS);
+    recovers(world, &flood);
+}
+
+static const struct scenario scenarios[] = {
+    PAIR(receives_without_end_are_refused_and_then_others_go_on, posts_receives, is_posted_to),
+    PAIR(sends_without_end_are_refused_and_then_others_go_on, posts_sends, is_posted_to),
+    PAIR(requests_without_end_are_refused_and_then_others_go_on, posts_unexpected, is_posted_to),
+    PAIR(receives_without_memory_are_refused_and_then_others_go_on, starves_receives,
+         is_posted_to),
+    PAIR(sends_without_memory_are_refused_and_then_others_go_on, starves_sends, is_posted_to),
+    DIRECTED(messages_without_receives_end_no_process, flood_with_messages, {"taker", takes_nothing},
+             {"sender", sends_without_end}, {"asker", asks_without_end}, {"good", good_client}),
+    DIRECTED(parts_of_messages_end_no_process, flood_with_strangers, {"taker", takes_nothing},
+             {"good", good_client}, {"dialler", dialler}),
+    DIRECTED(clients_that_come_when_there_is_no_memory_are_served_later, flood_with_clients,
+             {"starved", has_nothing}, {"member", stays_connected}, {"good", good_client}),
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    port_notices_deaths_soon();
+    return harness_main(argc, argv, scenarios);
+}

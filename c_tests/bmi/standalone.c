@@ -1,0 +1,194 @@
+/*
+ * Differences of the stand-alone BMI from OrangeFS: classes, a port to ask for, addresses that are
+ * not dropped. The layouts are checked in support/standalone.c; everything else is the other
+ * programs', built over this host's table, too.
+ *
+ * Side a is a server, side b a client.
+ */
+#include "../support/pair.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { CLASSES = 3, EACH = 4, TAG = 70 };
+
+static const uint8_t classes[CLASSES] = {0, 7, 255};
+
+/* Takes up to `most` messages of a class, for as long as `ms`; checks that they are of that class and in order. */
+static int take(uint8_t class, int most, int ms, int first)
+{
+    deadline_t deadline = deadline_in(ms);
+    int taken = 0;
+
+    while (taken < most && !deadline_over(deadline)) {
+        struct bmi_method_unexpected_info info;
+        int outcount = 0;
+
+        host_enter_test_call();
+        CHECK_THAT(the_table()->testunexpected(1, &outcount, &info, class, 5), ==, 0);
+        host_leave_test_call();
+        host_testcontext(4, 0, 0);
+        if (outcount == 0)
+            continue;
+        CHECK_THAT(info.error_code, ==, 0);
+        CHECK_THAT(info.size, ==, 1);
+        CHECK_THAT(*(uint8_t *)info.buffer, ==, class);
+        CHECK_THAT(info.tag, ==, TAG + first + taken);
+        CHECK_THAT(ops->unexpected_free(info.buffer), ==, 0);
+        taken++;
+    }
+    return taken;
+}
+
+static void asks_by_class(struct side *side)
+{
+    pair_server(side);
+    /* Without test calls, which would take those of class 0. */
+    hear(side, "sent");
+    /* None of these has been sent. */
+    CHECK_THAT(take(9, 1, 50, 0), ==, 0);
+    /* The last first: no class waits for another. */
+    for (int i = CLASSES - 1; i >= 0; i--)
+        CHECK_THAT(take(classes[i], EACH, WAIT_MS, 0), ==, EACH);
+    for (int i = 0; i < CLASSES; i++)
+        CHECK_THAT(take(classes[i], 1, 20, EACH), ==, 0);
+    tell(side, "taken", 0);
+    pair_part(side);
+}
+
+static void sends_of_all_classes(struct side *side)
+{
+    struct bmi_method_addr *server = pair_client(side);
+    struct op sends[EACH][CLASSES] = {{{0}}};
+
+    for (int n = 0; n < EACH; n++) {
+        for (int i = 0; i < CLASSES; i++) {
+            const void *buffer = &classes[i];
+            bmi_size_t size = 1;
+            struct op *send = &sends[n][i];
+
+            CHECK_THAT(op_posted(send, the_table()->post_sendunexpected_list(
+                                           &send->id, server, &buffer, &size, 1, 1, BMI_EXT_ALLOC,
+                                           TAG + n, classes[i], send, 0, NULL)),
+                       >=, 0);
+        }
+    }
+    for (int n = 0; n < EACH; n++)
+        for (int i = 0; i < CLASSES; i++)
+            op_sent(&sends[n][i]);
+    tell(side, "sent", 0);
+    pair_hear(side, "taken");
+    pair_part(side);
+}
+
+/* Messages of a class that is not asked for do not keep a waiting call awake. */
+static void sleeps_beside_a_class(struct side *side)
+{
+    struct timespec before, after;
+
+    pair_server(side);
+    pair_hear(side, "sent");
+    for (int i = 0; i < 20; i++)
+        CHECK_THAT(take(0, 1, 5, 0), ==, 0);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
+    for (int i = 0; i < 10; i++) {
+        host_testunexpected(4, 0);
+        host_testcontext(4, 0, 50);
+    }
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
+    CHECK_THAT((after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000, <,
+               250 * slower());
+    CHECK_THAT(take(7, 1, WAIT_MS, 0), ==, 1);
+    tell(side, "taken", 0);
+    pair_part(side);
+}
+
+static void sends_of_one_class(struct side *side)
+{
+    struct bmi_method_addr *server = pair_client(side);
+    const void *buffer = &classes[1];
+    struct op send = {0};
+    bmi_size_t size = 1;
+
+    CHECK_THAT(op_posted(&send, the_table()->post_sendunexpected_list(&send.id, server, &buffer, &size, 1,
+                                                                      1, BMI_EXT_ALLOC, TAG, 7, &send, 0,
+                                                                      NULL)),
+               >=, 0);
+    op_sent(&send);
+    tell(side, "sent", 0);
+    pair_hear(side, "taken");
+    pair_part(side);
+}
+
+/* An address without an endpoint: any that is free, and its number can be asked for. */
+static void listens_anywhere(struct side *side)
+{
+    struct bmi_method_addr *listen, *self;
+    char text[ADDRESS_SIZE];
+    int port = 0;
+
+    (void)side;
+    host_load();
+    CHECK_THAT(ops->get_info(BMI_TCP_GET_PORT, &port), ==, -BMI_ENODEV);
+    for (int life = 0; life < 2; life++) {
+        listen = ops->method_addr_lookup("mx://localhost");
+        CHECK(listen != NULL);
+        CHECK_THAT(ops->initialize(listen, METHOD_ID, BMI_INIT_SERVER | BMI_TCP_BIND_SPECIFIC, NULL), ==,
+                   0);
+        CHECK_THAT(ops->get_info(BMI_TCP_GET_PORT, NULL), ==, -BMI_EINVAL);
+        CHECK_THAT(ops->get_info(BMI_TCP_GET_PORT, &port), ==, 0);
+        CHECK_THAT(port, >, 0);
+        /* Only to listen on: no peer can be reached without. */
+        CHECK(ops->method_addr_lookup("mx://localhost") == NULL);
+        snprintf(text, sizeof text, "mx://localhost:%d", port);
+        self = ops->method_addr_lookup(text);
+        CHECK(self != NULL);
+        CHECK_THAT(listen->ref_count, ==, 1);
+        CHECK_THAT(self->ref_count, ==, 1);
+        CHECK_THAT(self->method_type, ==, METHOD_ID);
+        /* This host drops none of them. */
+        CHECK_THAT(ops->finalize(), ==, 0);
+        CHECK_THAT(ops->set_info(BMI_DROP_ADDR, self), ==, 0);
+    }
+}
+
+/* The host reads an operation's id and address where its own struct has them. */
+static void is_read_as_an_operation(struct side *side)
+{
+    struct bmi_method_addr *self, *at;
+    char buffer[8];
+    struct op receive = {0};
+    int64_t id;
+
+    (void)side;
+    self = host_lookup_endpoint(host_start_server());
+    CHECK_THAT(op_recv(&receive, self, buffer, sizeof buffer, 1), ==, 0);
+    memcpy(&id, (const char *)(intptr_t)receive.id, sizeof id);
+    memcpy(&at, (const char *)(intptr_t)receive.id + ADDRESS_AT, sizeof at);
+    CHECK_THAT(id, ==, receive.id);
+    CHECK(at == self);
+    CHECK_THAT(ops->cancel(receive.id, 0), ==, 0);
+    op_failed(&receive, BMI_ECANCEL);
+    /* BMI_cancel reads both of an operation that was reported, too, and ends the process if the first is
+     * another number. */
+    memcpy(&id, (const char *)(intptr_t)receive.id, sizeof id);
+    memcpy(&at, (const char *)(intptr_t)receive.id + ADDRESS_AT, sizeof at);
+    CHECK_THAT(id, ==, receive.id);
+    CHECK(at == self);
+    CHECK_THAT(ops->cancel(receive.id, 0), ==, 0);
+    host_stop();
+}
+
+static const struct scenario scenarios[] = {
+    PAIR(unexpected_messages_are_had_by_class_each_in_order, asks_by_class, sends_of_all_classes),
+    PAIR(a_class_that_is_not_asked_for_keeps_no_thread_awake, sleeps_beside_a_class, sends_of_one_class),
+    SOLO(an_address_without_an_endpoint_is_any_and_can_be_asked_for, listens_anywhere),
+    SOLO(an_operation_is_where_the_host_looks, is_read_as_an_operation),
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv, scenarios);
+}

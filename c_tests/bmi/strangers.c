@@ -1,0 +1,259 @@
+/*
+ * Strangers at both doors of a server: its TCP port and its abstract Unix socket.
+ *
+ * After every kind of nonsense the good client exchanges messages; nothing it does is lost,
+ * and the server neither crashes nor hangs. Recorded openings of a real client are replayed,
+ * cut off, damaged, and followed by packets that mean harm. Shared memory has a file of its
+ * own, strangers_memory.c.
+ */
+#include "../support/stage.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* ---- noise ---- */
+
+static void speak_nonsense(struct world *world, enum wire_door door)
+{
+    static const char *const words[] = {
+        "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "\r\n\r\n", "SSH-2.0-OpenSSH_9.2\r\n",
+        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "MX", "\x93MXTCP", "\x93MXTCP\x01",
+    };
+    static unsigned char noise[200000];
+    struct stage stage;
+    int silent[20], silent_count = 0;
+
+    set_up(world, &stage);
+    if (door_is_open(&stage, door)) {
+        for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+            int fd = dial(&stage, door);
+
+            CHECK(fd >= 0);
+            wire_say(fd, words[i], strlen(words[i]));
+            close(fd);
+        }
+        check_good(&stage);
+        for (unsigned seed = 0; seed < 24; seed++) {
+            static const size_t sizes[] = {1, 7, 8, 9, 31, 32, 33, 64, 4096, 200000};
+            int fd = dial(&stage, door);
+            size_t size = sizes[seed % 10];
+
+            CHECK(fd >= 0);
+            wire_noise(noise, size, seed);
+            if (seed % 3 == 0) /* looks right at first */
+                memcpy(noise, "\x93MXTCP\x01\x00", size < 8 ? size : 8);
+            wire_say(fd, noise, size);
+            if (seed % 2 == 0)
+                shutdown(fd, SHUT_WR);
+            wire_hear(fd, noise, sizeof noise, 2);
+            close(fd);
+        }
+        check_good(&stage);
+        /* Many that say nothing at all, and stay. */
+        while (silent_count < 20)
+            CHECK((silent[silent_count++] = dial(&stage, door)) >= 0);
+        check_good(&stage);
+        for (int i = 0; i < silent_count; i++)
+            close(silent[i]);
+    }
+    take_down(&stage);
+}
+
+static void nonsense_at_tcp(struct world *world)
+{
+    speak_nonsense(world, DOOR_TCP);
+}
+
+static void nonsense_at_local(struct world *world)
+{
+    speak_nonsense(world, DOOR_LOCAL);
+}
+
+/* ---- recorded openings, damaged ---- */
+
+static void replay_damaged(struct world *world)
+{
+    unsigned char opening[OPENING_MAX], copy[OPENING_MAX], heard[4096];
+    struct stage stage;
+    size_t size;
+
+    set_up(world, &stage);
+    if (!door_is_open(&stage, DOOR_TCP)) {
+        take_down(&stage);
+        return;
+    }
+    size = record_tcp(world, opening);
+    /* The whole of it is understood: the server answers with more than a preamble. Then the
+     * recorded client, which is dead, leaves again. */
+    {
+        int fd = dial(&stage, DOOR_TCP);
+
+        CHECK(fd >= 0 && wire_say(fd, opening, size));
+        CHECK_THAT(wire_hear(fd, heard, WIRE_PREAMBLE + WIRE_HEADER, WAIT_MS), ==,
+                   WIRE_PREAMBLE + WIRE_HEADER);
+        close(fd);
+    }
+    check_good(&stage);
+    for (size_t cut = 0; cut < size; cut += 5) { /* cut off anywhere */
+        int fd = dial(&stage, DOOR_TCP);
+
+        CHECK(fd >= 0);
+        wire_say(fd, opening, cut);
+        close(fd);
+    }
+    check_good(&stage);
+    for (size_t at = 0; at < size; at++) { /* any byte wrong */
+        int fd = dial(&stage, DOOR_TCP);
+
+        CHECK(fd >= 0);
+        memcpy(copy, opening, size);
+        copy[at] ^= (unsigned char)(1u << (at % 8)) | 0x80;
+        wire_say(fd, copy, size);
+        wire_hear(fd, heard, sizeof heard, 1);
+        close(fd);
+    }
+    take_down(&stage);
+}
+
+/* ---- well-formed packets that mean harm, inside a session ---- */
+
+static void send_harm(struct world *world)
+{
+    static const uint64_t words[] = {0,
+                                     1,
+                                     UINT64_MAX,
+                                     UINT64_C(0xd) << 60,                 /* unexpected, no id */
+                                     UINT64_C(0xd) << 60 | UINT64_C(1) << 32 | 5,
+                                     UINT64_C(0xe) << 60 | UINT64_C(0xfffff) << 32 | 5,
+                                     UINT64_C(0xe) << 60 | UINT64_C(1) << 32,
+                                     UINT64_C(0xa) << 60 | UINT64_C(1) << 32 | 0x100, /* CONN_ACK */
+                                     UINT64_C(0xc) << 60 | UINT64_C(1) << 32 | 0x100, /* CONN_REQ */
+                                     UINT64_C(0x5) << 60,                 /* no such type */
+                                     UINT64_C(0xf) << 60,
+                                     UINT64_C(0x9) << 60,
+                                     UINT64_C(0xb) << 60};
+    static const uint32_t numbers[] = {0, 1, 8, 32768, 0x7fffffff, 0x80000000u, UINT32_MAX};
+    static unsigned char body[40000], packet[WIRE_HEADER + sizeof body];
+    unsigned char opening[OPENING_MAX];
+    struct stage stage;
+    size_t size;
+    unsigned count = 0;
+
+    set_up(world, &stage);
+    if (!door_is_open(&stage, DOOR_TCP)) {
+        take_down(&stage);
+        return;
+    }
+    size = record_tcp(world, opening);
+    memset(body, 'A', sizeof body); /* no NUL anywhere */
+    for (unsigned kind = 0; kind < 16; kind++) {
+        for (size_t w = 0; w < sizeof words / sizeof words[0]; w++) {
+            int fd = enter(&stage, opening, size);
+
+            if (fd < 0)
+                FAIL("a new session is turned away after %u strange packets", count);
+            for (size_t n = 0; n < sizeof numbers / sizeof numbers[0]; n++) {
+                static const size_t sizes[] = {0, 8, 12, 24, 32, 300, 9000};
+                size_t body_size = sizes[(kind + w + n) % 7];
+                struct packet p = {.kind = (unsigned char)kind,
+                                   .word = words[w],
+                                   .length = numbers[n],
+                                   .status = numbers[(n + w) % 7],
+                                   .credit = numbers[(n + kind) % 7],
+                                   .slots_and_wanted = numbers[(n + 3) % 7],
+                                   .body_length = (uint32_t)body_size};
+                size_t length = wire_packet(packet, &p, body, body_size);
+
+                count++;
+                if (!wire_say(fd, packet, length))
+                    break; /* shown the door: fine */
+            }
+            close(fd);
+        }
+        check_good(&stage);
+    }
+    /* Impossible lengths: more than follows, more than there is memory. */
+    for (size_t n = 1; n < sizeof numbers / sizeof numbers[0]; n++) {
+        for (unsigned kind = 1; kind <= 10; kind++) {
+            int fd = enter(&stage, opening, size);
+            struct packet p = {.kind = (unsigned char)kind,
+                               .word = UINT64_C(0xd) << 60 | UINT64_C(1) << 32,
+                               .length = numbers[n],
+                               .body_length = numbers[n]};
+
+            CHECK(fd >= 0);
+            wire_say(fd, packet, wire_packet(packet, &p, body, 20));
+            close(fd);
+        }
+    }
+    take_down(&stage);
+}
+
+/* ---- a server of strangers: it listens and never answers (fault 8) ---- */
+
+static void waits_in_vain(struct side *side)
+{
+    char text[ADDRESS_SIZE], options[] = "BMI_MX_CONNECT_TIMEOUT_MS=1500";
+    int64_t endpoint = hear(side, "endpoint"), begin;
+    struct op receive = {0}, send = {0}, unexpected = {0};
+    struct bmi_method_addr *server;
+    char buffer[64];
+
+    host_load();
+    CHECK_THAT(ops->initialize(NULL, METHOD_ID, 0, options), ==, 0);
+    CHECK_THAT(ops->open_context(0), ==, 0);
+    snprintf(text, sizeof text, "mx://127.0.0.1:0:%d", (int)endpoint);
+    server = ops->method_addr_lookup(text);
+    CHECK(server != NULL);
+    begin = now_ms();
+    CHECK_THAT(op_recv(&receive, server, buffer, sizeof buffer, 1), ==, 0);
+    CHECK_THAT(op_send(&send, server, buffer, sizeof buffer, 1), ==, 0);
+    CHECK_THAT(op_send_unexpected(&unexpected, server, buffer, sizeof buffer, 1), ==, 0);
+    op_wait(&receive);
+    op_wait(&send);
+    op_wait(&unexpected);
+    CHECK_THAT(receive.error, <, 0);
+    CHECK_THAT(send.error, <, 0);
+    CHECK_THAT(unexpected.error, <, 0);
+    CHECK_THAT(now_ms() - begin, <, 6000 * slower());
+    ops->close_context(0);
+    CHECK_THAT(ops->finalize(), ==, 0);
+    CHECK_THAT(ops->set_info(BMI_DROP_ADDR, server), ==, 0);
+}
+
+static void never_answer(struct world *world)
+{
+    struct child *victim = spawn(world, "server"), *client;
+    int endpoint = (int)child_hear(victim, "endpoint"), tcp, local = -1, type = 0;
+    char name[108];
+    size_t length;
+    bool named = wire_local_name(child_pid(victim), name, &length, &type);
+
+    child_kill(victim);
+    tcp = wire_listen(&endpoint);
+    if (named)
+        CHECK((local = wire_listen_local(name, length, type)) >= 0);
+    client = spawn(world, "client");
+    child_tell(client, "endpoint", endpoint);
+    child_end(client);
+    close(tcp);
+    if (local >= 0)
+        close(local);
+}
+
+static const struct scenario scenarios[] = {
+    DIRECTED(nonsense_at_the_tcp_port_is_shrugged_off, nonsense_at_tcp, STAGE),
+    DIRECTED(nonsense_at_the_unix_socket_is_shrugged_off, nonsense_at_local, STAGE),
+    DIRECTED(damaged_openings_are_turned_away, replay_damaged, STAGE),
+    DIRECTED(harmful_packets_inside_a_session_hurt_no_other_peer, send_harm, STAGE),
+    DIRECTED(operations_towards_a_silent_stranger_time_out, never_answer,
+             {"server", echo_server}, {"client", waits_in_vain}),
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    return harness_main(argc, argv, scenarios);
+}

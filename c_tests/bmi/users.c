@@ -1,0 +1,320 @@
+/*
+ * Users of one machine: a process that is root when it initializes, and another user when it connects.
+ *
+ *     root ── initialize ── setuid ──► some user ── connect ──►  server: root, another user, or one that
+ *                 `── seteuid to and fro, a child of fork                was root itself
+ *
+ * Over shared memory the kernel says who the other one is; it has to be said of now. Where shared memory is
+ * refused, "auto" goes over tcp, and "local" nowhere.
+ */
+#include "../support/pair.h"
+#include "../support/port.h"
+#include "../support/user.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TAG = 5 };
+
+/* ---- no shared memory: what a security module does, and a process that does not say who it is ---- */
+
+static bool no_local_sockets, no_credentials;
+
+/* In place of the C library's; the library calls it by that name. */
+int guarded_connect(int fd, const struct sockaddr *address, socklen_t length) __asm__("connect");
+
+int guarded_connect(int fd, const struct sockaddr *address, socklen_t length)
+{
+    if (no_local_sockets && address->sa_family == AF_UNIX) {
+        errno = EACCES;
+        return -1;
+    }
+    return (int)syscall(SYS_connect, fd, address, length);
+}
+
+ssize_t guarded_sendmsg(int fd, const struct msghdr *message, int flags) __asm__("sendmsg");
+
+ssize_t guarded_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    struct msghdr bare = *message;
+    struct cmsghdr *with = CMSG_FIRSTHDR(message);
+
+    if (no_credentials && with != NULL && with->cmsg_type == SCM_CREDENTIALS) {
+        bare.msg_control = NULL;
+        bare.msg_controllen = 0;
+    }
+    return (ssize_t)syscall(SYS_sendmsg, fd, &bare, flags);
+}
+
+static void by_auto(void)
+{
+    CHECK(setenv("MX_PORT", "auto", 1) == 0);
+}
+
+/* ---- roles ---- */
+
+/* Every peer that says hello, until the other side of the line has done with it. */
+static void greets(struct side *side, int endpoint)
+{
+    tell(side, "endpoint", endpoint);
+    pair_accept();
+    while (!heard_anything(side))
+        if (host_waiting())
+            pair_accept();
+        else
+            host_pump(2);
+    pair_part(side);
+}
+
+static void roots_server(struct side *side)
+{
+    greets(side, host_start_server());
+}
+
+static void others_server(struct side *side)
+{
+    become_for_good(ANOTHER_USER);
+    greets(side, host_start_server());
+}
+
+static void server_that_was_root(struct side *side)
+{
+    int endpoint = host_start_server();
+
+    become_for_good(ANOTHER_USER);
+    greets(side, endpoint);
+}
+
+static void others_client(struct side *side)
+{
+    become_for_good(SOME_USER);
+    pair_client(side);
+    pair_part(side);
+}
+
+static void roots_client(struct side *side)
+{
+    pair_client(side);
+    pair_part(side);
+}
+
+static void client_that_was_root(struct side *side)
+{
+    struct bmi_method_addr *server;
+    int endpoint = (int)hear(side, "endpoint");
+
+    host_start_client();
+    become_for_good(SOME_USER);
+    server = host_lookup_endpoint(endpoint);
+    pair_hello(server);
+    /* And once more. */
+    host_drop(server);
+    pair_hello(host_lookup_endpoint(endpoint));
+    pair_part(side);
+}
+
+/* A server that calls another. */
+static void caller_that_was_root(struct side *side)
+{
+    int endpoint = (int)hear(side, "endpoint");
+
+    host_start_server();
+    become_for_good(SOME_USER);
+    pair_hello(host_lookup_endpoint(endpoint));
+    pair_part(side);
+}
+
+static void client_that_changes_while_connected(struct side *side)
+{
+    struct bmi_method_addr *server = pair_join(side);
+
+    pair_hello(server);
+    become_for_now(SOME_USER);
+    pair_hello(server);
+    become_for_now(0);
+    become_for_good(SOME_USER);
+    pair_hello(server);
+    pair_part(side);
+}
+
+static void client_with_a_child(struct side *side)
+{
+    struct bmi_method_addr *server = pair_join(side);
+    pid_t child;
+    int status;
+
+    pair_hello(server);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        become_for_good(SOME_USER);
+        pair_hello(server);
+        host_stop();
+        _exit(0);
+    }
+    while (waitpid(child, &status, WNOHANG) == 0)
+        host_pump(2);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    pair_hello(server);
+    pair_part(side);
+}
+
+/* The same by auto. */
+static void server_by_auto(struct side *side)
+{
+    by_auto();
+    others_server(side);
+}
+
+static void client_that_was_root_by_auto(struct side *side)
+{
+    by_auto();
+    client_that_was_root(side);
+}
+
+static void client_without_shared_memory_by_auto(struct side *side)
+{
+    by_auto();
+    no_local_sockets = true;
+    client_that_was_root(side);
+}
+
+static void client_denied_shared_memory_by_auto(struct side *side)
+{
+    by_auto();
+    no_credentials = true;
+    client_that_was_root(side);
+}
+
+/* ---- to and fro, between the connect and the answer ---- */
+
+static void client_to_and_fro(struct side *side)
+{
+    struct bmi_method_addr *server[2];
+    struct op request[2] = {{0}, {0}};
+
+    host_start_client();
+    for (int i = 0; i < 2; i++)
+        server[i] = host_lookup_endpoint((int)hear(side, "server"));
+    become_for_now(SOME_USER);
+    CHECK_THAT(op_send_unexpected(&request[0], server[0], "ask", 3, TAG), >=, 0);
+    host_pump(20);
+    become_for_now(0);
+    CHECK_THAT(op_send_unexpected(&request[1], server[1], "ask", 3, TAG), >=, 0);
+    host_pump(20);
+    become_for_now(SOME_USER);
+    tell(side, "called", 0);
+    op_sent(&request[0]);
+    op_sent(&request[1]);
+    tell(side, "sent", 0);
+    pair_hear(side, "stop");
+    /* As which a leak checker may look at this process. */
+    become_for_now(0);
+    host_stop();
+}
+
+static void waits_for_requests(struct side *side)
+{
+    struct arrival request;
+
+    become_for_good(ANOTHER_USER);
+    tell(side, "endpoint", host_start_server());
+    hear(side, "go");
+    request = host_next();
+    CHECK_THAT(request.tag, ==, TAG);
+    arrival_free(&request);
+    pair_hear(side, "stop");
+    host_stop();
+}
+
+static void to_and_fro(struct world *world)
+{
+    struct child *client = spawn(world, "client");
+    struct child *servers[] = {spawn(world, "server"), spawn(world, "server")};
+
+    for (int i = 0; i < 2; i++)
+        child_tell(client, "server", child_hear(servers[i], "endpoint"));
+    child_hear(client, "called");
+    for (int i = 0; i < 2; i++)
+        child_tell(servers[i], "go", 0);
+    child_hear(client, "sent");
+    child_tell(client, "stop", 0);
+    for (int i = 0; i < 2; i++) {
+        child_tell(servers[i], "stop", 0);
+        child_end(servers[i]);
+    }
+    child_end(client);
+}
+
+/* ---- local, and nothing else ---- */
+
+static void unreached_server(struct side *side)
+{
+    become_for_good(ANOTHER_USER);
+    tell(side, "endpoint", host_start_server());
+    pair_hear(side, "tried");
+    CHECK(!host_waiting());
+    tell(side, "stop", 0);
+    host_stop();
+}
+
+/* A root process has become another user meanwhile. */
+static void reaches_no_peer(struct side *side)
+{
+    struct bmi_method_addr *server = pair_join(side);
+    struct op request = {0};
+
+    become_for_good(SOME_USER);
+    if (port_is("local")) {
+        if (op_send_unexpected(&request, server, "hello", 5, 1) == 0)
+            op_wait(&request);
+        CHECK_THAT(request.posted < 0 ? request.posted : request.error, ==, -BMI_EPERM);
+    }
+    tell(side, "tried", 0);
+    pair_hear(side, "stop");
+    host_stop();
+}
+
+static void client_without_shared_memory(struct side *side)
+{
+    no_local_sockets = true;
+    reaches_no_peer(side);
+}
+
+static void client_denied_shared_memory(struct side *side)
+{
+    no_credentials = true;
+    reaches_no_peer(side);
+}
+
+static const struct scenario scenarios[] = {
+    PAIR(users_who_were_never_others_meet, others_server, others_client),
+    PAIR(a_client_that_was_root_reaches_roots_server, roots_server, client_that_was_root),
+    PAIR(a_client_that_was_root_reaches_a_users_server, others_server, client_that_was_root),
+    PAIR(a_server_that_was_root_calls_another, others_server, caller_that_was_root),
+    PAIR(a_server_that_was_root_is_reached_by_root, server_that_was_root, roots_client),
+    PAIR(a_server_that_was_root_is_reached_by_a_user, server_that_was_root, others_client),
+    PAIR(both_were_root, server_that_was_root, client_that_was_root),
+    PAIR(who_becomes_another_stays_connected, others_server, client_that_changes_while_connected),
+    PAIR(a_child_of_fork_can_be_another_user, others_server, client_with_a_child),
+    PAIR(by_auto_too, server_by_auto, client_that_was_root_by_auto),
+    PAIR(without_shared_memory_auto_goes_over_tcp, server_by_auto, client_without_shared_memory_by_auto),
+    PAIR(without_shared_memory_local_leads_nowhere, unreached_server, client_without_shared_memory),
+    PAIR(where_it_is_denied_auto_goes_over_tcp, server_by_auto, client_denied_shared_memory_by_auto),
+    PAIR(where_it_is_denied_local_leads_nowhere, unreached_server, client_denied_shared_memory),
+    DIRECTED(who_changes_to_and_fro_gets_in_each_time, to_and_fro, {"server", waits_for_requests},
+             {"client", client_to_and_fro}),
+    {0},
+};
+
+static const struct scenario none[] = {{0}};
+
+int main(int argc, char **argv)
+{
+    port_notices_deaths_soon();
+    return harness_main(argc, argv, users_can_be_had() ? scenarios : none);
+}
