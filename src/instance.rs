@@ -391,8 +391,7 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
             return None;
         }
     };
-    // Only the stand-alone BMI may listen anywhere: it asks where that is.
-    if name.endpoint.is_none() && (cfg!(not(feature = "standalone")) || is_initialized()) {
+    if name.endpoint.is_none() && (!host::facts().listens_anywhere || is_initialized()) {
         log::warn!("{name}: no endpoint number after the host");
         return None;
     }

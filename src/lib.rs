@@ -1,22 +1,23 @@
-//! `libbmi_mx.so`: a BMI network method over MX, for parallel file systems.
+//! A BMI network method over MX, for parallel file systems, as Rust calls it.
 //!
 //! ```text
 //!   C file-system server or client
 //!         |  struct bmi_method_ops, BMI_mx_*      ^ address registration, logging
 //!         v                                       |
-//!   +-- exports -------- boundary -------- host, logging --------------------+
-//!   |     |  safe Rust                                                       |
-//!   |     v                                                                  |
-//!   |  instance: the process-wide method                                     |
-//!   |     peers, handshake, operations, completions                          |
-//!   +-----|------------------------------------------------------------------+
+//!   libraries/*: exported functions                   |
+//!         |                                       |
+//!   +-----|--- host, logging ---------------------'---------+
+//!   |     v                                                 |
+//!   |  instance: the process-wide method                    |
+//!   |     peers, handshake, operations, completions         |
+//!   +-----|-------------------------------------------------+
 //!         v
 //!      mx-sys -> mx-proto
 //! ```
 //!
 //! The modules below are in groups, separated by empty lines. A module uses its own group and those
-//! above, never those below (`tests/layering.rs`). All `unsafe` of the C boundary is in `abi`,
-//! `host`, `logging`, `buffer`, `boundary` and `exports`.
+//! above, never those below (`testing/lints`). All `unsafe` towards the host is in `abi`, `host`, `logging` and
+//! `buffer`; no function is exported here.
 
 pub mod abi;
 pub mod peer_name;
@@ -40,12 +41,3 @@ pub mod peer;
 pub(crate) mod unmatched;
 
 pub mod instance;
-
-pub(crate) mod boundary;
-
-pub mod exports;
-
-/// The allocator of the libraries that programs load. Test programs have their own.
-#[cfg(feature = "reserve")]
-#[global_allocator]
-static ALLOCATOR: mx_sys::reserve::Reserve = mx_sys::reserve::Reserve;

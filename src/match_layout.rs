@@ -98,7 +98,7 @@ pub struct Fields {
     pub id: u32,
     /// Tag or version.
     pub tag: u32,
-    /// The class of an unexpected message; 0 where the host knows none.
+    /// The class of an unexpected message.
     pub class: u8,
 }
 
@@ -110,14 +110,14 @@ impl Fields {
             kind: MessageType::of(bits),
             id: (bits.0 >> 32) as u32 & PEER_ID_MAX,
             tag: bits.0 as u32,
-            class: (bits.0 >> CLASS_SHIFT) as u8 & CLASS_MAX,
+            class: (bits.0 >> CLASS_SHIFT) as u8,
         }
     }
 
-    /// The inbox's turn of an unexpected message: one for each class of each peer.
+    /// The inbox's turn of an unexpected message: one for each class of each peer, up to that class.
     #[inline]
-    pub const fn turn(self) -> u32 {
-        turn(self.id, self.class)
+    pub const fn turn(self, class_max: u8) -> u32 {
+        turn(self.id, self.class & class_max)
     }
 
     /// The reason in a CONN_ACK that refuses, as the number it was sent with: `Some` means refused.
@@ -151,17 +151,10 @@ pub const fn of_turn(turn: u32) -> (u32, u8) {
     (turn & PEER_ID_MAX, (turn >> 20) as u8)
 }
 
-/// All turns of a peer.
-pub fn turns_of(id: u32) -> impl Iterator<Item = u32> {
-    (0..=CLASS_MAX).map(move |class| turn(id, class))
+/// All turns of a peer, whose classes go up to that one.
+pub fn turns_of(id: u32, class_max: u8) -> impl Iterator<Item = u32> {
+    (0..=class_max).map(move |class| turn(id, class))
 }
-
-/// The largest class: the host of OrangeFS knows none.
-pub const CLASS_MAX: u8 = if cfg!(feature = "standalone") {
-    u8::MAX
-} else {
-    0
-};
 
 /// Puts match bits together. Of `id` 20 bits count.
 #[inline]
@@ -211,12 +204,12 @@ mod tests {
             assert_eq!((set.0 ^ plain.0) & !(0xff << 52), 0);
             assert_eq!(MATCH.apply(set), plain);
             let fields = Fields::of(set);
-            let known = class & CLASS_MAX;
-            assert_eq!((fields.id, fields.tag, fields.class), (5, 6, known));
-            assert_eq!(of_turn(fields.turn()), (5, known));
+            assert_eq!((fields.id, fields.tag, fields.class), (5, 6, class));
+            assert_eq!(of_turn(fields.turn(u8::MAX)), (5, class));
+            assert_eq!(of_turn(fields.turn(0)), (5, 0));
         }
         assert_eq!(with_class(plain, 0), plain);
-        assert_eq!(Fields::of(plain).turn(), 5);
+        assert_eq!(Fields::of(plain).turn(u8::MAX), 5);
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub(crate) struct Unmatched {
     notes: VecDeque<Note>,
     /// The largest unexpected message.
     largest: usize,
+    /// The largest class that the host knows.
+    class_max: u8,
     /// An unexpected message can be had since a test call returned because of one.
     updated: bool,
     /// The same since waiting threads were told.
@@ -49,11 +51,12 @@ pub(crate) struct Unmatched {
 }
 
 impl Unmatched {
-    /// Takes unexpected messages of up to `largest` bytes.
-    pub(crate) fn new(largest: usize) -> Self {
+    /// Takes unexpected messages of up to `largest` bytes, of classes up to `class_max`.
+    pub(crate) fn new(largest: usize, class_max: u8) -> Self {
         Self {
             notes: VecDeque::new(),
             largest,
+            class_max,
             updated: false,
             produced: false,
             dropped: 0,
@@ -80,7 +83,7 @@ impl Unmatched {
                 self.refuse(arrival, "an unexpected message that is too large")
             }
             Some(MessageType::Unexpected) => Verdict::Inbox {
-                turn: fields.turn(),
+                turn: fields.turn(self.class_max),
             },
             // With another peer's id it would wait for that peer's receive.
             Some(MessageType::Expected) if !own => {
@@ -244,7 +247,7 @@ mod tests {
 
     #[test]
     fn only_what_a_peer_sends_under_its_own_id_is_taken() {
-        let unmatched = &mut Unmatched::new(100);
+        let unmatched = &mut Unmatched::new(100, 0);
         let unexpected = |id| bits(MessageType::Unexpected, id, 9);
         let expected = |id| bits(MessageType::Expected, id, 9);
         let body = Some(&b"x"[..]);
@@ -268,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_note_is_kept_whole_or_only_as_too_long() {
-        let unmatched = &mut Unmatched::new(100);
+        let unmatched = &mut Unmatched::new(100, 0);
         let bits = bits(MessageType::ConnReq, 4, VERSION);
         let long = vec![b'a'; REQUEST_MAX + 1];
         let too_long = arrival(0, bits, long.len() as u32);

@@ -37,7 +37,7 @@ pub use linger::linger;
 pub use mx_port_base::clock::{self, MonotonicClock};
 pub use mx_port_base::endpoint_port::{EndpointRange, PortMap};
 pub use mx_port_base::fork::{self, ForkMark};
-pub use mx_port_base::{eventfd, interfaces, lock, regions, reserve};
+pub use mx_port_base::{eventfd, interfaces, library_allocator, lock, regions, reserve};
 pub use mx_port_dgram::DgramOptions;
 pub use mx_port_rdm::{RdmError, RdmOptions, hardware};
 pub use progress::{Guard, Helper, Interest, Progress, Shared, Tuning};

@@ -33,8 +33,3 @@ pub mod names;
 pub(crate) mod boundary;
 
 pub mod exports;
-
-/// The allocator of the libraries that programs load. Test programs have their own.
-#[cfg(feature = "reserve")]
-#[global_allocator]
-static ALLOCATOR: mx_sys::reserve::Reserve = mx_sys::reserve::Reserve;

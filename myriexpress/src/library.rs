@@ -59,13 +59,9 @@ pub fn init(api: c_int) -> Result<(), Error> {
         Some(other) => return Err(other.again()),
         None => *running = Some(new),
     }
-    if cfg!(feature = "reserve") {
-        reserve::fill();
-    }
+    reserve::fill();
     drop(running);
-    if cfg!(feature = "reserve") {
-        reserve::prepare_thread();
-    }
+    reserve::prepare_thread();
     nic::set_peers_file(peers);
     log::debug!("initialized");
     Ok(())

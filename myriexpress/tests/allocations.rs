@@ -11,8 +11,8 @@ mod counting;
 use counting::allocations;
 use mx_sys::settings::PortChoice;
 use mx_sys::{Settings, UserMemory};
-use myriexpress::handles::{Address, EndpointHandle};
-use myriexpress::process::{self, OpenParams, SendMode};
+use myriexpress_api::handles::{Address, EndpointHandle};
+use myriexpress_api::process::{self, OpenParams, SendMode};
 use std::time::Duration;
 
 const WARM_UP: u64 = 2_000;

@@ -9,15 +9,15 @@
 
 use libc::{c_char, c_void};
 use mx_sys::nic;
-use myriexpress::abi::{
+use myriexpress_api::abi::{
     MX_ANY_ENDPOINT, MX_ANY_NIC, MX_API, mx_endpoint_addr_t, mx_endpoint_t, mx_request_t,
     mx_segment_t, mx_status_t,
 };
-use myriexpress::error::Code;
-use myriexpress::exports::{
+use myriexpress_api::error::Code;
+use myriexpress_api::exports::{
     complete::*, endpoint::*, kept::*, lifecycle::*, names::*, peer::*, post::*,
 };
-use myriexpress::handles::Address;
+use myriexpress_api::handles::Address;
 use std::ptr::{null_mut, without_provenance_mut};
 
 const TIMEOUT: u32 = 1;

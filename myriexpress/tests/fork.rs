@@ -5,9 +5,9 @@
 
 use mx_sys::settings::PortChoice;
 use mx_sys::{Settings, UserMemory};
-use myriexpress::error::{Code, Error};
-use myriexpress::handles::Address;
-use myriexpress::process::{self, OpenParams, SendMode, UnexpectedHandler};
+use myriexpress_api::error::{Code, Error};
+use myriexpress_api::handles::Address;
+use myriexpress_api::process::{self, OpenParams, SendMode, UnexpectedHandler};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;

@@ -8,10 +8,10 @@
 //! Sizes and offsets are compared with MX's from both sides: in `abi`, and in C
 //! (`c_tests/mx/layout.c`).
 
-use myriexpress::abi;
-use myriexpress::error::Code;
-use myriexpress::info::Key;
-use myriexpress::status::StatusCode;
+use myriexpress_api::abi;
+use myriexpress_api::error::Code;
+use myriexpress_api::info::Key;
+use myriexpress_api::status::StatusCode;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::PathBuf;

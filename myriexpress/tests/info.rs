@@ -6,13 +6,13 @@
 
 use libc::c_void;
 use mx_sys::{nic, published};
-use myriexpress::abi::{
+use myriexpress_api::abi::{
     MX_ANY_ENDPOINT, MX_ANY_NIC, MX_API, MX_MAX_STR_LEN, mx_endpoint_t, mx_get_info_key_t,
 };
-use myriexpress::exports::endpoint::{mx_close_endpoint, mx_open_endpoint};
-use myriexpress::exports::lifecycle::{mx__init_api, mx_finalize};
-use myriexpress::exports::names::mx_get_info;
-use myriexpress::info::Key;
+use myriexpress_api::exports::endpoint::{mx_close_endpoint, mx_open_endpoint};
+use myriexpress_api::exports::lifecycle::{mx__init_api, mx_finalize};
+use myriexpress_api::exports::names::mx_get_info;
+use myriexpress_api::info::Key;
 use std::ptr::null_mut;
 
 /// Beyond every answer.

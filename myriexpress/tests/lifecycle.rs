@@ -7,12 +7,12 @@
 //! The count is the process's, so this is a test program of its own with one test.
 
 use libc::c_int;
-use myriexpress::abi::{MX_ANY_ENDPOINT, MX_ANY_NIC, MX_API};
-use myriexpress::error::{Code, Error};
-use myriexpress::exports::endpoint::mx_open_endpoint;
-use myriexpress::exports::lifecycle::{MX_ERRORS_RETURN, mx_set_error_handler};
-use myriexpress::library::{finalize, init, settings};
-use myriexpress::process::{self, OpenParams};
+use myriexpress_api::abi::{MX_ANY_ENDPOINT, MX_ANY_NIC, MX_API};
+use myriexpress_api::error::{Code, Error};
+use myriexpress_api::exports::endpoint::mx_open_endpoint;
+use myriexpress_api::exports::lifecycle::{MX_ERRORS_RETURN, mx_set_error_handler};
+use myriexpress_api::library::{finalize, init, settings};
+use myriexpress_api::process::{self, OpenParams};
 use std::ptr::null_mut;
 use std::sync::mpsc;
 

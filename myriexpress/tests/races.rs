@@ -13,10 +13,10 @@
 
 use mx_sys::settings::PortChoice;
 use mx_sys::{Settings, UserMemory};
-use myriexpress::error::{Code, Error};
-use myriexpress::handles::{Address, EndpointHandle, RequestHandle};
-use myriexpress::process::{self, OpenParams, SendMode};
-use myriexpress::status::Status;
+use myriexpress_api::error::{Code, Error};
+use myriexpress_api::handles::{Address, EndpointHandle, RequestHandle};
+use myriexpress_api::process::{self, OpenParams, SendMode};
+use myriexpress_api::status::Status;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

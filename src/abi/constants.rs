@@ -31,12 +31,6 @@ pub const BMI_METHOD_FLAG_NO_POLLING: c_int = 1;
 
 /// Contexts are numbered from 0 to one less than this.
 pub const BMI_MAX_CONTEXTS: c_int = 16;
-/// Longest address string the host passes, its NUL included.
-#[cfg(not(feature = "standalone"))]
-pub const BMI_MAX_ADDR_LEN: c_int = 2048;
-/// Longest address string the host passes, its NUL included.
-#[cfg(feature = "standalone")]
-pub const BMI_MAX_ADDR_LEN: c_int = 256;
 
 /// `set_info`: an address is no longer used (`struct bmi_method_addr *`).
 pub const BMI_DROP_ADDR: c_int = 1;
@@ -68,17 +62,7 @@ pub const BMI_TCP_CLOSE_SOCKET: c_int = 13;
 pub const BMI_OPTIMISTIC_BUFFER_REG: c_int = 14;
 /// `set_info`: accepted and ignored.
 pub const BMI_TCP_CHECK_UNEXPECTED: c_int = 15;
-/// Answered by the host.
-#[cfg(not(feature = "standalone"))]
-pub const BMI_TRANSPORT_METHODS_STRING: c_int = 16;
-/// `set_info`: another method's; accepted and ignored.
-#[cfg(feature = "standalone")]
-pub const BMI_ZOID_POST_TIMEOUT: c_int = 16;
-/// Answered by the host.
-#[cfg(feature = "standalone")]
-pub const BMI_TRANSPORT_METHODS_STRING: c_int = 17;
 /// `get_info`: the number of the endpoint that this process has open (`int *`).
-#[cfg(feature = "standalone")]
 pub const BMI_TCP_GET_PORT: c_int = 18;
 
 /// `get_info`, this method's own: all credits, queues and memory (`struct bmi_mx_credits *`). Far

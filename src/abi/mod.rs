@@ -1,19 +1,15 @@
-//! The binary interface that the host was compiled with: C types, the ops table's layout,
-//! constants.
+//! The binary interface that all hosts were compiled with: C types, constants. Each host's table is in its own
+//! package (`hosts/`).
 //!
 //! ```text
 //!   types.rs      the scalars and small structs every call passes
-//!   ops.rs        struct bmi_method_ops, 200 bytes, 25 entries
 //!   constants.rs  info keys, flags, error codes
 //! ```
 //!
-//! Owns: the binary interface of OrangeFS 2.10 on 64-bit Linux, asserted at compile time.
+//! Owns: what OrangeFS and the stand-alone BMI have alike on 64-bit Linux, asserted at compile time.
 
 // C's names are kept so that the generated header, the host's sources and this code say the same.
 #![allow(non_camel_case_types)]
-// C's argument lists are as long as they are; cbindgen wants them spelled out in the table.
-#![allow(clippy::type_complexity)]
 
 pub mod constants;
-pub mod ops;
 pub mod types;

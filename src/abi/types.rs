@@ -41,23 +41,22 @@ pub type bmi_hint = *mut c_void;
 
 /// A peer, as host and method share it. The method allocates it; the host hands its address back
 /// in every call and writes `method_type` (listen address only) and `parent`.
+///
+/// All that any host knows of it: that of OrangeFS ends with `parent` and has nothing for `ref_count`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct bmi_method_addr {
     /// The `method_id` that `initialize` was given: the host's index of this method.
     pub method_type: c_int,
     /// References of the host's: one. The host itself does not look at it.
-    #[cfg(feature = "standalone")]
     pub ref_count: c_int,
     /// The method's.
     pub method_data: *mut c_void,
     /// The host's.
     pub parent: *mut c_void,
     /// The host's, for lists of addresses.
-    #[cfg(feature = "standalone")]
     pub primary: *mut Self,
     /// The same.
-    #[cfg(feature = "standalone")]
     pub secondary: *mut Self,
 }
 
@@ -66,13 +65,10 @@ impl bmi_method_addr {
     pub const fn new(method_type: c_int) -> Self {
         Self {
             method_type,
-            #[cfg(feature = "standalone")]
             ref_count: 1,
             method_data: ptr::null_mut(),
             parent: ptr::null_mut(),
-            #[cfg(feature = "standalone")]
             primary: ptr::null_mut(),
-            #[cfg(feature = "standalone")]
             secondary: ptr::null_mut(),
         }
     }
@@ -227,9 +223,6 @@ pub struct bmi_mx_peer_credits {
 }
 
 const _: () = {
-    #[cfg(not(feature = "standalone"))]
-    layout!(bmi_method_addr: 24 align 8, method_type at 0, method_data at 8, parent at 16);
-    #[cfg(feature = "standalone")]
     layout!(bmi_method_addr: 40 align 8,
         method_type at 0, ref_count at 4, method_data at 8, parent at 16, primary at 24,
         secondary at 32);

@@ -21,6 +21,9 @@
 //! Not here: peers, log levels.
 
 mod caller;
+mod facts;
+
+pub use facts::{Facts, facts, is};
 
 use crate::abi::types::{BMI_addr_t, bmi_method_addr, bmi_mx_host};
 use libc::{c_char, c_int, c_void};

@@ -18,6 +18,7 @@ use crate::abi::types::bmi_method_addr;
 use crate::address::{self, Address};
 use crate::config::Config;
 use crate::error::Error;
+use crate::host;
 use crate::match_layout::KEY;
 use crate::method::{Host, Method, Settings};
 use crate::peer_name::{PeerName, ROUTE_DGRAM, ROUTE_RDM};
@@ -66,9 +67,7 @@ pub fn initialize(
     };
     // In a child of fork this is another life than the one it has from its parent.
     drop_inherited(&instance.shared);
-    if cfg!(feature = "reserve") {
-        reserve::fill();
-    }
+    reserve::fill();
     let specific = flags & BMI_TCP_BIND_SPECIFIC != 0;
     start(&instance.shared, listen, specific, method_id, options).inspect_err(|_| {
         reserve::empty();
@@ -201,9 +200,7 @@ pub(super) fn open_anew(shared: &Arc<Shared<Engine>>) -> Result<(), Box<Error>> 
         };
         both
     };
-    if cfg!(feature = "reserve") {
-        reserve::fill();
-    }
+    reserve::fill();
     let (ports, identity) = opened
         .open()
         .map_err(|reason| Error::open("the endpoint of before the fork", &reason))?;
@@ -306,8 +303,7 @@ pub fn finalize() -> Result<(), Box<Error>> {
 }
 
 fn finalized() {
-    if cfg!(feature = "standalone") {
-        // This host does not drop them.
+    if !host::facts().drops_addresses {
         address::remove_all();
     }
     reserve::empty();

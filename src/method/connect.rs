@@ -413,7 +413,9 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         let cause = Cause::Reset;
         self.move_to(from, State::Disconnect { cause });
         self.peers_mut().rename(from, into);
-        for (from, into) in turns_of(from.id()).zip(turns_of(into.id())) {
+        let class_max = self.settings.class_max;
+        let turns = |id| turns_of(id, class_max);
+        for (from, into) in turns(from.id()).zip(turns(into.id())) {
             self.endpoint.rename_messages(from, into);
         }
         let (host, ops) = self.endpoint.split();

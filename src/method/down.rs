@@ -146,7 +146,8 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
             .is_some_and(|peer| peer.objects.is_empty());
         if last {
             self.disconnect(key, Cause::Reset);
-            turns_of(key.id()).for_each(|turn| self.endpoint.forget_messages(turn));
+            turns_of(key.id(), self.settings.class_max)
+                .for_each(|turn| self.endpoint.forget_messages(turn));
             self.drain();
             self.maybe_remove(key);
         }
@@ -163,6 +164,6 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
 
     /// Is there an unexpected message of a peer's, here or to be fetched?
     fn holds_messages(&self, id: u32) -> bool {
-        turns_of(id).any(|turn| self.endpoint.holds_messages(turn))
+        turns_of(id, self.settings.class_max).any(|turn| self.endpoint.holds_messages(turn))
     }
 }

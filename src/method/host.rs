@@ -65,7 +65,7 @@ impl Host {
     /// Nothing yet.
     pub fn new(settings: &Settings) -> Self {
         Self {
-            unmatched: Unmatched::new(settings.unexpected_max),
+            unmatched: Unmatched::new(settings.unexpected_max, settings.class_max),
             peers: Peers::new(settings.peer_limit),
             done: Default::default(),
             produced: 0,

@@ -140,6 +140,8 @@ pub struct Settings {
     pub recv_timeout: Option<Duration>,
     /// The largest unexpected message.
     pub unexpected_max: usize,
+    /// The largest class of unexpected messages: 0 where the host knows none.
+    pub class_max: u8,
     /// Peers at most.
     pub peer_limit: u32,
 }
@@ -152,6 +154,7 @@ impl From<&Config> for Settings {
             unexpected_timeout: config.unexpected_timeout,
             recv_timeout: config.recv_timeout,
             unexpected_max: config.mx.endpoint.fetched_max as usize,
+            class_max: crate::host::facts().class_max,
             peer_limit: PEER_ID_MAX,
         }
     }

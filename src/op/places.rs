@@ -5,7 +5,7 @@
 //!     0  op_id   its own address, from its first use on                   read by the host
 //!     8  word    the method's part
 //!    72  addr    struct bmi_method_addr *  (stand-alone BMI: at 80)        read by the host
-//!    80  record  the endpoint's part       (behind addr)
+//!    80  record  the endpoint's part       (behind addr)                   256 bytes, or 320
 //!
 //!   [ 64 blocks | 64 | 128 | 256 ...  | reserved        ]     place = number in this row
 //! ```
@@ -17,7 +17,7 @@
 //! an address there. No id is dereferenced before it has been compared with the range.
 //!
 //! An id is the address of a block. So a stale id is told from a valid one until the block is used again,
-//! which is after [`Places::REUSE_DELAY`] others at least, and after that if the operation which has the block
+//! which is after [`Places::reuse_delay`] others at least, and after that if the operation which has the block
 //! now is of another context.
 //!
 //! Owns: the blocks, and their address space.
@@ -25,6 +25,7 @@
 
 use super::word::Word;
 use crate::abi::types::bmi_method_addr;
+use crate::host;
 use mx_proto::ops::{Places, Record};
 use mx_sys::UserMemory;
 use mx_sys::fork::ForkLock;
@@ -35,70 +36,95 @@ use std::mem::{offset_of, size_of};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
 
-/// One operation's memory.
+/// The beginning of a block, the same for all hosts.
+#[derive(Default)]
 #[repr(C, align(64))]
 struct Block {
     op_id: AtomicI64,
     word: UnsafeCell<Word>,
-    _pad: [u8; ADDR_AT - 8 - size_of::<Word>()],
-    addr: AtomicPtr<bmi_method_addr>,
-    record: UnsafeCell<Record<UserMemory>>,
 }
 
-/// Bytes of a block.
-pub const BLOCK: usize = size_of::<Block>();
+type Addr = AtomicPtr<bmi_method_addr>;
+type Cell = UnsafeCell<Record<UserMemory>>;
 
-/// The offset at which the host reads the address.
-const ADDR_AT: usize = if cfg!(feature = "standalone") { 80 } else { 72 };
+/// Where the rest of a block is, for a host.
+#[derive(Clone, Copy)]
+struct Layout {
+    /// Bytes from one block to the next.
+    stride: usize,
+    /// The offset at which the host reads the address; the record is behind it.
+    addr_at: usize,
+}
+
+impl Layout {
+    /// For a host that reads the address there.
+    const fn of(addr_at: usize) -> Self {
+        assert!(offset_of!(Block, op_id) == 0);
+        assert!(offset_of!(Block, word) + size_of::<Word>() <= addr_at);
+        assert!(align_of::<Record<UserMemory>>() <= 8 && addr_at % 8 == 0);
+        let end = addr_at + 8 + size_of::<Record<UserMemory>>();
+        Self {
+            stride: end.next_multiple_of(align_of::<Block>()),
+            addr_at,
+        }
+    }
+}
 
 const _: () = {
-    assert!(offset_of!(Block, op_id) == 0);
-    assert!(offset_of!(Block, addr) == ADDR_AT);
+    assert!(Layout::of(72).stride == 256);
     // A record of 176 bytes does not fit behind a word at 80.
-    assert!(
-        BLOCK
-            == if cfg!(feature = "standalone") {
-                320
-            } else {
-                256
-            }
-    );
+    assert!(Layout::of(80).stride == 320);
 };
+
+/// Bytes of a block.
+pub(super) fn block_size() -> usize {
+    Layout::of(host::facts().addr_at).stride
+}
 
 /// Rows without an owner. All blocks in them are free.
 static SPARE: ForkLock<Vec<Row>> = ForkLock::new(Vec::new());
 
 /// Blocks that a row begins with; then it has twice as many each time.
 const FIRST: u32 = 64;
-/// Blocks at most: 16 GiB of addresses.
+/// Blocks at most: 16 GiB of addresses, or 20.
 const MOST: usize = 64 << 20;
 
 /// Blocks side by side.
 struct Row {
     reservation: Reservation,
+    layout: Layout,
     /// So many from its beginning on are blocks.
     made: u32,
 }
 
 impl Row {
     fn new() -> Option<Self> {
-        let reservation = Reservation::new(MOST * BLOCK)?;
+        let layout = Layout::of(host::facts().addr_at);
+        let reservation = Reservation::new(MOST * layout.stride)?;
         Some(Self {
             reservation,
+            layout,
             made: 0,
         })
     }
 
     /// Has at least `len` blocks from now on, if it can.
     fn reach(&mut self, len: u32) -> bool {
-        let more = (len as usize * BLOCK).saturating_sub(self.reservation.open());
+        let Layout { stride, addr_at } = self.layout;
+        let more = (len as usize * stride).saturating_sub(self.reservation.open());
         if !self.reservation.grow(more) {
             return false;
         }
-        let start = self.reservation.start().cast::<Block>();
+        let start = self.reservation.start();
         for place in self.made..len {
-            // SAFETY: within what is open, at a place of its own, which has not been given out yet.
-            unsafe { start.add(place as usize).write(Block::new()) };
+            // SAFETY: within what is open, at a place of its own, which has not been given out yet; each part is
+            // at its offset.
+            unsafe {
+                let block = start.add(place as usize * stride);
+                block.cast::<Block>().write(Block::default());
+                block.add(addr_at).cast::<Addr>().write(Addr::default());
+                block.add(addr_at + 8).cast::<Cell>().write(Cell::default());
+            }
         }
         self.made = self.made.max(len);
         true
@@ -109,11 +135,13 @@ impl Row {
 pub struct Blocks {
     row: Option<Row>,
     /// The address of its first block; dangling while there is none.
-    start: NonNull<Block>,
+    start: NonNull<u8>,
+    layout: Layout,
     /// Of them, those that are used.
     len: u32,
     /// Those that the host can see.
     shown: usize,
+    reuse_delay: u32,
 }
 
 // SAFETY: it has its row to itself, and what lies in the blocks may be sent.
@@ -122,11 +150,15 @@ unsafe impl Send for Blocks {}
 impl Default for Blocks {
     /// No blocks yet, but the address space for them: later there may be none left.
     fn default() -> Self {
+        let row = SPARE.lock().pop().or_else(Row::new);
+        let layout = row.as_ref().map_or(Layout::of(72), |row| row.layout);
         Self {
-            row: SPARE.lock().pop().or_else(Row::new),
+            row,
             start: NonNull::dangling(),
+            layout,
             len: 0,
             shown: 0,
+            reuse_delay: host::facts().reuse_delay,
         }
     }
 }
@@ -143,10 +175,11 @@ impl Blocks {
     #[inline]
     pub fn find(&self, id: i64) -> Option<u32> {
         let offset = (id as usize).wrapping_sub(self.start.as_ptr().addr());
-        if offset >= self.len as usize * BLOCK || offset % BLOCK != 0 {
+        let stride = self.layout.stride;
+        if offset >= self.len as usize * stride || offset % stride != 0 {
             return None;
         }
-        let place = (offset / BLOCK) as u32;
+        let place = (offset / stride) as u32;
         self.is_hosts(place).then_some(place)
     }
 
@@ -156,14 +189,14 @@ impl Blocks {
         let Some(row) = &self.row else {
             return false;
         };
-        let start = row.reservation.start().cast::<Block>();
+        let start = row.reservation.start();
         let offset = (id as usize).wrapping_sub(start.addr().get());
-        let place = offset / BLOCK;
-        if place >= row.made as usize || offset % BLOCK != 0 {
+        let stride = row.layout.stride;
+        if offset / stride >= row.made as usize || offset % stride != 0 {
             return false;
         }
         // SAFETY: so many have been written there, side by side, and they stay for ever.
-        let block = unsafe { start.add(place).as_ref() };
+        let block = unsafe { start.add(offset).cast::<Block>().as_ref() };
         block.op_id.load(Ordering::Relaxed) == id
     }
 
@@ -176,16 +209,34 @@ impl Blocks {
     /// The host's id of the operation at this place.
     #[inline(always)]
     pub fn id(&self, place: u32) -> i64 {
-        ptr::from_ref(self.block(place)) as i64
+        self.at(place).as_ptr() as i64
     }
 
     #[inline(always)]
-    fn block(&self, place: u32) -> &Block {
+    fn at(&self, place: u32) -> NonNull<u8> {
         if place >= self.len {
             no_place(place, self.len);
         }
         // SAFETY: so many have been written there, side by side, and they stay for ever.
-        unsafe { self.start.add(place as usize).as_ref() }
+        unsafe { self.start.add(place as usize * self.layout.stride) }
+    }
+
+    #[inline(always)]
+    fn block(&self, place: u32) -> &Block {
+        // SAFETY: a block begins so.
+        unsafe { self.at(place).cast().as_ref() }
+    }
+
+    #[inline(always)]
+    fn addr(&self, place: u32) -> &Addr {
+        // SAFETY: a block has this there.
+        unsafe { self.at(place).add(self.layout.addr_at).cast().as_ref() }
+    }
+
+    #[inline(always)]
+    fn cell(&self, place: u32) -> &Cell {
+        // SAFETY: as above.
+        unsafe { self.at(place).add(self.layout.addr_at + 8).cast().as_ref() }
     }
 }
 
@@ -198,11 +249,10 @@ fn no_place(place: u32, len: u32) -> ! {
 impl Places<UserMemory, Word> for Blocks {
     /// So that a stale id stays stale for a while. Hosts of the stand-alone BMI cancel late: Mercury all
     /// operations of a transfer when its time is over, those that were reported long ago included.
-    const REUSE_DELAY: u32 = if cfg!(feature = "standalone") {
-        1024
-    } else {
-        32
-    };
+    #[inline(always)]
+    fn reuse_delay(&self) -> u32 {
+        self.reuse_delay
+    }
 
     #[inline(always)]
     fn len(&self) -> u32 {
@@ -216,7 +266,7 @@ impl Places<UserMemory, Word> for Blocks {
         };
         let grown = row.reach(len);
         if grown {
-            (self.start, self.len) = (row.reservation.start().cast(), len);
+            (self.start, self.len) = (row.reservation.start(), len);
         }
         grown
     }
@@ -224,13 +274,13 @@ impl Places<UserMemory, Word> for Blocks {
     #[inline(always)]
     fn record(&self, place: u32) -> &Record<UserMemory> {
         // SAFETY: `&self` excludes those that change it, and no other caller has this row.
-        unsafe { &*self.block(place).record.get() }
+        unsafe { &*self.cell(place).get() }
     }
 
     #[inline(always)]
     fn record_mut(&mut self, place: u32) -> &mut Record<UserMemory> {
         // SAFETY: `&mut self` excludes every other reference, and no other caller has this row.
-        unsafe { &mut *self.block(place).record.get() }
+        unsafe { &mut *self.cell(place).get() }
     }
 
     #[inline(always)]
@@ -247,9 +297,9 @@ impl Places<UserMemory, Word> for Blocks {
 
     #[inline(always)]
     fn both_mut(&mut self, place: u32) -> (&mut Record<UserMemory>, &mut Word) {
-        let block = self.block(place);
+        let (cell, block) = (self.cell(place), self.block(place));
         // SAFETY: as in `record_mut`; these are two cells.
-        unsafe { (&mut *block.record.get(), &mut *block.word.get()) }
+        unsafe { (&mut *cell.get(), &mut *block.word.get()) }
     }
 
     /// Shows an operation of the host's to it.
@@ -257,9 +307,9 @@ impl Places<UserMemory, Word> for Blocks {
     fn on_use(&mut self, place: u32) {
         let addr = self.word(place).addr;
         if !addr.is_null() {
-            let (block, id) = (self.block(place), self.id(place));
-            block.addr.store(addr, Ordering::Relaxed);
-            block.op_id.store(id, Ordering::Release);
+            self.addr(place).store(addr, Ordering::Relaxed);
+            let id = self.id(place);
+            self.block(place).op_id.store(id, Ordering::Release);
             self.shown += 1;
         }
     }
@@ -291,21 +341,12 @@ impl fmt::Debug for Blocks {
     }
 }
 
-impl Block {
-    fn new() -> Self {
-        Self {
-            op_id: AtomicI64::new(0),
-            word: UnsafeCell::default(),
-            _pad: [0; ADDR_AT - 8 - size_of::<Word>()],
-            addr: AtomicPtr::new(ptr::null_mut()),
-            record: UnsafeCell::default(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const BLOCK: usize = Layout::of(72).stride;
+    const ADDR_AT: usize = 72;
     use std::time::Duration;
 
     fn addr(number: usize) -> *mut bmi_method_addr {

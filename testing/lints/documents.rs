@@ -1,7 +1,7 @@
 //! Numbers in documents are those of the code.
 
-use bmi_mx::config::{self, Config};
-use bmi_mx::peer::state::TRANSITIONS;
+use bmi_method::config::{self, Config};
+use bmi_method::peer::state::TRANSITIONS;
 use mx_port_fabric::endpoint_address::{
     ADDRESS_MAX, Answer, EndpointAddress, PROVIDER_MAX, Refusal,
 };
@@ -12,7 +12,7 @@ use mx_sys::tunable::Tunable;
 use std::fmt::Display;
 
 fn text_of(path: &str) -> String {
-    std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    std::fs::read_to_string(crate::root().join(path)).unwrap()
 }
 
 /// The names and numbers of a file's lines `    Name = 1,` and `const NAME: u8 = 1;`.
@@ -235,7 +235,7 @@ fn files_that_the_states_are_drawn_from_exist() {
         .collect();
     assert!(named.len() > 3, "{named:?}");
     for name in named {
-        let path = format!("{}/{name}", env!("CARGO_MANIFEST_DIR"));
+        let path = crate::root().join(name);
         assert!(
             std::path::Path::new(&path).exists(),
             "docs/states.md: {name}"

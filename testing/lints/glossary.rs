@@ -123,7 +123,7 @@ fn words(line: &str) -> Vec<String> {
 
 #[test]
 fn private_words_do_not_come_back() {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let root = crate::root();
     let mut all = Vec::new();
     files(&root, Path::new(""), &mut all);
     assert!(all.len() > 500, "{} files", all.len());

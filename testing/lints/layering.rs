@@ -13,10 +13,6 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-}
-
 fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
@@ -112,7 +108,7 @@ fn module_groups(src: &Path) -> HashMap<String, usize> {
 #[test]
 fn a_module_uses_only_its_group_and_those_above_it_in_lib_rs() {
     for src in ["src", "myriexpress/src"] {
-        check_groups(&root().join(src));
+        check_groups(&crate::root().join(src));
     }
 }
 
@@ -229,13 +225,13 @@ fn crates_depend_one_way() {
         ("mk/gen_header", &[]),
     ];
     for (directory, allowed) in allowed {
-        let manifest = read(&root().join(directory).join("Cargo.toml"));
+        let manifest = read(&crate::root().join(directory).join("Cargo.toml"));
         for name in section(&manifest, "dependencies") {
             let fine = !OURS.contains(&name.as_str()) || allowed.contains(&name.as_str());
             assert!(fine, "{directory} depends on {name}");
         }
     }
-    for entry in fs::read_dir(root().join("ports")).unwrap() {
+    for entry in fs::read_dir(crate::root().join("ports")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let directory = format!("ports/{name}");
         assert!(allowed.iter().any(|(known, _)| *known == directory));
@@ -244,7 +240,7 @@ fn crates_depend_one_way() {
 
 #[test]
 fn a_ports_tests_need_no_other_port_and_no_shim() {
-    for entry in fs::read_dir(root().join("ports")).unwrap() {
+    for entry in fs::read_dir(crate::root().join("ports")).unwrap() {
         let manifest = entry.unwrap().path().join("Cargo.toml");
         for name in section(&read(&manifest), "dev-dependencies") {
             let fine = ["libfabric-fake", "mx-sim"].contains(&name.as_str());
@@ -255,7 +251,7 @@ fn a_ports_tests_need_no_other_port_and_no_shim() {
 
 #[test]
 fn mx_proto_is_pure() {
-    let lib = read(&root().join("mx-proto/src/lib.rs"));
+    let lib = read(&crate::root().join("mx-proto/src/lib.rs"));
     assert!(lib.contains("#![forbid(unsafe_code)]"));
     const FORBIDDEN: [&str; 12] = [
         "std::net",
@@ -271,7 +267,7 @@ fn mx_proto_is_pure() {
         "SystemTime",
         "time::Instant::now",
     ];
-    for file in sources(&root().join("mx-proto/src")) {
+    for file in sources(&crate::root().join("mx-proto/src")) {
         let code = code(&file);
         for forbidden in FORBIDDEN {
             assert!(

@@ -24,7 +24,10 @@ pub trait Places<M, W>: Default + fmt::Debug {
     /// The number of free places that are kept unused while there can be more, so that stale ids of
     /// them stay recognisable. If it is not 0, the one that has been free for longest is reused
     /// first, otherwise the one that was used last.
-    const REUSE_DELAY: u32 = 0;
+    #[inline(always)]
+    fn reuse_delay(&self) -> u32 {
+        0
+    }
 
     /// The number of places: at most `u32::MAX`.
     fn len(&self) -> u32;

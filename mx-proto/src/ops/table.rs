@@ -245,7 +245,7 @@ impl<O: Owner> Ops<O> {
     /// The same for so many more.
     #[inline]
     pub(crate) fn has_room_for(&mut self, more: usize) -> bool {
-        if self.free.len() < O::Places::REUSE_DELAY as usize + more {
+        if self.free.len() < self.places.reuse_delay() as usize + more {
             self.grow();
         }
         self.free.len() >= more
@@ -257,7 +257,7 @@ impl<O: Owner> Ops<O> {
         if self.places.grow() {
             // The lowest is used first.
             let new = first..self.places.len();
-            match O::Places::REUSE_DELAY {
+            match self.places.reuse_delay() {
                 0 => new.rev().for_each(|place| self.put_back(place)),
                 _ => new.for_each(|place| self.put_back(place)),
             }
@@ -267,13 +267,14 @@ impl<O: Owner> Ops<O> {
     /// A free place.
     #[inline(always)]
     fn put_back(&mut self, place: u32) {
+        let delay = self.places.reuse_delay();
         let free = &mut self.free;
-        let behind = match O::Places::REUSE_DELAY {
+        let behind = match delay {
             0 => std::mem::replace(&mut free.first, place),
             _ => NONE,
         };
         self.places.record_mut(place).links.behind = behind;
-        if O::Places::REUSE_DELAY != 0 {
+        if delay != 0 {
             match std::mem::replace(&mut free.last, place) {
                 NONE => free.first = place,
                 last => self.places.record_mut(last).links.behind = place,

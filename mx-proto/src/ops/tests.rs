@@ -62,7 +62,9 @@ struct Rested<const N: u32> {
 const MOST: u32 = 256;
 
 impl<const N: u32> Places<Memory, u64> for Rested<N> {
-    const REUSE_DELAY: u32 = N;
+    fn reuse_delay(&self) -> u32 {
+        N
+    }
 
     fn len(&self) -> u32 {
         self.chunks.len()

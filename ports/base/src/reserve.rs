@@ -12,8 +12,8 @@
 //! each check of the level first tries to refill it. So the reserve has to last only for work under
 //! way, whose allocations then need not fail.
 //!
-//! [`Reserve`] is the allocator of the two shared libraries alone: programs and tests have their
-//! own, for which the level is always ample.
+//! [`Reserve`] is the allocator of the libraries that programs load ([`library_allocator`](crate::library_allocator)):
+//! Rust programs and tests have their own, for which the level is always ample.
 //!
 //! Owns: the pieces.
 //! Cost: address space only, while there is memory; its pages are never written.
@@ -51,6 +51,8 @@ static KEPT: [AtomicPtr<u8>; PIECES] = [const { AtomicPtr::new(ptr::null_mut()) 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Bytes claimed.
 static CLAIMED: AtomicUsize = AtomicUsize::new(0);
+/// [`Reserve`] is the allocator here.
+static INSTALLED: AtomicBool = AtomicBool::new(false);
 /// Between [`fill`] and [`empty`].
 static ON: AtomicBool = AtomicBool::new(false);
 /// Something is missing.
@@ -63,6 +65,25 @@ static TOLD: AtomicU64 = AtomicU64::new(0);
 /// `System`, and what is kept back when that has no more.
 #[derive(Debug)]
 pub struct Reserve;
+
+/// Makes [`Reserve`](crate::reserve::Reserve) the allocator of a library.
+#[macro_export]
+macro_rules! library_allocator {
+    () => {
+        #[global_allocator]
+        static ALLOCATOR: $crate::reserve::Reserve = $crate::reserve::Reserve;
+
+        // SAFETY: functions without arguments are called from there when the library is loaded.
+        #[used]
+        #[unsafe(link_section = ".init_array")]
+        static INSTALL: extern "C" fn() = $crate::reserve::install;
+    };
+}
+
+/// [`Reserve`] is the allocator here.
+pub extern "C" fn install() {
+    INSTALLED.store(true, Ordering::Relaxed);
+}
 
 // SAFETY: all memory is `System`'s, and goes back there.
 unsafe impl GlobalAlloc for Reserve {
@@ -136,6 +157,9 @@ pub fn prepare_thread() {
 
 /// Begins to keep memory back. Only for a library whose allocator is [`Reserve`].
 pub fn fill() {
+    if !INSTALLED.load(Ordering::Relaxed) {
+        return;
+    }
     ON.store(true, Ordering::Relaxed);
     // After a fork, the child may lack the thread that was recovering.
     RECOVERING.store(false, Ordering::Relaxed);

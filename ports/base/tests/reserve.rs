@@ -8,12 +8,11 @@
 
 #![allow(clippy::print_stdout, reason = "a program, as far as its user sees")]
 
-use mx_port_base::reserve::{self, Reserve, SUPPLY};
+use mx_port_base::reserve::{self, SUPPLY};
 use mx_proto::supply::Level;
 use std::hint::black_box;
 
-#[global_allocator]
-static ALLOCATOR: Reserve = Reserve;
+mx_port_base::library_allocator!();
 
 const MIB: usize = 1 << 20;
 

@@ -469,7 +469,10 @@ mod tests {
 
     #[test]
     fn the_manual_page_lists_them() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/man/man1/mx_counters.1");
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/man/man1/mx_counters.1"
+        );
         let page = std::fs::read_to_string(path).unwrap();
         let item = |(label, _, about): &(&str, Kind, &str)| format!(".It Li {label}\n{about}\n");
         let list: String = MEANINGS.iter().map(item).collect();

@@ -12,13 +12,13 @@
 //! Not here: other clients, epoll.
 
 use crate::server::{ANSWER, SIZE};
-use bmi_mx::abi::types::bmi_method_addr;
-use bmi_mx::address;
-use bmi_mx::config::Config;
-use bmi_mx::match_layout::KEY;
-use bmi_mx::method::{Host, Method, Post, PostKind, Posted, Settings};
-use bmi_mx::peer::table::PeerKey;
-use bmi_mx::peer_name;
+use bmi_method::abi::types::bmi_method_addr;
+use bmi_method::address;
+use bmi_method::config::Config;
+use bmi_method::match_layout::KEY;
+use bmi_method::method::{Host, Method, Post, PostKind, Posted, Settings};
+use bmi_method::peer::table::PeerKey;
+use bmi_method::peer_name;
 use mx_proto::port::WakeDescriptors;
 use mx_proto::{Endpoint, Instant, NicId, Route};
 use mx_sys::{EndpointChoice, OpenOptions};

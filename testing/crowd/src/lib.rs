@@ -7,7 +7,7 @@
 //!     `-- "census" ------------------------> server process: the BMI table <-'
 //! ```
 //!
-//! A client is a whole method with ports of its own, as in `bmi_mx::instance`, but without a helper
+//! A client is a whole method with ports of its own, as in `bmi_method::instance`, but without a helper
 //! thread and without a thread that waits: one loop for a process drives all of them. The server is
 //! the library behind its C table, with one thread that calls it and the helper it starts itself.
 //!

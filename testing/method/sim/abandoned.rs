@@ -1,7 +1,7 @@
 //! Receives that are given up, and what comes for them afterwards.
 
 use crate::rig::Rig;
-use bmi_mx::abi::constants::*;
+use bmi_method::abi::constants::*;
 use mx_sim::Profile;
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 //! it, and a new exchange works at once.
 
 use crate::rig::Rig;
-use bmi_mx::abi::constants::*;
-use bmi_mx::abi::types::bmi_method_addr;
-use bmi_mx::method::PostKind;
+use bmi_method::abi::constants::*;
+use bmi_method::abi::types::bmi_method_addr;
+use bmi_method::method::PostKind;
 use mx_sim::Profile;
 use mx_sim::world::NodeId;
 use std::ptr::NonNull;

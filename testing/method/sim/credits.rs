@@ -2,9 +2,9 @@
 //! reordered, a server's memory is what was set, and no peer suffers for another.
 
 use crate::rig::{NIC, OTHER_NIC, Rig};
-use bmi_mx::abi::constants::*;
-use bmi_mx::match_layout::{MessageType, VERSION, bits};
-use bmi_mx::peer::handshake::ConnReq;
+use bmi_method::abi::constants::*;
+use bmi_method::match_layout::{MessageType, VERSION, bits};
+use bmi_method::peer::handshake::ConnReq;
 use mx_proto::flow::FlowStats;
 use mx_proto::{Account, RemoteId};
 use mx_sim::Profile;
@@ -513,7 +513,8 @@ fn a_large_request_gets_its_turn_among_many_small_ones() {
     for _ in 0..400 {
         rig.run_for(Duration::from_micros(200));
         let host = rig.host(server);
-        if let Some(bmi_mx::method::Handout::Message(message)) = host.method.next_unexpected(0) {
+        if let Some(bmi_method::method::Handout::Message(message)) = host.method.next_unexpected(0)
+        {
             // SAFETY: malloc'ed, and ours to free.
             unsafe { libc::free(message.buffer) };
         } else {

@@ -17,9 +17,9 @@
 //! docs/architecture.md.
 
 use crate::rig::{self, Host, Rig};
-use bmi_mx::abi::constants::*;
-use bmi_mx::abi::types::bmi_method_addr;
-use bmi_mx::method::PostKind;
+use bmi_method::abi::constants::*;
+use bmi_method::abi::types::bmi_method_addr;
+use bmi_method::method::PostKind;
 use mx_sim::explore::{self, Hand, Move, Moves, Report};
 use mx_sim::{NodeId, Profile};
 use std::collections::BTreeSet;

@@ -2,8 +2,8 @@
 //! first. That of random programs is checked by `rig/order`.
 
 use crate::rig::{NIC, Rig, context_of};
-use bmi_mx::abi::constants::*;
-use bmi_mx::method::Settings;
+use bmi_method::abi::constants::*;
+use bmi_method::method::Settings;
 use mx_sim::{NodeId, Profile};
 use std::time::Duration;
 

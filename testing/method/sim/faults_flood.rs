@@ -1,8 +1,8 @@
 //! A peer that asks again and again without taking the answers costs one answer.
 
 use crate::rig::Rig;
-use bmi_mx::match_layout::{MessageType, VERSION, bits};
-use bmi_mx::peer::handshake::ConnReq;
+use bmi_method::match_layout::{MessageType, VERSION, bits};
+use bmi_method::peer::handshake::ConnReq;
 use mx_sim::Profile;
 use std::time::Duration;
 

@@ -2,13 +2,13 @@
 //! operations: each shown not to be there. The numbers are that list's.
 
 use crate::rig::{self, Rig};
-use bmi_mx::abi::constants::*;
-use bmi_mx::match_layout::{
+use bmi_method::abi::constants::*;
+use bmi_method::match_layout::{
     Fields, MessageType, PEER_ID_MAX, Refusal, VERSION, bits, refusal_bits,
 };
-use bmi_mx::method::PostKind;
-use bmi_mx::peer::handshake::ConnReq;
-use bmi_mx::peer::state::State;
+use bmi_method::method::PostKind;
+use bmi_method::peer::handshake::ConnReq;
+use bmi_method::peer::state::State;
 use mx_sim::{Profile, Rng, seeds};
 use std::ptr::NonNull;
 use std::time::Duration;

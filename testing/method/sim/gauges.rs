@@ -2,8 +2,8 @@
 //! which runs short is told once.
 
 use crate::rig::Rig;
-use bmi_mx::method::{MethodReport, PeerGauges};
-use bmi_mx::peer::state::Name;
+use bmi_method::method::{MethodReport, PeerGauges};
+use bmi_method::peer::state::Name;
 use log::{Log, Metadata, Record};
 use mx_proto::flow::CREDIT;
 use mx_sim::Profile;

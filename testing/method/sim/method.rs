@@ -1,9 +1,9 @@
 //! The whole method on the simulated network: what it promises, in one thread and from a seed.
 
 use crate::rig::{self, OTHER_NIC, Rig, context_of};
-use bmi_mx::abi::constants::*;
-use bmi_mx::method::{PostKind, Settings};
-use bmi_mx::peer::state::{State, Wait};
+use bmi_method::abi::constants::*;
+use bmi_method::method::{PostKind, Settings};
+use bmi_method::peer::state::{State, Wait};
 use mx_proto::Instant;
 use mx_sim::Profile;
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! Names that lead to another address than at the look-up.
 
 use crate::rig::{NIC, NOWHERE, OTHER_NIC, Rig};
-use bmi_mx::abi::constants::*;
-use bmi_mx::abi::types::bmi_method_addr;
-use bmi_mx::method::PostKind;
-use bmi_mx::peer::state::{State, Wait};
+use bmi_method::abi::constants::*;
+use bmi_method::abi::types::bmi_method_addr;
+use bmi_method::method::PostKind;
+use bmi_method::peer::state::{State, Wait};
 use mx_proto::NicId;
 use mx_sim::Profile;
 use mx_sim::world::NodeId;

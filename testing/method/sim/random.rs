@@ -21,9 +21,9 @@ mod plan;
 mod stage;
 
 use crate::rig;
-use bmi_mx::match_layout::{MessageType, VERSION, bits};
-use bmi_mx::peer::handshake::ConnReq;
-use bmi_mx::peer::state::{Name, TRANSITIONS};
+use bmi_method::match_layout::{MessageType, VERSION, bits};
+use bmi_method::peer::handshake::ConnReq;
+use bmi_method::peer::state::{Name, TRANSITIONS};
 use bmi_mx_torture::{Step, shrink};
 use mx_proto::transitions::Transition;
 use mx_sim::{Profile, World};
@@ -207,7 +207,7 @@ impl Coverage {
     /// Adds what this thread's peers have done since the last time.
     fn add(&mut self, shape: &'static str) {
         #[cfg(debug_assertions)]
-        for (step, count) in bmi_mx::peer::state::met::take() {
+        for (step, count) in bmi_method::peer::state::met::take() {
             let entry = self.met.entry(step).or_default();
             entry.0 += count;
             entry.1.insert(shape);

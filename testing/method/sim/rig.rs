@@ -11,12 +11,12 @@
 mod order;
 mod port;
 
-use bmi_mx::abi::types::bmi_method_addr;
-use bmi_mx::address;
-use bmi_mx::match_layout::KEY;
-use bmi_mx::method::{self, Handout, Method, Post, PostKind, Posted, Settings};
-use bmi_mx::peer::state::State;
-use bmi_mx::peer_name::PeerName;
+use bmi_method::abi::types::bmi_method_addr;
+use bmi_method::address;
+use bmi_method::match_layout::KEY;
+use bmi_method::method::{self, Handout, Method, Post, PostKind, Posted, Settings};
+use bmi_method::peer::state::State;
+use bmi_method::peer_name::PeerName;
 use mx_proto::ops::{Chunks, Ops};
 use mx_proto::owner::Queue;
 use mx_proto::{

@@ -1,9 +1,9 @@
 //! Time-outs of the method on the simulated network: what ends, when, how, and what stays.
 
 use crate::rig::Rig;
-use bmi_mx::abi::constants::*;
-use bmi_mx::method::Settings;
-use bmi_mx::peer::state::State;
+use bmi_method::abi::constants::*;
+use bmi_method::method::Settings;
+use bmi_method::peer::state::State;
 use mx_proto::Instant;
 use mx_sim::Profile;
 use mx_sim::world::NodeId;

@@ -8,9 +8,9 @@
 //! Not here: steps, the network.
 
 use crate::rig::{Ended, Got, Host, NIC};
-use bmi_mx::abi::constants::{BMI_ECANCEL, BMI_EMSGSIZE, BMI_ETIMEDOUT};
-use bmi_mx::abi::types::bmi_method_addr;
-use bmi_mx::method::PostKind;
+use bmi_method::abi::constants::{BMI_ECANCEL, BMI_EMSGSIZE, BMI_ETIMEDOUT};
+use bmi_method::abi::types::bmi_method_addr;
+use bmi_method::method::PostKind;
 use bmi_mx_torture::{Book, Header, Stream, Verb, pieces};
 use mx_proto::Instant;
 use mx_sim::NodeId;

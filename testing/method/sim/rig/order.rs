@@ -5,8 +5,8 @@
 //!                                       of each peer in the order posted
 //! ```
 
-use bmi_mx::abi::constants::{BMI_ECANCEL, BMI_ENORECVR, BMI_ETIMEDOUT};
-use bmi_mx::method::PostKind;
+use bmi_method::abi::constants::{BMI_ECANCEL, BMI_ENORECVR, BMI_ETIMEDOUT};
+use bmi_method::method::PostKind;
 use std::collections::HashMap;
 
 /// Codes of operations that end one by one: they were called off, at one side or the other, or had a time

@@ -1,0 +1,232 @@
+//! `libbmi_mx.so`: the method for OrangeFS.
+//!
+//! ```text
+//!   the host ---> post_send, ..., initialize, lookup, post_sendunexpected_list, testunexpected   here: as this host passes them
+//!            ---> all other entries of the table                             bmi_boundary
+//! ```
+//!
+//! `bmi_mx_ops` and its old name `method_interface` are data objects of 200 bytes, complete when
+//! the linker is done and never written: a host that is not compiled as position-independent code
+//! copies them into itself when it starts.
+//!
+//! The flag `BMI_METHOD_FLAG_NO_POLLING` is set. Without it the host's poll plan turns every idle
+//! time into 0 for the first 10 000 calls and after each one that reports something, so waiting is
+//! a busy loop through the whole BMI layer. With it the host passes the idle time on, and a test
+//! call here polls for `MX_SPIN_US` and then sleeps in the kernel: as fast while a peer is active,
+//! idle when none is.
+//!
+//! Owns: this host's table, and its own signatures.
+
+// The names are C's. What a C caller must keep is said in each function's own words.
+#![allow(non_snake_case, clippy::missing_safety_doc)]
+
+pub mod abi;
+mod options;
+pub mod table;
+
+use crate::abi::BMI_MAX_ADDR_LEN;
+use crate::table::bmi_method_ops;
+use bmi_boundary::post::Call;
+use bmi_boundary::{address, export, lifecycle, memory, post, test};
+use bmi_method::abi::constants::BMI_METHOD_FLAG_NO_POLLING;
+use bmi_method::abi::types::{
+    bmi_buffer_type, bmi_context_id, bmi_hint, bmi_method_addr, bmi_method_unexpected_info,
+    bmi_msg_tag_t, bmi_op_id_t, bmi_size_t,
+};
+use bmi_method::host::Facts;
+use bmi_method::instance::PostKind;
+use libc::{c_char, c_int, c_void};
+
+mx_sys::library_allocator!();
+
+/// This host, for the method.
+static FACTS: Facts = Facts {
+    addr_at: 72,
+    reuse_delay: 32,
+    class_max: 0,
+    max_addr_len: BMI_MAX_ADDR_LEN as usize,
+    listens_anywhere: false,
+    drops_addresses: true,
+};
+
+export! {
+    /// Starts the method.
+    ///
+    /// With `BMI_INIT_SERVER` in `flags`, `listen_addr` is the address to listen on, from
+    /// `BMI_mx_method_addr_lookup`; otherwise it is NULL. With `BMI_TCP_BIND_SPECIFIC` besides, the server
+    /// listens on the address that its host part stands for; without, on all of this machine, and a host
+    /// part that is not this machine's is a warning. `method_id` is the host's number for
+    /// this method and becomes the `method_type` of every address. `options`
+    /// is NULL or `NAME=value` pairs that override the environment (docs/tuning.md).
+    /// Anything else there is ignored, a wild pointer too: OrangeFS before 2.9.8 passes three arguments.
+    ///
+    /// Returns 0; -BMI_EINVAL when address and flags disagree; -BMI_EALREADY when it is
+    /// initialized; -BMI_EADDRINUSE when another process has the endpoint; -BMI_EADDRNOTAVAIL or
+    /// -BMI_EHOSTUNREACH when the only address to listen on is another machine's, or unknown; another code
+    /// when the system refuses something. After a failure it may be called again.
+    pub unsafe extern "C" fn BMI_mx_initialize(
+        listen_addr: *mut bmi_method_addr,
+        method_id: c_int,
+        flags: c_int,
+        options: *mut c_char,
+    ) -> c_int {
+        lifecycle::initialize(&FACTS, listen_addr, method_id, flags, options::given(options).as_deref())
+    }
+
+    /// The address of a peer, from `mx://host:board:endpoint`, `mx://host:endpoint` or a list of
+    /// addresses that has one of these. May be called before `BMI_mx_initialize` (a server does,
+    /// with its own name). Does not wait for the network. Each call gives an object of its own, to
+    /// be given back with `BMI_mx_set_info(BMI_DROP_ADDR)`.
+    ///
+    /// Returns NULL for other methods' addresses, and for malformed ones, which are logged.
+    pub unsafe extern "C" fn BMI_mx_method_addr_lookup(
+        id_string: *const c_char,
+    ) -> *mut bmi_method_addr {
+        // SAFETY: null or a C string, which outlives the call.
+        unsafe { address::lookup(&FACTS, id_string) }
+    }
+
+    /// Posts a send that the receiver expects. The buffer must stay as it is until the operation
+    /// completes. 0 bytes are legal, with any buffer, also NULL.
+    ///
+    /// Returns 0 when it is under way: `*id` names it, and a test call reports it. Returns 1 when
+    /// it is complete already: no test call reports it. Returns a negative code when it was
+    /// refused: nothing is ever reported for it. `buffer_type` and `hints` are not looked at.
+    pub unsafe extern "C" fn BMI_mx_post_send(
+        id: *mut bmi_op_id_t,
+        dest: *mut bmi_method_addr,
+        buffer: *const c_void,
+        size: bmi_size_t,
+        buffer_type: bmi_buffer_type,
+        tag: bmi_msg_tag_t,
+        user_ptr: *mut c_void,
+        context_id: bmi_context_id,
+        hints: bmi_hint,
+    ) -> c_int {
+        let _ = (buffer_type, hints);
+        let call = Call { id, addr: dest, tag, class: 0, user_ptr, context_id };
+        // SAFETY: C keeps the buffer readable until the operation completes.
+        unsafe { call.send_one(PostKind::Send, buffer, size) }
+    }
+
+    /// Posts a send that the receiver does not expect; it takes it with
+    /// `BMI_mx_testunexpected`. Otherwise as `BMI_mx_post_send`. Messages larger than
+    /// `BMI_MX_UNEXPECTED_MAX` (docs/tuning.md) get -BMI_EMSGSIZE.
+    pub unsafe extern "C" fn BMI_mx_post_sendunexpected(
+        id: *mut bmi_op_id_t,
+        dest: *mut bmi_method_addr,
+        buffer: *const c_void,
+        size: bmi_size_t,
+        buffer_type: bmi_buffer_type,
+        tag: bmi_msg_tag_t,
+        user_ptr: *mut c_void,
+        context_id: bmi_context_id,
+        hints: bmi_hint,
+    ) -> c_int {
+        let _ = (buffer_type, hints);
+        let call = Call { id, addr: dest, tag, class: 0, user_ptr, context_id };
+        // SAFETY: C keeps the buffer readable until the operation completes.
+        unsafe { call.send_one(PostKind::SendUnexpected, buffer, size) }
+    }
+
+    /// Posts a receive for the next message from `src` with `tag`. The buffer belongs to the
+    /// method until the operation completes. A peer that was never connected is waited for.
+    ///
+    /// Returns as `BMI_mx_post_send` does; with 1, `*actual_size`, unless it is NULL, is what arrived. A
+    /// message longer than `expected_size` fills the buffer and completes with -BMI_EMSGSIZE. The buffer may
+    /// be larger than any message.
+    pub unsafe extern "C" fn BMI_mx_post_recv(
+        id: *mut bmi_op_id_t,
+        src: *mut bmi_method_addr,
+        buffer: *mut c_void,
+        expected_size: bmi_size_t,
+        actual_size: *mut bmi_size_t,
+        buffer_type: bmi_buffer_type,
+        tag: bmi_msg_tag_t,
+        user_ptr: *mut c_void,
+        context_id: bmi_context_id,
+        hints: bmi_hint,
+    ) -> c_int {
+        let _ = (buffer_type, hints);
+        let call = Call { id, addr: src, tag, class: 0, user_ptr, context_id };
+        // SAFETY: C keeps the buffer writable, and leaves it alone, until the operation completes; it passes a
+        // size to write to, if any.
+        unsafe { call.receive_one(buffer, expected_size, actual_size) }
+    }
+
+    /// `BMI_mx_post_sendunexpected` from `list_count` buffers (0 to 65536), sent as one message.
+    ///
+    /// Also returns -BMI_EINVAL when the sizes do not add up to `total_size`.
+    pub unsafe extern "C" fn BMI_mx_post_sendunexpected_list(
+        id: *mut bmi_op_id_t,
+        dest: *mut bmi_method_addr,
+        buffer_list: *const *const c_void,
+        size_list: *const bmi_size_t,
+        list_count: c_int,
+        total_size: bmi_size_t,
+        buffer_type: bmi_buffer_type,
+        tag: bmi_msg_tag_t,
+        user_ptr: *mut c_void,
+        context_id: bmi_context_id,
+        hints: bmi_hint,
+    ) -> c_int {
+        let _ = (buffer_type, hints);
+        let call = Call { id, addr: dest, tag, class: 0, user_ptr, context_id };
+        let kind = PostKind::SendUnexpected;
+        // SAFETY: C passes arrays of `list_count`, and keeps the buffers readable until the
+        // operation completes.
+        unsafe { call.send_list(kind, buffer_list, size_list, list_count, total_size) }
+    }
+
+    /// Takes up to `incount` unexpected messages: one of each peer in turn, of each its oldest. Each
+    /// buffer is the caller's until it is given back with `BMI_mx_unexpected_free`.
+    ///
+    /// Returns 0.
+    pub unsafe extern "C" fn BMI_mx_testunexpected(
+        incount: c_int,
+        outcount: *mut c_int,
+        info: *mut bmi_method_unexpected_info,
+        max_idle_time_ms: c_int,
+    ) -> c_int {
+        // SAFETY: C passes a count to write to, and `incount` places.
+        unsafe { test::unexpected(incount, outcount, info, 0, max_idle_time_ms) }
+    }
+}
+
+/// The method's table, for hosts that name the library on their link line and for `dlsym`.
+// SAFETY: a name of the method's own, which its hosts expect.
+#[unsafe(no_mangle)]
+pub static bmi_mx_ops: bmi_method_ops = TABLE;
+
+/// The same under the name that hosts before OrangeFS took with `dlsym`.
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+pub static method_interface: bmi_method_ops = TABLE;
+
+const TABLE: bmi_method_ops = bmi_method_ops {
+    method_name: c"bmi_mx".as_ptr(),
+    flags: BMI_METHOD_FLAG_NO_POLLING,
+    initialize: Some(BMI_mx_initialize),
+    finalize: Some(lifecycle::BMI_mx_finalize),
+    set_info: Some(lifecycle::BMI_mx_set_info),
+    get_info: Some(lifecycle::BMI_mx_get_info),
+    memalloc: Some(memory::BMI_mx_memalloc),
+    memfree: Some(memory::BMI_mx_memfree),
+    unexpected_free: Some(memory::BMI_mx_unexpected_free),
+    post_send: Some(BMI_mx_post_send),
+    post_sendunexpected: Some(BMI_mx_post_sendunexpected),
+    post_recv: Some(BMI_mx_post_recv),
+    test: Some(test::BMI_mx_test),
+    testsome: Some(test::BMI_mx_testsome),
+    testcontext: Some(test::BMI_mx_testcontext),
+    testunexpected: Some(BMI_mx_testunexpected),
+    method_addr_lookup: Some(BMI_mx_method_addr_lookup),
+    post_send_list: Some(post::BMI_mx_post_send_list),
+    post_recv_list: Some(post::BMI_mx_post_recv_list),
+    post_sendunexpected_list: Some(BMI_mx_post_sendunexpected_list),
+    open_context: Some(lifecycle::BMI_mx_open_context),
+    close_context: Some(lifecycle::BMI_mx_close_context),
+    cancel: Some(post::BMI_mx_cancel),
+    rev_lookup_unexpected: Some(address::BMI_mx_rev_lookup_unexpected),
+    query_addr_range: Some(address::BMI_mx_query_addr_range),
+};

@@ -1,0 +1,80 @@
+//! Inside a file system the log goes to the file system's log.
+//!
+//! `tests/hosts/gossip.c` is a program with the host's logger in it; the library finds that with
+//! `dlsym`. Compiled here, because a function with variable arguments cannot be defined in Rust.
+
+#[path = "../../../testing/sim/fixtures/exported.rs"]
+mod exported;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The program, compiled once for both tests.
+fn host() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gossip");
+        let status = Command::new("cc")
+            .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-rdynamic", "-o"])
+            .arg(&program)
+            .arg(root.join("tests/hosts/gossip.c"))
+            .arg("-I")
+            .arg(root.join("include"))
+            .arg("-ldl")
+            .status()
+            .unwrap();
+        assert!(status.success());
+        program
+    })
+}
+
+/// The lines of the host's logger and of stderr, with `environment` set.
+fn run(environment: &[(&str, &str)]) -> (String, String) {
+    let output = Command::new(host())
+        .arg(exported::library("libbmi_mx.so"))
+        .env_remove("BMI_MX_LOG")
+        .env_remove("MX_LOG")
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn warnings_are_warnings_of_gossip_and_the_rest_follows_the_debug_mask() {
+    let (out, err) = run(&[]);
+    let code = -1_073_741_977;
+    let unknown = format!("bmi_mx: debug: BMI_mx_get_info: unknown info key 99 ({code})");
+    assert_eq!(
+        out,
+        format!(
+            "== off\n\
+             debug 50 W bmi_mx: warning: address \"mx://host:70000\": endpoint number 70000 is out of \
+             range (0 to 65535) at position 10\n\
+             == mask without the switch\n\
+             == on\n\
+             debug 50 D {unknown}\n\
+             == another bit\n"
+        )
+    );
+    assert_eq!(err, "");
+}
+
+#[test]
+fn what_the_variable_asks_for_is_not_swallowed_by_the_mask() {
+    let (out, err) = run(&[("BMI_MX_LOG", "debug")]);
+    let asked = out
+        .lines()
+        .filter(|line| line.starts_with("debug 50 D bmi_mx: debug: "))
+        .count();
+    assert_eq!(asked, 4, "{out}");
+    assert!(!out.contains("err "), "{out}");
+    assert_eq!(err, "");
+
+    let (out, _) = run(&[("MX_LOG", "error")]);
+    assert!(!out.contains("bmi_mx"), "{out}");
+}

@@ -1,0 +1,8 @@
+//! Gives the shared library its versioned soname, and its functions to itself: a process may have both
+//! hosts, and with them both libraries, whose functions have the same names.
+
+fn main() {
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libbmi_mx_standalone.so.0");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
+    println!("cargo:rerun-if-changed=build.rs");
+}

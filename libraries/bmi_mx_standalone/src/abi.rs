@@ -1,0 +1,46 @@
+//! What this host's BMI has otherwise than another's, beside the table.
+//!
+//! Owns: these constants, and as much of an address object as this host knows.
+
+#![allow(non_camel_case_types, reason = "C's names")]
+
+use bmi_method::abi::types::bmi_method_addr as shared;
+use libc::{c_int, c_void};
+use mx_sys::layout;
+use std::mem::offset_of;
+
+/// Longest address string the host passes, its NUL included.
+pub const BMI_MAX_ADDR_LEN: c_int = 256;
+/// `set_info`: another method's; accepted and ignored.
+pub const BMI_ZOID_POST_TIMEOUT: c_int = 16;
+/// Answered by the host.
+pub const BMI_TRANSPORT_METHODS_STRING: c_int = 17;
+
+/// A peer, as host and method share it. The method allocates it; the host hands its address back
+/// in every call and writes `method_type` (listen address only) and `parent`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct bmi_method_addr {
+    /// The `method_id` that `initialize` was given: the host's index of this method.
+    pub method_type: c_int,
+    /// References of the host's: one. The host itself does not look at it.
+    pub ref_count: c_int,
+    /// The method's.
+    pub method_data: *mut c_void,
+    /// The host's.
+    pub parent: *mut c_void,
+    /// The host's, for lists of addresses.
+    pub primary: *mut Self,
+    /// The same.
+    pub secondary: *mut Self,
+}
+
+const _: () = {
+    layout!(bmi_method_addr: 40 align 8,
+        method_type at 0, ref_count at 4, method_data at 8, parent at 16, primary at 24,
+        secondary at 32);
+    // What this host has of it lies where the method has it.
+    assert!(offset_of!(bmi_method_addr, method_data) == offset_of!(shared, method_data));
+    assert!(offset_of!(bmi_method_addr, parent) == offset_of!(shared, parent));
+    assert!(size_of::<bmi_method_addr>() <= size_of::<shared>());
+};

@@ -1,0 +1,52 @@
+//! Buffers.
+//!
+//! Owns: nothing. The memory comes from `buffer`.
+
+use crate::Error;
+use crate::boundary::{export, in_range};
+use bmi_method::abi::types::{bmi_op_type, bmi_size_t};
+use bmi_method::buffer;
+use libc::{c_int, c_void};
+
+export! {
+    /// A buffer of `size` bytes for messages, aligned to a page when it is a page or more; one of 0 bytes
+    /// has an address of its own, as from malloc. Its contents are undefined. `send_recv` is not looked at.
+    /// Any other memory may be posted too.
+    ///
+    /// Returns NULL when `size` is negative or there is no memory.
+    pub unsafe extern "C" fn BMI_mx_memalloc(
+        size: bmi_size_t,
+        send_recv: bmi_op_type,
+    ) -> *mut c_void {
+        let _ = send_recv;
+        let size = in_range("size", size, 0, i64::MAX)? as usize;
+        buffer::allocate(size).ok_or_else(|| Error::no_memory("a buffer", size))
+    }
+
+    /// Gives back a buffer of `BMI_mx_memalloc`. NULL is legal. `size` and `send_recv` are not
+    /// looked at.
+    ///
+    /// Returns 0, or -BMI_EINVAL when the buffer was given back before and that can be told.
+    pub unsafe extern "C" fn BMI_mx_memfree(
+        buffer: *mut c_void,
+        size: bmi_size_t,
+        send_recv: bmi_op_type,
+    ) -> c_int {
+        let _ = (size, send_recv);
+        // SAFETY: C passes what BMI_mx_memalloc gave it and has not freed yet.
+        if unsafe { buffer::release(buffer) } {
+            Ok(0)
+        } else {
+            Err(Error::invalid(format!("buffer {buffer:p} was given back before")))
+        }
+    }
+
+    /// Gives back the buffer of an unexpected message from `BMI_mx_testunexpected`. NULL is legal.
+    ///
+    /// Returns 0.
+    pub unsafe extern "C" fn BMI_mx_unexpected_free(buffer: *mut c_void) -> c_int {
+        // SAFETY: C passes a buffer of `testunexpected`, which came from malloc, or null.
+        unsafe { libc::free(buffer) };
+        Ok(0)
+    }
+}

@@ -1,0 +1,12 @@
+//! What no compiler checks. One program: what they share is compiled once.
+
+use std::path::PathBuf;
+
+mod documents;
+mod glossary;
+mod layering;
+
+/// The top of the repository.
+fn root() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}

@@ -1,0 +1,44 @@
+//! A running method, as tools see it.
+
+use bmi_method::instance;
+use mx_proto::flow::CREDIT;
+use mx_sys::published::{Page, find_in, labels, method_labels};
+use std::time::{Duration, Instant};
+
+fn mine() -> Vec<Page> {
+    let of_process = find_in(std::process::id()).into_iter();
+    of_process.map(|found| found.page).collect()
+}
+
+fn counter(label: &str) -> u64 {
+    let pages = mine();
+    let mut counters = pages[0].counters.iter();
+    counters.find(|(name, _)| name == label).unwrap().1
+}
+
+#[test]
+fn the_endpoint_is_seen_from_initialize_to_finalize_and_its_counters_move() {
+    let _alone = crate::alone();
+    assert_eq!(mine(), []);
+    instance::initialize(None, 0, 0, None).unwrap();
+    let pages = mine();
+    assert_eq!(pages.len(), 1);
+    let page = &pages[0];
+    assert_eq!((&*page.library, page.board), ("bmi_mx", 0));
+    assert!(page.ports.tcp && page.nic.0 != 0 && page.endpoint.0 != 0);
+    let shown: Vec<&str> = page.counters.iter().map(|(label, _)| &**label).collect();
+    assert_eq!(shown, [labels(), method_labels()].concat());
+    let total = counter("flow_total");
+    assert_eq!(total * CREDIT as u64, 64 << 20);
+    assert_eq!((counter("flow_free"), counter("method_peers")), (total, 0));
+
+    // A blocked call leaves its mark before it sleeps.
+    let sleeps = counter("wait_progress_thread_sleeps");
+    let begun = Instant::now();
+    while counter("wait_progress_thread_sleeps") == sleeps {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        instance::test_unexpected(1, 0, 5_000, |_| ()).unwrap();
+    }
+    instance::finalize().unwrap();
+    assert_eq!(mine(), []);
+}
