@@ -46,9 +46,6 @@
 /** Contexts are numbered from 0 to one less than this. */
 #define BMI_MAX_CONTEXTS 16
 
-/** Longest address string the host passes, its NUL included. */
-#define BMI_MAX_ADDR_LEN 2048
-
 /** `set_info`: an address is no longer used (`struct bmi_method_addr *`). */
 #define BMI_DROP_ADDR 1
 
@@ -94,8 +91,8 @@
 /** `set_info`: accepted and ignored. */
 #define BMI_TCP_CHECK_UNEXPECTED 15
 
-/** Answered by the host. */
-#define BMI_TRANSPORT_METHODS_STRING 16
+/** `get_info`, the stand-alone BMI only: the number of the endpoint that this process has open (`int *`). */
+#define BMI_TCP_GET_PORT 18
 
 /**
  * `get_info`, this method's own: all credits, queues and memory (`struct bmi_mx_credits *`). Far
@@ -313,6 +310,12 @@
 /** Try again. */
 #define BMI_ETRYAGAIN (7 | 1610612864)
 
+/** Longest address string the host passes, its NUL included. */
+#define BMI_MAX_ADDR_LEN 2048
+
+/** Answered by the host. */
+#define BMI_TRANSPORT_METHODS_STRING 16
+
 /**
  * A peer, as host and method share it. The method allocates it; the host hands its address back
  * in every call and writes `method_type` (listen address only) and `parent`.
@@ -326,8 +329,40 @@ struct bmi_method_addr {
     void *parent;
 };
 
+/** A posted operation. */
+typedef int64_t bmi_op_id_t;
+
+/** The size of a data region, in bytes. */
+typedef int64_t bmi_size_t;
+
+/** `BMI_PRE_ALLOC` or `BMI_EXT_ALLOC`. */
+typedef int bmi_buffer_type;
+
+/** The application's tag of a message. */
+typedef int32_t bmi_msg_tag_t;
+
 /** One of 16 contexts in which operations complete. */
 typedef int64_t bmi_context_id;
+
+/** The host's hint list. Never looked at. */
+typedef void *bmi_hint;
+
+/** 0, or an error code: always negative when it comes out of this library. */
+typedef int32_t bmi_error_code_t;
+
+/** One unexpected message, as `testunexpected` gives it out. */
+struct bmi_method_unexpected_info {
+    /** 0, or what went wrong with this message (negative). */
+    bmi_error_code_t error_code;
+    /** The sender. */
+    struct bmi_method_addr *addr;
+    /** Its bytes; to be given back with `unexpected_free`. */
+    void *buffer;
+    /** Its length. */
+    bmi_size_t size;
+    /** The tag it was sent with. */
+    bmi_msg_tag_t tag;
+};
 
 /** The host's own name for a peer. */
 typedef int64_t BMI_addr_t;
@@ -360,40 +395,8 @@ struct bmi_mx_host {
                 const char *line);
 };
 
-/** The size of a data region, in bytes. */
-typedef int64_t bmi_size_t;
-
 /** `BMI_SEND` or `BMI_RECV`. A plain number here, so that a wrong value is not undefined. */
 typedef int bmi_op_type;
-
-/** A posted operation. */
-typedef int64_t bmi_op_id_t;
-
-/** `BMI_PRE_ALLOC` or `BMI_EXT_ALLOC`. */
-typedef int bmi_buffer_type;
-
-/** The application's tag of a message. */
-typedef int32_t bmi_msg_tag_t;
-
-/** The host's hint list. Never looked at. */
-typedef void *bmi_hint;
-
-/** 0, or an error code: always negative when it comes out of this library. */
-typedef int32_t bmi_error_code_t;
-
-/** One unexpected message, as `testunexpected` gives it out. */
-struct bmi_method_unexpected_info {
-    /** 0, or what went wrong with this message (negative). */
-    bmi_error_code_t error_code;
-    /** The sender. */
-    struct bmi_method_addr *addr;
-    /** Its bytes; to be given back with `unexpected_free`. */
-    void *buffer;
-    /** Its length. */
-    bmi_size_t size;
-    /** The tag it was sent with. */
-    bmi_msg_tag_t tag;
-};
 
 /** The table of a BMI method. Every entry of `bmi_mx_ops` is set. */
 struct bmi_method_ops {
@@ -658,16 +661,6 @@ extern const struct bmi_method_ops bmi_mx_ops;
 extern const struct bmi_method_ops method_interface;
 
 /**
- * The address of a peer, from `mx://host:board:endpoint`, `mx://host:endpoint` or a list of
- * addresses that has one of these. May be called before `BMI_mx_initialize` (a server does,
- * with its own name). Does not wait for the network. Each call gives an object of its own, to
- * be given back with `BMI_mx_set_info(BMI_DROP_ADDR)`.
- *
- * Returns NULL for other methods' addresses, and for malformed ones, which are logged.
- */
-struct bmi_method_addr *BMI_mx_method_addr_lookup(const char *id_string);
-
-/**
  * The name of a peer that sent an unexpected message. It stays valid until the address is
  * dropped.
  *
@@ -694,8 +687,8 @@ int BMI_mx_query_addr_range(struct bmi_method_addr *addr,
  * `BMI_mx_method_addr_lookup`; otherwise it is NULL. With `BMI_TCP_BIND_SPECIFIC` besides, the server
  * listens on the address that its host part stands for; without, on all of this machine, and a host
  * part that is not this machine's is a warning. `method_id` is the host's number for
- * this method and becomes the `method_type` of every address. `options`, which the stand-alone
- * BMI does not have, is NULL or `NAME=value` pairs that override the environment (docs/tuning.md).
+ * this method and becomes the `method_type` of every address. `options`
+ * is NULL or `NAME=value` pairs that override the environment (docs/tuning.md).
  * Anything else there is ignored, a wild pointer too: OrangeFS before 2.9.8 passes three arguments.
  *
  * Returns 0; -BMI_EINVAL when address and flags disagree; -BMI_EALREADY when it is
@@ -707,6 +700,96 @@ int BMI_mx_initialize(struct bmi_method_addr *listen_addr,
                       int method_id,
                       int flags,
                       char *options);
+
+/**
+ * The address of a peer, from `mx://host:board:endpoint`, `mx://host:endpoint` or a list of
+ * addresses that has one of these. May be called before `BMI_mx_initialize` (a server does,
+ * with its own name). Does not wait for the network. Each call gives an object of its own, to
+ * be given back with `BMI_mx_set_info(BMI_DROP_ADDR)`.
+ *
+ * Returns NULL for other methods' addresses, and for malformed ones, which are logged.
+ */
+struct bmi_method_addr *BMI_mx_method_addr_lookup(const char *id_string);
+
+/**
+ * Posts a send that the receiver expects. The buffer must stay as it is until the operation
+ * completes. 0 bytes are legal, with any buffer, also NULL.
+ *
+ * Returns 0 when it is under way: `*id` names it, and a test call reports it. Returns 1 when
+ * it is complete already: no test call reports it. Returns a negative code when it was
+ * refused: nothing is ever reported for it. `buffer_type` and `hints` are not looked at.
+ */
+int BMI_mx_post_send(bmi_op_id_t *id,
+                     struct bmi_method_addr *dest,
+                     const void *buffer,
+                     bmi_size_t size,
+                     bmi_buffer_type buffer_type,
+                     bmi_msg_tag_t tag,
+                     void *user_ptr,
+                     bmi_context_id context_id,
+                     bmi_hint hints);
+
+/**
+ * Posts a send that the receiver does not expect; it takes it with
+ * `BMI_mx_testunexpected`. Otherwise as `BMI_mx_post_send`. Messages larger than
+ * `BMI_MX_UNEXPECTED_MAX` (docs/tuning.md) get -BMI_EMSGSIZE.
+ */
+int BMI_mx_post_sendunexpected(bmi_op_id_t *id,
+                               struct bmi_method_addr *dest,
+                               const void *buffer,
+                               bmi_size_t size,
+                               bmi_buffer_type buffer_type,
+                               bmi_msg_tag_t tag,
+                               void *user_ptr,
+                               bmi_context_id context_id,
+                               bmi_hint hints);
+
+/**
+ * Posts a receive for the next message from `src` with `tag`. The buffer belongs to the
+ * method until the operation completes. A peer that was never connected is waited for.
+ *
+ * Returns as `BMI_mx_post_send` does; with 1, `*actual_size`, unless it is NULL, is what arrived. A
+ * message longer than `expected_size` fills the buffer and completes with -BMI_EMSGSIZE. The buffer may
+ * be larger than any message.
+ */
+int BMI_mx_post_recv(bmi_op_id_t *id,
+                     struct bmi_method_addr *src,
+                     void *buffer,
+                     bmi_size_t expected_size,
+                     bmi_size_t *actual_size,
+                     bmi_buffer_type buffer_type,
+                     bmi_msg_tag_t tag,
+                     void *user_ptr,
+                     bmi_context_id context_id,
+                     bmi_hint hints);
+
+/**
+ * `BMI_mx_post_sendunexpected` from `list_count` buffers (0 to 65536), sent as one message.
+ *
+ * Also returns -BMI_EINVAL when the sizes do not add up to `total_size`.
+ */
+int BMI_mx_post_sendunexpected_list(bmi_op_id_t *id,
+                                    struct bmi_method_addr *dest,
+                                    const void *const *buffer_list,
+                                    const bmi_size_t *size_list,
+                                    int list_count,
+                                    bmi_size_t total_size,
+                                    bmi_buffer_type buffer_type,
+                                    bmi_msg_tag_t tag,
+                                    void *user_ptr,
+                                    bmi_context_id context_id,
+                                    bmi_hint hints);
+
+/**
+ * Takes up to `incount` unexpected messages: one of each peer in turn, of each its oldest. Each
+ * buffer is the caller's until it is given back with `BMI_mx_unexpected_free`.
+ *
+ * Returns 0.
+ */
+int BMI_mx_testunexpected(int incount,
+                          int *outcount,
+                          struct bmi_method_unexpected_info *info,
+                          int max_idle_time_ms);
 
 /**
  * Stops the method: every operation is gone, every peer is told. Addresses stay valid for
@@ -796,58 +879,6 @@ int BMI_mx_memfree(void *buffer,
 int BMI_mx_unexpected_free(void *buffer);
 
 /**
- * Posts a send that the receiver expects. The buffer must stay as it is until the operation
- * completes. 0 bytes are legal, with any buffer, also NULL.
- *
- * Returns 0 when it is under way: `*id` names it, and a test call reports it. Returns 1 when
- * it is complete already: no test call reports it. Returns a negative code when it was
- * refused: nothing is ever reported for it. `buffer_type` and `hints` are not looked at.
- */
-int BMI_mx_post_send(bmi_op_id_t *id,
-                     struct bmi_method_addr *dest,
-                     const void *buffer,
-                     bmi_size_t size,
-                     bmi_buffer_type buffer_type,
-                     bmi_msg_tag_t tag,
-                     void *user_ptr,
-                     bmi_context_id context_id,
-                     bmi_hint hints);
-
-/**
- * Posts a send that the receiver does not expect; it takes it with
- * `BMI_mx_testunexpected`. Otherwise as `BMI_mx_post_send`. Messages larger than
- * `BMI_MX_UNEXPECTED_MAX` (docs/tuning.md) get -BMI_EMSGSIZE.
- */
-int BMI_mx_post_sendunexpected(bmi_op_id_t *id,
-                               struct bmi_method_addr *dest,
-                               const void *buffer,
-                               bmi_size_t size,
-                               bmi_buffer_type buffer_type,
-                               bmi_msg_tag_t tag,
-                               void *user_ptr,
-                               bmi_context_id context_id,
-                               bmi_hint hints);
-
-/**
- * Posts a receive for the next message from `src` with `tag`. The buffer belongs to the
- * method until the operation completes. A peer that was never connected is waited for.
- *
- * Returns as `BMI_mx_post_send` does; with 1, `*actual_size`, unless it is NULL, is what arrived. A
- * message longer than `expected_size` fills the buffer and completes with -BMI_EMSGSIZE. The buffer may
- * be larger than any message.
- */
-int BMI_mx_post_recv(bmi_op_id_t *id,
-                     struct bmi_method_addr *src,
-                     void *buffer,
-                     bmi_size_t expected_size,
-                     bmi_size_t *actual_size,
-                     bmi_buffer_type buffer_type,
-                     bmi_msg_tag_t tag,
-                     void *user_ptr,
-                     bmi_context_id context_id,
-                     bmi_hint hints);
-
-/**
  * `BMI_mx_post_send` from `list_count` buffers (0 to 65536), sent as one message. The arrays
  * may go when the call returns, the buffers may not. A buffer of 0 bytes may be NULL, and so may the
  * arrays of no buffers.
@@ -883,24 +914,6 @@ int BMI_mx_post_recv_list(bmi_op_id_t *id,
                           void *user_ptr,
                           bmi_context_id context_id,
                           bmi_hint hints);
-
-/**
- * `BMI_mx_post_sendunexpected` from `list_count` buffers (0 to 65536), sent as one message. With the
- * stand-alone BMI only a `BMI_mx_testunexpected` for the same `class` hands it out.
- *
- * Also returns -BMI_EINVAL when the sizes do not add up to `total_size`.
- */
-int BMI_mx_post_sendunexpected_list(bmi_op_id_t *id,
-                                    struct bmi_method_addr *dest,
-                                    const void *const *buffer_list,
-                                    const bmi_size_t *size_list,
-                                    int list_count,
-                                    bmi_size_t total_size,
-                                    bmi_buffer_type buffer_type,
-                                    bmi_msg_tag_t tag,
-                                    void *user_ptr,
-                                    bmi_context_id context_id,
-                                    bmi_hint hints);
 
 /**
  * Calls an operation off. It still completes exactly once and must be tested for, at once:
@@ -963,18 +976,6 @@ int BMI_mx_testcontext(int incount,
                        void **user_ptr_array,
                        int max_idle_time_ms,
                        bmi_context_id context_id);
-
-/**
- * Takes up to `incount` unexpected messages: one of each peer in turn, of each its oldest. Each
- * buffer is the caller's until it is given back with `BMI_mx_unexpected_free`. The stand-alone BMI
- * asks for those that were sent with `class`; others wait until they are asked for.
- *
- * Returns 0.
- */
-int BMI_mx_testunexpected(int incount,
-                          int *outcount,
-                          struct bmi_method_unexpected_info *info,
-                          int max_idle_time_ms);
 
 #ifdef __cplusplus
 }  // extern "C"

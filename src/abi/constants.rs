@@ -62,7 +62,7 @@ pub const BMI_TCP_CLOSE_SOCKET: c_int = 13;
 pub const BMI_OPTIMISTIC_BUFFER_REG: c_int = 14;
 /// `set_info`: accepted and ignored.
 pub const BMI_TCP_CHECK_UNEXPECTED: c_int = 15;
-/// `get_info`: the number of the endpoint that this process has open (`int *`).
+/// `get_info`, the stand-alone BMI only: the number of the endpoint that this process has open (`int *`).
 pub const BMI_TCP_GET_PORT: c_int = 18;
 
 /// `get_info`, this method's own: all credits, queues and memory (`struct bmi_mx_credits *`). Far

@@ -7,10 +7,7 @@
 //!   readelf -d             the soname
 //! ```
 
-#[path = "../../../testing/sim/fixtures/exported.rs"]
-mod exported;
-
-use exported::{are_objects, exported, has_soname, wants_nothing_of};
+use crate::exported::{are_objects, exported, has_soname, wants_nothing_of};
 
 const LIBRARY: &str = "libbmi_mx.so";
 

@@ -1,10 +1,7 @@
 //! Inside a file system the log goes to the file system's log.
 //!
-//! `tests/hosts/gossip.c` is a program with the host's logger in it; the library finds that with
+//! `tests/gossip.c` is a program with the host's logger in it; the library finds that with
 //! `dlsym`. Compiled here, because a function with variable arguments cannot be defined in Rust.
-
-#[path = "../../../testing/sim/fixtures/exported.rs"]
-mod exported;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,9 +16,9 @@ fn host() -> &'static Path {
         let status = Command::new("cc")
             .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-rdynamic", "-o"])
             .arg(&program)
-            .arg(root.join("tests/hosts/gossip.c"))
+            .arg(root.join("tests/gossip.c"))
             .arg("-I")
-            .arg(root.join("include"))
+            .arg(root.join("../../include"))
             .arg("-ldl")
             .status()
             .unwrap();
@@ -33,7 +30,7 @@ fn host() -> &'static Path {
 /// The lines of the host's logger and of stderr, with `environment` set.
 fn run(environment: &[(&str, &str)]) -> (String, String) {
     let output = Command::new(host())
-        .arg(exported::library("libbmi_mx.so"))
+        .arg(crate::exported::library("libbmi_mx.so"))
         .env_remove("BMI_MX_LOG")
         .env_remove("MX_LOG")
         .envs(environment.iter().copied())

@@ -1,12 +1,13 @@
 //! Writes `include/bmi_mx.h` and `include/bmi_mx_standalone.h`.
 //!
 //! ```text
-//!   src/abi/{types,constants,ops}.rs ------------------+
-//!   src/exports/*.rs                                   |
-//!     export! { pub unsafe extern "C" fn .. { .. } }   +--> one Rust file for each host --> cbindgen --> header
-//!        --> #[unsafe(no_mangle)] pub .. fn .. {}      |      #[cfg(feature = "standalone")] is decided
-//!     pub static bmi_mx_ops: bmi_method_ops            |
-//!   cbindgen.toml -------------------------------------+
+//!   src/abi/{types,constants}.rs ------------------------+
+//!   libraries/boundary/src/*.rs                          |
+//!     export! { pub unsafe extern "C" fn .. { .. } }     +--> one Rust file for each host --> cbindgen --> header
+//!        --> #[unsafe(no_mangle)] pub .. fn .. {}        |
+//!   libraries/bmi_mx[_standalone]/src/*.rs               |      its struct bmi_method_addr, not the common one
+//!     the same, and bmi_mx_ops: bmi_method_ops           |
+//!   cbindgen.toml ---------------------------------------+
 //! ```
 //!
 //! cbindgen reads Rust but does not expand macros, and the exported functions are declared by one
@@ -15,22 +16,16 @@
 //! Usage: `gen_header ROOT` writes the headers, `gen_header ROOT --check` fails when one that is there
 //! differs.
 
-mod condition;
-
-use condition::Condition;
 use quote::ToTokens;
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use syn::visit_mut::VisitMut;
 use syn::{Attribute, File, Item, ItemFn, ItemStatic, parse_quote};
 
 /// A host, and what its header is called.
 struct Host {
-    /// The stand-alone BMI: the feature of that name is on.
-    standalone: bool,
-    /// Without its extension.
+    /// The name of its library's folder and, without its extension, of the header.
     header: &'static str,
     /// The host's name.
     name: &'static str,
@@ -38,19 +33,21 @@ struct Host {
 
 const HOSTS: [Host; 2] = [
     Host {
-        standalone: false,
         header: "bmi_mx",
         name: "the BMI of OrangeFS 2.10",
     },
     Host {
-        standalone: true,
         header: "bmi_mx_standalone",
         name: "the stand-alone BMI 2.8",
     },
 ];
 
-/// The sources whose types and constants C sees.
-const PLAIN: [&str; 3] = ["src/abi/types.rs", "src/abi/constants.rs", "src/abi/ops.rs"];
+/// The sources whose types and constants C sees, with every host.
+const PLAIN: [&str; 2] = ["src/abi/types.rs", "src/abi/constants.rs"];
+/// The same, of a host's own.
+const OWN: [&str; 2] = ["abi.rs", "table.rs"];
+/// The exports that all hosts have alike.
+const BOUNDARY: &str = "libraries/boundary/src";
 
 fn main() -> ExitCode {
     match run() {
@@ -144,15 +141,25 @@ fn one_line_comments(header: &str) -> String {
 
 /// All that C sees, as one Rust file without macros.
 fn flatten(root: &Path, host: &Host) -> Result<String, Box<dyn Error>> {
+    let library = root.join("libraries").join(host.header).join("src");
+    let mut own: Vec<Item> = Vec::new();
+    for file in OWN {
+        own.extend(parse(&library.join(file))?.items);
+    }
     let mut items: Vec<Item> = Vec::new();
     for path in PLAIN {
-        items.extend(parse(&root.join(path))?.items);
+        let common = parse(&root.join(path))?.items.into_iter();
+        items.extend(common.filter(|item| !own.iter().any(|own| is_same(own, item))));
     }
-    let mut exports: Vec<PathBuf> = fs::read_dir(root.join("src/exports"))?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<Result<_, _>>()?;
+    items.append(&mut own);
+    let mut exports = Vec::new();
+    for directory in [root.join(BOUNDARY), library] {
+        for entry in fs::read_dir(directory)? {
+            exports.push(entry?.path());
+        }
+    }
     // The order of a directory is not the same everywhere.
-    exports.sort();
+    exports.sort_by_key(|path| path.file_name().map(ToOwned::to_owned));
     for path in exports {
         for item in parse(&path)?.items {
             match item {
@@ -165,16 +172,17 @@ fn flatten(root: &Path, host: &Host) -> Result<String, Box<dyn Error>> {
             }
         }
     }
-    let mut file = File {
+    let file = File {
         shebang: None,
         attrs: Vec::new(),
         items,
     };
-    Condition {
-        standalone: host.standalone,
-    }
-    .visit_file_mut(&mut file);
     Ok(file.into_token_stream().to_string())
+}
+
+/// Two structs of one name.
+fn is_same(one: &Item, other: &Item) -> bool {
+    matches!((one, other), (Item::Struct(one), Item::Struct(other)) if one.ident == other.ident)
 }
 
 fn parse(path: &Path) -> Result<File, Box<dyn Error>> {
