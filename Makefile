@@ -33,7 +33,7 @@ CHECK_TARGETS :=
 CHECK_LONG_TARGETS :=
 INSTALL_BINS  :=
 
-.PHONY: all check check-long help
+.PHONY: all check check-long parts help
 
 include mk/deps.mk mk/rust.mk
 include $(filter-out mk/deps.mk mk/rust.mk mk/install.mk,$(sort $(wildcard mk/*.mk)))
@@ -41,16 +41,22 @@ include mk/install.mk
 
 all: lib $(BIN_TARGETS)
 
-check: deps $(CHECK_TARGETS)
-	@echo "check: all of $(CHECK_TARGETS)"
+# With assertions, in a directory of its own: each crate is compiled once for it.
+check: deps
+	@$(MAKE) --no-print-directory PROFILE=dev BUILD=$(BUILD)/check parts NAME=$@ PARTS='$(or $(PARTS),$(CHECK_TARGETS))'
 
-check-long: deps $(CHECK_LONG_TARGETS)
-	@echo "check-long: all of $(CHECK_LONG_TARGETS)"
+check-long: deps
+	@$(MAKE) --no-print-directory parts NAME=$@ PARTS='$(or $(PARTS),$(CHECK_LONG_TARGETS))'
+
+parts:
+	@MAKE='$(MAKE)' mk/parts.sh $(NAME) $(BUILD)/logs $(PARTS)
 
 help:
 	@echo "all         libraries and programs under $(BUILD)/ (the default)"
-	@echo "check       $(CHECK_TARGETS)"
-	@echo "check-long  $(CHECK_LONG_TARGETS)"
+	@echo "check       what a change must pass, part by part: $(CHECK_TARGETS)"
+	@echo "            PARTS='fmt c-check': only these"
+	@echo "check-long  the same with $(CHECK_LONG_TARGETS)"
+	@echo "times       how long run, all, check and quick take from a clean clone"
 	@echo "quick       formatting, lints, unit tests, three C programs: while a change is being made"
 	@echo "check-asan, check-valgrind   the C tests under the memory checkers"
 	@echo "            PORT=local, tcp, rdm or dgram: the C tests and the example over that port only"

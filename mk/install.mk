@@ -13,7 +13,7 @@ INSTALL_DOC  ?= $(PREFIX)/share/doc/bmi_mx
 INSTALL_MAN  := $(PREFIX)/share/man
 
 # Programs, when they have been built by their own parts.
-INSTALL_BINS += $(filter $(BINDIR)/%,$(BIN_TARGETS)) $(EXAMPLES_BIN)
+INSTALL_BINS += $(filter $(BINDIR)/%,$(BIN_TARGETS)) $(PROGRAMS_BIN)
 INSTALL_HDRS := $(wildcard include/*.h)
 # Those that configure scripts of MX programs look for, in a directory of their own.
 INSTALL_INTERNALS := $(wildcard include/mx_internals/*.h)

@@ -8,31 +8,24 @@ MX_PERF_BIN    := $(BINDIR)/mx_pingpong $(BINDIR)/mx_stream
 
 BIN_TARGETS    += $(MX_PERF_BIN)
 
-# Found beside the program, in the build directory as where it is installed; RPATH= leaves it to the loader.
-RPATH ?= -Wl,-rpath,'$$ORIGIN/../lib'
-
 $(MX_PERF_BIN): $(BINDIR)/%: programs/%.c $(MX_PERF_SRCS) $(MX_PERF_HDRS) | lib
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(MX_PERF_CFLAGS) $(LDFLAGS) -o $@ $< $(MX_PERF_SRCS) -L$(LIBDIR) -lmyriexpress $(RPATH)
 
-# The programs that look, in Rust.
-MX_TOOLS := $(addprefix $(BINDIR)/,mx_info mx_endpoint_info mx_counters)
+# The program that looks, in Rust, and the names it had.
+MX_INFO := $(BINDIR)/mx_info
 
-BIN_TARGETS += $(MX_TOOLS)
+BIN_TARGETS += mx-info-names
 
-.PHONY: mx-tools $(MX_TOOLS)
+.PHONY: mx-info-names
 
-$(MX_TOOLS): mx-tools
+mx-info-names: $(MX_INFO)
+	@for name in $(MX_INFO_NAMES); do ln -sfn mx_info $(BINDIR)/$$name; done
 
-mx-tools:
-	@mkdir -p $(BINDIR)
-	$(CARGO) build --profile tools -p mx_tools
-	cp $(addprefix $(TOOLS_TARGET)/,$(notdir $(MX_TOOLS))) $(BINDIR)/
-
-# All five, at work: over each port, beside each other, and told nonsense.
+# All of them, at work: over each port, beside each other, and told nonsense.
 CHECK_TARGETS += mx-tools-check
 
 .PHONY: mx-tools-check
 
-mx-tools-check: lib $(MX_PERF_BIN) $(MX_TOOLS)
+mx-tools-check: lib $(MX_PERF_BIN) mx-info-names
 	programs/mx_info/check.sh $(BUILD) '$(PORTS)'

@@ -3,12 +3,7 @@
 BIN_TARGETS += $(BINDIR)/bmi_mx_perf
 BENCH_FLAGS ?=
 
-.PHONY: bench bench-instructions bench-mx bench-rdm bench-dgram bench-startup bench-cancel bench-recovery $(BINDIR)/bmi_mx_perf
-
-$(BINDIR)/bmi_mx_perf:
-	@mkdir -p $(@D)
-	$(CARGO) build --profile tools -p bmi_mx_perf
-	cp $(TOOLS_TARGET)/bmi_mx_perf $@
+.PHONY: bench bench-instructions bench-mx bench-rdm bench-dgram bench-startup bench-cancel bench-recovery
 
 # A table, and a page with plots and tables: build/bench/index.html. BENCH_FLAGS=--json for one object a line. Without
 # libfabric, or without a provider, it says that rdm was not measured; without UCX (Debian: libucx0)

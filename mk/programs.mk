@@ -1,11 +1,11 @@
 # The C file server and its client: once with dlopen, once linked through pkg-config. Remote procedure calls
 # over the stand-alone BMI: with a loader, and with BMI=prefix (bmi.h in include, libbmi in lib) over that library.
 
-EXAMPLES_DIR    := programs/fileserver
-EXAMPLES_CFLAGS := -std=c11 -O2 -g -Wall -Wextra -Werror -Iinclude
-EXAMPLES_DEPS   := $(EXAMPLES_DIR)/protocol.h programs/method.h programs/method.c include/bmi_mx.h
-EXAMPLES_BIN    := $(BINDIR)/bmi_fileserver $(BINDIR)/bmi_cp $(BINDIR)/bmi_rpc
-EXAMPLES_LINKED := $(BUILD)/examples/bmi_fileserver-linked $(BUILD)/examples/bmi_cp-linked \
+PROGRAMS_DIR    := programs/fileserver
+PROGRAMS_CFLAGS := -std=c11 -O2 -g -Wall -Wextra -Werror -Iinclude
+PROGRAMS_DEPS   := $(PROGRAMS_DIR)/protocol.h programs/method.h programs/method.c include/bmi_mx.h
+PROGRAMS_BIN    := $(BINDIR)/bmi_fileserver $(BINDIR)/bmi_cp $(BINDIR)/bmi_rpc
+PROGRAMS_LINKED := $(BUILD)/examples/bmi_fileserver-linked $(BUILD)/examples/bmi_cp-linked \
                    $(if $(BMI),$(BUILD)/examples/bmi_rpc-host)
 
 BIN_TARGETS     += examples
@@ -13,18 +13,18 @@ CHECK_TARGETS   += examples-check
 
 .PHONY: examples examples-check run
 
-examples: $(EXAMPLES_BIN) $(EXAMPLES_LINKED)
+examples: $(PROGRAMS_BIN) $(PROGRAMS_LINKED)
 
-$(BINDIR)/%: $(EXAMPLES_DIR)/%.c $(EXAMPLES_DEPS)
+$(BINDIR)/%: $(PROGRAMS_DIR)/%.c $(PROGRAMS_DEPS)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(EXAMPLES_CFLAGS) $(LDFLAGS) -o $@ $< programs/method.c -ldl -lxxhash
+	$(CC) $(CFLAGS) $(PROGRAMS_CFLAGS) $(LDFLAGS) -o $@ $< programs/method.c -ldl -lxxhash $(RPATH)
 
 RPC_DEPS        := programs/method.h programs/method.c include/bmi_mx_standalone.h
 
 $(BINDIR)/bmi_rpc: programs/rpc/bmi_rpc.c programs/rpc/bmi.h $(RPC_DEPS)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(EXAMPLES_CFLAGS) -DMETHOD_STANDALONE -Iprograms/rpc $(LDFLAGS) -o $@ $< \
-	    programs/method.c -ldl
+	$(CC) $(CFLAGS) $(PROGRAMS_CFLAGS) -DMETHOD_STANDALONE -Iprograms/rpc $(LDFLAGS) -o $@ $< \
+	    programs/method.c -ldl $(RPATH)
 
 $(BUILD)/examples/bmi_rpc-host: programs/rpc/bmi_rpc.c $(BMI)/include/bmi.h | lib
 	@mkdir -p $(@D)
@@ -37,7 +37,7 @@ $(BUILD)/examples/bmi_mx.pc: pkgconfig/bmi_mx.pc.in | lib
 	sed -e 's|@PREFIX@|$(CURDIR)|' -e 's|@LIBDIR@|$(abspath $(LIBDIR))|' \
 	    -e 's|@INCLUDEDIR@|$(CURDIR)/include|' -e 's|@VERSION@|$(VERSION)|' $< > $@
 
-$(BUILD)/examples/%-linked: $(EXAMPLES_DIR)/%.c $(EXAMPLES_DEPS) $(BUILD)/examples/bmi_mx.pc | lib
+$(BUILD)/examples/%-linked: $(PROGRAMS_DIR)/%.c $(PROGRAMS_DEPS) $(BUILD)/examples/bmi_mx.pc | lib
 	$(CC) $(CFLAGS) -std=c11 -O2 -g -Wall -Wextra -Werror -DMETHOD_LINKED -o $@ $< \
 	    programs/method.c -lxxhash \
 	    $$(PKG_CONFIG_PATH=$(BUILD)/examples pkg-config --cflags --libs bmi_mx) \
@@ -50,5 +50,6 @@ examples-check: lib examples
 # The main job: a real file there and back, over shared memory and over TCP, or over what PORT=
 # says. FILE= names one.
 run: PORTS := $(or $(PORT),local tcp)
-run: deps lib examples
+run: LIBRARIES := bmi_mx
+run: deps lib $(BINDIR)/bmi_fileserver $(BINDIR)/bmi_cp
 	PORT='$(PORTS)' programs/fileserver/run.sh $(BUILD) $(FILE)

@@ -1,58 +1,58 @@
-# The libraries, their headers, and everything cargo checks.
+# The libraries, their headers, programs in Rust, and everything cargo checks.
+#
+#   PROFILE   release: what is installed, optimised across crates. dev: what `check` builds, with assertions
 
-.PHONY: lib header header-check fmt clippy docs test exports layering clean
+.PHONY: lib header header-check fmt clippy docs test exports layering clean FORCE
 
 CHECK_TARGETS += fmt clippy docs lib header-check test
 
+PROFILE   ?= release
+# The directory of cargo's products.
+CARGO_OUT := $(CARGO_TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+
 # Each library: its name and the number that changes when programs linked against an older one would
-# break (also in the crates' build.rs).
+# break (also in the packages' build.rs).
 LIBRARIES := bmi_mx bmi_mx_standalone myriexpress
 SO_bmi_mx            := 0
 SO_bmi_mx_standalone := 0
 SO_myriexpress       := 1
 
-# The method is compiled once for each of its hosts: package, and what cargo is told beside that.
-PACKAGE_bmi_mx             := bmi-mx
-PACKAGE_bmi_mx_standalone  := bmi-mx
-PACKAGE_myriexpress        := myriexpress
-FEATURES_bmi_mx_standalone := standalone
-
-# Where cargo builds it: two builds of one package in one place would undo each other every time.
-target_of = $(CARGO_TARGET)$(if $(FEATURES_$(1)),/$(FEATURES_$(1)))
-
 # lib$(1).so -> soname -> the file itself.
 soname   = lib$(1).so.$(SO_$(1))
 realname = lib$(1).so.$(if $(filter $(SO_$(1)).%,$(VERSION)),,$(SO_$(1)).)$(VERSION)
 
-# The directory of `cargo build --profile tools`.
-TOOLS_TARGET := $(CARGO_TARGET)/tools
+# Also links to mx_info, with a part of it each.
+MX_INFO_NAMES := mx_endpoint_info mx_counters mx_fabrics
 
-# $(1) as cargo calls it.
-built = lib$(subst -,_,$(PACKAGE_$(1)))
-
-# Copied only when it changed, so that what is linked against it is not linked again.
-define place_static
-$(CARGO) build --profile tools -p $(PACKAGE_$(1)) --lib --features "$(FEATURES_$(1))" --target-dir $(target_of)
-@cmp -s $(target_of)/tools/$(built).a $(LIBDIR)/lib$(1).a || \
-    install -m 644 $(target_of)/tools/$(built).a $(LIBDIR)/lib$(1).a
-
-endef
-
-define place_shared
-$(CARGO) rustc --release -p $(PACKAGE_$(1)) --lib --crate-type cdylib --features "reserve $(FEATURES_$(1))" --target-dir $(target_of)
-@cmp -s $(target_of)/release/$(built).so $(LIBDIR)/$(realname) || \
-    install -m 755 $(target_of)/release/$(built).so $(LIBDIR)/$(realname)
-@ln -sfn $(realname) $(LIBDIR)/$(soname)
-@ln -sfn $(soname) $(LIBDIR)/lib$(1).so
+# Copied only when it changed, so that what is linked against it is not linked again. In the static library
+# only what the shared one exports is left visible, so that a program can be linked with several.
+define place
+@if ! cmp -s $(CARGO_OUT)/lib$(1).so $(LIBDIR)/$(realname); then \
+    install -m 755 $(CARGO_OUT)/lib$(1).so $(LIBDIR)/$(realname); \
+    ln -sfn $(realname) $(LIBDIR)/$(soname); \
+    ln -sfn $(soname) $(LIBDIR)/lib$(1).so; \
+    mk/static.sh $(CARGO_OUT)/lib$(1).a $(LIBDIR)/lib$(1).so $(LIBDIR)/lib$(1).a; \
+fi
 
 endef
 
-# Shared: each by itself, because beside an rlib nothing is optimised across crates, and with an allocator of
-# its own (mx_sys::reserve). Static: neither, so that a program can be linked with both.
 lib:
 	@mkdir -p $(LIBDIR)
-	$(foreach library,$(LIBRARIES),$(call place_static,$(library)))
-	$(foreach library,$(LIBRARIES),$(call place_shared,$(library)))
+	$(CARGO) build --profile $(PROFILE) $(foreach library,$(LIBRARIES),-p $(subst _,-,$(library)))
+	$(foreach library,$(LIBRARIES),$(call place,$(library)))
+
+# Programs find the libraries beside them, in the build directory as where they are installed; RPATH= leaves
+# that to the loader. For those in Rust their build.rs reads it.
+RPATH ?= -Wl,-rpath,'$$ORIGIN/../lib'
+export BMI_MX_RPATH := $(if $(RPATH),$$ORIGIN/../lib)
+
+# Programs in Rust, by the name of their package.
+RUST_PROGRAMS = $(addprefix $(BINDIR)/,mx_info bmi_mx_perf bmi_mx_torture mx_shaper)
+
+$(RUST_PROGRAMS): $(BINDIR)/%: FORCE
+	@mkdir -p $(@D)
+	$(CARGO) build --profile $(PROFILE) -p $*
+	@cmp -s $(CARGO_OUT)/$* $@ || install -m 755 $(CARGO_OUT)/$* $@
 
 header:
 	$(CARGO) run -q -p gen_header -- .
@@ -80,11 +80,13 @@ docs:
 # Unit tests, the simulator's runs, exported symbols, layering.
 test:
 	$(CARGO) test --workspace --no-fail-fast
-	$(CARGO) test -p bmi-mx --features standalone --lib
 
 # Two of them alone, while working.
-exports layering:
-	$(CARGO) test -q -p bmi-mx --test $@
+exports:
+	$(CARGO) test -q -p bmi-mx --test library
+
+layering:
+	$(CARGO) test -q -p lints layering
 
 clean:
 	$(CARGO) clean

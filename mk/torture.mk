@@ -10,12 +10,7 @@ CHECK_LONG_TARGETS += torture-check
 
 TORTURE = $(BINDIR)/bmi_mx_torture --library $(LIBDIR)/libbmi_mx.so --logs $(BUILD)/torture
 
-.PHONY: torture torture-check $(BINDIR)/bmi_mx_torture
-
-$(BINDIR)/bmi_mx_torture:
-	@mkdir -p $(@D)
-	$(CARGO) build --profile tools -p bmi_mx_torture
-	cp $(TOOLS_TARGET)/bmi_mx_torture $@
+.PHONY: torture torture-check
 
 torture: lib $(BINDIR)/bmi_mx_torture
 	@for port in $(PORTS); do \

@@ -1,0 +1,13 @@
+#!/bin/sh
+# Makes a static library of one object, in which only what the shared library exports is visible.
+#
+#   static.sh ARCHIVE SHARED OUTPUT
+set -eu
+archive=$1 shared=$2 output=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+nm -D --defined-only "$shared" | awk '{ print $3 }' > "$work/names"
+ld -r --whole-archive "$archive" -o "$work/all.o"
+objcopy --keep-global-symbols="$work/names" "$work/all.o" "$work/$(basename "$output" .a).o"
+rm -f "$output"
+ar rcs "$output" "$work/$(basename "$output" .a).o"
