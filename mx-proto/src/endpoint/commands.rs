@@ -831,6 +831,7 @@ impl<O: Owner> Core<O> {
         keep: bool,
     ) -> Option<Remote> {
         let remote = self.dissolve(id, reason.status(), keep)?;
+        let tombstone = self.tombstones.made.take();
         let identity = remote.identity();
         log::debug!("remote {id:?} ({identity:?}) is down: {reason}");
         // Of one that is still being asked which it is the owner does not know.
@@ -840,6 +841,7 @@ impl<O: Owner> Core<O> {
                 context: remote.context,
                 identity,
                 reason,
+                tombstone,
             };
             self.owner.down(&mut self.ops, down);
         }
