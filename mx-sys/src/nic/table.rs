@@ -29,7 +29,7 @@ pub(super) struct Table {
     /// The number of times that they were found to be others.
     pub(super) changes: u64,
     /// They may have changed, and the kernel has not answered since.
-    stale: bool,
+    pub(super) stale: bool,
     /// While there are [`Watching`]s, of this process and not of its parent.
     watch: Option<Watch>,
     watching: usize,
