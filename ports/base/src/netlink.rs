@@ -18,6 +18,7 @@ use nix::sys::socket::{
     socket,
 };
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -216,7 +217,7 @@ impl Watch {
                 Err(Errno::EAGAIN) => return any,
                 // The program has closed it, and perhaps has another one of that number.
                 Ok(0) | Err(Errno::EBADF | Errno::ENOTSOCK) => {
-                    std::mem::forget(self.fd.take());
+                    let _ = self.fd.take().map(ManuallyDrop::new);
                     return true;
                 }
                 Err(error) => {
