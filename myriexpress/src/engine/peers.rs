@@ -11,6 +11,9 @@
 //! without a pointer, when [`DEAD_KEPT`] others have died after it. Peer 0 is the endpoint itself
 //! and stays.
 //!
+//! Of several that are connected under one name, as from behind a translator of addresses, the first has the
+//! name and each of the others is found by its life. What a remote has left belongs to its peer.
+//!
 //! Owns: the peers.
 //! Not here: requests, messages.
 
