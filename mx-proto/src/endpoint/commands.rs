@@ -600,7 +600,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The remote with that name, or a new one to which a connect begins.
     fn remote_at(&mut self, target: Target) -> Result<RemoteId, ConnectError> {
         let name = (target.nic, target.endpoint);
-        if let Some(known) = self.core.remotes.find(name) {
+        let is_own = name == self.core.identity.name();
+        if let Some(known) = self.core.remotes.called_by(name, is_own) {
             return Ok(known);
         }
         if !self.core.remotes.may_add(Source::TRUSTED) {
