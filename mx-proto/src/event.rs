@@ -110,6 +110,8 @@ pub struct Down {
     pub identity: Identity,
     /// The reason.
     pub reason: DownReason,
+    /// The name that its messages have from now on, if any stay.
+    pub tombstone: Option<RemoteId>,
 }
 
 /// A message for which there is no posted receive.

@@ -565,6 +565,16 @@ impl Remotes {
         self.by_name.get(name)
     }
 
+    /// The same to call it. `own`: the name is this endpoint's own; then it is none that has called us, as
+    /// whoever is on this machine can say that it has our number.
+    pub(crate) fn called_by(&self, name: Name, own: bool) -> Option<RemoteId> {
+        let fits = |id: &RemoteId| {
+            let met = self.of(*id).and_then(Remote::met);
+            !own || met.is_none_or(|met| !met.called_us)
+        };
+        self.by_name.all(name).find(fits)
+    }
+
     /// The remote of that life that leads.
     pub(crate) fn of_life(&self, session: SessionId) -> Option<RemoteId> {
         self.by_life.get(session)

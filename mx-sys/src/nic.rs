@@ -283,6 +283,14 @@ pub(crate) fn look_again() -> u64 {
     table.changes
 }
 
+/// The same when the kernel has said so to the caller, perhaps before it says so here.
+pub(crate) fn look_at_once() -> u64 {
+    let mut table = table();
+    table.stale = true;
+    table.look_again();
+    table.changes
+}
+
 /// The TCP addresses of the interface, best first. This machine's own is reached through the
 /// loopback, or at its address when a server listens only there. Empty for an unknown id.
 pub fn socket_addresses(nic: NicId, port: u16) -> Vec<SocketAddr> {

@@ -60,6 +60,35 @@ fn a_peers_file_names_hosts_the_resolver_does_not_know() {
     own_names_stay_own();
     known_are_those_of_the_file();
 
+    // One that is found at an address stays there while that is one of its, whichever is the first.
+    let again = |before: &str| {
+        let before = Some(nic::id_of_address(before.parse().unwrap()));
+        let found = nic::resolve_again("mars.invalid", None, before);
+        found.map(|found| address(found.nic)).ok()
+    };
+    for first in ["192.0.2.4", "192.0.2.5"] {
+        let second = if first == "192.0.2.4" {
+            "192.0.2.5"
+        } else {
+            "192.0.2.4"
+        };
+        file.write(&format!(
+            "{first} mars.invalid\n{second} mars.invalid\n# {first}\n"
+        ));
+        for before in [first, second] {
+            assert_eq!(
+                again(before).as_deref(),
+                Some(before),
+                "{first} is the first"
+            );
+        }
+        assert_eq!(again("192.0.2.6").as_deref(), Some(first), "that is gone");
+    }
+    // A name that cannot be found is nowhere else.
+    file.write("\n");
+    assert_eq!(again("192.0.2.4"), None);
+    file.write("192.0.2.4  mars.invalid red\n192.0.2.5 mars.invalid\n");
+
     // A host that moves is found at its new place, and its old id is not called that any more.
     let old = id("mars.invalid");
     file.write("192.0.2.40 mars.invalid\n");

@@ -600,7 +600,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The remote with that name, or a new one to which a connect begins.
     fn remote_at(&mut self, target: Target) -> Result<RemoteId, ConnectError> {
         let name = (target.nic, target.endpoint);
-        if let Some(known) = self.core.remotes.find(name) {
+        let is_own = name == self.core.identity.name();
+        if let Some(known) = self.core.remotes.called_by(name, is_own) {
             return Ok(known);
         }
         if !self.core.remotes.may_add(Source::TRUSTED) {
@@ -831,6 +832,7 @@ impl<O: Owner> Core<O> {
         keep: bool,
     ) -> Option<Remote> {
         let remote = self.dissolve(id, reason.status(), keep)?;
+        let tombstone = self.tombstones.made.take();
         let identity = remote.identity();
         log::debug!("remote {id:?} ({identity:?}) is down: {reason}");
         // Of one that is still being asked which it is the owner does not know.
@@ -840,6 +842,7 @@ impl<O: Owner> Core<O> {
                 context: remote.context,
                 identity,
                 reason,
+                tombstone,
             };
             self.owner.down(&mut self.ops, down);
         }

@@ -308,7 +308,10 @@ impl<O: Owner> Core<O> {
         if let Some(ours) = ours {
             remote.advance(ours, LinkState::Proven);
         }
-        let other = self.remotes.of_life(hello.identity.session);
+        // One whose answer is on its way has both ends as well.
+        let met = self.remotes.of_life(hello.identity.session);
+        let has_both = |id: &RemoteId| self.remotes.of(*id).is_some_and(|of| of.links.len() > 1);
+        let other = met.or_else(|| self.remotes.ids().into_iter().find(has_both));
         if let Some(other) = other.filter(|other| Some(*other) != call) {
             // We have called ourselves under another name as well.
             for (header, hello) in [(header, hello)].into_iter().chain(introduction.more) {

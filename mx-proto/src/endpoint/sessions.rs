@@ -216,8 +216,13 @@ impl<O: Owner> Core<O> {
         let remote = self.remotes.of(known);
         let name = remote.map(|it| it.name);
         let met = remote.and_then(Remote::met);
-        // Only the peer and we know its nonce, and it has no other remote with that.
-        let (serial, theirs) = met.map_or_else(Default::default, |met| (met.serial, met.nonce));
+        // Only the peer and we know its nonce, and it has no other remote with that. One that is not met is this
+        // endpoint itself, which answers at the other end of the link.
+        let theirs = met.map(|met| met.nonce).or_else(|| {
+            let (link, _) = remote?.links.get(1)?;
+            Some(self.call_nonce(known, *link))
+        });
+        let (serial, theirs) = (met.map_or(0, |met| met.serial), theirs.unwrap_or_default());
         let denied = Candidate::from_word(asked.length).denied;
         let is = Candidate { serial, denied };
         let from_there = name.is_some_and(|name| name.0 == to.identity.nic);

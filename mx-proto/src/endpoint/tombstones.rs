@@ -27,6 +27,8 @@ pub(super) struct Tombstones {
     count: usize,
     /// Tombstones that have lost their last message.
     spent: Vec<RemoteId>,
+    /// That of the remote which is being dissolved.
+    pub(super) made: Option<RemoteId>,
 }
 
 impl Tombstones {
@@ -37,17 +39,20 @@ impl Tombstones {
 }
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
-    /// Throws away what an endpoint has left behind when it went, in whichever life.
-    pub fn forget_tombstones(&mut self, nic: NicId, endpoint: EndpointId) {
-        for id in self.core.remotes.ids() {
-            let tombstone = self
-                .core
-                .remotes
-                .of(id)
-                .is_some_and(|remote| remote.is_tombstone() && remote.name == (nic, endpoint));
-            if tombstone {
-                self.core.dissolve(id, Status::Unreachable, false);
-            }
+    /// The tombstones with that name, of whichever life.
+    pub fn tombstones_of(&self, nic: NicId, endpoint: EndpointId) -> Vec<RemoteId> {
+        let remotes = &self.core.remotes;
+        let is_one = |id: &RemoteId| {
+            let remote = remotes.of(*id);
+            remote.is_some_and(|it| it.is_tombstone() && it.name == (nic, endpoint))
+        };
+        remotes.ids().into_iter().filter(is_one).collect()
+    }
+
+    /// Throws away what a sender has left behind when it went.
+    pub fn forget_tombstone(&mut self, tombstone: RemoteId) {
+        if self.is_tombstone(tombstone) {
+            self.core.dissolve(tombstone, Status::Unreachable, false);
         }
     }
 
@@ -81,6 +86,7 @@ impl<O: Owner> Core<O> {
         self.unexpected.rename(id, tombstone, first);
         self.undecided.rename(id, tombstone, then);
         self.tombstones.count += first + then;
+        self.tombstones.made = Some(tombstone);
         Some(tombstone)
     }
 

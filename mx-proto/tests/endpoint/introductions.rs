@@ -75,6 +75,34 @@ fn a_name_is_the_proven_interface_whatever_is_claimed() {
 }
 
 #[test]
+fn who_says_it_is_the_endpoint_itself_is_not_called_in_its_place() {
+    for first in [true, false] {
+        let mut pair = Pair::with_keys();
+        let own = pair.target(pair::Side::B);
+        let mut found = Vec::new();
+        for forged in [first, !first, false] {
+            if forged {
+                let forger = pair.stranger();
+                pair.seen_as(forger, 101);
+                connect(&mut pair, forger, hello(101, 0xbad));
+                pair.run();
+                assert_eq!(replies(&mut pair, forger), (vec![0], false));
+                continue;
+            }
+            pair.b.connect(own, pair::KEY, bits(0), 1).unwrap();
+            pair.run();
+            let done = pair.b.owner_mut().next_completion().expect("it gets in");
+            assert_eq!(done.status, Status::Success);
+            let identity = pair.b.remote_identity(done.remote).unwrap();
+            assert_eq!(identity, pair.b.identity());
+            found.push(done.remote);
+        }
+        assert_eq!((found[0], pair.b.remotes()), (found[1], 2));
+        nothing_lost(&mut pair);
+    }
+}
+
+#[test]
 fn a_second_one_with_a_living_peers_name_is_a_peer_of_its_own() {
     let mut pair = Pair::new();
     let b = pair.connected();

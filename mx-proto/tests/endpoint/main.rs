@@ -10,6 +10,7 @@ mod inherit;
 mod introductions;
 mod matching;
 mod naive;
+mod oneself;
 mod pair;
 mod requests;
 mod secret;

@@ -237,6 +237,7 @@ impl Port<Buffer> for QueuePort {
         let mut hub = self.hub.borrow_mut();
         let to = match target.nic.0 {
             nic @ (100..=101 | IMPOSTOR) => (nic - 100) as usize,
+            nic if u128::from(nic) == ALIAS_OF_A => 0,
             999 => 1,
             _ => usize::MAX,
         };
@@ -281,7 +282,8 @@ impl Port<Buffer> for QueuePort {
     }
 
     fn has_interface(&self, nic: NicId) -> bool {
-        let own = nic.0 == 100 + self.node as u64 || self.node == 1 && nic.0 == 999;
+        let alias = if self.node == 0 { ALIAS_OF_A } else { 999 };
+        let own = nic.0 == 100 + self.node as u64 || u128::from(nic.0) == alias;
         own || !self.hub.borrow().no_translator
     }
 
@@ -798,6 +800,14 @@ impl Pair {
             nic: NicId(999),
             endpoint: EndpointId(3),
             route: Route::AUTO,
+        }
+    }
+
+    /// Another interface of a's host.
+    pub(crate) fn alias_of_a(&self) -> Target {
+        Target {
+            nic: NicId(ALIAS_OF_A as u64),
+            ..self.target(Side::A)
         }
     }
 

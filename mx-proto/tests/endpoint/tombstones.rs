@@ -2,9 +2,7 @@
 
 use super::pair::{self, Pair, Side, defer};
 use super::{EXACT, bits, completions, connected, waiting};
-use mx_proto::{
-    Arrival, Decision, Down, MatchMask, PostError, Received, RemoteId, SendMode, Status,
-};
+use mx_proto::{Arrival, Decision, MatchMask, PostError, Received, RemoteId, SendMode, Status};
 
 /// Two endpoints that know each other, and what b calls a.
 fn associated(tombstones: usize) -> (Pair, RemoteId, RemoteId) {
@@ -29,10 +27,9 @@ fn sent_and_gone(pair: &mut Pair, to: RemoteId, count: u8) {
     pair.run();
     pair.a.close();
     pair.run();
-    assert!(matches!(
-        pair.b.owner_mut().next_down(),
-        Some(Down { context: 42, .. })
-    ));
+    let down = pair.b.owner_mut().next_down().expect("told");
+    let left = probed(pair, 1).map(|message| message.source);
+    assert_eq!((down.context, down.tombstone), (42, left));
 }
 
 fn probed(pair: &mut Pair, tag: u64) -> Option<Arrival> {
@@ -134,9 +131,10 @@ fn a_disconnect_of_ours_leaves_nothing_and_forgetting_takes_what_there_is() {
     let name = pair.b.remote_identity(a).unwrap();
     sent_and_gone(&mut pair, b, 2);
     let other = mx_proto::EndpointId(name.endpoint.0 + 1);
-    pair.b.forget_tombstones(name.nic, other);
-    assert!(probed(&mut pair, 1).is_some());
-    pair.b.forget_tombstones(name.nic, name.endpoint);
+    assert!(pair.b.tombstones_of(name.nic, other).is_empty());
+    let left = pair.b.tombstones_of(name.nic, name.endpoint);
+    assert_eq!(left, [probed(&mut pair, 1).unwrap().source]);
+    pair.b.forget_tombstone(left[0]);
     assert!(probed(&mut pair, 1).is_none() && probed(&mut pair, 2).is_none());
     assert_eq!((pair.b.remotes(), pair.b.unexpected_bytes()), (0, 0));
 }

@@ -16,6 +16,8 @@ use crate::peers_file::{Peers, PeersFile};
 use crate::settings;
 use mx_port_base::interfaces::{Interfaces, is_link_local};
 use mx_port_base::netlink::Watch;
+use mx_port_base::origin::Origin;
+use mx_port_base::remembered::Remembered;
 use mx_proto::NicId;
 use std::collections::HashMap;
 use std::mem::ManuallyDrop;
@@ -29,14 +31,14 @@ pub(super) struct Table {
     /// The number of times that they were found to be others.
     pub(super) changes: u64,
     /// They may have changed, and the kernel has not answered since.
-    stale: bool,
+    pub(super) stale: bool,
     /// While there are [`Watching`]s, of this process and not of its parent.
     watch: Option<Watch>,
     watching: usize,
     /// Addresses that cannot be had back from their id. The scope is kept for link-local ones.
     v6: HashMap<NicId, SocketAddrV6>,
     /// The same of peers that have come, and of which nothing else is known.
-    met: HashMap<NicId, SocketAddrV6>,
+    met: Remembered<NicId, SocketAddrV6>,
     /// Under which name another host was resolved, and the place of its address among the name's.
     names: HashMap<NicId, (String, usize)>,
     file: PeersFile,
@@ -129,7 +131,7 @@ impl Table {
             watch: None,
             watching: 0,
             v6: HashMap::new(),
-            met: HashMap::new(),
+            met: Remembered::new(MET_MAX),
             names: HashMap::new(),
             file,
         }
@@ -223,10 +225,9 @@ impl Table {
         match self.v6.get(&nic).or_else(|| self.met.get(&nic)) {
             Some(known) => known.ip() == v6.ip(),
             None => {
-                // A machine with a network has any number of addresses; they displace no other here.
-                if self.met.len() < MET_MAX {
-                    self.met.insert(nic, v6);
-                }
+                // A machine with a network has any number of addresses; they displace each other here.
+                let source = Origin::Address(v6.into()).source();
+                self.met.insert(nic, v6, source);
                 true
             }
         }
@@ -294,7 +295,7 @@ mod tests {
     use std::net::Ipv6Addr;
 
     #[test]
-    fn addresses_of_a_whole_network_displace_no_other() {
+    fn addresses_of_a_whole_network_displace_no_other_and_keep_none_out() {
         let mut table = Table::new(Interfaces::now(), PeersFile::new(None));
         let socket = |address: u128| SocketAddr::from((Ipv6Addr::from_bits(address), 1));
         let mut meet = |at: SocketAddr| table.meet(id::of_address(at.ip()), at);
@@ -310,6 +311,12 @@ mod tests {
         let twin = socket(0x2001_0db8_0066_0000_0b51_0268_ccb7_c837);
         assert_eq!(id::of_address(twin.ip()), id::of_address(first.ip()));
         assert!(!meet(twin) && meet(first));
+        // One that comes now is known as well.
+        let late = socket(0x2001_0db8_0002 << 80 | 0x20);
+        assert!(meet(late));
+        let twin = socket(0x2001_0db8_0077_0000_779b_3256_f40b_f466);
+        assert_eq!(id::of_address(twin.ip()), id::of_address(late.ip()));
+        assert!(!meet(twin) && meet(late));
         assert_eq!(table.met.len(), MET_MAX);
     }
 }

@@ -593,9 +593,8 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         self.loopback.poll(clock, budget, sink)
     }
 
-    /// If this machine's interfaces have changed, the ports are told.
-    fn follow(&mut self, now: Instant) {
-        let changes = nic::look_again();
+    /// If this machine's interfaces have changed, so many times by now, the ports are told.
+    fn follow(&mut self, now: Instant, changes: u64) {
         if changes == self.followed {
             return;
         }
@@ -645,7 +644,8 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         self.next_look = now.after(self.look_every);
         if (readable & (1 << INTERFACES) != 0 || self.watch.raw().is_none()) && self.watch.changed()
         {
-            self.follow(now);
+            self.watch.let_go();
+            self.follow(now, nic::look_at_once());
         }
         if readable & (1 << LOCAL) != 0
             && let Some(local) = &mut self.local
@@ -695,7 +695,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         let Ok(tcp_port) = self.map.port(target.endpoint) else {
             return Err(ConnectError::BadEndpoint);
         };
-        self.follow(clock.now());
+        self.follow(clock.now(), nic::look_again());
         if is_oneself(&self.own, target.nic, target.endpoint) {
             let link = Port::<M>::connect(&mut self.loopback, target, clock)?;
             return Ok(link);

@@ -8,6 +8,7 @@ use mx_proto::{
 };
 use mx_sim::Cancelled;
 use mx_sys::{EndpointChoice, OpenError, OpenOptions, PortMap, ROUTE_LOCAL, ROUTE_TCP, nic};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Two connected nodes; the remote is the second one as the first one sees it.
@@ -217,6 +218,48 @@ fn an_endpoint_can_talk_to_itself_by_every_name() {
         0
     );
     assert_eq!(engine.endpoint.remotes(), 1);
+}
+
+#[test]
+fn an_endpoint_is_one_remote_to_itself_under_each_of_its_addresses() {
+    let mut addresses = vec![
+        "127.0.0.1".to_owned(),
+        "127.0.0.7".to_owned(),
+        "[::1]".to_owned(),
+    ];
+    addresses.extend(nic::boards().iter().map(|(_, board)| match board.address {
+        IpAddr::V4(v4) => v4.to_string(),
+        IpAddr::V6(v6) => format!("[{v6}]"),
+    }));
+    let node = Node::any();
+    let mut found = Vec::new();
+    for address in addresses {
+        for route in [Route::AUTO, ROUTE_TCP] {
+            let target = Target {
+                nic: nic::resolve(&address, None).unwrap().nic,
+                ..node.target(route)
+            };
+            let to_me = node.connect(target).unwrap();
+            assert_eq!(
+                node.send_all(to_me, 2, b"small"),
+                Status::Success,
+                "{address}"
+            );
+            let mut got = [0; 5];
+            let done = node.receive(2, &mut got);
+            assert_eq!(
+                (done.status, done.remote),
+                (Status::Success, to_me),
+                "{address}"
+            );
+            found.push(to_me);
+        }
+    }
+    assert!(found.iter().all(|to_me| *to_me == found[0]), "{found:?}");
+    let mut engine = node.shared.lock();
+    assert_eq!(engine.endpoint.remotes(), 1);
+    engine.endpoint.disconnect(found[0]);
+    assert_eq!(engine.endpoint.remotes(), 0);
 }
 
 #[test]

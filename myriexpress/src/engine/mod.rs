@@ -280,7 +280,10 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     pub(crate) fn disconnect(&mut self, address: Address) -> Result<(), Error> {
         let key = self.peer_of(address)?;
         let Some(&Peer {
-            identity, remote, ..
+            identity,
+            remote,
+            earlier,
+            ..
         }) = self.peers().get(key)
         else {
             return Ok(());
@@ -289,13 +292,17 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         let coming = self
             .endpoint
             .remote_of(identity.nic, identity.endpoint)
-            .filter(|coming| Some(*coming) != remote);
+            .filter(|coming| Some(*coming) != remote && !self.is_of_another(*coming, key));
         // Requests that end with it are reported under its name.
-        for remote in remote.into_iter().chain(coming) {
+        for remote in remote.into_iter().chain(earlier).chain(coming) {
             self.endpoint.disconnect(remote);
         }
-        self.endpoint
-            .forget_tombstones(identity.nic, identity.endpoint);
+        let (nic, endpoint) = (identity.nic, identity.endpoint);
+        for tombstone in self.endpoint.tombstones_of(nic, endpoint) {
+            if !self.is_of_another(tombstone, key) {
+                self.endpoint.forget_tombstone(tombstone);
+            }
+        }
         self.flush();
         self.endpoint.owner_mut().peers.remove(key);
         if key == Peers::OWN {
@@ -364,6 +371,12 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     #[inline]
     fn peers(&self) -> &Peers {
         &self.endpoint.owner().peers
+    }
+
+    /// The remote is another peer, behind the same address.
+    fn is_of_another(&self, remote: RemoteId, key: PeerKey) -> bool {
+        let known = self.peers().of_remote(remote);
+        known.is_some_and(|known| known != key)
     }
 
     /// The peer behind a remote.

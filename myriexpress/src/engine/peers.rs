@@ -11,12 +11,15 @@
 //! without a pointer, when [`DEAD_KEPT`] others have died after it. Peer 0 is the endpoint itself
 //! and stays.
 //!
+//! Of several that are connected under one name, as from behind a translator of addresses, the first has the
+//! name and each of the others is found by its life. What a remote has left belongs to its peer.
+//!
 //! Owns: the peers.
 //! Not here: requests, messages.
 
 use crate::handles::PeerKey;
 use foldhash::fast::RandomState;
-use mx_proto::{EndpointId, Identity, NicId, RemoteId};
+use mx_proto::{EndpointId, Identity, NicId, RemoteId, SessionId};
 use std::collections::{HashMap, VecDeque};
 
 /// A source or destination of messages.
@@ -26,6 +29,8 @@ pub(crate) struct Peer {
     pub(crate) identity: Identity,
     /// The protocol endpoint's name for it, while there is a connection.
     pub(crate) remote: Option<RemoteId>,
+    /// An earlier connection with the same life that has not ended: it takes the place of that one.
+    pub(crate) earlier: Option<RemoteId>,
     /// The program's pointer; only handed through.
     pub(crate) context: usize,
     /// Its latest death.
@@ -39,6 +44,8 @@ pub(crate) struct Peers {
     free: Vec<u32>,
     next_generation: u32,
     by_name: HashMap<(NicId, EndpointId), PeerKey, RandomState>,
+    /// Those behind the address of another one, each with its one life.
+    twins: HashMap<(NicId, EndpointId, SessionId), PeerKey, RandomState>,
     /// At the place of each remote, the last that was there and whose it was.
     by_remote: Vec<(RemoteId, PeerKey)>,
     /// Those that died, oldest first, with the death meant.
@@ -70,6 +77,7 @@ impl Peers {
             free: Vec::new(),
             next_generation: Self::OWN.generation,
             by_name: HashMap::default(),
+            twins: HashMap::default(),
             by_remote: Vec::new(),
             dead: VecDeque::new(),
             deaths: 0,
@@ -154,6 +162,7 @@ impl Peers {
             peer: Some(Peer {
                 identity,
                 remote: None,
+                earlier: None,
                 context: 0,
                 death: 0,
             }),
@@ -173,15 +182,20 @@ impl Peers {
     }
 
     /// The peer of that name, made if need be. If that has a connection, other than to `remote`, with
-    /// another life, it is another one.
+    /// another life, it is another one. So is one with the name of the endpoint itself.
     fn known_as(&mut self, identity: Identity, remote: Option<RemoteId>) -> PeerKey {
+        if let Some(twin) = self.twins.get(&life_of(identity)) {
+            return *twin;
+        }
         let key = self.known(identity);
         let is_other = |peer: &Peer| {
             let connected = peer.remote.is_some() && peer.remote != remote;
-            connected && peer.identity.session != identity.session
+            (connected || key == Self::OWN) && peer.identity.session != identity.session
         };
         if self.get(key).is_some_and(is_other) {
-            return self.add(identity);
+            let twin = self.add(identity);
+            self.twins.insert(life_of(identity), twin);
+            return twin;
         }
         key
     }
@@ -190,7 +204,11 @@ impl Peers {
     /// peer, from behind the same address.
     pub(crate) fn connected(&mut self, identity: Identity, remote: RemoteId) -> PeerKey {
         let key = self.known_as(identity, Some(remote));
-        if let Some(peer) = self.get_mut(key) {
+        if let Some(peer) = self.get_mut(key)
+            && peer.earlier != Some(remote)
+        {
+            let before = peer.remote.filter(|before| *before != remote);
+            peer.earlier = before.or(peer.earlier);
             peer.identity = identity;
             peer.remote = Some(remote);
         }
@@ -220,8 +238,17 @@ impl Peers {
             return;
         };
         match self.get_mut(key) {
-            Some(peer) if peer.remote == Some(remote) => peer.remote = None,
-            _ => return,
+            Some(peer) if peer.remote == Some(remote) => {
+                peer.remote = peer.earlier.take();
+                if peer.remote.is_some() {
+                    return;
+                }
+            }
+            Some(peer) => {
+                peer.earlier = peer.earlier.filter(|earlier| *earlier != remote);
+                return;
+            }
+            None => return,
         }
         self.mourn(key);
     }
@@ -243,15 +270,22 @@ impl Peers {
     pub(crate) fn remove(&mut self, key: PeerKey) -> Option<RemoteId> {
         let peer = self.get_mut(key)?;
         let remote = peer.remote.take();
+        peer.earlier = None;
         if key == Self::OWN {
             peer.context = 0;
             return remote;
         }
-        let name = (peer.identity.nic, peer.identity.endpoint);
+        let (name, life) = (
+            (peer.identity.nic, peer.identity.endpoint),
+            life_of(peer.identity),
+        );
         self.slots[key.index as usize].peer = None;
         self.free.push(key.index);
         if self.by_name.get(&name) == Some(&key) {
             self.by_name.remove(&name);
+        }
+        if self.twins.get(&life) == Some(&key) {
+            self.twins.remove(&life);
         }
         remote
     }
@@ -279,10 +313,13 @@ impl Peers {
     }
 }
 
+fn life_of(identity: Identity) -> (NicId, EndpointId, SessionId) {
+    (identity.nic, identity.endpoint, identity.session)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mx_proto::SessionId;
 
     fn identity(endpoint: u32, session: u64) -> Identity {
         Identity {
@@ -309,6 +346,53 @@ mod tests {
         let peer = peers.get(key).unwrap();
         assert_eq!(peer.identity, identity(3, 11));
         assert_eq!((peer.remote, peer.context), (Some(remote(2)), 0x77));
+    }
+
+    #[test]
+    fn peers_behind_one_address_do_not_end_with_each_other() {
+        let mut peers = Peers::new(identity(0, 1));
+        let first = peers.connected(identity(3, 10), remote(1));
+        let twin = peers.connected(identity(3, 20), remote(2));
+        assert_ne!(first, twin);
+        assert!(peers.set_context(first, 1) && peers.set_context(twin, 2));
+        // One that has gone is known by its life, and so is what it has left.
+        peers.lost(remote(2));
+        assert_eq!(peers.get(first).unwrap().remote, Some(remote(1)));
+        assert_eq!(peers.remembered(identity(3, 20)), twin);
+        assert_eq!(peers.connected(identity(3, 20), remote(3)), twin);
+        peers.lost(remote(1));
+        assert_eq!(peers.get(twin).unwrap().remote, Some(remote(3)));
+        assert_eq!(peers.remembered(identity(3, 10)), first);
+        // The next life is that of the one that has the name.
+        assert_eq!(peers.connected(identity(3, 11), remote(4)), first);
+        assert_eq!(peers.remove(first), Some(remote(4)));
+        assert_eq!(peers.of_remote(remote(3)), Some(twin));
+        assert_eq!(peers.connected(identity(3, 20), remote(5)), twin);
+        peers.remove(twin);
+        let again = peers.connected(identity(3, 20), remote(6));
+        assert!(again != twin && peers.twins.is_empty());
+    }
+
+    #[test]
+    fn of_two_connections_with_one_life_either_may_end_first() {
+        for (ends, stays) in [(1, 2), (2, 1)] {
+            let mut peers = Peers::new(identity(0, 1));
+            let key = peers.connected(identity(3, 10), remote(1));
+            assert_eq!(peers.connected(identity(3, 10), remote(2)), key);
+            peers.lost(remote(ends));
+            assert_eq!(peers.get(key).unwrap().remote, Some(remote(stays)));
+            peers.lost(remote(stays));
+            assert_eq!(peers.get(key).unwrap().remote, None);
+        }
+    }
+
+    #[test]
+    fn another_one_with_the_name_of_the_endpoint_itself_is_a_peer_of_its_own() {
+        let mut peers = Peers::new(identity(0, 1));
+        let other = peers.connected(identity(0, 2), remote(1));
+        assert_ne!(other, Peers::OWN);
+        let own = peers.get(Peers::OWN).unwrap();
+        assert_eq!((own.identity, own.remote), (identity(0, 1), None));
     }
 
     #[test]

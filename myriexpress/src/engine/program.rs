@@ -201,6 +201,9 @@ impl Owner for Program {
     fn down(&mut self, _: &mut Ops<Self>, down: Down) {
         self.peers.lost(down.remote);
         let known = self.peers.of_remote(down.remote);
+        if let (Some(key), Some(tombstone)) = (known, down.tombstone) {
+            self.peers.ascribe(tombstone, key);
+        }
         for (_, remote, key) in &mut self.unnamed {
             if *remote == down.remote {
                 *key = known.or_else(|| Some(self.peers.remembered(down.identity)));

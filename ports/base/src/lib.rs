@@ -1,7 +1,7 @@
 //! Code shared by all ports.
 //!
 //! ```text
-//!   sources of links          origin  nic_id  strangers
+//!   sources of links          origin  nic_id  strangers  remembered
 //!   sleeping                  nest  eventfd
 //!   numbers                   endpoint_port (of endpoints)  numbers (of ports)
 //!   the machine               clock  descriptors  interfaces  netlink  random
@@ -26,6 +26,7 @@ pub mod numbers;
 pub mod origin;
 pub mod random;
 pub mod regions;
+pub mod remembered;
 pub mod reserve;
 pub mod sealed;
 pub mod strangers;

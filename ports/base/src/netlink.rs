@@ -18,6 +18,7 @@ use nix::sys::socket::{
     socket,
 };
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -210,16 +211,29 @@ impl Watch {
         let mut start = [0; HEADER];
         loop {
             match recv(fd, &mut start, MsgFlags::MSG_DONTWAIT) {
-                // There were more than it had room for, or one.
-                Ok(_) | Err(Errno::ENOBUFS) => any = true,
+                // One, or there were more than it had room for.
+                Ok(1..) | Err(Errno::ENOBUFS) => any = true,
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => return any,
+                // The program has closed it, and perhaps has another one of that number.
+                Ok(0) | Err(Errno::EBADF | Errno::ENOTSOCK) => {
+                    let _ = self.fd.take().map(ManuallyDrop::new);
+                    return true;
+                }
                 Err(error) => {
                     log::debug!("no more word of interfaces that change: {error}");
                     self.deaf = true;
                     return true;
                 }
             }
+        }
+    }
+
+    /// Closes the descriptor if it tells no more of changes, so that no event loop is woken by it for ever. It
+    /// takes a lock.
+    pub fn let_go(&mut self) {
+        if self.deaf {
+            self.fd = None;
         }
     }
 
@@ -242,6 +256,7 @@ impl Default for Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nest::Nest;
 
     #[test]
     fn the_loopback_is_a_card_of_no_kind() {
@@ -330,6 +345,50 @@ mod tests {
             (LOOK_EVERY, false),
         ] {
             assert_eq!(watch.is_time(now + after), expected, "{after:?}");
+        }
+    }
+
+    fn is_ready(nest: &Nest) -> bool {
+        nest.readable() != 0
+    }
+
+    #[test]
+    fn one_that_hears_no_more_wakes_no_event_loop() {
+        // Not connected: it is ready for ever, and reading fails.
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let open = || socket(AddressFamily::Inet, SockType::Stream, flags, None);
+        let mut watch = Watch {
+            fd: Some(CloseOnForkFd::open(open).unwrap()),
+            deaf: false,
+            looked: None,
+        };
+        let nest = Nest::new().unwrap();
+        nest.add(3, watch.raw()).unwrap();
+        assert!(is_ready(&nest));
+        assert!(watch.changed(), "something may have been missed");
+        watch.let_go();
+        assert!(!is_ready(&nest));
+        assert_eq!(watch.raw(), None);
+    }
+
+    #[test]
+    fn a_descriptor_of_another_is_left_alone() {
+        // What a program has that closes what it does not know: no socket, and the end of one.
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let (end, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        drop(other);
+        for theirs in [OwnedFd::from(null), OwnedFd::from(end)] {
+            let number = theirs.as_raw_fd();
+            let mut watch = Watch {
+                fd: Some(CloseOnForkFd::open(|| Ok::<_, io::Error>(theirs)).unwrap()),
+                deaf: false,
+                looked: None,
+            };
+            assert!(watch.changed());
+            watch.let_go();
+            assert_eq!(watch.raw(), None);
+            // SAFETY: no pointers.
+            assert!(unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0);
         }
     }
 

@@ -4,6 +4,7 @@
 mod own_network;
 
 use mx_port_base::interfaces::Interfaces;
+use mx_port_base::nest::Nest;
 use mx_port_base::netlink::Watch;
 use own_network::{have_own_network, ip};
 
@@ -74,6 +75,14 @@ fn each_change_is_told_once() {
     for _ in 0..300 {
         assert!(ip("addr add 10.77.0.1/32 dev lo") && ip("addr del 10.77.0.1/32 dev lo"));
     }
+    let nest = Nest::new().unwrap();
+    nest.add(0, watch.raw()).unwrap();
+    assert_eq!(nest.readable(), 1);
     assert!(watch.changed());
+    assert_eq!(nest.readable(), 0, "no event loop is woken for ever");
     assert!(!watch.changed());
+    // And it hears of what comes then.
+    assert!(ip("addr add 10.77.0.1/32 dev lo"));
+    assert_eq!(nest.readable(), 1);
+    assert!(watch.changed() && watch.raw().is_some());
 }

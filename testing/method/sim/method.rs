@@ -123,6 +123,40 @@ fn both_sides_connecting_at_once_are_one_peer_each() {
 }
 
 #[test]
+fn oneself_under_two_names_is_one_peer_in_the_end() {
+    let mut rig = Rig::new(6);
+    let a = rig.add(Profile::default());
+    let names = [rig::NIC, OTHER_NIC].map(|nic| rig.host(a).look_up(a, nic));
+    for round in 0..3 {
+        let posts: Vec<_> = (0..8_u8)
+            .map(|n| {
+                let to = names[usize::from(n) % 2];
+                let host = rig.host(a);
+                let bytes = vec![n; 100];
+                let sent = host.post(PostKind::Send, to, n.into(), bytes.into());
+                (
+                    sent.unwrap(),
+                    host.recv_at(names[usize::from(n + round) % 2], n.into(), 100),
+                )
+            })
+            .collect();
+        for (n, (sent, received)) in posts.into_iter().enumerate() {
+            assert_eq!(
+                [rig.wait(a, sent), rig.wait(a, received)],
+                [0, 0],
+                "{round}"
+            );
+            assert_eq!(rig.peek(a).bytes(received), [n as u8; 100]);
+        }
+        assert_eq!(rig.peek(a).method.peers().len(), 1);
+    }
+    for name in names {
+        rig.host(a).drop_addr(name);
+    }
+    assert_eq!(rig.peek(a).method.peers().len(), 0);
+}
+
+#[test]
 fn one_endpoint_under_two_names_is_one_peer_in_the_end() {
     let mut rig = Rig::new(6);
     let (a, b) = (rig.add(Profile::default()), rig.add(Profile::default()));

@@ -74,6 +74,31 @@ fn a_connection_that_is_not_up_is_doubted_each_second() {
 }
 
 #[test]
+fn a_name_that_the_resolver_fails_to_find_keeps_its_address_and_is_asked_for_again() {
+    let (mut rig, [client, server], _) = moved();
+    let addr = rig.host(client).look_up(server, NIC);
+    rig.host(client).use_addr(server, addr);
+    let recv = rig.host(server).recv(client, 1, 10);
+    rig.cluster.stall(server, Duration::from_secs(4));
+    let send = rig.host(client).send(server, 1, b"patience");
+    for _ in 0..3 {
+        rig.run_for(Duration::from_millis(1100));
+        // The resolver has an error for each, so there is no answer.
+        let asked = rig.host(client).method.take_questions();
+        let before: Vec<_> = asked.iter().map(|question| question.before()).collect();
+        assert_eq!(before, [Some(NIC)]);
+        let peers = rig.peek(client).method.peers();
+        let named = peers.named((NIC, crate::rig::target(server).endpoint));
+        assert_eq!(named, peers.of_addr(addr.as_ptr()));
+    }
+    assert_eq!([rig.wait(client, send), rig.wait(server, recv)], [0, 0]);
+    // It is connected: nothing is asked any more.
+    rig.host(client).method.take_questions();
+    rig.run_for(Duration::from_secs(3));
+    assert!(!rig.peek(client).method.has_questions());
+}
+
+#[test]
 fn what_has_moved_to_a_known_peer_stands_for_that() {
     let (mut rig, [client, server], addr) = moved();
     let known = rig.host(client).look_up(server, NIC);

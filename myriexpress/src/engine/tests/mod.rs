@@ -99,13 +99,24 @@ impl Net {
     }
 
     fn open(&mut self, node: NodeId, context_ids: Option<super::ContextIds>) -> Node {
+        self.open_as(node, node, context_ids)
+    }
+
+    /// One that says it has the number of `claimed`.
+    fn open_as(
+        &mut self,
+        node: NodeId,
+        claimed: NodeId,
+        context_ids: Option<super::ContextIds>,
+    ) -> Node {
         self.lives += 1;
         let identity = Identity {
             nic: NIC,
-            endpoint: EndpointId(node as u32),
+            endpoint: EndpointId(claimed as u32),
             session: SessionId(0x1000 + u64::from(self.lives)),
         };
-        let port = SimPort::open(&self.fabric, node, NIC, identity.endpoint, self.profile);
+        let number = EndpointId(node as u32);
+        let port = SimPort::open(&self.fabric, node, NIC, number, self.profile);
         let port = port.expect("a free name");
         let clock = self.world.clock();
         let options = Options {
@@ -132,6 +143,12 @@ impl Net {
     /// One more endpoint.
     pub(super) fn add(&mut self, context_ids: Option<super::ContextIds>) -> NodeId {
         let node = self.open(self.cluster.len(), context_ids);
+        self.cluster.add(node)
+    }
+
+    /// One more endpoint, which others see under the same name as that one.
+    pub(super) fn add_twin(&mut self, of: NodeId) -> NodeId {
+        let node = self.open_as(self.cluster.len(), of, None);
         self.cluster.add(node)
     }
 

@@ -243,6 +243,59 @@ fn what_a_peer_sent_before_it_went_can_still_be_received() {
     }
 }
 
+/// Two peers of node 0 behind one address, each with a message that waits there: their addresses.
+fn twins() -> (Net, [Address; 2]) {
+    let mut net = Net::of(2);
+    let twin = net.add_twin(1);
+    for node in [1, twin] {
+        let to = net.connect(node, 0);
+        net.isend(node, to, node as u64, b"words");
+        net.run_until_idle();
+    }
+    let engine = net.engine(0);
+    let known = [1, twin].map(|node| engine.probe(node as u64, ALL).unwrap().unwrap().source);
+    assert_ne!(known[0], known[1]);
+    (net, known)
+}
+
+#[test]
+fn of_two_peers_behind_one_address_one_is_disconnected_and_the_other_stays() {
+    for (gone, stays) in [(0, 1), (1, 0)] {
+        let (mut net, known) = twins();
+        net.engine(0).disconnect(known[gone]).unwrap();
+        net.run_until_idle();
+        assert_eq!(net.engine(0).probe(1 + gone as u64, ALL).unwrap(), None);
+        let recv = net.irecv(0, 1 + stays as u64, ALL, 5);
+        assert_eq!(net.done(0, recv.handle).source, known[stays]);
+        let send = net.isend(0, known[stays], 9, b"x");
+        let recv = net.irecv(1 + stays, 9, ALL, 1);
+        net.run_until_idle();
+        assert_eq!(net.code(0, send), StatusCode::Success);
+        assert_eq!(net.code(1 + stays, recv.handle), StatusCode::Success);
+    }
+}
+
+#[test]
+fn what_one_of_two_peers_behind_one_address_has_left_stays_its_own() {
+    for (dies, stays) in [(0, 1), (1, 0)] {
+        let (mut net, known) = twins();
+        net.kill(1 + dies);
+        net.run_until_idle();
+        let (left, other) = (1 + dies as u64, 1 + stays as u64);
+        for (bits, source) in [(left, known[dies]), (other, known[stays])] {
+            assert_eq!(
+                net.engine(0).probe(bits, ALL).unwrap().unwrap().source,
+                source
+            );
+        }
+        net.engine(0).disconnect(known[stays]).unwrap();
+        net.run_until_idle();
+        assert_eq!(net.engine(0).probe(other, ALL).unwrap(), None);
+        let recv = net.irecv(0, left, ALL, 5);
+        assert_eq!(net.done(0, recv.handle).source, known[dies]);
+    }
+}
+
 #[test]
 fn connects_fail_in_words_of_their_own() {
     let mut net = Net::of(2);

@@ -224,7 +224,7 @@ impl FabricDatagrams {
             addresses: options.addresses,
             asks,
             resolver: Resolver::default(),
-            askers: Askers::default(),
+            askers: Askers::new(),
             open: Some(open),
             retry_at: Instant(0),
             names,

@@ -164,6 +164,7 @@ impl<P: Port<Buffer>> Node<P> {
             context,
             identity,
             reason,
+            ..
         } = down;
         self.note(format!("remote {remote:?} is down: {reason}"));
         assert_eq!(

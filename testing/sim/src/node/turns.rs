@@ -41,8 +41,7 @@ impl<P: Port<Buffer>> Node<P> {
     fn random_connect(&mut self) {
         let to = self.endpoint.owner_mut().rng.index(self.nodes);
         let home = self.world.home(to);
-        // One is oneself under each address.
-        let myself = to == self.id && (home.addresses.len() > 1 || self.rng().chance(0.8));
+        let myself = to == self.id && self.rng().chance(0.8);
         if myself || home.translator.is_some() {
             return;
         }

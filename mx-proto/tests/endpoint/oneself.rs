@@ -1,0 +1,214 @@
+//! An endpoint that calls itself, under each of its addresses.
+
+use super::pair::{self, Node, Pair, Side};
+use super::{EXACT, bits, completions, pattern};
+use mx_proto::{Down, DownReason, Kind, Received, RemoteId, RequestId, SendMode, Status, Target};
+use mx_sim::{Buffer, Rng};
+
+const SECRETS: [Option<&str>; 2] = [None, Some("one and the same for all")];
+
+/// The names that it has.
+fn names(pair: &Pair) -> [Target; 2] {
+    [pair.target(Side::A), pair.alias_of_a()]
+}
+
+/// The remotes that connects have ended with, all of which went well.
+fn connected(node: &mut Node) -> Vec<RemoteId> {
+    let done = completions(node).into_iter();
+    let connects = done.filter(|done| done.kind == Kind::Connect);
+    let remote = |done: mx_proto::Completion| {
+        assert_eq!(done.status, Status::Success);
+        done.remote
+    };
+    connects.map(remote).collect()
+}
+
+/// Messages of all kinds get there, from the same remote.
+fn talk(pair: &mut Pair, remote: RemoteId, what: &str) {
+    for (tag, len) in [0, 100, 5_000, 40_000].repeat(8).into_iter().enumerate() {
+        let (tag, sent) = (bits(100 + tag as u64), pattern(len, tag as u8));
+        let data = pair.filled(sent.clone());
+        pair.a
+            .send(remote, tag, data, 1, SendMode::Standard)
+            .unwrap();
+        pair.run();
+        let buffer = pair.shared(len);
+        let got = match pair.a.recv(tag, EXACT, buffer.clone(), 2).unwrap() {
+            Received::Complete(done) => done.at_once(2),
+            Received::Pending(_) => {
+                pair.run();
+                let mut done = completions(&mut pair.a).into_iter();
+                let done = done.find(|done| done.context == 2);
+                done.unwrap_or_else(|| panic!("{len} bytes do not arrive; {what}"))
+            }
+        };
+        assert_eq!(
+            (got.status, got.remote),
+            (Status::Success, remote),
+            "{what}"
+        );
+        assert_eq!(buffer.bytes(), sent, "{what}");
+        completions(&mut pair.a);
+    }
+}
+
+/// Nothing is left.
+fn alone(pair: &mut Pair, what: &str) {
+    pair.run();
+    let rest = (pair.a.remotes(), pair.a.requests());
+    assert_eq!(rest, (0, 0), "{what}");
+    assert!((0..pair.links()).all(|cable| pair.left(cable)), "{what}");
+}
+
+#[test]
+fn a_second_name_of_oneself_leads_to_the_same_remote() {
+    for secret in SECRETS {
+        let mut pair = Pair::with_secrets(secret, secret, 0, 1);
+        let mut found = Vec::new();
+        for name in names(&pair).into_iter().chain(names(&pair)) {
+            pair.a.connect(name, pair::KEY, bits(0), 1).unwrap();
+            pair.run();
+            found.append(&mut connected(&mut pair.a));
+        }
+        let what = format!("secret: {secret:?}");
+        assert_eq!(found, [found[0]; 4], "{what}");
+        assert_eq!(pair.a.remotes(), 1, "{what}");
+        talk(&mut pair, found[0], &what);
+        pair.a.disconnect(found[0]);
+        alone(&mut pair, &what);
+        assert_eq!(pair.a.owner_mut().next_down(), None, "{what}");
+    }
+}
+
+#[test]
+fn two_calls_of_oneself_at_once_lead_to_the_same_remote() {
+    for secret in SECRETS {
+        let mut pair = Pair::with_secrets(secret, secret, 0, 1);
+        for name in names(&pair) {
+            pair.a.connect(name, pair::KEY, bits(0), 1).unwrap();
+        }
+        pair.run();
+        let found = connected(&mut pair.a);
+        let what = format!("secret: {secret:?}");
+        assert_eq!(found, [found[0]; 2], "{what}");
+        assert_eq!(pair.a.remotes(), 1, "{what}");
+        talk(&mut pair, found[0], &what);
+        pair.a.disconnect(found[0]);
+        alone(&mut pair, &what);
+    }
+}
+
+/// Calls under both names, messages and ends in any order, and packets of each link at any time.
+#[test]
+fn an_endpoint_comes_to_rest_with_itself_whatever_crosses() {
+    mx_sim::seeds::each(2000, |seed| {
+        for tombstones in [0, 8] {
+            for secret in SECRETS {
+                anything_crosses(seed, tombstones, secret);
+            }
+        }
+    });
+}
+
+#[derive(Default)]
+struct Caller {
+    connects: Vec<RequestId>,
+    remotes: Vec<RemoteId>,
+}
+
+impl Caller {
+    fn look(&mut self, node: &mut Node, what: &str) {
+        while let Some(Down { remote, reason, .. }) = node.owner_mut().next_down() {
+            assert!(
+                matches!(reason, DownReason::Disconnected),
+                "down: {reason}; {what}"
+            );
+            self.remotes.retain(|known| *known != remote);
+        }
+        while let Some(done) = node.owner_mut().next_completion() {
+            self.connects.retain(|connect| *connect != done.request);
+            let lives = node.remote_identity(done.remote).is_some();
+            if done.kind == Kind::Connect && done.status == Status::Success && lives {
+                self.remotes.push(done.remote);
+            }
+        }
+    }
+
+    fn act(&mut self, pair: &mut Pair, rng: &mut Rng) {
+        let name = rng.pick(&names(pair));
+        let node = &mut pair.a;
+        match rng.below(8) {
+            0 | 1 => {
+                let connect = node.connect(name, pair::KEY, bits(0), 1).unwrap();
+                self.connects.push(connect);
+            }
+            2 if !self.connects.is_empty() => {
+                let connect = self.connects.swap_remove(rng.index(self.connects.len()));
+                node.cancel_unmatched(connect);
+            }
+            3 if !self.remotes.is_empty() => {
+                let remote = self.remotes[0];
+                node.disconnect(remote);
+                self.remotes.retain(|known| *known != remote);
+            }
+            4..=6 if !self.remotes.is_empty() => {
+                let to = self.remotes[rng.index(self.remotes.len())];
+                for _ in 0..rng.within(1..=12) {
+                    let data = Buffer::from(vec![7; rng.pick(&[0, 100, 5_000, 40_000])]);
+                    node.send(to, bits(7), data, 0, SendMode::Standard).unwrap();
+                }
+            }
+            _ => receive_all(node),
+        }
+    }
+}
+
+/// Receives what waits here.
+fn receive_all(node: &mut Node) {
+    while node.probe(bits(7), EXACT).is_some() {
+        let memory = Buffer::from(vec![0; 40_000]);
+        node.recv(bits(7), EXACT, memory, 0).unwrap();
+    }
+}
+
+fn anything_crosses(seed: u64, tombstones: usize, secret: Option<&str>) {
+    let what = format!("seed {seed}, tombstones: {tombstones}, secret: {secret:?}");
+    let mut rng = Rng::new(seed);
+    let mut pair = Pair::with_secrets(secret, secret, tombstones, 1);
+    let mut caller = Caller::default();
+    let mut slow = Vec::new();
+    for _ in 0..rng.within(20..=400) {
+        while slow.len() < pair.links() {
+            slow.push(rng.chance(0.4));
+        }
+        if rng.chance(0.1) || pair.links() == 0 {
+            caller.act(&mut pair, &mut rng);
+        } else {
+            let newest = pair.links() - 1;
+            let link = newest - rng.index(pair.links().min(4));
+            if !slow[link] || rng.chance(0.05) {
+                pair.step(Side::A, link);
+            }
+        }
+        caller.look(&mut pair.a, &what);
+    }
+    pair.run();
+    for _ in 0..20 {
+        receive_all(&mut pair.a);
+        pair.run();
+    }
+    caller.look(&mut pair.a, &what);
+    for name in names(&pair) {
+        pair.a.connect(name, pair::KEY, bits(0), 1).unwrap();
+        pair.run();
+        let found = connected(&mut pair.a);
+        assert_eq!(found.len(), 1, "{what}");
+        talk(&mut pair, found[0], &what);
+        assert_eq!(pair.a.owner_mut().next_down(), None, "{what}");
+        caller.remotes.push(found[0]);
+    }
+    for remote in caller.remotes {
+        pair.a.disconnect(remote);
+    }
+    alone(&mut pair, &what);
+}
