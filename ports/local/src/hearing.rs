@@ -123,14 +123,17 @@ impl LocalPort {
     #[cold]
     #[inline(never)]
     pub(super) fn hear_loud<M: Bytes, S: Sink<M>>(&mut self, sink: &mut S) -> bool {
-        let loud = std::mem::take(&mut self.loud);
+        // While these are read others may become loud. Both lists keep their memory: a wake-up allocates nothing.
+        let empty = std::mem::take(&mut self.heard);
+        let mut loud = std::mem::replace(&mut self.loud, empty);
         let mut any = false;
-        for id in loud {
+        for id in loud.drain(..) {
             if let Some(entry) = self.links.get_mut(id) {
                 entry.loud = false;
                 any |= self.hear(id, sink);
             }
         }
+        self.heard = loud;
         any
     }
 

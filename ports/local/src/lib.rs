@@ -89,6 +89,8 @@ pub struct LocalPort {
     next_look: Option<Instant>,
     /// Links whose sockets are to be read.
     loud: Vec<LinkId>,
+    /// Memory for that list while it is read.
+    heard: Vec<LinkId>,
     /// Room for a packet on its way to or from a socket.
     scratch: Vec<u8>,
     /// Links that are over, with nothing left to read; the next poll reports them.
@@ -210,6 +212,7 @@ impl LocalPort {
             awake: Vec::new(),
             next_look: None,
             loud: Vec::new(),
+            heard: Vec::new(),
             scratch: Vec::new(),
             doomed: Vec::new(),
             denied: LogLimit::default(),
