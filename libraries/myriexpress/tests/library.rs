@@ -6,7 +6,7 @@
 //!   readelf -d                     the soname
 //! ```
 
-#[path = "../../testing/sim/fixtures/exported.rs"]
+#[path = "../../../testing/sim/fixtures/exported.rs"]
 mod exported;
 
 use exported::{are_objects, exported, has_soname, wants_nothing_of};
@@ -74,7 +74,7 @@ const HEADERS: [&str; 3] = ["myriexpress.h", "mx_extensions.h", "mx_io.h"];
 
 fn header(name: &str) -> String {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../include")
+        .join("../../include")
         .join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
