@@ -566,7 +566,7 @@ impl Remotes {
     }
 
     /// The same to call it. `own`: the name is this endpoint's own; then it is none that has called us, as
-    /// whoever is on this machine can say that it has our number.
+    /// any process on this machine can say that it has our number.
     pub(crate) fn called_by(&self, name: Name, own: bool) -> Option<RemoteId> {
         let fits = |id: &RemoteId| {
             let met = self.of(*id).and_then(Remote::met);
