@@ -32,7 +32,7 @@ impl<K: Eq + Hash + Copy, V> Remembered<K, V> {
         }
     }
 
-    /// What was inserted last under this key, unless it was forgotten.
+    /// The value inserted last under this key, unless it was forgotten.
     pub fn get(&self, key: &K) -> Option<&V> {
         self.all.get(key).map(|(value, _)| value)
     }

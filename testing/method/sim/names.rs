@@ -80,7 +80,7 @@ fn a_name_that_the_resolver_fails_to_find_keeps_its_address_and_is_asked_for_aga
     rig.host(client).use_addr(server, addr);
     let recv = rig.host(server).recv(client, 1, 10);
     rig.cluster.stall(server, Duration::from_secs(4));
-    let send = rig.host(client).send(server, 1, b"patience");
+    let send = rig.host(client).send(server, 1, b"long ago");
     for _ in 0..3 {
         rig.run_for(Duration::from_millis(1100));
         // The resolver has an error for each, so there is no answer.

@@ -4,7 +4,7 @@
 //! for ours over a TCP connection, just before it calls: it comes from there.
 //!
 //! Who says it has another one's name is taken for its holder until that asks again, as it does when it calls
-//! again: the fabric proves nothing (docs/security.md). Names that nobody has displace none but those of
+//! again: the fabric proves nothing (docs/security.md). Names without a holder displace none but those of
 //! their own source.
 //!
 //! Owns: the names, a bounded number of them.
