@@ -28,10 +28,10 @@ MX_INFO_NAMES := mx_endpoint_info mx_counters mx_fabrics
 # only what the shared one exports is left visible, so that a program can be linked with several.
 define place
 @if ! cmp -s $(CARGO_OUT)/lib$(1).so $(LIBDIR)/$(realname); then \
+    mk/static.sh $(CARGO_OUT)/lib$(1).a $(CARGO_OUT)/lib$(1).so $(LIBDIR)/lib$(1).a; \
     install -m 755 $(CARGO_OUT)/lib$(1).so $(LIBDIR)/$(realname); \
     ln -sfn $(realname) $(LIBDIR)/$(soname); \
     ln -sfn $(soname) $(LIBDIR)/lib$(1).so; \
-    mk/static.sh $(CARGO_OUT)/lib$(1).a $(LIBDIR)/lib$(1).so $(LIBDIR)/lib$(1).a; \
 fi
 
 endef

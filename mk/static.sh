@@ -6,8 +6,11 @@ set -eu
 archive=$1 shared=$2 output=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+object=$work/$(basename "$output" .a).o
 nm -D --defined-only "$shared" | awk '{ print $3 }' > "$work/names"
 ld -r --whole-archive "$archive" -o "$work/all.o"
-objcopy --keep-global-symbols="$work/names" "$work/all.o" "$work/$(basename "$output" .a).o"
+# What Rust keeps for another optimisation goes: linkers with another LLVM fail to read it.
+objcopy --remove-section=.llvmbc --remove-section=.llvmcmd --keep-global-symbols="$work/names" \
+    "$work/all.o" "$object"
 rm -f "$output"
-ar rcs "$output" "$work/$(basename "$output" .a).o"
+ar rcs "$output" "$object"
