@@ -19,13 +19,13 @@ use crate::route::open::{EndpointChoice, OpenOptions};
 use crate::route::seen;
 use crate::tunable::{self, Access, Form, G, K, Kind, M, Refused, Tunable, millis, of_millis};
 use mx_port_base::endpoint_port::{self, PortMap};
-use mx_port_base::reserve;
 use mx_port_dgram::faults::{self, FaultPlan};
 use mx_port_dgram::{BackendChoice, DgramOptions};
 use mx_port_local::LocalOptions;
 use mx_port_rdm::{RdmOptions, Wait};
 use mx_proto::Route;
 use mx_proto::reliability::ReliableConfig;
+use mx_reserve as reserve;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -6,7 +6,7 @@
 //!   numbers                   endpoint_port (of endpoints)  numbers (of ports)
 //!   the machine               clock  descriptors  interfaces  netlink  random
 //!   children of fork          fork  lock  close_on_fork
-//!   memory                    sealed (between processes)  regions (of memalloc)  reserve
+//!   memory                    sealed (between processes)
 //! ```
 //!
 //! Not here: any port.
@@ -25,9 +25,7 @@ pub mod nic_id;
 pub mod numbers;
 pub mod origin;
 pub mod random;
-pub mod regions;
 pub mod remembered;
-pub mod reserve;
 pub mod sealed;
 pub mod strangers;
 

@@ -5,7 +5,6 @@
 use super::faults::FaultPlan;
 use libfabric_sys::Library;
 use mx_port_base::endpoint_port::PortMap;
-use mx_port_base::reserve;
 use mx_port_fabric::RdmError;
 use mx_port_fabric::Wait;
 use mx_proto::NicId;
@@ -74,7 +73,7 @@ impl Default for DgramOptions {
             device: None,
             ports: PortMap::default(),
             reliable: ReliableConfig {
-                supply: reserve::SUPPLY,
+                supply: mx_reserve::SUPPLY,
                 ..ReliableConfig::default()
             },
             receive_buffer: RECEIVE_BUFFER,

@@ -11,6 +11,7 @@
 //!   addresses.rs  peers                               fid_av
 //!   terms.rs      parameters for opening and using them
 //!   places.rs     their place on the network
+//!   regions.rs    memory that is allocated for messages, and stays registered
 //! ```
 //!
 //! Used by `rdm`, whose links share one endpoint, and by `dgram`, which has two
@@ -31,6 +32,7 @@ mod finding;
 mod places;
 mod queue;
 mod region;
+pub mod regions;
 mod sockets;
 mod terms;
 

@@ -16,8 +16,8 @@
 //! Not here: registrations.
 //! Cost: a lock and a search in a tree, for allocations of many pages only.
 
-use crate::fork::ForkLock;
 use libc::c_void;
+use mx_port_base::fork::ForkLock;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ptr::{self, NonNull};

@@ -17,7 +17,7 @@ use super::link::{Dialing, Entry, State};
 use super::socket::{Name, Received, Socket, is_exhaustion, is_transient};
 use super::{LocalPort, barrier};
 use mx_port_base::origin::Origin;
-use mx_port_base::reserve;
+
 use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, LinkDown, Sink};
 use mx_proto::{Clock, Instant, LinkId, Memory as Bytes, Route};
@@ -211,7 +211,7 @@ impl LocalPort {
 
     fn accept_some(&mut self, clock: &dyn Clock) {
         for _ in 0..ACCEPTS {
-            if !reserve::SUPPLY.is_ample() {
+            if !mx_reserve::SUPPLY.is_ample() {
                 return self.accept_later(clock.now());
             }
             match self.listener.accept() {

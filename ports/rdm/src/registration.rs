@@ -25,7 +25,7 @@
 
 use libc::c_void;
 use libfabric_sys::abi::FI_READ;
-use mx_port_base::regions::{self, Region};
+use mx_port_fabric::regions::{self, Region};
 use mx_port_fabric::{Domain, Ep, FabricError, Mr};
 use slab::Slab;
 use std::sync::Arc;

@@ -17,7 +17,6 @@ use super::options::is_worth_a_line;
 use super::poll_set::Activation;
 use super::{TcpPort, frame, poll_set, reason, sys};
 use mx_port_base::origin::Origin;
-use mx_port_base::reserve;
 use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, LinkDown, Sink};
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
@@ -373,7 +372,7 @@ impl TcpPort {
         sink: &mut S,
     ) {
         for _ in 0..ACCEPTS {
-            if !reserve::SUPPLY.is_ample() {
+            if !mx_reserve::SUPPLY.is_ample() {
                 let error = io::Error::from_raw_os_error(libc::ENOMEM);
                 return self.rest_from_accepting(&error, clock.now());
             }

@@ -21,7 +21,6 @@ use super::frame::{self, Greeting};
 use super::staging::{Kept, Pool, STAGING, Staging};
 use super::unread::{Awaited, Reading, Rest};
 use super::{PACKET_MAX, sys};
-use mx_port_base::reserve;
 use mx_proto::port::{HEADER_LEN, HeaderBytes, Place, Sink, body_len};
 use mx_proto::{LinkId, Memory};
 use socket2::Socket;
@@ -183,7 +182,7 @@ impl Rx {
         to: Addressee<'_, S>,
     ) -> (Turn, Result<(), Broken>) {
         let mut turn = Turn::default();
-        let (dire, stranger) = (reserve::SUPPLY.is_dire(), to.stranger);
+        let (dire, stranger) = (mx_reserve::SUPPLY.is_dire(), to.stranger);
         // Strangers are few and limited to little memory.
         let sparing = (pool.is_short() || dire) && !stranger;
         if !sparing {

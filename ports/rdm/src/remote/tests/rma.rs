@@ -6,7 +6,7 @@ use crate::provider::Choice;
 use crate::reading::Reading;
 use crate::remote::Report;
 use libfabric_fake::{Call, Fake, Faults, Shape};
-use mx_port_base::regions;
+use mx_port_fabric::regions;
 use mx_proto::port::RemoteKey;
 use mx_proto::{LinkId, Memory};
 use std::sync::Arc;

@@ -18,9 +18,9 @@
 //! Owns: the pieces.
 //! Cost: address space only, while there is memory; its pages are never written.
 
-use crate::clock::MonotonicClock;
 use env_logger::{Builder, Target};
 use log::{LevelFilter, Log, Record};
+use mx_port_base::clock::MonotonicClock;
 use mx_proto::supply::{Level, Supply};
 use mx_proto::{Clock, Instant};
 use parking_lot::{Condvar, Mutex};
@@ -66,17 +66,17 @@ static TOLD: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug)]
 pub struct Reserve;
 
-/// Makes [`Reserve`](crate::reserve::Reserve) the allocator of a library.
+/// Makes [`Reserve`] the allocator of a library.
 #[macro_export]
 macro_rules! library_allocator {
     () => {
         #[global_allocator]
-        static ALLOCATOR: $crate::reserve::Reserve = $crate::reserve::Reserve;
+        static ALLOCATOR: $crate::Reserve = $crate::Reserve;
 
         // SAFETY: functions without arguments are called from there when the library is loaded.
         #[used]
         #[unsafe(link_section = ".init_array")]
-        static INSTALL: extern "C" fn() = $crate::reserve::install;
+        static INSTALL: extern "C" fn() = $crate::install;
     };
 }
 

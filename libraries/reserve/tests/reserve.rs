@@ -8,11 +8,11 @@
 
 #![allow(clippy::print_stdout, reason = "a program, as far as its user sees")]
 
-use mx_port_base::reserve::{self, SUPPLY};
 use mx_proto::supply::Level;
+use mx_reserve::{self as reserve, SUPPLY};
 use std::hint::black_box;
 
-mx_port_base::library_allocator!();
+mx_reserve::library_allocator!();
 
 const MIB: usize = 1 << 20;
 
