@@ -9,7 +9,7 @@
 
 /// The kind of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Only up, from 0 when the endpoint is opened.
     Count,
     /// Up and down: what there is now.
@@ -19,13 +19,13 @@ pub enum Kind {
 use Kind::{Count, Level};
 
 /// Kind and meaning of a label; `None` of one that another version of the library has.
-pub fn of(label: &str) -> Option<(Kind, &'static str)> {
+pub(crate) fn of(label: &str) -> Option<(Kind, &'static str)> {
     let row = MEANINGS.iter().find(|(known, ..)| *known == label);
     row.map(|(_, kind, about)| (*kind, *about))
 }
 
 /// Label, kind and meaning of every counter, in the order of the pages.
-pub const MEANINGS: &[(&str, Kind, &str)] = &[
+pub(crate) const MEANINGS: &[(&str, Kind, &str)] = &[
     ("packets_out", Count, "packets given to the ports"),
     ("packets_in", Count, "packets taken from the ports"),
     ("eager_out", Count, "messages sent with their data at once"),

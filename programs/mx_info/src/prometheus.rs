@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 
 /// A block for every counter of any of the endpoints, and how many endpoints there are.
-pub fn text(endpoints: &[Endpoint]) -> String {
+pub(crate) fn text(endpoints: &[Endpoint]) -> String {
     let mut out = String::new();
     heading(&mut out, "mx_endpoints", "gauge", "endpoints that are open");
     let _ = writeln!(out, "mx_endpoints {}", endpoints.len());
