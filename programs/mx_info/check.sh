@@ -23,11 +23,11 @@ wait_for() {
 start() {
     stop
     : > "$work/said"
-    "${program:-$bin/mx_pingpong}" -e any "$@" > "$work/said" 2> "$work/complaints" &
+    "${program:-$bin/mx_pingpong}" -e any "$@" > "$work/said" 2> "$work/errors" &
     server=$!
     wait_for "$work/said"
     endpoint=$(sed -n 's/.*endpoint \([0-9]*\)$/\1/p' "$work/said")
-    [ -n "$endpoint" ] || { echo "no other side could be started"; cat "$work/complaints"; exit 1; }
+    [ -n "$endpoint" ] || { echo "no other side could be started"; cat "$work/errors"; exit 1; }
 }
 
 # ends CODE COMMAND...: it must end with that, in time
@@ -201,8 +201,8 @@ check_looking() {
 check_elsewhere() {
     local own=(unshare -n)
     [ "$(id -u)" = 0 ] || own=(unshare -rn)
-    if ! "${own[@]}" true 2> "$work/complaints"; then
-        echo "left out: no network namespace can be made: $(head -n 1 "$work/complaints")"
+    if ! "${own[@]}" true 2> "$work/errors"; then
+        echo "left out: no network namespace can be made: $(head -n 1 "$work/errors")"
         return
     fi
     stop
