@@ -178,7 +178,7 @@ fn crates_depend_one_way() {
         "mx-proto",
         "libfabric-sys",
     ];
-    let allowed: [(&str, &[&str]); 20] = [
+    let allowed: [(&str, &[&str]); 19] = [
         (".", &["mx-sys", "mx-proto"]),
         ("myriexpress", &["mx-sys", "mx-proto"]),
         // Of libfabric it knows only that the ports over it do.
@@ -216,7 +216,6 @@ fn crates_depend_one_way() {
         ("testing/host", &[]),
         // Pure books and programs, and a binary that drives the ops table as a host does.
         ("testing/torture", &["bmi_host", "mx-sim"]),
-        ("programs/mx_fabrics", &["mx-port-rdm", "libfabric-sys"]),
         (
             "programs/mx_info",
             &["mx-sys", "mx-port-rdm", "mx-proto", "libfabric-sys"],
