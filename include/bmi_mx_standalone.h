@@ -640,6 +640,16 @@ extern const struct bmi_method_ops bmi_mx_ops;
 extern const struct bmi_method_ops method_interface;
 
 /**
+ * The address of a peer, from `mx://host:board:endpoint`, `mx://host:endpoint` or a list of
+ * addresses that has one of these. May be called before `BMI_mx_initialize` (a server does,
+ * with its own name). Does not wait for the network. Each call gives an object of its own, to
+ * be given back with `BMI_mx_set_info(BMI_DROP_ADDR)`.
+ *
+ * Returns NULL for other methods' addresses, and for malformed ones, which are logged.
+ */
+struct bmi_method_addr *BMI_mx_method_addr_lookup(const char *id_string);
+
+/**
  * The name of a peer that sent an unexpected message. It stays valid until the address is
  * dropped.
  *
@@ -676,16 +686,6 @@ int BMI_mx_query_addr_range(struct bmi_method_addr *addr,
 int BMI_mx_initialize(struct bmi_method_addr *listen_addr,
                       int method_id,
                       int flags);
-
-/**
- * The address of a peer, from `mx://host:board:endpoint`, `mx://host:endpoint` or a list of
- * addresses that has one of these. May be called before `BMI_mx_initialize` (a server does,
- * with its own name). Does not wait for the network. Each call gives an object of its own, to
- * be given back with `BMI_mx_set_info(BMI_DROP_ADDR)`.
- *
- * Returns NULL for other methods' addresses, and for malformed ones, which are logged.
- */
-struct bmi_method_addr *BMI_mx_method_addr_lookup(const char *id_string);
 
 /**
  * `BMI_mx_post_sendunexpected` from `list_count` buffers (0 to 65536), sent as one message. Only

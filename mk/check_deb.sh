@@ -95,7 +95,7 @@ as_user '
         MX_PORT=$port bmi_cp mx://localhost:3/file /tmp/back
         cmp /tmp/file /tmp/back
     done
-    mx_endpoint_info -e 3 | head -n 3
+    mx_info endpoints -e 3 | head -n 3
     mx_counters -e 3 --prometheus | grep "^mx_packets_in_total"
     bmi_mx_perf latency --port local --sizes 8 --repeats 1
     kill $server

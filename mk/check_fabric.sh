@@ -10,7 +10,7 @@ set -uo pipefail
 build=$(cd "$1" && pwd)
 here=$(cd "$(dirname "$0")/.." && pwd)
 cargo=${CARGO:-cargo}
-fabrics=$build/bin/mx_fabrics
+mx_info=$build/bin/mx_info
 logs=$build/fabric
 failed=0
 mkdir -p "$logs"
@@ -46,9 +46,9 @@ rust() {
     CARGO_TERM_COLOR=never "$cargo" test --no-fail-fast "$@"
 }
 
-"$fabrics" || exit 1
+"$mx_info" fabrics || exit 1
 echo
-mapfile -t usable < <("$fabrics" --usable)
+mapfile -t usable < <("$mx_info" fabrics --usable)
 
 # The bindings and the fake need no provider.
 if [ -e "${LIBFABRIC_INCLUDE:-/usr/include}/rdma/fabric.h" ]; then

@@ -13,7 +13,7 @@ INSTALL_DOC  ?= $(PREFIX)/share/doc/bmi_mx
 INSTALL_MAN  := $(PREFIX)/share/man
 
 # Programs, when they have been built by their own parts.
-INSTALL_BINS += $(filter $(BINDIR)/%,$(BIN_TARGETS)) $(PROGRAMS_BIN)
+INSTALL_BINS += $(filter $(BINDIR)/%,$(BIN_TARGETS)) $(PROGRAMS_BIN) $(MX_INFO)
 INSTALL_HDRS := $(wildcard include/*.h)
 # Those that configure scripts of MX programs look for, in a directory of their own.
 INSTALL_INTERNALS := $(wildcard include/mx_internals/*.h)
@@ -52,6 +52,7 @@ install: all
 	for program in $(sort $(INSTALL_BINS)); do \
 	    install -m 755 $$program $(DESTDIR)$(INSTALL_BIN)/; \
 	done
+	for name in $(MX_INFO_NAMES); do ln -sfn mx_info $(DESTDIR)$(INSTALL_BIN)/$$name; done
 	for document in $(wildcard $(INSTALL_DOCS)); do \
 	    install -m 644 $$document $(DESTDIR)$(INSTALL_DOC)/; \
 	done
@@ -73,7 +74,7 @@ uninstall:
 	if [ -d "$(DESTDIR)$(INSTALL_INC)/mx_internals" ]; then \
 	    rmdir --ignore-fail-on-non-empty "$(DESTDIR)$(INSTALL_INC)/mx_internals"; \
 	fi
-	rm -f $(addprefix $(DESTDIR)$(INSTALL_BIN)/,$(notdir $(INSTALL_BINS)))
+	rm -f $(addprefix $(DESTDIR)$(INSTALL_BIN)/,$(notdir $(INSTALL_BINS)) $(MX_INFO_NAMES))
 	rm -f $(MAN_PAGES:docs/man/%=$(DESTDIR)$(INSTALL_MAN)/%)
 	for link in $(MAN_LINKS); do rm -f "$(DESTDIR)$(INSTALL_MAN)/man3/$${link#*=}"; done
 	rm -rf $(DESTDIR)$(INSTALL_DOC)
@@ -88,7 +89,7 @@ ifeq ($(filter /usr /usr/local,$(PREFIX)),)
 	done
 endif
 
-man-check: $(sort $(INSTALL_BINS))
+man-check: $(sort $(INSTALL_BINS)) mx-info-names
 	mk/man_check.sh docs/man include $(BINDIR)
 
 install-check:

@@ -176,8 +176,38 @@ check bmi_mx_standalone bmi_mx_standalone
 check myriexpress myriexpress
 check both bmi_mx myriexpress
 
-# As installed, a program finds the library beside it, and a page is found under any of its names.
-"$root/bin/mx_pingpong" --self -s 8 -N 10 -R 1 >/dev/null
+# works PROGRAM OPTIONS...: it ends well; its words only if it does not
+works() {
+    timeout 120 env -u LD_LIBRARY_PATH "$moved/bin/$@" >"$programs/said" 2>&1 ||
+        complain "$*, elsewhere: $(cat "$programs/said")"
+}
+
+# lacks LIBRARY PROGRAM OPTIONS...: it fails, and says in one line which library it has not found, and where
+lacks() {
+    local library=$1
+    shift
+    ! timeout 120 "$moved/bin/$@" >"$programs/said" 2>&1 || complain "$* works without $library"
+    { [ "$(wc -l < "$programs/said")" = 1 ] &&
+        grep -q "^$1: .*$library.*looked for in.*$moved/bin/../lib" "$programs/said"; } ||
+        complain "$* does not say that $library is not there: $(cat "$programs/said")"
+}
+
+# Wherever the prefix is, a program finds the libraries beside it.
+moved=$stage/elsewhere
+mv "$root" "$moved"
+works mx_pingpong --self -s 8 -N 10 -R 1
+works mx_info
+works mx_counters --prometheus
+works bmi_mx_perf latency --port local --sizes 8 --repeats 1
+works bmi_mx_torture --programs 1
+env -u LD_LIBRARY_PATH "$moved/bin/bmi_cp" "$0" mx://no-such-host.invalid:3/nothing 2>&1 |
+    grep -q "^bmi_cp: .* no such host" || complain "bmi_cp, elsewhere, does not load the method"
+lacks libnowhere.so bmi_mx_perf latency --library libnowhere.so
+lacks libnowhere.so bmi_mx_perf mx --mx-library libnowhere.so
+lacks libnowhere.so bmi_mx_torture --library libnowhere.so
+BMI_MX_LIBRARY=libnowhere.so lacks libnowhere.so bmi_cp "$0" mx://localhost:3/nothing
+mv "$moved" "$root"
+# A page is found under any of its names.
 [ -f "$root/share/man/man3/mx_issend.3" ] || complain "no page for mx_issend"
 
 $make --no-print-directory -s uninstall DESTDIR="$stage" PREFIX=$prefix BUILD="$build"

@@ -44,7 +44,7 @@ lib:
 # Programs find the libraries beside them, in the build directory as where they are installed; RPATH= leaves
 # that to the loader. For those in Rust their build.rs reads it.
 RPATH ?= -Wl,-rpath,'$$ORIGIN/../lib'
-export BMI_MX_RPATH := $(if $(RPATH),$$ORIGIN/../lib)
+export PROGRAMS_RPATH := $(if $(RPATH),$$ORIGIN/../lib)
 
 # Programs in Rust, by the name of their package.
 RUST_PROGRAMS = $(addprefix $(BINDIR)/,mx_info bmi_mx_perf bmi_mx_torture mx_shaper)

@@ -1,10 +1,28 @@
 /* See method.h. */
+#define _GNU_SOURCE
 #include "method.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #ifndef METHOD_LINKED
 #include <dlfcn.h>
+
+/* Where the loader looks for a name, as it says: one line. */
+static void say_directories(void)
+{
+    Dl_serinfo head, *info;
+    void *self = dlopen(NULL, RTLD_LAZY);
+    if (dlinfo(self, RTLD_DI_SERINFOSIZE, &head) != 0 || (info = malloc(head.dls_size)) == NULL)
+        return;
+    *info = head;
+    dlinfo(self, RTLD_DI_SERINFO, info);
+    fprintf(stderr, " (looked for in ");
+    for (unsigned int i = 0; i < info->dls_cnt; i++)
+        fprintf(stderr, "%s%s", i > 0 ? ", " : "", info->dls_serpath[i].dls_name);
+    fprintf(stderr, " and ldconfig's)");
+    free(info);
+}
 #endif
 
 const struct bmi_method_ops *method_open(const char *program)
@@ -18,7 +36,10 @@ const struct bmi_method_ops *method_open(const char *program)
         library = METHOD_LIBRARY;
     void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL) {
-        fprintf(stderr, "%s: cannot load the method: %s\n", program, dlerror());
+        fprintf(stderr, "%s: cannot load the method: %s", program, dlerror());
+        if (strchr(library, '/') == NULL)
+            say_directories();
+        fputc('\n', stderr);
         return NULL;
     }
     const struct bmi_method_ops *ops = dlsym(handle, "bmi_mx_ops");

@@ -60,6 +60,12 @@ fn main() -> ExitCode {
 }
 
 fn measure(args: &Args, what: &What) -> Result<(), String> {
+    // What is not there is said before anything else.
+    let mx = matches!(what, What::Alone(Alone::Mx)).then_some(&args.mx_library);
+    let method = (!matches!(what, What::Alone(Alone::Fabric))).then_some(&args.library);
+    for library in method.into_iter().chain(mx).chain(&args.against) {
+        library::Library::open(library)?;
+    }
     match what {
         What::Tests(tests) => tests::run(args, tests),
         What::Alone(Alone::Fabric) => tests::fabric(args),

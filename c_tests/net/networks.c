@@ -10,6 +10,7 @@
  */
 #include "../support/machines.h"
 #include "../support/pair.h"
+#include "../support/port.h"
 #include "../support/service.h"
 
 enum { ENDPOINT = 3, ROUNDS = 5, CLIENTS = 2 };
@@ -46,6 +47,21 @@ static void client(struct side *side)
     CHECK(!lies_in(server, "mx://172.17.*"));
     CHECK(!lies_in(server, "mx://" SERVER));
     CHECK(!lies_in(server, "mx://localhost"));
+    host_stop();
+}
+
+static void named_server(struct side *side)
+{
+    become_machine(side);
+    serve_at(side, "mx://storage1:0:3");
+}
+
+/* Over a fabric it is that or nothing. */
+static void client_of_a_name(struct side *side)
+{
+    become_machine(side);
+    host_start_client();
+    converse(service_of(port_is("rdm") ? "rdm@" SERVER : SERVER, ENDPOINT), CLIENT);
     host_stop();
 }
 
@@ -88,6 +104,21 @@ static void management_first(struct world *world)
     client = machine(world, "client");
     plug(server, "eth8", "management", "192.168.51.1/24");
     plug(client, "eth8", "others", "192.168.50.2/24");
+    meet(server, client);
+}
+
+/* The name of the server is that of its second address. */
+static void named_after_the_second(struct world *world)
+{
+    struct child *server, *client;
+
+    if (!machines_can_be_made(NULL))
+        return;
+    machines_begin();
+    server = machine(world, "server");
+    client = machine(world, "client");
+    name_machine(server, "hosts", SERVER, "storage1");
+    plug(server, "eth8", "management", "192.168.51.1/24");
     meet(server, client);
 }
 
@@ -224,6 +255,8 @@ static void behind_translator(struct world *world)
 static const struct scenario scenarios[] = {
     DIRECTED(the_first_network_of_each_may_be_one_that_the_other_is_not_on, management_first,
              {"server", server}, {"client", client}),
+    DIRECTED(a_server_is_found_at_the_address_of_its_name, named_after_the_second,
+             {"server", named_server}, {"client", client_of_a_name}),
     DIRECTED(a_bridge_of_containers_may_come_first_on_both, docker_on_both, {"server", server},
              {"client", client}),
     DIRECTED(a_bridge_of_containers_may_come_first_on_the_client, docker_on_the_client,

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The five programs for MX at work: over each port, looked at from outside, and told nonsense.
+# The programs for MX at work: over each port, looked at from outside, and told nonsense.
 #   check.sh BUILD-DIRECTORY [PORTS]  ends with the line 'N passed, M failed'
 set -uo pipefail
 
@@ -23,11 +23,11 @@ wait_for() {
 start() {
     stop
     : > "$work/said"
-    "${program:-$bin/mx_pingpong}" -e any "$@" > "$work/said" 2> "$work/complaints" &
+    "${program:-$bin/mx_pingpong}" -e any "$@" > "$work/said" 2> "$work/errors" &
     server=$!
     wait_for "$work/said"
     endpoint=$(sed -n 's/.*endpoint \([0-9]*\)$/\1/p' "$work/said")
-    [ -n "$endpoint" ] || { echo "no other side could be started"; cat "$work/complaints"; exit 1; }
+    [ -n "$endpoint" ] || { echo "no other side could be started"; cat "$work/errors"; exit 1; }
 }
 
 # ends CODE COMMAND...: it must end with that, in time
@@ -93,7 +93,7 @@ check_self() {
 until_counted() {
     local tries
     for ((tries = 0; tries < 30; tries++)); do
-        "$bin/mx_counters" -p "$1" --watch 0.3 --count 2 --json |
+        "$bin/mx_info" counters -p "$1" --watch 0.3 --count 2 --json |
             grep -q 'per_second.*"packets_in":[1-9]' && return
     done
 }
@@ -130,7 +130,7 @@ check_pair() {
     until_counted "$server"
     check "the client's packets are counted while it runs" \
         says 'per_second.*"packets_in":[1-9]' \
-        "$bin/mx_counters" -p "$server" --watch 0.3 --count 3 --json
+        "$bin/mx_info" counters -p "$server" --watch 0.3 --count 3 --json
     kill -KILL "$client"
     wait "$client" 2>/dev/null
     check "a client after one that was killed" \
@@ -147,14 +147,14 @@ check_pair() {
     rm "$work/peers"
     "$bin/mx_pingpong" -d localhost -r "$endpoint" -s 64K -N 100000000 > "$work/left" 2>&1 &
     client=$!
-    "$bin/mx_counters" -p "$server" --watch 0.1 > "$work/watched" 2>&1 &
+    "$bin/mx_info" counters -p "$server" --watch 0.1 > "$work/watched" 2>&1 &
     local watcher=$!
     wait_for "$work/watched"
     kill -KILL "$server"
     wait "$server" 2>/dev/null
     check "a client whose other side was killed ends" ended 1 "$client"
     check "watching ends with the process" ended 0 "$watcher"
-    check "nothing is left of it" ends 1 "$bin/mx_endpoint_info" -p "$server"
+    check "nothing is left of it" ends 1 "$bin/mx_info" endpoints -p "$server"
     server=
 }
 
@@ -171,7 +171,7 @@ ended() {
 }
 
 promtool_reads() {
-    "$bin/mx_counters" -p "$1" --prometheus | promtool check metrics
+    "$bin/mx_info" counters -p "$1" --prometheus | promtool check metrics
 }
 
 # The other side from outside.
@@ -181,19 +181,19 @@ check_looking() {
     check "its endpoint is listed as JSON" \
         says "\"endpoints\":\[.*{\"pid\":$server,\"program\":\"mx_pingpong\"" "$bin/mx_info" --json
     check "its endpoint is described" \
-        says "process *$server (mx_pingpong)" "$bin/mx_endpoint_info" -e "$endpoint" -p "$server"
+        says "process *$server (mx_pingpong)" "$bin/mx_info" endpoints -e "$endpoint" -p "$server"
     check "its endpoint is described as JSON" \
         says "^\[{\"pid\":$server,.*\"library\":\"myriexpress\"" \
-        "$bin/mx_endpoint_info" -p "$server" --json
-    check "its counters" says "^  packets_in  *[1-9]" "$bin/mx_counters" -p "$server"
+        "$bin/mx_info" endpoints -p "$server" --json
+    check "its counters" says "^  packets_in  *[1-9]" "$bin/mx_info" counters -p "$server"
     check "its counters as metrics" \
         says "^mx_packets_in_total{.*pid=\"$server\",program=\"mx_pingpong\".*} [1-9]" \
-        "$bin/mx_counters" -p "$server" --prometheus
+        "$bin/mx_info" counters -p "$server" --prometheus
     if command -v promtool > /dev/null; then
         check "its metrics, as promtool reads them" promtool_reads "$server"
     fi
-    check "counters that are 0 too" says "^  malformed *0" "$bin/mx_counters" -p "$server" -a
-    check "another board has no endpoint" ends 1 "$bin/mx_endpoint_info" -b 77
+    check "counters that are 0 too" says "^  malformed *0" "$bin/mx_info" counters -p "$server" -a
+    check "another board has no endpoint" ends 1 "$bin/mx_info" endpoints -b 77
     check "there is no such board" ends 1 "$bin/mx_info" -b 77
 }
 
@@ -201,8 +201,8 @@ check_looking() {
 check_elsewhere() {
     local own=(unshare -n)
     [ "$(id -u)" = 0 ] || own=(unshare -rn)
-    if ! "${own[@]}" true 2> "$work/complaints"; then
-        echo "left out: no network namespace can be made: $(head -n 1 "$work/complaints")"
+    if ! "${own[@]}" true 2> "$work/errors"; then
+        echo "left out: no network namespace can be made: $(head -n 1 "$work/errors")"
         return
     fi
     stop
@@ -211,13 +211,13 @@ check_elsewhere() {
     server=$!
     wait_for "$work/said"
     check "an endpoint of another network namespace is not this machine's" \
-        ends 1 "$bin/mx_endpoint_info" -p "$server"
-    check "it has no counters here" ends 1 "$bin/mx_counters" -p "$server"
+        ends 1 "$bin/mx_info" endpoints -p "$server"
+    check "it has no counters here" ends 1 "$bin/mx_info" counters -p "$server"
     check "and is not in the list" lacks "\"pid\":$server," "$bin/mx_info" --json
     local there=(nsenter -t "$server" -n)
     [ "$(id -u)" = 0 ] || there=(nsenter -t "$server" -U --preserve-credentials -n)
     check "from there it is seen" \
-        says "process *$server (mx_pingpong)" "${there[@]}" "$bin/mx_endpoint_info" -e 3
+        says "process *$server (mx_pingpong)" "${there[@]}" "$bin/mx_info" endpoints -e 3
     stop
 }
 
@@ -269,8 +269,12 @@ check_nonsense() {
     done
     check "mx_endpoint_info does not watch" refused mx_endpoint_info --watch 1
     check "mx_info takes no endpoint" refused mx_info -e 1
-    for program in mx_pingpong mx_stream mx_info mx_endpoint_info mx_counters; do
+    check "mx_info's parts have the options of their own" refused mx_info fabrics --prometheus
+    for program in mx_pingpong mx_stream mx_info mx_endpoint_info mx_counters mx_fabrics; do
         check "$program explains itself" says "^[Uu]sage: $program" "$bin/$program" --help
+    done
+    for words in endpoints counters fabrics; do
+        check "mx_info $words explains itself" says "^Usage: mx_info $words" "$bin/mx_info" $words --help
     done
 }
 
@@ -286,5 +290,5 @@ unset MX_PORT
 check_elsewhere
 check_nonsense
 
-echo "mx_tools: $passed passed, $failed failed"
+echo "mx_info: $passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   OrangeFS           \
-//!                       >--- is(&FACTS), in the first call ---> facts()
+//!                       >--- is(&FACTS), as the library is loaded ---> facts()
 //!   stand-alone BMI    /
 //! ```
 //!

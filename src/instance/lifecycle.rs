@@ -29,6 +29,7 @@ use mx_sys::{EndpointChoice, Helper, HostPorts, MonotonicClock, OpenAnew, OpenEr
 use mx_sys::{Shared, linger, nic, reserve};
 use std::io;
 use std::mem::ManuallyDrop;
+use std::net::IpAddr;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -86,7 +87,7 @@ fn start(
     config.check(&refused)?;
     nic::set_peers_file(config.mx.peers.clone());
     let name = listen.as_ref().map(|(_, address)| &address.name);
-    let mut options = open_options(name, &config);
+    let mut options = open_options(listen.as_ref().map(|(_, address)| &**address), &config);
     if let Some((_, address)) = &listen
         && !specific
     {
@@ -247,19 +248,33 @@ fn drop_inherited(shared: &Shared<Engine>) -> bool {
 fn no_descriptors(reason: io::Error) -> Box<Error> {
     Error::system("descriptors for waking threads", &reason)
 }
-fn open_options(listen: Option<&PeerName>, config: &Config) -> OpenOptions {
+fn open_options(listen: Option<&Address>, config: &Config) -> OpenOptions {
+    let address = listen.and_then(own_address);
+    let listen = listen.map(|address| &address.name);
     let endpoint = match listen.and_then(|name| name.endpoint) {
         Some(number) => EndpointChoice::Exact(EndpointId(number)),
         None => EndpointChoice::Any,
     };
     OpenOptions {
         board: listen.and_then(|name| name.board),
-        address: listen.and_then(|name| nic::literal_address(&name.host)),
+        address,
         // Peers that know us by that name come over it or not at all.
         rdm_required: listen.is_some_and(|name| name.route == ROUTE_RDM),
         dgram_required: listen.is_some_and(|name| name.route == ROUTE_DGRAM),
         ..config.mx.open_options(endpoint)
     }
+}
+
+/// The address in a server's name, or the one that its name stands for if this machine has it: there its peers
+/// look for it.
+fn own_address(listen: &Address) -> Option<IpAddr> {
+    let name = &listen.name;
+    let named = || {
+        listen.nic()?;
+        let address = nic::listen_address(&name.host, name.board).ok()?;
+        (!address.is_loopback()).then_some(address)
+    };
+    nic::literal_address(&name.host).or_else(named)
 }
 
 /// Stops the method. See `BMI_mx_finalize`.
@@ -341,8 +356,11 @@ mod tests {
             ("mx://x:1:7/dgram", Some(1), false, true),
         ] {
             let name = peer_name::parse(text).unwrap().unwrap();
-            let options = open_options(Some(&name), &Config::default());
-            assert_eq!(options.board, board, "{text}");
+            let object = address::create(name, None);
+            let listen = address::find(object.as_ptr()).unwrap();
+            assert!(address::remove(object.as_ptr()));
+            let options = open_options(Some(&listen), &Config::default());
+            assert_eq!((options.board, options.address), (board, None), "{text}");
             let required = (options.rdm_required, options.dgram_required);
             assert_eq!(required, (rdm, dgram), "{text}");
         }

@@ -1,7 +1,7 @@
 //! `libbmi_mx_standalone.so`: the method for the stand-alone BMI under Mercury.
 //!
 //! ```text
-//!   the host ---> initialize, lookup, post_sendunexpected_list, testunexpected   here: as this host passes them
+//!   the host ---> initialize, post_sendunexpected_list, testunexpected   here: as this host passes them
 //!            ---> all other entries of the table                             bmi_boundary
 //! ```
 //!
@@ -34,9 +34,10 @@ use bmi_method::abi::types::{
 };
 use bmi_method::host::Facts;
 use bmi_method::instance::PostKind;
-use libc::{c_char, c_int, c_void};
+use libc::{c_int, c_void};
 
 mx_sys::library_allocator!();
+bmi_boundary::library_of!(FACTS);
 
 /// This host, for the method.
 static FACTS: Facts = Facts {
@@ -66,20 +67,7 @@ export! {
         method_id: c_int,
         flags: c_int,
     ) -> c_int {
-        lifecycle::initialize(&FACTS, listen_addr, method_id, flags, None)
-    }
-
-    /// The address of a peer, from `mx://host:board:endpoint`, `mx://host:endpoint` or a list of
-    /// addresses that has one of these. May be called before `BMI_mx_initialize` (a server does,
-    /// with its own name). Does not wait for the network. Each call gives an object of its own, to
-    /// be given back with `BMI_mx_set_info(BMI_DROP_ADDR)`.
-    ///
-    /// Returns NULL for other methods' addresses, and for malformed ones, which are logged.
-    pub unsafe extern "C" fn BMI_mx_method_addr_lookup(
-        id_string: *const c_char,
-    ) -> *mut bmi_method_addr {
-        // SAFETY: null or a C string, which outlives the call.
-        unsafe { address::lookup(&FACTS, id_string) }
+        lifecycle::initialize(listen_addr, method_id, flags, None)
     }
 
     /// `BMI_mx_post_sendunexpected` from `list_count` buffers (0 to 65536), sent as one message. Only
@@ -149,7 +137,7 @@ const TABLE: bmi_method_ops = bmi_method_ops {
     testsome: Some(test::BMI_mx_testsome),
     testcontext: Some(test::BMI_mx_testcontext),
     testunexpected: Some(BMI_mx_testunexpected),
-    method_addr_lookup: Some(BMI_mx_method_addr_lookup),
+    method_addr_lookup: Some(address::BMI_mx_method_addr_lookup),
     post_send_list: Some(post::BMI_mx_post_send_list),
     post_recv_list: Some(post::BMI_mx_post_recv_list),
     post_sendunexpected_list: Some(BMI_mx_post_sendunexpected_list),

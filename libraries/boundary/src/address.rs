@@ -3,14 +3,28 @@
 //! Owns: nothing.
 //! Not here: the syntax (`peer_name`), peers.
 
-use crate::Error;
 use crate::boundary::{export, required, string};
 use bmi_method::abi::types::bmi_method_addr;
-use bmi_method::host::Facts;
 use bmi_method::{host, instance, logging};
 use libc::{c_char, c_int};
 
 export! {
+    /// The address of a peer, from `mx://host:board:endpoint`, `mx://host:endpoint` or a list of
+    /// addresses that has one of these. May be called before `BMI_mx_initialize` (a server does,
+    /// with its own name). Does not wait for the network. Each call gives an object of its own, to
+    /// be given back with `BMI_mx_set_info(BMI_DROP_ADDR)`.
+    ///
+    /// Returns NULL for other methods' addresses, and for malformed ones, which are logged.
+    pub unsafe extern "C" fn BMI_mx_method_addr_lookup(
+        id_string: *const c_char,
+    ) -> *mut bmi_method_addr {
+        logging::start();
+        // SAFETY: null or a C string, which outlives the call.
+        let name = unsafe { string("id_string", id_string, host::facts().max_addr_len) }?;
+        let found = instance::lookup(name);
+        Ok(found.map_or(std::ptr::null_mut(), |addr| addr.as_ptr()))
+    }
+
     /// The name of a peer that sent an unexpected message. It stays valid until the address is
     /// dropped.
     ///
@@ -38,21 +52,4 @@ export! {
         let inside = instance::query_addr_range(addr, wildcard, netmask)?;
         Ok(inside.into())
     }
-}
-
-/// The body of the hosts' `BMI_mx_method_addr_lookup`, the first call of a server.
-///
-/// # Safety
-///
-/// `id_string` is null or a C string.
-pub unsafe fn lookup(
-    facts: &'static Facts,
-    id_string: *const c_char,
-) -> Result<*mut bmi_method_addr, Box<Error>> {
-    host::is(facts);
-    logging::start();
-    // SAFETY: the caller's promise; it outlives the call.
-    let name = unsafe { string("id_string", id_string, facts.max_addr_len) }?;
-    let found = instance::lookup(name);
-    Ok(found.map_or(std::ptr::null_mut(), |addr| addr.as_ptr()))
 }

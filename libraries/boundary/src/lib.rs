@@ -4,7 +4,7 @@
 //!   lifecycle   finalize  set_info get_info  open_context close_context  set_host    (initialize's body)
 //!      credits  what get_info answers about them
 //!      sized    structs that say their own size
-//!   address     rev_lookup_unexpected  query_addr_range                             (lookup's body)
+//!   address     method_addr_lookup  rev_lookup_unexpected  query_addr_range
 //!   memory      memalloc memfree unexpected_free
 //!   post        post_send_list post_recv_list cancel                                (bodies of all posts)
 //!   test        test testsome testcontext                                           (testunexpected's body)
@@ -33,3 +33,20 @@ pub mod lifecycle;
 pub mod memory;
 pub mod post;
 pub mod test;
+
+/// Makes a library that of the host with these [`Facts`](bmi_method::host::Facts), a static: before the first call.
+#[macro_export]
+macro_rules! library_of {
+    ($facts:ident) => {
+        const _: () = {
+            extern "C" fn install() {
+                ::bmi_method::host::is(&$facts);
+            }
+
+            // SAFETY: functions without arguments are called from there when the library is loaded.
+            #[used]
+            #[unsafe(link_section = ".init_array")]
+            static INSTALL: extern "C" fn() = install;
+        };
+    };
+}

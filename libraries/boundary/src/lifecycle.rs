@@ -19,7 +19,6 @@ use bmi_method::abi::types::{
     bmi_context_id, bmi_method_addr, bmi_mx_host, method_drop_addr_query,
 };
 use bmi_method::config::Config;
-use bmi_method::host::Facts;
 use bmi_method::{buffer, host, instance, logging};
 use libc::{c_int, c_void};
 use std::mem::offset_of;
@@ -152,13 +151,11 @@ export! {
 
 /// The body of the hosts' `BMI_mx_initialize`.
 pub fn initialize(
-    facts: &'static Facts,
     listen_addr: *mut bmi_method_addr,
     method_id: c_int,
     flags: c_int,
     options: Option<&str>,
 ) -> Result<c_int, Box<Error>> {
-    host::is(facts);
     logging::start();
     let listen = optional("listen_addr", listen_addr)?;
     instance::initialize(listen, method_id, flags, options)?;

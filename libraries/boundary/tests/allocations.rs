@@ -12,7 +12,6 @@ use bmi_boundary::post::Call;
 use bmi_boundary::{Error, address, lifecycle, memory, test};
 use bmi_method::abi::constants::BMI_INIT_SERVER;
 use bmi_method::abi::types::{bmi_method_addr, bmi_method_unexpected_info};
-use bmi_method::host::facts;
 use bmi_method::instance::PostKind;
 use counting::allocations;
 use libc::c_void;
@@ -33,7 +32,7 @@ fn start(listen: Option<&str>) -> Addr {
         Some(name) => (lookup(name), BMI_INIT_SERVER),
         None => (null_mut(), 0),
     };
-    lifecycle::initialize(facts(), addr, 0, flags, None).expect("initialize");
+    lifecycle::initialize(addr, 0, flags, None).expect("initialize");
     // SAFETY: initialised.
     unsafe { lifecycle::BMI_mx_open_context(0) };
     addr
@@ -42,7 +41,7 @@ fn start(listen: Option<&str>) -> Addr {
 fn lookup(name: &str) -> Addr {
     let name = CString::new(name).unwrap();
     // SAFETY: a C string.
-    let addr = unsafe { address::lookup(facts(), name.as_ptr()) }.expect("a name");
+    let addr = unsafe { address::BMI_mx_method_addr_lookup(name.as_ptr()) };
     assert!(!addr.is_null());
     addr
 }

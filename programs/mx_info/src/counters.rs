@@ -6,26 +6,105 @@
 //!
 //! Owns: what has changed between two looks.
 
-use crate::endpoints::Endpoint;
+use crate::endpoints::{Endpoint, NONE, Which};
 use crate::json::Json;
-use crate::text::aligned;
+use crate::prometheus;
+use crate::text::{aligned, show};
+use clap::Parser;
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::num::NonZeroU64;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const ABOUT: &str = "\
+Shows what the open endpoints of this machine have counted, without disturbing them. Only root sees
+those of other users. Those of other network namespaces are seen from there.";
+
+const AFTER: &str = "\
+Ends with 1 when no such endpoint is open to begin with; with --prometheus that is no failure.";
+
+#[derive(Parser)]
+#[command(about = ABOUT, after_help = AFTER)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// Also counters that are 0
+    #[arg(short, long)]
+    all: bool,
+    /// Again and again, with rates, until no such endpoint is open
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    watch: Option<Duration>,
+    /// At most N times
+    #[arg(long, value_name = "N", requires = "watch")]
+    count: Option<NonZeroU64>,
+    /// One JSON object a line for each endpoint
+    #[arg(long)]
+    json: bool,
+    /// All counters as metrics, for a node exporter's text file
+    #[arg(long, conflicts_with_all = ["json", "all", "watch"])]
+    prometheus: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|n| (0.01..=86_400.0).contains(n));
+    let seconds = seconds.ok_or("it is no number of seconds from 0.01 to 86400")?;
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+impl Args {
+    pub(crate) fn show(&self) -> Result<(), String> {
+        if self.prometheus {
+            show(&prometheus::text(&self.which.find()));
+            return Ok(());
+        }
+        let mut watch = Watch::default();
+        let mut last: Option<Instant> = None;
+        let mut shown = 0;
+        loop {
+            let found = self.which.find();
+            let now = Instant::now();
+            let passed = last.map(|last| now - last);
+            if found.is_empty() {
+                break;
+            }
+            let text = if self.json {
+                watch.json(&found, passed)
+            } else {
+                watch.text(&found, passed, self.all)
+            };
+            // An empty line between one time and the next.
+            let gap = if shown > 0 && !self.json { "\n" } else { "" };
+            shown += 1;
+            if !show(&format!("{gap}{text}"))
+                || self.count.is_some_and(|count| shown >= count.get())
+            {
+                break;
+            }
+            let Some(pause) = self.watch else { break };
+            last = Some(now);
+            sleep(pause);
+        }
+        if shown == 0 {
+            return Err(NONE.into());
+        }
+        Ok(())
+    }
+}
 
 /// Names an endpoint: a process that opens it again is another.
 type Key = (u32, u64);
 
 /// The endpoints as they were last shown.
 #[derive(Debug, Default)]
-pub struct Watch {
+struct Watch {
     last: HashMap<Key, HashMap<String, u64>>,
 }
 
 impl Watch {
     /// A block for each endpoint: its counters, those that are zero only with `all`, and beside
     /// them how fast they have grown in the time that passed since the last call.
-    pub fn text(&mut self, endpoints: &[Endpoint], passed: Option<Duration>, all: bool) -> String {
+    fn text(&mut self, endpoints: &[Endpoint], passed: Option<Duration>, all: bool) -> String {
         let mut out = String::new();
         for endpoint in endpoints {
             let _ = writeln!(
@@ -54,13 +133,13 @@ impl Watch {
     }
 
     /// One object a line for each endpoint.
-    pub fn json(&mut self, endpoints: &[Endpoint], passed: Option<Duration>) -> String {
+    fn json(&mut self, endpoints: &[Endpoint], passed: Option<Duration>) -> String {
         let mut out = String::new();
         for endpoint in endpoints {
             let mut fields = vec![
                 ("pid".to_owned(), endpoint.pid.into()),
                 ("program".to_owned(), Json::text_or_null(&endpoint.program)),
-                ("library".to_owned(), endpoint.library.as_str().into()),
+                ("library".to_owned(), Json::text(&endpoint.library)),
                 ("board".to_owned(), endpoint.board.into()),
                 ("endpoint".to_owned(), endpoint.endpoint.into()),
                 ("counters".to_owned(), endpoint.counters_json()),
@@ -169,5 +248,42 @@ mod tests {
         watch.text(&[endpoint(1, 10)], None, false);
         let later = watch.text(&[endpoint(1, 4)], Some(Duration::from_secs(1)), false);
         assert!(later.ends_with("  sent     4\n"), "{later}");
+    }
+
+    fn read(line: &str) -> Option<Args> {
+        Args::try_parse_from(std::iter::once("mx_counters").chain(line.split_whitespace())).ok()
+    }
+
+    #[test]
+    fn every_option_is_read() {
+        let args = read("-b 1 -e3 -p 77 --json -a --watch 0.5 --count 2").unwrap();
+        let Which {
+            board,
+            endpoint,
+            pid,
+        } = args.which;
+        assert_eq!((board, endpoint, pid), (Some(1), Some(3), Some(77)));
+        assert!(args.json && args.all && !args.prometheus);
+        assert_eq!(args.watch, Some(Duration::from_millis(500)));
+        assert_eq!(args.count.map(NonZeroU64::get), Some(2));
+        assert!(read("-e 3 --prometheus").is_some());
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for line in [
+            "-b",
+            "-b -1",
+            "-e x",
+            "--watch 0",
+            "--watch NaN",
+            "--watch 1 --count 0",
+            "--count 3",
+            "--prometheus --json",
+            "--prometheus --watch 1",
+            "something",
+        ] {
+            assert!(read(line).is_none(), "{line}");
+        }
     }
 }

@@ -7,15 +7,80 @@
 //! Owns: the words for what a process published.
 
 use crate::json::Json;
-use crate::text::printable;
+use crate::text::{printable, show};
+use clap::Parser;
 use mx_proto::NicId;
 use mx_sys::published::{self, Found};
 use mx_sys::{PortMap, Settings, nic};
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+const ABOUT: &str = "\
+Shows the open endpoints of this machine: whose they are, over which ports they are reached, and
+what is posted on them. Only root sees those of other users. Those of other network namespaces
+are seen from there.";
+
+#[derive(Parser)]
+#[command(about = ABOUT, after_help = "Ends with 1 when there is none.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// One JSON list
+    #[arg(long)]
+    json: bool,
+}
+
+/// The choice of endpoints.
+#[derive(Default, clap::Args)]
+pub(crate) struct Which {
+    /// Only endpoints of this board
+    #[arg(short)]
+    pub(crate) board: Option<u32>,
+    /// Only endpoints of this number
+    #[arg(short)]
+    pub(crate) endpoint: Option<u32>,
+    /// Only endpoints of this process
+    #[arg(short)]
+    pub(crate) pid: Option<u32>,
+}
+
+impl Args {
+    pub(crate) fn show(&self) -> Result<(), String> {
+        let found = self.which.find();
+        if self.json {
+            let list: Json = found.iter().map(Endpoint::json).collect();
+            show(&format!("{list}\n"));
+        } else {
+            let blocks: Vec<String> = found.iter().map(Endpoint::block).collect();
+            show(&blocks.join("\n"));
+        }
+        if found.is_empty() {
+            return Err(NONE.into());
+        }
+        Ok(())
+    }
+}
+
+impl Which {
+    /// The endpoints of this machine whose processes may be looked into, those that are wanted.
+    pub(crate) fn find(&self) -> Vec<Endpoint> {
+        let matches = |wanted: Option<u32>, is| wanted.is_none_or(|wanted| wanted == is);
+        let map = port_map();
+        let wanted = |Found { pid, page }: &Found| {
+            matches(self.board, page.board)
+                && matches(self.endpoint, page.endpoint.0)
+                && matches(self.pid, *pid)
+        };
+        let found = published::find().into_iter().filter(wanted);
+        found.map(|found| Endpoint::new(found, map)).collect()
+    }
+}
+
+/// Why there is nothing to show.
+pub(crate) const NONE: &str = "no such endpoint is open";
+
 /// The heading of [`Endpoint::row`].
-pub const HEADING: [&str; 7] = [
+pub(crate) const HEADING: [&str; 7] = [
     "board", "endpoint", "pid", "program", "library", "ports", "provider",
 ];
 
@@ -30,40 +95,33 @@ const STATE: [&str; 5] = [
 
 /// One open endpoint.
 #[derive(Clone, Debug)]
-pub struct Endpoint {
+pub(crate) struct Endpoint {
     /// The process that has it.
-    pub pid: u32,
+    pub(crate) pid: u32,
     /// Its program's name; empty when the process has ended.
-    pub program: String,
+    pub(crate) program: String,
     /// `bmi_mx` or `myriexpress`.
-    pub library: String,
+    pub(crate) library: String,
     /// The board it was opened on.
-    pub board: u32,
+    pub(crate) board: u32,
     /// Its number.
-    pub endpoint: u32,
+    pub(crate) endpoint: u32,
     /// Its NIC id.
-    pub nic: NicId,
+    pub(crate) nic: NicId,
     /// Differs each time the endpoint is opened.
-    pub session: u64,
+    pub(crate) session: u64,
     /// Open ports: `local`, `tcp`, `rdm`, `dgram`.
-    pub ports: Vec<&'static str>,
+    pub(crate) ports: Vec<&'static str>,
     /// The TCP port others connect to; `None` when it has none.
-    pub tcp_port: Option<u16>,
+    pub(crate) tcp_port: Option<u16>,
     /// libfabric's provider; empty without one.
-    pub provider: String,
+    pub(crate) provider: String,
     /// The time that it has been open.
-    pub age: Duration,
+    pub(crate) age: Duration,
     /// When it was opened, in seconds since 1970.
-    pub opened: u64,
+    pub(crate) opened: u64,
     /// Its counters.
-    pub counters: Vec<(String, u64)>,
-}
-
-/// The endpoints of this machine whose processes may be looked into, those that `wanted` accepts.
-pub fn find(wanted: impl Fn(&Found) -> bool) -> Vec<Endpoint> {
-    let map = port_map();
-    let found = published::find().into_iter().filter(|found| wanted(found));
-    found.map(|found| Endpoint::new(found, map)).collect()
+    pub(crate) counters: Vec<(String, u64)>,
 }
 
 fn port_map() -> PortMap {
@@ -109,13 +167,13 @@ impl Endpoint {
     }
 
     /// A counter by its label; `None` when the process does not count that.
-    pub fn counter(&self, label: &str) -> Option<u64> {
+    pub(crate) fn counter(&self, label: &str) -> Option<u64> {
         let found = self.counters.iter().find(|(name, _)| name == label);
         found.map(|(_, value)| *value)
     }
 
     /// One line of a table, under [`HEADING`].
-    pub fn row(&self) -> Vec<String> {
+    pub(crate) fn row(&self) -> Vec<String> {
         vec![
             self.board.to_string(),
             self.endpoint.to_string(),
@@ -128,7 +186,7 @@ impl Endpoint {
     }
 
     /// Everything but the counters that [`crate::counters`] shows.
-    pub fn block(&self) -> String {
+    pub(crate) fn block(&self) -> String {
         let mut out = format!("endpoint {} of board {}\n", self.endpoint, self.board);
         let name = nic::mx_name(self.nic).unwrap_or_else(|| "unknown".to_owned());
         let mut line = |name: &str, value: &str| {
@@ -152,30 +210,29 @@ impl Endpoint {
     }
 
     /// Everything.
-    pub fn json(&self) -> Json {
-        let ports = self.ports.iter().map(|&port| port.into()).collect();
+    pub(crate) fn json(&self) -> Json {
+        let tcp_port = self.tcp_port.map(|port| u32::from(port).into());
         Json::object([
             ("pid", self.pid.into()),
             ("program", Json::text_or_null(&self.program)),
-            ("library", self.library.as_str().into()),
+            ("library", Json::text(&self.library)),
             ("board", self.board.into()),
             ("endpoint", self.endpoint.into()),
-            ("nic_id", nic_text(self.nic).as_str().into()),
-            ("session", format!("{:016x}", self.session).as_str().into()),
+            ("nic_id", Json::text(nic_text(self.nic))),
+            ("session", Json::text(format!("{:016x}", self.session))),
             ("opened", Json::Number(self.opened)),
-            ("ports", Json::List(ports)),
             (
-                "tcp_port",
-                self.tcp_port
-                    .map_or(Json::Null, |port| u32::from(port).into()),
+                "ports",
+                self.ports.iter().copied().map(Json::text).collect(),
             ),
+            ("tcp_port", tcp_port.unwrap_or(Json::Null)),
             ("provider", Json::text_or_null(&self.provider)),
             ("counters", self.counters_json()),
         ])
     }
 
     /// The counters by their names.
-    pub fn counters_json(&self) -> Json {
+    pub(crate) fn counters_json(&self) -> Json {
         let fields = self.counters.iter();
         Json::Object(
             fields
@@ -195,7 +252,7 @@ impl Endpoint {
 }
 
 /// A NIC id as people write it.
-pub fn nic_text(nic: NicId) -> String {
+pub(crate) fn nic_text(nic: NicId) -> String {
     format!("{:016x}", nic.0)
 }
 

@@ -10,7 +10,7 @@ use std::fmt;
 
 /// A JSON value.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Json {
+pub(crate) enum Json {
     /// Something that is not known.
     Null,
     /// True or false.
@@ -29,28 +29,38 @@ pub enum Json {
 
 impl Json {
     /// An object of fields with fixed names.
-    pub fn object<const N: usize>(fields: [(&str, Self); N]) -> Self {
-        Self::Object(fields.map(|(name, value)| (name.to_owned(), value)).into())
+    pub(crate) fn object<'a>(fields: impl IntoIterator<Item = (&'a str, Self)>) -> Self {
+        let fields = fields.into_iter();
+        Self::Object(
+            fields
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
+        )
+    }
+
+    /// A string.
+    pub(crate) fn text(text: impl Into<String>) -> Self {
+        Self::Text(text.into())
     }
 
     /// A string, or null when it is empty.
-    pub fn text_or_null(text: &str) -> Self {
+    pub(crate) fn text_or_null(text: &str) -> Self {
         match text {
             "" => Self::Null,
-            text => Self::Text(text.to_owned()),
+            text => Self::text(text),
         }
-    }
-}
-
-impl From<&str> for Json {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
     }
 }
 
 impl From<u32> for Json {
     fn from(number: u32) -> Self {
         Self::Number(number.into())
+    }
+}
+
+impl FromIterator<Self> for Json {
+    fn from_iter<I: IntoIterator<Item = Self>>(items: I) -> Self {
+        Self::List(items.into_iter().collect())
     }
 }
 
@@ -104,7 +114,7 @@ mod tests {
     #[test]
     fn values_are_written_as_json() {
         let value = Json::object([
-            ("a\"b", Json::from("c\\d\n")),
+            ("a\"b", Json::text("c\\d\n")),
             (
                 "list",
                 Json::List(vec![1_u32.into(), Json::Null, Json::Bool(true)]),

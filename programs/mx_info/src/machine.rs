@@ -8,20 +8,49 @@
 //!
 //! Owns: the words for all of it.
 
-use crate::endpoints::{self, Endpoint, nic_text};
+use crate::endpoints::{Endpoint, HEADING, Which, nic_text};
+use crate::fabrics;
 use crate::json::Json;
-use crate::text::{aligned, printable};
+use crate::text::{aligned, or_none, printable, show};
 use libfabric_sys::Library;
-use mx_port_rdm::{Verdict, hardware, survey};
+use mx_port_rdm::{hardware, survey};
 use mx_proto::NicId;
 use mx_sys::Settings;
 use mx_sys::nic::{self, KnownPeer};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// Everything `mx_info` shows.
+const ABOUT: &str = "\
+Lists the boards of this machine with their addresses, the endpoints that are open on them,
+libfabric's providers, and the hosts of the peers file. What another network namespace has is seen
+from there.";
+
+#[derive(Default, clap::Args)]
+#[command(about = ABOUT)]
+pub(crate) struct Args {
+    /// Only this board
+    #[arg(short)]
+    board: Option<u32>,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(crate) fn show(&self) -> Result<(), String> {
+        let machine = Machine::look(self.board).ok_or("this machine has no such board")?;
+        show(&if self.json {
+            format!("{}\n", machine.json())
+        } else {
+            machine.text()
+        });
+        Ok(())
+    }
+}
+
+/// All of it.
 #[derive(Debug)]
-pub struct Machine {
+struct Machine {
     host: String,
     /// `MX_PORT`.
     port: String,
@@ -52,14 +81,15 @@ struct Fabric {
 
 #[derive(Debug)]
 struct Providers {
-    version: (u32, u32),
+    /// libfabric's.
+    version: String,
     /// Name, verdict, why.
     rows: Vec<[String; 3]>,
 }
 
 impl Machine {
     /// Looks at it: all boards, or one. `None` when there is no such board.
-    pub fn look(board: Option<u32>) -> Option<Self> {
+    fn look(board: Option<u32>) -> Option<Self> {
         let (settings, _) = Settings::load(|name| std::env::var(name).ok());
         let boards: Vec<Board> = nic::boards()
             .into_iter()
@@ -81,9 +111,11 @@ impl Machine {
             port: setting(&settings, "MX_PORT"),
             port_base: settings.port_base,
             boards,
-            endpoints: endpoints::find(|found| {
-                board.is_none_or(|wanted| wanted == found.page.board)
-            }),
+            endpoints: Which {
+                board,
+                ..Which::default()
+            }
+            .find(),
             fabric: Fabric::look(),
             peers_file: settings.peers.filter(|file| file.exists()),
             peers: nic::known_peers(),
@@ -91,7 +123,7 @@ impl Machine {
     }
 
     /// For people.
-    pub fn text(&self) -> String {
+    fn text(&self) -> String {
         let mut out = format!(
             "MX {} on {}; MX_PORT={}, endpoint 0 is TCP port {}\n",
             env!("CARGO_PKG_VERSION"),
@@ -106,7 +138,7 @@ impl Machine {
         );
         out += "\nOpen endpoints\n";
         let rows: Vec<_> = self.endpoints.iter().map(Endpoint::row).collect();
-        out += &or_none(aligned(&endpoints::HEADING, &rows));
+        out += &or_none(aligned(&HEADING, &rows));
         out += "\nProviders\n";
         out += &self.fabric.text();
         out += "\nPeers known";
@@ -120,30 +152,24 @@ impl Machine {
     }
 
     /// For programs.
-    pub fn json(&self) -> Json {
+    fn json(&self) -> Json {
         let file = self.peers_file.as_ref();
         Json::object([
-            ("version", env!("CARGO_PKG_VERSION").into()),
-            ("host", self.host.as_str().into()),
-            ("port", self.port.as_str().into()),
+            ("version", Json::text(env!("CARGO_PKG_VERSION"))),
+            ("host", Json::text(&self.host)),
+            ("port", Json::text(&self.port)),
             ("port_base", u32::from(self.port_base).into()),
-            (
-                "boards",
-                Json::List(self.boards.iter().map(Board::json).collect()),
-            ),
+            ("boards", self.boards.iter().map(Board::json).collect()),
             (
                 "endpoints",
-                Json::List(self.endpoints.iter().map(Endpoint::json).collect()),
+                self.endpoints.iter().map(Endpoint::json).collect(),
             ),
             ("fabric", self.fabric.json()),
             (
                 "peers_file",
-                file.map_or(Json::Null, |file| file.to_string_lossy().as_ref().into()),
+                file.map_or(Json::Null, |file| Json::text(file.to_string_lossy())),
             ),
-            (
-                "peers",
-                Json::List(self.peers.iter().map(peer_json).collect()),
-            ),
+            ("peers", self.peers.iter().map(peer_json).collect()),
         ])
     }
 }
@@ -162,9 +188,9 @@ impl Board {
     fn json(&self) -> Json {
         Json::object([
             ("board", self.number.into()),
-            ("interface", self.interface.as_str().into()),
-            ("address", self.address.as_str().into()),
-            ("nic_id", nic_text(self.nic).as_str().into()),
+            ("interface", Json::text(&self.interface)),
+            ("address", Json::text(&self.address)),
+            ("nic_id", Json::text(nic_text(self.nic))),
             ("name", Json::text_or_null(&self.name)),
         ])
     }
@@ -173,15 +199,11 @@ impl Board {
 impl Fabric {
     fn look() -> Self {
         let providers = Library::get().map(|library| Providers {
-            version: library.version(),
+            version: fabrics::version(library),
             rows: survey(library)
                 .iter()
                 .map(|finding| {
-                    let (verdict, why) = match &finding.verdict {
-                        Verdict::Chosen => ("chosen", ""),
-                        Verdict::Usable => ("usable", ""),
-                        Verdict::Refused(why) => ("refused", why.as_str()),
-                    };
+                    let (verdict, why) = fabrics::verdict(finding);
                     [&finding.provider, verdict, why].map(printable)
                 })
                 .collect(),
@@ -194,15 +216,11 @@ impl Fabric {
 
     fn text(&self) -> String {
         let mut out = match &self.providers {
-            Ok(it) => format!("  libfabric {}.{}", it.version.0, it.version.1),
+            Ok(it) => format!("  libfabric {}", it.version),
             Err(why) => format!("  no libfabric: {why}"),
         };
-        let adapters = if self.adapters.is_empty() {
-            "none, so used only with MX_PORT=rdm".to_owned()
-        } else {
-            self.adapters.join(", ")
-        };
-        let _ = writeln!(out, "; fabric adapters: {adapters}");
+        let adapters = fabrics::adapters(&self.adapters, "none, so used only with MX_PORT=rdm");
+        let _ = writeln!(out, "; {adapters}");
         if let Ok(providers) = &self.providers {
             let rows: Vec<_> = providers.rows.iter().map(|row| row.to_vec()).collect();
             out += &or_none(aligned(&["provider", "verdict", "why"], &rows));
@@ -211,26 +229,22 @@ impl Fabric {
     }
 
     fn json(&self) -> Json {
-        let adapters = self.adapters.iter().map(|it| it.as_str().into()).collect();
         let (version, rows, error) = match &self.providers {
-            Ok(it) => {
-                let version = format!("{}.{}", it.version.0, it.version.1);
-                (version, it.rows.as_slice(), "")
-            }
-            Err(why) => (String::new(), &[][..], why.as_str()),
+            Ok(it) => (it.version.as_str(), it.rows.as_slice(), ""),
+            Err(why) => ("", &[][..], why.as_str()),
         };
         let rows = rows.iter().map(|[provider, verdict, why]| {
             Json::object([
-                ("provider", provider.as_str().into()),
-                ("verdict", verdict.as_str().into()),
+                ("provider", Json::text(provider)),
+                ("verdict", Json::text(verdict)),
                 ("why", Json::text_or_null(why)),
             ])
         });
         Json::object([
-            ("libfabric", Json::text_or_null(&version)),
+            ("libfabric", Json::text_or_null(version)),
             ("error", Json::text_or_null(error)),
-            ("adapters", Json::List(adapters)),
-            ("providers", Json::List(rows.collect())),
+            ("adapters", self.adapters.iter().map(Json::text).collect()),
+            ("providers", rows.collect()),
         ])
     }
 }
@@ -241,11 +255,10 @@ fn peer_row(peer: &KnownPeer) -> Vec<String> {
 }
 
 fn peer_json(peer: &KnownPeer) -> Json {
-    let names = peer.names.iter().map(|name| name.as_str().into()).collect();
     Json::object([
-        ("address", peer.address.to_string().as_str().into()),
-        ("nic_id", nic_text(peer.nic).as_str().into()),
-        ("names", Json::List(names)),
+        ("address", Json::text(peer.address.to_string())),
+        ("nic_id", Json::text(nic_text(peer.nic))),
+        ("names", peer.names.iter().map(Json::text).collect()),
         ("local", Json::Bool(peer.is_local)),
     ])
 }
@@ -254,12 +267,4 @@ fn peer_json(peer: &KnownPeer) -> Json {
 fn setting(settings: &Settings, name: &str) -> String {
     let row = Settings::mx_rows().find(|row| row.name == name);
     row.map(|row| row.text(settings)).unwrap_or_default()
-}
-
-fn or_none(table: String) -> String {
-    if table.is_empty() {
-        "  none\n".to_owned()
-    } else {
-        table
-    }
 }

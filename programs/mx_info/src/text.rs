@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 /// Columns as wide as their widest cell; nothing for a table that has only its heading.
-pub fn aligned(heading: &[&str], rows: &[Vec<String>]) -> String {
+pub(crate) fn aligned(heading: &[&str], rows: &[Vec<String>]) -> String {
     if rows.is_empty() {
         return String::new();
     }
@@ -33,8 +33,17 @@ pub fn aligned(heading: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
+/// A table as it is, or that there is none.
+pub(crate) fn or_none(table: String) -> String {
+    if table.is_empty() {
+        "  none\n".to_owned()
+    } else {
+        table
+    }
+}
+
 /// Text that another process wrote, without anything a terminal would act on.
-pub fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if is_plain(c) { c } else { '?' })
         .collect()
@@ -47,7 +56,7 @@ fn is_plain(c: char) -> bool {
 }
 
 /// Prints it. False when the reader, the other end of a pipe, is gone.
-pub fn show(text: &str) -> bool {
+pub(crate) fn show(text: &str) -> bool {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())

@@ -13,6 +13,7 @@ use super::notes::Order;
 use super::process;
 use super::settings;
 use super::stage::{INTERRUPTED, Stage, Trouble};
+use bmi_host::library::Library;
 use bmi_mx_torture::{Action, Shape, Step, program};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -35,7 +36,10 @@ struct Sums {
 
 /// Runs programs until the time is over, or one fails.
 pub(crate) fn run(args: &Args) -> ExitCode {
-    if let Err(error) = process::reserve_descriptors() {
+    // Said once, and not by every node.
+    let library = (!args.steps).then(|| Library::open(&args.library));
+    let reserved = process::reserve_descriptors().map_err(|error| error.to_string());
+    if let Err(error) = library.transpose().and(reserved) {
         eprintln!("bmi_mx_torture: {error}");
         return ExitCode::FAILURE;
     }

@@ -5,18 +5,12 @@
 //! ```
 //!
 //! Owns: the words for what was found.
-//! Not here: tables.
+//! Not here: headings, and which table has it.
 
-use crate::names;
+use super::names;
+use crate::json::Json;
 use libfabric_sys::Library;
 use mx_port_rdm::{Finding, Verdict, has_descriptor};
-
-/// The common part of all rows.
-#[derive(Debug)]
-pub(crate) struct Machine {
-    pub(crate) version: (u32, u32),
-    pub(crate) adapters: Vec<String>,
-}
 
 /// One provider.
 #[derive(Clone, Debug)]
@@ -47,11 +41,8 @@ pub(crate) struct Paths {
 impl Row {
     /// Opens the provider, unless it is refused.
     pub(crate) fn new(library: &Library, finding: &Finding) -> Self {
-        let (mut verdict, mut reason) = match &finding.verdict {
-            Verdict::Chosen => ("chosen", String::new()),
-            Verdict::Usable => ("usable", String::new()),
-            Verdict::Refused(why) => ("refused", why.clone()),
-        };
+        let (mut verdict, reason) = verdict(finding);
+        let mut reason = reason.to_owned();
         let paths = finding.paths.as_ref().and_then(|paths| {
             let descriptor = has_descriptor(&finding.provider, library);
             if let Err(why) = &descriptor {
@@ -87,6 +78,70 @@ impl Row {
         }
     }
 
+    /// A line of the paths; `None` when it cannot be used.
+    pub(super) fn path(&self) -> Option<Vec<String>> {
+        let it = self.paths.as_ref()?;
+        let (small, medium, large) = (&*it.small, &*it.medium, &*it.large);
+        Some(line([
+            &self.provider,
+            self.verdict,
+            small,
+            medium,
+            large,
+            it.waits,
+        ]))
+    }
+
+    /// A line of what is offered.
+    pub(super) fn offer(&self) -> Vec<String> {
+        let joined = |bits: &[String]| match bits {
+            [] => "0".to_owned(),
+            bits => bits.join(" "),
+        };
+        line([
+            &self.provider,
+            &self.version,
+            &self.ep_type,
+            &self.inject.to_string(),
+            &self.address,
+            &self.caps.join(" "),
+            &joined(&self.mode),
+            &joined(&self.mr_mode),
+        ])
+    }
+
+    /// A line of those that are not used.
+    pub(super) fn refusal(&self) -> Vec<String> {
+        line([&self.provider, self.verdict, &self.reason])
+    }
+
+    pub(super) fn json(&self) -> Json {
+        let mut fields = vec![
+            ("provider", Json::text(&self.provider)),
+            ("version", Json::text(&self.version)),
+            ("verdict", Json::text(self.verdict)),
+            ("reason", Json::text(&self.reason)),
+            ("endpoint", Json::text(&self.ep_type)),
+            ("inject", Json::Number(self.inject as u64)),
+            ("address", Json::text(&self.address)),
+            (
+                "capabilities",
+                self.caps.iter().copied().map(Json::text).collect(),
+            ),
+            ("mode", self.mode.iter().map(Json::text).collect()),
+            ("mr_mode", self.mr_mode.iter().map(Json::text).collect()),
+        ];
+        if let Some(paths) = &self.paths {
+            fields.extend([
+                ("small", Json::text(&paths.small)),
+                ("medium", Json::text(&paths.medium)),
+                ("large", Json::text(&paths.large)),
+                ("waits", Json::text(paths.waits)),
+            ]);
+        }
+        Json::object(fields)
+    }
+
     /// In which order rows are shown.
     pub(crate) fn rank(&self) -> usize {
         ["chosen", "usable", "broken"]
@@ -98,6 +153,19 @@ impl Row {
     /// Whether it can be used.
     pub(crate) fn is_usable(&self) -> bool {
         self.paths.is_some()
+    }
+}
+
+fn line<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(str::to_owned).into()
+}
+
+/// A verdict, and why a provider is refused.
+pub(crate) fn verdict(finding: &Finding) -> (&'static str, &str) {
+    match &finding.verdict {
+        Verdict::Chosen => ("chosen", ""),
+        Verdict::Usable => ("usable", ""),
+        Verdict::Refused(why) => ("refused", why),
     }
 }
 

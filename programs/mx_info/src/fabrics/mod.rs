@@ -1,0 +1,252 @@
+//! libfabric's providers on this machine, and the use that the rdm port makes of each.
+//!
+//! ```text
+//!   libfabric-sys: the library     mx-port-rdm: survey, adapters
+//!              `------------------.-----------'
+//!                               Row  (names for libfabric's numbers: `names`)
+//!                                 |
+//!   paths     provider  verdict  small  medium  large  waits on
+//!   offers    provider  version  type  inject  address  caps  mode  mr_mode
+//!   refused   provider  why
+//! ```
+//!
+//! Owns: the tables. The providers are rated by `mx_port_rdm`.
+
+mod names;
+mod row;
+
+use crate::json::Json;
+use crate::text::{aligned, show};
+use clap::Parser;
+use libfabric_sys::Library;
+use mx_port_rdm::{hardware, survey};
+use row::Row;
+pub(crate) use row::verdict;
+use std::fmt::Write as _;
+
+const ABOUT: &str = "\
+Lists libfabric's providers on this machine: what each offers, whether the rdm port uses it, and
+which path each class of message takes over it. MX_LIBFABRIC names another library.";
+
+/// The output's format; text without any.
+#[derive(Parser)]
+#[command(about = ABOUT)]
+#[group(multiple = false)]
+pub(crate) struct Args {
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+    /// Tables for a document
+    #[arg(long)]
+    markdown: bool,
+    /// Only the names of providers that can be used, the one that is chosen first
+    #[arg(long)]
+    usable: bool,
+}
+
+impl Args {
+    pub(crate) fn show(&self) -> Result<(), String> {
+        let library = Library::get().map_err(|error| error.to_string())?;
+        let machine = Machine {
+            version: version(library),
+            adapters: hardware::adapters(),
+        };
+        let findings = survey(library);
+        let mut rows: Vec<Row> = findings.iter().map(|it| Row::new(library, it)).collect();
+        // The provider that is used stands first.
+        rows.sort_by_key(Row::rank);
+        show(&match self {
+            Self { json: true, .. } => format!("{}\n", json(&machine, &rows)),
+            Self { markdown: true, .. } => markdown(&machine, &rows),
+            Self { usable: true, .. } => usable(&rows),
+            _ => text(&machine, &rows),
+        });
+        Ok(())
+    }
+}
+
+/// The common part of all rows.
+struct Machine {
+    /// libfabric's.
+    version: String,
+    adapters: Vec<String>,
+}
+
+/// libfabric's version.
+pub(crate) fn version(library: &Library) -> String {
+    let (major, minor) = library.version();
+    format!("{major}.{minor}")
+}
+
+/// The fabric adapters, or what is said without any.
+pub(crate) fn adapters(adapters: &[String], none: &str) -> String {
+    let names = match adapters {
+        [] => none.to_owned(),
+        names => names.join(", "),
+    };
+    format!("fabric adapters: {names}")
+}
+
+/// Tables with a heading each, aligned.
+fn text(machine: &Machine, rows: &[Row]) -> String {
+    let mut out = heading(machine);
+    for Table { name, head, lines } in tables(rows) {
+        let _ = write!(out, "\n{name}\n{}", aligned(head, &lines));
+    }
+    out
+}
+
+/// The same for a document.
+fn markdown(machine: &Machine, rows: &[Row]) -> String {
+    let mut out = heading(machine);
+    for Table { name, head, lines } in tables(rows) {
+        let rule = "---|".repeat(head.len());
+        let _ = writeln!(out, "\n{name}:\n\n| {} |\n|{rule}", head.join(" | "));
+        for line in lines {
+            let _ = writeln!(out, "| {} |", line.join(" | "));
+        }
+    }
+    out
+}
+
+fn json(machine: &Machine, rows: &[Row]) -> Json {
+    Json::object([
+        ("libfabric", Json::text(&machine.version)),
+        (
+            "adapters",
+            machine.adapters.iter().map(Json::text).collect(),
+        ),
+        ("providers", rows.iter().map(Row::json).collect()),
+    ])
+}
+
+/// Names, one a line.
+fn usable(rows: &[Row]) -> String {
+    let names = rows.iter().filter(|row| row.is_usable());
+    names.map(|row| format!("{}\n", row.provider)).collect()
+}
+
+fn heading(machine: &Machine) -> String {
+    let adapters = adapters(&machine.adapters, "none");
+    format!("libfabric {}; {adapters}\n", machine.version)
+}
+
+struct Table {
+    name: &'static str,
+    head: &'static [&'static str],
+    lines: Vec<Vec<String>>,
+}
+
+const PATHS: &[&str] = &[
+    "provider", "verdict", "small", "medium", "large", "waits on",
+];
+const OFFERS: &[&str] = &[
+    "provider",
+    "version",
+    "endpoint",
+    "inject",
+    "address",
+    "capabilities",
+    "mode",
+    "mr_mode",
+];
+const OTHERS: &[&str] = &["provider", "verdict", "why"];
+
+/// Those that have lines.
+fn tables(rows: &[Row]) -> impl Iterator<Item = Table> {
+    let (used, others): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.is_usable());
+    [
+        (
+            "Which path a message takes",
+            PATHS,
+            used.into_iter().filter_map(Row::path).collect(),
+        ),
+        (
+            "What is offered",
+            OFFERS,
+            rows.iter().map(Row::offer).collect(),
+        ),
+        (
+            "Not used",
+            OTHERS,
+            others.into_iter().map(Row::refusal).collect(),
+        ),
+    ]
+    .map(|(name, head, lines): (_, _, Vec<_>)| Table { name, head, lines })
+    .into_iter()
+    .filter(|table| !table.lines.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use row::Paths;
+
+    fn rows() -> [Row; 2] {
+        let used = Row {
+            provider: "tcp".into(),
+            version: "120.0".into(),
+            verdict: "chosen",
+            reason: String::new(),
+            ep_type: "RDM".into(),
+            caps: vec!["MSG", "MULTI_RECV"],
+            mode: Vec::new(),
+            mr_mode: vec!["LOCAL".into()],
+            inject: 128,
+            address: "sockaddr_in".into(),
+            paths: Some(Paths {
+                small: "inject, up to 128 B".into(),
+                medium: "slot copy, up to 32 KiB".into(),
+                large: "copied".into(),
+                waits: "descriptor",
+            }),
+        };
+        let refused = Row {
+            provider: "shm".into(),
+            verdict: "refused",
+            reason: "it \"hangs\"".into(),
+            paths: None,
+            ..used.clone()
+        };
+        [used, refused]
+    }
+
+    fn machine() -> Machine {
+        Machine {
+            version: "1.17".into(),
+            adapters: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn text_names_paths_offers_and_refusals() {
+        let text = text(&machine(), &rows());
+        assert!(text.starts_with("libfabric 1.17; fabric adapters: none\n"));
+        assert!(text.contains(
+            "  tcp       chosen   inject, up to 128 B  slot copy, up to 32 KiB  copied  descriptor\n"
+        ));
+        assert!(text.contains("  shm       refused  it \"hangs\"\n"));
+    }
+
+    #[test]
+    fn markdown_has_a_rule_under_each_heading() {
+        let text = markdown(&machine(), &rows()[..1]);
+        assert!(text.contains("| provider | verdict | small | medium | large | waits on |\n|---|---|---|---|---|---|\n| tcp |"));
+        assert!(!text.contains("Not used"), "nothing is refused");
+    }
+
+    #[test]
+    fn json_is_quoted() {
+        let text = json(&machine(), &rows()).to_string();
+        assert!(text.starts_with(
+            "{\"libfabric\":\"1.17\",\"adapters\":[],\"providers\":[{\"provider\":\"tcp\","
+        ));
+        assert!(text.contains("\"reason\":\"it \\\"hangs\\\"\""));
+        assert!(text.ends_with("}]}"));
+    }
+
+    #[test]
+    fn only_usable_names_are_listed() {
+        assert_eq!(usable(&rows()), "tcp\n");
+    }
+}
