@@ -11,4 +11,4 @@
 
 explore:
 	EXPLORE_DEPTH=$(DEPTH) EXPLORE_THREADS=$(THREADS) \
-	    $(CARGO) test -q -p mx-proto -p bmi-mx --test sim -- --nocapture $(or $(ONLY),every_order)
+	    $(CARGO) test -q -p mx-proto -p bmi-method --test sim -- --nocapture $(or $(ONLY),every_order)

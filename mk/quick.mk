@@ -7,6 +7,13 @@
 quick: deps fmt clippy header-check
 	$(CARGO) test -q --workspace --lib
 	$(CARGO) test -q -p mx-proto --test endpoint
-	$(MAKE) --no-print-directory LIBRARIES=bmi_mx PORT=local C_TESTS='args messages cancel' c-check
+	$(MAKE) --no-print-directory PROFILE=dev BUILD=$(BUILD)/check LIBRARIES=bmi_mx PORT=local \
+	    C_TESTS='args messages cancel' c-check
 	@echo "quick: left out are the other libraries, ports and C programs, integration tests, rustdoc, examples and tools;"
 	@echo "quick: make check and make check-long run them all"
+
+# The table of CONTRIBUTING.md, from clean clones. TARGETS="run .ci/run" chooses.
+.PHONY: times
+
+times:
+	mk/times.sh $(BUILD)/times $(TARGETS)

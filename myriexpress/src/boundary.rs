@@ -39,7 +39,7 @@ macro_rules! export {
         $body:block
     )*) => {$(
         $(#[$attribute])*
-        // SAFETY: the names are this library's own by its purpose (`tests/exports.rs`).
+        // SAFETY: the names are this library's own by its purpose (`libraries/myriexpress/tests`).
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $answer {
             $crate::boundary::guard(

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   seed, Shape --> program --> Steps --> an executor --> messages, completions --> Book
-//!                                  ^        simulated nodes: tests/sim/random.rs
+//!                                  ^        simulated nodes: testing/method/sim/random.rs
 //!                                  |        real processes:  the program bmi_mx_torture
 //!                                shrink <-- it failed
 //! ```

@@ -1,0 +1,39 @@
+#!/bin/bash
+# How long the targets of the Makefile take from a clean clone of this commit, with what cargo has downloaded.
+#
+#   times.sh WORK [TARGET...]   default: run all quick check; each in a clone of its own but quick, which is asked
+#                               again where check or all has been. .ci/run is a target, too
+#
+# Prints a table for CONTRIBUTING.md: seconds, and how often a crate was compiled.
+set -eu
+work=$1
+shift
+[ $# -gt 0 ] || set -- run all quick check
+root=$(git rev-parse --show-toplevel)
+rm -rf "$work"
+mkdir -p "$work"
+work=$(cd "$work" && pwd)
+echo "| $(nproc) cores, $(git -C "$root" rev-parse --short HEAD) | seconds | crates compiled |"
+echo "|---|---:|---:|"
+failed=0
+for target in "$@"; do
+    clone=$work/clone
+    if [ "$target" != quick ] || [ ! -d "$clone" ]; then
+        rm -rf "$clone"
+        git clone -q "$root" "$clone"
+    fi
+    log=$work/$(basename "$target").log
+    case $target in
+    .ci/run) command=(.ci/run) ;;
+    # Once built, which check does not count for.
+    quick) command=(make quick) && (cd "$clone" && make quick >/dev/null 2>&1) || true ;;
+    *) command=(make "$target") ;;
+    esac
+    begun=$SECONDS
+    (cd "$clone" && unset CARGO_TARGET_DIR MAKEFLAGS MAKELEVEL && "${command[@]}") >"$log" 2>&1 || failed=1
+    took=$((SECONDS - begun))
+    compiled=$(cat "$log" "$clone"/build/check/logs/*.log 2>/dev/null | grep -c '^ *Compiling ') || true
+    echo "| \`${command[*]}\`$([ "$failed" = 0 ] || echo ' (failed)') | $took | $compiled |"
+done
+rm -rf "$work/clone"
+exit $failed
