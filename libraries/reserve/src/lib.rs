@@ -12,7 +12,7 @@
 //! each check of the level first tries to refill it. So the reserve has to last only for work under
 //! way, whose allocations then need not fail.
 //!
-//! [`Reserve`] is the allocator of the libraries that programs load ([`library_allocator`](crate::library_allocator)):
+//! [`Reserve`] is the allocator of the libraries that programs load ([`library_allocator`]):
 //! Rust programs and tests have their own, for which the level is always ample.
 //!
 //! Owns: the pieces.
