@@ -57,8 +57,14 @@ $(RUST_PROGRAMS): $(BINDIR)/%: FORCE
 header:
 	$(CARGO) run -q -p gen_header -- .
 
-header-check:
+# Only when something has changed that the headers are made of.
+HEADER_INPUTS := $(wildcard src/abi/*.rs libraries/*/src/*.rs mk/gen_header/src/*.rs include/bmi_mx*.h) cbindgen.toml Cargo.toml
+
+header-check: $(BUILD)/headers-checked
+
+$(BUILD)/headers-checked: $(HEADER_INPUTS)
 	$(CARGO) run -q -p gen_header -- . --check
+	@mkdir -p $(@D) && touch $@
 
 # A toolchain from Debian has no clippy. CI never goes without.
 have_tool = $(CARGO) $(1) --version >/dev/null 2>&1 || \
