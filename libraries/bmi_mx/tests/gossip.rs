@@ -30,7 +30,10 @@ fn host() -> &'static Path {
 /// The lines of the host's logger and of stderr, with `environment` set.
 fn run(environment: &[(&str, &str)]) -> (String, String) {
     let output = Command::new(host())
-        .arg(crate::exported::library("libbmi_mx.so"))
+        .arg(crate::exported::library(
+            env!("CARGO_PKG_NAME"),
+            "libbmi_mx.so",
+        ))
         .env_remove("BMI_MX_LOG")
         .env_remove("MX_LOG")
         .envs(environment.iter().copied())

@@ -1,7 +1,9 @@
-//! One process of a measurement: `crowd ADDRESS` or `server ADDRESS`. Who starts it talks to it
+//! One process of a measurement: `crowd ADDRESS` or `server LIBRARY ADDRESS`. Who starts it talks to it
 //! through its standard input and output.
 
+use bmi_host::method::Method;
 use bmi_mx_crowd::{crowd, server};
+use std::ffi::OsStr;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -9,8 +11,10 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let outcome = match words[..] {
         ["crowd", address] => crowd::serve(address),
-        ["server", address] => server::serve(server::linked(), address),
-        _ => Err("usage: bmi_mx_crowd crowd|server ADDRESS".to_owned()),
+        ["server", library, address] => {
+            Method::load(OsStr::new(library)).and_then(|method| server::serve(method, address))
+        }
+        _ => Err("usage: bmi_mx_crowd crowd ADDRESS, or server LIBRARY ADDRESS".to_owned()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,7 +10,7 @@
 
 use crate::census::Census;
 use crate::{crowd, limits};
-use bmi_host::abi::{EXT_ALLOC, Ops};
+use bmi_host::abi::EXT_ALLOC;
 use bmi_host::method::{BATCH, Memory, Method, Post, Posted, Results, Verb};
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
@@ -30,17 +30,6 @@ const CONTEXT: i64 = 0;
 const IDLE_MS: i32 = 100;
 /// The same while answers wait for room.
 const BUSY_MS: i32 = 1;
-
-/// The library that is linked into this program.
-pub fn linked() -> Method {
-    unsafe extern "C" {
-        /// The one of `bmi_mx`, as a C program links it.
-        static bmi_mx_ops: Ops;
-    }
-    // SAFETY: the C interface declares the symbol with this layout; no entry is NULL and it is
-    // never written.
-    Method::of(unsafe { &bmi_mx_ops })
-}
 
 /// Serves at `address`, says `ready on ADDRESS` on standard output, and ends with its standard
 /// input. Fails when the address is taken.

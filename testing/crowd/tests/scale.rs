@@ -5,10 +5,14 @@
 //! lower there are as many as it allows, which is said. One test function, because two would share
 //! the machine's port numbers.
 
+#[path = "../../sim/fixtures/exported.rs"]
+mod exported;
+
 use bmi_mx_crowd::census::Census;
 use bmi_mx_crowd::crew::{Crew, Program, Server, crowds_for, millis};
 use bmi_mx_crowd::limits;
 use bmi_mx_crowd::orders::{Order, Who};
+use exported::library;
 use std::time::{Duration, Instant};
 
 /// Clients in all.
@@ -25,7 +29,7 @@ const MEANINGFUL: usize = 500;
 fn program() -> Program {
     Program {
         file: env!("CARGO_BIN_EXE_bmi_mx_crowd").into(),
-        server: vec!["server".into()],
+        server: vec!["server".into(), library("bmi-mx", "libbmi_mx.so").into()],
         crowd: vec!["crowd".into()],
         environment: vec![("MX_PORT".into(), "tcp".into())],
     }
