@@ -11,7 +11,7 @@ export MX_PEERS="$work/peers"
 
 # wait_for FILE: until it has a line
 wait_for() {
-    for _ in $(seq 200); do
+    for _ in $(seq 1200); do
         [ -s "$1" ] && return 0
         kill -0 "$server" 2>/dev/null || return 1
         sleep 0.05
@@ -147,7 +147,7 @@ check_pair() {
     rm "$work/peers"
     "$bin/mx_pingpong" -d localhost -r "$endpoint" -s 64K -N 100000000 > "$work/left" 2>&1 &
     client=$!
-    "$bin/mx_info" counters -p "$server" --watch 0.1 > "$work/watched" 2>&1 &
+    "$bin/mx_info" counters -p "$server" --watch 0.1 > "$work/watched" 2> "$work/unwatched" &
     local watcher=$!
     wait_for "$work/watched"
     kill -KILL "$server"
