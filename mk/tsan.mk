@@ -9,7 +9,7 @@ TSAN_FLAGS  := --cfg tsan -Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitiz
 TSAN_TARGET := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 # Apart from the other build: its flags would build that anew each time.
 TSAN_CARGO   = RUSTFLAGS='$(TSAN_FLAGS)' CARGO_TARGET_DIR='$(CARGO_TARGET)/tsan' \
-    TSAN_OPTIONS='suppressions=$(CURDIR)/tests/tsan.supp history_size=7' \
+    TSAN_OPTIONS='suppressions=$(CURDIR)/testing/method/tsan.supp history_size=7' \
     cargo +nightly test -q --target $(TSAN_TARGET)
 
 .PHONY: tsan loom
@@ -18,11 +18,11 @@ tsan:
 	@cargo +nightly --version >/dev/null 2>&1 || { \
 	    echo "tsan: no nightly toolchain: rustup toolchain install nightly --profile minimal"; \
 	    exit 1; }
-	$(TSAN_CARGO) -p mx-sys --test progress --test helper --test endpoint
+	$(TSAN_CARGO) -p mx-sys --test all -- progress:: helper:: endpoint::
 	$(TSAN_CARGO) -p mx-port-local --lib
-	$(TSAN_CARGO) -p bmi-mx --test races --test faults_instance
-	$(TSAN_CARGO) -p myriexpress --test races
-	$(TSAN_CARGO) -p myriexpress --lib -- process
+	$(TSAN_CARGO) -p bmi-method --test instance
+	$(TSAN_CARGO) -p myriexpress-api --test all races::
+	$(TSAN_CARGO) -p myriexpress-api --lib -- process
 
 # A crate of its own, so that nothing else is built with loom. The first build takes a minute, the
 # models some seconds.
