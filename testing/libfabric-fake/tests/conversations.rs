@@ -6,9 +6,9 @@
 
 use std::collections::VecDeque;
 
+use crate::side::{Event, Side};
 use libfabric_fake::{Fake, Faults, Shape};
 use libfabric_sys::abi::*;
-use crate::side::{Event, Side};
 
 fn shapes() -> Vec<Shape> {
     vec![

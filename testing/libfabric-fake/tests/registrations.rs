@@ -6,10 +6,10 @@
 
 use std::ptr::null_mut;
 
+use crate::side::{Side, end, lot, noticed};
 use libfabric_fake::{Fake, Shape};
 use libfabric_sys::abi::*;
 use libfabric_sys::calls::*;
-use crate::side::{Side, end, lot, noticed};
 
 #[test]
 fn registrations_must_cover_what_is_used() {

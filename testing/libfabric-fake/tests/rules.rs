@@ -6,10 +6,10 @@
 
 use std::ptr::null_mut;
 
+use crate::side::{Lot, Side, end, lot, noticed, plain};
 use libfabric_fake::{Fake, Shape};
 use libfabric_sys::abi::*;
 use libfabric_sys::calls::*;
-use crate::side::{Lot, Side, end, lot, noticed, plain};
 
 fn again(code: isize) -> bool {
     code == -(FI_EAGAIN as isize)

@@ -147,7 +147,11 @@ impl Side {
         self.try_register(bytes, access).expect("a registration")
     }
 
-    pub(crate) fn try_register(&mut self, bytes: &mut [u8], access: u64) -> Result<*mut fid_mr, i32> {
+    pub(crate) fn try_register(
+        &mut self,
+        bytes: &mut [u8],
+        access: u64,
+    ) -> Result<*mut fid_mr, i32> {
         let mut mr = null_mut();
         let key = 1 + self.regions.len() as u64;
         // SAFETY: live memory, that the test keeps until the side is closed.
