@@ -52,17 +52,17 @@ mapfile -t usable < <("$mx_info" fabrics --usable)
 
 # The bindings and the fake need no provider.
 if [ -e "${LIBFABRIC_INCLUDE:-/usr/include}/rdma/fabric.h" ]; then
-    step - "layouts against headers" rust -p libfabric-sys --test layout
+    step - "layouts against headers" rust -p libfabric-sys --test all layout::
 else
     say - "layouts against headers" "not available" "no rdma/fabric.h: LIBFABRIC_INCLUDE="
 fi
-step - "bindings, loading" rust -p libfabric-sys --lib --test loading --test processes
+step - "bindings, loading" rust -p libfabric-sys --lib --test all --test processes
 step - "the fake provider" rust -p libfabric-fake
-step - "made-up hardware" rust -p mx-sys --test endpoint fabrics::
+step - "made-up hardware" rust -p mx-sys --test all endpoint::fabrics::
 # These go over the provider that is chosen, or over all there are.
 step - "the port's own tests" rust -p mx-port-rdm --lib
-step "${usable[0]:--}" "endpoints" rust -p mx-sys -p mx-port-rdm --test endpoint --test rdm \
-    --test without_fabric
+step "${usable[0]:--}" "endpoints" rust -p mx-sys -p mx-port-rdm --test all -- endpoint:: rdm:: \
+    without_fabric:: --skip sim_rdm::
 
 for provider in "${usable[@]}"; do
     export MX_PROVIDER=$provider

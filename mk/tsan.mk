@@ -18,10 +18,10 @@ tsan:
 	@cargo +nightly --version >/dev/null 2>&1 || { \
 	    echo "tsan: no nightly toolchain: rustup toolchain install nightly --profile minimal"; \
 	    exit 1; }
-	$(TSAN_CARGO) -p mx-sys --test progress --test helper --test endpoint
+	$(TSAN_CARGO) -p mx-sys --test all -- progress:: helper:: endpoint::
 	$(TSAN_CARGO) -p mx-port-local --lib
 	$(TSAN_CARGO) -p bmi-method --test instance
-	$(TSAN_CARGO) -p myriexpress-api --test races
+	$(TSAN_CARGO) -p myriexpress-api --test all races::
 	$(TSAN_CARGO) -p myriexpress-api --lib -- process
 
 # A crate of its own, so that nothing else is built with loom. The first build takes a minute, the

@@ -4,11 +4,9 @@
 //!   C source + version script -- cc --> a shared object in a directory of its own --> Library::load
 //! ```
 
-mod common;
-
 use std::path::Path;
 
-use common::{Scratch, VERSIONS, can_compile, source};
+use crate::common::{Scratch, VERSIONS, can_compile, source};
 use libfabric_sys::abi::{FI_EAVAIL, FI_ENODATA, FI_ENOMEM};
 use libfabric_sys::{Library, LoadError};
 

@@ -1,19 +1,15 @@
 //! The name of a caller, as an endpoint's ports know it, on a machine that gets another address meanwhile.
-//! In a network namespace of its own, where that may be had; as root.
+//! In a process of its own, whose interfaces these are, and a network namespace, where that may be had; as root.
 
-#[path = "../../ports/base/tests/own_network/mod.rs"]
-mod own_network;
-#[path = "../../ports/tcp/tests/tcp_common/mod.rs"]
-mod tcp_common;
-
+use crate::own_network::{have_own_network, ip};
+use crate::own_process::in_own_process;
+use crate::tcp_common::{Pieces, Recorder, frame, preamble};
 use mx_proto::port::Port;
 use mx_proto::{Identity, LinkId, NicId};
 use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenOptions, ROUTE_TCP, nic};
-use own_network::{have_own_network, ip};
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
-use tcp_common::{Pieces, Recorder, frame, preamble};
 
 /// An endpoint's ports, a caller from one address of this machine to the same, and the link of that.
 fn called(at: &str) -> (HostPorts, Identity, TcpStream, LinkId) {
@@ -46,6 +42,7 @@ fn seen(ports: &HostPorts, own: &Identity, link: LinkId) -> Option<NicId> {
 
 #[test]
 fn a_caller_is_named_by_its_source_and_the_interfaces_as_they_are_now() {
+    in_own_process!();
     let alone = have_own_network();
     let (ports, own, _caller, link) = called("127.0.0.1");
     assert_eq!(seen(&ports, &own, link), Some(own.nic));

@@ -1,12 +1,14 @@
-//! No descriptor is left in the process: what this machine has is still known. A program of its own, for
+//! No descriptor is left in the process: what this machine has is still known. In a process of its own, for
 //! nothing else could run beside it.
 
+use crate::own_process::in_own_process;
 use mx_sys::nic;
 use std::fs::File;
 use std::time::{Duration, Instant};
 
 #[test]
 fn our_interfaces_stay_ours_when_the_kernel_cannot_be_asked() {
+    in_own_process!();
     let own = nic::own_nic(None).unwrap();
     let address = nic::address(own).unwrap();
     let limit = libc::rlimit {

@@ -1,7 +1,7 @@
-//! The helper thread, alone in its process so that its processor time can be told.
+//! The helper thread, in a process of its own so that its processor time can be told.
 
-mod support;
-
+use crate::own_process::in_own_process;
+use crate::support::{NEVER, Toy, until, wait};
 use mx_proto::Clock;
 use mx_sys::clock::MonotonicClock;
 use mx_sys::{Helper, Shared, Tuning};
@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
-use support::{NEVER, Toy, until, wait};
 
 /// The helper's processor time so far, in nanoseconds, and its sleeps.
 fn helper_time() -> u64 {
@@ -25,6 +24,7 @@ fn helper_time() -> u64 {
 
 #[test]
 fn the_helper_takes_over_stands_down_and_sleeps() {
+    in_own_process!();
     let (toy, feeder) = Toy::new(16);
     let shared = Arc::new(Shared::new(toy, Tuning::default()).unwrap());
     let mut helper = Helper::start(Arc::clone(&shared)).unwrap();

@@ -2,6 +2,7 @@
 //!
 //! In a process of its own: its children go on in one thread of many.
 
+use crate::own_process::in_own_process;
 use mx_proto::Instant;
 use mx_proto::port::WakeDescriptors;
 use mx_sys::{Interest, Progress, Shared, Tuning};
@@ -107,6 +108,7 @@ fn works_in_a_child(shared: &Shared<Counter>, generation: u32) -> Result<(), i32
 
 #[test]
 fn a_child_goes_on_with_an_engine_on_which_threads_of_its_parent_wait() {
+    in_own_process!();
     let shared = Shared::new(Counter::default(), Tuning::default()).unwrap();
     let shared: &'static Shared<Counter> = Box::leak(Box::new(shared));
     shared.inherit();

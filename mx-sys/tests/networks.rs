@@ -1,23 +1,15 @@
 //! An endpoint's ports on a machine whose interfaces change. In a network namespace of the test's own, where
-//! that may be had.
+//! that may be had, and a process: the list of interfaces is that's.
 
-#[path = "../../ports/base/tests/own_network/mod.rs"]
-mod own_network;
-#[path = "../../ports/tcp/tests/tcp_common/mod.rs"]
-mod tcp_common;
-
+use crate::own_network::{have_own_network, ip};
+use crate::own_process::in_own_process;
+use crate::tcp_common::{Pieces, Recorder, frame, preamble};
 use mx_port_rdm::{Device, RdmOptions, RdmPort};
 use mx_proto::port::{LinkDown, Port};
 use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenOptions, ROUTE_TCP, nic};
-use own_network::{have_own_network, ip};
 use std::io::Write;
 use std::net::{IpAddr, TcpStream};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use tcp_common::{Pieces, Recorder, frame, preamble};
-
-/// The list of interfaces is the process's, and each test has others.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn address(text: &str) -> IpAddr {
     text.parse().unwrap()
@@ -88,7 +80,7 @@ impl Node {
 
 #[test]
 fn a_sleeping_endpoint_hears_of_interfaces_and_leaves_addresses_that_do_not_come_back() {
-    let _alone = ONE_AT_A_TIME.lock();
+    in_own_process!();
     if !have_own_network() {
         eprintln!("no network of its own: not tried");
         return;
@@ -127,7 +119,7 @@ fn a_sleeping_endpoint_hears_of_interfaces_and_leaves_addresses_that_do_not_come
 
 #[test]
 fn an_rdm_device_moves_to_the_interface_that_is_asked_for_when_that_is_there() {
-    let _alone = ONE_AT_A_TIME.lock();
+    in_own_process!();
     if !have_own_network() {
         eprintln!("no network of its own: not tried");
         return;

@@ -1,7 +1,8 @@
 //! Names out of a peers file, as programs see them.
 //!
-//! Alone in its process: the peers file is the process's.
+//! In a process of its own: the peers file is the process's.
 
+use crate::own_process::in_own_process;
 use mx_proto::NicId;
 use mx_sys::nic;
 use std::net::SocketAddr;
@@ -40,6 +41,7 @@ fn address(nic: NicId) -> String {
 
 #[test]
 fn a_peers_file_names_hosts_the_resolver_does_not_know() {
+    in_own_process!();
     let file = File::new();
     nic::set_peers_file(Some(file.0.clone()));
     assert!(nic::resolve("mars.invalid", None).is_err());

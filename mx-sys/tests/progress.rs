@@ -1,8 +1,7 @@
 //! Threads that wait for different things of one engine: none waits in vain, none is woken for what
 //! is another's, and none burns a processor.
 
-mod support;
-
+use crate::support::{Feeder, NEVER, Toy, until, wait};
 use mx_proto::Clock;
 use mx_sys::clock::MonotonicClock;
 use mx_sys::{Helper, Shared, Tuning};
@@ -10,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
-use support::{Feeder, NEVER, Toy, until, wait};
 
 fn shared(spin_us: u64) -> (Arc<Shared<Toy>>, Feeder) {
     let (toy, feeder) = Toy::new(16);

@@ -1,14 +1,14 @@
 //! A process that uses shared memory and TCP has nothing of libfabric in it.
 
-mod node;
-
+use crate::node::Node;
+use crate::own_process::in_own_process;
 use mx_proto::{Route, Status};
 use mx_sys::{ROUTE_LOCAL, ROUTE_TCP};
-use node::Node;
 
-/// Alone in its file: other tests of a process could load it.
+/// In a process of its own: other tests load it.
 #[test]
 fn libfabric_is_not_loaded_for_the_other_ports() {
+    in_own_process!();
     if !mx_sys::hardware::adapters().is_empty() {
         println!("this machine has an adapter, which Route::AUTO uses: only the other routes");
     }

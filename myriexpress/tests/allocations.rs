@@ -3,12 +3,10 @@
 //! Two endpoints of this process exchange ten thousand messages; what the library allocates on this
 //! thread meanwhile is counted. There are no helper threads: when one meets the program on a lock
 //! for the first time, the lock makes room for both in a table of the process's, once a thread and
-//! not once a message.
+//! not once a message. So it is in a process of its own.
 
-#[path = "../../testing/sim/fixtures/counting.rs"]
-mod counting;
-
-use counting::allocations;
+use crate::counting::allocations;
+use crate::own_process::in_own_process;
 use mx_sys::settings::PortChoice;
 use mx_sys::{Settings, UserMemory};
 use myriexpress_api::handles::{Address, EndpointHandle};
@@ -77,6 +75,7 @@ fn exchange(
 
 #[test]
 fn a_small_message_allocates_nothing_once_the_tables_have_grown() {
+    in_own_process!();
     let (a, b) = (open(), open());
     let to_b = connect(a, b);
     let mut bufs = [[7; 64], [0; 64]];

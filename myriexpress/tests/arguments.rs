@@ -7,6 +7,7 @@
 //!
 //! Calls with good arguments are tested from C (`c_tests/mx`).
 
+use crate::own_process::in_own_process;
 use libc::{c_char, c_void};
 use mx_sys::nic;
 use myriexpress_api::abi::{
@@ -101,9 +102,10 @@ fn open() -> mx_endpoint_t {
     ep
 }
 
-/// One test: it ends by finalizing the library.
+/// In a process of its own: it ends by finalizing the library.
 #[test]
 fn every_wrong_argument_has_its_code_and_leaves_the_outputs_alone() {
+    in_own_process!();
     let nic = nic::own_nic(None).unwrap().0;
     let ep = open();
     outputs_that_are_missing(ep, nic);

@@ -1,8 +1,9 @@
 //! A child of fork leaves its parent's endpoints alone while that lives, and opens its own. (What it does
 //! with them when the parent has ended is in c_tests/mx/fork.c.)
 //!
-//! One test in a process of its own: the child of a process with many threads may find locks held.
+//! In a process of its own: the child of a process with many threads may find locks held.
 
+use crate::own_process::in_own_process;
 use mx_sys::settings::PortChoice;
 use mx_sys::{Settings, UserMemory};
 use myriexpress_api::error::{Code, Error};
@@ -96,6 +97,7 @@ fn fork_inside_the_handler() {
 
 #[test]
 fn a_child_is_refused_its_living_parents_endpoints_and_opens_its_own() {
+    in_own_process!();
     let ep = process::open(&settings(), OpenParams::default()).unwrap();
     // A place that is empty when the process forks is the parent's too.
     let closed = process::open(&settings(), OpenParams::default()).unwrap();

@@ -4,6 +4,7 @@
 //!   key x (endpoint | none) x (board by number, by id, not at all)   -->   the same words
 //! ```
 
+use crate::own_process::in_own_process;
 use libc::c_void;
 use mx_sys::{nic, published};
 use myriexpress_api::abi::{
@@ -45,9 +46,10 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(&bytes[..end]).unwrap()
 }
 
-/// One test: the library is initialized once.
+/// In a process of its own: the last finalize there closes every endpoint.
 #[test]
 fn every_key_answers_the_same_for_every_way_to_name_the_board() {
+    in_own_process!();
     let mut ep: mx_endpoint_t = null_mut();
     // SAFETY: a place to write to.
     unsafe {

@@ -4,8 +4,9 @@
 //!   init init finalize [ still there ] finalize [ gone ]      twice: it starts again
 //! ```
 //!
-//! The count is the process's, so this is a test program of its own with one test.
+//! The count is the process's, so this test has a process of its own.
 
+use crate::own_process::in_own_process;
 use libc::c_int;
 use myriexpress_api::abi::{MX_ANY_ENDPOINT, MX_ANY_NIC, MX_API};
 use myriexpress_api::error::{Code, Error};
@@ -22,6 +23,7 @@ fn code<T>(result: Result<T, Error>) -> Code {
 
 #[test]
 fn inits_are_counted_and_the_last_finalize_ends_the_library() {
+    in_own_process!();
     assert_eq!(code(finalize()), Code::NotInitialized);
     assert_eq!(code(settings()), Code::NotInitialized);
     for other in [0x201, 0x401, 0x1, -1, c_int::MIN] {

@@ -1,4 +1,4 @@
-//! Another process at the other end of a fabric: this program again, as "child".
+//! Another process at the other end of a fabric: this program again, as "child peer".
 //!
 //! ```text
 //!   this process                      the child
@@ -6,8 +6,6 @@
 //!     bits FROM_PEER <-------------     sent for ever, four at a time, to whom it heard last
 //!     bits NOWHERE   ------------->     never received
 //! ```
-
-#![allow(dead_code, reason = "every test binary uses another part of it")]
 
 use crate::node::{self, LONG, Node};
 use crate::signal;
@@ -65,7 +63,7 @@ impl Peer {
         let number = endpoint.map_or(-1, |endpoint| i64::from(endpoint.0));
         let (nic, at) = to.map_or((0, -1), |to| (to.nic.0, i64::from(to.endpoint.0)));
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["child", &number.to_string()])
+            .args(["child", "peer", &number.to_string()])
             .args([keepalive.as_millis().to_string(), busy.to_string()])
             .args([nic.to_string(), at.to_string()])
             .stdin(Stdio::piped())
@@ -97,15 +95,11 @@ impl Drop for Peer {
     }
 }
 
-/// The child, if this is what the arguments ask for.
-pub(crate) fn is_child() -> bool {
-    let args: Vec<String> = std::env::args().collect();
-    let [_, first, endpoint, keepalive, busy, nic, at] = &args[..] else {
-        return false;
+/// The other process.
+pub(crate) fn child(args: &[&str]) {
+    let [endpoint, keepalive, busy, nic, at] = *args else {
+        panic!("{args:?}");
     };
-    if first != "child" {
-        return false;
-    }
     let endpoint = match endpoint.parse() {
         Ok(number) => EndpointChoice::Exact(EndpointId(number)),
         Err(_) => EndpointChoice::Any,
@@ -118,7 +112,6 @@ pub(crate) fn is_child() -> bool {
         route: Route::AUTO,
     });
     serve(&node, busy == "true", target);
-    true
 }
 
 fn serve(node: &Node, busy: bool, target: Option<Target>) {

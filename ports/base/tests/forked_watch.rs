@@ -1,9 +1,8 @@
 //! The kernel's word of changed interfaces, in a process that forks: each has its own.
 
-mod own_network;
-
+use crate::own_network::{have_own_network, ip};
+use crate::own_process::in_own_process;
 use mx_port_base::netlink::Watch;
-use own_network::{have_own_network, ip};
 use std::io::{Read, Write};
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixStream;
@@ -48,6 +47,7 @@ fn child(parents: RawFd, parent: &mut UnixStream, network: bool) -> i32 {
 
 #[test]
 fn a_child_takes_nothing_of_what_its_parent_is_told() {
+    in_own_process!();
     let network = have_own_network();
     if !network {
         eprintln!("no network of its own: nothing changes");

@@ -1,12 +1,11 @@
 //! The order of interfaces, and word of their changes, as a kernel has them. In a network namespace of the
 //! test's own, where that may be had.
 
-mod own_network;
-
+use crate::own_network::{have_own_network, ip};
+use crate::own_process::in_own_process;
 use mx_port_base::interfaces::Interfaces;
 use mx_port_base::nest::Nest;
 use mx_port_base::netlink::Watch;
-use own_network::{have_own_network, ip};
 
 fn order() -> String {
     Interfaces::now().to_string()
@@ -14,6 +13,7 @@ fn order() -> String {
 
 #[test]
 fn a_bridge_of_containers_comes_after_a_network_that_was_made_later() {
+    in_own_process!();
     if !have_own_network() {
         eprintln!("no network of its own: not tried");
         return;
@@ -54,6 +54,7 @@ fn a_bridge_of_containers_comes_after_a_network_that_was_made_later() {
 
 #[test]
 fn each_change_is_told_once() {
+    in_own_process!();
     if !have_own_network() {
         eprintln!("no network of its own: not tried");
         return;

@@ -1,9 +1,7 @@
 //! A small message through shared memory neither enters the kernel nor allocates.
 
-#[path = "../../../testing/sim/fixtures/counting.rs"]
-mod counting;
-
-use counting::allocations;
+use crate::counting::allocations;
+use crate::own_process::in_own_process;
 use mx_port_local::LocalPort;
 use mx_proto::port::{Body, HeaderBytes, Port, Sent};
 use mx_proto::{LinkId, Source};
@@ -105,6 +103,7 @@ static VERDICT: AtomicI32 = AtomicI32::new(-1);
 
 #[test]
 fn small_messages_make_no_system_call() {
+    in_own_process!();
     let talker = Talker::new(2);
     // In this process, as a child of fork does not have the port's memory.
     std::thread::spawn(move || without_system_calls(talker));

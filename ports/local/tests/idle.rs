@@ -1,12 +1,9 @@
 //! Two processes whose links fall asleep and wake up, one of which may die at any moment, and what
 //! a sleeping link costs.
 //!
-//! The other process is this test binary again, running the ignored test `the_other_process`.
+//! The other process is this program again, running the ignored test `the_other_process` of this file.
 
-mod common;
-mod signal;
-
-use common::{BOARD, ENDPOINT, Event, LONG, Node, Other, ROLE, fresh, pattern};
+use crate::common::{BOARD, ENDPOINT, Event, LONG, Node, Other, ROLE, fresh, pattern};
 use mx_port_base::clock::MonotonicClock;
 use mx_port_local::LocalOptions;
 use mx_proto::port::{Close, LinkDown, SendError};
@@ -32,7 +29,7 @@ fn sleeping_after(idle_us: u64) -> LocalOptions {
 fn start(role: &str, board: u32, endpoint: u32, idle_us: u64, more: &[(&str, u64)]) -> Other {
     let mut all = vec![(IDLE_US, idle_us.to_string())];
     all.extend(more.iter().map(|(name, value)| (*name, value.to_string())));
-    Other::start_with(role, board, endpoint, &all)
+    Other::start("idle::the_other_process", role, board, endpoint, &all)
 }
 
 /// A generator whose numbers a seed decides.

@@ -1,11 +1,9 @@
 //! Two processes with shared memory between them, one of which may die at any moment.
 //!
-//! The other process is this test binary again, running the ignored test `the_other_process`.
+//! The other process is this program again, running the ignored test `the_other_process` of this file.
 
-mod common;
-mod signal;
-
-use common::{BOARD, ENDPOINT, Event, Events, Node, Other, ROLE, fresh, pattern};
+use crate::common::{BOARD, ENDPOINT, Event, Events, Node, Other, ROLE, fresh, pattern};
+use crate::own_process::in_own_process;
 use mx_port_base::clock::MonotonicClock;
 use mx_port_local::LocalPort;
 use mx_proto::port::{Close, LinkDown, Port, SendError};
@@ -13,6 +11,10 @@ use mx_proto::{Clock, LinkId};
 use mx_sim::{Hearing, VirtualClock};
 use std::collections::HashSet;
 use std::time::Duration;
+
+fn start(role: &str, board: u32, endpoint: u32) -> Other {
+    Other::start("processes::the_other_process", role, board, endpoint, &[])
+}
 
 #[test]
 #[ignore = "started by the other tests of this file"]
@@ -61,7 +63,7 @@ fn the_other_process() {
 fn a_million_bytes_come_back_as_they_went() {
     let (board, endpoint) = fresh();
     let mut node = Node::open(board, endpoint);
-    let mut other = Other::start("echo", board, endpoint);
+    let mut other = start("echo", board, endpoint);
     // The other one connects; the first packet is ours, so it has to learn of the link first.
     let link = loop {
         node.poll();
@@ -99,7 +101,7 @@ fn a_million_bytes_come_back_as_they_went() {
 fn a_killed_peer_is_noticed_and_what_it_had_sent_is_delivered() {
     let (board, endpoint) = fresh();
     let mut node = Node::open(board, endpoint);
-    let mut other = Other::start("talk then hang", board, endpoint);
+    let mut other = start("talk then hang", board, endpoint);
     let (link, first) = node.packet();
     assert_eq!(first, pattern(1000, 0));
     // All 50 are in the ring when the last one is: wait for it without taking anything more.
@@ -130,7 +132,7 @@ fn a_killed_peer_is_noticed_and_what_it_had_sent_is_delivered() {
 fn a_sleeper_is_woken_by_the_death_of_its_peer() {
     let (board, endpoint) = fresh();
     let mut node = Node::open(board, endpoint);
-    let mut other = Other::start("hold still", board, endpoint);
+    let mut other = start("hold still", board, endpoint);
     let (link, _) = node.packet();
     let killer = std::thread::spawn(move || {
         other.signal(libc::SIGKILL);
@@ -150,7 +152,7 @@ fn a_sleeper_is_woken_by_the_death_of_its_peer() {
 fn a_peer_that_closes_in_order_is_drained_and_says_so() {
     let (board, endpoint) = fresh();
     let mut node = Node::open(board, endpoint);
-    let mut other = Other::start("close", board, endpoint);
+    let mut other = start("close", board, endpoint);
     assert_eq!(node.packet().1, pattern(1000, 0));
     // Gone before we take the rest.
     assert!(other.wait().success());
@@ -164,7 +166,7 @@ fn a_peer_that_closes_in_order_is_drained_and_says_so() {
 fn a_stopped_peer_blocks_its_link_and_nothing_else() {
     let (board, endpoint) = fresh();
     let mut node = Node::open(board, endpoint);
-    let mut other = Other::start("hold still", board, endpoint);
+    let mut other = start("hold still", board, endpoint);
     let (stopped, _) = node.packet();
     other.signal(libc::SIGSTOP);
     let bytes = pattern(10_000, 1);
@@ -209,26 +211,6 @@ fn descriptors() -> HashSet<(i32, bool)> {
     numbers.into_iter().filter_map(flags).collect()
 }
 
-/// Runs `body` in a process of its own with a single thread.
-fn alone(body: impl FnOnce()) {
-    // One-time initialisation must not be half done when the process is copied.
-    let (board, endpoint) = fresh();
-    drop(Node::open(board, endpoint));
-    // SAFETY: the child uses this crate's code and the allocator, which is safe after fork, and
-    // ends with `_exit`.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0);
-    if child == 0 {
-        let ok = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).is_ok();
-        // SAFETY: ends the process without running anything of the test harness.
-        unsafe { libc::_exit(i32::from(!ok)) };
-    }
-    let mut status = 0;
-    // SAFETY: our own child; `status` is valid.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert_eq!(status, 0, "failed in its own process");
-}
-
 fn poll_until_idle(ports: &mut [&mut LocalPort], clock: &dyn Clock) -> Vec<(LinkId, Event)> {
     let mut sink = Events::default();
     for _ in 0..10 {
@@ -242,27 +224,26 @@ fn poll_until_idle(ports: &mut [&mut LocalPort], clock: &dyn Clock) -> Vec<(Link
 
 #[test]
 fn no_descriptor_is_left_over_or_inherited() {
-    alone(|| {
-        let (board, endpoint) = (std::process::id(), 1);
-        let before = descriptors();
-        let clock = VirtualClock::default();
-        let mut a = LocalPort::open(5, board, endpoint).unwrap();
-        let mut b = LocalPort::open(5, board, endpoint + 1).unwrap();
-        for _ in 0..20 {
-            let link = a.connect_to(board, endpoint + 1, &clock).unwrap();
-            let events = poll_until_idle(&mut [&mut a, &mut b], &clock);
-            assert_eq!(events, [(link, Event::Up)]);
-            let ours: Vec<_> = descriptors().difference(&before).copied().collect();
-            // Two ports with a listener and two sets each, and the two ends of one connection:
-            // the memory itself needs no descriptor once it is mapped.
-            assert_eq!(ours.len(), 8, "{ours:?}");
-            assert!(ours.iter().all(|(_, cloexec)| *cloexec), "{ours:?}");
-            a.close(link, Close::Flush);
-            poll_until_idle(&mut [&mut a, &mut b], &clock);
-        }
-        drop((a, b));
-        assert_eq!(descriptors(), before);
-    });
+    in_own_process!();
+    let (board, endpoint) = (std::process::id(), 1);
+    let before = descriptors();
+    let clock = VirtualClock::default();
+    let mut a = LocalPort::open(5, board, endpoint).unwrap();
+    let mut b = LocalPort::open(5, board, endpoint + 1).unwrap();
+    for _ in 0..20 {
+        let link = a.connect_to(board, endpoint + 1, &clock).unwrap();
+        let events = poll_until_idle(&mut [&mut a, &mut b], &clock);
+        assert_eq!(events, [(link, Event::Up)]);
+        let ours: Vec<_> = descriptors().difference(&before).copied().collect();
+        // Two ports with a listener and two sets each, and the two ends of one connection:
+        // the memory itself needs no descriptor once it is mapped.
+        assert_eq!(ours.len(), 8, "{ours:?}");
+        assert!(ours.iter().all(|(_, cloexec)| *cloexec), "{ours:?}");
+        a.close(link, Close::Flush);
+        poll_until_idle(&mut [&mut a, &mut b], &clock);
+    }
+    drop((a, b));
+    assert_eq!(descriptors(), before);
 }
 
 /// Sets how many descriptors this process may have; returns how many it was.
@@ -283,46 +264,45 @@ fn limit_descriptors(limit: u64) -> u64 {
 
 #[test]
 fn running_out_of_descriptors_pauses_accepting_and_loses_no_peer() {
-    alone(|| {
-        let (board, endpoint) = (std::process::id(), 1);
-        let clock = VirtualClock::default();
-        let mut server = LocalPort::open(6, board, endpoint).unwrap();
-        let mut client = LocalPort::open(6, board, endpoint + 1).unwrap();
-        let links = [(); 3].map(|()| client.connect_to(board, endpoint, &clock).unwrap());
-        // No descriptor more than there are now.
-        let most = descriptors().iter().map(|(fd, _)| *fd).max().unwrap() as u64 + 1;
-        let usual = limit_descriptors(most);
-        // Gaps below the limit.
-        let mut fillers = Vec::new();
-        loop {
-            // SAFETY: plain system call.
-            let fd = unsafe { libc::dup(2) };
-            if fd < 0 {
-                break;
-            }
-            fillers.push(fd);
+    in_own_process!();
+    let (board, endpoint) = (std::process::id(), 1);
+    let clock = VirtualClock::default();
+    let mut server = LocalPort::open(6, board, endpoint).unwrap();
+    let mut client = LocalPort::open(6, board, endpoint + 1).unwrap();
+    let links = [(); 3].map(|()| client.connect_to(board, endpoint, &clock).unwrap());
+    // No descriptor more than there are now.
+    let most = descriptors().iter().map(|(fd, _)| *fd).max().unwrap() as u64 + 1;
+    let usual = limit_descriptors(most);
+    // Gaps below the limit.
+    let mut fillers = Vec::new();
+    loop {
+        // SAFETY: plain system call.
+        let fd = unsafe { libc::dup(2) };
+        if fd < 0 {
+            break;
         }
-        assert!(poll_until_idle(&mut [&mut server], &clock).is_empty());
-        assert_eq!(server.link_count(), 0);
-        // It does not spin: nothing is readable, and it says when to call again.
-        let control = server.descriptors().control.unwrap();
-        let mut poll = libc::pollfd {
-            fd: control,
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one valid element.
-        assert_eq!(unsafe { libc::poll(&raw mut poll, 1, 0) }, 0);
-        let again = server.deadline().unwrap();
-        assert!(again > clock.now() && again <= clock.now().after(Duration::from_secs(1)));
-        // Nor can it connect, and says so.
-        assert!(client.connect_to(board, endpoint, &clock).is_err());
-        limit_descriptors(usual);
-        clock.advance_to(again);
-        let mut events = poll_until_idle(&mut [&mut server, &mut client], &clock);
-        events.sort_by_key(|(link, _)| link.index());
-        assert_eq!(events, links.map(|link| (link, Event::Up)));
-        // Only links that may fall asleep want to be looked at now.
-        assert!(server.deadline().unwrap() > clock.now().after(Duration::from_secs(1)));
-    });
+        fillers.push(fd);
+    }
+    assert!(poll_until_idle(&mut [&mut server], &clock).is_empty());
+    assert_eq!(server.link_count(), 0);
+    // It does not spin: nothing is readable, and it says when to call again.
+    let control = server.descriptors().control.unwrap();
+    let mut poll = libc::pollfd {
+        fd: control,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one valid element.
+    assert_eq!(unsafe { libc::poll(&raw mut poll, 1, 0) }, 0);
+    let again = server.deadline().unwrap();
+    assert!(again > clock.now() && again <= clock.now().after(Duration::from_secs(1)));
+    // Nor can it connect, and says so.
+    assert!(client.connect_to(board, endpoint, &clock).is_err());
+    limit_descriptors(usual);
+    clock.advance_to(again);
+    let mut events = poll_until_idle(&mut [&mut server, &mut client], &clock);
+    events.sort_by_key(|(link, _)| link.index());
+    assert_eq!(events, links.map(|link| (link, Event::Up)));
+    // Only links that may fall asleep want to be looked at now.
+    assert!(server.deadline().unwrap() > clock.now().after(Duration::from_secs(1)));
 }

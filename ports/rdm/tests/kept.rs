@@ -1,10 +1,9 @@
 //! A provider that keeps its domain although everything in it has been closed: said once, and not as a
 //! warning, for the user cannot change it.
 
-mod direct;
-
-use direct::made_up::{nodes, shapes};
-use direct::nodes::pattern;
+use crate::direct::made_up::{nodes, shapes};
+use crate::direct::nodes::pattern;
+use crate::own_process::in_own_process;
 use libfabric_fake::Fake;
 use mx_proto::Status;
 use std::sync::Mutex;
@@ -31,6 +30,7 @@ impl log::Log for Logger {
 
 #[test]
 fn a_domain_that_the_provider_keeps_is_told_of_once_and_with_the_reason() {
+    in_own_process!();
     log::set_logger(&Logger).unwrap();
     log::set_max_level(log::LevelFilter::Debug);
     let mut domains = 0;

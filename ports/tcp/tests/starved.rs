@@ -1,16 +1,16 @@
-//! A port whose process has no descriptors left. Alone in its process, because it takes them all.
+//! A port whose process has no descriptors left. In a process of its own, because it takes them all.
 
-mod tcp_common;
-
+use crate::own_process::in_own_process;
+use crate::tcp_common::*;
 use mx_proto::port::{ConnectError, Port};
 use std::fs::File;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
-use tcp_common::*;
 
 #[test]
 fn without_descriptors_connections_wait_and_nothing_spins() {
+    in_own_process!();
     let mut b = Node::open(Ipv4Addr::LOCALHOST);
     let mut early = TcpStream::connect(("127.0.0.1", b.port.local_port())).unwrap();
     early

@@ -4,13 +4,11 @@
 //!   shapes x seeds x { messages, multi-receive, reads } --> bytes arrive, no rule broken
 //! ```
 
-mod side;
-
 use std::collections::VecDeque;
 
+use crate::side::{Event, Side};
 use libfabric_fake::{Fake, Faults, Shape};
 use libfabric_sys::abi::*;
-use side::{Event, Side};
 
 fn shapes() -> Vec<Shape> {
     vec![

@@ -1,11 +1,9 @@
 //! Endpoints of type `FI_EP_DGRAM`: what is lost, and what its sender hears of it.
 
-mod side;
-
+use crate::side::{Lot, Side};
 use libfabric_fake::{Death, Fake, Shape};
 use libfabric_sys::abi::*;
 use libfabric_sys::calls::fi_sendmsg;
-use side::{Lot, Side};
 
 fn pair(fake: &Fake) -> (Side, Side, u64, u64) {
     let open = || Side::with(&fake.machine(&[]), FI_MSG | FI_SOURCE, FI_WAIT_NONE);

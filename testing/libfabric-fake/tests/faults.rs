@@ -5,14 +5,12 @@
 //!   gone: closed, killed, unplugged, never there           full: registrations, queues
 //! ```
 
-mod side;
-
 use std::os::fd::RawFd;
 
+use crate::side::{CAPS, Lot, Side, end, lot, plain};
 use libfabric_fake::{Death, Fake, Faults, Release, Shape, Wait};
 use libfabric_sys::abi::*;
 use libfabric_sys::calls::*;
-use side::{CAPS, Lot, Side, end, lot, plain};
 
 const AGAIN: isize = -(FI_EAGAIN as isize);
 

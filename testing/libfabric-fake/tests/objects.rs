@@ -4,14 +4,12 @@
 //!   fabric > domain > queue, vector > endpoint    and back
 //! ```
 
-mod side;
-
 use std::ptr::null_mut;
 
+use crate::side::{CAPS, Side, end, lot, noticed, offers, plain};
 use libfabric_fake::{Call, Fake, Machine};
 use libfabric_sys::abi::*;
 use libfabric_sys::calls::*;
-use side::{CAPS, Side, end, lot, noticed, offers, plain};
 
 #[test]
 fn objects_are_closed_in_their_order() {

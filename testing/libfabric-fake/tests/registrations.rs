@@ -4,14 +4,12 @@
 //!   one misuse --> the violation that names it
 //! ```
 
-mod side;
-
 use std::ptr::null_mut;
 
+use crate::side::{Side, end, lot, noticed};
 use libfabric_fake::{Fake, Shape};
 use libfabric_sys::abi::*;
 use libfabric_sys::calls::*;
-use side::{Side, end, lot, noticed};
 
 #[test]
 fn registrations_must_cover_what_is_used() {

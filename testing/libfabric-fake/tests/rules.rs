@@ -4,14 +4,12 @@
 //!   one misuse --> the violation that names it      (and conversations.rs: no misuse, none)
 //! ```
 
-mod side;
-
 use std::ptr::null_mut;
 
+use crate::side::{Lot, Side, end, lot, noticed, plain};
 use libfabric_fake::{Fake, Shape};
 use libfabric_sys::abi::*;
 use libfabric_sys::calls::*;
-use side::{Lot, Side, end, lot, noticed, plain};
 
 fn again(code: isize) -> bool {
     code == -(FI_EAGAIN as isize)

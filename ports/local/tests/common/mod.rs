@@ -1,8 +1,8 @@
 //! A port with what it has said, and another process that has one.
 //!
-//! The other process is the same test binary again, running its ignored test `the_other_process`.
+//! The other process is the same program again, running an ignored test `the_other_process`.
 
-#![allow(dead_code, reason = "every test binary uses another part of it")]
+#![allow(dead_code, reason = "every test program uses another part of it")]
 
 use crate::signal;
 use mx_port_base::clock::MonotonicClock;
@@ -153,19 +153,16 @@ impl Node {
 pub(crate) struct Other(pub(crate) Child);
 
 impl Other {
-    pub(crate) fn start(role: &str, board: u32, endpoint: u32) -> Self {
-        Self::start_with(role, board, endpoint, &[])
-    }
-
-    /// With more in its environment.
-    pub(crate) fn start_with(
+    /// Runs the ignored test of that name, with more in its environment.
+    pub(crate) fn start(
+        test: &str,
         role: &str,
         board: u32,
         endpoint: u32,
         more: &[(&str, String)],
     ) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "the_other_process", "--ignored", "--nocapture"])
+            .args(["--exact", test, "--ignored", "--nocapture"])
             .env(ROLE, role)
             .env(BOARD, board.to_string())
             .env(ENDPOINT, endpoint.to_string())

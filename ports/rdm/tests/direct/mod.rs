@@ -4,8 +4,6 @@
 //!   connect(target) --> table --> the other RdmPort: answer(endpoint address) --> greet(its endpoint address)
 //! ```
 
-#![allow(dead_code, reason = "every test binary uses another part of it")]
-
 pub(crate) mod made_up;
 pub(crate) mod nodes;
 

@@ -10,8 +10,8 @@
 //!
 //! Owns: what all ports of a run share.
 
-use crate::port::SimRdm;
-use crate::weather::Weather;
+use super::port::SimRdm;
+use super::weather::Weather;
 use libfabric_fake::{Call, Death, Fake, Faults, Machine};
 use libfabric_sys::abi::{FI_EIO, FI_ENOMEM};
 use mx_port_fabric::endpoint_address::{EndpointAddress, Refusal};

@@ -7,7 +7,7 @@
 //! Sleeping is real: who has armed its port is run when a descriptor becomes readable or a
 //! deadline is over, and otherwise not. So a wake-up that is missing stops the simulation.
 
-use crate::network::{FakeNetwork, Letter, refused};
+use super::network::{FakeNetwork, Letter, refused};
 use mx_port_rdm::RdmOptions;
 use mx_port_rdm::RdmPort;
 use mx_proto::port::{

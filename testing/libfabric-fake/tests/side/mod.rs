@@ -6,9 +6,6 @@
 //!   Lot  { bytes, context, registration }                  memory for one operation
 //! ```
 
-// Each test file uses a part of it.
-#![allow(dead_code, unreachable_pub)]
-
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
@@ -18,10 +15,10 @@ use libfabric_sys::abi::*;
 use libfabric_sys::calls::*;
 
 /// The capabilities that a test asks for if it does not care.
-pub const CAPS: u64 = FI_MSG | FI_RMA | FI_MULTI_RECV;
+pub(crate) const CAPS: u64 = FI_MSG | FI_RMA | FI_MULTI_RECV;
 
 /// Asks for anything and can give everything.
-pub fn offers(machine: &Machine, caps: u64) -> Result<InfoList, i32> {
+pub(crate) fn offers(machine: &Machine, caps: u64) -> Result<InfoList, i32> {
     let library = machine.library();
     let mut hints = library.hints().expect("memory");
     hints
@@ -32,35 +29,35 @@ pub fn offers(machine: &Machine, caps: u64) -> Result<InfoList, i32> {
 }
 
 /// An open endpoint and all it needs.
-pub struct Side {
-    pub fabric: *mut fid_fabric,
-    pub domain: *mut fid_domain,
-    pub cq: *mut fid_cq,
-    pub av: *mut fid_av,
-    pub ep: *mut fid_ep,
-    pub info: InfoList,
-    pub prefix: usize,
-    pub mr_mode: i32,
-    pub regions: Vec<*mut fid_mr>,
+pub(crate) struct Side {
+    pub(crate) fabric: *mut fid_fabric,
+    pub(crate) domain: *mut fid_domain,
+    pub(crate) cq: *mut fid_cq,
+    pub(crate) av: *mut fid_av,
+    pub(crate) ep: *mut fid_ep,
+    pub(crate) info: InfoList,
+    pub(crate) prefix: usize,
+    pub(crate) mr_mode: i32,
+    pub(crate) regions: Vec<*mut fid_mr>,
 }
 
 /// A completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    pub context: usize,
-    pub flags: u64,
-    pub len: usize,
-    pub buf: usize,
-    pub error: i32,
-    pub olen: usize,
+pub(crate) struct Event {
+    pub(crate) context: usize,
+    pub(crate) flags: u64,
+    pub(crate) len: usize,
+    pub(crate) buf: usize,
+    pub(crate) error: i32,
+    pub(crate) olen: usize,
 }
 
 impl Side {
-    pub fn open(machine: &Machine) -> Self {
+    pub(crate) fn open(machine: &Machine) -> Self {
         Self::with(machine, CAPS, FI_WAIT_NONE)
     }
 
-    pub fn with(machine: &Machine, caps: u64, wait: u32) -> Self {
+    pub(crate) fn with(machine: &Machine, caps: u64, wait: u32) -> Self {
         let info = offers(machine, caps).expect("an offer");
         let first = info.first().expect("an offer");
         let fabric = machine.library().fabric(first).expect("a fabric").as_ptr();
@@ -112,13 +109,13 @@ impl Side {
     }
 
     /// A pair that know each other: the sides, and each as the other knows it.
-    pub fn pair(fake: &Fake) -> (Self, Self, u64, u64) {
+    pub(crate) fn pair(fake: &Fake) -> (Self, Self, u64, u64) {
         let (a, b) = (Self::open(fake.first()), Self::open(&fake.machine(&[])));
         let (b_for_a, a_for_b) = (a.insert(&b.address()), b.insert(&a.address()));
         (a, b, b_for_a, a_for_b)
     }
 
-    pub fn address(&self) -> Vec<u8> {
+    pub(crate) fn address(&self) -> Vec<u8> {
         let mut bytes = vec![0u8; 64];
         let mut len = bytes.len();
         // SAFETY: room of that length.
@@ -128,7 +125,7 @@ impl Side {
         bytes
     }
 
-    pub fn insert(&self, address: &[u8]) -> u64 {
+    pub(crate) fn insert(&self, address: &[u8]) -> u64 {
         let mut handle = 0;
         // SAFETY: one address of the right length.
         let count = unsafe {
@@ -146,11 +143,15 @@ impl Side {
     }
 
     /// Registers memory, bound and enabled as the provider wants it.
-    pub fn register(&mut self, bytes: &mut [u8], access: u64) -> *mut fid_mr {
+    pub(crate) fn register(&mut self, bytes: &mut [u8], access: u64) -> *mut fid_mr {
         self.try_register(bytes, access).expect("a registration")
     }
 
-    pub fn try_register(&mut self, bytes: &mut [u8], access: u64) -> Result<*mut fid_mr, i32> {
+    pub(crate) fn try_register(
+        &mut self,
+        bytes: &mut [u8],
+        access: u64,
+    ) -> Result<*mut fid_mr, i32> {
         let mut mr = null_mut();
         let key = 1 + self.regions.len() as u64;
         // SAFETY: live memory, that the test keeps until the side is closed.
@@ -181,7 +182,7 @@ impl Side {
     }
 
     /// Memory for an operation, registered if the provider wants that.
-    pub fn lot(&mut self, len: usize) -> Lot {
+    pub(crate) fn lot(&mut self, len: usize) -> Lot {
         let mut lot = Lot {
             bytes: vec![0; len.max(1)],
             len,
@@ -198,31 +199,31 @@ impl Side {
     }
 
     /// The same, filled behind the prefix.
-    pub fn filled(&mut self, bytes: &[u8]) -> Lot {
+    pub(crate) fn filled(&mut self, bytes: &[u8]) -> Lot {
         let prefix = self.prefix;
         let mut lot = self.lot(prefix + bytes.len());
         lot.bytes[prefix..prefix + bytes.len()].copy_from_slice(bytes);
         lot
     }
 
-    pub fn send(&self, lot: &mut Lot, to: u64) -> isize {
+    pub(crate) fn send(&self, lot: &mut Lot, to: u64) -> isize {
         let (bytes, context) = lot.raw();
         // SAFETY: the lot outlives the operation; the test sees to it. So in all below.
         unsafe { fi_send(self.ep, bytes, lot.len, lot.desc, to, context) }
     }
 
-    pub fn inject(&self, bytes: &[u8], to: u64) -> isize {
+    pub(crate) fn inject(&self, bytes: &[u8], to: u64) -> isize {
         // SAFETY: read before the call returns.
         unsafe { fi_inject(self.ep, bytes.as_ptr().cast(), bytes.len(), to) }
     }
 
-    pub fn receive(&self, lot: &mut Lot) -> isize {
+    pub(crate) fn receive(&self, lot: &mut Lot) -> isize {
         let (bytes, context) = lot.raw();
         // SAFETY: as above.
         unsafe { fi_recv(self.ep, bytes, lot.len, lot.desc, FI_ADDR_UNSPEC, context) }
     }
 
-    pub fn multi_receive(&self, lot: &mut Lot) -> isize {
+    pub(crate) fn multi_receive(&self, lot: &mut Lot) -> isize {
         let (bytes, context) = lot.raw();
         let iov = libc::iovec {
             iov_base: bytes,
@@ -240,13 +241,13 @@ impl Side {
         unsafe { fi_recvmsg(self.ep, &raw const msg, FI_MULTI_RECV) }
     }
 
-    pub fn read(&self, lot: &mut Lot, from: u64, addr: u64, key: u64) -> isize {
+    pub(crate) fn read(&self, lot: &mut Lot, from: u64, addr: u64, key: u64) -> isize {
         let (bytes, context) = lot.raw();
         // SAFETY: as above.
         unsafe { fi_read(self.ep, bytes, lot.len, lot.desc, from, addr, key, context) }
     }
 
-    pub fn set_least_multi(&self, least: usize) {
+    pub(crate) fn set_least_multi(&self, least: usize) {
         // SAFETY: a size_t.
         let code = unsafe {
             fi_setopt(
@@ -261,7 +262,7 @@ impl Side {
     }
 
     /// Everything the queue has now.
-    pub fn events(&self) -> Vec<Event> {
+    pub(crate) fn events(&self) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some(event) = self.event() {
             events.push(event);
@@ -270,7 +271,7 @@ impl Side {
     }
 
     /// One poll.
-    pub fn event(&self) -> Option<Event> {
+    pub(crate) fn event(&self) -> Option<Event> {
         let mut entry = fi_cq_tagged_entry {
             op_context: null_mut(),
             flags: 0,
@@ -312,7 +313,7 @@ impl Side {
 
     /// Ends the endpoint and its registrations: those first that belong to it, those last that
     /// its operations use.
-    pub fn close_endpoint(&mut self) {
+    pub(crate) fn close_endpoint(&mut self) {
         if self.ep.is_null() {
             return;
         }
@@ -333,7 +334,7 @@ impl Side {
         }
     }
 
-    pub fn close(mut self) {
+    pub(crate) fn close(mut self) {
         self.close_endpoint();
         for object in [self.cq.cast::<fid>(), self.av.cast(), self.domain.cast()] {
             // SAFETY: an open object.
@@ -345,12 +346,12 @@ impl Side {
 }
 
 /// Memory for one operation.
-pub struct Lot {
-    pub bytes: Vec<u8>,
-    pub len: usize,
-    pub context: Box<fi_context2>,
-    pub desc: *mut c_void,
-    pub prefix: usize,
+pub(crate) struct Lot {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) len: usize,
+    pub(crate) context: Box<fi_context2>,
+    pub(crate) desc: *mut c_void,
+    pub(crate) prefix: usize,
 }
 
 impl Lot {
@@ -361,17 +362,17 @@ impl Lot {
         )
     }
 
-    pub fn id(&self) -> usize {
+    pub(crate) fn id(&self) -> usize {
         (&raw const *self.context) as usize
     }
 
-    pub fn body(&self) -> &[u8] {
+    pub(crate) fn body(&self) -> &[u8] {
         &self.bytes[self.prefix..self.len]
     }
 }
 
 /// Memory that needs no registration.
-pub fn lot(bytes: &[u8]) -> Lot {
+pub(crate) fn lot(bytes: &[u8]) -> Lot {
     Lot {
         bytes: bytes.to_vec(),
         len: bytes.len(),
@@ -382,7 +383,7 @@ pub fn lot(bytes: &[u8]) -> Lot {
 }
 
 /// A shape without connections and without delays.
-pub fn plain() -> Shape {
+pub(crate) fn plain() -> Shape {
     Shape {
         connect_polls: 0,
         ..Shape::tcp()
@@ -391,13 +392,13 @@ pub fn plain() -> Shape {
 
 /// The fake noticed this and only this.
 #[track_caller]
-pub fn noticed(fake: &Fake, what: &str) {
+pub(crate) fn noticed(fake: &Fake, what: &str) {
     let violations = fake.take_violations();
     assert_eq!(violations.len(), 1, "{what}: {violations:#?}");
     assert!(violations[0].contains(what), "{what}: {violations:#?}");
 }
 
-pub fn end(fake: &Fake, sides: [Side; 2]) {
+pub(crate) fn end(fake: &Fake, sides: [Side; 2]) {
     sides.into_iter().for_each(Side::close);
     fake.assert_clean();
     assert_eq!(fake.open_objects(), Vec::<String>::new());

@@ -1,27 +1,20 @@
 //! Two endpoints in two processes: what only shows when the other side can die.
 //!
 //! ```text
-//!   this process, the client           the same program as "child ENDPOINT", the server
+//!   this process, the client           the same program as "child endpoint ENDPOINT", the server
 //!     bits 1: a message     ------>      sends it back with bits 2
 //!     bits 3: 16 MiB        ------>      sends them back with bits 4
 //!     bits 9: anything      ------>      never receives it
 //! ```
-//!
-//! Without the test harness, because the program must be able to start itself.
 
-#[path = "../../testing/sim/fixtures/cases.rs"]
-mod cases;
-mod node;
-#[path = "../../ports/local/tests/signal/mod.rs"]
-mod signal;
-
+use crate::node::{self, LONG, Node, NotConnected, pattern, pending, waiting};
+use crate::{cases, signal};
 use mx_proto::port::ConnectError;
 use mx_proto::{
     Completion, Down, DownReason, EndpointId, Identity, Received, RemoteId, Route, Status, Target,
 };
 use mx_sim::Cancelled;
 use mx_sys::{ROUTE_LOCAL, ROUTE_TCP};
-use node::{LONG, Node, NotConnected, pattern, pending, waiting};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -68,17 +61,19 @@ const CASES: &[(&str, Case)] = &[
     ),
 ];
 
-fn main() -> ExitCode {
-    let mut args = std::env::args().skip(1).filter(|arg| !arg.starts_with('-'));
-    let first = args.next();
-    if first.as_deref() == Some("child") {
-        serve(args.next().and_then(|id| id.parse().ok()).map(EndpointId));
-        return ExitCode::SUCCESS;
-    }
-    cases::run(CASES.iter().flat_map(|(name, case)| {
-        [("local", ROUTE_LOCAL), ("tcp", ROUTE_TCP)]
-            .map(|(port, route)| (format!("{name} ({port})"), move || case(route)))
-    }))
+pub(crate) fn run() -> ExitCode {
+    cases::run(
+        "endpoint",
+        CASES.iter().flat_map(|(name, case)| {
+            [("local", ROUTE_LOCAL), ("tcp", ROUTE_TCP)]
+                .map(|(port, route)| (format!("{name} ({port})"), move || case(route)))
+        }),
+    )
+}
+
+/// The other process: `ENDPOINT`, or any.
+pub(crate) fn child(args: &[&str]) {
+    serve(args.first().and_then(|id| id.parse().ok()).map(EndpointId));
 }
 
 fn messages_come_back_as_they_went(route: Route) {
@@ -286,7 +281,7 @@ impl Server {
     fn start(endpoint: Option<EndpointId>) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .arg("child")
+            .args(["child", "endpoint"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         if let Some(endpoint) = endpoint {

@@ -1,8 +1,5 @@
 //! The rdm port by itself: over the provider of this machine, and over made-up ones.
 
-#[path = "../direct/mod.rs"]
-mod direct;
-
 mod endings;
 mod frames;
 mod letting_go;

@@ -1,7 +1,7 @@
 //! Cancels over the fabric: the time until memory comes back; it is not touched afterwards.
 //!
 //! ```text
-//!   this process                              the same program as "child": the peer
+//!   this process                              the same program as "child peer"
 //!     cancels at random moments                 receives and sends whatever it can, for ever
 //!       small, slot, large out, large in        |
 //!                                               runs | is stopped | has been killed
@@ -10,20 +10,15 @@
 //! Every buffer is overwritten when its cancel has returned, and compared a good while later; every
 //! second one cannot be reached at all meanwhile. Times are printed as median, 99 %, 99.9 %, longest.
 //!
-//! Without the test harness, because the program must be able to start itself. `RDM_CANCELS=10000`
-//! makes as many cancels in each state of the peer and prints how long they took.
+//! `RDM_CANCELS=10000` makes as many cancels in each state of the peer and prints how long they took.
 
-mod node;
-mod peer;
-#[path = "../../ports/local/tests/signal/mod.rs"]
-mod signal;
-
+use crate::cases;
+use crate::node::{LONG, Node};
+use crate::peer::{FROM_PEER, LARGE, NOWHERE, Peer, TO_PEER, options};
 use mx_proto::{Config, Posted, Received, RemoteId, RequestId};
 use mx_sim::Cancelled;
 use mx_sys::RdmError;
 use mx_sys::{EndpointChoice, OpenError};
-use node::{LONG, Node};
-use peer::{FROM_PEER, LARGE, NOWHERE, Peer, TO_PEER, options};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -60,31 +55,23 @@ const WINDOW: usize = 6;
 const MEDIAN: Duration = Duration::from_micros(50);
 const LONGEST: Duration = Duration::from_millis(10);
 
-fn main() -> ExitCode {
-    if peer::is_child() {
-        return ExitCode::SUCCESS;
-    }
+pub(crate) fn run() -> ExitCode {
     if let Err(OpenError::Rdm(RdmError::NoLibrary(why))) = open() {
         println!("NOT TESTED: {why}");
         return ExitCode::SUCCESS;
     }
-    let first = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
     log::set_logger(&LOGGER).unwrap();
     log::set_max_level(log::LevelFilter::Debug);
     let cancels = std::env::var("RDM_CANCELS").ok();
     let cancels: Option<usize> = cancels.and_then(|text| text.parse().ok());
-    let mut failed = false;
-    for state in [State::Runs, State::Stopped, State::Killed] {
-        if first
-            .as_deref()
-            .is_some_and(|filter| !format!("{state:?}").contains(filter))
-        {
-            continue;
-        }
-        let times = campaign(state, cancels.unwrap_or(400));
-        failed |= times.report(state, cancels.is_some());
-    }
-    ExitCode::from(u8::from(failed))
+    let cases = [State::Runs, State::Stopped, State::Killed].map(|state| {
+        let case = move || {
+            let times = campaign(state, cancels.unwrap_or(400));
+            assert!(!times.report(state, cancels.is_some()), "too long");
+        };
+        (format!("{state:?}"), case)
+    });
+    cases::run("rdm_cancels", cases)
 }
 
 fn open() -> Result<Node, OpenError> {

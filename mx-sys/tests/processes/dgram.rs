@@ -2,30 +2,25 @@
 //! back, or is copied.
 //!
 //! ```text
-//!   this process                       the same program as "child WAY ENDPOINT", a server
+//!   this process                       the same program as "child dgram WAY ENDPOINT", a server
 //!     bits ECHO: a message   ------>     sends it back with bits BACK
 //!     bits ONE_WAY           ------>     receives, and says "flowing" after some
 //!     bits NOWHERE           ------>     never received
-//!                                      the same program as "child WAY ENDPOINT of another", a client
+//!                                      the same program as "child dgram WAY ENDPOINT of another", a client
 //!     receives ONE_WAY       <------     sends for ever
 //! ```
 //!
 //! Over kernel UDP, where the kernel reports that no socket is there, and over libfabric's `udp`,
 //! where only silence does; there once more with peers that have to be asked where they are.
-//!
-//! Without the test harness, because the program must be able to start itself, and to fork.
 
-#[path = "../../testing/sim/fixtures/cases.rs"]
-mod cases;
-mod node;
-
+use crate::cases;
+use crate::node::{self, LONG, Node, NotConnected, pattern, pending};
 use mx_port_dgram::BackendChoice;
 use mx_proto::{
     Completion, Config, Down, DownReason, EndpointId, Identity, MatchBits, MatchMask, NicId,
     Received, RemoteId, Status, Target,
 };
 use mx_sys::{EndpointChoice, MallocBuffer, OpenOptions, ROUTE_DGRAM, UserMemory};
-use node::{LONG, Node, NotConnected, pattern, pending};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -124,15 +119,13 @@ const CASES: &[(&str, Case)] = &[
     ),
 ];
 
-fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    if args.first().is_some_and(|first| first == "child") {
-        child(&args[1..]);
-        return ExitCode::SUCCESS;
-    }
-    cases::run(CASES.iter().flat_map(|(name, case)| {
-        WAYS.map(|way| (format!("{name} ({})", way.name), move || case(way)))
-    }))
+pub(crate) fn run() -> ExitCode {
+    cases::run(
+        "dgram",
+        CASES.iter().flat_map(|(name, case)| {
+            WAYS.map(|way| (format!("{name} ({})", way.name), move || case(way)))
+        }),
+    )
 }
 
 fn a_killed_peer_ends_everything(way: Way) {
@@ -419,7 +412,7 @@ impl Server {
 
     fn spawn(way: Way, args: &[String]) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["child", way.name])
+            .args(["child", "dgram", way.name])
             .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -467,7 +460,7 @@ impl Drop for Server {
 }
 
 /// The other process: `WAY ENDPOINT`, or `WAY any NIC ENDPOINT` of whom to call.
-fn child(args: &[String]) {
+pub(crate) fn child(args: &[&str]) {
     let way = WAYS.into_iter().find(|way| way.name == args[0]).unwrap();
     let endpoint = match args[1].parse() {
         Ok(number) => EndpointChoice::Exact(EndpointId(number)),

@@ -6,22 +6,15 @@
 //!     one              works     is cut off the message   packets go over the socket
 //! ```
 //!
-//! Without the test harness: a test takes all descriptors of its process.
+//! A case takes all descriptors of its process.
 
-#[path = "../../testing/sim/fixtures/cases.rs"]
-mod cases;
-#[path = "../../ports/local/tests/common/mod.rs"]
-mod local_common;
-mod node;
-#[path = "../../ports/local/tests/signal/mod.rs"]
-mod signal;
-
-use local_common::{Event, Node as PortNode};
+use crate::cases;
+use crate::local_common::{self, Event, Node as PortNode};
+use crate::node::{self, LONG, Node, NotConnected};
 use mx_port_local::LocalOptions;
 use mx_proto::port::ConnectError;
 use mx_proto::{Config, EndpointId, LinkId, NicId, Route, Status, Target};
 use mx_sys::{EndpointChoice, MonotonicClock, OpenOptions, ROUTE_TCP};
-use node::{LONG, Node, NotConnected};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
@@ -50,14 +43,10 @@ const CASES: &[(&str, fn())] = &[
     ),
 ];
 
-fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    if args.first().is_some_and(|first| first == "server") {
-        serve();
-        return ExitCode::SUCCESS;
-    }
+pub(crate) fn run() -> ExitCode {
     set_limit(256);
-    cases::run(CASES.iter().map(|(name, case)| ((*name).to_owned(), case)))
+    let cases = CASES.iter().map(|(name, case)| ((*name).to_owned(), case));
+    cases::run("local_starved", cases)
 }
 
 fn set_limit(descriptors: u64) {
@@ -189,7 +178,7 @@ fn no_accept() {
 }
 
 /// The other process: leaves itself as many descriptors as it is told to.
-fn serve() {
+pub(crate) fn child(_: &[&str]) {
     set_limit(256);
     let node = Node::open(
         OpenOptions::new(EndpointChoice::Any),
@@ -219,7 +208,7 @@ struct Server {
 impl Server {
     fn start() -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
-            .arg("server")
+            .args(["child", "local_starved"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

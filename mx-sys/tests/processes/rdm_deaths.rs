@@ -2,28 +2,21 @@
 //! of the old life is accepted, and that nothing is left of them.
 //!
 //! ```text
-//!   this process                    the same program as "child"
+//!   this process                    the same program as "child peer"
 //!     operations of every kind        killed | stopped, and continued | started anew as the same
 //!     counts its own descriptors, memory, links
 //! ```
 //!
-//! Without the test harness, because the program must be able to start itself. `RDM_LIVES=1000` has
-//! as many clients come and be killed; otherwise it is a few.
+//! `RDM_LIVES=1000` has as many clients come and be killed; otherwise it is a few.
 
-#[path = "../../testing/sim/fixtures/cases.rs"]
-mod cases;
-mod node;
-mod peer;
-#[path = "../../ports/local/tests/signal/mod.rs"]
-mod signal;
-
+use crate::cases;
+use crate::node::{LONG, Node};
+use crate::peer::{FROM_PEER, LARGE, NOWHERE, Peer, TO_PEER, options};
 use mx_proto::port::LinkDown;
 use mx_proto::{Config, Down, DownReason, Posted, Received, RemoteId, Status};
 use mx_sim::Cancelled;
 use mx_sys::RdmError;
 use mx_sys::{EndpointChoice, OpenError};
-use node::{LONG, Node};
-use peer::{FROM_PEER, LARGE, NOWHERE, Peer, TO_PEER, options};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -59,15 +52,13 @@ const CASES: &[(&str, Case)] = &[
     ),
 ];
 
-fn main() -> ExitCode {
-    if peer::is_child() {
-        return ExitCode::SUCCESS;
-    }
+pub(crate) fn run() -> ExitCode {
     if let Err(OpenError::Rdm(RdmError::NoLibrary(why))) = open() {
         println!("NOT TESTED: {why}");
         return ExitCode::SUCCESS;
     }
-    cases::run(CASES.iter().map(|(name, case)| ((*name).to_owned(), case)))
+    let cases = CASES.iter().map(|(name, case)| ((*name).to_owned(), case));
+    cases::run("rdm_deaths", cases)
 }
 
 fn open() -> Result<Node, OpenError> {

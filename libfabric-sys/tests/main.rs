@@ -1,0 +1,5 @@
+//! The bindings against the headers, and the loading of libraries.
+
+mod common;
+mod layout;
+mod loading;

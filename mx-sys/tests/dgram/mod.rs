@@ -1,0 +1,4 @@
+//! Whole endpoints over datagrams.
+
+mod exchange;
+mod pair;

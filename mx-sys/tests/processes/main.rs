@@ -1,0 +1,75 @@
+//! What shows only when the other side is a process of its own, which can be stopped, killed and started anew,
+//! or when this one has no descriptors left.
+//!
+//! ```text
+//!   [FILTER]            for each file: start itself with --of=FILE and the filter
+//!   --of=FILE [FILTER]  its cases, one after the other
+//!   child FILE ...      the other process of a case
+//! ```
+//!
+//! Without the test harness, because the program must be able to start itself, and to fork. Each file's cases
+//! have a process of their own: limits, loggers and what libfabric leaves behind are the process's.
+
+#[path = "../../../testing/sim/fixtures/cases.rs"]
+mod cases;
+#[path = "../../../ports/local/tests/common/mod.rs"]
+mod local_common;
+#[path = "../node/mod.rs"]
+mod node;
+#[path = "../peer/mod.rs"]
+mod peer;
+#[path = "../../../ports/local/tests/signal/mod.rs"]
+mod signal;
+
+mod dgram;
+mod endpoint;
+mod local_starved;
+mod rdm_cancels;
+mod rdm_deaths;
+
+use std::process::{Command, ExitCode};
+
+type Run = fn() -> ExitCode;
+type Child = fn(&[&str]);
+
+/// Those that have cases.
+const FILES: [(&str, Run); 5] = [
+    ("dgram", dgram::run),
+    ("endpoint", endpoint::run),
+    ("local_starved", local_starved::run),
+    ("rdm_cancels", rdm_cancels::run),
+    ("rdm_deaths", rdm_deaths::run),
+];
+
+/// Those that have another process.
+const CHILDREN: [(&str, Child); 4] = [
+    ("dgram", dgram::child),
+    ("endpoint", endpoint::child),
+    ("local_starved", local_starved::child),
+    ("peer", peer::child),
+];
+
+fn named<F: Copy>(all: &[(&str, F)], name: &str) -> F {
+    let found = all.iter().find(|(known, _)| *known == name);
+    found.unwrap_or_else(|| panic!("{name} is none")).1
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    if let ["child", file, rest @ ..] = &args[..] {
+        named(&CHILDREN, file)(rest);
+        return ExitCode::SUCCESS;
+    }
+    if let Some(file) = args.iter().find_map(|arg| arg.strip_prefix("--of=")) {
+        return named(&FILES, file)();
+    }
+    let itself = std::env::current_exe().unwrap();
+    let mut failed = false;
+    for (file, _) in FILES {
+        let mut command = Command::new(&itself);
+        let status = command.arg(format!("--of={file}")).args(&args).status();
+        failed |= !status.unwrap().success();
+    }
+    ExitCode::from(u8::from(failed))
+}

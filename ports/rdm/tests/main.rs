@@ -1,0 +1,9 @@
+//! The rdm port by itself, and in whole simulations.
+
+mod direct;
+#[path = "../../../testing/sim/fixtures/own_process.rs"]
+mod own_process;
+
+mod kept;
+mod rdm;
+mod sim_rdm;

@@ -1,0 +1,7 @@
+//! The tcp port by itself.
+
+#[path = "../../../testing/sim/fixtures/own_process.rs"]
+mod own_process;
+mod starved;
+mod tcp;
+mod tcp_common;
