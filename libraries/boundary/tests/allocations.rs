@@ -164,11 +164,12 @@ fn serve(address: &str) {
     unsafe { lifecycle::BMI_mx_finalize() };
 }
 
-/// Now and then while warming up, so long that the other side goes to sleep: what a wake-up needs is there
-/// afterwards, whoever else has the processors.
+/// Now and then while warming up, so long that the other side goes to sleep, and once until timers are due: what
+/// these need is there afterwards, whoever else has the processors.
 fn rest(round: usize, at: usize) {
     if round < WARM_UP && round % 100 == at {
-        sleep(Duration::from_millis(5));
+        let long = round == WARM_UP / 2 + at;
+        sleep(Duration::from_millis(if long { 2500 } else { 5 }));
     }
 }
 
