@@ -165,7 +165,7 @@ fn serve(address: &str) {
 }
 
 /// Now and then while warming up, so long that the other side goes to sleep, and once until timers are due: what
-/// these need is there afterwards, whoever else has the processors.
+/// these need is there afterwards, whatever else runs on the processors.
 fn rest(round: usize, at: usize) {
     if round < WARM_UP && round % 100 == at {
         let long = round == WARM_UP / 2 + at;
