@@ -5,8 +5,8 @@
 #
 # C_TESTS_UNDER   empty, asan or valgrind
 # C_TESTS_LIMIT   seconds a program may take (default 100, more under a checker)
-# C_TESTS_JOBS    programs at a time (default: as many as there are processors); most of them wait
-#                 for something most of the time
+# C_TESTS_JOBS    programs at a time (default: two for each processor); most of them wait for something most
+#                 of the time
 # C_TESTS_LIBRARY the library that programs open by name (default bmi_mx)
 # MX_PROVIDER, MX_LIBFABRIC   as the library reads them: which provider and library rdm means
 #
@@ -102,7 +102,7 @@ pairs() {
     done
 }
 
-pairs "$@" | xargs -r -P "${C_TESTS_JOBS:-$(nproc)}" -L 1 "$0" --one "$directory" "$limit"
+pairs "$@" | xargs -r -P "${C_TESTS_JOBS:-$((2 * $(nproc)))}" -L 1 "$0" --one "$directory" "$limit"
 
 passed=0 failed=0
 for pair in $(pairs "$@" | tr ' ' '/'); do

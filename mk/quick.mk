@@ -5,7 +5,7 @@
 .PHONY: quick
 
 quick: deps fmt clippy header-check
-	$(CARGO) test -q --workspace --lib
+	$(CARGO) test -q --workspace --exclude gen_header --lib
 	$(CARGO) test -q -p mx-proto --test endpoint
 	$(MAKE) --no-print-directory PROFILE=dev BUILD=$(BUILD)/check LIBRARIES=bmi_mx PORT=local \
 	    C_TESTS='args messages cancel' c-check

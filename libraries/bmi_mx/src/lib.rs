@@ -1,8 +1,9 @@
 //! `libbmi_mx.so`: the method for OrangeFS.
 //!
 //! ```text
-//!   the host ---> post_send, ..., initialize, post_sendunexpected_list, testunexpected   here: as this host passes them
-//!            ---> all other entries of the table                             bmi_boundary
+//!   the host ---> initialize, posts of one buffer,
+//!                 post_sendunexpected_list, testunexpected     here: their arguments are this host's own
+//!            ---> all other entries of the table               bmi_boundary
 //! ```
 //!
 //! `bmi_mx_ops` and its old name `method_interface` are data objects of 200 bytes, complete when
@@ -57,8 +58,8 @@ export! {
     /// `BMI_mx_method_addr_lookup`; otherwise it is NULL. With `BMI_TCP_BIND_SPECIFIC` besides, the server
     /// listens on the address that its host part stands for; without, on all of this machine, and a host
     /// part that is not this machine's is a warning. `method_id` is the host's number for
-    /// this method and becomes the `method_type` of every address. `options`
-    /// is NULL or `NAME=value` pairs that override the environment (docs/tuning.md).
+    /// this method and becomes the `method_type` of every address. `options` is NULL or `NAME=value` pairs
+    /// that override the environment (docs/tuning.md).
     /// Anything else there is ignored, a wild pointer too: OrangeFS before 2.9.8 passes three arguments.
     ///
     /// Returns 0; -BMI_EINVAL when address and flags disagree; -BMI_EALREADY when it is

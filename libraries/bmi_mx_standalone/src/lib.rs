@@ -1,8 +1,8 @@
 //! `libbmi_mx_standalone.so`: the method for the stand-alone BMI under Mercury.
 //!
 //! ```text
-//!   the host ---> initialize, post_sendunexpected_list, testunexpected   here: as this host passes them
-//!            ---> all other entries of the table                             bmi_boundary
+//!   the host ---> initialize, post_sendunexpected_list, testunexpected     here: their arguments are this host's own
+//!            ---> all other entries of the table                           bmi_boundary
 //! ```
 //!
 //! `bmi_mx_ops` and its old name `method_interface` are data objects of 176 bytes, complete when

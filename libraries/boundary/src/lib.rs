@@ -11,8 +11,8 @@
 //!   boundary    export!: a panic becomes a code
 //! ```
 //!
-//! A host's package (`libraries/bmi_mx`, `libraries/bmi_mx_standalone`) adds the functions whose arguments are its own, and
-//! the table. Every function may be called from any thread at any time. Codes are negative BMI codes;
+//! A host's package (`libraries/bmi_mx`, `libraries/bmi_mx_standalone`) adds the functions whose arguments are its
+//! own, and the table. Every function may be called from any thread at any time. Codes are negative BMI codes;
 //! `docs/c-api.md` lists them for each function. On failure no output is written.
 //!
 //! Owns: C's argument lists and the codes for wrong arguments.
