@@ -88,6 +88,8 @@ pub(crate) struct Met {
     pub(crate) serial: u32,
     /// We have called it, and it is perhaps another one of its life, which has called us. It is being asked.
     pub(crate) asks: Option<Candidate>,
+    /// Its connects that have come meanwhile, with their keys: answered when it is settled that this remote stays.
+    pub(crate) held: Vec<(u64, u32)>,
     /// Its number for this association.
     pub(crate) epoch: u16,
     pub(crate) tx: Tx,

@@ -325,7 +325,7 @@ impl<O: Owner> Core<O> {
         }
         self.actions.push(DeferredAction::Bind(link, id.to_word()));
         for (header, hello) in [(header, hello)].into_iter().chain(introduction.more) {
-            self.reply_to(id, link, &header, &hello);
+            self.reply_to(id, link, header.word, hello.key);
         }
     }
 

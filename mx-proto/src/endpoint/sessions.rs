@@ -158,18 +158,26 @@ impl<O: Owner> Core<O> {
         if !is_own && !known.is_some_and(|met| met.is(hello)) {
             return self.violation(link, from.to_word(), ANOTHER_NAME);
         }
-        self.reply_to(from, link, header, hello);
+        // An answer would have the peer use what is perhaps given up.
+        if let Some(met) = self.remotes.met_mut(from)
+            && met.asks.is_some()
+            && met.held.len() < HELD_MAX
+        {
+            met.held.push((header.word, hello.key));
+            return;
+        }
+        self.reply_to(from, link, header.word, hello.key);
     }
 
     /// Answers a hello on a link of a remote's: only its key can be wrong.
-    pub(super) fn reply_to(&mut self, to: RemoteId, link: LinkId, header: &Header, hello: &Hello) {
-        let status = if hello.key == self.key {
+    pub(super) fn reply_to(&mut self, to: RemoteId, link: LinkId, connect: u64, key: u32) {
+        let status = if key == self.key {
             Status::Success
         } else {
             self.stats.refused += 1;
             Status::BadKey
         };
-        self.send_reply(Some(to), link, header.word, status, After::Open);
+        self.send_reply(Some(to), link, connect, status, After::Open);
     }
 
     /// A stranger's source is proven, and its hello has that as its name.
@@ -316,6 +324,7 @@ impl<O: Owner> Core<O> {
             nonce: hello.nonce,
             serial: 0,
             asks,
+            held: Vec::new(),
             epoch: hello.epoch,
             tx: Tx::Open(link),
             reach: Reach::UNKNOWN,
@@ -473,7 +482,10 @@ impl<O: Owner> Core<O> {
             self.go_on_with(id, caller);
             return self.leave(id);
         }
-        if asked != Candidate::NONE && self.connects_to(id).is_empty() {
+        let waits = |met: &Met| !met.held.is_empty();
+        let is_wanted = self.remotes.of(id).and_then(Remote::met).is_some_and(waits)
+            || !self.connects_to(id).is_empty();
+        if asked != Candidate::NONE && !is_wanted {
             return self.leave(id);
         }
         let next = self.caller_after(asked.deny(), session);
@@ -482,7 +494,12 @@ impl<O: Owner> Core<O> {
             return self.introductions.note(Due::Ask(id));
         }
         self.remotes.lead(id);
+        let met = self.remotes.met_mut(id);
+        let held = met.map_or_else(Vec::new, |met| std::mem::take(&mut met.held));
         if let Some(link) = self.remotes.of(id).and_then(Remote::tx_link) {
+            for (connect, key) in held {
+                self.reply_to(id, link, connect, key);
+            }
             self.introduce_all(id, link);
         }
     }
@@ -635,6 +652,9 @@ impl<O: Owner> Core<O> {
 
 /// Answers *known* to the calls of one remote: each connect denies a few.
 const TOLD_MAX: u16 = 256;
+
+/// Connects of a peer that wait until it is settled which remote it is; later ones are answered at once.
+const HELD_MAX: usize = 16;
 
 /// The packets that answer others of the peer's and cost no credits.
 const SESSION_PACKETS: [wire::Kind; 3] = [

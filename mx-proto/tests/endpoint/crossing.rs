@@ -30,6 +30,13 @@ fn gone(node: &mut Node) -> Vec<DownReason> {
         .collect()
 }
 
+fn of(pair: &mut Pair, side: Side) -> &mut Node {
+    match side {
+        Side::A => &mut pair.a,
+        Side::B => &mut pair.b,
+    }
+}
+
 fn send(node: &mut Node, to: RemoteId, tag: u64, len: usize) {
     let data = Buffer::from(vec![tag as u8; len]);
     node.send(to, bits(tag), data, 0, SendMode::Standard)
@@ -211,6 +218,58 @@ fn the_later_of_two_associations_goes_on_whichever_address_leads_to_it() {
     assert_ne!(of_a, earlier);
     talk(&mut pair, of_a, of_b, "after the answer of the earlier one");
     assert_eq!((gone(&mut pair.a), gone(&mut pair.b)), (vec![], vec![]));
+}
+
+/// Each calls the other over another network; before the answer comes, one of them calls the other once more, by the
+/// name that the other's call has come from.
+#[test]
+fn a_call_by_the_name_of_one_who_calls_meanwhile_makes_no_second_association() {
+    for second in [Side::A, Side::B] {
+        for first_answered in [true, false] {
+            let what = format!("{second:?} calls twice, {first_answered}");
+            let mut pair = Pair::new();
+            let (a, b) = (pair.target(Side::A), pair.target(Side::B));
+            let (alias_of_a, alias_of_b) = (pair.alias_of_a(), pair.alias_of_b());
+            let (other, its_name, its_alias) = match second {
+                Side::A => (Side::B, b, alias_of_b),
+                Side::B => (Side::A, a, alias_of_a),
+            };
+            let name = pair.target(second);
+            let node = of(&mut pair, other);
+            node.connect(name, pair::KEY, bits(0), 1).unwrap();
+            let node = of(&mut pair, second);
+            node.connect(its_alias, pair::KEY, bits(0), 2).unwrap();
+            // The links come up, both calls are accepted, and the answers are under way.
+            for (side, link) in [(other, 0), (second, 1), (second, 0), (other, 1)] {
+                pair.step(side, link);
+            }
+            assert_eq!(pair.links(), 2);
+            let node = of(&mut pair, second);
+            node.connect(its_name, pair::KEY, bits(0), 3).unwrap();
+            if first_answered {
+                pair.hold(&[1]);
+                pair.run();
+                pair.hold(&[]);
+            }
+            pair.run();
+            let ours = connected(of(&mut pair, second));
+            assert_eq!(ours.len(), 2, "{what}");
+            assert!(
+                ours.iter().all(|end| *end == (Status::Success, ours[0].1)),
+                "{what}: {ours:?}"
+            );
+            let theirs = connected(of(&mut pair, other));
+            let [(Status::Success, of_second)] = theirs[..] else {
+                panic!("{what}: {theirs:?}");
+            };
+            assert_eq!((pair.a.remotes(), pair.b.remotes()), (1, 1), "{what}");
+            let (of_a, of_b) = match second {
+                Side::A => (ours[0].1, of_second),
+                Side::B => (of_second, ours[0].1),
+            };
+            talk(&mut pair, of_a, of_b, &what);
+        }
+    }
 }
 
 /// Calls, messages and ends in any order, and packets of each link at any time.
