@@ -71,10 +71,13 @@ impl Error {
         Self::new(bmi::BMI_ENOMEM, what)
     }
 
-    /// The system refused something.
+    /// The system refused something that the method cannot run without. `limit`: which of its limits that may be, in
+    /// words that follow.
     #[cold]
-    pub fn system(what: &str, reason: &io::Error) -> Box<Self> {
-        Self::new(system_code(reason), format!("{what}: {reason}"))
+    pub fn system(what: &str, reason: &io::Error, limit: &str) -> Box<Self> {
+        let mut error = Self::new(system_code(reason), format!("{what}: {reason}{limit}"));
+        error.level = Level::Error;
+        error
     }
 
     /// The endpoint of that name could not be opened; the method cannot run without one.
@@ -86,6 +89,7 @@ impl Error {
             OpenError::InUse { .. } => bmi::BMI_EADDRINUSE,
             OpenError::NoneFree => bmi::BMI_EADDRNOTAVAIL,
             OpenError::Rdm(_) | OpenError::Dgram(_) => bmi::BMI_EDEVINIT,
+            OpenError::Descriptors(_) => bmi::BMI_EMFILE,
             OpenError::Listen { error, .. } | OpenError::System(error) => system_code(error),
         };
         let mut error = Self::new(code, format!("cannot open {name}: {reason}"));

@@ -21,6 +21,7 @@ use crate::host;
 use env_logger::Logger as StderrLogger;
 use libc::c_int;
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use mx_sys::file_size::Quiet;
 use parking_lot::Mutex;
 use std::ffi::CString;
 use std::sync::OnceLock;
@@ -127,6 +128,8 @@ impl MethodLogger {
                 _ => gossip.debug(b'D', &line),
             }
         } else {
+            // It may be a file.
+            let _quiet = Quiet::new();
             sinks.stderr.log(record);
         }
     }

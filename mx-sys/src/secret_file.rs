@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   MX_SECRET_FILE --open, no link followed--> fstat: a regular file, ours or root's,
-//!                                              nothing for group and others
+//!                                              of mode 0600 or 0400
 //!                  --> 16 to 4096 bytes, one newline at the end apart --> Secret
 //! ```
 //!
@@ -18,6 +18,9 @@ use zeroize::Zeroizing;
 
 /// Legal lengths of a secret, in bytes.
 pub const LENGTHS: std::ops::RangeInclusive<usize> = 16..=4096;
+
+/// Legal modes of its file.
+pub const MODES: [u32; 2] = [0o600, 0o400];
 
 /// A secret that cannot be used.
 #[derive(Debug)]
@@ -42,7 +45,7 @@ pub enum Fault {
         /// The legal owner, beside root.
         wanted: u32,
     },
-    /// Group or others may read or write it.
+    /// It has a mode other than [`MODES`].
     Mode(u32),
     /// It has too few bytes or too many; all that is known of the latter is that there are more.
     Length(usize),
@@ -64,10 +67,7 @@ impl fmt::Display for SecretError {
                     "belongs to user {found}, it has to be user {wanted}'s or root's"
                 )
             }
-            Fault::Mode(mode) => write!(
-                f,
-                "has mode {mode:04o}, it has to be 0600 or 0400: nothing for group and others"
-            ),
+            Fault::Mode(mode) => write!(f, "has mode {mode:04o}, it has to be 0600 or 0400"),
             Fault::Length(found) if *found < *least => {
                 write!(f, "has {found} bytes, a secret has {least} to {most}")
             }
@@ -102,6 +102,7 @@ fn read_as(path: &Path, me: u32) -> Result<Secret, Fault> {
         .open(path)
         .map_err(|error| match error.raw_os_error() {
             Some(libc::ELOOP | libc::ENXIO) => Fault::NotAFile,
+            Some(libc::EACCES) => denied(path, me, error),
             _ => Fault::System(error),
         })?;
     // Of what has been opened, whatever stands there by now.
@@ -116,7 +117,7 @@ fn read_as(path: &Path, me: u32) -> Result<Secret, Fault> {
         });
     }
     let mode = about.mode() & 0o7777;
-    if mode & 0o077 != 0 {
+    if !MODES.contains(&mode) {
         return Err(Fault::Mode(mode));
     }
     // With room for all of it: what grew would leave copies behind.
@@ -131,6 +132,14 @@ fn read_as(path: &Path, me: u32) -> Result<Secret, Fault> {
         Ok(Secret::new(bytes))
     } else {
         Err(Fault::Length(bytes.len()))
+    }
+}
+
+/// A file of ours that we may not read has a mode that says so.
+fn denied(path: &Path, me: u32, error: io::Error) -> Fault {
+    match path.symlink_metadata() {
+        Ok(about) if about.is_file() && about.uid() == me => Fault::Mode(about.mode() & 0o7777),
+        _ => Fault::System(error),
     }
 }
 
@@ -222,10 +231,11 @@ mod tests {
         let link = place.0.join("link");
         symlink(place.file(GOOD, 0o600), &link).unwrap();
         says(&link, no_file);
-        for mode in [0o640, 0o604, 0o660, 0o620, 0o602, 0o610, 0o601, 0o644] {
-            let expected = format!(
-                "has mode {mode:04o}, it has to be 0600 or 0400: nothing for group and others"
-            );
+        for mode in [
+            0o640, 0o604, 0o660, 0o620, 0o602, 0o610, 0o601, 0o644, 0o700, 0o500, 0o000, 0o200,
+            0o100, 0o4600, 0o2600, 0o1600, 0o4400,
+        ] {
+            let expected = format!("has mode {mode:04o}, it has to be 0600 or 0400");
             says(&place.file(GOOD, mode), &expected);
         }
         for (content, found) in [(&b""[..], 0), (b"\n", 0), (b"0123456789abcde\n", 15)] {

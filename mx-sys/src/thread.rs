@@ -2,6 +2,8 @@
 //!
 //! Owns: blocking signals, which are the application's.
 
+use mx_port_base::descriptors;
+use nix::sys::resource::{Resource, getrlimit};
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -11,6 +13,43 @@ use std::thread::{Builder, JoinHandle};
 pub fn start(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let _blocked = SignalsBlocked::new();
     Builder::new().name(name.to_owned()).spawn(run)
+}
+
+/// The limit that may be the cause why a thread was refused, or the call that was, in words that follow the error.
+pub fn limit_of_threads(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN) => {
+            let limit = getrlimit(Resource::RLIMIT_NPROC).map_or(0, |(soft, _)| soft);
+            format!(
+                "; RLIMIT_NPROC is {}, or the container has a limit (pids.max)",
+                Limit(limit)
+            )
+        }
+        Some(libc::ENOMEM) => "; the limit of memory (RLIMIT_AS)".to_owned(),
+        Some(libc::EPERM | libc::ENOSYS) => "; clone is not allowed here".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// The same of descriptors.
+pub fn limit_of(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => format!("; RLIMIT_NOFILE is {}", descriptors::most()),
+        Some(libc::ENFILE) => "; the machine's limit is fs.file-max".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// A limit in words.
+struct Limit(u64);
+
+impl std::fmt::Display for Limit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            libc::RLIM_INFINITY => f.write_str("unlimited"),
+            limit => limit.fmt(f),
+        }
+    }
 }
 
 /// Blocks all signals in this thread until it is dropped.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   C ---> mx_isend(endpoint, ...)                            declared with export!
+//!            cancellation: off until it returns
 //!            guard: a panic becomes MX_FAILURE
 //!            1 pointers checked    required, optional, array, string
 //!            2 numbers converted   timeout, segments
@@ -26,6 +27,7 @@ use libc::c_char;
 use mx_sys::UserMemory;
 use mx_sys::arguments::{self, BadArgument, caught};
 pub(crate) use mx_sys::arguments::{optional, required, write_if};
+pub(crate) use mx_sys::cancellation;
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -42,11 +44,20 @@ macro_rules! export {
         // SAFETY: the names are this library's own by its purpose (`libraries/myriexpress/tests`).
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $answer {
-            $crate::boundary::guard(
-                stringify!($name),
-                $crate::boundary::owner!($($owner)?),
-                move || -> Result<(), $crate::error::Error> { $body },
-            )
+            // Apart, because a thread may be cancelled in the outer function, which has nothing to clean up.
+            #[inline(never)]
+            unsafe extern "C" fn guarded($($argument: $type),*) -> $answer {
+                $crate::boundary::guard(
+                    stringify!($name),
+                    $crate::boundary::owner!($($owner)?),
+                    move || -> Result<(), $crate::error::Error> { $body },
+                )
+            }
+            let before = $crate::boundary::cancellation::off();
+            // SAFETY: the caller's promises.
+            let answer = unsafe { guarded($($argument),*) };
+            $crate::boundary::cancellation::restore(before);
+            answer
         }
     )*};
 }

@@ -19,6 +19,7 @@ use crate::handles::EndpointHandle;
 use crate::status::{Status, StatusCode};
 use crate::{library, process};
 use libc::c_char;
+use mx_sys::file_size::Quiet;
 use std::ffi::{CStr, CString};
 use std::io::Write;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -100,7 +101,8 @@ pub unsafe extern "C" fn fatal(text: *mut c_char, ret: mx_return_t) -> mx_return
     };
     let words = Code::words(ret).to_string_lossy();
     let line = format!("libmyriexpress: {what}: {words} (code {ret})\n");
-    // Where stderr is closed the message is lost.
+    // Where stderr is closed, or a file that may not grow, the message is lost.
+    let _quiet = Quiet::new();
     let _ = std::io::stderr().write_all(line.as_bytes());
     std::process::exit(1)
 }

@@ -18,7 +18,8 @@ use crate::abi::MX_API;
 use crate::error::{Code, Error};
 use crate::process;
 use libc::c_int;
-use log::LevelFilter;
+use log::{LevelFilter, Log, Metadata, Record};
+use mx_sys::file_size::Quiet;
 use mx_sys::fork::ForkLock;
 use mx_sys::{ForkMark, Settings, nic, reserve};
 use std::sync::{Arc, OnceLock};
@@ -130,7 +131,27 @@ fn start_logging() {
             Some(filters) => builder.parse_filters(filters),
             None => builder.filter_level(LevelFilter::Warn),
         };
+        let logger = builder.build();
+        let level = logger.filter();
         // In a Rust program that has a logger of its own, that one stays.
-        let _ = builder.try_init();
+        if log::set_boxed_logger(Box::new(ToStderr(logger))).is_ok() {
+            log::set_max_level(level);
+        }
     });
+}
+
+/// Stderr may be a file.
+struct ToStderr(env_logger::Logger);
+
+impl Log for ToStderr {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        self.0.enabled(metadata)
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        let _quiet = Quiet::new();
+        self.0.log(record);
+    }
+
+    fn flush(&self) {}
 }

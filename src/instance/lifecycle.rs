@@ -26,7 +26,7 @@ use mx_proto::port::WakeDescriptors;
 use mx_proto::{Endpoint, EndpointId, Identity, Route};
 use mx_sys::published::Publisher;
 use mx_sys::{EndpointChoice, Helper, HostPorts, MonotonicClock, OpenAnew, OpenError, OpenOptions};
-use mx_sys::{Shared, linger, nic, reserve};
+use mx_sys::{Shared, linger, nic, reserve, thread};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::net::IpAddr;
@@ -113,7 +113,8 @@ fn start(
     };
     let opened = OpenAnew::new(options, again, config.mx.tuning(), config.mx.helper);
     let endpoint_config = ports.endpoint_config(&config.mx.endpoint);
-    let endpoint_config = endpoint_config.map_err(|e| Error::system("random numbers", &e))?;
+    let endpoint_config =
+        endpoint_config.map_err(|e| Error::system("random numbers (getrandom)", &e, ""))?;
     let settings = Settings::from(&config);
     let host = Host::new(&settings);
     let endpoint = Endpoint::new(endpoint_config, identity, KEY, ports, MonotonicClock, host);
@@ -171,7 +172,11 @@ fn surroundings(
     shared.retune(opened.tuning).map_err(no_descriptors)?;
     let helper = opened.helper.then(|| Helper::start(Arc::clone(shared)));
     let helper = helper.transpose();
-    let helper = helper.map_err(|reason| Error::system("helper thread", &reason))?;
+    let helper = helper.map_err(|reason| {
+        let limit = thread::limit_of_threads(&reason);
+        let limit = format!("{limit}; MX_HELPER=off does without the thread");
+        Error::system("no helper thread", &reason, &limit)
+    })?;
     Ok(Surroundings { helper, publisher })
 }
 
@@ -206,7 +211,7 @@ pub(super) fn open_anew(shared: &Arc<Shared<Engine>>) -> Result<(), Box<Error>> 
         .open()
         .map_err(|reason| Error::open("the endpoint of before the fork", &reason))?;
     let config = ports.endpoint_config(&config);
-    let config = config.map_err(|e| Error::system("random numbers", &e))?;
+    let config = config.map_err(|e| Error::system("random numbers (getrandom)", &e, ""))?;
     let surroundings = surroundings(shared, &opened, identity)?;
     let own = own_name(opened.board(), identity);
     log::info!(
@@ -246,8 +251,10 @@ fn drop_inherited(shared: &Shared<Engine>) -> bool {
 }
 
 fn no_descriptors(reason: io::Error) -> Box<Error> {
-    Error::system("descriptors for waking threads", &reason)
+    let limit = thread::limit_of(&reason);
+    Error::system("no eventfd to wake threads with", &reason, &limit)
 }
+
 fn open_options(listen: Option<&Address>, config: &Config) -> OpenOptions {
     let address = listen.and_then(own_address);
     let listen = listen.map(|address| &address.name);

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   C ---> BMI_mx_test(...)                                   declared with export!
+//!            cancellation: off until it returns
 //!            guard: a panic becomes -BMI_EIO
 //!            1 pointers checked    required, optional, room, array, string
 //!            2 numbers checked     in_range
@@ -21,6 +22,7 @@ use bmi_method::error::Error;
 use libc::c_int;
 use mx_sys::arguments::caught;
 pub use mx_sys::arguments::{array, in_range, optional, required, room, string, write_if};
+pub use mx_sys::cancellation;
 
 /// Declares exported functions, in this crate or a host's. The bodies yield `Result<return type, Box<Error>>`.
 ///
@@ -40,10 +42,19 @@ macro_rules! export {
         pub unsafe extern "C" fn $name(
             $($argument: $type),*
         ) $(-> $answer)? {
-            $crate::boundary::guard(
-                stringify!($name),
-                move || -> Result<_, Box<$crate::Error>> { $body },
-            )
+            // Apart, because a thread may be cancelled in the outer function, which has nothing to clean up.
+            #[inline(never)]
+            unsafe extern "C" fn guarded($($argument: $type),*) $(-> $answer)? {
+                $crate::boundary::guard(
+                    stringify!($name),
+                    move || -> Result<_, Box<$crate::Error>> { $body },
+                )
+            }
+            let before = $crate::boundary::cancellation::off();
+            // SAFETY: the caller's promises.
+            let answer = unsafe { guarded($($argument),*) };
+            $crate::boundary::cancellation::restore(before);
+            answer
         }
     )*};
 }

@@ -32,7 +32,7 @@ const EVERY: u32 = 1024;
 
 impl Publisher {
     /// Publishes the endpoint `identity` of `board`, which `library` has opened. A failure is only
-    /// logged at debug level: the endpoint works without.
+    /// logged: the endpoint works without.
     pub fn new(library: &str, identity: &Identity, board: u32) -> Self {
         Self::of(Published::new(library, identity, board, false))
     }
@@ -44,7 +44,13 @@ impl Publisher {
     }
 
     fn of(page: io::Result<Published>) -> Self {
-        let page = page.map_err(|error| log::debug!("tools will not see the endpoint: {error}"));
+        let page = page.map_err(|error| match error.raw_os_error() {
+            Some(libc::EFBIG) => log::warn!(
+                "tools will not see the endpoint: RLIMIT_FSIZE is below {} bytes",
+                layout::LEN
+            ),
+            _ => log::warn!("tools will not see the endpoint: {error}"),
+        });
         Self {
             page: page.ok(),
             ..Self::silent()

@@ -29,7 +29,9 @@ use super::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, Rdm
 use super::interface::Interface;
 use crate::nic::{self, ResolveError};
 use crate::secret_file::{self, SecretError};
+use crate::thread::limit_of;
 use mx_port_base::Resolver;
+use mx_port_base::descriptors::{self, TooFew};
 use mx_port_base::endpoint_port::{EndpointRange, PortMap, SMALL_IDS};
 use mx_port_base::random;
 use mx_port_dgram::{self as dgram, DgramError, DgramOptions, DgramPort, Hosts};
@@ -148,6 +150,8 @@ pub enum OpenError {
     Dgram(DgramError),
     /// There is to be a secret, and it cannot be used.
     Secret(SecretError),
+    /// No peer could be served.
+    Descriptors(TooFew),
     /// Descriptors, memory or random numbers cannot be had.
     System(io::Error),
 }
@@ -161,16 +165,31 @@ impl fmt::Display for OpenError {
                 write!(f, "endpoint {} is in use (port {port})", endpoint.0)
             }
             Self::NoneFree => f.write_str("no endpoint is free"),
-            Self::Listen { address, error } => write!(f, "cannot listen on {address}: {error}"),
+            Self::Listen { address, error } => {
+                write!(f, "cannot listen on {address}: {error}{}", limit_of(error))
+            }
             Self::Rdm(error) => write!(f, "no rdm port: {error}"),
             Self::Dgram(error) => write!(f, "no dgram port: {error}"),
             Self::Secret(error) => error.fmt(f),
-            Self::System(error) => write!(f, "cannot open an endpoint: {error}"),
+            Self::Descriptors(error) => error.fmt(f),
+            Self::System(error) => write!(
+                f,
+                "no descriptors, memory or random numbers: {error}{}",
+                limit_of(error)
+            ),
         }
     }
 }
 
 impl std::error::Error for OpenError {}
+
+/// Descriptors of an endpoint and one peer, on the port that needs fewest. Checked first, so that one line says so instead of
+/// whatever comes to need one in vain.
+const LEAST_DESCRIPTORS: usize = 14;
+
+/// Those of the page with counters and of one peer: over shared memory its socket and the memory that it hands over, over rdm two
+/// connections. With fewer, servers began and accepted no connection (`c_tests/bmi/without.c`).
+const PEERS_DESCRIPTORS: usize = 3;
 
 /// Attempts to draw another number when the kernel's is taken on the other port.
 const DRAWS: u32 = 64;
@@ -178,6 +197,7 @@ const DRAWS: u32 = 64;
 impl HostPorts {
     /// Opens an endpoint on all ports of this host, in a session of its own.
     pub fn open(options: OpenOptions) -> Result<(Self, Identity), OpenError> {
+        descriptors::room_for(LEAST_DESCRIPTORS).map_err(OpenError::Descriptors)?;
         let secret = options.secret_file.as_deref().map(secret_file::read);
         let secret = secret.transpose().map_err(OpenError::Secret)?;
         let of_board = nic::own_nic(options.board).map_err(OpenError::Board)?;
@@ -224,6 +244,7 @@ impl HostPorts {
         if let Some(secret) = secret {
             ports.keep(secret).map_err(OpenError::System)?;
         }
+        descriptors::room_for(PEERS_DESCRIPTORS).map_err(OpenError::Descriptors)?;
         Ok((ports, own))
     }
 }
@@ -434,7 +455,12 @@ fn shared_memory(
 ) -> Result<Option<LocalPort>, OpenError> {
     match local {
         Ok(local) => Ok(Some(local)),
-        Err(error) if options.policy == ROUTE_LOCAL => Err(OpenError::System(error)),
+        Err(error)
+            if options.policy == ROUTE_LOCAL
+                || matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) =>
+        {
+            Err(OpenError::System(error))
+        }
         Err(error) => {
             log::warn!(
                 "endpoint {}: no shared memory, only TCP: {error}",

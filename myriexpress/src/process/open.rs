@@ -18,7 +18,7 @@ use mx_proto::{Endpoint, EndpointId};
 use mx_sys::published::Publisher;
 use mx_sys::{
     EndpointChoice, Helper, HostPorts, MonotonicClock, OpenAnew, OpenError, OpenOptions, Settings,
-    Shared, linger, nic,
+    Shared, linger, nic, thread,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,7 +114,7 @@ pub(super) fn refused(error: &OpenError) -> Error {
         OpenError::Board(_) => Code::BoardUnknown,
         OpenError::Endpoint(_) => Code::BadEndpoint,
         OpenError::InUse { .. } => Code::Busy,
-        OpenError::NoneFree | OpenError::System(_) => Code::NoResources,
+        OpenError::NoneFree | OpenError::Descriptors(_) | OpenError::System(_) => Code::NoResources,
         OpenError::Listen { error, .. } if error.kind() == std::io::ErrorKind::PermissionDenied => {
             Code::NoPerm
         }
@@ -132,7 +132,8 @@ pub(super) fn start_helper(
 ) -> Result<Option<Helper<Slot>>, Error> {
     let helper = wanted.then(|| Helper::start(Arc::clone(shared)));
     helper.transpose().map_err(|error| {
-        let what = format!("no helper thread: {error}");
+        let limit = thread::limit_of_threads(&error);
+        let what = format!("no helper thread: {error}{limit}");
         Error::new(Code::NoResources, what)
     })
 }

@@ -6,7 +6,7 @@
 //!   numbers                   endpoint_port (of endpoints)  numbers (of ports)
 //!   the machine               clock  descriptors  interfaces  netlink  random
 //!   children of fork          fork  lock  close_on_fork
-//!   memory                    sealed (between processes)
+//!   memory                    sealed (between processes)  file_size
 //! ```
 //!
 //! Not here: any port.
@@ -16,6 +16,7 @@ pub mod close_on_fork;
 pub mod descriptors;
 pub mod endpoint_port;
 pub mod eventfd;
+pub mod file_size;
 pub mod fork;
 pub mod interfaces;
 pub mod lock;

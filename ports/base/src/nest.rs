@@ -12,9 +12,10 @@
 //! Owns: the outer descriptor. The members' are borrowed; closing one removes it.
 
 use crate::close_on_fork::CloseOnFork;
-use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::ptr;
 
 /// Members a nest can have.
 pub const MEMBERS: usize = 7;
@@ -59,12 +60,13 @@ impl Nest {
 
     /// The members that are readable now, one bit each. A system call.
     pub fn readable(&self) -> u8 {
-        let mut events = [EpollEvent::empty(); MEMBERS];
-        let count = self.0.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
+        // SAFETY: plain integers, for which all zeroes is a value.
+        let mut events: [libc::epoll_event; MEMBERS] = unsafe { std::mem::zeroed() };
+        let count = ready_now(self.raw(), &mut events);
         events
             .iter()
             .take(count)
-            .filter_map(|event| Self::member(event.data()))
+            .filter_map(|event| Self::member(event.u64))
             .fold(0, |bits, member| bits | 1 << member)
     }
 
@@ -85,6 +87,26 @@ impl Nest {
     pub fn raw(&self) -> RawFd {
         self.0.as_raw_fd()
     }
+}
+
+/// Events of an epoll instance that are there now, and their number. The system call itself: libc's function is a
+/// cancellation point, where glibc heeds a `pthread_cancel` of just before although cancellation is off, and this one
+/// is called all the time.
+pub fn ready_now(epoll: RawFd, events: &mut [libc::epoll_event]) -> usize {
+    let no_mask = ptr::null::<libc::sigset_t>();
+    // SAFETY: `events` is writable for its length, and the signal mask stays as it is.
+    let count = unsafe {
+        libc::syscall(
+            libc::SYS_epoll_pwait,
+            epoll,
+            events.as_mut_ptr(),
+            events.len() as libc::c_int,
+            0,
+            no_mask,
+            0usize,
+        )
+    };
+    usize::try_from(count).unwrap_or(0)
 }
 
 #[cfg(test)]

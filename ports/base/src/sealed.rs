@@ -13,13 +13,13 @@
 //! Owns: one mapping, unmapped on drop. A child of `fork` does not have it.
 
 use crate::close_on_fork::{CloseOnFork, CloseOnForkFd};
+use crate::file_size::grow;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, munmap};
 use nix::sys::stat::fstat;
 use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
-use nix::unistd::ftruncate;
 use std::ffi::CStr;
 use std::fmt;
 use std::io;
@@ -68,7 +68,7 @@ impl Region {
     pub fn create(name: &CStr, len: usize) -> io::Result<(Self, CloseOnForkFd)> {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let fd = CloseOnFork::open(|| memfd_create(name, flags))?;
-        ftruncate(fd.as_fd(), len as libc::off_t)?;
+        grow(fd.as_fd(), len)?;
         fcntl(fd.as_fd(), FcntlArg::F_ADD_SEALS(SEALS))?;
         let region = Self::map(&fd, len)?;
         Ok((region, fd))
@@ -138,6 +138,7 @@ const SEALS: SealFlag = SealFlag::F_SEAL_SHRINK
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::unistd::ftruncate;
 
     fn memfd(flags: MFdFlags, len: i64, seals: SealFlag) -> OwnedFd {
         let fd = memfd_create(c"test", MFdFlags::MFD_CLOEXEC | flags).unwrap();

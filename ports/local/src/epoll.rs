@@ -8,6 +8,7 @@
 //! Owns: one `epoll` descriptor.
 
 use mx_port_base::close_on_fork::{CloseOnFork, CloseOnForkFd};
+use mx_port_base::nest::ready_now;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
@@ -68,13 +69,8 @@ impl Epoll {
     pub(super) fn ready(&self) -> Ready {
         // SAFETY: `epoll_event` is plain integers, for which all zeroes is a value.
         let mut events: [libc::epoll_event; BATCH] = unsafe { std::mem::zeroed() };
-        // SAFETY: `events` is valid for BATCH elements for the time of the call.
-        let n = unsafe { libc::epoll_wait(self.raw(), events.as_mut_ptr(), BATCH as i32, 0) };
-        events
-            .iter()
-            .take(n.max(0) as usize)
-            .map(|event| event.u64)
-            .collect()
+        let count = ready_now(self.raw(), &mut events);
+        events.iter().take(count).map(|event| event.u64).collect()
     }
 
     /// For a second handle.

@@ -33,6 +33,7 @@ use mx_port_base::sealed::{Region, Unfit};
 use mx_proto::origin::Source;
 use mx_proto::port::Sink;
 use mx_proto::{Clock, Instant, LinkId, Memory as Bytes};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -65,12 +66,25 @@ impl LocalPort {
             socket.send(&ControlMessage::Offer(geometry).encode(), Some(&fd))?;
             Ok(memory)
         });
-        if let Err(error) = &given
-            && is_exhaustion(error)
-        {
-            self.warn_of_starving(&"no memory can be handed over");
+        if let Err(error) = &given {
+            self.note_no_memory(error, geometry);
         }
         given.ok()
+    }
+
+    fn note_no_memory(&mut self, error: &io::Error, geometry: Geometry) {
+        if is_exhaustion(error) {
+            self.warn_of_starving(&"no memory can be handed over");
+        } else if error.raw_os_error() == Some(libc::EFBIG)
+            && !std::mem::replace(&mut self.warned, true)
+        {
+            log::warn!(
+                "{:?}: RLIMIT_FSIZE is below the {} bytes of a link's shared memory: links carry their packets \
+                 over sockets, which is slower",
+                self.name,
+                geometry.total()
+            );
+        }
     }
 
     /// The peer hands over memory; `None`: it was cut off.

@@ -11,6 +11,7 @@
 //! allocates nothing.
 
 use mx_port_base::close_on_fork::{CloseOnFork, no_fork};
+use mx_port_base::nest::ready_now;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollEvent};
@@ -210,5 +211,7 @@ pub(super) fn would_block(error: &io::Error) -> bool {
 
 /// Writes what is ready into `events`, without waiting. Returns how many.
 pub(super) fn look(epoll: &Epoll, events: &mut [EpollEvent]) -> usize {
-    epoll.wait(events, PollTimeout::ZERO).unwrap_or(0)
+    // SAFETY: nix's type is libc's in another dress (`repr(transparent)`).
+    let events = unsafe { &mut *(std::ptr::from_mut(events) as *mut [libc::epoll_event]) };
+    ready_now(epoll.0.as_raw_fd(), events)
 }

@@ -1,0 +1,168 @@
+//! Files that grow in processes whose files may not (`RLIMIT_FSIZE`).
+//!
+//! ```text
+//!   ftruncate, write above the limit --> EFBIG, and SIGXFSZ to this thread, which ends the process
+//!   write to a pipe without a reader --> EPIPE, and SIGPIPE, likewise
+//!                                              `--> blocked meanwhile, and taken away again
+//! ```
+//!
+//! The host's `ulimit -f` is meant for its own files. What this library does without them is an error of the call
+//! that wanted one.
+
+use nix::unistd::ftruncate;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+use std::ptr;
+
+/// Makes a file `len` bytes long. Above the limit that is `EFBIG`, and no signal.
+pub fn grow(fd: BorrowedFd<'_>, len: usize) -> io::Result<()> {
+    let _quiet = Quiet::new();
+    Ok(ftruncate(fd, len as libc::off_t)?)
+}
+
+/// While this exists, what this thread cannot write is no more than an error.
+pub struct Quiet {
+    before: libc::sigset_t,
+    /// Those that were not there already, which are the host's.
+    ours: libc::sigset_t,
+}
+
+const SIGNALS: [libc::c_int; 2] = [libc::SIGXFSZ, libc::SIGPIPE];
+
+impl Quiet {
+    /// From now on.
+    #[expect(
+        clippy::new_without_default,
+        reason = "it changes the thread that it is made in"
+    )]
+    pub fn new() -> Self {
+        let mut ours = MaybeUninit::<libc::sigset_t>::zeroed();
+        let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
+        let mut pending = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: all three are writable, and empty sets as they are.
+        unsafe {
+            for signal in SIGNALS {
+                libc::sigaddset(ours.as_mut_ptr(), signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, ours.as_ptr(), before.as_mut_ptr());
+            libc::sigpending(pending.as_mut_ptr());
+            for signal in SIGNALS {
+                if libc::sigismember(pending.as_ptr(), signal) == 1 {
+                    libc::sigdelset(ours.as_mut_ptr(), signal);
+                }
+            }
+            Self {
+                before: before.assume_init(),
+                ours: ours.assume_init(),
+            }
+        }
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        let at_once = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the sets are those of `new`, and the time outlives the call.
+        unsafe {
+            while libc::sigtimedwait(&raw const self.ours, ptr::null_mut(), &raw const at_once) > 0
+            {
+            }
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sealed::Region;
+
+    /// In a process of its own, whose status tells what has become of it.
+    fn in_child(body: impl FnOnce() -> bool) {
+        // SAFETY: the child makes system calls and memory of its own, and ends without clean-up.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            let good = body();
+            // SAFETY: ends this process.
+            unsafe { libc::_exit(i32::from(!good)) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is writable.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "signal {}", status & 0x7f);
+    }
+
+    fn limit_to(bytes: u64) {
+        let limit = libc::rlimit {
+            rlim_cur: bytes,
+            rlim_max: libc::RLIM_INFINITY,
+        };
+        // SAFETY: a limit that is readable.
+        unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
+    }
+
+    fn refused(len: usize) -> bool {
+        let made = Region::create(c"test", len);
+        made.is_err_and(|error| error.raw_os_error() == Some(libc::EFBIG))
+    }
+
+    #[test]
+    fn memory_above_the_limit_of_files_is_an_error_and_no_signal() {
+        for limit in [0, 4096, 500 << 10] {
+            in_child(|| {
+                limit_to(limit);
+                let fits = limit == 0 || Region::create(c"test", limit as usize).is_ok();
+                // And what is signalled afterwards finds the thread as it was.
+                refused(limit as usize + 4096) && refused(1 << 20) && fits && unblocked()
+            });
+        }
+    }
+
+    fn unblocked() -> bool {
+        let mut now = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: `now` is writable; the set of before is not asked to change.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), now.as_mut_ptr());
+            libc::sigismember(now.as_ptr(), libc::SIGXFSZ) == 0
+        }
+    }
+
+    #[test]
+    fn a_pipe_without_a_reader_is_an_error_and_no_signal() {
+        in_child(|| {
+            let mut ends = [0; 2];
+            // SAFETY: `ends` is writable, and so the descriptors are ours; one byte is readable.
+            unsafe {
+                libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+                libc::pipe(ends.as_mut_ptr());
+                libc::close(ends[0]);
+                let _quiet = Quiet::new();
+                libc::write(ends[1], c"x".as_ptr().cast(), 1) == -1
+            }
+        });
+    }
+
+    #[test]
+    fn a_signal_that_was_pending_stays_the_hosts() {
+        in_child(|| {
+            limit_to(0);
+            let hold = Quiet::new();
+            // SAFETY: a signal to this thread, which has it blocked.
+            unsafe { libc::raise(libc::SIGXFSZ) };
+            let refused = refused(4096);
+            let mut now = MaybeUninit::<libc::sigset_t>::zeroed();
+            // SAFETY: `now` is writable.
+            let still = unsafe {
+                libc::sigpending(now.as_mut_ptr());
+                libc::sigismember(now.as_ptr(), libc::SIGXFSZ) == 1
+            };
+            drop(hold);
+            refused && still && unblocked()
+        });
+    }
+}
