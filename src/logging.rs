@@ -18,9 +18,9 @@
 
 use crate::config::LOG_VARIABLES;
 use crate::host;
-use env_logger::Logger as StderrLogger;
 use libc::c_int;
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use mx_sys::StderrLogger;
 use parking_lot::Mutex;
 use std::ffi::CString;
 use std::sync::OnceLock;
@@ -89,10 +89,8 @@ impl MethodLogger {
                 .iter()
                 .find_map(|name| std::env::var(name).ok())
                 .filter(|text| !text.is_empty());
-            let mut builder = env_logger::Builder::new();
-            builder.parse_filters(filter.as_deref().unwrap_or("warn"));
             Sinks {
-                stderr: builder.build(),
+                stderr: StderrLogger::new(filter.as_deref().unwrap_or("warn")),
                 asked: filter.is_some(),
             }
         })
