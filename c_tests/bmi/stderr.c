@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -210,15 +211,19 @@ static void limited_file(struct side *side)
     CHECK(strstr(text + 10, " 2 log lines could not be written\n[") != NULL);
 }
 
-/* A descriptor that is not for writing, and none: nothing is written to what it is the other end of. */
-static void not_for_writing(struct side *side)
+/* The number may be another descriptor's, once a host has closed its stderr: one end of a pipe of its own, or
+ * memory of the library's. */
+static void other_descriptors(struct side *side)
 {
-    int ends[2];
+    int ends[2], memory = memfd_create("link", MFD_CLOEXEC);
 
     (void)side;
     CHECK(pipe(ends) == 0 && dup2(ends[0], STDERR_FILENO) == STDERR_FILENO);
     warn();
     CHECK(strlen(drain(ends[0])) == 0);
+    CHECK(memory >= 0 && dup3(memory, STDERR_FILENO, O_CLOEXEC) == STDERR_FILENO);
+    warn();
+    CHECK_THAT(lseek(memory, 0, SEEK_END), ==, 0);
     close(STDERR_FILENO);
     warn();
 }
@@ -237,7 +242,7 @@ static const struct scenario scenarios[] = {
     SOLO(lost_lines_are_counted_and_the_next_one_says_so, lost_lines),
     SOLO(a_signal_of_the_hosts_stays_and_one_of_the_logs_goes, signals),
     SOLO(a_file_at_its_limit_ends_nothing, limited_file),
-    SOLO(nothing_is_written_to_what_is_not_for_writing, not_for_writing),
+    SOLO(nothing_is_written_to_a_descriptor_that_is_not_stderr, other_descriptors),
     {0},
 };
 

@@ -136,7 +136,8 @@ fn write(bytes: &[u8]) -> Option<usize> {
 
 const STDERR: RawFd = libc::STDERR_FILENO;
 
-/// The type of file that stderr is; `None` if it is closed, or only to be read.
+/// The type of file that stderr is. `None` if it is closed, or its number is another descriptor's since: one
+/// only to be read, or closed on exec, as all of this library's are.
 fn kind() -> Option<libc::mode_t> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `stat` can be written; it has been when the call succeeds.
@@ -145,8 +146,12 @@ fn kind() -> Option<libc::mode_t> {
         found.then(|| stat.assume_init())
     }?;
     // SAFETY: takes no pointers.
-    let flags = unsafe { libc::fcntl(STDERR, libc::F_GETFL) };
-    (flags & libc::O_ACCMODE != libc::O_RDONLY).then_some(stat.st_mode & libc::S_IFMT)
+    let (open, own) = unsafe {
+        let flags = libc::fcntl(STDERR, libc::F_GETFL);
+        (flags, libc::fcntl(STDERR, libc::F_GETFD))
+    };
+    let is_stderr = open & libc::O_ACCMODE != libc::O_RDONLY && own & libc::FD_CLOEXEC == 0;
+    is_stderr.then_some(stat.st_mode & libc::S_IFMT)
 }
 
 /// The same pipe or terminal, open without waiting. O_NONBLOCK on stderr itself would be seen by every process
