@@ -147,6 +147,40 @@ static void a_visit(struct world *world)
     child_end(server);
 }
 
+/* ---- a host's logger ---- */
+
+static atomic_int refusals;
+
+/* Waits for the library's lock. */
+static void log_that_calls(int level, const char *line)
+{
+    struct bmi_mx_credits all = {.size = sizeof all};
+
+    (void)level;
+    (void)ops->get_info(BMI_MX_GET_CREDITS, &all);
+    refusals += strstr(line, "refused") != NULL;
+}
+
+static void server_that_calls(struct side *side)
+{
+    struct bmi_mx_host host = {.size = sizeof host, .log = log_that_calls};
+    int (*set_host)(const struct bmi_mx_host *host);
+    void *symbol = library_symbol("bmi_mx_set_host");
+    int endpoint;
+
+    CHECK(symbol != NULL);
+    memcpy(&set_host, &symbol, sizeof set_host);
+    CHECK_THAT(set_host(&host), ==, 0);
+    secret_file(ours, 0600);
+    endpoint = host_start_server();
+    secret_file_gone();
+    tell(side, "endpoint", endpoint);
+    pair_accept();
+    pair_hear(side, "stop");
+    CHECK_THAT(refusals, ==, 1);
+    host_stop();
+}
+
 /* ---- lines ---- */
 
 static void lost_lines(struct side *side)
@@ -239,6 +273,8 @@ static const struct scenario scenarios[] = {
              {"server", server_with_full_socket}, {"stranger", stranger}, {"client", client}),
     DIRECTED(a_refusal_names_the_user, a_visit,
              {"server", server_with_reader}, {"stranger", stranger}, {"client", client}),
+    DIRECTED(a_hosts_logger_is_called_without_a_lock, a_visit,
+             {"server", server_that_calls}, {"stranger", stranger}, {"client", client}),
     SOLO(lost_lines_are_counted_and_the_next_one_says_so, lost_lines),
     SOLO(a_signal_of_the_hosts_stays_and_one_of_the_logs_goes, signals),
     SOLO(a_file_at_its_limit_ends_nothing, limited_file),

@@ -32,6 +32,7 @@ pub mod settings;
 mod stderr;
 pub mod thread;
 pub mod tunable;
+pub mod unsaid;
 pub mod user_memory;
 
 pub use linger::linger;
