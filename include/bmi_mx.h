@@ -388,8 +388,8 @@ struct bmi_mx_host {
     int (*forget_addr)(BMI_addr_t addr);
     /**
      * Takes one line of the log, without a newline. `level` is 1 error, 2 warning, 3 information,
-     * 4 debug, 5 trace. May be called from any thread, also with the library's lock held: it must
-     * not call into this library, and should not block.
+     * 4 debug, 5 trace. Called from any thread that calls this library, and from its own, with none
+     * of its locks held. The thread goes on when it returns.
      */
     void (*log)(int level,
                 const char *line);

@@ -14,7 +14,7 @@ MX_TESTS_LINK    := -L$(LIBDIR) -lmyriexpress -Wl,-rpath,$(abspath $(LIBDIR))
 MX_TESTS_SHARED  := pattern port memory limit flood secret_file user check world
 MX_TESTS_OWN     := couple party mx
 
-MX_TESTS_PLAIN   := args lifecycle messages order wildcard any sends cancel connect handler timeouts \
+MX_TESTS_PLAIN   := args stderr lifecycle messages order wildcard any sends cancel connect handler timeouts \
                     progression contextids threads fork info names gone proof secret users shortage cancelled
 MX_TESTS_ALL     := layout header_cxx $(MX_TESTS_PLAIN) together
 MX_TESTS         ?= $(MX_TESTS_ALL)

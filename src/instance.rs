@@ -326,8 +326,8 @@ fn current() -> Option<&'static Instance> {
 /// The instance, when its engine is this process's; `None` before the first `initialize`, and in a child
 /// of fork until the first call that needs the network.
 ///
-/// Each thread takes at its first call what it gets from the C library when it first waits for a lock or
-/// writes to the log: without memory that would end the process. That takes a word of the thread's own, at
+/// Each thread takes at its first call what it gets from the C library when it first waits for a lock:
+/// without memory that would end the process. That takes a word of the thread's own, at
 /// a dozen instructions a call, because any call may come to that.
 #[inline]
 fn own() -> Option<&'static Instance> {

@@ -18,12 +18,11 @@
 
 use crate::config::LOG_VARIABLES;
 use crate::host;
-use env_logger::Logger as StderrLogger;
 use libc::c_int;
 use log::{Level, LevelFilter, Log, Metadata, Record};
-use mx_sys::file_size::Quiet;
+use mx_sys::{StderrLogger, unsaid};
 use parking_lot::Mutex;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -90,10 +89,8 @@ impl MethodLogger {
                 .iter()
                 .find_map(|name| std::env::var(name).ok())
                 .filter(|text| !text.is_empty());
-            let mut builder = env_logger::Builder::new();
-            builder.parse_filters(filter.as_deref().unwrap_or("warn"));
             Sinks {
-                stderr: builder.build(),
+                stderr: StderrLogger::new(filter.as_deref().unwrap_or("warn")),
                 asked: filter.is_some(),
             }
         })
@@ -113,24 +110,16 @@ impl MethodLogger {
 
     fn write(&self, record: &Record<'_>) {
         let sinks = self.sinks();
-        if let Some(log) = host::given_log() {
-            if let Some(line) = line(record, false) {
-                // SAFETY: a function of this signature, and a C string.
-                unsafe { log(record.level() as c_int, line.as_ptr()) };
-            }
-        } else if let Some(gossip) = host::gossip() {
-            let Some(line) = line(record, true) else {
-                return;
-            };
-            match record.level() {
-                Level::Error => gossip.error(&line),
-                Level::Warn => gossip.debug(b'W', &line),
-                _ => gossip.debug(b'D', &line),
-            }
+        // Functions of the host's are not called from here, where a lock may be held.
+        let (say, with_level): (fn(Level, &CStr), bool) = if host::given_log().is_some() {
+            (to_given, false)
+        } else if host::gossip().is_some() {
+            (to_gossip, true)
         } else {
-            // It may be a file.
-            let _quiet = Quiet::new();
-            sinks.stderr.log(record);
+            return sinks.stderr.log(record);
+        };
+        if let Some(line) = line(record, with_level) {
+            unsaid::put_off(record.level(), line, say);
         }
     }
 }
@@ -171,6 +160,24 @@ impl Log for MethodLogger {
 }
 
 const TARGET: &str = "bmi_mx";
+
+fn to_given(level: Level, line: &CStr) {
+    if let Some(log) = host::given_log() {
+        // SAFETY: a function of this signature, and a C string.
+        unsafe { log(level as c_int, line.as_ptr()) };
+    }
+}
+
+fn to_gossip(level: Level, line: &CStr) {
+    let Some(gossip) = host::gossip() else {
+        return;
+    };
+    match level {
+        Level::Error => gossip.error(line),
+        Level::Warn => gossip.debug(b'W', line),
+        _ => gossip.debug(b'D', line),
+    }
+}
 
 /// A record as one C string. `None` only when it cannot be: it never has a NUL in it.
 fn line(record: &Record<'_>, with_level: bool) -> Option<CString> {

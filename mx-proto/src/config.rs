@@ -80,6 +80,8 @@ pub enum Place {
     Nic(NicId),
     /// The source of a link.
     Source(Source),
+    /// A user of this machine.
+    User(u32),
 }
 
 /// Bytes of the largest message that is copied as a whole on its way, in a packet or to wait for its

@@ -4,6 +4,7 @@
 //!   port:  a connection, a session's datagrams, a process on this machine
 //!             |
 //!             `--> Seen { source   for shares of limited resources
+//!                         user     for the log
 //!                         nic      the peer's interface, proven: its name, with its endpoint number
 //!                         address  compared by the peer that is asked whether it called from there
 //!                         oneself }
@@ -33,6 +34,8 @@ pub struct Address(pub u128);
 pub struct Seen {
     /// Its source.
     pub source: Source,
+    /// The user of this machine, if it is one.
+    pub user: Option<u32>,
     /// The interface that it comes from. `None`: the port cannot tell, or the interface's number is
     /// another address's.
     pub nic: Option<NicId>,
@@ -47,6 +50,7 @@ impl Seen {
     pub fn trusted(claimed: &Identity) -> Self {
         Self {
             source: Source::TRUSTED,
+            user: None,
             nic: Some(claimed.nic),
             address: Address::default(),
             oneself: false,

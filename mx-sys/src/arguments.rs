@@ -1,5 +1,6 @@
 //! Argument checks and panic handling for both C interfaces.
 
+use crate::unsaid;
 use libc::c_char;
 use std::any::Any;
 use std::fmt;
@@ -187,17 +188,20 @@ pub unsafe fn string<'a>(
     })
 }
 
-/// Runs `body`, which is part of an exported function. `None` when it has panicked, which has been logged.
+/// Runs `body`, which is part of an exported function, and says what it has put off. `None` when it has
+/// panicked, which has been logged.
 #[inline]
 pub fn caught<R>(function: &'static str, body: impl FnOnce() -> R) -> Option<R> {
     // Nothing of the body's is looked at again after a panic: it owns copies of C's arguments.
-    match catch_unwind(AssertUnwindSafe(body)) {
+    let answer = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(answer) => Some(answer),
         Err(payload) => {
             panicked(function, payload);
             None
         }
-    }
+    };
+    unsaid::say_all();
+    answer
 }
 
 /// Logs a panic. Neither a logger nor a payload that panics takes the process along.

@@ -30,8 +30,10 @@ pub mod published;
 pub mod route;
 pub mod secret_file;
 pub mod settings;
+mod stderr;
 pub mod thread;
 pub mod tunable;
+pub mod unsaid;
 pub mod user_memory;
 
 pub use linger::linger;
@@ -48,4 +50,5 @@ pub use route::anew::OpenAnew;
 pub use route::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};
 pub use route::open::{EndpointChoice, OpenError, OpenOptions};
 pub use settings::{PortChoice, Settings};
+pub use stderr::StderrLogger;
 pub use user_memory::{MallocBuffer, SegmentError, UserMemory};

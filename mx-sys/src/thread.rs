@@ -53,12 +53,12 @@ impl std::fmt::Display for Limit {
 }
 
 /// Blocks all signals in this thread until it is dropped.
-struct SignalsBlocked {
+pub(crate) struct SignalsBlocked {
     before: libc::sigset_t,
 }
 
 impl SignalsBlocked {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
         // SAFETY: sigfillset initialises `all`; pthread_sigmask reads it and writes `before`,
@@ -69,6 +69,31 @@ impl SignalsBlocked {
             before.assume_init()
         };
         Self { before }
+    }
+
+    /// Whether a signal waits for this thread.
+    pub(crate) fn is_pending(&self, signal: i32) -> bool {
+        let mut pending = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: the set can be written, and all zeroes is one.
+        unsafe {
+            libc::sigpending(pending.as_mut_ptr());
+            libc::sigismember(pending.as_ptr(), signal) == 1
+        }
+    }
+
+    /// Takes a signal away, if it waits.
+    pub(crate) fn take(&self, signal: i32) {
+        let mut only = MaybeUninit::<libc::sigset_t>::uninit();
+        let at_once = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: sigemptyset initialises the set; no information about the signal is asked for.
+        unsafe {
+            libc::sigemptyset(only.as_mut_ptr());
+            libc::sigaddset(only.as_mut_ptr(), signal);
+            libc::sigtimedwait(only.as_ptr(), ptr::null_mut(), &raw const at_once);
+        }
     }
 }
 

@@ -18,10 +18,8 @@ use crate::abi::MX_API;
 use crate::error::{Code, Error};
 use crate::process;
 use libc::c_int;
-use log::{LevelFilter, Log, Metadata, Record};
-use mx_sys::file_size::Quiet;
 use mx_sys::fork::ForkLock;
-use mx_sys::{ForkMark, Settings, nic, reserve};
+use mx_sys::{ForkMark, Settings, StderrLogger, nic, reserve};
 use std::sync::{Arc, OnceLock};
 
 /// The state while the count is above 0.
@@ -123,35 +121,13 @@ fn not_initialized() -> Error {
 
 /// Lines go to stderr: warnings, or what `MX_LOG` asks for at the first `mx_init`.
 fn start_logging() {
-    static STARTED: OnceLock<()> = OnceLock::new();
-    STARTED.get_or_init(|| {
+    static LOGGER: OnceLock<StderrLogger> = OnceLock::new();
+    let logger = LOGGER.get_or_init(|| {
         let asked = std::env::var("MX_LOG").ok().filter(|text| !text.is_empty());
-        let mut builder = env_logger::Builder::new();
-        match &asked {
-            Some(filters) => builder.parse_filters(filters),
-            None => builder.filter_level(LevelFilter::Warn),
-        };
-        let logger = builder.build();
-        let level = logger.filter();
-        // In a Rust program that has a logger of its own, that one stays.
-        if log::set_boxed_logger(Box::new(ToStderr(logger))).is_ok() {
-            log::set_max_level(level);
-        }
+        StderrLogger::new(asked.as_deref().unwrap_or("warn"))
     });
-}
-
-/// Stderr may be a file.
-struct ToStderr(env_logger::Logger);
-
-impl Log for ToStderr {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        self.0.enabled(metadata)
+    // In a Rust program that has a logger of its own, that one stays.
+    if log::set_logger(logger).is_ok() {
+        log::set_max_level(logger.filter());
     }
-
-    fn log(&self, record: &Record<'_>) {
-        let _quiet = Quiet::new();
-        self.0.log(record);
-    }
-
-    fn flush(&self) {}
 }

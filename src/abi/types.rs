@@ -118,8 +118,8 @@ pub struct bmi_mx_host {
     /// The peer with that name died; the host may ask `BMI_DROP_ADDR_QUERY` about it. Returns 0.
     pub forget_addr: Option<unsafe extern "C" fn(addr: BMI_addr_t) -> c_int>,
     /// Takes one line of the log, without a newline. `level` is 1 error, 2 warning, 3 information,
-    /// 4 debug, 5 trace. May be called from any thread, also with the library's lock held: it must
-    /// not call into this library, and should not block.
+    /// 4 debug, 5 trace. Called from any thread that calls this library, and from its own, with none
+    /// of its locks held. The thread goes on when it returns.
     pub log: Option<unsafe extern "C" fn(level: c_int, line: *const c_char)>,
 }
 

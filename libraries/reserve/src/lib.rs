@@ -18,14 +18,11 @@
 //! Owns: the pieces.
 //! Cost: address space only, while there is memory; its pages are never written.
 
-use env_logger::{Builder, Target};
-use log::{LevelFilter, Log, Record};
 use mx_port_base::clock::MonotonicClock;
 use mx_proto::supply::{Level, Supply};
 use mx_proto::{Clock, Instant};
 use parking_lot::{Condvar, Mutex};
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -143,16 +140,11 @@ fn spend(size: usize, again: impl Fn() -> *mut u8) -> *mut u8 {
     ptr::null_mut()
 }
 
-/// Has the calling thread take now what it gets from the C library when it first waits for a lock, and when
-/// it first writes to the log: if there is no memory for that then, the C library ends the process.
+/// Has the calling thread take now what it gets from the C library when it first waits for a lock: if there is
+/// no memory for that then, the C library ends the process.
 pub fn prepare_thread() {
     let lock = Mutex::new(());
     Condvar::new().wait_for(&mut lock.lock(), Duration::ZERO);
-    let nowhere = Builder::new()
-        .filter_level(LevelFilter::Error)
-        .target(Target::Pipe(Box::new(io::sink())))
-        .build();
-    nowhere.log(&Record::builder().level(log::Level::Error).build());
 }
 
 /// Begins to keep memory back. Only for a library whose allocator is [`Reserve`].

@@ -82,6 +82,8 @@ struct Introduction {
     trusted: bool,
     /// Its source; the port is asked for it after the poll.
     source: Source,
+    /// Its user, likewise.
+    user: Option<u32>,
     /// It has waited for what the remote with its name says.
     waited: bool,
     stage: Stage,
@@ -184,7 +186,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         let hello = introduction.hello;
         let seen = port.seen(link, &hello.identity);
-        introduction.source = seen.source;
+        (introduction.source, introduction.user) = (seen.source, seen.user);
         if hello.identity.session == core.identity.session {
             return core.meet_oneself(link, seen);
         }
@@ -236,6 +238,7 @@ impl<O: Owner> Core<O> {
                 more: Vec::new(),
                 trusted: self.challenges.take_shown(link),
                 source: Source::TRUSTED,
+                user: None,
                 waited: false,
                 stage: Stage::Claimed,
             };
@@ -560,7 +563,8 @@ impl<O: Owner> Core<O> {
         if let Some(times) = refused.again((source, who.name()))
             && sources.is_rare(source, CLAIMS_MAX)
         {
-            let source = (self.config.name_of)(Place::Source(source));
+            let place = introduction.user.map_or(Place::Source(source), Place::User);
+            let source = (self.config.name_of)(place);
             let who = self.config.name(who);
             log::warn!("{source}, which says it is {who}, {why}: refused (refusal {times})");
         }

@@ -270,6 +270,7 @@ impl Port<Buffer> for QueuePort {
         };
         Seen {
             source: found(&hub.sources).map_or(Source::TRUSTED, Source),
+            user: None,
             nic: (!hub.unnamed || self.node != 1).then_some(nic),
             address: Address(nic.0.into()),
             oneself: hub.cables[cable].ends == [self.node; 2],

@@ -21,6 +21,7 @@ use super::{Progress, Shared, give_back_if_due};
 use crate::clock::MonotonicClock;
 use crate::lock::Mutex;
 use crate::thread;
+use crate::unsaid;
 use mx_proto::Clock;
 use mx_proto::port::WakeDescriptors;
 use mx_reserve as reserve;
@@ -118,6 +119,7 @@ pub(super) fn run<T: Progress>(shared: &Shared<T>, stopping: &AtomicBool, alive:
     let mut storm = 0;
     while !stopping.load(Ordering::Acquire) {
         let woken = round(shared, &mut attention, &mut tick, storm < STORM);
+        unsaid::say_all();
         storm = if woken.control { storm + 1 } else { 0 };
     }
     let mut core = shared.acquire();

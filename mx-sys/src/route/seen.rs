@@ -12,7 +12,7 @@
 //! Not here: links.
 
 use crate::{literal, nic};
-use mx_port_base::origin::{Origin, USER};
+use mx_port_base::origin::Origin;
 use mx_proto::origin::{Address, Seen, Source};
 use mx_proto::{Identity, NicId, Place};
 use std::net::{IpAddr, Ipv6Addr};
@@ -39,6 +39,10 @@ pub(super) fn seen(origin: Origin, own: &Identity, user_has: impl Fn(u32) -> boo
     };
     Seen {
         source: origin.source(),
+        user: match origin {
+            Origin::User(uid) => Some(uid),
+            _ => None,
+        },
         nic,
         address,
         oneself: origin == Origin::Oneself,
@@ -63,9 +67,7 @@ pub(crate) fn name_of(place: Place) -> String {
     let nic = match place {
         Place::Nic(nic) => nic,
         Place::Source(Source::TRUSTED) => return "a link without a source".to_owned(),
-        Place::Source(Source(number)) if number >> 32 == USER >> 32 => {
-            return format!("user {} of this machine", number ^ USER);
-        }
+        Place::User(uid) => return format!("user {uid} of this machine"),
         Place::Source(Source(number)) => match nic::ipv4(NicId(number)) {
             Some(v4) => return v4.to_string(),
             None => return format!("{}/64", Ipv6Addr::from_bits(u128::from(number) << 64)),
@@ -122,6 +124,10 @@ mod tests {
             );
             assert_eq!(seen.oneself, origin == Origin::Oneself);
             assert_eq!(seen.source, origin.source());
+            assert_eq!(
+                seen.user.map(Origin::User),
+                Some(origin).filter(|it| matches!(it, Origin::User(_)))
+            );
         }
     }
 
@@ -159,7 +165,7 @@ mod tests {
         assert_eq!(name_of(Place::Nic(nic)), "192.0.2.7");
         let from = |origin: Origin| name_of(Place::Source(origin.source()));
         assert_eq!(from(address("192.0.2.7:1")), "192.0.2.7");
-        assert_eq!(from(Origin::User(70_001)), "user 70001 of this machine");
+        assert_eq!(name_of(Place::User(0)), "user 0 of this machine");
         assert_eq!(from(Origin::Oneself), "a link without a source");
         assert_eq!(from(address("[2001:db8:0:1::5]:1")), "2001:db8:0:1::/64");
         assert_eq!(name_of(Place::Nic(NicId(7))), "interface 0x7");

@@ -182,6 +182,7 @@ impl Port<Buffer> for HostilePort {
         };
         Seen {
             source: Source(u64::from(link.index() % 4)),
+            user: None,
             nic,
             address: Address(link.index().into()),
             oneself: link.index() % 16 == 5,

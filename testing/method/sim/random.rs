@@ -27,6 +27,7 @@ use bmi_method::peer::state::{Name, TRANSITIONS};
 use bmi_mx_torture::{Step, shrink};
 use mx_proto::transitions::Transition;
 use mx_sim::{Profile, World};
+use mx_sys::StderrLogger;
 use plan::Plan;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,7 +117,11 @@ const SEEDS: u64 = 2_000;
 fn random_programs_keep_every_promise() {
     keep_failures();
     // RUST_LOG says whether anything is printed, which helps with one seed.
-    let _ = env_logger::try_init();
+    let asked = std::env::var("RUST_LOG").unwrap_or_default();
+    let logger = Box::leak(Box::new(StderrLogger::new(&asked)));
+    if log::set_logger(logger).is_ok() {
+        log::set_max_level(logger.filter());
+    }
     let (first, count) = match number("SIM_SEED") {
         Some(seed) => (seed, 1),
         None => (

@@ -92,6 +92,7 @@ impl<M: Memory> Inner<M> {
         };
         Seen {
             source: from.map_or(Source::TRUSTED, |from| Source(from.0)),
+            user: None,
             nic,
             address: from.or(nic).map(address_of).unwrap_or_default(),
             oneself: peer == Some(host),

@@ -1,0 +1,290 @@
+/*
+ * Log lines on a stderr that takes none: they are lost and counted, and nothing else happens.
+ *
+ *     server ── its stderr: a pipe or a socket, without a reader, or full
+ *       ├── a stranger that does not know the secret: one line
+ *       └── a client: is answered
+ */
+#include "../support/pair.h"
+#include "../support/port.h"
+#include "../support/secret_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static const char ours[] = "one and the same for all";
+
+enum kind { A_PIPE, A_SOCKET, KINDS };
+
+/* Has stderr be one end of a pipe or of two sockets; returns the other. */
+static int connect_stderr(enum kind kind)
+{
+    int ends[2];
+
+    CHECK((kind == A_PIPE ? pipe(ends) : socketpair(AF_UNIX, SOCK_STREAM, 0, ends)) == 0);
+    CHECK(dup2(ends[1], STDERR_FILENO) == STDERR_FILENO);
+    close(ends[1]);
+    CHECK(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
+    return ends[0];
+}
+
+static void fill_stderr(void)
+{
+    static const char much[4096];
+
+    CHECK(fcntl(STDERR_FILENO, F_SETFL, O_WRONLY | O_NONBLOCK) == 0);
+    while (write(STDERR_FILENO, much, sizeof much) > 0)
+        continue;
+    CHECK_THAT(errno, ==, EAGAIN);
+    while (write(STDERR_FILENO, much, 1) > 0)
+        continue;
+    CHECK(fcntl(STDERR_FILENO, F_SETFL, O_WRONLY) == 0);
+}
+
+/* What is there to be read, as text. */
+static const char *drain(int fd)
+{
+    static char text[1 << 20];
+    size_t size = 0;
+    ssize_t got;
+
+    CHECK(fcntl(fd, F_SETFL, O_NONBLOCK) == 0);
+    while ((got = read(fd, text + size, sizeof text - 1 - size)) > 0)
+        size += (size_t)got;
+    text[size] = '\0';
+    return text;
+}
+
+/* One line. */
+static void warn(void)
+{
+    host_load();
+    CHECK(ops->method_addr_lookup("mx://localhost:70000") == NULL);
+}
+
+/* ---- a server ---- */
+
+enum trouble { NO_READER, FULL, NONE };
+
+static void serve(struct side *side, enum kind kind, enum trouble trouble)
+{
+    char user[64];
+    int reader, endpoint;
+    const char *text;
+
+    secret_file(ours, 0600);
+    endpoint = host_start_server();
+    secret_file_gone();
+    reader = connect_stderr(kind);
+    if (trouble == NO_READER)
+        close(reader);
+    if (trouble == FULL)
+        fill_stderr();
+    tell(side, "endpoint", endpoint);
+    pair_accept();
+    pair_hear(side, "stop");
+    /* The descriptor is others', too. */
+    CHECK((fcntl(STDERR_FILENO, F_GETFL) & O_NONBLOCK) == 0);
+    if (trouble == NONE) {
+        text = drain(reader);
+        CHECK(strstr(text, "refused") != NULL);
+        /* Be it root, or our own. */
+        snprintf(user, sizeof user, "user %u of this machine", (unsigned)geteuid());
+        CHECK(strstr(text, user) != NULL || !port_is("local"));
+    }
+    host_stop();
+}
+
+static void server_without_reader(struct side *side) { serve(side, A_PIPE, NO_READER); }
+static void server_with_full_pipe(struct side *side) { serve(side, A_PIPE, FULL); }
+static void server_without_peer(struct side *side) { serve(side, A_SOCKET, NO_READER); }
+static void server_with_full_socket(struct side *side) { serve(side, A_SOCKET, FULL); }
+static void server_with_reader(struct side *side) { serve(side, A_PIPE, NONE); }
+
+static void stranger(struct side *side)
+{
+    struct bmi_method_addr *server = pair_join(side);
+    struct op request = {0};
+
+    if (op_send_unexpected(&request, server, "hello", 5, 1) == 0)
+        op_wait(&request);
+    CHECK_THAT(request.posted < 0 ? request.posted : request.error, ==, -BMI_EACCES);
+    tell(side, "refused", 0);
+    host_stop();
+}
+
+static void client(struct side *side)
+{
+    secret_file(ours, 0600);
+    pair_hello(pair_join(side));
+    secret_file_gone();
+    tell(side, "answered", 0);
+    host_stop();
+}
+
+static void a_visit(struct world *world)
+{
+    struct child *server = spawn(world, "server"), *visitor;
+    int64_t endpoint = child_hear(server, "endpoint");
+
+    visitor = spawn(world, "stranger");
+    child_tell(visitor, "endpoint", endpoint);
+    child_hear(visitor, "refused");
+    child_end(visitor);
+    visitor = spawn(world, "client");
+    child_tell(visitor, "endpoint", endpoint);
+    child_hear(visitor, "answered");
+    child_end(visitor);
+    child_tell(server, "stop", 0);
+    child_end(server);
+}
+
+/* ---- a host's logger ---- */
+
+static atomic_int refusals;
+
+/* Waits for the library's lock. */
+static void log_that_calls(int level, const char *line)
+{
+    struct bmi_mx_credits all = {.size = sizeof all};
+
+    (void)level;
+    (void)ops->get_info(BMI_MX_GET_CREDITS, &all);
+    refusals += strstr(line, "refused") != NULL;
+}
+
+static void server_that_calls(struct side *side)
+{
+    struct bmi_mx_host host = {.size = sizeof host, .log = log_that_calls};
+    int (*set_host)(const struct bmi_mx_host *host);
+    void *symbol = library_symbol("bmi_mx_set_host");
+    int endpoint;
+
+    CHECK(symbol != NULL);
+    memcpy(&set_host, &symbol, sizeof set_host);
+    CHECK_THAT(set_host(&host), ==, 0);
+    secret_file(ours, 0600);
+    endpoint = host_start_server();
+    secret_file_gone();
+    tell(side, "endpoint", endpoint);
+    pair_accept();
+    pair_hear(side, "stop");
+    CHECK_THAT(refusals, ==, 1);
+    host_stop();
+}
+
+/* ---- lines ---- */
+
+static void lost_lines(struct side *side)
+{
+    const char *text;
+
+    (void)side;
+    for (int kind = 0; kind < KINDS; kind++) {
+        int reader = connect_stderr((enum kind)kind);
+
+        fill_stderr();
+        warn();
+        warn();
+        drain(reader);
+        warn();
+        text = drain(reader);
+        CHECK(strstr(text, " 2 log lines could not be written\n[") != NULL);
+        CHECK(strstr(text, "70000") != NULL);
+        warn(); /* said once */
+        CHECK(strstr(drain(reader), "could not be written") == NULL);
+        close(reader);
+    }
+}
+
+/* The host's signals stay its own. */
+static void signals(struct side *side)
+{
+    sigset_t only, pending;
+
+    (void)side;
+    close(connect_stderr(A_PIPE));
+    sigemptyset(&only);
+    sigaddset(&only, SIGPIPE);
+    CHECK(sigprocmask(SIG_BLOCK, &only, NULL) == 0);
+    warn();
+    CHECK(sigpending(&pending) == 0 && !sigismember(&pending, SIGPIPE));
+    CHECK(raise(SIGPIPE) == 0);
+    warn();
+    CHECK(sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE));
+}
+
+/* A file that may not grow. */
+static void limited_file(struct side *side)
+{
+    struct rlimit limit, before;
+    FILE *file = tmpfile();
+    const char *text;
+
+    (void)side;
+    CHECK(file != NULL && dup2(fileno(file), STDERR_FILENO) == STDERR_FILENO);
+    CHECK(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    limit = before;
+    limit.rlim_cur = 10;
+    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    warn(); /* ten bytes of it */
+    warn();
+    CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
+    warn();
+    CHECK(lseek(fileno(file), 0, SEEK_SET) == 0);
+    text = drain(fileno(file));
+    CHECK(text[10] == '\n');
+    CHECK(strstr(text + 10, " 2 log lines could not be written\n[") != NULL);
+}
+
+/* The number may be another descriptor's, once a host has closed its stderr: one end of a pipe of its own, or
+ * memory of the library's. */
+static void other_descriptors(struct side *side)
+{
+    int ends[2], memory = memfd_create("link", MFD_CLOEXEC);
+
+    (void)side;
+    CHECK(pipe(ends) == 0 && dup2(ends[0], STDERR_FILENO) == STDERR_FILENO);
+    warn();
+    CHECK(strlen(drain(ends[0])) == 0);
+    CHECK(memory >= 0 && dup3(memory, STDERR_FILENO, O_CLOEXEC) == STDERR_FILENO);
+    warn();
+    CHECK_THAT(lseek(memory, 0, SEEK_END), ==, 0);
+    close(STDERR_FILENO);
+    warn();
+}
+
+static const struct scenario scenarios[] = {
+    DIRECTED(a_pipe_without_a_reader_does_not_end_a_server, a_visit,
+             {"server", server_without_reader}, {"stranger", stranger}, {"client", client}),
+    DIRECTED(a_full_pipe_does_not_hold_a_server_up, a_visit,
+             {"server", server_with_full_pipe}, {"stranger", stranger}, {"client", client}),
+    DIRECTED(a_socket_without_a_peer_does_not_end_a_server, a_visit,
+             {"server", server_without_peer}, {"stranger", stranger}, {"client", client}),
+    DIRECTED(a_full_socket_does_not_hold_a_server_up, a_visit,
+             {"server", server_with_full_socket}, {"stranger", stranger}, {"client", client}),
+    DIRECTED(a_refusal_names_the_user, a_visit,
+             {"server", server_with_reader}, {"stranger", stranger}, {"client", client}),
+    DIRECTED(a_hosts_logger_is_called_without_a_lock, a_visit,
+             {"server", server_that_calls}, {"stranger", stranger}, {"client", client}),
+    SOLO(lost_lines_are_counted_and_the_next_one_says_so, lost_lines),
+    SOLO(a_signal_of_the_hosts_stays_and_one_of_the_logs_goes, signals),
+    SOLO(a_file_at_its_limit_ends_nothing, limited_file),
+    SOLO(nothing_is_written_to_a_descriptor_that_is_not_stderr, other_descriptors),
+    {0},
+};
+
+int main(int argc, char **argv)
+{
+    unsetenv("BMI_MX_LOG");
+    unsetenv("MX_LOG");
+    return harness_main(argc, argv, scenarios);
+}

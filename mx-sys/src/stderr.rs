@@ -1,0 +1,288 @@
+//! Log lines on stderr, which is the host's.
+//!
+//! ```text
+//!   record --> filter --> one line of at most PIPE_BUF bytes
+//!                           |   stderr is
+//!                           |     a socket        send, MSG_DONTWAIT
+//!                           |     a file          write
+//!                           |     a pipe, a tty   opened once more, with O_NONBLOCK: the host's descriptor
+//!                           v                     stays as it is. Where it cannot be: poll, write
+//!                  written, or counted; the next line that goes says how many did not
+//! ```
+//!
+//! No line ends, stops or delays its thread: signals are blocked meanwhile, and those of the write itself are
+//! taken away again. Nothing here takes a lock or allocates, so that a child of `fork` and a process without
+//! memory can log.
+//!
+//! Owns: the number of lost lines.
+//! Not here: which lines there are.
+
+use crate::thread::SignalsBlocked;
+use env_filter::{Builder, Filter};
+use log::{Level, LevelFilter, Log, Metadata, Record};
+use std::fmt::{self, Arguments, Write};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Lines that could not be written, or not as a whole.
+static LOST: AtomicU64 = AtomicU64::new(0);
+/// The last one has no end.
+static TORN: AtomicBool = AtomicBool::new(false);
+
+/// A logger to stderr.
+#[derive(Debug)]
+pub struct StderrLogger {
+    filter: Filter,
+}
+
+impl StderrLogger {
+    /// Lets through what the directives name, as in `info,mx_proto=trace`. What is none is left out, with a
+    /// warning.
+    pub fn new(directives: &str) -> Self {
+        let mut builder = Builder::new();
+        for directive in directives.split(',') {
+            if let Err(error) = builder.try_parse(directive) {
+                say(Level::Warn, module_path!(), &format_args!("{error}"));
+            }
+        }
+        Self {
+            filter: builder.build(),
+        }
+    }
+
+    /// The highest level that is let through.
+    pub fn filter(&self) -> LevelFilter {
+        self.filter.filter()
+    }
+}
+
+impl Log for StderrLogger {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        self.filter.enabled(metadata)
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if self.filter.matches(record) {
+            say(record.level(), record.target(), record.args());
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// Writes a line, or counts it.
+fn say(level: Level, target: &str, args: &Arguments<'_>) {
+    let line = Line::new(level, target, args);
+    let signals = SignalsBlocked::new();
+    let lost = LOST.swap(0, Ordering::Relaxed);
+    let note = format_args!("{lost} log lines could not be written");
+    if lost > 0 && !put(&Line::new(Level::Warn, module_path!(), &note), &signals) {
+        LOST.fetch_add(lost + 1, Ordering::Relaxed);
+    } else if !put(&line, &signals) {
+        LOST.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Writes a line. False: not as a whole.
+fn put(line: &Line, signals: &SignalsBlocked) -> bool {
+    let torn = TORN.swap(false, Ordering::Relaxed);
+    let bytes = line.bytes(torn);
+    let before = FROM_WRITING.map(|signal| signals.is_pending(signal));
+    let written = write(bytes);
+    if written == Some(bytes.len()) {
+        return true;
+    }
+    for (signal, pending) in FROM_WRITING.into_iter().zip(before) {
+        if !pending {
+            signals.take(signal);
+        }
+    }
+    TORN.store(
+        torn || written.is_some_and(|count| count > 0),
+        Ordering::Relaxed,
+    );
+    false
+}
+
+/// The signals that a write can send to its thread: there is no reader, or the file has reached RLIMIT_FSIZE.
+/// (The third, SIGTTOU, is not sent while it is blocked.)
+const FROM_WRITING: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
+
+/// Writes what can be written at once. `None`: nothing.
+fn write(bytes: &[u8]) -> Option<usize> {
+    let (start, len) = (bytes.as_ptr().cast(), bytes.len());
+    let write_to = |fd: RawFd| {
+        // SAFETY: `bytes` is readable for its length.
+        unsafe { libc::write(fd, start, len) }
+    };
+    let written = match kind()? {
+        // SAFETY: as above.
+        libc::S_IFSOCK => unsafe {
+            libc::send(STDERR, start, len, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+        },
+        libc::S_IFREG => write_to(STDERR),
+        libc::S_IFIFO | libc::S_IFCHR => match once_more() {
+            Ok(own) => write_to(own.as_raw_fd()),
+            Err(_) if is_writable() => write_to(STDERR),
+            Err(_) => return None,
+        },
+        _ => return None,
+    };
+    usize::try_from(written).ok()
+}
+
+const STDERR: RawFd = libc::STDERR_FILENO;
+
+/// The type of file that stderr is. `None` if it is closed, or its number is another descriptor's since: one
+/// only to be read, or closed on exec, as all of this library's are.
+fn kind() -> Option<libc::mode_t> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `stat` can be written; it has been when the call succeeds.
+    let stat = unsafe {
+        let found = libc::fstat(STDERR, stat.as_mut_ptr()) == 0;
+        found.then(|| stat.assume_init())
+    }?;
+    // SAFETY: takes no pointers.
+    let (open, own) = unsafe {
+        let flags = libc::fcntl(STDERR, libc::F_GETFL);
+        (flags, libc::fcntl(STDERR, libc::F_GETFD))
+    };
+    let is_stderr = open & libc::O_ACCMODE != libc::O_RDONLY && own & libc::FD_CLOEXEC == 0;
+    is_stderr.then_some(stat.st_mode & libc::S_IFMT)
+}
+
+/// The same pipe or terminal, open without waiting. O_NONBLOCK on stderr itself would be seen by every process
+/// that has it.
+fn once_more() -> io::Result<OwnedFd> {
+    let name = c"/proc/thread-self/fd/2";
+    let flags = libc::O_WRONLY | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
+    // SAFETY: a C string.
+    match unsafe { libc::open(name.as_ptr(), flags) } {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: a fresh descriptor, not owned elsewhere.
+        fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+    }
+}
+
+/// A write of up to PIPE_BUF bytes goes through at once, as far as one can know.
+fn is_writable() -> bool {
+    let mut poll = libc::pollfd {
+        fd: STDERR,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: one entry, which outlives the call.
+    let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
+    ready == 1 && poll.revents == libc::POLLOUT
+}
+
+/// `[time level target] text`, between two ends of lines: the first ends one that is torn.
+struct Line {
+    bytes: [u8; libc::PIPE_BUF],
+    len: usize,
+}
+
+impl Line {
+    fn new(level: Level, target: &str, args: &Arguments<'_>) -> Self {
+        let mut line = Self {
+            bytes: [b'\n'; libc::PIPE_BUF],
+            len: 1,
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let time = Utc(now.map_or(0, |now| now.as_secs()));
+        // An error means that it is cut off.
+        let _ = write!(line, "[{time} {level:<5} {target}] {args}");
+        line
+    }
+
+    fn bytes(&self, after_torn: bool) -> &[u8] {
+        let begin = usize::from(!after_torn);
+        self.bytes.get(begin..=self.len).unwrap_or(&[])
+    }
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            if self.len == self.bytes.len() - 1 {
+                return Err(fmt::Error);
+            }
+            self.bytes[self.len] = if byte == b'\n' { b' ' } else { byte };
+            self.len += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Seconds since 1970, as RFC 3339 writes them. Not by the C library, which takes a lock for that.
+struct Utc(u64);
+
+impl fmt::Display for Utc {
+    /// The date is Howard Hinnant's `civil_from_days` (chrono-Compatible Low-Level Date Algorithms).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (days, second) = (self.0 / 86_400 + 719_468, self.0 % 86_400);
+        let (era, day) = (days / 146_097, days % 146_097);
+        let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+        let day = day - (365 * year + year / 4 - year / 100);
+        let month = (5 * day + 2) / 153;
+        let day = day - (153 * month + 2) / 5 + 1;
+        let month = if month < 10 { month + 3 } else { month - 9 };
+        let year = era * 400 + year + u64::from(month <= 2);
+        let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_date_of_its_year() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (68_169_599, "1972-02-28T23:59:59Z"),
+            (68_169_600, "1972-02-29T00:00:00Z"),
+            (951_868_800, "2000-03-01T00:00:00Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(Utc(seconds).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_line_has_one_end_and_no_more_than_a_pipe_takes_at_once() {
+        let line = |text: &str| Line::new(Level::Info, "mx", &format_args!("{text}"));
+        let text = |line: &Line, torn| String::from_utf8(line.bytes(torn).to_vec()).unwrap();
+        let short = line("a\nb");
+        assert!(text(&short, false).starts_with('[') && text(&short, true).starts_with("\n["));
+        assert!(text(&short, false).ends_with("Z INFO  mx] a b\n"));
+        let header = short.bytes(false).len() - 4;
+        // Both ends are part of it.
+        for (len, whole) in [(4093, true), (4094, true), (4095, false), (9000, false)] {
+            let long = line(&"x".repeat(len - header));
+            assert_eq!(long.bytes(true).len(), 4096.min(len + 2));
+            assert_eq!(text(&long, true).matches('\n').count(), 2);
+            assert_eq!(long.bytes(false).len() == len + 1, whole);
+        }
+    }
+
+    #[test]
+    fn a_directive_that_is_none_leaves_the_others() {
+        let logger = StderrLogger::new("warn,mx_proto=loud,mx_sys=debug");
+        assert_eq!(logger.filter(), LevelFilter::Debug);
+        let enabled = |level, target| {
+            let metadata = Metadata::builder().level(level).target(target).build();
+            logger.enabled(&metadata)
+        };
+        assert!(enabled(Level::Debug, "mx_sys::route") && enabled(Level::Warn, "mx_proto"));
+        assert!(!enabled(Level::Info, "mx_proto"));
+    }
+}

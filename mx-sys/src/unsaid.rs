@@ -1,0 +1,110 @@
+//! Log lines that wait until their thread has given the engine back.
+//!
+//! ```text
+//!   log::warn!(..) --> put_off --> line <- line <- line
+//!                                    |
+//!                                    v  at the end of an exported function, and of a round of the helper
+//!                                  say_all: the oldest first, each by its own function, which calls the host's
+//! ```
+//!
+//! Without a lock: a child of `fork` finds it whole. It has the lines that its parent had not said, and says
+//! them, too.
+//!
+//! Owns: the lines.
+
+use log::Level;
+use std::ffi::{CStr, CString};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// This library's.
+static LINES: Lines = Lines::new();
+
+/// Lines that wait: the latest, which leads to those before.
+struct Lines(AtomicPtr<Line>);
+
+struct Line {
+    level: Level,
+    text: CString,
+    say: fn(Level, &CStr),
+    before: *mut Self,
+}
+
+/// Has a line said later, by `say`.
+pub fn put_off(level: Level, text: CString, say: fn(Level, &CStr)) {
+    LINES.put(level, text, say);
+}
+
+/// Says the lines that wait. Called without the engine's lock.
+#[inline]
+pub fn say_all() {
+    if !LINES.0.load(Ordering::Relaxed).is_null() {
+        LINES.say();
+    }
+}
+
+impl Lines {
+    const fn new() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    fn put(&self, level: Level, text: CString, say: fn(Level, &CStr)) {
+        let line = Box::into_raw(Box::new(Line {
+            level,
+            text,
+            say,
+            before: ptr::null_mut(),
+        }));
+        let put = |latest| {
+            // SAFETY: this thread's, until it is in the list.
+            unsafe { (*line).before = latest };
+            Some(line)
+        };
+        // Nothing fails: a line is always given.
+        let _ = self
+            .0
+            .fetch_update(Ordering::Release, Ordering::Relaxed, put);
+    }
+
+    #[cold]
+    fn say(&self) {
+        let mut latest = self.0.swap(ptr::null_mut(), Ordering::Acquire);
+        let mut lines = Vec::new();
+        while !latest.is_null() {
+            // SAFETY: from `put`, and taken out of the list by this thread.
+            let line = unsafe { Box::from_raw(latest) };
+            latest = line.before;
+            lines.push(line);
+        }
+        for line in lines.into_iter().rev() {
+            (line.say)(line.level, &line.text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    static OWN: Lines = Lines::new();
+
+    #[test]
+    fn lines_are_said_once_and_in_their_order_also_those_that_saying_one_puts_off() {
+        fn say(level: Level, text: &CStr) {
+            let text = text.to_str().unwrap().to_owned();
+            if text == "b" {
+                OWN.put(level, c"c".to_owned(), say);
+                OWN.say();
+            }
+            SAID.lock().unwrap().push(text);
+        }
+        OWN.put(Level::Warn, c"a".to_owned(), say);
+        OWN.put(Level::Warn, c"b".to_owned(), say);
+        assert_eq!(SAID.lock().unwrap().len(), 0);
+        OWN.say();
+        OWN.say();
+        assert_eq!(*SAID.lock().unwrap(), ["a", "c", "b"]);
+    }
+}
