@@ -18,7 +18,7 @@
 //! Not here: which lines there are.
 
 use crate::thread::SignalsBlocked;
-use env_filter::{Builder, Filter};
+use env_logger::{Builder, Logger};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use std::fmt::{self, Arguments, Write};
 use std::io;
@@ -35,27 +35,40 @@ static TORN: AtomicBool = AtomicBool::new(false);
 /// A logger to stderr.
 #[derive(Debug)]
 pub struct StderrLogger {
-    filter: Filter,
+    filter: Logger,
 }
 
 impl StderrLogger {
     /// Lets through what the directives name, as in `info,mx_proto=trace`. What is none is left out, with a
     /// warning.
     pub fn new(directives: &str) -> Self {
-        let mut builder = Builder::new();
+        let mut good = Vec::new();
         for directive in directives.split(',') {
-            if let Err(error) = builder.try_parse(directive) {
-                say(Level::Warn, module_path!(), &format_args!("{error}"));
+            if is_directive(directive) {
+                good.push(directive);
+            } else {
+                let error =
+                    format_args!("'{directive}' is no level, and no name with one: ignored");
+                say(Level::Warn, module_path!(), &error);
             }
         }
         Self {
-            filter: builder.build(),
+            filter: Builder::new().parse_filters(&good.join(",")).build(),
         }
     }
 
     /// The highest level that is let through.
     pub fn filter(&self) -> LevelFilter {
         self.filter.filter()
+    }
+}
+
+/// Whether `env_logger` knows it; what it does not, it says on stderr as it likes.
+fn is_directive(text: &str) -> bool {
+    let name = |name: &str| !name.contains(['=', '/']);
+    match text.split_once('=') {
+        Some((target, level)) => name(target) && level.trim().parse::<LevelFilter>().is_ok(),
+        None => name(text),
     }
 }
 
