@@ -185,13 +185,19 @@ static void server_that_calls(struct side *side)
 
 static void lost_lines(struct side *side)
 {
-    const char *text;
+    struct rlimit before, none;
 
     (void)side;
-    for (int kind = 0; kind < KINDS; kind++) {
-        int reader = connect_stderr((enum kind)kind);
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    none = before;
+    none.rlim_cur = 1; /* poll takes that many */
+    for (int turn = 0; turn < 2 * KINDS; turn++) {
+        int reader = connect_stderr((enum kind)(turn % KINDS));
+        const char *text;
 
         fill_stderr();
+        if (turn >= KINDS) /* it cannot be opened once more */
+            CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
         warn();
         warn();
         drain(reader);
@@ -201,6 +207,11 @@ static void lost_lines(struct side *side)
         CHECK(strstr(text, "70000") != NULL);
         warn(); /* said once */
         CHECK(strstr(drain(reader), "could not be written") == NULL);
+        close(reader);
+        warn(); /* no reader */
+        CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+        reader = connect_stderr(A_PIPE);
+        warn(); /* the next turn begins with none that is lost */
         close(reader);
     }
 }
