@@ -29,11 +29,12 @@ for target in "$@"; do
     quick) command=(make quick) && (cd "$clone" && make quick >/dev/null 2>&1) || true ;;
     *) command=(make "$target") ;;
     esac
-    begun=$SECONDS
-    (cd "$clone" && unset CARGO_TARGET_DIR MAKEFLAGS MAKELEVEL && "${command[@]}") >"$log" 2>&1 || failed=1
+    begun=$SECONDS how=
+    (cd "$clone" && unset CARGO_TARGET_DIR MAKEFLAGS MAKELEVEL && "${command[@]}") >"$log" 2>&1 || how=' (failed)'
     took=$((SECONDS - begun))
+    [ -z "$how" ] || failed=1
     compiled=$(cat "$log" "$clone"/build/check/logs/*.log 2>/dev/null | grep -c '^ *Compiling ') || true
-    echo "| \`${command[*]}\`$([ "$failed" = 0 ] || echo ' (failed)') | $took | $compiled |"
+    echo "| \`${command[*]}\`$how | $took | $compiled |"
 done
 rm -rf "$work/clone"
 exit $failed
