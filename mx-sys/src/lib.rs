@@ -18,7 +18,6 @@
 //! settings, threads and the application's pointers.
 
 pub mod arguments;
-pub mod cancellation;
 mod layout;
 pub mod linger;
 mod literal;
@@ -40,7 +39,7 @@ pub use linger::linger;
 pub use mx_port_base::clock::{self, MonotonicClock};
 pub use mx_port_base::endpoint_port::{EndpointRange, PortMap};
 pub use mx_port_base::fork::{self, ForkMark};
-pub use mx_port_base::{eventfd, file_size, interfaces, lock};
+pub use mx_port_base::{cancellation, eventfd, file_size, interfaces, lock};
 pub use mx_port_dgram::DgramOptions;
 pub use mx_port_fabric::regions;
 pub use mx_port_rdm::{RdmError, RdmOptions, hardware};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   C ---> mx_isend(endpoint, ...)                            declared with export!
-//!            cancellation: off until it returns
+//!            cancellation: off until it returns, but for functions of messages
 //!            guard: a panic becomes MX_FAILURE
 //!            1 pointers checked    required, optional, array, string
 //!            2 numbers converted   timeout, segments
@@ -44,20 +44,13 @@ macro_rules! export {
         // SAFETY: the names are this library's own by its purpose (`libraries/myriexpress/tests`).
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $answer {
-            // Apart, because a thread may be cancelled in the outer function, which has nothing to clean up.
-            #[inline(never)]
-            unsafe extern "C" fn guarded($($argument: $type),*) -> $answer {
-                $crate::boundary::guard(
-                    stringify!($name),
-                    $crate::boundary::owner!($($owner)?),
-                    move || -> Result<(), $crate::error::Error> { $body },
-                )
-            }
-            let before = $crate::boundary::cancellation::off();
-            // SAFETY: the caller's promises.
-            let answer = unsafe { guarded($($argument),*) };
-            $crate::boundary::cancellation::restore(before);
-            answer
+            let _off = (!const { $crate::boundary::cancellation::is_of_messages(stringify!($name)) })
+                .then($crate::boundary::cancellation::Off::new);
+            $crate::boundary::guard(
+                stringify!($name),
+                $crate::boundary::owner!($($owner)?),
+                move || -> Result<(), $crate::error::Error> { $body },
+            )
         }
     )*};
 }

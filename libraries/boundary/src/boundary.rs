@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   C ---> BMI_mx_test(...)                                   declared with export!
-//!            cancellation: off until it returns
+//!            cancellation: off until it returns, but for functions of messages
 //!            guard: a panic becomes -BMI_EIO
 //!            1 pointers checked    required, optional, room, array, string
 //!            2 numbers checked     in_range
@@ -42,19 +42,12 @@ macro_rules! export {
         pub unsafe extern "C" fn $name(
             $($argument: $type),*
         ) $(-> $answer)? {
-            // Apart, because a thread may be cancelled in the outer function, which has nothing to clean up.
-            #[inline(never)]
-            unsafe extern "C" fn guarded($($argument: $type),*) $(-> $answer)? {
-                $crate::boundary::guard(
-                    stringify!($name),
-                    move || -> Result<_, Box<$crate::Error>> { $body },
-                )
-            }
-            let before = $crate::boundary::cancellation::off();
-            // SAFETY: the caller's promises.
-            let answer = unsafe { guarded($($argument),*) };
-            $crate::boundary::cancellation::restore(before);
-            answer
+            let _off = (!const { $crate::boundary::cancellation::is_of_messages(stringify!($name)) })
+                .then($crate::boundary::cancellation::Off::new);
+            $crate::boundary::guard(
+                stringify!($name),
+                move || -> Result<_, Box<$crate::Error>> { $body },
+            )
         }
     )*};
 }

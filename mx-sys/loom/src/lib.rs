@@ -39,6 +39,16 @@ mod kernel;
 mod reserve {
     pub(crate) fn prepare_thread() {}
 }
+/// No thread is cancelled.
+mod cancellation {
+    pub(crate) struct Off;
+
+    impl Off {
+        pub(crate) fn new() -> Self {
+            Self
+        }
+    }
+}
 /// Nothing is logged.
 mod unsaid {
     pub(crate) fn say_all() {}

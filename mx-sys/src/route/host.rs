@@ -41,6 +41,7 @@ use super::loopback::LoopbackPort;
 use super::open::{BOARD, is_oneself};
 use super::seen::{self, seen};
 use crate::nic::{self, Watching};
+use mx_port_base::cancellation::Off;
 use mx_port_base::endpoint_port::PortMap;
 use mx_port_base::nest::Nest;
 use mx_port_base::netlink::Watch;
@@ -389,6 +390,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     where
         R: Port<M>,
     {
+        let _off = Off::new();
         match (link.port(), &mut self.rdm.port) {
             (TCP, _) => {
                 self.touched = true;
@@ -691,6 +693,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn connect(&mut self, target: Target, clock: &dyn Clock) -> Result<LinkId, ConnectError> {
+        let _off = Off::new();
         self.touched = true;
         let Ok(tcp_port) = self.map.port(target.endpoint) else {
             return Err(ConnectError::BadEndpoint);
@@ -738,6 +741,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn bind(&mut self, link: LinkId, cookie: u64) {
+        let _off = Off::new();
         match (link.port(), &mut self.local, &mut self.rdm.port) {
             (LOCAL, Some(local), _) => local.bind(link, cookie),
             (TCP, ..) => Port::<M>::bind(&mut self.tcp, link, cookie),
@@ -816,6 +820,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         offset: usize,
         len: usize,
     ) -> Result<Sent, SendError> {
+        let _off = Off::new();
         self.touched = true;
         match (link.port(), &mut self.local, &mut self.rdm.port) {
             (LOCAL, Some(local), _) => Port::<M>::resume(local, link, memory, offset, len),
@@ -827,6 +832,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn detach(&mut self, link: LinkId, memory: &M, offset: usize, len: usize) {
+        let _off = Off::new();
         self.touched = true;
         match (link.port(), &mut self.local, &mut self.rdm.port) {
             (LOCAL, Some(local), _) => local.detach(link, memory, offset, len),
@@ -838,6 +844,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn recall(&mut self, link: LinkId, token: u64) {
+        let _off = Off::new();
         self.touched = true;
         match (link.port(), &mut self.local, &mut self.rdm.port) {
             (LOCAL, Some(local), _) => Port::<M>::recall(local, link, token),
@@ -861,6 +868,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
 
     #[inline(never)]
     fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
+        let _off = Off::new();
         let round = self.turn % ROUND == 0;
         let told = std::mem::take(&mut self.told);
         if self.look || (round && !told) {
@@ -891,6 +899,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
+        let _off = Off::new();
         self.touched = true;
         match (link.port(), &mut self.local, &mut self.rdm.port) {
             (LOCAL, Some(local), _) => local.close(link, how),

@@ -7,6 +7,7 @@
 //! Owns: the descriptor, closed when it is dropped.
 //! Cost: one system call each. They are `libc`'s, for which `mx-sys/loom` has its own.
 
+use crate::cancellation::Off;
 use crate::close_on_fork::{CloseOnFork, CloseOnForkFd};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -34,6 +35,7 @@ impl EventFd {
 
     /// Makes it readable. Ringing twice is ringing once.
     pub fn ring(&self) {
+        let _off = Off::new();
         let one = 1u64;
         // The only failure is a counter that is full, and then it is readable anyway.
         // SAFETY: eight bytes at `one` are readable.
@@ -42,6 +44,7 @@ impl EventFd {
 
     /// Makes it silent. Returns whether it had been rung.
     pub fn silence(&self) -> bool {
+        let _off = Off::new();
         let mut count = 0u64;
         // SAFETY: eight bytes at `count` are writable.
         let got = unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut count).cast(), 8) };

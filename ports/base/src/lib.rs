@@ -5,12 +5,14 @@
 //!   sleeping                  nest  eventfd
 //!   numbers                   endpoint_port (of endpoints)  numbers (of ports)
 //!   the machine               clock  descriptors  interfaces  netlink  random
+//!   cancelled threads         cancellation
 //!   children of fork          fork  lock  close_on_fork
 //!   memory                    sealed (between processes)  file_size
 //! ```
 //!
 //! Not here: any port.
 
+pub mod cancellation;
 pub mod clock;
 pub mod close_on_fork;
 pub mod descriptors;

@@ -13,6 +13,7 @@
 //! Not here: rings.
 
 use super::handshake::MESSAGE_LEN;
+use mx_port_base::cancellation::Off;
 use mx_port_base::close_on_fork::{CloseOnFork, CloseOnForkFd, no_fork};
 use smallvec::SmallVec;
 use std::io;
@@ -174,6 +175,7 @@ impl Socket {
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
             }
         }
+        let _off = Off::new();
         // SAFETY: `header` points to `iov`, `message` and `control`, which live until here.
         let sent = unsafe {
             libc::sendmsg(
@@ -192,6 +194,7 @@ impl Socket {
     /// Wakes the peer. A full socket means that it has been woken already; a broken one is
     /// noticed elsewhere.
     pub(super) fn ring(&self) {
+        let _off = Off::new();
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: one byte of a static.
         unsafe { libc::send(self.raw(), c"!".as_ptr().cast(), 1, flags) };
