@@ -177,7 +177,7 @@ static void server_that_calls(struct side *side)
     tell(side, "endpoint", endpoint);
     pair_accept();
     pair_hear(side, "stop");
-    CHECK_THAT(refusals, ==, 1);
+    CHECK_THAT(refusals, >=, 1); /* over a fabric it is refused over TCP as well */
     host_stop();
 }
 
