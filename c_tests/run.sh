@@ -94,6 +94,8 @@ pairs() {
             fabric | strangers_fabric) [ "$port" = rdm ] || continue ;;
             # Its strangers speak tcp.
             strangers_credits) [ "$port" = tcp ] || [ "$port" = local ] || continue ;;
+            # What libfabric's own calls do is its business (docs/guest.md).
+            cancelled) [ "$port" != rdm ] || continue ;;
             # How a fabric fares on bad links is its provider's business.
             net_*) [ "$port" != rdm ] || continue ;;
             esac

@@ -17,6 +17,7 @@
 //! Owns: the number of lost lines.
 //! Not here: which lines there are.
 
+use crate::cancellation::Off;
 use crate::thread::SignalsBlocked;
 use env_logger::{Builder, Logger};
 use log::{Level, LevelFilter, Log, Metadata, Record};
@@ -89,6 +90,7 @@ impl Log for StderrLogger {
 /// Writes a line, or counts it.
 fn say(level: Level, target: &str, args: &Arguments<'_>) {
     let line = Line::new(level, target, args);
+    let _off = Off::new();
     let signals = SignalsBlocked::new();
     let lost = LOST.swap(0, Ordering::Relaxed);
     let note = format_args!("{lost} log lines could not be written");

@@ -12,6 +12,7 @@
 //!
 //! Owns: the lines.
 
+use crate::cancellation::Off;
 use log::Level;
 use std::ffi::{CStr, CString};
 use std::ptr;
@@ -39,6 +40,7 @@ pub fn put_off(level: Level, text: CString, say: fn(Level, &CStr)) {
 #[inline]
 pub fn say_all() {
     if !LINES.0.load(Ordering::Relaxed).is_null() {
+        let _off = Off::new();
         LINES.say();
     }
 }

@@ -762,6 +762,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn seen(&self, link: LinkId, claimed: &Identity) -> Seen {
+        let _off = Off::new();
         // The port has compared the users.
         let user_has = |_user: u32| {
             let endpoint = self.local.as_ref().and_then(|it| it.endpoint(link));
@@ -771,10 +772,12 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn has_address(&self, address: Address) -> bool {
+        let _off = Off::new();
         address == Address::default() || nic::has(seen::ip_of(address))
     }
 
     fn has_interface(&self, nic: NicId) -> bool {
+        let _off = Off::new();
         nic::look_again();
         nic::is_local(nic)
     }
@@ -918,6 +921,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn register(&mut self, link: LinkId, memory: &M, token: u64) -> Option<RemoteKey> {
+        let _off = Off::new();
         self.touched = true;
         // Peers cannot read memory over the others.
         match (link.port(), &mut self.rdm.port) {
@@ -927,6 +931,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn deregister(&mut self, link: LinkId, key: RemoteKey) {
+        let _off = Off::new();
         self.touched = true;
         if let (RDM, Some(rdm)) = (link.port(), &mut self.rdm.port) {
             Port::<M>::deregister(rdm, link, key);
@@ -934,6 +939,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
+        let _off = Off::new();
         self.touched = true;
         match (link.port(), &mut self.rdm.port) {
             (RDM, Some(rdm)) => rdm.read_remote(link, read),
@@ -977,6 +983,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn keep_alive(&mut self, clock: &dyn Clock) {
+        let _off = Off::new();
         if let Some(rdm) = &mut self.rdm.port {
             Port::<M>::keep_alive(rdm, clock);
         }
@@ -986,6 +993,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn arm(&mut self) -> bool {
+        let _off = Off::new();
         self.turn |= ROUND - 1;
         // A sleeper stays armed while other threads post; arming again costs system calls, and a
         // packet that shared memory took whole changes nothing about it.
@@ -1008,6 +1016,7 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
     }
 
     fn disarm(&mut self) {
+        let _off = Off::new();
         self.turn |= ROUND - 1;
         self.armed = false;
         Port::<M>::disarm(&mut self.loopback);
