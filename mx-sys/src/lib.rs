@@ -43,7 +43,7 @@ pub use mx_port_base::{cancellation, eventfd, file_size, interfaces, lock};
 pub use mx_port_dgram::DgramOptions;
 pub use mx_port_fabric::regions;
 pub use mx_port_rdm::{RdmError, RdmOptions, hardware};
-pub use mx_reserve::{self as reserve, library_allocator};
+pub use mx_reserve::{self as reserve, library_allocator, on_load};
 pub use progress::{Guard, Helper, Interest, Progress, Shared, Tuning};
 pub use route::anew::OpenAnew;
 pub use route::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP};

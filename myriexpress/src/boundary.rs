@@ -31,6 +31,27 @@ pub(crate) use mx_sys::cancellation;
 use std::ptr::NonNull;
 use std::time::Duration;
 
+/// Functions that reach no system call but through a port or asleep, where cancellation is off anyway: those of
+/// each message.
+pub(crate) const fn is_of_messages(function: &str) -> bool {
+    cancellation::is_one_of(
+        function,
+        &[
+            "mx_buffered",
+            "mx_ibuffered",
+            "mx_iprobe",
+            "mx_irecv",
+            "mx_isend",
+            "mx_issend",
+            "mx_progress",
+            "mx_test",
+            "mx_test_any",
+            "mx_wait",
+            "mx_wait_any",
+        ],
+    )
+}
+
 /// Declares exported functions. The bodies yield `Result<(), Error>`. A failure goes to the handler
 /// of the endpoint that the argument after `of` belongs to, or else to the process's.
 macro_rules! export {
@@ -44,7 +65,7 @@ macro_rules! export {
         // SAFETY: the names are this library's own by its purpose (`libraries/myriexpress/tests`).
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $answer {
-            let _off = (!const { $crate::boundary::cancellation::is_of_messages(stringify!($name)) })
+            let _off = (!const { $crate::boundary::is_of_messages(stringify!($name)) })
                 .then($crate::boundary::cancellation::Off::new);
             $crate::boundary::guard(
                 stringify!($name),
@@ -202,6 +223,11 @@ mod tests {
     use crate::handler::tests::{heard, listen};
     use libc::c_void;
     use mx_proto::Memory;
+
+    #[test]
+    fn functions_of_messages_are_known_by_their_names() {
+        assert!(is_of_messages("mx_isend") && !is_of_messages("mx_isen"));
+    }
 
     #[test]
     fn a_panic_becomes_a_failure_and_stays_inside_and_from_the_handler() {

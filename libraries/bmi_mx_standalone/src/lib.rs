@@ -37,7 +37,7 @@ use bmi_method::instance::PostKind;
 use libc::{c_int, c_void};
 
 mx_sys::library_allocator!();
-bmi_boundary::library_of!(FACTS);
+mx_sys::on_load!(bmi_method::host::is(&FACTS));
 
 /// This host, for the method.
 static FACTS: Facts = Facts {

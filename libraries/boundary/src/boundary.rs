@@ -24,6 +24,30 @@ use mx_sys::arguments::caught;
 pub use mx_sys::arguments::{array, in_range, optional, required, room, string, write_if};
 pub use mx_sys::cancellation;
 
+/// Functions that reach no system call but through a port or asleep, where cancellation is off anyway: those of
+/// each message.
+pub const fn is_of_messages(function: &str) -> bool {
+    cancellation::is_one_of(
+        function,
+        &[
+            "BMI_mx_cancel",
+            "BMI_mx_memalloc",
+            "BMI_mx_memfree",
+            "BMI_mx_post_recv",
+            "BMI_mx_post_recv_list",
+            "BMI_mx_post_send",
+            "BMI_mx_post_send_list",
+            "BMI_mx_post_sendunexpected",
+            "BMI_mx_post_sendunexpected_list",
+            "BMI_mx_test",
+            "BMI_mx_testcontext",
+            "BMI_mx_testsome",
+            "BMI_mx_testunexpected",
+            "BMI_mx_unexpected_free",
+        ],
+    )
+}
+
 /// Declares exported functions, in this crate or a host's. The bodies yield `Result<return type, Box<Error>>`.
 ///
 /// `mk/gen_header` reads the items in here as plain functions; keep them so.
@@ -42,7 +66,7 @@ macro_rules! export {
         pub unsafe extern "C" fn $name(
             $($argument: $type),*
         ) $(-> $answer)? {
-            let _off = (!const { $crate::boundary::cancellation::is_of_messages(stringify!($name)) })
+            let _off = (!const { $crate::boundary::is_of_messages(stringify!($name)) })
                 .then($crate::boundary::cancellation::Off::new);
             $crate::boundary::guard(
                 stringify!($name),
@@ -111,6 +135,11 @@ fn refused(function: &'static str, error: &Error) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn functions_of_messages_are_known_by_their_names() {
+        assert!(is_of_messages("BMI_mx_testcontext") && !is_of_messages("BMI_mx_initialize"));
+    }
 
     #[test]
     fn a_panic_becomes_a_code_or_null_and_stays_inside() {

@@ -33,20 +33,3 @@ pub mod lifecycle;
 pub mod memory;
 pub mod post;
 pub mod test;
-
-/// Makes a library that of the host with these [`Facts`](bmi_method::host::Facts), a static: before the first call.
-#[macro_export]
-macro_rules! library_of {
-    ($facts:ident) => {
-        const _: () = {
-            extern "C" fn install() {
-                ::bmi_method::host::is(&$facts);
-            }
-
-            // SAFETY: functions without arguments are called from there when the library is loaded.
-            #[used]
-            #[unsafe(link_section = ".init_array")]
-            static INSTALL: extern "C" fn() = install;
-        };
-    };
-}

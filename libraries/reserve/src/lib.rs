@@ -70,15 +70,29 @@ macro_rules! library_allocator {
         #[global_allocator]
         static ALLOCATOR: $crate::Reserve = $crate::Reserve;
 
-        // SAFETY: functions without arguments are called from there when the library is loaded.
-        #[used]
-        #[unsafe(link_section = ".init_array")]
-        static INSTALL: extern "C" fn() = $crate::install;
+        $crate::on_load!($crate::install());
+    };
+}
+
+/// Evaluates an expression when the library it stands in is loaded, before the first call.
+#[macro_export]
+macro_rules! on_load {
+    ($what:expr) => {
+        const _: () = {
+            extern "C" fn install() {
+                $what;
+            }
+
+            // SAFETY: functions without arguments are called from there when the library is loaded.
+            #[used]
+            #[unsafe(link_section = ".init_array")]
+            static INSTALL: extern "C" fn() = install;
+        };
     };
 }
 
 /// [`Reserve`] is the allocator here.
-pub extern "C" fn install() {
+pub fn install() {
     INSTALLED.store(true, Ordering::Relaxed);
 }
 
