@@ -21,6 +21,7 @@ use crate::cancellation::Off;
 use crate::thread::SignalsBlocked;
 use env_logger::{Builder, Logger};
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use mx_port_base::file_size::Quiet;
 use std::fmt::{self, Arguments, Write};
 use std::io;
 use std::mem::MaybeUninit;
@@ -91,29 +92,27 @@ impl Log for StderrLogger {
 fn say(level: Level, target: &str, args: &Arguments<'_>) {
     let line = Line::new(level, target, args);
     let _off = Off::new();
-    let signals = SignalsBlocked::new();
+    // A stop by SIGTTOU as well, and handlers.
+    let _signals = SignalsBlocked::new();
     let lost = LOST.swap(0, Ordering::Relaxed);
     let note = format_args!("{lost} log lines could not be written");
-    if lost > 0 && !put(&Line::new(Level::Warn, module_path!(), &note), &signals) {
+    if lost > 0 && !put(&Line::new(Level::Warn, module_path!(), &note)) {
         LOST.fetch_add(lost + 1, Ordering::Relaxed);
-    } else if !put(&line, &signals) {
+    } else if !put(&line) {
         LOST.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// Writes a line. False: not as a whole.
-fn put(line: &Line, signals: &SignalsBlocked) -> bool {
+fn put(line: &Line) -> bool {
     let torn = TORN.swap(false, Ordering::Relaxed);
     let bytes = line.bytes(torn);
-    let before = FROM_WRITING.map(|signal| signals.is_pending(signal));
-    let written = write(bytes);
+    let written = {
+        let _quiet = Quiet::new();
+        write(bytes)
+    };
     if written == Some(bytes.len()) {
         return true;
-    }
-    for (signal, pending) in FROM_WRITING.into_iter().zip(before) {
-        if !pending {
-            signals.take(signal);
-        }
     }
     TORN.store(
         torn || written.is_some_and(|count| count > 0),
@@ -121,10 +120,6 @@ fn put(line: &Line, signals: &SignalsBlocked) -> bool {
     );
     false
 }
-
-/// The signals that a write can send to its thread: there is no reader, or the file has reached RLIMIT_FSIZE.
-/// (The third, SIGTTOU, is not sent while it is blocked.)
-const FROM_WRITING: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 
 /// Writes what can be written at once. `None`: nothing.
 fn write(bytes: &[u8]) -> Option<usize> {

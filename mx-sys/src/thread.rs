@@ -70,31 +70,6 @@ impl SignalsBlocked {
         };
         Self { before }
     }
-
-    /// Whether a signal waits for this thread.
-    pub(crate) fn is_pending(&self, signal: i32) -> bool {
-        let mut pending = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: the set can be written, and all zeroes is one.
-        unsafe {
-            libc::sigpending(pending.as_mut_ptr());
-            libc::sigismember(pending.as_ptr(), signal) == 1
-        }
-    }
-
-    /// Takes a signal away, if it waits.
-    pub(crate) fn take(&self, signal: i32) {
-        let mut only = MaybeUninit::<libc::sigset_t>::uninit();
-        let at_once = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: sigemptyset initialises the set; no information about the signal is asked for.
-        unsafe {
-            libc::sigemptyset(only.as_mut_ptr());
-            libc::sigaddset(only.as_mut_ptr(), signal);
-            libc::sigtimedwait(only.as_ptr(), ptr::null_mut(), &raw const at_once);
-        }
-    }
 }
 
 impl Drop for SignalsBlocked {
