@@ -22,8 +22,13 @@ for part in "$@"; do
     # A suite's last line counts its tests.
     printf '%-6s %5d s  %s\n' "$result" "$took" "$(tail -n 1 "$log" | grep -E '[0-9]+ (passed|pages)' | cut -c1-60)"
     if [ "$result" = FAILED ]; then
-        echo "        the last lines of $log:"
-        tail -n 30 "$log" | sed 's/^/        | /'
+        # Which tests, wherever in the log they are; then how it ended.
+        echo "        what failed, and the last lines of $log:"
+        {
+            grep -A 12 -E '^FAIL |^---- .* stdout ----|panicked at|^error' "$log" | head -n 60
+            echo ...
+            tail -n 15 "$log"
+        } | sed 's/^/        | /'
     fi
 done
 if [ ${#failed[@]} -eq 0 ]; then
