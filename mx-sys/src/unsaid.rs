@@ -7,6 +7,8 @@
 //!                                  say_all: the oldest first, each by its own function, which calls the host's
 //! ```
 //!
+//! The helper leaves the lines of the host's threads to them: a call has said why it failed before it returns.
+//!
 //! Without a lock: a child of `fork` finds it whole. It has the lines that its parent had not said, and says
 //! them, too.
 //!
@@ -14,12 +16,17 @@
 
 use crate::cancellation::Off;
 use log::Level;
+use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// This library's.
-static LINES: Lines = Lines::new();
+/// Those of the host's threads.
+static CALLS: Lines = Lines::new();
+/// Those of the helper.
+static ROUNDS: Lines = Lines::new();
+
+thread_local!(static HELPER: Cell<bool> = const { Cell::new(false) });
 
 /// Lines that wait: the latest, which leads to those before.
 struct Lines(AtomicPtr<Line>);
@@ -33,16 +40,22 @@ struct Line {
 
 /// Has a line said later, by `say`.
 pub fn put_off(level: Level, text: CString, say: fn(Level, &CStr)) {
-    LINES.put(level, text, say);
+    let lines = if HELPER.get() { &ROUNDS } else { &CALLS };
+    lines.put(level, text, say);
 }
 
-/// Says the lines that wait. Called without the engine's lock.
+/// Says the lines that wait, at the end of a call. Called without the engine's lock.
 #[inline]
 pub fn say_all() {
-    if !LINES.0.load(Ordering::Relaxed).is_null() {
-        let _off = Off::new();
-        LINES.say();
+    for lines in [&CALLS, &ROUNDS] {
+        lines.say_if_any();
     }
+}
+
+/// The same at the end of a round of the helper, whose thread this is: its own.
+pub fn say_helpers() {
+    HELPER.set(true);
+    ROUNDS.say_if_any();
 }
 
 impl Lines {
@@ -66,6 +79,14 @@ impl Lines {
         let _ = self
             .0
             .fetch_update(Ordering::Release, Ordering::Relaxed, put);
+    }
+
+    #[inline]
+    fn say_if_any(&self) {
+        if !self.0.load(Ordering::Relaxed).is_null() {
+            let _off = Off::new();
+            self.say();
+        }
     }
 
     #[cold]
@@ -108,5 +129,23 @@ mod tests {
         OWN.say();
         OWN.say();
         assert_eq!(*SAID.lock().unwrap(), ["a", "c", "b"]);
+    }
+
+    #[test]
+    fn the_helper_leaves_the_lines_of_calls_to_them() {
+        static CALLERS: Mutex<Vec<bool>> = Mutex::new(Vec::new());
+        fn say(_: Level, _: &CStr) {
+            CALLERS.lock().unwrap().push(HELPER.get());
+        }
+        put_off(Level::Warn, c"of a call".to_owned(), say);
+        let helper = std::thread::spawn(|| {
+            say_helpers();
+            put_off(Level::Warn, c"of a round".to_owned(), say);
+            say_helpers();
+        });
+        helper.join().unwrap();
+        assert_eq!(*CALLERS.lock().unwrap(), [true]);
+        say_all();
+        assert_eq!(*CALLERS.lock().unwrap(), [true, false]);
     }
 }

@@ -51,7 +51,7 @@ mod cancellation {
 }
 /// Nothing is logged.
 mod unsaid {
-    pub(crate) fn say_all() {}
+    pub(crate) fn say_helpers() {}
 }
 /// Nor does anything fork.
 mod close_on_fork {

@@ -117,9 +117,10 @@ pub(super) fn run<T: Progress>(shared: &Shared<T>, stopping: &AtomicBool, alive:
     let mut attention = shared.attention.load(Ordering::Relaxed);
     let mut tick = TICK;
     let mut storm = 0;
+    unsaid::say_helpers();
     while !stopping.load(Ordering::Acquire) {
         let woken = round(shared, &mut attention, &mut tick, storm < STORM);
-        unsaid::say_all();
+        unsaid::say_helpers();
         storm = if woken.control { storm + 1 } else { 0 };
     }
     let mut core = shared.acquire();
