@@ -105,7 +105,8 @@ fn say(level: Level, target: &str, args: &Arguments<'_>) {
 #[cold]
 #[inline(never)]
 pub fn say_text(text: &Arguments<'_>) {
-    let line = Line::<{ libc::PIPE_BUF }>::new(text);
+    let mut line = Line::<{ libc::PIPE_BUF }>::EMPTY;
+    line.fill(text);
     let _off = Off::new();
     // A stop by SIGTTOU as well, and handlers.
     let _signals = SignalsBlocked::new();
@@ -122,7 +123,9 @@ pub fn say_text(text: &Arguments<'_>) {
 fn put_lost(lost: u64) -> bool {
     let (time, level, target) = (Utc::now(), Level::Warn, module_path!());
     let note = format_args!("[{time} {level:<5} {target}] {lost} log lines could not be written");
-    put(&Line::<SHORT>::new(&note))
+    let mut line = Line::<SHORT>::EMPTY;
+    line.fill(&note);
+    put(&line)
 }
 
 /// Writes a line. False: not as a whole.
@@ -221,14 +224,15 @@ struct Line<const N: usize> {
 const SHORT: usize = 128;
 
 impl<const N: usize> Line<N> {
-    fn new(text: &Arguments<'_>) -> Self {
-        let mut line = Self {
-            bytes: [b'\n'; N],
-            len: 1,
-        };
+    /// To be filled where it is: a copy would take as much stack again.
+    const EMPTY: Self = Self {
+        bytes: [b'\n'; N],
+        len: 1,
+    };
+
+    fn fill(&mut self, text: &Arguments<'_>) {
         // An error means that it is cut off.
-        let _ = line.write_fmt(*text);
-        line
+        let _ = self.write_fmt(*text);
     }
 
     fn bytes(&self, after_torn: bool) -> &[u8] {
@@ -299,7 +303,11 @@ mod tests {
 
     #[test]
     fn a_line_has_one_end_and_no_more_than_a_pipe_takes_at_once() {
-        let line = |text: &str| Line::<4096>::new(&format_args!("[INFO  mx] {text}"));
+        let line = |text: &str| {
+            let mut line = Line::<4096>::EMPTY;
+            line.fill(&format_args!("[INFO  mx] {text}"));
+            line
+        };
         let text = |line: &Line<4096>, torn| String::from_utf8(line.bytes(torn).to_vec()).unwrap();
         let short = line("a\nb");
         assert!(text(&short, false).starts_with('[') && text(&short, true).starts_with("\n["));

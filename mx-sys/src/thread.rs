@@ -10,7 +10,10 @@ use std::ptr;
 use std::thread::{Builder, JoinHandle};
 
 /// Starts a thread with all signals blocked.
-pub fn start(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+pub fn start<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
     let _blocked = SignalsBlocked::new();
     Builder::new().name(name.to_owned()).spawn(run)
 }
