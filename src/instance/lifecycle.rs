@@ -205,6 +205,12 @@ fn own_name(board: Option<u32>, identity: Identity) -> PeerName {
 /// Goes on, in a child of fork, with the life that it has from its parent: with ports of its own. With
 /// the lock of the lifecycle.
 pub(super) fn open_anew(shared: &Arc<Shared<Engine>>) -> Result<(), Box<Error>> {
+    let shared = Arc::clone(shared);
+    // Any call may come to this, on a stack that is too small for opening ports.
+    thread::apart("mx-open", move || open_here(&shared))
+}
+
+fn open_here(shared: &Arc<Shared<Engine>>) -> Result<(), Box<Error>> {
     let (opened, config) = {
         let mut engine = shared.lock();
         engine.take_over();

@@ -64,7 +64,12 @@ pub(super) fn ask(host: &str) -> Result<Vec<SocketAddr>, ResolveError> {
         host: host.to_owned(),
         reason,
     };
-    let found = resolve(host).map_err(|error| unknown(reason_of(&error)))?;
+    let name = host.to_owned();
+    // The C library's resolver takes 14 KiB of stack, and its modules what they like.
+    let found = thread::apart("mx-lookup", move || -> io::Result<Vec<SocketAddr>> {
+        Ok((name.as_str(), 0).to_socket_addrs()?.collect())
+    });
+    let found = found.map_err(|error| unknown(reason_of(&error)))?;
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for address in found
         .into_iter()
@@ -81,19 +86,6 @@ pub(super) fn ask(host: &str) -> Result<Vec<SocketAddr>, ResolveError> {
         Err(unknown("no address".to_owned()))
     } else {
         Ok(addresses)
-    }
-}
-
-/// In a thread: the C library's resolver takes 14 KiB of stack, its modules what they like, and the caller may have
-/// less. Without a thread, on the caller's stack.
-fn resolve(host: &str) -> io::Result<Vec<SocketAddr>> {
-    let ask = |host: &str| Ok((host, 0).to_socket_addrs()?.collect());
-    let name = host.to_owned();
-    match thread::start("mx-lookup", move || ask(&name)) {
-        Ok(thread) => thread
-            .join()
-            .unwrap_or_else(|_| Err(io::Error::other("panicked"))),
-        Err(_) => ask(host),
     }
 }
 

@@ -29,7 +29,7 @@ use super::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, Rdm
 use super::interface::Interface;
 use crate::nic::{self, ResolveError};
 use crate::secret_file::{self, SecretError};
-use crate::thread::limit_of;
+use crate::thread::{self, limit_of};
 use mx_port_base::Resolver;
 use mx_port_base::descriptors::{self, TooFew};
 use mx_port_base::endpoint_port::{EndpointRange, PortMap, SMALL_IDS};
@@ -293,13 +293,15 @@ fn open_rdm(
             }
         }
     }
-    let later = move || match RdmPort::open(now(&options)) {
+    // Any call may come to this, with less stack than opening takes.
+    let open = move || RdmPort::open(now(&options)).map(Box::new);
+    let later = move || match thread::apart("mx-open", open) {
         Ok(port) => {
             log::info!(
                 "rdm port over {}, for an address with rdm@",
                 port.provider()
             );
-            Some(port)
+            Some(*port)
         }
         Err(error) => {
             log::error!("no rdm port, which an address with rdm@ needs: {error}");
@@ -314,21 +316,22 @@ fn open_rdm(
 fn dgram_later(options: &OpenOptions, number: u16) -> Dgram {
     let ports = options.ports;
     let options = dgram_options(options);
-    let later = move || {
+    let open = move || {
         let opened = match dgram::open(&options, number, resolver(ports), HOSTS) {
             Err(DgramError::InUse(_)) => dgram::open(&options, 0, resolver(ports), HOSTS),
             other => other,
         };
-        match opened {
-            Ok(port) => {
-                let backend = port.datagrams().inner().name();
-                log::info!("dgram port over {backend}, for an address with dgram@");
-                Some(port)
-            }
-            Err(error) => {
-                log::error!("no dgram port, which an address with dgram@ needs: {error}");
-                None
-            }
+        opened.map(Box::new)
+    };
+    let later = move || match thread::apart("mx-open", open) {
+        Ok(port) => {
+            let backend = port.datagrams().inner().name();
+            log::info!("dgram port over {backend}, for an address with dgram@");
+            Some(*port)
+        }
+        Err(error) => {
+            log::error!("no dgram port, which an address with dgram@ needs: {error}");
+            None
         }
     };
     Dgram::new(None, Some(Box::new(later)))
