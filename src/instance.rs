@@ -58,8 +58,8 @@ type HostMethod = Method<HostPorts, MonotonicClock>;
 
 /// The state behind the lock.
 struct Engine {
-    /// `None` while it is not initialized.
-    method: Option<HostMethod>,
+    /// `None` while it is not initialized. By itself in memory: it is too large for small stacks.
+    method: Option<Box<HostMethod>>,
     helper: Option<Helper<Self>>,
     /// The name to listen on, whose host need not be one, and our interface.
     listen: Option<(PeerName, NicId)>,
@@ -164,11 +164,11 @@ impl Progress for Engine {
         if std::mem::take(&mut self.ended) {
             return Interest::MAX;
         }
-        self.method.as_mut().map_or(0, Method::take_produced)
+        self.method.as_deref_mut().map_or(0, Method::take_produced)
     }
 
     fn arm(&mut self) -> bool {
-        let endpoint = self.method.as_mut().map(Method::endpoint_mut);
+        let endpoint = self.method.as_deref_mut().map(Method::endpoint_mut);
         endpoint.is_some_and(Endpoint::arm)
     }
 
@@ -196,11 +196,11 @@ impl Progress for Engine {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.method.as_ref().and_then(Method::deadline)
+        self.method.as_deref().and_then(Method::deadline)
     }
 
     fn descriptors(&self) -> WakeDescriptors {
-        let endpoint = self.method.as_ref().map(Method::endpoint);
+        let endpoint = self.method.as_deref().map(Method::endpoint);
         endpoint.map_or_else(WakeDescriptors::default, Endpoint::descriptors)
     }
 
@@ -368,7 +368,7 @@ fn with_method<R>(f: impl FnOnce(&mut HostMethod) -> R) -> Option<R> {
     };
     let mut engine = instance.shared.lock();
     engine.take_over();
-    engine.method.as_mut().map(f)
+    engine.method.as_deref_mut().map(f)
 }
 
 /// Is there an endpoint open, or one to be opened anew after a fork?
@@ -574,7 +574,7 @@ fn wait<R>(
     };
     let found = engine.wait(interest, Some(idle), check).transpose()?;
     let engine = shared.lock();
-    if engine.method.as_ref().is_some_and(Method::has_forgotten) {
+    if engine.method.as_deref().is_some_and(Method::has_forgotten) {
         tell(engine);
     }
     Ok(found)

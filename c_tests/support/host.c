@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "op.h"
+#include "stacks.h"
 
 /* The host's own record of an address; `parent` of the address points here. */
 struct ref {
@@ -115,7 +116,7 @@ int bmi_method_addr_forget_callback(int64_t address)
 void host_load(void)
 {
     if (ops == NULL)
-        ops = the_ops();
+        ops = on_stacks(the_ops());
     CHECK(ops != NULL);
 }
 

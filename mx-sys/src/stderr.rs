@@ -65,6 +65,14 @@ impl StderrLogger {
     }
 }
 
+/// Has panics of this library's code say a line here; Rust's own words would wait for whoever reads them. A Rust
+/// program's hook is its own, a library's is not seen by others.
+pub fn take_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        say(Level::Error, module_path!(), &format_args!("{panic}"));
+    }));
+}
+
 /// Whether `env_logger` knows it; what it does not, it says on stderr as it likes.
 fn is_directive(text: &str) -> bool {
     let name = |name: &str| !name.contains(['=', '/']);
@@ -88,23 +96,40 @@ impl Log for StderrLogger {
     fn flush(&self) {}
 }
 
-/// Writes a line, or counts it.
+/// Writes a line of the log, or counts it.
 fn say(level: Level, target: &str, args: &Arguments<'_>) {
-    let line = Line::new(level, target, args);
+    say_text(&format_args!("[{} {level:<5} {target}] {args}", Utc::now()));
+}
+
+/// Writes a line, or counts it.
+#[cold]
+#[inline(never)]
+pub fn say_text(text: &Arguments<'_>) {
+    let mut line = Line::<{ libc::PIPE_BUF }>::EMPTY;
+    line.fill(text);
     let _off = Off::new();
     // A stop by SIGTTOU as well, and handlers.
     let _signals = SignalsBlocked::new();
     let lost = LOST.swap(0, Ordering::Relaxed);
-    let note = format_args!("{lost} log lines could not be written");
-    if lost > 0 && !put(&Line::new(Level::Warn, module_path!(), &note)) {
+    if lost > 0 && !put_lost(lost) {
         LOST.fetch_add(lost + 1, Ordering::Relaxed);
     } else if !put(&line) {
         LOST.fetch_add(1, Ordering::Relaxed);
     }
 }
 
+/// Says how many lines are lost. A function of its own, whose line is gone when the other one is written.
+#[inline(never)]
+fn put_lost(lost: u64) -> bool {
+    let (time, level, target) = (Utc::now(), Level::Warn, module_path!());
+    let note = format_args!("[{time} {level:<5} {target}] {lost} log lines could not be written");
+    let mut line = Line::<SHORT>::EMPTY;
+    line.fill(&note);
+    put(&line)
+}
+
 /// Writes a line. False: not as a whole.
-fn put(line: &Line) -> bool {
+fn put<const N: usize>(line: &Line<N>) -> bool {
     let torn = TORN.swap(false, Ordering::Relaxed);
     let bytes = line.bytes(torn);
     let written = {
@@ -189,23 +214,25 @@ fn is_writable() -> bool {
     ready == 1 && poll.revents == libc::POLLOUT
 }
 
-/// `[time level target] text`, between two ends of lines: the first ends one that is torn.
-struct Line {
-    bytes: [u8; libc::PIPE_BUF],
+/// A text of up to `N` bytes between two ends of lines: the first ends one that is torn.
+struct Line<const N: usize> {
+    bytes: [u8; N],
     len: usize,
 }
 
-impl Line {
-    fn new(level: Level, target: &str, args: &Arguments<'_>) -> Self {
-        let mut line = Self {
-            bytes: [b'\n'; libc::PIPE_BUF],
-            len: 1,
-        };
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let time = Utc(now.map_or(0, |now| now.as_secs()));
+/// Enough for the number of lost lines.
+const SHORT: usize = 128;
+
+impl<const N: usize> Line<N> {
+    /// To be filled where it is: a copy would take as much stack again.
+    const EMPTY: Self = Self {
+        bytes: [b'\n'; N],
+        len: 1,
+    };
+
+    fn fill(&mut self, text: &Arguments<'_>) {
         // An error means that it is cut off.
-        let _ = write!(line, "[{time} {level:<5} {target}] {args}");
-        line
+        let _ = self.write_fmt(*text);
     }
 
     fn bytes(&self, after_torn: bool) -> &[u8] {
@@ -214,7 +241,7 @@ impl Line {
     }
 }
 
-impl Write for Line {
+impl<const N: usize> Write for Line<N> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for byte in text.bytes() {
             if self.len == self.bytes.len() - 1 {
@@ -229,6 +256,13 @@ impl Write for Line {
 
 /// Seconds since 1970, as RFC 3339 writes them. Not by the C library, which takes a lock for that.
 struct Utc(u64);
+
+impl Utc {
+    fn now() -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self(now.map_or(0, |now| now.as_secs()))
+    }
+}
 
 impl fmt::Display for Utc {
     /// The date is Howard Hinnant's `civil_from_days` (chrono-Compatible Low-Level Date Algorithms).
@@ -269,11 +303,15 @@ mod tests {
 
     #[test]
     fn a_line_has_one_end_and_no_more_than_a_pipe_takes_at_once() {
-        let line = |text: &str| Line::new(Level::Info, "mx", &format_args!("{text}"));
-        let text = |line: &Line, torn| String::from_utf8(line.bytes(torn).to_vec()).unwrap();
+        let line = |text: &str| {
+            let mut line = Line::<4096>::EMPTY;
+            line.fill(&format_args!("[INFO  mx] {text}"));
+            line
+        };
+        let text = |line: &Line<4096>, torn| String::from_utf8(line.bytes(torn).to_vec()).unwrap();
         let short = line("a\nb");
         assert!(text(&short, false).starts_with('[') && text(&short, true).starts_with("\n["));
-        assert!(text(&short, false).ends_with("Z INFO  mx] a b\n"));
+        assert!(text(&short, false).ends_with("[INFO  mx] a b\n"));
         let header = short.bytes(false).len() - 4;
         // Both ends are part of it.
         for (len, whole) in [(4093, true), (4094, true), (4095, false), (9000, false)] {

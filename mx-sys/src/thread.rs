@@ -6,13 +6,26 @@ use mx_port_base::descriptors;
 use nix::sys::resource::{Resource, getrlimit};
 use std::io;
 use std::mem::MaybeUninit;
+use std::panic::resume_unwind;
 use std::ptr;
 use std::thread::{Builder, JoinHandle};
 
 /// Starts a thread with all signals blocked.
-pub fn start(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+pub fn start<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
     let _blocked = SignalsBlocked::new();
     Builder::new().name(name.to_owned()).spawn(run)
+}
+
+/// What `run` gives: in a thread, for work that takes more stack than callers may have. Where there is no thread, on the
+/// caller's.
+pub fn apart<T: Send + 'static>(name: &str, run: impl FnOnce() -> T + Clone + Send + 'static) -> T {
+    match start(name, run.clone()) {
+        Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+        Err(_) => run(),
+    }
 }
 
 /// The limit that may be the cause why a thread was refused, or the call that was, in words that follow the error.

@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 
 /// An endpoint's ports, a caller from one address of this machine to the same, and the link of that.
 fn called(at: &str) -> (HostPorts, Identity, TcpStream, LinkId) {
-    let (mut ports, own) = HostPorts::open(OpenOptions {
+    let (ports, own) = HostPorts::open(OpenOptions {
         policy: ROUTE_TCP,
         ..OpenOptions::new(EndpointChoice::Any)
     })
     .unwrap();
+    let mut ports = *ports;
     let mut caller = TcpStream::connect((at, own.endpoint.0 as u16)).unwrap();
     let said = [preamble(), frame(1, b"hello")].concat();
     caller.write_all(&said).unwrap();

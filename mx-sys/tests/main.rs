@@ -19,6 +19,7 @@ mod endpoint;
 mod helper;
 mod inherit;
 mod networks;
+mod panics;
 mod peers_file;
 mod progress;
 mod without_fabric;

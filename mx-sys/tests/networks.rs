@@ -32,7 +32,7 @@ impl Node {
             ..options
         })
         .unwrap();
-        let sink = Recorder::default();
+        let (ports, sink) = (*ports, Recorder::default());
         Self { ports, sink }
     }
 

@@ -19,9 +19,8 @@ use crate::handles::EndpointHandle;
 use crate::status::{Status, StatusCode};
 use crate::{library, process};
 use libc::c_char;
-use mx_sys::file_size::Quiet;
+use mx_sys::stderr;
 use std::ffi::{CStr, CString};
-use std::io::Write;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The process's handler; null for the [`default`].
@@ -100,10 +99,9 @@ pub unsafe extern "C" fn fatal(text: *mut c_char, ret: mx_return_t) -> mx_return
         unsafe { CStr::from_ptr(text) }.to_string_lossy()
     };
     let words = Code::words(ret).to_string_lossy();
-    let line = format!("libmyriexpress: {what}: {words} (code {ret})\n");
-    // Where stderr is closed, or a file that may not grow, the message is lost.
-    let _quiet = Quiet::new();
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    stderr::say_text(&format_args!(
+        "libmyriexpress: {what}: {words} (code {ret})"
+    ));
     std::process::exit(1)
 }
 

@@ -116,9 +116,7 @@ fn start(
     let endpoint_config =
         endpoint_config.map_err(|e| Error::system("random numbers (getrandom)", &e, ""))?;
     let settings = Settings::from(&config);
-    let host = Host::new(&settings);
-    let endpoint = Endpoint::new(endpoint_config, identity, KEY, ports, MonotonicClock, host);
-    let mut method = Method::new(settings, own.to_string(), endpoint);
+    let mut method = build(settings, own.to_string(), endpoint_config, identity, ports);
     address::begin(method_id);
     if let Some((addr, address)) = &listen {
         // Whatever its host is called, it is this one.
@@ -139,6 +137,20 @@ fn start(
     engine.lives += 1;
     engine.surround(surroundings);
     Ok(())
+}
+
+/// The method over these ports. By itself, for what is moved here lies on the stack several times.
+#[inline(never)]
+fn build(
+    settings: Settings,
+    name: String,
+    config: mx_proto::Config,
+    identity: Identity,
+    ports: Box<HostPorts>,
+) -> Box<HostMethod> {
+    let host = Host::new(&settings);
+    let endpoint = Endpoint::new(config, identity, KEY, *ports, MonotonicClock, host);
+    Box::new(Method::new(settings, name, endpoint))
 }
 
 /// A server that listens on all addresses may be called anything; like another machine most are by mistake.
@@ -193,6 +205,12 @@ fn own_name(board: Option<u32>, identity: Identity) -> PeerName {
 /// Goes on, in a child of fork, with the life that it has from its parent: with ports of its own. With
 /// the lock of the lifecycle.
 pub(super) fn open_anew(shared: &Arc<Shared<Engine>>) -> Result<(), Box<Error>> {
+    let shared = Arc::clone(shared);
+    // Any call may come to this, on a stack that is too small for opening ports.
+    thread::apart("mx-open", move || open_here(&shared))
+}
+
+fn open_here(shared: &Arc<Shared<Engine>>) -> Result<(), Box<Error>> {
     let (opened, config) = {
         let mut engine = shared.lock();
         engine.take_over();
@@ -220,7 +238,7 @@ pub(super) fn open_anew(shared: &Arc<Shared<Engine>>) -> Result<(), Box<Error>> 
     );
     let mut engine = shared.lock();
     if let Some(method) = &mut engine.method {
-        let parents = method.reopen(own.to_string(), config, identity, ports);
+        let parents = method.reopen(own.to_string(), config, identity, *ports);
         // Not ours to close, not even in order.
         let _ = ManuallyDrop::new(parents);
     }

@@ -37,6 +37,7 @@ use bmi_method::instance::PostKind;
 use libc::{c_int, c_void};
 
 mx_sys::library_allocator!();
+mx_sys::on_load!(mx_sys::stderr::take_panics());
 mx_sys::on_load!(bmi_method::host::is(&FACTS));
 
 /// This host, for the method.

@@ -3,3 +3,4 @@
 pub use myriexpress_api::exports;
 
 mx_sys::library_allocator!();
+mx_sys::on_load!(mx_sys::stderr::take_panics());

@@ -12,6 +12,8 @@
 use super::ResolveError;
 use super::machine_name;
 use crate::literal::{self, BadLiteral, plain_v4};
+use crate::thread;
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 /// The local knowledge about a host name.
@@ -62,11 +64,15 @@ pub(super) fn ask(host: &str) -> Result<Vec<SocketAddr>, ResolveError> {
         host: host.to_owned(),
         reason,
     };
-    let found = (host, 0)
-        .to_socket_addrs()
-        .map_err(|error| unknown(reason_of(&error)))?;
+    let name = host.to_owned();
+    // The C library's resolver takes 14 KiB of stack, and its modules what they like.
+    let found = thread::apart("mx-lookup", move || -> io::Result<Vec<SocketAddr>> {
+        Ok((name.as_str(), 0).to_socket_addrs()?.collect())
+    });
+    let found = found.map_err(|error| unknown(reason_of(&error)))?;
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for address in found
+        .into_iter()
         .map(plain_v4)
         .filter(|address| !address.ip().is_unspecified())
     {
@@ -84,7 +90,7 @@ pub(super) fn ask(host: &str) -> Result<Vec<SocketAddr>, ResolveError> {
 }
 
 /// The resolver's own words, without std's preamble.
-fn reason_of(error: &std::io::Error) -> String {
+fn reason_of(error: &io::Error) -> String {
     let text = error.to_string();
     match text.strip_prefix("failed to lookup address information: ") {
         Some(reason) => reason.to_owned(),

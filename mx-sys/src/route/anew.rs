@@ -63,7 +63,7 @@ impl OpenAnew {
     }
 
     /// Opens it.
-    pub fn open(&self) -> Result<(HostPorts, Identity), OpenError> {
+    pub fn open(&self) -> Result<(Box<HostPorts>, Identity), OpenError> {
         let until = Instant::now() + self.timeout;
         loop {
             match HostPorts::open(self.options.clone()) {

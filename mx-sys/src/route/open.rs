@@ -29,7 +29,7 @@ use super::host::{HostPorts, ROUTE_DGRAM, ROUTE_LOCAL, ROUTE_RDM, ROUTE_TCP, Rdm
 use super::interface::Interface;
 use crate::nic::{self, ResolveError};
 use crate::secret_file::{self, SecretError};
-use crate::thread::limit_of;
+use crate::thread::{self, limit_of};
 use mx_port_base::Resolver;
 use mx_port_base::descriptors::{self, TooFew};
 use mx_port_base::endpoint_port::{EndpointRange, PortMap, SMALL_IDS};
@@ -195,8 +195,9 @@ const PEERS_DESCRIPTORS: usize = 3;
 const DRAWS: u32 = 64;
 
 impl HostPorts {
-    /// Opens an endpoint on all ports of this host, in a session of its own.
-    pub fn open(options: OpenOptions) -> Result<(Self, Identity), OpenError> {
+    /// Opens an endpoint on all ports of this host, in a session of its own. Ports are large, and callers' stacks may be
+    /// small: what is open is kept in memory of its own until they are put together.
+    pub fn open(options: OpenOptions) -> Result<(Box<Self>, Identity), OpenError> {
         descriptors::room_for(LEAST_DESCRIPTORS).map_err(OpenError::Descriptors)?;
         let secret = options.secret_file.as_deref().map(secret_file::read);
         let secret = secret.transpose().map_err(OpenError::Secret)?;
@@ -211,35 +212,18 @@ impl HostPorts {
             EndpointChoice::Any => claim_any(&options)?,
             EndpointChoice::Lowest => claim_lowest(&options, SMALL_IDS)?,
         };
-        let Claim {
-            endpoint,
-            local,
-            tcp,
-            dgram,
-        } = claim;
-        let local = shared_memory(&options, endpoint, local)?;
-        let dgram = match dgram {
-            Some(port) => Dgram::new(Some(port), None),
-            None => dgram_later(&options, tcp.local_port()),
-        };
         let rdm = RdmOptions {
             source_share: options.source_share,
             ..options.rdm.clone()
         };
         let rdm = open_rdm(options.policy, options.rdm_required, rdm, interface)?;
-        let policy = match options.policy {
-            Route::AUTO if !options.shared_memory && rdm.offered => ROUTE_RDM,
-            Route::AUTO if !options.shared_memory => ROUTE_TCP,
-            policy => policy,
-        };
         let session = random::nonzero().map_err(OpenError::System)?;
         let own = Identity {
             nic,
-            endpoint,
+            endpoint: claim.endpoint,
             session: SessionId(session),
         };
-        let ports = Self::new(own, policy, options.ports, local, tcp, rdm, dgram);
-        let mut ports = ports.map_err(OpenError::System)?;
+        let mut ports = put_together(own, &options, claim, rdm)?;
         ports.stay_under(interface, options.rdm.device);
         if let Some(secret) = secret {
             ports.keep(secret).map_err(OpenError::System)?;
@@ -249,13 +233,36 @@ impl HostPorts {
     }
 }
 
+/// The ports of an endpoint.
+#[inline(never)]
+fn put_together(
+    own: Identity,
+    options: &OpenOptions,
+    claim: Box<Claim>,
+    rdm: Box<Rdm<RdmPort>>,
+) -> Result<Box<HostPorts>, OpenError> {
+    let local = shared_memory(options, own.endpoint, claim.local)?;
+    let dgram = match claim.dgram {
+        Some(port) => Dgram::new(Some(port), None),
+        None => dgram_later(options, claim.tcp.local_port()),
+    };
+    let policy = match options.policy {
+        Route::AUTO if !options.shared_memory && rdm.offered => ROUTE_RDM,
+        Route::AUTO if !options.shared_memory => ROUTE_TCP,
+        policy => policy,
+    };
+    let ports = HostPorts::new(own, policy, options.ports, local, claim.tcp, *rdm, dgram);
+    ports.map(Box::new).map_err(OpenError::System)
+}
+
 /// The port over libfabric: at once, later or not at all.
+#[inline(never)]
 fn open_rdm(
     policy: Route,
     required: bool,
     options: RdmOptions,
     interface: Interface,
-) -> Result<Rdm<RdmPort>, OpenError> {
+) -> Result<Box<Rdm<RdmPort>>, OpenError> {
     let now = move |options: &RdmOptions| RdmOptions {
         device: interface.device(&options.device),
         ..options.clone()
@@ -263,7 +270,7 @@ fn open_rdm(
     if required || policy == ROUTE_RDM {
         let port = RdmPort::open(now(&options)).map_err(OpenError::Rdm)?;
         log::info!("rdm port over {}", port.provider());
-        return Ok(Rdm::new(Some(port), None));
+        return Ok(Box::new(Rdm::new(Some(port), None)));
     }
     let adapters = match policy {
         Route::AUTO => hardware::adapters(),
@@ -278,7 +285,7 @@ fn open_rdm(
             Ok(port) => {
                 let (provider, adapters) = (port.provider(), adapters.join(", "));
                 log::info!("rdm port over {provider} ({adapters})");
-                return Ok(Rdm::new(Some(port), None));
+                return Ok(Box::new(Rdm::new(Some(port), None)));
             }
             Err(error) => {
                 let adapters = adapters.join(", ");
@@ -286,20 +293,22 @@ fn open_rdm(
             }
         }
     }
-    let later = move || match RdmPort::open(now(&options)) {
+    // Any call may come to this, with less stack than opening takes.
+    let open = move || RdmPort::open(now(&options)).map(Box::new);
+    let later = move || match thread::apart("mx-open", open) {
         Ok(port) => {
             log::info!(
                 "rdm port over {}, for an address with rdm@",
                 port.provider()
             );
-            Some(port)
+            Some(*port)
         }
         Err(error) => {
             log::error!("no rdm port, which an address with rdm@ needs: {error}");
             None
         }
     };
-    Ok(Rdm::new(None, Some(Box::new(later))))
+    Ok(Box::new(Rdm::new(None, Some(Box::new(later)))))
 }
 
 /// The port over datagrams, opened for the first address that asks for it. An endpoint that peers
@@ -307,21 +316,22 @@ fn open_rdm(
 fn dgram_later(options: &OpenOptions, number: u16) -> Dgram {
     let ports = options.ports;
     let options = dgram_options(options);
-    let later = move || {
+    let open = move || {
         let opened = match dgram::open(&options, number, resolver(ports), HOSTS) {
             Err(DgramError::InUse(_)) => dgram::open(&options, 0, resolver(ports), HOSTS),
             other => other,
         };
-        match opened {
-            Ok(port) => {
-                let backend = port.datagrams().inner().name();
-                log::info!("dgram port over {backend}, for an address with dgram@");
-                Some(port)
-            }
-            Err(error) => {
-                log::error!("no dgram port, which an address with dgram@ needs: {error}");
-                None
-            }
+        opened.map(Box::new)
+    };
+    let later = move || match thread::apart("mx-open", open) {
+        Ok(port) => {
+            let backend = port.datagrams().inner().name();
+            log::info!("dgram port over {backend}, for an address with dgram@");
+            Some(*port)
+        }
+        Err(error) => {
+            log::error!("no dgram port, which an address with dgram@ needs: {error}");
+            None
         }
     };
     Dgram::new(None, Some(Box::new(later)))
@@ -350,22 +360,24 @@ struct Claim {
     dgram: Option<DgramPort>,
 }
 
-fn claim(options: &OpenOptions, endpoint: EndpointId) -> Result<Claim, OpenError> {
+#[inline(never)]
+fn claim(options: &OpenOptions, endpoint: EndpointId) -> Result<Box<Claim>, OpenError> {
     let port = options.ports.port(endpoint).map_err(OpenError::Endpoint)?;
     // The Unix name first: of two servers one gets neither.
     let local = claim_name(options, endpoint, port)?;
     let tcp = listen(options, port)
         .map_err(|(address, error)| refused(endpoint, port, address, error))?;
     let dgram = claim_dgram(options, endpoint, port)?;
-    Ok(Claim {
+    Ok(Box::new(Claim {
         endpoint,
         local,
         tcp,
         dgram,
-    })
+    }))
 }
 
-fn claim_any(options: &OpenOptions) -> Result<Claim, OpenError> {
+#[inline(never)]
+fn claim_any(options: &OpenOptions) -> Result<Box<Claim>, OpenError> {
     for _ in 0..DRAWS {
         let tcp =
             listen(options, 0).map_err(|(address, error)| OpenError::Listen { address, error })?;
@@ -379,12 +391,12 @@ fn claim_any(options: &OpenOptions) -> Result<Claim, OpenError> {
         });
         match claimed {
             Ok((local, dgram)) => {
-                return Ok(Claim {
+                return Ok(Box::new(Claim {
                     endpoint,
                     local,
                     tcp,
                     dgram,
-                });
+                }));
             }
             Err(OpenError::InUse { .. }) => {}
             Err(error) => return Err(error),
@@ -394,7 +406,7 @@ fn claim_any(options: &OpenOptions) -> Result<Claim, OpenError> {
 }
 
 /// The lowest free number below `end`, or any. One that is taken costs a system call or a few.
-fn claim_lowest(options: &OpenOptions, end: u32) -> Result<Claim, OpenError> {
+fn claim_lowest(options: &OpenOptions, end: u32) -> Result<Box<Claim>, OpenError> {
     for id in 0..end {
         match claim(options, EndpointId(id)) {
             Err(OpenError::InUse { .. }) => {}
@@ -552,7 +564,7 @@ mod tests {
         }
     }
 
-    fn open(options: &OpenOptions) -> (HostPorts, u32) {
+    fn open(options: &OpenOptions) -> (Box<HostPorts>, u32) {
         let (ports, identity) = HostPorts::open(options.clone()).unwrap();
         (ports, identity.endpoint.0)
     }

@@ -69,7 +69,7 @@ impl Stranger {
         let library = fake.library();
         let (ports, own) = HostPorts::open(options(library)).unwrap();
         Self {
-            ports,
+            ports: *ports,
             own,
             heard: Heard::default(),
         }

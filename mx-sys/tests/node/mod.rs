@@ -172,7 +172,7 @@ impl Node {
             config,
             identity,
             KEY,
-            ports,
+            *ports,
             MonotonicClock,
             Queue::default(),
         );

@@ -91,7 +91,14 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
             generation: requests,
         };
         let program = Program::new(identity, options);
-        let endpoint = Endpoint::new(config, identity, params.key, ports, MonotonicClock, program);
+        let endpoint = Endpoint::new(
+            config,
+            identity,
+            params.key,
+            *ports,
+            MonotonicClock,
+            program,
+        );
         slot.put(Open {
             engine: Engine::new(endpoint),
             about,

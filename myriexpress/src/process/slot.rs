@@ -191,7 +191,7 @@ impl Open {
         let config = ports.endpoint_config(self.engine.endpoint().config());
         let config = config.map_err(|error| refused(&OpenError::System(error)))?;
         let helper = start_helper(anew.helper, shared)?;
-        let parents = self.engine.reopen(config, identity, ports);
+        let parents = self.engine.reopen(config, identity, *ports);
         // Not ours to close, not even in order.
         let _ = ManuallyDrop::new(parents);
         self.publisher = Publisher::new(LIBRARY, &identity, self.about.board);

@@ -12,7 +12,7 @@
 //! Owns: the outer descriptor. The members' are borrowed; closing one removes it.
 
 use crate::close_on_fork::CloseOnFork;
-use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
+use nix::sys::epoll::Epoll;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
@@ -44,18 +44,31 @@ impl Nest {
     pub fn add(&self, member: u8, fd: Option<RawFd>) -> io::Result<()> {
         debug_assert!(usize::from(member) < MEMBERS);
         let Some(fd) = fd else { return Ok(()) };
-        let token = FIRST_TOKEN + u64::from(member);
-        // SAFETY: the kernel knows which descriptors are open; nothing else is done with this one.
-        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        Ok(self
-            .0
-            .add(fd, EpollEvent::new(EpollFlags::EPOLLIN, token))?)
+        let event = libc::epoll_event {
+            events: libc::EPOLLIN as u32,
+            u64: FIRST_TOKEN + u64::from(member),
+        };
+        self.control(libc::EPOLL_CTL_ADD, fd, event)
     }
 
     /// Takes a member out. One that is not there, or closed already, is no matter.
     pub fn remove(&self, fd: RawFd) {
-        // SAFETY: as above.
-        let _ = self.0.delete(unsafe { BorrowedFd::borrow_raw(fd) });
+        let event = libc::epoll_event { events: 0, u64: 0 };
+        let _ = self.control(libc::EPOLL_CTL_DEL, fd, event);
+    }
+
+    /// Not by nix's functions, which take descriptors that are open for certain.
+    fn control(
+        &self,
+        what: libc::c_int,
+        fd: RawFd,
+        mut event: libc::epoll_event,
+    ) -> io::Result<()> {
+        // SAFETY: `event` outlives the call; which descriptors are open, the kernel knows.
+        match unsafe { libc::epoll_ctl(self.raw(), what, fd, &raw mut event) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// The members that are readable now, one bit each. A system call.
@@ -129,5 +142,22 @@ mod tests {
         assert_eq!(outer.readable(), 0b110);
         doorbells[0].silence();
         assert_eq!(outer.readable(), 0b100);
+    }
+
+    #[test]
+    fn a_member_that_is_closed_is_no_member_and_can_still_be_taken_out() {
+        let (nest, gone) = (Nest::new().unwrap(), Nest::new().unwrap());
+        // No other test has a descriptor with so high a number.
+        let number = 997;
+        // SAFETY: takes no pointers.
+        assert_eq!(unsafe { libc::dup2(gone.raw(), number) }, number);
+        nest.add(0, Some(number)).unwrap();
+        nest.remove(number);
+        nest.add(1, Some(number)).unwrap();
+        // SAFETY: opened above, and nobody else's.
+        unsafe { libc::close(number) };
+        nest.remove(number);
+        let refused = nest.add(2, Some(number)).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EBADF));
     }
 }

@@ -127,7 +127,7 @@ impl Client {
         let endpoint_config = ports.endpoint_config(&config.mx.endpoint);
         let endpoint_config = endpoint_config.map_err(|why| why.to_string())?;
         let host = Host::new(&settings);
-        let endpoint = Endpoint::new(endpoint_config, identity, KEY, ports, MonotonicClock, host);
+        let endpoint = Endpoint::new(endpoint_config, identity, KEY, *ports, MonotonicClock, host);
         let mut method = Method::new(settings, own.to_string(), endpoint);
         let server = address::create(target.name.clone(), Some(target.nic));
         let known = address::find(server.as_ptr()).ok_or("the address object is gone")?;
