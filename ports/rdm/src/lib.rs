@@ -24,6 +24,7 @@
 //! Owns: the links, and opening everything anew.
 //! Not here: TCP.
 
+mod access;
 mod addresses;
 mod bounce;
 mod device;
@@ -49,7 +50,7 @@ mod slots;
 
 pub use device::Device;
 pub use mx_port_fabric::{Finding, Paths, RdmError, Verdict, Wait};
-pub use provider::{has_descriptor, survey};
+pub use provider::survey;
 
 use fabric::{Fabric, Manner, NotSent};
 use frame::Kind;
@@ -187,9 +188,7 @@ impl RdmPort {
             Some(library) => library.clone(),
             None => Library::get()?.clone(),
         });
-        let mut choice = Choice::make(&library, &options)?;
-        choice.plan.wait = options.wait;
-        let fabric = Fabric::open(&library, &choice)?;
+        let (choice, fabric) = Choice::make(&library, &options, |it| it.open(&library))?;
         let nest = Nest::new().map_err(RdmError::system)?;
         Ok(Self {
             library,

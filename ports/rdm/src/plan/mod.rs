@@ -93,6 +93,8 @@ pub(crate) struct Plan {
     /// The way in which a receiver reads large messages; `None`: they are copied as many medium
     /// ones.
     pub rma: Option<Reads>,
+    /// Why there is none, though the provider has reads.
+    pub unread: Option<String>,
     /// Sends that can be outstanding on an endpoint.
     pub tx_depth: usize,
     /// Receives that can be outstanding on an endpoint.
@@ -166,6 +168,7 @@ impl Plan {
                 bytes => bytes,
             },
             rma: reads(offer, mr_mode),
+            unread: None,
             tx_depth: offer.tx_size.max(1),
             rx_depth: offer.rx_size.max(1),
             wait: Wait::Fd,
@@ -194,14 +197,21 @@ impl Plan {
         }
     }
 
+    /// No reads: memory of messages would not be safe from them.
+    pub(crate) fn copy_all(&mut self, why: String) {
+        self.rma = None;
+        self.unread = Some(why);
+    }
+
     /// The path of large messages, as text.
-    pub(crate) fn large(&self) -> &'static str {
-        match self.rma {
-            Some(Reads {
-                virt_addr: true, ..
-            }) => "by RMA read (virtual addresses)",
-            Some(_) => "by RMA read (offsets)",
-            None => "copied",
+    pub(crate) fn large(&self) -> String {
+        match (self.rma, &self.unread) {
+            (Some(Reads { virt_addr, .. }), _) if virt_addr => {
+                "by RMA read (virtual addresses)".into()
+            }
+            (Some(_), _) => "by RMA read (offsets)".into(),
+            (None, Some(why)) => format!("copied: {why}"),
+            (None, None) => "copied".into(),
         }
     }
 }
