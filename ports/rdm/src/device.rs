@@ -12,10 +12,12 @@
 //!
 //! Owns: the choice of the address. Not here: providers.
 
+use super::hardware::{CLASSES, InUse};
 use super::provider::Choice;
 use super::{RdmOptions, RdmPort};
 use mx_port_base::interfaces::{is_of_this_host, source_to};
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 /// The interface to use.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -106,6 +108,7 @@ impl RdmPort {
         let (provider, now) = (choice.provider(), choice.address());
         let now = now.map_or_else(String::new, |now| format!(" at {now}"));
         log::info!("rdm port over {provider}{now}, no more at {from}");
+        self.in_use = InUse::of(Path::new(CLASSES), &choice.domain());
         self.choice = choice;
         self.renew();
     }

@@ -112,6 +112,19 @@ impl Choice {
         self.info.first().and_then(|info| source(info.src_addr()))
     }
 
+    /// The device's name.
+    pub(crate) fn domain(&self) -> String {
+        let first = self.info.first();
+        first.map_or_else(String::new, |info| info.domain_name().into_owned())
+    }
+
+    /// Provider and device, for people.
+    pub(crate) fn place(&self) -> String {
+        let at = self.address().map(|address| format!(" at {address}"));
+        let at = at.unwrap_or_default();
+        format!("provider {}, device {}{at}", self.provider(), self.domain())
+    }
+
     /// The provider, layers joined by `;`.
     pub(crate) fn provider(&self) -> &str {
         &self.plan.provider
