@@ -23,8 +23,11 @@ use std::sync::Once;
 /// The variable that names the library to load, in place of the usual one.
 pub const LIBRARY_VARIABLE: &str = "MX_LIBFABRIC";
 
+/// Bytes that `ofi_rxm` sends without cutting them.
+pub const RXM_BUFFER_VARIABLE: &str = "FI_OFI_RXM_BUFFER_SIZE";
+
 /// Variables that are set unless they are set already, and why.
-pub const DEFAULTS: [(&str, &str); 12] = [
+pub const DEFAULTS: [(&str, &str); 13] = [
     // Without this, `tcp` stops reading a peer's connection after 64 unmatched messages, and
     // with it everything else that peer sends. Large enough never to be met: what a peer may
     // have outstanding is limited by our own credits.
@@ -33,6 +36,9 @@ pub const DEFAULTS: [(&str, &str); 12] = [
     // with its default, 9 ms with this.
     ("FI_OFI_RXM_MSG_RX_SIZE", "64"),
     ("FI_OFI_RXM_MSG_TX_SIZE", "64"),
+    // Its buffers are of 16 KiB, so that a message of that length with its headers needs two. Older releases
+    // count 64 bytes of their own. Peers must agree.
+    (RXM_BUFFER_VARIABLE, "16512"),
     // PSM's constructor takes over SIGSEGV, SIGINT, SIGTERM and others to print a backtrace.
     // Dispositions are restored as well, but a signal might arrive before that.
     ("IPATH_NO_BACKTRACE", "1"),

@@ -202,6 +202,7 @@ impl State {
             return Err(code(FI_ENOMEM));
         }
         let key = self.new_key(domain, requested)?;
+        self.stats.registrations += 1;
         let (id, pointer) = self.opened(FI_CLASS_MR, Some(domain), context);
         let desc = DESC_BASE + 64 * id as usize;
         let enabled = mr_mode & FI_MR_ENDPOINT == 0;

@@ -180,6 +180,7 @@ impl State {
             .front()
             .filter(|entry| entry.failure.is_some() == failed)?;
         let entry = record.entries.pop_front()?;
+        self.stats.completions += 1;
         if let Some((spans, sum)) = &entry.intact
             && bytes::sum(spans) != *sum
         {

@@ -13,6 +13,7 @@
 //! Not here: libfabric's objects.
 
 use crate::frame::FRAME_LEN;
+use libfabric_sys::RXM_BUFFER_VARIABLE;
 use libfabric_sys::abi::{
     FI_CONTEXT, FI_CONTEXT2, FI_EP_RDM, FI_LOCAL_MR, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_HMEM,
     FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MSG_PREFIX, FI_MULTI_RECV,
@@ -282,10 +283,19 @@ fn is_rxm(provider: &str) -> bool {
     provider.split(';').any(|layer| layer == "ofi_rxm")
 }
 
+/// A frame that fits into the buffers of `ofi_rxm`, 64 bytes of which are its own header's in older
+/// releases. It cuts longer ones into several messages; with 1.17, once a peer has died in the middle of
+/// one, later ones from others are lost.
+fn rxm_frame(buffer: Option<&str>) -> usize {
+    let buffer = buffer.and_then(|text| text.parse::<usize>().ok());
+    let most = HEADERS + SLOT_RXM;
+    buffer.map_or(most, |bytes| bytes.saturating_sub(RXM_HEADER).min(most))
+}
+
 /// The longest frame for `provider`.
 fn slot_bytes(provider: &str) -> usize {
     if is_rxm(provider) {
-        FRAME_RXM
+        rxm_frame(std::env::var(RXM_BUFFER_VARIABLE).ok().as_deref())
     } else if is_software(provider) {
         HEADERS + SLOT_SOFTWARE
     } else {
@@ -365,10 +375,11 @@ const SOFTWARE: [&str; 6] = ["tcp", "net", "udp", "sockets", "shm", "sm2"];
 /// Bytes before the body in a frame: its own header, and the packet's.
 pub(crate) const HEADERS: usize = FRAME_LEN + HEADER_LEN;
 
-/// The longest frame over `ofi_rxm`. It fits into one of its buffers (`FI_OFI_RXM_BUFFER_SIZE`), 64
-/// bytes of which are its own header's in older releases. `ofi_rxm` cuts longer ones into several
-/// messages; with 1.17, once a peer has died in the middle of one, later ones from others are lost.
-const FRAME_RXM: usize = 16 * 1024 - 64;
+/// The longest body over `ofi_rxm`.
+const SLOT_RXM: usize = 16 * 1024;
+
+/// Bytes of its header in older releases.
+const RXM_HEADER: usize = 64;
 
 /// The longest body over other software.
 const SLOT_SOFTWARE: usize = 64 * 1024;
