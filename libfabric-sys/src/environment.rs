@@ -17,13 +17,17 @@
 //! because it does the same under the lock that Rust's own readers take.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Once;
 
 /// The variable that names the library to load, in place of the usual one.
 pub const LIBRARY_VARIABLE: &str = "MX_LIBFABRIC";
 
+/// Bytes that `ofi_rxm` sends without cutting them.
+pub const RXM_BUFFER_VARIABLE: &str = "FI_OFI_RXM_BUFFER_SIZE";
+
 /// Variables that are set unless they are set already, and why.
-pub const DEFAULTS: [(&str, &str); 7] = [
+pub const DEFAULTS: [(&str, &str); 13] = [
     // Without this, `tcp` stops reading a peer's connection after 64 unmatched messages, and
     // with it everything else that peer sends. Large enough never to be met: what a peer may
     // have outstanding is limited by our own credits.
@@ -32,6 +36,9 @@ pub const DEFAULTS: [(&str, &str); 7] = [
     // with its default, 9 ms with this.
     ("FI_OFI_RXM_MSG_RX_SIZE", "64"),
     ("FI_OFI_RXM_MSG_TX_SIZE", "64"),
+    // Its buffers are of 16 KiB, so that a message of that length with its headers needs two. Older releases
+    // count 64 bytes of their own. Peers must agree.
+    (RXM_BUFFER_VARIABLE, "16512"),
     // PSM's constructor takes over SIGSEGV, SIGINT, SIGTERM and others to print a backtrace.
     // Dispositions are restored as well, but a signal might arrive before that.
     ("IPATH_NO_BACKTRACE", "1"),
@@ -40,14 +47,47 @@ pub const DEFAULTS: [(&str, &str); 7] = [
     ("IPATH_NO_CPUAFFINITY", "1"),
     ("HFI_NO_CPUAFFINITY", "1"),
     ("PSM3_NO_CPUAFFINITY", "1"),
+    // The next four end a peer's access when a registration is closed. Otherwise `verbs`, `cxi` and
+    // `efa` only put it on a list: its key stays valid, and a later registration of the same
+    // addresses may find old pages. See `CLOSING`.
+    ("FI_MR_CACHE_MAX_COUNT", "0"),
+    // `efa` does not open with its cache on and none of the above.
+    ("FI_EFA_MR_CACHE_ENABLE", "0"),
+    // By its manual, for clients and servers; all that talk to each other must agree.
+    ("FI_CXI_MR_MATCH_EVENTS", "1"),
+    ("FI_CXI_OPTIMIZED_MRS", "0"),
+    // Otherwise `efa` may end the process when it forks.
+    ("FI_EFA_FORK_SAFE", "1"),
 ];
+
+/// With other values of these, closing a registration may not end the access to its memory.
+const CLOSING: [&str; 4] = [
+    "FI_MR_CACHE_MAX_COUNT",
+    "FI_EFA_MR_CACHE_ENABLE",
+    "FI_CXI_MR_MATCH_EVENTS",
+    "FI_CXI_OPTIMIZED_MRS",
+];
+
+/// Set as [`DEFAULTS`] where there is RDMA in software. `ofi_rxm` opens a queue of 128 completions (64
+/// of each of the above) for each peer in this number; soft-RoCE has 32767 at most.
+const WITH_SOFTWARE_RDMA: (&str, &str) = ("FI_UNIVERSE_SIZE", "255");
 
 /// Applies [`DEFAULTS`], the first time it is called.
 pub(crate) fn prepare() {
     static PREPARED: Once = Once::new();
     PREPARED.call_once(|| {
-        for (name, value) in DEFAULTS {
-            if std::env::var_os(name).is_some() {
+        let software = has_software_rdma(Path::new("/sys/class/infiniband"));
+        for (name, value) in DEFAULTS
+            .into_iter()
+            .chain(software.then_some(WITH_SOFTWARE_RDMA))
+        {
+            if let Some(own) = std::env::var_os(name) {
+                if CLOSING.contains(&name) && own != value {
+                    log::warn!(
+                        "libfabric: {name} is {own:?}, not {value}: a provider that keeps closed \
+                         registrations is not given messages' memory, and large ones are copied"
+                    );
+                }
                 continue;
             }
             log::debug!("libfabric: {name}={value} for the providers");
@@ -56,6 +96,13 @@ pub(crate) fn prepare() {
             unsafe { std::env::set_var(name, value) };
         }
     });
+}
+
+/// A device of that class that is software on top of another interface: it is nobody's device.
+fn has_software_rdma(class: &Path) -> bool {
+    let devices = std::fs::read_dir(class);
+    let mut devices = devices.into_iter().flatten().flatten();
+    devices.any(|device| !device.path().join("device").exists())
 }
 
 /// The value of [`LIBRARY_VARIABLE`]; `None` when it is empty, or when the program runs with more
@@ -82,5 +129,19 @@ mod tests {
                 "{name}"
             );
         }
+        let names = DEFAULTS.map(|(name, _)| name);
+        assert!(CLOSING.iter().all(|name| names.contains(name)));
+        assert!(!names.contains(&WITH_SOFTWARE_RDMA.0));
+    }
+
+    #[test]
+    fn software_rdma_has_no_device_below_it() {
+        let root = std::env::temp_dir().join(format!("mx-rdma-{}", std::process::id()));
+        assert!(!has_software_rdma(&root));
+        std::fs::create_dir_all(root.join("mlx5_0/device")).unwrap();
+        assert!(!has_software_rdma(&root));
+        std::fs::create_dir_all(root.join("rxe0")).unwrap();
+        assert!(has_software_rdma(&root));
+        std::fs::remove_dir_all(&root).unwrap();
     }
 }

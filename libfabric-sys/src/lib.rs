@@ -38,7 +38,7 @@ mod library;
 mod load;
 mod signals;
 
-pub use environment::{DEFAULTS as ENVIRONMENT, LIBRARY_VARIABLE};
+pub use environment::{DEFAULTS as ENVIRONMENT, LIBRARY_VARIABLE, RXM_BUFFER_VARIABLE};
 pub use hints::{BadName, Hints};
 pub use info::{Info, InfoList};
 pub use library::{DupInfo, FreeInfo, Functions, GetInfo, Library, OpenFabric, StrError, Version};

@@ -16,15 +16,15 @@
 use super::queue::Queue;
 use super::sockets::Known;
 use super::{CqEvent, Desc, Domain, FabricError, Handle, Parts, check, opened};
-use libc::{c_void, iovec};
+use libc::{c_int, c_void, iovec};
 use libfabric_sys::abi::{
     FI_ADDR_UNSPEC, FI_COMPLETION, FI_EBUSY, FI_EINVAL, FI_EMSGSIZE, FI_ENOCQ, FI_ENOSYS,
     FI_EOTHER, FI_ETOOSMALL, FI_MORE, FI_MULTI_RECV, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV,
     FI_RECV, FI_RMA, FI_TRANSMIT, fi_msg, fid, fid_ep,
 };
 use libfabric_sys::calls::{
-    fi_enable, fi_endpoint, fi_ep_bind, fi_getname, fi_inject, fi_read, fi_recv, fi_recvmsg,
-    fi_send, fi_sendmsg, fi_setopt,
+    fi_enable, fi_endpoint, fi_ep_bind, fi_getname, fi_getopt, fi_inject, fi_read, fi_recv,
+    fi_recvmsg, fi_send, fi_sendmsg, fi_setopt,
 };
 use libfabric_sys::{Info, InfoList};
 use std::fmt;
@@ -308,6 +308,22 @@ impl Ep {
         check(unsafe { fi_read(ep, start.cast(), len, desc, from, remote, key, context) })
     }
 
+    /// `efa` only: reads are not the card's, or it does not say.
+    pub fn emulates_reads(&self) -> bool {
+        let (mut emulated, mut len) = (1u8, 1);
+        // SAFETY: an open endpoint, and a value of the type that this option has.
+        let result = unsafe {
+            fi_getopt(
+                self.parts.raw,
+                FI_OPT_ENDPOINT,
+                FI_OPT_EFA_EMULATED_READ,
+                (&raw mut emulated).cast(),
+                &raw mut len,
+            )
+        };
+        result != 0 || emulated != 0
+    }
+
     /// A provider may have allocated no more of an endpoint than it was asked for.
     fn needs(&self, capability: u64) -> Result<(), i32> {
         if self.parts.caps & capability == 0 {
@@ -408,6 +424,9 @@ fn name(handle: &Handle<fid_ep>) -> Result<Vec<u8>, i32> {
     }
     Err(FI_ETOOSMALL)
 }
+
+/// `FI_OPT_EFA_EMULATED_READ` of later releases' `fi_ext.h`.
+const FI_OPT_EFA_EMULATED_READ: c_int = -(0xefa << 16) + 1;
 
 /// Enough for every fabric's addresses but the file names of `shm`.
 const ADDRESS_USUAL: usize = 256;

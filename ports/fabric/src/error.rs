@@ -146,6 +146,9 @@ fn no_provider(f: &mut fmt::Formatter<'_>, asked: &str, found: &[Finding]) -> fm
 
 /// The remedy for a failed call, if known.
 fn hint(error: &FabricError) -> Option<String> {
+    if error.what == "fi_enable" && matches!(error.code, libc::EINVAL | libc::ENOMEM) {
+        return Some(UNIVERSE.to_owned());
+    }
     let memory = matches!(error.code, libc::ENOMEM | libc::EPERM | libc::EAGAIN);
     (error.what == REGISTER && memory).then(|| {
         format!(
@@ -155,6 +158,10 @@ fn hint(error: &FabricError) -> Option<String> {
         )
     })
 }
+
+/// `ofi_rxm` opens its queue when it enables an endpoint, and says no more than this.
+const UNIVERSE: &str = "the device may have fewer completion entries than the number of peers expected \
+    takes (128 each over ofi_rxm): set FI_UNIVERSE_SIZE to a smaller one, such as 32, before the start";
 
 /// The limit of locked memory, to be read by people.
 fn memlock() -> String {

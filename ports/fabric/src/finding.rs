@@ -49,6 +49,8 @@ pub struct Paths {
     pub slot_bytes: usize,
     /// The path of longer ones.
     pub large: String,
+    /// One can sleep on a descriptor until something has come.
+    pub descriptor: bool,
 }
 
 /// The verdict on a provider.

@@ -15,9 +15,9 @@ use super::{Entries, FabricError, Handle, Terms, Wait, check, opened, positive};
 use libc::c_void;
 use libfabric_sys::Library;
 use libfabric_sys::abi::{
-    FI_EAGAIN, FI_EAVAIL, FI_EINTR, FI_EOPBADSTATE, FI_EOTHER, FI_EOVERRUN, FI_WAIT_FD,
-    FI_WAIT_NONE, FI_WAIT_UNSPEC, fi_cq_attr, fi_cq_err_entry, fi_cq_msg_entry, fi_cq_tagged_entry,
-    fi_wait_obj, fid, fid_cq, fid_domain, fid_fabric,
+    FI_EAGAIN, FI_EAVAIL, FI_EINTR, FI_EINVAL, FI_ENOMEM, FI_EOPBADSTATE, FI_EOTHER, FI_EOVERRUN,
+    FI_WAIT_FD, FI_WAIT_NONE, FI_WAIT_UNSPEC, fi_cq_attr, fi_cq_err_entry, fi_cq_msg_entry,
+    fi_cq_tagged_entry, fi_wait_obj, fid, fid_cq, fid_domain, fid_fabric,
 };
 use libfabric_sys::calls::{
     fi_cq_open, fi_cq_read, fi_cq_readerr, fi_cq_strerror, fi_getwait, fi_trywait,
@@ -301,8 +301,15 @@ fn open_with(
             unsafe { fi_cq_open(domain.as_ptr(), &raw mut attr, out, std::ptr::null_mut()) }
         })
     };
-    // If that is more than the card supports, the provider's default.
-    open(size).or_else(|_| open(0))
+    // As many as the card has, if those are fewer; else the provider's default.
+    let mut fewer = size;
+    loop {
+        match open(fewer) {
+            Err(FI_EINVAL | FI_ENOMEM) if fewer / 2 >= ENTRIES_LEAST => fewer /= 2,
+            Err(_) => return open(0),
+            opened => return opened,
+        }
+    }
 }
 
 fn wait_fd(cq: &Handle<fid_cq>) -> Result<RawFd, i32> {
@@ -337,6 +344,9 @@ const BATCH: usize = 64;
 
 /// Entries of the shared endpoint's queue at least; queues that grow do not need more.
 const ENTRIES_MIN: usize = 4096;
+
+/// Entries below which a provider's own number is better.
+const ENTRIES_LEAST: usize = 256;
 
 /// Entries at most, whatever depth the provider claims: 3 MiB.
 const ENTRIES_MAX: usize = 65536;

@@ -12,10 +12,12 @@
 //!
 //! Owns: the choice of the address. Not here: providers.
 
+use super::hardware::{CLASSES, InUse};
 use super::provider::Choice;
 use super::{RdmOptions, RdmPort};
 use mx_port_base::interfaces::{is_of_this_host, source_to};
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 /// The interface to use.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -68,7 +70,7 @@ impl RdmPort {
         if !device.wants_to_leave(address) || (self.link_count() > 0 && !settled) {
             return;
         }
-        match Choice::make(&self.library, &self.options) {
+        match Choice::make(&self.library, &self.options, Ok) {
             Ok(choice) => self.move_to(choice, address),
             Err(error) => log::warn!("rdm port: stays at {address}: {error}"),
         }
@@ -93,20 +95,20 @@ impl RdmPort {
             provider: Some(self.provider().to_owned()),
             ..self.options.clone()
         };
-        match Choice::make(&self.library, &options) {
+        match Choice::make(&self.library, &options, Ok) {
             Ok(choice) => self.move_to(choice, address),
             Err(error) => log::debug!("rdm port: {peer} is reached from {source}: {error}"),
         }
     }
 
-    fn move_to(&mut self, mut choice: Choice, from: IpAddr) {
+    fn move_to(&mut self, choice: Choice, from: IpAddr) {
         if choice.address() == Some(from) {
             return;
         }
-        choice.plan.wait = self.options.wait;
         let (provider, now) = (choice.provider(), choice.address());
         let now = now.map_or_else(String::new, |now| format!(" at {now}"));
         log::info!("rdm port over {provider}{now}, no more at {from}");
+        self.in_use = InUse::of(Path::new(CLASSES), &choice.domain());
         self.choice = choice;
         self.renew();
     }

@@ -1,4 +1,4 @@
-//! Detection of adapters that need libfabric.
+//! Adapters that need libfabric: which there are, and whether the one in use is there still.
 //!
 //! ```text
 //!   /sys/class/infiniband/mlx5_0/device      InfiniBand, RoCE, EFA      a port of it is active
@@ -7,22 +7,26 @@
 //!   /sys/class/hfi1/hfi1_0                   Omni-Path
 //! ```
 //!
-//! Done before libfabric is loaded, so that a machine with only Ethernet never loads it.
+//! Detected before libfabric is loaded, so that a machine with only Ethernet never loads it. Looked at again
+//! afterwards because providers do not tell that a device has gone or lost its link.
 //!
 //! Not here: libfabric.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Classes whose devices count by being there.
 const OTHERS: [&str; 3] = ["cxi", "hfi1", "hfi1_user"];
+
+/// Where the system shows devices.
+pub(crate) const CLASSES: &str = "/sys/class";
 
 /// Most devices looked at in one class.
 const DEVICES: usize = 64;
 
 /// The adapters of this machine, as `class/device`, for people.
 pub fn adapters() -> Vec<String> {
-    adapters_in(Path::new("/sys/class"))
+    adapters_in(Path::new(CLASSES))
 }
 
 /// The adapters listed below `classes`, which is laid out like `/sys/class`.
@@ -55,13 +59,42 @@ fn devices(class: &Path) -> Vec<String> {
 
 /// It is a device, not software on top of an Ethernet interface, and a port of it has a link.
 fn is_usable(device: &Path) -> bool {
-    let ports = device.join("ports");
-    device.join("device").exists()
-        && devices(&ports).iter().any(|port| {
-            // "4: ACTIVE"
-            let state = fs::read_to_string(ports.join(port).join("state"));
-            state.is_ok_and(|state| state.trim_start().starts_with('4'))
-        })
+    device.join("device").exists() && has_link(&device.join("ports"))
+}
+
+fn has_link(ports: &Path) -> bool {
+    devices(ports).iter().any(|port| {
+        // "4: ACTIVE"
+        let state = fs::read_to_string(ports.join(port).join("state"));
+        state.is_ok_and(|state| state.trim_start().starts_with('4'))
+    })
+}
+
+/// A device in use, where the system shows it.
+#[derive(Debug)]
+pub(crate) struct InUse(PathBuf);
+
+impl InUse {
+    /// The one that a provider's domain is named after; `None` if the system has none of that name.
+    pub(crate) fn of(classes: &Path, domain: &str) -> Option<Self> {
+        let mut places = ["infiniband"].iter().chain(&OTHERS);
+        let place = places.find_map(|class| {
+            let place = classes.join(class).join(domain);
+            place.exists().then_some(place)
+        });
+        place.filter(|_| !domain.is_empty()).map(Self)
+    }
+
+    /// It has not been taken away.
+    pub(crate) fn is_there(&self) -> bool {
+        self.0.exists()
+    }
+
+    /// It is there, and where it has ports one of them has a link.
+    pub(crate) fn is_up(&self) -> bool {
+        let ports = self.0.join("ports");
+        self.is_there() && (!ports.exists() || has_link(&ports))
+    }
 }
 
 #[cfg(test)]
@@ -113,6 +146,22 @@ mod tests {
         assert!(adapters_in(&classes.0).is_empty());
         classes.put("infiniband/mlx5_0/ports/2/state", "4: ACTIVE\n");
         assert_eq!(adapters_in(&classes.0), ["infiniband/mlx5_0"]);
+    }
+
+    #[test]
+    fn a_device_in_use_is_looked_at_again() {
+        let classes = Classes::new("in-use");
+        classes.put("infiniband/rxe0/ports/1/state", "4: ACTIVE\n");
+        classes.put("cxi/cxi0/uevent", "");
+        for nobody in ["", "rxe1", "lo"] {
+            assert!(InUse::of(&classes.0, nobody).is_none(), "{nobody}");
+        }
+        let rxe = InUse::of(&classes.0, "rxe0").unwrap();
+        assert!(rxe.is_up() && InUse::of(&classes.0, "cxi0").unwrap().is_up());
+        classes.put("infiniband/rxe0/ports/1/state", "1: DOWN\n");
+        assert!(rxe.is_there() && !rxe.is_up());
+        fs::remove_dir_all(classes.0.join("infiniband/rxe0")).unwrap();
+        assert!(!rxe.is_there() && !rxe.is_up());
     }
 
     #[test]

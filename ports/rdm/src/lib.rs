@@ -24,6 +24,7 @@
 //! Owns: the links, and opening everything anew.
 //! Not here: TCP.
 
+mod access;
 mod addresses;
 mod bounce;
 mod device;
@@ -49,10 +50,11 @@ mod slots;
 
 pub use device::Device;
 pub use mx_port_fabric::{Finding, Paths, RdmError, Verdict, Wait};
-pub use provider::{has_descriptor, survey};
+pub use provider::survey;
 
 use fabric::{Fabric, Manner, NotSent};
 use frame::Kind;
+use hardware::{CLASSES, InUse};
 use libfabric_sys::Library;
 use links::{Alarm, Control, Links, Peer, State};
 use mx_port_base::nest::Nest;
@@ -65,6 +67,7 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,6 +113,8 @@ pub struct RdmPort {
     choice: Choice,
     /// `None` after a breakdown, until opening succeeds again.
     fabric: Option<Fabric>,
+    /// Its device, where the system shows that.
+    in_use: Option<InUse>,
     links: Links,
     /// Drawn when the fabric was opened.
     incarnation: u64,
@@ -187,12 +192,11 @@ impl RdmPort {
             Some(library) => library.clone(),
             None => Library::get()?.clone(),
         });
-        let mut choice = Choice::make(&library, &options)?;
-        choice.plan.wait = options.wait;
-        let fabric = Fabric::open(&library, &choice)?;
+        let (choice, fabric) = Choice::make(&library, &options, |it| it.open(&library))?;
         let nest = Nest::new().map_err(RdmError::system)?;
         Ok(Self {
             library,
+            in_use: InUse::of(Path::new(CLASSES), &choice.domain()),
             choice,
             fabric: Some(fabric),
             links: Links::new(options.keepalive, options.source_share),
@@ -275,12 +279,31 @@ impl RdmPort {
         }
     }
 
-    /// Opens the fabric again if it has broken down and that is due.
+    /// Opens the fabric again if it has broken down and that is due. False where a peer could not be reached,
+    /// because the device has gone or has no link.
     fn is_open(&mut self, now: Instant) -> bool {
+        self.watch_device();
+        if self.in_use.as_ref().is_some_and(|device| !device.is_up()) {
+            log::debug!("{}: it has no link", self.choice.place());
+            return false;
+        }
         if self.fabric.is_none() && now >= self.retry_at {
             self.reopen(now);
         }
         self.fabric.is_some()
+    }
+
+    /// A device that has been taken away is closed: over some providers nothing else happens then.
+    fn watch_device(&mut self) {
+        if self.fabric.is_some()
+            && self
+                .in_use
+                .as_ref()
+                .is_some_and(|device| !device.is_there())
+        {
+            log::error!("{}: the device has gone", self.choice.place());
+            self.renew();
+        }
     }
 
     /// Ends a link from this side. If the peer is alive after all, it need not find out by itself.
@@ -394,14 +417,24 @@ impl RdmPort {
 
     #[cold]
     fn reopen(&mut self, now: Instant) {
+        if self
+            .in_use
+            .as_ref()
+            .is_some_and(|device| !device.is_there())
+        {
+            return;
+        }
         self.retry_at = now.after(RETRY_OPEN);
         let opened = Fabric::open(&self.library, &self.choice).and_then(|fabric| {
             self.incarnation = random::nonzero().map_err(RdmError::system)?;
             Ok(fabric)
         });
         match opened {
-            Ok(fabric) => self.fabric = Some(fabric),
-            Err(error) => log::error!("provider {}: {error}", self.choice.provider()),
+            Ok(fabric) => {
+                log::info!("{}: opened again", self.choice.place());
+                self.fabric = Some(fabric);
+            }
+            Err(error) => log::error!("{}: {error}", self.choice.place()),
         }
     }
 
@@ -499,8 +532,42 @@ mod tests {
     mod objects;
 
     use super::*;
-    use libfabric_fake::{Fake, Shape};
+    use libfabric_fake::{Death, Fake, Shape};
     use mx_port_base::clock::MonotonicClock;
+
+    #[test]
+    fn a_device_that_has_gone_without_a_word_is_closed_and_one_that_is_back_opened() {
+        let classes = std::env::temp_dir().join(format!("mx-gone-{}", std::process::id()));
+        let (device, state) = (classes.join("infiniband/fake0"), "ports/1/state");
+        let plug = |line: &str| {
+            std::fs::create_dir_all(device.join("ports/1")).unwrap();
+            std::fs::write(device.join(state), line).unwrap();
+        };
+        plug("4: ACTIVE");
+        let fake = Fake::new(Shape::verbs_rxm(), 1);
+        let options = RdmOptions {
+            library: Some(fake.library()),
+            ..RdmOptions::default()
+        };
+        let mut port = RdmPort::open(options).unwrap();
+        port.in_use = InUse::of(&classes, &port.choice.domain());
+        let now = port.now;
+        assert!(port.is_open(now));
+        plug("1: DOWN");
+        assert!(
+            !port.is_open(now) && port.fabric.is_some(),
+            "it may have a link again"
+        );
+        std::fs::remove_dir_all(&device).unwrap();
+        fake.first().remove(0, Death::Vanish);
+        assert!(!port.is_open(now) && port.fabric.is_none());
+        fake.first().put_back(0);
+        plug("4: ACTIVE");
+        assert!(port.is_open(now));
+        std::fs::remove_dir_all(&classes).unwrap();
+        drop(port);
+        fake.assert_clean();
+    }
 
     #[test]
     fn a_peer_that_asks_and_does_not_read_makes_one_answer_wait() {

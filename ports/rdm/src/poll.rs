@@ -87,7 +87,7 @@ impl RdmPort {
             };
             if fabric.backlog.is_empty() {
                 if let Err(error) = fabric.domain.read(&mut events, BATCH) {
-                    log::error!("provider {}: {error}", self.choice.provider());
+                    log::error!("{}: {error}", self.choice.place());
                     // The events are of operations that no longer exist.
                     events.clear();
                     self.renew();
@@ -329,6 +329,7 @@ impl RdmPort {
             if let Some(fabric) = &mut self.fabric {
                 fabric.slots.give_back();
             }
+            self.watch_device();
         }
     }
 
@@ -351,7 +352,7 @@ impl RdmPort {
         }
         if let Err(code) = fabric.post_buffers() {
             let text = self.library.strerror(code);
-            log::error!("provider {}: fi_recv: {text}", self.choice.provider());
+            log::error!("{}: fi_recv: {text}", self.choice.place());
             self.renew();
         }
     }

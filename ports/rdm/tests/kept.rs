@@ -35,6 +35,12 @@ fn a_domain_that_the_provider_keeps_is_told_of_once_and_with_the_reason() {
     log::set_max_level(log::LevelFilter::Debug);
     let mut domains = 0;
     for shape in shapes() {
+        // What has reads is tried first, in a domain of its own.
+        domains += if shape.provider.starts_with("tcp") {
+            2
+        } else {
+            4
+        };
         let fake = Fake::new(shape, 1);
         fake.faults(|faults| faults.keeps_domains = true);
         let mut nodes = nodes(&fake, 2);
@@ -45,7 +51,6 @@ fn a_domain_that_the_provider_keeps_is_told_of_once_and_with_the_reason() {
         nodes.send_all(0, to, 1, &sent);
         assert_eq!(nodes.wait(1, 7).status, Status::Success);
         drop(nodes);
-        domains += 2;
         // Nothing of ours is left in them, and nothing was closed out of turn.
         assert_eq!(fake.violations(), Vec::<String>::new());
     }

@@ -18,8 +18,14 @@ pub struct Stats {
     pub sends: u64,
     /// Of those, injected ones.
     pub injects: u64,
+    /// Bytes in them, prefixes not counted.
+    pub sent: u64,
     /// Reads and writes of remote memory accepted.
     pub remotes: u64,
+    /// Completions that were read, failed ones included.
+    pub completions: u64,
+    /// Registrations made.
+    pub registrations: u64,
     /// `-FI_EAGAIN` returned by posts, for any reason.
     pub again: u64,
     /// Error completions queued.

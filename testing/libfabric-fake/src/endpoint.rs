@@ -281,6 +281,10 @@ pub(crate) unsafe extern "C" fn control(
             );
         }
         let (offer, address) = (ep.offer, ep.address.clone());
+        let entries = 128 * universe();
+        if ep.shape.provider.ends_with(";ofi_rxm") && entries > ep.shape.cq_limit {
+            return code(FI_EINVAL);
+        }
         if state
             .resident(offer, &address)
             .is_some_and(|other| other != id)
@@ -293,6 +297,12 @@ pub(crate) unsafe extern "C" fn control(
     };
     // SAFETY: an object of a fake.
     unsafe { enter(object.cast(), FI_CLASS_EP, "fi_enable", enable) as c_int }
+}
+
+/// Peers that `ofi_rxm` expects.
+fn universe() -> usize {
+    let set = std::env::var("FI_UNIVERSE_SIZE").ok();
+    set.and_then(|text| text.parse().ok()).unwrap_or(1024)
 }
 
 pub(crate) unsafe extern "C" fn getname(
@@ -312,6 +322,31 @@ pub(crate) unsafe extern "C" fn getname(
     };
     // SAFETY: an object of a fake.
     unsafe { enter(object.cast(), FI_CLASS_EP, "fi_getname", getname) as c_int }
+}
+
+pub(crate) unsafe extern "C" fn getopt(
+    object: *mut fid,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut usize,
+) -> c_int {
+    let getopt = |state: &mut State, id: Id| {
+        // `FI_OPT_EFA_EMULATED_READ`
+        if (level, name) != (FI_OPT_ENDPOINT, -(0xefa << 16) + 1) {
+            return code(FI_ENOPROTOOPT);
+        }
+        // SAFETY: a size, by the call's contract.
+        if unsafe { len.read() } != 1 {
+            return code(FI_EINVAL);
+        }
+        let emulates = u8::from(state.ep(id).shape.emulates_reads);
+        // SAFETY: room for as much, by the call's contract.
+        unsafe { value.cast::<u8>().write(emulates) };
+        0
+    };
+    // SAFETY: an object of a fake.
+    unsafe { enter(object.cast(), FI_CLASS_EP, "fi_getopt", getopt) as c_int }
 }
 
 pub(crate) unsafe extern "C" fn setopt(

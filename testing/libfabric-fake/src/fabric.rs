@@ -13,6 +13,7 @@ use libc::c_int;
 use libfabric_sys::abi::*;
 
 use crate::faults::Call;
+use crate::info::DEVICE;
 use crate::objects::{Id, code, enter, identify};
 use crate::slots::Tenant;
 use crate::state::{Domain, Fabric, State};
@@ -74,6 +75,12 @@ pub(crate) unsafe extern "C" fn open_domain(
             return code(FI_EINVAL);
         };
         let (machine, offer) = (fabric.machine, fabric.offer);
+        let Some(device) = device(attr) else {
+            return code(FI_EINVAL);
+        };
+        if state.machines[machine].removed.contains(&device) {
+            return code(FI_ENODEV);
+        }
         let shape = state.offers[offer].clone();
         let mr_mode = attr.mr_mode;
         let local = (shape.mr_mode ^ mr_mode) & FI_MR_LOCAL != 0;
@@ -88,6 +95,7 @@ pub(crate) unsafe extern "C" fn open_domain(
                 fabric: id,
                 machine,
                 offer,
+                device,
                 shape,
                 mr_mode,
                 dead: false,
@@ -100,6 +108,13 @@ pub(crate) unsafe extern "C" fn open_domain(
     };
     // SAFETY: an object of a fake.
     unsafe { enter(fabric.cast(), FI_CLASS_FABRIC, "fi_domain", open) as c_int }
+}
+
+/// The number in the name of a domain.
+fn device(attr: &fi_domain_attr) -> Option<usize> {
+    // SAFETY: null or a C string, by the contract of `fi_domain`.
+    let name = (!attr.name.is_null()).then(|| unsafe { CStr::from_ptr(attr.name) })?;
+    name.to_str().ok()?.strip_prefix(DEVICE)?.parse().ok()
 }
 
 /// Returns 0 if a caller may sleep on the descriptors of these, or `-FI_EAGAIN` if there is work.

@@ -8,6 +8,7 @@
 //!
 //! Clones are handles of the same fabric.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use libfabric_sys::Library;
@@ -184,7 +185,10 @@ impl Fake {
 impl Machine {
     fn on(shared: &Arc<Shared>, providers: Option<Vec<String>>) -> Self {
         let number = shared.with(|state| {
-            state.machines.push(MachineRecord { providers });
+            state.machines.push(MachineRecord {
+                providers,
+                removed: BTreeSet::new(),
+            });
             state.machines.len() - 1
         });
         let slot = Slot::take(Tenant {
@@ -226,12 +230,45 @@ impl Machine {
     }
 
     /// The hardware under the domains opened here goes away: every call but `fi_close` gives
-    /// `-FI_ENODEV`, and others see `death`.
+    /// `-FI_ENODEV`, and others see `death`. What is opened later has hardware again.
     pub fn unplug(&self, death: Death) {
-        self.kill(death);
+        self.fail(death, |_| true);
+    }
+
+    /// The same for one device, by its place among the shape's, and it stays away until
+    /// [`Machine::put_back`].
+    pub fn remove(&self, device: usize, death: Death) {
+        self.fail(death, |it| it == device);
         self.shared.with(|state| {
-            for domain in state.domains.values_mut() {
-                domain.dead |= domain.machine == self.number;
+            state.machines[self.number].removed.insert(device);
+        });
+    }
+
+    /// The device is there again.
+    pub fn put_back(&self, device: usize) {
+        self.shared.with(|state| {
+            state.machines[self.number].removed.remove(&device);
+        });
+    }
+
+    fn fail(&self, death: Death, hit: impl Fn(usize) -> bool) {
+        self.shared.with(|state| {
+            let mut dead = Vec::new();
+            for (id, domain) in &mut state.domains {
+                if domain.machine == self.number && hit(domain.device) {
+                    domain.dead = true;
+                    dead.push(*id);
+                }
+            }
+            let on = |(_, ep): &(&Id, &Endpoint)| dead.contains(&ep.domain) && !ep.dead;
+            let all: Vec<Id> = state
+                .endpoints
+                .iter()
+                .filter(on)
+                .map(|(id, _)| *id)
+                .collect();
+            for ep in all {
+                kill(state, ep, death);
             }
         });
     }

@@ -40,25 +40,36 @@ pub(crate) fn suits(asked: &Whole, shape: &Shape) -> Option<c_int> {
     (able && willing).then_some(needed)
 }
 
-/// The source address, if known before opening; `None` if the provider does not use the node.
-pub(crate) fn source(
+/// The devices that are meant, by number, and their source addresses where those are known before
+/// opening; none if the provider does not use the node.
+pub(crate) fn sources(
     shape: &Shape,
     node: Option<&str>,
     service: Option<&str>,
     flags: u64,
-) -> Option<Option<Vec<u8>>> {
+) -> Vec<(usize, Option<Vec<u8>>)> {
     if node.is_some() && !shape.takes_node {
-        return None;
+        return Vec::new();
     }
+    let count = shape.devices.len().max(1);
     if shape.address_format != FI_SOCKADDR_IN {
-        return Some(None);
+        return (0..count).map(|device| (device, None)).collect();
     }
-    let (mut ip, mut port) = (Ipv4Addr::LOCALHOST, 0);
-    if flags & FI_SOURCE != 0 {
-        ip = node.map_or(Ok(ip), str::parse).ok()?;
-        port = service.map_or(Ok(0), str::parse).ok()?;
-    }
-    Some(Some(sockaddr_in(ip, port)))
+    let source = flags & FI_SOURCE != 0;
+    let (node, service) = (node.filter(|_| source), service.filter(|_| source));
+    let asked = node.map(str::parse::<Ipv4Addr>).transpose();
+    let (Ok(asked), Ok(port)) = (asked, service.map_or(Ok(0), str::parse)) else {
+        return Vec::new();
+    };
+    let devices = match &shape.devices[..] {
+        [] => vec![asked.unwrap_or(Ipv4Addr::LOCALHOST)],
+        devices => devices.to_vec(),
+    };
+    let meant = devices.into_iter().enumerate();
+    let meant = meant.filter(|(_, ip)| asked.is_none_or(|asked| asked == *ip));
+    meant
+        .map(|(device, ip)| (device, Some(sockaddr_in(ip, port))))
+        .collect()
 }
 
 /// The bytes of a `sockaddr_in`.

@@ -15,7 +15,7 @@ use libc::c_int;
 use libfabric_sys::abi::*;
 
 use crate::faults::Call;
-use crate::hints::{granted, source, suits};
+use crate::hints::{granted, sources, suits};
 use crate::shape::Shape;
 use crate::slots::Tenant;
 
@@ -98,13 +98,15 @@ pub(crate) unsafe fn getinfo(
     let Some(home) = tenant.home.upgrade() else {
         return -FI_ENODATA;
     };
-    let (refused, shapes) = home.with(|state| {
-        let seen = &state.machines[tenant.machine].providers;
+    let (refused, shapes, removed) = home.with(|state| {
+        let machine = &state.machines[tenant.machine];
+        let seen = &machine.providers;
         let visible = |shape: &Shape| seen.as_ref().is_none_or(|s| s.contains(&shape.provider));
         let shapes = state.offers.iter().filter(|shape| visible(shape));
         (
             state.refused(Call::GetInfo),
             shapes.cloned().collect::<Vec<_>>(),
+            machine.removed.clone(),
         )
     });
     if let Some(error) = refused {
@@ -126,9 +128,15 @@ pub(crate) unsafe fn getinfo(
         if named.as_ref().is_some_and(|name| *name != shape.provider) {
             continue;
         }
-        let source = source(&shape, node.as_deref(), service.as_deref(), flags);
-        if let (Some(mr_mode), Some(source)) = (suits(&asked, &shape), source) {
-            let info = offer(&shape, &asked, mr_mode, source);
+        let Some(mr_mode) = suits(&asked, &shape) else {
+            continue;
+        };
+        let sources = sources(&shape, node.as_deref(), service.as_deref(), flags);
+        for (device, source) in sources.into_iter().rev() {
+            if removed.contains(&device) {
+                continue;
+            }
+            let info = offer(&shape, &asked, mr_mode, (device, source));
             // SAFETY: just made.
             unsafe { (*info).next = first };
             first = info;
@@ -142,7 +150,15 @@ pub(crate) unsafe fn getinfo(
     0
 }
 
-fn offer(shape: &Shape, asked: &Whole, mr_mode: c_int, source: Option<Vec<u8>>) -> *mut fi_info {
+/// Devices are called this and their number.
+pub(crate) const DEVICE: &str = "fake";
+
+fn offer(
+    shape: &Shape,
+    asked: &Whole,
+    mr_mode: c_int,
+    (device, source): (usize, Option<Vec<u8>>),
+) -> *mut fi_info {
     // SAFETY: null gives zeros.
     let mut offer = unsafe { Whole::read(std::ptr::null()) };
     let Whole {
@@ -171,7 +187,7 @@ fn offer(shape: &Shape, asked: &Whole, mr_mode: c_int, source: Option<Vec<u8>>) 
     ep.msg_prefix_size = shape.prefix;
     (ep.tx_ctx_cnt, ep.rx_ctx_cnt) = (1, 1);
     let or = |asked: u32, own: u32| if asked == 0 { own } else { asked };
-    domain.name = string("fake0");
+    domain.name = string(&format!("{DEVICE}{device}"));
     domain.threading = or(asked.domain.threading, shape.threading);
     domain.control_progress = shape.progress;
     domain.data_progress = or(asked.domain.data_progress, shape.progress);

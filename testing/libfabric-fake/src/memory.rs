@@ -18,6 +18,7 @@ use crate::checker::{Span, total};
 use crate::objects::{Id, code, enter, identify};
 use crate::state::State;
 
+#[derive(Clone)]
 pub(crate) struct Region {
     pub(crate) domain: Id,
     pub(crate) span: Span,
@@ -51,7 +52,7 @@ impl State {
         if mr_mode & FI_MR_LOCAL == 0 || span.len == 0 {
             return Ok(());
         }
-        let found = self.regions.values().find(|region| region.desc == desc);
+        let found = self.valid().find(|region| region.desc == desc);
         let Some(region) = found.filter(|region| region.domain == domain) else {
             return Err(format!("memory without registration (desc {desc:#x})"));
         };
@@ -91,7 +92,7 @@ impl State {
         let domain = self.endpoints[&target].domain;
         let record = &self.domains[&domain];
         let keyed = |region: &&Region| region.domain == domain && region.key == key;
-        let Some(region) = self.regions.values().find(keyed) else {
+        let Some(region) = self.valid().find(keyed) else {
             let late = record.closed_keys.contains(&key);
             let wrong = (!late).then(|| format!("remote access with unknown key {key:#x}"));
             return Err(Denied {
@@ -201,6 +202,7 @@ impl State {
             return Err(code(FI_ENOMEM));
         }
         let key = self.new_key(domain, requested)?;
+        self.stats.registrations += 1;
         let (id, pointer) = self.opened(FI_CLASS_MR, Some(domain), context);
         let desc = DESC_BASE + 64 * id as usize;
         let enabled = mr_mode & FI_MR_ENDPOINT == 0;
@@ -334,9 +336,18 @@ impl State {
         if self.rng.chance(self.faults.close_busy) {
             return false;
         }
+        let cache = std::env::var_os("FI_MR_CACHE_MAX_COUNT").is_none_or(|count| count != "0");
         let domain = self.domains.get_mut(&domain).expect("a region's domain");
         domain.closed_keys.push(key);
+        if domain.shape.mr_cache && cache {
+            self.cached.push(self.regions[&id].clone());
+        }
         true
+    }
+
+    /// Registrations with which memory is accessible: the open ones, and those that are kept.
+    pub(crate) fn valid(&self) -> impl Iterator<Item = &Region> {
+        self.regions.values().chain(&self.cached)
     }
 
     fn user_of(&self, desc: usize) -> Option<Id> {

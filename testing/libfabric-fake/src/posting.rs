@@ -296,6 +296,7 @@ impl State {
         let inject = post.kind == Kind::Inject;
         self.stats.sends += 1;
         self.stats.injects += u64::from(inject);
+        self.stats.sent += total(&body) as u64;
         // A send may have its prefix written to; an inject's buffer is only ever read.
         if !inject {
             let start = post.spans.first().map_or(0, |span| span.start);

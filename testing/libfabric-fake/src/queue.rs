@@ -180,6 +180,7 @@ impl State {
             .front()
             .filter(|entry| entry.failure.is_some() == failed)?;
         let entry = record.entries.pop_front()?;
+        self.stats.completions += 1;
         if let Some((spans, sum)) = &entry.intact
             && bytes::sum(spans) != *sum
         {
@@ -249,6 +250,13 @@ pub(crate) unsafe extern "C" fn open(
         if attr.format == FI_CQ_FORMAT_TAGGED && !shape.tagged_entries {
             return code(FI_ENOSYS);
         }
+        let size = match attr.size {
+            0 => shape.cq_size,
+            size => size,
+        };
+        if size > shape.cq_limit {
+            return code(FI_EINVAL);
+        }
         let waits = attr.wait_obj != FI_WAIT_NONE;
         let fd = match (attr.wait_obj, shape.wait) {
             (FI_WAIT_NONE, _) => None,
@@ -271,11 +279,7 @@ pub(crate) unsafe extern "C" fn open(
             cq,
             Queue {
                 format,
-                size: if attr.size == 0 {
-                    shape.cq_size
-                } else {
-                    attr.size
-                },
+                size,
                 waits,
                 fd,
                 entries: VecDeque::new(),

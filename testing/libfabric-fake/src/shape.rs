@@ -9,6 +9,8 @@
 //! Owns: the description, and presets shaped after real providers.
 //! Not here: faults, which may happen to every shape.
 
+use std::net::Ipv4Addr;
+
 use libc::c_int;
 use libfabric_sys::abi::*;
 
@@ -113,6 +115,15 @@ pub struct Shape {
     pub cq_size: usize,
     /// A queue with more entries than its size fails; otherwise it grows.
     pub cq_overruns: bool,
+    /// Entries that a completion queue can have. `ofi_rxm` wants 128 for each of `FI_UNIVERSE_SIZE` peers.
+    pub cq_limit: usize,
+    /// A closed registration goes into a cache and stays valid there, unless `FI_MR_CACHE_MAX_COUNT`
+    /// is 0: `verbs`, `efa`.
+    pub mr_cache: bool,
+    /// Reads are made by the peer's process: `efa` on cards without them.
+    pub emulates_reads: bool,
+    /// Addresses of its devices; none: one, at whatever address is asked for.
+    pub devices: Vec<Ipv4Addr>,
 }
 
 impl Default for Shape {
@@ -163,6 +174,10 @@ impl Shape {
             receives_in_order: true,
             cq_size: 1024,
             cq_overruns: false,
+            cq_limit: usize::MAX,
+            mr_cache: false,
+            emulates_reads: false,
+            devices: Vec::new(),
         }
     }
 

@@ -13,7 +13,7 @@
 //!
 //! All maps are ordered, so equal seeds and calls give equal runs.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::c_void;
 use std::sync::{Arc, Weak};
 
@@ -54,6 +54,8 @@ pub(crate) struct State {
     pub(crate) vectors: BTreeMap<Id, Vector>,
     pub(crate) endpoints: BTreeMap<Id, Endpoint>,
     pub(crate) regions: BTreeMap<Id, Region>,
+    /// Closed ones that providers keep, see `Shape::mr_cache`.
+    pub(crate) cached: Vec<Region>,
 
     pub(crate) serial: u64,
     pub(crate) operations: BTreeMap<u64, Operation>,
@@ -72,6 +74,8 @@ pub(crate) struct State {
 pub(crate) struct MachineRecord {
     /// Names of the providers it has; `None` for all.
     pub(crate) providers: Option<Vec<String>>,
+    /// Devices that it does not have at the moment.
+    pub(crate) removed: BTreeSet<usize>,
 }
 
 /// An open object and its domain.
@@ -89,6 +93,7 @@ pub(crate) struct Domain {
     pub(crate) fabric: Id,
     pub(crate) machine: usize,
     pub(crate) offer: usize,
+    pub(crate) device: usize,
     pub(crate) shape: Arc<Shape>,
     pub(crate) mr_mode: c_int,
     pub(crate) dead: bool,
@@ -242,6 +247,7 @@ impl State {
         self.vectors.remove(&id);
         self.endpoints.remove(&id);
         self.regions.remove(&id);
+        self.cached.retain(|region| region.domain != id);
         if self.open.is_empty() {
             // The caller holds a handle of its own, so this drops no lock that is held.
             self.keep = None;
@@ -295,8 +301,7 @@ impl State {
     pub(crate) fn holders(&self, of: Span) -> Vec<String> {
         let operations = self.operations.iter().filter_map(|(serial, operation)| {
             // A registration's memory can be reached only while it is open.
-            let reached =
-                |desc: usize| desc == 0 || self.regions.values().any(|region| region.desc == desc);
+            let reached = |desc: usize| desc == 0 || self.valid().any(|region| region.desc == desc);
             let mut parts = operation.spans.iter().zip(&operation.descs);
             let lent =
                 !operation.done && parts.any(|(span, desc)| span.overlaps(of) && reached(*desc));
@@ -306,6 +311,9 @@ impl State {
             let lent = region.span.overlaps(of);
             lent.then(|| format!("registration {id}"))
         });
-        operations.chain(regions).collect()
+        let cached = self.cached.iter().filter(|region| region.span.overlaps(of));
+        let cached =
+            cached.map(|region| format!("a registration with key {:#x}, closed", region.key));
+        operations.chain(regions).chain(cached).collect()
     }
 }

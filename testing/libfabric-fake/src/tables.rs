@@ -69,6 +69,7 @@ pub(crate) static MR: fi_ops_mr = fi_ops_mr {
 /// An endpoint.
 pub(crate) static EP: fi_ops_ep = fi_ops_ep {
     size: offset_of!(fi_ops_ep, export_xpu),
+    getopt: Some(endpoint::getopt),
     setopt: Some(endpoint::setopt),
     ..fi_ops_ep::EMPTY
 };

@@ -228,3 +228,38 @@ fn registrations_of_an_endpoint_must_be_bound_and_enabled() {
     assert_eq!(unsafe { fi_close(mr.cast()) }, 0);
     end(&fake, [a, b]);
 }
+
+#[test]
+fn a_cache_keeps_closed_registrations_valid_unless_it_has_no_entries() {
+    // Read by this test only.
+    let off = |count: Option<&str>| match count {
+        // SAFETY: nothing here reads the environment otherwise than by Rust's own functions.
+        Some(count) => unsafe { std::env::set_var("FI_MR_CACHE_MAX_COUNT", count) },
+        // SAFETY: as above.
+        None => unsafe { std::env::remove_var("FI_MR_CACHE_MAX_COUNT") },
+    };
+    for (count, valid) in [(None, true), (Some("7"), true), (Some("0"), false)] {
+        off(count);
+        let shape = Shape {
+            mr_cache: true,
+            connect_polls: 0,
+            ..Shape::verbs_rxm()
+        };
+        let fake = Fake::new(shape, 1);
+        let (mut a, mut b, to_b, _) = Side::pair(&fake);
+        let mut there = [7u8; 100];
+        let mr = b.register(&mut there, FI_REMOTE_READ);
+        b.regions.pop();
+        // SAFETY: an open registration; so below.
+        let key = unsafe { (*mr).key };
+        // SAFETY: as above.
+        assert_eq!(unsafe { fi_close(mr.cast()) }, 0);
+        let mut into = a.lot(100);
+        assert_eq!(a.read(&mut into, to_b, there.as_ptr() as u64, key), 0);
+        let error = if valid { 0 } else { FI_EACCES };
+        assert_eq!(a.events()[0].error, error, "{count:?}");
+        assert_eq!(fake.holds(there.as_ptr(), 100).is_empty(), !valid);
+        end(&fake, [a, b]);
+        assert!(fake.holds(there.as_ptr(), 100).is_empty());
+    }
+}

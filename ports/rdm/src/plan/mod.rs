@@ -13,6 +13,7 @@
 //! Not here: libfabric's objects.
 
 use crate::frame::FRAME_LEN;
+use libfabric_sys::RXM_BUFFER_VARIABLE;
 use libfabric_sys::abi::{
     FI_CONTEXT, FI_CONTEXT2, FI_EP_RDM, FI_LOCAL_MR, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_HMEM,
     FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MSG_PREFIX, FI_MULTI_RECV,
@@ -93,6 +94,8 @@ pub(crate) struct Plan {
     /// The way in which a receiver reads large messages; `None`: they are copied as many medium
     /// ones.
     pub rma: Option<Reads>,
+    /// Why there is none, though the provider has reads.
+    pub unread: Option<String>,
     /// Sends that can be outstanding on an endpoint.
     pub tx_depth: usize,
     /// Receives that can be outstanding on an endpoint.
@@ -166,6 +169,7 @@ impl Plan {
                 bytes => bytes,
             },
             rma: reads(offer, mr_mode),
+            unread: None,
             tx_depth: offer.tx_size.max(1),
             rx_depth: offer.rx_size.max(1),
             wait: Wait::Fd,
@@ -194,14 +198,21 @@ impl Plan {
         }
     }
 
+    /// No reads: memory of messages would not be safe from them.
+    pub(crate) fn copy_all(&mut self, why: String) {
+        self.rma = None;
+        self.unread = Some(why);
+    }
+
     /// The path of large messages, as text.
-    pub(crate) fn large(&self) -> &'static str {
-        match self.rma {
-            Some(Reads {
-                virt_addr: true, ..
-            }) => "by RMA read (virtual addresses)",
-            Some(_) => "by RMA read (offsets)",
-            None => "copied",
+    pub(crate) fn large(&self) -> String {
+        match (self.rma, &self.unread) {
+            (Some(Reads { virt_addr, .. }), _) if virt_addr => {
+                "by RMA read (virtual addresses)".into()
+            }
+            (Some(_), _) => "by RMA read (offsets)".into(),
+            (None, Some(why)) => format!("copied: {why}"),
+            (None, None) => "copied".into(),
         }
     }
 }
@@ -272,10 +283,19 @@ fn is_rxm(provider: &str) -> bool {
     provider.split(';').any(|layer| layer == "ofi_rxm")
 }
 
+/// A frame that fits into the buffers of `ofi_rxm`, 64 bytes of which are its own header's in older
+/// releases. It cuts longer ones into several messages; with 1.17, once a peer has died in the middle of
+/// one, later ones from others are lost.
+fn rxm_frame(buffer: Option<&str>) -> usize {
+    let buffer = buffer.and_then(|text| text.parse::<usize>().ok());
+    let most = HEADERS + SLOT_RXM;
+    buffer.map_or(most, |bytes| bytes.saturating_sub(RXM_HEADER).min(most))
+}
+
 /// The longest frame for `provider`.
 fn slot_bytes(provider: &str) -> usize {
     if is_rxm(provider) {
-        FRAME_RXM
+        rxm_frame(std::env::var(RXM_BUFFER_VARIABLE).ok().as_deref())
     } else if is_software(provider) {
         HEADERS + SLOT_SOFTWARE
     } else {
@@ -355,10 +375,11 @@ const SOFTWARE: [&str; 6] = ["tcp", "net", "udp", "sockets", "shm", "sm2"];
 /// Bytes before the body in a frame: its own header, and the packet's.
 pub(crate) const HEADERS: usize = FRAME_LEN + HEADER_LEN;
 
-/// The longest frame over `ofi_rxm`. It fits into one of its buffers (`FI_OFI_RXM_BUFFER_SIZE`), 64
-/// bytes of which are its own header's in older releases. `ofi_rxm` cuts longer ones into several
-/// messages; with 1.17, once a peer has died in the middle of one, later ones from others are lost.
-const FRAME_RXM: usize = 16 * 1024 - 64;
+/// The longest body over `ofi_rxm`.
+const SLOT_RXM: usize = 16 * 1024;
+
+/// Bytes of its header in older releases.
+const RXM_HEADER: usize = 64;
 
 /// The longest body over other software.
 const SLOT_SOFTWARE: usize = 64 * 1024;

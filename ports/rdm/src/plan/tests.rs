@@ -135,7 +135,10 @@ fn tcp_copies_large_messages() {
 fn rxm_has_slots_of_its_own_buffers() {
     let plan = plan(&tcp_rxm());
     assert_eq!(plan.rma, None);
-    assert_eq!((plan.inject_max, plan.slot_bytes), (64, 16 * 1024 - 64));
+    assert_eq!(
+        (plan.inject_max, plan.slot_bytes),
+        (64, HEADERS + 16 * 1024)
+    );
 }
 
 #[test]
@@ -150,7 +153,7 @@ fn verbs_reads_by_virtual_address_and_registers_everything() {
         })
     );
     assert!(plan.mr_local && plan.mr_prov_key && !plan.mr_endpoint);
-    assert_eq!(plan.slot_bytes, 16 * 1024 - 64);
+    assert_eq!(plan.slot_bytes, HEADERS + 16 * 1024);
 }
 
 #[test]
@@ -284,12 +287,16 @@ fn slots_are_no_longer_than_the_provider_s_messages() {
 }
 
 #[test]
-fn no_frame_is_cut_by_ofi_rxm() {
-    let names = libfabric_sys::ENVIRONMENT.map(|(name, _)| name);
-    assert!(!names.contains(&"FI_OFI_RXM_BUFFER_SIZE"));
-    let (buffer, header) = (16 << 10, 64);
-    for offer in [tcp_rxm(), verbs_rxm()] {
-        assert!(plan(&offer).slot_bytes + header <= buffer);
+fn no_frame_is_cut_by_ofi_rxm_and_16_kib_are_one() {
+    let ours = libfabric_sys::ENVIRONMENT.into_iter();
+    let ours = ours.filter(|(name, _)| *name == RXM_BUFFER_VARIABLE);
+    let ours: Vec<&str> = ours.map(|(_, value)| value).collect();
+    assert_eq!(rxm_frame(Some(ours[0])), HEADERS + (16 << 10));
+    assert_eq!(rxm_frame(Some("1000000")), HEADERS + (16 << 10));
+    // What is not set yet will be.
+    assert_eq!(rxm_frame(None), rxm_frame(Some(ours[0])));
+    for set in ["8192", "16384", ours[0]] {
+        assert!(rxm_frame(Some(set)) + 64 <= set.parse().unwrap(), "{set}");
     }
 }
 
@@ -370,7 +377,7 @@ fn zeroes_of_a_provider_become_something_to_work_with() {
 fn a_plan_tells_which_path_each_class_takes() {
     assert_eq!(
         plan(&tcp_rxm()).to_string(),
-        "inject up to 64, slots of 16320, multi receive, large messages copied"
+        "inject up to 64, slots of 16432, multi receive, large messages copied"
     );
     assert_eq!(
         plan(&cxi()).to_string(),

@@ -6,21 +6,24 @@
 //!        v
 //!   fi_getinfo --> offers --> Plan::of, source address --> best --> Choice
 //!        ENODATA: plainer profile, next provider                      |
-//!                                                                 Domain::open
+//!        ^                                                          open: access, Fabric
+//!        `----------------------- it does not open -------------------'
 //!   survey: the same for every provider, with the results
 //! ```
 //!
 //! Two sides with different choices find out when they exchange endpoint addresses, which contain
 //! the name.
 //!
-//! Owns: hints, and the choice among offers.
-//! Not here: opening; peers.
+//! Owns: hints, and the choice among offers. What cannot be opened is not chosen.
+//! Not here: peers.
 
 mod standing;
 mod survey;
 
-pub use survey::{has_descriptor, survey};
+pub use survey::survey;
 
+use super::access;
+use super::fabric::Fabric;
 use super::plan::{MODES, MR_MODES, Offer, Plan, is_software};
 use super::{Device, RdmOptions};
 use libfabric_sys::abi::{
@@ -34,6 +37,7 @@ use mx_port_fabric::{Place, place, source};
 use standing::{Standing, has_ip_addresses, preference};
 use std::ffi::CString;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// A provider that was chosen: what it offers, and what is made of it.
 #[derive(Debug)]
@@ -45,19 +49,37 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// Chooses as the options say. Without an address to bind to, a provider with IP addresses
-    /// gets the first that other hosts can reach, in the order of the interfaces, loopback only when there is
-    /// nothing else.
-    pub(crate) fn make(library: &Library, options: &RdmOptions) -> Result<Self, RdmError> {
+    /// Chooses as the options say: the first that `open` succeeds with. Without an address to bind to, a
+    /// provider with IP addresses gets the first that other hosts can reach, in the order of the interfaces,
+    /// loopback only when there is nothing else.
+    pub(crate) fn make<T>(
+        library: &Library,
+        options: &RdmOptions,
+        open: impl Fn(Self) -> Result<T, RdmError>,
+    ) -> Result<T, RdmError> {
+        let open = |mut choice: Self| {
+            choice.plan.wait = options.wait;
+            open(choice)
+        };
         if let Some(name) = &options.provider {
-            return Self::forced(library, options, name);
+            return open(Self::forced(library, options, name)?);
         }
+        let mut failed = None;
         for name in preference(options.hardware_only) {
             match find(library, name, &options.device) {
-                Ok(choice) => return Ok(choice),
+                Ok(choice) => match open(choice) {
+                    Ok(opened) => return Ok(opened),
+                    Err(error) => {
+                        log::warn!("rdm: provider {name} is not used: {error}");
+                        failed.get_or_insert(error);
+                    }
+                },
                 Err(Missing::Absent) => (),
                 Err(Missing::Unfit(why)) => log::info!("rdm: provider {name} is not used: {why}"),
             }
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
         let asked = if options.hardware_only {
             "fabric hardware"
@@ -66,13 +88,41 @@ impl Choice {
         };
         Err(RdmError::NoProvider {
             asked: at(asked, &options.device),
-            found: survey::survey_at(library, &options.device),
+            found: survey::unopened(library, &options.device),
         })
+    }
+
+    /// Opens it: without reads if memory might be accessible after them.
+    pub(crate) fn open(mut self, library: &Arc<Library>) -> Result<(Self, Fabric), RdmError> {
+        if self.plan.rma.is_some()
+            && let Err(why) = access::ends_with_registration(library, &self)
+        {
+            log::warn!(
+                "provider {}: large messages are copied: {why}",
+                self.provider()
+            );
+            self.plan.copy_all(why);
+        }
+        let fabric = Fabric::open(library, &self)?;
+        Ok((self, fabric))
     }
 
     /// The address of its interface, where it has one of IP.
     pub(crate) fn address(&self) -> Option<IpAddr> {
         self.info.first().and_then(|info| source(info.src_addr()))
+    }
+
+    /// The device's name.
+    pub(crate) fn domain(&self) -> String {
+        let first = self.info.first();
+        first.map_or_else(String::new, |info| info.domain_name().into_owned())
+    }
+
+    /// Provider and device, for people.
+    pub(crate) fn place(&self) -> String {
+        let at = self.address().map(|address| format!(" at {address}"));
+        let at = at.unwrap_or_default();
+        format!("provider {}, device {}{at}", self.provider(), self.domain())
     }
 
     /// The provider, layers joined by `;`.
@@ -94,7 +144,7 @@ impl Choice {
             Missing::Unfit(why) => RdmError::Unfit { provider, why },
             Missing::Absent => RdmError::NoProvider {
                 asked: at(&provider, &options.device),
-                found: survey::survey_at(library, &options.device),
+                found: survey::unopened(library, &options.device),
             },
         })
     }

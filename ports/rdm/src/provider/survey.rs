@@ -2,28 +2,41 @@
 //!
 //! ```text
 //!   fi_getinfo(no hints) --> names --> standing --> never: Refused
-//!                                         `------> find --> Usable, or Refused with the reason
-//!                                                     `--> the most preferred: Chosen
+//!                                         `--> find, open --> Usable, or Refused with the reason
+//!                                                        `--> the most preferred: Chosen
 //! ```
 //!
-//! Owns: the list that error messages and the provider matrix show. Only [`has_descriptor`] opens
-//! anything.
+//! Owns: the list that error messages and the provider matrix show.
 
-use super::{Missing, Standing, find};
-use crate::Device;
-use crate::plan::{HEADERS, Plan};
+use super::{Choice, Missing, Standing, find};
+use crate::plan::HEADERS;
+use crate::{Device, RdmError};
 use libfabric_sys::Library;
 use libfabric_sys::abi::{FI_EP_RDM, fi_major, fi_minor};
-use mx_port_fabric::{Domain, Finding, Offered, Paths, Verdict};
+use mx_port_fabric::{Finding, Offered, Paths, Verdict};
 use std::sync::Arc;
 
 /// All providers that offer anything on this machine, in libfabric's order.
 pub fn survey(library: &Library) -> Vec<Finding> {
-    survey_at(library, &Device::default())
+    let shared = Arc::new(library.clone());
+    survey_with(library, &Device::default(), |choice| {
+        let (choice, fabric) = choice.open(&shared)?;
+        let descriptor = fabric.domain.wait_fd().is_some();
+        Ok((choice, descriptor))
+    })
 }
 
-/// As [`survey`], for endpoints on that interface.
-pub(super) fn survey_at(library: &Library, device: &Device) -> Vec<Finding> {
+/// The same for endpoints on that interface, as far as can be told without opening anything.
+pub(super) fn unopened(library: &Library, device: &Device) -> Vec<Finding> {
+    survey_with(library, device, |choice| Ok((choice, false)))
+}
+
+/// `open` says whether there is a descriptor to sleep on.
+fn survey_with(
+    library: &Library,
+    device: &Device,
+    open: impl Fn(Choice) -> Result<(Choice, bool), RdmError>,
+) -> Vec<Finding> {
     // Without hints: all offers. An error is an empty list.
     let Ok(all) = library.query(None, None, 0, None) else {
         return Vec::new();
@@ -36,7 +49,7 @@ pub(super) fn survey_at(library: &Library, device: &Device) -> Vec<Finding> {
             continue;
         }
         let version = info.provider_version();
-        let mut found = look_at(library, &provider, device);
+        let mut found = look_at(library, &provider, device, &open);
         if found.paths.is_none() {
             let its = || all.iter().filter(|info| info.provider() == provider);
             let reliable = its().find(|info| info.ep_type() == FI_EP_RDM);
@@ -59,7 +72,12 @@ pub(super) fn survey_at(library: &Library, device: &Device) -> Vec<Finding> {
     findings
 }
 
-fn look_at(library: &Library, provider: &str, device: &Device) -> Finding {
+fn look_at(
+    library: &Library,
+    provider: &str,
+    device: &Device,
+    open: impl Fn(Choice) -> Result<(Choice, bool), RdmError>,
+) -> Finding {
     let refused = |why: String| Finding {
         provider: provider.to_owned(),
         version: (0, 0),
@@ -71,38 +89,29 @@ fn look_at(library: &Library, provider: &str, device: &Device) -> Finding {
     if let Standing::Never(why) = Standing::of(provider) {
         return refused(why.to_owned());
     }
-    match find(library, provider, device) {
-        Ok(choice) => Finding {
-            verdict: Verdict::Usable,
-            plan: choice.plan.to_string(),
-            offer: choice.info.first().map(Offered::of).unwrap_or_default(),
-            paths: Some(paths(&choice.plan)),
-            ..refused(String::new())
+    let (choice, descriptor) = match find(library, provider, device) {
+        Ok(choice) => match open(choice) {
+            Ok(opened) => opened,
+            Err(error) => return refused(error.to_string()),
         },
-        Err(Missing::Unfit(why)) => refused(why),
+        Err(Missing::Unfit(why)) => return refused(why),
         Err(Missing::Absent) => {
-            refused("it has no reliable datagram endpoints with ordered messages".to_owned())
+            return refused(
+                "it has no reliable datagram endpoints with ordered messages".to_owned(),
+            );
         }
-    }
-}
-
-/// Opens a provider to see whether one can sleep until it has something: with a descriptor, or only by
-/// looking again and again. The error says why it does not open.
-pub fn has_descriptor(provider: &str, library: &Library) -> Result<bool, String> {
-    let choice = match find(library, provider, &Device::default()) {
-        Ok(choice) => choice,
-        Err(Missing::Unfit(why)) => return Err(why),
-        Err(Missing::Absent) => return Err("it has nothing here".to_owned()),
     };
-    let domain = Domain::open(Arc::new(library.clone()), &choice.info, choice.plan.terms());
-    let domain = domain.map_err(|error| format!("{}: {}", error.what, error.text))?;
-    Ok(domain.wait_fd().is_some())
-}
-
-fn paths(plan: &Plan) -> Paths {
-    Paths {
-        inject_max: plan.inject_max,
-        slot_bytes: plan.slot_bytes - HEADERS,
-        large: plan.large().to_owned(),
+    let plan = &choice.plan;
+    Finding {
+        verdict: Verdict::Usable,
+        plan: plan.to_string(),
+        offer: choice.info.first().map(Offered::of).unwrap_or_default(),
+        paths: Some(Paths {
+            inject_max: plan.inject_max,
+            slot_bytes: plan.slot_bytes - HEADERS,
+            large: plan.large(),
+            descriptor,
+        }),
+        ..refused(String::new())
     }
 }

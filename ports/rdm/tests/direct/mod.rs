@@ -57,6 +57,11 @@ impl DirectPort {
         self.port.borrow()
     }
 
+    /// The same, to change it.
+    pub(crate) fn rdm_mut(&self) -> std::cell::RefMut<'_, RdmPort> {
+        self.port.borrow_mut()
+    }
+
     /// The process of the peer called last may have gone.
     pub(crate) fn doubt(&self, clock: &dyn Clock) {
         let link = self.begun.expect("a link that this side has begun");

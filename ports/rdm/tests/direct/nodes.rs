@@ -62,6 +62,14 @@ impl Nodes {
         Some(nodes)
     }
 
+    /// One more node, with options of its own.
+    pub(crate) fn add_with(&mut self, options: RdmOptions) -> Option<usize> {
+        let before = std::mem::replace(&mut self.options, options);
+        let number = self.add();
+        self.options = before;
+        number
+    }
+
     /// One more node; its number.
     pub(crate) fn add(&mut self) -> Option<usize> {
         let number = self.ends.len();

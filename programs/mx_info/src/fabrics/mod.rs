@@ -52,7 +52,7 @@ impl Args {
             adapters: hardware::adapters(),
         };
         let findings = survey(library);
-        let mut rows: Vec<Row> = findings.iter().map(|it| Row::new(library, it)).collect();
+        let mut rows: Vec<Row> = findings.iter().map(Row::new).collect();
         // The provider that is used stands first.
         rows.sort_by_key(Row::rank);
         show(&match self {

@@ -1,7 +1,7 @@
 //! One provider, in words.
 //!
 //! ```text
-//!   Finding (mx-port-rdm: numbers)  +  has it a descriptor?  -->  Row (strings, for every style)
+//!   Finding (mx-port-rdm: numbers)  -->  Row (strings, for every style)
 //! ```
 //!
 //! Owns: the words for what was found.
@@ -9,8 +9,7 @@
 
 use super::names;
 use crate::json::Json;
-use libfabric_sys::Library;
-use mx_port_rdm::{Finding, Verdict, has_descriptor};
+use mx_port_rdm::{Finding, Verdict};
 
 /// One provider.
 #[derive(Clone, Debug)]
@@ -18,7 +17,7 @@ pub(crate) struct Row {
     pub(crate) provider: String,
     pub(crate) version: String,
     pub(crate) verdict: &'static str,
-    /// Why it is refused, or does not open; empty otherwise.
+    /// Why it is refused; empty otherwise.
     pub(crate) reason: String,
     pub(crate) ep_type: String,
     pub(crate) caps: Vec<&'static str>,
@@ -39,35 +38,27 @@ pub(crate) struct Paths {
 }
 
 impl Row {
-    /// Opens the provider, unless it is refused.
-    pub(crate) fn new(library: &Library, finding: &Finding) -> Self {
-        let (mut verdict, reason) = verdict(finding);
-        let mut reason = reason.to_owned();
-        let paths = finding.paths.as_ref().and_then(|paths| {
-            let descriptor = has_descriptor(&finding.provider, library);
-            if let Err(why) = &descriptor {
-                (verdict, reason) = ("broken", why.clone());
-            }
-            Some(Paths {
-                small: match paths.inject_max {
-                    0 => "slot copy".to_owned(),
-                    most => format!("inject, up to {most} B"),
-                },
-                medium: format!("slot copy, up to {}", kib(paths.slot_bytes)),
-                large: paths.large.clone(),
-                waits: if descriptor.ok()? {
-                    "descriptor"
-                } else {
-                    "polled"
-                },
-            })
+    pub(crate) fn new(finding: &Finding) -> Self {
+        let (verdict, reason) = verdict(finding);
+        let paths = finding.paths.as_ref().map(|paths| Paths {
+            small: match paths.inject_max {
+                0 => "slot copy".to_owned(),
+                most => format!("inject, up to {most} B"),
+            },
+            medium: format!("slot copy, up to {}", kib(paths.slot_bytes)),
+            large: paths.large.clone(),
+            waits: if paths.descriptor {
+                "descriptor"
+            } else {
+                "polled"
+            },
         });
         let offer = finding.offer;
         Self {
             provider: finding.provider.clone(),
             version: format!("{}.{}", finding.version.0, finding.version.1),
             verdict,
-            reason,
+            reason: reason.to_owned(),
             ep_type: names::ep_type(offer.ep_type),
             caps: names::caps(offer.caps),
             mode: names::modes(offer.mode),
@@ -144,7 +135,7 @@ impl Row {
 
     /// In which order rows are shown.
     pub(crate) fn rank(&self) -> usize {
-        ["chosen", "usable", "broken"]
+        ["chosen", "usable"]
             .iter()
             .position(|verdict| *verdict == self.verdict)
             .unwrap_or(usize::MAX)

@@ -21,7 +21,7 @@ fn made_up(shape: Shape, seed: u64) -> (Fake, Pair) {
     let fake = Fake::new(shape, seed);
     let side = |library: libfabric_sys::Library| {
         let library = Arc::new(library);
-        let choice = Choice::make(&library, &options).unwrap();
+        let choice = Choice::make(&library, &options, Ok).unwrap();
         Side::open(&library, &choice)
     };
     let pair = Pair::new(

@@ -146,7 +146,7 @@ fn choose(library: &Library, provider: &str) -> Option<Choice> {
         device: Device::only(Ipv4Addr::LOCALHOST.into()),
         ..RdmOptions::default()
     };
-    Choice::make(library, &options).ok()
+    Choice::make(library, &options, Ok).ok()
 }
 
 /// Runs `test` with each provider that can be had here, at least one.
