@@ -155,6 +155,8 @@ static void go_where_nothing_is(void)
     char directory[] = "/tmp/guest_XXXXXX";
 
     host_load();
+    if (slower() > 1) /* a checker wants /proc */
+        return;
     CHECK(mkdtemp(directory) != NULL);
     CHECK(chroot(directory) == 0 && chdir("/") == 0);
 }
@@ -253,13 +255,12 @@ static void comes_and_goes(struct side *side)
             visits(NULL);
         }
         library_close();
-        /* It stays for threads that live and have called it. */
-        CHECK(mapped("libbmi_mx") == (i > 0));
+        CHECK(mapped("libbmi_mx")); /* it stays */
         CHECK_THAT(entries("/proc/self/task"), ==, 3); /* . and .. */
         if (i == 0)
             descriptors = entries("/proc/self/fd");
         CHECK_THAT(entries("/proc/self/fd"), <=, descriptors);
-        child = fork(); /* without handlers in what is gone */
+        child = fork();
         CHECK(child >= 0);
         if (child == 0)
             _exit(0);
