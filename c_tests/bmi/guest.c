@@ -178,9 +178,9 @@ static void make_root_read_only(void)
 {
     int made;
 
-    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount("/", "/", NULL, MS_BIND | MS_REC, NULL) != 0 || chdir("/") != 0 || chroot(".") != 0 ||
-        mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) != 0)
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("/", "/", "none", MS_BIND | MS_REC, NULL) != 0 || chdir("/") != 0 || chroot(".") != 0 ||
+        mount("none", "/", "none", MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) != 0)
         return;
     made = open("/guest", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
     CHECK(made < 0 || unlink("/guest") == 0);
