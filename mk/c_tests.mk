@@ -28,13 +28,14 @@ C_TESTS_PLAIN   := args addresses binding messages order flow counters testcalls
                    strangers strangers_memory strangers_credits strangers_crowds strangers_datagrams claims secret users stderr \
                    faults_results faults_hangs faults_memory shortage fabric strangers_fabric cancelled filesize without
 C_TESTS_ALL     := layout header_cxx table_copied table_linked table_dlopen bare \
-                   gossip set_host set_host_bare messages_dlopen hosts releases $(C_TESTS_PLAIN)
+                   gossip set_host set_host_bare messages_dlopen guest_dlopen hosts releases $(C_TESTS_PLAIN)
 C_TESTS_LONG    := frozen cut shortage restart drop kill deaths rush
 C_TESTS_PORTS   ?= $(PORTS)
 # Not under a checker, which takes more memory than they leave and ends the process without, or keeps what was
 # freed, or whose own locks stay taken in a child that was forked meanwhile, or in a thread that was cancelled, or
-# which needs threads and descriptors itself, or knows no libraries that are opened by name.
-C_TESTS_SHORT   := shortage strangers_crowds rush process_forks hosts cancelled without
+# which needs threads and descriptors itself, or whose own words go to a file that may not grow, or knows no libraries
+# that are opened by name.
+C_TESTS_SHORT   := shortage strangers_crowds rush process_forks hosts cancelled without filesize
 # Under a checker rdm only when asked for: it would mostly look at libfabric.
 C_TESTS_CHECKED := $(or $(PORT),local tcp)
 

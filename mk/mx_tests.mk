@@ -53,7 +53,7 @@ $(addprefix $(1)/mx/,$(MX_TESTS_PLAIN)): $(1)/mx/%: $(1)/mx/%.o \
 # Both libraries, and the BMI suite's small host; -rdynamic as there.
 $(1)/mx/together: $(1)/mx/together.o \
     $(addprefix $(1)/mx/support/,$(MX_TESTS_OWN:=.o)) \
-    $(addprefix $(1)/support/,$(MX_TESTS_SHARED:=.o) host.o op.o ops_linked.o) | lib
+    $(addprefix $(1)/support/,$(MX_TESTS_SHARED:=.o) host.o op.o stacks.o ops_linked.o) | lib
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $$(C_TESTS_LINK) $$(MX_TESTS_LINK) $$(C_TESTS_LIBS)
 endef
 

@@ -22,5 +22,7 @@ enum { ADDRESS_AT = 72 };
 const struct bmi_method_ops *the_ops(void);
 /* The library's own symbol of that name, or NULL. */
 void *library_symbol(const char *name);
+/* dlclose; the next of these opens it again. Only of ops_dlopen.c. */
+void library_close(void);
 
 #endif

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static void *handle;
+
 static void *library(void)
 {
-    static void *handle;
-
     if (handle == NULL) {
         const char *path = getenv("BMI_MX_LIBRARY");
 
@@ -32,4 +32,13 @@ const struct bmi_method_ops *the_ops(void)
 void *library_symbol(const char *name)
 {
     return dlsym(library(), name);
+}
+
+void library_close(void)
+{
+    if (dlclose(library()) != 0) {
+        fprintf(stderr, "dlclose: %s\n", dlerror());
+        exit(99);
+    }
+    handle = NULL;
 }

@@ -65,8 +65,8 @@ impl StderrLogger {
     }
 }
 
-/// Has panics of this library's code say a line here; Rust's own words would wait for whoever reads them. A Rust
-/// program's hook is its own, a library's is not seen by others.
+/// Has panics of this library's code say a line here; Rust's own hook would wait at a full pipe. A Rust program's hook
+/// is its own, a library's is not seen by others.
 pub fn take_panics() {
     std::panic::set_hook(Box::new(|panic| {
         say(Level::Error, module_path!(), &format_args!("{panic}"));

@@ -19,7 +19,7 @@ pub fn start<T: Send + 'static>(
     Builder::new().name(name.to_owned()).spawn(run)
 }
 
-/// What `run` gives: in a thread, for work that takes more stack than callers may have. Where there is no thread, on the
+/// Calls `run` in a thread, for work that takes more stack than callers may have; where there is no thread, on the
 /// caller's.
 pub fn apart<T: Send + 'static>(name: &str, run: impl FnOnce() -> T + Clone + Send + 'static) -> T {
     match start(name, run.clone()) {

@@ -154,7 +154,7 @@ mod tests {
         nest.add(0, Some(number)).unwrap();
         nest.remove(number);
         nest.add(1, Some(number)).unwrap();
-        // SAFETY: opened above, and nobody else's.
+        // SAFETY: opened above, and no other code has it.
         unsafe { libc::close(number) };
         nest.remove(number);
         let refused = nest.add(2, Some(number)).unwrap_err();

@@ -1,0 +1,290 @@
+/*
+ * A host that does to its process what hosts do: docs/guest.md.
+ *
+ *     a client, a server, or both: no descriptors 0 to 2, a storm of signals, another root, exit in a handler
+ *     ── and messages go there and back
+ */
+#include "../support/pair.h"
+#include "../support/pattern.h"
+#include "../support/port.h"
+#include "../support/user.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TAG = 7, TIMES = 30, LARGE = 300000 };
+
+/* ---- messages ---- */
+
+static void exchange(struct bmi_method_addr *peer)
+{
+    static const size_t sizes[] = {8, 5000, LARGE};
+
+    for (int i = 0; i < TIMES; i++)
+        for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
+            struct op send = {0}, receive = {0};
+            char *out = fenced(sizes[k]), *in = fenced(sizes[k]);
+
+            fill(out, sizes[k], (uint64_t)i);
+            CHECK_THAT(op_recv(&receive, peer, in, (bmi_size_t)sizes[k], TAG), >=, 0);
+            CHECK_THAT(op_send(&send, peer, out, (bmi_size_t)sizes[k], TAG), >=, 0);
+            op_sent(&send);
+            op_received(&receive, (bmi_size_t)sizes[k]);
+            check_filled(in, sizes[k], (uint64_t)i);
+            fenced_free(in);
+            fenced_free(out);
+        }
+}
+
+static void serves(struct side *side)
+{
+    exchange(pair_server(side));
+    pair_part(side);
+}
+
+static void calls(struct side *side)
+{
+    exchange(pair_client(side));
+    pair_part(side);
+}
+
+/* ---- no descriptors 0 to 2 ---- */
+
+static void close_the_first(void)
+{
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        close(fd);
+}
+
+static void server_without_the_first(struct side *side)
+{
+    close_the_first();
+    serves(side);
+}
+
+/* Its log has lines, and they go nowhere. */
+static void client_without_the_first(struct side *side)
+{
+    close_the_first();
+    CHECK(setenv("BMI_MX_LOG", "trace", 1) == 0);
+    calls(side);
+}
+
+/* ---- signals ---- */
+
+static volatile sig_atomic_t handled;
+
+static void handle(int signal)
+{
+    (void)signal;
+    handled++;
+}
+
+static void every_half_millisecond(void)
+{
+    const struct itimerval often = {{0, 500}, {0, 500}};
+    struct sigaction action = {.sa_handler = handle, .sa_flags = SA_ONSTACK}; /* no SA_RESTART */
+    static char memory[1 << 16];
+    const stack_t stack = {.ss_sp = memory, .ss_size = sizeof memory};
+
+    CHECK(sigaltstack(&stack, NULL) == 0); /* those of the calls are small */
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && sigaction(SIGPROF, &action, NULL) == 0);
+    CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0 && setitimer(ITIMER_PROF, &often, NULL) == 0);
+}
+
+static void server_in_a_storm(struct side *side)
+{
+    every_half_millisecond();
+    serves(side);
+    CHECK(handled > 0);
+}
+
+static void client_in_a_storm(struct side *side)
+{
+    every_half_millisecond();
+    calls(side);
+    CHECK(handled > 0);
+}
+
+/* ---- exit ---- */
+
+static void exits(int signal)
+{
+    (void)signal;
+    exit(0);
+}
+
+static void client_that_exits(struct side *side)
+{
+    struct bmi_method_addr *peer = pair_client(side);
+    const struct itimerval once = {{0, 0}, {0, 50000}};
+    struct op never = {0};
+    char in[8];
+
+    CHECK(signal(SIGALRM, exits) != SIG_ERR);
+    CHECK_THAT(op_recv(&never, peer, in, sizeof in, TAG), ==, 0);
+    CHECK(setitimer(ITIMER_REAL, &once, NULL) == 0);
+    op_wait(&never);
+    FAIL("the handler did not come");
+}
+
+static void server_of_one_that_exits(struct side *side)
+{
+    pair_server(side);
+    while (!heard_anything(side)) /* its end */
+        host_pump(5);
+    host_stop();
+}
+
+/* ---- another root ---- */
+
+static void go_where_nothing_is(void)
+{
+    char directory[] = "/tmp/guest_XXXXXX";
+
+    host_load();
+    if (slower() > 1) /* a checker wants /proc */
+        return;
+    CHECK(mkdtemp(directory) != NULL);
+    CHECK(chdir(directory) == 0 && rmdir(directory) == 0 && chroot(".") == 0); /* not even a name is left */
+}
+
+static void server_where_nothing_is(struct side *side)
+{
+    go_where_nothing_is();
+    serves(side);
+}
+
+static void client_where_nothing_is(struct side *side)
+{
+    go_where_nothing_is();
+    calls(side);
+}
+
+/* Containers may not be allowed to: then it is as ever. */
+static void make_root_read_only(void)
+{
+    int made;
+
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("/", "/", "none", MS_BIND | MS_REC, NULL) != 0 || chdir("/") != 0 || chroot(".") != 0 ||
+        mount("none", "/", "none", MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) != 0)
+        return;
+    made = open("/guest", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    CHECK(made < 0 || unlink("/guest") == 0);
+}
+
+static void server_that_cannot_write(struct side *side)
+{
+    make_root_read_only();
+    serves(side);
+}
+
+static void client_that_cannot_write(struct side *side)
+{
+    make_root_read_only();
+    calls(side);
+}
+
+/* ---- dlclose ---- */
+
+static bool mapped(const char *name)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    char line[4096];
+    bool found = false;
+
+    CHECK(maps != NULL);
+    while (fgets(line, sizeof line, maps) != NULL)
+        found |= strstr(line, name) != NULL;
+    fclose(maps);
+    return found;
+}
+
+static int entries(const char *path)
+{
+    DIR *directory = opendir(path);
+    int count = 0;
+
+    CHECK(directory != NULL);
+    while (readdir(directory) != NULL)
+        count++;
+    closedir(directory);
+    return count;
+}
+
+static void *visits(void *unused)
+{
+    const struct bmi_method_ops *table = the_ops();
+
+    CHECK(table != NULL && mapped("libbmi_mx"));
+    CHECK_THAT(table->initialize(NULL, METHOD_ID, 0, NULL), ==, 0);
+    CHECK_THAT(table->open_context(0), ==, 0);
+    CHECK(table->method_addr_lookup("mx://localhost:70000") == NULL); /* a line */
+    table->close_context(0);
+    CHECK_THAT(table->finalize(), ==, 0);
+    return unused;
+}
+
+static void comes_and_goes(struct side *side)
+{
+    int descriptors = 0;
+
+    (void)side;
+    for (int i = 0; i < 6; i++) {
+        pthread_t thread;
+        pid_t child;
+        int status;
+
+        if (i % 2 == 0) {
+            CHECK(pthread_create(&thread, NULL, visits, NULL) == 0);
+            CHECK(pthread_join(thread, NULL) == 0);
+        } else {
+            visits(NULL);
+        }
+        library_close();
+        CHECK(mapped("libbmi_mx")); /* it stays */
+        CHECK_THAT(entries("/proc/self/task"), ==, 3); /* . and .. */
+        if (i == 0)
+            descriptors = entries("/proc/self/fd");
+        CHECK_THAT(entries("/proc/self/fd"), <=, descriptors);
+        child = fork();
+        CHECK(child >= 0);
+        if (child == 0)
+            _exit(0);
+        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+}
+
+#define ALWAYS                                                                                     \
+    PAIR(a_server_without_descriptors_0_to_2, server_without_the_first, calls),                    \
+        PAIR(a_client_without_descriptors_0_to_2, serves, client_without_the_first),               \
+        PAIR(both_without_descriptors_0_to_2, server_without_the_first, client_without_the_first), \
+        PAIR(both_in_a_storm_of_signals, server_in_a_storm, client_in_a_storm),                    \
+        PAIR(a_client_that_exits_in_a_handler, server_of_one_that_exits, client_that_exits)
+#define AS_ROOT                                                                                    \
+    PAIR(both_where_there_are_no_files, server_where_nothing_is, client_where_nothing_is),         \
+        PAIR(both_where_no_file_can_be_written, server_that_cannot_write, client_that_cannot_write)
+
+/* libfabric stays where it is, and wants its files. */
+static const struct scenario over_rdm[] = {ALWAYS, {0}};
+static const struct scenario as_user[] = {ALWAYS, SOLO(closed_and_opened_again, comes_and_goes), {0}};
+static const struct scenario as_root[] = {ALWAYS, SOLO(closed_and_opened_again, comes_and_goes), AS_ROOT, {0}};
+
+int main(int argc, char **argv)
+{
+    port_notices_deaths_soon();
+    return harness_main(argc, argv, port_is("rdm") ? over_rdm : users_can_be_had() ? as_root : as_user);
+}
