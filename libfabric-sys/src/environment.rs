@@ -23,11 +23,14 @@ use std::sync::Once;
 /// The variable that names the library to load, in place of the usual one.
 pub const LIBRARY_VARIABLE: &str = "MX_LIBFABRIC";
 
-/// Bytes that `ofi_rxm` sends without cutting them.
+/// Bytes that `ofi_rxm` of 1.13 to 1.18 sends over `tcp` without cutting them.
+pub const RXM_EAGER_VARIABLE: &str = "FI_OFI_RXM_EAGER_LIMIT";
+
+/// The same, elsewhere.
 pub const RXM_BUFFER_VARIABLE: &str = "FI_OFI_RXM_BUFFER_SIZE";
 
 /// Variables that are set unless they are set already, and why.
-pub const DEFAULTS: [(&str, &str); 13] = [
+pub const DEFAULTS: [(&str, &str); 14] = [
     // Without this, `tcp` stops reading a peer's connection after 64 unmatched messages, and
     // with it everything else that peer sends. Large enough never to be met: what a peer may
     // have outstanding is limited by our own credits.
@@ -39,6 +42,9 @@ pub const DEFAULTS: [(&str, &str); 13] = [
     // Its buffers are of 16 KiB, so that a message of that length with its headers needs two. Older releases
     // count 64 bytes of their own. Peers must agree.
     (RXM_BUFFER_VARIABLE, "16512"),
+    // Over `tcp` its releases 1.13 to 1.18 send up to this without cutting it, straight from the sender's
+    // buffer; with as much as above a message of 1 MiB takes twice the time. Peers must agree.
+    (RXM_EAGER_VARIABLE, "65700"),
     // PSM's constructor takes over SIGSEGV, SIGINT, SIGTERM and others to print a backtrace.
     // Dispositions are restored as well, but a signal might arrive before that.
     ("IPATH_NO_BACKTRACE", "1"),

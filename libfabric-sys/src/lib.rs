@@ -38,7 +38,9 @@ mod library;
 mod load;
 mod signals;
 
-pub use environment::{DEFAULTS as ENVIRONMENT, LIBRARY_VARIABLE, RXM_BUFFER_VARIABLE};
+pub use environment::{
+    DEFAULTS as ENVIRONMENT, LIBRARY_VARIABLE, RXM_BUFFER_VARIABLE, RXM_EAGER_VARIABLE,
+};
 pub use hints::{BadName, Hints};
 pub use info::{Info, InfoList};
 pub use library::{DupInfo, FreeInfo, Functions, GetInfo, Library, OpenFabric, StrError, Version};

@@ -70,7 +70,8 @@ impl RdmPort {
         if !device.wants_to_leave(address) || (self.link_count() > 0 && !settled) {
             return;
         }
-        match Choice::make(&self.library, &self.options, Ok) {
+        let tried = |choice: Choice| Ok(choice.tried(&self.library));
+        match Choice::make(&self.library, &self.options, tried) {
             Ok(choice) => self.move_to(choice, address),
             Err(error) => log::warn!("rdm port: stays at {address}: {error}"),
         }
@@ -95,7 +96,8 @@ impl RdmPort {
             provider: Some(self.provider().to_owned()),
             ..self.options.clone()
         };
-        match Choice::make(&self.library, &options, Ok) {
+        let tried = |choice: Choice| Ok(choice.tried(&self.library));
+        match Choice::make(&self.library, &options, tried) {
             Ok(choice) => self.move_to(choice, address),
             Err(error) => log::debug!("rdm port: {peer} is reached from {source}: {error}"),
         }

@@ -193,6 +193,12 @@ impl RdmPort {
             None => Library::get()?.clone(),
         });
         let (choice, fabric) = Choice::make(&library, &options, |it| it.open(&library))?;
+        if plan::is_software(choice.provider()) {
+            log::info!(
+                "provider {} is software, for tests: use MX_PORT=tcp",
+                choice.provider()
+            );
+        }
         let nest = Nest::new().map_err(RdmError::system)?;
         Ok(Self {
             library,

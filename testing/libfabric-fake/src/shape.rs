@@ -190,7 +190,7 @@ impl Shape {
             rx_depth: 2048,
             progress: FI_PROGRESS_MANUAL,
             unexpected_depth: usize::MAX,
-            eager: 16 * 1024,
+            eager: 64 * 1024,
             receives_in_order: false,
             ..Self::tcp()
         }
@@ -204,6 +204,7 @@ impl Shape {
             mr_mode: FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
             key_bytes: 4,
             max_msg: 1 << 30,
+            eager: 16 * 1024,
             peer_gone: Death::Fail(FI_EIO),
             no_peer: Death::Fail(FI_ECONNREFUSED),
             ..Self::tcp_rxm()

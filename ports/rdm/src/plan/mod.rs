@@ -13,16 +13,17 @@
 //! Not here: libfabric's objects.
 
 use crate::frame::FRAME_LEN;
-use libfabric_sys::RXM_BUFFER_VARIABLE;
 use libfabric_sys::abi::{
     FI_CONTEXT, FI_CONTEXT2, FI_EP_RDM, FI_LOCAL_MR, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_HMEM,
     FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MSG_PREFIX, FI_MULTI_RECV,
     FI_ORDER_SAS, FI_READ, FI_REMOTE_READ, FI_RM_DISABLED, FI_RMA, FI_RX_CQ_DATA,
 };
+use libfabric_sys::{RXM_BUFFER_VARIABLE, RXM_EAGER_VARIABLE};
 use mx_port_fabric::{Entries, Terms, Wait, modern_mr_mode};
 use mx_proto::port::HEADER_LEN;
 use std::ffi::c_int;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// The part of one `fi_info` that a plan depends on.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -151,7 +152,7 @@ impl Plan {
         } else {
             0
         };
-        let slot_bytes = slot_bytes(&offer.provider).min(offer.max_msg_size);
+        let slot_bytes = slot_bytes(offer).min(offer.max_msg_size);
         Ok(Self {
             provider: offer.provider.clone(),
             address_format: offer.address_format,
@@ -283,19 +284,26 @@ fn is_rxm(provider: &str) -> bool {
     provider.split(';').any(|layer| layer == "ofi_rxm")
 }
 
-/// A frame that fits into the buffers of `ofi_rxm`, 64 bytes of which are its own header's in older
-/// releases. It cuts longer ones into several messages; with 1.17, once a peer has died in the middle of
-/// one, later ones from others are lost.
-fn rxm_frame(buffer: Option<&str>) -> usize {
-    let buffer = buffer.and_then(|text| text.parse::<usize>().ok());
-    let most = HEADERS + SLOT_RXM;
-    buffer.map_or(most, |bytes| bytes.saturating_sub(RXM_HEADER).min(most))
+/// A frame of `ofi_rxm` with a body of up to `most` bytes, of which it sends as many at once as its variable
+/// says, 64 of them its own header's in older releases. It cuts longer ones into several messages; with
+/// 1.17, once a peer has died in the middle of one, later ones from others are lost.
+fn rxm_frame(most: usize, set: Option<&str>) -> usize {
+    let set = set.and_then(|text| text.parse::<usize>().ok());
+    let most = HEADERS + most;
+    set.map_or(most, |bytes| bytes.saturating_sub(RXM_HEADER).min(most))
 }
 
-/// The longest frame for `provider`.
-fn slot_bytes(provider: &str) -> usize {
-    if is_rxm(provider) {
-        rxm_frame(std::env::var(RXM_BUFFER_VARIABLE).ok().as_deref())
+/// The longest frame for what is offered.
+fn slot_bytes(
+    Offer {
+        provider, release, ..
+    }: &Offer,
+) -> usize {
+    let set = |name| std::env::var(name).ok();
+    if is_rxm(provider) && is_software(provider) && RXM_EAGER.contains(release) {
+        rxm_frame(SLOT_SOFTWARE, set(RXM_EAGER_VARIABLE).as_deref())
+    } else if is_rxm(provider) {
+        rxm_frame(SLOT_RXM, set(RXM_BUFFER_VARIABLE).as_deref())
     } else if is_software(provider) {
         HEADERS + SLOT_SOFTWARE
     } else {
@@ -377,6 +385,9 @@ pub(crate) const HEADERS: usize = FRAME_LEN + HEADER_LEN;
 
 /// The longest body over `ofi_rxm`.
 const SLOT_RXM: usize = 16 * 1024;
+
+/// Releases that have [`RXM_EAGER_VARIABLE`].
+const RXM_EAGER: RangeInclusive<(u32, u32)> = (1, 13)..=(1, 18);
 
 /// Bytes of its header in older releases.
 const RXM_HEADER: usize = 64;

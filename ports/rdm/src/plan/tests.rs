@@ -288,15 +288,22 @@ fn slots_are_no_longer_than_the_provider_s_messages() {
 
 #[test]
 fn no_frame_is_cut_by_ofi_rxm_and_16_kib_are_one() {
-    let ours = libfabric_sys::ENVIRONMENT.into_iter();
-    let ours = ours.filter(|(name, _)| *name == RXM_BUFFER_VARIABLE);
-    let ours: Vec<&str> = ours.map(|(_, value)| value).collect();
-    assert_eq!(rxm_frame(Some(ours[0])), HEADERS + (16 << 10));
-    assert_eq!(rxm_frame(Some("1000000")), HEADERS + (16 << 10));
-    // What is not set yet will be.
-    assert_eq!(rxm_frame(None), rxm_frame(Some(ours[0])));
-    for set in ["8192", "16384", ours[0]] {
-        assert!(rxm_frame(Some(set)) + 64 <= set.parse().unwrap(), "{set}");
+    for (name, body) in [
+        (RXM_BUFFER_VARIABLE, SLOT_RXM),
+        (RXM_EAGER_VARIABLE, SLOT_SOFTWARE),
+    ] {
+        let mut defaults = libfabric_sys::ENVIRONMENT.into_iter();
+        let (_, ours) = defaults.find(|(of, _)| *of == name).unwrap();
+        // What is not set yet will be.
+        for set in [Some(ours), Some("1000000"), None] {
+            assert_eq!(rxm_frame(body, set), HEADERS + body);
+        }
+        for set in ["8192", "16384", ours] {
+            assert!(
+                rxm_frame(body, Some(set)) + 64 <= set.parse().unwrap(),
+                "{set}"
+            );
+        }
     }
 }
 

@@ -92,19 +92,23 @@ impl Choice {
         })
     }
 
-    /// Opens it: without reads if memory might be accessible after them.
-    pub(crate) fn open(mut self, library: &Arc<Library>) -> Result<(Self, Fabric), RdmError> {
+    /// Without reads if memory might be accessible after them: to be asked before it is opened.
+    pub(crate) fn tried(mut self, library: &Arc<Library>) -> Self {
         if self.plan.rma.is_some()
             && let Err(why) = access::ends_with_registration(library, &self)
         {
-            log::warn!(
-                "provider {}: large messages are copied: {why}",
-                self.provider()
-            );
+            let place = self.place();
+            log::warn!("{place}: large messages are copied: {why}");
             self.plan.copy_all(why);
         }
-        let fabric = Fabric::open(library, &self)?;
-        Ok((self, fabric))
+        self
+    }
+
+    /// Tries and opens it.
+    pub(crate) fn open(self, library: &Arc<Library>) -> Result<(Self, Fabric), RdmError> {
+        let choice = self.tried(library);
+        let fabric = Fabric::open(library, &choice)?;
+        Ok((choice, fabric))
     }
 
     /// The address of its interface, where it has one of IP.

@@ -165,6 +165,22 @@ fn the_address_to_be_at_chooses_the_device() {
 }
 
 #[test]
+fn a_device_that_is_gone_to_later_is_tried_as_well() {
+    let fake = Fake::new(
+        Shape {
+            mr_cache: true,
+            ..two_devices()
+        },
+        1,
+    );
+    let mut port = RdmPort::open(options(&fake)).unwrap();
+    let tried = fake.stats().remotes;
+    port.follow(Device::only(DEVICES[1].into()), true);
+    assert_eq!(port.device_address(), Some(DEVICES[1].into()));
+    assert!(fake.stats().remotes > tried, "it reads from itself");
+}
+
+#[test]
 fn a_lost_device_ends_what_is_under_way_and_is_used_again_when_it_is_back() {
     let keepalive = Duration::from_secs(1);
     for (shape, death) in [

@@ -13,7 +13,10 @@ use mx_proto::{Config, LinkId, RemoteId, Status};
 use mx_sim::Cancelled;
 
 /// Where copies are all there is, and more frames of one message than anywhere else.
-const COPIED: fn() -> Shape = Shape::tcp_rxm;
+const COPIED: fn() -> Shape = || Shape {
+    max_msg: 16 << 10,
+    ..Shape::tcp_rxm()
+};
 
 /// Bytes of a message of ten frames there.
 const LEN: usize = 150_000;
