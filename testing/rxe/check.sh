@@ -234,8 +234,7 @@ gone() {
 }
 
 head -c 10485760 /dev/urandom >"$work/file"
-cable
-devices
+cable && devices || { echo "check-rxe: no device"; exit 1; }
 echo "the machine is up after $MACHINE_UP s, $(cut -d' ' -f1 /proc/uptime) s with its devices"
 for part in $parts; do
     begun=$SECONDS

@@ -26,8 +26,7 @@ cable() {
 
 devices() {
     modprobe -a rdma_rxe rdma_ucm ib_uverbs ib_umad
-    rdma link add rxe0 type rxe netdev va
-    rdma link add rxe1 type rxe netdev vb
+    rdma link add rxe0 type rxe netdev va && rdma link add rxe1 type rxe netdev vb || return
     until [ -e /dev/infiniband/uverbs1 ]; do sleep 0.2; done
     # As Debian's rules for udev have it.
     chmod 666 /dev/infiniband/uverbs* /dev/infiniband/rdma_cm
