@@ -12,7 +12,7 @@ RXE_COMMANDS := qemu-system-x86_64 debootstrap mke2fs
 RXE_PACKAGES := qemu-system-x86 debootstrap e2fsprogs
 RXE_LIMIT    ?= 7200
 # All of it runs as slowly as the processor is emulated.
-RXE_SLOWER   ?= 5
+RXE_SLOWER   ?= 3
 RXE_PARTS    ?=
 RXE_SET      ?=
 RXE_PROGRAMS ?= messages large cancel reuse kill restart
@@ -46,3 +46,8 @@ check-rxe: rxe-deps $(RXE)/image lib $(BINDIR)/bmi_fileserver $(BINDIR)/bmi_cp m
     $(addprefix $(C_TESTS_OUT)/,$(RXE_PROGRAMS))
 	$(rxe_machine) env RXE_SLOWER=$(RXE_SLOWER) PROGRAMS='$(RXE_PROGRAMS)' $(RXE_SET) \
 	    testing/rxe/check.sh $(BUILD) $(RXE_PARTS)
+
+check-rxe-net: rxe-deps $(RXE)/image lib examples $(BINDIR)/mx_shaper $(NET_PROGRAMS)
+	$(rxe_machine) env C_TESTS_LIMIT=3000 C_TESTS_SLOWER=$(RXE_SLOWER) C_TESTS_JOBS=1 C_TESTS_BIN=$(abspath $(BINDIR)) \
+	    C_TESTS_SHAPER=$(abspath $(BINDIR))/mx_shaper $(RXE_SET) \
+	    $(C_TESTS_DIR)/run.sh $(C_TESTS_OUT) $(LIBDIR) '$(NET_PORTS)' $(NET_TESTS)

@@ -6,6 +6,7 @@
 set -uo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=mk/checks.sh
 . "$here/../../mk/checks.sh"
 . "$here/link.sh"
 shift
