@@ -1,0 +1,248 @@
+#!/bin/bash
+# What is run over soft-RoCE, in the machine and as its root. Each part is a function below.
+#   check.sh BUILD-DIRECTORY [PART...]     ends with the line 'N passed, M failed'
+#
+# RXE_SLOWER   how much slower than a processor this one is: deadlines are stretched so much
+set -uo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=mk/checks.sh
+. "$here/../../mk/checks.sh"
+. "$here/link.sh"
+shift
+parts=${*:-closing registrations files programs killed lost locked datagrams removed}
+slower=${RXE_SLOWER:-1}
+bin=$build/bin
+logs=$build/rxe/logs
+mkdir -p "$logs"
+export LD_LIBRARY_PATH=$build/lib MX_PORT=rdm MX_PROVIDER='verbs;ofi_rxm'
+a=mx://10.9.0.1:4000 b=mx://10.9.0.2:4000
+
+# serve ADDRESS [NAME=VALUE...]: a file server there, in this environment
+serve() {
+    local address=$1
+    shift
+    mkdir -p "$work/served"
+    env "$@" "$bin/bmi_fileserver" "$address" "$work/served" >"$work/server" 2>&1 &
+    server=$!
+    for _ in $(seq $((200 * slower))); do
+        grep -q serving "$work/server" && return 0
+        kill -0 "$server" 2>/dev/null || break
+        sleep 0.1
+    done
+    cat "$work/server"
+    stop
+    return 1
+}
+
+# within SECONDS COMMAND...: so long at most
+within() {
+    timeout $(($1 * slower)) "${@:2}"
+}
+
+client() {
+    within "$1" "$bin/bmi_cp" "${@:2}"
+}
+
+# there_and_back ADDRESS: a file, compared
+there_and_back() {
+    client 120 "$work/file" "$1/file" && client 120 "$1/file" "$work/back" && cmp "$work/file" "$work/back"
+}
+
+# over DEVICE BYTES COMMAND...: it succeeds, and the device has sent so much more
+over() {
+    local device=$1 bytes=$2 before after mtu=1024
+    shift 2
+    before=$(crossed "$device")
+    "$@" || return 1
+    after=$(crossed "$device")
+    echo "$device sent $((after - before)) packets"
+    [ $(((after - before) * mtu)) -ge "$bytes" ]
+}
+
+# wait_for SECONDS COMMAND...: until it succeeds
+wait_for() {
+    local tries=$(($1 * 5))
+    shift
+    for _ in $(seq "$tries"); do
+        "$@" && return 0
+        sleep 0.2
+    done
+    return 1
+}
+
+registered() {
+    rdma resource show mr | grep -c " pid $1 "
+}
+
+# ---- closing a registration ends the peer's access ----
+
+closing() {
+    label=closing
+    FI_MR_CACHE_MAX_COUNT=0 check "without libfabric's cache a closed registration cannot be read" within 60 "$build/rxe/mrclose"
+    sed 's/^/     /' "$work/out"
+    echo "     and with it:"
+    env -u FI_MR_CACHE_MAX_COUNT "$build/rxe/mrclose" | sed 's/^/     /'
+}
+
+# ---- what is registered before and after ----
+
+registrations() {
+    label=registrations
+    C_TESTS_SLOWER=$slower check "none is left" within 100 "$build/rxe/registrations"
+    grep '^    ' "$work/out"
+}
+
+# ---- the file server ----
+
+files() {
+    label=files
+    check "a server" serve "$a" && {
+        check "10 MiB there and back" over rxe0 10000000 there_and_back "$a"
+        check "the server stops in order" within 10 bash -c "kill $server; tail --pid=$server -f /dev/null"
+        server=
+    }
+    check "a server at the other device" serve "$b" && {
+        check "10 MiB there and back between two devices" over rxe1 10000000 there_and_back "$b"
+        stop
+    }
+}
+
+# ---- C programs ----
+
+programs() {
+    label=programs
+    C_TESTS_JOBS=1 C_TESTS_SLOWER=$slower C_TESTS_LIMIT=$((100 * slower)) "$here/../../c_tests/run.sh" "$build/c_tests" \
+        "$build/lib" rdm ${PROGRAMS:-messages large cancel reuse kill restart} >"$work/out"
+    grep -v ' passed, .* failed$' "$work/out"
+    tally=$(tail -n 1 "$work/out")
+    passed=$((passed + ${tally%% *}))
+    tally=${tally#*, }
+    failed=$((failed + ${tally%% *}))
+    mkdir -p "$logs/programs"
+    cp "$build"/c_tests/logs/*-rdm*.log "$logs/programs/"
+}
+
+# ---- a client killed while the card reads ----
+
+killed() {
+    local client before
+    label=killed
+    check "a server" serve "$a" || return
+    check "a client" client 60 --ping "$a"
+    before=$(registered "$server")
+    truncate -s 64M "$work/large"
+    for way in put get; do
+        if [ $way = put ]; then
+            "$bin/bmi_cp" "$work/large" "$a/large" >"$work/killed" 2>&1 &
+        else
+            cp "$work/large" "$work/served/large"
+            "$bin/bmi_cp" "$a/large" "$work/back" >"$work/killed" 2>&1 &
+        fi
+        client=$!
+        sent=$(crossed rxe0)
+        check "$way: the transfer is under way" wait_for 60 moved 2000
+        kill -9 "$client"
+        wait "$client" 2>/dev/null
+        check "$way: another one is served at once" client 10 --ping "$a"
+        check "$way: nothing of it stays registered" wait_for 25 registrations_are "$before"
+    done
+    check "10 MiB there and back" there_and_back "$a"
+    stop
+}
+
+moved() {
+    [ $(($(crossed rxe0) - sent)) -ge "$1" ]
+}
+
+registrations_are() {
+    local now
+    now=$(registered "$server")
+    echo "$now registrations, $1 before"
+    [ "$now" -le "$1" ]
+}
+
+# ---- 1 % of the packets lost ----
+
+lost() {
+    label=lost
+    tc qdisc add dev va root netem loss 1%
+    tc qdisc add dev vb root netem loss 1%
+    check "a server at the other device" serve "$b" && {
+        check "10 MiB there and back" over rxe1 10000000 there_and_back "$b"
+        stop
+    }
+    tc -s qdisc show dev vb | grep -o 'dropped [0-9]*' | sed 's/^/     /'
+    tc qdisc del dev va root
+    tc qdisc del dev vb root
+}
+
+# ---- 64 KiB of locked memory, not root ----
+
+locked() {
+    label=locked
+    chmod 755 "$work"
+    check "a server" serve "$a" || return
+    check "an ordinary user is told which limit it is" as_user "$a" >/dev/null
+    sed 's/^/     /' "$work/out"
+    stop
+}
+
+as_user() {
+    setpriv --reuid 1000 --regid 1000 --clear-groups --bounding-set -all bash -c "
+        ulimit -l 64
+        MX_PORT=auto $bin/bmi_cp --ping $1 2>&1 | tee /dev/stderr | grep -q 'ulimit -l'"
+}
+
+# ---- unreliable datagrams ----
+
+datagrams() {
+    label=datagrams
+    export MX_PORT=dgram MX_DGRAM_BACKEND=fabric MX_PROVIDER=verbs
+    check "a server" serve "$a" && {
+        check "10 MiB there and back" over rxe0 10000000 there_and_back "$a"
+        stop
+    }
+    export MX_PORT=rdm MX_PROVIDER='verbs;ofi_rxm'
+    unset MX_DGRAM_BACKEND
+}
+
+# ---- a device goes ----
+
+removed() {
+    local client
+    label=removed
+    check "a server" serve "$a" || return
+    truncate -s 256M "$work/large"
+    within 120 "$bin/bmi_cp" "$work/large" "$a/large" >"$work/client" 2>&1 &
+    client=$!
+    sent=$(crossed rxe0)
+    check "a transfer is under way" wait_for 60 moved 2000
+    rdma link delete rxe0
+    check "the client's operation ends" wait_for 25 gone "$client"
+    sed 's/^/     client: /' "$work/client"
+    sed 's/^/     server: /' "$work/server"
+    check "the server's log names the device" grep -q rxe0 "$work/server"
+    rdma link add rxe0 type rxe netdev va
+    wait_for 10 test -e /dev/infiniband/uverbs0
+    chmod 666 /dev/infiniband/uverbs*
+    check "it is back, and is used" over rxe0 10000000 there_and_back "$a"
+    stop
+}
+
+gone() {
+    ! kill -0 "$1" 2>/dev/null
+}
+
+head -c 10485760 /dev/urandom >"$work/file"
+cable && devices || { echo "check-rxe: no device"; exit 1; }
+echo "the machine is up after $MACHINE_UP s, $(cut -d' ' -f1 /proc/uptime) s with its devices"
+for part in $parts; do
+    begun=$SECONDS
+    "$part"
+    stop
+    cp "$work/server" "$logs/$part.server" 2>/dev/null
+    echo "     $part: $((SECONDS - begun)) s"
+done
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
