@@ -2,10 +2,13 @@
 //!
 //! ```text
 //!   Memory   a posted operation's buffer: segments of the application (mx-sys),
-//!            or a Vec (simulator).   visit() lends its slices, visit_mut() to fill them
+//!            or a Vec (simulator).   visit() lends its slices, visit_mut() to fill them,
+//!            pieces() and cells() all of them at a time
 //!   Source   the body of a packet that has arrived: a slice, or bytes in memory
 //!            that another process can still change (copied out, never borrowed)
 //! ```
+
+use std::cell::Cell;
 
 /// The buffer of one posted operation: a list of segments seen as one run of bytes.
 ///
@@ -32,6 +35,18 @@ pub trait Memory {
     /// Lends `len` bytes from `offset` on, piece by piece and in order, for writing.
     /// Bytes beyond the end are left out.
     fn visit_mut(&mut self, offset: usize, len: usize, visitor: impl FnMut(&mut [u8]));
+
+    /// The bytes that [`Self::visit`] lends, all pieces at a time: for a port that hands them to the kernel in one
+    /// call. Nothing, although there are bytes: this memory lends one piece at a time.
+    fn pieces(&self, offset: usize, len: usize) -> impl Iterator<Item = &[u8]> {
+        self.piece(offset, len).into_iter()
+    }
+
+    /// The same of [`Self::visit_mut`]. Cells, for the pieces of a buffer may overlap.
+    fn cells(&mut self, offset: usize, len: usize) -> impl Iterator<Item = &[Cell<u8>]> {
+        let _ = (offset, len);
+        std::iter::empty()
+    }
 
     /// Copies what `source` holds from `at` on to `offset`, at most `len` bytes.
     /// Returns how many bytes were written.
@@ -93,11 +108,13 @@ impl Memory for Vec<u8> {
         Self::len(self)
     }
 
-    fn visit(&self, offset: usize, len: usize, mut visitor: impl FnMut(&[u8])) {
+    fn piece(&self, offset: usize, len: usize) -> Option<&[u8]> {
         let end = offset.saturating_add(len).min(Self::len(self));
-        if offset < end {
-            visitor(&self[offset..end]);
-        }
+        (offset < end).then(|| &self[offset..end])
+    }
+
+    fn visit(&self, offset: usize, len: usize, visitor: impl FnMut(&[u8])) {
+        self.piece(offset, len).into_iter().for_each(visitor);
     }
 
     fn visit_mut(&mut self, offset: usize, len: usize, mut visitor: impl FnMut(&mut [u8])) {
@@ -105,6 +122,14 @@ impl Memory for Vec<u8> {
         if offset < end {
             visitor(&mut self[offset..end]);
         }
+    }
+
+    fn cells(&mut self, offset: usize, len: usize) -> impl Iterator<Item = &[Cell<u8>]> {
+        let end = offset.saturating_add(len).min(Self::len(self));
+        let piece = (offset < end).then(|| &mut self[offset..end]);
+        piece
+            .into_iter()
+            .map(|piece| Cell::from_mut(piece).as_slice_of_cells())
     }
 }
 

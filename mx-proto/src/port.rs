@@ -22,6 +22,7 @@ use crate::memory::{Memory, Source};
 use crate::origin::{Address, Seen};
 use crate::secret::Binding;
 use crate::time::{Clock, Instant};
+use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
 
@@ -481,6 +482,44 @@ impl<M: Memory> Memory for Destination<'_, M> {
         match self {
             Self::Memory(memory) => memory.visit_mut(offset, len, visitor),
             Self::Bytes(bytes) => bytes.visit_mut(offset, len, visitor),
+        }
+    }
+
+    #[inline]
+    fn cells(&mut self, offset: usize, len: usize) -> impl Iterator<Item = &[Cell<u8>]> {
+        match self {
+            Self::Memory(memory) => Cells::Memory(memory.cells(offset, len)),
+            Self::Bytes(bytes) => Cells::Bytes(bytes.cells(offset, len)),
+        }
+    }
+}
+
+/// The cells of a [`Destination`].
+enum Cells<A, B> {
+    Memory(A),
+    Bytes(B),
+}
+
+impl<'a, A, B> Iterator for Cells<A, B>
+where
+    A: Iterator<Item = &'a [Cell<u8>]>,
+    B: Iterator<Item = &'a [Cell<u8>]>,
+{
+    type Item = &'a [Cell<u8>];
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Memory(cells) => cells.next(),
+            Self::Bytes(cells) => cells.next(),
+        }
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match self {
+            Self::Memory(cells) => cells.size_hint(),
+            Self::Bytes(cells) => cells.size_hint(),
         }
     }
 }

@@ -16,10 +16,12 @@
 //! search.
 //!
 //! Owns: nothing of an application's buffer; all of a [`MallocBuffer`].
-//! Cost: `visit` finds each segment but the first by binary search.
+//! Cost: a part of a buffer that does not begin in the first segment is found by binary search, the pieces
+//! behind it in order.
 
 use libc::c_void;
 use mx_proto::{Memory, Source};
+use std::cell::Cell;
 use std::fmt;
 use std::ptr::{self, NonNull};
 use std::slice;
@@ -63,17 +65,43 @@ impl Rest {
             Self::List(list) => list,
         }
     }
+}
 
-    /// The segment in which byte `at` lies, and where it begins; the first of them begins at `first`.
-    fn at(&self, at: usize, first: usize) -> (usize, Segment) {
-        let all = self.segments();
-        let index = all.partition_point(|segment| segment.end <= at);
-        let begin = if index == 0 {
-            first
-        } else {
-            all[index - 1].end
-        };
-        (begin, all[index])
+/// The pieces of a part of a buffer, in order.
+struct Parts<'a> {
+    /// The segment in which byte `at` lies; it begins at `begin`.
+    segment: Segment,
+    begin: usize,
+    /// The segments behind it.
+    rest: slice::Iter<'a, Segment>,
+    at: usize,
+    last: usize,
+}
+
+impl Iterator for Parts<'_> {
+    /// Where a piece begins, and its length, which is not 0.
+    type Item = (*mut u8, usize);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let Self { at, last, .. } = *self;
+        if at >= last {
+            return None;
+        }
+        // `at` lies in `begin .. segment.end`, so the sum stays inside the segment.
+        let start = self.segment.start.wrapping_add(at - self.begin);
+        let end = self.segment.end;
+        if end >= last {
+            self.at = last;
+            return Some((start, last - at));
+        }
+        self.segment = *self.rest.next()?;
+        (self.begin, self.at) = (end, end);
+        Some((start, end - at))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(1 + self.rest.len()))
     }
 }
 
@@ -129,7 +157,9 @@ impl UserMemory {
     {
         let mut all = Self::empty();
         let mut list = Vec::new();
-        for (index, (start, len)) in pieces.into_iter().enumerate() {
+        let pieces = pieces.into_iter();
+        let count = pieces.size_hint().0;
+        for (index, (start, len)) in pieces.enumerate() {
             let begin = all.len;
             all.len = end_of(index, start, len, begin)?;
             let segment = Segment {
@@ -140,7 +170,10 @@ impl UserMemory {
                 _ if begin == 0 => all.first = segment,
                 _ if len == 0 => {}
                 Rest::None => all.rest = Rest::One(segment),
-                Rest::One(second) if list.is_empty() => list.extend([*second, segment]),
+                Rest::One(second) if list.is_empty() => {
+                    list.reserve_exact(count - 1);
+                    list.extend([*second, segment]);
+                }
                 _ => list.push(segment),
             }
         }
@@ -173,17 +206,39 @@ impl UserMemory {
         offset.saturating_add(len).min(self.len)
     }
 
-    /// The piece that begins at byte `at`, and how long it is: up to its segment's end, or to `last`. `at` is
-    /// below `last`, which is at most the length.
-    fn piece_at(&self, at: usize, last: usize) -> (*mut u8, usize) {
-        let (begin, segment) = if at < self.first.end {
-            (0, self.first)
+    /// The pieces of `len` bytes from `offset` on.
+    #[inline(always)]
+    fn parts(&self, offset: usize, len: usize) -> Parts<'_> {
+        let last = self.last(offset, len);
+        if offset >= self.first.end && offset < last {
+            return self.parts_of_rest(offset, last);
+        }
+        Parts {
+            segment: self.first,
+            begin: 0,
+            rest: self.rest.segments().iter(),
+            at: offset,
+            last,
+        }
+    }
+
+    /// The same, from a byte on that is not in the first segment.
+    #[inline(never)]
+    fn parts_of_rest(&self, at: usize, last: usize) -> Parts<'_> {
+        let all = self.rest.segments();
+        let index = all.partition_point(|segment| segment.end <= at);
+        let begin = if index == 0 {
+            self.first.end
         } else {
-            self.rest.at(at, self.first.end)
+            all[index - 1].end
         };
-        // `at` lies in `begin .. segment.end`, so the sum stays inside the segment.
-        let start = segment.start.wrapping_add(at - begin);
-        (start, segment.end.min(last) - at)
+        Parts {
+            segment: all[index],
+            begin,
+            rest: all[index + 1..].iter(),
+            at,
+            last,
+        }
     }
 }
 
@@ -223,39 +278,48 @@ impl Memory for UserMemory {
     }
 
     #[inline]
-    fn visit(&self, offset: usize, len: usize, mut visitor: impl FnMut(&[u8])) {
-        let (mut at, last) = (offset, self.last(offset, len));
-        while at < last {
-            let (start, len) = self.piece_at(at, last);
-            // SAFETY: a non-empty part of a segment whose owner promised (`new`, `list`) that it
-            // stays readable until this value is dropped, or part of our own buffer.
-            visitor(unsafe { slice::from_raw_parts(start, len) });
-            at += len;
-        }
+    fn visit(&self, offset: usize, len: usize, visitor: impl FnMut(&[u8])) {
+        self.pieces(offset, len).for_each(visitor);
     }
 
     #[inline(always)]
     fn visit_mut(&mut self, offset: usize, len: usize, mut visitor: impl FnMut(&mut [u8])) {
         let last = self.last(offset, len);
         if offset >= last || last > self.first.end {
-            return self.visit_rest_mut(offset, last, visitor);
+            return self.visit_rest_mut(offset, len, visitor);
         }
         let start = self.first.start.wrapping_add(offset);
         // SAFETY: as in `visit_rest_mut`, of the first segment.
         visitor(unsafe { slice::from_raw_parts_mut(start, last - offset) });
+    }
+
+    #[inline]
+    fn pieces(&self, offset: usize, len: usize) -> impl Iterator<Item = &[u8]> {
+        self.parts(offset, len).map(|(start, len)| {
+            // SAFETY: a non-empty part of a segment whose owner promised (`new`, `list`) that it
+            // stays readable until this value is dropped, or part of our own buffer.
+            unsafe { slice::from_raw_parts(start, len) }
+        })
+    }
+
+    #[inline]
+    fn cells(&mut self, offset: usize, len: usize) -> impl Iterator<Item = &[Cell<u8>]> {
+        self.parts(offset, len).map(|(start, len)| {
+            // SAFETY: as in `pieces`, and for a receive the owner promised that the bytes are not used
+            // otherwise. Cells may overlap, as segments may.
+            unsafe { slice::from_raw_parts(start.cast(), len) }
+        })
     }
 }
 
 /// Bytes that are not all in the first segment.
 impl UserMemory {
     #[inline(never)]
-    fn visit_rest_mut(&mut self, mut at: usize, last: usize, mut visitor: impl FnMut(&mut [u8])) {
-        while at < last {
-            let (start, len) = self.piece_at(at, last);
-            // SAFETY: as in `visit`, and for a receive the owner promised that the bytes are not used
+    fn visit_rest_mut(&mut self, offset: usize, len: usize, mut visitor: impl FnMut(&mut [u8])) {
+        for (start, len) in self.parts(offset, len) {
+            // SAFETY: as in `pieces`, and for a receive the owner promised that the bytes are not used
             // otherwise. One slice is lent at a time, so segments that overlap do no harm here.
             visitor(unsafe { slice::from_raw_parts_mut(start, len) });
-            at += len;
         }
     }
 }
@@ -391,7 +455,7 @@ mod tests {
             vec![],
             vec![],
         ];
-        let memory = list_of(&mut pieces);
+        let mut memory = list_of(&mut pieces);
         let whole = b"abcdefgh";
         assert_eq!(memory.len(), 8);
         for offset in 0..=10 {
@@ -401,6 +465,11 @@ mod tests {
                 assert_eq!(
                     read(&memory, offset, len),
                     &whole[from..to],
+                    "{offset}+{len}"
+                );
+                let cells = memory.cells(offset, len).flatten().map(Cell::get);
+                assert!(
+                    cells.eq(whole[from..to.max(from)].iter().copied()),
                     "{offset}+{len}"
                 );
             }

@@ -24,6 +24,7 @@ use super::{PACKET_MAX, sys};
 use mx_proto::port::{HEADER_LEN, HeaderBytes, Place, Sink, body_len};
 use mx_proto::{LinkId, Memory};
 use socket2::Socket;
+use std::cell::Cell;
 use std::{fmt, io};
 
 /// Least that is read at a packet's boundary, and all that is read behind a placed body.
@@ -44,8 +45,8 @@ const _: () = assert!(STRANGER_MAX + HEADER_LEN < READ_MIN);
 /// Bodies up to this size are delivered whole: a place for less is not worth asking for.
 const PLACED_MIN: usize = 16 << 10;
 
-/// Pieces of application memory below this size are filled from staging.
-const PIECE_MIN: usize = 4096;
+/// Pieces of application memory that are no larger, on average, are filled from staging.
+const COLLECT_MAX: usize = 256;
 
 /// A link's position in its stream, and the bytes that are not used yet.
 #[derive(Debug)]
@@ -455,65 +456,42 @@ impl Rx {
             self.state = State::Dropping { left: left as u32 };
             return Ok(None);
         };
-        let mut read = None;
-        let mut into = 0;
-        let mut stop = false;
-        // One piece a call: a piece is borrowed only during its visit.
-        place.memory.visit_mut(place.offset + have, left, |piece| {
-            if stop || piece.is_empty() {
-                return;
-            }
-            let last = piece.len() >= left - into;
-            if piece.len() < PIECE_MIN && !last {
-                stop = true;
-                return;
-            }
-            let piece_len = piece.len();
-            let (asked, result) = if last && piece_len <= READ_MAX {
-                let ahead = staging.room(ahead, ahead);
-                (piece_len + ahead.len(), sys::recv_pair(fd, piece, ahead))
-            } else {
-                let n = piece_len.min(READ_MAX);
-                (n, sys::recv(fd, &mut piece[..n]))
-            };
-            let n = match result {
-                Ok(n) => n,
-                Err(error) => {
-                    stop = true;
-                    // The bytes before the error count; the error recurs.
-                    if into == 0 {
-                        read = Some(Err(error));
-                    }
-                    return;
+        let at = place.offset + have;
+        let rest = place.memory.len() - at;
+        let cells = place.memory.cells(at, left);
+        // The pieces of all that follows, whether it belongs to this body or not.
+        let count = cells.size_hint().1.unwrap_or(usize::MAX);
+        let mut places = sys::Places::of(count);
+        if rest > count.saturating_mul(COLLECT_MAX) || count == 1 {
+            for cells in cells {
+                let n = cells.len().min(READ_MAX - places.len());
+                places.push(&cells[..n]);
+                if places.len() == READ_MAX || places.is_full() {
+                    break;
                 }
-            };
-            let sofar = into + n;
-            stop = n < asked || n < piece_len || sofar >= READ_MAX;
-            read = Some(Ok(Read {
-                n: Some(sofar),
-                asked: into + asked,
-            }));
-            let of_body = n.min(piece_len);
-            into += of_body;
-            staging.filled(n - of_body);
-        });
-        *got += into as u32;
-        match read {
-            Some(Ok(read)) => Ok(Some(read)),
-            Some(Err(error)) if sys::would_block(&error) => {
-                self.dry = true;
-                Ok(Some(Read { n: None, asked: 0 }))
-            }
-            Some(Err(error)) => Err(Broken::Failed(error)),
-            None => {
-                // A small piece comes next: it is filled from staging.
-                let room = staging.room(STAGING, left.min(4 * READ_MIN) + ahead);
-                let asked = room.len();
-                let n = there(sys::recv(fd, room))?;
-                staging.filled(n.unwrap_or(0));
-                Ok(Some(Read { n, asked }))
             }
         }
+        let of_body = places.len();
+        if of_body == 0 {
+            // Small pieces, or memory that lends one at a time: filled from staging.
+            let room = staging.room(STAGING, left.min(STAGING) + ahead);
+            let asked = room.len();
+            let n = there(sys::recv(fd, room))?;
+            self.dry = n.is_none();
+            staging.filled(n.unwrap_or(0));
+            return Ok(Some(Read { n, asked }));
+        }
+        if of_body == left {
+            let ahead = Cell::from_mut(staging.room(ahead, ahead));
+            places.push(ahead.as_slice_of_cells());
+        }
+        let asked = places.len();
+        let n = there(sys::recv_into(fd, &places))?;
+        self.dry = n.is_none();
+        let into = n.unwrap_or(0).min(of_body);
+        *got += into as u32;
+        staging.filled(n.unwrap_or(0) - into);
+        Ok(Some(Read { n, asked }))
     }
 }
 
@@ -567,4 +545,103 @@ fn fitting<M: Memory>(place: Place<'_, M>, len: usize) -> Option<Place<'_, M>> {
         "a body of {len} bytes does not fit into {room}"
     );
     (len <= room).then_some(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::send::{SCRATCH, Tx};
+    use super::*;
+    use mx_proto::Source;
+    use mx_proto::port::{Body, Destination};
+    use mx_sim::{Ear, Hearing, Pieces, header_of};
+
+    /// A posted receive.
+    struct Posted {
+        memory: Pieces,
+        complete: bool,
+    }
+
+    impl Ear<Pieces> for Posted {
+        fn on_packet<B: Source + ?Sized>(&mut self, _: LinkId, _: &HeaderBytes, body: &B) {
+            self.memory.fill(0, body.len(), body, 0);
+            self.complete = true;
+        }
+
+        fn place(&mut self, _: LinkId, _: &HeaderBytes) -> Option<Place<'_, Pieces>> {
+            Some(Place {
+                memory: Destination::Memory(&mut self.memory),
+                offset: 0,
+            })
+        }
+
+        fn on_placed(&mut self, _: LinkId, _: &HeaderBytes) {
+            self.complete = true;
+        }
+    }
+
+    /// The calls that a list takes to go out and to come in, which arrives as it was sent.
+    fn calls(sizes: &[usize]) -> (usize, usize) {
+        let (near, far) = Socket::pair(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
+        for end in [&near, &far] {
+            end.set_nonblocking(true).unwrap();
+            end.set_send_buffer_size(4 << 20).unwrap();
+        }
+        let len = sizes.iter().sum();
+        let bytes: Vec<u8> = (0..len).map(|at| (at ^ (at >> 8)) as u8).collect();
+        let memory = Pieces::cut(&bytes, sizes);
+        let mut posted = Posted {
+            memory: Pieces::zeros(sizes),
+            complete: false,
+        };
+        let header = header_of(1, len);
+        let body = Body::Memory {
+            memory: &memory,
+            offset: 0,
+            len,
+        };
+        let mut rx = Rx {
+            state: State::Boundary,
+            ..Rx::default()
+        };
+        let (mut pool, mut known) = (Pool::new(1 << 20), true);
+        sys::CALLS.set(0);
+        let sent = Tx::default().packet(&near, &header, &body, &mut [0; SCRATCH]);
+        assert_eq!(sent.unwrap(), mx_proto::port::Sent::Whole, "{sizes:?}");
+        let out = sys::CALLS.replace(0);
+        while !posted.complete {
+            let to = Addressee {
+                link: LinkId::new(0, 0),
+                cookie: 0,
+                stranger: false,
+                known: &mut known,
+                sink: &mut Hearing(&mut posted),
+            };
+            let (_, result) = rx.turn::<Pieces, _>(&far, &mut pool, 64, true, to);
+            result.unwrap();
+        }
+        assert!(posted.memory.bytes() == bytes, "{sizes:?}");
+        (out, sys::CALLS.get())
+    }
+
+    #[test]
+    fn a_list_takes_as_many_calls_as_its_vector() {
+        for (sizes, out, into) in [
+            (vec![1 << 18], 1, 2),
+            (vec![1 << 12; 64], 1, 2),
+            (vec![1 << 12; 256], 1, 2),
+            // More than a vector may have.
+            (vec![512; 2048], 3, 4),
+            (vec![257; 1023], 1, 2),
+            // Copied through buffers of 16 and 64 KiB.
+            (vec![128; 2048], 17, 6),
+            (vec![1; 4096], 1, 2),
+            // Small pieces between large ones.
+            ([64, 4032].repeat(64), 1, 2),
+            ([30_000, 1, 1, 1].repeat(8), 1, 2),
+        ] {
+            let (sent, received) = calls(&sizes);
+            let shown = format!("{} of {}: {sent}, {received}", sizes.len(), sizes[0]);
+            assert!(sent <= out && received <= into, "{shown}");
+        }
+    }
 }

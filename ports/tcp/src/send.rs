@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   packet -- small: header and body in one buffer, one send ------------> kernel
-//!          -- large: header and first piece in one sendmsg, then the other pieces
+//!          -- large: header and pieces in one sendmsg
 //!                    the kernel accepted only a part:
 //!                      of a packet up to PACKET_MAX  -> backlog, Sent::Whole
 //!                      of a larger one               -> Sent::Part, then resume or detach
@@ -12,15 +12,16 @@
 //! the first two are empty.
 //!
 //! Owns: the bytes that the port has accepted and the kernel has not.
-//! Not here: polling. Pieces of application memory are lent one at a time ([`Memory::visit`]), so large
-//! pieces go to the kernel one a call and small ones are collected in a scratch buffer.
+//! Not here: polling.
 
 use super::PACKET_MAX;
 use super::sys;
 use mx_proto::Memory;
 use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, Sent};
+use smallvec::SmallVec;
 use socket2::Socket;
-use std::io;
+use std::io::{self, IoSlice};
+use std::iter::Peekable;
 
 /// Bytes of the scratch buffer in which small pieces are collected.
 pub(super) const SCRATCH: usize = 16 * 1024;
@@ -28,8 +29,8 @@ pub(super) const SCRATCH: usize = 16 * 1024;
 /// Up to this size copying a body behind its header is cheaper than a second `iovec`.
 const COPY_MAX: usize = 4096;
 
-/// Pieces below this size are collected.
-const PIECE_MIN: usize = 4096;
+/// The same of a piece between others.
+const COLLECT_MAX: usize = 256;
 
 /// Reasons for refusing a packet.
 #[derive(Debug)]
@@ -103,7 +104,10 @@ impl Tx {
                 scratch[HEADER_LEN..whole].copy_from_slice(bytes);
                 first(sys::send(fd, &scratch[..whole], false))?
             }
-            Body::Bytes(bytes) => first(sys::send_pair(fd, header, bytes, false))?,
+            Body::Bytes(bytes) => {
+                let pair = [IoSlice::new(header), IoSlice::new(bytes)];
+                first(sys::send_vectored(fd, &pair, false))?
+            }
             Body::Memory {
                 memory,
                 offset,
@@ -189,58 +193,79 @@ fn pieces<M: Memory>(
     len: usize,
 ) -> Result<usize, Refusal> {
     let whole = ahead + len;
-    let mut fill = ahead;
+    let mut ahead = ahead;
     let mut taken = 0;
-    let mut stop = None;
-    memory.visit(offset, len, |mut piece| {
-        while stop.is_none() && !piece.is_empty() {
-            if piece.len() < PIECE_MIN && fill + piece.len() <= scratch.len() {
-                scratch[fill..fill + piece.len()].copy_from_slice(piece);
-                fill += piece.len();
-                return;
+    let mut pieces = memory.pieces(offset, len).peekable();
+    if len > 0 && pieces.peek().is_none() {
+        return copied(fd, &scratch[..ahead], memory, offset, len);
+    }
+    loop {
+        let vector = gather(scratch, std::mem::take(&mut ahead), &mut pieces);
+        let offered = vector.iter().map(|slice| slice.len()).sum::<usize>();
+        if offered == 0 {
+            return Ok(taken);
+        }
+        let result = match &vector[..] {
+            [one] => sys::send(fd, one, false),
+            all => sys::send_vectored(fd, all, taken + offered < whole),
+        };
+        match result {
+            Ok(n) => {
+                taken += n;
+                if n < offered || taken == whole {
+                    return Ok(taken);
+                }
             }
-            let (offered, result) = if piece.len() < PIECE_MIN {
-                (fill, sys::send(fd, &scratch[..fill], true))
-            } else {
-                let offered = fill + piece.len();
-                let more = taken + offered < whole;
-                let result = if fill == 0 {
-                    sys::send(fd, piece, more)
-                } else {
-                    sys::send_pair(fd, &scratch[..fill], piece, more)
-                };
-                (offered, result)
-            };
-            stop = count(result, offered, &mut taken);
-            // Bytes that were offered but not taken are dropped here; the caller repeats them.
-            piece = &piece[(offered - fill).min(piece.len())..];
-            fill = 0;
+            Err(error) if !sys::would_block(&error) => return Err(Refusal::Failed(error)),
+            Err(_) if taken == 0 => return Err(Refusal::Full),
+            Err(_) => return Ok(taken),
         }
-    });
-    if stop.is_none() && fill > 0 {
-        stop = count(sys::send(fd, &scratch[..fill], false), fill, &mut taken);
-    }
-    match stop {
-        Some(Stop::Failed(error)) => Err(Refusal::Failed(error)),
-        _ if taken == 0 && whole > 0 => Err(Refusal::Full),
-        _ => Ok(taken),
     }
 }
 
-enum Stop {
-    Full,
-    Failed(io::Error),
+/// The next call's worth: `ahead` bytes of `scratch`, then pieces, the small ones collected in `scratch`.
+fn gather<'v, 'm: 'v>(
+    mut scratch: &'v mut [u8],
+    ahead: usize,
+    pieces: &mut Peekable<impl Iterator<Item = &'m [u8]>>,
+) -> SmallVec<[IoSlice<'v>; 4]> {
+    let mut vector = SmallVec::new();
+    let mut collected = ahead;
+    while vector.len() < sys::VECTOR_MAX {
+        let room = scratch.len();
+        let fits = |from: usize, len: usize| len <= COLLECT_MAX && from + len <= room;
+        while let Some(piece) = pieces.next_if(|piece| fits(collected, piece.len())) {
+            scratch[collected..collected + piece.len()].copy_from_slice(piece);
+            collected += piece.len();
+        }
+        if collected > 0 {
+            let (run, rest) = scratch.split_at_mut(collected);
+            vector.push(IoSlice::new(run));
+            (scratch, collected) = (rest, 0);
+        }
+        if vector.len() == sys::VECTOR_MAX {
+            break;
+        }
+        match pieces.next_if(|piece| piece.len() > COLLECT_MAX) {
+            Some(piece) => vector.push(IoSlice::new(piece)),
+            None => break,
+        }
+    }
+    vector
 }
 
-fn count(result: io::Result<usize>, offered: usize, taken: &mut usize) -> Option<Stop> {
-    match result {
-        Ok(n) => {
-            *taken += n;
-            (n < offered).then_some(Stop::Full)
-        }
-        Err(error) if sys::would_block(&error) => Some(Stop::Full),
-        Err(error) => Some(Stop::Failed(error)),
-    }
+/// The same of memory that lends one piece at a time.
+#[cold]
+fn copied<M: Memory>(
+    fd: &Socket,
+    ahead: &[u8],
+    memory: &M,
+    offset: usize,
+    len: usize,
+) -> Result<usize, Refusal> {
+    let mut bytes = ahead.to_vec();
+    memory.visit(offset, len, |piece| bytes.extend_from_slice(piece));
+    first(sys::send(fd, &bytes, false))
 }
 
 #[inline]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   sockets   socket, accept, connect, local_address, vitals, finish_sending
-//!   bytes     send, send_pair, recv, recv_pair, peek, skip    never block, never raise SIGPIPE
+//!   bytes     send, send_vectored, recv, recv_into, peek, skip    never block, never raise SIGPIPE
 //!   readiness look, readable, readable_from, finished, writable
 //! ```
 //!
@@ -16,8 +16,11 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollEvent};
 use nix::sys::socket::MsgFlags;
+use smallvec::SmallVec;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-use std::io::{self, IoSlice, IoSliceMut, Read};
+use std::cell::Cell;
+use std::io::{self, IoSlice, Read};
+use std::marker::PhantomData;
 use std::mem;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
@@ -25,6 +28,9 @@ use std::time::Duration;
 
 /// A socket of this port.
 pub(super) type TcpSocket = CloseOnFork<Socket>;
+
+/// Most runs of bytes in one call: `IOV_MAX`.
+pub(super) const VECTOR_MAX: usize = 1024;
 
 /// From linux/tcp.h.
 const TCP_RTO_MAX_MS: i32 = 44;
@@ -112,16 +118,34 @@ pub(super) fn finish_sending(socket: &Socket) {
     let _ = socket.shutdown(Shutdown::Write);
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Calls of this thread that have sent or received bytes.
+    pub(super) static CALLS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The result of a call that sends or receives: tests count them.
+#[inline(always)]
+fn counted(result: io::Result<usize>) -> io::Result<usize> {
+    #[cfg(test)]
+    CALLS.set(CALLS.get() + 1);
+    result
+}
+
 /// Sends what fits. `more`: another call follows at once, so the last segment may wait for it.
 #[inline]
 pub(super) fn send(socket: &Socket, bytes: &[u8], more: bool) -> io::Result<usize> {
-    socket.send_with_flags(bytes, flags(more))
+    counted(socket.send_with_flags(bytes, flags(more)))
 }
 
-/// Sends what fits of two runs of bytes, as one.
+/// Sends what fits of several runs of bytes, as one; at most [`VECTOR_MAX`].
 #[inline]
-pub(super) fn send_pair(socket: &Socket, a: &[u8], b: &[u8], more: bool) -> io::Result<usize> {
-    socket.send_vectored_with_flags(&[IoSlice::new(a), IoSlice::new(b)], flags(more))
+pub(super) fn send_vectored(
+    socket: &Socket,
+    runs: &[IoSlice<'_>],
+    more: bool,
+) -> io::Result<usize> {
+    counted(socket.send_vectored_with_flags(runs, flags(more)))
 }
 
 #[inline]
@@ -132,13 +156,57 @@ fn flags(more: bool) -> i32 {
 /// Receives what is there. `Ok(0)`: the peer has finished.
 #[inline]
 pub(super) fn recv(mut socket: &Socket, into: &mut [u8]) -> io::Result<usize> {
-    socket.read(into)
+    counted(socket.read(into))
 }
 
-/// Receives what is there into two places, the first filled first.
+/// Where bytes are received to, one place after the other.
+#[derive(Debug)]
+pub(super) struct Places<'a> {
+    vector: SmallVec<[libc::iovec; 4]>,
+    len: usize,
+    lent: PhantomData<&'a Cell<u8>>,
+}
+
+impl<'a> Places<'a> {
+    /// Of about so many, and one more.
+    #[inline]
+    pub(super) fn of(count: usize) -> Self {
+        Self {
+            vector: SmallVec::with_capacity(count.saturating_add(1).min(VECTOR_MAX)),
+            len: 0,
+            lent: PhantomData,
+        }
+    }
+
+    /// Bytes in all of them.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Only one more may be added.
+    pub(super) fn is_full(&self) -> bool {
+        self.vector.len() + 1 >= VECTOR_MAX
+    }
+
+    /// Adds one, behind the others.
+    #[inline]
+    pub(super) fn push(&mut self, place: &'a [Cell<u8>]) {
+        self.len += place.len();
+        self.vector.push(libc::iovec {
+            iov_base: place.as_ptr().cast_mut().cast(),
+            iov_len: place.len(),
+        });
+    }
+}
+
+/// Receives what is there into several places, the first filled first.
 #[inline]
-pub(super) fn recv_pair(mut socket: &Socket, a: &mut [u8], b: &mut [u8]) -> io::Result<usize> {
-    socket.read_vectored(&mut [IoSliceMut::new(a), IoSliceMut::new(b)])
+pub(super) fn recv_into(socket: &Socket, places: &Places<'_>) -> io::Result<usize> {
+    let (at, count) = (places.vector.as_ptr(), places.vector.len() as i32);
+    // SAFETY: every entry is a run of cells that is lent until `places` is dropped, and at most as many as the
+    // kernel takes.
+    let read = Errno::result(unsafe { libc::readv(socket.as_raw_fd(), at, count) });
+    counted(read.map(|n| n as usize).map_err(io::Error::from))
 }
 
 /// Reads what is there and leaves it there.

@@ -173,6 +173,18 @@ impl Pieces {
     pub fn bytes(&self) -> Vec<u8> {
         self.0.concat()
     }
+
+    /// The piece in which byte `at` lies, and where it begins.
+    fn piece_at(&self, at: usize) -> (usize, usize) {
+        let mut begin = 0;
+        for (index, piece) in self.0.iter().enumerate() {
+            if at < begin + piece.len() {
+                return (index, begin);
+            }
+            begin += piece.len();
+        }
+        (self.0.len(), begin)
+    }
 }
 
 impl Memory for Pieces {
@@ -180,15 +192,8 @@ impl Memory for Pieces {
         self.0.iter().map(Vec::len).sum()
     }
 
-    fn visit(&self, offset: usize, len: usize, mut visitor: impl FnMut(&[u8])) {
-        let (mut begin, end) = (0, offset.saturating_add(len));
-        for piece in &self.0 {
-            let (from, to) = (offset.max(begin), end.min(begin + piece.len()));
-            if from < to {
-                visitor(&piece[from - begin..to - begin]);
-            }
-            begin += piece.len();
-        }
+    fn visit(&self, offset: usize, len: usize, visitor: impl FnMut(&[u8])) {
+        self.pieces(offset, len).for_each(visitor);
     }
 
     fn visit_mut(&mut self, offset: usize, len: usize, mut visitor: impl FnMut(&mut [u8])) {
@@ -200,6 +205,29 @@ impl Memory for Pieces {
             }
             begin += piece.len();
         }
+    }
+
+    fn pieces(&self, offset: usize, len: usize) -> impl Iterator<Item = &[u8]> {
+        let (index, mut begin) = self.piece_at(offset);
+        let end = offset.saturating_add(len);
+        self.0[index..].iter().filter_map(move |piece| {
+            let first = begin;
+            begin += piece.len();
+            let (from, to) = (offset.max(first), end.min(begin));
+            (from < to).then(|| &piece[from - first..to - first])
+        })
+    }
+
+    fn cells(&mut self, offset: usize, len: usize) -> impl Iterator<Item = &[Cell<u8>]> {
+        let (index, mut begin) = self.piece_at(offset);
+        let end = offset.saturating_add(len);
+        self.0[index..].iter_mut().filter_map(move |piece| {
+            let first = begin;
+            begin += piece.len();
+            let (from, to) = (offset.max(first), end.min(begin));
+            let cells = Cell::from_mut(&mut piece[..]).as_slice_of_cells();
+            (from < to).then(|| &cells[from - first..to - first])
+        })
     }
 }
 
