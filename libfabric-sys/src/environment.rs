@@ -104,7 +104,7 @@ pub(crate) fn prepare() {
     });
 }
 
-/// A device of that class that is software on top of another interface: it is nobody's device.
+/// A device of that class that is software on top of another interface: no bus has it.
 fn has_software_rdma(class: &Path) -> bool {
     let devices = std::fs::read_dir(class);
     let mut devices = devices.into_iter().flatten().flatten();

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A registration cache (`FI_MR_CACHE_MAX_COUNT`) only lays a closed registration aside, and the card goes on.
-//! Whoever loads libfabric first decides about the cache, so setting the variable is not enough.
+//! Who loads libfabric first decides about the cache, so setting the variable is not enough.
 //!
 //! Done in a domain of its own: a refused read breaks the connection that it goes over.
 //!
@@ -150,7 +150,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What is in the queue now. After a while there is a pause before it is looked at.
+    /// The events in the queue now. After a while there is a pause before it is read.
     fn events(&self, until: Instant) -> Vec<CqEvent> {
         if until.saturating_duration_since(Instant::now()) < TIME - BUSY {
             std::thread::sleep(PAUSE);

@@ -153,8 +153,8 @@ mod tests {
         let classes = Classes::new("in-use");
         classes.put("infiniband/rxe0/ports/1/state", "4: ACTIVE\n");
         classes.put("cxi/cxi0/uevent", "");
-        for nobody in ["", "rxe1", "lo"] {
-            assert!(InUse::of(&classes.0, nobody).is_none(), "{nobody}");
+        for absent in ["", "rxe1", "lo"] {
+            assert!(InUse::of(&classes.0, absent).is_none(), "{absent}");
         }
         let rxe = InUse::of(&classes.0, "rxe0").unwrap();
         assert!(rxe.is_up() && InUse::of(&classes.0, "cxi0").unwrap().is_up());

@@ -21,7 +21,7 @@ fn options(fake: &Fake) -> RdmOptions {
     }
 }
 
-/// How large messages go over it, as the table of fabrics says.
+/// The column "large" of the table of fabrics.
 fn large(fake: &Fake) -> String {
     survey(&fake.library())[0]
         .paths
