@@ -8,7 +8,6 @@
 #include "../support/port.h"
 #include "../support/stage.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <string.h>
 #include <time.h>
@@ -20,18 +19,6 @@ static int64_t cpu_ms(void)
 
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
     return (int64_t)used.tv_sec * 1000 + used.tv_nsec / 1000000;
-}
-
-static int open_files(void)
-{
-    DIR *list = opendir("/proc/self/fd");
-    int count = 0;
-
-    CHECK(list != NULL);
-    while (readdir(list) != NULL)
-        count++;
-    closedir(list);
-    return count;
 }
 
 /* A server that only keeps its client company. */
@@ -168,10 +155,10 @@ static void fault_16_client(struct side *side)
 
     host_load();
     CHECK_THAT(host_try_server(endpoint), <, 0);
-    files = open_files();
+    files = entries("/proc/self/fd");
     for (int i = 0; i < 30; i++)
         CHECK_THAT(host_try_server(endpoint), <, 0);
-    CHECK_THAT(open_files(), <=, files);
+    CHECK_THAT(entries("/proc/self/fd"), <=, files);
     CHECK_THAT(ops->finalize(), <, 0);
     host_start_client();
     server = host_lookup_endpoint(endpoint);
@@ -228,11 +215,11 @@ static void fault_18(struct side *side)
             op_wait(&send);
         host_drop(absent);
         if (i == 50) {
-            files = open_files();
+            files = entries("/proc/self/fd");
             memory = resident_kib(0);
         }
     }
-    CHECK_THAT(open_files(), <=, files + 2);
+    CHECK_THAT(entries("/proc/self/fd"), <=, files + 2);
 #ifndef __SANITIZE_ADDRESS__ /* which keeps freed memory back; its leak checker looks instead */
     CHECK_THAT(resident_kib(0) - memory, <, 1024 * slower());
 #else

@@ -5,11 +5,11 @@
  *     ── and messages go there and back
  */
 #include "../support/pair.h"
+#include "../support/memory.h"
 #include "../support/pattern.h"
 #include "../support/port.h"
 #include "../support/user.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -211,18 +211,6 @@ static bool mapped(const char *name)
         found |= strstr(line, name) != NULL;
     fclose(maps);
     return found;
-}
-
-static int entries(const char *path)
-{
-    DIR *directory = opendir(path);
-    int count = 0;
-
-    CHECK(directory != NULL);
-    while (readdir(directory) != NULL)
-        count++;
-    closedir(directory);
-    return count;
 }
 
 static void *visits(void *unused)

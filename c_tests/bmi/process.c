@@ -6,6 +6,7 @@
  *     finalize       ──► no thread, no descriptor, no mapping of a ring left
  */
 #include "../support/pair.h"
+#include "../support/memory.h"
 #include "../support/pattern.h"
 #include "../support/port.h"
 #include "../support/wire.h"
@@ -20,18 +21,6 @@
 #include <unistd.h>
 
 enum { FAILED_TO_LEAVE = 9, CONTEXT = 1 };
-
-static int entries(const char *path)
-{
-    DIR *list = opendir(path);
-    int count = 0;
-
-    CHECK(list != NULL);
-    while (readdir(list) != NULL)
-        count++;
-    closedir(list);
-    return count;
-}
 
 static void talk_to(struct bmi_method_addr *self)
 {

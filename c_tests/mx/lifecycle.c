@@ -6,7 +6,6 @@
 #include "support/party.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../support/memory.h"
 #include "../support/pattern.h"
 #include "../support/port.h"
 
@@ -86,18 +86,6 @@ static void before_init(struct side *side)
     CHECK(nic == 77 && number == 77 && strcmp(name, "localhost") == 0);
     /* These need nothing. */
     CHECK(strlen(mx_strerror(MX_BUSY)) > 0 && strlen(mx_strstatus(MX_STATUS_TIMEOUT)) > 0);
-}
-
-static int entries(const char *path)
-{
-    DIR *directory = opendir(path);
-    int count = 0;
-
-    CHECK(directory != NULL);
-    while (readdir(directory) != NULL)
-        count++;
-    closedir(directory);
-    return count;
 }
 
 static void nothing_is_left_behind(struct side *side)

@@ -1,6 +1,7 @@
 /* See memory.h. */
 #include "memory.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -35,4 +36,16 @@ int64_t resident_kib(pid_t pid)
 int64_t address_space_kib(pid_t pid)
 {
     return kib(pages_of(pid).mapped);
+}
+
+int entries(const char *path)
+{
+    DIR *list = opendir(path);
+    int count = 0;
+
+    CHECK(list != NULL);
+    while (readdir(list) != NULL)
+        count++;
+    closedir(list);
+    return count;
 }

@@ -1,7 +1,8 @@
 /*
- * The memory of a process: /proc/PID/statm.
+ * What a process has, by /proc: its memory, and how many descriptors or threads.
  *
  *     resident_kib(0)   this process       resident_kib(pid)   another
+ *     entries("/proc/self/fd")
  *
  * Owns nothing. Knows nothing of: limits (limit.h), the library.
  */
@@ -16,5 +17,7 @@
 int64_t resident_kib(pid_t pid);
 /* KiB of address space in use. */
 int64_t address_space_kib(pid_t pid);
+/* Entries of a directory, "." and ".." among them. */
+int entries(const char *path);
 
 #endif
