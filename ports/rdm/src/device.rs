@@ -14,7 +14,7 @@
 
 use super::hardware::{CLASSES, InUse};
 use super::provider::Choice;
-use super::{RdmOptions, RdmPort};
+use super::{RdmError, RdmOptions, RdmPort};
 use mx_port_base::interfaces::{is_of_this_host, source_to};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -70,8 +70,7 @@ impl RdmPort {
         if !device.wants_to_leave(address) || (self.link_count() > 0 && !settled) {
             return;
         }
-        let tried = |choice: Choice| Ok(choice.tried(&self.library));
-        match Choice::make(&self.library, &self.options, tried) {
+        match self.choose(&self.options) {
             Ok(choice) => self.move_to(choice, address),
             Err(error) => log::warn!("rdm port: stays at {address}: {error}"),
         }
@@ -96,11 +95,15 @@ impl RdmPort {
             provider: Some(self.provider().to_owned()),
             ..self.options.clone()
         };
-        let tried = |choice: Choice| Ok(choice.tried(&self.library));
-        match Choice::make(&self.library, &options, tried) {
+        match self.choose(&options) {
             Ok(choice) => self.move_to(choice, address),
             Err(error) => log::debug!("rdm port: {peer} is reached from {source}: {error}"),
         }
+    }
+
+    fn choose(&self, options: &RdmOptions) -> Result<Choice, RdmError> {
+        let tried = |choice: Choice| Ok(choice.tried(&self.library));
+        Choice::make(&self.library, options, tried)
     }
 
     fn move_to(&mut self, choice: Choice, from: IpAddr) {

@@ -301,15 +301,15 @@ impl RdmPort {
 
     /// A device that has been taken away is closed: over some providers nothing else happens then.
     fn watch_device(&mut self) {
-        if self.fabric.is_some()
-            && self
-                .in_use
-                .as_ref()
-                .is_some_and(|device| !device.is_there())
-        {
+        if self.fabric.is_some() && self.has_lost_device() {
             log::error!("{}: the device has gone", self.choice.place());
             self.renew();
         }
+    }
+
+    fn has_lost_device(&self) -> bool {
+        let device = self.in_use.as_ref();
+        device.is_some_and(|device| !device.is_there())
     }
 
     /// Ends a link from this side. If the peer is alive after all, it need not find out by itself.
@@ -423,11 +423,7 @@ impl RdmPort {
 
     #[cold]
     fn reopen(&mut self, now: Instant) {
-        if self
-            .in_use
-            .as_ref()
-            .is_some_and(|device| !device.is_there())
-        {
+        if self.has_lost_device() {
             return;
         }
         self.retry_at = now.after(RETRY_OPEN);
