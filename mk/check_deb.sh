@@ -5,6 +5,7 @@
 set -euo pipefail
 
 packages=$(cd "$1" && pwd) suite=$2
+. "$(dirname "$0")/bare_debian.sh"
 
 needs() {
     echo "check-deb: needs $*" >&2
@@ -33,11 +34,6 @@ complain() {
     exit 1
 }
 
-# in_root COMMAND...: there, as root, with the network
-in_root() {
-    DEBIAN_FRONTEND=noninteractive LC_ALL=C chroot "$root" "$@"
-}
-
 # quietly COMMAND...: its words only if it fails
 quietly() {
     "$@" > "$root.log" 2>&1 || { cat "$root.log" >&2; rm -f "$root.log"; complain "failed: $*"; }
@@ -57,17 +53,10 @@ everything() {
     in_root dpkg-query -W -f '${Package} ${Status}\n' | sort
 }
 
-# The mirror that this machine has this suite from, and apt's proxy, if it has one.
-mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Codename: $suite" | head -n 1)
-proxy=
-eval "$(apt-config shell proxy Acquire::http::Proxy)"
-[ -z "$proxy" ] || export http_proxy=$proxy
-
 step "a bare Debian ($suite)"
-quietly debootstrap --variant=minbase "$suite" "$root" "${mirror:-http://deb.debian.org/debian/}"
+bare_debian "$suite"
 mount -t proc proc "$root/proc"
-cp /etc/resolv.conf /etc/hosts "$root/etc/"
-[ -z "$proxy" ] || echo "Acquire::http::Proxy \"$proxy\";" > "$root/etc/apt/apt.conf.d/proxy"
+cp /etc/hosts "$root/etc/"
 mkdir "$root/packages"
 cp "$packages"/*.deb "$root/packages/"
 rm -f "$root/packages/"*-dbgsym_*

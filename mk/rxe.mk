@@ -28,7 +28,7 @@ rxe-syntax:
 rxe-deps:
 	@mk/deps.sh $(RUST_MIN) "$(DEPS_COMMANDS) $(RXE_COMMANDS)" "$(DEPS_PACKAGES) $(RXE_PACKAGES)" "$(DEPS_FABRIC)" $(CARGO)
 
-$(RXE)/image: testing/rxe/image.sh testing/rxe/init | rxe-deps
+$(RXE)/image: testing/rxe/image.sh testing/rxe/init mk/bare_debian.sh | rxe-deps
 	testing/rxe/image.sh $(RXE)
 
 $(RXE)/mrclose: testing/rxe/mrclose.c | rxe-deps

@@ -16,6 +16,8 @@ first='virtio_pci virtio_blk virtio_console ext4 9p 9pnet_virtio overlay virtio-
 later='rdma_rxe crc32_generic rdma_ucm ib_uverbs ib_umad veth sch_netem sch_tbf sch_htb sch_ingress cls_u32 act_mirred ifb
        bridge macvlan dummy tun nf_tables nft_nat nft_masq nft_chain_nat nft_ct nft_reject_inet nft_limit'
 
+. "$here/../../mk/bare_debian.sh"
+
 needs() {
     echo "image: needs $*" >&2
     exit 2
@@ -26,11 +28,6 @@ quietly() {
     "$@" >"$out/log" 2>&1 || { tail -n 20 "$out/log" >&2; echo "image: failed: $*" >&2; exit 1; }
 }
 
-# in_root COMMAND...: there, as root, with the network
-in_root() {
-    DEBIAN_FRONTEND=noninteractive LC_ALL=C chroot "$root" "$@"
-}
-
 [ "$(id -u)" = 0 ] || needs "root, for debootstrap"
 root=$out/root
 if mountpoint -q "$root/proc"; then umount "$root/proc"; fi
@@ -38,16 +35,8 @@ rm -rf --one-file-system "$root" "$out/first"
 trap 'if mountpoint -q "$root/proc"; then umount "$root/proc"; fi; rm -rf --one-file-system "$root" "$out/first"' EXIT
 trap 'exit 1' INT TERM
 
-# The mirror that this machine has this suite from, and apt's proxy, if it has one.
-mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Codename: $suite" | head -n 1)
-proxy=
-eval "$(apt-config shell proxy Acquire::http::Proxy)"
-[ -z "$proxy" ] || export http_proxy=$proxy
-
 echo "image: a Debian ($suite) by debootstrap"
-quietly debootstrap --variant=minbase "$suite" "$root" "${mirror:-http://deb.debian.org/debian/}"
-cp /etc/resolv.conf "$root/etc/"
-[ -z "$proxy" ] || echo "Acquire::http::Proxy \"$proxy\";" >"$root/etc/apt/apt.conf.d/proxy"
+bare_debian "$suite"
 # shellcheck disable=SC2086
 quietly in_root apt-get -q -y --no-install-recommends install $packages
 # For what is checked as an ordinary user.
