@@ -27,6 +27,7 @@ mod active;
 mod barrier;
 mod budget;
 mod control;
+mod copy;
 mod epoll;
 mod handshake;
 mod hearing;

@@ -21,6 +21,7 @@
 //! Not here: descriptors, handshakes, links.
 
 use super::barrier;
+use super::copy::copy;
 use super::layout::{
     BODY_MAX, CELL, CELL_TAIL_AT, DATA_ALIGN, DATA_BATCH, DATA_TAIL_AT, Geometry, HEADER_AT,
     INLINE_AT, INLINE_MAX, SLEEPING_AT, WAITING_AT,
@@ -114,11 +115,11 @@ impl Producer {
             match body.piece() {
                 // SAFETY: both have `len` bytes, which is at most INLINE_MAX.
                 Some(piece) if piece.len() == len => unsafe {
-                    copy_small(piece.as_ptr(), at, len);
+                    copy(piece.as_ptr(), at, len);
                 },
                 _ => write_body(body, len, |done, piece| {
                     // SAFETY: `write_body` keeps `done + piece.len() <= len <= INLINE_MAX`.
-                    unsafe { copy_small(piece.as_ptr(), at.add(done), piece.len()) };
+                    unsafe { copy(piece.as_ptr(), at.add(done), piece.len()) };
                 }),
             }
         } else {
@@ -413,7 +414,7 @@ impl Source for SharedBody {
         match at.checked_add(into.len()) {
             Some(end) if end <= self.first_len => {
                 // SAFETY: `first` is valid for `first_len` bytes, of which these are some.
-                unsafe { copy_small(self.first.add(at), into.as_mut_ptr(), into.len()) };
+                unsafe { copy(self.first.add(at), into.as_mut_ptr(), into.len()) };
             }
             _ => self.copy_around(at, into),
         }
@@ -431,12 +432,12 @@ impl SharedBody {
         let first = n.min(self.first_len.saturating_sub(at));
         // SAFETY: `at + first <= first_len`, for which `first` is valid, or `first` is 0; `into` has `n`
         // bytes.
-        unsafe { copy_small(self.first.wrapping_add(at), into, first) };
+        unsafe { copy(self.first.wrapping_add(at), into, first) };
         if first != n {
             let from = at + first - self.first_len;
             // SAFETY: `second` is valid for `len - first_len` bytes, of which these are the ones up
             // to `at + n - first_len`; `into` has `n` bytes.
-            unsafe { copy_small(self.second.add(from), into.add(first), n - first) };
+            unsafe { copy(self.second.add(from), into.add(first), n - first) };
         }
     }
 }
@@ -519,9 +520,9 @@ impl Ring {
         // SAFETY: `at + first` is at most the data area's length, and the rest, at most BODY_MAX,
         // fits in front of `at`. The source is a slice of the application's.
         unsafe {
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.data_base.add(at), first);
+            copy(bytes.as_ptr(), self.data_base.add(at), first);
             if first < bytes.len() {
-                std::ptr::copy_nonoverlapping(
+                copy(
                     bytes.as_ptr().add(first),
                     self.data_base,
                     bytes.len() - first,
@@ -599,34 +600,6 @@ pub(super) fn write_body<M: Memory>(
 #[inline(always)]
 fn padded(len: usize) -> u64 {
     (len as u64).next_multiple_of(DATA_ALIGN)
-}
-
-/// `copy_nonoverlapping`, without the call for the lengths of small messages.
-///
-/// # Safety
-/// As `copy_nonoverlapping`.
-#[inline(always)]
-unsafe fn copy_small(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: every access lies within the first `len` bytes on both sides; unaligned accesses
-    // are used throughout. Loads come before stores, and the ranges do not overlap.
-    unsafe {
-        match len {
-            8..=16 => {
-                let a = from.cast::<u64>().read_unaligned();
-                let b = from.add(len - 8).cast::<u64>().read_unaligned();
-                to.cast::<u64>().write_unaligned(a);
-                to.add(len - 8).cast::<u64>().write_unaligned(b);
-            }
-            4..=7 => {
-                let a = from.cast::<u32>().read_unaligned();
-                let b = from.add(len - 4).cast::<u32>().read_unaligned();
-                to.cast::<u32>().write_unaligned(a);
-                to.add(len - 4).cast::<u32>().write_unaligned(b);
-            }
-            0 => {}
-            _ => std::ptr::copy_nonoverlapping(from, to, len),
-        }
-    }
 }
 
 #[cfg(test)]

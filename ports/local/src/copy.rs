@@ -1,0 +1,140 @@
+//! Copies into and out of rings: the least work for small bodies, the fastest way for long ones.
+//!
+//! glibc copies what is longer than 2112 bytes with `rep movsb` where the processor says that it is
+//! fast (FSRM). AMD's family 0x19 (Zen 3 and 4) says so, and takes about ten times as long when
+//! source and destination are at different offsets within a page (glibc bug 30994): the usual case,
+//! since a large block of `malloc` begins 16 bytes behind a page and a piece of a ring on one. There
+//! a long body is copied in pieces that glibc copies with vector registers. On family 0x1a (Zen 5)
+//! `rep movsb` is the fastest way at every offset, and pieces cost 1.5 to 4.5 times as much.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes that every version of glibc copies with vector registers.
+const VECTORS_MAX: usize = 2048;
+
+/// `copy_nonoverlapping`, without the call for the lengths of small messages.
+///
+/// # Safety
+/// As `copy_nonoverlapping`.
+#[inline(always)]
+pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: every access lies within the first `len` bytes on both sides; unaligned accesses
+    // are used throughout. Loads come before stores, and the ranges do not overlap.
+    unsafe {
+        match len {
+            8..=16 => {
+                let a = from.cast::<u64>().read_unaligned();
+                let b = from.add(len - 8).cast::<u64>().read_unaligned();
+                to.cast::<u64>().write_unaligned(a);
+                to.add(len - 8).cast::<u64>().write_unaligned(b);
+            }
+            4..=7 => {
+                let a = from.cast::<u32>().read_unaligned();
+                let b = from.add(len - 4).cast::<u32>().read_unaligned();
+                to.cast::<u32>().write_unaligned(a);
+                to.add(len - 4).cast::<u32>().write_unaligned(b);
+            }
+            0 => {}
+            1..=3 | 17..=VECTORS_MAX => std::ptr::copy_nonoverlapping(from, to, len),
+            _ => copy_long(from, to, len, longest_copy()),
+        }
+    }
+}
+
+/// Copies `len` bytes, at most `longest` at a time.
+///
+/// # Safety
+/// As `copy_nonoverlapping`.
+#[inline(never)]
+unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize, longest: usize) {
+    let mut done = 0;
+    while done < len {
+        let n = longest.min(len - done);
+        // SAFETY: `done + n <= len`.
+        unsafe { std::ptr::copy_nonoverlapping(from.add(done), to.add(done), n) };
+        done += n;
+    }
+}
+
+/// The most bytes that the C library copies well at a time on this processor.
+fn longest_copy() -> usize {
+    /// 0 until it is known.
+    static LONGEST: AtomicUsize = AtomicUsize::new(0);
+    match LONGEST.load(Ordering::Relaxed) {
+        0 => {
+            let longest = if suffers_from_rep_movsb() {
+                VECTORS_MAX
+            } else {
+                usize::MAX
+            };
+            LONGEST.store(longest, Ordering::Relaxed);
+            longest
+        }
+        longest => longest,
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[cold]
+fn suffers_from_rep_movsb() -> bool {
+    use std::arch::x86_64::__cpuid;
+
+    #[allow(
+        unused_unsafe,
+        reason = "`__cpuid` is safe in later Rust than the oldest supported"
+    )]
+    // SAFETY: every processor of x86-64 has the instruction, and leaves 0 and 1.
+    let (vendor, version) = unsafe { (__cpuid(0), __cpuid(1).eax) };
+    let amd = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes)
+        == [*b"Auth", *b"enti", *b"cAMD"];
+    amd && family(version) == 0x19
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn suffers_from_rep_movsb() -> bool {
+    false
+}
+
+/// The processor's family in `version`, the word of leaf 1.
+#[cfg(any(target_arch = "x86_64", test))]
+fn family(version: u32) -> u32 {
+    match version >> 8 & 0xf {
+        0xf => 0xf + (version >> 20 & 0xff),
+        family => family,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_family_is_the_sum_of_both_fields() {
+        assert_eq!(family(0x00A2_0F10), 0x19, "Zen 3");
+        assert_eq!(family(0x00B0_0F21), 0x1a, "Zen 5");
+        assert_eq!(family(0x000C_06F2), 6, "Intel");
+    }
+
+    #[test]
+    fn every_way_copies_every_byte_and_no_other() {
+        let from: Vec<u8> = (0..3 * VECTORS_MAX).map(|i| (i * 7 % 251) as u8).collect();
+        for longest in [VECTORS_MAX, usize::MAX] {
+            for len in [1, 17, VECTORS_MAX, VECTORS_MAX + 1, 2 * VECTORS_MAX + 3] {
+                for (at, to) in [(0, 0), (16, 0), (0, 16), (63, 1)] {
+                    let mut into = vec![0xff; 3 * VECTORS_MAX];
+                    // SAFETY: both vectors hold more than 64 + len bytes.
+                    unsafe {
+                        copy_long(from[at..].as_ptr(), into[to..].as_mut_ptr(), len, longest);
+                    }
+                    assert_eq!(into[to..to + len], from[at..at + len]);
+                    assert!(
+                        into[..to]
+                            .iter()
+                            .chain(&into[to + len..])
+                            .all(|&b| b == 0xff)
+                    );
+                }
+            }
+        }
+    }
+}
