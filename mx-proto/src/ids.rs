@@ -9,9 +9,10 @@
 //!   RequestId  one posted send, receive or connect  (endpoint's number)
 //! ```
 //!
-//! `LinkId`, `RemoteId` and `RequestId` are an index and a generation, so a stale id is recognised
+//! `LinkId`, `RemoteId`, `RequestId` and `EntryId` are an index and a generation, so a stale id is recognised
 //! when its index has been reused.
 
+use crate::table::Key;
 use std::fmt;
 
 /// A network interface of some host, 48 bits, the same number in every process of the cluster. Programs
@@ -99,6 +100,23 @@ macro_rules! generational {
             }
         }
 
+        impl Key for $name {
+            #[inline]
+            fn new(index: u32, generation: u32) -> Self {
+                Self::new(index, generation)
+            }
+
+            #[inline]
+            fn index(self) -> u32 {
+                self.index()
+            }
+
+            #[inline]
+            fn generation(self) -> u32 {
+                self.generation
+            }
+        }
+
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, concat!(stringify!($name), "({}.{})"), self.index(), self.generation)
@@ -118,6 +136,10 @@ generational! {
 generational! {
     /// A posted operation that has not completed yet.
     RequestId, 32
+}
+generational! {
+    /// A value in a [`MatchIndex`](crate::MatchIndex).
+    EntryId, 32
 }
 
 impl LinkId {

@@ -40,7 +40,7 @@ pub mod shares;
 mod stats;
 mod status;
 pub mod supply;
-mod table;
+pub mod table;
 pub mod time;
 mod timeouts;
 mod timer;

@@ -391,7 +391,7 @@ impl Met {
 /// All remotes of one endpoint, by id, by address and by life.
 #[derive(Debug)]
 pub(crate) struct Remotes {
-    table: Table<Remote>,
+    table: Table<RemoteId, Remote>,
     by_name: Index<Name>,
     by_life: Index<SessionId>,
     next_epoch: u16,
@@ -464,7 +464,7 @@ impl<K: Eq + Hash + Copy> Index<K> {
 impl Remotes {
     pub(crate) fn new(places: Shares, room: Claim) -> Self {
         Self {
-            table: Table::new(),
+            table: Table::default(),
             by_name: Index::new(),
             by_life: Index::new(),
             next_epoch: 1,
@@ -495,8 +495,7 @@ impl Remotes {
     /// Adds a remote that cannot be found by name.
     pub(crate) fn add_tombstone(&mut self, tombstone: Remote) -> RemoteId {
         self.places.take(tombstone.source, 1);
-        let (index, generation) = self.table.insert(tombstone);
-        RemoteId::new(index, generation)
+        self.table.insert(tombstone)
     }
 
     /// The remote's hello has come. `leads`: it is the one of its life that is found.
@@ -523,12 +522,12 @@ impl Remotes {
 
     #[inline]
     pub(crate) fn of(&self, id: RemoteId) -> Option<&Remote> {
-        self.table.get(id.index(), id.generation())
+        self.table.get(id)
     }
 
     #[inline]
     pub(crate) fn of_mut(&mut self, id: RemoteId) -> Option<&mut Remote> {
-        self.table.get_mut(id.index(), id.generation())
+        self.table.get_mut(id)
     }
 
     /// One that is not only a name.
@@ -558,8 +557,7 @@ impl Remotes {
 
     /// The remote at an index of the table.
     pub(crate) fn at(&self, index: u32) -> Option<RemoteId> {
-        let generation = self.table.generation_of(index)?;
-        Some(RemoteId::new(index, generation))
+        Some(self.table.at(index)?.0)
     }
 
     /// The remote with that address.
@@ -603,7 +601,7 @@ impl Remotes {
     }
 
     pub(crate) fn take(&mut self, id: RemoteId) -> Option<Remote> {
-        let remote = self.table.remove(id.index(), id.generation())?;
+        let remote = self.table.remove(id)?;
         let operations = [remote.kin, remote.connects];
         debug_assert_eq!(operations, [List::EMPTY; 2], "operations with {id:?}");
         self.places.give_back(remote.source, 1);
@@ -618,10 +616,7 @@ impl Remotes {
     }
 
     pub(crate) fn ids(&self) -> Vec<RemoteId> {
-        self.table
-            .iter()
-            .map(|((index, generation), _)| RemoteId::new(index, generation))
-            .collect()
+        self.table.iter().map(|(id, _)| id).collect()
     }
 }
 

@@ -1,8 +1,8 @@
-//! A slab with generations, so that stale keys are recognised.
+//! A slab with generations, so that stale keys are recognised: the table of links, remotes and peers.
 //!
 //! ```text
-//!   insert -> (index, generation)      get(index, generation) -> Some
-//!   remove                             get(index, generation) -> None, for ever
+//!   insert -> key = (index, generation)      get(key) -> Some
+//!   remove(key)                              get(key) -> None, for ever
 //! ```
 //!
 //! Owns: the values.
@@ -10,12 +10,24 @@
 //! counter per table, so a key comes back only after 2^32 inserts that all hit the same slot.
 
 use slab::Slab;
+use std::marker::PhantomData;
+
+/// A name for a value in a [`Table`].
+pub trait Key: Copy {
+    /// Puts a name together.
+    fn new(index: u32, generation: u32) -> Self;
+    /// The place in the table.
+    fn index(self) -> u32;
+    /// What tells it from others that had the place. Never 0 in a key that a table made.
+    fn generation(self) -> u32;
+}
 
 /// Values under generational keys.
 #[derive(Debug)]
-pub(crate) struct Table<T> {
+pub struct Table<K, T> {
     slots: Slab<Slot<T>>,
     next_generation: u32,
+    keys: PhantomData<fn() -> K>,
 }
 
 #[derive(Debug)]
@@ -24,29 +36,54 @@ struct Slot<T> {
     value: T,
 }
 
-impl<T> Table<T> {
-    pub(crate) fn new() -> Self {
+impl<K, T> Default for Table<K, T> {
+    fn default() -> Self {
         Self {
             slots: Slab::new(),
             next_generation: 1,
+            keys: PhantomData,
         }
     }
+}
 
-    pub(crate) fn len(&self) -> usize {
+impl<K: Key, T> Table<K, T> {
+    /// The number of values.
+    #[inline]
+    pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Stores `value`; the key's generation is never 0.
+    /// True when there is none.
     #[inline]
-    pub(crate) fn insert(&mut self, value: T) -> (u32, u32) {
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Places that there is memory for.
+    pub fn capacity(&self) -> usize {
+        self.slots.capacity()
+    }
+
+    /// Stores `value`.
+    #[inline]
+    pub fn insert(&mut self, value: T) -> K {
+        self.insert_with(|_| value)
+    }
+
+    /// Stores a value that knows its key.
+    #[inline]
+    pub fn insert_with(&mut self, value: impl FnOnce(K) -> T) -> K {
         let generation = self.next_generation;
         self.next_generation = generation.checked_add(1).unwrap_or(1);
         if self.slots.len() == self.slots.capacity() {
             self.grow();
         }
-        // A slab of 2^32 requests would not fit into memory.
-        let index = self.slots.insert(Slot { generation, value }) as u32;
-        (index, generation)
+        let vacant = self.slots.vacant_entry();
+        // A slab of 2^32 values would not fit into memory.
+        let key = K::new(vacant.key() as u32, generation);
+        let value = value(key);
+        vacant.insert(Slot { generation, value });
+        key
     }
 
     /// A large table grows by a quarter: what doubling has in reserve would be most of what each of
@@ -59,49 +96,66 @@ impl<T> Table<T> {
         }
     }
 
+    /// The value of that name; `None` when it has been removed.
     #[inline]
-    pub(crate) fn get(&self, index: u32, generation: u32) -> Option<&T> {
-        match self.slots.get(index as usize) {
-            Some(slot) if slot.generation == generation => Some(&slot.value),
+    pub fn get(&self, key: K) -> Option<&T> {
+        match self.slots.get(key.index() as usize) {
+            Some(slot) if slot.generation == key.generation() => Some(&slot.value),
             _ => None,
         }
     }
 
+    /// The same to change it.
     #[inline]
-    pub(crate) fn get_mut(&mut self, index: u32, generation: u32) -> Option<&mut T> {
-        match self.slots.get_mut(index as usize) {
-            Some(slot) if slot.generation == generation => Some(&mut slot.value),
+    pub fn get_mut(&mut self, key: K) -> Option<&mut T> {
+        match self.slots.get_mut(key.index() as usize) {
+            Some(slot) if slot.generation == key.generation() => Some(&mut slot.value),
             _ => None,
         }
     }
 
-    /// The value at `index`, whichever it is.
-    pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut T> {
-        self.slots
-            .get_mut(index as usize)
-            .map(|slot| &mut slot.value)
-    }
-
-    /// The generation of the value at `index`, if there is one.
-    pub(crate) fn generation_of(&self, index: u32) -> Option<u32> {
-        self.slots.get(index as usize).map(|slot| slot.generation)
-    }
-
+    /// The value at a place, whichever it is.
     #[inline]
-    pub(crate) fn remove(&mut self, index: u32, generation: u32) -> Option<T> {
-        match self.slots.get(index as usize) {
-            Some(slot) if slot.generation == generation => {
-                Some(self.slots.remove(index as usize).value)
-            }
-            _ => None,
-        }
+    pub fn at(&self, index: u32) -> Option<(K, &T)> {
+        let slot = self.slots.get(index as usize)?;
+        Some((K::new(index, slot.generation), &slot.value))
+    }
+
+    /// The same to change it.
+    #[inline]
+    pub fn at_mut(&mut self, index: u32) -> Option<&mut T> {
+        let slot = self.slots.get_mut(index as usize)?;
+        Some(&mut slot.value)
+    }
+
+    /// Takes a value out; its name is stale from now on.
+    #[inline]
+    pub fn remove(&mut self, key: K) -> Option<T> {
+        self.get(key)?;
+        Some(self.slots.remove(key.index() as usize).value)
     }
 
     /// Every value with its key.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = ((u32, u32), &T)> {
-        self.slots
-            .iter()
-            .map(|(index, slot)| ((index as u32, slot.generation), &slot.value))
+    pub fn iter(&self) -> impl Iterator<Item = (K, &T)> {
+        self.slots.iter().map(|(index, slot)| {
+            let key = K::new(index as u32, slot.generation);
+            (key, &slot.value)
+        })
+    }
+
+    /// The same to change them.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (K, &mut T)> {
+        self.slots.iter_mut().map(|(index, slot)| {
+            let key = K::new(index as u32, slot.generation);
+            (key, &mut slot.value)
+        })
+    }
+
+    /// Gives back the memory of a table that has become empty. Keys stay stale.
+    pub fn forget_places(&mut self) {
+        if self.is_empty() {
+            self.slots = Slab::new();
+        }
     }
 }
 
@@ -111,10 +165,11 @@ const DOUBLED: usize = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LinkId;
 
     #[test]
     fn a_large_table_has_a_quarter_in_reserve_at_most_and_grows_seldom() {
-        let mut table = Table::new();
+        let mut table = Table::<LinkId, usize>::default();
         let mut capacities = Vec::new();
         for n in 1..=100_000 {
             table.insert(n);
@@ -128,30 +183,37 @@ mod tests {
             }
         }
         assert!(capacities.len() < 40, "{capacities:?}");
-        let (index, generation) = table.insert(7);
+        let key = table.insert(7);
         let full = table.slots.capacity();
-        table.remove(index, generation);
+        table.remove(key);
         table.insert(8);
         assert_eq!(table.slots.capacity(), full, "a free place is used first");
     }
 
     #[test]
     fn a_removed_key_stays_stale_when_its_slot_is_used_again() {
-        let mut table = Table::new();
-        let (index, old) = table.insert('a');
-        assert_eq!(table.remove(index, old), Some('a'));
-        let (again, new) = table.insert('b');
-        assert_eq!((again, table.get(index, old)), (index, None));
-        assert_eq!(table.remove(index, old), None);
-        assert_eq!(table.get(again, new), Some(&'b'));
+        let mut table = Table::<LinkId, char>::default();
+        let old = table.insert('a');
+        assert_eq!(table.remove(old), Some('a'));
+        let new = table.insert('b');
+        assert_eq!((new.index(), table.get(old)), (old.index(), None));
+        assert_eq!(table.get_mut(old), None);
+        assert_eq!(table.remove(old), None);
+        assert_eq!(table.get(new), Some(&'b'));
+        assert_eq!(table.get(LinkId::new(1000, 1)), None);
+        table.remove(new);
+        table.forget_places();
+        let next = table.insert('c');
+        assert_eq!((next.index(), table.get(new)), (0, None));
     }
 
     #[test]
     fn generations_wrap_without_ever_being_zero() {
-        let mut table = Table::new();
-        table.next_generation = u32::MAX;
-        let (_, last) = table.insert(1);
-        let (_, first) = table.insert(2);
-        assert_eq!((last, first), (u32::MAX, 1));
+        let mut table = Table::<LinkId, u32> {
+            next_generation: u32::MAX,
+            ..Table::default()
+        };
+        let (last, first) = (table.insert(1), table.insert(2));
+        assert_eq!((last.generation(), first.generation()), (u32::MAX, 1));
     }
 }

@@ -11,6 +11,7 @@
 //! endpoint find the endpoint in it.
 
 use mx_proto::RequestId;
+use mx_proto::table::Key;
 
 /// Endpoints one process may have open; the slot part of a request holds one more.
 pub const SLOTS_MAX: usize = 1023;
@@ -88,6 +89,20 @@ pub struct PeerKey {
     pub index: u32,
     /// The generation.
     pub generation: u32,
+}
+
+impl Key for PeerKey {
+    fn new(index: u32, generation: u32) -> Self {
+        Self { index, generation }
+    }
+
+    fn index(self) -> u32 {
+        self.index
+    }
+
+    fn generation(self) -> u32 {
+        self.generation
+    }
 }
 
 impl Address {

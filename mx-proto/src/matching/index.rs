@@ -11,30 +11,15 @@
 //! grown to their size. The first look-up with a mask is one pass over all values. Mask 0 is the
 //! order of age, and free.
 
-use crate::ids::{MatchBits, MatchMask};
+use crate::ids::{EntryId, MatchBits, MatchMask};
+use crate::table::Table;
 use foldhash::fast::RandomState;
-use slab::Slab;
 use std::collections::HashMap;
-
-/// Names a value in a [`MatchIndex`]; stale once it has been removed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct EntryId {
-    index: u32,
-    generation: u32,
-}
-
-impl EntryId {
-    /// The number of its place, which goes to another value when this one has been removed.
-    pub(crate) fn place(self) -> u32 {
-        self.index
-    }
-}
 
 /// Values with match bits, found by bits and mask, oldest first.
 #[derive(Debug)]
 pub struct MatchIndex<K> {
-    entries: Slab<Entry<K>>,
-    next_generation: u32,
+    entries: Table<EntryId, Entry<K>>,
     by_age: Chains,
     all: Ends,
     classes: Vec<Class>,
@@ -44,7 +29,6 @@ pub struct MatchIndex<K> {
 
 #[derive(Debug)]
 struct Entry<K> {
-    generation: u32,
     bits: MatchBits,
     value: K,
 }
@@ -61,8 +45,7 @@ struct Class {
 impl<K> Default for MatchIndex<K> {
     fn default() -> Self {
         Self {
-            entries: Slab::new(),
-            next_generation: 0,
+            entries: Table::default(),
             by_age: Chains::default(),
             all: Ends::EMPTY,
             classes: Vec::new(),
@@ -85,26 +68,18 @@ impl<K> MatchIndex<K> {
 
     /// Adds the youngest value.
     pub fn add(&mut self, bits: MatchBits, value: K) -> EntryId {
-        let generation = self.next_generation;
-        self.next_generation = generation.wrapping_add(1);
-        let entry = Entry {
-            generation,
-            bits,
-            value,
-        };
-        // 2^32 entries would not fit into memory.
-        let index = self.entries.insert(entry) as u32;
-        self.by_age.append(&mut self.all, index);
+        let id = self.entries.insert(Entry { bits, value });
+        self.by_age.append(&mut self.all, id.index());
         for class in &mut self.classes {
-            class.append(bits, index);
+            class.append(bits, id.index());
         }
-        EntryId { index, generation }
+        id
     }
 
     /// The value at a place, if there is one.
     pub(crate) fn at(&self, place: u32) -> Option<(EntryId, &K)> {
-        let id = self.id_of(place)?;
-        Some((id, &self.entries.get(place as usize)?.value))
+        let (id, entry) = self.entries.at(place)?;
+        Some((id, &entry.value))
     }
 
     /// The oldest value, whatever its bits.
@@ -133,27 +108,24 @@ impl<K> MatchIndex<K> {
     /// A value; `None` when it has been removed.
     #[inline]
     pub fn get(&self, id: EntryId) -> Option<&K> {
-        let entry = self.entries.get(id.index as usize)?;
-        (entry.generation == id.generation).then_some(&entry.value)
+        Some(&self.entries.get(id)?.value)
     }
 
     /// The same to change it.
     pub(crate) fn get_mut(&mut self, id: EntryId) -> Option<&mut K> {
-        let entry = self.entries.get_mut(id.index as usize)?;
-        (entry.generation == id.generation).then_some(&mut entry.value)
+        Some(&mut self.entries.get_mut(id)?.value)
     }
 
     /// Takes a value out; `None` when it has been removed.
     pub fn remove(&mut self, id: EntryId) -> Option<K> {
-        self.get(id)?;
-        let entry = self.entries.try_remove(id.index as usize)?;
-        self.by_age.unlink(&mut self.all, id.index);
+        let entry = self.entries.remove(id)?;
+        self.by_age.unlink(&mut self.all, id.index());
         for class in &mut self.classes {
-            class.unlink(entry.bits, id.index);
+            class.unlink(entry.bits, id.index());
         }
         if self.entries.is_empty() && self.entries.capacity() > KEPT_MAX {
             // Frees the memory that a flood took: a program may never see another one.
-            self.entries = Slab::new();
+            self.entries.forget_places();
             self.by_age = Chains::default();
             self.classes.clear();
         }
@@ -171,16 +143,14 @@ impl<K> MatchIndex<K> {
     pub fn iter(&self) -> impl Iterator<Item = (EntryId, &K)> {
         let mut next = self.all.oldest;
         std::iter::from_fn(move || {
-            let id = self.id_of(next)?;
+            let (id, entry) = self.entries.at(next)?;
             next = self.by_age.after(next);
-            Some((id, &self.entries.get(id.index as usize)?.value))
+            Some((id, &entry.value))
         })
     }
 
     fn id_of(&self, index: u32) -> Option<EntryId> {
-        let entry = self.entries.get(index as usize)?;
-        let generation = entry.generation;
-        Some(EntryId { index, generation })
+        Some(self.entries.at(index)?.0)
     }
 
     #[inline]
@@ -206,7 +176,7 @@ impl<K> MatchIndex<K> {
             chains: Chains::default(),
         };
         let mut index = self.all.oldest;
-        while let Some(entry) = self.entries.get(index as usize) {
+        while let Some((_, entry)) = self.entries.at(index) {
             class.append(entry.bits, index);
             index = self.by_age.after(index);
         }

@@ -16,8 +16,9 @@ mod index;
 mod posted;
 mod unexpected;
 
+pub use crate::ids::EntryId;
 pub(crate) use deferred::Undecided;
+pub use index::MatchIndex;
 pub(crate) use index::{Chains, Ends};
-pub use index::{EntryId, MatchIndex};
 pub(crate) use posted::Posted;
 pub(crate) use unexpected::{Offered, Payload, Unexpected, Waiting};

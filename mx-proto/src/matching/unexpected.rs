@@ -114,7 +114,7 @@ impl Unexpected {
     pub(crate) fn add(&mut self, waiting: Waiting) {
         let (source, name) = (waiting.source, waiting.offer());
         let id = self.messages.add(waiting.bits, waiting);
-        self.by_source.join(source, id.place());
+        self.by_source.join(source, id.index());
         if let Some(name) = name {
             self.offers.insert(name, id);
         }
@@ -140,7 +140,7 @@ impl Unexpected {
 
     pub(crate) fn remove(&mut self, id: EntryId) -> Option<Waiting> {
         let waiting = self.messages.remove(id)?;
-        self.by_source.leave(waiting.source, id.place());
+        self.by_source.leave(waiting.source, id.index());
         if let Some(name) = waiting.offer()
             && self.offers.get(&name) == Some(&id)
         {
@@ -192,8 +192,8 @@ impl Unexpected {
         for id in whole {
             if let Some(waiting) = self.messages.get_mut(id) {
                 waiting.source = to;
-                self.by_source.leave(source, id.place());
-                self.by_source.join(to, id.place());
+                self.by_source.leave(source, id.index());
+                self.by_source.join(to, id.index());
             }
         }
     }
@@ -337,7 +337,7 @@ mod tests {
                 let all = || unexpected.messages.iter();
                 for of in 0..8 {
                     let theirs = all().filter(|(_, waiting)| waiting.source == source(of));
-                    let mut expected: Vec<_> = theirs.map(|(id, _)| id.place()).collect();
+                    let mut expected: Vec<_> = theirs.map(|(id, _)| id.index()).collect();
                     let mut found: Vec<_> = unexpected.by_source.of(source(of)).collect();
                     // A renamed one stands behind those that its new source has already.
                     expected.sort_unstable();

@@ -158,7 +158,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     }
 
     pub(super) fn of_mut(&mut self, id: LinkId) -> Option<&mut Link<A>> {
-        self.table.get_mut(id.index(), id.generation())
+        self.table.get_mut(id)
     }
 
     /// A link the layer above may use.
@@ -203,8 +203,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let mut link = Link::new(address, session, caller.is_none());
         link.trial = trial;
         link.sum = self.config.always_sum.then_some(true);
-        let (index, generation) = self.table.insert(link);
-        let id = LinkId::new(index, generation).at_port(self.config.port);
+        let id = self.table.insert(link);
         self.by_cookie.insert(ours, id);
         self.touch(id);
         Some(id)
@@ -239,7 +238,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     }
 
     pub(super) fn remove(&mut self, now: Instant, id: LinkId) -> Option<Link<A>> {
-        let mut link = self.table.remove(id.index(), id.generation())?;
+        let mut link = self.table.remove(id)?;
         self.by_cookie.remove(&link.session.ours());
         let source = if link.called {
             (self.source)(link.address)
@@ -265,7 +264,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     /// The peer's data channel is said to be at `address`, and gets no more than `credit` bytes
     /// before it has proven that.
     pub(super) fn set_data(&mut self, id: LinkId, address: A, credit: usize) {
-        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+        let Some(link) = self.table.get_mut(id) else {
             return;
         };
         link.session.proof = self.cookies.proof(&address, link.session.ours());
@@ -298,7 +297,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     /// Notes that a link may have something to send and that its deadline may have changed.
     #[inline]
     pub(super) fn touch(&mut self, id: LinkId) {
-        if let Some(link) = self.table.get_mut(id.index(), id.generation())
+        if let Some(link) = self.table.get_mut(id)
             && !std::mem::replace(&mut link.dirty, true)
         {
             self.dirty.push_back(id);
@@ -322,7 +321,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     /// Sets a link's timer. One that is set for earlier stays: it looks again when it fires.
     #[inline]
     pub(super) fn plan(&mut self, now: Instant, id: LinkId) {
-        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+        let Some(link) = self.table.get_mut(id) else {
             return;
         };
         let at = link.session.deadline(&self.config);
@@ -338,7 +337,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     /// A link's turn is over: if nothing has happened on it for long, it is suspended.
     #[inline]
     pub(super) fn suspend(&mut self, now: Instant, id: LinkId) {
-        self.table.suspend(now, id.index(), id.generation());
+        self.table.suspend(now, id);
     }
 
     /// The time at which something is to be done although nothing arrives.
@@ -357,7 +356,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     pub(super) fn take_backlog(&mut self) -> Vec<LinkId> {
         let backlog = std::mem::take(&mut self.backlog);
         for id in &backlog {
-            if let Some(link) = self.table.get_mut(id.index(), id.generation()) {
+            if let Some(link) = self.table.get_mut(*id) {
                 link.backlogged = false;
             }
         }
@@ -366,7 +365,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
 
     #[inline]
     pub(super) fn note_backlog(&mut self, id: LinkId) {
-        if let Some(link) = self.table.get_mut(id.index(), id.generation())
+        if let Some(link) = self.table.get_mut(id)
             && link.reassembly.has_ready()
             && !std::mem::replace(&mut link.backlogged, true)
         {
@@ -466,7 +465,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let mut busy = false;
         let pause = self.monitored_pause();
         while let Some((id, _)) = self.wheel.expired(now) {
-            let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+            let Some(link) = self.table.get_mut(id) else {
                 continue;
             };
             busy = true;

@@ -111,7 +111,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         payload: &[u8],
         sink: &mut S,
     ) {
-        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+        let Some(link) = self.table.get_mut(id) else {
             return;
         };
         if !link.session.on_welcome(now, header) {

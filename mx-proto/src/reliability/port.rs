@@ -102,8 +102,7 @@ impl<D: DatagramPort> Reliable<D> {
 
     /// The address of a link's peer, which it has proven by receiving there.
     pub fn address(&self, link: LinkId) -> Option<D::Address> {
-        let (index, generation) = (link.index(), link.generation());
-        let place = self.links.table.monitored(index, generation);
+        let place = self.links.table.monitored(link);
         place.map(|(address, _)| address)
     }
 
@@ -212,7 +211,7 @@ impl<D: DatagramPort> Reliable<D> {
             config,
             ..
         } = links;
-        let Some(link) = table.get_mut(id.index(), id.generation()) else {
+        let Some(link) = table.get_mut(id) else {
             return;
         };
         if link.session.fin && link.session.send.free() > 0 {
@@ -348,9 +347,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
             starved,
             ..
         } = &mut self.links;
-        let link = table
-            .get_mut(id.index(), id.generation())
-            .ok_or(SendError::Down)?;
+        let link = table.get_mut(id).ok_or(SendError::Down)?;
         let Some(mut writer) = send_buffer.writer(len, size) else {
             link.blocked = Some(need);
             starved.push(id);
@@ -460,8 +457,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
     }
 
     fn monitor(&mut self, link: LinkId, wanted: bool) {
-        let (index, generation) = (link.index(), link.generation());
-        let Some((address, monitored)) = self.links.table.monitored(index, generation) else {
+        let Some((address, monitored)) = self.links.table.monitored(link) else {
             return;
         };
         let wanted = wanted && self.datagrams.refuses_at_once(address);

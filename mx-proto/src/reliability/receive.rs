@@ -63,7 +63,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             arrived_at: now,
             header,
         } = self.deferred.take()?;
-        if let Some(link) = self.table.get_mut(id.index(), id.generation()) {
+        if let Some(link) = self.table.get_mut(id) {
             link.active = self.senders.note(now, link.active);
             let (send_buffer, stats) = (&mut self.send_buffer, &mut self.stats);
             link.session
@@ -126,7 +126,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let Some(id) = known.or_else(|| self.on_stranger(now, (channel, from), &header)) else {
             return;
         };
-        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+        let Some(link) = self.table.get_mut(id) else {
             return;
         };
         if header.kind == Kind::Welcome {
@@ -161,7 +161,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         if let Some(id) = self.finish_fast_receive() {
             self.look_at(now, id, sink);
         }
-        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+        let Some(link) = self.table.get_mut(id) else {
             return;
         };
         let (send_buffer, stats) = (&mut self.send_buffer, &mut self.stats);
@@ -184,7 +184,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     /// Answers Pings, once the data channel has been read (`empty`).
     pub(super) fn answer_pings(&mut self, now: Instant, empty: bool) {
         for id in std::mem::take(&mut self.pinged) {
-            let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+            let Some(link) = self.table.get_mut(id) else {
                 continue;
             };
             if link.session.answer(now, empty) {
@@ -205,7 +205,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         payload: &[u8],
         sink: &mut S,
     ) -> bool {
-        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+        let Some(link) = self.table.get_mut(id) else {
             return false;
         };
         let whole = header.offset == 0 && header.whole as usize == payload.len();
@@ -305,7 +305,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             budget,
             ..
         } = self;
-        let Some(link) = table.get_mut(id.index(), id.generation()) else {
+        let Some(link) = table.get_mut(id) else {
             return;
         };
         link.active = senders.note(now, link.active);
@@ -356,7 +356,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
 
     /// Gives out what is there in order, as far as the budget goes.
     fn give_out<M: Memory, S: Sink<M>>(&mut self, now: Instant, id: LinkId, sink: &mut S) {
-        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+        let Some(link) = self.table.get_mut(id) else {
             return;
         };
         let before = link.reassembly.kept_bytes();
@@ -370,7 +370,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             return self.on_fin(now, id, sink);
         }
         let limit = self.window_limit();
-        if let Some(link) = self.table.get_mut(id.index(), id.generation()) {
+        if let Some(link) = self.table.get_mut(id) {
             let window = u32::try_from(limit.saturating_sub(kept)).unwrap_or(u32::MAX);
             link.session.on_drained(now, window, limit);
         }
@@ -382,7 +382,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     /// took.
     pub(super) fn discard(&mut self, now: Instant, id: LinkId) {
         let limit = self.window_limit();
-        let Some(link) = self.table.get_mut(id.index(), id.generation()) else {
+        let Some(link) = self.table.get_mut(id) else {
             return;
         };
         self.early_bytes -= shared(link.reassembly.kept_bytes());

@@ -32,7 +32,7 @@ pub(super) const QUIET: Duration = Duration::from_secs(1);
 /// All links of a port.
 #[derive(Debug)]
 pub(super) struct Roster<A> {
-    places: Table<Place<A>>,
+    places: Table<LinkId, Place<A>>,
     /// The settings of resumed links.
     config: ReliableConfig,
     datagram_max: usize,
@@ -63,7 +63,7 @@ impl<A: Copy + Eq> Roster<A> {
     /// An empty roster for a port of these settings.
     pub(super) fn new(config: ReliableConfig, datagram_max: usize) -> Self {
         Self {
-            places: Table::new(),
+            places: Table::default(),
             config,
             datagram_max,
         }
@@ -80,15 +80,15 @@ impl<A: Copy + Eq> Roster<A> {
             .count()
     }
 
-    /// SendBuffers a link; what it is called is never of generation 0.
-    pub(super) fn insert(&mut self, link: Link<A>) -> (u32, u32) {
-        self.places.insert(Place::Awake(Box::new(link)))
+    pub(super) fn insert(&mut self, link: Link<A>) -> LinkId {
+        let id = self.places.insert(Place::Awake(Box::new(link)));
+        id.at_port(self.config.port)
     }
 
     /// A link, awake.
     #[inline]
-    pub(super) fn get_mut(&mut self, index: u32, generation: u32) -> Option<&mut Link<A>> {
-        let place = self.places.get_mut(index, generation)?;
+    pub(super) fn get_mut(&mut self, id: LinkId) -> Option<&mut Link<A>> {
+        let place = self.places.get_mut(id)?;
         if let Place::Suspended(suspended) = place {
             *place = Place::Awake(suspended.wake(self.datagram_max, &self.config));
         }
@@ -99,16 +99,16 @@ impl<A: Copy + Eq> Roster<A> {
         }
     }
 
-    pub(super) fn remove(&mut self, index: u32, generation: u32) -> Option<Link<A>> {
-        Some(match self.places.remove(index, generation)? {
+    pub(super) fn remove(&mut self, id: LinkId) -> Option<Link<A>> {
+        Some(match self.places.remove(id)? {
             Place::Awake(link) => *link,
             Place::Suspended(suspended) => *suspended.wake(self.datagram_max, &self.config),
         })
     }
 
     /// The address of a link's peer, and whether it is monitored. Resumes none.
-    pub(super) fn monitored(&self, index: u32, generation: u32) -> Option<(A, bool)> {
-        Some(match self.places.get(index, generation)? {
+    pub(super) fn monitored(&self, id: LinkId) -> Option<(A, bool)> {
+        Some(match self.places.get(id)? {
             Place::Awake(link) => (link.address, link.session.monitored.is_some()),
             // One that is monitored is not suspended.
             Place::Suspended(suspended) => (suspended.address, false),
@@ -117,19 +117,18 @@ impl<A: Copy + Eq> Roster<A> {
 
     /// All links, and their peers' addresses. Resumes none.
     pub(super) fn addresses(&self) -> impl Iterator<Item = (LinkId, A)> {
-        self.places.iter().map(|((index, generation), place)| {
+        self.places.iter().map(|(id, place)| {
             let address = match place {
                 Place::Awake(link) => link.address,
                 Place::Suspended(suspended) => suspended.address,
             };
-            let id = LinkId::new(index, generation).at_port(self.config.port);
-            (id, address)
+            (id.at_port(self.config.port), address)
         })
     }
 
     /// The cookies of a link's session, the caller's first. Resumes none.
     pub(super) fn cookies(&self, id: LinkId) -> Option<Binding> {
-        let (ours, theirs, called) = match self.places.get(id.index(), id.generation())? {
+        let (ours, theirs, called) = match self.places.get(id)? {
             Place::Awake(link) => (link.session.ours(), link.session.theirs(), link.called),
             Place::Suspended(suspended) => {
                 let (ours, theirs) = suspended.session.cookies();
@@ -145,7 +144,7 @@ impl<A: Copy + Eq> Roster<A> {
 
     /// The time of the last valid datagram from a link's peer. Resumes none.
     pub(super) fn heard_at(&self, id: LinkId) -> Option<Instant> {
-        Some(match self.places.get(id.index(), id.generation())? {
+        Some(match self.places.get(id)? {
             Place::Awake(link) => link.session.heard_at(),
             Place::Suspended(suspended) => suspended.session.heard_at(),
         })
@@ -153,8 +152,8 @@ impl<A: Copy + Eq> Roster<A> {
 
     /// Suspends a link, if it can be.
     #[inline]
-    pub(super) fn suspend(&mut self, now: Instant, index: u32, generation: u32) {
-        let Some(place) = self.places.get_mut(index, generation) else {
+    pub(super) fn suspend(&mut self, now: Instant, id: LinkId) {
+        let Some(place) = self.places.get_mut(id) else {
             return;
         };
         let Place::Awake(link) = place else {

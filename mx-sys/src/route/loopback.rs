@@ -22,6 +22,7 @@ use mx_proto::port::{
     Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent, Sink,
     WakeDescriptors,
 };
+use mx_proto::table::Table;
 use mx_proto::{Clock, LinkId, Memory, Target};
 use std::collections::VecDeque;
 use std::io;
@@ -48,8 +49,7 @@ const SPARE_BYTES: usize = 256 << 10;
 /// An endpoint's links to itself.
 #[derive(Debug)]
 pub struct LoopbackPort {
-    ends: Vec<End>,
-    free: Vec<u32>,
+    ends: Table<LinkId, End>,
     queue: VecDeque<Event>,
     spare: Vec<Vec<u8>>,
     /// A thread may sleep; the next event rings the doorbell.
@@ -62,8 +62,6 @@ pub struct LoopbackPort {
 /// One end of a link.
 #[derive(Debug)]
 struct End {
-    generation: u32,
-    open: bool,
     /// The other one. It may be gone already.
     other: LinkId,
     cookie: u64,
@@ -93,8 +91,7 @@ impl LoopbackPort {
     /// No links yet. Fails when there is no descriptor left for its doorbell.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
-            ends: Vec::new(),
-            free: Vec::new(),
+            ends: Table::default(),
             queue: VecDeque::new(),
             spare: Vec::new(),
             armed: false,
@@ -109,21 +106,8 @@ impl LoopbackPort {
         self.queue.is_empty()
     }
 
-    fn end(&self, link: LinkId) -> Option<&End> {
-        let end = self.ends.get(link.index() as usize)?;
-        (end.open && end.generation == link.generation()).then_some(end)
-    }
-
-    fn end_mut(&mut self, link: LinkId) -> Option<&mut End> {
-        let end = self.ends.get_mut(link.index() as usize)?;
-        (end.open && end.generation == link.generation()).then_some(end)
-    }
-
     fn open_end(&mut self) -> LinkId {
-        let index = self.free.pop().unwrap_or(self.ends.len() as u32);
         let end = End {
-            generation: 0,
-            open: true,
             other: LinkId::new(0, 0),
             cookie: 0,
             known: false,
@@ -131,26 +115,7 @@ impl LoopbackPort {
             packets: 0,
             blocked: false,
         };
-        match self.ends.get_mut(index as usize) {
-            Some(old) => {
-                let generation = old.generation;
-                *old = End { generation, ..end };
-                LinkId::new(index, generation).at_port(numbers::LOOPBACK)
-            }
-            None => {
-                self.ends.push(end);
-                LinkId::new(index, 0).at_port(numbers::LOOPBACK)
-            }
-        }
-    }
-
-    /// Forgets one end; its name is not used again.
-    fn close_end(&mut self, link: LinkId) {
-        if let Some(end) = self.end_mut(link) {
-            end.open = false;
-            end.generation = end.generation.wrapping_add(1);
-            self.free.push(link.index());
-        }
+        self.ends.insert(end).at_port(numbers::LOOPBACK)
     }
 
     fn push(&mut self, event: Event) {
@@ -172,7 +137,7 @@ impl LoopbackPort {
 
     /// A packet has left the queue: its sender has room again.
     fn landed(&mut self, from: LinkId, bytes: usize) {
-        let Some(end) = self.end_mut(from) else {
+        let Some(end) = self.ends.get_mut(from) else {
             return;
         };
         end.bytes -= bytes;
@@ -190,7 +155,7 @@ impl LoopbackPort {
         body: &[u8],
         sink: &mut S,
     ) {
-        let Some(end) = self.end_mut(to) else {
+        let Some(end) = self.ends.get_mut(to) else {
             return;
         };
         end.known = true;
@@ -212,11 +177,11 @@ impl<M: Memory> Port<M> for LoopbackPort {
     fn connect(&mut self, _target: Target, _clock: &dyn Clock) -> Result<LinkId, ConnectError> {
         let near = self.open_end();
         let far = self.open_end();
-        if let Some(end) = self.end_mut(near) {
+        if let Some(end) = self.ends.get_mut(near) {
             end.other = far;
             end.known = true;
         }
-        if let Some(end) = self.end_mut(far) {
+        if let Some(end) = self.ends.get_mut(far) {
             end.other = near;
         }
         self.push(Event::Up(near));
@@ -224,7 +189,7 @@ impl<M: Memory> Port<M> for LoopbackPort {
     }
 
     fn bind(&mut self, link: LinkId, cookie: u64) {
-        if let Some(end) = self.end_mut(link) {
+        if let Some(end) = self.ends.get_mut(link) {
             end.cookie = cookie;
         }
     }
@@ -235,12 +200,12 @@ impl<M: Memory> Port<M> for LoopbackPort {
         header: &HeaderBytes,
         body: Body<'_, M>,
     ) -> Result<Sent, SendError> {
-        let to = self.end(link).ok_or(SendError::Down)?.other;
-        if self.end(to).is_none() {
+        let to = self.ends.get(link).ok_or(SendError::Down)?.other;
+        if self.ends.get(to).is_none() {
             return Err(SendError::Down);
         }
         // Looked up again because it changes; it cannot be missing.
-        let end = self.end_mut(link).ok_or(SendError::Down)?;
+        let end = self.ends.get_mut(link).ok_or(SendError::Down)?;
         if end.bytes >= LINK_BYTES || end.packets >= LINK_PACKETS {
             end.blocked = true;
             return Err(SendError::WouldBlock);
@@ -295,7 +260,7 @@ impl<M: Memory> Port<M> for LoopbackPort {
             some = true;
             match event {
                 Event::Up(link) => {
-                    if let Some(end) = self.end(link) {
+                    if let Some(end) = self.ends.get(link) {
                         sink.on_up(link, end.cookie);
                     }
                 }
@@ -310,14 +275,14 @@ impl<M: Memory> Port<M> for LoopbackPort {
                     self.recycle(body);
                 }
                 Event::Writable(link) => {
-                    if let Some(end) = self.end(link) {
+                    if let Some(end) = self.ends.get(link) {
                         sink.on_writable(link, end.cookie);
                     }
                 }
                 Event::Down(link) => {
-                    if let Some(end) = self.end(link) {
+                    if let Some(end) = self.ends.get(link) {
                         let (known, cookie) = (end.known, end.cookie);
-                        self.close_end(link);
+                        self.ends.remove(link);
                         if known {
                             sink.on_down(link, cookie, LinkDown::Closed);
                         }
@@ -329,7 +294,7 @@ impl<M: Memory> Port<M> for LoopbackPort {
     }
 
     fn close(&mut self, link: LinkId, how: Close) {
-        let Some(end) = self.end(link) else {
+        let Some(end) = self.ends.get(link) else {
             return;
         };
         let other = end.other;
@@ -337,7 +302,7 @@ impl<M: Memory> Port<M> for LoopbackPort {
             self.queue
                 .retain(|event| !matches!(event, Event::Packet { from, .. } if *from == link));
         }
-        self.close_end(link);
+        self.ends.remove(link);
         self.push(Event::Down(other));
     }
 

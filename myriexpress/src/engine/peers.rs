@@ -19,6 +19,7 @@
 
 use crate::handles::PeerKey;
 use foldhash::fast::RandomState;
+use mx_proto::table::Table;
 use mx_proto::{EndpointId, Identity, NicId, RemoteId, SessionId};
 use std::collections::{HashMap, VecDeque};
 
@@ -40,9 +41,11 @@ pub(crate) struct Peer {
 /// All peers of one endpoint.
 #[derive(Debug)]
 pub(crate) struct Peers {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-    next_generation: u32,
+    table: Table<PeerKey, Peer>,
+    /// The youngest key that was given.
+    youngest: PeerKey,
+    /// Places that had a peer once.
+    places: u32,
     by_name: HashMap<(NicId, EndpointId), PeerKey, RandomState>,
     /// Those behind the address of another one, each with its one life.
     twins: HashMap<(NicId, EndpointId, SessionId), PeerKey, RandomState>,
@@ -51,12 +54,6 @@ pub(crate) struct Peers {
     /// Those that died, oldest first, with the death meant.
     dead: VecDeque<(PeerKey, u64)>,
     deaths: u64,
-}
-
-#[derive(Debug)]
-struct Slot {
-    generation: u32,
-    peer: Option<Peer>,
 }
 
 /// Dead peers without a pointer that are remembered, so that addresses in statuses the program has
@@ -73,9 +70,9 @@ impl Peers {
     /// The peers at the start: the endpoint itself.
     pub(crate) fn new(own: Identity) -> Self {
         let mut peers = Self {
-            slots: Vec::new(),
-            free: Vec::new(),
-            next_generation: Self::OWN.generation,
+            table: Table::default(),
+            youngest: Self::OWN,
+            places: 0,
             by_name: HashMap::default(),
             twins: HashMap::default(),
             by_remote: Vec::new(),
@@ -102,20 +99,12 @@ impl Peers {
 
     #[inline]
     pub(crate) fn get(&self, key: PeerKey) -> Option<&Peer> {
-        let slot = self.slots.get(key.index as usize)?;
-        match &slot.peer {
-            Some(peer) if slot.generation == key.generation => Some(peer),
-            _ => None,
-        }
+        self.table.get(key)
     }
 
     #[inline]
     fn get_mut(&mut self, key: PeerKey) -> Option<&mut Peer> {
-        let slot = self.slots.get_mut(key.index as usize)?;
-        match &mut slot.peer {
-            Some(peer) if slot.generation == key.generation => Some(peer),
-            _ => None,
-        }
+        self.table.get_mut(key)
     }
 
     /// Is or was there such a peer? The key comes from the program.
@@ -126,9 +115,8 @@ impl Peers {
 
     #[cold]
     fn is_former(&self, key: PeerKey) -> bool {
-        (key.index as usize) < self.slots.len()
-            && key.generation != 0
-            && key.generation < self.next_generation
+        let generations = 1..=self.youngest.generation;
+        key.index < self.places && generations.contains(&key.generation)
     }
 
     /// The peer of that name, added as dead if it is not known.
@@ -155,30 +143,15 @@ impl Peers {
     }
 
     fn add(&mut self, identity: Identity) -> PeerKey {
-        let generation = self.next_generation;
-        self.next_generation = generation.checked_add(1).unwrap_or(1);
-        let slot = Slot {
-            generation,
-            peer: Some(Peer {
-                identity,
-                remote: None,
-                earlier: None,
-                context: 0,
-                death: 0,
-            }),
-        };
-        let index = match self.free.pop() {
-            Some(index) => {
-                self.slots[index as usize] = slot;
-                index
-            }
-            None => {
-                self.slots.push(slot);
-                // There are never more than remotes, of which there are at most 2^20.
-                self.slots.len() as u32 - 1
-            }
-        };
-        PeerKey { index, generation }
+        self.youngest = self.table.insert(Peer {
+            identity,
+            remote: None,
+            earlier: None,
+            context: 0,
+            death: 0,
+        });
+        self.places = self.places.max(self.youngest.index + 1);
+        self.youngest
     }
 
     /// The peer of that name, made if need be. If that has a connection, other than to `remote`, with
@@ -279,8 +252,7 @@ impl Peers {
             (peer.identity.nic, peer.identity.endpoint),
             life_of(peer.identity),
         );
-        self.slots[key.index as usize].peer = None;
-        self.free.push(key.index);
+        self.table.remove(key);
         if self.by_name.get(&name) == Some(&key) {
             self.by_name.remove(&name);
         }

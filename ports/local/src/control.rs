@@ -120,7 +120,7 @@ impl LocalPort {
         instead: Option<Route>,
         clock: &dyn Clock,
     ) -> Result<LinkId, ConnectError> {
-        if self.links.is_full() {
+        if self.is_full() {
             return Err(ConnectError::NoResources);
         }
         let socket = Socket::new().map_err(|_| ConnectError::NoResources)?;
@@ -153,7 +153,7 @@ impl LocalPort {
             endpoint: Some(endpoint),
             ..Entry::new(socket, state, true)
         };
-        let id = self.links.insert(entry).ok_or(ConnectError::NoResources)?;
+        let id = self.links.insert(entry);
         self.places.take(Source::TRUSTED, 1);
         if dialing {
             self.timed.push(id);
@@ -248,7 +248,7 @@ impl LocalPort {
 
     fn accept_one(&mut self, socket: Socket, clock: &dyn Clock) {
         // Silent strangers must not keep others out.
-        if self.links.is_full() && !self.evict(&"others need its place") {
+        if self.is_full() && !self.evict(&"others need its place") {
             self.stats.refused += 1;
             log::debug!("{:?}: link limit reached, connection refused", self.name);
             // The peer may fall back to another port.
@@ -271,14 +271,16 @@ impl LocalPort {
             stranger: true,
             ..Entry::new(socket, State::Accepted, false)
         };
-        // The check above ensures a free place.
-        if let Some(id) = self.links.insert(entry) {
-            self.places.take(source, 1);
-            self.strangers.add(id, source, now);
-            if let Err(error) = self.watch_handshake(id) {
-                self.refuse(id, &error);
-            }
+        let id = self.links.insert(entry);
+        self.places.take(source, 1);
+        self.strangers.add(id, source, now);
+        if let Err(error) = self.watch_handshake(id) {
+            self.refuse(id, &error);
         }
+    }
+
+    fn is_full(&self) -> bool {
+        self.links.len() >= self.links_max
     }
 
     /// Something happened on a link's socket other than a wake-up.

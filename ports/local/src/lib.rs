@@ -38,7 +38,6 @@ mod lives;
 mod ring;
 mod socket;
 mod strangers;
-mod table;
 #[cfg(test)]
 mod tests;
 
@@ -46,6 +45,7 @@ use budget::Budget;
 use epoll::{Epoll, Interest};
 use layout::BODY_MAX;
 use link::{Entry, State};
+use mx_port_base::nest;
 use mx_port_base::strangers::Strangers;
 use mx_proto::log_limit::LogLimit;
 use mx_proto::port::{
@@ -53,13 +53,13 @@ use mx_proto::port::{
     Sink, WakeDescriptors,
 };
 use mx_proto::shares::Shares;
+use mx_proto::table::Table;
 use mx_proto::{Clock, Instant, LinkId, Memory, Route, Target};
 use ring::PushError;
 use socket::{Name, Socket};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
-use table::Table;
 
 /// Carries packets between processes of this host.
 #[derive(Debug)]
@@ -70,7 +70,8 @@ pub struct LocalPort {
     control: Epoll,
     /// Wake-ups.
     data: Epoll,
-    links: Table<Entry>,
+    links: Table<LinkId, Entry>,
+    links_max: usize,
     /// The places in it, by user.
     places: Shares,
     strangers: Strangers,
@@ -202,7 +203,9 @@ impl LocalPort {
             listener,
             control,
             data: Epoll::new()?,
-            links: Table::new(options.max_links),
+            links: Table::default(),
+            // Other descriptors wake the same sleeper under the tokens from there on.
+            links_max: options.max_links.min(nest::FIRST_TOKEN as usize),
             places: Shares::new(strangers::places(options.max_links), options.share),
             strangers: Strangers::new(BOUND_WITHIN),
             active: Vec::new(),
@@ -465,7 +468,7 @@ impl Drop for LocalPort {
         if self.owner != std::process::id() {
             return;
         }
-        for entry in self.links.values() {
+        for (_, entry) in self.links.iter() {
             entry.say_bye();
             if let Some(socket) = &entry.socket {
                 socket.shut_down();

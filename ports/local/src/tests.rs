@@ -186,9 +186,11 @@ impl Node {
 
     /// Any link that is not active.
     fn idle_link(&self) -> LinkId {
-        let mut ids = (0..self.port.links.len() as u32).map(|index| LinkId::new(index, 0));
-        let idle = |id: &LinkId| self.port.links.get(*id).is_some_and(|entry| entry.idle);
-        ids.find(idle).expect("all links are active")
+        let mut all = self.port.links.iter();
+        let (id, _) = all
+            .find(|(_, entry)| entry.idle)
+            .expect("all links are active");
+        id
     }
 
     pub(super) fn bodies(&mut self) -> Vec<Vec<u8>> {

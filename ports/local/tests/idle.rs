@@ -93,7 +93,7 @@ fn is_closed(event: &(LinkId, Event)) -> bool {
 /// The link of the other process, which has connected and says nothing.
 fn accepted(node: &mut Node) -> LinkId {
     node.until("a link", |node| node.port.stats().accepted == 1);
-    let link = LinkId::new(0, 0);
+    let link = LinkId::new(0, 1);
     node.port.bind(link, 1);
     link
 }

@@ -68,7 +68,7 @@ fn a_million_bytes_come_back_as_they_went() {
     let link = loop {
         node.poll();
         if node.port.stats().accepted == 1 {
-            break LinkId::new(0, 0);
+            break LinkId::new(0, 1);
         }
     };
     for round in 0..3000 {

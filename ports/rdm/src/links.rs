@@ -35,6 +35,7 @@ use mx_port_base::strangers::Strangers;
 use mx_proto::origin::Source;
 use mx_proto::port::{BOUND_WITHIN, LinkDown};
 use mx_proto::shares::Shares;
+use mx_proto::table::Table;
 use mx_proto::{Instant, LinkId, Route};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -104,9 +105,7 @@ pub(super) enum Alarm {
 /// All links of a port.
 #[derive(Debug)]
 pub(super) struct Links {
-    slots: Vec<Option<Link>>,
-    free: Vec<u32>,
-    next_generation: u32,
+    table: Table<LinkId, Link>,
     /// Links that are not up, or doubted, and have to be looked at often.
     young: Vec<LinkId>,
     strangers: Strangers,
@@ -132,9 +131,7 @@ impl Links {
     /// others leave.
     pub(super) fn new(keepalive: Duration, share: u8) -> Self {
         Self {
-            slots: Vec::new(),
-            free: Vec::new(),
-            next_generation: 1,
+            table: Table::default(),
             young: Vec::new(),
             strangers: Strangers::new(BOUND_WITHIN),
             places: Shares::new(LINKS_MAX, share),
@@ -147,29 +144,27 @@ impl Links {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.table.len()
     }
 
     pub(super) fn ids(&self) -> Vec<LinkId> {
-        self.slots.iter().flatten().map(|link| link.id).collect()
+        self.table.iter().map(|(_, link)| link.id).collect()
     }
 
     #[inline]
     pub(super) fn of(&self, id: LinkId) -> Option<&Link> {
-        let link = self.slots.get(id.index() as usize)?.as_ref()?;
-        (link.id == id).then_some(link)
+        self.table.get(id)
     }
 
     #[inline]
     pub(super) fn of_mut(&mut self, id: LinkId) -> Option<&mut Link> {
-        let link = self.slots.get_mut(id.index() as usize)?.as_mut()?;
-        (link.id == id).then_some(link)
+        self.table.get_mut(id)
     }
 
     /// The link a frame is for. It has been heard.
     #[inline]
     pub(super) fn addressed(&mut self, index: u32, cookie: u64, now: Instant) -> Option<&mut Link> {
-        let link = self.slots.get_mut(index as usize)?.as_mut()?;
+        let link = self.table.at_mut(index)?;
         if link.cookie != cookie || link.peer.is_none() {
             return None;
         }
@@ -246,11 +241,9 @@ impl Links {
     }
 
     fn leave_strangers(&mut self, source: Source) {
-        let slots = &self.slots;
-        self.strangers.leave(source, |id| {
-            let link = slots.get(id.index() as usize).and_then(Option::as_ref);
-            link.is_some_and(|link| link.id == id && link.stranger)
-        });
+        let links = &self.table;
+        let is_stranger = |id| links.get(id).is_some_and(|link| link.stranger);
+        self.strangers.leave(source, is_stranger);
     }
 
     /// Frames are polled again: all earlier strangers have had a turn.
@@ -282,7 +275,7 @@ impl Links {
 
     /// The peers that have a link with us.
     pub(super) fn peers(&self) -> impl Iterator<Item = Peer> {
-        let links = self.slots.iter().flatten();
+        let links = self.table.iter().map(|(_, link)| link);
         links
             .filter(|link| matches!(link.state, State::Up | State::Closing { .. }))
             .filter_map(|link| link.peer)
@@ -296,16 +289,8 @@ impl Links {
         fallback: Option<Route>,
         now: Instant,
     ) -> LinkId {
-        let generation = self.next_generation;
-        self.next_generation = generation.checked_add(1).unwrap_or(1);
-        // More links than fit into 30 bits would not fit into memory.
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() as u32 - 1
-        });
-        let id = LinkId::new(index, generation).at_port(numbers::RDM);
-        self.slots[index as usize] = Some(Link {
-            id,
+        let link = |id: LinkId| Link {
+            id: id.at_port(numbers::RDM),
             state,
             cookie,
             word: 0,
@@ -327,7 +312,8 @@ impl Links {
             pinged: false,
             doubted: None,
             fallback,
-        });
+        };
+        let id = self.table.insert_with(link).at_port(numbers::RDM);
         self.young.push(id);
         id
     }
@@ -458,9 +444,7 @@ impl Links {
 
     /// Takes a link out.
     pub(super) fn take(&mut self, id: LinkId) -> Option<Link> {
-        self.of(id)?;
-        let link = self.slots.get_mut(id.index() as usize)?.take()?;
-        self.free.push(id.index());
+        let link = self.table.remove(id)?;
         let held = link.sequence.held_bytes();
         self.held -= held;
         if link.stranger {
@@ -476,7 +460,7 @@ impl Links {
     /// counts that much so that a process that is often absent detects dead peers, too.)
     pub(super) fn forgive(&mut self, away: Duration, now: Instant) {
         let excused = away.saturating_sub(self.absence_max());
-        for link in self.slots.iter_mut().flatten() {
+        for (_, link) in self.table.iter_mut() {
             link.heard = link.heard.after(excused).min(now);
         }
     }
@@ -563,7 +547,7 @@ impl Links {
     /// Looks at every link that is up, and says when the first of them may have something due.
     fn round(&mut self, now: Instant, alarms: &mut Vec<Alarm>) -> Option<Instant> {
         let mut next: Option<Instant> = None;
-        for link in self.slots.iter_mut().flatten() {
+        for (_, link) in self.table.iter_mut() {
             if link.state != State::Up {
                 continue;
             }

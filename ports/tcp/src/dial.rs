@@ -16,6 +16,7 @@ use super::link::{Dial, Link, Phase};
 use super::options::is_worth_a_line;
 use super::poll_set::Activation;
 use super::{TcpPort, frame, poll_set, reason, sys};
+use mx_port_base::numbers;
 use mx_port_base::origin::Origin;
 use mx_proto::origin::Source;
 use mx_proto::port::{ConnectError, LinkDown, Sink};
@@ -172,7 +173,7 @@ impl TcpPort {
         now: Instant,
     ) -> Result<LinkId, ConnectError> {
         let mut rest = (self.resolver)(target)?;
-        if self.links.is_full() {
+        if self.links.len() >= self.links_max {
             log::warn!(
                 "tcp: no link to {target:?}: there are {} already",
                 self.links.len()
@@ -195,9 +196,8 @@ impl TcpPort {
         };
         let (attempt, worst) = (dial.attempt, dial.worst);
         self.places.take(Source::TRUSTED, 1);
-        let id = self
-            .links
-            .insert(Link::new(fd, peer, Phase::Dialling(Box::new(dial))));
+        let link = Link::new(fd, peer, Phase::Dialling(Box::new(dial)));
+        let id = self.links.insert(Box::new(link)).at_port(numbers::TCP);
         self.poll_set.pending += 1;
         self.poll_set.control_due = true;
         if failed {
@@ -399,7 +399,8 @@ impl TcpPort {
                 }
             };
             let source = Origin::Address(peer).source();
-            let crowded = self.links.is_full() || self.strangers.len() >= self.strangers_max();
+            let full = self.links.len() >= self.links_max;
+            let crowded = full || self.strangers.len() >= self.strangers_max();
             let room = self.places.may_take(source, 1) && (!crowded || self.evict(sink));
             if !room {
                 self.stats.turned_away += 1;
@@ -416,7 +417,7 @@ impl TcpPort {
                 // The peer has closed; its earlier packets are still delivered.
                 link.failed = Some(reason(&error));
             }
-            let id = self.links.insert(link);
+            let id = self.links.insert(Box::new(link)).at_port(numbers::TCP);
             self.poll_set.pending += 1;
             self.strangers.add(id, source, clock.now());
             let Some(link) = self.links.get_mut(id) else {
@@ -442,7 +443,7 @@ impl TcpPort {
 
     /// Most strangers at a time: those that come before older ones have had a turn are not let in.
     fn strangers_max(&self) -> usize {
-        (self.links.max() / 2).clamp(1, STRANGERS_MAX)
+        (self.links_max / 2).clamp(1, STRANGERS_MAX)
     }
 
     fn rest_from_accepting(&mut self, error: &io::Error, now: Instant) {

@@ -45,6 +45,7 @@ use link::{Link, Phase, Table};
 use mx_port_base::Resolver;
 use mx_port_base::descriptors;
 use mx_port_base::interfaces::is_of_this_host;
+use mx_port_base::numbers;
 use mx_port_base::origin::Origin;
 use mx_port_base::strangers::Strangers;
 use mx_proto::port::{
@@ -84,6 +85,7 @@ pub struct TcpPort {
     resolver: Resolver,
     timing: Timing,
     links: Table,
+    links_max: usize,
     strangers: Strangers,
     /// Places of links that we began or the endpoint has bound.
     places: Shares,
@@ -145,7 +147,8 @@ impl TcpPort {
             local_port,
             resolver,
             timing,
-            links: Table::new(most),
+            links: Table::default(),
+            links_max: most,
             strangers: Strangers::new(BOUND_WITHIN),
             places: Shares::new(most, source_share),
             pool: Pool::new(kept_bytes),
@@ -185,6 +188,7 @@ impl TcpPort {
     pub fn leave_old_addresses(&mut self) {
         let mut known: Vec<(IpAddr, bool)> = Vec::new();
         for (id, link) in self.links.iter_mut() {
+            let id = id.at_port(numbers::TCP);
             let Ok(local) = sys::local_address(&link.fd) else {
                 continue;
             };
@@ -263,7 +267,8 @@ impl TcpPort {
         } else {
             self.places.give_back(link.source, 1);
         }
-        if self.links.len() == 0 {
+        if self.links.is_empty() {
+            self.links.forget_places();
             self.give_back_memory();
         }
         Some(link)
@@ -485,9 +490,13 @@ impl std::fmt::Debug for TcpPort {
     }
 }
 
+/// Links have indices below this: the bits above are for the port's number, and for other tokens.
+const INDEX_LIMIT: usize = 1 << 28;
+
 /// The number of links for a process with so many descriptors: some are left for itself.
 fn places(wanted: usize, descriptors: usize) -> usize {
-    wanted.min(descriptors - (descriptors / 8).min(64)).max(1)
+    let ours = descriptors - (descriptors / 8).min(64);
+    wanted.min(ours).clamp(1, INDEX_LIMIT)
 }
 
 /// The reason for a link's end after an error of the kernel.

@@ -1,4 +1,4 @@
-//! One connection, and the table of all of them.
+//! One connection.
 //!
 //! ```text
 //!   connect -> Dialling --+                      +--> Lingering --> gone
@@ -8,20 +8,16 @@
 //!
 //! Owns: the descriptor, bytes received and not delivered, bytes accepted and not sent.
 //! Not here: epoll, the sink.
-//! Cost: an idle link is one box of some 250 bytes beside its slot of 16.
+//! Cost: an idle link is one box of some 250 bytes beside its place in the table of all.
 
 use super::receive::Rx;
 use super::send::Tx;
 use super::sys;
-use mx_port_base::numbers;
 use mx_proto::origin::Source;
 use mx_proto::port::LinkDown;
-use mx_proto::{Instant, LinkId};
+use mx_proto::{Instant, LinkId, table};
 use smallvec::SmallVec;
 use std::net::SocketAddr;
-
-/// Slots are numbered below this; the bits above are used for the port's number.
-pub(super) const INDEX_LIMIT: u32 = 1 << 28;
 
 /// The state of a link.
 #[derive(Debug)]
@@ -46,6 +42,9 @@ pub(super) struct Dial {
     /// The most telling reason why an address did not answer.
     pub(super) worst: Option<LinkDown>,
 }
+
+/// All links of a port.
+pub(super) type Table = table::Table<LinkId, Box<Link>>;
 
 /// One connection.
 #[derive(Debug)]
@@ -116,153 +115,9 @@ impl Link {
     }
 }
 
-/// All links of a port.
-#[derive(Debug)]
-pub(super) struct Table {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-    used: usize,
-    max: usize,
-    /// Of the next link, whichever its place, so that a place may be forgotten.
-    generation: u32,
-}
-
-#[derive(Debug)]
-struct Slot {
-    generation: u32,
-    link: Option<Box<Link>>,
-}
-
-impl Table {
-    /// A table for at most `max` links.
-    pub(super) fn new(max: usize) -> Self {
-        let max = max.min(INDEX_LIMIT as usize);
-        Self {
-            slots: Vec::new(),
-            free: Vec::new(),
-            used: 0,
-            max,
-            generation: 0,
-        }
-    }
-
-    /// Most links at a time.
-    pub(super) fn max(&self) -> usize {
-        self.max
-    }
-
-    /// The number of links.
-    pub(super) fn len(&self) -> usize {
-        self.used
-    }
-
-    /// True when there is no room for another one.
-    pub(super) fn is_full(&self) -> bool {
-        self.used >= self.max
-    }
-
-    /// Gives `link` a name. The table must not be full.
-    pub(super) fn insert(&mut self, link: Link) -> LinkId {
-        debug_assert!(!self.is_full());
-        self.used += 1;
-        let generation = self.generation;
-        self.generation = generation.wrapping_add(1);
-        let slot = Slot {
-            generation,
-            link: Some(Box::new(link)),
-        };
-        if let Some(index) = self.free.pop() {
-            self.slots[index as usize] = slot;
-            return name(index, generation);
-        }
-        let index = self.slots.len() as u32;
-        self.slots.push(slot);
-        name(index, generation)
-    }
-
-    /// The link of that name.
-    #[inline]
-    pub(super) fn get(&self, id: LinkId) -> Option<&Link> {
-        let slot = self.slots.get(id.index() as usize)?;
-        if slot.generation == id.generation() {
-            slot.link.as_deref()
-        } else {
-            None
-        }
-    }
-
-    /// The link of that name.
-    #[inline]
-    pub(super) fn get_mut(&mut self, id: LinkId) -> Option<&mut Link> {
-        let slot = self.slots.get_mut(id.index() as usize)?;
-        if slot.generation == id.generation() {
-            slot.link.as_deref_mut()
-        } else {
-            None
-        }
-    }
-
-    /// All links with their names.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (LinkId, &mut Link)> {
-        self.slots
-            .iter_mut()
-            .enumerate()
-            .filter_map(|(index, slot)| {
-                let id = name(index as u32, slot.generation);
-                slot.link.as_deref_mut().map(|link| (id, link))
-            })
-    }
-
-    /// Takes a link out; its name is stale from now on.
-    pub(super) fn remove(&mut self, id: LinkId) -> Option<Box<Link>> {
-        let slot = self.slots.get_mut(id.index() as usize)?;
-        if slot.generation != id.generation() {
-            return None;
-        }
-        let link = slot.link.take()?;
-        self.free.push(id.index());
-        self.used -= 1;
-        if self.used == 0 {
-            self.slots = Vec::new();
-            self.free = Vec::new();
-        }
-        Some(link)
-    }
-}
-
-fn name(index: u32, generation: u32) -> LinkId {
-    LinkId::new(index, generation).at_port(numbers::TCP)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys;
-
-    fn link() -> Link {
-        let address = "127.0.0.1:1".parse().unwrap();
-        Link::new(sys::socket(&address).unwrap(), address, Phase::Open)
-    }
-
-    #[test]
-    fn a_stale_name_finds_nothing_although_its_slot_is_used_again() {
-        let mut table = Table::new(1);
-        let first = table.insert(link());
-        assert!(table.is_full());
-        assert!(table.remove(first).is_some());
-        let second = table.insert(link());
-        assert_eq!(second.index(), first.index());
-        assert!(table.get(first).is_none());
-        assert!(table.get_mut(first).is_none());
-        assert!(table.remove(first).is_none());
-        assert!(table.get(second).is_some());
-        assert_eq!(table.len(), 1);
-    }
-
-    #[test]
-    fn a_name_beyond_the_table_finds_nothing() {
-        assert!(Table::new(4).get(LinkId::new(u32::MAX, 0)).is_none());
-    }
 
     #[test]
     fn an_idle_link_is_small() {

@@ -44,7 +44,7 @@ fn a_packet_wakes_a_sleeper_once() {
 /// Takes the wake-ups out of all sockets of a port, which has not noticed them yet.
 fn count_doorbells(node: &Node) -> usize {
     let mut doorbells = 0;
-    for entry in node.port.links.values() {
+    for (_, entry) in node.port.links.iter() {
         let mut byte = [0; 8];
         while let Ok(Received::Message(1, None)) = entry.socket.as_ref().unwrap().receive(&mut byte)
         {
