@@ -10,7 +10,7 @@
 .DEFAULT_GOAL := all
 SHELL         := /bin/bash
 .SHELLFLAGS   := -eu -c
-# Most steps use all cores themselves, and tests that measure time do not want company.
+# Most steps use all cores themselves.
 .NOTPARALLEL:
 
 VERSION       := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
@@ -31,6 +31,8 @@ PORTS         := $(or $(PORT),local tcp rdm dgram)
 BIN_TARGETS   :=
 CHECK_TARGETS :=
 CHECK_LONG_TARGETS :=
+# What the simulator computes and C programs wait for each other have little to do with each other.
+CHECK_BESIDE  := test
 INSTALL_BINS  :=
 
 .PHONY: all check check-long parts help
@@ -43,18 +45,19 @@ all: lib $(BIN_TARGETS)
 
 # With assertions, in a directory of its own: each crate is compiled once for it.
 check: deps
-	@$(MAKE) --no-print-directory PROFILE=dev BUILD=$(BUILD)/check parts NAME=$@ PARTS='$(or $(PARTS),$(CHECK_TARGETS))'
+	@$(MAKE) --no-print-directory PROFILE=dev BUILD=$(BUILD)/check parts NAME=$@ \
+	    PARTS='$(or $(PARTS),$(CHECK_TARGETS))' BESIDE='$(CHECK_BESIDE)'
 
 check-long: deps
 	@$(MAKE) --no-print-directory parts NAME=$@ PARTS='$(or $(PARTS),$(CHECK_LONG_TARGETS))'
 
 parts:
-	@MAKE='$(MAKE)' mk/parts.sh $(NAME) $(BUILD)/logs $(PARTS)
+	@MAKE='$(MAKE)' BESIDE='$(BESIDE)' mk/parts.sh $(NAME) $(BUILD)/logs $(PARTS)
 
 help:
 	@echo "all         libraries and programs under $(BUILD)/ (the default)"
 	@echo "check       what a change must pass, part by part: $(CHECK_TARGETS)"
-	@echo "            PARTS='fmt c-check': only these"
+	@echo "            PARTS='fmt c-check': only these; CHECK_BESIDE=: no part beside others"
 	@echo "check-long  the same with $(CHECK_LONG_TARGETS)"
 	@echo "times       how long run, all, check and quick take from a clean clone"
 	@echo "quick       formatting, lints, unit tests, three C programs: while a change is being made"

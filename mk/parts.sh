@@ -1,39 +1,82 @@
 #!/bin/bash
-# Runs parts of a check one after the other, whatever becomes of each, and says at the end how they went.
+# Runs parts of a check, whatever becomes of each, and says at the end how they went.
 #
 #   parts.sh NAME LOGS PART...     each is `$MAKE PART`; what it prints goes to LOGS/PART.log
 #
-# The last line is "NAME: all N parts passed", or names the parts that failed.
+# BESIDE   parts that run beside those after them; else one follows the other
+#
+# After a part's seconds stand those that it used of the processors. The last line is "NAME: all N parts passed",
+# or names the parts that failed.
 set -u
 name=$1 logs=$2
 shift 2
 mkdir -p "$logs"
-begun=$SECONDS number=0 failed=()
-for part in "$@"; do
-    number=$((number + 1)) start=$SECONDS log=$logs/$part.log
-    printf '[%2d/%d] %-20s ' "$number" $# "$part"
-    if $MAKE --no-print-directory "$part" >"$log" 2>&1; then
+total=$# begun=$SECONDS failed=() beside=()
+TIMEFORMAT='%U %S'
+# What runs beside does not hear of it otherwise.
+trap 'trap - TERM; kill 0' INT
+
+# run PART: how it went, and what it said if it failed, as LOGS/PART.result
+run() {
+    local part=$1 log=$logs/$1.log start=$SECONDS used
+    if used=$({ time $MAKE --no-print-directory "$part" >"$log" 2>&1; } 2>&1); then
         result=ok
     else
         result=FAILED
-        failed+=("$part")
     fi
-    took=$((SECONDS - start))
-    # A suite's last line counts its tests.
-    printf '%-6s %5d s  %s\n' "$result" "$took" "$(tail -n 1 "$log" | grep -E '[0-9]+ (passed|pages)' | cut -c1-60)"
-    if [ "$result" = FAILED ]; then
-        # Which tests, wherever in the log they are; then how it ended.
-        echo "        what failed, and the last lines of $log:"
-        {
-            grep -A 12 -E '^FAIL |^---- .* stdout ----|panicked at|^error' "$log" | head -n 60
-            echo ...
-            tail -n 15 "$log"
-        } | sed 's/^/        | /'
-    fi
+    {
+        # A suite's last line counts its tests.
+        printf '%-6s %5d s %5.0f s  %s\n' "$result" $((SECONDS - start)) \
+            "$(awk '{ print $1 + $2 }' <<<"$used")" "$(tail -n 1 "$log" | grep -E '[0-9]+ (passed|pages)' | cut -c1-60)"
+        if [ "$result" = FAILED ]; then
+            # Which tests, wherever in the log they are; then how it ended.
+            echo "        what failed, and the last lines of $log:"
+            {
+                grep -A 12 -E '^FAIL |^---- .* stdout ----|panicked at|^error' "$log" | head -n 60
+                echo ...
+                tail -n 15 "$log"
+            } | sed 's/^/        | /'
+        fi
+    } >"$logs/$part.result"
+    [ "$result" = ok ]
+}
+
+# begins NUMBER PART, ended STATUS PART: together a line
+begins() {
+    printf '[%2d/%d] %-20s ' "$1" "$total" "$2"
+}
+
+ended() {
+    [ "$1" = 0 ] || failed+=("$2")
+    cat "$logs/$2.result"
+    rm "$logs/$2.result"
+}
+
+number=0
+for part in "$@"; do
+    number=$((number + 1))
+    begins "$number" "$part"
+    case " ${BESIDE:-} " in
+    *" $part "*)
+        echo "beside what follows"
+        run "$part" &
+        beside+=("$! $number $part")
+        ;;
+    *)
+        run "$part"
+        ended $? "$part"
+        ;;
+    esac
+done
+for job in ${beside[@]+"${beside[@]}"}; do
+    read -r pid number part <<<"$job"
+    begins "$number" "$part"
+    wait "$pid"
+    ended $? "$part"
 done
 if [ ${#failed[@]} -eq 0 ]; then
-    echo "$name: all $# parts passed, $((SECONDS - begun)) s"
+    echo "$name: all $total parts passed, $((SECONDS - begun)) s"
 else
-    echo "$name: ${#failed[@]} of $# parts failed, $((SECONDS - begun)) s: ${failed[*]} (make $name PARTS='${failed[*]}' runs them alone; logs: $logs)"
+    echo "$name: ${#failed[@]} of $total parts failed, $((SECONDS - begun)) s: ${failed[*]} (make $name PARTS='${failed[*]}' runs them alone; logs: $logs)"
     exit 1
 fi

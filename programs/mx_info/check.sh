@@ -117,6 +117,14 @@ check_ends() {
     server=
 }
 
+# start_client FILE: a client that goes on until it is killed, as $client; it is connected
+start_client() {
+    : > "$1"
+    "$bin/mx_pingpong" -d localhost -r "$endpoint" -s 64K -N 100000000 > "$1" 2>&1 &
+    client=$!
+    wait_for "$1"
+}
+
 # Two processes that find each other by host name and endpoint.
 check_pair() {
     local few="-N 20 -R 1 -s 1K -S 64K -v" port own
@@ -125,8 +133,8 @@ check_pair() {
         ends 0 "$bin/mx_pingpong" -d localhost -r "$endpoint" $few
     check "a stream to the same other side" \
         ends 0 "$bin/mx_stream" -d localhost:0 -r "$endpoint" $few
-    "$bin/mx_pingpong" -d localhost -r "$endpoint" -s 64K -N 100000000 > "$work/killed" 2>&1 &
-    local client=$!
+    local client
+    start_client "$work/killed"
     until_counted "$server"
     check "the client's packets are counted while it runs" \
         says 'per_second.*"packets_in":[1-9]' \
@@ -145,14 +153,21 @@ check_pair() {
     check "a name of the peers file" \
         ends 0 "$bin/mx_pingpong" -d other-name-of-mine -r "$endpoint" $few
     rm "$work/peers"
-    "$bin/mx_pingpong" -d localhost -r "$endpoint" -s 64K -N 100000000 > "$work/left" 2>&1 &
-    client=$!
+    local served in_line watcher
+    start_client "$work/served"
+    served=$client
+    until_counted "$server"
+    start_client "$work/in_line"
+    in_line=$client
+    : > "$work/watched"
     "$bin/mx_info" counters -p "$server" --watch 0.1 > "$work/watched" 2> "$work/unwatched" &
-    local watcher=$!
+    watcher=$!
     wait_for "$work/watched"
     kill -KILL "$server"
     wait "$server" 2>/dev/null
-    check "a client whose other side was killed ends" ended 1 "$client"
+    check "a client whose other side was killed ends" ended 1 "$served"
+    check "so does one that waits for its turn" ended 1 "$in_line"
+    check "it says why" grep "remote endpoint is unreachable" "$work/in_line"
     check "watching ends with the process" ended 0 "$watcher"
     check "nothing is left of it" ends 1 "$bin/mx_info" endpoints -p "$server"
     server=

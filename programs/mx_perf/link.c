@@ -101,6 +101,14 @@ const char *link_post_send(struct link *link, const void *data, uint32_t size,
     return failed("mx_isend", mx_isend(link->endpoint, &segment, 1, peer, bits, NULL, request));
 }
 
+const char *link_post_ssend(struct link *link, const void *data, uint32_t size,
+                            mx_endpoint_addr_t peer, uint64_t bits, mx_request_t *request)
+{
+    mx_segment_t segment = {(void *)data, size};
+
+    return failed("mx_issend", mx_issend(link->endpoint, &segment, 1, peer, bits, NULL, request));
+}
+
 /* Tests, or sleeps, until the request is done or timeout has run out. */
 static mx_return_t await(struct link *link, mx_request_t *request, mx_status_t *status,
                          uint32_t *done)

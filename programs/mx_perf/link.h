@@ -49,6 +49,10 @@ const char *link_post_recv(struct link *link, void *data, uint32_t size, uint64_
 const char *link_post_send(struct link *link, const void *data, uint32_t size,
                            mx_endpoint_addr_t peer, uint64_t bits, mx_request_t *request);
 
+/* Under way until it is received, so it fails when the peer is gone before that. */
+const char *link_post_ssend(struct link *link, const void *data, uint32_t size,
+                            mx_endpoint_addr_t peer, uint64_t bits, mx_request_t *request);
+
 /* Waits for the request; a message must have exactly `size` bytes. Nothing to do for NULL. */
 const char *link_finish(struct link *link, mx_request_t *request, uint32_t size);
 

@@ -125,22 +125,36 @@ const char *measure_answer(struct session *session)
     return text;
 }
 
-/* Sends a plan. The other side answers it, unless that says that there is no more to do. */
+/*
+ * Sends a plan, which waits there while others are served: nothing else would tell of the other
+ * side's end meanwhile. The answer follows at once.
+ */
 static const char *ask(struct session *session)
 {
     struct plan words = plan_wire(session->plan);
     mx_request_t request = NULL;
-    const char *error = link_post_send(&session->link, &words, sizeof(words), session->peer,
-                                       MATCH_PLAN, &request);
+    const char *error = link_post_ssend(&session->link, &words, sizeof(words), session->peer,
+                                        MATCH_PLAN, &request);
 
+    session->link.timeout_ms = WAIT_IN_LINE_MS;
     if (error == NULL)
         error = link_finish(&session->link, &request, sizeof(words));
-    if (error == NULL && session->plan.kind != PLAN_QUIT) {
-        session->link.timeout_ms = WAIT_IN_LINE_MS;
-        error = measure_answer(session);
-        session->link.timeout_ms = WAIT_MS;
-    }
-    return error;
+    session->link.timeout_ms = WAIT_MS;
+    return error != NULL ? error : measure_answer(session);
+}
+
+/* The other side ends with it, unless it is kept: it may be gone before it has answered. */
+static const char *quit(struct session *session)
+{
+    struct plan words;
+    mx_request_t request = NULL;
+    const char *error;
+
+    session->plan.kind = PLAN_QUIT;
+    words = plan_wire(session->plan);
+    error = link_post_send(&session->link, &words, sizeof(words), session->peer, MATCH_PLAN,
+                           &request);
+    return error != NULL ? error : link_finish(&session->link, &request, sizeof(words));
 }
 
 static int by_value(const void *a, const void *b)
@@ -219,15 +233,14 @@ int measure_main(const struct measurement *measurement, int argc, char **argv)
     };
     if (!options.json)
         measurement->heading();
+    fflush(stdout);
     for (size = options.first_size; size <= options.last_size; size = options_next_size(size)) {
         session.plan.size = (uint32_t)size;
         session.plan.count =
             options.iterations ? options.iterations : measurement->count((uint32_t)size);
         check(&options, measure_size(measurement, &session));
     }
-    /* The other side ends with it, unless it is kept. */
-    session.plan.kind = PLAN_QUIT;
-    check(&options, ask(&session));
+    check(&options, quit(&session));
     if (options.self && (waitpid(child, &status, 0) != child || status != 0))
         fail(&options, "the other side failed");
     link_close(&session.link);

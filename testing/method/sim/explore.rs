@@ -110,7 +110,9 @@ impl Name {
             self.number as u8,
             what as u8,
         ];
-        head.into_iter().cycle().take(len).collect()
+        let mut pattern = head.repeat(len.div_ceil(head.len()));
+        pattern.truncate(len);
+        pattern
     }
 
     fn read(bytes: &[u8]) -> Self {
