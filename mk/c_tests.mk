@@ -19,7 +19,7 @@ C_TESTS_LINK    := -L$(LIBDIR) -lbmi_mx -Wl,-rpath,$(abspath $(LIBDIR))
 # Everything but bare.c runs inside the small host of support/, which the library finds by dlsym
 # because of -rdynamic.
 C_TESTS_HOST    := host op pair pattern port wire stage leftovers memory limit flood guard moments moments_peer \
-                   exchange secret_file user stacks codes check world
+                   exchange secret_file user stacks stacks_table codes check world
 C_TESTS_NOHOST  := codes check world
 C_TESTS_HOSTLESS := $(C_TESTS_NOHOST) port hostless
 
@@ -122,7 +122,7 @@ $(addprefix $(1)/,$(C_TESTS_PLAIN) fabric_mixed standalone releases): $(1)/%: $(
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
 
 # A host as a library, which has its callbacks to itself (hosts.c).
-$(1)/half.so: $(C_TESTS_DIR)/bmi/hosts_half.c $(patsubst %.o,$(C_TESTS_DIR)/support/%.c,host.o op.o pattern.o stacks.o $(4)) \
+$(1)/half.so: $(C_TESTS_DIR)/bmi/hosts_half.c $(patsubst %.o,$(C_TESTS_DIR)/support/%.c,host.o op.o pattern.o stacks.o stacks_table.o $(4)) \
     $(C_TESTS_DIR)/bmi/hosts_half.h $$(C_TESTS_HDRS)
 	@mkdir -p $$(@D)
 	$$(CC) $$(CFLAGS) $$(C_TESTS_CFLAGS) $(2) -fPIC -shared -Wl,-Bsymbolic -o $$@ $$(filter %.c,$$^) -lpthread
