@@ -7,7 +7,7 @@
 # C_TESTS_LIMIT   seconds a program may take (default 100, more under a checker)
 # C_TESTS_JOBS    programs at a time (default: two for each processor); most of them wait for something most
 #                 of the time
-# C_TESTS_STACKS  KiB of stack that calls get, and initialize and finalize (support/stacks.h; default 16 64, none
+# C_TESTS_STACKS  KiB of stack that calls get, and those that open and close (support/stacks.h; default 16 64, none
 #                 under a checker)
 # C_TESTS_LIBRARY the library that programs open by name (default bmi_mx)
 # MX_PROVIDER, MX_LIBFABRIC   as the library reads them: which provider and library rdm means
@@ -22,13 +22,14 @@ provider=${MX_PROVIDER:+-$(printf %s "$MX_PROVIDER" | tr ';' '+')}
 if [ "$1" = --one ]; then
     directory=$2 limit=$3 port=$4 program=$5
     log=$directory/logs/$program-$port$provider.log
-    case $program-$port in
-    # The other side counts system calls, and swapcontext makes two.
-    wakeups-*) ;;
-    # What libfabric needs itself (docs/guest.md).
-    *-rdm) [ -n "${C_TESTS_UNDER:-}" ] || export C_TESTS_STACKS="${C_TESTS_STACKS:-32 96}" ;;
-    *) [ -n "${C_TESTS_UNDER:-}" ] || export C_TESTS_STACKS="${C_TESTS_STACKS:-16 64}" ;;
-    esac
+    stacks='16 64'
+    # libfabric needs 15 KiB itself (docs/guest.md); others' may need more.
+    [ "$port" != rdm ] || stacks='28 64'
+    [ "$port" != rdm ] || [ -z "${MX_PROVIDER:-}${MX_LIBFABRIC:-}" ] || stacks='32 96'
+    # The other side of wakeups counts system calls, and swapcontext makes two.
+    if [ -z "${C_TESTS_UNDER:-}" ] && [ "$program" != wakeups ]; then
+        export C_TESTS_STACKS="${C_TESTS_STACKS:-$stacks}"
+    fi
     begin=$(date +%s%N)
     MX_PORT=$port timeout -k 5 "$limit" "$directory/$program" >"$log" 2>&1
     status=$?

@@ -11,8 +11,10 @@ MX_TESTS_HDRS    := $(wildcard $(C_TESTS_DIR)/mx/support/*.h) $(C_TESTS_HDRS) \
                     include/myriexpress.h $(wildcard include/mx_*.h include/mx_internals/*.h)
 MX_TESTS_LINK    := -L$(LIBDIR) -lmyriexpress -Wl,-rpath,$(abspath $(LIBDIR))
 # Of the two suites' support, and of this one's.
-MX_TESTS_SHARED  := pattern port memory limit flood secret_file user check world
-MX_TESTS_OWN     := couple party mx
+MX_TESTS_SHARED  := pattern port memory limit flood secret_file user stacks check world
+MX_TESTS_OWN     := couple party mx stacks
+# The functions of mx/support/stacks.c.
+MX_TESTS_WRAP    := $(shell sed -n 's/^\(LARGE\|SMALL\)(\(mx_[a-z_0-9]*\))$$/-Wl,--wrap=\2/p' $(C_TESTS_DIR)/mx/support/stacks.c)
 
 MX_TESTS_PLAIN   := args stderr lifecycle messages order wildcard any sends cancel connect handler timeouts \
                     progression contextids threads fork info names gone proof secret users shortage cancelled
@@ -48,13 +50,13 @@ $(1)/mx/layout: $(1)/mx/layout.o $(1)/mx/header_c99.o | lib
 $(addprefix $(1)/mx/,$(MX_TESTS_PLAIN)): $(1)/mx/%: $(1)/mx/%.o \
     $(addprefix $(1)/mx/support/,$(MX_TESTS_OWN:=.o)) \
     $(addprefix $(1)/support/,$(MX_TESTS_SHARED:=.o)) | lib
-	$$(CC) $(2) -o $$@ $$^ $$(MX_TESTS_LINK) $$(C_TESTS_LIBS)
+	$$(CC) $(2) $$(MX_TESTS_WRAP) -o $$@ $$^ $$(MX_TESTS_LINK) $$(C_TESTS_LIBS)
 
 # Both libraries, and the BMI suite's small host; -rdynamic as there.
 $(1)/mx/together: $(1)/mx/together.o \
     $(addprefix $(1)/mx/support/,$(MX_TESTS_OWN:=.o)) \
-    $(addprefix $(1)/support/,$(MX_TESTS_SHARED:=.o) host.o op.o stacks.o ops_linked.o) | lib
-	$$(CC) $(2) -rdynamic -o $$@ $$^ $$(C_TESTS_LINK) $$(MX_TESTS_LINK) $$(C_TESTS_LIBS)
+    $(addprefix $(1)/support/,$(MX_TESTS_SHARED:=.o) host.o op.o stacks_table.o ops_linked.o) | lib
+	$$(CC) $(2) $$(MX_TESTS_WRAP) -rdynamic -o $$@ $$^ $$(C_TESTS_LINK) $$(MX_TESTS_LINK) $$(C_TESTS_LIBS)
 endef
 
 $(eval $(call mx_tests_rules,$(C_TESTS_OUT),))

@@ -79,16 +79,21 @@ static void begins(void)
 
 static void without_threads(struct side *side)
 {
-    struct rlimit one = {1, 1};
+    struct rlimit before, one;
 
     (void)side;
     take_log();
     become_for_good(SOME_USER);
+    CHECK(getrlimit(RLIMIT_NPROC, &before) == 0);
+    one = before;
+    one.rlim_cur = 1;
     CHECK(setrlimit(RLIMIT_NPROC, &one) == 0);
     for (int i = 0; i < 3; i++)
         refused(-BMI_EAGAIN, "RLIMIT_NPROC is 1");
     CHECK(setenv("MX_HELPER", "off", 1) == 0);
     begins();
+    /* The look for leaks at the end has a thread. */
+    CHECK(setrlimit(RLIMIT_NPROC, &before) == 0);
 }
 
 static void refuse_call(unsigned call, unsigned error)
@@ -110,7 +115,11 @@ static void without_clone3(struct side *side)
     (void)side;
     take_log();
     refuse_call(SYS_clone3, EPERM);
-    refused(-BMI_EPERM, "clone");
+    /* valgrind has clone for it. */
+    if (getenv("C_TESTS_WRAP") == NULL)
+        refused(-BMI_EPERM, "clone");
+    else
+        host_load();
     CHECK(setenv("MX_HELPER", "off", 1) == 0);
     begins();
 }

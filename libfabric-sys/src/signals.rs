@@ -18,15 +18,15 @@ use libc::{c_int, sigaction, sigset_t};
 /// The dispositions of all signals. Dropping it restores those that have changed since.
 #[must_use]
 pub struct SignalDispositions {
-    /// Signal `n` at `n - 1`; `None` for the two that the C library keeps for itself.
-    saved: [Option<sigaction>; SIGNALS],
+    /// Signal `n` at `n - 1`; `None` for the two that the C library keeps for itself. Not on the stack: 10 KiB.
+    saved: Vec<Option<sigaction>>,
 }
 
 impl SignalDispositions {
     /// Reads them all.
     pub fn save() -> Self {
         Self {
-            saved: std::array::from_fn(|index| disposition(index as c_int + 1)),
+            saved: (1..=SIGNALS).map(disposition).collect(),
         }
     }
 }
@@ -64,8 +64,7 @@ fn disposition(signal: c_int) -> Option<sigaction> {
 fn same(a: &sigaction, b: &sigaction) -> bool {
     a.sa_sigaction == b.sa_sigaction
         && (a.sa_flags ^ b.sa_flags) & !SA_RESTORER == 0
-        && (1..=SIGNALS as c_int)
-            .all(|signal| blocked(&a.sa_mask, signal) == blocked(&b.sa_mask, signal))
+        && (1..=SIGNALS).all(|signal| blocked(&a.sa_mask, signal) == blocked(&b.sa_mask, signal))
 }
 
 fn blocked(mask: &sigset_t, signal: c_int) -> bool {
@@ -78,7 +77,7 @@ fn blocked(mask: &sigset_t, signal: c_int) -> bool {
 const SA_RESTORER: c_int = 0x0400_0000;
 
 /// Linux has 64 signals, numbered from 1.
-const SIGNALS: usize = 64;
+const SIGNALS: c_int = 64;
 
 #[cfg(test)]
 mod tests {

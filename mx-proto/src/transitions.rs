@@ -4,7 +4,7 @@
 //!   transition_table! { State { Init => Wait: "a message is posted", ... } }
 //!      TRANSITIONS        the table: docs/states.md shows it, and a test compares both
 //!      note(from, to)   debug builds only: checks the transition and records it
-//!      met::take()      transitions made by this thread, for tests
+//!      met::take()      transitions made by this thread since it last asked, for tests
 //! ```
 
 /// A legal transition.
@@ -35,7 +35,7 @@ macro_rules! transition_table {
                 let known = TRANSITIONS.iter().any(|step| (step.from, step.to) == (from, to));
                 assert!(known || from == to, "{from} -> {to}");
                 if known {
-                    met::MET.with_borrow_mut(|met| *met.entry((from, to)).or_default() += 1);
+                    met::count(from, to);
                 }
             }
             #[cfg(not(debug_assertions))]
@@ -46,18 +46,28 @@ macro_rules! transition_table {
         #[cfg(debug_assertions)]
         pub mod met {
             use super::$stage;
-            use std::cell::RefCell;
+            use std::cell::{Cell, RefCell};
             use std::collections::BTreeMap;
 
             /// The number of times each was made.
             pub type Met = BTreeMap<($stage, $stage), u64>;
 
             thread_local! {
-                pub(super) static MET: RefCell<Met> = const { RefCell::new(Met::new()) };
+                static MET: RefCell<Met> = const { RefCell::new(Met::new()) };
+                /// Only a thread that has asked counts: MET has a destructor, and where there is no memory to
+                /// register it the C library ends the process.
+                static ASKED: Cell<bool> = const { Cell::new(false) };
             }
 
-            /// Gives them out and begins anew.
+            pub(super) fn count(from: $stage, to: $stage) {
+                if ASKED.get() {
+                    MET.with_borrow_mut(|met| *met.entry((from, to)).or_default() += 1);
+                }
+            }
+
+            /// Gives out those since the last time; the first time begins.
             pub fn take() -> Met {
+                ASKED.set(true);
                 MET.take()
             }
         }

@@ -8,7 +8,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::panic::resume_unwind;
 use std::ptr;
-use std::thread::{Builder, JoinHandle};
+use std::thread::{self, Builder, JoinHandle};
 
 /// Starts a thread with all signals blocked.
 pub fn start<T: Send + 'static>(
@@ -21,11 +21,23 @@ pub fn start<T: Send + 'static>(
 
 /// Calls `run` in a thread, for work that takes more stack than callers may have; where there is no thread, on the
 /// caller's.
-pub fn apart<T: Send + 'static>(name: &str, run: impl FnOnce() -> T + Clone + Send + 'static) -> T {
-    match start(name, run.clone()) {
-        Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-        Err(_) => run(),
-    }
+pub fn apart<T: Send>(name: &str, run: impl FnOnce() -> T + Send) -> T {
+    // In here until it is called: who refuses a thread drops what the thread would have called.
+    let mut run = Some(run);
+    let done = thread::scope(|scope| {
+        let call = || run.take().map(|run| run());
+        let blocked = SignalsBlocked::new();
+        let started = Builder::new()
+            .name(name.to_owned())
+            .spawn_scoped(scope, call);
+        drop(blocked);
+        started
+            .ok()
+            .and_then(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    });
+    // Not called yet means that there was no thread.
+    done.or_else(|| run.map(|run| run()))
+        .unwrap_or_else(|| unreachable!("it is called once"))
 }
 
 /// The limit that may be the cause why a thread was refused, or the call that was, in words that follow the error.

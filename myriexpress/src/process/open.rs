@@ -14,7 +14,7 @@ use super::wait::this_thread;
 use crate::engine::{ContextIds, Engine, HANDLER, Options, Program};
 use crate::error::{Code, Error};
 use crate::handles::EndpointHandle;
-use mx_proto::{Endpoint, EndpointId};
+use mx_proto::{Config, Endpoint, EndpointId, Identity};
 use mx_sys::published::Publisher;
 use mx_sys::{
     EndpointChoice, Helper, HostPorts, MonotonicClock, OpenAnew, OpenError, OpenOptions, Settings,
@@ -91,16 +91,9 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
             generation: requests,
         };
         let program = Program::new(identity, options);
-        let endpoint = Endpoint::new(
-            config,
-            identity,
-            params.key,
-            *ports,
-            MonotonicClock,
-            program,
-        );
+        let engine = engine(config, identity, params.key, ports, program);
         slot.put(Open {
-            engine: Engine::new(endpoint),
+            engine,
             about,
             publisher,
             helper,
@@ -114,6 +107,19 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
         identity.session.0
     );
     Ok(handle)
+}
+
+/// The engine over these ports. By itself, for what is moved here lies on the stack several times.
+#[inline(never)]
+fn engine(
+    config: Config,
+    identity: Identity,
+    key: u32,
+    ports: Box<HostPorts>,
+    program: Program,
+) -> Box<HostEngine> {
+    let endpoint = Endpoint::new(config, identity, key, *ports, MonotonicClock, program);
+    Box::new(Engine::new(endpoint))
 }
 
 pub(super) fn refused(error: &OpenError) -> Error {

@@ -21,7 +21,9 @@ use mx_proto::Instant;
 use mx_proto::port::WakeDescriptors;
 use mx_sys::progress::{Guard, WaitStats};
 use mx_sys::published::{PortView, Publisher, Sample, values};
-use mx_sys::{Helper, HostPorts, Interest, MonotonicClock, OpenAnew, OpenError, Progress, Shared};
+use mx_sys::{
+    Helper, HostPorts, Interest, MonotonicClock, OpenAnew, OpenError, Progress, Shared, thread,
+};
 use std::io;
 use std::mem::{self, ManuallyDrop};
 use std::os::fd::RawFd;
@@ -45,7 +47,8 @@ pub(super) struct Slot {
 
 /// An open endpoint.
 pub(super) struct Open {
-    pub(super) engine: HostEngine,
+    /// By itself in memory: this value is moved on callers' stacks, which may be small.
+    pub(super) engine: Box<HostEngine>,
     pub(super) about: About,
     pub(super) publisher: Publisher,
     pub(super) helper: Option<Helper<Slot>>,
@@ -121,7 +124,8 @@ impl Slot {
             slot.retune(tuning).map_err(|e| no_descriptors(&e))?;
         }
         if let Some(open) = &mut slot.open {
-            open.open_anew(shared)?;
+            // Any call may come to this, on a stack that is too small for opening ports.
+            thread::apart("mx-open", || open.open_anew(shared))?;
         }
         slot.claim(shared);
         Ok(())
@@ -159,13 +163,13 @@ impl Slot {
     /// Its engine.
     #[inline]
     pub(super) fn engine(&mut self, ep: EndpointHandle) -> Result<&mut HostEngine, Error> {
-        self.opened(ep).map(|open| &mut open.engine)
+        self.opened(ep).map(|open| &mut *open.engine)
     }
 
     /// The engine that is open, whichever it is.
     #[inline]
     pub(super) fn any_engine(&mut self) -> Option<&mut HostEngine> {
-        self.open.as_mut().map(|open| &mut open.engine)
+        self.open.as_mut().map(|open| &mut *open.engine)
     }
 }
 
@@ -285,7 +289,7 @@ impl Progress for Slot {
 
     fn descriptors(&self) -> WakeDescriptors {
         let engine = self.open.as_ref().map(|open| &open.engine);
-        engine.map_or_else(WakeDescriptors::default, Engine::descriptors)
+        engine.map_or_else(WakeDescriptors::default, |engine| engine.descriptors())
     }
 
     fn active(&self) -> bool {

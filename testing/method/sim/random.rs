@@ -137,6 +137,7 @@ fn random_programs_keep_every_promise() {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
+                Coverage::begin();
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= first + count || failed.lock().unwrap().len() >= 3 {
@@ -168,6 +169,7 @@ fn random_programs_keep_every_promise() {
         total.lock().unwrap()
     );
     let mut coverage = coverage.into_inner().unwrap();
+    Coverage::begin();
     a_stranger_asks_twice();
     coverage.add("a stranger");
     let table = coverage.table();
@@ -209,6 +211,12 @@ struct Coverage {
 }
 
 impl Coverage {
+    /// From here on this thread's peers are looked at.
+    fn begin() {
+        #[cfg(debug_assertions)]
+        drop(bmi_method::peer::state::met::take());
+    }
+
     /// Adds what this thread's peers have done since the last time.
     fn add(&mut self, shape: &'static str) {
         #[cfg(debug_assertions)]
