@@ -79,10 +79,13 @@ registered() {
 
 closing() {
     label=closing
+    # For 256 peers, ofi_rxm asks for more completions than the device has.
+    export FI_UNIVERSE_SIZE=32
     FI_MR_CACHE_MAX_COUNT=0 check "without libfabric's cache a closed registration cannot be read" within 60 "$build/rxe/mrclose"
     sed 's/^/     /' "$work/out"
     echo "     and with it:"
     env -u FI_MR_CACHE_MAX_COUNT "$build/rxe/mrclose" | sed 's/^/     /'
+    unset FI_UNIVERSE_SIZE
 }
 
 # ---- what is registered before and after ----

@@ -211,6 +211,16 @@ impl Shape {
         }
     }
 
+    /// The same at an address of InfiniBand, which `verbs` offers of each device too.
+    pub fn verbs_rxm_ib() -> Self {
+        Self {
+            address_format: FI_SOCKADDR_IB,
+            address_len: 48,
+            takes_node: false,
+            ..Self::verbs_rxm()
+        }
+    }
+
     /// Slingshot: registrations belong to endpoints and are reached by offset.
     pub fn cxi() -> Self {
         Self {
