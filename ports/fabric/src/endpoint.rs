@@ -140,7 +140,7 @@ impl Domain {
                 _name: Known::own(&address),
                 address,
                 caps: info.caps(),
-                inject_limit: self.terms.prefix + self.terms.inject_max,
+                inject_limit: self.terms.prefix.send + self.terms.inject_max,
                 domain: Rc::clone(parts),
             }),
         })
@@ -149,7 +149,7 @@ impl Domain {
     /// A multi-receive buffer is given back when less than a whole slot is left of it: a frame
     /// never meets one that is too short.
     fn set_least_room(&self, handle: &Handle<fid_ep>) -> Result<(), FabricError> {
-        let least: usize = self.terms.prefix + self.terms.frame_max;
+        let least: usize = self.terms.prefix.receive + self.terms.frame_max;
         // SAFETY: an open endpoint, and a value of the type that this option has.
         let result = unsafe {
             fi_setopt(

@@ -44,7 +44,7 @@ pub use places::{Place, place, source};
 pub use queue::CqEvent;
 pub use region::{Mr, REGISTER};
 pub use terms::Wait;
-pub use terms::{Entries, Terms, modern_mr_mode};
+pub use terms::{Entries, Prefix, Terms, modern_mr_mode};
 
 use queue::Queue;
 use sockets::Known;

@@ -19,7 +19,7 @@ use libfabric_sys::abi::{
     FI_ORDER_SAS, FI_READ, FI_REMOTE_READ, FI_RM_DISABLED, FI_RMA, FI_RX_CQ_DATA,
 };
 use libfabric_sys::{RXM_BUFFER_VARIABLE, RXM_EAGER_VARIABLE};
-use mx_port_fabric::{Entries, Terms, Wait, modern_mr_mode};
+use mx_port_fabric::{Entries, Prefix, Terms, Wait, modern_mr_mode};
 use mx_proto::port::HEADER_LEN;
 use std::ffi::c_int;
 use std::fmt;
@@ -186,7 +186,10 @@ impl Plan {
             shared_queue: true,
             entries: Entries::Tagged,
             wait: self.wait,
-            prefix: self.prefix,
+            prefix: Prefix {
+                send: self.prefix,
+                receive: self.prefix,
+            },
             inject_max: self.inject_max,
             frame_max: self.slot_bytes,
             multi_recv: self.multi_recv,
