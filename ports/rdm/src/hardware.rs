@@ -12,6 +12,7 @@
 //!
 //! Not here: libfabric.
 
+use libfabric_sys::is_software_rdma;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -59,7 +60,7 @@ fn devices(class: &Path) -> Vec<String> {
 
 /// It is a device, not software on top of an Ethernet interface, and a port of it has a link.
 fn is_usable(device: &Path) -> bool {
-    device.join("device").exists() && has_link(&device.join("ports"))
+    !is_software_rdma(device) && has_link(&device.join("ports"))
 }
 
 fn has_link(ports: &Path) -> bool {
