@@ -71,6 +71,11 @@ impl RdmPort {
             log::warn!("frames to dead peers fill the send slots: the endpoint is closed");
             self.renew();
         }
+        let lost = |(.., reason): &(_, _, LinkDown)| *reason != LinkDown::Closed;
+        if self.downs.iter().any(lost) {
+            // Perhaps with its device.
+            self.watch_device();
+        }
         any |= self.report_downs(sink);
         if any {
             self.busy = now;
