@@ -566,14 +566,11 @@ mod tests {
         fake.first().put_back(0);
         plug("4: ACTIVE");
         assert!(port.is_open(now));
-        // The end of the last link is all that is seen of it.
-        let id = port.reserve(&MonotonicClock, None).unwrap();
-        std::fs::remove_dir_all(&device).unwrap();
-        port.drop_link(id);
-        port.downs.push((id, 0, LinkDown::Reset));
-        port.give_back_at = now.after(Duration::from_secs(5));
+        // Nor need there be a link.
         let renewals = port.stats.renewals;
         port.turn(now, 1, &mut mx_sim::Recorder::default());
+        std::fs::remove_dir_all(&device).unwrap();
+        port.turn(port.give_back_at, 1, &mut mx_sim::Recorder::default());
         assert_eq!(port.stats.renewals, renewals + 1);
         std::fs::remove_dir_all(&classes).unwrap();
         drop(port);

@@ -57,7 +57,7 @@ impl RdmPort {
         self.links.next_round();
         let mut any = self.take_in(budget, sink);
         let moved = any;
-        if self.links.is_due(now) {
+        if self.links.is_due(now) || now >= self.give_back_at {
             self.keep_time();
         }
         self.post_buffers();
@@ -70,11 +70,6 @@ impl RdmPort {
         if self.fabric.as_ref().is_some_and(super::Fabric::is_clogged) {
             log::warn!("frames to dead peers fill the send slots: the endpoint is closed");
             self.renew();
-        }
-        let lost = |(.., reason): &(_, _, LinkDown)| *reason != LinkDown::Closed;
-        if self.downs.iter().any(lost) {
-            // Perhaps with its device.
-            self.watch_device();
         }
         any |= self.report_downs(sink);
         if any {
