@@ -570,7 +570,8 @@ mod tests {
         let renewals = port.stats.renewals;
         port.turn(now, 1, &mut mx_sim::Recorder::default());
         std::fs::remove_dir_all(&device).unwrap();
-        port.turn(port.give_back_at, 1, &mut mx_sim::Recorder::default());
+        let due = mx_proto::port::Port::<Vec<u8>>::deadline(&port).unwrap();
+        port.turn(due, 1, &mut mx_sim::Recorder::default());
         assert_eq!(port.stats.renewals, renewals + 1);
         std::fs::remove_dir_all(&classes).unwrap();
         drop(port);
