@@ -115,6 +115,8 @@ pub(crate) struct Reads {
     pub virt_addr: bool,
     /// The longest single read.
     pub max_read: usize,
+    /// A read that fails ends the connection to that peer, and what is sent over it afterwards may vanish.
+    pub connected: bool,
 }
 
 /// Reasons why an offer cannot be used.
@@ -229,6 +231,7 @@ fn reads(offer: &Offer, mr_mode: c_int) -> Option<Reads> {
     (real && offer.caps & caps == caps).then(|| Reads {
         virt_addr: mr_mode & FI_MR_VIRT_ADDR != 0,
         max_read: offer.max_msg_size.min(READ_MAX),
+        connected: offer.provider.starts_with("verbs"),
     })
 }
 

@@ -189,6 +189,13 @@ fn a_send_that_is_on_its_way_at_every_moment() {
             let bits = 20 + n as u64;
             let mut got = vec![0; len];
             let mut buffer = pattern(len, 5);
+            // Where the card's reads need a connection, the last cancel has ended it, perhaps without our knowing.
+            world.to = loop {
+                let connected = world.nodes.try_connect(0, 1);
+                if connected.status == Status::Success {
+                    break connected.remote;
+                }
+            };
             world.nodes.post(1, bits, &mut got, 1);
             world.kept.push(got);
             if let Some(request) = world.nodes.send(0, world.to, bits, &buffer, 9) {
