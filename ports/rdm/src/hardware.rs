@@ -92,7 +92,8 @@ impl InUse {
         self.0.exists() && self.can_be_opened()
     }
 
-    /// What verbs are used through goes first: some drivers keep the rest until the last process has closed it.
+    /// The entry that verbs are used through is there. It goes first: some drivers keep the rest until the last process
+    /// has closed the device.
     fn can_be_opened(&self) -> bool {
         let class = self.0.parent();
         let class = class.filter(|class| class.ends_with("infiniband"));

@@ -68,7 +68,7 @@ pub(super) enum Report {
     Registered { link: LinkId, token: u64 },
     /// The read with this token gets on.
     Reading { link: LinkId, token: u64 },
-    /// What is sent over the link may vanish.
+    /// The connection below the link is dead: frames over it may vanish.
     Broken { link: LinkId },
 }
 
@@ -353,8 +353,8 @@ impl LookLimit {
     }
 
     /// For reads that will end if their peer lives, where ending them ends its connection.
-    pub(super) fn patient() -> Self {
-        Self::of(PATIENT_MAX)
+    pub(super) fn between_pieces() -> Self {
+        Self::of(BETWEEN_PIECES_MAX)
     }
 
     fn of(span: Duration) -> Self {
@@ -425,7 +425,7 @@ const LOOKING_MAX: Duration = Duration::from_micros(500);
 const LAST_LOOKING_MAX: Duration = Duration::from_millis(4);
 
 /// The limit between the ends of two pieces: a peer that is silent so long may have gone.
-const PATIENT_MAX: Duration = Duration::from_millis(250);
+const BETWEEN_PIECES_MAX: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
 impl Remote {

@@ -239,7 +239,7 @@ impl Rma {
             .find(|(_, read)| (read.link, read.token) == (link, token));
         if let Some((id, _)) = found {
             let looks = if self.connected {
-                LookLimit::patient()
+                LookLimit::between_pieces()
             } else {
                 LookLimit::new()
             };
