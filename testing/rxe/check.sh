@@ -79,10 +79,13 @@ registered() {
 
 closing() {
     label=closing
+    # For 256 peers, ofi_rxm asks for more completions than the device has.
+    export FI_UNIVERSE_SIZE=32
     FI_MR_CACHE_MAX_COUNT=0 check "without libfabric's cache a closed registration cannot be read" within 60 "$build/rxe/mrclose"
     sed 's/^/     /' "$work/out"
     echo "     and with it:"
     env -u FI_MR_CACHE_MAX_COUNT "$build/rxe/mrclose" | sed 's/^/     /'
+    unset FI_UNIVERSE_SIZE
 }
 
 # ---- what is registered before and after ----
@@ -140,7 +143,7 @@ killed() {
             "$bin/bmi_cp" "$a/large" "$work/back" >"$work/killed" 2>&1 &
         fi
         client=$!
-        sent=$(crossed rxe0)
+        sent=$(packets)
         check "$way: the transfer is under way" wait_for 60 moved 2000
         kill -9 "$client"
         wait "$client" 2>/dev/null
@@ -151,8 +154,13 @@ killed() {
     stop
 }
 
+# Packets of both devices: the data comes from the client's when it puts a file.
+packets() {
+    echo $(($(crossed rxe0) + $(crossed rxe1)))
+}
+
 moved() {
-    [ $(($(crossed rxe0) - sent)) -ge "$1" ]
+    [ $(($(packets) - sent)) -ge "$1" ]
 }
 
 registrations_are() {
@@ -183,7 +191,7 @@ locked() {
     label=locked
     chmod 755 "$work"
     check "a server" serve "$a" || return
-    check "an ordinary user is told which limit it is" as_user "$a" >/dev/null
+    check "an ordinary user is told which limit it is" as_user "$a"
     sed 's/^/     /' "$work/out"
     stop
 }
@@ -191,7 +199,9 @@ locked() {
 as_user() {
     setpriv --reuid 1000 --regid 1000 --clear-groups --bounding-set -all bash -c "
         ulimit -l 64
-        MX_PORT=auto $bin/bmi_cp --ping $1 2>&1 | tee /dev/stderr | grep -q 'ulimit -l'"
+        $bin/bmi_cp --ping $1 2>&1" >"$work/user"
+    cat "$work/user"
+    grep -q 'ulimit -l' "$work/user"
 }
 
 # ---- unreliable datagrams ----
@@ -210,22 +220,27 @@ datagrams() {
 # ---- a device goes ----
 
 removed() {
-    local client
+    local client remover
     label=removed
     check "a server" serve "$a" || return
     truncate -s 256M "$work/large"
     within 120 "$bin/bmi_cp" "$work/large" "$a/large" >"$work/client" 2>&1 &
     client=$!
-    sent=$(crossed rxe0)
+    sent=$(packets)
     check "a transfer is under way" wait_for 60 moved 2000
-    rdma link delete rxe0
+    # The kernel waits for the processes that have the device open, and librdmacm opens each for the life of its process.
+    rdma link delete rxe0 &
+    remover=$!
     check "the client's operation ends" wait_for 25 gone "$client"
     sed 's/^/     client: /' "$work/client"
     sed 's/^/     server: /' "$work/server"
-    check "the server's log names the device" grep -q rxe0 "$work/server"
+    check "the server's log names the device" wait_for 25 grep -q 'rxe0.*has gone' "$work/server"
+    stop
+    wait "$remover"
     rdma link add rxe0 type rxe netdev va
     wait_for 10 test -e /dev/infiniband/uverbs0
     chmod 666 /dev/infiniband/uverbs*
+    check "a server" serve "$a" || return
     check "it is back, and is used" over rxe0 10000000 there_and_back "$a"
     stop
 }

@@ -5,7 +5,7 @@
 cable() {
     local end
     modprobe -a veth sch_netem
-    ip link add vb type veth peer name va
+    ip link add va type veth peer name vb
     ip addr add 10.9.0.1/32 dev va
     ip addr add 10.9.0.2/32 dev vb
     for end in all va vb; do

@@ -7,7 +7,6 @@
 //!
 //! Owns: the check of an address before a provider gets it.
 
-use super::sockets::Known;
 use super::{Domain, FabricError, positive};
 use libfabric_sys::abi::{
     FI_ADDR_NOTAVAIL, FI_ADDR_STR, FI_EINVAL, FI_EOTHER, FI_SOCKADDR, FI_SOCKADDR_IN,
@@ -44,10 +43,7 @@ impl Domain {
             )
         };
         match result {
-            1 if peer != FI_ADDR_NOTAVAIL => {
-                self.names.borrow_mut().insert(peer, Known::peer(address));
-                Ok(peer)
-            }
+            1 if peer != FI_ADDR_NOTAVAIL => Ok(peer),
             0 | 1 => refuse(FI_EINVAL),
             code if code < 0 => refuse(positive(code as isize)),
             _ => refuse(FI_EOTHER),
@@ -56,7 +52,6 @@ impl Domain {
 
     /// Forgets a peer. Nothing must be outstanding with it.
     pub fn remove(&self, peer: u64) {
-        self.names.borrow_mut().remove(&peer);
         let mut peer = peer;
         // SAFETY: an open vector, and an array of one.
         let result = unsafe { fi_av_remove(self.parts.av.as_ptr(), &raw mut peer, 1, 0) };

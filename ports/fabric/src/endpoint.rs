@@ -14,7 +14,6 @@
 //! Owns: one `fid_ep` each, and its address.
 
 use super::queue::Queue;
-use super::sockets::Known;
 use super::{CqEvent, Desc, Domain, FabricError, Handle, Parts, check, opened};
 use libc::{c_int, c_void, iovec};
 use libfabric_sys::abi::{
@@ -60,8 +59,6 @@ pub(super) struct EpParts {
     /// Its own, closed after it; `None` for the shared endpoint, whose the domain has.
     queue: Option<Queue>,
     address: Vec<u8>,
-    /// Its sockets are found by it.
-    _name: Known,
     /// The capabilities it was opened for: the provider may have no tables for others.
     caps: u64,
     /// Bytes that can be injected, the prefix counted.
@@ -137,10 +134,9 @@ impl Domain {
                 raw: ep,
                 queue,
                 handle: Some(handle),
-                _name: Known::own(&address),
                 address,
                 caps: info.caps(),
-                inject_limit: self.terms.prefix + self.terms.inject_max,
+                inject_limit: self.terms.prefix.send + self.terms.inject_max,
                 domain: Rc::clone(parts),
             }),
         })
@@ -149,7 +145,7 @@ impl Domain {
     /// A multi-receive buffer is given back when less than a whole slot is left of it: a frame
     /// never meets one that is too short.
     fn set_least_room(&self, handle: &Handle<fid_ep>) -> Result<(), FabricError> {
-        let least: usize = self.terms.prefix + self.terms.frame_max;
+        let least: usize = self.terms.prefix.receive + self.terms.frame_max;
         // SAFETY: an open endpoint, and a value of the type that this option has.
         let result = unsafe {
             fi_setopt(

@@ -33,7 +33,6 @@ mod places;
 mod queue;
 mod region;
 pub mod regions;
-mod sockets;
 mod terms;
 
 pub use addresses::is_address;
@@ -44,10 +43,9 @@ pub use places::{Place, place, source};
 pub use queue::CqEvent;
 pub use region::{Mr, REGISTER};
 pub use terms::Wait;
-pub use terms::{Entries, Terms, modern_mr_mode};
+pub use terms::{Entries, Prefix, Terms, modern_mr_mode};
 
 use queue::Queue;
-use sockets::Known;
 
 use libc::{c_int, c_void};
 use libfabric_sys::abi::{
@@ -57,7 +55,6 @@ use libfabric_sys::abi::{
 use libfabric_sys::calls::{fi_av_open, fi_close, fi_domain};
 use libfabric_sys::{InfoList, Library};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::os::fd::RawFd;
@@ -72,8 +69,6 @@ pub struct Domain {
     terms: Terms,
     /// The next key to ask for, where keys are ours to choose.
     next_key: Cell<u64>,
-    /// Names of peers in the address vector.
-    names: RefCell<HashMap<u64, Known>>,
 }
 
 /// Objects that endpoints and registrations keep open. The order of the members is the order in
@@ -140,7 +135,6 @@ impl Domain {
             }),
             terms,
             next_key: Cell::new(1),
-            names: RefCell::default(),
         })
     }
 

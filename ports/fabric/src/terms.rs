@@ -28,8 +28,8 @@ pub struct Terms {
     /// The way to wait for completions. Final when the queue is open: before, it is the one
     /// requested.
     pub wait: Wait,
-    /// Bytes that stand before the frame in every buffer sent or received.
-    pub prefix: usize,
+    /// Bytes before the frame in every buffer.
+    pub prefix: Prefix,
     /// The longest frame `Ep::inject` takes, the prefix not counted.
     pub inject_max: usize,
     /// The longest frame, prefix not counted.
@@ -48,6 +48,15 @@ pub struct Terms {
     pub tx_depth: usize,
     /// Receives that can be outstanding on an endpoint.
     pub rx_depth: usize,
+}
+
+/// Bytes that a provider wants before a frame: `verbs` in the buffers of receives only.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Prefix {
+    /// In a buffer that is sent.
+    pub send: usize,
+    /// In one that is received into.
+    pub receive: usize,
 }
 
 /// The contents of a completion.

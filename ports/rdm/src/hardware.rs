@@ -3,6 +3,7 @@
 //! ```text
 //!   /sys/class/infiniband/mlx5_0/device      InfiniBand, RoCE, EFA      a port of it is active
 //!                        /ports/1/state
+//!   /sys/class/infiniband_verbs/uverbs0/ibdev                   "mlx5_0": can be opened
 //!   /sys/class/cxi/cxi0                      Slingshot
 //!   /sys/class/hfi1/hfi1_0                   Omni-Path
 //! ```
@@ -12,6 +13,7 @@
 //!
 //! Not here: libfabric.
 
+use libfabric_sys::is_software_rdma;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -59,7 +61,7 @@ fn devices(class: &Path) -> Vec<String> {
 
 /// It is a device, not software on top of an Ethernet interface, and a port of it has a link.
 fn is_usable(device: &Path) -> bool {
-    device.join("device").exists() && has_link(&device.join("ports"))
+    !is_software_rdma(device) && has_link(&device.join("ports"))
 }
 
 fn has_link(ports: &Path) -> bool {
@@ -87,7 +89,23 @@ impl InUse {
 
     /// It has not been taken away.
     pub(crate) fn is_there(&self) -> bool {
-        self.0.exists()
+        self.0.exists() && self.can_be_opened()
+    }
+
+    /// The entry that verbs are used through is there. It goes first: some drivers keep the rest until the last process
+    /// has closed the device.
+    fn can_be_opened(&self) -> bool {
+        let class = self.0.parent();
+        let class = class.filter(|class| class.ends_with("infiniband"));
+        let verbs = class.map(|class| class.with_file_name("infiniband_verbs"));
+        let Some(verbs) = verbs.filter(|verbs| verbs.exists()) else {
+            return true;
+        };
+        let name = self.0.file_name().and_then(|name| name.to_str());
+        devices(&verbs).iter().any(|entry| {
+            let of = fs::read_to_string(verbs.join(entry).join("ibdev"));
+            of.ok().as_deref().map(str::trim) == name
+        })
     }
 
     /// It is there, and where it has ports one of them has a link.
@@ -162,6 +180,23 @@ mod tests {
         assert!(rxe.is_there() && !rxe.is_up());
         fs::remove_dir_all(classes.0.join("infiniband/rxe0")).unwrap();
         assert!(!rxe.is_there() && !rxe.is_up());
+    }
+
+    #[test]
+    fn a_device_that_waits_for_its_users_is_gone() {
+        let classes = Classes::new("waits");
+        classes.put("infiniband/rxe0/ports/1/state", "4: ACTIVE\n");
+        classes.put("infiniband_verbs/abi_version", "6\n");
+        classes.put("infiniband_verbs/uverbs0/ibdev", "rxe0\n");
+        classes.put("infiniband_verbs/uverbs1/ibdev", "rxe1\n");
+        classes.put("cxi/cxi0/uevent", "");
+        let rxe = InUse::of(&classes.0, "rxe0").unwrap();
+        assert!(rxe.is_up() && InUse::of(&classes.0, "cxi0").unwrap().is_up());
+        fs::remove_dir_all(classes.0.join("infiniband_verbs/uverbs0")).unwrap();
+        assert!(!rxe.is_there() && !rxe.is_up());
+        // It is back, under another number.
+        classes.put("infiniband_verbs/uverbs2/ibdev", "rxe0\n");
+        assert!(rxe.is_up());
     }
 
     #[test]

@@ -330,6 +330,25 @@ impl RdmPort {
         }
     }
 
+    /// Ends a link whose connection below is dead: the provider makes another one, over which the peer is told,
+    /// when its address has been removed.
+    fn disconnect(&mut self, id: LinkId) {
+        let Some(link) = self.links.of(id) else {
+            return;
+        };
+        let (reason, peer) = (link.broken(), link.peer);
+        let bytes = self.fabric.as_ref().and_then(|fabric| {
+            let bytes = fabric.addresses.bytes(peer.as_ref()?.address)?;
+            Some(bytes.to_vec())
+        });
+        self.end(id, reason);
+        if let (Some(fabric), Some(peer), Some(bytes)) = (&mut self.fabric, peer, bytes)
+            && let Ok(address) = fabric.addresses.take(&fabric.domain, &bytes)
+        {
+            self.tell(Peer { address, ..peer });
+        }
+    }
+
     /// Tells a peer that its link is no more. Its address is kept for that already.
     fn tell(&mut self, peer: Peer) {
         if self.fabric.is_none() {
@@ -566,6 +585,13 @@ mod tests {
         fake.first().put_back(0);
         plug("4: ACTIVE");
         assert!(port.is_open(now));
+        // Nor need there be a link.
+        let renewals = port.stats.renewals;
+        port.turn(now, 1, &mut mx_sim::Recorder::default());
+        std::fs::remove_dir_all(&device).unwrap();
+        let due = mx_proto::port::Port::<Vec<u8>>::deadline(&port).unwrap();
+        port.turn(due, 1, &mut mx_sim::Recorder::default());
+        assert_eq!(port.stats.renewals, renewals + 1);
         std::fs::remove_dir_all(&classes).unwrap();
         drop(port);
         fake.assert_clean();

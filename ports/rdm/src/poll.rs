@@ -57,7 +57,7 @@ impl RdmPort {
         self.links.next_round();
         let mut any = self.take_in(budget, sink);
         let moved = any;
-        if self.links.is_due(now) {
+        if self.links.is_due(now) || now >= self.give_back_at {
             self.keep_time();
         }
         self.post_buffers();
@@ -375,9 +375,7 @@ impl RdmPort {
             .and_then(|fabric| fabric.remote.next_report())
         {
             any = true;
-            let (Report::ReadDone { link: id, .. }
-            | Report::Registered { link: id, .. }
-            | Report::Reading { link: id, .. }) = report;
+            let id = report.link();
             let Some(word) = self.links.of(id).map(|link| link.word) else {
                 continue;
             };
@@ -389,6 +387,7 @@ impl RdmPort {
                 Report::Reading { token, .. } => {
                     sink.on_remote_activity(id, word, RemoteUse::Reading(token));
                 }
+                Report::Broken { .. } => self.disconnect(id),
             }
         }
         any

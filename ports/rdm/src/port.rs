@@ -174,7 +174,9 @@ impl<M: Memory> Port<M> for RdmPort {
             _ => None,
         };
         let remote = fabric.and_then(|fabric| fabric.remote.deadline());
-        [room, look, remote, self.links.deadline()]
+        // Without a link, nothing else shows that it has gone.
+        let device = (fabric.is_some() && self.in_use.is_some()).then_some(self.give_back_at);
+        [room, look, remote, device, self.links.deadline()]
             .into_iter()
             .flatten()
             .min()

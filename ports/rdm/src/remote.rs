@@ -68,6 +68,20 @@ pub(super) enum Report {
     Registered { link: LinkId, token: u64 },
     /// The read with this token gets on.
     Reading { link: LinkId, token: u64 },
+    /// The connection below the link is dead: frames over it may vanish.
+    Broken { link: LinkId },
+}
+
+impl Report {
+    /// The link that it is about.
+    pub(super) fn link(self) -> LinkId {
+        match self {
+            Self::ReadDone { link, .. }
+            | Self::Registered { link, .. }
+            | Self::Reading { link, .. }
+            | Self::Broken { link } => link,
+        }
+    }
 }
 
 /// A completion: nothing, or the positive error number.
@@ -316,12 +330,7 @@ impl Events {
     }
 
     fn forget_link(&mut self, link: LinkId) {
-        self.reports.retain(|report| {
-            let (Report::ReadDone { link: of, .. }
-            | Report::Registered { link: of, .. }
-            | Report::Reading { link: of, .. }) = *report;
-            of != link
-        });
+        self.reports.retain(|report| report.link() != link);
     }
 }
 
@@ -343,6 +352,11 @@ impl LookLimit {
         Self::of(LAST_LOOKING_MAX)
     }
 
+    /// For reads that will end if their peer lives, where ending them ends its connection.
+    pub(super) fn between_pieces() -> Self {
+        Self::of(BETWEEN_PIECES_MAX)
+    }
+
     fn of(span: Duration) -> Self {
         Self {
             begun: None,
@@ -351,11 +365,16 @@ impl LookLimit {
         }
     }
 
+    /// Something was found.
+    pub(super) fn begin_again(&mut self) {
+        self.begun = None;
+    }
+
     /// May one look again?
     pub(super) fn again(&mut self) -> bool {
         self.looks += 1;
         let span = if self.looks < LOOKS_MIN {
-            LAST_LOOKING_MAX
+            LAST_LOOKING_MAX.max(self.span)
         } else {
             self.span
         };
@@ -404,6 +423,9 @@ const LOOKING_MAX: Duration = Duration::from_micros(500);
 
 /// The limit for any number of them, as the call must not block.
 const LAST_LOOKING_MAX: Duration = Duration::from_millis(4);
+
+/// The limit between the ends of two pieces: a peer that is silent so long may have gone.
+const BETWEEN_PIECES_MAX: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
 impl Remote {

@@ -50,6 +50,8 @@ pub(super) struct Rma {
     /// BounceBuffers that the provider may keep for links that are gone, before everything is opened anew.
     lost_max: usize,
     piece_max: usize,
+    /// [`Reads::connected`]
+    connected: bool,
     /// As of the last poll.
     now: Instant,
 }
@@ -101,7 +103,12 @@ struct Landing {
 }
 
 impl Rma {
-    pub(super) fn new(plan: &Plan, Reads { max_read, .. }: Reads) -> Self {
+    pub(super) fn new(plan: &Plan, reads: Reads) -> Self {
+        let Reads {
+            max_read,
+            connected,
+            ..
+        } = reads;
         Self {
             registered: HashMap::new(),
             registrations: Registrations::new(),
@@ -113,7 +120,10 @@ impl Rma {
             local: plan.mr_local,
             // Reads of links that are gone occupy the provider's queue, too.
             lost_max: bounce::MOST.min(plan.tx_depth) / 2,
-            piece_max: if plan.mr_local {
+            connected,
+            piece_max: if connected {
+                max_read.clamp(1, PIECE_CONNECTED)
+            } else if plan.mr_local {
                 max_read.clamp(1, PIECE_MAX)
             } else {
                 max_read.clamp(1, bounce::BUFFER_BYTES)
@@ -228,7 +238,12 @@ impl Rma {
             .iter()
             .find(|(_, read)| (read.link, read.token) == (link, token));
         if let Some((id, _)) = found {
-            self.take_back(outlet, events, &[id]);
+            let looks = if self.connected {
+                LookLimit::between_pieces()
+            } else {
+                LookLimit::new()
+            };
+            self.take_back(outlet, events, &[id], looks);
         }
     }
 
@@ -253,7 +268,7 @@ impl Rma {
             .filter(|(_, read)| read.link == link)
             .map(|(id, _)| id)
             .collect();
-        self.take_back(outlet, events, &reads);
+        self.take_back(outlet, events, &reads, LookLimit::new());
         self.links.remove(&link);
         if self.lost() > self.lost_max {
             log::warn!("rdm: reads from dead peers fill the provider's queue");
@@ -297,6 +312,9 @@ impl Rma {
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
             }
             outlet.bounce.give(buffer);
+        }
+        if outcome.is_err() && self.connected && self.links.contains_key(&posted.link) {
+            events.report(Report::Broken { link: posted.link });
         }
         if let Some(id) = posted.read
             && let Some(read) = self.reads.get_mut(id)
@@ -362,18 +380,24 @@ impl Rma {
         lost.count()
     }
 
-    /// Ends reads without a report.
-    fn take_back(&mut self, outlet: &mut Outlet<'_>, events: &mut Events, ids: &[usize]) {
+    /// Ends reads without a report. Those that do not end within that limit lose their registrations.
+    fn take_back(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        events: &mut Events,
+        ids: &[usize],
+        mut looks: LookLimit,
+    ) {
         for id in ids {
             if let Some(read) = self.reads.get_mut(*id) {
                 read.fail();
             }
             self.end_read(outlet, events, *id);
         }
-        let mut looks = LookLimit::new();
         while self.local && ids.iter().any(|id| self.reads.contains(*id)) {
             events.look(outlet);
             while let Some((piece, outcome)) = events.next_met() {
+                looks.begin_again();
                 self.on_event(outlet, events, piece, outcome);
             }
             if !looks.again() {
@@ -392,6 +416,9 @@ impl Rma {
             }
             if let Some(link) = self.links.get_mut(&read.link) {
                 link.turn.retain(|turn| turn != id);
+                if self.connected && read.posted > 0 {
+                    events.report(Report::Broken { link: read.link });
+                }
             }
         }
     }
@@ -582,6 +609,9 @@ fn finish(outlet: &mut Outlet<'_>, events: &mut Events, closed: Result<(), (Mr, 
 
 /// The longest piece: a failure costs no more than this, and signs of life come often enough.
 const PIECE_MAX: usize = 4 << 20;
+
+/// The same where a cancel has to wait for those under way ([`Reads::connected`]).
+const PIECE_CONNECTED: usize = 256 << 10;
 
 /// Pieces of one link under way: enough for a card that carries a piece in 80 us to find the next
 /// one, and few enough that a silent peer does not fill the queue of the endpoint all share.

@@ -53,7 +53,10 @@ pub(crate) fn sources(
     }
     let count = shape.devices.len().max(1);
     if shape.address_format != FI_SOCKADDR_IN {
-        return (0..count).map(|device| (device, None)).collect();
+        // Those of sockets are known, in whatever family.
+        let known = shape.address_format == FI_SOCKADDR_IB;
+        let source = known.then(|| vec![AF_IB; shape.address_len]);
+        return (0..count).map(|device| (device, source.clone())).collect();
     }
     let source = flags & FI_SOURCE != 0;
     let (node, service) = (node.filter(|_| source), service.filter(|_| source));
@@ -71,6 +74,9 @@ pub(crate) fn sources(
         .map(|(device, ip)| (device, Some(sockaddr_in(ip, port))))
         .collect()
 }
+
+/// Both bytes of a family that is not of IP.
+const AF_IB: u8 = 27;
 
 /// The bytes of a `sockaddr_in`.
 pub(crate) fn sockaddr_in(ip: Ipv4Addr, port: u16) -> Vec<u8> {

@@ -176,6 +176,9 @@ fn offer(
         info.src_addr = copy(&source);
     }
     (info.mode, tx.mode, rx.mode) = (shape.mode, shape.mode, shape.mode);
+    if shape.prefix_of_receives {
+        tx.mode &= !FI_MSG_PREFIX;
+    }
     tx.caps = info.caps & !(FI_RECV | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE);
     rx.caps = info.caps & !FI_SEND;
     (tx.msg_order, rx.msg_order) = (shape.order, shape.order);

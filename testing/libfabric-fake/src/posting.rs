@@ -218,7 +218,7 @@ impl State {
             }
             Kind::Send | Kind::Inject => {
                 let full = endpoint.outstanding >= endpoint.tx_size;
-                (FI_SEND, FI_MSG, shape.prefix, full)
+                (FI_SEND, FI_MSG, shape.send_prefix(), full)
             }
             Kind::Read { .. } => {
                 let full = endpoint.outstanding >= endpoint.tx_size;
@@ -300,7 +300,7 @@ impl State {
         // A send may have its prefix written to; an inject's buffer is only ever read.
         if !inject {
             let start = post.spans.first().map_or(0, |span| span.start);
-            bytes::fill(Span::new(start, shape.prefix), 0x11);
+            bytes::fill(Span::new(start, shape.send_prefix()), 0x11);
         }
         let len = total(&body);
         let datagram = shape.ep_type == FI_EP_DGRAM;

@@ -60,6 +60,8 @@ pub struct Shape {
     pub mode: u64,
     /// Bytes before each message, with `FI_MSG_PREFIX`; a multiple of 8.
     pub prefix: usize,
+    /// It is only wanted before what is received: `verbs`.
+    pub prefix_of_receives: bool,
     /// Its registration mode bits.
     pub mr_mode: c_int,
     /// Bytes of a key.
@@ -148,6 +150,7 @@ impl Shape {
             caps: MESSAGES | MEMORY | REACH,
             mode: 0,
             prefix: 0,
+            prefix_of_receives: false,
             mr_mode: 0,
             key_bytes: 8,
             address_format: FI_SOCKADDR_IN,
@@ -208,6 +211,16 @@ impl Shape {
             peer_gone: Death::Fail(FI_EIO),
             no_peer: Death::Fail(FI_ECONNREFUSED),
             ..Self::tcp_rxm()
+        }
+    }
+
+    /// The same at an address of InfiniBand, which `verbs` offers of each device too.
+    pub fn verbs_rxm_ib() -> Self {
+        Self {
+            address_format: FI_SOCKADDR_IB,
+            address_len: 48,
+            takes_node: false,
+            ..Self::verbs_rxm()
         }
     }
 
@@ -347,12 +360,13 @@ impl Shape {
         }
     }
 
-    /// The datagrams of `verbs`: a prefix for the routing header, addresses of its own.
+    /// The datagrams of `verbs`: the routing header before what is received, addresses of its own.
     pub fn verbs_ud() -> Self {
         Self {
             provider: "verbs".into(),
             mode: FI_MSG_PREFIX,
             prefix: 40,
+            prefix_of_receives: true,
             mr_mode: FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
             key_bytes: 4,
             address_format: FI_ADDR_IB_UD,
@@ -370,6 +384,15 @@ impl Shape {
         self.mode = mode;
         self.prefix = prefix;
         self
+    }
+
+    /// Bytes before what is sent.
+    pub(crate) fn send_prefix(&self) -> usize {
+        if self.prefix_of_receives {
+            0
+        } else {
+            self.prefix
+        }
     }
 
     /// Bytes of a context the provider writes to, 0 when it wants none.

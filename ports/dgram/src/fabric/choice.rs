@@ -22,7 +22,7 @@ use libfabric_sys::abi::{
 };
 use libfabric_sys::{Hints, Info, InfoList, Library};
 use mx_port_base::interfaces::is_of_this_host;
-use mx_port_fabric::{Entries, Place, Terms, Wait, modern_mr_mode, place, source};
+use mx_port_fabric::{Entries, Place, Prefix, Terms, Wait, modern_mr_mode, place, source};
 use mx_port_fabric::{Finding, RdmError, Verdict};
 use std::ffi::{CString, c_int};
 use std::net::IpAddr;
@@ -293,13 +293,18 @@ impl Plan {
                 "it wants registration mode {unknown:#x}, which is not supported"
             ));
         }
-        let prefix = match mode & FI_MSG_PREFIX {
+        let of_mode = |mode: u64| match mode & FI_MSG_PREFIX {
             0 => 0,
             _ => info.msg_prefix_size(),
         };
-        if prefix > PREFIX_MAX {
+        let prefix = Prefix {
+            send: of_mode(info.tx_mode()),
+            receive: of_mode(info.rx_mode()),
+        };
+        let longest = prefix.send.max(prefix.receive);
+        if longest > PREFIX_MAX {
             return Err(format!(
-                "its prefix has {prefix} bytes, more than {PREFIX_MAX}"
+                "its prefix has {longest} bytes, more than {PREFIX_MAX}"
             ));
         }
         let name = info.src_addr().len();
@@ -310,7 +315,10 @@ impl Plan {
         }
         // usnic counts the prefix in this, efa does not. Where it does not, some bytes of a jumbo
         // frame are lost.
-        let frame_max = info.max_msg_size().saturating_sub(prefix).min(FRAME_MAX);
+        let frame_max = info
+            .max_msg_size()
+            .saturating_sub(prefix.send)
+            .min(FRAME_MAX);
         if frame_max < DATAGRAM_MIN + frame::HEADER_MAX {
             return Err(format!(
                 "its messages have {frame_max} bytes, too few for a datagram of {DATAGRAM_MIN}"
@@ -349,6 +357,12 @@ impl Plan {
                 rx_depth: info.rx_size().max(1),
             },
         })
+    }
+
+    /// Bytes of a buffer that sends or receives.
+    pub(super) fn buffer_len(&self) -> usize {
+        let Prefix { send, receive } = self.terms.prefix;
+        send.max(receive) + self.terms.frame_max
     }
 
     /// The longest datagram that an endpoint of this name sends.

@@ -31,13 +31,23 @@ fn a_prefix_is_left_room_for_and_not_counted_as_part_of_a_frame() {
         let plan = plan(with(|shape| {
             (shape.prefix, shape.max_msg) = (prefix, max_msg);
         }));
-        assert_eq!(plan.terms.prefix, prefix);
+        let both = Prefix {
+            send: prefix,
+            receive: prefix,
+        };
+        assert_eq!(plan.terms.prefix, both);
         assert_eq!(plan.terms.frame_max, max_msg - prefix);
     }
     // A provider that wants none gets none.
-    let without = with(|shape| shape.mode = 0);
-    let plan = plan(without);
-    assert_eq!((plan.terms.prefix, plan.terms.frame_max), (0, 8972 + 64));
+    let terms = plan(with(|shape| shape.mode = 0)).terms;
+    let (send, receive) = (0, 0);
+    assert_eq!(terms.prefix, Prefix { send, receive });
+    assert_eq!(terms.frame_max, 8972 + 64);
+    // Nor does one that wants it where it receives, of what it sends.
+    let terms = plan(Shape::verbs_ud()).terms;
+    let (send, receive) = (0, 40);
+    assert_eq!(terms.prefix, Prefix { send, receive });
+    assert_eq!(terms.frame_max, 4096);
     let refused = make(with(|shape| shape.prefix = PREFIX_MAX + 8));
     assert!(refused.unwrap_err().contains("prefix has 1032 bytes"));
 }
@@ -77,7 +87,7 @@ fn what_fits_is_injected_where_queues_are_looked_after() {
         assert_eq!(of(inject).terms.inject_max, inject);
     }
     // At most as much as a frame holds.
-    assert_eq!(of(5000).terms.inject_max, 4096 - 40);
+    assert_eq!(of(5000).terms.inject_max, 4096);
     let unguarded = plan(Shape::usnic());
     assert_eq!(unguarded.terms.inject_max, 0);
     let shape = Shape {

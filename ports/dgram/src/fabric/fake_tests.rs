@@ -104,6 +104,7 @@ impl Pair {
 pub(super) fn efa() -> Shape {
     Shape {
         provider: "efa".into(),
+        prefix_of_receives: false,
         address_format: FI_ADDR_EFA,
         inject: 0,
         wait: Waiting::Refused,

@@ -24,7 +24,7 @@ use super::name::FabricAddress;
 use super::peers::Peers;
 use libc::c_void;
 use mx_port_fabric::RdmError;
-use mx_port_fabric::{CqEvent, Domain, Ep, FabricError, Role};
+use mx_port_fabric::{CqEvent, Domain, Ep, FabricError, Prefix, Role};
 use mx_proto::reliability::{DatagramError, GsoBatch};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -53,7 +53,7 @@ pub(super) struct Line {
     events: Vec<CqEvent>,
     name: FabricAddress,
     header: Vec<u8>,
-    prefix: usize,
+    prefix: Prefix,
     inject_max: usize,
     /// True if `FI_MORE` has an effect.
     batches: bool,
@@ -101,7 +101,7 @@ impl Line {
             provider: terms.provider.clone(),
             why: format!("its address has {} bytes", ep.address().len()),
         })?;
-        let size = terms.prefix + terms.frame_max;
+        let size = plan.buffer_len();
         let buffers = Buffers::new((domain, &ep), entries, size, plan.register)?;
         let receives = depth.receive as u32;
         Ok(Self {
@@ -119,7 +119,7 @@ impl Line {
             prefix: terms.prefix,
             inject_max: terms.inject_max,
             batches: plan.batch_max > 1,
-            scratch: vec![0; terms.prefix + terms.inject_max],
+            scratch: vec![0; terms.prefix.send + terms.inject_max],
         })
     }
 
@@ -179,7 +179,7 @@ impl Line {
             // The check above ensures that there are enough.
             let Some(number) = self.free.pop() else { break };
             let frame = self.buffers.bytes(number);
-            let Some(len) = write(frame, self.prefix, &self.header, datagram) else {
+            let Some(len) = write(frame, self.prefix.send, &self.header, datagram) else {
                 self.free.push(number);
                 continue;
             };
@@ -208,7 +208,7 @@ impl Line {
         datagram: &[u8],
         stats: &mut FabricStats,
     ) -> Result<(), DatagramError> {
-        let len = write(&mut self.scratch, self.prefix, &self.header, datagram);
+        let len = write(&mut self.scratch, self.prefix.send, &self.header, datagram);
         let (Some(len), Some(ep)) = (len, &self.ep) else {
             return Err(DatagramError::Unreachable);
         };
@@ -370,7 +370,7 @@ impl Line {
     ) -> Option<T> {
         while let Some((number, len)) = self.arrived.pop_front() {
             self.owed.push(number);
-            let frame = self.buffers.bytes(number).get(self.prefix..len);
+            let frame = self.buffers.bytes(number).get(self.prefix.receive..len);
             match Frame::parse(frame.unwrap_or(&[])) {
                 Frame::Datagram(name, datagram) => {
                     stats.received += 1;

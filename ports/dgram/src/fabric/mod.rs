@@ -466,7 +466,7 @@ fn close<const N: usize>(domain: Domain, mut lines: [Line; N]) {
 /// The numbers of a channel's buffers.
 fn depth(plan: &Plan, command: bool) -> Depth {
     let terms = &plan.terms;
-    let size = terms.prefix + terms.frame_max;
+    let size = plan.buffer_len();
     let (receives, sends) = if command {
         (
             COMMAND_RECEIVES.min(RECEIVE_BYTES / 4 / size),

@@ -19,7 +19,7 @@ use libfabric_sys::abi::{
     FI_ORDER_SAS, FI_READ, FI_REMOTE_READ, FI_RM_DISABLED, FI_RMA, FI_RX_CQ_DATA,
 };
 use libfabric_sys::{RXM_BUFFER_VARIABLE, RXM_EAGER_VARIABLE};
-use mx_port_fabric::{Entries, Terms, Wait, modern_mr_mode};
+use mx_port_fabric::{Entries, Prefix, Terms, Wait, modern_mr_mode};
 use mx_proto::port::HEADER_LEN;
 use std::ffi::c_int;
 use std::fmt;
@@ -115,6 +115,8 @@ pub(crate) struct Reads {
     pub virt_addr: bool,
     /// The longest single read.
     pub max_read: usize,
+    /// A read that fails ends the connection to that peer, and what is sent over it afterwards may vanish.
+    pub connected: bool,
 }
 
 /// Reasons why an offer cannot be used.
@@ -186,7 +188,10 @@ impl Plan {
             shared_queue: true,
             entries: Entries::Tagged,
             wait: self.wait,
-            prefix: self.prefix,
+            prefix: Prefix {
+                send: self.prefix,
+                receive: self.prefix,
+            },
             inject_max: self.inject_max,
             frame_max: self.slot_bytes,
             multi_recv: self.multi_recv,
@@ -226,6 +231,7 @@ fn reads(offer: &Offer, mr_mode: c_int) -> Option<Reads> {
     (real && offer.caps & caps == caps).then(|| Reads {
         virt_addr: mr_mode & FI_MR_VIRT_ADDR != 0,
         max_read: offer.max_msg_size.min(READ_MAX),
+        connected: offer.provider.starts_with("verbs"),
     })
 }
 

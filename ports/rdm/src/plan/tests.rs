@@ -149,7 +149,8 @@ fn verbs_reads_by_virtual_address_and_registers_everything() {
         plan.rma,
         Some(Reads {
             virt_addr,
-            max_read
+            max_read,
+            connected: true,
         })
     );
     assert!(plan.mr_local && plan.mr_prov_key && !plan.mr_endpoint);
@@ -164,7 +165,8 @@ fn cxi_reads_by_offset_with_registrations_of_the_endpoint() {
         plan.rma,
         Some(Reads {
             virt_addr,
-            max_read
+            max_read,
+            connected: false,
         })
     );
     assert!(plan.mr_endpoint && plan.mr_prov_key && !plan.mr_local);

@@ -261,14 +261,11 @@ fn judge(info: Info<'_>, device: &Device) -> Result<(Rank, Plan), String> {
     {
         return Err(format!("it offers {source} instead of {wanted}"));
     }
+    let nowhere = || "it does not say at which IP address it is".to_owned();
     let place = match source {
-        // Its endpoints would not know their own address, which peers need.
-        Some(address) if address.is_unspecified() => {
-            return Err("it does not say at which address it is".to_owned());
-        }
-        None if has_ip_addresses(&plan.provider) && info.src_addr().is_empty() => {
-            return Err("it does not say at which address it is".to_owned());
-        }
+        // Peers need it; and `verbs` offers each device at an address of InfiniBand as well.
+        Some(address) if address.is_unspecified() => return Err(nowhere()),
+        None if has_ip_addresses(&plan.provider) => return Err(nowhere()),
         Some(address) => place(address),
         None => Place::Network,
     };

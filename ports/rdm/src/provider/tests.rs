@@ -2,9 +2,11 @@
 
 use super::catalogue::{ANSWER, Line};
 use super::*;
+use libfabric_fake::{Fake, Shape};
 use libfabric_sys::abi::{FI_EINVAL, FI_EP_DGRAM, FI_TAGGED, fi_fabric_attr, fid_fabric};
 use mx_port_fabric::{Finding, Verdict};
 use std::ffi::{c_int, c_void};
+use std::net::Ipv4Addr;
 use std::slice;
 
 unsafe extern "C" fn fabric(
@@ -154,12 +156,37 @@ fn an_offer_that_does_not_say_where_it_is_cannot_be_used() {
             make(slice::from_ref(&line), &named("tcp"))
                 .unwrap_err()
                 .to_string(),
-            "provider tcp cannot be used: it does not say at which address it is; set MX_PROVIDER \
+            "provider tcp cannot be used: it does not say at which IP address it is; set MX_PROVIDER \
              to another or unset it"
         );
         let choice = make(&[line, Line::tcp("::1")], &named("tcp")).unwrap();
         assert_eq!(source_of(&choice), "::1");
     }
+}
+
+#[test]
+fn an_address_of_infiniband_is_not_taken_for_one_of_ip() {
+    let (first, second) = (Ipv4Addr::new(10, 9, 0, 1), Ipv4Addr::new(10, 9, 0, 2));
+    let devices = Shape {
+        devices: vec![first, second],
+        ..Shape::verbs_rxm()
+    };
+    let fake = Fake::offering(vec![Shape::verbs_rxm_ib(), devices], 1);
+    // The second device is the first board.
+    for order in [[first, second], [second, first]] {
+        let options = RdmOptions {
+            device: Device {
+                order: order.map(IpAddr::V4).to_vec(),
+                ..Device::default()
+            },
+            ..RdmOptions::default()
+        };
+        let choice = Choice::make(&fake.library(), &options, Ok).unwrap();
+        assert_eq!(choice.address(), Some(order[0].into()));
+    }
+    let only = Fake::new(Shape::verbs_rxm_ib(), 1);
+    let error = Choice::make(&only.library(), &named("verbs;ofi_rxm"), Ok).unwrap_err();
+    assert!(error.to_string().contains("at which IP address"), "{error}");
 }
 
 #[test]

@@ -154,6 +154,47 @@ fn a_recall_keeps_the_card_from_writing_at_every_moment() {
 }
 
 #[test]
+fn a_recall_waits_for_pieces_that_come_where_ending_them_ends_the_connection() {
+    let (fake, mut pair) = made_up(Shape::verbs_rxm(), 3);
+    let (at_a, at_b) = (pair.at_a, pair.at_b);
+    let memory = pattern(1, &[8 << 20]);
+    let mut into = pattern(2, &[8 << 20]);
+    assert_eq!(transfer(&mut pair, &memory, &mut into, 1), Some(true));
+    let key = pair.a.try_register(at_a, &memory, 2).unwrap();
+    fake.faults(|faults| {
+        faults.hold = 0.9999;
+        faults.revocable = true;
+    });
+    pair.b.read(at_b, key, &mut into, 5).unwrap();
+    pair.b.recall(at_b, 5);
+    fake.faults(|faults| faults.hold = 0.0);
+    (0..50).for_each(|_| pair.step());
+    assert_eq!((fake.stats().denied, pair.b.remote.counts()), (0, (0, 0)));
+    let broken = Report::Broken { link: at_b };
+    assert!(!pair.b.reports.contains(&broken));
+    pair.a.deregister(at_a, key);
+    finish(fake, pair);
+}
+
+#[test]
+fn a_read_that_fails_ends_the_link_where_it_ends_the_connection() {
+    for (seed, shape) in (20..).zip(cards()) {
+        let connected = shape.provider.starts_with("verbs");
+        let (fake, mut pair) = made_up(shape, seed);
+        let (at_a, at_b) = (pair.at_a, pair.at_b);
+        let memory = pattern(1, &[1 << 20]);
+        let key = pair.a.try_register(at_a, &memory, 1).unwrap();
+        pair.a.deregister(at_a, key);
+        let mut into = pattern(2, &[1 << 20]);
+        pair.b.read(at_b, key, &mut into, 5).unwrap();
+        pair.until("it fails", |pair| pair.b.ended(at_b, 5) == Some(false));
+        let broken = Report::Broken { link: at_b };
+        assert_eq!(pair.b.reports.contains(&broken), connected);
+        finish(fake, pair);
+    }
+}
+
+#[test]
 fn what_is_deregistered_cannot_be_read_any_more() {
     for (seed, shape) in (20..).zip(cards()) {
         let (fake, mut pair) = made_up(shape, seed);
