@@ -399,13 +399,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 held.insert((link, token), stream.request);
             }
         }
-        queues.streams.pop_front();
-        if stream.at + len < stream.end {
-            queues.streams.push_back(Stream {
-                at: stream.at + len,
-                ..stream
-            });
-        }
+        queues.advance_stream(len);
         if matches!(sent, Sent::Part(_)) {
             Err(SendError::WouldBlock)
         } else {
