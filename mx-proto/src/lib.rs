@@ -17,6 +17,7 @@
 //! bytes from a [`Memory`], packets go through a [`Port`](port::Port). Two endpoints with equal inputs give
 //! equal outputs.
 
+mod bulk;
 mod by_remote;
 mod config;
 mod endpoint;

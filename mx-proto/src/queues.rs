@@ -5,6 +5,10 @@
 //!   control   replies, pulls, notifies            first
 //!   lanes     messages, in the order posted       then these two
 //!   streams   parts of offered messages           take turns
+//!
+//! A stream goes on to its end, or to the end of a run of [`RUN`] bytes, before the next one: so the
+//! first of several messages arrives while the others are still to be sent, and whoever waits for it
+//! can go on. Fairness is between remotes.
 //! ```
 //!
 //! A lane's messages keep their order, and both lanes are served in the order posted; but neither
@@ -160,6 +164,20 @@ impl Queues {
         true
     }
 
+    /// So many bytes of the first stream have gone.
+    pub(crate) fn advance_stream(&mut self, len: usize) {
+        let Some(stream) = self.streams.front_mut() else {
+            return;
+        };
+        let run = stream.at / RUN;
+        stream.at += len;
+        if stream.at >= stream.end {
+            self.streams.pop_front();
+        } else if stream.at / RUN != run {
+            self.streams.rotate_left(1);
+        }
+    }
+
     /// Removes a message that is over.
     pub(crate) fn forget(&mut self, request: RequestId) {
         self.streams.retain(|stream| stream.request != request);
@@ -254,6 +272,8 @@ impl Spares {
 /// Parts of one message that may wait. A receiver of ours asks for two, and for no third before
 /// it has the first.
 const PARTS_MAX: usize = 4;
+/// Bytes of one message that go before the next one has its turn: a few milliseconds of a fast network.
+const RUN: usize = 4 << 20;
 /// Sets kept for the next remotes: as many as are busy at once without one waiting for the other.
 const SPARES_KEPT: usize = 64;
 /// Entries of memory an empty queue of a kept set has: 64 sets have at most 100 KiB.
@@ -291,6 +311,21 @@ mod tests {
         assert_eq!(queues.streams.len(), PARTS_MAX + 1);
         queues.forget(RequestId::new(1, 1));
         assert_eq!(queues.streams.len(), 1);
+    }
+
+    #[test]
+    fn a_stream_goes_on_to_its_end_or_to_that_of_a_run() {
+        const STEP: usize = RUN / 4;
+        let mut queues = Queues::default();
+        for (n, end) in [(1, 5 * STEP), (2, STEP), (3, 2 * STEP)] {
+            assert!(queues.extend_stream(part(n, 0, end)));
+        }
+        let mut order = Vec::new();
+        while let Some(stream) = queues.streams.front() {
+            order.push(stream.request.index());
+            queues.advance_stream(STEP);
+        }
+        assert_eq!(order, [1, 1, 1, 1, 2, 3, 3, 1]);
     }
 
     #[test]

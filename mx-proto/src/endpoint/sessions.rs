@@ -25,6 +25,7 @@
 use super::introductions::{ANOTHER_NAME, Due, OWN_HELLO, REFUSED, UNASKED, UNVOUCHED};
 use super::session_queue::After;
 use super::{Core, DeferredAction};
+use crate::bulk::Bulk;
 use crate::flow::Borrower;
 use crate::ids::{EndpointId, LinkId, NicId, RemoteId, RequestId, SessionId};
 use crate::ops::{List, State, Strand};
@@ -329,6 +330,7 @@ impl<O: Owner> Core<O> {
             tx: Tx::Open(link),
             reach: Reach::UNKNOWN,
             borrows: Borrower::open(header.credit_fields.credit),
+            bulk: Bulk::default(),
             silent: 0,
             step: None,
         };

@@ -198,6 +198,29 @@ fn equal_bits_keep_their_order_across_sizes() {
 }
 
 #[test]
+fn a_large_message_arrives_before_a_smaller_one_that_was_sent_after_it() {
+    let mut pair = Pair::new();
+    let (b, _) = connected(&mut pair);
+    // Of three parts and of two.
+    for (context, len) in [(1, 180_000), (2, 100_000)] {
+        let room = pair.shared(len);
+        waiting(pair.b.recv(bits(context), EXACT, room, context).unwrap());
+        let data = pair.filled(pattern(len, 1));
+        pending(
+            pair.a
+                .send(b, bits(context), data, context, SendMode::Standard)
+                .unwrap(),
+        );
+    }
+    pair.run();
+    let order = completions(&mut pair.b);
+    assert_eq!(
+        order.iter().map(|done| done.context).collect::<Vec<_>>(),
+        [1, 2]
+    );
+}
+
+#[test]
 fn a_synchronous_send_waits_for_its_receive() {
     let mut pair = Pair::new();
     let (b, _) = connected(&mut pair);
