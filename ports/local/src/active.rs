@@ -155,11 +155,16 @@ impl LocalPort {
                 entry.known = true;
                 link.idle = 0;
                 sink.on_packet(id, entry.cookie, &packet.header, &packet.body);
-                if link.consumer.release(&packet.body) {
+                let mut rung = link.consumer.release(&packet.body);
+                let more = link.consumer.is_ready();
+                if !more && !rung {
+                    rung = link.consumer.finish();
+                }
+                if rung {
                     ring_doorbell(&entry.socket);
                 }
                 let after = After {
-                    more: link.consumer.is_ready(),
+                    more,
                     odd: entry.blocked | entry.socket.is_none(),
                     taken: true,
                 };

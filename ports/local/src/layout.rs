@@ -6,6 +6,7 @@
 //!          |  +128 sleeping   written by the consumer when it goes to sleep
 //!          |  +256 waiting    written by the producer
 //!          |  +260 leaving    the same, before it says Suspend
+//!          |  +264 until      the same, with waiting: the packet that is to be released first
 //!   4096   | cells of ring 0 | cells of ring 1 |              cells x 128 bytes each
 //!          | data of ring 0  | data of ring 1  |              data bytes each
 //!          | far of ring 0   | far of ring 1   |              far bytes each, perhaps none
@@ -53,6 +54,7 @@ pub(super) const FAR_TAIL_AT: usize = 16;
 pub(super) const SLEEPING_AT: usize = 128;
 pub(super) const WAITING_AT: usize = 256;
 pub(super) const LEAVING_AT: usize = 260;
+pub(super) const UNTIL_AT: usize = 264;
 
 const RING_HEAD: usize = 512;
 const HEADS: usize = 4096;

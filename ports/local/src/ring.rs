@@ -24,7 +24,7 @@
 use super::barrier;
 use super::layout::{
     BODY_MAX, CELL, CELL_TAIL_AT, DATA_ALIGN, DATA_BATCH, DATA_TAIL_AT, FAR_TAIL_AT, Geometry,
-    HEADER_AT, INLINE_AT, INLINE_MAX, LEAVING_AT, SLEEPING_AT, WAITING_AT,
+    HEADER_AT, INLINE_AT, INLINE_MAX, LEAVING_AT, SLEEPING_AT, UNTIL_AT, WAITING_AT,
 };
 use mx_port_base::sealed::Region;
 use mx_proto::memory::{Memory, Source};
@@ -61,6 +61,8 @@ pub(super) struct Producer {
     /// Both of the far area.
     far_head: u64,
     far_tail: u64,
+    /// The length of the body that found no room.
+    wanted: usize,
     /// Takes nothing any more. `cell_tail` is then as if all cells were full.
     retired: bool,
     /// The last value of [`Producer::set_waiting`].
@@ -89,6 +91,7 @@ impl Producer {
             data_tail: 0,
             far_head: 0,
             far_tail: 0,
+            wanted: 0,
             retired: false,
             waiting: false,
         }
@@ -145,23 +148,24 @@ impl Producer {
         Ok(self.ring.sleeping().load(Ordering::Relaxed) != 0 && self.ring.take_sleeping())
     }
 
-    /// True when any packet would fit.
+    /// True when what found no room would fit, and some packets behind it.
     pub(super) fn has_room(&mut self) -> Result<bool, Corrupt> {
         if self.retired {
             return Ok(false);
         }
         self.look_at_tails()?;
-        Ok(
-            self.head.wrapping_sub(self.cell_tail) <= self.ring.cells - self.ring.cells / 8
-                && self.data_room().max(self.far_room()) >= padded(BODY_MAX),
-        )
+        let cells = self.head.wrapping_sub(self.cell_tail) <= self.ring.cells - self.ring.cells / 8;
+        Ok(cells && (self.wanted <= INLINE_MAX || self.fits(self.wanted)))
     }
 
-    /// Asks the consumer to wake us when it gives space back, or withdraws that. True: it has rung
-    /// meanwhile, or is about to.
+    /// Asks the consumer to wake us when it has given half of the space back, or withdraws that. True: it has
+    /// rung meanwhile, or is about to.
     /// A [`barrier::heavy`] and a look at [`Producer::has_room`] follow before sleeping.
     pub(super) fn set_waiting(&mut self, waiting: bool) -> bool {
-        let taken = self.ring.waiting().swap(waiting.into(), Ordering::Relaxed) == 0;
+        let half = self.head.wrapping_sub(self.cell_tail).div_ceil(2);
+        let until = self.cell_tail.wrapping_add(half);
+        self.ring.until().store(until, Ordering::Relaxed);
+        let taken = self.ring.waiting().swap(waiting.into(), Ordering::Release) == 0;
         std::mem::replace(&mut self.waiting, waiting) && taken
     }
 
@@ -194,6 +198,11 @@ impl Producer {
         self.head
     }
 
+    /// A long body of that length fits in one of the areas.
+    fn fits(&self, len: usize) -> bool {
+        self.data_room().max(self.far_room()) >= padded(len)
+    }
+
     #[inline]
     fn data_room(&self) -> u64 {
         self.ring.data.len - self.data_head.wrapping_sub(self.data_tail)
@@ -217,9 +226,10 @@ impl Producer {
         self.look_at_tails().map_err(|Corrupt| PushError::Corrupt)?;
         let cell = self.head.wrapping_sub(self.cell_tail) < self.ring.cells;
         let near = len <= INLINE_MAX || self.data_room() >= padded(len);
-        if cell && (near || self.far_room() >= padded(len)) {
+        if cell && (near || self.fits(len)) {
             Ok(!near)
         } else {
+            self.wanted = len;
             Err(PushError::Full)
         }
     }
@@ -260,6 +270,8 @@ pub(super) struct Consumer {
     published: u64,
     data_published: u64,
     far_published: u64,
+    /// The producer waits, and is not rung before there is more space.
+    held: bool,
     /// The last value of [`Consumer::set_sleeping`].
     sleeping: bool,
 }
@@ -297,6 +309,7 @@ impl Consumer {
             published: 0,
             data_published: 0,
             far_published: 0,
+            held: false,
             sleeping: false,
         }
     }
@@ -387,6 +400,17 @@ impl Consumer {
         batch && self.publish()
     }
 
+    /// The same of a ring that has become empty: no further packet leads to waking a producer that waits
+    /// for more space than it has been given.
+    #[inline]
+    pub(super) fn finish(&mut self) -> bool {
+        self.held && {
+            let rung = self.publish();
+            self.held = false;
+            rung || self.ring.waiting().swap(0, Ordering::Relaxed) != 0
+        }
+    }
+
     /// Says whether we sleep. After `true` come a [`barrier::heavy`] and a look at
     /// [`Consumer::is_ready`] before sleeping. True: the producer has rung meanwhile, or is about to.
     pub(super) fn set_sleeping(&mut self, sleeping: bool) -> bool {
@@ -425,6 +449,11 @@ impl Consumer {
         self.ring.cells
     }
 
+    /// All packets before that one have been released. Nothing else depends on what the peer writes there.
+    fn is_enough(&self, until: u64) -> bool {
+        until.wrapping_sub(self.tail).wrapping_sub(1) >= self.ring.cells
+    }
+
     #[inline(never)]
     fn publish(&mut self) -> bool {
         self.published = self.tail;
@@ -436,8 +465,10 @@ impl Consumer {
             .store(self.data_tail, Ordering::Release);
         self.ring.far_tail().store(self.far_tail, Ordering::Release);
         barrier::light(self.ring.asymmetric);
-        self.ring.waiting().load(Ordering::Relaxed) != 0
-            && self.ring.waiting().swap(0, Ordering::Relaxed) != 0
+        let waiting = self.ring.waiting().load(Ordering::Acquire) != 0;
+        let enough = waiting && self.is_enough(self.ring.until().load(Ordering::Relaxed));
+        self.held = waiting && !enough;
+        enough && self.ring.waiting().swap(0, Ordering::Relaxed) != 0
     }
 }
 
@@ -649,6 +680,12 @@ impl Ring {
     fn leaving(&self) -> &AtomicU32 {
         // SAFETY: inside the ring's head, aligned to 4; see `flag`.
         unsafe { AtomicU32::from_ptr(self.head.add(LEAVING_AT).cast()) }
+    }
+
+    #[inline(always)]
+    fn until(&self) -> &AtomicU64 {
+        // SAFETY: inside the ring's head, aligned to 8; see `flag`.
+        unsafe { AtomicU64::from_ptr(self.head.add(UNTIL_AT).cast()) }
     }
 
     /// One of possibly many packets gets to ring the doorbell of a sleeper.
@@ -984,8 +1021,56 @@ mod tests {
         assert_eq!(rings.iter().filter(|rung| **rung).count(), 1);
         assert_eq!(
             rings.iter().position(|rung| *rung),
-            Some(SMALL.cells as usize / 4 - 1)
+            Some(SMALL.cells as usize / 2 - 1)
         );
+    }
+
+    #[test]
+    fn who_is_rung_has_room_for_what_waits() {
+        let far = Geometry {
+            far: 1 << 20,
+            ..SMALL
+        };
+        for (geometry, len) in [(SMALL, 32768), (SMALL, 20), (far, 32768), (far, 4000)] {
+            let mut pair = pair_of(geometry, 3, 0);
+            let mut sent = 0;
+            while push(&mut pair.producer, &pattern(len, 1), 0).is_ok() {
+                sent += 1;
+            }
+            pair.producer.set_waiting(true);
+            let rung = (0..sent).position(|_| {
+                let packet = pair.consumer.peek().unwrap().unwrap();
+                pair.consumer.release(&packet.body)
+            });
+            let rung = rung.unwrap() + 1;
+            // Space is given back in batches.
+            assert!(
+                (sent / 2..sent / 2 + 8).contains(&rung),
+                "{len}: {rung} of {sent}"
+            );
+            assert_eq!(pair.producer.has_room(), Ok(true), "{len}");
+        }
+    }
+
+    #[test]
+    fn who_waits_is_rung_when_the_ring_is_empty_whatever_it_waits_for() {
+        for until in [0, 4, 5, u64::MAX / 2, u64::MAX] {
+            let mut pair = pair_at(0, 0);
+            for len in [32768, 0, 0, 0] {
+                push(&mut pair.producer, &pattern(len, 1), 0).unwrap();
+            }
+            let long = pattern(BODY_MAX, 1);
+            assert_eq!(push(&mut pair.producer, &long, 0), Err(PushError::Full));
+            pair.producer.set_waiting(true);
+            pair.producer.ring.until().store(until, Ordering::Relaxed);
+            let mut rung = 0;
+            while let Some(packet) = pair.consumer.peek().unwrap() {
+                rung += usize::from(pair.consumer.release(&packet.body));
+            }
+            rung += usize::from(pair.consumer.finish());
+            assert_eq!((rung, pair.consumer.finish()), (1, false), "{until}");
+            assert_eq!(pair.producer.has_room(), Ok(true));
+        }
     }
 
     #[test]
