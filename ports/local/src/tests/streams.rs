@@ -8,7 +8,7 @@ use mx_proto::port::{SendError, Sent};
 
 const CHUNK: usize = 32 * 1024;
 /// What a sender puts down, at least, before the receiver looks.
-const AHEAD: usize = 3 << 20;
+const AHEAD: usize = 2 << 20;
 
 /// Chunks that say which one they are.
 #[derive(Default)]
