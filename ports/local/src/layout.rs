@@ -17,7 +17,7 @@
 //! ```
 //!
 //! The data area is small, so that it stays in a cache while both sides copy at once. The far area takes what
-//! does not fit there, because the consumer is busy elsewhere: so a sender need not wait for it.
+//! does not fit there for a while, because the consumer is busy elsewhere: so a sender need not wait for it.
 //!
 //! Ring 0 carries packets of the link's initiator, ring 1 those of the acceptor. Words written by
 //! different sides are on different pairs of cache lines (the processor fetches lines in pairs). A

@@ -46,6 +46,10 @@ pub(super) enum PushError {
     Corrupt,
 }
 
+/// Looks at a full data area before the far area is used. While the consumer copies there is room again
+/// after fewer, in memory that is in a cache.
+pub(super) const PATIENCE: u32 = 64;
+
 /// The sending end.
 #[derive(Debug)]
 pub(super) struct Producer {
@@ -63,6 +67,8 @@ pub(super) struct Producer {
     far_tail: u64,
     /// The length of the body that found no room.
     wanted: usize,
+    /// Looks in a row at a data area without room for it: after [`PATIENCE`] the far area is used.
+    looks: u32,
     /// Takes nothing any more. `cell_tail` is then as if all cells were full.
     retired: bool,
     /// The last value of [`Producer::set_waiting`].
@@ -92,6 +98,7 @@ impl Producer {
             far_head: 0,
             far_tail: 0,
             wanted: 0,
+            looks: 0,
             retired: false,
             waiting: false,
         }
@@ -155,13 +162,20 @@ impl Producer {
         }
         self.look_at_tails()?;
         let cells = self.head.wrapping_sub(self.cell_tail) <= self.ring.cells - self.ring.cells / 8;
-        Ok(cells && (self.wanted <= INLINE_MAX || self.fits(self.wanted)))
+        if self.wanted <= INLINE_MAX || self.data_room() >= padded(self.wanted) {
+            return Ok(cells);
+        }
+        self.looks = self.looks.saturating_add(1);
+        Ok(cells && self.fits_far(self.wanted))
     }
 
     /// Asks the consumer to wake us when it has given half of the space back, or withdraws that. True: it has
     /// rung meanwhile, or is about to.
     /// A [`barrier::heavy`] and a look at [`Producer::has_room`] follow before sleeping.
     pub(super) fn set_waiting(&mut self, waiting: bool) -> bool {
+        if waiting {
+            self.looks = PATIENCE;
+        }
         let half = self.head.wrapping_sub(self.cell_tail).div_ceil(2);
         let until = self.cell_tail.wrapping_add(half);
         self.ring.until().store(until, Ordering::Relaxed);
@@ -198,9 +212,9 @@ impl Producer {
         self.head
     }
 
-    /// A long body of that length fits in one of the areas.
-    fn fits(&self, len: usize) -> bool {
-        self.data_room().max(self.far_room()) >= padded(len)
+    /// A long body of that length fits in the far area, and is to go there: the consumer is not copying.
+    fn fits_far(&self, len: usize) -> bool {
+        self.looks >= PATIENCE && self.far_room() >= padded(len)
     }
 
     #[inline]
@@ -226,7 +240,10 @@ impl Producer {
         self.look_at_tails().map_err(|Corrupt| PushError::Corrupt)?;
         let cell = self.head.wrapping_sub(self.cell_tail) < self.ring.cells;
         let near = len <= INLINE_MAX || self.data_room() >= padded(len);
-        if cell && (near || self.fits(len)) {
+        if near {
+            self.looks = 0;
+        }
+        if cell && (near || self.fits_far(len)) {
             Ok(!near)
         } else {
             self.wanted = len;
@@ -804,6 +821,11 @@ mod tests {
         producer.push::<Vec<u8>>(&header(bytes.len(), word), &Body::Bytes(bytes))
     }
 
+    /// Looks until the far area is used; whether there is room then.
+    fn has_patience(producer: &mut Producer) -> bool {
+        (0..=PATIENCE).any(|_| producer.has_room() == Ok(true))
+    }
+
     fn pop(consumer: &mut Consumer) -> Option<(u8, Vec<u8>)> {
         let packet = consumer.peek().unwrap()?;
         let bytes = packet.body.to_vec();
@@ -959,7 +981,10 @@ mod tests {
                     Ok(_) => lens.push_back((len, n)),
                     Err(error) => {
                         assert_eq!(error, PushError::Full);
-                        break;
+                        if !has_patience(&mut pair.producer) {
+                            break;
+                        }
+                        continue;
                     }
                 }
                 n += 1;
@@ -1034,8 +1059,12 @@ mod tests {
         for (geometry, len) in [(SMALL, 32768), (SMALL, 20), (far, 32768), (far, 4000)] {
             let mut pair = pair_of(geometry, 3, 0);
             let mut sent = 0;
-            while push(&mut pair.producer, &pattern(len, 1), 0).is_ok() {
-                sent += 1;
+            loop {
+                if push(&mut pair.producer, &pattern(len, 1), 0).is_ok() {
+                    sent += 1;
+                } else if !has_patience(&mut pair.producer) {
+                    break;
+                }
             }
             pair.producer.set_waiting(true);
             let rung = (0..sent).position(|_| {

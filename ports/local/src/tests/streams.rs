@@ -3,6 +3,7 @@
 use super::idle::{Stage, meet, node_with, stage, suspend};
 use super::{Event, Node, linked};
 use crate::layout::Geometry;
+use crate::ring::PATIENCE;
 use mx_proto::LinkId;
 use mx_proto::port::{SendError, Sent};
 
@@ -28,7 +29,12 @@ impl Chunks {
                 Ok(Sent::Whole) => self.sent += 1,
                 other => {
                     assert_eq!(other, Err(SendError::WouldBlock));
-                    return (self.sent - before) as usize;
+                    for _ in 0..=PATIENCE {
+                        from.poll();
+                    }
+                    if from.take() != [Event::Writable(link)] {
+                        return (self.sent - before) as usize;
+                    }
                 }
             }
         }
