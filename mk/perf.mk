@@ -3,7 +3,7 @@
 BIN_TARGETS += $(BINDIR)/bmi_mx_perf
 BENCH_FLAGS ?=
 
-.PHONY: bench bench-instructions bench-mx bench-rdm bench-dgram bench-startup bench-cancel bench-recovery
+.PHONY: bench bench-instructions bench-mx bench-rdm bench-dgram bench-startup bench-cancel bench-recovery bench-busy
 
 # A table, and a page with plots and tables: build/bench/index.html. BENCH_FLAGS=--json for one object a line. Without
 # libfabric, or without a provider, it says that rdm was not measured; without UCX (Debian: libucx0)
@@ -52,4 +52,10 @@ bench-cancel: lib $(BINDIR)/bmi_mx_perf
 # them. BENCH_FLAGS="--part kills --kills 100".
 bench-recovery: lib $(BINDIR)/bmi_mx_perf
 	$(BINDIR)/bmi_mx_perf recovery --library $(LIBDIR)/libbmi_mx.so \
+	    $(if $(PORT),--port $(PORT)) $(BENCH_FLAGS)
+
+# Streams whose receiver writes what has come, in both directions, beside bare TCP: wall time, and processor time and
+# sleeps of both sides, which hardly depend on what else runs. BENCH_FLAGS="--sizes 256K,1M,4M --volume 256".
+bench-busy: lib $(BINDIR)/bmi_mx_perf
+	$(BINDIR)/bmi_mx_perf busy --library $(LIBDIR)/libbmi_mx.so \
 	    $(if $(PORT),--port $(PORT)) $(BENCH_FLAGS)

@@ -18,7 +18,8 @@ or one of these, which are measured on their own:
   startup       initialize and finalize in fresh processes
   cancel        from the call of cancel to the completion
   recovery      deaths, returns and silence, and what others notice
-  scale         a server of ever more clients: memory, connects, latency";
+  scale         a server of ever more clients: memory, connects, latency
+  busy          a receiver that works between messages: processor time, sleeps";
 
 /// An enumeration whose variants have names on the command line.
 macro_rules! named {
@@ -70,6 +71,7 @@ named! {
         Cancel = "cancel",
         Recovery = "recovery",
         Scale = "scale",
+        Busy = "busy",
     }
 }
 
@@ -140,6 +142,14 @@ pub(crate) enum Role {
     Crowd { server: String },
     /// The server of such clients.
     CrowdServer { address: String },
+    /// One side of a busy stream: server or client, and which way it goes.
+    BusySide {
+        side: String,
+        place: String,
+        way: String,
+        size: usize,
+        count: usize,
+    },
 }
 
 /// The whole command line. Roles take some of the options after their names.
@@ -168,7 +178,7 @@ pub(crate) struct Args {
         global = true
     )]
     pub(crate) provider: Option<String>,
-    /// Message sizes, e.g. 0,8,1K,64K,1M (latency, bandwidth, loss, mx and fabric)
+    /// Message sizes, e.g. 0,8,1K,64K,1M (latency, bandwidth, loss, mx, fabric and busy)
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
     pub(crate) sizes: Option<Vec<usize>>,
     /// Repeats of each measurement
@@ -180,7 +190,7 @@ pub(crate) struct Args {
     /// loss: as many more are reordered, and as many come twice
     #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent)]
     pub(crate) disorder: f64,
-    /// loss: how much a stream carries [default: what 0.3 s do]
+    /// loss, busy: how much a stream carries [default: what 0.3 s do, 128]
     #[arg(long, value_name = "MIB", value_parser = number)]
     pub(crate) volume: Option<usize>,
     /// One JSON object a line instead of a table

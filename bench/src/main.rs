@@ -14,11 +14,13 @@
 //! reliable datagrams.
 //!
 //! Costs of failure have nothing to be compared with: `cancel` and `recovery` print limits instead.
-//! `scale` compares a server of many peers with one of one; `instructions` counts what the calls run.
+//! `scale` compares a server of many peers with one of one; `instructions` counts what the calls run;
+//! `busy` counts sleeps and processor time beside bare TCP's.
 
 mod args;
 mod bmi;
 mod bursts;
+mod busy;
 mod curves;
 mod failure;
 mod figures;
@@ -75,6 +77,7 @@ fn measure(args: &Args, what: &What) -> Result<(), String> {
         What::Alone(Alone::Cancel) => failure::cancel(args),
         What::Alone(Alone::Recovery) => failure::recovery(args),
         What::Alone(Alone::Scale) => scale::run(args),
+        What::Alone(Alone::Busy) => busy::run(args),
     }
 }
 
@@ -100,6 +103,13 @@ fn play(args: &Args, role: &Role) -> Result<(), String> {
         Role::Control { spend_us } => failure::control(*spend_us),
         Role::Crowd { server } => scale::clients(args, server),
         Role::CrowdServer { address } => scale::serve(args, address),
+        Role::BusySide {
+            side,
+            place,
+            way,
+            size,
+            count,
+        } => busy::side(args, side == "server", place, way, *size, *count),
     }
 }
 

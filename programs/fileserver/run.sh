@@ -49,7 +49,13 @@ speed() {
     sed -n "s/^$1: .* s, \\([0-9.]*\\) MB.*/\\1/p" "$work/copies" | sort -g | tail -n 1
 }
 
+# times A B: how many times B the figure A is
+times() {
+    awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", a / b }'
+}
+
 seen=
+declare -A there back
 for port in $ports; do
     echo "== port $port, $address"
     mkdir -p "$work/served"
@@ -69,7 +75,8 @@ for port in $ports; do
     done | tee "$work/copies"
     cmp -- "$file" "$work/back"
     echo "the copy is identical to the original"
-    seen+="${seen:+; }$port: there $(speed put), back $(speed get)"
+    there[$port]=$(speed put) back[$port]=$(speed get)
+    seen+="${seen:+; }$port: there ${there[$port]}, back ${back[$port]}"
     MX_PORT=$port "$build/bin/bmi_cp" --list "$address"
     MX_PORT=$port "$build/bin/bmi_cp" --remove "$address/$name"
     kill "$server"
@@ -78,3 +85,7 @@ for port in $ports; do
     rm -rf "$work/served" "$work/back"
 done
 echo "$size bytes there and back, identical, $where; the best of three in MB/s: $seen"
+if [ -n "${there[local]:-}" ] && [ -n "${there[tcp]:-}" ]; then
+    echo "shared memory (local) beside TCP on the same machine: $(times "${there[local]}" "${there[tcp]}") times as fast there," \
+        "$(times "${back[local]}" "${back[tcp]}") times back"
+fi

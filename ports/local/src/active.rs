@@ -11,7 +11,9 @@
 //! Not here: descriptors, links that are not up.
 
 use super::link::{Entry, State, UNREAD_MAX};
-use super::{ACTIVE_KEPT, ACTIVE_MAX, IDLE_AFTER, LocalPort, barrier, ring, ring_doorbell};
+use super::{
+    ACTIVE_KEPT, ACTIVE_MAX, IDLE_AFTER, LARGE, LocalPort, STREAM, barrier, ring, ring_doorbell,
+};
 use mx_proto::port::Sink;
 use mx_proto::{LinkId, Memory, Source};
 use smallvec::SmallVec;
@@ -153,14 +155,26 @@ impl LocalPort {
                 entry.known = true;
                 link.idle = 0;
                 sink.on_packet(id, entry.cookie, &packet.header, &packet.body);
-                if link.consumer.release(packet.body.len()) {
+                let mut rung = link.consumer.release(&packet.body);
+                let more = link.consumer.is_ready();
+                if !more && !rung {
+                    rung = link.consumer.finish();
+                }
+                if rung {
                     ring_doorbell(&entry.socket);
                 }
-                After {
-                    more: link.consumer.is_ready(),
+                let after = After {
+                    more,
                     odd: entry.blocked | entry.socket.is_none(),
                     taken: true,
+                };
+                if packet.body.len() >= LARGE && link.chunks < STREAM {
+                    link.chunks += 1;
+                    if link.chunks == STREAM {
+                        self.grow(id);
+                    }
                 }
+                after
             }
             Ok(None) => After::NOTHING,
             Err(ring::Corrupt) => {

@@ -3,6 +3,7 @@
 //! ```text
 //!   0              1/2 of the limit          3/4               limit
 //!   |  standard rings  |     smaller ones     | smallest  |  none: packets go over the socket
+//!   | 1/4: far areas   |                      |           |
 //!   |  idle for long   |  less and less idle_timeout .....  10 ms
 //! ```
 //!
@@ -55,16 +56,19 @@ impl Budget {
         self.used() + Geometry::SMALLEST.total() <= self.limit
     }
 
-    /// The rings that one more link of `source` would get. `None`: not even the smallest.
-    pub(super) fn choose(&self, source: Source) -> Option<Geometry> {
+    /// The rings that one more link of `source` would get, for large messages or not. `None`: not even
+    /// the smallest.
+    pub(super) fn choose(&self, source: Source, streaming: bool) -> Option<Geometry> {
         let share = self.shares.share(source);
         let own = self.shares.of(source);
         [
+            (Geometry::STREAMING, 1),
             (Geometry::STANDARD, 2),
             (Geometry::SMALLER, 3),
             (Geometry::SMALLEST, 4),
         ]
         .into_iter()
+        .filter(|(geometry, _)| streaming || geometry.far == 0)
         .find(|(geometry, quarters)| {
             let bytes = geometry.total();
             let up_to = |all: usize| match quarters {
@@ -102,7 +106,7 @@ mod tests {
             let mut budget = Budget::new(limit, 50, Some(IDLE));
             let mut last = usize::MAX;
             let mut sizes = std::collections::BTreeSet::new();
-            while let Some(geometry) = budget.choose(Source::TRUSTED) {
+            while let Some(geometry) = budget.choose(Source::TRUSTED, false) {
                 assert!(geometry.is_acceptable() && geometry.total() <= last);
                 last = geometry.total();
                 sizes.insert(last);
@@ -112,8 +116,26 @@ mod tests {
             assert_eq!(sizes.len(), 3);
             assert!(budget.used() + Geometry::SMALLEST.total() > limit);
             budget.change(Source::TRUSTED, budget.used(), 0);
-            assert_eq!(budget.choose(Source::TRUSTED), Some(Geometry::STANDARD));
+            assert_eq!(
+                budget.choose(Source::TRUSTED, false),
+                Some(Geometry::STANDARD)
+            );
         }
+    }
+
+    #[test]
+    fn far_areas_leave_room_for_rings_without() {
+        let mut budget = Budget::new(256 << 20, 50, Some(IDLE));
+        let mut streaming = 0;
+        while let Some(geometry) = budget.choose(Source::TRUSTED, true)
+            && geometry == Geometry::STREAMING
+        {
+            budget.change(Source::TRUSTED, 0, geometry.total());
+            streaming += 1;
+        }
+        assert!(streaming > 0 && budget.used() <= 64 << 20);
+        let next = budget.choose(Source::TRUSTED, true);
+        assert_eq!(next, Some(Geometry::STANDARD));
     }
 
     #[test]
@@ -145,14 +167,14 @@ mod tests {
         for user in 1..=3 {
             let source = Source(user);
             let mut sizes = std::collections::BTreeSet::new();
-            while let Some(geometry) = budget.choose(source) {
+            while let Some(geometry) = budget.choose(source, false) {
                 sizes.insert(geometry.total());
                 budget.change(source, 0, geometry.total());
             }
             assert!(!sizes.is_empty());
             let next = Source(user + 1);
-            assert!(budget.choose(next).is_some(), "after {user}");
-            assert!(budget.choose(Source::TRUSTED).is_some());
+            assert!(budget.choose(next, false).is_some(), "after {user}");
+            assert!(budget.choose(Source::TRUSTED, false).is_some());
         }
     }
 }

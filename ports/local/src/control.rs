@@ -203,7 +203,7 @@ impl LocalPort {
 
     /// Hands memory over for a link whose peer has not answered yet, if there is some.
     fn bring_memory(&mut self, id: LinkId) {
-        if let Some(geometry) = self.choose(Source::TRUSTED) {
+        if let Some(geometry) = self.choose(Source::TRUSTED, false) {
             let memory = self.hand_over(id, geometry);
             self.turn(id, |_| State::Greeting(memory));
         }

@@ -29,7 +29,7 @@ pub(super) const MESSAGE_LEN: usize = 24;
 const _: () = assert!(MESSAGE_LEN < mx_proto::port::HEADER_LEN);
 
 /// The version of everything the two processes share: control messages, layout, ring protocol.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 
 /// A control message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,7 +83,7 @@ impl std::fmt::Display for BadMessage {
 impl ControlMessage {
     /// As it is sent.
     pub(super) fn encode(self) -> [u8; MESSAGE_LEN] {
-        let sizes = |it: Geometry| (it.cells, it.data.into());
+        let sizes = |it: Geometry| (it.cells, u64::from(it.far) << 32 | u64::from(it.data));
         let (magic, (small, large)) = match self {
             Self::Hello {
                 asymmetric,
@@ -113,7 +113,8 @@ impl ControlMessage {
         let large = large | u64::from(u32_at(message, 20)) << 32;
         let sizes = Geometry {
             cells: small,
-            data: large.try_into().unwrap_or(0),
+            data: large as u32,
+            far: (large >> 32) as u32,
         };
         let control = match message.first_chunk().ok_or(stranger)? {
             HELLO => Self::Hello {
@@ -174,6 +175,7 @@ mod tests {
             hello(false, u32::MAX),
             ControlMessage::Welcome { asymmetric: true },
             ControlMessage::Offer(Geometry::SMALLEST),
+            ControlMessage::Offer(Geometry::STREAMING),
             ControlMessage::Taken,
             ControlMessage::Later(None),
             ControlMessage::Later(Some(Geometry::SMALLER)),
@@ -203,9 +205,9 @@ mod tests {
             ControlMessage::decode(&control)
         };
         assert_eq!(damage(0, 1), Err(BadMessage::Stranger));
-        assert_eq!(damage(8, 1), Err(BadMessage::Version(2)));
+        assert_eq!(damage(8, 1), Err(BadMessage::Version(5)));
         for at in 12..24 {
-            assert_eq!(damage(at, 0x10), Err(BadMessage::Sizes), "byte {at}");
+            assert_eq!(damage(at, 0x11), Err(BadMessage::Sizes), "byte {at}");
         }
     }
 }

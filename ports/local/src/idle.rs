@@ -51,8 +51,8 @@ impl LocalPort {
             return;
         }
         entry.pause = PAUSE;
-        let source = entry.source;
-        if let Some(geometry) = self.choose(source)
+        let (source, streaming) = (entry.source, entry.streaming);
+        if let Some(geometry) = self.choose(source, streaming)
             && let Some(memory) = self.hand_over(id, geometry)
         {
             self.turn(id, |_| State::Offered(memory));
@@ -96,7 +96,7 @@ impl LocalPort {
     ) -> Result<(), Violation> {
         let entry = self.links.get(id).ok_or(Violation)?;
         let source = entry.source;
-        let own = self.choose(source);
+        let own = self.choose(source, geometry.far != 0);
         if own.is_none() && self.budget.has_any() {
             self.stats.over_share += 1;
         }
@@ -141,12 +141,12 @@ impl LocalPort {
         let Some(entry) = self.links.get(id) else {
             return;
         };
-        let (source, had) = (entry.source, entry.state.bytes());
+        let (source, streaming, had) = (entry.source, entry.streaming, entry.state.bytes());
         self.turn(id, |_| State::Plain);
         self.stats.turned_away += 1;
         if let Some(less) = less.filter(|less| less.total() < had)
             && self
-                .choose(source)
+                .choose(source, streaming)
                 .is_some_and(|own| less.total() <= own.total())
             && let Some(memory) = self.hand_over(id, less)
         {
@@ -168,28 +168,61 @@ impl LocalPort {
         if left > link.consumer.most() {
             return Err(Violation);
         }
-        let retired = link.producer.is_retired();
         for _ in 0..left {
             if !self.take(id, sink).taken {
                 return Err(Violation);
             }
         }
+        // Perhaps only now.
+        let up = self.links.get_mut(id).and_then(|entry| entry.up());
+        let retired = up.is_some_and(|link| link.producer.is_retired());
         self.deactivate(id);
         self.turn(id, |_| State::Plain);
         self.drop_idle();
         self.stats.slept += 1;
         if let Some(entry) = self.links.get_mut(id) {
             entry.pause = 0;
+            entry.streaming &= retired;
         }
         if !retired {
             self.say(id, ControlMessage::Suspend(own));
+        } else if self.links.get(id).is_some_and(|entry| entry.streaming) {
+            self.offer(id);
         }
         Ok(())
     }
 
+    /// Large messages go through a link's rings: the one that began it hands over memory with far areas, which
+    /// takes the place of what there is.
+    #[cold]
+    pub(super) fn grow(&mut self, id: LinkId) {
+        let Some(entry) = self.links.get_mut(id) else {
+            return;
+        };
+        if entry.side != 0
+            || entry.unsaid.is_some()
+            || std::mem::replace(&mut entry.streaming, true)
+        {
+            return;
+        }
+        let source = entry.source;
+        let Some(geometry) = self.choose(source, true).filter(|it| it.far != 0) else {
+            return;
+        };
+        // A link that has rings does not give them up for memory that cannot be had.
+        if let Err(error) = Memory::make(geometry) {
+            return self.note_no_memory(&error, geometry);
+        }
+        if let Some(entry) = self.links.get_mut(id)
+            && entry.suspend()
+        {
+            self.note_loud(id);
+        }
+    }
+
     /// The rings of one more link of `source`, if there is memory.
-    pub(super) fn choose(&mut self, source: Source) -> Option<Geometry> {
-        let geometry = self.budget.choose(source);
+    pub(super) fn choose(&mut self, source: Source, streaming: bool) -> Option<Geometry> {
+        let geometry = self.budget.choose(source, streaming);
         if !self.budget.has_any() && !std::mem::replace(&mut self.warned, true) {
             log::warn!(
                 "{:?}: the shared memory of all links has come to its limit (MX_LOCAL_BYTES): \
@@ -225,7 +258,7 @@ impl LocalPort {
             let Some(entry) = links.get_mut(*id) else {
                 return false;
             };
-            let (blocked, said_all) = (entry.blocked, entry.unsaid.is_none());
+            let blocked = entry.blocked;
             let State::Up(link) = &mut entry.state else {
                 entry.listed = false;
                 return false;
@@ -233,15 +266,8 @@ impl LocalPort {
             let counts = link.counts();
             match link.seen {
                 Some((seen, since)) if seen == counts && !blocked => {
-                    let idle = now.since(since) >= idle_timeout && !link.producer.is_retired();
-                    if idle
-                        && said_all
-                        && let Some(socket) = &entry.socket
-                        && socket
-                            .send(&ControlMessage::Suspend(counts.0).encode(), None)
-                            .is_ok()
-                    {
-                        link.producer.retire();
+                    if now.since(since) >= idle_timeout && entry.suspend() {
+                        entry.streaming = false;
                         // The peer's Suspend may have arrived with an unread wake-up.
                         if !std::mem::replace(&mut entry.loud, true) {
                             loud.push(*id);

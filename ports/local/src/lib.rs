@@ -325,7 +325,7 @@ impl LocalPort {
         };
         match up.producer.push(header, body) {
             Ok(false) if !entry.idle && entry.socket.is_some() => Ok(Sent::Whole),
-            outcome => self.after_push(link, outcome),
+            outcome => self.after_push(link, body.len(), outcome),
         }
     }
 
@@ -424,6 +424,7 @@ impl LocalPort {
     fn after_push(
         &mut self,
         id: LinkId,
+        len: usize,
         outcome: Result<bool, PushError>,
     ) -> Result<Sent, SendError> {
         // An answer or free space is expected soon.
@@ -446,6 +447,9 @@ impl LocalPort {
             }
             Err(PushError::Full) => {
                 entry.blocked = true;
+                if len >= LARGE {
+                    self.grow(id);
+                }
                 Err(SendError::WouldBlock)
             }
             Err(PushError::TooLong) => {
@@ -554,6 +558,12 @@ fn ring_doorbell(socket: &Option<Socket>) {
 /// Largest body of a data packet: one chunk of a large message. Smaller ones cost more per byte,
 /// larger ones keep the receiver waiting longer for the first.
 const DATA_MAX: usize = 32 * 1024;
+
+/// Bodies so long are chunks of large messages.
+const LARGE: usize = DATA_MAX / 2;
+
+/// So many of them, about a data area full, are a stream.
+const STREAM: u8 = 8;
 
 /// Every so many polls look at the control descriptors too, if they find nothing else ...
 const CONTROL_EVERY_EMPTY: u32 = 256;

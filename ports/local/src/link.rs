@@ -71,6 +71,8 @@ pub(super) struct Entry {
     pub(super) instead: Option<Route>,
     /// Packets over the socket until we hand memory over again.
     pub(super) pause: u8,
+    /// Large messages go through it, since it was last idle.
+    pub(super) streaming: bool,
     /// It is in the list of links that may be idle.
     pub(super) listed: bool,
     /// `None` once the peer has hung up.
@@ -125,6 +127,8 @@ pub(super) struct Link {
     pub(super) failed: bool,
     /// Polls of all links in a row that found nothing.
     pub(super) idle: u32,
+    /// Chunks of large messages taken, as far as that matters.
+    pub(super) chunks: u8,
     /// Packets sent and taken when it was last found to have moved, and when that was.
     pub(super) seen: Option<((u64, u64), Instant)>,
     /// The memory of the rings.
@@ -152,6 +156,7 @@ impl Entry {
             side: u8::from(!ours),
             instead: None,
             pause: 0,
+            streaming: false,
             listed: false,
             socket: Some(socket),
             state,
@@ -197,7 +202,7 @@ impl Entry {
             return false;
         };
         // A control message is expected, which may have arrived with a wake-up.
-        if link.producer.is_retired() {
+        if link.producer.is_retired() || link.consumer.is_left() {
             return false;
         }
         self.unread += u8::from(link.consumer.is_rung()) + u8::from(link.producer.is_rung());
@@ -225,6 +230,25 @@ impl Entry {
     /// may lead there.
     pub(super) fn unmet(&self, reason: LinkDown) -> LinkDown {
         self.instead.map_or(reason, LinkDown::Elsewhere)
+    }
+
+    /// Tells the peer that packets go over the socket from now on, and sends none until its answer. False: that
+    /// cannot be said now, or has been.
+    pub(super) fn suspend(&mut self) -> bool {
+        let (State::Up(link), Some(socket), None) = (&mut self.state, &self.socket, &self.unsaid)
+        else {
+            return false;
+        };
+        if link.producer.is_retired() {
+            return false;
+        }
+        link.producer.leave();
+        let suspend = ControlMessage::Suspend(link.counts().0).encode();
+        let said = socket.send(&suspend, None).is_ok();
+        if said {
+            link.producer.retire();
+        }
+        said
     }
 
     /// Tells the peer that the link is closed on purpose, if there has been one.
@@ -305,6 +329,7 @@ impl Link {
             producer,
             failed: false,
             idle: 0,
+            chunks: 0,
             seen: None,
             region,
         }

@@ -5,7 +5,8 @@
 //!              |                                                 |
 //!   cells  ... [ packet | packet | packet |  ...                 ) empty ...
 //!                 |         `--- body up to 88 bytes inside
-//!                 `--- longer bodies, in the same order in the data area (offsets implied)
+//!                 `--- longer bodies, in the same order in the data area, or, when that is full,
+//!                      in the far area (offsets implied)
 //! ```
 //!
 //! A packet is published by storing its cell's flag word last; the flag carries the lap, so the
@@ -23,8 +24,8 @@
 use super::barrier;
 use super::copy::copy;
 use super::layout::{
-    BODY_MAX, CELL, CELL_TAIL_AT, DATA_ALIGN, DATA_BATCH, DATA_TAIL_AT, Geometry, HEADER_AT,
-    INLINE_AT, INLINE_MAX, SLEEPING_AT, WAITING_AT,
+    BODY_MAX, CELL, CELL_TAIL_AT, DATA_ALIGN, DATA_BATCH, DATA_TAIL_AT, FAR_TAIL_AT, Geometry,
+    HEADER_AT, INLINE_AT, INLINE_MAX, LEAVING_AT, SLEEPING_AT, UNTIL_AT, WAITING_AT,
 };
 use mx_port_base::sealed::Region;
 use mx_proto::memory::{Memory, Source};
@@ -46,6 +47,10 @@ pub(super) enum PushError {
     Corrupt,
 }
 
+/// Looks at a full data area before the far area is used. While the consumer copies there is room again
+/// after fewer, in memory that is in a cache.
+pub(super) const PATIENCE: u32 = 64;
+
 /// The sending end.
 #[derive(Debug)]
 pub(super) struct Producer {
@@ -58,6 +63,13 @@ pub(super) struct Producer {
     cell_tail: u64,
     /// The same for the data area.
     data_tail: u64,
+    /// Both of the far area.
+    far_head: u64,
+    far_tail: u64,
+    /// The length of the body that found no room.
+    wanted: usize,
+    /// Looks in a row at a data area without room for it: after [`PATIENCE`] the far area is used.
+    looks: u32,
     /// Takes nothing any more. `cell_tail` is then as if all cells were full.
     retired: bool,
     /// The last value of [`Producer::set_waiting`].
@@ -84,6 +96,10 @@ impl Producer {
             data_head: 0,
             cell_tail: 0,
             data_tail: 0,
+            far_head: 0,
+            far_tail: 0,
+            wanted: 0,
+            looks: 0,
             retired: false,
             waiting: false,
         }
@@ -101,9 +117,7 @@ impl Producer {
         let in_cell = len <= INLINE_MAX;
         let room = self.head.wrapping_sub(self.cell_tail) < self.ring.cells
             && (in_cell || (len <= BODY_MAX && self.data_room() >= padded(len)));
-        if !room {
-            self.make_room(len)?;
-        }
+        let far = !room && self.make_room(len)?;
         let cell = self.ring.cell(self.head);
         // SAFETY: a cell is 128 bytes, the header's 32 lie inside. No reference is made.
         unsafe {
@@ -123,38 +137,50 @@ impl Producer {
                 }),
             }
         } else {
-            let start = self.data_head;
-            let ring = &self.ring;
+            let (area, head) = if far {
+                (&self.ring.far, &mut self.far_head)
+            } else {
+                (&self.ring.data, &mut self.data_head)
+            };
+            let start = *head;
             write_body(body, len, |done, piece| {
-                ring.copy_into_data(start.wrapping_add(done as u64), piece);
+                area.copy_into(start.wrapping_add(done as u64), piece);
             });
-            self.data_head = start.wrapping_add(padded(len));
+            *head = start.wrapping_add(padded(len));
         }
         self.ring
             .flag(self.head)
-            .store(self.ring.flag_word(self.head, len), Ordering::Release);
+            .store(self.ring.flag_word(self.head, len, far), Ordering::Release);
         self.head = self.head.wrapping_add(1);
         barrier::light(self.ring.asymmetric);
         Ok(self.ring.sleeping().load(Ordering::Relaxed) != 0 && self.ring.take_sleeping())
     }
 
-    /// True when any packet would fit.
+    /// True when what found no room would fit, and some packets behind it.
     pub(super) fn has_room(&mut self) -> Result<bool, Corrupt> {
         if self.retired {
             return Ok(false);
         }
         self.look_at_tails()?;
-        Ok(
-            self.head.wrapping_sub(self.cell_tail) <= self.ring.cells - self.ring.cells / 8
-                && self.data_room() >= padded(BODY_MAX),
-        )
+        let cells = self.head.wrapping_sub(self.cell_tail) <= self.ring.cells - self.ring.cells / 8;
+        if self.wanted <= INLINE_MAX || self.data_room() >= padded(self.wanted) {
+            return Ok(cells);
+        }
+        self.looks = self.looks.saturating_add(1);
+        Ok(cells && self.fits_far(self.wanted))
     }
 
-    /// Asks the consumer to wake us when it gives space back, or withdraws that. True: it has rung
-    /// meanwhile, or is about to.
+    /// Asks the consumer to wake us when it has given half of the space back, or withdraws that. True: it has
+    /// rung meanwhile, or is about to.
     /// A [`barrier::heavy`] and a look at [`Producer::has_room`] follow before sleeping.
     pub(super) fn set_waiting(&mut self, waiting: bool) -> bool {
-        let taken = self.ring.waiting().swap(waiting.into(), Ordering::Relaxed) == 0;
+        if waiting {
+            self.looks = PATIENCE;
+        }
+        let half = self.head.wrapping_sub(self.cell_tail).div_ceil(2);
+        let until = self.cell_tail.wrapping_add(half);
+        self.ring.until().store(until, Ordering::Relaxed);
+        let taken = self.ring.waiting().swap(waiting.into(), Ordering::Release) == 0;
         std::mem::replace(&mut self.waiting, waiting) && taken
     }
 
@@ -163,6 +189,12 @@ impl Producer {
         let rung = self.waiting && self.ring.waiting().load(Ordering::Relaxed) == 0;
         self.waiting &= !rung;
         rung
+    }
+
+    /// Lets the consumer know that Suspend is about to come over the socket, perhaps in one report of the
+    /// kernel's with a wake-up.
+    pub(super) fn leave(&self) {
+        self.ring.leaving().store(1, Ordering::Release);
     }
 
     /// Takes nothing any more, as if the ring were full.
@@ -181,14 +213,25 @@ impl Producer {
         self.head
     }
 
-    #[inline]
-    fn data_room(&self) -> u64 {
-        self.ring.data_len - self.data_head.wrapping_sub(self.data_tail)
+    /// A long body of that length fits in the far area, and is to go there: the consumer is not copying.
+    fn fits_far(&self, len: usize) -> bool {
+        self.looks >= PATIENCE && self.far_room() >= padded(len)
     }
 
+    #[inline]
+    fn data_room(&self) -> u64 {
+        self.ring.data.len - self.data_head.wrapping_sub(self.data_tail)
+    }
+
+    #[inline]
+    fn far_room(&self) -> u64 {
+        self.ring.far.len - self.far_head.wrapping_sub(self.far_tail)
+    }
+
+    /// Looks for room for a body; true: in the far area.
     #[cold]
     #[inline(never)]
-    fn make_room(&mut self, len: usize) -> Result<(), PushError> {
+    fn make_room(&mut self, len: usize) -> Result<bool, PushError> {
         if len > BODY_MAX {
             return Err(PushError::TooLong);
         }
@@ -196,9 +239,17 @@ impl Producer {
             return Err(PushError::Full);
         }
         self.look_at_tails().map_err(|Corrupt| PushError::Corrupt)?;
-        let room = self.head.wrapping_sub(self.cell_tail) < self.ring.cells
-            && (len <= INLINE_MAX || self.data_room() >= padded(len));
-        if room { Ok(()) } else { Err(PushError::Full) }
+        let cell = self.head.wrapping_sub(self.cell_tail) < self.ring.cells;
+        let near = len <= INLINE_MAX || self.data_room() >= padded(len);
+        if near {
+            self.looks = 0;
+        }
+        if cell && (near || self.fits_far(len)) {
+            Ok(!near)
+        } else {
+            self.wanted = len;
+            Err(PushError::Full)
+        }
     }
 
     /// Takes over the consumer's tails if they are possible: between where they were and what was
@@ -206,13 +257,16 @@ impl Producer {
     fn look_at_tails(&mut self) -> Result<(), Corrupt> {
         let cell_tail = self.ring.cell_tail().load(Ordering::Acquire);
         let data_tail = self.ring.data_tail().load(Ordering::Acquire);
+        let far_tail = self.ring.far_tail().load(Ordering::Acquire);
         if cell_tail.wrapping_sub(self.cell_tail) > self.head.wrapping_sub(self.cell_tail)
             || data_tail.wrapping_sub(self.data_tail) > self.data_head.wrapping_sub(self.data_tail)
+            || far_tail.wrapping_sub(self.far_tail) > self.far_head.wrapping_sub(self.far_tail)
         {
             return Err(Corrupt);
         }
         self.cell_tail = cell_tail;
         self.data_tail = data_tail;
+        self.far_tail = far_tail;
         Ok(())
     }
 }
@@ -228,9 +282,14 @@ pub(super) struct Consumer {
     empty: u32,
     /// The position of the next long body in the data area.
     data_tail: u64,
+    /// The same in the far area.
+    far_tail: u64,
     /// Tails the producer has been told.
     published: u64,
     data_published: u64,
+    far_published: u64,
+    /// The producer waits, and is not rung before there is more space.
+    held: bool,
     /// The last value of [`Consumer::set_sleeping`].
     sleeping: bool,
 }
@@ -264,8 +323,11 @@ impl Consumer {
             empty: ring.tag(0).wrapping_sub(1),
             ring,
             data_tail: 0,
+            far_tail: 0,
             published: 0,
             data_published: 0,
+            far_published: 0,
+            held: false,
             sleeping: false,
         }
     }
@@ -301,7 +363,8 @@ impl Consumer {
         if flag as u32 != self.empty.wrapping_add(1) {
             return Err(Corrupt);
         }
-        let (len, cell) = ((flag >> 32) as usize, self.cell);
+        let far = flag & FAR != 0;
+        let (len, cell) = (((flag & !FAR) >> 32) as usize, self.cell);
         // Volatile, so that there is one copy: the compiler may omit an ordinary copy of memory
         // that "does not change" and read again what was checked.
         // SAFETY: the 32 bytes lie inside the cell and are aligned to 8.
@@ -317,6 +380,9 @@ impl Consumer {
         if len > BODY_MAX || body_len(&header) != len {
             return Err(Corrupt);
         }
+        if far && (len <= INLINE_MAX || self.ring.far.len == 0) {
+            return Err(Corrupt);
+        }
         let body = if len <= INLINE_MAX {
             // SAFETY: INLINE_AT is inside the cell.
             let first = unsafe { cell.add(INLINE_AT) };
@@ -325,24 +391,42 @@ impl Consumer {
                 first_len: len,
                 second: first,
                 len,
+                far,
             }
+        } else if far {
+            self.ring.far.body(self.far_tail, len, far)
         } else {
-            self.ring.data_body(self.data_tail, len)
+            self.ring.data.body(self.data_tail, len, far)
         };
         Ok(Some(Packet { header, body }))
     }
 
-    /// Gives up the packet that [`Consumer::peek`] returned, whose body was `len` bytes long.
+    /// Gives up the packet that [`Consumer::peek`] returned, with this body.
     /// Returns true when the producer waits for room and has to be woken.
     #[inline]
-    pub(super) fn release(&mut self, len: usize) -> bool {
+    pub(super) fn release(&mut self, body: &SharedBody) -> bool {
+        let len = body.len;
         self.go_to(self.tail.wrapping_add(1));
         let mut batch = self.tail.wrapping_sub(self.published) >= self.ring.cells / 4;
-        if len > INLINE_MAX {
+        if body.far {
+            self.far_tail = self.far_tail.wrapping_add(padded(len));
+            batch |= self.far_tail.wrapping_sub(self.far_published) >= DATA_BATCH;
+        } else if len > INLINE_MAX {
             self.data_tail = self.data_tail.wrapping_add(padded(len));
             batch |= self.data_tail.wrapping_sub(self.data_published) >= DATA_BATCH;
         }
         batch && self.publish()
+    }
+
+    /// The same of a ring that has become empty: no further packet leads to waking a producer that waits
+    /// for more space than it has been given.
+    #[inline]
+    pub(super) fn finish(&mut self) -> bool {
+        self.held && {
+            let rung = self.publish();
+            self.held = false;
+            rung || self.ring.waiting().swap(0, Ordering::Relaxed) != 0
+        }
     }
 
     /// Says whether we sleep. After `true` come a [`barrier::heavy`] and a look at
@@ -368,6 +452,11 @@ impl Consumer {
         self.ring.sleeping().load(Ordering::Relaxed) != 0
     }
 
+    /// The producer is about to say Suspend, or has.
+    pub(super) fn is_left(&self) -> bool {
+        self.ring.leaving().load(Ordering::Acquire) != 0
+    }
+
     /// Packets released so far.
     pub(super) fn taken(&self) -> u64 {
         self.tail
@@ -378,17 +467,26 @@ impl Consumer {
         self.ring.cells
     }
 
+    /// All packets before that one have been released. Nothing else depends on what the peer writes there.
+    fn is_enough(&self, until: u64) -> bool {
+        until.wrapping_sub(self.tail).wrapping_sub(1) >= self.ring.cells
+    }
+
     #[inline(never)]
     fn publish(&mut self) -> bool {
         self.published = self.tail;
         self.data_published = self.data_tail;
+        self.far_published = self.far_tail;
         self.ring.cell_tail().store(self.tail, Ordering::Release);
         self.ring
             .data_tail()
             .store(self.data_tail, Ordering::Release);
+        self.ring.far_tail().store(self.far_tail, Ordering::Release);
         barrier::light(self.ring.asymmetric);
-        self.ring.waiting().load(Ordering::Relaxed) != 0
-            && self.ring.waiting().swap(0, Ordering::Relaxed) != 0
+        let waiting = self.ring.waiting().load(Ordering::Acquire) != 0;
+        let enough = waiting && self.is_enough(self.ring.until().load(Ordering::Relaxed));
+        self.held = waiting && !enough;
+        enough && self.ring.waiting().swap(0, Ordering::Relaxed) != 0
     }
 }
 
@@ -401,7 +499,12 @@ pub(super) struct SharedBody {
     first_len: usize,
     second: *const u8,
     len: usize,
+    /// It lies in the far area.
+    far: bool,
 }
+
+/// In a cell's flag: its body lies in the far area.
+const FAR: u64 = 1 << 63;
 
 impl Source for SharedBody {
     #[inline]
@@ -447,13 +550,20 @@ impl SharedBody {
 struct Ring {
     head: *mut u8,
     cell_base: *mut u8,
-    data_base: *mut u8,
+    data: Area,
+    far: Area,
     /// A power of two.
     cells: u64,
     cell_shift: u32,
-    /// A power of two.
-    data_len: u64,
     asymmetric: bool,
+}
+
+/// Where long bodies lie, one behind the other.
+#[derive(Debug)]
+struct Area {
+    base: *mut u8,
+    /// A power of two, or 0.
+    len: u64,
 }
 
 // SAFETY: the pointers lead into a mapping of the whole process; `Producer` and `Consumer` are
@@ -462,27 +572,63 @@ unsafe impl Send for Ring {}
 // SAFETY: as above.
 unsafe impl Send for Consumer {}
 
+impl Area {
+    #[inline]
+    fn copy_into(&self, position: u64, bytes: &[u8]) {
+        let at = (position & (self.len - 1)) as usize;
+        let first = bytes.len().min(self.len as usize - at);
+        // SAFETY: `at + first` is at most the area's length, and the rest, at most BODY_MAX,
+        // fits in front of `at`. The source is a slice of the application's.
+        unsafe {
+            copy(bytes.as_ptr(), self.base.add(at), first);
+            if first < bytes.len() {
+                copy(bytes.as_ptr().add(first), self.base, bytes.len() - first);
+            }
+        }
+    }
+
+    #[inline]
+    fn body(&self, position: u64, len: usize, far: bool) -> SharedBody {
+        let at = (position & (self.len - 1)) as usize;
+        let first_len = len.min(self.len as usize - at);
+        // SAFETY: `at` is inside the area.
+        let first = unsafe { self.base.add(at) };
+        SharedBody {
+            first,
+            first_len,
+            second: self.base,
+            len,
+            far,
+        }
+    }
+}
+
 impl Ring {
     /// # Safety
     /// `region` is `geometry.total()` bytes long and outlives the value.
     unsafe fn new(region: &Region, geometry: Geometry, ring: usize, asymmetric: bool) -> Self {
         debug_assert!(geometry.is_acceptable() && region.size() >= geometry.total() && ring < 2);
         let base = region.base();
-        // SAFETY: all three offsets are below `geometry.total()`.
-        let (head, cell_base, data_base) = unsafe {
+        // SAFETY: none of the offsets is beyond `geometry.total()`.
+        let (head, cell_base, data, far) = unsafe {
             (
                 base.add(geometry.head_at(ring)),
                 base.add(geometry.cells_at(ring)),
                 base.add(geometry.data_at(ring)),
+                base.add(geometry.far_at(ring)),
             )
+        };
+        let area = |base, len: u32| Area {
+            base,
+            len: len.into(),
         };
         Self {
             head,
             cell_base,
-            data_base,
+            data: area(data, geometry.data),
+            far: area(far, geometry.far),
             cells: geometry.cells.into(),
             cell_shift: geometry.cells.trailing_zeros(),
-            data_len: geometry.data.into(),
             asymmetric,
         }
     }
@@ -509,40 +655,9 @@ impl Ring {
     }
 
     #[inline(always)]
-    fn flag_word(&self, position: u64, len: usize) -> u64 {
-        (len as u64) << 32 | u64::from(self.tag(position))
-    }
-
-    #[inline]
-    fn copy_into_data(&self, position: u64, bytes: &[u8]) {
-        let at = (position & (self.data_len - 1)) as usize;
-        let first = bytes.len().min(self.data_len as usize - at);
-        // SAFETY: `at + first` is at most the data area's length, and the rest, at most BODY_MAX,
-        // fits in front of `at`. The source is a slice of the application's.
-        unsafe {
-            copy(bytes.as_ptr(), self.data_base.add(at), first);
-            if first < bytes.len() {
-                copy(
-                    bytes.as_ptr().add(first),
-                    self.data_base,
-                    bytes.len() - first,
-                );
-            }
-        }
-    }
-
-    #[inline]
-    fn data_body(&self, position: u64, len: usize) -> SharedBody {
-        let at = (position & (self.data_len - 1)) as usize;
-        let first_len = len.min(self.data_len as usize - at);
-        // SAFETY: `at` is inside the data area.
-        let first = unsafe { self.data_base.add(at) };
-        SharedBody {
-            first,
-            first_len,
-            second: self.data_base,
-            len,
-        }
+    fn flag_word(&self, position: u64, len: usize, far: bool) -> u64 {
+        let area = if far { FAR } else { 0 };
+        area | (len as u64) << 32 | u64::from(self.tag(position))
     }
 
     #[inline(always)]
@@ -558,6 +673,12 @@ impl Ring {
     }
 
     #[inline(always)]
+    fn far_tail(&self) -> &AtomicU64 {
+        // SAFETY: inside the ring's head, aligned to 8; see `flag`.
+        unsafe { AtomicU64::from_ptr(self.head.add(FAR_TAIL_AT).cast()) }
+    }
+
+    #[inline(always)]
     fn sleeping(&self) -> &AtomicU32 {
         // SAFETY: inside the ring's head, aligned to 4; see `flag`.
         unsafe { AtomicU32::from_ptr(self.head.add(SLEEPING_AT).cast()) }
@@ -567,6 +688,18 @@ impl Ring {
     fn waiting(&self) -> &AtomicU32 {
         // SAFETY: inside the ring's head, aligned to 4; see `flag`.
         unsafe { AtomicU32::from_ptr(self.head.add(WAITING_AT).cast()) }
+    }
+
+    #[inline(always)]
+    fn leaving(&self) -> &AtomicU32 {
+        // SAFETY: inside the ring's head, aligned to 4; see `flag`.
+        unsafe { AtomicU32::from_ptr(self.head.add(LEAVING_AT).cast()) }
+    }
+
+    #[inline(always)]
+    fn until(&self) -> &AtomicU64 {
+        // SAFETY: inside the ring's head, aligned to 8; see `flag`.
+        unsafe { AtomicU64::from_ptr(self.head.add(UNTIL_AT).cast()) }
     }
 
     /// One of possibly many packets gets to ring the doorbell of a sleeper.
@@ -616,19 +749,23 @@ mod tests {
 
     /// Both ends of a ring that has been in use for `cells` packets and `data` bytes of long bodies.
     fn pair_at(cells: u64, data: u64) -> Pair {
-        let (region, _fd) = Region::create(c"test", SMALL.total()).unwrap();
+        pair_of(SMALL, cells, data)
+    }
+
+    fn pair_of(geometry: Geometry, cells: u64, data: u64) -> Pair {
+        let (region, _fd) = Region::create(c"test", geometry.total()).unwrap();
         // SAFETY: the region has the right length and is kept beside the ends.
         let (mut producer, mut consumer) = unsafe {
             (
-                Producer::new(&region, SMALL, 0, true),
-                Consumer::new(&region, SMALL, 0, true),
+                Producer::new(&region, geometry, 0, true),
+                Consumer::new(&region, geometry, 0, true),
             )
         };
         for ring in [&producer.ring, &consumer.ring] {
             for back in 1..=ring.cells {
                 let position = cells.wrapping_sub(back);
                 ring.flag(position)
-                    .store(ring.flag_word(position, 0), Ordering::Relaxed);
+                    .store(ring.flag_word(position, 0, false), Ordering::Relaxed);
             }
             ring.cell_tail().store(cells, Ordering::Relaxed);
             ring.data_tail().store(data, Ordering::Relaxed);
@@ -653,10 +790,15 @@ mod tests {
         producer.push::<Vec<u8>>(&header(bytes.len(), word), &Body::Bytes(bytes))
     }
 
+    /// Looks until the far area is used; whether there is room then.
+    fn has_patience(producer: &mut Producer) -> bool {
+        (0..=PATIENCE).any(|_| producer.has_room() == Ok(true))
+    }
+
     fn pop(consumer: &mut Consumer) -> Option<(u8, Vec<u8>)> {
         let packet = consumer.peek().unwrap()?;
         let bytes = packet.body.to_vec();
-        consumer.release(bytes.len());
+        consumer.release(&packet.body);
         Some((packet.header[0], bytes))
     }
 
@@ -793,6 +935,60 @@ mod tests {
     }
 
     #[test]
+    fn what_does_not_fit_goes_far_and_comes_in_order() {
+        let far = Geometry {
+            far: 128 * 1024,
+            ..SMALL
+        };
+        let mut pair = pair_of(far, 7, 0);
+        let mut n = 0;
+        for round in 0..50 {
+            let mut lens = std::collections::VecDeque::new();
+            loop {
+                let len = [32768, 1000, 88, BODY_MAX, 17, 20000][n % 6];
+                match push(&mut pair.producer, &pattern(len, n), n as u8) {
+                    Ok(_) => lens.push_back((len, n)),
+                    Err(error) => {
+                        assert_eq!(error, PushError::Full);
+                        if !has_patience(&mut pair.producer) {
+                            break;
+                        }
+                        continue;
+                    }
+                }
+                n += 1;
+            }
+            let bytes: usize = lens.iter().map(|(len, _)| len).sum();
+            assert!(bytes > SMALL.data as usize || lens.len() > 20, "{round}");
+            // Not all: the rest stays where it is while the next come.
+            for _ in 0..lens.len() - round % 2 {
+                let (len, n) = lens.pop_front().unwrap();
+                assert_eq!(pop(&mut pair.consumer), Some((n as u8, pattern(len, n))));
+            }
+            if let Some((len, n)) = lens.pop_front() {
+                assert_eq!(pop(&mut pair.consumer), Some((n as u8, pattern(len, n))));
+            }
+            assert_eq!(pair.producer.has_room(), Ok(true), "{round}");
+        }
+        assert!(pair.producer.far_head > 20 * 128 * 1024);
+    }
+
+    #[test]
+    fn a_body_in_a_far_area_that_is_not_there_is_corrupt() {
+        for (geometry, len, fine) in [
+            (SMALL, 1000, false),
+            (Geometry::STREAMING, INLINE_MAX, false),
+            (Geometry::STREAMING, 1000, true),
+        ] {
+            let mut pair = pair_of(geometry, 0, 0);
+            push(&mut pair.producer, &pattern(len, 1), 0).unwrap();
+            let flag = pair.consumer.ring.flag(0);
+            flag.store(flag.load(Ordering::Relaxed) | FAR, Ordering::Relaxed);
+            assert_eq!(pair.consumer.peek().is_ok(), fine, "{len}");
+        }
+    }
+
+    #[test]
     fn only_the_first_packet_after_falling_asleep_rings() {
         let mut pair = pair_at(0, 0);
         pair.consumer.set_sleeping(true);
@@ -810,12 +1006,69 @@ mod tests {
             push(&mut pair.producer, &[1], 0).unwrap();
         }
         pair.producer.set_waiting(true);
-        let rings: Vec<bool> = (0..SMALL.cells).map(|_| pair.consumer.release(1)).collect();
+        let rings: Vec<bool> = (0..SMALL.cells)
+            .map(|_| {
+                let packet = pair.consumer.peek().unwrap().unwrap();
+                pair.consumer.release(&packet.body)
+            })
+            .collect();
         assert_eq!(rings.iter().filter(|rung| **rung).count(), 1);
         assert_eq!(
             rings.iter().position(|rung| *rung),
-            Some(SMALL.cells as usize / 4 - 1)
+            Some(SMALL.cells as usize / 2 - 1)
         );
+    }
+
+    #[test]
+    fn who_is_rung_has_room_for_what_waits() {
+        let far = Geometry {
+            far: 1 << 20,
+            ..SMALL
+        };
+        for (geometry, len) in [(SMALL, 32768), (SMALL, 20), (far, 32768), (far, 4000)] {
+            let mut pair = pair_of(geometry, 3, 0);
+            let mut sent = 0;
+            loop {
+                if push(&mut pair.producer, &pattern(len, 1), 0).is_ok() {
+                    sent += 1;
+                } else if !has_patience(&mut pair.producer) {
+                    break;
+                }
+            }
+            pair.producer.set_waiting(true);
+            let rung = (0..sent).position(|_| {
+                let packet = pair.consumer.peek().unwrap().unwrap();
+                pair.consumer.release(&packet.body)
+            });
+            let rung = rung.unwrap() + 1;
+            // Space is given back in batches.
+            assert!(
+                (sent / 2..sent / 2 + 8).contains(&rung),
+                "{len}: {rung} of {sent}"
+            );
+            assert_eq!(pair.producer.has_room(), Ok(true), "{len}");
+        }
+    }
+
+    #[test]
+    fn who_waits_is_rung_when_the_ring_is_empty_whatever_it_waits_for() {
+        for until in [0, 4, 5, u64::MAX / 2, u64::MAX] {
+            let mut pair = pair_at(0, 0);
+            for len in [32768, 0, 0, 0] {
+                push(&mut pair.producer, &pattern(len, 1), 0).unwrap();
+            }
+            let long = pattern(BODY_MAX, 1);
+            assert_eq!(push(&mut pair.producer, &long, 0), Err(PushError::Full));
+            pair.producer.set_waiting(true);
+            pair.producer.ring.until().store(until, Ordering::Relaxed);
+            let mut rung = 0;
+            while let Some(packet) = pair.consumer.peek().unwrap() {
+                rung += usize::from(pair.consumer.release(&packet.body));
+            }
+            rung += usize::from(pair.consumer.finish());
+            assert_eq!((rung, pair.consumer.finish()), (1, false), "{until}");
+            assert_eq!(pair.producer.has_room(), Ok(true));
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod rogues;
 mod room;
 mod sleeping;
 mod strangers;
+mod streams;
 mod users;
 
 use super::socket::Name;

@@ -70,7 +70,7 @@ fn links_beyond_the_limit_carry_their_packets_over_the_socket() {
 fn a_link_without_memory_on_our_side_takes_none_and_works() {
     let mut server = node_with(LIMIT);
     let mut other = Node::new();
-    while server.port.choose(Source::TRUSTED).is_some() {
+    while server.port.choose(Source::TRUSTED, false).is_some() {
         meet(&mut other, &mut server);
     }
     let (link, back) = meet(&mut server, &mut other);
@@ -88,6 +88,7 @@ fn who_offers_too_much_is_told_what_there_is_room_for() {
     let geometry = Geometry {
         cells: 4096,
         data: 4 << 20,
+        far: 0,
     };
     let (_, fd) = Region::create(c"test", geometry.total()).unwrap();
     let socket = Socket::new().unwrap();

@@ -1,12 +1,12 @@
 //! Full rings, and who is served next.
 
 use super::{Event, Node, link_up, linked, readable};
-use crate::layout::BODY_MAX;
+use crate::LARGE;
 use mx_proto::port::{SendError, Sent};
 
 #[test]
 fn a_full_ring_blocks_and_says_when_there_is_room() {
-    for len in [8, 2000, BODY_MAX] {
+    for len in [8, 2000, LARGE - 1] {
         let (mut a, ab, mut b, _) = linked();
         let body = vec![1; len];
         let mut sent = 0;

@@ -1,0 +1,149 @@
+//! Large messages, for which a link gets far areas.
+
+use super::idle::{Stage, meet, node_with, stage, suspend};
+use super::{Event, Node, linked};
+use crate::layout::Geometry;
+use crate::ring::PATIENCE;
+use mx_proto::LinkId;
+use mx_proto::port::{SendError, Sent};
+
+const CHUNK: usize = 32 * 1024;
+/// What a sender puts down, at least, before the receiver looks.
+const AHEAD: usize = 2 << 20;
+
+/// Chunks that say which one they are.
+#[derive(Default)]
+struct Chunks {
+    sent: u32,
+    got: u32,
+}
+
+impl Chunks {
+    /// Sends until there is no room; how many that were.
+    fn send(&mut self, from: &mut Node, link: LinkId) -> usize {
+        let before = self.sent;
+        loop {
+            let mut chunk = vec![0; CHUNK];
+            chunk[..4].copy_from_slice(&self.sent.to_le_bytes());
+            match from.send(link, &chunk) {
+                Ok(Sent::Whole) => self.sent += 1,
+                other => {
+                    assert_eq!(other, Err(SendError::WouldBlock));
+                    for _ in 0..=PATIENCE {
+                        from.poll();
+                    }
+                    if from.take() != [Event::Writable(link)] {
+                        return (self.sent - before) as usize;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Checks that all have arrived, in order, and nothing else.
+    fn take(&mut self, at: &mut Node) {
+        for event in at.take() {
+            match event {
+                Event::Packet(_, chunk) => {
+                    assert_eq!(chunk.len(), CHUNK);
+                    assert_eq!(chunk[..4], self.got.to_le_bytes());
+                    self.got += 1;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(self.got, self.sent);
+    }
+}
+
+fn poll_all(nodes: [&mut Node; 2]) {
+    for _ in 0..4 {
+        nodes[0].poll_until_idle();
+        nodes[1].poll_until_idle();
+    }
+}
+
+#[test]
+fn a_stream_runs_megabytes_ahead_both_ways_and_idleness_takes_that_back() {
+    for initiator_sends in [true, false] {
+        let (mut a, ab, mut b, ba) = linked();
+        let mut chunks = Chunks::default();
+        for _ in 0..4 {
+            let (from, link) = if initiator_sends {
+                (&mut a, ab)
+            } else {
+                (&mut b, ba)
+            };
+            chunks.send(from, link);
+            poll_all([&mut a, &mut b]);
+            let (from, link, to) = if initiator_sends {
+                (&mut a, ab, &mut b)
+            } else {
+                (&mut b, ba, &mut a)
+            };
+            assert_eq!(from.take(), [Event::Writable(link)]);
+            chunks.take(to);
+        }
+        let (from, link) = if initiator_sends {
+            (&mut a, ab)
+        } else {
+            (&mut b, ba)
+        };
+        assert!(chunks.send(from, link) * CHUNK >= AHEAD);
+        let bytes = Geometry::STREAMING.total() as u64;
+        assert_eq!((a.port.stats().bytes, b.port.stats().bytes), (bytes, bytes));
+        poll_all([&mut a, &mut b]);
+        suspend(&mut [&mut a, &mut b]);
+        assert_eq!((a.port.stats().bytes, b.port.stats().bytes), (0, 0));
+        a.take();
+        b.take();
+        a.send(ab, b"again").unwrap();
+        poll_all([&mut a, &mut b]);
+        let bytes = Geometry::STANDARD.total() as u64;
+        assert_eq!((a.port.stats().bytes, b.port.stats().bytes), (bytes, bytes));
+    }
+}
+
+#[test]
+fn a_stream_to_who_has_no_room_for_far_areas_goes_on_without() {
+    let (mut a, mut b) = (Node::new(), node_with(4 << 20));
+    let (ab, ba) = meet(&mut a, &mut b);
+    a.take();
+    let mut chunks = Chunks::default();
+    for _ in 0..4 {
+        assert!(chunks.send(&mut a, ab) > 0);
+        poll_all([&mut a, &mut b]);
+        assert_eq!(a.take(), [Event::Writable(ab)]);
+        chunks.take(&mut b);
+    }
+    assert_eq!((stage(&a, ab), stage(&b, ba)), (Stage::Up, Stage::Up));
+    let bytes = Geometry::STANDARD.total() as u64;
+    assert_eq!((a.port.stats().bytes, b.port.stats().bytes), (bytes, bytes));
+    // Asked once.
+    assert_eq!(a.port.stats().turned_away, 1);
+}
+
+#[test]
+fn small_messages_get_no_far_areas() {
+    let (mut a, ab, mut b, _) = linked();
+    for _ in 0..100 {
+        while a.send(ab, &[1; 8192]) == Ok(Sent::Whole) {}
+        poll_all([&mut a, &mut b]);
+    }
+    assert_eq!(a.port.stats().bytes, Geometry::STANDARD.total() as u64);
+}
+
+#[test]
+fn a_suspend_that_comes_with_a_wake_up_is_heard() {
+    let (mut a, ab, mut b, ba) = linked();
+    b.poll_until_idle();
+    assert!(b.port.arm());
+    assert_eq!(a.send(ab, b"up"), Ok(Sent::Whole));
+    a.port.grow(ab);
+    assert_eq!(stage(&a, ab), Stage::Suspending);
+    b.port.disarm();
+    b.poll_until_idle();
+    assert_eq!(stage(&b, ba), Stage::Plain);
+    poll_all([&mut a, &mut b]);
+    assert_eq!((stage(&a, ab), stage(&b, ba)), (Stage::Up, Stage::Up));
+}
