@@ -17,7 +17,6 @@
 //! bytes from a [`Memory`], packets go through a [`Port`](port::Port). Two endpoints with equal inputs give
 //! equal outputs.
 
-mod bulk;
 mod by_remote;
 mod config;
 mod endpoint;

@@ -12,7 +12,6 @@
 //! Not here: requests' contents, matching, the port.
 //! Cost: the memory of an idle remote is measured in `tests/bounds`.
 
-use crate::bulk::Bulk;
 use crate::event::Identity;
 use crate::flow::{Borrower, Lane, Lender};
 use crate::ids::{EndpointId, LinkId, NicId, RemoteId, Route, SessionId, Target};
@@ -97,7 +96,6 @@ pub(crate) struct Met {
     pub(crate) reach: Reach,
     /// The credits it lends us.
     pub(crate) borrows: Borrower,
-    pub(crate) bulk: Bulk,
     /// Steps that have ended since something came from it; see `endpoint/liveness.rs`.
     pub(crate) silent: u8,
     /// The end of the present step, while it is monitored.

@@ -130,7 +130,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             && let Life::Met(met) = &mut remote.life
             && let Tx::Open(link) = met.tx
             && len <= met.reach.eager_max
-            && !met.bulk.asks_first(len, &met.borrows)
             && let Some(paid) = met.borrows.means(cost, O::lane(bits))
         {
             let mut header = wire::Header::new(wire::Kind::Eager, bits.0, len);
@@ -145,7 +144,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 Ok(sent) => {
                     Flow::on_told(&mut remote.lends, &mut met.borrows, &header.credit_fields);
                     met.borrows.pay(paid);
-                    met.bulk.on_sent(len, cost, &met.borrows);
                     stats.packets_out += 1;
                     stats.eager_out += 1;
                     if sent == Sent::Whole {

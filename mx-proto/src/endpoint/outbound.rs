@@ -10,14 +10,14 @@
 
 use super::session_queue::After;
 use super::{Core, DeferredAction, Endpoint, read_token};
-use crate::flow::{self, Flow, Lane, Paid};
+use crate::flow::{self, Borrower, Flow, Lane, Paid};
 use crate::ids::{LinkId, RemoteId, RequestId};
 use crate::memory::Memory;
 use crate::ops::{Ops, State, Strand, Turn};
 use crate::owner::Owner;
 use crate::port::{Body, Close, LinkDown, Port, RemoteRead, SendError, Sent};
 use crate::queues::{Partial, Queues, Stream};
-use crate::remote::{Life, Met, Remote, Tx};
+use crate::remote::{Life, Remote, Tx};
 use crate::status::{DownReason, Status};
 use crate::time::Clock;
 use crate::wire::{self, Header, OfferBody, PullBody};
@@ -45,16 +45,15 @@ struct Next {
 
 impl Next {
     /// Of the first ones of both lanes the one that was posted first, or the other, if for that there
-    /// are neither credits nor its slot. `patient`: one that goes with its data is not announced while there
-    /// may be credits for it.
+    /// are neither credits nor its slot. `most`: bytes of the largest that goes with its data. `patient`:
+    /// such a one is not announced while there may be credits for it.
     pub(super) fn of<O: Owner>(
         queues: &Queues,
         ops: &Ops<O>,
-        met: &Met,
+        borrows: &Borrower,
+        most: u32,
         patient: bool,
     ) -> Option<Self> {
-        let Met { borrows, bulk, .. } = met;
-        let goes_whole = |len: u32| len <= met.reach.eager_max && !bulk.asks_first(len, borrows);
         let head = |lane: Lane| {
             let send = ops.first(&queues.lanes[lane as usize])?;
             match &ops.record(send.index()).state {
@@ -72,9 +71,7 @@ impl Next {
                     Turn::Copied => Some(Paid::Credits(stand.cost)),
                     // The cost was counted when it was posted, perhaps before the link's limits
                     // were known.
-                    Turn::Plain
-                        if goes_whole(len as u32) && stand.cost == flow::cost(len as u32) =>
-                    {
+                    Turn::Plain if len <= most as usize && stand.cost == flow::cost(len as u32) => {
                         let means = borrows.means(stand.cost, lane);
                         if means.is_none() && patient && !borrows.is_refused() {
                             return None;
@@ -173,7 +170,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             } else if !queues.control.is_empty() {
                 self.send_control(id, link)
             } else {
-                let message = Next::of(queues, ops, met, patient);
+                let message = Next::of(queues, ops, &met.borrows, met.reach.eager_max, patient);
                 if message.is_none() && queues.cost > 0 {
                     stats.credit_stalls += u64::from(!queues.stalled);
                     queues.stalled = true;
@@ -291,7 +288,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             Flow::on_told(&mut remote.lends, &mut met.borrows, &header.credit_fields);
             if stand.turn != Turn::Copied {
                 met.borrows.pay(next.paid);
-                met.bulk.on_sent(len, stand.cost, &met.borrows);
             }
             stats.packets_out += 1;
             stats.eager_out += 1;
@@ -341,10 +337,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         queues.exit(lane, stand);
         stats.packets_out += 1;
         stats.offers_out += 1;
-        let small = stand.turn != Turn::Synchronous
-            && len <= met.reach.eager_max
-            && !met.bulk.asks_first(len, &met.borrows);
-        met.bulk.on_asked(len);
+        let small = stand.turn != Turn::Synchronous && len <= met.reach.eager_max;
         stats.offered_for_credit += u64::from(small);
         record.become_next(|memory| State::Offered { memory, registered });
         ops.leave(Strand::Own, &mut queues.lanes[lane as usize], place);

@@ -25,7 +25,6 @@
 use super::introductions::{ANOTHER_NAME, Due, OWN_HELLO, REFUSED, UNASKED, UNVOUCHED};
 use super::session_queue::After;
 use super::{Core, DeferredAction};
-use crate::bulk::Bulk;
 use crate::flow::Borrower;
 use crate::ids::{EndpointId, LinkId, NicId, RemoteId, RequestId, SessionId};
 use crate::ops::{List, State, Strand};
@@ -330,7 +329,6 @@ impl<O: Owner> Core<O> {
             tx: Tx::Open(link),
             reach: Reach::UNKNOWN,
             borrows: Borrower::open(header.credit_fields.credit),
-            bulk: Bulk::default(),
             silent: 0,
             step: None,
         };

@@ -74,16 +74,6 @@ impl Borrower {
         self.allowed.wrapping_sub(self.sent)
     }
 
-    /// The running total that our messages may have cost.
-    pub(crate) fn allowed(&self) -> u32 {
-        self.allowed
-    }
-
-    /// Whether that total is as large as that one, of this peer's recent ones.
-    pub(crate) fn has_reached(&self, total: u32) -> bool {
-        self.allowed.wrapping_sub(total) <= FREE_MAX
-    }
-
     /// The way to pay for a message that costs `cost`, if there is one: credits, or else, if it
     /// costs one, the slot of its lane. An announcement costs one.
     #[inline]

@@ -679,19 +679,6 @@ impl Pair {
         pair
     }
 
-    /// The same, with credits for several large messages.
-    pub(crate) fn streaming_amply() -> Self {
-        let mut pair = Self::new();
-        let config = Config {
-            unexpected_bytes: 16 * UNEXPECTED_MAX,
-            first_credits: 4096,
-            ..settings(0)
-        };
-        pair.b = node(&pair.hub, &pair.clock, config, 1, 2);
-        pair.hub.borrow_mut().streams = true;
-        pair
-    }
-
     /// Ports read memory of the other side's.
     pub(crate) fn reading_remotely() -> Self {
         let pair = Self::new();

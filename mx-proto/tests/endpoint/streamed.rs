@@ -63,26 +63,6 @@ fn what_credit_covers_goes_at_once_and_is_placed_while_it_comes() {
 }
 
 #[test]
-fn a_large_one_asks_while_the_one_before_it_waits_for_its_receive() {
-    const LARGE: usize = 200_000;
-    let mut pair = Pair::streaming_amply();
-    let (b, _) = connected(&mut pair);
-    for word in 1..=3 {
-        send(&mut pair, b, word, pattern(LARGE, word as u8));
-        pair.run();
-    }
-    let stats = pair.a.stats();
-    // Another one came before.
-    assert_eq!((stats.eager_out, stats.offers_out), (2, 2));
-    let buffers = [1, 2, 3].map(|word| (word as u8, receive(&mut pair, word, LARGE).0));
-    pair.run();
-    for (word, buffer) in buffers {
-        assert_eq!(buffer.bytes(), pattern(LARGE, word));
-    }
-    nothing_left(&mut pair);
-}
-
-#[test]
 fn without_credit_it_is_announced() {
     let mut pair = Pair::streaming(16);
     let (b, _) = connected(&mut pair);
