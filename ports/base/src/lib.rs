@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   sources of links          origin  nic_id  strangers  remembered
+//!   packets in pieces         incoming
 //!   sleeping                  nest  eventfd
 //!   numbers                   endpoint_port (of endpoints)  numbers (of ports)
 //!   the machine               clock  descriptors  interfaces  netlink  random
@@ -20,6 +21,7 @@ pub mod endpoint_port;
 pub mod eventfd;
 pub mod file_size;
 pub mod fork;
+pub mod incoming;
 pub mod interfaces;
 pub mod lock;
 pub mod nest;

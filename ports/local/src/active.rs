@@ -11,10 +11,11 @@
 //! Not here: descriptors, links that are not up.
 
 use super::link::{Entry, State, UNREAD_MAX};
+use super::pieces;
 use super::{
     ACTIVE_KEPT, ACTIVE_MAX, IDLE_AFTER, LARGE, LocalPort, STREAM, barrier, ring, ring_doorbell,
 };
-use mx_proto::port::Sink;
+use mx_proto::port::{Sink, body_len};
 use mx_proto::{LinkId, Memory, Source};
 use smallvec::SmallVec;
 
@@ -34,6 +35,11 @@ impl After {
         more: false,
         odd: false,
         taken: false,
+    };
+
+    const FAILED: Self = Self {
+        odd: true,
+        ..Self::NOTHING
     };
 }
 
@@ -154,7 +160,19 @@ impl LocalPort {
             Ok(Some(packet)) => {
                 entry.known = true;
                 link.idle = 0;
-                sink.on_packet(id, entry.cookie, &packet.header, &packet.body);
+                if entry.incoming.is_none() && body_len(&packet.header) == packet.body.len() {
+                    sink.on_packet(id, entry.cookie, &packet.header, &packet.body);
+                } else {
+                    let (header, piece) = (&packet.header, &packet.body);
+                    let name = (id, entry.cookie);
+                    // Strangers have nothing long to say.
+                    if entry.stranger
+                        || !pieces::take(&mut entry.incoming, name, header, piece, sink)
+                    {
+                        link.failed = true;
+                        return After::FAILED;
+                    }
+                }
                 let mut rung = link.consumer.release(&packet.body);
                 let more = link.consumer.is_ready();
                 if !more && !rung {
@@ -179,11 +197,7 @@ impl LocalPort {
             Ok(None) => After::NOTHING,
             Err(ring::Corrupt) => {
                 link.failed = true;
-                After {
-                    more: false,
-                    odd: true,
-                    taken: false,
-                }
+                After::FAILED
             }
         }
     }
@@ -210,7 +224,9 @@ impl LocalPort {
         }
         if room == Ok(true) && entry.socket.is_some() {
             entry.blocked = false;
-            sink.on_writable(id, cookie);
+            if self.send_rest(id) {
+                sink.on_writable(id, cookie);
+            }
             return 1;
         }
         if cooling && self.active.len() > ACTIVE_KEPT {

@@ -15,13 +15,13 @@
 //! Owns: the order of messages from one socket.
 //! Not here: handshakes of new links.
 
-use super::LocalPort;
 use super::epoll::Interest;
 use super::handshake::ControlMessage;
 use super::layout::BODY_MAX;
 use super::link::State;
 use super::ring::write_body;
 use super::socket::{BATCH, Received, is_exhaustion, is_transient};
+use super::{LocalPort, pieces};
 use mx_port_base::close_on_fork::CloseOnForkFd;
 use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, SendError, Sent, Sink, body_len};
 use mx_proto::{LinkId, Memory as Bytes};
@@ -43,6 +43,27 @@ impl LocalPort {
         header: &HeaderBytes,
         body: &Body<'_, M>,
     ) -> Result<Sent, SendError> {
+        if body.len() > BODY_MAX {
+            return self.send_long(id, header, body);
+        }
+        match self.links.get_mut(id) {
+            Some(entry) if entry.midway => {
+                entry.blocked = true;
+                Err(SendError::WouldBlock)
+            }
+            _ => self
+                .send_over_socket(id, header, body)
+                .map(|()| Sent::Whole),
+        }
+    }
+
+    /// Sends a packet, or a piece of one, over a link's socket.
+    pub(super) fn send_over_socket<M: Bytes>(
+        &mut self,
+        id: LinkId,
+        header: &HeaderBytes,
+        body: &Body<'_, M>,
+    ) -> Result<(), SendError> {
         let Some(entry) = self.links.get_mut(id) else {
             return Err(SendError::Down);
         };
@@ -55,9 +76,7 @@ impl LocalPort {
         }
         self.scratch.resize(LONGEST, 0);
         let end = HEADER_LEN + body.len();
-        let Some(packet) = self.scratch.get_mut(..end).filter(|_| end < LONGEST) else {
-            debug_assert!(false, "body longer than the port's limits");
-            self.fail(id);
+        let Some(packet) = self.scratch.get_mut(..end) else {
             return Err(SendError::Down);
         };
         packet[..HEADER_LEN].copy_from_slice(header);
@@ -67,7 +86,7 @@ impl LocalPort {
         match socket.send(packet, None) {
             Ok(()) => {
                 self.offer(id);
-                Ok(Sent::Whole)
+                Ok(())
             }
             Err(error) if is_transient(&error) || is_exhaustion(&error) => {
                 entry.blocked = true;
@@ -240,12 +259,22 @@ impl LocalPort {
                 let packet = message.get(..len).unwrap_or(&[]);
                 match (packet.split_first_chunk(), &entry.state) {
                     (Some((header, body)), State::Plain | State::Offered(_))
-                        if is_whole(header, body) =>
+                        if body.len() <= BODY_MAX =>
                     {
                         entry.known = true;
-                        sink.on_packet(id, entry.cookie, header, body);
-                        self.offer(id);
-                        Ok(())
+                        let name = (id, entry.cookie);
+                        if entry.incoming.is_none() && body_len(header) == body.len() {
+                            sink.on_packet(id, entry.cookie, header, body);
+                            self.offer(id);
+                            Ok(())
+                        } else if !entry.stranger
+                            && pieces::take(&mut entry.incoming, name, header, body, sink)
+                        {
+                            self.offer(id);
+                            Ok(())
+                        } else {
+                            Err(Violation)
+                        }
                     }
                     _ => Err(Violation),
                 }
@@ -316,8 +345,11 @@ impl LocalPort {
             && !entry.doomed
         {
             entry.blocked = false;
-            sink.on_writable(id, entry.cookie);
-            return true;
+            let cookie = entry.cookie;
+            if self.send_rest(id) {
+                sink.on_writable(id, cookie);
+                return true;
+            }
         }
         false
     }
@@ -339,10 +371,6 @@ enum Given {
     Memory(CloseOnForkFd),
     /// Memory, but there was no descriptor left for it.
     CutOff,
-}
-
-fn is_whole(header: &HeaderBytes, body: &[u8]) -> bool {
-    body_len(header) == body.len() && body.len() <= BODY_MAX
 }
 
 /// The peer is.

@@ -133,6 +133,12 @@ impl LocalPort {
             }
             (other, None) => other,
         });
+        if let Some(entry) = self.links.get_mut(id)
+            && entry.midway
+            && let State::Up(link) = &mut entry.state
+        {
+            link.producer.set_midway(true);
+        }
         self.activate(id);
     }
 

@@ -35,6 +35,7 @@ mod idle;
 mod layout;
 mod link;
 mod lives;
+mod pieces;
 mod ring;
 mod socket;
 mod strangers;
@@ -291,7 +292,7 @@ impl LocalPort {
     pub fn limits(&self) -> Limits {
         Limits {
             packet_max: BODY_MAX,
-            streamed_max: 0,
+            streamed_max: pieces::STREAMED_MAX,
             data_max: DATA_MAX,
             pull_block: usize::MAX,
             remote_read: false,
@@ -325,6 +326,7 @@ impl LocalPort {
         };
         match up.producer.push(header, body) {
             Ok(false) if !entry.idle && entry.socket.is_some() => Ok(Sent::Whole),
+            Err(PushError::TooLong) => self.send_long(link, header, body),
             outcome => self.after_push(link, body.len(), outcome),
         }
     }
@@ -452,12 +454,7 @@ impl LocalPort {
                 }
                 Err(SendError::WouldBlock)
             }
-            Err(PushError::TooLong) => {
-                debug_assert!(false, "body longer than the port's limits");
-                link.failed = true;
-                Err(SendError::Down)
-            }
-            Err(PushError::Corrupt) => {
+            Err(PushError::TooLong | PushError::Corrupt) => {
                 link.failed = true;
                 Err(SendError::Down)
             }
@@ -505,21 +502,28 @@ impl<M: Memory> Port<M> for LocalPort {
     }
 
     fn has_room(&mut self, link: LinkId) -> bool {
-        let entry = self.links.get_mut(link);
-        entry.is_some_and(|entry| {
-            let room = entry.up().map(|up| up.producer.has_room());
-            entry.blocked &= room != Some(Ok(true));
-            !entry.blocked
-        })
+        let Some(entry) = self.links.get_mut(link) else {
+            return false;
+        };
+        let room = entry.up().map(|up| up.producer.has_room());
+        entry.blocked &= room != Some(Ok(true));
+        let free = !entry.blocked;
+        free && self.send_rest(link)
     }
 
-    /// Never called: this port takes packets whole.
-    fn resume(&mut self, _: LinkId, _: &M, _: usize, _: usize) -> Result<Sent, SendError> {
-        Err(SendError::Down)
+    fn resume(
+        &mut self,
+        link: LinkId,
+        memory: &M,
+        offset: usize,
+        len: usize,
+    ) -> Result<Sent, SendError> {
+        self.send_pieces(link, None, memory, offset, len)
     }
 
-    /// Never called: this port takes packets whole.
-    fn detach(&mut self, _link: LinkId, _memory: &M, _offset: usize, _len: usize) {}
+    fn detach(&mut self, link: LinkId, memory: &M, offset: usize, len: usize) {
+        self.keep_rest(link, memory, offset, len);
+    }
 
     #[inline]
     fn poll<S: Sink<M>>(&mut self, clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {

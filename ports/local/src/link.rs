@@ -21,9 +21,11 @@
 use super::barrier;
 use super::handshake::ControlMessage;
 use super::layout::Geometry;
+use super::pieces::Rest;
 use super::ring::{Consumer, Corrupt, Producer};
 use super::socket::Socket;
 use mx_port_base::close_on_fork::CloseOnForkFd;
+use mx_port_base::incoming::Incoming;
 use mx_port_base::sealed::Region;
 use mx_proto::origin::Source;
 use mx_proto::port::LinkDown;
@@ -63,6 +65,12 @@ pub(super) struct Entry {
     /// A control message that there was no room for in the socket. Nothing follows it there until it is
     /// sent.
     pub(super) unsaid: Option<ControlMessage>,
+    /// A packet that comes in pieces.
+    pub(super) incoming: Option<Incoming>,
+    /// A packet has been sent in part: nothing goes before its rest.
+    pub(super) midway: bool,
+    /// That, if its memory has gone.
+    pub(super) rest: Option<Rest>,
     /// The peer's kind of barrier; see [`barrier`].
     pub(super) asymmetric: bool,
     /// 0: we started the link, 1: the peer did.
@@ -152,6 +160,9 @@ impl Entry {
             idle: false,
             loud: false,
             unsaid: None,
+            incoming: None,
+            midway: false,
+            rest: None,
             asymmetric: false,
             side: u8::from(!ours),
             instead: None,

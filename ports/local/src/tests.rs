@@ -7,6 +7,7 @@ mod end;
 mod idle;
 mod limit;
 mod meeting;
+mod pieces;
 mod rogues;
 mod room;
 mod sleeping;
@@ -17,7 +18,8 @@ mod users;
 use super::socket::Name;
 use super::{LocalOptions, LocalPort};
 use mx_proto::port::{
-    BODY_LEN_AT, Body, ConnectError, HeaderBytes, LinkDown, Place, SendError, Sent, Sink,
+    BODY_LEN_AT, Body, ConnectError, Destination, HeaderBytes, LinkDown, Place, SendError, Sent,
+    Sink, body_len,
 };
 use mx_proto::{LinkId, Source};
 use mx_sim::VirtualClock;
@@ -38,6 +40,8 @@ pub(super) enum Event {
 pub(super) struct Recorder {
     pub(super) events: Vec<Event>,
     pub(super) cookies: Vec<u64>,
+    /// A body that comes in pieces.
+    pieces: Vec<u8>,
 }
 
 impl Sink<Vec<u8>> for Recorder {
@@ -62,10 +66,18 @@ impl Sink<Vec<u8>> for Recorder {
         self.events.push(Event::Packet(link, body.to_vec()));
         self.cookies.push(cookie);
     }
-    fn place(&mut self, _: LinkId, _: u64, _: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
-        None
+    fn place(&mut self, _: LinkId, _: u64, header: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
+        self.pieces.resize(body_len(header), 0);
+        Some(Place {
+            memory: Destination::Bytes(&mut self.pieces),
+            offset: 0,
+        })
     }
-    fn on_placed(&mut self, _: LinkId, _: u64, _: &HeaderBytes) {}
+    fn on_placed(&mut self, link: LinkId, cookie: u64, _: &HeaderBytes) {
+        let body = std::mem::take(&mut self.pieces);
+        self.events.push(Event::Packet(link, body));
+        self.cookies.push(cookie);
+    }
     fn on_writable(&mut self, link: LinkId, cookie: u64) {
         self.events.push(Event::Writable(link));
         self.cookies.push(cookie);

@@ -3,9 +3,9 @@
 //! Not here: other links, time.
 
 use super::super::frame::Kind;
-use super::super::incoming::Incoming;
 use super::super::sequence::Sequence;
 use super::INTRODUCTION_MAX;
+use mx_port_base::incoming::Incoming;
 use mx_port_fabric::endpoint_address::EndpointAddress;
 use mx_proto::origin::Source;
 use mx_proto::port::LinkDown;

@@ -1,0 +1,197 @@
+//! Bodies that are longer than a packet in a ring may be: sent in pieces, one after the other.
+//!
+//! ```text
+//!   send   --no room for all--> midway --resume, when there is room--> whole
+//!                                 `----detach: the rest is copied, and goes when there is room
+//! ```
+//!
+//! The first piece has the packet's header. While a link is midway it takes no other packet, in its ring or
+//! over its socket: the pieces go where packets go.
+//!
+//! Owns: what is left of a body whose memory has gone.
+//! Not here: rings, sockets; putting the pieces together ([`Incoming`]).
+
+use super::layout::BODY_MAX;
+use super::link::State;
+use super::ring::PushError;
+use super::{DATA_MAX, LocalPort, ring_doorbell};
+use mx_port_base::incoming::Incoming;
+use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, SendError, Sent, Sink, body_len};
+use mx_proto::{LinkId, Memory, Source};
+
+/// Bytes of the longest body that is sent without being asked for.
+pub(super) const STREAMED_MAX: usize = 512 << 10;
+
+/// What is left of a body: its bytes, of which so many have been sent.
+#[derive(Debug)]
+pub(super) struct Rest {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl LocalPort {
+    /// Sends a body that does not fit into one packet.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn send_long<M: Memory>(
+        &mut self,
+        id: LinkId,
+        header: &HeaderBytes,
+        body: &Body<'_, M>,
+    ) -> Result<Sent, SendError> {
+        match body {
+            Body::Memory {
+                memory,
+                offset,
+                len,
+            } if *len <= STREAMED_MAX => {
+                if self.links.get(id).is_some_and(|entry| entry.midway) {
+                    return self.no_room(id);
+                }
+                self.send_pieces(id, Some(header), *memory, *offset, *len)
+            }
+            _ => {
+                debug_assert!(false, "body longer than the port's limits");
+                self.fail(id);
+                Err(SendError::Down)
+            }
+        }
+    }
+
+    /// Sends `len` bytes from `offset` on, with `header` the beginning of a packet, without it the rest of one.
+    pub(super) fn send_pieces<M: Memory>(
+        &mut self,
+        id: LinkId,
+        mut header: Option<&HeaderBytes>,
+        memory: &M,
+        offset: usize,
+        len: usize,
+    ) -> Result<Sent, SendError> {
+        let mut sent = 0;
+        while sent < len {
+            let body = Body::Memory {
+                memory,
+                offset: offset + sent,
+                len: DATA_MAX.min(len - sent),
+            };
+            match self.send_piece(id, header.take(), &body) {
+                Ok(()) => sent += body.len(),
+                Err(SendError::WouldBlock) if sent != 0 => {
+                    self.set_midway(id, true);
+                    return Ok(Sent::Part(sent));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.set_midway(id, false);
+        Ok(Sent::Whole)
+    }
+
+    fn send_piece<M: Memory>(
+        &mut self,
+        id: LinkId,
+        header: Option<&HeaderBytes>,
+        body: &Body<'_, M>,
+    ) -> Result<(), SendError> {
+        let header = header.unwrap_or(&[0; HEADER_LEN]);
+        let Some(entry) = self.links.get_mut(id) else {
+            return Err(SendError::Down);
+        };
+        let State::Up(link) = &mut entry.state else {
+            return self.send_over_socket(id, header, body);
+        };
+        if entry.socket.is_none() || link.failed {
+            return Err(SendError::Down);
+        }
+        link.producer.set_midway(false);
+        let pushed = link.producer.push(header, body);
+        link.producer.set_midway(entry.midway);
+        match pushed {
+            Ok(asleep) => {
+                if asleep {
+                    ring_doorbell(&entry.socket);
+                }
+                self.keep_active(id);
+                Ok(())
+            }
+            Err(PushError::Full) => {
+                self.grow(id);
+                self.no_room(id)
+            }
+            Err(PushError::TooLong | PushError::Corrupt) => {
+                link.failed = true;
+                Err(SendError::Down)
+            }
+        }
+    }
+
+    /// The endpoint is told when there is room.
+    fn no_room<T>(&mut self, id: LinkId) -> Result<T, SendError> {
+        self.keep_active(id);
+        if let Some(entry) = self.links.get_mut(id) {
+            entry.blocked = true;
+        }
+        Err(SendError::WouldBlock)
+    }
+
+    fn set_midway(&mut self, id: LinkId, midway: bool) {
+        if let Some(entry) = self.links.get_mut(id) {
+            entry.midway = midway;
+            if let State::Up(link) = &mut entry.state {
+                link.producer.set_midway(midway);
+            }
+        }
+    }
+
+    /// [`mx_proto::port::Port::detach`].
+    pub(super) fn keep_rest<M: Memory>(
+        &mut self,
+        id: LinkId,
+        memory: &M,
+        offset: usize,
+        len: usize,
+    ) {
+        let mut bytes = Vec::with_capacity(len);
+        memory.visit(offset, len, |piece| bytes.extend_from_slice(piece));
+        if let Some(entry) = self.links.get_mut(id) {
+            entry.rest = Some(Rest { bytes, sent: 0 });
+            self.send_rest(id);
+        }
+    }
+
+    /// Sends what there is room for of a body whose memory has gone. True: nothing is left of one.
+    #[cold]
+    pub(super) fn send_rest(&mut self, id: LinkId) -> bool {
+        let Some(mut rest) = self.links.get_mut(id).and_then(|entry| entry.rest.take()) else {
+            return true;
+        };
+        let left = rest.bytes.len() - rest.sent;
+        match self.send_pieces(id, None, &rest.bytes, rest.sent, left) {
+            Ok(Sent::Part(sent)) => rest.sent += sent,
+            Err(SendError::WouldBlock) => {}
+            // Done, or the link is down and says so.
+            _ => return true,
+        }
+        if let Some(entry) = self.links.get_mut(id) {
+            entry.rest = Some(rest);
+        }
+        false
+    }
+}
+
+/// Takes in a piece of a link's packet. False when no peer of ours sends it there.
+#[cold]
+#[inline(never)]
+pub(super) fn take<M: Memory, S: Sink<M>, B: Source + ?Sized>(
+    incoming: &mut Option<Incoming>,
+    link: (LinkId, u64),
+    header: &HeaderBytes,
+    piece: &B,
+    sink: &mut S,
+) -> bool {
+    let header = incoming.is_none().then_some(header);
+    if header.is_some_and(|header| body_len(header) <= BODY_MAX) {
+        return false;
+    }
+    Incoming::take(incoming, link, (header, piece), STREAMED_MAX, sink)
+}

@@ -1,0 +1,127 @@
+//! Bodies that are longer than a packet.
+
+use super::idle::suspend;
+use super::{Event, Node, header, linked};
+use crate::pieces::STREAMED_MAX;
+use mx_proto::LinkId;
+use mx_proto::port::{Body, LinkDown, Port, SendError, Sent};
+
+/// Bytes that say where they are.
+fn body(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at / 7 % 251) as u8).collect()
+}
+
+fn send_long(from: &mut Node, link: LinkId, memory: &Vec<u8>) -> Result<Sent, SendError> {
+    let body = Body::Memory {
+        memory,
+        offset: 0,
+        len: memory.len(),
+    };
+    from.port.send(link, &header(memory.len()), &body)
+}
+
+/// Sends it, and a packet behind it; the other side takes a few at a time.
+fn send_and_take(a: &mut Node, ab: LinkId, b: &mut Node, memory: &Vec<u8>) {
+    let mut sent = match send_long(a, ab, memory) {
+        Ok(Sent::Whole) => memory.len(),
+        Ok(Sent::Part(sent)) => sent,
+        other => panic!("{other:?}"),
+    };
+    while sent < memory.len() {
+        assert_eq!(a.send(ab, b"between"), Err(SendError::WouldBlock));
+        b.poll_some(3);
+        b.poll_until_idle();
+        a.poll_until_idle();
+        assert!(b.take().iter().all(|event| matches!(event, Event::Up(_))));
+        a.take();
+        match Port::resume(&mut a.port, ab, memory, sent, memory.len() - sent) {
+            Ok(Sent::Whole) => sent = memory.len(),
+            Ok(Sent::Part(more)) => sent += more,
+            other => assert_eq!(other, Err(SendError::WouldBlock)),
+        }
+    }
+    assert_eq!(send_retrying(a, ab, b), Sent::Whole);
+    b.poll_until_idle();
+}
+
+fn send_retrying(a: &mut Node, ab: LinkId, b: &mut Node) -> Sent {
+    loop {
+        match a.send(ab, b"behind") {
+            Err(SendError::WouldBlock) => {
+                b.poll_until_idle();
+                a.poll_until_idle();
+            }
+            sent => return sent.unwrap(),
+        }
+    }
+}
+
+#[test]
+fn long_bodies_arrive_in_one_piece_whatever_fits_into_the_ring() {
+    let (mut a, ab, mut b, ba) = linked();
+    for len in [36 * 1024 + 1, 64 << 10, 200_001, 256 << 10, STREAMED_MAX] {
+        let memory = body(len);
+        send_and_take(&mut a, ab, &mut b, &memory);
+        let behind = Event::Packet(ba, b"behind".to_vec());
+        assert!(b.take() == [Event::Packet(ba, memory), behind], "{len}");
+    }
+}
+
+#[test]
+fn a_long_body_goes_on_over_the_socket_when_its_ring_is_suspended() {
+    let (mut a, ab, mut b, ba) = linked();
+    let memory = body(STREAMED_MAX);
+    let Ok(Sent::Part(mut sent)) = send_long(&mut a, ab, &memory) else {
+        panic!("all of it found room");
+    };
+    suspend(&mut [&mut b, &mut a]);
+    while sent < memory.len() {
+        match Port::resume(&mut a.port, ab, &memory, sent, memory.len() - sent) {
+            Ok(Sent::Whole) => sent = memory.len(),
+            Ok(Sent::Part(more)) => sent += more,
+            other => assert_eq!(other, Err(SendError::WouldBlock)),
+        }
+        b.poll_until_idle();
+        a.poll_until_idle();
+    }
+    b.poll_until_idle();
+    assert!(b.take() == [Event::Packet(ba, memory)]);
+}
+
+#[test]
+fn the_rest_of_a_body_whose_memory_goes_is_sent_all_the_same_and_first() {
+    let (mut a, ab, mut b, ba) = linked();
+    let memory = body(STREAMED_MAX);
+    let Ok(Sent::Part(sent)) = send_long(&mut a, ab, &memory) else {
+        panic!("all of it found room");
+    };
+    Port::detach(&mut a.port, ab, &memory, sent, memory.len() - sent);
+    let whole = memory.clone();
+    drop(memory);
+    assert_eq!(a.send(ab, b"too early"), Err(SendError::WouldBlock));
+    assert_eq!(send_retrying(&mut a, ab, &mut b), Sent::Whole);
+    b.poll_until_idle();
+    let behind = Event::Packet(ba, b"behind".to_vec());
+    assert!(b.take() == [Event::Packet(ba, whole), behind]);
+}
+
+#[test]
+fn pieces_that_do_not_fit_together_end_their_link() {
+    // A piece that is longer than what is left; a body that is too long; two opinions about a length.
+    for (len, piece) in [(40_000, 10_000), (STREAMED_MAX + 1, 0), (4, 0), (33_000, 0)] {
+        let (mut a, ab, mut b, ba) = linked();
+        let first = body(32 << 10);
+        let up = a.port.links.get_mut(ab).unwrap().up().unwrap();
+        let pushed = up
+            .producer
+            .push::<Vec<u8>>(&header(len), &Body::Bytes(&first));
+        assert!(pushed.is_ok());
+        if piece != 0 {
+            let more = body(piece);
+            let pushed = up.producer.push::<Vec<u8>>(&[0; 32], &Body::Bytes(&more));
+            assert!(pushed.is_ok());
+        }
+        b.poll_until_idle();
+        assert_eq!(b.take(), [Event::Down(ba, LinkDown::Protocol)]);
+    }
+}
