@@ -215,7 +215,7 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
                 name: "MX_EAGER_MAX",
                 kind: Kind::Bytes(128, 512 * K),
                 about: "messages up to this size travel at once, over rdm those up to 256K (two slots where the card reads), \
-                        over local and dgram those up to 32K; larger ones are offered and pulled",
+                        over dgram those up to 32K; larger ones are offered and pulled",
                 access: Access::Number {
                     set: |s, v| s.as_mut().endpoint.eager_max = v as usize,
                     get: |s| s.as_ref().endpoint.eager_max as u64,

@@ -425,6 +425,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 Received::Pending(id)
             }
         };
+        if let Payload::Eager(data) = waiting.payload {
+            self.core.bodies.give_back(data);
+        }
         if self.has_work() {
             self.flush();
         }

@@ -22,6 +22,7 @@ use super::inbound::Found;
 use super::outbound::notify_code;
 use super::{Core, Endpoint};
 use crate::event::{Decision, Deferred};
+use crate::flow::Paid;
 use crate::ids::{MatchBits, RemoteId, RequestId};
 use crate::matching::{EntryId, Offered, Payload, Waiting};
 use crate::memory::Memory;
@@ -152,13 +153,35 @@ impl<O: Owner> Core<O> {
         }
     }
 
+    /// The same of a message that has come with its data.
+    pub(super) fn keep_eager(
+        &mut self,
+        source: RemoteId,
+        header: &Header,
+        paid: Paid,
+        body: Vec<u8>,
+        deferred: bool,
+    ) {
+        let waiting = Waiting {
+            source,
+            bits: MatchBits(header.word),
+            length: header.length,
+            slot: paid.slot(),
+            payload: Payload::Eager(body),
+        };
+        self.keep(waiting, deferred);
+    }
+
     /// A message that lay here goes into a receive that is in no list.
     pub(super) fn fill_waiting(&mut self, id: RequestId, waiting: Waiting, now: Instant) {
         let (source, bits, length) = (waiting.source, waiting.bits, waiting.length);
         self.let_go(&waiting);
         self.consumed(source, waiting.paid());
         match waiting.payload {
-            Payload::Eager(data) => self.fill_receive(id, source, bits, &data),
+            Payload::Eager(data) => {
+                self.fill_receive(id, source, bits, &data);
+                self.bodies.give_back(data);
+            }
             Payload::Offer {
                 send_id,
                 bytes: Offered::Here(data),

@@ -349,24 +349,32 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         paid: Paid,
         body: &B,
     ) {
-        let bits = MatchBits(header.word);
-        let deferred = match self.judge(link, from, header, paid, Some(body)) {
-            None => return,
-            Some(Verdict::Finished) => return self.core.consumed(from, paid),
-            Some(Verdict::Inbox { turn }) => {
-                return self.core.put_in(turn, (from, bits), paid, body);
+        if let Some(deferred) = self.sort(link, from, header, paid, body) {
+            self.core
+                .keep_eager(from, header, paid, body.to_vec(), deferred);
+        }
+    }
+
+    /// Lets the owner decide about such a message. True: it waits undecided; false: for its receive; `None`:
+    /// that was all.
+    pub(super) fn sort<B: Source + ?Sized>(
+        &mut self,
+        link: LinkId,
+        from: RemoteId,
+        header: &Header,
+        paid: Paid,
+        body: &B,
+    ) -> Option<bool> {
+        match self.judge(link, from, header, paid, Some(body))? {
+            Verdict::Finished => self.core.consumed(from, paid),
+            Verdict::Inbox { turn } => {
+                let what = (from, MatchBits(header.word));
+                self.core.put_in(turn, what, paid, body);
             }
-            Some(Verdict::Continue) => false,
-            Some(Verdict::Defer) => true,
-        };
-        let waiting = Waiting {
-            source: from,
-            bits,
-            length: header.length,
-            slot: paid.slot(),
-            payload: Payload::Eager(body.to_vec()),
-        };
-        self.core.keep(waiting, deferred);
+            Verdict::Continue => return Some(false),
+            Verdict::Defer => return Some(true),
+        }
+        None
     }
 
     fn offer(&mut self, link: LinkId, cookie: u64, from: RemoteId, header: &Header, body: &[u8]) {

@@ -99,6 +99,7 @@ impl<O: Owner> Core<O> {
             ready,
             session_out,
             streamed,
+            bodies: _,
             introductions,
             challenges,
             controls,

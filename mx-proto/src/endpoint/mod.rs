@@ -111,6 +111,7 @@ struct Core<O: Owner> {
     session_out: session_queue::SessionQueue,
     /// Messages whose bodies are coming, by the link on which they come.
     streamed: streamed::AllStreamed,
+    bodies: streamed::Bodies,
     introductions: introductions::Introductions,
     challenges: introductions::Challenges,
     /// Packets without message data that wait for remotes, all together.
@@ -194,6 +195,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             ready: VecDeque::new(),
             session_out: session_queue::SessionQueue::default(),
             streamed: streamed::AllStreamed::default(),
+            bodies: streamed::Bodies::default(),
             introductions: introductions::Introductions::default(),
             challenges: introductions::Challenges::default(),
             controls: 0,

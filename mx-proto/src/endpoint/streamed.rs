@@ -16,6 +16,7 @@
 use super::Core;
 use super::inbound::{FOREIGN, Found, Inbound};
 use super::introductions::UNASKED;
+use crate::config::SMALL_MAX;
 use crate::flow::{Paid, cost};
 use crate::ids::{LinkId, MatchBits, RemoteId, RequestId};
 use crate::ops::{Pulling, State};
@@ -30,6 +31,35 @@ use std::collections::HashMap;
 
 /// The id of a message at its sender, for a receive that requests nothing of it.
 pub(super) const STREAMED: u64 = u64::MAX;
+
+/// Memory of such messages that came before their receives, for the next ones: to have it mapped and zeroed
+/// anew costs more than the copy.
+#[derive(Debug, Default)]
+pub(super) struct Bodies(Vec<Vec<u8>>);
+
+/// So many are kept, of [`Config::eager_max`](crate::Config::eager_max) bytes at most.
+const BODIES_KEPT: usize = 8;
+
+impl Bodies {
+    /// Memory for a body. What is in it is from an earlier one, if anything, and none of it is read before
+    /// all has been written over.
+    fn take(&mut self, len: usize) -> Vec<u8> {
+        match self.0.pop() {
+            Some(mut body) if body.capacity() >= len => {
+                body.resize(len, 0);
+                body
+            }
+            _ => vec![0; len],
+        }
+    }
+
+    /// A body has been read.
+    pub(super) fn give_back(&mut self, body: Vec<u8>) {
+        if body.capacity() > SMALL_MAX && self.0.len() < BODIES_KEPT {
+            self.0.push(body);
+        }
+    }
+}
 
 /// By the link on which they come.
 pub(super) type AllStreamed = HashMap<LinkId, Streamed, RandomState>;
@@ -119,7 +149,8 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             self.core.out_of_room(link, from);
             return Ok(None);
         }
-        Ok(Some(Into::Bytes(paid, vec![0; len as usize])))
+        let body = self.core.bodies.take(len as usize);
+        Ok(Some(Into::Bytes(paid, body)))
     }
 
     /// The message goes into this receive, which is in no list.
@@ -177,26 +208,29 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                 }
             }
             Into::Bytes(paid, body) => {
-                self.whole(link, from, header, paid, &body);
+                self.whole(link, from, header, paid, body);
             }
         }
     }
 
     /// A message without a receive is complete.
-    fn whole(&mut self, link: LinkId, from: RemoteId, header: &Header, paid: Paid, body: &[u8]) {
+    fn whole(&mut self, link: LinkId, from: RemoteId, header: &Header, paid: Paid, body: Vec<u8>) {
         if self.core.undecided.is_empty() {
             let bits = MatchBits(header.word);
             match self.core.find_receive(from, bits) {
                 Found::Receive(id) => {
                     self.core.stats.matched += 1;
                     self.core.consumed(from, paid);
-                    return self.core.fill_receive(id, from, bits, body);
+                    self.core.fill_receive(id, from, bits, &body);
+                    return self.core.bodies.give_back(body);
                 }
                 Found::Foreign => return self.foreign(link, from, paid),
                 Found::Nothing => {}
             }
         }
-        self.unmatched(link, from, header, paid, body);
+        if let Some(deferred) = self.sort(link, from, header, paid, &body[..]) {
+            self.core.keep_eager(from, header, paid, body, deferred);
+        }
     }
 }
 
@@ -227,5 +261,26 @@ impl<O: Owner> Core<O> {
         for (link, _) in links.into_iter().flatten() {
             _ = self.cut(link);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_large_bodies_are_kept_for_the_next_ones() {
+        let mut bodies = Bodies::default();
+        bodies.give_back(vec![1; SMALL_MAX]);
+        assert!(bodies.0.is_empty(), "a small one");
+        for _ in 0..2 * BODIES_KEPT {
+            bodies.give_back(vec![1; 2 * SMALL_MAX]);
+        }
+        assert_eq!(bodies.0.len(), BODIES_KEPT);
+        let used = bodies.0[BODIES_KEPT - 1].as_ptr();
+        let body = bodies.take(SMALL_MAX + 1);
+        assert_eq!((body.as_ptr(), body.len()), (used, SMALL_MAX + 1));
+        let larger = bodies.take(3 * SMALL_MAX);
+        assert_eq!(larger, vec![0; 3 * SMALL_MAX]);
     }
 }
