@@ -7,7 +7,7 @@
 //!   streams   parts of offered messages           take turns
 //!
 //! A stream goes on to its end, or to the end of a run of [`RUN`] bytes, before the next one: so the
-//! first of several messages arrives while the others are still to be sent, and whoever waits for it
+//! first of several messages arrives while the others are still to be sent, and the process that waits for it
 //! can go on. Fairness is between remotes.
 //! ```
 //!

@@ -18,7 +18,7 @@ pub trait Key: Copy {
     fn new(index: u32, generation: u32) -> Self;
     /// The place in the table.
     fn index(self) -> u32;
-    /// What tells it from others that had the place. Never 0 in a key that a table made.
+    /// The number that distinguishes it from others that had the place. Never 0 in a key that a table made.
     fn generation(self) -> u32;
 }
 

@@ -30,7 +30,7 @@ const SIZE: usize = 1 << 20;
 /// MiB of a stream.
 const VOLUME: usize = 128;
 
-/// Which way a stream goes.
+/// The direction of a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     In,
@@ -46,7 +46,7 @@ impl Way {
     }
 }
 
-/// What a stream took.
+/// The time and sleeps of a stream.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Cost {
     wall_ms: f64,
@@ -163,7 +163,7 @@ impl Side {
         said.trim_end().to_owned()
     }
 
-    /// What it says at its end.
+    /// The cost that it says at its end.
     fn cost(mut self) -> Result<Cost, String> {
         let said = self.line();
         let words = said.split(' ').map(|word| word.parse().ok());

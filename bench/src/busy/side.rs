@@ -183,7 +183,7 @@ fn buffers(size: usize) -> Vec<Vec<u8>> {
     (0..WINDOW).map(|_| vec![1u8; size]).collect()
 }
 
-/// What a receiver does with each message: it writes it to a file in memory.
+/// The receiver's work: it writes each message to a file in memory.
 struct Work {
     file: File,
     start: Instant,
@@ -198,7 +198,7 @@ impl Work {
             return Err(std::io::Error::last_os_error());
         }
         Ok(Self {
-            // SAFETY: just made, and nobody else's.
+            // SAFETY: just made, and owned by nothing else.
             file: unsafe { File::from_raw_fd(fd) },
             start,
             first_ms: None,

@@ -16,7 +16,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// The version of the control messages of shared memory.
-const LOCAL_VERSION: u32 = 3;
+const LOCAL_VERSION: u32 = 4;
 
 const ATTEMPTS: u64 = 30;
 

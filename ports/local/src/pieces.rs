@@ -22,7 +22,7 @@ use mx_proto::{LinkId, Memory, Source};
 /// Bytes of the longest body that is sent without being asked for.
 pub(super) const STREAMED_MAX: usize = 512 << 10;
 
-/// What is left of a body: its bytes, of which so many have been sent.
+/// A body whose memory has gone: its last bytes, of which so many have been sent.
 #[derive(Debug)]
 pub(super) struct Rest {
     bytes: Vec<u8>,

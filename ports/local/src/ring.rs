@@ -49,7 +49,7 @@ pub(super) enum PushError {
 
 /// Looks at a full data area before the far area is used. While the consumer copies there is room again
 /// after fewer, in memory that is in a cache.
-pub(super) const PATIENCE: u32 = 64;
+pub(super) const LOOKS_BEFORE_FAR: u32 = 64;
 
 /// The sending end.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub(super) struct Producer {
     far_tail: u64,
     /// The length of the body that found no room.
     wanted: usize,
-    /// Looks in a row at a data area without room for it: after [`PATIENCE`] the far area is used.
+    /// Looks in a row at a data area without room for it: after [`LOOKS_BEFORE_FAR`] the far area is used.
     looks: u32,
     /// Cells that may be in use: none when it takes nothing, all otherwise.
     cells: u64,
@@ -181,7 +181,7 @@ impl Producer {
     /// A [`barrier::heavy`] and a look at [`Producer::has_room`] follow before sleeping.
     pub(super) fn set_waiting(&mut self, waiting: bool) -> bool {
         if waiting {
-            self.looks = PATIENCE;
+            self.looks = LOOKS_BEFORE_FAR;
         }
         let half = self.head.wrapping_sub(self.cell_tail).div_ceil(2);
         let until = self.cell_tail.wrapping_add(half);
@@ -231,7 +231,7 @@ impl Producer {
 
     /// A long body of that length fits in the far area, and is to go there: the consumer is not copying.
     fn fits_far(&self, len: usize) -> bool {
-        self.looks >= PATIENCE && self.far_room() >= padded(len)
+        self.looks >= LOOKS_BEFORE_FAR && self.far_room() >= padded(len)
     }
 
     #[inline]
@@ -807,8 +807,8 @@ mod tests {
     }
 
     /// Looks until the far area is used; whether there is room then.
-    fn has_patience(producer: &mut Producer) -> bool {
-        (0..=PATIENCE).any(|_| producer.has_room() == Ok(true))
+    fn has_room_at_last(producer: &mut Producer) -> bool {
+        (0..=LOOKS_BEFORE_FAR).any(|_| producer.has_room() == Ok(true))
     }
 
     fn pop(consumer: &mut Consumer) -> Option<(u8, Vec<u8>)> {
@@ -966,7 +966,7 @@ mod tests {
                     Ok(_) => lens.push_back((len, n)),
                     Err(error) => {
                         assert_eq!(error, PushError::Full);
-                        if !has_patience(&mut pair.producer) {
+                        if !has_room_at_last(&mut pair.producer) {
                             break;
                         }
                         continue;
@@ -1047,7 +1047,7 @@ mod tests {
             loop {
                 if push(&mut pair.producer, &pattern(len, 1), 0).is_ok() {
                     sent += 1;
-                } else if !has_patience(&mut pair.producer) {
+                } else if !has_room_at_last(&mut pair.producer) {
                     break;
                 }
             }

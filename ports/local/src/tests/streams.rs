@@ -3,12 +3,12 @@
 use super::idle::{Stage, meet, node_with, stage, suspend};
 use super::{Event, Node, linked};
 use crate::layout::Geometry;
-use crate::ring::PATIENCE;
+use crate::ring::LOOKS_BEFORE_FAR;
 use mx_proto::LinkId;
 use mx_proto::port::{SendError, Sent};
 
 const CHUNK: usize = 32 * 1024;
-/// What a sender puts down, at least, before the receiver looks.
+/// Bytes that a sender puts down, at least, before the receiver looks.
 const AHEAD: usize = 2 << 20;
 
 /// Chunks that say which one they are.
@@ -29,7 +29,7 @@ impl Chunks {
                 Ok(Sent::Whole) => self.sent += 1,
                 other => {
                     assert_eq!(other, Err(SendError::WouldBlock));
-                    for _ in 0..=PATIENCE {
+                    for _ in 0..=LOOKS_BEFORE_FAR {
                         from.poll();
                     }
                     if from.take() != [Event::Writable(link)] {
