@@ -47,7 +47,7 @@ impl LocalPort {
             return self.send_long(id, header, body);
         }
         match self.links.get_mut(id) {
-            Some(entry) if entry.midway => {
+            Some(entry) if entry.midway && entry.socket.is_some() && !entry.doomed => {
                 entry.blocked = true;
                 Err(SendError::WouldBlock)
             }

@@ -14,7 +14,7 @@
 use super::layout::BODY_MAX;
 use super::link::State;
 use super::ring::PushError;
-use super::{DATA_MAX, LocalPort, ring_doorbell};
+use super::{DATA_MAX, LARGE, LocalPort, ring_doorbell};
 use mx_port_base::incoming::Incoming;
 use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, SendError, Sent, Sink, body_len};
 use mx_proto::{LinkId, Memory, Source};
@@ -103,9 +103,23 @@ impl LocalPort {
         if entry.socket.is_none() || link.failed {
             return Err(SendError::Down);
         }
+        let midway = entry.midway;
         link.producer.set_midway(false);
-        let pushed = link.producer.push(header, body);
-        link.producer.set_midway(entry.midway);
+        let mut pushed = link.producer.push(header, body);
+        if pushed == Err(PushError::Full)
+            && self.armed
+            && self.has_room_after_all(id)
+            && let Some(State::Up(link)) = self.links.get_mut(id).map(|entry| &mut entry.state)
+        {
+            pushed = link.producer.push(header, body);
+        }
+        let Some(entry) = self.links.get_mut(id) else {
+            return Err(SendError::Down);
+        };
+        let State::Up(link) = &mut entry.state else {
+            return Err(SendError::Down);
+        };
+        link.producer.set_midway(midway);
         match pushed {
             Ok(asleep) => {
                 if asleep {
@@ -115,7 +129,9 @@ impl LocalPort {
                 Ok(())
             }
             Err(PushError::Full) => {
-                self.grow(id);
+                if body.len() >= LARGE {
+                    self.grow(id);
+                }
                 self.no_room(id)
             }
             Err(PushError::TooLong | PushError::Corrupt) => {

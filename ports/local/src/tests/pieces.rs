@@ -1,7 +1,7 @@
 //! Bodies that are longer than a packet.
 
 use super::idle::suspend;
-use super::{Event, Node, header, linked};
+use super::{Event, Node, header, linked, readable};
 use crate::pieces::STREAMED_MAX;
 use mx_proto::LinkId;
 use mx_proto::port::{Body, LinkDown, Port, SendError, Sent};
@@ -103,6 +103,26 @@ fn the_rest_of_a_body_whose_memory_goes_is_sent_all_the_same_and_first() {
     b.poll_until_idle();
     let behind = Event::Packet(ba, b"behind".to_vec());
     assert!(b.take() == [Event::Packet(ba, whole), behind]);
+}
+
+#[test]
+fn a_sender_that_sleeps_is_woken_for_room_although_it_was_armed_before() {
+    for long in [true, false] {
+        let (mut a, ab, mut b, _) = linked();
+        a.poll_until_idle();
+        // No far areas: to get them the sides talk over the socket.
+        a.port.links.get_mut(ab).unwrap().streaming = true;
+        assert!(a.port.arm());
+        let memory = body(STREAMED_MAX);
+        if long {
+            assert!(matches!(send_long(&mut a, ab, &memory), Ok(Sent::Part(_))));
+        } else {
+            while a.send(ab, &memory[..32 << 10]) == Ok(Sent::Whole) {}
+        }
+        assert!(!readable(a.port.descriptors().data), "{long}");
+        b.poll_until_idle();
+        assert!(readable(a.port.descriptors().data), "{long}");
+    }
 }
 
 #[test]
