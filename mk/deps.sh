@@ -31,12 +31,16 @@ at_least() { # at_least 1.85 1.90.1
     [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]
 }
 
-rust=
-if version=$("$cargo" --version 2>/dev/null | cut -d' ' -f2) && [ -n "$version" ]; then
-    at_least "$rust_min" "$version" || rust="cargo is $version"
-else
-    rust="no cargo"
-fi
+look_for_rust() { # sets `rust` to the reason why there is none
+    local version
+    rust=
+    if version=$("$cargo" --version 2>/dev/null | cut -d' ' -f2) && [ -n "$version" ]; then
+        at_least "$rust_min" "$version" || rust="cargo is $version"
+    else
+        rust="no cargo"
+    fi
+}
+look_for_rust
 
 if [ -z "$missing$fabric$rust" ]; then
     exit 0
@@ -53,9 +57,14 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     apt-get update -qq
     # shellcheck disable=SC2086
     if DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $wanted; then
-        exit 0
+        hash -r
+        look_for_rust
+        [ -n "$rust" ] || exit 0
+        echo "deps: apt-get installed what its sources have; Debian's security updates have a later Rust" >&2
+        missing= fabric=
+    else
+        echo "deps: apt-get could not install these" >&2
     fi
-    echo "deps: apt-get could not install these" >&2
 fi
 
 {
