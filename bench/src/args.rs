@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::buffer::Layout;
 use clap::error::{Error, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
@@ -181,6 +182,9 @@ pub(crate) struct Args {
     /// Message sizes, e.g. 0,8,1K,64K,1M (latency, bandwidth, loss, mx, fabric and busy)
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = size)]
     pub(crate) sizes: Option<Vec<usize>>,
+    /// latency, bandwidth: every message is a list of N pieces
+    #[arg(long, value_name = "N", value_parser = number, conflicts_with = "listen")]
+    pub(crate) pieces: Option<usize>,
     /// Repeats of each measurement
     #[arg(long, value_name = "N", default_value = "7", value_parser = repeats)]
     pub(crate) repeats: usize,
@@ -284,12 +288,30 @@ impl Args {
             match (name.as_str(), name.parse(), name.parse()) {
                 ("all", ..) => tests.extend(Test::ALL),
                 (_, Ok(test), _) => tests.push(test),
+                (_, _, Ok::<Alone, _>(alone)) if self.pieces.is_some() => {
+                    return Err(format!("{} is not measured in pieces", alone.name()));
+                }
                 (_, _, Ok(alone)) if self.what.len() == 1 => return Ok(What::Alone(alone)),
                 (_, _, Ok::<Alone, _>(_)) => return Err(format!("{name} is measured on its own")),
                 _ => return Err(format!("no measurement is called '{name}'")),
             }
         }
+        self.check_pieces(&tests)?;
         Ok(What::Tests(tests))
+    }
+
+    fn check_pieces(&self, tests: &[Test]) -> Result<(), String> {
+        if self.pieces.is_none() {
+            return Ok(());
+        }
+        let lists = |test: &Test| matches!(test, Test::Latency | Test::Bandwidth);
+        if let Some(test) = tests.iter().find(|test| !lists(test)) {
+            return Err(format!("{} is not measured in pieces", test.name()));
+        }
+        // The number by itself, whatever the sizes.
+        Layout::new(usize::MAX, self.pieces)?;
+        let mut sizes = self.sizes.iter().flatten();
+        sizes.try_for_each(|size| Layout::new(*size, self.pieces).map(drop))
     }
 
     /// The ports to measure.
@@ -366,6 +388,27 @@ mod unit {
             "99999999999999999999K",
         ] {
             assert!(read(&format!("latency --sizes={bad}")).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn lists_are_for_latency_and_bandwidth_and_have_a_byte_in_each_piece() {
+        let (args, what) = read("latency bandwidth --pieces 64 --sizes 64,1M").unwrap();
+        assert_eq!(args.pieces, Some(64));
+        assert_eq!(what, What::Tests(vec![Test::Latency, Test::Bandwidth]));
+        assert!(read("latency --pieces 65536").is_some());
+        for bad in [
+            "latency --pieces 64 --sizes 1M,63",
+            "latency --pieces 1 --sizes 0",
+            "latency --pieces 0",
+            "latency --pieces 65537",
+            "all --pieces 2",
+            "rate --pieces 2",
+            "mx --pieces 2",
+            "busy --pieces 2",
+            "--listen mx://a:1 --pieces 2",
+        ] {
+            assert!(read(bad).is_none(), "{bad}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! The method as the measurements use it: one context, and what a test call fills in.
 
+use crate::buffer::Buffer;
 use crate::messages::Messages;
 use bmi_host::abi::EXT_ALLOC;
 use bmi_host::codes;
@@ -85,6 +86,22 @@ fn complete(posted: Posted) -> Result<bool, String> {
     }
 }
 
+/// A message's memory, as the calls take it.
+#[inline]
+fn memory(data: &Buffer) -> Memory {
+    let (starts, sizes) = data.list();
+    if data.is_list() {
+        Memory::List {
+            starts: starts.as_ptr(),
+            sizes: sizes.as_ptr(),
+            count: starts.len(),
+            total: data.size() as i64,
+        }
+    } else {
+        Memory::One(starts[0].cast(), data.size())
+    }
+}
+
 impl Messages for Bmi {
     type Remote = Address;
 
@@ -119,6 +136,23 @@ impl Messages for Bmi {
         let memory = Memory::One(data.as_mut_ptr(), data.len());
         // SAFETY: the caller's promise.
         complete(unsafe { self.post(Verb::Recv, from, tag, memory, 0) })
+    }
+
+    #[inline]
+    unsafe fn send_buffer(&self, to: Address, data: &Buffer, tag: i32) -> Result<bool, String> {
+        // SAFETY: the caller's promise; what is sent is not written.
+        complete(unsafe { self.post(Verb::Send, to, tag, memory(data), 0) })
+    }
+
+    #[inline]
+    unsafe fn recv_buffer(
+        &self,
+        from: Address,
+        data: &mut Buffer,
+        tag: i32,
+    ) -> Result<bool, String> {
+        // SAFETY: the caller's promise.
+        complete(unsafe { self.post(Verb::Recv, from, tag, memory(data), 0) })
     }
 
     #[inline]

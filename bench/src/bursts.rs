@@ -11,6 +11,7 @@
 //!
 //! Owns: the order, and the figures.
 
+use crate::buffer::Layout;
 use crate::figures::{Spread, percentile};
 use crate::reference::{self, ring};
 
@@ -76,7 +77,7 @@ fn ring_us(pin: bool) -> f64 {
     const GROUPS: usize = 5;
     const GROUP: usize = 200;
     percentile(
-        &reference::latency(ring::pair(), 8, GROUPS, GROUP, pin),
+        &reference::latency(ring::pair(), Layout::whole(8), GROUPS, GROUP, pin),
         50.0,
     )
 }

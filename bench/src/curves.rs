@@ -140,6 +140,7 @@ mod unit {
             reference: Some((reference.into(), Spread::of(&[2.0 * value]))),
             ratio: None,
             loss_percent,
+            pieces: None,
             bursts: Bursts::default(),
         }
     }

@@ -19,6 +19,7 @@
 
 mod args;
 mod bmi;
+mod buffer;
 mod bursts;
 mod busy;
 mod curves;

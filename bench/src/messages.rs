@@ -8,6 +8,7 @@
 //! Owns: the interface, so that both are driven by the same loops.
 //! Not here: either library.
 
+use crate::buffer::Buffer;
 use crate::peer::Request;
 
 /// Posting and testing, polled by one thread.
@@ -33,6 +34,38 @@ pub(crate) trait Messages {
     /// `data` stays valid and is not looked at until the operation has been waited for.
     unsafe fn recv(&self, from: Self::Remote, data: &mut [u8], tag: i32) -> Result<bool, String>;
 
+    /// Posts a send of a message, as a list if it is one; true when it is complete already.
+    ///
+    /// # Safety
+    /// As for [`send`](Self::send).
+    #[inline]
+    unsafe fn send_buffer(
+        &self,
+        to: Self::Remote,
+        data: &Buffer,
+        tag: i32,
+    ) -> Result<bool, String> {
+        let bytes = data.whole().ok_or(NO_LISTS)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.send(to, bytes, tag) }
+    }
+
+    /// Posts a receive into a message's memory, as a list if it is one; true when it is complete already.
+    ///
+    /// # Safety
+    /// As for [`recv`](Self::recv).
+    #[inline]
+    unsafe fn recv_buffer(
+        &self,
+        from: Self::Remote,
+        data: &mut Buffer,
+        tag: i32,
+    ) -> Result<bool, String> {
+        let bytes = data.whole_mut().ok_or(NO_LISTS)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.recv(from, bytes, tag) }
+    }
+
     /// Hands out completions; how many there were. Sleeps up to `idle_ms` when there is none.
     fn test(&self, idle_ms: i32) -> Result<usize, String>;
 
@@ -46,6 +79,9 @@ pub(crate) trait Messages {
         Ok(())
     }
 }
+
+/// Libraries that are measured with one buffer a message.
+const NO_LISTS: &str = "lists are sent through the method only";
 
 /// A library and the peer at the other end of it.
 pub(crate) struct Side<'a, M: Messages> {

@@ -10,6 +10,7 @@
 
 use crate::args::Args;
 use crate::bmi::Bmi;
+use crate::buffer::{Buffer, Layout};
 use crate::messages::Messages;
 use crate::mx::Mx;
 use std::io::Write;
@@ -23,7 +24,7 @@ pub(crate) const BUFFERS: usize = 4;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) what: What,
-    pub(crate) size: usize,
+    pub(crate) layout: Layout,
     pub(crate) count: usize,
     pub(crate) idle_ms: i32,
     pub(crate) tag: i32,
@@ -42,31 +43,33 @@ impl Request {
     /// Tells the peer to end.
     pub(crate) const QUIT: Self = Self {
         what: What::Quit,
-        size: 0,
+        layout: Layout::whole(0),
         count: 0,
         idle_ms: 0,
         tag: 0,
     };
 
-    pub(crate) fn words(&self) -> [u64; 5] {
+    pub(crate) fn words(&self) -> [u64; 6] {
         let Self {
             what,
-            size,
+            layout,
             count,
             idle_ms,
             tag,
         } = *self;
         [
             what as u64,
-            size as u64,
+            layout.size as u64,
             count as u64,
             idle_ms as u64,
             tag as u64,
+            // No list has 0 pieces.
+            layout.pieces.unwrap_or(0) as u64,
         ]
     }
 
     fn parse(words: &[u64]) -> Result<Self, String> {
-        let &[what, size, count, idle_ms, tag] = words else {
+        let &[what, size, count, idle_ms, tag, pieces] = words else {
             return Err(format!("a request of {} words", words.len()));
         };
         let what = match what {
@@ -80,11 +83,11 @@ impl Request {
         if size > 1 << 30 {
             return Err(format!("messages of {size} bytes"));
         }
-        let (size, count) = (size as usize, count as usize);
+        let pieces = (pieces > 0).then_some(pieces as usize);
         Ok(Self {
             what,
-            size,
-            count,
+            layout: Layout::new(size as usize, pieces)?,
+            count: count as usize,
             idle_ms: idle_ms as i32,
             tag: tag as i32,
         })
@@ -146,17 +149,17 @@ pub(crate) fn end_with_parent() {
 
 fn echo<M: Messages>(side: &M, from: M::Remote, request: Request) -> Result<(), String> {
     let Request {
-        size,
+        layout,
         count,
         idle_ms,
         tag,
         ..
     } = request;
     // Two buffers: the next receive is posted before the answer goes out.
-    let mut buffers = [vec![0u8; size], vec![0u8; size]];
+    let mut buffers = [Buffer::new(layout), Buffer::new(layout)];
     // SAFETY: the buffers outlive every operation, for all are waited for or the process ends; a
     // buffer is received into again only after the send from it has been waited for.
-    let mut pending = usize::from(!unsafe { side.recv(from, &mut buffers[0], tag)? });
+    let mut pending = usize::from(!unsafe { side.recv_buffer(from, &mut buffers[0], tag)? });
     for round in 0..count {
         side.wait(pending, idle_ms)?;
         pending = 0;
@@ -168,26 +171,25 @@ fn echo<M: Messages>(side: &M, from: M::Remote, request: Request) -> Result<(), 
         };
         if round + 1 < count {
             // SAFETY: as above.
-            pending += usize::from(!unsafe { side.recv(from, next, tag)? });
+            pending += usize::from(!unsafe { side.recv_buffer(from, next, tag)? });
         }
         // SAFETY: as above.
-        pending += usize::from(!unsafe { side.send(from, arrived, tag)? });
+        pending += usize::from(!unsafe { side.send_buffer(from, arrived, tag)? });
     }
     side.wait(pending, idle_ms)
 }
 
 fn sink<M: Messages>(side: &M, from: M::Remote, request: Request) -> Result<(), String> {
     let Request {
-        size, count, tag, ..
+        layout, count, tag, ..
     } = request;
-    // Ones: memory of zeros is there only when it is written to, which would be measured.
-    let mut buffers = vec![vec![1u8; size]; BUFFERS];
+    let mut buffers: Vec<_> = (0..BUFFERS).map(|_| Buffer::new(layout)).collect();
     let (mut posted, mut done) = (0, 0);
     while done < count {
         while posted < count && posted - done < WINDOW {
             // SAFETY: the buffers outlive every operation, for all are waited for; that several
             // receives share one is of no consequence, for what arrives is not read.
-            if unsafe { side.recv(from, &mut buffers[posted % BUFFERS], tag)? } {
+            if unsafe { side.recv_buffer(from, &mut buffers[posted % BUFFERS], tag)? } {
                 done += 1;
             }
             posted += 1;
@@ -237,18 +239,25 @@ mod unit {
     fn requests_survive_the_wire_and_nonsense_is_refused() {
         let request = Request {
             what: What::Sink,
-            size: 7,
+            layout: Layout::new(7, Some(3)).unwrap(),
             count: 9,
             idle_ms: 10,
             tag: 5,
         };
         let back = Request::parse(&request.words()).unwrap();
         assert_eq!(
-            (back.what, back.size, back.count, back.tag),
-            (What::Sink, 7, 9, 5)
+            (back.what, back.layout, back.count, back.tag),
+            (What::Sink, request.layout, 9, 5)
         );
         assert!(Request::parse(&[1, 2]).is_err());
-        assert!(Request::parse(&[9, 0, 0, 0, 0]).is_err());
-        assert!(Request::parse(&[1, u64::MAX, 0, 0, 0]).is_err());
+        assert!(Request::parse(&[1, 7, 0, 0, 0, 0]).is_ok_and(|one| one.layout.pieces.is_none()));
+        for bad in [
+            [9, 0, 0, 0, 0, 0],
+            [1, u64::MAX, 0, 0, 0, 0],
+            [1, 7, 0, 0, 0, 8],
+            [1, 1 << 30, 0, 0, 0, u64::MAX],
+        ] {
+            assert!(Request::parse(&bad).is_err(), "{bad:?}");
+        }
     }
 }

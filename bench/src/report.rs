@@ -24,6 +24,8 @@ pub(crate) struct Row {
     pub(crate) ratio: Option<Spread>,
     /// Datagrams that were thrown away under way, in percent, where that was done.
     pub(crate) loss_percent: Option<f64>,
+    /// The pieces of each message, where messages were lists.
+    pub(crate) pieces: Option<usize>,
     /// The bursts from which `value` and `ratio` were taken, where it was measured in turn.
     pub(crate) bursts: Bursts,
 }
@@ -64,7 +66,11 @@ pub(crate) fn as_text(row: &Row) -> String {
         ),
         None => Default::default(),
     };
-    let Row { port, size, .. } = row;
+    let port = row.port;
+    let size = match row.pieces {
+        Some(pieces) => format!("{}/{pieces}", row.size),
+        None => row.size.to_string(),
+    };
     let test = match row.loss_percent {
         Some(percent) => format!("{} {percent}%", row.test),
         None => row.test.to_owned(),
@@ -112,6 +118,9 @@ fn as_json(row: &Row) -> String {
     );
     if let Some(percent) = row.loss_percent {
         line += &format!(r#","loss_percent":{percent}"#);
+    }
+    if let Some(pieces) = row.pieces {
+        line += &format!(r#","pieces":{pieces}"#);
     }
     if let Some(p99) = row.p99_us {
         line += &format!(r#","p99_us":{p99:.4}"#);
@@ -210,6 +219,7 @@ mod unit_tests {
             reference: Some(("bare ring".into(), Spread::of(&[0.05]))),
             ratio: Some(ratio),
             loss_percent: None,
+            pieces: None,
             bursts: Bursts::default(),
         };
         assert_eq!(
@@ -240,6 +250,7 @@ mod unit_tests {
             reference: Some(("UCX".into(), Spread::of(&[0.2]))),
             ratio: None,
             loss_percent: None,
+            pieces: None,
             bursts: Bursts(vec![burst; BURSTS_A_LINE + 1]),
         };
         let text = bursts_as_text(&row.bursts);
@@ -265,6 +276,7 @@ mod unit_tests {
             reference: None,
             ratio: None,
             loss_percent: Some(0.1),
+            pieces: None,
             bursts: Bursts::default(),
         };
         assert!(as_text(&row).starts_with("loss 0.1%  dgram "));
@@ -272,6 +284,26 @@ mod unit_tests {
             as_json(&row).contains(r#","loss_percent":0.1,"#)
                 || as_json(&row).ends_with(r#","loss_percent":0.1}"#)
         );
+    }
+
+    #[test]
+    fn the_pieces_of_lists_stand_beside_the_size_and_lists_have_no_limits() {
+        let row = Row {
+            test: "latency",
+            port: "local",
+            size: 1 << 20,
+            unit: "median_us",
+            value: Spread::of(&[80.0]),
+            p99_us: None,
+            reference: Some(("bare ring".into(), Spread::of(&[40.0]))),
+            ratio: Some(Spread::of(&[2.0])),
+            loss_percent: None,
+            pieces: Some(2048),
+            bursts: Bursts::default(),
+        };
+        assert!(as_text(&row).contains(" 1048576/2048 "));
+        assert!(as_json(&row).contains(r#""size":1048576,"median_us":80.0000,"pieces":2048,"#));
+        assert!(Target::of(&row).is_none());
     }
 
     #[test]

@@ -29,6 +29,8 @@ impl Target {
             ("latency", "local", 8, _) if ucx => (1.0, 0.8),
             ("rate", "local", 8, _) if ucx => (0.8, 1.2),
             _ if ucx => return None,
+            // The limits are those of messages in one piece.
+            _ if row.pieces.is_some() => return None,
             ("latency", "local", 8, _) => (4.0, 2.0),
             ("latency", "local", MIB, _) => (1.3, 1.1),
             ("latency", "tcp", 8 | MIB, _) => (1.25, 1.1),
@@ -101,6 +103,7 @@ mod unit {
             reference: None,
             ratio: Some(Spread::of(&[ratio])),
             loss_percent: None,
+            pieces: None,
             bursts: Bursts::default(),
         }
     }

@@ -4,12 +4,14 @@
 
 pub(crate) mod eventfd;
 pub(crate) mod fabric;
+pub(crate) mod list;
 pub(crate) mod ring;
 pub(crate) mod sides;
 pub(crate) mod tcp;
 pub(crate) mod ucx;
 pub(crate) mod udp;
 
+use crate::buffer::{Buffer, Layout};
 use crate::peer::BUFFERS;
 
 /// One way of moving bytes between two sides.
@@ -18,12 +20,34 @@ pub(crate) trait Wire: Send + 'static {
     fn send(&mut self, data: &[u8]);
     /// Fills all of `into`.
     fn recv(&mut self, into: &mut [u8]);
+    /// Moves all pieces out.
+    fn send_list(&mut self, data: &Buffer);
+    /// Fills all pieces.
+    fn recv_list(&mut self, into: &mut Buffer);
+
+    /// Moves a message out, as a list if it is one.
+    #[inline]
+    fn send_buffer(&mut self, data: &Buffer) {
+        match data.whole() {
+            Some(bytes) => self.send(bytes),
+            None => self.send_list(data),
+        }
+    }
+
+    /// Fills a message's memory.
+    #[inline]
+    fn recv_buffer(&mut self, into: &mut Buffer) {
+        match into.whole_mut() {
+            Some(bytes) => self.recv(bytes),
+            None => self.recv_list(into),
+        }
+    }
 }
 
-/// Half a round trip of `size` bytes, in microseconds, one value per group of round trips.
+/// Half a round trip of a message, in microseconds, one value per group of round trips.
 pub(crate) fn latency<W: Wire>(
     (mut here, mut there): (W, W),
-    size: usize,
+    layout: Layout,
     groups: usize,
     group: usize,
     pin: bool,
@@ -33,17 +57,17 @@ pub(crate) fn latency<W: Wire>(
         if pin {
             crate::pin::to_core(1);
         }
-        let mut buffer = vec![0u8; size];
+        let mut buffer = Buffer::new(layout);
         for _ in 0..rounds {
-            there.recv(&mut buffer);
-            there.send(&buffer);
+            there.recv_buffer(&mut buffer);
+            there.send_buffer(&buffer);
         }
     });
-    let data = vec![1u8; size];
-    let mut back = vec![0u8; size];
+    let data = Buffer::new(layout);
+    let mut back = Buffer::new(layout);
     let mut round = || {
-        here.send(&data);
-        here.recv(&mut back);
+        here.send_buffer(&data);
+        here.recv_buffer(&mut back);
         read(&back);
     };
     for _ in 0..group {
@@ -63,11 +87,11 @@ pub(crate) fn latency<W: Wire>(
     times
 }
 
-/// Messages of `size` bytes per second, one way, from one buffer into several in turn, as the
+/// Messages per second, one way, from one buffer into several in turn, as the
 /// method's go.
 pub(crate) fn stream<W: Wire>(
     (mut here, mut there): (W, W),
-    size: usize,
+    layout: Layout,
     count: usize,
     pin: bool,
 ) -> f64 {
@@ -75,18 +99,18 @@ pub(crate) fn stream<W: Wire>(
         if pin {
             crate::pin::to_core(1);
         }
-        let mut buffers = vec![vec![1u8; size]; BUFFERS];
+        let mut buffers: Vec<_> = (0..BUFFERS).map(|_| Buffer::new(layout)).collect();
         for n in 0..count {
             let buffer = &mut buffers[n % BUFFERS];
-            there.recv(buffer);
+            there.recv_buffer(buffer);
             read(buffer);
         }
         there.send(&[1]);
     });
-    let data = vec![1u8; size];
+    let data = Buffer::new(layout);
     let start = std::time::Instant::now();
     for _ in 0..count {
-        here.send(&data);
+        here.send_buffer(&data);
     }
     here.recv(&mut [0]);
     let seconds = start.elapsed().as_secs_f64();
@@ -97,6 +121,6 @@ pub(crate) fn stream<W: Wire>(
 /// Stands for a program that reads every byte that was received: the compiler would leave out a copy
 /// that is never read. Takes no time itself, for the method's side reads nothing either.
 #[inline]
-fn read(received: &[u8]) {
+fn read(received: &Buffer) {
     std::hint::black_box(received);
 }

@@ -10,7 +10,9 @@
 //! ```
 
 use super::Wire;
+use crate::buffer::Buffer;
 use std::cell::UnsafeCell;
+use std::ptr::{null, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -96,40 +98,63 @@ pub(crate) fn pair() -> (Ring, Ring) {
 }
 
 impl Ring {
+    /// Waits for an empty slot; where the `len` bytes go that it is to have, at most `CHUNK`.
     #[inline]
-    fn put(&mut self, piece: &[u8]) {
+    fn empty(&mut self, len: usize) -> *mut u8 {
         while self.written - self.known_done == SLOTS as u64 {
             self.known_done = self.out.done.0.load(Ordering::Acquire);
             std::hint::spin_loop();
         }
         let slot = &self.out.slots[self.written as usize % SLOTS];
         // SAFETY: the reader has emptied this slot; only this side writes it.
-        unsafe { *slot.len.get() = piece.len() as u32 };
-        // SAFETY: the same; a piece has at most CHUNK bytes, and its place room for them.
-        unsafe {
-            std::ptr::copy_nonoverlapping(piece.as_ptr(), slot.place(piece.len()), piece.len());
-        }
+        unsafe { *slot.len.get() = len as u32 };
+        slot.place(len)
+    }
+
+    /// That slot is full now.
+    #[inline]
+    fn filled(&mut self) {
+        let slot = &self.out.slots[self.written as usize % SLOTS];
         slot.full.store(1, Ordering::Release);
         self.written += 1;
     }
 
+    /// Waits for a full slot; where its bytes are, and how many.
     #[inline]
-    fn take(&mut self, into: &mut [u8]) -> usize {
+    fn full(&mut self) -> (*const u8, usize) {
         let slot = &self.into.slots[self.read as usize % SLOTS];
         while slot.full.load(Ordering::Acquire) == 0 {
             std::hint::spin_loop();
         }
         // SAFETY: the writer has filled this slot; only this side reads it.
         let len = unsafe { *slot.len.get() } as usize;
-        let place = slot.place(len);
-        let len = len.min(into.len());
-        // SAFETY: the same, and `len` fits into both.
-        unsafe {
-            std::ptr::copy_nonoverlapping(place, into.as_mut_ptr(), len);
-        }
+        (slot.place(len), len)
+    }
+
+    /// That slot is empty now.
+    #[inline]
+    fn emptied(&mut self) {
+        let slot = &self.into.slots[self.read as usize % SLOTS];
         slot.full.store(0, Ordering::Relaxed);
         self.read += 1;
         self.into.done.0.store(self.read, Ordering::Release);
+    }
+
+    #[inline]
+    fn put(&mut self, piece: &[u8]) {
+        let place = self.empty(piece.len());
+        // SAFETY: a piece has at most CHUNK bytes, and its place room for them.
+        unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), place, piece.len()) };
+        self.filled();
+    }
+
+    #[inline]
+    fn take(&mut self, into: &mut [u8]) -> usize {
+        let (place, len) = self.full();
+        let len = len.min(into.len());
+        // SAFETY: `len` fits into both.
+        unsafe { std::ptr::copy_nonoverlapping(place, into.as_mut_ptr(), len) };
+        self.emptied();
         len
     }
 }
@@ -152,11 +177,60 @@ impl Wire for Ring {
             at += self.take(&mut into[at..]);
         }
     }
+
+    /// A slot is filled from as many pieces as it takes.
+    fn send_list(&mut self, data: &Buffer) {
+        let (mut left, mut room) = (data.size(), 0);
+        let mut place = null_mut::<u8>();
+        for mut piece in data.pieces() {
+            while !piece.is_empty() {
+                if room == 0 {
+                    room = left.min(CHUNK);
+                    place = self.empty(room);
+                }
+                let len = piece.len().min(room);
+                // SAFETY: the slot has room for `room` more bytes at `place`.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(piece.as_ptr(), place, len);
+                    place = place.add(len);
+                }
+                piece = &piece[len..];
+                room -= len;
+                left -= len;
+                if room == 0 {
+                    self.filled();
+                }
+            }
+        }
+    }
+
+    fn recv_list(&mut self, into: &mut Buffer) {
+        let (mut place, mut left) = (null::<u8>(), 0);
+        for mut piece in into.pieces_mut() {
+            while !piece.is_empty() {
+                if left == 0 {
+                    (place, left) = self.full();
+                }
+                let len = piece.len().min(left);
+                // SAFETY: the slot has `left` more bytes at `place`.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(place, piece.as_mut_ptr(), len);
+                    place = place.add(len);
+                }
+                piece = &mut piece[len..];
+                left -= len;
+                if left == 0 {
+                    self.emptied();
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod unit {
     use super::*;
+    use crate::buffer::Layout;
 
     #[test]
     fn messages_of_any_size_arrive_as_they_were_sent() {
@@ -167,6 +241,29 @@ mod unit {
             near.send(&sent);
             far.recv(&mut back);
             assert_eq!(back, sent, "{size} bytes");
+        }
+    }
+    #[test]
+    fn lists_of_any_length_arrive_as_they_were_sent() {
+        let (mut near, mut far) = pair();
+        for (size, pieces) in [
+            (1, 1),
+            (SMALL, 3),
+            (1000, 1000),
+            (CHUNK, 64),
+            (CHUNK + 1, 2),
+            (5 * CHUNK + 7, 3),
+            (7 * CHUNK, 2048),
+        ] {
+            let layout = Layout::new(size, Some(pieces)).unwrap();
+            let sent = Buffer::numbered(layout);
+            let mut back = Buffer::new(layout);
+            near.send_buffer(&sent);
+            far.recv_buffer(&mut back);
+            assert!(
+                back.bytes() == sent.bytes(),
+                "{size} bytes in {pieces} pieces"
+            );
         }
     }
 }

@@ -9,8 +9,9 @@
 //! Owns: the sockets, and that no more is under way than the receiver's buffer holds.
 //! Not here: order, loss and acknowledgement; the cost of adding them is what is measured.
 
-use super::Wire;
-use std::io::{ErrorKind, Result};
+use super::{Wire, list};
+use crate::buffer::Buffer;
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Result};
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -42,21 +43,44 @@ pub(crate) fn pair() -> Result<(Socket, Socket)> {
 
 impl Wire for Socket {
     fn send(&mut self, data: &[u8]) {
-        while let Err(error) = self.0.send(data) {
-            match error.kind() {
-                ErrorKind::WouldBlock => std::hint::spin_loop(),
-                // The other side has ended; the measurement is over as well.
-                _ => return,
-            }
-        }
+        sent(|| self.0.send(data));
     }
 
     fn recv(&mut self, into: &mut [u8]) {
-        let mut timeout = Timeout::new(LOST);
-        while let Err(error) = self.0.recv(into) {
-            if error.kind() != ErrorKind::WouldBlock || timeout.is_over() {
-                return;
-            }
+        received(|| self.0.recv(into));
+    }
+
+    /// One datagram: `IOV_MAX` pieces at most.
+    fn send_list(&mut self, data: &Buffer) {
+        let pieces: Vec<_> = data.pieces().map(IoSlice::new).collect();
+        sent(|| list::send(&self.0, &pieces));
+    }
+
+    fn recv_list(&mut self, into: &mut Buffer) {
+        let mut pieces: Vec<_> = into.pieces_mut().map(IoSliceMut::new).collect();
+        received(|| list::recv(&self.0, &mut pieces));
+    }
+}
+
+/// Calls until the socket has taken it.
+#[inline]
+fn sent(mut call: impl FnMut() -> Result<usize>) {
+    while let Err(error) = call() {
+        match error.kind() {
+            ErrorKind::WouldBlock => std::hint::spin_loop(),
+            // The other side has ended; the measurement is over as well.
+            _ => return,
+        }
+    }
+}
+
+/// Calls until something has come, or never will.
+#[inline]
+fn received(mut call: impl FnMut() -> Result<usize>) {
+    let mut timeout = Timeout::new(LOST);
+    while let Err(error) = call() {
+        if error.kind() != ErrorKind::WouldBlock || timeout.is_over() {
+            return;
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::beside::Beside;
 use super::rate::stream;
 use super::{Bench, SIZES};
+use crate::buffer::Layout;
 use crate::report::Row;
 
 /// Bytes moved in one burst.
@@ -14,23 +15,24 @@ pub(super) fn count(size: usize) -> usize {
 }
 
 pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), String> {
-    for size in bench.sizes(&SIZES[2..]) {
-        if size == 0 {
+    for layout in bench.layouts(&SIZES[2..]) {
+        if layout.size == 0 {
             continue;
         }
-        for beside in Beside::stream(bench, size) {
-            emit(paired(bench, size, beside)?);
+        for beside in Beside::stream(bench, layout) {
+            emit(paired(bench, layout, beside)?);
         }
     }
     Ok(())
 }
 
-fn paired(bench: &Bench<'_>, size: usize, beside: Beside) -> Result<Row, String> {
+fn paired(bench: &Bench<'_>, layout: Layout, beside: Beside) -> Result<Row, String> {
+    let size = layout.size;
     let count = count(size);
     let megabytes = size as f64 / 1e6;
     let bursts = bench.in_turn(
-        || Ok(megabytes * beside.rate(bench, size, count)?),
-        || Ok(megabytes * stream(&bench.side(), size, count)?),
+        || Ok(megabytes * beside.rate(bench, layout, count)?),
+        || Ok(megabytes * stream(&bench.side(), layout, count)?),
     )?;
     Ok(bench.row("bandwidth", size, "mb_s", beside, bursts))
 }

@@ -7,6 +7,9 @@
 //! | rdm   | libfabric, the same provider                      | the same                             |
 //! | dgram | bare UDP up to a datagram, bare TCP, `udp;ofi_rxd` | bare TCP, bare UDP, `udp;ofi_rxd`    |
 //!
+//! Lists: local and tcp as above without UCX, dgram bare UDP (latency) and bare TCP, each with the same
+//! list. libfabric's providers take a few pieces at most: beside rdm it sends the same bytes in one piece.
+//!
 //! Each is paired with the method on its own: ring, reference, method, ring, reference, method.
 //!
 //! Owns: which, and their names.
@@ -15,6 +18,8 @@
 use super::Bench;
 use super::latency::GROUPS;
 use crate::args::Port;
+use crate::buffer::Layout;
+use crate::reference::list::IOV_MAX;
 use crate::reference::udp::GsoBatch;
 use crate::reference::{self, ring, tcp, ucx, udp};
 
@@ -33,19 +38,20 @@ pub(super) enum Beside {
 
 impl Beside {
     /// For messages of `size` bytes there and back.
-    pub(super) fn latency(bench: &Bench<'_>, size: usize) -> Vec<Self> {
+    pub(super) fn latency(bench: &Bench<'_>, layout: Layout) -> Vec<Self> {
         match bench.port {
             Port::Local => [Self::Ring]
                 .into_iter()
-                .chain(Self::ucx(bench, size))
+                .chain(Self::ucx(bench, layout.size))
                 .collect(),
             Port::Tcp => [Self::Tcp]
                 .into_iter()
-                .chain(Self::ucx(bench, size))
+                .chain(Self::ucx(bench, layout.size))
                 .collect(),
             Port::Rdm => vec![Self::Fabric],
             Port::Dgram => {
-                let udp = (size <= DATAGRAM).then_some(Self::Udp);
+                let one_call = layout.size <= DATAGRAM && layout.pieces <= Some(IOV_MAX);
+                let udp = one_call.then_some(Self::Udp);
                 let others = [Self::Tcp].into_iter().chain(Self::fabric(bench));
                 udp.into_iter().chain(others).collect()
             }
@@ -53,12 +59,14 @@ impl Beside {
     }
 
     /// For messages of `size` bytes one way.
-    pub(super) fn stream(bench: &Bench<'_>, size: usize) -> Vec<Self> {
+    pub(super) fn stream(bench: &Bench<'_>, layout: Layout) -> Vec<Self> {
         if bench.port != Port::Dgram {
-            return Self::latency(bench, size);
+            return Self::latency(bench, layout);
         }
         // A GSO batch has no messages; where one is at least as long, both move the same bytes.
-        let udp = match size {
+        let udp = match layout.size {
+            // Nor has it lists.
+            _ if layout.pieces.is_some() => vec![],
             0..=DATAGRAM => vec![Self::Udp],
             _ => vec![
                 Self::GsoBatches(GsoBatch::ETHERNET),
@@ -96,6 +104,9 @@ impl Beside {
                 let fabric = fabric.borrow();
                 match bench.port {
                     Port::Dgram => fabric.name().into(),
+                    _ if bench.args.pieces.is_some() => {
+                        format!("libfabric {}, whole", fabric.name())
+                    }
                     _ => format!("libfabric {}", fabric.name()),
                 }
             }
@@ -114,34 +125,41 @@ impl Beside {
     pub(super) fn times(
         self,
         bench: &Bench<'_>,
-        size: usize,
+        layout: Layout,
         group: usize,
     ) -> Result<Vec<f64>, String> {
         let pin = bench.args.pin;
         match self {
-            Self::Ring => Ok(reference::latency(ring::pair(), size, GROUPS, group, pin)),
+            Self::Ring => Ok(reference::latency(ring::pair(), layout, GROUPS, group, pin)),
             Self::Tcp => {
                 let pair = tcp::pair().map_err(|error| error.to_string())?;
                 // A TCP stream has no empty messages; one byte stands for it.
-                Ok(reference::latency(pair, size.max(1), GROUPS, group, pin))
+                let size = layout.size.max(1);
+                let layout = Layout { size, ..layout };
+                Ok(reference::latency(pair, layout, GROUPS, group, pin))
             }
             Self::Udp | Self::GsoBatches(_) => {
                 let pair = udp::pair().map_err(|error| error.to_string())?;
-                Ok(reference::latency(pair, size, GROUPS, group, pin))
+                Ok(reference::latency(pair, layout, GROUPS, group, pin))
             }
-            Self::Fabric => bench.fabric()?.latency(size, GROUPS, group),
-            Self::Ucx => bench.ucx()?.latency(size, GROUPS, group),
+            Self::Fabric => bench.fabric()?.latency(layout.size, GROUPS, group),
+            Self::Ucx => bench.ucx()?.latency(layout.size, GROUPS, group),
         }
     }
 
     /// Messages per second, one way.
-    pub(super) fn rate(self, bench: &Bench<'_>, size: usize, count: usize) -> Result<f64, String> {
-        let pin = bench.args.pin;
+    pub(super) fn rate(
+        self,
+        bench: &Bench<'_>,
+        layout: Layout,
+        count: usize,
+    ) -> Result<f64, String> {
+        let (pin, size) = (bench.args.pin, layout.size);
         match self {
-            Self::Ring => Ok(reference::stream(ring::pair(), size, count, pin)),
+            Self::Ring => Ok(reference::stream(ring::pair(), layout, count, pin)),
             Self::Tcp => {
                 let pair = tcp::pair().map_err(|error| error.to_string())?;
-                Ok(reference::stream(pair, size, count, pin))
+                Ok(reference::stream(pair, layout, count, pin))
             }
             Self::Udp => batches(GsoBatch::single(size.max(1)), size, count, pin),
             Self::GsoBatches(batch) => batches(batch, size, count, pin),

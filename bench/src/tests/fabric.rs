@@ -32,6 +32,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
             reference: None,
             ratio: None,
             loss_percent: None,
+            pieces: None,
             bursts: Bursts::default(),
         });
     }
@@ -51,6 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
             reference: None,
             ratio: None,
             loss_percent: None,
+            pieces: None,
             bursts: Bursts::default(),
         });
     }

@@ -1,6 +1,7 @@
 //! Processor time of a process that is blocked in a test call with a peer connected.
 
 use super::Bench;
+use crate::buffer::Layout;
 use crate::bursts::Bursts;
 use crate::figures::Spread;
 use crate::messages::Messages;
@@ -16,7 +17,7 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
     // One exchange, so that both sides are connected and have seen traffic.
     bench.ask(Request {
         what: What::Echo,
-        size: 1,
+        layout: Layout::whole(1),
         count: 1,
         idle_ms: IDLE_MS,
         tag: TAG,
@@ -47,6 +48,7 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
         reference: None,
         ratio: None,
         loss_percent: None,
+        pieces: None,
         bursts: Bursts::default(),
     });
     Ok(())

@@ -2,6 +2,7 @@
 
 use super::beside::Beside;
 use super::{Bench, SIZES, group};
+use crate::buffer::{Buffer, Layout};
 use crate::figures::percentile;
 use crate::messages::{Messages, Side};
 use crate::peer::{Request, What};
@@ -13,26 +14,26 @@ pub(super) const GROUPS: usize = 20;
 const TAG: i32 = 100;
 
 pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), String> {
-    for size in bench.sizes(&SIZES) {
-        for beside in Beside::latency(bench, size) {
-            emit(paired(bench, size, beside)?);
+    for layout in bench.layouts(&SIZES) {
+        for beside in Beside::latency(bench, layout) {
+            emit(paired(bench, layout, beside)?);
         }
     }
     Ok(())
 }
 
-fn paired(bench: &Bench<'_>, size: usize, beside: Beside) -> Result<Row, String> {
-    let group = group(size);
+fn paired(bench: &Bench<'_>, layout: Layout, beside: Beside) -> Result<Row, String> {
+    let group = group(layout.size);
     let mut times = Vec::new();
     let bursts = bench.in_turn(
-        || Ok(percentile(&beside.times(bench, size, group)?, 50.0)),
+        || Ok(percentile(&beside.times(bench, layout, group)?, 50.0)),
         || {
-            let burst = echoed(&bench.side(), size, GROUPS, group, 0)?;
+            let burst = echoed(&bench.side(), layout, GROUPS, group, 0)?;
             times.extend(&burst);
             Ok(percentile(&burst, 50.0))
         },
     )?;
-    let row = bench.row("latency", size, "median_us", beside, bursts);
+    let row = bench.row("latency", layout.size, "median_us", beside, bursts);
     Ok(Row {
         p99_us: Some(percentile(&times, 99.0)),
         ..row
@@ -42,7 +43,7 @@ fn paired(bench: &Bench<'_>, size: usize, beside: Beside) -> Result<Row, String>
 /// Half round trips of messages in microseconds, one value per group.
 pub(super) fn echoed<M: Messages>(
     side: &Side<'_, M>,
-    size: usize,
+    layout: Layout,
     groups: usize,
     group: usize,
     idle_ms: i32,
@@ -51,22 +52,22 @@ pub(super) fn echoed<M: Messages>(
     let count = (groups + 1) * group;
     side.ask(Request {
         what: What::Echo,
-        size,
+        layout,
         count,
         idle_ms,
         tag: TAG,
     })?;
-    let data = vec![1u8; size];
-    let mut back = vec![0u8; size];
+    let data = Buffer::new(layout);
+    let mut back = Buffer::new(layout);
     let mut times = Vec::with_capacity(groups);
     for n in 0..=groups {
         let start = Instant::now();
         for _ in 0..group {
             // SAFETY: both buffers outlive the operations, which are waited for right below; an
             // error ends the process.
-            let mut pending = usize::from(!unsafe { messages.recv(peer, &mut back, TAG)? });
+            let mut pending = usize::from(!unsafe { messages.recv_buffer(peer, &mut back, TAG)? });
             // SAFETY: as above.
-            pending += usize::from(!unsafe { messages.send(peer, &data, TAG)? });
+            pending += usize::from(!unsafe { messages.send_buffer(peer, &data, TAG)? });
             messages.wait(pending, idle_ms)?;
         }
         if n > 0 {

@@ -17,6 +17,7 @@ use super::rate::stream;
 use super::{finished, start_peer};
 use crate::args::{Args, Port};
 use crate::bmi::Bmi;
+use crate::buffer::Layout;
 use crate::bursts::Bursts;
 use crate::figures::Spread;
 use crate::messages::Side;
@@ -66,6 +67,7 @@ fn paired(args: &Args, size: usize, percent: f64) -> Result<Row, String> {
         reference: Some(("without loss".into(), Spread::of(&theirs))),
         ratio: Some(Spread::of(&ratios)),
         loss_percent: Some(percent),
+        pieces: None,
         bursts: Bursts::default(),
     })
 }
@@ -95,12 +97,12 @@ fn between(args: &Args, size: usize, address: &str) -> Result<f64, String> {
         messages: &bmi,
         peer: bmi.lookup(address)?,
     };
-    let first = stream(&side, size, FEWEST)?;
+    let first = stream(&side, Layout::whole(size), FEWEST)?;
     let count = match args.volume {
         Some(volume) => (volume << 20).div_ceil(size),
         None => ((first * SECONDS) as usize).clamp(FEWEST, MOST),
     };
-    let rate = stream(&side, size, count)?;
+    let rate = stream(&side, Layout::whole(size), count)?;
     side.ask(Request::QUIT)?;
     Ok(rate * size as f64 / 1e6)
 }

@@ -3,6 +3,7 @@
 use super::Bench;
 use super::latency::echoed;
 use crate::args::Port;
+use crate::buffer::Layout;
 use crate::bursts::Bursts;
 use crate::figures::{Spread, percentile};
 use crate::messages::{Messages, Side};
@@ -46,6 +47,7 @@ pub(super) fn measured<M: Messages>(
         reference: Some(("10 receives posted".into(), Spread::of(&theirs))),
         ratio: Some(Spread::of(&ratios)),
         loss_percent: None,
+        pieces: None,
         bursts: Bursts::default(),
     })
 }
@@ -58,10 +60,10 @@ fn with_posted<M: Messages>(side: &Side<'_, M>, count: usize) -> Result<Vec<f64>
         // SAFETY: a receive of no bytes has no buffer to outlive.
         pending += usize::from(!unsafe { messages.recv(peer, &mut [], FIRST_TAG + n as i32)? });
     }
-    let times = echoed(side, 8, GROUPS, GROUP, 0)?;
+    let times = echoed(side, Layout::whole(8), GROUPS, GROUP, 0)?;
     side.ask(Request {
         what: What::Flood,
-        size: 0,
+        layout: Layout::whole(0),
         count,
         idle_ms: 0,
         tag: FIRST_TAG,

@@ -18,6 +18,7 @@ pub(crate) use peers::idler;
 
 use crate::args::{Args, Port, Test};
 use crate::bmi::Bmi;
+use crate::buffer::Layout;
 use crate::bursts::Bursts;
 use crate::messages::Side;
 use crate::peer::Request;
@@ -94,6 +95,7 @@ impl Bench<'_> {
             reference: Some((beside.name(self), bursts.reference())),
             ratio: Some(bursts.ratio()),
             loss_percent: None,
+            pieces: self.args.pieces,
             bursts,
         }
     }
@@ -110,8 +112,12 @@ impl Bench<'_> {
         self.side().ask(request)
     }
 
-    fn sizes(&self, default: &[usize]) -> Vec<usize> {
-        self.args.sizes.clone().unwrap_or_else(|| default.to_vec())
+    /// The messages to measure; of the default's, those that can lie in as many pieces as is asked for.
+    fn layouts(&self, default: &[usize]) -> Vec<Layout> {
+        let sizes = self.args.sizes.as_deref().unwrap_or(default).iter();
+        sizes
+            .filter_map(|size| Layout::new(*size, self.args.pieces).ok())
+            .collect()
     }
 }
 
@@ -191,26 +197,28 @@ fn beside_one_peer(
                 return Ok(());
             }
         },
-        // One reference of several: the others are there without it.
-        Port::Dgram => match libfabric::start(Some(DATAGRAMS), args.pin) {
+        // One reference of several: the others are there without it. It has no lists.
+        Port::Dgram if args.pieces.is_none() => match libfabric::start(Some(DATAGRAMS), args.pin) {
             Ok(fabric) => Some(fabric),
             Err(why) => {
                 report::not_measured(DATAGRAMS, &why, args.json);
                 None
             }
         },
-        Port::Local | Port::Tcp => None,
+        Port::Dgram | Port::Local | Port::Tcp => None,
     };
     let streams = |test: &Test| matches!(test, Test::Latency | Test::Bandwidth | Test::Rate);
     let ucx = match port {
-        // One reference of several here, too.
-        Port::Local | Port::Tcp if tests.iter().any(streams) => match ucx::start(port, args.pin) {
-            Ok(ucx) => Some(ucx),
-            Err(why) => {
-                report::not_measured(ucx::NAME, &why, args.json);
-                None
+        // The same of this one.
+        Port::Local | Port::Tcp if args.pieces.is_none() && tests.iter().any(streams) => {
+            match ucx::start(port, args.pin) {
+                Ok(ucx) => Some(ucx),
+                Err(why) => {
+                    report::not_measured(ucx::NAME, &why, args.json);
+                    None
+                }
             }
-        },
+        }
         _ => None,
     };
     let references = References {

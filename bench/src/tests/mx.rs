@@ -15,6 +15,7 @@ use super::latency::{GROUPS, echoed};
 use super::{SIZES, group, matching, spawn_peer, start_peer};
 use crate::args::{Args, Port};
 use crate::bmi::Bmi;
+use crate::buffer::Layout;
 use crate::bursts::Bursts;
 use crate::figures::{Spread, percentile};
 use crate::messages::{Messages, Side};
@@ -90,10 +91,10 @@ fn latency(
     mx: &Side<'_, impl Messages>,
 ) -> Result<Row, String> {
     let (mut ratios, mut ours, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
-    let group = group(size);
+    let (layout, group) = (Layout::whole(size), group(size));
     for _ in 0..args.repeats {
-        let beside = echoed(method, size, GROUPS, group, 0)?;
-        let times = echoed(mx, size, GROUPS, group, 0)?;
+        let beside = echoed(method, layout, GROUPS, group, 0)?;
+        let times = echoed(mx, layout, GROUPS, group, 0)?;
         ratios.push(percentile(&times, 50.0) / percentile(&beside, 50.0));
         ours.extend(times);
         theirs.extend(beside);
@@ -108,6 +109,7 @@ fn latency(
         reference: Some(("BMI method".into(), Spread::of(&theirs))),
         ratio: Some(Spread::of(&ratios)),
         loss_percent: None,
+        pieces: None,
         bursts: Bursts::default(),
     })
 }

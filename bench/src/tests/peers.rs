@@ -13,6 +13,7 @@
 use super::{finished, start_peer};
 use crate::args::{Args, Port};
 use crate::bmi::Bmi;
+use crate::buffer::Layout;
 use crate::bursts::Bursts;
 use crate::figures::Spread;
 use crate::messages::{Messages, Side};
@@ -43,6 +44,7 @@ pub(super) fn run(args: &Args, port: Port, emit: &mut dyn FnMut(Row)) -> Result<
         reference: None,
         ratio: None,
         loss_percent: None,
+        pieces: None,
         bursts: Bursts::default(),
     });
     Ok(())
@@ -75,7 +77,7 @@ fn memory(side: &Side<'_, Bmi>) -> Result<f64, String> {
     let pending = usize::from(!unsafe { bmi.recv(side.peer, &mut bytes, TAG)? });
     side.ask(Request {
         what: What::Memory,
-        size: 0,
+        layout: Layout::whole(0),
         count: 0,
         idle_ms: 0,
         tag: TAG,
@@ -135,7 +137,7 @@ pub(crate) fn idler(args: &Args, server: &str) -> Result<(), String> {
     };
     side.ask(Request {
         what: What::Echo,
-        size: 1,
+        layout: Layout::whole(1),
         count: 1,
         idle_ms: 10,
         tag: TAG,

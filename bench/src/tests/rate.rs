@@ -3,18 +3,19 @@
 use super::Bench;
 use super::beside::Beside;
 use crate::bmi::Bmi;
+use crate::buffer::{Buffer, Layout};
 use crate::messages::{Messages, Side};
 use crate::peer::{Request, WINDOW, What};
 use crate::report::Row;
 use std::time::Instant;
 
-const SIZE: usize = 8;
+const MESSAGE: Layout = Layout::whole(8);
 /// Messages of a burst.
 const COUNT: usize = 100_000;
 const TAG: i32 = 200;
 
 pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), String> {
-    for beside in Beside::stream(bench, SIZE) {
+    for beside in Beside::stream(bench, MESSAGE) {
         emit(paired(bench, beside)?);
     }
     Ok(())
@@ -22,23 +23,23 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
 
 fn paired(bench: &Bench<'_>, beside: Beside) -> Result<Row, String> {
     let bursts = bench.in_turn(
-        || beside.rate(bench, SIZE, COUNT),
-        || stream(&bench.side(), SIZE, COUNT),
+        || beside.rate(bench, MESSAGE, COUNT),
+        || stream(&bench.side(), MESSAGE, COUNT),
     )?;
-    Ok(bench.row("rate", SIZE, "msg_s", beside, bursts))
+    Ok(bench.row("rate", MESSAGE.size, "msg_s", beside, bursts))
 }
 
 /// Sends `count` messages as fast as the method takes them; messages per second until the other
 /// side has them all.
-pub(super) fn stream(side: &Side<'_, Bmi>, size: usize, count: usize) -> Result<f64, String> {
+pub(super) fn stream(side: &Side<'_, Bmi>, layout: Layout, count: usize) -> Result<f64, String> {
     let (bmi, peer) = (side.messages, side.peer);
-    let data = vec![1u8; size];
+    let data = Buffer::new(layout);
     let mut done = [0u8];
     // SAFETY: waited for below; an error ends the process.
     let mut pending = usize::from(!unsafe { bmi.recv(peer, &mut done, TAG)? });
     side.ask(Request {
         what: What::Sink,
-        size,
+        layout,
         count,
         idle_ms: 0,
         tag: TAG,
@@ -47,7 +48,7 @@ pub(super) fn stream(side: &Side<'_, Bmi>, size: usize, count: usize) -> Result<
     let mut sent = 0;
     while sent < count {
         // SAFETY: `data` outlives the sends, which are waited for below.
-        pending += usize::from(!unsafe { bmi.send(peer, &data, TAG)? });
+        pending += usize::from(!unsafe { bmi.send_buffer(peer, &data, TAG)? });
         sent += 1;
         while pending > WINDOW {
             pending -= bmi.test(0)?;

@@ -1,6 +1,7 @@
 //! The time in which a blocked test call wakes up, beside a bare eventfd.
 
 use super::Bench;
+use crate::buffer::Layout;
 use crate::bursts::Bursts;
 use crate::figures::{Spread, percentile};
 use crate::messages::Messages;
@@ -32,6 +33,7 @@ pub(super) fn run(bench: &Bench<'_>, emit: &mut dyn FnMut(Row)) -> Result<(), St
         reference: Some(("bare eventfd".into(), Spread::of(&theirs))),
         ratio: Some(Spread::of(&ratios)),
         loss_percent: None,
+        pieces: None,
         bursts: Bursts::default(),
     });
     Ok(())
@@ -42,7 +44,7 @@ fn method(bench: &Bench<'_>) -> Result<Vec<f64>, String> {
     let bmi = bench.bmi;
     bench.ask(Request {
         what: What::Echo,
-        size: 8,
+        layout: Layout::whole(8),
         count: ROUNDS,
         idle_ms: IDLE_MS,
         tag: TAG,
