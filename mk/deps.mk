@@ -8,6 +8,10 @@ DEPS_COMMANDS   := gcc g++ make pkg-config nm readelf
 DEPS_PACKAGES   := gcc g++ make pkg-config binutils libc6-dev libcmocka-dev libxxhash-dev
 DEPS_FABRIC     := libfabric1 libfabric-dev
 
+# The tests make networks of their own.
+check check-long: DEPS_COMMANDS += ip nft
+check check-long: DEPS_PACKAGES += iproute2 nftables
+
 .PHONY: deps
 
 deps:

@@ -7,7 +7,7 @@ rust_min=$1 commands=$2 packages=$3 fabric_packages=$4 cargo=$5
 
 missing= fabric=
 for command in $commands; do
-    command -v "$command" >/dev/null || missing+=" $command"
+    PATH=$PATH:/sbin:/usr/sbin command -v "$command" >/dev/null || missing+=" $command"
 done
 # Headers have no command of their own.
 if command -v gcc >/dev/null; then

@@ -16,12 +16,7 @@ NETWORKS_PORTS := $(or $(PORT:local=auto),tcp dgram rdm auto)
 
 CHECK_TARGETS += check-networks
 
-.PHONY: check-net check-networks deps-nft
-
-# For the tests of address translation, which are skipped without it.
-deps-nft:
-	@command -v nft >/dev/null || apt-get install -y -qq --no-install-recommends nftables || \
-	    echo "deps-nft: no nft (nftables): clients behind translators are not tested"
+.PHONY: check-net check-networks
 
 $(NET_PROGRAMS) $(addprefix $(C_TESTS_OUT)/,$(NETWORKS)): $(C_TESTS_OUT)/%: $(C_TESTS_OUT)/%.o \
     $(addprefix $(C_TESTS_OUT)/support/,$(C_TESTS_HOST:=.o) $(NET_SUPPORT:=.o) ops_linked.o) | lib
