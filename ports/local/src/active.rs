@@ -15,7 +15,7 @@ use super::pieces;
 use super::{
     ACTIVE_KEPT, ACTIVE_MAX, IDLE_AFTER, LARGE, LocalPort, STREAM, barrier, ring, ring_doorbell,
 };
-use mx_proto::port::{Sink, body_len};
+use mx_proto::port::Sink;
 use mx_proto::{LinkId, Memory, Source};
 use smallvec::SmallVec;
 
@@ -160,18 +160,12 @@ impl LocalPort {
             Ok(Some(packet)) => {
                 entry.known = true;
                 link.idle = 0;
-                if entry.incoming.is_none() && body_len(&packet.header) == packet.body.len() {
-                    sink.on_packet(id, entry.cookie, &packet.header, &packet.body);
-                } else {
-                    let (header, piece) = (&packet.header, &packet.body);
-                    let name = (id, entry.cookie);
-                    // Strangers have nothing long to say.
-                    if entry.stranger
-                        || !pieces::take(&mut entry.incoming, name, header, piece, sink)
-                    {
-                        link.failed = true;
-                        return After::FAILED;
-                    }
+                let may_stream = !entry.stranger;
+                let name = (id, entry.cookie);
+                let (header, body) = (&packet.header, &packet.body);
+                if !pieces::deliver(&mut entry.incoming, may_stream, name, header, body, sink) {
+                    link.failed = true;
+                    return After::FAILED;
                 }
                 let mut rung = link.consumer.release(&packet.body);
                 let more = link.consumer.is_ready();
@@ -223,10 +217,7 @@ impl LocalPort {
             return 1;
         }
         if room == Ok(true) && entry.socket.is_some() {
-            entry.blocked = false;
-            if self.send_rest(id) {
-                sink.on_writable(id, cookie);
-            }
+            self.unblock(id, cookie, sink);
             return 1;
         }
         if cooling && self.active.len() > ACTIVE_KEPT {

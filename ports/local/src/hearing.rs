@@ -23,7 +23,7 @@ use super::ring::write_body;
 use super::socket::{BATCH, Received, is_exhaustion, is_transient};
 use super::{LocalPort, pieces};
 use mx_port_base::close_on_fork::CloseOnForkFd;
-use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, SendError, Sent, Sink, body_len};
+use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, SendError, Sent, Sink};
 use mx_proto::{LinkId, Memory as Bytes};
 use std::io;
 
@@ -262,14 +262,10 @@ impl LocalPort {
                         if body.len() <= BODY_MAX =>
                     {
                         entry.known = true;
+                        let may_stream = !entry.stranger;
                         let name = (id, entry.cookie);
-                        if entry.incoming.is_none() && body_len(header) == body.len() {
-                            sink.on_packet(id, entry.cookie, header, body);
-                            self.offer(id);
-                            Ok(())
-                        } else if !entry.stranger
-                            && pieces::take(&mut entry.incoming, name, header, body, sink)
-                        {
+                        let incoming = &mut entry.incoming;
+                        if pieces::deliver(incoming, may_stream, name, header, body, sink) {
                             self.offer(id);
                             Ok(())
                         } else {
@@ -344,12 +340,8 @@ impl LocalPort {
             && entry.socket.is_some()
             && !entry.doomed
         {
-            entry.blocked = false;
             let cookie = entry.cookie;
-            if self.send_rest(id) {
-                sink.on_writable(id, cookie);
-                return true;
-            }
+            return self.unblock(id, cookie, sink);
         }
         false
     }

@@ -327,7 +327,10 @@ impl LocalPort {
         match up.producer.push(header, body) {
             Ok(false) if !entry.idle && entry.socket.is_some() => Ok(Sent::Whole),
             Err(PushError::TooLong) => self.send_long(link, header, body),
-            Err(PushError::Full) if self.armed => self.send_armed(link, header, body),
+            Err(PushError::Full) if self.armed => {
+                let outcome = entry.push_armed(header, body);
+                self.after_push(link, body.len(), outcome)
+            }
             outcome => self.after_push(link, body.len(), outcome),
         }
     }
@@ -420,38 +423,6 @@ impl LocalPort {
             control: Some(self.control.raw()),
             data: Some(self.data.raw()),
         }
-    }
-
-    /// A send that found no room while a thread sleeps.
-    #[cold]
-    #[inline(never)]
-    fn send_armed<M: Memory>(
-        &mut self,
-        id: LinkId,
-        header: &HeaderBytes,
-        body: &Body<'_, M>,
-    ) -> Result<Sent, SendError> {
-        let mut outcome = Err(PushError::Full);
-        if self.has_room_after_all(id)
-            && let Some(State::Up(link)) = self.links.get_mut(id).map(|entry| &mut entry.state)
-        {
-            outcome = link.producer.push(header, body);
-        }
-        self.after_push(id, body.len(), outcome)
-    }
-
-    /// There was no room on a link. A thread that sleeps, having been armed before, has to be woken when there
-    /// is some; true: there is already.
-    fn has_room_after_all(&mut self, id: LinkId) -> bool {
-        let Some(entry) = self.links.get_mut(id) else {
-            return false;
-        };
-        let State::Up(link) = &mut entry.state else {
-            return false;
-        };
-        entry.unread += u8::from(link.producer.set_waiting(true));
-        barrier::heavy();
-        link.producer.has_room() == Ok(true)
     }
 
     /// The rare ends of a `send`.

@@ -22,14 +22,14 @@ use super::barrier;
 use super::handshake::ControlMessage;
 use super::layout::Geometry;
 use super::pieces::Rest;
-use super::ring::{Consumer, Corrupt, Producer};
+use super::ring::{Consumer, Corrupt, Producer, PushError};
 use super::socket::Socket;
 use mx_port_base::close_on_fork::CloseOnForkFd;
 use mx_port_base::incoming::Incoming;
 use mx_port_base::sealed::Region;
 use mx_proto::origin::Source;
-use mx_proto::port::LinkDown;
-use mx_proto::{Instant, Route};
+use mx_proto::port::{Body, HeaderBytes, LinkDown};
+use mx_proto::{Instant, Memory as Bytes, Route};
 use std::io;
 use std::time::Duration;
 
@@ -204,6 +204,26 @@ impl Entry {
         if self.blocked {
             self.unread += u8::from(link.producer.set_waiting(asleep));
         }
+    }
+
+    /// Pushes a packet that found no room while a thread sleeps that was armed before: that is woken when there
+    /// is room, unless there is some already.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn push_armed<M: Bytes>(
+        &mut self,
+        header: &HeaderBytes,
+        body: &Body<'_, M>,
+    ) -> Result<bool, PushError> {
+        let State::Up(link) = &mut self.state else {
+            return Err(PushError::Full);
+        };
+        self.unread += u8::from(link.producer.set_waiting(true));
+        barrier::heavy();
+        if link.producer.has_room() != Ok(true) {
+            return Err(PushError::Full);
+        }
+        link.producer.push(header, body)
     }
 
     /// There is something new to read. True: it is a wake-up and nothing else, as it comes from a peer

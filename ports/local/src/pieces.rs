@@ -103,23 +103,15 @@ impl LocalPort {
         if entry.socket.is_none() || link.failed {
             return Err(SendError::Down);
         }
-        let midway = entry.midway;
         link.producer.set_midway(false);
         let mut pushed = link.producer.push(header, body);
-        if pushed == Err(PushError::Full)
-            && self.armed
-            && self.has_room_after_all(id)
-            && let Some(State::Up(link)) = self.links.get_mut(id).map(|entry| &mut entry.state)
-        {
-            pushed = link.producer.push(header, body);
+        if self.armed && pushed == Err(PushError::Full) {
+            pushed = entry.push_armed(header, body);
         }
-        let Some(entry) = self.links.get_mut(id) else {
-            return Err(SendError::Down);
-        };
         let State::Up(link) = &mut entry.state else {
             return Err(SendError::Down);
         };
-        link.producer.set_midway(midway);
+        link.producer.set_midway(entry.midway);
         match pushed {
             Ok(asleep) => {
                 if asleep {
@@ -175,6 +167,24 @@ impl LocalPort {
         }
     }
 
+    /// There is room on a link that had none: the rest of a body goes first, then the endpoint is told. False: that
+    /// took it all.
+    pub(super) fn unblock<M: Memory, S: Sink<M>>(
+        &mut self,
+        id: LinkId,
+        cookie: u64,
+        sink: &mut S,
+    ) -> bool {
+        if let Some(entry) = self.links.get_mut(id) {
+            entry.blocked = false;
+        }
+        let free = self.send_rest(id);
+        if free {
+            sink.on_writable(id, cookie);
+        }
+        free
+    }
+
     /// Sends what there is room for of a body whose memory has gone. True: nothing is left of one.
     #[cold]
     pub(super) fn send_rest(&mut self, id: LinkId) -> bool {
@@ -195,10 +205,27 @@ impl LocalPort {
     }
 }
 
-/// Takes in a piece of a link's packet. False when no peer of ours sends it there.
+/// Takes in a packet of a link, or a piece of one: strangers send no pieces. False when no peer of ours sends it
+/// there.
+#[inline(always)]
+pub(super) fn deliver<M: Memory, S: Sink<M>, B: Source + ?Sized>(
+    incoming: &mut Option<Incoming>,
+    may_stream: bool,
+    (link, cookie): (LinkId, u64),
+    header: &HeaderBytes,
+    body: &B,
+    sink: &mut S,
+) -> bool {
+    if incoming.is_none() && body_len(header) == body.len() {
+        sink.on_packet(link, cookie, header, body);
+        return true;
+    }
+    may_stream && take(incoming, (link, cookie), header, body, sink)
+}
+
 #[cold]
 #[inline(never)]
-pub(super) fn take<M: Memory, S: Sink<M>, B: Source + ?Sized>(
+fn take<M: Memory, S: Sink<M>, B: Source + ?Sized>(
     incoming: &mut Option<Incoming>,
     link: (LinkId, u64),
     header: &HeaderBytes,

@@ -676,46 +676,53 @@ impl Ring {
         area | (len as u64) << 32 | u64::from(self.tag(position))
     }
 
+    /// A word of the ring's head, at one of layout's offsets.
+    #[inline(always)]
+    fn long_word(&self, at: usize) -> &AtomicU64 {
+        // SAFETY: inside the ring's head, aligned to 8; see `flag`.
+        unsafe { AtomicU64::from_ptr(self.head.add(at).cast()) }
+    }
+
+    /// The same of half the length.
+    #[inline(always)]
+    fn short_word(&self, at: usize) -> &AtomicU32 {
+        // SAFETY: inside the ring's head, aligned to 4; see `flag`.
+        unsafe { AtomicU32::from_ptr(self.head.add(at).cast()) }
+    }
+
     #[inline(always)]
     fn cell_tail(&self) -> &AtomicU64 {
-        // SAFETY: inside the ring's head, aligned to 8; see `flag`.
-        unsafe { AtomicU64::from_ptr(self.head.add(CELL_TAIL_AT).cast()) }
+        self.long_word(CELL_TAIL_AT)
     }
 
     #[inline(always)]
     fn data_tail(&self) -> &AtomicU64 {
-        // SAFETY: inside the ring's head, aligned to 8; see `flag`.
-        unsafe { AtomicU64::from_ptr(self.head.add(DATA_TAIL_AT).cast()) }
+        self.long_word(DATA_TAIL_AT)
     }
 
     #[inline(always)]
     fn far_tail(&self) -> &AtomicU64 {
-        // SAFETY: inside the ring's head, aligned to 8; see `flag`.
-        unsafe { AtomicU64::from_ptr(self.head.add(FAR_TAIL_AT).cast()) }
+        self.long_word(FAR_TAIL_AT)
     }
 
     #[inline(always)]
     fn sleeping(&self) -> &AtomicU32 {
-        // SAFETY: inside the ring's head, aligned to 4; see `flag`.
-        unsafe { AtomicU32::from_ptr(self.head.add(SLEEPING_AT).cast()) }
+        self.short_word(SLEEPING_AT)
     }
 
     #[inline(always)]
     fn waiting(&self) -> &AtomicU32 {
-        // SAFETY: inside the ring's head, aligned to 4; see `flag`.
-        unsafe { AtomicU32::from_ptr(self.head.add(WAITING_AT).cast()) }
+        self.short_word(WAITING_AT)
     }
 
     #[inline(always)]
     fn leaving(&self) -> &AtomicU32 {
-        // SAFETY: inside the ring's head, aligned to 4; see `flag`.
-        unsafe { AtomicU32::from_ptr(self.head.add(LEAVING_AT).cast()) }
+        self.short_word(LEAVING_AT)
     }
 
     #[inline(always)]
     fn until(&self) -> &AtomicU64 {
-        // SAFETY: inside the ring's head, aligned to 8; see `flag`.
-        unsafe { AtomicU64::from_ptr(self.head.add(UNTIL_AT).cast()) }
+        self.long_word(UNTIL_AT)
     }
 
     /// One of possibly many packets gets to ring the doorbell of a sleeper.
