@@ -12,7 +12,7 @@
 # C_TESTS_LIBRARY the library that programs open by name (default bmi_mx)
 # MX_PROVIDER, MX_LIBFABRIC   as the library reads them: which provider and library rdm means
 #
-# The last line is "N passed, N failed". A program that crashes or is stopped counts as one
+# The last line is "N passed, N failed", and ", N skipped" where something is missing. A program that crashes or is stopped counts as one
 # failure on top of what it printed.
 set -u
 
@@ -34,16 +34,20 @@ if [ "$1" = --one ]; then
     MX_PORT=$port timeout -k 5 "$limit" "$directory/$program" >"$log" 2>&1
     status=$?
     ms=$((($(date +%s%N) - begin) / 1000000))
-    tally=$(sed -n 's/^tally \([0-9]*\) passed \([0-9]*\) failed$/\1 \2/p' "$log" | tail -n 1)
-    p=${tally%% *} f=${tally##* }
+    tally=$(sed -n 's/^tally \([0-9]*\) passed \([0-9]*\) failed \([0-9]*\) skipped$/\1 \2 \3/p' "$log" | tail -n 1)
+    read -r p f s <<END
+$tally
+END
     if [ -z "$tally" ]; then
-        p=$(grep -c '^\[       OK \]' "$log") f=$(($(grep -c '^\[  FAILED  \] [a-z]' "$log") + 1))
+        p=$(grep -c '^\[       OK \]' "$log") f=$(($(grep -c '^\[  FAILED  \] [a-z]' "$log") + 1)) s=0
     elif [ "$status" -ne 0 ] && [ "$f" -eq 0 ]; then
         f=1
     fi
-    echo "$p $f" >"$log.tally"
+    echo "$p $f $s" >"$log.tally"
+    skipped=
+    [ "$s" -eq 0 ] || skipped=", $s skipped:$(sed -n 's/^    skipped://p' "$log" | sort -u | paste -sd';')"
     if [ "$f" -eq 0 ]; then
-        printf 'ok    %-16s %-6s %3d passed  %6d ms\n' "$program" "$port" "$p" "$ms"
+        printf 'ok    %-16s %-6s %3d passed  %6d ms%s\n' "$program" "$port" "$p" "$ms" "$skipped"
     else
         # In one piece, so that no other test's lines get between these. What is worth reading: failed
         # tests and what the sides said.
@@ -116,10 +120,11 @@ pairs() {
 
 pairs "$@" | xargs -r -P "${C_TESTS_JOBS:-$((2 * $(nproc)))}" -L 1 "$0" --one "$directory" "$limit"
 
-passed=0 failed=0
+passed=0 failed=0 skipped=0
 for pair in $(pairs "$@" | tr ' ' '/'); do
-    read -r p f <"$logs/${pair#*/}-${pair%%/*}$provider.log.tally" || f=1 p=0
-    passed=$((passed + p)) failed=$((failed + f))
+    read -r p f s <"$logs/${pair#*/}-${pair%%/*}$provider.log.tally" || f=1 p=0 s=0
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 done
-echo "$passed passed, $failed failed"
+[ "$skipped" -eq 0 ] && skipped= || skipped=", $skipped skipped"
+echo "$passed passed, $failed failed$skipped"
 [ "$failed" -eq 0 ]

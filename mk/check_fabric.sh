@@ -38,7 +38,7 @@ step() {
 # The numbers of tests that passed and failed, whatever ran them.
 sums() {
     awk '/^test result: / { passed += $4; failed += $6 }
-         /^[0-9]+ passed, [0-9]+ failed$/ { passed += $1; failed += $3 }
+         /^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$/ { passed += $1; failed += $3 }
          END { printf "%d passed, %d failed", passed, failed }' "$1"
 }
 

@@ -20,6 +20,8 @@ MX_TESTS_PLAIN   := args stderr lifecycle messages order wildcard any sends canc
                     progression contextids threads fork info names gone proof secret users shortage cancelled
 MX_TESTS_ALL     := layout header_cxx $(MX_TESTS_PLAIN) together
 MX_TESTS         ?= $(MX_TESTS_ALL)
+# Not for the library, which names settings that it does not know.
+unexport MX_TESTS
 
 CHECK_TARGETS    += mx-check
 

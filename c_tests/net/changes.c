@@ -103,8 +103,7 @@ static void server_first(struct world *world)
 {
     struct child *home, *servers[LISTENS], *local, *client;
 
-    if (!machines_can_be_made(NULL))
-        return;
+    needs_machines(NULL);
     machines_begin();
     home = machine(world, "home");
     machine_on(home);
@@ -149,8 +148,7 @@ static void client_first(struct world *world)
     struct child *server, *client;
     int64_t begin, failed;
 
-    if (!machines_can_be_made(NULL))
-        return;
+    needs_machines(NULL);
     machines_begin();
     server = machine(world, "server");
     client = machine(world, "client");
@@ -204,8 +202,7 @@ static void renumber(struct world *world, bool busy)
     struct child *server, *client;
     int64_t begin, failed;
 
-    if (!machines_can_be_made(NULL))
-        return;
+    needs_machines(NULL);
     machines_begin();
     server = machine(world, "server");
     client = machine(world, "client");
@@ -261,8 +258,7 @@ static void move_name(struct world *world, const char *file)
     struct child *first, *second, *client;
     int64_t begin;
 
-    if (!machines_can_be_made(NULL))
-        return;
+    needs_machines(NULL);
     machines_begin();
     first = machine(world, "server");
     second = machine(world, "server");

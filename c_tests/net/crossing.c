@@ -199,8 +199,7 @@ static void cross(struct world *world)
 {
     struct child *hosts[HOSTS];
 
-    if (!machines_can_be_made(NULL))
-        return;
+    needs_machines(NULL);
     machines_begin();
     for (int i = 0; i < HOSTS; i++) {
         char address[32];

@@ -97,8 +97,7 @@ static void management_first(struct world *world)
 {
     struct child *server, *client;
 
-    if (!machines_can_be_made(NULL))
-        return;
+    needs_machines(NULL);
     machines_begin();
     server = machine(world, "server");
     client = machine(world, "client");
@@ -112,8 +111,7 @@ static void named_after_the_second(struct world *world)
 {
     struct child *server, *client;
 
-    if (!machines_can_be_made(NULL))
-        return;
+    needs_machines(NULL);
     machines_begin();
     server = machine(world, "server");
     client = machine(world, "client");
@@ -132,8 +130,7 @@ static void docker_first(struct world *world, bool both)
 {
     struct child *server, *client;
 
-    if (!machines_can_be_made(NULL))
-        return;
+    needs_machines(NULL);
     machines_begin();
     server = machine(world, "server");
     client = machine(world, "client");
@@ -159,8 +156,7 @@ static void two_addresses(struct world *world)
 {
     struct child *server, *home, *second;
 
-    if (!machines_can_be_made(NULL))
-        return;
+    needs_machines(NULL);
     machines_begin();
     server = machine(world, "server");
     home = machine(world, "client");
@@ -183,8 +179,7 @@ static void behind_firewall(struct world *world)
 {
     struct child *server, *client;
 
-    if (!machines_can_be_made("nft --version"))
-        return;
+    needs_machines("nft --version");
     machines_begin();
     server = machine(world, "server");
     client = machine(world, "client");
@@ -219,8 +214,7 @@ static void behind_translator(struct world *world)
 {
     struct child *server, *router, *clients[CLIENTS];
 
-    if (!machines_can_be_made("nft --version"))
-        return;
+    needs_machines("nft --version");
     machines_begin();
     server = machine(world, "server");
     router = machine(world, "router");

@@ -61,7 +61,7 @@ void enter_machine(struct side *side)
 
 /* ---- for directors ---- */
 
-bool machines_can_be_made(const char *needs)
+void needs_machines(const char *needs)
 {
     const char *missing = NULL;
 
@@ -70,12 +70,11 @@ bool machines_can_be_made(const char *needs)
     else if (!tried("ip -V >/dev/null 2>&1") || !tried("nsenter -V >/dev/null 2>&1"))
         missing = "ip (iproute2) or nsenter (util-linux)";
     else if (!tried("unshare -n -m -u true 2>/dev/null"))
-        missing = "namespaces: CAP_SYS_ADMIN and CONFIG_NET_NS";
+        missing = "namespaces: CAP_SYS_ADMIN, CONFIG_NET_NS, and a root that is a mount point";
     else if (needs != NULL && !tried("%s >/dev/null 2>&1", needs))
         missing = needs;
     if (missing != NULL)
-        printf("    skipped: there is no %s\n", missing);
-    return missing == NULL;
+        skip_test(missing);
 }
 
 void machines_begin(void)

@@ -34,9 +34,9 @@ void enter_machine(struct side *side);
 
 /* ---- for directors ---- */
 
-/* Whether machines can be made; what is missing is printed if not. `needs` is another program that
- * is needed, or NULL. */
-bool machines_can_be_made(const char *needs);
+/* Skips this test where machines cannot be made, and says what is missing. `needs` is another program
+ * that is needed, or NULL. */
+void needs_machines(const char *needs);
 /* This process goes to a namespace of its own, without networks; those of the test before go with its last
  * process. */
 void machines_begin(void);

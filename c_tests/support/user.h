@@ -13,7 +13,7 @@
 /* Users that no machine has. */
 enum { SOME_USER = 65531, ANOTHER_USER = 65530 };
 
-/* For main(): true where this process is root and can become others; a line says where not. */
+/* True where this process is root and can become others. */
 bool users_can_be_had(void);
 
 /* Gives up what this process is; it still ends with its director. */
