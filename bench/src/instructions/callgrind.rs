@@ -1,25 +1,37 @@
-//! Costs of the calls that some functions make, from callgrind's file.
+//! Costs of the calls of a library that some functions make, from callgrind's file.
 //!
 //! ```text
-//!   fn=bmi_mx_perf::...::counted_post_recv     the function
-//!   31 12                                      what it runs itself
-//!   cfn=BMI_mx_post_recv                       calls another:
-//!   calls=2000 0                               how often
-//!   31 2438000                                 what that ran, with all it called
+//!   fn=method::test'bmi::test'bmi_mx_perf::...::counted_test      a function, and who called it
+//!   31 12                                                         what it runs itself
+//!   cob=libbmi_mx.so.0                                            calls another object's
+//!   cfn=testcontext'...
+//!   calls=2000 0                                                  how often
+//!   31 2438000                                                    what that ran, with all it called
 //! ```
 
-/// Instructions that ran in all calls made within functions whose name contains `function`. Names and
-/// positions stand in `text` without abbreviations.
+/// Callers that a function's name has to have behind it, so that it tells for which of the counted
+/// functions it runs.
+pub(super) const CALLERS: usize = 5;
+
+/// Instructions that ran in all calls into other objects, from functions of the object `program` that run
+/// for one whose name contains `function`. Names and positions stand in `text` without abbreviations.
 ///
 /// The number of calls is not taken from the file: it counts those before collecting began.
-pub(super) fn within(text: &str, function: &str) -> u64 {
-    let (mut total, mut inside) = (0, false);
+pub(super) fn within(text: &str, program: &str, function: &str) -> u64 {
+    let (mut total, mut ours, mut inside, mut leaves) = (0, false, false, false);
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
-        if let Some(name) = line.strip_prefix("fn=") {
-            inside = name.contains(function);
-        } else if line.starts_with("calls=") && inside {
-            total += number(lines.next().unwrap_or_default(), 1);
+        if let Some(object) = line.strip_prefix("ob=") {
+            ours = object == program;
+        } else if let Some(name) = line.strip_prefix("fn=") {
+            inside = ours && name.contains(function);
+        } else if line.starts_with("cob=") {
+            leaves = true;
+        } else if line.starts_with("calls=") {
+            let cost = number(lines.next().unwrap_or_default(), 1);
+            if std::mem::take(&mut leaves) && inside {
+                total += cost;
+            }
         }
     }
     total
@@ -38,38 +50,51 @@ mod unit {
     const FILE: &str = "\
 events: Ir
 
+ob=perf
 fl=rounds.rs
 fn=perf::counted_rounds
 10 50
-cfn=perf::counted_post_recv
+cfn=perf::counted_post_recv'perf::counted_rounds
 calls=20 0
 11 2600
-cfn=perf::other
+cob=libc.so
+cfn=read'perf::counted_rounds
 calls=1 0
 12 9
 
-fn=perf::counted_post_recv
+fn=perf::counted_post_recv'perf::counted_rounds
 30 100
-cob=libbmi_mx.so
-cfn=post_recv
+cfn=perf::wrapper'perf::counted_post_recv
 calls=20 0
-31 2400
+31 2450
 
-fn=post_recv
+fn=perf::wrapper'perf::counted_post_recv
+40 50
+cob=libbmi_mx.so
+cfn=post_recv'perf::wrapper
+calls=20 0
+41 2400
+
+fn=perf::wrapper'perf::counted_post_send
+40 50
+cob=libbmi_mx.so
+cfn=post_send'perf::wrapper
+calls=20 0
+41 300
+
+ob=libbmi_mx.so
+fn=post_recv'perf::wrapper'perf::counted_post_recv
 7 2300
+cob=libc.so
 cfn=memcpy
 calls=20 0
 8 100
-
-fn=perf::counted_post_recv'2
-cfn=post_recv
-calls=2 0
-31 300
 ";
 
     #[test]
-    fn only_calls_of_the_function_itself_count() {
-        assert_eq!(within(FILE, "counted_post_recv"), 2700);
-        assert_eq!(within(FILE, "counted_post_send"), 0);
+    fn only_calls_into_other_objects_for_that_function_count() {
+        assert_eq!(within(FILE, "perf", "counted_post_recv"), 2400);
+        assert_eq!(within(FILE, "perf", "counted_post_send"), 300);
+        assert_eq!(within(FILE, "perf", "counted_test"), 0);
     }
 }

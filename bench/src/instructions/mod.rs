@@ -6,7 +6,7 @@
 //!                              `------- its peer     runs as always
 //! ```
 //!
-//! 8 B over local (UCX: posix), between two processes; everything the library does within a call counts,
+//! 8 B over local (UCX: posix), between two processes; everything the library does within a call counts, what the tool does to make it does not,
 //! in the calling thread.
 //!
 //! Owns: the run under callgrind, and the table.
@@ -22,6 +22,7 @@ use crate::args::{Args, Port, Subject};
 use crate::reference::ucx::{self, Endpoint};
 use crate::report;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// The calls that are counted, by the names of functions of `rounds`, and their names in the table.
@@ -85,10 +86,12 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
 
 /// For each call, with the sum after those that are summed.
 fn figures(args: &Args, subject: Subject) -> Result<Vec<f64>, String> {
-    let costs = counted(args, subject)?;
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let costs = counted(args, subject, &program)?;
+    let program = program.to_string_lossy();
     let mut figures = Vec::new();
     for (function, name) in CALLS {
-        let total = callgrind::within(&costs, function);
+        let total = callgrind::within(&costs, &program, function);
         if total == 0 {
             return Err(format!("{name}: nothing of it is in callgrind's file"));
         }
@@ -99,13 +102,13 @@ fn figures(args: &Args, subject: Subject) -> Result<Vec<f64>, String> {
 }
 
 /// Runs the counted process under callgrind; what its file says.
-fn counted(args: &Args, subject: Subject) -> Result<String, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+fn counted(args: &Args, subject: Subject, program: &Path) -> Result<String, String> {
     let file = std::env::temp_dir().join(format!("bmi_mx_perf-{}.callgrind", std::process::id()));
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--quiet", "--collect-atstart=no"]);
     command.args(["--compress-strings=no", "--compress-pos=no"]);
     command.arg(format!("--toggle-collect=*{}*", rounds::COUNTED));
+    command.arg(format!("--separate-callers={}", callgrind::CALLERS));
     command.arg(format!("--callgrind-out-file={}", file.display()));
     command
         .arg(program)
