@@ -315,6 +315,6 @@ int main(int argc, char **argv)
 {
     port_notices_deaths_soon();
     if (!users_can_be_had())
-        skip_tests("root, who can give up its user");
+        skip_tests("only root can give up its user");
     return harness_main(argc, argv, scenarios);
 }

@@ -252,7 +252,7 @@ static void exchange(struct world *world, const char *server_role)
 
     if (getenv("C_TESTS_WRAP") != NULL || getenv("ASAN_OPTIONS") != NULL
         || system("strace -D -f -o /dev/null true >/dev/null 2>&1") != 0)
-        skip_test("strace, or something else looks on already");
+        skip_test("there is no strace, or something else looks on already");
     server = spawn_traced(world, server_role, paths[0], sizeof paths[0]);
     client = spawn_traced(world, "client", paths[1], sizeof paths[1]);
     child_tell(client, "endpoint", child_hear(server, "endpoint"));

@@ -195,8 +195,9 @@ static void flood_with_messages(struct world *world)
 
 static void flood_with_peers(struct world *world)
 {
-    if (!port_is("rdm"))
-        flood_with(world, "starved", 4, CROWD);
+    if (port_is("rdm"))
+        skip_test("libfabric's own code does not stand that");
+    flood_with(world, "starved", 4, CROWD);
 }
 
 static const struct scenario scenarios[] = {

@@ -128,6 +128,6 @@ static const struct scenario scenarios[] = {
 int main(int argc, char **argv)
 {
     if (!users_can_be_had())
-        skip_tests("root, who can give up its user");
+        skip_tests("only root can give up its user");
     return party_main(argc, argv, scenarios);
 }

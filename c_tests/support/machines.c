@@ -63,6 +63,7 @@ void enter_machine(struct side *side)
 
 void needs_machines(const char *needs)
 {
+    static char why[128];
     const char *missing = NULL;
 
     if (geteuid() != 0)
@@ -73,8 +74,10 @@ void needs_machines(const char *needs)
         missing = "namespaces: CAP_SYS_ADMIN, CONFIG_NET_NS, and a root that is a mount point";
     else if (needs != NULL && !tried("%s >/dev/null 2>&1", needs))
         missing = needs;
-    if (missing != NULL)
-        skip_test(missing);
+    if (missing != NULL) {
+        snprintf(why, sizeof why, "there is no %s", missing);
+        skip_test(why);
+    }
 }
 
 void machines_begin(void)

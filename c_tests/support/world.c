@@ -44,7 +44,7 @@ static char program[4096];
 static const char *role_name; /* NULL in the director */
 static const char *scenario_name;
 static struct world *current; /* the director's */
-static const char *all_lack;  /* every test is skipped for it, or NULL */
+static const char *skip_all;  /* why every test is skipped, or NULL */
 static int skipped;
 
 /* ---- notes ---- */
@@ -391,14 +391,14 @@ void world_give_up(const char *file, int line, const char *text)
 
 /* ---- tests ---- */
 
-void skip_tests(const char *missing)
+void skip_tests(const char *why)
 {
-    all_lack = missing;
+    skip_all = why;
 }
 
-void skip_test(const char *missing)
+void skip_test(const char *why)
 {
-    printf("    skipped: there is no %s\n", missing);
+    printf("    skipped: %s\n", why);
     fflush(stdout);
     skipped++;
     current = NULL;
@@ -412,8 +412,8 @@ static void run_scenario(void **state)
     const struct scenario *scenario = world.scenario;
 
     current = &world;
-    if (all_lack != NULL)
-        skip_test(all_lack);
+    if (skip_all != NULL)
+        skip_test(skip_all);
     if (scenario->direct != NULL) {
         scenario->direct(&world);
     } else if (scenario->roles[1].run == NULL) {

@@ -55,8 +55,8 @@ struct scenario {
 #define PAIR(sentence, first, second) {#sentence, NULL, {{"a", first}, {"b", second}}}
 #define DIRECTED(sentence, director, ...) {#sentence, director, {__VA_ARGS__}}
 
-/* Before harness_main(): every test of this program is skipped; there is no `missing`. */
-void skip_tests(const char *missing);
+/* Before harness_main(): every test of this program is skipped, for this reason. */
+void skip_tests(const char *why);
 /* main() of every test program. `scenarios` ends with a NULL name. */
 int harness_main(int argc, char **argv, const struct scenario *scenarios);
 
@@ -86,8 +86,8 @@ void child_kill(struct child *child);
 /* SIGSTOP, by pid; returns when every thread of it has stopped. */
 void child_stop(struct child *child);
 void child_continue(struct child *child);
-/* The test that runs counts as skipped; there is no `missing`. Before it has spawned a side. */
-_Noreturn void skip_test(const char *missing);
+/* The test that runs counts as skipped, for this reason. Before it has spawned a side. */
+_Noreturn void skip_test(const char *why);
 /* Waits until it has exited by itself with 0. */
 void child_end(struct child *child);
 pid_t child_pid(const struct child *child);
