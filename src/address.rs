@@ -9,8 +9,8 @@
 //!   chunk 0: 256 places   chunk 1: 1024   chunk 2: 4096 ...
 //! ```
 //!
-//! Every look-up makes a new object, because the host gives each one back (BMI-HOST-ABI.md section
-//! 4). Objects exist before the method is initialized and after it has been finalized. A pointer
+//! Every look-up makes a new object, because the host gives each one back (docs/hosts.md, Starting and
+//! ending). Objects exist before the method is initialized and after it has been finalized. A pointer
 //! from the host is compared with the chunks' addresses before it is read, so an invalid pointer
 //! does no harm. Chunks are never freed, and the place of a dropped object is not reused for a
 //! while, as the host may still read it through an operation.
@@ -245,7 +245,7 @@ pub fn begin(method_type: c_int) {
     for place in 0..registry.known.len() {
         let object = at(place);
         // SAFETY: an object of ours. The host writes this field too, but not while it initializes the
-        // method (BMI-HOST-ABI.md section 3).
+        // method (docs/hosts.md, Threads).
         unsafe {
             (*(*object).addr.get()).method_type = method_type;
             (*object).peer.store(0, Ordering::Relaxed);

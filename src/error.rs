@@ -120,8 +120,7 @@ impl Error {
     }
 }
 
-/// The result of an operation: 0, or a negative BMI code, as the C method answered (BMI-HOST-ABI.md
-/// section 8.4).
+/// The result of an operation: 0, or a negative BMI code, as the C method answered.
 #[inline]
 pub fn code_of(status: Status) -> c_int {
     -match status {

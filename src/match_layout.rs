@@ -15,7 +15,7 @@
 //! and whose version has its highest bit set: a peer that does not implement negative ids sees an
 //! unknown version, and fails the connection too.
 //!
-//! Owns: the layout (BMI-HOST-ABI.md section 8.1, DESIGN.md "Match bits").
+//! Owns: the layout (docs/hosts.md, Handshake of the C method).
 
 use mx_proto::{MatchBits, MatchMask};
 use std::fmt;

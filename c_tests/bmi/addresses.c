@@ -4,7 +4,7 @@
  *     mx://host:board:endpoint    mx://host:endpoint     (host: name, IPv4, [IPv6])
  *     mx://tcp@host:endpoint      mx://host:endpoint/tcp (the port that carries it)
  *
- * Sections 2, 4, 6.1 and the "Parsing" paragraph of 8.5 in BMI-HOST-ABI.md.
+ * docs/hosts.md: Starting and ending, Calls, and "Parsing" among the faults of the C method.
  */
 #include "../support/pair.h"
 #include "../support/pattern.h"

@@ -618,7 +618,7 @@ static void hear_nothing(int way)
 }
 
 /*
- * A small read of the file system (BMI-HOST-ABI.md section 10): the answer is a header and the
+ * A small read of the file system (docs/hosts.md, Calls): the answer is a header and the
  * data, which at the end of a file are a buffer from memalloc(0); the reader has room for more.
  */
 static void answer_reads(struct bmi_method_addr *client)

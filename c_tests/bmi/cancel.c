@@ -392,7 +392,7 @@ enum { KEPT = 1024 };
 enum { KEPT = 32 };
 #endif
 
-/* What a host reads of an operation before it asks the method: BMI-HOST-ABI.md section 6.2. */
+/* What a host reads of an operation before it asks the method: docs/hosts.md, Operation ids. */
 static void check_readable(bmi_op_id_t id)
 {
     const char *op = (const char *)(intptr_t)id;

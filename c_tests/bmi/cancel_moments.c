@@ -322,7 +322,7 @@ static int64_t cancel_rows(struct round round)
         if (op->posted == 0 && !op_done(op))
             cancel(op, round, order[i]);
         else if (op->posted == 0 && round.moment == REPORTED)
-            /* The host may call all the same (BMI-HOST-ABI.md section 4); nothing comes of it. */
+            /* The host may call all the same (docs/hosts.md, Calls); nothing comes of it. */
             (void)ops->cancel(op->id, op->context);
         check_row(round, order[i]);
         results |= (int64_t)(op->error == 0) << order[i];

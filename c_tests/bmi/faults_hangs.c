@@ -1,5 +1,5 @@
 /*
- * The faults of BMI-HOST-ABI.md section 8.5, "hangs and lost wake-ups" (6 to 11): a test for
+ * The faults of the C method in docs/hosts.md, "hangs and lost wake-ups" (6 to 11): a test for
  * each, named after it. See faults_results.c.
  */
 #include "../support/pair.h"

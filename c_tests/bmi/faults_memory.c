@@ -1,5 +1,5 @@
 /*
- * The faults of BMI-HOST-ABI.md section 8.5, "memory safety" (12 to 18) and "performance and
+ * The faults of the C method in docs/hosts.md, "memory safety" (12 to 18) and "performance and
  * resources" (19 to 22): a test for each that can be shown from C, named after it. Number 15
  * cannot: no memory is not to be had on demand. See faults_results.c.
  */

@@ -1,5 +1,5 @@
 /*
- * The faults of BMI-HOST-ABI.md section 8.5, "process killers", "wrong results" (1 to 5) and
+ * The faults of the C method in docs/hosts.md, "process killers", "wrong results" (1 to 5) and
  * "parsing": a test for each that can be shown from C, named after it. The next numbers are
  * in faults_hangs.c and faults_memory.c; many have more thorough tests elsewhere.
  */

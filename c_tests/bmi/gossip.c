@@ -6,7 +6,7 @@
  *     the rest       ──► __gossip_debug, 'D'     while bit 50 of the mask, the switch and the
  *                                                facility are on
  *
- * This program exports the five symbols OrangeFS has (BMI-HOST-ABI.md section 6.1).
+ * This program exports the five symbols OrangeFS has (docs/hosts.md, Layouts).
  */
 #include "../support/bmi.h"
 #include "../support/world.h"

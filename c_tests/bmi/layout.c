@@ -1,5 +1,5 @@
 /*
- * The header against BMI-HOST-ABI.md section 6: sizes, offsets, signatures and numbers,
+ * The header against docs/hosts.md, Layouts: sizes, offsets, signatures and numbers,
  * at compile time. A wrong one does not build.
  *
  * Written out from the document by hand on purpose: nothing here is derived from the

@@ -1,5 +1,5 @@
 /*
- * The ops table as a linker and a loader see it (BMI-HOST-ABI.md sections 1 and 6.3).
+ * The ops table as a linker and a loader see it (docs/hosts.md, Linking and Layouts).
  *
  * Built three times: linked without -fPIC (the table is COPY-relocated into the program, as
  * into pvfs2-server), linked with -fPIC (it stays in the library), and with dlopen.

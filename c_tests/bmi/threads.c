@@ -1,5 +1,5 @@
 /*
- * Every entry point from several threads at once (BMI-HOST-ABI.md section 3: the host
+ * Every entry point from several threads at once (docs/hosts.md, Threads: the host
  * guarantees nothing).
  *
  *   poster 1..n ──► post_send / post_recv / cancel / memalloc      (any thread)

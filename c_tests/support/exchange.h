@@ -8,7 +8,7 @@
  *                                           ◄───   answer
  *
  * A client that hears of a failed receive before it hears of the sends that fail with it waits for ever
- * (BMI-HOST-ABI.md section 10), so this one fails its test then.
+ * (docs/hosts.md, Calls), so this one fails its test then.
  *
  * Owns: the buffers. Knows nothing of: what makes exchanges fail.
  */

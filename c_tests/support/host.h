@@ -6,8 +6,8 @@
  *                └── address list ◄────────┘ bmi_method_addr_forget_callback
  *
  * One per process, as the real one. It keeps the list of addresses, patches and checks
- * their fields as bmi.c does, drops them after finalize (BMI-HOST-ABI.md section 2), and
- * notes every breach of the rules of sections 2 and 3 for host_stop() to report:
+ * their fields as bmi.c does, drops them after finalize (docs/hosts.md, Starting and ending), and
+ * notes every breach of the rules there and under Threads for host_stop() to report:
  * addresses registered twice, registered although looked up, or registered outside a test
  * call; unexpected messages from addresses the host does not know.
  *

@@ -3,7 +3,7 @@
  *
  * Compiled as Debian compiles an executable by default (PIE, not PIC), the reference
  * below becomes an R_X86_64_COPY relocation, as in OrangeFS's server
- * (BMI-HOST-ABI.md section 1).
+ * (docs/hosts.md, Linking).
  */
 #include "bmi.h"
 

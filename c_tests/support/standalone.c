@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* BMI-HOST-ABI.md section 6.3, written out from the document by hand. */
+/* docs/hosts.md, Layouts, written out from the document by hand. */
 SIZE(struct bmi_method_ops, 176);
 AT(struct bmi_method_ops, method_name, 0);
 AT(struct bmi_method_ops, flags, 8);

@@ -15,7 +15,7 @@
 //! with RTLD_LOCAL, as Mercury loads its plugin.
 //!
 //! The library has no undefined host symbol: shared libraries of Rust bind everything when they
-//! are loaded, and outside a host that would fail (BMI-HOST-ABI.md section 1).
+//! are loaded, and outside a host that would fail (docs/hosts.md, Linking).
 //!
 //! Owns: the pointers to the host's functions and data.
 //! Not here: peers, log levels.
@@ -75,7 +75,7 @@ fn found() -> &'static Found {
         let reg_addr = host.symbol(c"bmi_method_addr_reg_callback");
         let forget_addr = host.symbol(c"bmi_method_addr_forget_callback");
         // SAFETY: the host's functions of these names have these signatures
-        // (BMI-HOST-ABI.md section 6.1); no other functions have these names.
+        // (docs/hosts.md, Layouts); no other functions have these names.
         unsafe {
             Found {
                 reg_addr: reg_addr.map(|p| std::mem::transmute::<*mut c_void, RegAddr>(p)),

@@ -8,7 +8,7 @@
 //!
 //! Of the operations that fail together, a host is told of the sends before it is told of the receives:
 //! OrangeFS posts the receive of an answer before the request, and its client waits for ever if it hears of
-//! the failed receive first (BMI-HOST-ABI.md section 10). Every completion passes here, so it does not matter
+//! the failed receive first (docs/hosts.md, Calls). Every completion passes here, so it does not matter
 //! which queue an operation was in, or why it ended.
 //!
 //! A receive that the host can have had, because it has popped something since, is not overtaken any more:

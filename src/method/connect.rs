@@ -1,4 +1,4 @@
-//! The handshake, step by step (BMI-HOST-ABI.md section 8.2).
+//! The handshake, step by step (docs/hosts.md, Handshake of the C method).
 //!
 //! ```text
 //!   we begin                                  they begin

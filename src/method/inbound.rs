@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The host is called from inside test calls only and without a lock, because its own function
-//! takes none (BMI-HOST-ABI.md section 3).
+//! takes none (docs/hosts.md, Threads).
 
 use super::Method;
 use crate::abi::types::{BMI_addr_t, bmi_method_addr};

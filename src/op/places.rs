@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The host uses an operation id as a pointer and reads the words at 0 and 72 (80) unchecked
-//! (BMI-HOST-ABI.md section 6.2), also of stale ids, and the stand-alone BMI ends the process if the word
+//! (docs/hosts.md, Operation ids), also of stale ids, and the stand-alone BMI ends the process if the word
 //! at 0 is not the id. So blocks are never unmapped, both words stay after the operation was reported, and
 //! an unused row serves the next method. The method itself looks at `word`: an operation of the host's has
 //! an address there. No id is dereferenced before it has been compared with the range.

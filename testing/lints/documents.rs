@@ -10,6 +10,7 @@ use mx_proto::transitions::Transition;
 use mx_sys::settings::{self, MX_ROWS, MX_WITHOUT_EFFECT, PEERS_FILE, Settings};
 use mx_sys::tunable::Tunable;
 use std::fmt::Display;
+use std::path::Path;
 
 fn text_of(path: &str) -> String {
     std::fs::read_to_string(crate::root().join(path)).unwrap()
@@ -236,10 +237,7 @@ fn files_that_the_states_are_drawn_from_exist() {
     assert!(named.len() > 3, "{named:?}");
     for name in named {
         let path = crate::root().join(name);
-        assert!(
-            std::path::Path::new(&path).exists(),
-            "docs/states.md: {name}"
-        );
+        assert!(path.exists(), "docs/states.md: {name}");
     }
     // The read has no enum of its own: this decides where it is.
     let (file, word) = ("ports/rdm/src/rma.rs", "struct Read ");
@@ -311,4 +309,37 @@ fn the_oldest_libfabric_is_the_one_in_the_code() {
     let claim = format!("Works with {}\n  to 2.x", version.replace(", ", "."));
     let text = text_of("CHANGELOG.md");
     assert!(text.contains(&claim), "CHANGELOG.md: {claim}");
+}
+
+#[test]
+fn cited_documents_are_there() {
+    let root = crate::root();
+    let mut all = Vec::new();
+    crate::glossary::files(&root, Path::new(""), &mut all);
+    let (mut cited, mut missing) = (0, Vec::new());
+    for path in all {
+        let text = std::fs::read_to_string(root.join(&path)).unwrap();
+        let apart = |c: char| !(c.is_ascii_alphanumeric() || "-_./".contains(c));
+        for word in text.split(apart) {
+            let Some((name, _)) = word.split_once(".md").filter(|(name, rest)| {
+                let ends = rest.trim_end_matches('.').is_empty();
+                ends && !name.starts_with('/')
+                    && name.ends_with(|c: char| c.is_ascii_alphanumeric())
+            }) else {
+                continue;
+            };
+            cited += 1;
+            let name = format!("{name}.md");
+            let beside = path.parent().unwrap_or(Path::new(""));
+            let places = [beside, Path::new(""), Path::new("docs")];
+            if !places
+                .iter()
+                .any(|place| root.join(place).join(&name).exists())
+            {
+                missing.push(format!("{}: {name}", path.display()));
+            }
+        }
+    }
+    assert!(cited > 100, "{cited} citations");
+    assert!(missing.is_empty(), "{missing:#?}");
 }

@@ -79,7 +79,7 @@ const KINDS: &[&str] = &["rs", "c", "h", "md", "toml", "mk", "sh", "1", "3", "7"
 const QUESTIONS: &[&str] = &["How ", "What ", "Which ", "Who ", "Whose "];
 
 /// The files to look at below a directory, by their paths from the root.
-fn files(root: &Path, below: &Path, found: &mut Vec<PathBuf>) {
+pub(crate) fn files(root: &Path, below: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(root.join(below)).unwrap() {
         let entry = entry.unwrap();
         let path = below.join(entry.file_name());

@@ -1,4 +1,4 @@
-//! Faults of the C method (BMI-HOST-ABI.md section 8.5) that lie in starting, stopping and in
+//! Faults of the C method (docs/hosts.md) that lie in starting, stopping and in
 //! threads: shown not to be there, on the real ports, with the process talking to itself.
 //!
 //! One test function: what it counts is the process's.

@@ -1,4 +1,4 @@
-//! The faults of the C method (BMI-HOST-ABI.md section 8.5) that lie in peers, handshake and
+//! The faults of the C method (docs/hosts.md) that lie in peers, handshake and
 //! operations: each shown not to be there. The numbers are that list's.
 
 use crate::rig::{self, Rig};
