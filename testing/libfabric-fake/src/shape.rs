@@ -124,6 +124,8 @@ pub struct Shape {
     pub mr_cache: bool,
     /// Reads are made by the peer's process: `efa` on cards without them.
     pub emulates_reads: bool,
+    /// A read that is refused ends the connection of the two endpoints: what is in flight is lost.
+    pub refusal_disconnects: bool,
     /// Addresses of its devices; none: one, at whatever address is asked for.
     pub devices: Vec<Ipv4Addr>,
 }
@@ -180,6 +182,7 @@ impl Shape {
             cq_limit: usize::MAX,
             mr_cache: false,
             emulates_reads: false,
+            refusal_disconnects: false,
             devices: Vec::new(),
         }
     }
@@ -210,6 +213,7 @@ impl Shape {
             eager: 16 * 1024,
             peer_gone: Death::Fail(FI_EIO),
             no_peer: Death::Fail(FI_ECONNREFUSED),
+            refusal_disconnects: true,
             ..Self::tcp_rxm()
         }
     }
