@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   New --> Queued ---> Offered --> Serving --> Done          a send
+//!            |             `-> Withdrawn <-'-----^
 //!            `--> Draining ---------------------^
 //!   New --> Posted <--> Pulling --------------> Done          a receive
 //!   New --> Connecting -----------------------> Done          a connect
@@ -31,6 +32,8 @@ pub enum Stage {
     Offered,
     /// The receiver has begun to ask for a send's data.
     Serving,
+    /// A send is over as soon as the receiver does not read its memory any more.
+    Withdrawn,
     /// A receive waits for a message.
     Posted,
     /// A receive's data is on its way.
@@ -60,6 +63,9 @@ transition_table! {
         Draining => Done: "the port has done with its memory; cancelled, time-out; the remote is lost",
         Offered => Serving: "the receiver asks for the first part, or reads it",
         Offered => Done: "the receiver wants none of it; cancelled, time-out; the remote is lost",
+        Offered => Withdrawn: "cancelled, time-out, and the receiver may be reading it where refusing that ends the link",
+        Serving => Withdrawn: "the same",
+        Withdrawn => Done: "the receiver reads it no more, or has it; 250 ms have passed; the remote is lost",
         Serving => Done: "the receiver has it, or does not want it any more; cancelled, time-out; the remote is lost",
         Posted => Pulling: "an offer matches, or a message whose data is still coming",
         Posted => Done: "a message with its data matches; cancelled, time-out",

@@ -70,6 +70,8 @@ pub struct Limits {
     pub pull_block: usize,
     /// The port can read the peer's memory by itself ([`Port::read_remote`]).
     pub remote_read: bool,
+    /// A read that is refused ends the link: a peer is asked to stop before [`Port::deregister`].
+    pub refusal_ends_link: bool,
 }
 
 impl Limits {
@@ -413,6 +415,11 @@ pub trait Port<M: Memory> {
     fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
         let _ = (link, read);
         Err(SendError::Down)
+    }
+
+    /// The result of a [`Port::read_remote`] is not wanted: it may end early, and is reported as always.
+    fn stop_reading(&mut self, link: LinkId, token: u64) {
+        let _ = (link, token);
     }
 }
 

@@ -188,6 +188,7 @@ pub(crate) struct Reach {
     pub(crate) data_max: u32,
     pub(crate) pull_block: u32,
     pub(crate) remote_read: bool,
+    pub(crate) refusal_ends_link: bool,
 }
 
 impl Reach {
@@ -197,6 +198,7 @@ impl Reach {
         data_max: u32::MAX,
         pull_block: u32::MAX,
         remote_read: false,
+        refusal_ends_link: false,
     };
 
     /// `eager_max`: what we send with its data at most, wherever it goes.
@@ -208,6 +210,7 @@ impl Reach {
             data_max: size(limits.data_max).max(1),
             pull_block: size(limits.pull_block).max(1),
             remote_read: limits.remote_read,
+            refusal_ends_link: limits.refusal_ends_link,
         }
     }
 }

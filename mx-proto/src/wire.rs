@@ -23,7 +23,7 @@
 //! | Pull       | send id      | offset      | -      | receive id, length            |
 //! | Data       | receive id   | offset      | -      | bytes                         |
 //! | Notify     | send id      | transferred | status | -                             |
-//! | Withdraw   | send id      | -           | -      | -                             |
+//! | Withdraw   | send id      | -           | 1: answer | -                          |
 //! | Credit     | -            | -           | -      | -                             |
 //! | Disconnect | -            | -           | -      | -                             |
 //! | Ping       | question     | -           | -      | -                             |
@@ -72,6 +72,10 @@ const OFFER_KEY_LEN: usize = 24;
 const PULL_LEN: usize = 12;
 /// The largest body that is not message data.
 pub(crate) const CONTROL_MAX: usize = CHALLENGE_LEN;
+
+/// In `aux` of a Withdraw: its sender waits for a Notify, after which its memory is not read. (Who does not
+/// know of it answers nothing, and is not waited for for long.)
+pub(crate) const ANSWER: u32 = 1;
 
 /// The kind of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -167,7 +171,7 @@ pub struct Header {
     pub word: u64,
     /// Message length, offset or bytes transferred.
     pub length: u32,
-    /// A status; of a message, the slot it is in.
+    /// A status; of a message, the slot it is in; of a Withdraw, whether an answer is wanted.
     pub aux: u32,
     /// The sender's credit fields.
     pub credit_fields: CreditFields,

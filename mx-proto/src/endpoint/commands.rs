@@ -434,13 +434,17 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(done)
     }
 
-    /// Calls an operation off. It completes as `status`, and its memory will not be touched again.
+    /// Calls an operation off. It completes as `status`, and its memory will not be touched again: before
+    /// this returns, but for a send that its receiver may be reading, over a port where refusing that ends
+    /// the link ([`Limits::refusal_ends_link`]). That one completes when the receiver has stopped, or after 250 ms,
+    /// as `status` or as the receiver says that it has ended.
     /// The sender of a message that had been matched learns that it was not wanted. False when there
     /// is no such operation: it has completed, or never was.
     pub fn end(&mut self, request: RequestId, status: Status) -> bool {
         let known = self.core.ops.get(request).is_some();
         if known {
-            self.core.end_early(request, status);
+            let now = self.clock.now();
+            self.core.end_early(request, status, now);
             self.flush();
         }
         known

@@ -15,6 +15,7 @@
 
 use super::{Core, Endpoint};
 use crate::ids::{RemoteId, RequestId};
+use crate::ops::State;
 use crate::owner::Owner;
 use crate::port::Port;
 use crate::status::Status;
@@ -95,13 +96,17 @@ impl<O: Owner> Core<O> {
             return false;
         };
         record.timer = None;
-        // A sender whose message is fetched holds credits of the pool: for this time at most.
-        if std::mem::take(&mut record.touched) && record.state.fetches().is_none() {
+        if std::mem::take(&mut record.touched) && record.state.is_renewed() {
             self.start_timer(id, now);
             return false;
         }
+        if let State::Withdrawn { status, .. } = record.state {
+            log::debug!("a send ends while its memory may still be read");
+            self.complete(id, status, 0);
+            return true;
+        }
         self.stats.timeouts += 1;
-        self.end_early(id, Status::Timeout);
+        self.end_early(id, Status::Timeout, now);
         true
     }
 }

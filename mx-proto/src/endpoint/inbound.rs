@@ -22,7 +22,7 @@ use crate::ops::Position;
 use crate::ops::{Fetch, Head, NO_REMOTE, Pulling, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Close, Destination, HeaderBytes, LinkDown, Place, RemoteKey, RemoteUse, Sink};
-use crate::remote::{Life, LinkState};
+use crate::remote::{Life, LinkState, Remote};
 use crate::status::{DownReason, Status};
 use crate::time::{Clock, Instant};
 use crate::wire::{self, Header, OfferBody, PullBody};
@@ -292,8 +292,14 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
             return;
         };
         (pulling.key, pulling.reading) = (None, false);
-        if pulling.withdrawn {
-            return self.core.unmatch(id, self.clock.now());
+        if let Some(answer) = pulling.withdrawn.take() {
+            let (from, send_id) = (record.remote, pulling.send_id);
+            self.core.unmatch(id, self.clock.now());
+            if answer {
+                let told = Status::Aborted;
+                self.core.finish_offer(from, send_id, 0, told);
+            }
+            return;
         }
         // If reading failed, Pull is used instead.
         pulling.requested = if ok { pulling.wanted } else { 0 };
@@ -725,7 +731,8 @@ impl<O: Owner> Core<O> {
         let id = RequestId::from_word(header.word);
         if let Some(record) = self.ops.get(id)
             && record.remote == from
-            && let State::Offered { .. } | State::Serving { .. } = record.state
+            && let State::Offered { .. } | State::Serving { .. } | State::Withdrawn { .. } =
+                record.state
             && header.length <= record.state.room()
         {
             self.complete(id, notify_status(header.aux), header.length);
@@ -737,27 +744,42 @@ impl<O: Owner> Core<O> {
     /// The sender calls an offered message off. A receive that had matched it goes back to where
     /// it was, as if the message had never been.
     fn on_withdraw(&mut self, from: RemoteId, header: &Header, now: Instant) {
-        let unmatched = self.unexpected.withdraw(from, header.word);
-        if let Some(waiting) = unmatched.or_else(|| self.undecided.withdraw(from, header.word)) {
+        let (send_id, answer) = (header.word, header.aux == wire::ANSWER);
+        let unmatched = self.unexpected.withdraw(from, send_id);
+        if let Some(waiting) = unmatched.or_else(|| self.undecided.withdraw(from, send_id)) {
             self.drop_preview(&waiting);
-            return self.consumed(from, waiting.paid());
-        }
-        let id = match self.names.get(&(from, header.word)).copied() {
-            Some(Named::Pull(id)) => id,
-            Some(Named::Inbox(place)) => return self.throw_away(place),
-            None => {
-                self.stats.stale += 1;
-                return;
+            self.consumed(from, waiting.paid());
+        } else {
+            match self.names.get(&(from, send_id)).copied() {
+                Some(Named::Pull(id)) if self.stops_reading(id, from, answer) => return,
+                Some(Named::Pull(id)) => self.unmatch(id, now),
+                Some(Named::Inbox(place)) => self.throw_away(place),
+                None => {
+                    // It has been answered already.
+                    self.stats.stale += 1;
+                    return;
+                }
             }
-        };
-        if let Some(State::Pulling(pulling)) = self.ops.get_mut(id).map(|record| &mut record.state)
-            && pulling.reading
-        {
-            // The port still writes into its memory; it reports when it has stopped.
-            pulling.withdrawn = true;
-            return;
         }
-        self.unmatch(id, now);
+        if answer {
+            self.finish_offer(from, send_id, 0, Status::Aborted);
+        }
+    }
+
+    /// A message that is called off, and that the port may be reading into its receive's memory: it reports when
+    /// it has stopped. False: it does not read it.
+    fn stops_reading(&mut self, id: RequestId, from: RemoteId, answer: bool) -> bool {
+        let state = self.ops.get_mut(id).map(|record| &mut record.state);
+        let Some(State::Pulling(pulling)) = state.filter(|state| state.is_reading()) else {
+            return false;
+        };
+        pulling.withdrawn = Some(answer);
+        if let Some(link) = self.remotes.of(from).and_then(Remote::tx_link) {
+            let token = super::read_token(id);
+            self.actions
+                .push(super::DeferredAction::StopReading(link, token));
+        }
+        true
     }
 
     /// Undoes the match of a receive with a message that will not come.

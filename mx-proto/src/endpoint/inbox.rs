@@ -87,7 +87,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             match entry.map(|entry| (&entry.body, entry.source)) {
                 Some((Body::Coming(op), _)) => {
                     let op = *op;
-                    self.core.end_early(op, Status::Cancelled);
+                    let now = self.clock.now();
+                    self.core.end_early(op, Status::Cancelled, now);
                 }
                 Some((Body::Offered { send_id, .. }, source)) => {
                     let send_id = *send_id;

@@ -146,6 +146,7 @@ enum DeferredAction<M> {
         len: usize,
     },
     Recall(LinkId, u64),
+    StopReading(LinkId, u64),
     /// Memory that the port could still touch until it was told what stands before this.
     LetGo(M),
     Deregister(LinkId, RemoteKey),
@@ -461,6 +462,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     self.port.detach(link, &memory, at, len);
                 }
                 DeferredAction::Recall(link, token) => self.port.recall(link, token),
+                DeferredAction::StopReading(link, token) => self.port.stop_reading(link, token),
                 DeferredAction::LetGo(memory) => drop(memory),
                 DeferredAction::Deregister(link, key) => self.port.deregister(link, key),
                 DeferredAction::Read(request) => self.read_remote(request),
@@ -558,6 +560,12 @@ impl<O: Owner> Core<O> {
             State::Pending { receives: true, .. } => (Kind::Recv, state.room(), record.bits),
             _ => (Kind::Send, state.room(), record.bits),
         };
+        let status = match (state, status) {
+            // The receiver has it after all.
+            (State::Withdrawn { .. }, Status::Success | Status::Truncated) => status,
+            (State::Withdrawn { status, .. }, _) => *status,
+            _ => status,
+        };
         let outcome = Outcome {
             kind,
             status,
@@ -632,7 +640,10 @@ impl<O: Owner> Core<O> {
                 }
                 spares.tidy(&mut remote.queues);
             }
-            State::Draining { .. } | State::Offered { .. } | State::Serving { .. } => {
+            State::Draining { .. }
+            | State::Offered { .. }
+            | State::Serving { .. }
+            | State::Withdrawn { .. } => {
                 if let (Some(link), Some(key)) = (tx, record.state.registered()) {
                     actions.push(DeferredAction::Deregister(link, key));
                 }
@@ -664,12 +675,24 @@ impl<O: Owner> Core<O> {
     }
 
     /// Ends an operation that has not run its course, and tells the other side what it must know.
-    fn end_early(&mut self, id: RequestId, status: Status) {
+    fn end_early(&mut self, id: RequestId, status: Status, now: Instant) {
         let Some(record) = self.ops.get(id) else {
             return;
         };
         let (word, to) = (id.to_word(), record.remote);
         let farewell = match &record.state {
+            State::Withdrawn { .. } => return,
+            State::Offered {
+                registered: Some(key),
+                ..
+            }
+            | State::Serving {
+                registered: Some(key),
+                ..
+            } if self.remotes.reach(to).refusal_ends_link => {
+                let key = *key;
+                return self.withdraw(id, key, status, now);
+            }
             State::Offered { .. } | State::Serving { .. } => {
                 Some(wire::Header::new(wire::Kind::Withdraw, word, 0))
             }
@@ -689,6 +712,25 @@ impl<O: Owner> Core<O> {
         if connects {
             self.drop_if_unwanted(to);
         }
+    }
+
+    /// Asks the receiver of a send not to read it any more; with its answer, or without it a little later,
+    /// the send is over.
+    fn withdraw(&mut self, id: RequestId, registered: RemoteKey, status: Status, now: Instant) {
+        let record = self.ops.record_mut(id.index());
+        let to = record.remote;
+        record.become_next(|memory| State::Withdrawn {
+            memory,
+            registered,
+            status,
+        });
+        if let Some(queues) = self.remotes.of_mut(to).and_then(Remote::queues_mut) {
+            queues.forget(id);
+        }
+        self.start_timer(id, now);
+        let mut header = wire::Header::new(wire::Kind::Withdraw, id.to_word(), 0);
+        header.aux = wire::ANSWER;
+        self.push_farewell(to, header);
     }
 
     /// Queues a packet without message data for a remote.

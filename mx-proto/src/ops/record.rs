@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   send     Queued --offer--> Offered --pull--> Serving --notify--> Done
+//!              |                  `--ended, may be read--'--> Withdrawn --notify--> Done
 //!              |  `--data all taken--> Done
 //!              `-----data taken, memory kept by the port--> Draining --> Done
 //!   receive  Posted --matches an offer--> Pulling --all there--> Done
@@ -24,13 +25,19 @@ use crate::memory::Memory;
 use crate::op_states::{self, Stage};
 use crate::port::RemoteKey;
 use crate::queues::Stand;
+use crate::status::Status;
 use crate::timeouts::Timeout;
 use crate::timer::TimerId;
 use std::mem::ManuallyDrop;
 use std::num::{NonZeroU32, NonZeroU64};
+use std::time::Duration;
 
 /// The remote of an operation that has none.
 pub(crate) const NO_REMOTE: RemoteId = RemoteId::new(u32::MAX, 0);
+
+/// Time for the receiver of a [`State::Withdrawn`] send to stop reading: its last reads end in milliseconds
+/// unless it has gone.
+const WITHDRAWN_MAX: Duration = Duration::from_millis(250);
 
 /// One operation, or a place for one.
 #[derive(Debug)]
@@ -89,6 +96,12 @@ pub(crate) enum State<M> {
         memory: M,
         registered: Option<RemoteKey>,
     },
+    /// A send that is to end like this, when the receiver does not read its memory any more.
+    Withdrawn {
+        memory: M,
+        registered: RemoteKey,
+        status: Status,
+    },
     /// A receive no message has matched, among those of the same bits.
     Posted {
         memory: M,
@@ -140,8 +153,8 @@ pub(crate) struct Pulling<M> {
     pub(crate) key: Option<Box<RemoteKey>>,
     /// Such a read is under way.
     pub(crate) reading: bool,
-    /// The sender has called the message off while we are reading it.
-    pub(crate) withdrawn: bool,
+    /// The sender has called the message off while we are reading it; true: it waits for our end.
+    pub(crate) withdrawn: Option<bool>,
     /// Its position among the posted receives; `None` if it was made for this message.
     pub(crate) position: Option<Position>,
     /// It is the endpoint's own, for this purpose.
@@ -195,7 +208,7 @@ impl<M: Memory> Pulling<M> {
             received: 0,
             key: key.map(Box::new),
             reading: false,
-            withdrawn: false,
+            withdrawn: None,
             position,
             fetch: None,
         }
@@ -259,7 +272,9 @@ impl<M> Record<M> {
 
     /// The time-out that counts in its present state.
     pub(crate) fn limit(&self) -> Timeout {
-        if self.state.is_waiting() {
+        if matches!(self.state, State::Withdrawn { .. }) {
+            Timeout::new(Some(WITHDRAWN_MAX))
+        } else if self.state.is_waiting() {
             self.waiting
         } else {
             self.timeout
@@ -305,6 +320,7 @@ impl<M> State<M> {
             | Self::Draining { memory, .. }
             | Self::Offered { memory, .. }
             | Self::Serving { memory, .. }
+            | Self::Withdrawn { memory, .. }
             | Self::Posted { memory, .. }
             | Self::Pulling(Pulling { memory, .. }) => Some(memory),
             Self::Pending { memory, .. } => memory.as_ref(),
@@ -346,6 +362,7 @@ impl<M> State<M> {
             | Self::Draining { memory, .. }
             | Self::Offered { memory, .. }
             | Self::Serving { memory, .. }
+            | Self::Withdrawn { memory, .. }
             | Self::Posted { memory, .. }
             | Self::Pulling(Pulling { memory, .. }) => Some(memory),
             Self::Pending { memory, .. } => memory,
@@ -375,6 +392,7 @@ impl<M> State<M> {
     pub(crate) fn registered(&self) -> Option<RemoteKey> {
         match self {
             Self::Offered { registered, .. } | Self::Serving { registered, .. } => *registered,
+            Self::Withdrawn { registered, .. } => Some(*registered),
             _ => None,
         }
     }
@@ -405,11 +423,20 @@ impl<M> State<M> {
         turn == Turn::Copied
     }
 
+    /// Progress prolongs its time-out.
+    pub(crate) fn is_renewed(&self) -> bool {
+        // A sender whose message is fetched holds credits of the pool: for this time at most.
+        !matches!(self, Self::Withdrawn { .. }) && self.fetches().is_none()
+    }
+
     /// A send that the receiver knows of.
     pub(crate) fn is_announced(&self) -> bool {
         matches!(
             self,
-            Self::Draining { .. } | Self::Offered { .. } | Self::Serving { .. }
+            Self::Draining { .. }
+                | Self::Offered { .. }
+                | Self::Serving { .. }
+                | Self::Withdrawn { .. }
         )
     }
 
@@ -423,6 +450,7 @@ impl<M> State<M> {
             Self::Draining { .. } => Stage::Draining,
             Self::Offered { .. } => Stage::Offered,
             Self::Serving { .. } => Stage::Serving,
+            Self::Withdrawn { .. } => Stage::Withdrawn,
             Self::Posted { .. } => Stage::Posted,
             Self::Pulling(_) => Stage::Pulling,
             Self::Connecting { .. } => Stage::Connecting,

@@ -74,6 +74,7 @@ impl<D: DatagramPort> Reliable<D> {
             data_max: config.data_max.min(most),
             pull_block: config.pull_block,
             remote_read: false,
+            refusal_ends_link: false,
         };
         let datagram_max = data.datagram_max.min(config.datagram_max);
         let buffer = datagrams.receive_buffer();

@@ -75,6 +75,7 @@ impl Port<Vec<u8>> for Script {
             data_max: 64 << 10,
             pull_block: 96 << 10,
             remote_read: false,
+            refusal_ends_link: false,
         }
     }
 

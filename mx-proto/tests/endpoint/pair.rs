@@ -185,10 +185,17 @@ struct Hub {
     stops_midway: bool,
     /// The port can read memory of the other side's; reads begin and do not end.
     reads_remotely: bool,
+    /// And one that is refused would end the link.
+    refusals_end_links: bool,
+    /// Tokens of reads that need not go on, and keys that are not valid any more.
+    stopped: Vec<u64>,
+    deregistered: Vec<RemoteKey>,
     /// The token of the last read.
     reading: Option<u64>,
     /// The next report of a node's port about a read that goes on.
     moving: Option<(usize, RemoteUse)>,
+    /// And about one of b's that is over: whether it was read.
+    over: Option<(u64, bool)>,
     /// Packets sent without message data.
     heard: Vec<(HeaderBytes, Vec<u8>)>,
 }
@@ -230,6 +237,7 @@ impl Port<Buffer> for QueuePort {
             data_max: 64 * 1024,
             pull_block: 96 * 1024,
             remote_read: self.hub.borrow().reads_remotely,
+            refusal_ends_link: self.hub.borrow().refusals_end_links,
         }
     }
 
@@ -361,6 +369,14 @@ impl Port<Buffer> for QueuePort {
         Ok(())
     }
 
+    fn stop_reading(&mut self, _: LinkId, token: u64) {
+        self.hub.borrow_mut().stopped.push(token);
+    }
+
+    fn deregister(&mut self, _: LinkId, key: RemoteKey) {
+        self.hub.borrow_mut().deregistered.push(key);
+    }
+
     fn resume(
         &mut self,
         link: LinkId,
@@ -400,6 +416,10 @@ impl Port<Buffer> for QueuePort {
         let moving = self.hub.borrow_mut().moving.take_if(own);
         if let Some((_, what)) = moving {
             sink.on_remote_activity(LinkId::new(0, 1), 0, what);
+        }
+        let over = self.hub.borrow_mut().over.take_if(|_| self.node == 1);
+        if let Some((token, ok)) = over {
+            sink.on_remote_read(LinkId::new(0, 1), 0, token, ok);
         }
         for n in 0..cables {
             let n = if newest_first { cables - 1 - n } else { n };
@@ -684,6 +704,30 @@ impl Pair {
         let pair = Self::new();
         pair.hub.borrow_mut().reads_remotely = true;
         pair
+    }
+
+    /// The same where a refusal ends the link.
+    pub(crate) fn reading_over_connections() -> Self {
+        let pair = Self::reading_remotely();
+        pair.hub.borrow_mut().refusals_end_links = true;
+        pair
+    }
+
+    /// Reads of b's that need not go on.
+    pub(crate) fn stopped(&self) -> Vec<u64> {
+        self.hub.borrow().stopped.clone()
+    }
+
+    /// Registrations that are closed, by the tokens that they were made with.
+    pub(crate) fn closed(&self) -> Vec<u64> {
+        let hub = self.hub.borrow();
+        hub.deregistered.iter().map(|key| key.address).collect()
+    }
+
+    /// A read of b's ends.
+    pub(crate) fn end_read(&mut self, token: u64, ok: bool) {
+        self.hub.borrow_mut().over = Some((token, ok));
+        self.run();
     }
 
     /// The token of the read that has begun last.

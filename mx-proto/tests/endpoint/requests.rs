@@ -116,6 +116,109 @@ fn a_remote_read_does_not_time_out_on_either_side_while_its_bytes_move() {
     assert_eq!(timed_out(&completions(&mut pair.b)), [2]);
 }
 
+/// A send that b reads, where refusing that ends the link: its id, and b's read.
+fn being_read(pair: &mut Pair) -> (RemoteId, RequestId, u64) {
+    let (b, _) = connected(pair);
+    let buffer = pair.shared(100_000);
+    waiting(pair.b.recv(bits(1), EXACT, buffer, 2).unwrap());
+    let data = pair.filled(pattern(100_000, 1));
+    let sent = pair.a.send(b, bits(1), data, 1, SendMode::Standard);
+    let send = pending(sent.unwrap());
+    pair.run();
+    (b, send, pair.reading().expect("b reads it"))
+}
+
+#[test]
+fn a_send_that_is_read_ends_when_the_receiver_has_stopped() {
+    let mut pair = Pair::reading_over_connections();
+    let (b, send, token) = being_read(&mut pair);
+    assert_eq!(pair.a.cancel(send), Cancelled::Later);
+    assert_eq!(pair.a.cancel(send), Cancelled::Later);
+    pair.run();
+    assert_eq!((pair.stopped(), pair.closed()), (vec![token], vec![]));
+    assert_eq!(completions(&mut pair.a), []);
+    pair.end_read(token, false);
+    assert_eq!(pair.closed(), [send.to_word()]);
+    let ends = completions(&mut pair.a);
+    assert_eq!((ends.len(), ends[0].status), (1, Status::Cancelled));
+    // The receive waits again.
+    pair.talk(b);
+    assert_eq!(completions(&mut pair.b), []);
+    let data = pair.filled(pattern(100, 3));
+    let small = pair.a.send(b, bits(1), data, 4, SendMode::Standard);
+    assert!(small.is_ok());
+    pair.run();
+    assert_eq!(completions(&mut pair.b)[0].context, 2);
+}
+
+#[test]
+fn a_send_that_is_not_read_yet_ends_when_the_receiver_has_said_so() {
+    let mut pair = Pair::reading_over_connections();
+    let (b, _) = connected(&mut pair);
+    let data = pair.filled(pattern(100_000, 1));
+    let sent = pair.a.send(b, bits(1), data, 1, SendMode::Standard);
+    let send = pending(sent.unwrap());
+    pair.run();
+    assert_eq!(pair.a.cancel(send), Cancelled::Later);
+    assert_eq!((completions(&mut pair.a), pair.closed()), (vec![], vec![]));
+    pair.run();
+    let ends = completions(&mut pair.a);
+    assert_eq!((ends.len(), ends[0].status), (1, Status::Cancelled));
+    assert_eq!(pair.closed(), [send.to_word()]);
+}
+
+#[test]
+fn a_receiver_that_goes_on_reading_is_not_waited_for_for_long() {
+    let mut pair = Pair::reading_over_connections();
+    let (_, send, _) = being_read(&mut pair);
+    assert_eq!(pair.a.cancel(send), Cancelled::Later);
+    pair.advance(Duration::from_millis(240));
+    assert_eq!((completions(&mut pair.a), pair.closed()), (vec![], vec![]));
+    // What it says of its progress prolongs nothing.
+    pair.moves(Side::A, RemoteUse::Registered(send.to_word()));
+    pair.advance(Duration::from_millis(100));
+    let ends = completions(&mut pair.a);
+    assert_eq!((ends.len(), ends[0].status), (1, Status::Cancelled));
+    assert_eq!(pair.closed(), [send.to_word()]);
+}
+
+#[test]
+fn a_send_whose_time_is_over_waits_for_the_receiver_as_well() {
+    let mut pair = Pair::reading_over_connections();
+    let (_, send, _) = being_read(&mut pair);
+    assert!(pair.a.set_timeout_of(send, Some(SECOND)));
+    pair.advance(SECOND + Duration::from_millis(100));
+    assert_eq!((completions(&mut pair.a), pair.closed()), (vec![], vec![]));
+    pair.advance(Duration::from_millis(330));
+    assert_eq!(timed_out(&completions(&mut pair.a)), [1]);
+}
+
+#[test]
+fn a_send_that_was_called_off_too_late_ends_as_it_did() {
+    let mut pair = Pair::reading_over_connections();
+    let (_, send, token) = being_read(&mut pair);
+    pair.freeze_b = true;
+    assert_eq!(pair.a.cancel(send), Cancelled::Later);
+    pair.run();
+    pair.freeze_b = false;
+    pair.end_read(token, true);
+    let ends = completions(&mut pair.a);
+    assert_eq!((ends.len(), ends[0].status), (1, Status::Success));
+    assert_eq!(completions(&mut pair.b)[0].status, Status::Success);
+}
+
+#[test]
+fn a_send_that_is_called_off_ends_with_its_remote_at_the_latest() {
+    let mut pair = Pair::reading_over_connections();
+    let (b, send, _) = being_read(&mut pair);
+    pair.freeze_b = true;
+    assert_eq!(pair.a.cancel(send), Cancelled::Later);
+    pair.a.disconnect(b);
+    let ends = completions(&mut pair.a);
+    assert_eq!((ends.len(), ends[0].status), (1, Status::Cancelled));
+    assert_eq!(pair.closed(), [send.to_word()]);
+}
+
 #[test]
 fn receives_for_one_remote_are_listed_without_what_else_there_is_with_it() {
     let mut pair = Pair::new();

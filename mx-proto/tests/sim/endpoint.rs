@@ -22,6 +22,7 @@ fn over_a_reliable_port(seed: u64, remote_read: bool, tally: &mut Tally) -> Worl
     let fabric = Fabric::new(&world, share);
     let profile = Profile {
         remote_read,
+        refusal_ends_link: remote_read && seed % 4 == 0,
         ..Profile::random(&mut rng)
     };
     world.note(0, format!("{profile:?}"));

@@ -67,6 +67,16 @@ fn a_large_message_over_a_port_that_reads_remotely() {
 }
 
 #[test]
+fn a_large_message_over_a_port_whose_reads_must_not_be_refused() {
+    let profile = Profile {
+        remote_read: true,
+        refusal_ends_link: true,
+        ..small_steps()
+    };
+    interrupt_everywhere(on_fabric(profile), 60_000, 60_000);
+}
+
+#[test]
 fn a_small_message() {
     let profile = Profile {
         held: 0.5,

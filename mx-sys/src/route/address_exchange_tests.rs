@@ -163,6 +163,7 @@ impl<M: Memory> Port<M> for Double {
             data_max: 4096,
             pull_block: 4096,
             remote_read: true,
+            refusal_ends_link: false,
         }
     }
 

@@ -184,6 +184,7 @@ const NO_LIMITS: Limits = Limits {
     data_max: 4 << 10,
     pull_block: 4 << 10,
     remote_read: false,
+    refusal_ends_link: false,
 };
 
 impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
@@ -944,6 +945,14 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
         match (link.port(), &mut self.rdm.port) {
             (RDM, Some(rdm)) => rdm.read_remote(link, read),
             _ => Err(SendError::Down),
+        }
+    }
+
+    fn stop_reading(&mut self, link: LinkId, token: u64) {
+        let _off = Off::new();
+        self.touched = true;
+        if let (RDM, Some(rdm)) = (link.port(), &mut self.rdm.port) {
+            Port::<M>::stop_reading(rdm, link, token);
         }
     }
 

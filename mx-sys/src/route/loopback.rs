@@ -40,6 +40,7 @@ const LIMITS: Limits = Limits {
     data_max: 256 << 10,
     pull_block: 1 << 20,
     remote_read: false,
+    refusal_ends_link: false,
 };
 
 /// Buffers kept for the next packets, and how large they may be to be kept.

@@ -340,7 +340,7 @@ fn dgram_later(options: &OpenOptions, number: u16) -> Dgram {
 fn dgram_options(options: &OpenOptions) -> DgramOptions {
     DgramOptions {
         bind: options.dgram.bind.or(options.tcp_bind),
-        device: options.address.filter(|address| nic::has(*address)),
+        device: Interface::asked_for(options).address(),
         ports: options.ports,
         reliable: ReliableConfig {
             source_share: options.source_share,

@@ -11,6 +11,7 @@
 //!   addresses.rs  peers                               fid_av
 //!   terms.rs      parameters for opening and using them
 //!   places.rs     their place on the network
+//!   devices.rs    the addresses of devices
 //!   regions.rs    memory that is allocated for messages, and stays registered
 //! ```
 //!
@@ -25,6 +26,7 @@
 //! error codes of either sign) are checked here, and a close that fails is logged.
 
 mod addresses;
+mod devices;
 mod endpoint;
 pub mod endpoint_address;
 mod error;
@@ -36,6 +38,7 @@ pub mod regions;
 mod terms;
 
 pub use addresses::is_address;
+pub use devices::Devices;
 pub use endpoint::{Ep, Role};
 pub use error::RdmError;
 pub use finding::{Finding, Offered, Paths, Verdict};

@@ -296,6 +296,7 @@ impl LocalPort {
             data_max: DATA_MAX,
             pull_block: usize::MAX,
             remote_read: false,
+            refusal_ends_link: false,
         }
     }
 

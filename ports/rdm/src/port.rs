@@ -5,6 +5,7 @@ use super::fabric::{Manner, NotSent};
 use super::frame::{FRAME_LEN, Kind};
 use super::incoming::STREAMED_MAX;
 use super::links::{Link, State};
+use super::remote::Remote;
 use mx_proto::port::{
     Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, PACKET_LEAST, Port, RemoteKey,
     RemoteRead, SendError, Sent, Sink, WakeDescriptors,
@@ -26,10 +27,8 @@ const BUSY_FOR: Duration = Duration::from_millis(200);
 impl<M: Memory> Port<M> for RdmPort {
     fn limits(&self, _link: LinkId) -> Limits {
         let body = self.body_max();
-        let reads = self
-            .fabric
-            .as_ref()
-            .is_some_and(|fabric| fabric.remote.offers_reads());
+        let remote = self.fabric.as_ref().map(|fabric| &fabric.remote);
+        let reads = remote.is_some_and(Remote::offers_reads);
         Limits {
             packet_max: body,
             // With remote reads those are better from two frames on.
@@ -37,6 +36,7 @@ impl<M: Memory> Port<M> for RdmPort {
             data_max: body,
             pull_block: PULL_BLOCK,
             remote_read: reads,
+            refusal_ends_link: remote.is_some_and(Remote::is_connected),
         }
     }
 
@@ -243,6 +243,10 @@ impl<M: Memory> Port<M> for RdmPort {
     fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
         self.with_remote(|remote, outlet| remote.read(outlet, link, read))
             .unwrap_or(Err(SendError::Down))
+    }
+
+    fn stop_reading(&mut self, link: LinkId, token: u64) {
+        self.with_remote(|remote, outlet| remote.stop_reading(outlet, link, token));
     }
 }
 

@@ -119,6 +119,11 @@ impl Remote {
         self.rma.is_some()
     }
 
+    /// Each peer has a connection, which a refused read ends.
+    pub(super) fn is_connected(&self) -> bool {
+        self.rma.as_ref().is_some_and(Rma::is_connected)
+    }
+
     /// The provider did not give memory back that had to be: everything has to be closed and
     /// opened anew, before the call that led to this returns to the endpoint.
     pub(super) fn wants_renewal(&self) -> bool {
@@ -183,6 +188,14 @@ impl Remote {
         let begun = rma.read(outlet, &mut self.events, link, request);
         self.handle_met(outlet);
         begun
+    }
+
+    /// A read need not go on: its report follows as soon as what is under way has ended.
+    pub(super) fn stop_reading(&mut self, outlet: &mut Outlet<'_>, link: LinkId, token: u64) {
+        if let Some(rma) = &mut self.rma {
+            rma.stop_reading(outlet, &mut self.events, link, token);
+        }
+        self.handle_met(outlet);
     }
 
     /// Ends a read: when this returns, its memory is not written any more, and no report of it

@@ -226,6 +226,23 @@ impl Rma {
         Ok(())
     }
 
+    pub(super) fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    pub(super) fn stop_reading(
+        &mut self,
+        outlet: &mut Outlet<'_>,
+        events: &mut Events,
+        link: LinkId,
+        token: u64,
+    ) {
+        if let Some(id) = self.find(link, token) {
+            self.reads[id].fail();
+            self.end_read(outlet, events, id);
+        }
+    }
+
     pub(super) fn recall(
         &mut self,
         outlet: &mut Outlet<'_>,
@@ -233,11 +250,7 @@ impl Rma {
         link: LinkId,
         token: u64,
     ) {
-        let found = self
-            .reads
-            .iter()
-            .find(|(_, read)| (read.link, read.token) == (link, token));
-        if let Some((id, _)) = found {
+        if let Some(id) = self.find(link, token) {
             let looks = if self.connected {
                 LookLimit::between_pieces()
             } else {
@@ -561,6 +574,12 @@ impl Rma {
         }
         let ok = !failed;
         events.report(Report::ReadDone { link, token, ok });
+    }
+
+    fn find(&self, link: LinkId, token: u64) -> Option<usize> {
+        let mut reads = self.reads.iter();
+        let found = reads.find(|(_, read)| (read.link, read.token) == (link, token));
+        found.map(|(id, _)| id)
     }
 
     fn of(&self, link: LinkId, key: RemoteKey) -> Option<&Registered> {

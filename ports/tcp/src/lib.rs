@@ -325,6 +325,7 @@ impl<M: Memory> Port<M> for TcpPort {
             data_max: DATA_MAX,
             pull_block: PULL_BLOCK,
             remote_read: false,
+            refusal_ends_link: false,
         }
     }
 

@@ -157,6 +157,7 @@ impl Port<Buffer> for HostilePort {
             data_max: DATA_MAX,
             pull_block: 2 * DATA_MAX,
             remote_read: false,
+            refusal_ends_link: false,
         }
     }
 

@@ -63,7 +63,7 @@ impl State {
     }
 
     /// Drops everything in flight from one endpoint to another.
-    fn disconnect(&mut self, from: Id, to: Id) {
+    pub(crate) fn disconnect(&mut self, from: Id, to: Id) {
         let pair = (from.min(to), from.max(to));
         self.links.remove(&pair);
         self.connecting.retain(|other| *other != pair);

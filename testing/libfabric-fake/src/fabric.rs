@@ -114,7 +114,8 @@ pub(crate) unsafe extern "C" fn open_domain(
 fn device(attr: &fi_domain_attr) -> Option<usize> {
     // SAFETY: null or a C string, by the contract of `fi_domain`.
     let name = (!attr.name.is_null()).then(|| unsafe { CStr::from_ptr(attr.name) })?;
-    name.to_str().ok()?.strip_prefix(DEVICE)?.parse().ok()
+    let number = name.to_str().ok()?.strip_prefix(DEVICE)?;
+    number.split('-').next()?.parse().ok()
 }
 
 /// Returns 0 if a caller may sleep on the descriptors of these, or `-FI_EAGAIN` if there is work.

@@ -186,11 +186,12 @@ fn offer(
     (tx.iov_limit, rx.iov_limit) = (shape.iov_limit, shape.iov_limit);
     (tx.rma_iov_limit, tx.inject_size) = (1, shape.inject);
     ep.r#type = shape.ep_type;
+    ep.protocol = shape.protocol;
     ep.max_msg_size = shape.max_msg;
     ep.msg_prefix_size = shape.prefix;
     (ep.tx_ctx_cnt, ep.rx_ctx_cnt) = (1, 1);
     let or = |asked: u32, own: u32| if asked == 0 { own } else { asked };
-    domain.name = string(&format!("{DEVICE}{device}"));
+    domain.name = string(&format!("{DEVICE}{device}{}", shape.domain_suffix));
     domain.threading = or(asked.domain.threading, shape.threading);
     domain.control_progress = shape.progress;
     domain.data_progress = or(asked.domain.data_progress, shape.progress);

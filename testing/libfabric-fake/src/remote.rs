@@ -30,17 +30,28 @@ pub(crate) struct Remote {
 impl State {
     pub(crate) fn run_remote(&mut self, ep: Id) {
         let mut waiting = Vec::new();
+        let mut refused = Vec::new();
         for mut remote in std::mem::take(&mut self.ep(ep).remote) {
             let cut = self.is_cut(ep, remote.target);
             if cut || remote.wait > 0 || self.rng.chance(self.faults.hold) {
                 remote.wait = remote.wait.saturating_sub(1);
                 waiting.push(remote);
             } else {
+                let before = self.stats.denied;
                 let failure = self.carry_out(ep, &remote).or_else(|| self.made_up());
                 self.over(remote.serial, 0, failure);
+                if self.stats.denied > before {
+                    refused.push(remote.target);
+                }
             }
         }
         self.ep(ep).remote = waiting;
+        if self.ep(ep).shape.refusal_disconnects {
+            for target in refused {
+                self.disconnect(ep, target);
+                self.disconnect(target, ep);
+            }
+        }
     }
 
     /// Moves the bytes, or returns the error.

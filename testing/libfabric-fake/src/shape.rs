@@ -47,6 +47,8 @@ pub struct Shape {
     pub provider: String,
     /// `FI_EP_RDM` or `FI_EP_DGRAM`.
     pub ep_type: u32,
+    /// `FI_PROTO_RXM`, if it is one.
+    pub protocol: u32,
     /// `FI_RM_ENABLED`; with `FI_RM_DISABLED` posting beyond the depths breaks a rule, and so does
     /// injecting, which has no completion to wait for.
     pub resource_mgmt: u32,
@@ -124,6 +126,10 @@ pub struct Shape {
     pub mr_cache: bool,
     /// Reads are made by the peer's process: `efa` on cards without them.
     pub emulates_reads: bool,
+    /// A read that is refused ends the connection of the two endpoints: what is in flight is lost.
+    pub refusal_disconnects: bool,
+    /// What follows the name of a device in that of a domain on it.
+    pub domain_suffix: &'static str,
     /// Addresses of its devices; none: one, at whatever address is asked for.
     pub devices: Vec<Ipv4Addr>,
 }
@@ -144,6 +150,7 @@ impl Shape {
         Self {
             provider: "tcp".into(),
             ep_type: FI_EP_RDM,
+            protocol: FI_PROTO_UNSPEC,
             resource_mgmt: FI_RM_ENABLED,
             tagged_entries: true,
             knows_more: true,
@@ -180,6 +187,8 @@ impl Shape {
             cq_limit: usize::MAX,
             mr_cache: false,
             emulates_reads: false,
+            refusal_disconnects: false,
+            domain_suffix: "",
             devices: Vec::new(),
         }
     }
@@ -188,6 +197,7 @@ impl Shape {
     pub fn tcp_rxm() -> Self {
         Self {
             provider: "tcp;ofi_rxm".into(),
+            protocol: FI_PROTO_RXM,
             inject: 64,
             tx_depth: 2048,
             rx_depth: 2048,
@@ -210,6 +220,7 @@ impl Shape {
             eager: 16 * 1024,
             peer_gone: Death::Fail(FI_EIO),
             no_peer: Death::Fail(FI_ECONNREFUSED),
+            refusal_disconnects: true,
             ..Self::tcp_rxm()
         }
     }
@@ -375,7 +386,19 @@ impl Shape {
             tx_depth: 384,
             rx_depth: 384,
             max_msg: 4096,
+            domain_suffix: "-dgram",
             ..Self::udp()
+        }
+    }
+
+    /// What `verbs` offers of the same devices at IP addresses: endpoints with connections, which are not
+    /// opened.
+    pub fn verbs_msg() -> Self {
+        Self {
+            provider: "verbs".into(),
+            ep_type: FI_EP_MSG,
+            protocol: FI_PROTO_RDMA_CM_IB_RC,
+            ..Self::verbs_rxm()
         }
     }
 

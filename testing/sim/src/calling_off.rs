@@ -12,6 +12,8 @@ pub enum Cancelled {
     Withdrawn,
     /// A message had matched; its sender learns that it was not wanted.
     Aborted,
+    /// A send that completes when its receiver does not read it any more.
+    Later,
     /// There is no such request: it has completed, or never was.
     Unknown,
 }
@@ -33,7 +35,7 @@ pub trait CallOff {
     /// Calls an operation off, and takes its completion.
     ///
     /// # Panics
-    /// When there is none, or more than one.
+    /// When there is none although it is over, or more than one.
     fn cancel(&mut self, request: RequestId) -> Cancelled;
 }
 
@@ -48,8 +50,13 @@ where
             return Cancelled::Unknown;
         }
         let queue = self.owner_mut().queue();
-        let completion = queue.take(request);
-        let completion = completion.expect("what is called off completes");
+        let Some(completion) = queue.take(request) else {
+            assert!(
+                self.ops().word(request).is_some(),
+                "what is called off completes"
+            );
+            return Cancelled::Later;
+        };
         assert_eq!(queue.take(request), None, "it completes once");
         assert_eq!(completion.status, Status::Cancelled);
         if completion.matched {

@@ -246,6 +246,7 @@ impl<M: Memory> Port<M> for SimPort<M> {
             data_max: self.profile.data_max,
             pull_block: self.profile.pull_block,
             remote_read: self.profile.remote_read && self.fabric.inner.borrow().share.is_some(),
+            refusal_ends_link: self.profile.refusal_ends_link,
         }
     }
 
@@ -517,11 +518,22 @@ impl<M: Memory> Port<M> for SimPort<M> {
             into,
             at,
             len,
+            stopped: false,
         };
         inner.reads.insert((self.host, link, token), read);
         let when = inner.world.now().after(self.profile.latency * 2);
         inner.put(when, self.host, link, What::RemoteRead { token });
         Ok(())
+    }
+
+    fn stop_reading(&mut self, link: LinkId, token: u64) {
+        let mut inner = self.fabric.inner.borrow_mut();
+        // Some of it may have been read.
+        if inner.rng.chance(0.5)
+            && let Some(read) = inner.reads.get_mut(&(self.host, link, token))
+        {
+            read.stopped = true;
+        }
     }
 }
 

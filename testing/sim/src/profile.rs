@@ -28,6 +28,8 @@ pub struct Profile {
     pub eager_place: f64,
     /// Peers' memory can be read.
     pub remote_read: bool,
+    /// A read of memory that is not registered any more ends the link.
+    pub refusal_ends_link: bool,
     /// The probability that a port says "writable" without having been full.
     pub spurious: f64,
     /// In one direction, everything takes so long,
@@ -58,6 +60,7 @@ impl Default for Profile {
             piece: usize::MAX,
             eager_place: 0.0,
             remote_read: false,
+            refusal_ends_link: false,
             spurious: 0.0,
             latency: Duration::from_micros(5),
             jitter: Duration::ZERO,
@@ -101,6 +104,7 @@ impl Profile {
             piece: rng.pick(&[700, 5_000, 64 << 10, usize::MAX]),
             eager_place,
             remote_read: rng.chance(0.2),
+            refusal_ends_link: false,
             spurious,
             latency,
             jitter: if rng.chance(0.5) {

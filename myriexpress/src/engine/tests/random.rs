@@ -63,6 +63,7 @@ impl Books {
         net.profile = Profile {
             held: 0.0,
             remote_read: false,
+            refusal_ends_link: false,
             ..Profile::random(&mut rng)
         };
         for _ in 0..NODES {

@@ -22,8 +22,8 @@ use libfabric_sys::abi::{
 };
 use libfabric_sys::{Hints, Info, InfoList, Library};
 use mx_port_base::interfaces::is_of_this_host;
+use mx_port_fabric::{Devices, Finding, RdmError, Verdict};
 use mx_port_fabric::{Entries, Place, Prefix, Terms, Wait, modern_mr_mode, place, source};
-use mx_port_fabric::{Finding, RdmError, Verdict};
 use std::ffi::{CString, c_int};
 use std::net::IpAddr;
 
@@ -187,6 +187,10 @@ fn find(library: &Library, name: &str, bind: Option<IpAddr>) -> Result<Option<Ch
         },
         Err(code) => return failed(code),
     };
+    let devices = match bind {
+        Some(_) => devices(library, name),
+        None => Devices::default(),
+    };
     let mut why = None;
     let mut best: Option<(Place, Info<'_>, Plan)> = None;
     for info in offers.iter() {
@@ -194,7 +198,7 @@ fn find(library: &Library, name: &str, bind: Option<IpAddr>) -> Result<Option<Ch
         if info.provider() != name || info.ep_type() != FI_EP_DGRAM {
             continue;
         }
-        match judge(info, bind) {
+        match judge(info, bind, &devices) {
             // The provider's own order decides between equals.
             Ok((place, plan)) => {
                 if best.as_ref().is_none_or(|(other, ..)| place < *other) {
@@ -235,10 +239,29 @@ fn hints(library: &Library, name: Option<&str>) -> Result<Hints, i32> {
     Ok(hints)
 }
 
-fn judge(info: Info<'_>, bind: Option<IpAddr>) -> Result<(Place, Plan), Unfit> {
+/// What of a provider has IP addresses: its endpoints of other kinds are on the same devices.
+fn devices(library: &Library, name: &str) -> Devices {
+    let hints = library.hints().and_then(|mut hints| {
+        hints.set_mode(MODES).set_mr_mode(MR_MODES);
+        hints.set_provider(name).map_err(|_| FI_ENODATA)?;
+        Ok(hints)
+    });
+    hints.map_or_else(|_| Devices::default(), |hints| Devices::of(library, &hints))
+}
+
+fn judge(info: Info<'_>, bind: Option<IpAddr>, devices: &Devices) -> Result<(Place, Plan), Unfit> {
     let plan = Plan::of(info)?;
     if !is_of_ip(info.addr_format()) {
-        // A card's address, known only to its driver.
+        // A card's address, known only to its driver. Of a device that has no other one, nothing can be said.
+        if let Some(wanted) = bind.filter(|_| !devices.is_empty())
+            && !devices
+                .addresses(&info.domain_name())
+                .any(|address| address == wanted)
+        {
+            return Err(format!(
+                "it has nothing at {wanted}, but elsewhere on this host"
+            ));
+        }
         return Ok((Place::Network, plan));
     }
     let source = source(info.src_addr());

@@ -154,6 +154,31 @@ fn an_address_of_this_host_is_nothing_to_a_card() {
 }
 
 #[test]
+fn the_address_to_be_at_chooses_the_card_where_cards_have_addresses() {
+    let devices = vec![Ipv4Addr::new(127, 0, 0, 1), Ipv4Addr::new(127, 0, 0, 2)];
+    let with = |shape| Shape {
+        devices: devices.clone(),
+        ..shape
+    };
+    let shapes = vec![with(Shape::verbs_ud()), with(Shape::verbs_msg())];
+    let fake = Fake::offering(shapes, 1);
+    let at = |bind: Option<[u8; 4]>| {
+        let bind = bind.map(|address| Ipv4Addr::from(address).into());
+        let made = Choice::make(&fake.library(), Some("verbs"), bind);
+        made.map(|choice| {
+            let info = choice.info.first().unwrap();
+            info.domain_name().into_owned()
+        })
+        .map_err(|error| error.to_string())
+    };
+    assert_eq!(at(None), Ok("fake0-dgram".into()));
+    assert_eq!(at(Some([127, 0, 0, 1])), Ok("fake0-dgram".into()));
+    assert_eq!(at(Some([127, 0, 0, 2])), Ok("fake1-dgram".into()));
+    let error = at(Some([127, 0, 0, 3])).unwrap_err();
+    assert!(error.contains("nothing at 127.0.0.3"), "{error}");
+}
+
+#[test]
 fn what_is_wanted_and_not_known_is_refused() {
     // The answer of a provider that requires more than the hints offer.
     let fake = Fake::new(Shape::verbs_ud(), 1);

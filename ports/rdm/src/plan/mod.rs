@@ -16,7 +16,8 @@ use crate::frame::FRAME_LEN;
 use libfabric_sys::abi::{
     FI_CONTEXT, FI_CONTEXT2, FI_EP_RDM, FI_LOCAL_MR, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_HMEM,
     FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_MSG_PREFIX, FI_MULTI_RECV,
-    FI_ORDER_SAS, FI_READ, FI_REMOTE_READ, FI_RM_DISABLED, FI_RMA, FI_RX_CQ_DATA,
+    FI_ORDER_SAS, FI_PROTO_RXM, FI_PROTO_RXM_TCP, FI_READ, FI_REMOTE_READ, FI_RM_DISABLED, FI_RMA,
+    FI_RX_CQ_DATA,
 };
 use libfabric_sys::{RXM_BUFFER_VARIABLE, RXM_EAGER_VARIABLE};
 use mx_port_fabric::{Entries, Prefix, Terms, Wait, modern_mr_mode};
@@ -34,6 +35,8 @@ pub(crate) struct Offer {
     pub provider: String,
     /// `FI_EP_*`.
     pub ep_type: u32,
+    /// `FI_PROTO_*`.
+    pub protocol: u32,
     /// Capabilities.
     pub caps: u64,
     /// The mode bits that the provider requires.
@@ -231,7 +234,8 @@ fn reads(offer: &Offer, mr_mode: c_int) -> Option<Reads> {
     (real && offer.caps & caps == caps).then(|| Reads {
         virt_addr: mr_mode & FI_MR_VIRT_ADDR != 0,
         max_read: offer.max_msg_size.min(READ_MAX),
-        connected: offer.provider.starts_with("verbs"),
+        // It makes a connection to each peer.
+        connected: matches!(offer.protocol, FI_PROTO_RXM | FI_PROTO_RXM_TCP),
     })
 }
 

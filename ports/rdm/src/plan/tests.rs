@@ -3,8 +3,9 @@
 use super::*;
 use libfabric_sys::abi::{
     FI_ADDR_CXI, FI_ADDR_EFA, FI_ADDR_OPX, FI_ADDR_PSMX3, FI_ASYNC_IOV, FI_BUFFERED_RECV,
-    FI_EP_MSG, FI_MR_BASIC, FI_MR_MMU_NOTIFY, FI_MR_RAW, FI_MR_SCALABLE, FI_RM_ENABLED,
-    FI_SOCKADDR_IB, FI_SOCKADDR_IN,
+    FI_EP_MSG, FI_MR_BASIC, FI_MR_MMU_NOTIFY, FI_MR_RAW, FI_MR_SCALABLE, FI_PROTO_CXI,
+    FI_PROTO_EFA, FI_PROTO_OPX, FI_PROTO_PSMX3, FI_PROTO_XNET, FI_RM_ENABLED, FI_SOCKADDR_IB,
+    FI_SOCKADDR_IN,
 };
 
 const MSG: u64 = FI_MSG | FI_MULTI_RECV;
@@ -16,6 +17,7 @@ fn tcp() -> Offer {
         release: (2, 5),
         provider: "tcp".into(),
         ep_type: FI_EP_RDM,
+        protocol: FI_PROTO_XNET,
         caps: MSG,
         mode: 0,
         mr_mode: 0,
@@ -37,6 +39,7 @@ fn tcp() -> Offer {
 fn tcp_rxm() -> Offer {
     Offer {
         provider: "tcp;ofi_rxm".into(),
+        protocol: FI_PROTO_RXM,
         inject_size: 64,
         tx_size: 2048,
         rx_size: 2048,
@@ -62,6 +65,7 @@ fn verbs_rxm() -> Offer {
 fn cxi() -> Offer {
     Offer {
         provider: "cxi".into(),
+        protocol: FI_PROTO_CXI,
         caps: MSG | READS,
         mr_mode: FI_MR_PROV_KEY | FI_MR_ALLOCATED | FI_MR_ENDPOINT,
         address_format: FI_ADDR_CXI,
@@ -78,6 +82,7 @@ fn cxi() -> Offer {
 fn efa() -> Offer {
     Offer {
         provider: "efa".into(),
+        protocol: FI_PROTO_EFA,
         caps: MSG | READS,
         mr_mode: FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_HMEM,
         address_format: FI_ADDR_EFA,
@@ -91,6 +96,7 @@ fn efa() -> Offer {
 fn psm3() -> Offer {
     Offer {
         provider: "psm3".into(),
+        protocol: FI_PROTO_PSMX3,
         caps: MSG | READS,
         mode: FI_CONTEXT,
         mr_mode: FI_MR_SCALABLE,
@@ -105,6 +111,7 @@ fn psm3() -> Offer {
 fn opx() -> Offer {
     Offer {
         provider: "opx".into(),
+        protocol: FI_PROTO_OPX,
         caps: MSG | READS,
         mode: FI_CONTEXT2,
         mr_mode: FI_MR_SCALABLE,
@@ -155,6 +162,21 @@ fn verbs_reads_by_virtual_address_and_registers_everything() {
     );
     assert!(plan.mr_local && plan.mr_prov_key && !plan.mr_endpoint);
     assert_eq!(plan.slot_bytes, HEADERS + 16 * 1024);
+}
+
+#[test]
+fn a_refused_read_ends_a_connection_where_there_is_one_to_each_peer() {
+    let of = |provider: &str, protocol| {
+        let provider = provider.to_owned();
+        let offer = Offer {
+            provider,
+            protocol,
+            ..verbs_rxm()
+        };
+        plan(&offer).rma.is_some_and(|reads| reads.connected)
+    };
+    assert!(of("another;ofi_rxm", FI_PROTO_RXM));
+    assert!(!of("verbs", FI_PROTO_EFA));
 }
 
 #[test]

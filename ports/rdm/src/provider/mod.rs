@@ -279,6 +279,7 @@ fn offer(info: Info<'_>) -> Offer {
         release: info.library().version(),
         provider: info.provider().into_owned(),
         ep_type: info.ep_type(),
+        protocol: info.protocol(),
         caps: info.caps(),
         mode: info.mode(),
         mr_mode: info.mr_mode(),

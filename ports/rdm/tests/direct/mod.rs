@@ -170,4 +170,8 @@ impl<M: Memory> Port<M> for DirectPort {
     fn read_remote(&mut self, link: LinkId, read: RemoteRead<'_, M>) -> Result<(), SendError> {
         self.port.borrow_mut().read_remote(link, read)
     }
+
+    fn stop_reading(&mut self, link: LinkId, token: u64) {
+        Port::<M>::stop_reading(&mut *self.port.borrow_mut(), link, token);
+    }
 }

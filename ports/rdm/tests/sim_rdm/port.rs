@@ -223,6 +223,10 @@ impl Port<Buffer> for SimRdm {
         self.network.lend(&memory);
         Ok(())
     }
+
+    fn stop_reading(&mut self, link: LinkId, token: u64) {
+        Port::<Buffer>::stop_reading(self.port(), link, token);
+    }
 }
 
 impl Drop for SimRdm {

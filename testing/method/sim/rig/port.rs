@@ -115,4 +115,8 @@ impl Port<UserMemory> for TwoNames {
     ) -> Result<(), SendError> {
         self.0.read_remote(link, read)
     }
+
+    fn stop_reading(&mut self, link: LinkId, token: u64) {
+        self.0.stop_reading(link, token);
+    }
 }

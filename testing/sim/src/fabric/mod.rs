@@ -169,6 +169,8 @@ pub(crate) struct Read<M> {
     pub(crate) into: M,
     pub(crate) at: usize,
     pub(crate) len: usize,
+    /// Nothing more is read.
+    pub(crate) stopped: bool,
 }
 
 /// The bytes of a piece.

@@ -316,9 +316,19 @@ impl<M: Memory> Inner<M> {
             mut into,
             at,
             len,
+            stopped,
         } = self.reads.remove(&(host, link, token))?;
+        let connected = self.hosts[host].profile.refusal_ends_link;
+        // And whatever else may go wrong with one.
+        let stopped = stopped || connected && self.rng.chance(0.2);
         let end = self.end(host, link)?;
+        if stopped {
+            return Some(false);
+        }
         let Some((owner, memory)) = self.registered.get(&key.key) else {
+            if connected {
+                self.reset(host, link);
+            }
             return Some(false);
         };
         if end.dark || end.peer.map(|(peer, _)| peer) != Some(*owner) {

@@ -39,6 +39,7 @@ impl<P: Port<Buffer>> Node<P> {
                         book.send_done(serial, false);
                     }
                     Status::Timeout
+                    | Status::Cancelled
                     | Status::Unreachable
                     | Status::Aborted
                     | Status::EndpointClosed => book.send_given(serial),

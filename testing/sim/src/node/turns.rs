@@ -288,6 +288,11 @@ impl<P: Port<Buffer>> Node<P> {
             // Its completion waits to be fetched, or it never gets one and the run's end tells.
             return;
         }
+        if outcome == Cancelled::Later {
+            let sends = op.is_some_and(|op| matches!(op.what, What::Send { .. }));
+            assert!(sends, "it is no send");
+            return;
+        }
         let Some(op) = self.ops.remove(&context) else {
             return;
         };

@@ -179,7 +179,7 @@ fn a_recall_waits_for_pieces_that_come_where_ending_them_ends_the_connection() {
 #[test]
 fn a_read_that_fails_ends_the_link_where_it_ends_the_connection() {
     for (seed, shape) in (20..).zip(cards()) {
-        let connected = shape.provider.starts_with("verbs");
+        let connected = shape.refusal_disconnects;
         let (fake, mut pair) = made_up(shape, seed);
         let (at_a, at_b) = (pair.at_a, pair.at_b);
         let memory = pattern(1, &[1 << 20]);
