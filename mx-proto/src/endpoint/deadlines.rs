@@ -101,7 +101,7 @@ impl<O: Owner> Core<O> {
             return false;
         }
         if let State::Withdrawn { status, .. } = record.state {
-            log::debug!("a send ends while its memory may still be read");
+            log::debug!("no answer to a withdrawn send: its memory is deregistered all the same");
             self.complete(id, status, 0);
             return true;
         }
