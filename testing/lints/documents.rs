@@ -343,3 +343,26 @@ fn cited_documents_are_there() {
     assert!(cited > 100, "{cited} citations");
     assert!(missing.is_empty(), "{missing:#?}");
 }
+
+#[test]
+fn the_concepts_of_the_architecture_are_in_the_code() {
+    let text = text_of("docs/architecture.md");
+    let (_, section) = text.split_once("\n## Concepts\n").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows: Vec<[&str; 2]> = section
+        .lines()
+        .filter_map(|line| line.strip_suffix("` |")?.split_once(" | `"))
+        .map(|(_, rest)| rest.split_once("` | `").unwrap().into())
+        .collect();
+    assert!((30..=40).contains(&rows.len()), "{} concepts", rows.len());
+    for [name, path] in rows {
+        let code = text_of(path);
+        let kinds = ["struct", "enum", "trait"];
+        let defined = kinds.iter().any(|kind| {
+            let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+            let begins = format!("{kind} {name}");
+            code.split(&begins).skip(1).any(ends)
+        });
+        assert!(defined, "{path} has no type {name}");
+    }
+}

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `make explore DEPTH=n` goes deeper than `make check`. An order that fails is read and replayed as
-//! in docs/architecture.md.
+//! in testing/sim/README.md.
 
 use mx_proto::{Config, NicId};
 use mx_sim::check::Selector;

@@ -128,7 +128,7 @@ pub struct Shape {
     pub emulates_reads: bool,
     /// A read that is refused ends the connection of the two endpoints: what is in flight is lost.
     pub refusal_disconnects: bool,
-    /// What follows the name of a device in that of a domain on it.
+    /// The end of a domain's name, behind that of its device.
     pub domain_suffix: &'static str,
     /// Addresses of its devices; none: one, at whatever address is asked for.
     pub devices: Vec<Ipv4Addr>,
@@ -391,7 +391,7 @@ impl Shape {
         }
     }
 
-    /// What `verbs` offers of the same devices at IP addresses: endpoints with connections, which are not
+    /// The offers of `verbs` on the same devices at IP addresses: endpoints with connections, which are not
     /// opened.
     pub fn verbs_msg() -> Self {
         Self {

@@ -14,7 +14,7 @@
 //! exchange off; without a fault all of it goes well; and the next request gets through in any case.
 //!
 //! `make explore DEPTH=n` goes deeper than `make check`. How to read and replay an order that fails:
-//! docs/architecture.md.
+//! testing/sim/README.md.
 
 use crate::rig::{self, Host, Rig};
 use bmi_method::abi::constants::*;
