@@ -153,10 +153,7 @@ pub(crate) struct Pulling<M> {
 pub(crate) struct Fetch(NonZeroU32);
 
 impl Fetch {
-    /// An undecided message, to be shown.
-    pub(crate) const PREVIEW: Self = Self(NonZeroU32::MAX);
-
-    /// The message at this place of the inbox. There are never so many places that the last number is one.
+    /// The early message at this place. There are never so many places that the last number is one.
     pub(crate) fn of(place: u32) -> Self {
         Self(NonZeroU32::MIN.saturating_add(place))
     }
