@@ -67,7 +67,7 @@ pub(crate) enum Body<M> {
     Coming(RequestId),
 }
 
-/// What a message waits for.
+/// The thing that a message waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     /// For the rest of it.

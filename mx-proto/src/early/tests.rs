@@ -108,7 +108,7 @@ fn of_two_offers_with_one_name_the_younger_has_it_and_the_older_is_not_lost() {
     assert!(unexpected.messages.is_empty() && unexpected.names.is_empty());
 }
 
-/// What is known of a message in [`whatever_comes_and_goes_each_view_has_those_that_it_should`].
+/// The reference model of the other stages: a message.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Seen {
     id: EntryId,

@@ -556,7 +556,7 @@ impl<O: Owner> Core<O> {
         self.fail_remote(from, DownReason::NoMemory);
     }
 
-    /// What an owner is shown of an early message.
+    /// The description of an early message for the owner.
     pub(super) fn arrival_of(&self, id: EntryId) -> Option<Arrival> {
         let message = self.early.get(id)?;
         self.arrival(message.source, message.bits, message.length)

@@ -116,7 +116,7 @@ impl<O: Owner> Core<O> {
         }
     }
 
-    /// What a message has been paid with is free before it is taken out.
+    /// The payment of a message is free before it is taken out.
     fn pay_early(&mut self, id: EntryId) {
         if let Some(message) = self.early.get_mut(id) {
             let paid = std::mem::replace(&mut message.paid, Paid::Credits(0));
