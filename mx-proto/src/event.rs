@@ -1,7 +1,6 @@
 //! Events that an endpoint reports to the layer above.
 
-use crate::ids::{EndpointId, MatchBits, NicId, RemoteId, RequestId, SessionId};
-use crate::matching::{Offered, Payload, Waiting};
+use crate::ids::{EndpointId, EntryId, MatchBits, NicId, RemoteId, RequestId, SessionId};
 use crate::status::{DownReason, Kind, Status};
 use std::ops::Deref;
 
@@ -168,7 +167,8 @@ pub struct Message<M> {
 pub struct Deferred {
     /// The message.
     pub arrival: Arrival,
-    pub(crate) waiting: Waiting,
+    pub(crate) id: EntryId,
+    pub(crate) body: Option<Vec<u8>>,
 }
 
 impl Deferred {
@@ -176,26 +176,12 @@ impl Deferred {
     /// sender: because they are more than [`PREVIEW_MAX`](crate::PREVIEW_MAX), or there is no memory
     /// for them.
     pub fn body(&self) -> Option<&[u8]> {
-        match &self.waiting.payload {
-            Payload::Eager(data) => Some(data),
-            Payload::Offer {
-                bytes: Offered::Here(data),
-                ..
-            } => Some(data),
-            Payload::Offer { .. } => None,
-        }
+        self.body.as_deref()
     }
 
     /// The same, writable, for an owner that hands out a pointer.
     pub fn body_mut(&mut self) -> Option<&mut [u8]> {
-        match &mut self.waiting.payload {
-            Payload::Eager(data) => Some(data),
-            Payload::Offer {
-                bytes: Offered::Here(data),
-                ..
-            } => Some(data),
-            Payload::Offer { .. } => None,
-        }
+        self.body.as_deref_mut()
     }
 }
 

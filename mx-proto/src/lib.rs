@@ -7,7 +7,7 @@
 //!        v                                                   |
 //!  +-- endpoint ------------------------------------------------------+
 //!  |  remotes (sessions, credits, pending queue)   ops                |
-//!  |  matching (posted, unexpected)   inbox         timers            |
+//!  |  matching (posted)   early messages              timers            |
 //!  +-----------------------------|------------------------------------+
 //!                                v  wire
 //!                           trait Port  (local, tcp, simulator, ...)
@@ -19,11 +19,11 @@
 
 mod by_remote;
 mod config;
+mod early;
 mod endpoint;
 mod event;
 pub mod flow;
 pub mod ids;
-mod inbox;
 pub mod log_limit;
 mod matching;
 pub mod memory;

@@ -233,9 +233,9 @@ impl Remote {
         }
     }
 
-    /// The name that stays on so many `messages` of this one.
-    pub(crate) fn tombstone(&self, messages: u32) -> Self {
-        let session = self.identity().session;
+    /// The name that stays on messages of this one.
+    pub(crate) fn tombstone(&self) -> Self {
+        let (session, messages) = (self.identity().session, 0);
         Self {
             context: self.context,
             life: Life::Tombstone { session, messages },

@@ -2,10 +2,10 @@
 
 use super::pending::{New, Slot};
 use super::{Core, Endpoint};
+use crate::early::Body as Bytes;
 use crate::event::{Down, Outcome};
 use crate::flow::{self, Flow, Lane, Paid};
-use crate::ids::{LinkId, MatchBits, MatchMask, RemoteId, RequestId, Route, Target};
-use crate::matching::{Payload, Waiting};
+use crate::ids::{EntryId, LinkId, MatchBits, MatchMask, RemoteId, RequestId, Route, Target};
 use crate::memory::Memory;
 use crate::ops::{Head, List, NO_REMOTE, Pulling, State, Strand, Turn};
 use crate::origin::Source;
@@ -323,9 +323,9 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if slot.is_new() && !self.core.ops.has_room() {
             return Err(PostError::TooMany);
         }
-        if self.core.unexpected.len() != 0 && self.core.unexpected.peek(bits, mask).is_some() {
-            if let Some(waiting) = self.early_from(from, bits, mask) {
-                return self.recv_waiting(waiting, from, (bits, mask), slot);
+        if self.core.early.unexpected() != 0 && self.core.early.front(bits, mask).is_some() {
+            if let Some(early) = self.early_from(from, bits, mask) {
+                return self.recv_early(early, from, (bits, mask), slot);
             }
             remote = self.core.remotes.of_mut(from);
         }
@@ -350,13 +350,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Ok(Received::Pending(id))
     }
 
-    fn early_from(&mut self, from: RemoteId, bits: MatchBits, mask: MatchMask) -> Option<Waiting> {
-        let waiting = self.core.take_early(from, bits, mask);
-        if waiting.is_none() && self.has_work() {
+    fn early_from(&mut self, from: RemoteId, bits: MatchBits, mask: MatchMask) -> Option<EntryId> {
+        let early = self.core.find_early(from, bits, mask);
+        if early.is_none() && self.has_work() {
             // Others' messages have been refused.
             self.flush();
         }
-        waiting
+        early
     }
 
     /// The receives for messages of one remote only, oldest first.
@@ -373,10 +373,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// offered ends with `told`: [`Status::Truncated`] or [`Status::Aborted`]. False when there is no
     /// such message.
     pub fn discard(&mut self, bits: MatchBits, mask: MatchMask, told: Status) -> bool {
-        let Some(waiting) = self.core.unexpected.take(bits, mask) else {
+        let Some(early) = self.core.early.front(bits, mask) else {
             return false;
         };
-        self.core.finish(&waiting, told);
+        self.core.finish(early, told);
         if self.has_work() {
             self.flush();
         }
@@ -385,32 +385,27 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// The same of a message that is here already.
     #[inline(never)]
-    fn recv_waiting(
+    fn recv_early(
         &mut self,
-        waiting: Waiting,
+        early: EntryId,
         from: RemoteId,
         (own, mask): (MatchBits, MatchMask),
         mut slot: impl Slot<O>,
     ) -> Result<Received, PostError> {
-        let Waiting {
-            source,
-            bits,
-            length,
-            ref payload,
-            ..
-        } = waiting;
-        self.core.let_go(&waiting);
-        self.core.consumed(source, waiting.paid());
-        let done = match payload {
-            Payload::Eager(data) => {
+        let gone = PostError::UnknownRemote;
+        let message = self.core.take_out(early).ok_or(gone)?;
+        let (source, bits, length) = (message.source, message.bits, message.length);
+        let offer = message.offer();
+        let done = match message.body {
+            Bytes::Bytes(data) => {
                 let transferred = slot.memory().fill(0, data.len(), &data[..], 0) as u32;
                 let status = inbound_status(transferred, length);
                 let outcome = Outcome::received(status, source, bits, transferred, length);
+                self.core.bodies.give_back(data);
                 Received::Complete(outcome)
             }
-            Payload::Offer { send_id, bytes } => {
+            _ => {
                 let position = Some(self.core.posted.reserve(mask));
-                let offer = (*send_id, bytes.key());
                 let state =
                     |memory| State::Pulling(Pulling::new(memory, offer, bits, length, position));
                 let timeouts = self.core.timeouts.of_receive();
@@ -425,9 +420,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 Received::Pending(id)
             }
         };
-        if let Payload::Eager(data) = waiting.payload {
-            self.core.bodies.give_back(data);
-        }
         if self.has_work() {
             self.flush();
         }

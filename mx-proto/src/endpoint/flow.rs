@@ -16,7 +16,6 @@ use crate::flow::{
     Accounts, CREDIT, CreditFields, EPOCH_TIME, FlowStats, Lender, Paid, Say, Violation,
 };
 use crate::ids::{LinkId, RemoteId};
-use crate::matching::Waiting;
 use crate::origin::Source;
 use crate::owner::Owner;
 use crate::port::Port;
@@ -40,7 +39,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Bytes of unexpected and undecided messages that wait here with their data.
     pub fn unexpected_bytes(&self) -> usize {
-        self.core.kept_bytes
+        self.core.early.bytes()
     }
 
     /// Bytes that are lent to remotes or taken by their messages, bookkeeping included, and the
@@ -81,7 +80,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// be lent to it. When all of it is used, it cannot send any more. Cost: O(n) for n such
     /// messages.
     pub fn is_over_quota(&self, remote: RemoteId) -> bool {
-        let held = self.core.unexpected.held_of(remote);
+        let held = self.core.early.held_of(remote);
         let flow = &self.core.flow;
         let remote = self.core.remotes.of(remote);
         remote.is_some_and(|it| flow.is_filled(&it.lends, it.source, held))
@@ -247,72 +246,6 @@ impl<O: Owner> Core<O> {
             .returned(&mut self.remotes, from.index(), header.length);
         if let Err(violation) = back {
             self.violation(link, cookie, violation.text());
-        }
-    }
-
-    /// The account of a remote that goes is closed. What it has left here stays as messages of a
-    /// tombstone, if `keep` and if there is room, or goes; what is in the inbox stays, if it is whole.
-    pub(super) fn close_account(&mut self, id: RemoteId, keep: bool) {
-        let in_slots = self.bequeath(id);
-        let tombstone = if keep { self.leave_tombstone(id) } else { None };
-        for waiting in self.unexpected.forget(id, |_| true) {
-            self.drop_waiting(id, &waiting);
-        }
-        for waiting in self.undecided.forget(id, |_| true) {
-            self.drop_waiting(id, &waiting);
-        }
-        let Self {
-            remotes,
-            flow,
-            undecided,
-            ..
-        } = self;
-        let Some(remote) = remotes.of_mut(id) else {
-            return;
-        };
-        // One that is being decided goes when it has been.
-        if let Some(out) = undecided.out_of(id) {
-            if remote.is_tombstone() || out.paid.slot().is_none() {
-                out.tombstone = Some(remote.source);
-            } else {
-                flow.taken(&mut remote.lends, remote.source, out.paid);
-            }
-        }
-        if remote.is_tombstone() {
-            return;
-        }
-        if !flow.close(remotes, id.index()) {
-            if let Some(tombstone) = tombstone {
-                self.empty_slots(tombstone);
-            }
-            for place in in_slots {
-                self.leave_out(place);
-            }
-        }
-    }
-
-    /// A message of a remote goes unread, with the remote.
-    fn drop_waiting(&mut self, id: RemoteId, waiting: &Waiting) {
-        self.let_go(waiting);
-        let Self { remotes, flow, .. } = self;
-        if let Some(remote) = remotes.of_mut(id) {
-            if remote.is_tombstone() {
-                flow.reclaim(remote.source, waiting.paid());
-            } else {
-                _ = flow.taken(&mut remote.lends, remote.source, waiting.paid());
-            }
-        }
-    }
-
-    /// There is no room for what a tombstone has left in slots.
-    #[cold]
-    fn empty_slots(&mut self, tombstone: RemoteId) {
-        let in_slot = |waiting: &Waiting| waiting.slot.is_some();
-        let mut gone = self.unexpected.forget(tombstone, in_slot);
-        gone.append(&mut self.undecided.forget(tombstone, in_slot));
-        for waiting in gone {
-            self.let_go(&waiting);
-            self.tombstone_read(tombstone);
         }
     }
 }

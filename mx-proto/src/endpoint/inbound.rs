@@ -10,16 +10,17 @@
 //! has ended is counted and dropped; a violation of the protocol ends the link.
 
 use super::commands::inbound_status;
+use super::early::filled;
 use super::introductions::UNASKED;
 use super::outbound::notify_status;
-use super::{Core, Named, reader};
+use super::{Core, reader};
+use crate::early::{self, Early, Named};
 use crate::event::{Arrival, Outcome, Verdict};
 use crate::flow::{self, Paid};
-use crate::ids::{LinkId, MatchBits, MatchMask, RemoteId, RequestId};
-use crate::matching::{Offered, Payload, Waiting};
+use crate::ids::{EntryId, LinkId, MatchBits, MatchMask, RemoteId, RequestId};
 use crate::memory::{Memory, Source};
 use crate::ops::Position;
-use crate::ops::{Fetch, Head, NO_REMOTE, Pulling, State, Strand};
+use crate::ops::{Head, NO_REMOTE, Pulling, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Close, Destination, HeaderBytes, LinkDown, Place, RemoteKey, RemoteUse, Sink};
 use crate::remote::{Life, LinkState, Remote};
@@ -141,7 +142,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         }
         let bits = MatchBits(header.word);
         // Nothing overtakes an undecided message.
-        if core.undecided.is_empty()
+        if core.early.undecided() == 0
             && let Some(place) = core.posted.take(&mut core.ops, bits)
         {
             let record = core.ops.record_mut(place);
@@ -355,32 +356,20 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         paid: Paid,
         body: &B,
     ) {
-        if let Some(deferred) = self.sort(link, from, header, paid, body) {
-            self.core
-                .keep_eager(from, header, paid, body.to_vec(), deferred);
+        if !self.has_room(link, from, paid) {
+            return;
         }
-    }
-
-    /// Lets the owner decide about such a message. True: it waits undecided; false: for its receive; `None`:
-    /// that was all.
-    pub(super) fn sort<B: Source + ?Sized>(
-        &mut self,
-        link: LinkId,
-        from: RemoteId,
-        header: &Header,
-        paid: Paid,
-        body: &B,
-    ) -> Option<bool> {
-        match self.judge(link, from, header, paid, Some(body))? {
-            Verdict::Finished => self.core.consumed(from, paid),
-            Verdict::Inbox { turn } => {
-                let what = (from, MatchBits(header.word));
-                self.core.put_in(turn, what, paid, body);
-            }
-            Verdict::Continue => return Some(false),
-            Verdict::Defer => return Some(true),
+        let what = (from, MatchBits(header.word), header.length);
+        let verdict = self.judge(what, Some(body));
+        let body = match verdict {
+            Verdict::Finished => return self.core.consumed(from, paid),
+            Verdict::Inbox { .. } => filled(&mut self.core.owner, body).map(early::Body::Memory),
+            Verdict::Continue | Verdict::Defer => None,
         }
-        None
+        .unwrap_or_else(|| early::Body::Bytes(body.to_vec()));
+        let message = Early::new(what, paid, None, body);
+        let id = self.core.early.add(message);
+        self.core.keep(id, verdict);
     }
 
     fn offer(&mut self, link: LinkId, cookie: u64, from: RemoteId, header: &Header, body: &[u8]) {
@@ -392,7 +381,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             Err(violation) => return self.core.violation(link, cookie, violation.text()),
         };
         let bits = MatchBits(header.word);
-        if self.core.undecided.is_empty() {
+        if self.core.early.undecided() == 0 {
             match self.core.find_receive(from, bits) {
                 Found::Receive(id) => {
                     self.core.stats.matched += 1;
@@ -406,56 +395,45 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                 Found::Nothing => {}
             }
         }
-        let deferred = match self.judge::<[u8]>(link, from, header, paid, None) {
-            None => return,
-            Some(Verdict::Finished) => {
-                let told = inbound_status(0, header.length);
-                self.core.consumed(from, paid);
-                return self.core.finish_offer(from, send_id, 0, told);
-            }
-            Some(Verdict::Inbox { turn }) => {
-                let what = (from, bits, header.length);
-                return self.core.put_in_offer(turn, what, paid, (send_id, key));
-            }
-            Some(Verdict::Continue) => false,
-            Some(Verdict::Defer) => true,
-        };
-        let waiting = Waiting {
-            source: from,
-            bits,
-            length: header.length,
-            slot: paid.slot(),
-            payload: Payload::Offer {
-                send_id,
-                bytes: Offered::There(key),
-            },
-        };
-        self.core.keep(waiting, deferred);
+        if !self.has_room(link, from, paid) {
+            return;
+        }
+        let what = (from, bits, header.length);
+        let message = Early::new(what, paid, Some(send_id), early::Body::There(key));
+        let id = self.core.early.add(message);
+        let verdict = self.judge::<[u8]>(what, None);
+        self.core.keep(id, verdict);
     }
 
-    /// Asks the owner about a paid message that has no receive or has to wait for its turn. `body`:
-    /// `None` for an offer. Returns `None` if the sender's session is over.
+    /// Asks the owner about a message that has no receive or has to wait for its turn. `body`: `None` for an
+    /// offer.
     #[inline]
-    fn judge<B: Source + ?Sized>(
+    pub(super) fn judge<B: Source + ?Sized>(
         &mut self,
-        link: LinkId,
-        from: RemoteId,
-        header: &Header,
-        paid: Paid,
+        (from, bits, length): (RemoteId, MatchBits, u32),
         body: Option<&B>,
-    ) -> Option<Verdict> {
+    ) -> Verdict {
         self.core.stats.unmatched += 1;
-        if !self.core.has_room() {
-            self.core.consumed(from, paid);
-            self.core.out_of_room(link, from);
-            return None;
+        if self.core.early.undecided() != 0 {
+            return Verdict::Defer;
         }
-        if !self.core.undecided.is_empty() {
-            return Some(Verdict::Defer);
+        match self.core.arrival(from, bits, length) {
+            Some(arrival) => self.core.owner.arrived(&arrival, body),
+            None => Verdict::Finished,
         }
-        let bits = MatchBits(header.word);
-        let arrival = self.core.arrival(from, bits, header.length)?;
-        Some(self.core.owner.arrived(&arrival, body))
+    }
+
+    /// Whether there is memory for a paid message without a receive. It cannot be left out: without, its
+    /// sender's session ends, and may begin anew.
+    #[inline]
+    pub(super) fn has_room(&mut self, link: LinkId, from: RemoteId, paid: Paid) -> bool {
+        let core = &mut *self.core;
+        let room = !core.config.supply.is_dire() && core.messages.covers(core.early.len());
+        if !room {
+            core.consumed(from, paid);
+            core.out_of_room(link, from);
+        }
+        room
     }
 
     /// A message has come that a receive for another remote's messages accepts.
@@ -575,17 +553,7 @@ impl<O: Owner> Core<O> {
         self.fail_remote(remote, DownReason::Protocol(what));
     }
 
-    /// Whether there is memory for a message without a receive.
-    #[inline]
-    pub(super) fn has_room(&mut self) -> bool {
-        !self.config.supply.is_dire() && {
-            let waiting = self.unexpected.len() + self.undecided.len() + self.inbox.len();
-            self.messages.covers(waiting)
-        }
-    }
-
-    /// There is no memory for a message, which cannot be left out: its sender's session ends, and may
-    /// begin anew.
+    /// There is no memory for a message of that remote's.
     #[cold]
     pub(super) fn out_of_room(&mut self, link: LinkId, from: RemoteId) {
         self.stats.out_of_memory += 1;
@@ -594,12 +562,13 @@ impl<O: Owner> Core<O> {
         self.fail_remote(from, DownReason::NoMemory);
     }
 
-    pub(super) fn arrival(
-        &self,
-        source: RemoteId,
-        bits: MatchBits,
-        length: u32,
-    ) -> Option<Arrival> {
+    /// The description of an early message for the owner.
+    pub(super) fn arrival_of(&self, id: EntryId) -> Option<Arrival> {
+        let message = self.early.get(id)?;
+        self.arrival(message.source, message.bits, message.length)
+    }
+
+    fn arrival(&self, source: RemoteId, bits: MatchBits, length: u32) -> Option<Arrival> {
         let remote = self.remotes.of(source)?;
         let (source_context, identity) = (remote.context, remote.identity());
         Some(Arrival {
@@ -673,7 +642,10 @@ impl<O: Owner> Core<O> {
         if !reach.remote_read {
             pulling.key = None;
         }
-        self.names.insert((from, pulling.send_id), Named::Pull(id));
+        if pulling.fetch.is_none() {
+            let name = (from, pulling.send_id);
+            self.early.names.insert(name, Named::Pull(id));
+        }
         if !self.ops.record(id.index()).from_one {
             self.attach_op(id, from);
         }
@@ -695,9 +667,10 @@ impl<O: Owner> Core<O> {
             let status = inbound_status(pulling.received, pulling.length);
             let received = pulling.received;
             // The sender is told when it has been decided what becomes of it.
-            let preview = pulling.fetch == Some(Fetch::PREVIEW);
+            let message = pulling.fetch.and_then(|it| self.early.at(it.place()));
+            let undecided = message.is_some_and(|(_, message)| message.is_undecided());
             self.complete(id, status, received);
-            if !preview {
+            if !undecided {
                 self.finish_offer(from, send_id, received, status);
             }
             return;
@@ -745,21 +718,23 @@ impl<O: Owner> Core<O> {
     /// it was, as if the message had never been.
     fn on_withdraw(&mut self, from: RemoteId, header: &Header, now: Instant) {
         let (send_id, answer) = (header.word, header.aux == wire::ANSWER);
-        let unmatched = self.unexpected.withdraw(from, send_id);
-        if let Some(waiting) = unmatched.or_else(|| self.undecided.withdraw(from, send_id)) {
-            self.drop_preview(&waiting);
-            self.consumed(from, waiting.paid());
-        } else {
-            match self.names.get(&(from, send_id)).copied() {
-                Some(Named::Pull(id)) if self.stops_reading(id, from, answer) => return,
-                Some(Named::Pull(id)) => self.unmatch(id, now),
-                Some(Named::Inbox(place)) => self.throw_away(place),
-                None => {
-                    // It has been answered already.
-                    self.stats.stale += 1;
-                    return;
-                }
+        let Some(named) = self.early.names.get(&(from, send_id)).copied() else {
+            // It has been answered already.
+            self.stats.stale += 1;
+            return;
+        };
+        let op = match named {
+            Named::Pull(op) => Some(op),
+            Named::Early(id) => self.early.get(id).and_then(Early::fetch),
+        };
+        if let Some(op) = op {
+            if self.stops_reading(op, from, answer) {
+                return;
             }
+            self.unmatch(op, now);
+        }
+        if let Named::Early(id) = named {
+            self.take_out(id);
         }
         if answer {
             self.finish_offer(from, send_id, 0, Status::Aborted);
@@ -796,8 +771,8 @@ impl<O: Owner> Core<O> {
         let name = (record.remote, pulling.send_id);
         record.touched = false;
         let from_one = record.from_one;
-        if self.names.get(&name) == Some(&Named::Pull(id)) {
-            self.names.remove(&name);
+        if self.early.names.get(&name) == Some(&Named::Pull(id)) {
+            self.early.names.remove(&name);
         }
         if !from_one {
             self.estrange(id);
@@ -810,8 +785,8 @@ impl<O: Owner> Core<O> {
     fn repost(&mut self, id: RequestId, position: Position, now: Instant) {
         let record = self.ops.record(id.index());
         let (from, bits) = (record.remote, record.bits);
-        if let Some(waiting) = self.take_early(from, bits, position.mask) {
-            return self.fill_waiting(id, waiting, now);
+        if let Some(early) = self.find_early(from, bits, position.mask) {
+            return self.fill_early(id, early, now);
         }
         // The link of another remote may have ended, but not that of the receive's own.
         let record = self.ops.record_mut(id.index());
@@ -856,26 +831,28 @@ impl<O: Owner> Core<O> {
 
     /// The oldest early message that is accepted by a receive for messages from `from`, [`NO_REMOTE`]
     /// for any remote.
-    pub(super) fn take_early(
+    pub(super) fn find_early(
         &mut self,
         from: RemoteId,
         bits: MatchBits,
         mask: MatchMask,
-    ) -> Option<Waiting> {
+    ) -> Option<EntryId> {
         loop {
-            let waiting = self.unexpected.take(bits, mask)?;
-            if from == NO_REMOTE || waiting.source == from {
-                return Some(waiting);
+            let early = self.early.front(bits, mask)?;
+            if from == NO_REMOTE || self.early.get(early)?.source == from {
+                return Some(early);
             }
-            self.refuse_early(&waiting);
+            self.refuse_early(early);
         }
     }
 
     /// An early message turns out to be accepted by a receive for another remote's messages.
     #[cold]
-    pub(super) fn refuse_early(&mut self, waiting: &Waiting) {
-        let source = waiting.source;
-        self.finish(waiting, Status::Aborted);
+    pub(super) fn refuse_early(&mut self, early: EntryId) {
+        let Some(source) = self.early.get(early).map(|message| message.source) else {
+            return;
+        };
+        self.finish(early, Status::Aborted);
         // The message of a gone sender may be of an old life.
         if self.remotes.living(source).is_some() {
             self.stats.malformed += 1;

@@ -15,11 +15,10 @@ use super::{
     Core, Endpoint, deadlines, introductions, liveness, session_queue, streamed, tombstones,
 };
 use crate::config::Config;
+use crate::early::Store;
 use crate::event::Identity;
 use crate::flow::Flow;
 use crate::ids::RequestId;
-use crate::inbox::Inbox;
-use crate::matching;
 use crate::ops::Record;
 use crate::owner::Owner;
 use crate::port::{LinkDown, Port};
@@ -84,16 +83,13 @@ impl<O: Owner> Core<O> {
             remotes: _,
             spares,
             posted: _,
-            unexpected,
-            undecided,
-            inbox,
+            early,
             starved,
             messages: _,
             tombstones,
             timeouts: _,
             flow,
             epoch_ends,
-            kept_bytes,
             wheel,
             liveness,
             ready,
@@ -104,14 +100,11 @@ impl<O: Owner> Core<O> {
             challenges,
             controls,
             held,
-            names,
             actions,
             stats: _,
         } = self;
         *spares = Spares::default();
-        *unexpected = matching::Unexpected::default();
-        *undecided = matching::Undecided::default();
-        *inbox = Inbox::default();
+        *early = Store::default();
         *tombstones = tombstones::Tombstones::default();
         *flow = Flow::new(&config.flow());
         *wheel = Wheel::new(deadlines::TICK);
@@ -121,10 +114,9 @@ impl<O: Owner> Core<O> {
         *introductions = introductions::Introductions::default();
         *challenges = introductions::Challenges::default();
         (*starved, *epoch_ends) = (false, false);
-        (*kept_bytes, *controls) = (0, 0);
+        *controls = 0;
         ready.clear();
         held.clear();
-        names.clear();
         actions.clear();
     }
 }

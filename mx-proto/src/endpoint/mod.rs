@@ -20,6 +20,7 @@
 mod commands;
 mod deadlines;
 mod deferred;
+mod early;
 mod flow;
 mod inbound;
 mod inbox;
@@ -39,14 +40,14 @@ pub use deferred::PREVIEW_MAX;
 pub use flow::Account;
 
 use crate::config::Config;
+use crate::early::{Named, Store};
 use crate::event::{Arrival, Identity, Outcome};
 use crate::flow::Flow;
 use crate::ids::{
     EndpointId, LinkId, MatchBits, MatchMask, NicId, RemoteId, RequestId, Route, Target,
 };
-use crate::inbox::Inbox;
 use crate::matching;
-use crate::ops::{Fetch, NO_REMOTE, Ops, PATIENCE, State, Strand};
+use crate::ops::{NO_REMOTE, Ops, RENEWALS, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Close, LinkDown, Port, RemoteKey, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
@@ -89,12 +90,11 @@ struct Core<O: Owner> {
     /// Queues for remotes that have none yet.
     spares: Spares,
     posted: matching::Posted,
-    unexpected: matching::Unexpected,
-    undecided: matching::Undecided,
-    inbox: Inbox<O::Memory>,
-    /// There is no memory for a message of the inbox: no more is asked for until that deadline.
+    /// Messages that came before their reader.
+    early: Store<O::Memory>,
+    /// There is no memory for one that has a turn: no more is asked for until that deadline.
     starved: bool,
-    /// Room for one more of the messages in these three.
+    /// Room for one more of them.
     messages: Claim,
     tombstones: tombstones::Tombstones,
     /// The time-outs of what is posted from now on.
@@ -102,8 +102,6 @@ struct Core<O: Owner> {
     flow: Flow,
     /// The end of its present epoch is a deadline.
     epoch_ends: bool,
-    /// Bytes of messages that wait here.
-    kept_bytes: usize,
     wheel: Wheel<Deadline>,
     liveness: liveness::Liveness,
     /// Remotes with something to send and room to send it; each at most once.
@@ -118,20 +116,8 @@ struct Core<O: Owner> {
     controls: usize,
     /// Memory the port still reads, and whose it is.
     held: HashMap<(LinkId, u64), RequestId, RandomState>,
-    /// Receives whose data is on its way, and offers in the inbox, by the sender and its name for them.
-    /// Should a sender give two messages the same name, one of them has it.
-    names: HashMap<(RemoteId, u64), Named, RandomState>,
     actions: Vec<DeferredAction<O::Memory>>,
     stats: Stats,
-}
-
-/// A message of which the sender has the bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Named {
-    /// They are on their way into this receive.
-    Pull(RequestId),
-    /// It is at this place of the inbox.
-    Inbox(u32),
 }
 
 /// Something the port is to be told as soon as it is not being polled.
@@ -184,14 +170,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             remotes: Remotes::new(places, Claim::new(supply, REMOTE_COST)),
             spares: Spares::default(),
             posted: matching::Posted::default(),
-            unexpected: matching::Unexpected::default(),
-            undecided: matching::Undecided::default(),
-            inbox: Inbox::default(),
+            early: Store::default(),
             starved: false,
             tombstones: tombstones::Tombstones::default(),
             flow,
             epoch_ends: false,
-            kept_bytes: 0,
             wheel: Wheel::new(deadlines::TICK),
             ready: VecDeque::new(),
             session_out: session_queue::SessionQueue::default(),
@@ -201,7 +184,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             challenges: introductions::Challenges::default(),
             controls: 0,
             held: HashMap::default(),
-            names: HashMap::default(),
             actions: Vec::new(),
             stats: Stats::default(),
         };
@@ -237,7 +219,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Never blocks. While a message is [being decided](Self::next_deferred) it does nothing.
     #[inline(always)]
     pub fn progress(&mut self) -> bool {
-        if self.core.undecided.is_out() {
+        if self.core.early.out().is_some() {
             return false;
         }
         self.core.bury();
@@ -286,7 +268,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// The time at which [`Self::progress`] should be called although nothing arrives. `None` while
     /// it would do nothing.
     pub fn deadline(&self) -> Option<Instant> {
-        if self.core.undecided.is_out() {
+        if self.core.early.out().is_some() {
             return None;
         }
         let all = [self.core.wheel.next(), self.port.deadline()];
@@ -391,9 +373,8 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Looks at the oldest unexpected message that a receive with `bits` and `mask` would accept.
     /// It stays where it is.
     pub fn probe(&mut self, bits: MatchBits, mask: MatchMask) -> Option<Arrival> {
-        let waiting = self.core.unexpected.peek(bits, mask)?;
-        let (source, bits, length) = (waiting.source, waiting.bits, waiting.length);
-        self.core.arrival(source, bits, length)
+        let oldest = self.core.early.front(bits, mask)?;
+        self.core.arrival_of(oldest)
     }
 
     /// The word attached to a remote, 0 if none was; `None` when the id is stale.
@@ -539,10 +520,8 @@ impl<O: Owner> Core<O> {
 
     /// Ends an operation and reports it. From here on its memory is not touched.
     fn complete(&mut self, id: RequestId, status: Status, transferred: u32) {
-        match self.ops.get(id).and_then(|record| record.state.fetches()) {
-            Some(Fetch::PREVIEW) => return self.end_preview(id, status),
-            Some(fetch) => return self.end_fetch(id, fetch.place(), status),
-            None => {}
+        if let Some(fetch) = self.ops.get(id).and_then(|record| record.state.fetches()) {
+            return self.end_fetch(id, fetch, status);
         }
         if let Some(outcome) = self.finish_op(id, status, transferred) {
             self.owner.completed(&mut self.ops, id, outcome);
@@ -655,8 +634,8 @@ impl<O: Owner> Core<O> {
             }
             State::Pulling(pulling) => {
                 let name = (to, pulling.send_id);
-                if self.names.get(&name) == Some(&Named::Pull(id)) {
-                    self.names.remove(&name);
+                if self.early.names.get(&name) == Some(&Named::Pull(id)) {
+                    self.early.names.remove(&name);
                 }
                 if let (Some(link), true) = (tx, pulling.reading) {
                     actions.push(DeferredAction::Recall(link, read_token(id)));
@@ -723,7 +702,7 @@ impl<O: Owner> Core<O> {
             memory,
             registered,
             status,
-            patience: PATIENCE,
+            renewals: RENEWALS,
         });
         if let Some(queues) = self.remotes.of_mut(to).and_then(Remote::queues_mut) {
             queues.forget(id);

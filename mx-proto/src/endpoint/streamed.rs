@@ -3,7 +3,7 @@
 //! ```text
 //!   header --begin--> a receive accepts it and has room: Pulling ---> read into its memory --> complete
 //!             |
-//!             `---->  none: bytes that its credits cover --------> whole: as any unexpected message
+//!             `---->  none: bytes that its credits cover --------> whole: as any early message
 //! ```
 //!
 //! Matching is done when the header comes, so that the body is written once, into its receive. If
@@ -14,11 +14,14 @@
 //! Cost: an entry in a hash table for each.
 
 use super::Core;
+use super::early::filled;
 use super::inbound::{FOREIGN, Found, Inbound};
 use super::introductions::UNASKED;
 use crate::config::SMALL_MAX;
-use crate::flow::{Paid, cost};
-use crate::ids::{LinkId, MatchBits, RemoteId, RequestId};
+use crate::early::{Body, Early};
+use crate::event::Verdict;
+use crate::flow::cost;
+use crate::ids::{EntryId, LinkId, MatchBits, RemoteId, RequestId};
 use crate::ops::{Pulling, State};
 use crate::owner::Owner;
 use crate::port::{Destination, LinkDown, Place};
@@ -76,8 +79,8 @@ pub(super) struct Streamed {
 enum Into {
     /// Into the memory of this receive, which is `Pulling`.
     Receive(RequestId),
-    /// Here, until it is whole.
-    Bytes(Paid, Vec<u8>),
+    /// Into the bytes of this early message.
+    Early(EntryId),
 }
 
 impl<O: Owner, C: Clock> Inbound<'_, O, C> {
@@ -127,7 +130,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         let paid = self.core.received(from, header.aux, cost(len));
         let paid = paid.map_err(|violation| violation.text())?;
         // Nothing overtakes an undecided message.
-        if self.core.undecided.is_empty() {
+        if self.core.early.undecided() == 0 {
             match self.core.find_receive(from, bits) {
                 Found::Receive(id) if self.core.ops.record(id.index()).state.room() >= len => {
                     self.core.stats.matched += 1;
@@ -144,13 +147,12 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                 Found::Nothing => {}
             }
         }
-        if !self.core.has_room() {
-            self.core.consumed(from, paid);
-            self.core.out_of_room(link, from);
+        if !self.has_room(link, from, paid) {
             return Ok(None);
         }
-        let body = self.core.bodies.take(len as usize);
-        Ok(Some(Into::Bytes(paid, body)))
+        let body = Body::Bytes(self.core.bodies.take(len as usize));
+        let message = Early::new((from, bits, len), paid, None, body);
+        Ok(Some(Into::Early(self.core.early.add(message))))
     }
 
     /// The message goes into this receive, which is in no list.
@@ -170,6 +172,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     pub(super) fn place_streamed(&mut self, link: LinkId) -> Option<Place<'_, O::Memory>> {
         let Core {
             streamed,
+            early,
             ops,
             remotes,
             ..
@@ -179,7 +182,10 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             met.silent = 0;
         }
         let memory = match into {
-            Into::Bytes(_, bytes) => Destination::Bytes(bytes),
+            Into::Early(id) => match &mut early.get_mut(*id)?.body {
+                Body::Bytes(bytes) => Destination::Bytes(bytes),
+                _ => return None,
+            },
             Into::Receive(id) => {
                 let record = ops.get_mut(*id)?;
                 record.touched = true;
@@ -207,30 +213,40 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                     self.core.complete(id, Status::Success, header.body_len);
                 }
             }
-            Into::Bytes(paid, body) => {
-                self.whole(link, from, header, paid, body);
-            }
+            Into::Early(id) => self.whole(link, from, id),
         }
     }
 
     /// A message without a receive is complete.
-    fn whole(&mut self, link: LinkId, from: RemoteId, header: &Header, paid: Paid, body: Vec<u8>) {
-        if self.core.undecided.is_empty() {
-            let bits = MatchBits(header.word);
-            match self.core.find_receive(from, bits) {
-                Found::Receive(id) => {
+    fn whole(&mut self, link: LinkId, from: RemoteId, id: EntryId) {
+        let Some(message) = self.core.early.get(id) else {
+            return;
+        };
+        let what = (from, message.bits, message.length);
+        if self.core.early.undecided() == 0 {
+            match self.core.find_receive(from, what.1) {
+                Found::Receive(op) => {
                     self.core.stats.matched += 1;
-                    self.core.consumed(from, paid);
-                    self.core.fill_receive(id, from, bits, &body);
-                    return self.core.bodies.give_back(body);
+                    let now = self.clock.now();
+                    return self.core.fill_early(op, id, now);
                 }
-                Found::Foreign => return self.foreign(link, from, paid),
+                Found::Foreign => {
+                    self.core.take_out(id);
+                    return self.core.violation(link, from.to_word(), FOREIGN);
+                }
                 Found::Nothing => {}
             }
         }
-        if let Some(deferred) = self.sort(link, from, header, paid, &body[..]) {
-            self.core.keep_eager(from, header, paid, body, deferred);
+        let body = self.core.early.lend(id).unwrap_or_default();
+        let verdict = self.judge(what, Some(&body[..]));
+        let memory = match verdict {
+            Verdict::Inbox { .. } => filled(&mut self.core.owner, &body[..]),
+            _ => None,
+        };
+        if let Some(message) = self.core.early.get_mut(id) {
+            message.body = memory.map_or(Body::Bytes(body), Body::Memory);
         }
+        self.core.keep(id, verdict);
     }
 }
 
@@ -238,8 +254,8 @@ impl<O: Owner> Core<O> {
     /// The rest of what is coming on a link never will. The sender of such a message, which is lost.
     pub(super) fn cut(&mut self, link: LinkId) -> Option<RemoteId> {
         let Streamed { from, into } = self.streamed.remove(&link)?;
-        if let Into::Bytes(paid, _) = into {
-            self.consumed(from, paid);
+        if let Into::Early(id) = into {
+            self.take_out(id);
         }
         Some(from)
     }

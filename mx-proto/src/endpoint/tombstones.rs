@@ -1,8 +1,9 @@
 //! Messages whose sender is gone before they were received.
 //!
 //! ```text
-//!   remote fails --> its whole messages get the name of a tombstone     (offers go: their bytes are gone)
-//!                       tombstone: the same identity and context, an id of its own, no link
+//!   remote fails --> its complete messages get the name of a tombstone  (offers go: their bytes are gone)
+//!           |           tombstone: the same identity and context, an id of its own, no link
+//!           `------> those that have a turn, or are out, keep its id, which is stale
 //!   the last one is received --> the tombstone goes with the next progress,
 //!                                so that its receiver can still look the sender up
 //! ```
@@ -14,7 +15,8 @@
 //! are a tombstone of the pool until then.
 
 use super::{Core, Endpoint};
-use crate::ids::{EndpointId, NicId, RemoteId};
+use crate::flow::Paid;
+use crate::ids::{EndpointId, EntryId, NicId, RemoteId};
 use crate::owner::Owner;
 use crate::port::Port;
 use crate::remote::{Life, Remote};
@@ -64,30 +66,85 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 }
 
 impl<O: Owner> Core<O> {
-    /// A remote is about to be dissolved because it has failed. The name that its messages have from
-    /// now on, as many as may stay, if any do.
-    pub(super) fn leave_tombstone(&mut self, id: RemoteId) -> Option<RemoteId> {
-        let room = self
-            .config
-            .keep_tombstones
-            .saturating_sub(self.tombstones.count);
-        let remote = self.remotes.living(id)?;
-        if room == 0 {
-            return None;
+    /// The account of a remote that goes is closed. What is complete of what it has left here stays as
+    /// messages of a tombstone, if `keep` and if there is room, or goes; what is here and has a turn stays.
+    pub(super) fn close_account(&mut self, id: RemoteId, keep: bool) {
+        let Some(remote) = self.remotes.of(id) else {
+            return;
+        };
+        let (from, is_tombstone) = (remote.source, remote.is_tombstone());
+        let most = if keep && !is_tombstone {
+            self.config.keep_tombstones
+        } else {
+            0
+        };
+        let theirs: Vec<_> = self.early.of(id).map(|(message, _)| message).collect();
+        let mut in_slots = Vec::new();
+        for it in theirs {
+            let Some(message) = self.early.get(it) else {
+                continue;
+            };
+            let in_slot = message.paid.slot().is_some();
+            if message.is_out() {
+                // It goes when it has been decided.
+                if in_slot && !is_tombstone {
+                    self.pay_early(it);
+                }
+                self.early.bequeath(it, from);
+                continue;
+            } else if let Some(turn) = self.early.turn_of(message).filter(|_| message.is_whole()) {
+                let ready = self.early.bequeath(it, from);
+                self.on_ready(turn, ready.into());
+            } else if message.is_complete() && self.tombstones.count < most {
+                self.leave_to_tombstone(it, id);
+            } else {
+                self.take_out(it);
+                continue;
+            }
+            if in_slot {
+                in_slots.push(it);
+            }
         }
-        let first = self.unexpected.whole_of(id).min(room);
-        let then = self.undecided.whole_of(id).min(room - first);
-        if first + then == 0 {
-            return None;
+        if !is_tombstone && !self.flow.close(&mut self.remotes, id.index()) {
+            // There is no room for them.
+            for it in in_slots {
+                if let Some(message) = self.early.get_mut(it) {
+                    message.paid = Paid::Credits(0);
+                }
+                self.take_out(it);
+            }
         }
-        // Two messages are not in one slab place, so they are fewer than 2^32.
-        let tombstone = remote.tombstone((first + then) as u32);
-        let tombstone = self.remotes.add_tombstone(tombstone);
-        self.unexpected.rename(id, tombstone, first);
-        self.undecided.rename(id, tombstone, then);
-        self.tombstones.count += first + then;
-        self.tombstones.made = Some(tombstone);
-        Some(tombstone)
+    }
+
+    /// The payment of a message is free before it is taken out.
+    fn pay_early(&mut self, id: EntryId) {
+        if let Some(message) = self.early.get_mut(id) {
+            let paid = std::mem::replace(&mut message.paid, Paid::Credits(0));
+            let source = message.source;
+            self.consumed(source, paid);
+        }
+    }
+
+    /// A message gets the name of its sender's tombstone.
+    fn leave_to_tombstone(&mut self, message: EntryId, id: RemoteId) {
+        let Self {
+            remotes,
+            tombstones,
+            early,
+            ..
+        } = self;
+        if tombstones.made.is_none() {
+            let tombstone = remotes.of(id).map(Remote::tombstone);
+            tombstones.made = tombstone.map(|it| remotes.add_tombstone(it));
+        }
+        if let Some(made) = tombstones.made
+            && let Some(Life::Tombstone { messages, .. }) =
+                remotes.of_mut(made).map(|it| &mut it.life)
+        {
+            *messages += 1;
+            tombstones.count += 1;
+            early.rename(message, made);
+        }
     }
 
     /// One of a tombstone's messages has been received.

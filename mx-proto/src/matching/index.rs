@@ -19,18 +19,21 @@ use std::collections::HashMap;
 /// Values with match bits, found by bits and mask, oldest first.
 #[derive(Debug)]
 pub struct MatchIndex<K> {
-    entries: Table<EntryId, Entry<K>>,
+    values: Table<EntryId, K>,
+    places: ByBits,
+}
+
+/// Places of a slab, found by the bits and the mask of what is there, oldest first.
+#[derive(Debug)]
+pub(crate) struct ByBits {
+    len: usize,
     by_age: Chains,
     all: Ends,
+    /// The bits at each place that has ever been used.
+    bits: Vec<MatchBits>,
     classes: Vec<Class>,
     /// Counts look-ups, to tell which class has not been used for longest.
     turn: u64,
-}
-
-#[derive(Debug)]
-struct Entry<K> {
-    bits: MatchBits,
-    value: K,
 }
 
 /// Everything there is, arranged by its bits under one mask.
@@ -45,11 +48,8 @@ struct Class {
 impl<K> Default for MatchIndex<K> {
     fn default() -> Self {
         Self {
-            entries: Table::default(),
-            by_age: Chains::default(),
-            all: Ends::EMPTY,
-            classes: Vec::new(),
-            turn: 0,
+            values: Table::default(),
+            places: ByBits::default(),
         }
     }
 }
@@ -57,79 +57,50 @@ impl<K> Default for MatchIndex<K> {
 impl<K> MatchIndex<K> {
     /// The number of values.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.values.len()
     }
 
     /// True when there is none.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.values.is_empty()
     }
 
     /// Adds the youngest value.
     pub fn add(&mut self, bits: MatchBits, value: K) -> EntryId {
-        let id = self.entries.insert(Entry { bits, value });
-        self.by_age.append(&mut self.all, id.index());
-        for class in &mut self.classes {
-            class.append(bits, id.index());
-        }
+        let id = self.values.insert(value);
+        self.places.add(bits, id.index());
         id
-    }
-
-    /// The value at a place, if there is one.
-    pub(crate) fn at(&self, place: u32) -> Option<(EntryId, &K)> {
-        let (id, entry) = self.entries.at(place)?;
-        Some((id, &entry.value))
     }
 
     /// The oldest value, whatever its bits.
     pub fn oldest(&self) -> Option<EntryId> {
-        self.id_of(self.all.oldest)
+        self.id_of(self.places.all.oldest()?)
     }
 
     /// The oldest value whose bits agree with `bits` where `mask` has ones.
     #[inline]
     pub fn front(&mut self, bits: MatchBits, mask: MatchMask) -> Option<EntryId> {
-        if self.entries.is_empty() {
-            return None;
-        }
-        if mask.0 == 0 {
-            return self.oldest();
-        }
-        let at = self.class_of(mask);
-        let class = &mut self.classes[at];
-        self.turn += 1;
-        class.used = self.turn;
-        let queue = class.queues.get(&mask.apply(bits).0)?;
-        let oldest = queue.oldest;
+        let oldest = self.places.front(bits, mask)?;
         self.id_of(oldest)
     }
 
     /// A value; `None` when it has been removed.
     #[inline]
     pub fn get(&self, id: EntryId) -> Option<&K> {
-        Some(&self.entries.get(id)?.value)
-    }
-
-    /// The same to change it.
-    pub(crate) fn get_mut(&mut self, id: EntryId) -> Option<&mut K> {
-        Some(&mut self.entries.get_mut(id)?.value)
+        self.values.get(id)
     }
 
     /// Takes a value out; `None` when it has been removed.
     pub fn remove(&mut self, id: EntryId) -> Option<K> {
-        let entry = self.entries.remove(id)?;
-        self.by_age.unlink(&mut self.all, id.index());
-        for class in &mut self.classes {
-            class.unlink(entry.bits, id.index());
-        }
-        if self.entries.is_empty() && self.entries.capacity() > KEPT_MAX {
+        let value = self.values.remove(id)?;
+        self.places.remove(id.index());
+        if self.values.is_empty() && self.values.capacity() > KEPT_MAX {
             // Frees the memory that a flood took: a program may never see another one.
-            self.entries.forget_places();
-            self.by_age = Chains::default();
-            self.classes.clear();
+            self.values.forget_places();
+            self.places = ByBits::default();
         }
-        Some(entry.value)
+        Some(value)
     }
 
     /// Takes out what [`Self::front`] finds.
@@ -141,16 +112,71 @@ impl<K> MatchIndex<K> {
 
     /// Every value, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (EntryId, &K)> {
-        let mut next = self.all.oldest;
-        std::iter::from_fn(move || {
-            let (id, entry) = self.entries.at(next)?;
-            next = self.by_age.after(next);
-            Some((id, &entry.value))
-        })
+        let places = self.places.by_age.walk(self.places.all);
+        places.filter_map(|place| self.values.at(place))
     }
 
-    fn id_of(&self, index: u32) -> Option<EntryId> {
-        Some(self.entries.at(index)?.0)
+    fn id_of(&self, place: u32) -> Option<EntryId> {
+        Some(self.values.at(place)?.0)
+    }
+}
+
+impl Default for ByBits {
+    fn default() -> Self {
+        Self {
+            len: 0,
+            by_age: Chains::default(),
+            all: Ends::EMPTY,
+            bits: Vec::new(),
+            classes: Vec::new(),
+            turn: 0,
+        }
+    }
+}
+
+impl ByBits {
+    /// The number of places.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds the youngest.
+    pub(crate) fn add(&mut self, bits: MatchBits, place: u32) {
+        self.len += 1;
+        self.by_age.append(&mut self.all, place);
+        let at = place as usize;
+        if at >= self.bits.len() {
+            self.bits.resize(at + 1, bits);
+        }
+        self.bits[at] = bits;
+        for class in &mut self.classes {
+            class.append(bits, place);
+        }
+    }
+
+    /// Takes out one that is in it.
+    pub(crate) fn remove(&mut self, place: u32) {
+        self.len -= 1;
+        self.by_age.unlink(&mut self.all, place);
+        let bits = self.bits[place as usize];
+        for class in &mut self.classes {
+            class.unlink(bits, place);
+        }
+    }
+
+    /// The oldest whose bits agree with `bits` where `mask` has ones.
+    #[inline]
+    pub(crate) fn front(&mut self, bits: MatchBits, mask: MatchMask) -> Option<u32> {
+        let oldest = self.all.oldest()?;
+        if mask.0 == 0 {
+            return Some(oldest);
+        }
+        let at = self.class_of(mask);
+        let class = &mut self.classes[at];
+        self.turn += 1;
+        class.used = self.turn;
+        class.queues.get(&mask.apply(bits).0)?.oldest()
     }
 
     #[inline]
@@ -175,10 +201,8 @@ impl<K> MatchIndex<K> {
             queues: HashMap::default(),
             chains: Chains::default(),
         };
-        let mut index = self.all.oldest;
-        while let Some((_, entry)) = self.entries.at(index) {
-            class.append(entry.bits, index);
-            index = self.by_age.after(index);
+        for place in self.by_age.walk(self.all) {
+            class.append(self.bits[place as usize], place);
         }
         self.classes.push(class);
         self.classes.len() - 1
@@ -315,7 +339,7 @@ const NONE: u32 = u32::MAX;
 /// Masks for which things stay arranged; a program with more pays for arranging them again.
 const CLASSES_KEPT: usize = 8;
 /// Entries for which memory is kept when there is none any more: about half a megabyte.
-const KEPT_MAX: usize = 4096;
+pub(crate) const KEPT_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -377,7 +401,12 @@ mod tests {
             assert!(index.front(MatchBits(0), MatchMask(n)).is_some());
         }
         // Beside the one in use, the last ones.
-        let mut masks: Vec<u64> = index.classes.iter().map(|class| class.mask.0).collect();
+        let mut masks: Vec<u64> = index
+            .places
+            .classes
+            .iter()
+            .map(|class| class.mask.0)
+            .collect();
         masks.sort_unstable();
         let last = (999 - CLASSES_KEPT as u64 + 2)..=999;
         assert_eq!(masks, last.chain([TOP.0]).collect::<Vec<_>>());
@@ -391,8 +420,14 @@ mod tests {
             assert_eq!(index.front(MatchBits(0), TOP), index.oldest());
             assert_eq!(index.take(MatchBits(n), EXACT), Some(n));
         }
-        assert!(index.entries.capacity() <= 8 && index.by_age.0.len() <= 8);
-        assert!(index.classes.iter().all(|class| class.queues.is_empty()));
+        assert!(index.values.capacity() <= 8 && index.places.by_age.0.len() <= 8);
+        assert!(
+            index
+                .places
+                .classes
+                .iter()
+                .all(|class| class.queues.is_empty())
+        );
     }
 
     #[test]
@@ -405,7 +440,7 @@ mod tests {
             assert!(index.front(MatchBits(0), TOP).is_some());
             assert!(index.remove(id).is_some());
         }
-        assert_eq!(index.entries.capacity(), 0);
+        assert_eq!(index.values.capacity(), 0);
         index.add(MatchBits(5), 5);
         assert_eq!(index.take(MatchBits(5), EXACT), Some(5));
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   arriving message --- posted.take(bits) ------> the oldest posted receive that accepts it
-//!   new receive -------- unexpected.take(..) ----> the oldest waiting message it accepts
+//!   new receive -------- early.front(..) -------> the oldest unexpected message it accepts (ByBits)
 //! ```
 //!
 //! A receive accepts a message when `message & mask == receive & mask`. Receives with the same
@@ -11,14 +11,10 @@
 //!
 //! Not here: payload, remotes' states, the wire.
 
-mod deferred;
 mod index;
 mod posted;
-mod unexpected;
 
 pub use crate::ids::EntryId;
-pub(crate) use deferred::Undecided;
 pub use index::MatchIndex;
-pub(crate) use index::{Chains, Ends};
+pub(crate) use index::{ByBits, Chains, Ends, KEPT_MAX};
 pub(crate) use posted::Posted;
-pub(crate) use unexpected::{Offered, Payload, Unexpected, Waiting};

@@ -39,8 +39,8 @@ pub(crate) const NO_REMOTE: RemoteId = RemoteId::new(u32::MAX, 0);
 /// way: milliseconds, unless it has gone.
 const WITHDRAWN_MAX: Duration = Duration::from_millis(250);
 
-/// [`State::Withdrawn`]'s: whatever the receiver says, it is over in two seconds.
-pub(crate) const PATIENCE: u8 = 7;
+/// Renewals of that time for a [`State::Withdrawn`] whose reads make progress: it is over in two seconds at most.
+pub(crate) const RENEWALS: u8 = 7;
 
 /// One operation, or a place for one.
 #[derive(Debug)]
@@ -105,7 +105,7 @@ pub(crate) enum State<M> {
         registered: RemoteKey,
         status: Status,
         /// So often what is still being read may prolong that.
-        patience: u8,
+        renewals: u8,
     },
     /// A receive no message has matched, among those of the same bits.
     Posted {
@@ -171,10 +171,7 @@ pub(crate) struct Pulling<M> {
 pub(crate) struct Fetch(NonZeroU32);
 
 impl Fetch {
-    /// An undecided message, to be shown.
-    pub(crate) const PREVIEW: Self = Self(NonZeroU32::MAX);
-
-    /// The message at this place of the inbox. There are never so many places that the last number is one.
+    /// The early message at this place. There are never so many places that the last number is one.
     pub(crate) fn of(place: u32) -> Self {
         Self(NonZeroU32::MIN.saturating_add(place))
     }
@@ -431,9 +428,9 @@ impl<M> State<M> {
     /// Progress prolongs its time-out, this time.
     pub(crate) fn renew(&mut self) -> bool {
         match self {
-            Self::Withdrawn { patience, .. } => {
-                let goes_on = *patience > 0;
-                *patience = patience.saturating_sub(1);
+            Self::Withdrawn { renewals, .. } => {
+                let goes_on = *renewals > 0;
+                *renewals = renewals.saturating_sub(1);
                 goes_on
             }
             // A sender whose message is fetched holds credits of the pool: for this time at most.

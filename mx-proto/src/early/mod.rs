@@ -1,0 +1,495 @@
+//! Early messages: those that came before their reader, until they have one.
+//!
+//! ```text
+//!                 .-- Defer -----> UNDECIDED --show--> OUT --.
+//!   arrives ------+-- Continue --> UNEXPECTED <--- decided --'   bits, mask --> a receive
+//!      |          `-- Inbox -----> TURN                          in turn    --> the layer above (`turns`)
+//!      `-- STREAMED: its data is coming on a link; then the same
+//!
+//!   one slab       #0  #1  #2  #3  #4               each message once: body, payment, stage
+//!   by stage       #0 <-> #1                        undecided; unexpected, by bits besides; of one turn
+//!   by source      #0 <-> #2 <-> #4                 in the order in which they came
+//!   by name        (source, its name for it) -> #3  those of which the sender has the bytes
+//!
+//!   body           There ---> Coming ---> Bytes, Memory        (Withheld: undecided, and cannot be fetched)
+//! ```
+//!
+//! Every undecided message is younger than every unexpected one of its source.
+//!
+//! Owns: the messages, their bytes and payments; the names under which senders have offered messages, also
+//! those that a receive has taken.
+//! Not here: operations, the pool, the limit for each sender (see `flow`).
+//! Cost: O(1) for each message, per mask in use if it is unexpected; no allocation once there are enough
+//! places. The next undecided one is found by passing over those of sources whose bytes are on their way.
+
+mod turns;
+
+use crate::by_remote::ByRemote;
+use crate::flow::Paid;
+use crate::ids::{EntryId, MatchBits, MatchMask, RemoteId, RequestId};
+use crate::matching::{ByBits, Chains, Ends, KEPT_MAX};
+use crate::origin::Source;
+use crate::port::RemoteKey;
+use crate::table::Table;
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+use turns::Turns;
+
+/// One message.
+#[derive(Debug)]
+pub(crate) struct Early<M> {
+    pub(crate) source: RemoteId,
+    pub(crate) bits: MatchBits,
+    pub(crate) length: u32,
+    /// Credits drawn from the pool, and the payment of its sender.
+    pub(crate) drawn: u32,
+    pub(crate) paid: Paid,
+    /// Its sender has gone without an heir, and what it costs is a tombstone from there.
+    pub(crate) tombstone: Option<Source>,
+    /// Its sender's name for it, if it was only offered.
+    pub(crate) send_id: Option<u64>,
+    pub(crate) body: Body<M>,
+    stage: Stage,
+}
+
+/// The bytes of a message.
+#[derive(Debug)]
+pub(crate) enum Body<M> {
+    /// All of them; of one that is streamed, room for them.
+    Bytes(Vec<u8>),
+    /// All of them, where their taker wants them.
+    Memory(M),
+    /// They are with the sender, which may have made them readable.
+    There(Option<RemoteKey>),
+    /// The same, and they cannot be fetched now.
+    Withheld,
+    /// They are on their way: the operation that fetches them.
+    Coming(RequestId),
+}
+
+/// The thing that a message waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// For the rest of it.
+    Streamed,
+    /// For a decision, in the order of arrival.
+    Undecided,
+    /// For the end of one.
+    Out,
+    /// For a receive.
+    Unexpected,
+    /// For its turn.
+    Turn {
+        slot: u32,
+        /// In the order of arrival; once it can be had, in the order in which messages could.
+        number: u64,
+        /// It can be had.
+        ready: bool,
+    },
+}
+
+impl<M> Early<M> {
+    /// One in no stage.
+    pub(crate) fn new(
+        (source, bits, length): (RemoteId, MatchBits, u32),
+        paid: Paid,
+        send_id: Option<u64>,
+        body: Body<M>,
+    ) -> Self {
+        Self {
+            source,
+            bits,
+            length,
+            drawn: 0,
+            paid,
+            tombstone: None,
+            send_id,
+            body,
+            stage: Stage::Streamed,
+        }
+    }
+
+    /// All of it is here.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self.body, Body::Bytes(_) | Body::Memory(_))
+    }
+
+    /// Its sender has the bytes, and nothing is done about that.
+    fn is_there(&self) -> bool {
+        matches!(self.body, Body::There(_) | Body::Withheld)
+    }
+
+    /// Its sender's name for it, and the key with which the sender's memory can be read.
+    pub(crate) fn offer(&self) -> (u64, Option<RemoteKey>) {
+        let key = match self.body {
+            Body::There(key) => key,
+            _ => None,
+        };
+        (self.send_id.unwrap_or_default(), key)
+    }
+
+    /// The operation that fetches its bytes.
+    pub(crate) fn fetch(&self) -> Option<RequestId> {
+        match self.body {
+            Body::Coming(op) => Some(op),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_in_turn(&self) -> bool {
+        matches!(self.stage, Stage::Turn { .. })
+    }
+
+    /// It waits for a decision, and has not been handed out for it.
+    pub(crate) fn is_undecided(&self) -> bool {
+        self.stage == Stage::Undecided
+    }
+
+    /// It is being decided.
+    pub(crate) fn is_out(&self) -> bool {
+        self.stage == Stage::Out
+    }
+
+    /// It came with its data, and a receive may get it.
+    pub(crate) fn is_complete(&self) -> bool {
+        let stage = matches!(self.stage, Stage::Undecided | Stage::Unexpected);
+        stage && self.send_id.is_none()
+    }
+}
+
+/// A message of which the sender has the bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Named {
+    /// They are on their way into this receive.
+    Pull(RequestId),
+    /// It is here.
+    Early(EntryId),
+}
+
+/// All early messages of one endpoint.
+#[derive(Debug)]
+pub(crate) struct Store<M> {
+    messages: Table<EntryId, Early<M>>,
+    by_source: ByRemote,
+    /// Should a sender give two messages the same name, the younger one has it.
+    pub(crate) names: HashMap<(RemoteId, u64), Named, RandomState>,
+    unexpected: ByBits,
+    undecided: Ends,
+    out: Option<EntryId>,
+    /// Those in these two stages. Every message that comes asks whether it is 0.
+    undecided_count: usize,
+    /// The neighbours of an undecided message, or of one that has a turn.
+    order: Chains,
+    /// The sources of undecided messages whose bytes are on their way: one of each.
+    previews: Vec<RemoteId>,
+    turns: Turns,
+    /// Bytes of those that came with their data and have no turn.
+    bytes: usize,
+}
+
+impl<M> Default for Store<M> {
+    fn default() -> Self {
+        Self {
+            messages: Table::default(),
+            by_source: ByRemote::default(),
+            names: HashMap::default(),
+            unexpected: ByBits::default(),
+            undecided: Ends::EMPTY,
+            out: None,
+            undecided_count: 0,
+            order: Chains::default(),
+            previews: Vec::new(),
+            turns: Turns::default(),
+            bytes: 0,
+        }
+    }
+}
+
+impl<M> Store<M> {
+    /// All messages, also those that are not here.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Those that wait for a receive.
+    #[inline]
+    pub(crate) fn unexpected(&self) -> usize {
+        self.unexpected.len()
+    }
+
+    /// Those that wait for a decision, including the one that is out.
+    #[inline]
+    pub(crate) fn undecided(&self) -> usize {
+        self.undecided_count
+    }
+
+    /// The one that is being decided.
+    #[inline]
+    pub(crate) fn out(&self) -> Option<EntryId> {
+        self.out
+    }
+
+    /// Bytes of those that came with their data, and wait for a receive or a decision.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn get(&self, id: EntryId) -> Option<&Early<M>> {
+        self.messages.get(id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: EntryId) -> Option<&mut Early<M>> {
+        self.messages.get_mut(id)
+    }
+
+    /// The message at a place.
+    pub(crate) fn at(&self, place: u32) -> Option<(EntryId, &Early<M>)> {
+        self.messages.at(place)
+    }
+
+    /// All messages of a source that has not gone, in the order in which they came.
+    pub(crate) fn of(&self, source: RemoteId) -> impl Iterator<Item = (EntryId, &Early<M>)> {
+        let places = self.by_source.of(source);
+        places.filter_map(|place| self.messages.at(place))
+    }
+
+    /// The credits that unexpected messages of a source hold. Cost: O(n) for all of its messages.
+    pub(crate) fn held_of(&self, source: RemoteId) -> u32 {
+        let held = self.of(source).map(|(_, message)| match message.paid {
+            Paid::Credits(cost) if message.stage == Stage::Unexpected => cost,
+            _ => 0,
+        });
+        held.sum()
+    }
+
+    /// Adds a message in no stage: one that is streamed, or whose stage follows.
+    pub(crate) fn add(&mut self, message: Early<M>) -> EntryId {
+        let (source, name) = (message.source, message.send_id);
+        let id = self.messages.insert(message);
+        self.by_source.join(source, id.index());
+        if let Some(name) = name {
+            self.names.insert((source, name), Named::Early(id));
+        }
+        id
+    }
+
+    /// It waits for a decision from now on.
+    pub(crate) fn defer(&mut self, id: EntryId) {
+        self.leave(id);
+        self.order.append(&mut self.undecided, id.index());
+        self.enter(id, Stage::Undecided);
+    }
+
+    /// It waits for a receive from now on.
+    pub(crate) fn await_receive(&mut self, id: EntryId) {
+        self.leave(id);
+        if let Some(message) = self.messages.get(id) {
+            self.unexpected.add(message.bits, id.index());
+        }
+        self.enter(id, Stage::Unexpected);
+    }
+
+    /// It is being decided from now on. Gives its bytes, if they are here.
+    pub(crate) fn show(&mut self, id: EntryId) -> Option<Vec<u8>> {
+        debug_assert!(self.out.is_none(), "two messages are being decided");
+        self.leave(id);
+        self.enter(id, Stage::Out);
+        self.out = Some(id);
+        self.lend(id)
+    }
+
+    /// The bytes of a message, if they are here, until they are put back.
+    pub(crate) fn lend(&mut self, id: EntryId) -> Option<Vec<u8>> {
+        match &mut self.messages.get_mut(id)?.body {
+            Body::Bytes(bytes) => Some(std::mem::take(bytes)),
+            _ => None,
+        }
+    }
+
+    fn enter(&mut self, id: EntryId, stage: Stage) {
+        if let Some(message) = self.messages.get_mut(id) {
+            message.stage = stage;
+            self.count(id, true);
+        }
+    }
+
+    /// Takes a message out of the chain of its stage. Gives how many of its turn can be had because of that.
+    fn leave(&mut self, id: EntryId) -> u32 {
+        self.count(id, false);
+        let place = id.index();
+        match self.messages.get(id).map(|message| message.stage) {
+            None | Some(Stage::Streamed) => 0,
+            Some(Stage::Undecided) => {
+                self.order.unlink(&mut self.undecided, place);
+                0
+            }
+            Some(Stage::Out) => {
+                self.out = None;
+                0
+            }
+            Some(Stage::Unexpected) => {
+                self.unexpected.remove(place);
+                0
+            }
+            Some(Stage::Turn { slot, ready, .. }) => self.leave_turn(place, slot, ready),
+        }
+    }
+
+    /// A message has come into one of the stages before a receive, or leaves it.
+    fn count(&mut self, id: EntryId, comes: bool) {
+        let Some(message) = self.messages.get(id) else {
+            return;
+        };
+        let (undecided, counts) = match message.stage {
+            Stage::Undecided | Stage::Out => (1, true),
+            Stage::Unexpected => (0, true),
+            Stage::Streamed | Stage::Turn { .. } => (0, false),
+        };
+        let bytes = match message.send_id {
+            None if counts => message.length as usize,
+            _ => 0,
+        };
+        if comes {
+            (self.undecided_count, self.bytes) =
+                (self.undecided_count + undecided, self.bytes + bytes);
+        } else {
+            (self.undecided_count, self.bytes) =
+                (self.undecided_count - undecided, self.bytes - bytes);
+        }
+    }
+
+    /// Takes a message out, whatever its stage. Gives how many of its turn can be had because of that.
+    pub(crate) fn remove(&mut self, id: EntryId) -> Option<(Early<M>, u32)> {
+        let ready = self.leave(id);
+        let message = self.messages.remove(id)?;
+        if message.tombstone.is_none() {
+            self.by_source.leave(message.source, id.index());
+        }
+        if let Some(name) = message.send_id {
+            self.forget_name((message.source, name), id);
+        }
+        if self.messages.is_empty() && self.messages.capacity() > KEPT_MAX {
+            // Frees the memory left from a flood. Ids stay stale.
+            self.messages.forget_places();
+            *self = Self {
+                messages: std::mem::take(&mut self.messages),
+                names: std::mem::take(&mut self.names),
+                ..Self::default()
+            };
+        }
+        Some((message, ready))
+    }
+
+    fn forget_name(&mut self, name: (RemoteId, u64), id: EntryId) {
+        if self.names.get(&name) == Some(&Named::Early(id)) {
+            self.names.remove(&name);
+        }
+    }
+
+    /// The oldest unexpected message that a receive with `bits` and `mask` accepts.
+    #[inline]
+    pub(crate) fn front(&mut self, bits: MatchBits, mask: MatchMask) -> Option<EntryId> {
+        let oldest = self.unexpected.front(bits, mask)?;
+        Some(self.messages.at(oldest)?.0)
+    }
+
+    /// The oldest undecided message behind none of the same source whose bytes are on their way; `None` while
+    /// one is out.
+    pub(crate) fn next_undecided(&self) -> Option<EntryId> {
+        let mut all = self.all_undecided();
+        let next = all.find(|(_, message)| !self.previews.contains(&message.source))?;
+        Some(next.0)
+    }
+
+    /// The oldest one of all; `None` while one is out.
+    pub(crate) fn oldest_undecided(&self) -> Option<EntryId> {
+        Some(self.all_undecided().next()?.0)
+    }
+
+    fn all_undecided(&self) -> impl Iterator<Item = (EntryId, &Early<M>)> {
+        let some = self.out.map_or(self.undecided, |_| Ends::EMPTY);
+        let places = self.order.walk(some);
+        places.filter_map(|place| self.messages.at(place))
+    }
+
+    /// Whether the bytes of one more undecided message may be fetched.
+    pub(crate) fn may_preview(&self) -> bool {
+        self.previews.len() < PREVIEWS_MAX
+    }
+
+    /// The bytes of a message that has a turn, or is undecided, are on their way from now on, for `drawn`
+    /// credits.
+    pub(crate) fn begin(&mut self, id: EntryId, op: RequestId, drawn: u32) {
+        let Some(message) = self.messages.get_mut(id) else {
+            return;
+        };
+        debug_assert!(message.is_there(), "fetched twice");
+        message.body = Body::Coming(op);
+        message.drawn = drawn;
+        match message.stage {
+            Stage::Turn { slot, .. } => {
+                let stats = &mut self.turns.stats;
+                stats.fetching += 1;
+                stats.bytes += message.length as usize;
+                self.leave_line(slot);
+            }
+            _ => self.previews.push(message.source),
+        }
+    }
+
+    /// They are here, or cannot be had: only an undecided message stays then. Gives how many of its turn
+    /// can be had because of that.
+    pub(crate) fn end(&mut self, id: EntryId, body: Body<M>) -> u32 {
+        let Some(message) = self.messages.get_mut(id) else {
+            return 0;
+        };
+        debug_assert!(matches!(message.body, Body::Coming(_)));
+        message.body = body;
+        let source = message.source;
+        let Stage::Turn { slot, .. } = message.stage else {
+            self.previews.retain(|of| *of != source);
+            return 0;
+        };
+        // Its sender has been told, and cannot take it back any more.
+        if let Some(name) = message.send_id.take() {
+            self.forget_name((source, name), id);
+        }
+        self.come(id.index(), slot)
+    }
+
+    /// The source of a message has gone, and another remote stands for it.
+    pub(crate) fn rename(&mut self, id: EntryId, to: RemoteId) {
+        if let Some(message) = self.messages.get_mut(id) {
+            let source = std::mem::replace(&mut message.source, to);
+            self.by_source.leave(source, id.index());
+            self.by_source.join(to, id.index());
+        }
+    }
+
+    /// The source of a message that is out, or here and has a turn, has gone: what it was paid with is a
+    /// tombstone from there. It waits for no other source's: those may wait for what it holds. Gives whether
+    /// it can be had because of that.
+    pub(crate) fn bequeath(&mut self, id: EntryId, from: Source) -> bool {
+        let Some(message) = self.messages.get_mut(id) else {
+            return false;
+        };
+        if message.tombstone.replace(from).is_none() {
+            self.by_source.leave(message.source, id.index());
+        }
+        match message.stage {
+            Stage::Turn { slot, ready, .. } if !ready => {
+                self.pass_absent(id.index(), slot);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Undecided messages of which the bytes may be on their way at once, each of another source. Their memory
+/// is not paid for.
+const PREVIEWS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,625 @@
+//! The store beside simple models of it.
+
+use super::*;
+use crate::matching::KEPT_MAX;
+use mx_sim::Rng;
+
+const TOP: MatchMask = MatchMask(0xf000_0000_0000_0000);
+
+/// A message without a receive.
+fn come(store: &mut Store<u32>, source: u32, bits: u64, byte: u8) -> EntryId {
+    let what = (RemoteId::new(source, 1), MatchBits(bits), 1);
+    let body = Body::Bytes(vec![byte]);
+    let id = store.add(Early::new(what, Paid::Credits(1), None, body));
+    store.await_receive(id);
+    id
+}
+
+/// One that is only offered.
+fn come_offered(store: &mut Store<u32>, source: u32, bits: u64, send_id: u64) -> EntryId {
+    let what = (RemoteId::new(source, 1), MatchBits(bits), 1);
+    let body = Body::There(None);
+    let id = store.add(Early::new(what, Paid::Credits(1), Some(send_id), body));
+    store.await_receive(id);
+    id
+}
+
+fn receive(store: &mut Store<u32>, bits: u64, mask: MatchMask) -> Option<Early<u32>> {
+    let id = store.front(MatchBits(bits), mask)?;
+    Some(store.remove(id)?.0)
+}
+
+fn byte(message: Option<Early<u32>>) -> Option<u8> {
+    match message?.body {
+        Body::Bytes(bytes) => bytes.first().copied(),
+        _ => None,
+    }
+}
+
+fn withdraw(store: &mut Store<u32>, source: u32, send_id: u64) -> Option<Early<u32>> {
+    match store.names.get(&(RemoteId::new(source, 1), send_id)) {
+        Some(Named::Early(id)) => Some(store.remove(*id)?.0),
+        _ => None,
+    }
+}
+
+fn forget(store: &mut Store<u32>, source: RemoteId) -> usize {
+    let theirs: Vec<_> = store.of(source).map(|(id, _)| id).collect();
+    theirs.iter().filter_map(|id| store.remove(*id)).count()
+}
+
+#[test]
+fn the_oldest_acceptable_message_comes_out_first() {
+    let mut unexpected = Store::default();
+    for (n, bits) in [0xe << 60 | 1, 0xd << 60, 0xe << 60 | 2, 0xe << 60 | 1u64]
+        .into_iter()
+        .enumerate()
+    {
+        come(&mut unexpected, 0, bits, n as u8);
+    }
+    let exact = MatchMask::EXACT;
+    assert_eq!(
+        byte(receive(&mut unexpected, 0xe << 60 | 2, exact)),
+        Some(2)
+    );
+    assert_eq!(byte(receive(&mut unexpected, 0xe << 60, TOP)), Some(0));
+    assert_eq!(
+        byte(receive(&mut unexpected, 0xe << 60 | 1, exact)),
+        Some(3)
+    );
+    assert_eq!(byte(receive(&mut unexpected, 0xe << 60, TOP)), None);
+    assert_eq!(byte(receive(&mut unexpected, 0xd << 60, TOP)), Some(1));
+    assert!(unexpected.messages.is_empty());
+}
+
+#[test]
+fn forgetting_a_source_keeps_the_others() {
+    let mut unexpected = Store::default();
+    for n in 0..6 {
+        come(&mut unexpected, n % 2, 1, n as u8);
+    }
+    assert_eq!(forget(&mut unexpected, RemoteId::new(0, 1)), 3);
+    let out: Vec<_> =
+        std::iter::from_fn(|| byte(receive(&mut unexpected, 1, MatchMask::EXACT))).collect();
+    assert_eq!(out, [1, 3, 5]);
+}
+
+#[test]
+fn a_withdrawn_offer_is_found_by_its_id() {
+    let mut unexpected = Store::default();
+    come_offered(&mut unexpected, 3, 1, 42);
+    assert!(withdraw(&mut unexpected, 4, 42).is_none());
+    assert!(withdraw(&mut unexpected, 3, 41).is_none());
+    assert!(withdraw(&mut unexpected, 3, 42).is_some());
+    assert!(unexpected.messages.is_empty() && unexpected.names.is_empty());
+}
+
+#[test]
+fn of_two_offers_with_one_name_the_younger_has_it_and_the_older_is_not_lost() {
+    let mut unexpected = Store::default();
+    for bits in [1, 2, 3] {
+        come_offered(&mut unexpected, 3, bits, 42);
+    }
+    assert!(receive(&mut unexpected, 1, MatchMask::EXACT).is_some());
+    let withdrawn = withdraw(&mut unexpected, 3, 42);
+    assert_eq!(withdrawn.map(|it| it.bits), Some(MatchBits(3)));
+    assert!(withdraw(&mut unexpected, 3, 42).is_none());
+    assert!(receive(&mut unexpected, 2, MatchMask::EXACT).is_some());
+    assert!(unexpected.messages.is_empty() && unexpected.names.is_empty());
+}
+
+/// The reference model of the other stages: a message.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Seen {
+    id: EntryId,
+    source: u64,
+    bits: u64,
+    name: Option<u64>,
+    stage: Stage,
+    previewed: bool,
+}
+
+fn compare(store: &Store<u32>, seen: &[Seen], undecided: &[EntryId], unexpected: &[EntryId]) {
+    for of in 0..8 {
+        let theirs = seen.iter().filter(|it| it.source == of).map(|it| it.id);
+        let found = store.of(RemoteId::new(of as u32, 1)).map(|(id, _)| id);
+        assert_eq!(found.collect::<Vec<_>>(), theirs.collect::<Vec<_>>());
+        let theirs = |it: &&Seen| it.source == of && it.stage == Stage::Unexpected;
+        let held = seen.iter().filter(theirs).count() as u32;
+        assert_eq!(store.held_of(RemoteId::new(of as u32, 1)), held);
+    }
+    let names = seen.iter().filter_map(|it| Some((it.name?, it.id)));
+    assert_eq!(store.names.len(), names.clone().count());
+    for (name, id) in names {
+        let named = store.names.iter().find(|((_, of), _)| *of == name);
+        assert_eq!(named.map(|it| *it.1), Some(Named::Early(id)));
+    }
+    let of = |id: &EntryId| seen.iter().find(|it| it.id == *id).unwrap();
+    let out = seen
+        .iter()
+        .find(|it| it.stage == Stage::Out)
+        .map(|it| it.id);
+    assert_eq!(store.out(), out);
+    let waits = |it: &&EntryId| {
+        let previews = |other: &Seen| other.source == of(it).source && other.previewed;
+        out.is_none() && !seen.iter().any(previews)
+    };
+    assert_eq!(
+        store.next_undecided().as_ref(),
+        undecided.iter().find(waits)
+    );
+    let oldest = undecided.first().filter(|_| out.is_none());
+    assert_eq!(store.oldest_undecided().as_ref(), oldest);
+    let count = undecided.len() + usize::from(out.is_some());
+    assert_eq!(
+        (store.undecided(), store.unexpected()),
+        (count, unexpected.len())
+    );
+    let complete = |it: &&Seen| it.name.is_none() && it.stage != Stage::Streamed;
+    assert_eq!(store.bytes(), seen.iter().filter(complete).count());
+    assert_eq!(store.len(), seen.len());
+}
+
+#[test]
+fn whatever_comes_and_goes_each_view_has_those_that_it_should() {
+    mx_sim::seeds::each(1_000, |seed| {
+        let mut rng = Rng::new(seed);
+        let mut store = Store::<u32>::default();
+        // In the order of arrival, but those that got another source; and in that of each stage.
+        let (mut seen, mut undecided, mut unexpected) = (Vec::<Seen>::new(), vec![], vec![]);
+        for n in 0..rng.below(150) {
+            let some = (!seen.is_empty()).then(|| rng.index(seen.len().max(1)));
+            match rng.below(10) {
+                0..4 => {
+                    let (source, bits, offered) = (rng.below(4), rng.below(4), rng.chance(0.5));
+                    let (name, body) = if offered {
+                        (Some(n), Body::There(None))
+                    } else {
+                        (None, Body::Bytes(vec![1]))
+                    };
+                    let what = (RemoteId::new(source as u32, 1), MatchBits(bits), 1);
+                    let id = store.add(Early::new(what, Paid::Credits(1), name, body));
+                    let (stage, previewed) = (Stage::Streamed, false);
+                    seen.push(Seen {
+                        id,
+                        source,
+                        bits,
+                        name,
+                        stage,
+                        previewed,
+                    });
+                }
+                4 | 5 => {
+                    let Some(at) = some else { continue };
+                    let it = &mut seen[at];
+                    match (it.stage, rng.chance(0.5)) {
+                        (Stage::Streamed, true) => {
+                            store.defer(it.id);
+                            undecided.push(it.id);
+                            it.stage = Stage::Undecided;
+                        }
+                        (Stage::Streamed | Stage::Undecided | Stage::Out, _) => {
+                            if it.previewed {
+                                store.end(it.id, Body::Withheld);
+                            }
+                            undecided.retain(|id| *id != it.id);
+                            store.await_receive(it.id);
+                            unexpected.push(it.id);
+                            (it.stage, it.previewed) = (Stage::Unexpected, false);
+                        }
+                        _ => {}
+                    }
+                }
+                6 => {
+                    let Some(next) = store.next_undecided() else {
+                        continue;
+                    };
+                    let it = seen.iter_mut().find(|it| it.id == next).unwrap();
+                    if it.name.is_some() && rng.chance(0.7) && store.get(next).unwrap().is_there() {
+                        store.begin(next, RequestId::new(n as u32, 1), 0);
+                        it.previewed = true;
+                        continue;
+                    }
+                    let bytes = store.show(next);
+                    assert_eq!(bytes.is_some(), it.name.is_none());
+                    undecided.retain(|id| *id != next);
+                    it.stage = Stage::Out;
+                }
+                7 => {
+                    let (bits, mask) = (rng.below(4), MatchMask(rng.below(4)));
+                    let of = |id: &EntryId| seen.iter().position(|it| it.id == *id).unwrap();
+                    let agrees = |id: &&EntryId| (seen[of(id)].bits ^ bits) & mask.0 == 0;
+                    let oldest = unexpected.iter().find(agrees).copied();
+                    let found = store.front(MatchBits(mask.0 & bits), mask);
+                    assert_eq!(found, oldest);
+                    if let Some(id) = found {
+                        seen.remove(of(&id));
+                        unexpected.retain(|other| *other != id);
+                        assert!(store.remove(id).is_some() && store.remove(id).is_none());
+                    }
+                }
+                8 => {
+                    let Some(at) = some.filter(|at| seen[*at].name.is_none()) else {
+                        continue;
+                    };
+                    let mut it = seen.remove(at);
+                    it.source = 4 + rng.below(4);
+                    store.rename(it.id, RemoteId::new(it.source as u32, 1));
+                    seen.push(it);
+                }
+                _ => {
+                    let Some(at) = some.filter(|at| !seen[*at].previewed) else {
+                        continue;
+                    };
+                    let it = seen.remove(at);
+                    undecided.retain(|id| *id != it.id);
+                    unexpected.retain(|id| *id != it.id);
+                    assert!(store.remove(it.id).is_some());
+                }
+            }
+            compare(&store, &seen, &undecided, &unexpected);
+        }
+    });
+}
+
+/// The reference model of turns: a message.
+#[derive(Clone, Debug, PartialEq)]
+struct Known {
+    place: EntryId,
+    source: u32,
+    length: u32,
+    state: State,
+    /// Until it has been ready, in the order in which it came; then in that in which it was.
+    number: u64,
+    ready: bool,
+    drawn: bool,
+    gone: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Whole,
+    Offered,
+    Coming,
+}
+
+/// The same as lists that are searched from the front.
+#[derive(Default)]
+struct Model {
+    turns: Vec<Vec<Known>>,
+    rotation: Vec<u32>,
+    line: Vec<u32>,
+    numbers: u64,
+    /// The messages that could be handed out so far.
+    ready: u64,
+}
+
+impl Model {
+    /// Brings everything in line with the lists.
+    fn see(&mut self) {
+        for turn in 0..self.turns.len() as u32 {
+            let list = &mut self.turns[turn as usize];
+            let here = list
+                .iter()
+                .take_while(|it| it.state == State::Whole)
+                .count();
+            for it in list[..here].iter_mut().filter(|it| !it.ready) {
+                (it.ready, it.number) = (true, self.numbers);
+                self.numbers += 1;
+                self.ready += 1;
+            }
+            let offered = list.get(here).is_some_and(|it| it.state == State::Offered);
+            for (all, stands) in [(&mut self.rotation, here > 0), (&mut self.line, offered)] {
+                match all.iter().position(|other| *other == turn) {
+                    Some(at) if !stands => drop(all.remove(at)),
+                    None if stands => all.push(turn),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn find(&mut self, place: EntryId) -> (u32, usize) {
+        let mut all = (0..).zip(&self.turns);
+        let found = all.find_map(|(turn, list)| {
+            let at = list.iter().position(|it| it.place == place)?;
+            Some((turn, at))
+        });
+        found.expect("it is there")
+    }
+
+    fn rename(&mut self, from: u32, into: u32) {
+        if from == into || self.turns[from as usize].is_empty() {
+            return;
+        }
+        let mut all = std::mem::take(&mut self.turns[from as usize]);
+        all.append(&mut self.turns[into as usize]);
+        all.sort_by_key(|it| (!it.ready, !it.drawn, it.number));
+        self.turns[into as usize] = all;
+        for all in [&mut self.rotation, &mut self.line] {
+            let stands = all.contains(&into);
+            if stands {
+                all.retain(|turn| *turn != from);
+            }
+            for turn in all.iter_mut().filter(|turn| **turn == from) {
+                *turn = into;
+            }
+        }
+    }
+
+    fn check(&self, inbox: &Store<u32>) {
+        let all = || self.turns.iter().flatten();
+        assert_eq!(inbox.len(), all().count());
+        assert_eq!(inbox.turn(), self.rotation.first().copied());
+        let numbers = |chains: &Chains, ends| -> Vec<u32> {
+            let slots = chains.walk(ends);
+            slots
+                .map(|slot| inbox.turns.all[slot as usize].number)
+                .collect()
+        };
+        assert_eq!(
+            numbers(&inbox.turns.rotating, inbox.turns.rotation),
+            self.rotation
+        );
+        let line = numbers(&inbox.turns.lined, inbox.turns.line);
+        let stats = inbox.inbox_stats();
+        assert_eq!((&line, stats.waiting), (&self.line, line.len()));
+        let fetch = self.line.first().map(|turn| {
+            let mut list = self.turns[*turn as usize].iter();
+            list.find(|it| it.state != State::Whole).unwrap().place
+        });
+        assert_eq!(inbox.to_fetch(), fetch);
+        assert_eq!(inbox.ready(), all().filter(|it| it.ready).count());
+        let whole = || all().filter(|it| it.state == State::Whole);
+        assert_eq!(stats.messages, whole().count());
+        let coming = || all().filter(|it| it.state == State::Coming);
+        assert_eq!(stats.fetching, coming().count());
+        let bytes: u32 = whole().chain(coming()).map(|it| it.length).sum();
+        assert_eq!(stats.bytes, bytes as usize);
+        for (turn, list) in (0..).zip(&self.turns) {
+            assert_eq!(inbox.holds(turn), !list.is_empty());
+            assert_eq!(inbox.last(turn), list.last().map(|it| it.place));
+        }
+        let turns = self.turns.iter().filter(|list| !list.is_empty()).count();
+        let found = (inbox.turns.all.len(), inbox.turns.slots.len());
+        assert_eq!(found, (turns, turns));
+        for source in 0..3 {
+            let theirs = all().filter(|it| it.source == source && !it.gone);
+            let mut theirs: Vec<_> = theirs.map(|it| it.place).collect();
+            let found = inbox.of(RemoteId::new(source, 1));
+            let mut found: Vec<_> = found.map(|(id, _)| id).collect();
+            theirs.sort_unstable_by_key(|id| id.index());
+            found.sort_unstable_by_key(|id| id.index());
+            assert_eq!(found, theirs);
+        }
+    }
+}
+
+const TURNS: u32 = 5;
+
+fn step(rng: &mut Rng, inbox: &mut Store<u32>, model: &mut Model, n: u32) {
+    let turn = rng.below(TURNS.into()) as u32;
+    let places: Vec<_> = model.turns.iter().flatten().map(|it| it.place).collect();
+    let some = (!places.is_empty()).then(|| places[rng.index(places.len().max(1))]);
+    let before = model.ready;
+    let ready = match rng.below(16) {
+        0..6 => {
+            let (source, whole) = (rng.below(3) as u32, rng.chance(0.6));
+            let body = match (whole, rng.chance(0.5)) {
+                (true, true) => Body::Memory(n),
+                (true, false) => Body::Bytes(vec![0; n as usize]),
+                (false, keyed) => Body::There(keyed.then_some(RemoteKey {
+                    address: n.into(),
+                    key: 1,
+                })),
+            };
+            let from = (RemoteId::new(source, 1), MatchBits(n.into()), n);
+            let name = (!whole).then_some(n.into());
+            let message = Early::new(from, Paid::Credits(1), name, body);
+            let (place, ready) = put(inbox, turn, message);
+            model.turns[turn as usize].push(Known {
+                place,
+                source,
+                length: n,
+                state: if whole { State::Whole } else { State::Offered },
+                number: model.numbers,
+                ready: false,
+                drawn: false,
+                gone: false,
+            });
+            model.numbers += 1;
+            model.see();
+            u64::from(ready)
+        }
+        6..9 => {
+            let passed = rng.chance(0.3);
+            if passed {
+                inbox.pass();
+            }
+            if passed && !model.rotation.is_empty() {
+                model.rotation.rotate_left(1);
+            }
+            let turn = inbox.turn();
+            let entry = inbox.take();
+            let first = turn.map(|turn| model.turns[turn as usize].remove(0));
+            assert!(first.as_ref().is_none_or(|it| it.ready));
+            let key = |it: Known| (turn.unwrap(), it.length);
+            assert_eq!(entry.map(|(turn, it)| (turn, it.length)), first.map(key));
+            model.see();
+            if let Some(turn) = turn.filter(|turn| model.rotation.contains(turn)) {
+                model.rotation.retain(|other| *other != turn);
+                model.rotation.push(turn);
+            }
+            0
+        }
+        9..12 => {
+            let Some(place) = inbox.to_fetch() else {
+                return;
+            };
+            let (turn, at) = model.find(place);
+            let it = &mut model.turns[turn as usize][at];
+            let offer = inbox.get(place).map(|message| message.offer().0);
+            assert_eq!(offer, Some(it.length.into()));
+            inbox.begin(place, RequestId::new(n, 1), 3);
+            (it.state, it.drawn) = (State::Coming, true);
+            model.see();
+            0
+        }
+        12 | 13 => {
+            let mut coming = model.turns.iter_mut().flatten();
+            let Some(it) = coming.find(|it| it.state == State::Coming) else {
+                return;
+            };
+            it.state = State::Whole;
+            let ready = inbox.end(it.place, Body::Memory(0));
+            model.see();
+            ready.into()
+        }
+        14 => {
+            let Some(place) = some else { return };
+            let (turn, at) = model.find(place);
+            let list = &mut model.turns[turn as usize];
+            if rng.chance(0.5) && list[at].state == State::Whole {
+                let mut it = list.remove(at);
+                it.gone = true;
+                let here = list.iter().take_while(|it| it.ready).count();
+                list.insert(if it.ready { at } else { here }, it);
+                model.see();
+                let ready = inbox.bequeath(place, Source(7));
+                assert!(!inbox.bequeath(place, Source(7)));
+                assert_eq!(u64::from(ready), model.ready - before);
+                return;
+            }
+            if inbox.turns.all[inbox.turns.slots[&turn] as usize].absent == Some(place.index()) {
+                // The next one has not waited.
+                model.line.retain(|other| *other != turn);
+            }
+            let it = model.turns[turn as usize].remove(at);
+            let (entry, ready) = inbox.remove(place).unwrap();
+            assert_eq!(entry.length, it.length);
+            assert_eq!(
+                entry.drawn,
+                if it.state == State::Offered {
+                    0
+                } else {
+                    entry.drawn
+                }
+            );
+            assert_eq!(entry.tombstone, it.gone.then_some(Source(7)));
+            model.see();
+            ready.into()
+        }
+        _ => {
+            let into = rng.below(TURNS.into()) as u32;
+            inbox.rename_turn(turn, into);
+            model.rename(turn, into);
+            model.see();
+            0
+        }
+    };
+    assert_eq!(ready, model.ready - before, "told of so many more");
+}
+
+#[test]
+fn lists_that_are_searched_from_the_front_say_the_same() {
+    mx_sim::seeds::each(2_000, |seed| {
+        let mut rng = Rng::new(seed);
+        let mut inbox = Store::default();
+        let mut model = Model {
+            turns: vec![Vec::new(); TURNS as usize],
+            ..Model::default()
+        };
+        for n in 1..=1 + rng.below(150) as u32 {
+            step(&mut rng, &mut inbox, &mut model, n);
+            model.check(&inbox);
+        }
+    });
+}
+
+/// Puts a message into its turn. Gives whether it can be had.
+fn put(inbox: &mut Store<u32>, turn: u32, message: Early<u32>) -> (EntryId, bool) {
+    let id = inbox.add(message);
+    (id, inbox.await_turn(id, turn))
+}
+
+fn put_whole(inbox: &mut Store<u32>, turn: u32, tag: u64) -> (EntryId, bool) {
+    let from = (RemoteId::new(turn, 1), MatchBits(tag), 8);
+    let message = Early::new(from, Paid::Credits(1), None, Body::Memory(0));
+    put(inbox, turn, message)
+}
+
+fn put_offer(inbox: &mut Store<u32>, turn: u32, tag: u64) -> (EntryId, bool) {
+    let from = (RemoteId::new(turn, 1), MatchBits(tag), 8);
+    let message = Early::new(from, Paid::Credits(1), Some(tag), Body::There(None));
+    put(inbox, turn, message)
+}
+
+fn tags(inbox: &mut Store<u32>) -> Vec<u64> {
+    let next = || inbox.take();
+    std::iter::from_fn(next)
+        .map(|(_, message)| message.bits.0)
+        .collect()
+}
+
+#[test]
+fn turns_have_one_message_each_and_keep_their_order() {
+    let mut inbox = Store::default();
+    for tag in [10, 11, 12, 13, 20, 21] {
+        put_whole(&mut inbox, tag as u32 / 10, tag);
+    }
+    assert_eq!(inbox.take().unwrap().1.bits.0, 10);
+    // A new turn stands behind those that have not had their turn, and before any second one.
+    put_whole(&mut inbox, 3, 30);
+    assert_eq!(tags(&mut inbox), [20, 11, 30, 21, 12, 13]);
+    assert_eq!(inbox.len(), 0);
+}
+
+#[test]
+fn what_is_behind_a_message_that_is_fetched_waits_and_others_do_not() {
+    let mut inbox = Store::default();
+    let (large, ready) = put_offer(&mut inbox, 1, 10);
+    assert!(!ready && !put_whole(&mut inbox, 1, 11).1 && !put_offer(&mut inbox, 1, 12).1);
+    assert!(put_whole(&mut inbox, 2, 20).1);
+    assert_eq!(tags(&mut inbox), [20]);
+    let op = RequestId::new(1, 1);
+    inbox.begin(large, op, 5);
+    assert_eq!((inbox.to_fetch(), inbox.inbox_stats().fetching), (None, 1));
+    // The next one of that turn is fetched when this one is here.
+    assert_eq!(inbox.end(large, Body::Memory(0)), 2);
+    assert!(inbox.to_fetch().is_some());
+    assert_eq!(tags(&mut inbox), [10, 11]);
+    let (next, _) = inbox.remove(inbox.to_fetch().unwrap()).unwrap();
+    let waiting = inbox.inbox_stats().waiting;
+    assert_eq!((next.bits.0, inbox.len(), waiting), (12, 0, 0));
+}
+
+#[test]
+fn turns_that_turn_out_to_be_one_are_merged_by_age() {
+    let mut inbox = Store::default();
+    for tag in [20, 11, 30, 12, 23, 14, 25] {
+        put_whole(&mut inbox, tag as u32 / 10, tag);
+    }
+    inbox.rename_turn(1, 2);
+    assert!(inbox.holds(2) && !inbox.holds(1));
+    assert_eq!(tags(&mut inbox), [20, 30, 11, 12, 23, 14, 25]);
+    // Without a message the turn is kept.
+    for tag in [10, 30, 11] {
+        put_whole(&mut inbox, tag as u32 / 10, tag);
+    }
+    inbox.rename_turn(1, 2);
+    assert_eq!(tags(&mut inbox), [10, 30, 11]);
+}
+
+#[test]
+fn the_memory_of_a_flood_is_given_back_and_that_of_fewer_messages_is_kept() {
+    for (count, kept) in [(KEPT_MAX / 2, true), (2 * KEPT_MAX, false)] {
+        let mut inbox = Store::default();
+        for n in 0..count as u64 {
+            put_whole(&mut inbox, n as u32 % 100, n);
+        }
+        while inbox.take().is_some() {}
+        assert_eq!((inbox.len(), inbox.messages.capacity() > 0), (0, kept));
+        put_whole(&mut inbox, 7, 70);
+        assert_eq!(tags(&mut inbox), [70]);
+    }
+}

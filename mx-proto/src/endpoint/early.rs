@@ -1,0 +1,221 @@
+//! The endpoint's side of early messages ([`crate::early`]): keeps them, fetches offered ones, and pays back.
+//!
+//! ```text
+//!   arrives --Verdict--> keep                            finish, fill_early, throw_away: taken out, paid back
+//!                         |                                                  ^
+//!        undecided, small |                         .-- undecided: shown ----+
+//!        in a turn, drawn `--> begin_fetch --> end_fetch -- in a turn: next_message
+//! ```
+//!
+//! A fetch is an internal operation: its end is not reported to the owner, and it has the default
+//! word.
+//!
+//! A message's credits are free when it is taken out; if its sender is gone before that, they are a
+//! tombstone of the pool.
+
+use super::commands::inbound_status;
+use super::outbound::notify_code;
+use super::{Core, DeferredAction};
+use crate::early::{Body, Early};
+use crate::event::Verdict;
+use crate::flow::cost;
+use crate::ids::{EntryId, RemoteId, RequestId};
+use crate::memory::{Memory, Source};
+use crate::ops::{Fetch, Pulling, State};
+use crate::owner::Owner;
+use crate::status::Status;
+use crate::time::Instant;
+use crate::timeouts::TimeOuts;
+use crate::wire::{self, Header};
+
+/// Memory of the owner's with these bytes in it. `None`: there is none.
+pub(super) fn filled<O: Owner, B: Source + ?Sized>(owner: &mut O, body: &B) -> Option<O::Memory> {
+    let len = body.len();
+    let mut memory = owner.memory(len)?;
+    debug_assert_eq!(memory.len(), len, "memory of another length");
+    memory.fill(0, len, body, 0);
+    Some(memory)
+}
+
+impl<O: Owner> Core<O> {
+    /// A message that is in no stage goes where the owner wants it.
+    pub(super) fn keep(&mut self, id: EntryId, verdict: Verdict) {
+        let Some(message) = self.early.get(id) else {
+            return;
+        };
+        let (source, length) = (message.source, message.length);
+        let offered = message.send_id.is_some();
+        match verdict {
+            Verdict::Finished => return self.finish(id, inbound_status(0, length)),
+            Verdict::Continue => self.early.await_receive(id),
+            Verdict::Defer => self.early.defer(id),
+            Verdict::Inbox { .. } if offered && !self.flow.may_draw(cost(length) - 1) => {
+                log::debug!("{source:?} offers {length} bytes, more than is ever fetched");
+                return self.finish(id, Status::Aborted);
+            }
+            Verdict::Inbox { turn } => {
+                if self.early.await_turn(id, turn) {
+                    self.owner.ready(turn);
+                }
+                if offered {
+                    self.flow.await_draw();
+                }
+            }
+        }
+        if let Some(remote) = self.remotes.of(source)
+            && self.flow.is_overdue(&remote.lends)
+        {
+            self.tell(source);
+        }
+    }
+
+    /// A message goes into a receive that is in no list.
+    pub(super) fn fill_early(&mut self, op: RequestId, id: EntryId, now: Instant) {
+        let Some(message) = self.take_out(id) else {
+            return;
+        };
+        let (source, bits, length) = (message.source, message.bits, message.length);
+        let (offered, offer) = (message.send_id.is_some(), message.offer());
+        let Body::Bytes(data) = message.body else {
+            return self.match_offer(op, source, offer, bits, length, now);
+        };
+        let transferred = self.ops.record(op.index()).state.room().min(length);
+        self.fill_receive(op, source, bits, &data);
+        if offered {
+            let told = inbound_status(transferred, length);
+            self.finish_offer(source, offer.0, transferred, told);
+        }
+        self.bodies.give_back(data);
+    }
+
+    /// A message has been consumed by other means than a receive, or is not wanted. The send of one that was
+    /// only offered ends with `told`.
+    pub(super) fn finish(&mut self, id: EntryId, told: Status) {
+        if let Some(message) = self.take_out(id)
+            && let Some(send_id) = message.send_id
+        {
+            self.finish_offer(message.source, send_id, 0, told);
+        }
+    }
+
+    /// Tells the sender of an offer that no more of its bytes are wanted, and how its send ends.
+    pub(super) fn finish_offer(
+        &mut self,
+        source: RemoteId,
+        send_id: u64,
+        transferred: u32,
+        told: Status,
+    ) {
+        let mut done = Header::new(wire::Kind::Notify, send_id, transferred);
+        done.aux = notify_code(told);
+        self.push_control(source, done, &[]);
+    }
+
+    /// Takes a message out, wherever it is: it takes no more room here. Its sender does not learn of it.
+    pub(super) fn take_out(&mut self, id: EntryId) -> Option<Early<O::Memory>> {
+        let turn = self.early.get(id).and_then(|it| self.early.turn_of(it));
+        let (message, ready) = self.early.remove(id)?;
+        if let Some(turn) = turn {
+            self.on_ready(turn, ready);
+        }
+        self.pay_back(&message);
+        Some(message)
+    }
+
+    /// A message takes no more room here.
+    pub(super) fn pay_back(&mut self, message: &Early<O::Memory>) {
+        if message.drawn != 0 {
+            self.flow.undraw(message.drawn);
+        }
+        match message.tombstone {
+            Some(from) => self.flow.reclaim(from, message.paid),
+            None => self.consumed(message.source, message.paid),
+        }
+    }
+
+    /// So many more of a turn's can be had, and what comes behind them may be fetched.
+    pub(super) fn on_ready(&mut self, turn: u32, count: u32) {
+        for _ in 0..count {
+            self.owner.ready(turn);
+        }
+        if self.early.inbox_stats().waiting > 0 {
+            self.flow.await_draw();
+        }
+    }
+
+    /// Begins to fetch the bytes of a message, for `drawn` credits. False: there is no memory for it, or for
+    /// an operation.
+    pub(super) fn begin_fetch(&mut self, id: EntryId, drawn: u32, now: Instant) -> bool {
+        let Some(message) = self.early.get(id).filter(|_| self.ops.has_room()) else {
+            return false;
+        };
+        let (source, bits, length) = (message.source, message.bits, message.length);
+        let mut offer = message.offer();
+        let mut timeouts = self.timeouts;
+        if !message.is_in_turn() {
+            // What is only to be shown is not read from remote memory.
+            (offer.1, timeouts) = (None, TimeOuts::NONE);
+        }
+        let Some(memory) = self.owner.memory(length as usize) else {
+            return false;
+        };
+        debug_assert_eq!(memory.len(), length as usize, "memory of another length");
+        let mut pulling = Pulling::new(memory, offer, bits, length, None);
+        pulling.fetch = Some(Fetch::of(id.index()));
+        let state = State::Pulling(pulling);
+        let op = self.ops.add(O::Word::default(), bits, timeouts, state);
+        let Some(op) = op else {
+            debug_assert!(false, "there is room");
+            return false;
+        };
+        self.early.begin(id, op, drawn);
+        self.begin_pull(op, source, now);
+        true
+    }
+
+    /// A fetch is over. A message that cannot be had stays only if it is undecided.
+    pub(super) fn end_fetch(&mut self, op: RequestId, fetch: Fetch, status: Status) {
+        let noted = self.actions.len();
+        let rest = self.release(op);
+        debug_assert!(rest.is_none(), "half of what we receive");
+        let memory = self.ops.finish_keeping(op);
+        self.ops.free(op);
+        let Some((id, message)) = self.early.at(fetch.place()) else {
+            return;
+        };
+        let turn = self.early.turn_of(message);
+        let memory = if self.actions.len() > noted {
+            // The port may go on with it until it has been told.
+            self.actions.extend(memory.map(DeferredAction::LetGo));
+            None
+        } else {
+            memory.filter(|_| status == Status::Success)
+        };
+        match (turn, memory) {
+            (Some(turn), Some(memory)) => {
+                let ready = self.early.end(id, Body::Memory(memory));
+                self.on_ready(turn, ready);
+            }
+            (Some(_), None) => {
+                log::debug!("a message that was offered is lost: {status:?}");
+                self.take_out(id);
+            }
+            (None, memory) => {
+                let here = memory.map(|memory| {
+                    let mut here = Vec::with_capacity(memory.len());
+                    memory.visit(0, memory.len(), |piece| here.extend_from_slice(piece));
+                    Body::Bytes(here)
+                });
+                self.early.end(id, here.unwrap_or(Body::Withheld));
+                self.owner.decidable();
+            }
+        }
+    }
+
+    /// The bytes of a message are not wanted any more, if they are on their way. One that has a turn goes.
+    pub(super) fn stop_fetch(&mut self, id: EntryId) {
+        if let Some(op) = self.early.get(id).and_then(Early::fetch) {
+            self.complete(op, Status::Cancelled, 0);
+        }
+    }
+}
