@@ -96,7 +96,7 @@ impl<O: Owner> Core<O> {
             return false;
         };
         record.timer = None;
-        if std::mem::take(&mut record.touched) && record.state.is_renewed() {
+        if std::mem::take(&mut record.touched) && record.state.renew() {
             self.start_timer(id, now);
             return false;
         }

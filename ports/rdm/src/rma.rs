@@ -84,6 +84,8 @@ struct Read {
     leases: SmallVec<[Lease; 1]>,
     posted: usize,
     failed: bool,
+    /// It is not wanted any more, and the peer waits for its end.
+    stopped: bool,
     /// Something came in since the peer was told last.
     moved: bool,
 }
@@ -215,6 +217,7 @@ impl Rma {
             leases,
             posted: 0,
             failed: false,
+            stopped: false,
             moved: false,
         });
         if let Some(link) = self.links.get_mut(&link) {
@@ -238,7 +241,9 @@ impl Rma {
         token: u64,
     ) {
         if let Some(id) = self.find(link, token) {
-            self.reads[id].fail();
+            let read = &mut self.reads[id];
+            read.stopped = true;
+            read.fail();
             self.end_read(outlet, events, id);
         }
     }
@@ -337,6 +342,9 @@ impl Rma {
                 Ok(()) => {
                     read.moved = true;
                     let (link, token) = (read.link, read.token);
+                    if read.stopped {
+                        outlet.out.push_back((link, Reading(read.key)));
+                    }
                     events.report(Report::Reading { link, token });
                 }
                 Err(errno) => {

@@ -128,7 +128,7 @@ pub struct Shape {
     pub emulates_reads: bool,
     /// A read that is refused ends the connection of the two endpoints: what is in flight is lost.
     pub refusal_disconnects: bool,
-    /// What follows the name of a device in that of a domain on it.
+    /// The end of the name of a domain, behind that of its device.
     pub domain_suffix: &'static str,
     /// Addresses of its devices; none: one, at whatever address is asked for.
     pub devices: Vec<Ipv4Addr>,

@@ -177,6 +177,37 @@ fn a_recall_waits_for_pieces_that_come_where_ending_them_ends_the_connection() {
 }
 
 #[test]
+fn a_read_that_is_stopped_ends_with_what_is_under_way_and_tells_of_that() {
+    for (seed, shape) in (30..).zip(cards()) {
+        let name = shape.provider.clone();
+        let (fake, mut pair) = made_up(shape, seed);
+        let (at_a, at_b) = (pair.at_a, pair.at_b);
+        let memory = pattern(1, &[40 << 20]);
+        let mut into = pattern(2, &[40 << 20]);
+        let (mut first, one) = (pattern(3, &[1 << 20]), pattern(4, &[1 << 20]));
+        assert_eq!(transfer(&mut pair, &one, &mut first, 1), Some(true));
+        let key = pair.a.try_register(at_a, &memory, 2).unwrap();
+        pair.b.read(at_b, key, &mut into, 5).unwrap();
+        pair.b.stop_reading(at_b, 5);
+        assert_eq!(pair.b.ended(at_b, 5), None, "{name}");
+        pair.until("it ends", |pair| pair.b.ended(at_b, 5).is_some());
+        pair.step();
+        assert_eq!(pair.b.ended(at_b, 5), Some(false), "{name}");
+        let told = Report::Registered {
+            link: at_a,
+            token: 2,
+        };
+        assert!(pair.a.reports.contains(&told), "{name}");
+        assert!(memory.bytes() != into.bytes(), "{name}: all of it");
+        assert_eq!((fake.stats().denied, pair.b.remote.counts()), (0, (0, 0)));
+        let broken = Report::Broken { link: at_b };
+        assert!(!pair.b.reports.contains(&broken));
+        pair.a.deregister(at_a, key);
+        finish(fake, pair);
+    }
+}
+
+#[test]
 fn a_read_that_fails_ends_the_link_where_it_ends_the_connection() {
     for (seed, shape) in (20..).zip(cards()) {
         let connected = shape.refusal_disconnects;
@@ -437,6 +468,7 @@ fn a_read_whose_pieces_fail_ends_once_and_gives_everything_back() {
         let mut into = pattern(2, &[20 << 20]);
         pair.b.read(at_b, key, &mut into, 5).unwrap();
         pair.until("it ends", |pair| pair.b.ended(at_b, 5).is_some());
+        pair.step();
         (0..20).for_each(|_| pair.step());
         let ends = pair
             .b

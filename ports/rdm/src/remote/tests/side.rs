@@ -103,6 +103,10 @@ impl Side {
         self.with(|remote, outlet| remote.recall(outlet, link, token));
     }
 
+    pub(super) fn stop_reading(&mut self, link: LinkId, token: u64) {
+        self.with(|remote, outlet| remote.stop_reading(outlet, link, token));
+    }
+
     pub(super) fn link_down(&mut self, link: LinkId) {
         self.with(|remote, outlet| remote.on_link_down(outlet, link));
     }
