@@ -391,8 +391,7 @@ impl Shape {
         }
     }
 
-    /// What `verbs` offers of the same devices at IP addresses: endpoints with connections, which are not
-    /// opened.
+    /// Endpoints with connections that `verbs` offers of the same devices, at IP addresses. They are not opened.
     pub fn verbs_msg() -> Self {
         Self {
             provider: "verbs".into(),

@@ -239,7 +239,7 @@ fn hints(library: &Library, name: Option<&str>) -> Result<Hints, i32> {
     Ok(hints)
 }
 
-/// What of a provider has IP addresses: its endpoints of other kinds are on the same devices.
+/// The devices of a provider by the IP addresses of its endpoints of other kinds.
 fn devices(library: &Library, name: &str) -> Devices {
     let hints = library.hints().and_then(|mut hints| {
         hints.set_mode(MODES).set_mr_mode(MR_MODES);
