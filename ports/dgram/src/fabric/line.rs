@@ -22,6 +22,7 @@ use super::choice::Plan;
 use super::frame::{Frame, header};
 use super::name::FabricAddress;
 use super::peers::Peers;
+use super::sockets::{self, Sockets};
 use libc::c_void;
 use mx_port_fabric::RdmError;
 use mx_port_fabric::{CqEvent, Domain, Ep, FabricError, Prefix, Role};
@@ -38,6 +39,8 @@ pub(super) struct Depth {
 
 /// An open channel. It is closed before it is dropped, and the domain between the two.
 pub(super) struct Line {
+    /// Of the provider, where they are the kernel's; gone before the endpoint.
+    sockets: Sockets,
     /// `None` after closing.
     ep: Option<Ep>,
     buffers: Buffers,
@@ -105,6 +108,11 @@ impl Line {
         let buffers = Buffers::new((domain, &ep), entries, size, plan.register)?;
         let receives = depth.receive as u32;
         Ok(Self {
+            sockets: if plan.software {
+                sockets::of(&name)
+            } else {
+                Sockets::new()
+            },
             ep: Some(ep),
             buffers,
             receives,
@@ -150,6 +158,7 @@ impl Line {
     /// Ends all operations and the registration. The memory stays until the domain has closed too,
     /// because an endpoint that fails to close may still use it.
     pub(super) fn close(&mut self) {
+        self.sockets.clear();
         if let Some(Err(code)) = self.ep.take().map(Ep::close) {
             log::debug!("dgram: the endpoint does not close at once (error {code})");
         }

@@ -36,6 +36,7 @@ mod peers;
 mod poll_timer;
 mod resolver;
 mod service;
+mod sockets;
 
 #[cfg(test)]
 mod fake_tests;

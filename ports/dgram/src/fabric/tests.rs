@@ -143,6 +143,34 @@ fn a_peer_is_found_by_host_and_number() {
 }
 
 #[test]
+fn a_child_does_not_keep_a_number() {
+    let service = open();
+    let port = service.port();
+    // SAFETY: the child opens the service and ends, without anything of the parent's.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        // SAFETY: no pointers; a child that is left alone ends.
+        unsafe { libc::alarm(60) };
+        // SAFETY: as above; it waits for the signal.
+        unsafe { libc::pause() };
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(0) };
+    }
+    drop(service);
+    let again = FabricDatagrams::open(FabricOptions {
+        port: port.unwrap(),
+        ..options()
+    });
+    // SAFETY: our own child, which has not been waited for.
+    unsafe { libc::kill(child, libc::SIGKILL) };
+    let mut status = 0;
+    // SAFETY: an output of the right type.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(again.unwrap().port(), port);
+}
+
+#[test]
 fn a_data_channel_is_where_its_command_channel_is() {
     let (mut a, b) = (open(), open());
     let command = b.address(Channel::Command);

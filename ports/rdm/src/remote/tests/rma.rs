@@ -182,9 +182,11 @@ fn a_read_that_is_stopped_ends_with_what_is_under_way_and_tells_of_that() {
         let name = shape.provider.clone();
         let (fake, mut pair) = made_up(shape, seed);
         let (at_a, at_b) = (pair.at_a, pair.at_b);
-        let memory = pattern(1, &[64 << 20]);
+        let memory = pattern(1, &[40 << 20]);
+        let mut into = pattern(2, &[40 << 20]);
+        let (mut first, one) = (pattern(3, &[1 << 20]), pattern(4, &[1 << 20]));
+        assert_eq!(transfer(&mut pair, &one, &mut first, 1), Some(true));
         let key = pair.a.try_register(at_a, &memory, 2).unwrap();
-        let mut into = pattern(2, &[64 << 20]);
         pair.b.read(at_b, key, &mut into, 5).unwrap();
         pair.b.stop_reading(at_b, 5);
         assert_eq!(pair.b.ended(at_b, 5), None, "{name}");
