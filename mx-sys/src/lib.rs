@@ -28,6 +28,7 @@ pub mod published;
 pub mod route;
 pub mod secret_file;
 pub mod settings;
+pub mod slot;
 pub mod stderr;
 pub mod thread;
 pub mod tunable;
