@@ -14,9 +14,9 @@
 use crate::abi::constants as bmi;
 use libc::c_int;
 use log::Level;
+use mx_boundary::BadArgument;
 use mx_proto::Status;
 use mx_proto::port::ConnectError;
-use mx_sys::arguments::BadArgument;
 use mx_sys::nic::ResolveError;
 use mx_sys::{OpenError, SegmentError};
 use std::fmt;

@@ -1,7 +1,7 @@
 //! The method of this process, for every thread.
 //!
 //! ```text
-//!   any thread ---> INSTANCE ---> Shared<Engine> (one lock) ---> Method, or none
+//!   any thread ---> INSTANCE ---> Shared<Slot> (one lock) ---> Method, or none
 //!                                    ^
 //!             helper thread ---------'
 //! ```
@@ -10,7 +10,7 @@
 //! `finalize`. Names are resolved and the host's functions called without a lock.
 //!
 //! The instance is made by the first `initialize` and never freed, so a thread needs no reference
-//! to it. A child of `fork` inherits the engine:
+//! to it. A child of `fork` inherits the slot ([`mx_sys::slot`]):
 //!
 //! ```text
 //!   fork --> inherited --a call that needs the network--> taken over, ports opened anew --> as in the parent
@@ -21,6 +21,7 @@
 //! Owns: the one instance, and the calls of a running method.
 //! Not here: the start and the end (`lifecycle`), the protocol, C's pointers.
 
+mod life;
 mod lifecycle;
 mod names;
 
@@ -34,207 +35,25 @@ use crate::error::Error;
 use crate::method::{Handout, Method, MethodReport, PeerGauges, UNEXPECTED_READY};
 use crate::peer::table::PeerKey;
 use crate::peer_name::{self, PeerName};
-use crate::{address_range, buffer, host};
+use crate::{address_range, host};
 use libc::{c_char, c_int};
-use mx_proto::port::WakeDescriptors;
-use mx_proto::{Endpoint, EndpointId, Instant, NicId};
+use life::{Beside, HostMethod, HostSlot, Running};
+use mx_proto::{EndpointId, NicId};
 use mx_sys::lock::Mutex;
 use mx_sys::nic::ResolveError;
-use mx_sys::progress::{Guard, Tuning, WaitStats};
-use mx_sys::published::{PortView, Publisher, Sample};
-use mx_sys::{ForkMark, HostPorts, OpenAnew};
-use mx_sys::{Helper, Interest, MonotonicClock, Progress, Shared, nic, reserve};
+use mx_sys::progress::{Guard, Tuning};
+use mx_sys::slot::is_to_be_shown;
+use mx_sys::{ForkMark, Interest, Shared, nic, reserve};
 use std::cell::Cell;
 use std::io;
-use std::mem::ManuallyDrop;
-use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The method on a real machine.
-type HostMethod = Method<HostPorts, MonotonicClock>;
-
-/// The state behind the lock.
-struct Engine {
-    /// `None` while it is not initialized. By itself in memory: it is too large for small stacks.
-    method: Option<Box<HostMethod>>,
-    helper: Option<Helper<Self>>,
-    /// The name to listen on, whose host need not be one, and our interface.
-    listen: Option<(PeerName, NicId)>,
-    /// The time that the last messages may take to leave.
-    shutdown: Duration,
-    /// The number of initializations: a thread that waits in one life of the method must not
-    /// continue in the next.
-    lives: u64,
-    /// A life has just ended: all waiting threads must wake.
-    ended: bool,
-    /// Shows tools what the endpoint has counted.
-    publisher: Publisher,
-    /// A thread resolves names again.
-    resolving: bool,
-    /// Calls in a row that found what they asked for and left the poll out.
-    unpolled: u32,
-    ports: Ports,
-    /// The life in a child of fork goes on like this one.
-    opened: Option<OpenAnew>,
-}
-
-/// The owner of the method's ports.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ports {
-    /// This process.
-    Own,
-    /// The process that this one was forked from. They must not be used, and what is under way is over.
-    Parents,
-    /// The same, and everything that was under way has ended.
-    Missing,
-}
-
-impl Engine {
-    #[inline]
-    fn method(&mut self) -> Result<&mut HostMethod, Box<Error>> {
-        match &mut self.method {
-            Some(method) => Ok(method),
-            None => Err(not_initialized()),
-        }
-    }
-
-    /// In a child of fork: ends what is the parent's. There are ports again after [`lifecycle::open_anew`].
-    #[cold]
-    fn take_over(&mut self) {
-        if self.ports == Ports::Parents {
-            self.ports = Ports::Missing;
-            if let Some(method) = &mut self.method {
-                method.inherit();
-            }
-        }
-    }
-
-    /// From now on this process's calls go straight to the engine.
-    fn claim(&mut self, shared: &Shared<Self>) {
-        self.ports = Ports::Own;
-        shared.claim();
-    }
-
-    fn surround(&mut self, surroundings: lifecycle::Surroundings) {
-        self.helper = surroundings.helper;
-        self.publisher = surroundings.publisher;
-        self.publish();
-    }
-
-    #[cold]
-    fn publish(&mut self) {
-        if let Some(method) = &self.method {
-            let ports = PortView::of(method.endpoint().port());
-            let mut sample = Sample::of(method.endpoint(), ports, self.publisher.waits());
-            sample.method = Some(method.gauges());
-            self.publisher.publish(&sample);
-        }
-    }
-}
-
-/// Is it time to show tools what has been counted?
-#[inline]
-fn is_to_be_shown(method: &HostMethod) -> bool {
-    let endpoint = method.endpoint();
-    endpoint.looked_around() && Publisher::is_due(endpoint.port().turn())
-}
-
-impl Progress for Engine {
-    #[inline]
-    fn progress(&mut self) -> bool {
-        let Some(method) = &mut self.method else {
-            return false;
-        };
-        let busy = method.progress();
-        let asks = method.has_questions();
-        if is_to_be_shown(method) {
-            self.publish();
-        }
-        if asks {
-            names::resolve(self);
-        }
-        busy
-    }
-
-    #[inline]
-    fn take_produced(&mut self) -> Interest {
-        if std::mem::take(&mut self.ended) {
-            return Interest::MAX;
-        }
-        self.method.as_deref_mut().map_or(0, Method::take_produced)
-    }
-
-    fn arm(&mut self) -> bool {
-        let endpoint = self.method.as_deref_mut().map(Method::endpoint_mut);
-        endpoint.is_some_and(Endpoint::arm)
-    }
-
-    fn disarm(&mut self) {
-        if let Some(method) = &mut self.method {
-            method.endpoint_mut().disarm();
-        }
-    }
-
-    fn note_control(&mut self) {
-        if let Some(method) = &mut self.method {
-            method.endpoint_mut().port_mut().note_control();
-        }
-    }
-
-    fn note_ready(&mut self, tokens: &[u64]) {
-        if let Some(method) = &mut self.method {
-            method.endpoint_mut().port_mut().note_ready(tokens);
-        }
-    }
-
-    fn set(&self) -> Option<(RawFd, u64)> {
-        let method = self.method.as_ref()?;
-        Some(method.endpoint().port().set())
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.method.as_deref().and_then(Method::deadline)
-    }
-
-    fn descriptors(&self) -> WakeDescriptors {
-        let endpoint = self.method.as_deref().map(Method::endpoint);
-        endpoint.map_or_else(WakeDescriptors::default, Endpoint::descriptors)
-    }
-
-    fn active(&self) -> bool {
-        self.method.is_some() && self.ports == Ports::Own
-    }
-
-    fn on_sleep(&mut self, waits: &WaitStats) {
-        self.publisher.note_waits(waits);
-        self.publish();
-    }
-
-    fn give_back_due() -> Option<Instant> {
-        buffer::next_due()
-    }
-
-    fn give_back() {
-        buffer::give_back_unused();
-    }
-
-    fn in_child(&mut self) {
-        self.ports = Ports::Parents;
-        // The thread does not exist here, nor does the page; neither is to be dropped here.
-        let helper = ManuallyDrop::new(self.helper.take());
-        let publisher = std::mem::replace(&mut self.publisher, Publisher::silent());
-        let _ = (helper, ManuallyDrop::new(publisher));
-        self.resolving = false;
-        TELLING.store(0, Ordering::Relaxed);
-    }
-}
-
 /// The state shared by all lives of the method in this process.
 struct Instance {
-    shared: Arc<Shared<Engine>>,
+    shared: Arc<Shared<HostSlot>>,
     /// Held while the method starts or ends.
     lifecycle: Mutex<()>,
     /// The process in which that lock is of use.
@@ -244,7 +63,7 @@ struct Instance {
 /// The instance, from the first `initialize` on; never freed.
 static INSTANCE: AtomicPtr<Instance> = AtomicPtr::new(ptr::null_mut());
 
-/// Threads that are telling the host of peers; begun with the engine's lock held.
+/// Threads that are telling the host of peers; begun with the slot's lock held.
 static TELLING: AtomicUsize = AtomicUsize::new(0);
 
 /// One of them.
@@ -269,20 +88,8 @@ fn made() -> io::Result<&'static Instance> {
     if let Some(instance) = current() {
         return Ok(instance);
     }
-    let engine = Engine {
-        method: None,
-        helper: None,
-        listen: None,
-        shutdown: Duration::ZERO,
-        lives: 0,
-        ended: false,
-        publisher: Publisher::silent(),
-        resolving: false,
-        unpolled: 0,
-        ports: Ports::Own,
-        opened: None,
-    };
-    let shared = Arc::new(Shared::new(engine, Tuning::default())?);
+    let slot = HostSlot::new(Beside::default());
+    let shared = Arc::new(Shared::new(slot, Tuning::default())?);
     let (instance, new) = put(ptr::null_mut(), shared);
     if new {
         instance.shared.inherit();
@@ -290,8 +97,8 @@ fn made() -> io::Result<&'static Instance> {
     Ok(instance)
 }
 
-/// Puts an instance with this engine in the place of `before`; or finds that another thread was faster.
-fn put(before: *mut Instance, shared: Arc<Shared<Engine>>) -> (&'static Instance, bool) {
+/// Puts an instance with this slot in the place of `before`; or finds that another thread was faster.
+fn put(before: *mut Instance, shared: Arc<Shared<HostSlot>>) -> (&'static Instance, bool) {
     let ours = Box::into_raw(Box::new(Instance {
         shared,
         lifecycle: Mutex::new(()),
@@ -309,7 +116,7 @@ fn put(before: *mut Instance, shared: Arc<Shared<Engine>>) -> (&'static Instance
     }
 }
 
-/// The instance; its engine may be what a child of fork has from its parent. `None` before the first
+/// The instance; its slot may be what a child of fork has from its parent. `None` before the first
 /// `initialize`.
 #[cold]
 fn current() -> Option<&'static Instance> {
@@ -323,7 +130,7 @@ fn current() -> Option<&'static Instance> {
     Some(put(there, Arc::clone(&instance.shared)).0)
 }
 
-/// The instance, when its engine is this process's; `None` before the first `initialize`, and in a child
+/// The instance, when its slot is this process's; `None` before the first `initialize`, and in a child
 /// of fork until the first call that needs the network.
 ///
 /// Each thread takes at its first call what it gets from the C library when it first waits for a lock:
@@ -343,7 +150,7 @@ fn own() -> Option<&'static Instance> {
 
 /// The same for a call that needs the network; it need not find a method in it.
 #[inline]
-fn shared() -> Result<&'static Shared<Engine>, Box<Error>> {
+fn shared() -> Result<&'static Shared<HostSlot>, Box<Error>> {
     match own() {
         Some(instance) => Ok(&instance.shared),
         None => taken_over(),
@@ -351,12 +158,11 @@ fn shared() -> Result<&'static Shared<Engine>, Box<Error>> {
 }
 
 #[cold]
-fn taken_over() -> Result<&'static Shared<Engine>, Box<Error>> {
+fn taken_over() -> Result<&'static Shared<HostSlot>, Box<Error>> {
     let instance = current().ok_or_else(not_initialized)?;
     let _one_at_a_time = instance.lifecycle.lock();
-    if !instance.shared.is_mine() {
-        lifecycle::open_anew(&instance.shared)?;
-    }
+    HostSlot::open_anew(&mut instance.shared.lock(), &instance.shared)
+        .map_err(lifecycle::no_endpoint)?;
     Ok(&instance.shared)
 }
 
@@ -366,14 +172,14 @@ fn with_method<R>(f: impl FnOnce(&mut HostMethod) -> R) -> Option<R> {
         Some(instance) => instance,
         None => current()?,
     };
-    let mut engine = instance.shared.lock();
-    engine.take_over();
-    engine.method.as_deref_mut().map(f)
+    let mut slot = instance.shared.lock();
+    slot.take_over();
+    slot.engine().map(f)
 }
 
 /// Is there an endpoint open, or one to be opened anew after a fork?
 fn is_initialized() -> bool {
-    current().is_some_and(|instance| instance.shared.lock().method.is_some())
+    current().is_some_and(|instance| instance.shared.lock().open().is_some())
 }
 
 #[cold]
@@ -429,14 +235,14 @@ pub fn lookup(name: &str) -> Option<NonNull<bmi_method_addr>> {
 
 /// The endpoint that is open.
 pub fn endpoint() -> Result<EndpointId, Box<Error>> {
-    let mut engine = shared()?.lock();
-    Ok(engine.method()?.endpoint().identity().endpoint)
+    let mut slot = shared()?.lock();
+    Ok(slot.method()?.endpoint().identity().endpoint)
 }
 
 /// Our own interface, if it is what we listen on.
 fn own_nic(name: &PeerName) -> Option<NicId> {
-    let engine = current()?.shared.lock();
-    let (own, nic) = engine.listen.as_ref()?;
+    let slot = current()?.shared.lock();
+    let (own, nic) = slot.beside.listen.as_ref()?;
     (own.host == name.host && own.endpoint == name.endpoint).then_some(*nic)
 }
 
@@ -444,9 +250,9 @@ fn own_nic(name: &PeerName) -> Option<NicId> {
 /// found so far. With the lock, so that it is of this life.
 #[cold]
 fn late_peer(
-    shared: &Shared<Engine>,
+    shared: &Shared<HostSlot>,
     addr: NonNull<bmi_method_addr>,
-) -> Result<(Guard<'_, Engine>, PeerKey), Box<Error>> {
+) -> Result<(Guard<'_, HostSlot>, PeerKey), Box<Error>> {
     let pointer = addr.as_ptr();
     let address = address::find(pointer).ok_or_else(|| Error::unknown_address(pointer))?;
     let nic = match address.nic() {
@@ -458,9 +264,9 @@ fn late_peer(
             found.nic
         }
     };
-    let mut engine = shared.lock();
-    let key = engine.method()?.attach(pointer, &address, nic, true)?;
-    Ok((engine, key))
+    let mut slot = shared.lock();
+    let key = slot.method()?.attach(pointer, &address, nic, true)?;
+    Ok((slot, key))
 }
 
 /// Posts an operation. `*id` is written before its completion can be seen; after an error nothing
@@ -475,27 +281,27 @@ pub fn post(mut post: Post, id: &mut i64) -> Result<Posted, Box<Error>> {
 
 #[inline(never)]
 fn post_send(post: &mut Post, id: &mut i64) -> Result<Posted, Box<Error>> {
-    let (mut engine, key) = with_peer(post.addr)?;
-    engine.method()?.post_send(key, post, id)
+    let (mut slot, key) = with_peer(post.addr)?;
+    slot.method()?.post_send(key, post, id)
 }
 
 #[inline(never)]
 fn post_recv(post: &mut Post, id: &mut i64) -> Result<Posted, Box<Error>> {
-    let (mut engine, key) = with_peer(post.addr)?;
-    engine.method()?.post_recv(key, post, id)
+    let (mut slot, key) = with_peer(post.addr)?;
+    slot.method()?.post_recv(key, post, id)
 }
 
-/// The engine, and the peer of an address object.
+/// The slot, and the peer of an address object.
 #[inline(always)]
 fn with_peer(
     addr: NonNull<bmi_method_addr>,
-) -> Result<(Guard<'static, Engine>, PeerKey), Box<Error>> {
+) -> Result<(Guard<'static, HostSlot>, PeerKey), Box<Error>> {
     let shared = shared()?;
-    let mut engine = shared.lock();
-    match engine.method()?.peers().of_addr(addr.as_ptr()) {
-        Some(key) => Ok((engine, key)),
+    let mut slot = shared.lock();
+    match slot.method()?.peers().of_addr(addr.as_ptr()) {
+        Some(key) => Ok((slot, key)),
         None => {
-            drop(engine);
+            drop(slot);
             late_peer(shared, addr)
         }
     }
@@ -518,36 +324,33 @@ fn find<R>(
     mut take: impl FnMut(&mut HostMethod) -> Result<Option<R>, Box<Error>>,
 ) -> Result<Option<R>, Box<Error>> {
     let shared = shared()?;
-    let mut engine = shared.attend();
-    let Engine {
-        method, unpolled, ..
-    } = &mut *engine;
-    let Some(method) = method else {
+    let mut slot = shared.attend();
+    let (Some(method), beside) = slot.parts() else {
         return Err(not_initialized());
     };
     let mut found = take(method)?;
     let mut due = false;
-    if found.is_some() && *unpolled < UNPOLLED_MAX {
-        *unpolled += 1;
+    if found.is_some() && beside.unpolled < UNPOLLED_MAX {
+        beside.unpolled += 1;
     } else {
-        *unpolled = 0;
+        beside.unpolled = 0;
         if method.progress() && found.is_none() {
             found = take(method)?;
         }
         due = is_to_be_shown(method);
     }
-    let (forgotten, asks) = (method.has_forgotten(), method.has_questions());
-    if due {
-        engine.publish();
+    let forgotten = method.has_forgotten();
+    if method.has_questions() {
+        names::resolve(beside);
     }
-    if asks {
-        names::resolve(&mut engine);
+    if due {
+        slot.publish();
     }
     if found.is_none() && idle_us != 0 {
-        return wait(shared, engine, interest, idle_us, take);
+        return wait(shared, slot, interest, idle_us, take);
     }
     if forgotten {
-        tell(engine);
+        tell(slot);
     }
     Ok(found)
 }
@@ -556,26 +359,26 @@ fn find<R>(
 #[cold]
 #[inline(never)]
 fn wait<R>(
-    shared: &Shared<Engine>,
-    engine: Guard<'_, Engine>,
+    shared: &Shared<HostSlot>,
+    slot: Guard<'_, HostSlot>,
     interest: Interest,
     idle_us: u64,
     mut take: impl FnMut(&mut HostMethod) -> Result<Option<R>, Box<Error>>,
 ) -> Result<Option<R>, Box<Error>> {
     let idle = Duration::from_micros(idle_us);
-    let life = engine.lives;
-    let check = |engine: &mut Engine| {
-        let method = if engine.lives == life {
-            engine.method()
+    let life = slot.generation();
+    let check = |slot: &mut HostSlot| {
+        let method = if slot.generation() == life {
+            slot.method()
         } else {
             Err(not_initialized())
         };
         method.and_then(&mut take).transpose()
     };
-    let found = engine.wait(interest, Some(idle), check).transpose()?;
-    let engine = shared.lock();
-    if engine.method.as_deref().is_some_and(Method::has_forgotten) {
-        tell(engine);
+    let found = slot.wait(interest, Some(idle), check).transpose()?;
+    let mut slot = shared.lock();
+    if slot.engine().is_some_and(|method| method.has_forgotten()) {
+        tell(slot);
     }
     Ok(found)
 }
@@ -585,10 +388,10 @@ const UNPOLLED_MAX: u32 = 15;
 
 /// Tells the host of peers that died, without the lock.
 #[cold]
-fn tell(mut engine: Guard<'_, Engine>) {
+fn tell(mut slot: Guard<'_, HostSlot>) {
     let _telling = Telling::begin();
-    let dead = engine.method().map(Method::take_forgotten);
-    drop(engine);
+    let dead = slot.method().map(Method::take_forgotten);
+    drop(slot);
     for name in dead.unwrap_or_default() {
         host::forget_addr(name);
     }
@@ -755,8 +558,8 @@ pub fn report() -> Result<MethodReport, Box<Error>> {
 /// The same of the peer of an address object.
 pub fn peer_gauges(addr: NonNull<bmi_method_addr>) -> Result<PeerGauges, Box<Error>> {
     let pointer = addr.as_ptr();
-    let mut engine = shared()?.lock();
-    let method = engine.method()?;
+    let mut slot = shared()?.lock();
+    let method = slot.method()?;
     match method.peers().of_addr(pointer) {
         Some(key) => Ok(method.peer_gauges(key)),
         // Looked up before `initialize`, or its host was not found so far.

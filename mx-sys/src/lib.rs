@@ -17,7 +17,6 @@
 //! memory are in the ports' crates (`ports/`). This crate has the choice among ports, addresses,
 //! settings, threads and the application's pointers.
 
-pub mod arguments;
 mod layout;
 pub mod linger;
 mod literal;
@@ -29,6 +28,7 @@ pub mod published;
 pub mod route;
 pub mod secret_file;
 pub mod settings;
+pub mod slot;
 pub mod stderr;
 pub mod thread;
 pub mod tunable;

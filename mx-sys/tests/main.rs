@@ -19,7 +19,6 @@ mod endpoint;
 mod helper;
 mod inherit;
 mod networks;
-mod panics;
 mod peers_file;
 mod progress;
 mod without_fabric;

@@ -123,6 +123,13 @@ impl From<mx_endpoint_t> for EndpointHandle {
     }
 }
 
+impl From<mx_endpoint_addr_t> for EndpointHandle {
+    #[inline]
+    fn from(address: mx_endpoint_addr_t) -> Self {
+        address.endpoint()
+    }
+}
+
 impl From<EndpointHandle> for mx_endpoint_t {
     #[inline]
     fn from(endpoint: EndpointHandle) -> Self {

@@ -1,143 +1,61 @@
-//! The boundary between C calls and Rust.
+//! C's arguments as Rust's, and the answer to a call that fails.
 //!
 //! ```text
-//!   C ---> mx_isend(endpoint, ...)                            declared with export!
-//!            cancellation: off until it returns, but for functions of messages
-//!            guard: a panic becomes MX_FAILURE
-//!            1 pointers checked    required, optional, array, string
-//!            2 numbers converted   timeout, segments
-//!            3 one Rust call
-//!            4 outputs written     only when it succeeded
-//!   C <--- MX_SUCCESS, or what the error handler answers
+//!   call fails --> refused --> log, error handler --> mx_return_t
 //! ```
 //!
-//! The guard is part of `export!`, which alone gives a function its C name, so it cannot be left
-//! out.
-//!
-//! Owns: the guard and the checks.
-//! Not here: the exports, the choice of the handler (see `handler`).
+//! Owns: the codes of wrong arguments.
+//! Not here: the guard of each function (`mx_boundary`), the exports, the choice of the handler (see `handler`).
 
-use crate::abi::{
-    MX_INFINITE, MX_MAX_SEGMENTS, mx_endpoint_t, mx_request_t, mx_return_t, mx_segment_t,
-};
+use crate::abi::{MX_INFINITE, MX_MAX_SEGMENTS, mx_request_t, mx_segment_t};
 use crate::error::{Code, Error};
 use crate::handler;
-use crate::handles::{Address, EndpointHandle, RequestHandle};
-use libc::c_char;
+use crate::handles::{EndpointHandle, RequestHandle};
+use libc::{c_char, c_int};
+use mx_boundary::{BadArgument, Library, array, in_range, required};
 use mx_sys::UserMemory;
-use mx_sys::arguments::{self, BadArgument, caught};
-pub(crate) use mx_sys::arguments::{optional, required, write_if};
-pub(crate) use mx_sys::cancellation;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// Functions that reach no system call but through a port or asleep, where cancellation is off anyway: those of
-/// each message.
-pub(crate) const fn is_of_messages(function: &str) -> bool {
-    cancellation::is_one_of(
-        function,
-        &[
-            "mx_buffered",
-            "mx_ibuffered",
-            "mx_iprobe",
-            "mx_irecv",
-            "mx_isend",
-            "mx_issend",
-            "mx_progress",
-            "mx_test",
-            "mx_test_any",
-            "mx_wait",
-            "mx_wait_any",
-        ],
-    )
-}
+/// This library.
+pub(crate) struct Mx;
 
-/// Declares exported functions. The bodies yield `Result<(), Error>`. A failure goes to the handler
-/// of the endpoint that the argument after `of` belongs to, or else to the process's.
-macro_rules! export {
-    ($(
-        $(#[$attribute:meta])*
-        pub unsafe extern "C" fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $answer:ident
-        $(of $owner:ident)?
-        $body:block
-    )*) => {$(
-        $(#[$attribute])*
-        // SAFETY: the names are this library's own by its purpose (`libraries/myriexpress/tests`).
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($argument: $type),*) -> $answer {
-            let _off = (!const { $crate::boundary::is_of_messages(stringify!($name)) })
-                .then($crate::boundary::cancellation::Off::new);
-            $crate::boundary::guard(
-                stringify!($name),
-                $crate::boundary::owner!($($owner)?),
-                move || -> Result<(), $crate::error::Error> { $body },
-            )
-        }
-    )*};
-}
-pub(crate) use export;
+impl Library for Mx {
+    type Error = Error;
+    type Owner = EndpointHandle;
 
-/// The endpoint that an argument belongs to.
-macro_rules! owner {
-    () => {
-        None
-    };
-    ($owner:ident) => {
-        Some($crate::boundary::Owned::endpoint($owner))
-    };
-}
-pub(crate) use owner;
+    const OF_MESSAGES: &'static [&'static str] = &[
+        "mx_buffered",
+        "mx_ibuffered",
+        "mx_iprobe",
+        "mx_irecv",
+        "mx_isend",
+        "mx_issend",
+        "mx_progress",
+        "mx_test",
+        "mx_test_any",
+        "mx_wait",
+        "mx_wait_any",
+    ];
 
-/// A handle that belongs to an endpoint.
-pub(crate) trait Owned: Copy {
-    /// The endpoint; it need not exist.
-    fn endpoint(self) -> EndpointHandle;
-}
+    const PANICKED: c_int = Code::Failure as c_int;
 
-impl Owned for mx_endpoint_t {
-    #[inline]
-    fn endpoint(self) -> EndpointHandle {
-        self.into()
-    }
-}
-
-impl Owned for Address {
-    #[inline]
-    fn endpoint(self) -> EndpointHandle {
-        Self::endpoint(self)
-    }
-}
-
-/// Runs `body`; whatever happens in there, C gets an answer.
-#[inline]
-pub(crate) fn guard(
-    function: &'static str,
-    owner: Option<EndpointHandle>,
-    body: impl FnOnce() -> Result<(), Error>,
-) -> mx_return_t {
-    let answer = match caught(function, body) {
-        Some(Ok(())) => Some(Code::Success as mx_return_t),
-        Some(Err(error)) => refused(function, owner, &error),
-        None => None,
-    };
-    // A panic is not for the handler: our mistake must not end a process that has made none.
-    answer.unwrap_or(Code::Failure as mx_return_t)
-}
-
-/// Says why a call failed.
-#[cold]
-fn refused(
-    function: &'static str,
-    owner: Option<EndpointHandle>,
-    error: &Error,
-) -> Option<mx_return_t> {
-    // A logger that panics must not take the process along.
-    caught(function, || {
+    /// Tells the handler of the endpoint that the call is about, or else the process's.
+    fn refused(function: &'static str, owner: Option<EndpointHandle>, error: Error) -> c_int {
         let text = format!("{function}: {error}");
         log::debug!("{text} ({:?})", error.code());
-        handler::report(owner, &text, error.code())
-    })
+        handler::report(owner, &text, error.code()) as c_int
+    }
 }
+
+/// Declares exported functions. The bodies yield `Result<(), Error>`. A function that is about an endpoint says
+/// after its answer which argument has it: `, of endpoint`.
+macro_rules! export {
+    ($($functions:tt)*) => {
+        mx_boundary::export! { $crate::boundary::Mx; $($functions)* }
+    };
+}
+pub(crate) use export;
 
 /// A pointer that must be there, with a code of its own for when it is not.
 #[inline]
@@ -182,7 +100,7 @@ pub(crate) unsafe fn string<'a>(
     limit: usize,
 ) -> Result<&'a str, Error> {
     // SAFETY: the caller's promise.
-    unsafe { arguments::string(what, text, limit) }.map_err(coded(code))
+    unsafe { mx_boundary::string(what, text, limit) }.map_err(coded(code))
 }
 
 /// A time-out; `None` is for ever.
@@ -200,9 +118,9 @@ pub(crate) fn timeout(milliseconds: u32) -> Option<Duration> {
 #[inline]
 pub(crate) unsafe fn segments(list: *mut mx_segment_t, count: u32) -> Result<UserMemory, Error> {
     let most = MX_MAX_SEGMENTS.into();
-    arguments::in_range("segments_count", count, 0, most).map_err(coded(Code::BadSegCnt))?;
+    in_range("segments_count", count, 0, most).map_err(coded(Code::BadSegCnt))?;
     // SAFETY: the caller's promise; copied before this returns.
-    let list = unsafe { arguments::array("segments_list", list, count as usize) };
+    let list = unsafe { array("segments_list", list, count as usize) };
     let list = list.map_err(coded(Code::BadSegList))?;
     if let [only] = list {
         // SAFETY: the caller's promise.
@@ -220,27 +138,20 @@ pub(crate) unsafe fn segments(list: *mut mx_segment_t, count: u32) -> Result<Use
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::mx_return_t;
     use crate::handler::tests::{heard, listen};
     use libc::c_void;
+    use mx_boundary::guard;
     use mx_proto::Memory;
 
-    #[test]
-    fn functions_of_messages_are_known_by_their_names() {
-        assert!(is_of_messages("mx_isend") && !is_of_messages("mx_isen"));
+    fn call(body: impl FnOnce() -> Result<(), Error>) -> mx_return_t {
+        guard::<Mx, _, _>("mx_open_endpoint", None, body)
     }
 
     #[test]
-    fn a_panic_becomes_a_failure_and_stays_inside_and_from_the_handler() {
+    fn a_panic_is_a_failure_and_not_for_the_handler() {
         let _alone = listen();
-        assert_eq!(guard("test", None, || panic!("at {}", 7)), 2);
-        assert_eq!(guard("test", None, || std::panic::panic_any(7_u8)), 2);
-        struct Bomb;
-        impl Drop for Bomb {
-            fn drop(&mut self) {
-                panic!("again");
-            }
-        }
-        assert_eq!(guard("test", None, || std::panic::panic_any(Bomb)), 2);
+        assert_eq!(call(|| panic!("at {}", 7)), 2);
         assert_eq!(heard(), []);
     }
 
@@ -248,10 +159,10 @@ mod tests {
     fn a_refused_call_goes_to_the_handler_with_its_name() {
         let _alone = listen();
         let refuse = || Err(Error::new(Code::Busy, "endpoint 3 is in use"));
-        assert_eq!(guard("mx_open_endpoint", None, refuse), 7);
+        assert_eq!(call(refuse), 7);
         let told = "mx_open_endpoint: endpoint 3 is in use".to_owned();
         assert_eq!(heard(), [(told, Code::Busy as u32)]);
-        assert_eq!(guard("mx_open_endpoint", None, || Ok(())), 0);
+        assert_eq!(call(|| Ok(())), 0);
         assert_eq!(heard(), []);
     }
 

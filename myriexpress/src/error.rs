@@ -8,7 +8,7 @@
 
 use crate::numbers::numbers;
 use crate::status::StatusCode;
-use mx_sys::arguments::BadArgument;
+use mx_boundary::BadArgument;
 use std::fmt;
 
 numbers! {

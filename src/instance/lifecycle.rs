@@ -12,7 +12,8 @@
 //!
 //! Not here: calls of the running method.
 
-use super::{Engine, HostMethod, Instance, TELLING, current, made, not_initialized};
+use super::life::{HostMethod, HostSlot, Running};
+use super::{Instance, TELLING, current, made, not_initialized};
 use crate::abi::constants::{BMI_EALREADY, BMI_INIT_SERVER, BMI_TCP_BIND_SPECIFIC};
 use crate::abi::types::bmi_method_addr;
 use crate::address::{self, Address};
@@ -24,11 +25,10 @@ use crate::method::{Host, Method, Settings};
 use crate::peer_name::{PeerName, ROUTE_DGRAM, ROUTE_RDM};
 use mx_proto::port::WakeDescriptors;
 use mx_proto::{Endpoint, EndpointId, Identity, Route};
-use mx_sys::published::Publisher;
-use mx_sys::{EndpointChoice, Helper, HostPorts, MonotonicClock, OpenAnew, OpenError, OpenOptions};
+use mx_sys::slot::{Open, Trouble};
+use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenAnew, OpenError, OpenOptions};
 use mx_sys::{Shared, linger, nic, reserve, thread};
 use std::io;
-use std::mem::ManuallyDrop;
 use std::net::IpAddr;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub fn initialize(
 ) -> Result<(), Box<Error>> {
     let instance = made().map_err(no_descriptors)?;
     let _one_at_a_time = instance.lifecycle.lock();
-    if instance.shared.is_mine() && instance.shared.lock().method.is_some() {
+    if instance.shared.is_mine() && instance.shared.lock().open().is_some() {
         return Err(Error::new(BMI_EALREADY, "initialized already"));
     }
     let server = flags & BMI_INIT_SERVER != 0;
@@ -67,7 +67,9 @@ pub fn initialize(
         }
     };
     // In a child of fork this is another life than the one it has from its parent.
-    drop_inherited(&instance.shared);
+    if !instance.shared.is_mine() {
+        instance.shared.lock().drop_inherited(&instance.shared);
+    }
     reserve::fill();
     let specific = flags & BMI_TCP_BIND_SPECIFIC != 0;
     start(&instance.shared, listen, specific, method_id, options).inspect_err(|_| {
@@ -77,7 +79,7 @@ pub fn initialize(
 }
 
 fn start(
-    shared: &Arc<Shared<Engine>>,
+    shared: &Arc<Shared<HostSlot>>,
     listen: Option<(NonNull<bmi_method_addr>, Arc<Address>)>,
     specific: bool,
     method_id: i32,
@@ -113,8 +115,7 @@ fn start(
     };
     let opened = OpenAnew::new(options, again, config.mx.tuning(), config.mx.helper);
     let endpoint_config = ports.endpoint_config(&config.mx.endpoint);
-    let endpoint_config =
-        endpoint_config.map_err(|e| Error::system("random numbers (getrandom)", &e, ""))?;
+    let endpoint_config = endpoint_config.map_err(|error| no_endpoint(Trouble::Random(error)))?;
     let settings = Settings::from(&config);
     let mut method = build(settings, own.to_string(), endpoint_config, identity, ports);
     address::begin(method_id);
@@ -123,19 +124,17 @@ fn start(
         address.set_nic(identity.nic);
         method.attach(addr.as_ptr(), address, identity.nic, false)?;
     }
-    let surroundings = surroundings(shared, &opened, identity)?;
+    shared.retune(opened.tuning).map_err(no_descriptors)?;
+    let open = Open::new(method, opened, shared).map_err(no_endpoint)?;
     log::info!("{own} is open, session {:#x}", identity.session.0);
-    let mut engine = shared.lock();
-    engine.method = Some(method);
-    engine.opened = Some(opened);
-    engine.listen = listen.map(|(_, address)| {
+    let mut slot = shared.lock();
+    slot.beside.listen = listen.map(|(_, address)| {
         let endpoint = Some(identity.endpoint.0);
         let name = address.name.clone();
         (PeerName { endpoint, ..name }, identity.nic)
     });
-    engine.shutdown = config.shutdown;
-    engine.lives += 1;
-    engine.surround(surroundings);
+    slot.beside.shutdown = config.shutdown;
+    slot.put(open);
     Ok(())
 }
 
@@ -167,33 +166,8 @@ fn warn_of_another_machine(address: &Address) {
     log::warn!("{name}: {what}; listening on all addresses that there are");
 }
 
-/// Things around a method: the thread, if it is to have one, and the page that tools look at.
-pub(super) struct Surroundings {
-    pub(super) helper: Option<Helper<Engine>>,
-    pub(super) publisher: Publisher,
-}
-
-/// Those of an endpoint that has just been opened. Without the lock.
-fn surroundings(
-    shared: &Arc<Shared<Engine>>,
-    opened: &OpenAnew,
-    identity: Identity,
-) -> Result<Surroundings, Box<Error>> {
-    let board = nic::board_number(identity.nic).unwrap_or(0);
-    let publisher = Publisher::with_method("bmi_mx", &identity, board);
-    shared.retune(opened.tuning).map_err(no_descriptors)?;
-    let helper = opened.helper.then(|| Helper::start(Arc::clone(shared)));
-    let helper = helper.transpose();
-    let helper = helper.map_err(|reason| {
-        let limit = thread::limit_of_threads(&reason);
-        let limit = format!("{limit}; MX_HELPER=off does without the thread");
-        Error::system("no helper thread", &reason, &limit)
-    })?;
-    Ok(Surroundings { helper, publisher })
-}
-
 /// The name under which an endpoint calls its peers.
-fn own_name(board: Option<u32>, identity: Identity) -> PeerName {
+pub(super) fn own_name(board: Option<u32>, identity: Identity) -> PeerName {
     PeerName {
         host: nic::machine_name().to_owned(),
         board,
@@ -202,70 +176,18 @@ fn own_name(board: Option<u32>, identity: Identity) -> PeerName {
     }
 }
 
-/// Goes on, in a child of fork, with the life that it has from its parent: with ports of its own. With
-/// the lock of the lifecycle.
-pub(super) fn open_anew(shared: &Arc<Shared<Engine>>) -> Result<(), Box<Error>> {
-    let shared = Arc::clone(shared);
-    // Any call may come to this, on a stack that is too small for opening ports.
-    thread::apart("mx-open", move || open_here(&shared))
-}
-
-fn open_here(shared: &Arc<Shared<Engine>>) -> Result<(), Box<Error>> {
-    let (opened, config) = {
-        let mut engine = shared.lock();
-        engine.take_over();
-        let opened = engine.opened.as_mut().map(OpenAnew::attempt);
-        let method = engine.method.as_ref();
-        let config = method.map(|method| method.endpoint().config().clone());
-        let Some(both) = opened.zip(config) else {
-            // The parent had not initialized, or had finalized.
-            engine.claim(shared);
-            return Ok(());
-        };
-        both
-    };
-    reserve::fill();
-    let (ports, identity) = opened
-        .open()
-        .map_err(|reason| Error::open("the endpoint of before the fork", &reason))?;
-    let config = ports.endpoint_config(&config);
-    let config = config.map_err(|e| Error::system("random numbers (getrandom)", &e, ""))?;
-    let surroundings = surroundings(shared, &opened, identity)?;
-    let own = own_name(opened.board(), identity);
-    log::info!(
-        "{own} is open after a fork, session {:#x}",
-        identity.session.0
-    );
-    let mut engine = shared.lock();
-    if let Some(method) = &mut engine.method {
-        let parents = method.reopen(own.to_string(), config, identity, *ports);
-        // Not ours to close, not even in order.
-        let _ = ManuallyDrop::new(parents);
+/// There is no endpoint, or after a fork no other one.
+pub(super) fn no_endpoint(reason: Trouble) -> Box<Error> {
+    match reason {
+        Trouble::Ports(reason) => Error::open("the endpoint of before the fork", &reason),
+        Trouble::Random(reason) => Error::system("random numbers (getrandom)", &reason, ""),
+        Trouble::Doorbells(reason) => no_descriptors(reason),
+        Trouble::Helper(reason) => {
+            let limit = thread::limit_of_threads(&reason);
+            let limit = format!("{limit}; MX_HELPER=off does without the thread");
+            Error::system("no helper thread", &reason, &limit)
+        }
     }
-    engine.opened = Some(opened.opened());
-    engine.claim(shared);
-    engine.surround(surroundings);
-    Ok(())
-}
-
-/// A child of fork has no use for the life that it has from its parent. With the lock of the lifecycle.
-/// Returns whether there was one.
-fn drop_inherited(shared: &Shared<Engine>) -> bool {
-    if shared.is_mine() {
-        return false;
-    }
-    let mut engine = shared.lock();
-    engine.take_over();
-    engine.listen = None;
-    engine.opened = None;
-    let method = engine.method.take();
-    engine.claim(shared);
-    drop(engine);
-    let there = method.is_some();
-    if let Some(method) = method {
-        method.leave_port();
-    }
-    there
 }
 
 fn no_descriptors(reason: io::Error) -> Box<Error> {
@@ -308,25 +230,16 @@ pub fn finalize() -> Result<(), Box<Error>> {
         shared, lifecycle, ..
     } = current().ok_or_else(not_initialized)?;
     let _one_at_a_time = lifecycle.lock();
-    if drop_inherited(shared) {
+    if !shared.is_mine() && shared.lock().drop_inherited(shared) {
         finalized();
         return Ok(());
     }
-    let helper = {
-        let mut engine = shared.lock();
-        engine.method()?;
-        engine.helper.take()
+    let (open, shutdown) = {
+        let mut slot = shared.lock();
+        slot.method()?;
+        (slot.take(), slot.beside.shutdown)
     };
-    // Not with the lock: the thread takes it.
-    drop(helper);
-    let (method, shutdown) = {
-        let mut engine = shared.lock();
-        engine.ended = true;
-        engine.listen = None;
-        engine.opened = None;
-        engine.publisher = Publisher::silent();
-        (engine.method.take(), engine.shutdown)
-    };
+    let method = open.map(Open::into_engine);
     shared.end();
     if let Some(mut method) = method {
         deliver(&mut method, shutdown);

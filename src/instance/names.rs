@@ -8,18 +8,19 @@
 //!
 //! It lives while there are questions. A child of `fork` does not have it, and begins its own.
 
-use super::{Engine, own};
+use super::life::Beside;
+use super::own;
 use mx_sys::{nic, thread};
 
 /// Lets the questions of a method be answered.
 #[cold]
-pub(super) fn resolve(engine: &mut Engine) {
-    if engine.resolving {
+pub(super) fn resolve(beside: &mut Beside) {
+    if beside.resolving {
         return;
     }
     match thread::start("mx-names", run) {
         // It ends by itself.
-        Ok(_) => engine.resolving = true,
+        Ok(_) => beside.resolving = true,
         Err(error) => log::debug!("no thread to resolve names again: {error}"),
     }
 }
@@ -27,11 +28,10 @@ pub(super) fn resolve(engine: &mut Engine) {
 fn run() {
     while let Some(instance) = own() {
         let questions = {
-            let mut engine = instance.shared.lock();
-            let method = engine.method.as_mut();
-            let questions = method.map(|method| method.take_questions());
+            let mut slot = instance.shared.lock();
+            let questions = slot.engine().map(|method| method.take_questions());
             let questions = questions.unwrap_or_default();
-            engine.resolving = !questions.is_empty();
+            slot.beside.resolving = !questions.is_empty();
             questions
         };
         if questions.is_empty() {
@@ -41,7 +41,7 @@ fn run() {
             let name = question.name();
             match nic::resolve_again(&name.host, name.board, question.before()) {
                 Ok(found) => {
-                    if let Some(method) = &mut instance.shared.lock().method {
+                    if let Some(method) = instance.shared.lock().engine() {
                         method.resolved(question, found.nic);
                     }
                 }

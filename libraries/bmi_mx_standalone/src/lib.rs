@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   the host ---> initialize, post_sendunexpected_list, testunexpected     here: their arguments are this host's own
-//!            ---> all other entries of the table                           bmi_boundary
+//!            ---> all other entries of the table                           bmi_exports
 //! ```
 //!
 //! `bmi_mx_ops` and its old name `method_interface` are data objects of 176 bytes, complete when
@@ -25,8 +25,8 @@ pub mod table;
 
 use crate::abi::BMI_MAX_ADDR_LEN;
 use crate::table::bmi_method_ops;
-use bmi_boundary::post::Call;
-use bmi_boundary::{address, export, lifecycle, memory, post, test};
+use bmi_exports::post::Call;
+use bmi_exports::{address, export, lifecycle, memory, post, test};
 use bmi_method::abi::constants::BMI_METHOD_FLAG_NO_POLLING;
 use bmi_method::abi::types::{
     bmi_buffer_type, bmi_context_id, bmi_hint, bmi_method_addr, bmi_method_unexpected_info,

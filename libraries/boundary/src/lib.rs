@@ -1,35 +1,24 @@
-//! The exported functions that all hosts of the method call alike, and the guard of those that differ.
+//! The boundary between C calls and Rust.
 //!
 //! ```text
-//!   lifecycle   finalize  set_info get_info  open_context close_context  set_host    (initialize's body)
-//!      credits  what get_info answers about them
-//!      sized    structs that say their own size
-//!   address     method_addr_lookup  rev_lookup_unexpected  query_addr_range
-//!   memory      memalloc memfree unexpected_free
-//!   post        post_send_list post_recv_list cancel                                (bodies of all posts)
-//!   test        test testsome testcontext                                           (testunexpected's body)
-//!   boundary    export!: a panic becomes a code
+//!   C ---> BMI_mx_test(...), mx_isend(...)                    declared with export!
+//!            cancellation: off until it returns, but for functions of messages
+//!            guard: a panic becomes the library's code for it
+//!            1 pointers checked    required, optional, room, array, string
+//!            2 numbers checked     in_range
+//!            3 one Rust call
+//!            4 outputs written     only when it succeeded
+//!   C <--- the answer, or what the library makes of its error      Library::refused
 //! ```
 //!
-//! A host's package (`libraries/bmi_mx`, `libraries/bmi_mx_standalone`) adds the functions whose arguments are its
-//! own, and the table. Every function may be called from any thread at any time. Codes are negative BMI codes;
-//! `docs/c-api.md` lists them for each function. On failure no output is written.
+//! The guard is part of [`export!`], which alone gives a function its C name, so it cannot be left out.
 //!
-//! Owns: C's argument lists and the codes for wrong arguments.
-//! Not here: peers, the network.
+//! Owns: the guard, the checks.
+//! Not here: the exported functions, the codes of errors.
 
-// The names are C's. What a C caller must keep is said in each function's own words.
-#![allow(non_snake_case, clippy::missing_safety_doc)]
+mod arguments;
+mod guard;
 
-pub use bmi_method::error::Error;
-
-pub mod boundary;
-
-mod credits;
-mod sized;
-
-pub mod address;
-pub mod lifecycle;
-pub mod memory;
-pub mod post;
-pub mod test;
+pub use arguments::{BadArgument, array, in_range, optional, required, room, string, write_if};
+pub use guard::{Answer, Library, caught, guard, is_of_messages};
+pub use mx_sys::cancellation::Off;

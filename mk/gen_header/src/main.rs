@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   src/abi/{types,constants}.rs ------------------------+
-//!   libraries/boundary/src/*.rs                          |
+//!   libraries/exports/src/*.rs                          |
 //!     export! { pub unsafe extern "C" fn .. { .. } }     +--> one Rust file for each host --> cbindgen --> header
 //!        --> #[unsafe(no_mangle)] pub .. fn .. {}        |
 //!   libraries/bmi_mx[_standalone]/src/*.rs               |      its struct bmi_method_addr, not the common one
@@ -47,7 +47,7 @@ const PLAIN: [&str; 2] = ["src/abi/types.rs", "src/abi/constants.rs"];
 /// The same, of a host's own.
 const OWN: [&str; 2] = ["abi.rs", "table.rs"];
 /// The exports that all hosts have alike.
-const BOUNDARY: &str = "libraries/boundary/src";
+const EXPORTS: &str = "libraries/exports/src";
 
 fn main() -> ExitCode {
     match run() {
@@ -153,7 +153,7 @@ fn flatten(root: &Path, host: &Host) -> Result<String, Box<dyn Error>> {
     }
     items.append(&mut own);
     let mut exports = Vec::new();
-    for directory in [root.join(BOUNDARY), library] {
+    for directory in [root.join(EXPORTS), library] {
         for entry in fs::read_dir(directory)? {
             exports.push(entry?.path());
         }

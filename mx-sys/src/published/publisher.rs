@@ -31,19 +31,10 @@ pub struct Publisher {
 const EVERY: u32 = 1024;
 
 impl Publisher {
-    /// Publishes the endpoint `identity` of `board`, which `library` has opened. A failure is only
-    /// logged: the endpoint works without.
-    pub fn new(library: &str, identity: &Identity, board: u32) -> Self {
-        Self::of(Published::new(library, identity, board, false))
-    }
-
-    /// The same with counters of the method that the endpoint is for: those of every sample, which
-    /// are 0 where it has none.
-    pub fn with_method(library: &str, identity: &Identity, board: u32) -> Self {
-        Self::of(Published::new(library, identity, board, true))
-    }
-
-    fn of(page: io::Result<Published>) -> Self {
+    /// Publishes the endpoint `identity` of `board`, which `library` has opened; with `method`, besides, the
+    /// counters of a method that the endpoint is for. A failure is only logged: the endpoint works without.
+    pub fn new(library: &str, identity: &Identity, board: u32, method: bool) -> Self {
+        let page = Published::new(library, identity, board, method);
         let page = page.map_err(|error| match error.raw_os_error() {
             Some(libc::EFBIG) => log::warn!(
                 "tools will not see the endpoint: RLIMIT_FSIZE is below {} bytes",

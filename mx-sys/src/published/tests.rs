@@ -220,7 +220,7 @@ fn what_is_read_while_it_is_written_is_of_one_moment() {
 /// The order of its cost only; benchmarks measure it where it is paid.
 #[test]
 fn publishing_is_quick() {
-    let mut publisher = Publisher::new("bmi_mx", &identity(0x1004), 0);
+    let mut publisher = Publisher::new("bmi_mx", &identity(0x1004), 0, false);
     let sample = Sample::default();
     let mut best = Duration::MAX;
     for _ in 0..200 {

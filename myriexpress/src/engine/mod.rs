@@ -62,6 +62,8 @@ pub(crate) struct Options {
     pub(crate) context_ids: Option<ContextIds>,
     /// See [`Engine::next_generation`].
     pub(crate) generation: u32,
+    /// A C function, or 0: only handed through.
+    pub(crate) error_handler: usize,
 }
 
 /// An open endpoint over port `P` with clock `C`.
@@ -115,6 +117,11 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// The longest message that is small, whatever the ports carry.
     pub(crate) fn eager_max(&self) -> usize {
         self.options().eager_max
+    }
+
+    /// The error handler: a C function, or 0.
+    pub(crate) fn error_handler(&self) -> usize {
+        self.options().error_handler
     }
 
     #[inline]
@@ -184,11 +191,6 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     pub(crate) fn arm(&mut self) -> bool {
         // The thread that ends the halt wakes sleepers, because the descriptors change.
         self.halted() || self.endpoint.arm()
-    }
-
-    /// See [`mx_sys::Progress::disarm`].
-    pub(crate) fn disarm(&mut self) {
-        self.endpoint.disarm();
     }
 
     /// See [`mx_sys::Progress::deadline`].

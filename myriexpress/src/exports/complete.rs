@@ -6,13 +6,14 @@
 //! ```
 
 use crate::abi::{mx_endpoint_t, mx_request_t, mx_return_t, mx_status_t};
-use crate::boundary::{export, optional, request, required, required_or, timeout, write_if};
+use crate::boundary::{export, request, required_or, timeout};
 use crate::error::{Code, Error};
 use crate::handler;
 use crate::handles::{EndpointHandle, RequestHandle};
 use crate::process;
 use crate::status::Status;
 use libc::c_void;
+use mx_boundary::{optional, required, write_if};
 use std::ptr::{NonNull, with_exposed_provenance_mut};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ export! {
         request: *mut mx_request_t,
         status: *mut mx_status_t,
         result: *mut u32,
-    ) -> mx_return_t of ep {
+    ) -> mx_return_t, of ep {
         let out = Outputs::new(status, result)?;
         // SAFETY: null, or C's to read.
         let (place, handle) = unsafe { self::request(request) }?;
@@ -40,7 +41,7 @@ export! {
         timeout: u32,
         status: *mut mx_status_t,
         result: *mut u32,
-    ) -> mx_return_t of endpoint {
+    ) -> mx_return_t, of endpoint {
         let out = Outputs::new(status, result)?;
         // SAFETY: null, or C's to read.
         let (place, handle) = unsafe { self::request(request) }?;
@@ -57,7 +58,7 @@ export! {
         match_mask: u64,
         status: *mut mx_status_t,
         result: *mut u32,
-    ) -> mx_return_t of endpoint {
+    ) -> mx_return_t, of endpoint {
         let out = Outputs::new(status, result)?;
         let ended = process::test_any(endpoint.into(), match_info, match_mask)?;
         // SAFETY: C's to write to.
@@ -73,7 +74,7 @@ export! {
         match_mask: u64,
         status: *mut mx_status_t,
         result: *mut u32,
-    ) -> mx_return_t of endpoint {
+    ) -> mx_return_t, of endpoint {
         let out = Outputs::new(status, result)?;
         let timeout = self::timeout(timeout);
         let ended = process::wait_any(endpoint.into(), match_info, match_mask, timeout)?;
@@ -87,7 +88,7 @@ export! {
         endpoint: mx_endpoint_t,
         request: *mut mx_request_t,
         result: *mut u32,
-    ) -> mx_return_t of endpoint {
+    ) -> mx_return_t, of endpoint {
         // SAFETY: null, or C's to write to.
         unsafe { peek(endpoint, Some(Duration::ZERO), request, result) }
     }
@@ -98,7 +99,7 @@ export! {
         timeout: u32,
         request: *mut mx_request_t,
         result: *mut u32,
-    ) -> mx_return_t of endpoint {
+    ) -> mx_return_t, of endpoint {
         // SAFETY: null, or C's to write to.
         unsafe { peek(endpoint, self::timeout(timeout), request, result) }
     }
@@ -110,7 +111,7 @@ export! {
         match_mask: u64,
         status: *mut mx_status_t,
         result: *mut u32,
-    ) -> mx_return_t of endpoint {
+    ) -> mx_return_t, of endpoint {
         let out = Outputs::of_probe(status, result);
         // SAFETY: C's to write to.
         unsafe { probe(endpoint, Some(Duration::ZERO), match_info, match_mask, out?) }
@@ -124,7 +125,7 @@ export! {
         match_mask: u64,
         status: *mut mx_status_t,
         result: *mut u32,
-    ) -> mx_return_t of endpoint {
+    ) -> mx_return_t, of endpoint {
         let out = Outputs::of_probe(status, result);
         // SAFETY: C's to write to.
         unsafe { probe(endpoint, self::timeout(timeout), match_info, match_mask, out?) }
@@ -135,7 +136,7 @@ export! {
         endpoint: mx_endpoint_t,
         request: *mut mx_request_t,
         result: *mut u32,
-    ) -> mx_return_t of endpoint {
+    ) -> mx_return_t, of endpoint {
         // SAFETY: null, or C's to read and to write to.
         unsafe { buffered(endpoint, Some(Duration::ZERO), request, result) }
     }
@@ -146,7 +147,7 @@ export! {
         request: *mut mx_request_t,
         timeout: u32,
         result: *mut u32,
-    ) -> mx_return_t of endpoint {
+    ) -> mx_return_t, of endpoint {
         // SAFETY: null, or C's to read and to write to.
         unsafe { buffered(endpoint, self::timeout(timeout), request, result) }
     }

@@ -8,12 +8,12 @@ use crate::abi::{
     MX_PARAM_ERROR_HANDLER, MX_PARAM_UNEXP_QUEUE_MAX, mx_endpoint_t, mx_param_t, mx_return_t,
     mx_unexp_handler_t,
 };
-use crate::boundary::{coded, export, required};
+use crate::boundary::{coded, export};
 use crate::error::{Code, Error};
 use crate::process::{self, ContextIds, OpenParams, UnexpectedHandler};
 use crate::{handler, library};
 use libc::c_void;
-use mx_sys::arguments::{array, in_range};
+use mx_boundary::{array, in_range, required};
 
 /// Parameters that are looked at: there are three keys, and the last of each counts.
 const PARAMS_MAX: u32 = 64;
@@ -50,27 +50,27 @@ export! {
     }
 
     /// Closes an endpoint; its requests are gone.
-    pub unsafe extern "C" fn mx_close_endpoint(endpoint: mx_endpoint_t) -> mx_return_t of endpoint {
+    pub unsafe extern "C" fn mx_close_endpoint(endpoint: mx_endpoint_t) -> mx_return_t, of endpoint {
         process::close(endpoint.into())
     }
 
     /// Wakes the threads that wait on the endpoint now.
-    pub unsafe extern "C" fn mx_wakeup(endpoint: mx_endpoint_t) -> mx_return_t of endpoint {
+    pub unsafe extern "C" fn mx_wakeup(endpoint: mx_endpoint_t) -> mx_return_t, of endpoint {
         process::wakeup(endpoint.into())
     }
 
     /// Stops all processing.
-    pub unsafe extern "C" fn mx_disable_progression(ep: mx_endpoint_t) -> mx_return_t of ep {
+    pub unsafe extern "C" fn mx_disable_progression(ep: mx_endpoint_t) -> mx_return_t, of ep {
         process::set_progression(ep.into(), false)
     }
 
     /// Lets it go on.
-    pub unsafe extern "C" fn mx_reenable_progression(ep: mx_endpoint_t) -> mx_return_t of ep {
+    pub unsafe extern "C" fn mx_reenable_progression(ep: mx_endpoint_t) -> mx_return_t, of ep {
         process::set_progression(ep.into(), true)
     }
 
     /// One pass over everything.
-    pub unsafe extern "C" fn mx_progress(ep: mx_endpoint_t) -> mx_return_t of ep {
+    pub unsafe extern "C" fn mx_progress(ep: mx_endpoint_t) -> mx_return_t, of ep {
         process::progress(ep.into())
     }
 
@@ -79,7 +79,7 @@ export! {
         ep: mx_endpoint_t,
         handler: mx_unexp_handler_t,
         context: *mut c_void,
-    ) -> mx_return_t of ep {
+    ) -> mx_return_t, of ep {
         let handler = handler.map(|function| UnexpectedHandler {
             function,
             context: context.expose_provenance(),

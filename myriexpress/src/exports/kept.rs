@@ -13,10 +13,11 @@ use crate::abi::{
     mx_endpoint_addr_t, mx_endpoint_t, mx_endpt_handle_t, mx_mapper_state_t,
     mx_matching_callback_t, mx_request_t, mx_return_t,
 };
-use crate::boundary::{export, required};
+use crate::boundary::export;
 use crate::error::{Code, Error};
 use crate::{library, names};
 use libc::{c_int, c_void, size_t};
+use mx_boundary::required;
 
 /// Why there is no one-sided communication.
 const ONE_SIDED: &str = "not supported: a peer's memory is never touched at an address it was \
@@ -32,7 +33,7 @@ export! {
         _remote_addr: u64,
         _context: *mut c_void,
         _request: *mut mx_request_t,
-    ) -> mx_return_t of endpoint {
+    ) -> mx_return_t, of endpoint {
         Err(Error::new(Code::Failure, ONE_SIDED))
     }
 
@@ -45,7 +46,7 @@ export! {
         _remote_addr: u64,
         _context: *mut c_void,
         _request: *mut mx_request_t,
-    ) -> mx_return_t of endpoint {
+    ) -> mx_return_t, of endpoint {
         Err(Error::new(Code::Failure, ONE_SIDED))
     }
 
@@ -54,7 +55,7 @@ export! {
         ep: mx_endpoint_t,
         _cb: mx_matching_callback_t,
         _ctxt: *mut c_void,
-    ) -> mx_return_t of ep {
+    ) -> mx_return_t, of ep {
         let text = "not supported: use mx_register_unexp_handler";
         Err(Error::new(Code::Failure, text))
     }

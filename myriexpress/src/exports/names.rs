@@ -3,12 +3,13 @@
 //! Not here: looking names up (`names`), properties of a board (`info`).
 
 use crate::abi::{MX_MAX_HOSTNAME_LEN, mx_endpoint_t, mx_get_info_key_t, mx_return_t};
-use crate::boundary::{export, required, required_or, string};
+use crate::boundary::{export, required_or, string};
 use crate::error::{Code, Error};
 use crate::handles::EndpointHandle;
 use crate::info::{self, Which};
 use crate::{library, names};
 use libc::{c_char, c_void};
+use mx_boundary::required;
 use mx_proto::NicId;
 
 /// Longest name that is looked at; DNS names end at 253 bytes.
@@ -81,7 +82,7 @@ export! {
         in_len: u32,
         out_val: *mut c_void,
         out_len: u32,
-    ) -> mx_return_t of ep {
+    ) -> mx_return_t, of ep {
         let key = info::key(key)?;
         let out = required_or(Code::BadInfoVal, "out_val", out_val.cast::<u8>())?;
         let endpoint = (!ep.is_null()).then(|| EndpointHandle::from(ep));

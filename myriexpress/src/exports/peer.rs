@@ -4,9 +4,10 @@
 
 use super::post::posted;
 use crate::abi::{mx_endpoint_addr_t, mx_endpoint_t, mx_request_t, mx_return_t};
-use crate::boundary::{export, optional, required, timeout, write_if};
+use crate::boundary::{export, timeout};
 use crate::process;
 use libc::c_void;
+use mx_boundary::{optional, required, write_if};
 use mx_proto::NicId;
 use std::ptr::with_exposed_provenance_mut;
 
@@ -19,7 +20,7 @@ export! {
         key: u32,
         timeout: u32,
         addr: *mut mx_endpoint_addr_t,
-    ) -> mx_return_t of endpoint {
+    ) -> mx_return_t, of endpoint {
         let addr = required("addr", addr)?;
         let timeout = self::timeout(timeout);
         let found = process::connect(endpoint.into(), NicId(nic_id), endpoint_id, key, timeout)?;
@@ -37,7 +38,7 @@ export! {
         match_info: u64,
         context: *mut c_void,
         request: *mut mx_request_t,
-    ) -> mx_return_t of ep {
+    ) -> mx_return_t, of ep {
         let (to, context) = ((NicId(nic_id), eid), context.expose_provenance());
         let post = |ep, forget| process::iconnect(ep, to, key, match_info, context, forget);
         // SAFETY: null, or C's to write to.
@@ -48,7 +49,7 @@ export! {
     pub unsafe extern "C" fn mx_disconnect(
         ep: mx_endpoint_t,
         addr: mx_endpoint_addr_t,
-    ) -> mx_return_t of ep {
+    ) -> mx_return_t, of ep {
         process::disconnect(ep.into(), addr)
     }
 
@@ -56,7 +57,7 @@ export! {
     pub unsafe extern "C" fn mx_get_endpoint_addr(
         endpoint: mx_endpoint_t,
         endpoint_addr: *mut mx_endpoint_addr_t,
-    ) -> mx_return_t of endpoint {
+    ) -> mx_return_t, of endpoint {
         let addr = required("endpoint_addr", endpoint_addr)?;
         let own = process::own_address(endpoint.into())?;
         // SAFETY: C's to write to; checked above.
@@ -69,7 +70,7 @@ export! {
         endpoint_addr: mx_endpoint_addr_t,
         nic_id: *mut u64,
         endpoint_id: *mut u32,
-    ) -> mx_return_t of endpoint_addr {
+    ) -> mx_return_t, of endpoint_addr {
         let nic_id = optional("nic_id", nic_id)?;
         let endpoint_id = optional("endpoint_id", endpoint_id)?;
         let (nic, endpoint, _) = process::decompose(endpoint_addr)?;
@@ -87,7 +88,7 @@ export! {
         nic_id: *mut u64,
         endpoint_id: *mut u32,
         session_id: *mut u32,
-    ) -> mx_return_t of endpoint_addr {
+    ) -> mx_return_t, of endpoint_addr {
         let nic_id = optional("nic_id", nic_id)?;
         let endpoint_id = optional("endpoint_id", endpoint_id)?;
         let session_id = optional("session_id", session_id)?;
@@ -105,7 +106,7 @@ export! {
     pub unsafe extern "C" fn mx_set_endpoint_addr_context(
         endpoint_addr: mx_endpoint_addr_t,
         context: *mut c_void,
-    ) -> mx_return_t of endpoint_addr {
+    ) -> mx_return_t, of endpoint_addr {
         process::set_context(endpoint_addr, context.expose_provenance())
     }
 
@@ -113,7 +114,7 @@ export! {
     pub unsafe extern "C" fn mx_get_endpoint_addr_context(
         endpoint_addr: mx_endpoint_addr_t,
         context: *mut *mut c_void,
-    ) -> mx_return_t of endpoint_addr {
+    ) -> mx_return_t, of endpoint_addr {
         let context = required("context", context)?;
         let found = process::context(endpoint_addr)?;
         // SAFETY: C's to write to; checked above.

@@ -5,11 +5,12 @@
 //! ```
 
 use crate::abi::{mx_endpoint_addr_t, mx_endpoint_t, mx_request_t, mx_return_t, mx_segment_t};
-use crate::boundary::{export, optional, request, required, segments, timeout};
+use crate::boundary::{export, request, segments, timeout};
 use crate::error::{Code, Error};
 use crate::handles::{EndpointHandle, RequestHandle};
 use crate::process::{self, SendMode};
 use libc::c_void;
+use mx_boundary::{optional, required};
 use mx_proto::Memory;
 
 export! {
@@ -22,7 +23,7 @@ export! {
         match_info: u64,
         context: *mut c_void,
         request: *mut mx_request_t,
-    ) -> mx_return_t of endpoint {
+    ) -> mx_return_t, of endpoint {
         let (list, mode) = ((segments_list, segments_count), SendMode::Buffered);
         // SAFETY: C keeps the list for the call, and the buffers until the request completes; the
         // request is null, or C's to write to.
@@ -38,7 +39,7 @@ export! {
         match_info: u64,
         context: *mut c_void,
         request: *mut mx_request_t,
-    ) -> mx_return_t of endpoint {
+    ) -> mx_return_t, of endpoint {
         let (list, mode) = ((segments_list, segments_count), SendMode::Synchronous);
         // SAFETY: C keeps the list for the call, and the buffers until the request completes; the
         // request is null, or C's to write to.
@@ -54,7 +55,7 @@ export! {
         match_mask: u64,
         context: *mut c_void,
         request: *mut mx_request_t,
-    ) -> mx_return_t of endpoint {
+    ) -> mx_return_t, of endpoint {
         // SAFETY: C keeps the list for the call, and the buffers until the request completes.
         let memory = unsafe { segments(segments_list, segments_count) }?;
         let context = context.expose_provenance();
@@ -68,7 +69,7 @@ export! {
         endpoint: mx_endpoint_t,
         request: *mut mx_request_t,
         result: *mut u32,
-    ) -> mx_return_t of endpoint {
+    ) -> mx_return_t, of endpoint {
         let result = required("result", result)?;
         // SAFETY: null, or C's to read.
         let (place, handle) = unsafe { self::request(request) }?;
@@ -86,7 +87,7 @@ export! {
     pub unsafe extern "C" fn mx_forget(
         endpoint: mx_endpoint_t,
         request: *mut mx_request_t,
-    ) -> mx_return_t of endpoint {
+    ) -> mx_return_t, of endpoint {
         // SAFETY: null, or C's to read.
         let (place, handle) = unsafe { self::request(request) }?;
         process::forget(endpoint.into(), handle)?;
@@ -100,7 +101,7 @@ export! {
         endpoint: mx_endpoint_t,
         request: mx_request_t,
         milli_seconds: u32,
-    ) -> mx_return_t of endpoint {
+    ) -> mx_return_t, of endpoint {
         let one = (!request.is_null()).then(|| RequestHandle::from(request));
         process::set_timeout(endpoint.into(), one, timeout(milli_seconds))
     }

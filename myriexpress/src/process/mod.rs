@@ -14,8 +14,8 @@
 //! Not here: the protocol, C's pointers, error handlers (only stored).
 //! Cost: a call finds its endpoint without a lock and takes one lock.
 
+mod machine;
 mod open;
-mod slot;
 mod table;
 mod wait;
 
@@ -28,8 +28,8 @@ use crate::engine::{COMPLETIONS, UNEXPECTED};
 use crate::error::{Code, Error};
 use crate::handles::{Address, EndpointHandle, RequestHandle};
 use crate::status::{Status, StatusCode};
-use mx_sys::nic;
-use slot::{HostEngine, Open};
+use machine::HostEngine;
+use mx_sys::{nic, published};
 use std::time::{Duration, Instant};
 use table::{find, held, of_request, with};
 use wait::{own_turn, wait, wait_for_handler};
@@ -327,12 +327,15 @@ pub fn set_progression(ep: EndpointHandle, on: bool) -> Result<(), Error> {
 pub fn counters(ep: EndpointHandle) -> Result<Vec<u64>, Error> {
     let place = find(ep)?;
     let waits = place.shared.wait_stats();
-    place.opened(ep, |open| open.counters(waits))
+    place.opened(ep, |open| published::values(&open.sample(waits)).to_vec())
 }
 
 /// The largest message that an endpoint sends with its data over whichever of its ports.
 pub fn copy_send_max(ep: EndpointHandle) -> Result<usize, Error> {
-    find(ep)?.opened(ep, Open::copy_send_max)
+    find(ep)?.opened(ep, |open| {
+        let ports = open.engine.endpoint().port();
+        ports.eager_max().min(open.engine.eager_max())
+    })
 }
 
 /// The endpoints this process has open.
@@ -342,12 +345,12 @@ pub fn open_endpoints() -> Vec<EndpointHandle> {
 
 /// The number of the board an endpoint is on.
 pub fn board_of(ep: EndpointHandle) -> Result<u32, Error> {
-    held(ep)?.opened(ep, |open| open.about.board)
+    held(ep)?.opened(ep, |open| open.board)
 }
 
 /// The error handler word an endpoint was opened with; `None` when it is not open.
 pub fn error_handler_of(ep: EndpointHandle) -> Option<usize> {
-    let handler = held(ep).and_then(|place| place.opened(ep, |open| open.about.error_handler));
+    let handler = held(ep).and_then(|place| place.opened(ep, |open| open.engine.error_handler()));
     handler.ok()
 }
 

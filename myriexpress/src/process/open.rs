@@ -8,19 +8,15 @@
 //!
 //! Not here: requests.
 
-use super::slot::{About, HostEngine, Open, Slot};
+use super::machine::{self, HostEngine, HostSlot, no_endpoint};
 use super::table::{Place, Reserved, held, open_endpoints, release};
 use super::wait::this_thread;
 use crate::engine::{ContextIds, Engine, HANDLER, Options, Program};
 use crate::error::{Code, Error};
 use crate::handles::EndpointHandle;
 use mx_proto::{Config, Endpoint, EndpointId, Identity};
-use mx_sys::published::Publisher;
-use mx_sys::{
-    EndpointChoice, Helper, HostPorts, MonotonicClock, OpenAnew, OpenError, OpenOptions, Settings,
-    Shared, linger, nic, thread,
-};
-use std::sync::Arc;
+use mx_sys::slot::{Open, Trouble};
+use mx_sys::{EndpointChoice, HostPorts, MonotonicClock, OpenAnew, OpenOptions, Settings, linger};
 use std::time::Duration;
 
 /// The parameters of a new endpoint.
@@ -43,12 +39,9 @@ pub struct OpenParams {
 /// The time that [`close`] waits for the last messages to leave.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The name of this library in published counters.
-pub(super) const LIBRARY: &str = "myriexpress";
-
 /// Opens an endpoint.
 pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, Error> {
-    let reserved = Reserved::new(settings.tuning())?;
+    let reserved = Reserved::new()?;
     let choice = match params.endpoint {
         Some(id) => EndpointChoice::Exact(EndpointId(id)),
         None => EndpointChoice::Lowest,
@@ -57,50 +50,43 @@ pub fn open(settings: &Settings, params: OpenParams) -> Result<EndpointHandle, E
         board: params.board,
         ..settings.open_options(choice)
     };
-    let (ports, identity) = HostPorts::open(options.clone()).map_err(|error| refused(&error))?;
+    let opened = HostPorts::open(options.clone()).map_err(Trouble::Ports);
+    let (ports, identity) = opened.map_err(no_endpoint)?;
     let config = ports.endpoint_config(&settings.endpoint);
-    let mut config = config.map_err(|error| refused(&OpenError::System(error)))?;
+    let config = config.map_err(Trouble::Random);
+    let mut config = config.map_err(no_endpoint)?;
     if let Some(bytes) = params.unexpected_bytes {
         config.unexpected_bytes = bytes;
     }
     let eager_max = config.eager_max;
-    let board = params.board.or_else(|| nic::board_number(identity.nic));
-    let about = About {
-        board: board.unwrap_or_default(),
-        error_handler: params.error_handler,
-    };
     let place = reserved.place;
     place.set_context_ids(params.context_ids);
-    let publisher = Publisher::new(LIBRARY, &identity, about.board);
-    // From the moment it can be found, another thread may close it: there is nothing left to fail.
-    let helped = settings.helper && !settings.monothread;
-    let helper = start_helper(helped, &place.shared)?;
     let again = EndpointChoice::Exact(identity.endpoint);
+    let helped = settings.helper && !settings.monothread;
     let anew = OpenAnew::new(options, again, settings.tuning(), helped);
-    let number = reserved.slot;
-    reserved.keep();
-    let handle = {
-        let mut slot = place.shared.lock();
-        let (generation, requests) = slot.next();
-        let handle = EndpointHandle::new(number, generation);
-        let options = Options {
-            handle,
-            key: params.key,
-            eager_max,
-            context_ids: params.context_ids,
-            generation: requests,
-        };
-        let program = Program::new(identity, options);
-        let engine = engine(config, identity, params.key, ports, program);
-        slot.put(Open {
-            engine,
-            about,
-            publisher,
-            helper,
-            anew,
-        });
-        handle
+    let shared = &place.shared;
+    // No other endpoint comes here: it is reserved.
+    let (handle, generation) = {
+        let mut slot = shared.lock();
+        let tuned = slot.retune(anew.tuning).map_err(Trouble::Doorbells);
+        tuned.map_err(no_endpoint)?;
+        let generation = slot.generation().wrapping_add(1);
+        (EndpointHandle::new(reserved.slot, generation), slot.beside)
     };
+    let options = Options {
+        handle,
+        key: params.key,
+        eager_max,
+        context_ids: params.context_ids,
+        generation,
+        error_handler: params.error_handler,
+    };
+    let program = Program::new(identity, options);
+    let engine = engine(config, identity, params.key, ports, program);
+    let open = Open::new(engine, anew, shared).map_err(no_endpoint)?;
+    // From the moment it can be found, another thread may close it: there is nothing left to fail.
+    reserved.keep();
+    shared.lock().put(open);
     log::info!(
         "endpoint {} is open, session {:#x}",
         identity.endpoint.0,
@@ -122,35 +108,6 @@ fn engine(
     Box::new(Engine::new(endpoint))
 }
 
-pub(super) fn refused(error: &OpenError) -> Error {
-    let code = match error {
-        OpenError::Board(_) => Code::BoardUnknown,
-        OpenError::Endpoint(_) => Code::BadEndpoint,
-        OpenError::InUse { .. } => Code::Busy,
-        OpenError::NoneFree | OpenError::Descriptors(_) | OpenError::System(_) => Code::NoResources,
-        OpenError::Listen { error, .. } if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            Code::NoPerm
-        }
-        OpenError::Secret(_) => Code::NoPerm,
-        OpenError::Listen { .. } => Code::NoResources,
-        OpenError::Rdm(_) | OpenError::Dgram(_) => Code::NoDev,
-    };
-    Error::new(code, error.to_string())
-}
-
-/// Starts the thread that looks after an endpoint, if it is to have one.
-pub(super) fn start_helper(
-    wanted: bool,
-    shared: &Arc<Shared<Slot>>,
-) -> Result<Option<Helper<Slot>>, Error> {
-    let helper = wanted.then(|| Helper::start(Arc::clone(shared)));
-    helper.transpose().map_err(|error| {
-        let limit = thread::limit_of_threads(&error);
-        let what = format!("no helper thread: {error}{limit}");
-        Error::new(Code::NoResources, what)
-    })
-}
-
 /// Closes an endpoint. Its requests are gone, and threads that wait on it return. Waits for a
 /// handler that runs in another thread.
 pub fn close(ep: EndpointHandle) -> Result<(), Error> {
@@ -158,8 +115,8 @@ pub fn close(ep: EndpointHandle) -> Result<(), Error> {
     if !place.shared.is_mine() && close_inherited(ep, place)? {
         return Ok(());
     }
-    let take = |slot: &mut Slot| {
-        let engine = match slot.engine(ep) {
+    let take = |slot: &mut HostSlot| {
+        let engine = match machine::engine(slot, ep) {
             Ok(engine) => engine,
             Err(error) => return Some(Err(error)),
         };
@@ -179,19 +136,15 @@ pub fn close(ep: EndpointHandle) -> Result<(), Error> {
     let Some(taken) = place.shared.wait_for(HANDLER, None, take) else {
         return Ok(());
     };
-    let mut open = taken?;
-    // Not with the lock: the thread takes it.
-    if let Some(mut helper) = open.helper.take() {
-        helper.stop();
-    }
-    let id = open.engine.identity().endpoint.0;
+    let mut engine = taken?.into_engine();
+    let id = engine.identity().endpoint.0;
     // Small sends that wait for room, then what was sent last.
-    drain(&mut open.engine, HostEngine::last_sends);
-    open.engine.close();
-    drain(&mut open.engine, |engine| {
+    drain(&mut engine, HostEngine::last_sends);
+    engine.close();
+    drain(&mut engine, |engine| {
         engine.endpoint().port().link_count() > 0
     });
-    drop(open);
+    drop(engine);
     if let Some(slot) = ep.slot() {
         release(slot);
     }
@@ -204,7 +157,7 @@ pub fn close(ep: EndpointHandle) -> Result<(), Error> {
 #[cold]
 fn close_inherited(ep: EndpointHandle, place: &Place) -> Result<bool, Error> {
     let mut slot = place.shared.lock();
-    let engine = slot.engine(ep)?;
+    let engine = machine::engine(&mut slot, ep)?;
     if place.shared.is_mine() {
         return Ok(false);
     }

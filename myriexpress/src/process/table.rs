@@ -3,7 +3,7 @@
 //! ```text
 //!   PLACES  [ Place | Place | - | - ... ]     made when first used, there for ever
 //!              |
-//!              +-- Shared<Slot>, context ids
+//!              +-- Shared<HostSlot>, context ids
 //!   TAKEN   those with an endpoint, or reserved for one
 //! ```
 //!
@@ -13,18 +13,19 @@
 //! Owns: the places.
 //! Cost: one load to find a place, one to check that it belongs to this process.
 
-use super::slot::{HostEngine, Open, Slot, no_descriptors, not_open};
+use super::machine::{HostEngine, HostSlot, engine, no_endpoint, not_open, opened};
 use crate::engine::{COMPLETIONS, ContextIds};
 use crate::error::{Code, Error};
 use crate::handles::{EndpointHandle, RequestHandle, SLOTS_MAX};
 use mx_sys::fork::ForkLock;
+use mx_sys::slot::{Open, Trouble};
 use mx_sys::{Interest, Shared, Tuning};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A place for an endpoint.
 pub(super) struct Place {
-    pub(super) shared: Arc<Shared<Slot>>,
+    pub(super) shared: Arc<Shared<HostSlot>>,
     /// The context ids of the endpoint that was opened last: bits and shift, or 0 for none. Only a
     /// hint for waiting threads, and therefore outside the lock.
     context_ids: AtomicU32,
@@ -43,23 +44,21 @@ pub(super) struct Reserved {
 }
 
 impl Reserved {
-    /// Takes a free place, with waiting tuned like this.
-    pub(super) fn new(tuning: Tuning) -> Result<Self, Error> {
+    /// Takes a free place.
+    pub(super) fn new() -> Result<Self, Error> {
         let slot = take_slot()?;
         // Not with that lock: those of slots are taken before it.
-        let reserved = place(slot, tuning).inspect_err(|_| release(slot));
+        let reserved = place(slot).inspect_err(|_| release(slot));
         let reserved = Self {
             slot,
             place: reserved?,
             kept: false,
         };
-        let mut inside = reserved.place.shared.lock();
-        if !reserved.place.shared.is_mine() {
+        let shared = &reserved.place.shared;
+        if !shared.is_mine() {
             // The parent's, empty when it forked.
-            inside.drop_inherited(&reserved.place.shared);
+            shared.lock().drop_inherited(shared);
         }
-        inside.retune(tuning).map_err(|e| no_descriptors(&e))?;
-        drop(inside);
         Ok(reserved)
     }
 
@@ -88,11 +87,11 @@ fn take_slot() -> Result<usize, Error> {
 }
 
 /// A place that its caller has taken.
-fn place(slot: usize, tuning: Tuning) -> Result<&'static Place, Error> {
+fn place(slot: usize) -> Result<&'static Place, Error> {
     if let Some(place) = PLACES[slot].get() {
         return Ok(place);
     }
-    let made = Place::new(tuning)?;
+    let made = Place::new()?;
     let place = PLACES[slot].get_or_init(|| made);
     place.shared.inherit();
     Ok(place)
@@ -106,8 +105,9 @@ pub(super) fn release(slot: usize) {
 }
 
 impl Place {
-    fn new(tuning: Tuning) -> Result<Self, Error> {
-        let shared = Shared::new(Slot::default(), tuning).map_err(|e| no_descriptors(&e))?;
+    fn new() -> Result<Self, Error> {
+        let shared = Shared::new(HostSlot::new(0), Tuning::default());
+        let shared = shared.map_err(|reason| no_endpoint(Trouble::Doorbells(reason)))?;
         Ok(Self {
             shared: Arc::new(shared),
             context_ids: AtomicU32::new(0),
@@ -139,10 +139,9 @@ impl Place {
     pub(super) fn opened<R>(
         &self,
         ep: EndpointHandle,
-        f: impl FnOnce(&Open) -> R,
+        f: impl FnOnce(&Open<HostEngine>) -> R,
     ) -> Result<R, Error> {
-        let mut slot = self.shared.lock();
-        slot.opened(ep).map(|open| f(open))
+        opened(&self.shared.lock(), ep).map(f)
     }
 }
 
@@ -160,8 +159,8 @@ pub(super) fn find(ep: EndpointHandle) -> Result<&'static Place, Error> {
 #[cold]
 fn find_anew(place: &'static Place, ep: EndpointHandle) -> Result<(), Error> {
     let mut slot = place.shared.lock();
-    slot.opened(ep)?;
-    Slot::open_anew(&mut slot, &place.shared)
+    opened(&slot, ep)?;
+    HostSlot::open_anew(&mut slot, &place.shared).map_err(no_endpoint)
 }
 
 /// The same for a call that does not need the network: in a child of fork the ports may be the parent's.
@@ -185,7 +184,7 @@ pub(super) fn with_held<R>(
 ) -> Result<R, Error> {
     let mut slot = held(ep)?.shared.lock();
     slot.take_over();
-    f(slot.engine(ep)?)
+    f(engine(&mut slot, ep)?)
 }
 
 /// Runs `f` with the engine of an endpoint.
@@ -196,7 +195,7 @@ pub(super) fn with<R>(
 ) -> Result<R, Error> {
     let place = find(ep)?;
     let mut slot = place.shared.lock();
-    f(slot.engine(ep)?)
+    f(engine(&mut slot, ep)?)
 }
 
 /// Runs `f` with the engine in the slot a request names; the engine has to know the request.
@@ -207,7 +206,7 @@ pub(super) fn of_request<R>(
     if let Some(place) = request.slot().and_then(of_slot) {
         let mut slot = place.shared.lock();
         slot.take_over();
-        if let Some(engine) = slot.any_engine() {
+        if let Some(engine) = slot.engine() {
             return f(engine);
         }
     }
@@ -221,8 +220,9 @@ pub(super) fn open_endpoints() -> Vec<EndpointHandle> {
     let slots = taken.iter().enumerate().filter(|(_, taken)| **taken);
     slots
         .filter_map(|(slot, _)| {
-            let generation = of_slot(slot)?.shared.lock().open_generation()?;
-            Some(EndpointHandle::new(slot, generation))
+            let inside = of_slot(slot)?.shared.lock();
+            inside.open()?;
+            Some(EndpointHandle::new(slot, inside.generation()))
         })
         .collect()
 }

@@ -8,7 +8,7 @@
 //!
 //! The handler runs in the thread that finds its turn, in any call.
 
-use super::slot::{HostEngine, Slot};
+use super::machine::{HostEngine, HostSlot, engine};
 use super::table::{find, with_held};
 use crate::engine::{HANDLER, Turn, WAKEUP};
 use crate::error::Error;
@@ -42,8 +42,8 @@ pub(super) fn wait<R>(
     let interest = interest | HANDLER | WAKEUP;
     let mut wakeups = None;
     let may_turn = Cell::new(true);
-    let mut look = |slot: &mut Slot| {
-        let engine = match slot.engine(ep) {
+    let mut look = |slot: &mut HostSlot| {
+        let engine = match engine(slot, ep) {
             Ok(engine) => engine,
             Err(error) => return Some(Step::Refused(error)),
         };
@@ -112,7 +112,7 @@ fn run(ep: EndpointHandle, turn: Turn) -> Result<(), Error> {
 pub(super) fn wait_for_handler(ep: EndpointHandle) -> Result<(), Error> {
     let place = find(ep)?;
     let mut meant = None;
-    let look = |slot: &mut Slot| match slot.engine(ep) {
+    let look = |slot: &mut HostSlot| match engine(slot, ep) {
         Ok(engine) => {
             let meant = *meant.get_or_insert_with(|| engine.turns());
             match engine.running() {

@@ -125,6 +125,7 @@ impl Net {
             eager_max: self.config.eager_max,
             context_ids,
             generation: self.lives * 1000,
+            error_handler: 0,
         };
         let endpoint = Endpoint::new(
             self.config.clone(),

@@ -1,10 +1,7 @@
-//! Argument checks and panic handling for both C interfaces.
+//! Checks of C's arguments.
 
-use crate::unsaid;
 use libc::c_char;
-use std::any::Any;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
 /// An invalid argument.
@@ -188,38 +185,6 @@ pub unsafe fn string<'a>(
     })
 }
 
-/// Runs `body`, which is part of an exported function, and says what it has put off. `None` when it has
-/// panicked, which has been logged.
-#[inline]
-pub fn caught<R>(function: &'static str, body: impl FnOnce() -> R) -> Option<R> {
-    // Nothing of the body's is looked at again after a panic: it owns copies of C's arguments.
-    let answer = match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(answer) => Some(answer),
-        Err(payload) => {
-            panicked(function, payload);
-            None
-        }
-    };
-    unsaid::say_all();
-    answer
-}
-
-/// Logs a panic. Neither a logger nor a payload that panics takes the process along.
-#[cold]
-fn panicked(function: &str, payload: Box<dyn Any + Send>) {
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        log::error!("{function}: panicked: {}", panic_text(&*payload));
-        drop(payload);
-    }));
-}
-
-/// The text of a panic.
-fn panic_text(payload: &(dyn Any + Send)) -> &str {
-    let text = payload.downcast_ref::<&str>().copied();
-    let owned = || payload.downcast_ref::<String>().map(String::as_str);
-    text.or_else(owned).unwrap_or("unknown panic")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,26 +245,5 @@ mod tests {
             let error = string("id", c"ab\xff".as_ptr(), 10).unwrap_err();
             assert_eq!(error.to_string(), "id is not UTF-8 at byte 2");
         }
-    }
-
-    #[test]
-    fn a_panic_stays_inside_also_one_whose_payload_panics_when_dropped() {
-        struct Bomb;
-        impl Drop for Bomb {
-            fn drop(&mut self) {
-                panic!("again");
-            }
-        }
-        assert_eq!(caught("test", || 7), Some(7));
-        assert_eq!(caught("test", || panic!("at {}", 7)), None::<()>);
-        let bomb = caught("test", || std::panic::panic_any(Bomb));
-        assert_eq!(bomb, None::<()>);
-    }
-
-    #[test]
-    fn a_panic_says_what_it_was_given() {
-        assert_eq!(panic_text(&"literal"), "literal");
-        assert_eq!(panic_text(&String::from("at 7")), "at 7");
-        assert_eq!(panic_text(&7_u8), "unknown panic");
     }
 }

@@ -14,13 +14,14 @@
 //! Owns: writing completions to C's arrays.
 
 use crate::Error;
-use crate::boundary::{array, export, in_range, optional, required, room, write_if};
+use crate::export;
 use crate::lifecycle::context;
 use bmi_method::abi::types::{
     bmi_context_id, bmi_error_code_t, bmi_method_unexpected_info, bmi_op_id_t, bmi_size_t,
 };
 use bmi_method::instance::{self, Done};
 use libc::{c_int, c_void};
+use mx_boundary::{array, in_range, optional, required, room, write_if};
 use std::ptr::NonNull;
 
 export! {

@@ -7,13 +7,13 @@
 //! Owns: the conversion of figures to members of the C structs.
 
 use crate::Error;
-use crate::boundary::required;
 use crate::sized::{copy, whole_members};
 use bmi_method::abi::constants as bmi;
 use bmi_method::abi::types::{bmi_mx_credits, bmi_mx_peer_credits};
 use bmi_method::instance;
 use bmi_method::peer::state::Name;
 use libc::c_int;
+use mx_boundary::required;
 use std::mem::offset_of;
 use std::ptr::NonNull;
 

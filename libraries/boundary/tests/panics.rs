@@ -1,7 +1,7 @@
 //! What a panic says goes to a stderr that may be full, or have no reader.
 
 use crate::own_process::in_own_process;
-use mx_sys::arguments::caught;
+use mx_boundary::caught;
 use mx_sys::stderr::take_panics;
 use std::io::Read;
 use std::os::fd::AsRawFd;

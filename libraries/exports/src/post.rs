@@ -11,7 +11,7 @@
 //! Owns: the conversion of C's buffers to one run of bytes.
 
 use crate::Error;
-use crate::boundary::{array, export, in_range, optional, required, write_if};
+use crate::export;
 use crate::lifecycle::{MAX_MESSAGE, context};
 use bmi_method::abi::types::{
     bmi_buffer_type, bmi_context_id, bmi_hint, bmi_method_addr, bmi_msg_tag_t, bmi_op_id_t,
@@ -19,6 +19,7 @@ use bmi_method::abi::types::{
 };
 use bmi_method::instance::{self, Post, PostKind, Posted};
 use libc::{c_int, c_void};
+use mx_boundary::{array, in_range, optional, required, write_if};
 use mx_sys::UserMemory;
 
 /// The most pieces of a list: far more than any host passes, few enough that a nonsense count is

@@ -8,8 +8,8 @@
 //! Owns: the info keys.
 
 use crate::Error;
-use crate::boundary::{export, in_range, optional, required};
 use crate::credits;
+use crate::export;
 use crate::sized::{copy, whole_members};
 use bmi_method::abi::constants::{
     BMI_CHECK_MAXSIZE, BMI_DROP_ADDR, BMI_DROP_ADDR_QUERY, BMI_ENOSYS, BMI_GET_UNEXP_SIZE,
@@ -21,6 +21,7 @@ use bmi_method::abi::types::{
 use bmi_method::config::Config;
 use bmi_method::{buffer, host, instance, logging};
 use libc::{c_int, c_void};
+use mx_boundary::{in_range, optional, required};
 use std::mem::offset_of;
 use std::ptr::NonNull;
 

@@ -3,10 +3,11 @@
 //! Owns: nothing. The memory comes from `buffer`.
 
 use crate::Error;
-use crate::boundary::{export, in_range};
+use crate::export;
 use bmi_method::abi::types::{bmi_op_type, bmi_size_t};
 use bmi_method::buffer;
 use libc::{c_int, c_void};
+use mx_boundary::in_range;
 
 export! {
     /// A buffer of `size` bytes for messages, aligned to a page when it is a page or more; one of 0 bytes

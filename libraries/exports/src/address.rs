@@ -3,10 +3,11 @@
 //! Owns: nothing.
 //! Not here: the syntax (`peer_name`), peers.
 
-use crate::boundary::{export, required, string};
+use crate::export;
 use bmi_method::abi::types::bmi_method_addr;
 use bmi_method::{host, instance, logging};
 use libc::{c_char, c_int};
+use mx_boundary::{required, string};
 
 export! {
     /// The address of a peer, from `mx://host:board:endpoint`, `mx://host:endpoint` or a list of

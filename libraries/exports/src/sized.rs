@@ -10,7 +10,7 @@
 //! Not here: the members.
 
 use crate::Error;
-use crate::boundary::in_range;
+use mx_boundary::in_range;
 use std::ptr::NonNull;
 
 /// More than any version of a struct here will have; a larger size has not been filled in.

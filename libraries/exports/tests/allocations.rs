@@ -8,8 +8,8 @@
 #[path = "../../../testing/sim/fixtures/counting.rs"]
 mod counting;
 
-use bmi_boundary::post::Call;
-use bmi_boundary::{Error, address, lifecycle, memory, test};
+use bmi_exports::post::Call;
+use bmi_exports::{Error, address, lifecycle, memory, test};
 use bmi_method::abi::constants::BMI_INIT_SERVER;
 use bmi_method::abi::types::{bmi_method_addr, bmi_method_unexpected_info};
 use bmi_method::instance::PostKind;

@@ -1,0 +1,427 @@
+//! A slot for one endpoint at a time, behind its lock, with what surrounds it: the thread that looks after
+//! it, the page that tools look at.
+//!
+//! ```text
+//!   Shared<Slot>:   empty --put--> endpoint --take--> empty
+//!                                     |  fork
+//!                                     v
+//!                                 inherited --a call that needs the network--> open_anew, as in the parent
+//!                                     |  `---- one that starts or ends ------> drop_inherited: empty
+//!                                     `------- no call: nothing happens
+//! ```
+//!
+//! Owns: the owner of the ports over a fork, what becomes of the parent's.
+//! Not here: the lock, waiting ([`Shared`]), the calls of an engine.
+
+use crate::clock::MonotonicClock;
+use crate::nic;
+use crate::progress::{Guard, Helper, Interest, Progress, Shared, WaitStats};
+use crate::published::{MethodGauges, PortView, Publisher, Sample};
+use crate::route::anew::OpenAnew;
+use crate::route::host::HostPorts;
+use crate::route::open::OpenError;
+use crate::user_memory::UserMemory;
+use crate::{reserve, thread};
+use mx_proto::port::WakeDescriptors;
+use mx_proto::{Config, Endpoint, Identity, Instant, Owner};
+use std::io;
+use std::mem::{self, ManuallyDrop};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+/// An endpoint over a machine's ports, with its owner.
+pub trait Engine: Sized + Send + 'static {
+    /// The library, as its page names it.
+    const LIBRARY: &'static str;
+    /// The endpoint's owner.
+    type Owner: Owner<Memory = UserMemory>;
+    /// A state of the slot that outlives its engines.
+    type Beside: Send;
+
+    /// The endpoint.
+    fn endpoint(&self) -> &Endpoint<HostPorts, MonotonicClock, Self::Owner>;
+
+    /// The endpoint, to arm and disarm it and to reach its port.
+    fn endpoint_mut(&mut self) -> &mut Endpoint<HostPorts, MonotonicClock, Self::Owner>;
+
+    /// See [`Progress::progress`].
+    fn progress(&mut self, beside: &mut Self::Beside) -> bool;
+
+    /// See [`Progress::take_produced`].
+    fn take_produced(&mut self) -> Interest;
+
+    /// See [`Progress::arm`].
+    fn arm(&mut self) -> bool {
+        self.endpoint_mut().arm()
+    }
+
+    /// See [`Progress::deadline`].
+    fn deadline(&self) -> Option<Instant> {
+        self.endpoint().deadline()
+    }
+
+    /// See [`Progress::descriptors`].
+    fn descriptors(&self) -> WakeDescriptors {
+        self.endpoint().descriptors()
+    }
+
+    /// The figures of a method, if it is one.
+    fn gauges(&self) -> Option<MethodGauges> {
+        None
+    }
+
+    /// The engine has left its slot.
+    fn on_taken(&mut self, beside: &mut Self::Beside);
+
+    /// In a child of `fork`, right after it: the threads beside this one do not exist here.
+    fn forget_threads(slot: &mut Slot<Self>);
+
+    /// In a child of `fork`: ends what is the parent's. Until [`Engine::reopen`] nothing may be posted.
+    fn inherit(&mut self);
+
+    /// Goes on over these ports, opened on the board of that number if one was asked for. Those of before come back.
+    fn reopen(
+        &mut self,
+        board: Option<u32>,
+        config: Config,
+        identity: Identity,
+        ports: HostPorts,
+    ) -> HostPorts;
+
+    /// Drops everything but the ports, which stay in memory as they are.
+    fn leave_port(self);
+
+    /// See [`Progress::give_back_due`].
+    fn give_back_due() -> Option<Instant> {
+        None
+    }
+
+    /// See [`Progress::give_back`].
+    fn give_back() {}
+}
+
+/// The state behind the lock.
+pub struct Slot<E: Engine> {
+    open: Option<Open<E>>,
+    /// Counts the endpoints that were here: a thread that waits for one must not go on with the next.
+    generation: u32,
+    /// An endpoint has just left: all waiting threads must wake.
+    ended: bool,
+    ports: Ports,
+    /// The state that outlives engines.
+    pub beside: E::Beside,
+}
+
+/// An endpoint in its slot.
+pub struct Open<E: Engine> {
+    /// By itself in memory: this value is moved on callers' stacks, which may be small.
+    pub engine: Box<E>,
+    /// The number of its board.
+    pub board: u32,
+    helper: Option<Helper<Slot<E>>>,
+    publisher: Publisher,
+    anew: OpenAnew,
+}
+
+/// Is it time to [show](Slot::publish) what has been counted?
+#[inline]
+pub fn is_to_be_shown(engine: &impl Engine) -> bool {
+    let endpoint = engine.endpoint();
+    endpoint.looked_around() && Publisher::is_due(endpoint.port().turn())
+}
+
+/// The owner of the ports of an endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ports {
+    /// This process.
+    Own,
+    /// The process that this one was forked from. They must not be used, and what is under way is over.
+    Parents,
+    /// The same, and everything that was under way has ended.
+    Missing,
+}
+
+/// Why there is no endpoint.
+#[derive(Debug)]
+pub enum Trouble {
+    /// Ports cannot be opened.
+    Ports(OpenError),
+    /// There are no random numbers.
+    Random(io::Error),
+    /// There are no descriptors to wake threads with.
+    Doorbells(io::Error),
+    /// There is no helper thread.
+    Helper(io::Error),
+}
+
+impl<E: Engine> Slot<E> {
+    /// An empty one.
+    pub fn new(beside: E::Beside) -> Self {
+        Self {
+            open: None,
+            generation: 0,
+            ended: false,
+            ports: Ports::Own,
+            beside,
+        }
+    }
+
+    /// The number of the endpoint that is here, or was last.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Takes in an endpoint, with the next number.
+    pub fn put(&mut self, open: Open<E>) {
+        debug_assert!(self.open.is_none());
+        self.generation = self.generation.wrapping_add(1);
+        self.open = Some(open);
+        self.publish();
+    }
+
+    /// Takes the endpoint out.
+    pub fn take(&mut self) -> Option<Open<E>> {
+        let mut open = self.open.take()?;
+        open.engine.on_taken(&mut self.beside);
+        self.ended = true;
+        Some(open)
+    }
+
+    /// The endpoint that is here.
+    #[inline]
+    pub fn open(&self) -> Option<&Open<E>> {
+        self.open.as_ref()
+    }
+
+    /// Its engine.
+    #[inline]
+    pub fn engine(&mut self) -> Option<&mut E> {
+        self.open.as_mut().map(|open| &mut *open.engine)
+    }
+
+    /// Its engine, and the state beside it.
+    #[inline]
+    pub fn parts(&mut self) -> (Option<&mut E>, &mut E::Beside) {
+        let engine = self.open.as_mut().map(|open| &mut *open.engine);
+        (engine, &mut self.beside)
+    }
+
+    /// Shows tools what has been counted.
+    #[cold]
+    pub fn publish(&mut self) {
+        if let Some(open) = &mut self.open {
+            let waits = open.publisher.waits();
+            open.publisher.publish(&sample(&*open.engine, waits));
+        }
+    }
+
+    /// In a child of `fork`: ends what is the parent's. There are ports again after [`Self::open_anew`].
+    #[cold]
+    pub fn take_over(&mut self) {
+        if self.ports == Ports::Parents {
+            self.ports = Ports::Missing;
+            if let Some(engine) = self.engine() {
+                engine.inherit();
+            }
+        }
+    }
+
+    /// In a child of `fork`: opens the ports of the endpoint anew, if there is one, and the slot is this
+    /// process's. `shared`: where it is.
+    #[cold]
+    pub fn open_anew(
+        slot: &mut Guard<'_, Self>,
+        shared: &Arc<Shared<Self>>,
+    ) -> Result<(), Trouble> {
+        if shared.is_mine() {
+            // Another thread was faster.
+            return Ok(());
+        }
+        slot.take_over();
+        if let Some(tuning) = slot.open().map(|open| open.anew.tuning) {
+            slot.retune(tuning).map_err(Trouble::Doorbells)?;
+        }
+        if let Some(open) = &mut slot.open {
+            reserve::fill();
+            // Any call may come to this, on a stack that is too small for opening ports.
+            thread::apart("mx-open", || open.anew(shared))?;
+            slot.publish();
+        }
+        slot.claim(shared);
+        Ok(())
+    }
+
+    /// In a child of `fork`: without the endpoint that it has from its parent, the slot is this process's. Returns
+    /// whether there was one.
+    #[cold]
+    pub fn drop_inherited(&mut self, shared: &Shared<Self>) -> bool {
+        self.take_over();
+        let open = self.take();
+        self.claim(shared);
+        let there = open.is_some();
+        if let Some(open) = open {
+            open.engine.leave_port();
+        }
+        there
+    }
+
+    /// From now on this process's calls go straight to the engine.
+    fn claim(&mut self, shared: &Shared<Self>) {
+        self.ports = Ports::Own;
+        shared.claim();
+    }
+}
+
+impl<E: Engine> Open<E> {
+    /// An engine and what surrounds it; it is opened anew like this. Waiting threads are tuned already.
+    pub fn new(
+        engine: Box<E>,
+        anew: OpenAnew,
+        shared: &Arc<Shared<Slot<E>>>,
+    ) -> Result<Self, Trouble> {
+        let identity = engine.endpoint().identity();
+        let mut open = Self {
+            engine,
+            board: 0,
+            helper: None,
+            publisher: Publisher::silent(),
+            anew,
+        };
+        open.surround(&identity, shared)?;
+        Ok(open)
+    }
+
+    fn surround(
+        &mut self,
+        identity: &Identity,
+        shared: &Arc<Shared<Slot<E>>>,
+    ) -> Result<(), Trouble> {
+        let helper = self.anew.helper.then(|| Helper::start(Arc::clone(shared)));
+        self.helper = helper.transpose().map_err(Trouble::Helper)?;
+        let board = nic::board_number(identity.nic).or_else(|| self.anew.board());
+        self.board = board.unwrap_or_default();
+        let method = self.engine.gauges().is_some();
+        self.publisher = Publisher::new(E::LIBRARY, identity, self.board, method);
+        Ok(())
+    }
+
+    /// The figures now.
+    pub fn sample(&self, waits: WaitStats) -> Sample<'_> {
+        sample(&*self.engine, waits)
+    }
+
+    /// The engine alone: the thread that looks after it has ended. Without the lock, which that takes.
+    pub fn into_engine(self) -> Box<E> {
+        self.engine
+    }
+
+    fn anew(&mut self, shared: &Arc<Shared<Slot<E>>>) -> Result<(), Trouble> {
+        let anew = self.anew.attempt();
+        let (ports, identity) = anew.open().map_err(Trouble::Ports)?;
+        let config = ports.endpoint_config(self.engine.endpoint().config());
+        let config = config.map_err(Trouble::Random)?;
+        self.surround(&identity, shared)?;
+        let board = anew.board();
+        let parents = self.engine.reopen(board, config, identity, *ports);
+        // Not ours to close, not even in order.
+        let _ = ManuallyDrop::new(parents);
+        self.anew = anew.opened();
+        Ok(())
+    }
+}
+
+fn sample<E: Engine>(engine: &E, waits: WaitStats) -> Sample<'_> {
+    let endpoint = engine.endpoint();
+    Sample {
+        method: engine.gauges(),
+        ..Sample::of(endpoint, PortView::of(endpoint.port()), waits)
+    }
+}
+
+impl<E: Engine> Progress for Slot<E> {
+    #[inline]
+    fn progress(&mut self) -> bool {
+        let (Some(engine), beside) = self.parts() else {
+            return false;
+        };
+        let busy = engine.progress(beside);
+        if is_to_be_shown(engine) {
+            self.publish();
+        }
+        busy
+    }
+
+    #[inline]
+    fn take_produced(&mut self) -> Interest {
+        if mem::take(&mut self.ended) {
+            return Interest::MAX;
+        }
+        self.engine().map_or(0, E::take_produced)
+    }
+
+    fn arm(&mut self) -> bool {
+        self.engine().is_some_and(E::arm)
+    }
+
+    fn disarm(&mut self) {
+        if let Some(engine) = self.engine() {
+            engine.endpoint_mut().disarm();
+        }
+    }
+
+    fn note_control(&mut self) {
+        if let Some(engine) = self.engine() {
+            engine.endpoint_mut().port_mut().note_control();
+        }
+    }
+
+    fn note_ready(&mut self, tokens: &[u64]) {
+        if let Some(engine) = self.engine() {
+            engine.endpoint_mut().port_mut().note_ready(tokens);
+        }
+    }
+
+    fn set(&self) -> Option<(RawFd, u64)> {
+        self.open().map(|open| open.engine.endpoint().port().set())
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.open().and_then(|open| open.engine.deadline())
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        let open = self.open();
+        open.map_or_else(WakeDescriptors::default, |open| open.engine.descriptors())
+    }
+
+    fn active(&self) -> bool {
+        self.open.is_some() && self.ports == Ports::Own
+    }
+
+    fn on_sleep(&mut self, waits: &WaitStats) {
+        if let Some(open) = &mut self.open {
+            open.publisher.note_waits(waits);
+        }
+        self.publish();
+    }
+
+    fn give_back_due() -> Option<Instant> {
+        E::give_back_due()
+    }
+
+    fn give_back() {
+        E::give_back();
+    }
+
+    fn in_child(&mut self) {
+        self.ports = Ports::Parents;
+        if let Some(open) = &mut self.open {
+            // The thread does not exist here, nor does the page; neither is to be dropped here.
+            let helper = ManuallyDrop::new(open.helper.take());
+            let publisher = mem::replace(&mut open.publisher, Publisher::silent());
+            let _ = (helper, ManuallyDrop::new(publisher));
+        }
+        E::forget_threads(self);
+    }
+}

@@ -1,0 +1,149 @@
+//! The engine on a real machine, in its slot.
+//!
+//! A slot is never freed, so that a stale handle can be recognised.
+//!
+//! Not here: the table, waiting.
+
+use super::wait::this_thread;
+use crate::engine::{Engine, Program};
+use crate::error::{Code, Error};
+use crate::handles::EndpointHandle;
+use mx_proto::port::WakeDescriptors;
+use mx_proto::{Config, Endpoint, Identity, Instant};
+use mx_sys::slot::{self, Open, Slot, Trouble};
+use mx_sys::{HostPorts, Interest, MonotonicClock, OpenError, thread};
+
+/// The engine on a real machine.
+pub(super) type HostEngine = Engine<HostPorts, MonotonicClock>;
+
+/// The state behind the lock.
+pub(super) type HostSlot = Slot<HostEngine>;
+
+impl slot::Engine for HostEngine {
+    const LIBRARY: &'static str = "myriexpress";
+    type Owner = Program;
+    /// See [`Engine::next_generation`].
+    type Beside = u32;
+
+    #[inline]
+    fn endpoint(&self) -> &Endpoint<HostPorts, MonotonicClock, Program> {
+        Self::endpoint(self)
+    }
+
+    fn endpoint_mut(&mut self) -> &mut Endpoint<HostPorts, MonotonicClock, Program> {
+        Self::endpoint_mut(self)
+    }
+
+    #[inline]
+    fn progress(&mut self, _: &mut u32) -> bool {
+        Self::progress(self)
+    }
+
+    #[inline]
+    fn take_produced(&mut self) -> Interest {
+        Self::take_produced(self)
+    }
+
+    fn arm(&mut self) -> bool {
+        Self::arm(self)
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        Self::deadline(self)
+    }
+
+    fn descriptors(&self) -> WakeDescriptors {
+        Self::descriptors(self)
+    }
+
+    fn on_taken(&mut self, generation: &mut u32) {
+        *generation = self.next_generation();
+    }
+
+    fn forget_threads(slot: &mut HostSlot) {
+        if let Some(engine) = slot.engine() {
+            engine.forget_other_threads(this_thread());
+        }
+    }
+
+    fn inherit(&mut self) {
+        Self::inherit(self);
+    }
+
+    fn reopen(
+        &mut self,
+        _: Option<u32>,
+        config: Config,
+        identity: Identity,
+        ports: HostPorts,
+    ) -> HostPorts {
+        let id = identity.endpoint.0;
+        log::info!(
+            "endpoint {id} is open after a fork, session {:#x}",
+            identity.session.0
+        );
+        Self::reopen(self, config, identity, ports)
+    }
+
+    fn leave_port(self) {
+        Self::leave_port(self);
+    }
+}
+
+/// The endpoint a handle names.
+pub(super) fn opened(slot: &HostSlot, ep: EndpointHandle) -> Result<&Open<HostEngine>, Error> {
+    match slot.open() {
+        Some(open) if slot.generation() == ep.generation() => Ok(open),
+        _ => Err(not_open(ep)),
+    }
+}
+
+/// Its engine.
+#[inline]
+pub(super) fn engine(slot: &mut HostSlot, ep: EndpointHandle) -> Result<&mut HostEngine, Error> {
+    let generation = slot.generation();
+    match slot.engine() {
+        Some(engine) if generation == ep.generation() => Ok(engine),
+        _ => Err(not_open(ep)),
+    }
+}
+
+/// A handle that names no open endpoint.
+#[cold]
+pub(super) fn not_open(ep: EndpointHandle) -> Error {
+    Error::new(
+        Code::BadEndpoint,
+        format!("{:#x} is no open endpoint of this process", ep.0),
+    )
+}
+
+/// There is no endpoint, or after a fork no other one.
+#[cold]
+pub(super) fn no_endpoint(reason: Trouble) -> Error {
+    let what = match reason {
+        Trouble::Ports(reason) => return refused(&reason),
+        Trouble::Random(reason) => return refused(&OpenError::System(reason)),
+        Trouble::Doorbells(reason) => format!("no descriptors for waking threads: {reason}"),
+        Trouble::Helper(reason) => {
+            let limit = thread::limit_of_threads(&reason);
+            format!("no helper thread: {reason}{limit}")
+        }
+    };
+    Error::new(Code::NoResources, what)
+}
+
+fn refused(error: &OpenError) -> Error {
+    let code = match error {
+        OpenError::Board(_) => Code::BoardUnknown,
+        OpenError::Endpoint(_) => Code::BadEndpoint,
+        OpenError::InUse { .. } => Code::Busy,
+        OpenError::NoneFree | OpenError::Descriptors(_) | OpenError::System(_) => Code::NoResources,
+        OpenError::Listen { error, .. } if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            Code::NoPerm
+        }
+        OpenError::Secret(_) => Code::NoPerm,
+        OpenError::Listen { .. } => Code::NoResources,
+        OpenError::Rdm(_) | OpenError::Dgram(_) => Code::NoDev,
+    };
+    Error::new(code, error.to_string())
+}
