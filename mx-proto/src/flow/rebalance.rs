@@ -68,14 +68,13 @@ impl Flow {
         };
         // The remote has not been told of these.
         let due = account.due();
-        account.hurry(self.at_once);
+        let told = account.tellable(self.at_once) > 0;
         let room = most.saturating_sub(account.credit_limit());
         let wanted = credits.saturating_sub(due).next_multiple_of(GRAIN);
         self.set_wanted(account, wanted.min(room));
-        let overdue = account.is_overdue(self.at_once);
         self.file(all, remote);
         self.wake();
-        overdue
+        told
     }
 
     /// Handles a Return, the answer to a Revoke.
@@ -132,7 +131,6 @@ impl Flow {
         if next.is_none() {
             // After many stale requests, servable ones may follow.
             self.ready = self.pool.available() > 0 && self.first_waiting().is_some();
-            self.narrowing = self.is_any_remote_short() && self.asked == 0;
         }
         next
     }
@@ -169,7 +167,7 @@ impl Flow {
             account.used = epoch;
             let left = account.wanted() - credits;
             // The remote waits for them, unless it has plenty.
-            let told = account.has_little(self.at_once) && account.hurry(self.at_once);
+            let told = account.has_little(self.at_once) && account.tellable(self.at_once) > 0;
             self.set_wanted(account, left);
             // Moves it to the back if it wants more.
             self.lists.put(all, remote, Place::Nowhere);
@@ -334,10 +332,10 @@ impl Flow {
 
     /// Requests a poll after credits came free or were requested.
     pub(super) fn wake(&mut self) {
-        self.ready |= self.wanted != 0 || self.narrowing || self.missing != 0;
+        self.ready |= self.wanted != 0 || self.missing != 0;
     }
 
-    fn is_any_remote_short(&self) -> bool {
+    pub(super) fn is_any_remote_short(&self) -> bool {
         self.lists.len(Place::Poor) + self.lists.len(Place::Short) > 0
     }
 
