@@ -207,7 +207,7 @@ impl Flow {
     pub fn taken(&mut self, account: &mut Lender, source: Source, paid: Paid) -> bool {
         account.take(paid);
         if self.asked == 0 && self.is_any_remote_short() {
-            self.narrow(account, source, paid);
+            self.narrow_to_share(account, source, paid);
         }
         let overdue = account.is_overdue(self.at_once);
         if overdue {
