@@ -256,11 +256,10 @@ impl Flow {
         waiting: u32,
     ) -> CreditFields {
         let (credit, slots) = account.same_total();
-        let fields = self.credit_fields(account, borrower, waiting);
         CreditFields {
             credit,
             slots,
-            ..fields
+            ..self.credit_fields(account, borrower, waiting)
         }
     }
 
