@@ -160,7 +160,7 @@ fn a_remote_that_does_not_answer_is_asked_once_and_holds_up_no_other() {
     assert_eq!(town.flow.returned(&mut town.all, 7, 0), Ok(()));
     assert_eq!(ask(&mut town), [32]);
     // Then another epoch, and others.
-    town.miss(99, 110);
+    town.miss(99, 200);
     town.flow.end_epoch();
     assert_eq!(ask(&mut town), (33..65).collect::<Vec<_>>());
     // Much later it does answer.
