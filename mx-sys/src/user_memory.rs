@@ -21,8 +21,10 @@
 
 use libc::c_void;
 use mx_proto::{Memory, Source};
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::fmt;
+use std::mem;
 use std::ptr::{self, NonNull};
 use std::slice;
 
@@ -48,10 +50,21 @@ struct Segment {
     end: usize,
 }
 
+impl Segment {
+    /// What is left of it from byte `at` on, if it begins at `begin`.
+    #[inline(always)]
+    fn from(self, begin: usize, at: usize) -> Self {
+        // `at` lies in `begin .. end`, so the sum stays inside the segment; or nothing is left.
+        let start = self.start.wrapping_add(at - begin);
+        Self { start, ..self }
+    }
+}
+
 /// The segments behind the first one, none of them empty.
 enum Rest {
     None,
     One(Segment),
+    /// The first one, too: three at least.
     List(Box<[Segment]>),
     /// None: it is all of a buffer of ours.
     Owned(MallocBuffer),
@@ -62,16 +75,15 @@ impl Rest {
         match self {
             Self::None | Self::Owned(_) => &[],
             Self::One(segment) => slice::from_ref(segment),
-            Self::List(list) => list,
+            Self::List(list) => &list[1..],
         }
     }
 }
 
 /// The pieces of a part of a buffer, in order.
 struct Parts<'a> {
-    /// The segment in which byte `at` lies; it begins at `begin`.
+    /// What is left, from byte `at` on, of the segment in which it lies.
     segment: Segment,
-    begin: usize,
     /// The segments behind it.
     rest: slice::Iter<'a, Segment>,
     at: usize,
@@ -85,18 +97,16 @@ impl Iterator for Parts<'_> {
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         let Self { at, last, .. } = *self;
+        let Segment { start, end } = self.segment;
         if at >= last {
             return None;
         }
-        // `at` lies in `begin .. segment.end`, so the sum stays inside the segment.
-        let start = self.segment.start.wrapping_add(at - self.begin);
-        let end = self.segment.end;
         if end >= last {
             self.at = last;
             return Some((start, last - at));
         }
         self.segment = *self.rest.next()?;
-        (self.begin, self.at) = (end, end);
+        self.at = end;
         Some((start, end - at))
     }
 
@@ -118,7 +128,7 @@ impl UserMemory {
     /// All of it, for an operation. What is left is a buffer of no bytes.
     #[inline(always)]
     pub fn take(&mut self) -> Self {
-        let rest = std::mem::replace(&mut self.rest, Rest::None);
+        let rest = mem::replace(&mut self.rest, Rest::None);
         let (first, len) = (self.first, self.len);
         (self.first.end, self.len) = (0, 0);
         Self { first, len, rest }
@@ -155,32 +165,27 @@ impl UserMemory {
     where
         I: IntoIterator<Item = (*mut c_void, usize)>,
     {
-        let mut all = Self::empty();
-        let mut list = Vec::new();
         let pieces = pieces.into_iter();
-        let count = pieces.size_hint().0;
-        for (index, (start, len)) in pieces.enumerate() {
-            let begin = all.len;
-            all.len = end_of(index, start, len, begin)?;
-            let segment = Segment {
-                start: start.cast(),
-                end: all.len,
-            };
-            match &all.rest {
-                _ if begin == 0 => all.first = segment,
-                _ if len == 0 => {}
-                Rest::None => all.rest = Rest::One(segment),
-                Rest::One(second) if list.is_empty() => {
-                    list.reserve_exact(count - 1);
-                    list.extend([*second, segment]);
-                }
-                _ => list.push(segment),
-            }
+        let (mut end, mut odd) = (0_usize, 0);
+        let mut segments = SmallVec::<[Segment; 2]>::with_capacity(pieces.size_hint().0);
+        segments.extend(pieces.map(|(start, len)| {
+            end = end.wrapping_add(len);
+            // The highest bit: with a length that is no length, with null, and with an empty piece.
+            odd |= len | end | len.wrapping_sub(1) | start.addr().wrapping_sub(1);
+            let start = start.cast();
+            Segment { start, end }
+        }));
+        if odd.cast_signed() < 0 {
+            tidy(&mut segments)?;
         }
-        if !list.is_empty() {
-            all.rest = Rest::List(list.into_boxed_slice());
-        }
-        Ok(all)
+        let (first, rest) = match segments[..] {
+            [] => return Ok(Self::empty()),
+            [first] => (first, Rest::None),
+            [first, second] => (first, Rest::One(second)),
+            [first, ..] => (first, Rest::List(segments.into_boxed_slice())),
+        };
+        let len = end;
+        Ok(Self { first, len, rest })
     }
 
     /// A buffer of this library's.
@@ -214,8 +219,7 @@ impl UserMemory {
             return self.parts_of_rest(offset, last);
         }
         Parts {
-            segment: self.first,
-            begin: 0,
+            segment: self.first.from(0, offset),
             rest: self.rest.segments().iter(),
             at: offset,
             last,
@@ -233,13 +237,25 @@ impl UserMemory {
             all[index - 1].end
         };
         Parts {
-            segment: all[index],
-            begin,
+            segment: all[index].from(begin, at),
             rest: all[index + 1..].iter(),
             at,
             last,
         }
     }
+}
+
+/// Checks the pieces of a list, and leaves the empty ones out.
+#[cold]
+fn tidy(segments: &mut SmallVec<[Segment; 2]>) -> Result<(), SegmentError> {
+    let mut begin = 0;
+    for (index, segment) in segments.iter().enumerate() {
+        let len = segment.end.wrapping_sub(begin);
+        begin = end_of(index, segment.start.cast(), len, begin)?;
+    }
+    let mut begin = 0;
+    segments.retain(|segment| mem::replace(&mut begin, segment.end) != segment.end);
+    Ok(())
 }
 
 /// The end of a piece of `len` bytes at `start` that begins at `begin`.
@@ -408,7 +424,7 @@ impl MallocBuffer {
     /// Gives the pointer away; the caller has to call `free`.
     pub fn into_raw(self) -> *mut c_void {
         let start = self.start.as_ptr().cast();
-        let _ = std::mem::ManuallyDrop::new(self);
+        let _ = mem::ManuallyDrop::new(self);
         start
     }
 }

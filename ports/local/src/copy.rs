@@ -28,6 +28,8 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
                 to.cast::<u64>().write_unaligned(a);
                 to.add(len - 8).cast::<u64>().write_unaligned(b);
             }
+            _ if len > VECTORS_MAX => copy_long(from, to, len, longest_copy()),
+            _ if len > 16 => std::ptr::copy_nonoverlapping(from, to, len),
             4..=7 => {
                 let a = from.cast::<u32>().read_unaligned();
                 let b = from.add(len - 4).cast::<u32>().read_unaligned();
@@ -35,8 +37,7 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
                 to.add(len - 4).cast::<u32>().write_unaligned(b);
             }
             0 => {}
-            1..=3 | 17..=VECTORS_MAX => std::ptr::copy_nonoverlapping(from, to, len),
-            _ => copy_long(from, to, len, longest_copy()),
+            _ => std::ptr::copy_nonoverlapping(from, to, len),
         }
     }
 }

@@ -19,7 +19,7 @@ use super::epoll::Interest;
 use super::handshake::ControlMessage;
 use super::layout::BODY_MAX;
 use super::link::State;
-use super::ring::write_body;
+use super::ring::{Room, write_body};
 use super::socket::{BATCH, Received, is_exhaustion, is_transient};
 use super::{LocalPort, pieces};
 use mx_port_base::close_on_fork::CloseOnForkFd;
@@ -80,9 +80,9 @@ impl LocalPort {
             return Err(SendError::Down);
         };
         packet[..HEADER_LEN].copy_from_slice(header);
-        write_body(body, body.len(), |done, piece| {
-            packet[HEADER_LEN + done..][..piece.len()].copy_from_slice(piece);
-        });
+        let into = &mut packet[HEADER_LEN..];
+        // SAFETY: a slice, which is lent for the call.
+        write_body(body, unsafe { Room::new(into.as_mut_ptr(), into.len()) });
         match socket.send(packet, None) {
             Ok(()) => {
                 self.offer(id);

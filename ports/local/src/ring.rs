@@ -137,10 +137,8 @@ impl Producer {
                 Some(piece) if piece.len() == len => unsafe {
                     copy(piece.as_ptr(), at, len);
                 },
-                _ => write_body(body, len, |done, piece| {
-                    // SAFETY: `write_body` keeps `done + piece.len() <= len <= INLINE_MAX`.
-                    unsafe { copy(piece.as_ptr(), at.add(done), piece.len()) };
-                }),
+                // SAFETY: as above.
+                _ => write_body(body, unsafe { Room::new(at, len) }),
             }
         } else {
             let (area, head) = if far {
@@ -148,11 +146,8 @@ impl Producer {
             } else {
                 (&self.ring.data, &mut self.data_head)
             };
-            let start = *head;
-            write_body(body, len, |done, piece| {
-                area.copy_into(start.wrapping_add(done as u64), piece);
-            });
-            *head = start.wrapping_add(padded(len));
+            write_body(body, area.room(*head, len));
+            *head = head.wrapping_add(padded(len));
         }
         self.ring
             .flag(self.head)
@@ -589,17 +584,17 @@ unsafe impl Send for Ring {}
 unsafe impl Send for Consumer {}
 
 impl Area {
+    /// Where `len` bytes go from there on, which are at most BODY_MAX and not more than the area has.
     #[inline]
-    fn copy_into(&self, position: u64, bytes: &[u8]) {
+    fn room(&self, position: u64, len: usize) -> Room {
         let at = (position & (self.len - 1)) as usize;
-        let first = bytes.len().min(self.len as usize - at);
-        // SAFETY: `at + first` is at most the area's length, and the rest, at most BODY_MAX,
-        // fits in front of `at`. The source is a slice of the application's.
-        unsafe {
-            copy(bytes.as_ptr(), self.base.add(at), first);
-            if first < bytes.len() {
-                copy(bytes.as_ptr().add(first), self.base, bytes.len() - first);
-            }
+        let here = len.min(self.len as usize - at);
+        Room {
+            // SAFETY: `at` is inside the area.
+            next: unsafe { self.base.add(at) },
+            here,
+            second: self.base,
+            there: len - here,
         }
     }
 
@@ -732,23 +727,73 @@ impl Ring {
     }
 }
 
-/// Lends the body's bytes piece by piece, never more than `len` in all.
+/// Writes a body to its place, piece by piece, and never more than there is room for.
 #[inline(never)]
-pub(super) fn write_body<M: Memory>(
-    body: &Body<'_, M>,
-    len: usize,
-    mut write: impl FnMut(usize, &[u8]),
-) {
+pub(super) fn write_body<M: Memory>(body: &Body<'_, M>, mut room: Room) {
     match body {
-        Body::Bytes(bytes) => write(0, bytes),
+        Body::Bytes(bytes) => room.put(bytes),
         Body::Memory { memory, offset, .. } => {
-            let mut done = 0;
-            memory.visit(*offset, len, |piece| {
-                let n = piece.len().min(len - done);
-                write(done, &piece[..n]);
-                done += n;
-            });
+            memory.visit(*offset, room.left(), |piece| room.put(piece));
         }
+    }
+}
+
+/// Memory that a body is written to, in one piece or in two around the end of an area.
+#[derive(Debug)]
+pub(super) struct Room {
+    /// What is left of the piece that is being filled.
+    next: *mut u8,
+    here: usize,
+    /// The piece behind it.
+    second: *mut u8,
+    there: usize,
+}
+
+impl Room {
+    /// One piece.
+    ///
+    /// # Safety
+    /// The `len` bytes at `at` can be written to until the value is dropped.
+    pub(super) unsafe fn new(at: *mut u8, len: usize) -> Self {
+        Self {
+            next: at,
+            here: len,
+            second: at,
+            there: 0,
+        }
+    }
+
+    fn left(&self) -> usize {
+        self.here + self.there
+    }
+
+    #[inline(always)]
+    fn put(&mut self, bytes: &[u8]) {
+        if bytes.len() > self.here {
+            return self.put_around(bytes);
+        }
+        // SAFETY: there are `here` bytes at `next`; the source is a slice of the application's.
+        unsafe {
+            copy(bytes.as_ptr(), self.next, bytes.len());
+            self.next = self.next.add(bytes.len());
+        }
+        self.here -= bytes.len();
+    }
+
+    /// The same of what ends in the second piece, or behind it.
+    #[cold]
+    #[inline(never)]
+    fn put_around(&mut self, bytes: &[u8]) {
+        let (first, rest) = bytes.split_at(self.here);
+        let rest = &rest[..rest.len().min(self.there)];
+        // SAFETY: as above, and there are `there` bytes at `second`.
+        unsafe {
+            copy(first.as_ptr(), self.next, first.len());
+            copy(rest.as_ptr(), self.second, rest.len());
+            self.next = self.second.add(rest.len());
+        }
+        self.here = self.there - rest.len();
+        self.there = 0;
     }
 }
 
@@ -865,20 +910,23 @@ mod tests {
             }
             fn visit_mut(&mut self, _: usize, _: usize, _: impl FnMut(&mut [u8])) {}
         }
-        let mut pair = pair_at(0, 0);
         let bytes = pattern(5000, 1);
         let memory = Pieces(vec![bytes[..123].to_vec(), bytes[123..].to_vec()]);
-        for (offset, len) in [(0, 5000), (100, 50), (4990, 10), (3, 0)] {
-            let body = Body::Memory {
-                memory: &memory,
-                offset,
-                len,
-            };
-            pair.producer.push(&header(len, 1), &body).unwrap();
-            assert_eq!(
-                pop(&mut pair.consumer),
-                Some((1, bytes[offset..offset + len].to_vec()))
-            );
+        // The end of the data area lies behind them, between two, in one.
+        for data in [0, 64 * 1024 - 7 * 64, 64 * 1024 - 192] {
+            let mut pair = pair_at(0, data);
+            for (offset, len) in [(0, 5000), (100, 50), (4990, 10), (3, 0)] {
+                let body = Body::Memory {
+                    memory: &memory,
+                    offset,
+                    len,
+                };
+                pair.producer.push(&header(len, 1), &body).unwrap();
+                assert_eq!(
+                    pop(&mut pair.consumer),
+                    Some((1, bytes[offset..offset + len].to_vec()))
+                );
+            }
         }
     }
 

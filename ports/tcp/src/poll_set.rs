@@ -45,6 +45,10 @@ const READS: u8 = 2;
 /// without.
 const DATA_EVERY: (u32, u32) = (16, 64);
 
+/// Polls after a sleep that ended with data until the next look at the data epoll: a host makes a few before it sleeps
+/// again, and what comes meanwhile wakes it then.
+const AFTER_SLEEP: u32 = 8;
+
 /// Polls between two looks at the control epoll, while links are being made and otherwise.
 const CONTROL_EVERY: (u32, u32) = (16, 256);
 
@@ -88,6 +92,8 @@ pub(super) struct PollSet {
     pub(super) pending: usize,
     /// The next poll looks everywhere.
     pub(super) look: bool,
+    /// The next look at `data` is of a thread that was woken by it.
+    woken: bool,
     /// The next poll looks at the clock.
     pub(super) alarms_due: bool,
     /// The next poll looks at `control`.
@@ -112,6 +118,7 @@ impl PollSet {
             data: CloseOnFork::epoll()?,
             pending: 0,
             look: true,
+            woken: false,
             alarms_due: false,
             control_due: true,
             active: SmallVec::new(),
@@ -135,7 +142,7 @@ impl PollSet {
     /// The thread that slept on the descriptors was told about `data`, and the next poll of
     /// `control` checks it anyway: nothing else need be asked.
     pub(super) fn told(&mut self, data: bool) {
-        (self.look, self.alarms_due) = (false, true);
+        (self.look, self.woken, self.alarms_due) = (false, data, true);
         self.countdown = if data { 0 } else { self.interval.max(1) };
     }
 
@@ -295,10 +302,11 @@ impl PollSet {
         } else {
             DATA_EVERY.0
         };
-        self.interval = if found {
-            1
-        } else {
-            (self.interval * 2).min(most)
+        let woken = std::mem::take(&mut self.woken);
+        self.interval = match found {
+            true if woken => AFTER_SLEEP,
+            true => 1,
+            false => (self.interval * 2).min(most),
         };
         self.countdown = self.interval;
     }

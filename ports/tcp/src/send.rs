@@ -21,7 +21,6 @@ use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, Sent};
 use smallvec::SmallVec;
 use socket2::Socket;
 use std::io::{self, IoSlice};
-use std::iter::Peekable;
 
 /// Bytes of the scratch buffer in which small pieces are collected.
 pub(super) const SCRATCH: usize = 16 * 1024;
@@ -195,12 +194,13 @@ fn pieces<M: Memory>(
     let whole = ahead + len;
     let mut ahead = ahead;
     let mut taken = 0;
-    let mut pieces = memory.pieces(offset, len).peekable();
-    if len > 0 && pieces.peek().is_none() {
+    let mut pieces = memory.pieces(offset, len);
+    let mut next = pieces.next();
+    if len > 0 && next.is_none() {
         return copied(fd, &scratch[..ahead], memory, offset, len);
     }
     loop {
-        let vector = gather(scratch, std::mem::take(&mut ahead), &mut pieces);
+        let vector = gather(scratch, std::mem::take(&mut ahead), &mut next, &mut pieces);
         let offered = vector.iter().map(|slice| slice.len()).sum::<usize>();
         if offered == 0 {
             return Ok(taken);
@@ -223,20 +223,29 @@ fn pieces<M: Memory>(
     }
 }
 
-/// The next call's worth: `ahead` bytes of `scratch`, then pieces, the small ones collected in `scratch`.
+/// The next call's worth: `ahead` bytes of `scratch`, then pieces, the small ones collected in `scratch`. `next`:
+/// the first of them, and then the one that this call has no room for.
 fn gather<'v, 'm: 'v>(
     mut scratch: &'v mut [u8],
     ahead: usize,
-    pieces: &mut Peekable<impl Iterator<Item = &'m [u8]>>,
+    next: &mut Option<&'m [u8]>,
+    pieces: &mut impl Iterator<Item = &'m [u8]>,
 ) -> SmallVec<[IoSlice<'v>; 4]> {
-    let mut vector = SmallVec::new();
+    let most = pieces.size_hint().1.unwrap_or(0).saturating_add(2);
+    let mut vector = SmallVec::with_capacity(most.min(sys::VECTOR_MAX));
     let mut collected = ahead;
-    while vector.len() < sys::VECTOR_MAX {
-        let room = scratch.len();
-        let fits = |from: usize, len: usize| len <= COLLECT_MAX && from + len <= room;
-        while let Some(piece) = pieces.next_if(|piece| fits(collected, piece.len())) {
-            scratch[collected..collected + piece.len()].copy_from_slice(piece);
-            collected += piece.len();
+    while vector.len() < sys::VECTOR_MAX
+        && let Some(piece) = next.take().or_else(|| pieces.next())
+    {
+        let end = collected + piece.len();
+        if piece.len() <= COLLECT_MAX {
+            if end > scratch.len() {
+                *next = Some(piece);
+                break;
+            }
+            scratch[collected..end].copy_from_slice(piece);
+            collected = end;
+            continue;
         }
         if collected > 0 {
             let (run, rest) = scratch.split_at_mut(collected);
@@ -244,12 +253,13 @@ fn gather<'v, 'm: 'v>(
             (scratch, collected) = (rest, 0);
         }
         if vector.len() == sys::VECTOR_MAX {
+            *next = Some(piece);
             break;
         }
-        match pieces.next_if(|piece| piece.len() > COLLECT_MAX) {
-            Some(piece) => vector.push(IoSlice::new(piece)),
-            None => break,
-        }
+        vector.push(IoSlice::new(piece));
+    }
+    if collected > 0 {
+        vector.push(IoSlice::new(&scratch[..collected]));
     }
     vector
 }
