@@ -11,6 +11,8 @@ INSTALL_BIN  := $(PREFIX)/bin
 INSTALL_PC   := $(INSTALL_LIB)/pkgconfig
 INSTALL_DOC  ?= $(PREFIX)/share/doc/bmi_mx
 INSTALL_MAN  := $(PREFIX)/share/man
+# Wireshark of the same prefix looks there.
+INSTALL_SHARK := $(INSTALL_LIB)/wireshark/plugins
 
 # Programs, when they have been built by their own parts.
 INSTALL_BINS += $(filter $(BINDIR)/%,$(BIN_TARGETS)) $(PROGRAMS_BIN) $(MX_INFO)
@@ -45,10 +47,11 @@ endef
 
 install: all
 	install -d $(addprefix $(DESTDIR),$(INSTALL_LIB) $(INSTALL_INC) $(INSTALL_BIN) $(INSTALL_PC) \
-	    $(INSTALL_INC)/mx_internals $(INSTALL_DOC) $(addprefix $(INSTALL_MAN)/,$(MAN_DIRS)))
+	    $(INSTALL_INC)/mx_internals $(INSTALL_DOC) $(INSTALL_SHARK) $(addprefix $(INSTALL_MAN)/,$(MAN_DIRS)))
 	$(foreach library,$(LIBRARIES),$(call install_library,$(library)))
 	install -m 644 $(INSTALL_HDRS) $(DESTDIR)$(INSTALL_INC)/
 	install -m 644 $(INSTALL_INTERNALS) $(DESTDIR)$(INSTALL_INC)/mx_internals/
+	install -m 644 wireshark/mx.lua $(DESTDIR)$(INSTALL_SHARK)/
 	for program in $(sort $(INSTALL_BINS)); do \
 	    install -m 755 $$program $(DESTDIR)$(INSTALL_BIN)/; \
 	done
@@ -77,6 +80,10 @@ uninstall:
 	rm -f $(addprefix $(DESTDIR)$(INSTALL_BIN)/,$(notdir $(INSTALL_BINS)) $(MX_INFO_NAMES))
 	rm -f $(MAN_PAGES:docs/man/%=$(DESTDIR)$(INSTALL_MAN)/%)
 	for link in $(MAN_LINKS); do rm -f "$(DESTDIR)$(INSTALL_MAN)/man3/$${link#*=}"; done
+	rm -f $(DESTDIR)$(INSTALL_SHARK)/mx.lua
+	for directory in $(INSTALL_SHARK) $(dir $(INSTALL_SHARK)); do \
+	    if [ -d "$(DESTDIR)$$directory" ]; then rmdir --ignore-fail-on-non-empty "$(DESTDIR)$$directory"; fi; \
+	done
 	rm -rf $(DESTDIR)$(INSTALL_DOC)
 	@$(if $(DESTDIR),,mk/loader.sh --gone '$(INSTALL_LIB)')
 ifeq ($(filter /usr /usr/local,$(PREFIX)),)

@@ -366,3 +366,42 @@ fn the_concepts_of_the_architecture_are_in_the_code() {
         assert!(defined, "{path} has no type {name}");
     }
 }
+
+/// A table of the dissector's: `NAME = { [1] = "Connect", ... }`.
+fn dissected(name: &str) -> Vec<String> {
+    let text = text_of("wireshark/mx.lua");
+    let (_, table) = text.split_once(&format!("local {name} = {{")).unwrap();
+    let table = table.split("\n}").next().unwrap();
+    let entries = table.split('[').skip(1).map(|entry| {
+        let (number, rest) = entry.split_once("] = \"").unwrap();
+        format!("{number} {}", rest.split('"').next().unwrap())
+    });
+    entries.collect()
+}
+
+#[test]
+fn the_dissector_knows_the_kinds_that_are_documented_and_no_others() {
+    let kinds = |path: &str, title: &str| -> Vec<String> {
+        let text = text_of(path);
+        let (_, section) = text.split_once(&format!("\n## {title}\n")).unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        let cells = section.lines().filter_map(|line| {
+            let line = line.strip_prefix("| ")?;
+            let number = line.split_once(' ')?.0;
+            number.parse::<u8>().ok()?;
+            let mut cells = line.split(" | ");
+            let first = cells.next()?;
+            Some(if first == number {
+                format!("{number} {}", cells.next()?)
+            } else {
+                first.to_owned()
+            })
+        });
+        cells.collect()
+    };
+    assert_eq!(
+        dissected("KINDS"),
+        kinds("docs/wire-format.md", "MX shim: packets")
+    );
+    assert_eq!(dissected("DATAGRAMS"), kinds("docs/dgram.md", "Datagrams"));
+}
