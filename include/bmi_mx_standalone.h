@@ -421,10 +421,10 @@ struct bmi_method_ops {
     int (*finalize)(void);
     /** See `BMI_mx_set_info`. */
     int (*set_info)(int option,
-                    void *parameter);
+                    void *inout_parameter);
     /** See `BMI_mx_get_info`. */
     int (*get_info)(int option,
-                    void *parameter);
+                    void *inout_parameter);
     /** See `BMI_mx_memalloc`. */
     void *(*memalloc)(bmi_size_t size,
                       bmi_op_type send_recv);

@@ -11,7 +11,7 @@ use crate::abi::{MX_INFINITE, MX_MAX_SEGMENTS, mx_request_t, mx_segment_t};
 use crate::error::{Code, Error};
 use crate::handler;
 use crate::handles::{EndpointHandle, RequestHandle};
-use libc::{c_char, c_int};
+use libc::c_int;
 use mx_boundary::{BadArgument, Library, array, in_range, required};
 use mx_sys::UserMemory;
 use std::ptr::NonNull;
@@ -88,21 +88,6 @@ pub(crate) unsafe fn request(
     Ok((place, handle.into()))
 }
 
-/// A string of at most `limit` bytes, its NUL included.
-///
-/// # Safety
-///
-/// `text` is null, or readable up to its NUL or for `limit` bytes.
-pub(crate) unsafe fn string<'a>(
-    code: Code,
-    what: &'static str,
-    text: *const c_char,
-    limit: usize,
-) -> Result<&'a str, Error> {
-    // SAFETY: the caller's promise.
-    unsafe { mx_boundary::string(what, text, limit) }.map_err(coded(code))
-}
-
 /// A time-out; `None` is for ever.
 #[inline]
 pub(crate) fn timeout(milliseconds: u32) -> Option<Duration> {
@@ -174,22 +159,6 @@ mod tests {
         assert_eq!(error.to_string(), "word is null");
         let error = Error::from(BadArgument::Null("word"));
         assert_eq!(error.code(), Code::Failure);
-        // SAFETY: null, and longer than the limit.
-        let strings = unsafe {
-            let code = Code::BadHostnameArgs;
-            [(std::ptr::null(), 4), (c"abc".as_ptr(), 3)]
-                .map(|(text, limit)| string(code, "name", text, limit))
-        };
-        for (string, why) in strings
-            .into_iter()
-            .zip(["name is null", "name has no end within 3 bytes"])
-        {
-            let error = string.unwrap_err();
-            assert_eq!(
-                (error.code(), error.to_string()),
-                (Code::BadHostnameArgs, why.to_owned())
-            );
-        }
     }
 
     #[test]

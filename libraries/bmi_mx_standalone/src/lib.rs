@@ -84,13 +84,13 @@ export! {
         total_size: bmi_size_t,
         buffer_type: bmi_buffer_type,
         tag: bmi_msg_tag_t,
-        class: u8,
+        class_: u8,
         user_ptr: *mut c_void,
         context_id: bmi_context_id,
         hints: bmi_hint,
     ) -> c_int {
         let _ = (buffer_type, hints);
-        let call = Call { id, addr: dest, tag, class, user_ptr, context_id };
+        let call = Call { id, addr: dest, tag, class: class_, user_ptr, context_id };
         let kind = PostKind::SendUnexpected;
         // SAFETY: C passes arrays of `list_count`, and keeps the buffers readable until the
         // operation completes.
@@ -106,11 +106,11 @@ export! {
         incount: c_int,
         outcount: *mut c_int,
         info: *mut bmi_method_unexpected_info,
-        class: u8,
+        class_: u8,
         max_idle_time_ms: c_int,
     ) -> c_int {
         // SAFETY: C passes a count to write to, and `incount` places.
-        unsafe { test::unexpected(incount, outcount, info, class, max_idle_time_ms) }
+        unsafe { test::unexpected(incount, outcount, info, class_, max_idle_time_ms) }
     }
 }
 

@@ -9,19 +9,21 @@
 //!    64   unexpected_free                 160   rev_lookup_unexpected, query_addr_range      176 bytes
 //! ```
 //!
-//! Owns: the order, the offsets and the signatures. The functions of the entries are in `lib.rs`.
+//! Owns: the order and the offsets. The functions of the entries are in `lib.rs`, and so are their types.
 
 #![allow(non_camel_case_types, reason = "C's names")]
-#![allow(
-    clippy::type_complexity,
-    reason = "cbindgen wants C's argument lists spelled out in the table"
-)]
 
-use bmi_method::abi::types::{
-    bmi_buffer_type, bmi_context_id, bmi_error_code_t, bmi_hint, bmi_method_addr,
-    bmi_method_unexpected_info, bmi_msg_tag_t, bmi_op_id_t, bmi_op_type, bmi_size_t,
+use crate::{BMI_mx_initialize, BMI_mx_post_sendunexpected_list, BMI_mx_testunexpected};
+use bmi_exports::address::{
+    BMI_mx_method_addr_lookup, BMI_mx_query_addr_range, BMI_mx_rev_lookup_unexpected,
 };
-use libc::{c_char, c_int, c_void};
+use bmi_exports::lifecycle::{
+    BMI_mx_close_context, BMI_mx_finalize, BMI_mx_get_info, BMI_mx_open_context, BMI_mx_set_info,
+};
+use bmi_exports::memory::{BMI_mx_memalloc, BMI_mx_memfree, BMI_mx_unexpected_free};
+use bmi_exports::post::{BMI_mx_cancel, BMI_mx_post_recv_list, BMI_mx_post_send_list};
+use bmi_exports::test::{BMI_mx_test, BMI_mx_testcontext, BMI_mx_testsome};
+use libc::{c_char, c_int};
 use mx_sys::layout;
 
 /// The table of a BMI method. Every entry of `bmi_mx_ops` is set.
@@ -32,151 +34,45 @@ pub struct bmi_method_ops {
     /// `BMI_METHOD_FLAG_*`.
     pub flags: c_int,
     /// See `BMI_mx_initialize`.
-    pub initialize: Option<
-        unsafe extern "C" fn(
-            listen_addr: *mut bmi_method_addr,
-            method_id: c_int,
-            flags: c_int,
-        ) -> c_int,
-    >,
+    pub initialize: Option<BMI_mx_initialize>,
     /// See `BMI_mx_finalize`.
-    pub finalize: Option<unsafe extern "C" fn() -> c_int>,
+    pub finalize: Option<BMI_mx_finalize>,
     /// See `BMI_mx_set_info`.
-    pub set_info: Option<unsafe extern "C" fn(option: c_int, parameter: *mut c_void) -> c_int>,
+    pub set_info: Option<BMI_mx_set_info>,
     /// See `BMI_mx_get_info`.
-    pub get_info: Option<unsafe extern "C" fn(option: c_int, parameter: *mut c_void) -> c_int>,
+    pub get_info: Option<BMI_mx_get_info>,
     /// See `BMI_mx_memalloc`.
-    pub memalloc:
-        Option<unsafe extern "C" fn(size: bmi_size_t, send_recv: bmi_op_type) -> *mut c_void>,
+    pub memalloc: Option<BMI_mx_memalloc>,
     /// See `BMI_mx_memfree`.
-    pub memfree: Option<
-        unsafe extern "C" fn(
-            buffer: *mut c_void,
-            size: bmi_size_t,
-            send_recv: bmi_op_type,
-        ) -> c_int,
-    >,
+    pub memfree: Option<BMI_mx_memfree>,
     /// See `BMI_mx_unexpected_free`.
-    pub unexpected_free: Option<unsafe extern "C" fn(buffer: *mut c_void) -> c_int>,
+    pub unexpected_free: Option<BMI_mx_unexpected_free>,
     /// See `BMI_mx_test`.
-    pub test: Option<
-        unsafe extern "C" fn(
-            id: bmi_op_id_t,
-            outcount: *mut c_int,
-            error_code: *mut bmi_error_code_t,
-            actual_size: *mut bmi_size_t,
-            user_ptr: *mut *mut c_void,
-            max_idle_time_ms: c_int,
-            context_id: bmi_context_id,
-        ) -> c_int,
-    >,
+    pub test: Option<BMI_mx_test>,
     /// See `BMI_mx_testsome`.
-    pub testsome: Option<
-        unsafe extern "C" fn(
-            incount: c_int,
-            id_array: *mut bmi_op_id_t,
-            outcount: *mut c_int,
-            index_array: *mut c_int,
-            error_code_array: *mut bmi_error_code_t,
-            actual_size_array: *mut bmi_size_t,
-            user_ptr_array: *mut *mut c_void,
-            max_idle_time_ms: c_int,
-            context_id: bmi_context_id,
-        ) -> c_int,
-    >,
+    pub testsome: Option<BMI_mx_testsome>,
     /// See `BMI_mx_testcontext`.
-    pub testcontext: Option<
-        unsafe extern "C" fn(
-            incount: c_int,
-            out_id_array: *mut bmi_op_id_t,
-            outcount: *mut c_int,
-            error_code_array: *mut bmi_error_code_t,
-            actual_size_array: *mut bmi_size_t,
-            user_ptr_array: *mut *mut c_void,
-            max_idle_time_ms: c_int,
-            context_id: bmi_context_id,
-        ) -> c_int,
-    >,
+    pub testcontext: Option<BMI_mx_testcontext>,
     /// See `BMI_mx_testunexpected`.
-    pub testunexpected: Option<
-        unsafe extern "C" fn(
-            incount: c_int,
-            outcount: *mut c_int,
-            info: *mut bmi_method_unexpected_info,
-            class_: u8,
-            max_idle_time_ms: c_int,
-        ) -> c_int,
-    >,
+    pub testunexpected: Option<BMI_mx_testunexpected>,
     /// See `BMI_mx_method_addr_lookup`.
-    pub method_addr_lookup:
-        Option<unsafe extern "C" fn(id_string: *const c_char) -> *mut bmi_method_addr>,
+    pub method_addr_lookup: Option<BMI_mx_method_addr_lookup>,
     /// See `BMI_mx_post_send_list`.
-    pub post_send_list: Option<
-        unsafe extern "C" fn(
-            id: *mut bmi_op_id_t,
-            dest: *mut bmi_method_addr,
-            buffer_list: *const *const c_void,
-            size_list: *const bmi_size_t,
-            list_count: c_int,
-            total_size: bmi_size_t,
-            buffer_type: bmi_buffer_type,
-            tag: bmi_msg_tag_t,
-            user_ptr: *mut c_void,
-            context_id: bmi_context_id,
-            hints: bmi_hint,
-        ) -> c_int,
-    >,
+    pub post_send_list: Option<BMI_mx_post_send_list>,
     /// See `BMI_mx_post_recv_list`.
-    pub post_recv_list: Option<
-        unsafe extern "C" fn(
-            id: *mut bmi_op_id_t,
-            src: *mut bmi_method_addr,
-            buffer_list: *const *mut c_void,
-            size_list: *const bmi_size_t,
-            list_count: c_int,
-            total_expected_size: bmi_size_t,
-            total_actual_size: *mut bmi_size_t,
-            buffer_type: bmi_buffer_type,
-            tag: bmi_msg_tag_t,
-            user_ptr: *mut c_void,
-            context_id: bmi_context_id,
-            hints: bmi_hint,
-        ) -> c_int,
-    >,
+    pub post_recv_list: Option<BMI_mx_post_recv_list>,
     /// See `BMI_mx_post_sendunexpected_list`.
-    pub post_sendunexpected_list: Option<
-        unsafe extern "C" fn(
-            id: *mut bmi_op_id_t,
-            dest: *mut bmi_method_addr,
-            buffer_list: *const *const c_void,
-            size_list: *const bmi_size_t,
-            list_count: c_int,
-            total_size: bmi_size_t,
-            buffer_type: bmi_buffer_type,
-            tag: bmi_msg_tag_t,
-            class_: u8,
-            user_ptr: *mut c_void,
-            context_id: bmi_context_id,
-            hints: bmi_hint,
-        ) -> c_int,
-    >,
+    pub post_sendunexpected_list: Option<BMI_mx_post_sendunexpected_list>,
     /// See `BMI_mx_open_context`.
-    pub open_context: Option<unsafe extern "C" fn(context_id: bmi_context_id) -> c_int>,
+    pub open_context: Option<BMI_mx_open_context>,
     /// See `BMI_mx_close_context`.
-    pub close_context: Option<unsafe extern "C" fn(context_id: bmi_context_id)>,
+    pub close_context: Option<BMI_mx_close_context>,
     /// See `BMI_mx_cancel`.
-    pub cancel: Option<unsafe extern "C" fn(id: bmi_op_id_t, context_id: bmi_context_id) -> c_int>,
+    pub cancel: Option<BMI_mx_cancel>,
     /// See `BMI_mx_rev_lookup_unexpected`.
-    pub rev_lookup_unexpected:
-        Option<unsafe extern "C" fn(addr: *mut bmi_method_addr) -> *const c_char>,
+    pub rev_lookup_unexpected: Option<BMI_mx_rev_lookup_unexpected>,
     /// See `BMI_mx_query_addr_range`.
-    pub query_addr_range: Option<
-        unsafe extern "C" fn(
-            addr: *mut bmi_method_addr,
-            wildcard: *const c_char,
-            netmask: c_int,
-        ) -> c_int,
-    >,
+    pub query_addr_range: Option<BMI_mx_query_addr_range>,
 }
 
 // SAFETY: the only pointer is the method's name, a constant; nothing is written after link time.

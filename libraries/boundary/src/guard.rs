@@ -34,6 +34,7 @@ pub trait Library {
 
 /// Declares exported functions of a [`Library`], whose type comes first. The bodies yield a `Result` of what the
 /// [answer](Answer) is made of. A function that is about an object says so after its answer: `, of handle`.
+/// A function's name is that of its type, too.
 ///
 /// A library has a macro of the same name that adds the type; `mk/gen_header` reads the items in that one as plain
 /// functions.
@@ -46,6 +47,10 @@ macro_rules! export {
         ) $(-> $answer:ty)? $(, of $owner:ident)?
         $body:block
     )*) => {$(
+        /// The type of the function of that name, for tables.
+        #[allow(non_camel_case_types, reason = "C's names")]
+        pub type $name = unsafe extern "C" fn($($argument: $type),*) $(-> $answer)?;
+
         $(#[$attribute])*
         // SAFETY: the names are the library's own, which its tests list.
         #[unsafe(no_mangle)]

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! cbindgen reads Rust but does not expand macros, and the exported functions are declared by one
-//! (`export!`, which puts the panic guard around each). So their signatures are taken out of it.
+//! (`export!`, which puts the panic guard around each). So their signatures are taken out of it, also for the entries of
+//! the table, whose types are the functions' names.
 //!
 //! Usage: `gen_header ROOT` writes the headers, `gen_header ROOT --check` fails when one that is there
 //! differs.
@@ -21,7 +22,7 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use syn::{Attribute, File, Item, ItemFn, ItemStatic, parse_quote};
+use syn::{Attribute, Field, File, Item, ItemFn, ItemStatic, parse_quote};
 
 /// A host, and what its header is called.
 struct Host {
@@ -160,18 +161,28 @@ fn flatten(root: &Path, host: &Host) -> Result<String, Box<dyn Error>> {
     }
     // The order of a directory is not the same everywhere.
     exports.sort_by_key(|path| path.file_name().map(ToOwned::to_owned));
+    let mut functions = Vec::new();
     for path in exports {
         for item in parse(&path)?.items {
             match item {
                 Item::Macro(item) if item.mac.path.is_ident("export") => {
                     let inner: File = item.mac.parse_body()?;
-                    items.extend(inner.items.into_iter().filter_map(declaration));
+                    functions.extend(inner.items.into_iter().filter_map(declaration));
                 }
                 Item::Static(item) if is_exported(&item) => items.push(Item::Static(item)),
                 _ => {}
             }
         }
     }
+    for item in &mut items {
+        if let Item::Struct(table) = item {
+            table
+                .fields
+                .iter_mut()
+                .for_each(|entry| spell_out(entry, &functions));
+        }
+    }
+    items.extend(functions.into_iter().map(Item::Fn));
     let file = File {
         shebang: None,
         attrs: Vec::new(),
@@ -191,14 +202,24 @@ fn parse(path: &Path) -> Result<File, Box<dyn Error>> {
 }
 
 /// An exported function without its body.
-fn declaration(item: Item) -> Option<Item> {
+fn declaration(item: Item) -> Option<ItemFn> {
     let Item::Fn(mut function) = item else {
         return None;
     };
     let attribute: Attribute = parse_quote!(#[unsafe(no_mangle)]);
     function.attrs.push(attribute);
     function.block = parse_quote!({});
-    Some(Item::Fn(ItemFn { ..function }))
+    Some(function)
+}
+
+/// A table's entry for one of the functions: cbindgen wants its argument list.
+fn spell_out(entry: &mut Field, functions: &[ItemFn]) {
+    let named = entry.ty.to_token_stream().to_string();
+    let function = |function: &&ItemFn| named == format!("Option < {} >", function.sig.ident);
+    if let Some(function) = functions.iter().find(function) {
+        let (arguments, answer) = (&function.sig.inputs, &function.sig.output);
+        entry.ty = parse_quote!(Option<unsafe extern "C" fn(#arguments) #answer>);
+    }
 }
 
 fn is_exported(item: &ItemStatic) -> bool {

@@ -3,13 +3,13 @@
 //! Not here: looking names up (`names`), properties of a board (`info`).
 
 use crate::abi::{MX_MAX_HOSTNAME_LEN, mx_endpoint_t, mx_get_info_key_t, mx_return_t};
-use crate::boundary::{export, required_or, string};
+use crate::boundary::{coded, export, required_or};
 use crate::error::{Code, Error};
 use crate::handles::EndpointHandle;
 use crate::info::{self, Which};
 use crate::{library, names};
 use libc::{c_char, c_void};
-use mx_boundary::required;
+use mx_boundary::{required, string};
 use mx_proto::NicId;
 
 /// Longest name that is looked at; DNS names end at 253 bytes.
@@ -24,7 +24,8 @@ export! {
         let code = Code::BadHostnameArgs;
         let nic_id = required_or(code, "nic_id", nic_id)?;
         // SAFETY: null or a C string, which outlives the call.
-        let hostname = unsafe { string(code, "hostname", hostname, HOSTNAME_LIMIT) }?;
+        let hostname = unsafe { string("hostname", hostname, HOSTNAME_LIMIT) };
+        let hostname = hostname.map_err(coded(code))?;
         library::settings()?;
         let found = names::nic_id(hostname)?;
         // SAFETY: C's to write to; checked above.
