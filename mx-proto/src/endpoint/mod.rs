@@ -46,7 +46,7 @@ use crate::ids::{
 };
 use crate::inbox::Inbox;
 use crate::matching;
-use crate::ops::{Fetch, NO_REMOTE, Ops, RENEWALS, State, Strand};
+use crate::ops::{Fetch, NO_REMOTE, Ops, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Close, LinkDown, Port, RemoteKey, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
@@ -723,7 +723,6 @@ impl<O: Owner> Core<O> {
             memory,
             registered,
             status,
-            renewals: RENEWALS,
         });
         if let Some(queues) = self.remotes.of_mut(to).and_then(Remote::queues_mut) {
             queues.forget(id);
