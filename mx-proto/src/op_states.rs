@@ -65,7 +65,7 @@ transition_table! {
         Offered => Done: "the receiver wants none of it; cancelled, time-out; the remote is lost",
         Offered => Withdrawn: "cancelled, time-out, and the receiver may be reading it where refusing that ends the link",
         Serving => Withdrawn: "the same",
-        Withdrawn => Done: "the receiver reads it no more, or has it; 250 ms have passed without a read that ended; the remote is lost",
+        Withdrawn => Done: "the receiver reads it no more, or has it; two seconds have passed; the remote is lost",
         Serving => Done: "the receiver has it, or does not want it any more; cancelled, time-out; the remote is lost",
         Posted => Pulling: "an offer matches, or a message whose data is still coming",
         Posted => Done: "a message with its data matches; cancelled, time-out",

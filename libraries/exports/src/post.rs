@@ -80,7 +80,7 @@ export! {
     }
 
     /// Calls an operation off. It still completes exactly once and must be tested for, at once (a large
-    /// send over InfiniBand or RoCE: within milliseconds, and 2.5 s at most): with -BMI_ECANCEL, or as it did when it was
+    /// send over InfiniBand or RoCE: within milliseconds, two seconds at most): with -BMI_ECANCEL, or as it did when it was
     /// complete already. Its buffer is not touched any more once it is complete. The peer and its other operations stay, also when the message was partly
     /// transferred.
     ///

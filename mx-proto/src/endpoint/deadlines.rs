@@ -96,7 +96,7 @@ impl<O: Owner> Core<O> {
             return false;
         };
         record.timer = None;
-        if std::mem::take(&mut record.touched) && record.state.renew() {
+        if std::mem::take(&mut record.touched) && record.state.is_renewed() {
             self.start_timer(id, now);
             return false;
         }

@@ -47,7 +47,7 @@ use crate::ids::{
     EndpointId, LinkId, MatchBits, MatchMask, NicId, RemoteId, RequestId, Route, Target,
 };
 use crate::matching;
-use crate::ops::{NO_REMOTE, Ops, RENEWALS, State, Strand};
+use crate::ops::{NO_REMOTE, Ops, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Close, LinkDown, Port, RemoteKey, WakeDescriptors};
 use crate::queues::{Control, Partial, Queues, Spares};
@@ -702,7 +702,6 @@ impl<O: Owner> Core<O> {
             memory,
             registered,
             status,
-            renewals: RENEWALS,
         });
         if let Some(queues) = self.remotes.of_mut(to).and_then(Remote::queues_mut) {
             queues.forget(id);

@@ -35,12 +35,9 @@ use std::time::Duration;
 /// The remote of an operation that has none.
 pub(crate) const NO_REMOTE: RemoteId = RemoteId::new(u32::MAX, 0);
 
-/// Time for the receiver of a [`State::Withdrawn`] send to stop reading, or to end one of the reads that are under
-/// way: milliseconds, unless it has gone.
-const WITHDRAWN_MAX: Duration = Duration::from_millis(250);
-
-/// Renewals of that time for a [`State::Withdrawn`] whose reads make progress: it is over in two seconds at most.
-pub(crate) const RENEWALS: u8 = 7;
+/// Time for the receiver of a [`State::Withdrawn`] send to stop reading. Its last reads end in milliseconds, and
+/// what it says meanwhile goes behind them; a process that dies is missed sooner.
+const WITHDRAWN_MAX: Duration = Duration::from_secs(2);
 
 /// One operation, or a place for one.
 #[derive(Debug)]
@@ -104,8 +101,6 @@ pub(crate) enum State<M> {
         memory: M,
         registered: RemoteKey,
         status: Status,
-        /// So often what is still being read may prolong that.
-        renewals: u8,
     },
     /// A receive no message has matched, among those of the same bits.
     Posted {
@@ -425,17 +420,10 @@ impl<M> State<M> {
         turn == Turn::Copied
     }
 
-    /// Progress prolongs its time-out, this time.
-    pub(crate) fn renew(&mut self) -> bool {
-        match self {
-            Self::Withdrawn { renewals, .. } => {
-                let goes_on = *renewals > 0;
-                *renewals = renewals.saturating_sub(1);
-                goes_on
-            }
-            // A sender whose message is fetched holds credits of the pool: for this time at most.
-            _ => self.fetches().is_none(),
-        }
+    /// Progress prolongs its time-out.
+    pub(crate) fn is_renewed(&self) -> bool {
+        // A sender whose message is fetched holds credits of the pool: for this time at most.
+        !matches!(self, Self::Withdrawn { .. }) && self.fetches().is_none()
     }
 
     /// A send that the receiver knows of.

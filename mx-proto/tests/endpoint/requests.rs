@@ -172,32 +172,13 @@ fn a_receiver_that_goes_on_reading_is_not_waited_for_for_long() {
     let mut pair = Pair::reading_over_connections();
     let (_, send, _) = being_read(&mut pair);
     assert_eq!(pair.a.cancel(send), Cancelled::Later);
-    pair.advance(Duration::from_millis(240));
+    pair.advance(Duration::from_millis(1900));
     assert_eq!((completions(&mut pair.a), pair.closed()), (vec![], vec![]));
-    pair.advance(Duration::from_millis(100));
+    // What it says of its progress prolongs nothing.
+    pair.moves(Side::A, RemoteUse::Registered(send.to_word()));
+    pair.advance(Duration::from_millis(200));
     let ends = completions(&mut pair.a);
     assert_eq!((ends.len(), ends[0].status), (1, Status::Cancelled));
-    assert_eq!(pair.closed(), [send.to_word()]);
-}
-
-#[test]
-fn a_receiver_whose_last_reads_end_one_by_one_is_waited_for_but_not_for_ever() {
-    let mut pair = Pair::reading_over_connections();
-    let (_, send, token) = being_read(&mut pair);
-    assert_eq!(pair.a.cancel(send), Cancelled::Later);
-    let moves = |pair: &mut Pair| {
-        pair.moves(Side::A, RemoteUse::Registered(send.to_word()));
-        pair.advance(Duration::from_millis(200));
-    };
-    (0..6).for_each(|_| moves(&mut pair));
-    assert_eq!((completions(&mut pair.a), pair.closed()), (vec![], vec![]));
-    let mut ends = Vec::new();
-    for _ in 0..10 {
-        moves(&mut pair);
-        ends.extend(completions(&mut pair.a));
-    }
-    assert_eq!((ends.len(), ends[0].status), (1, Status::Cancelled));
-    pair.end_read(token, false);
     assert_eq!(pair.closed(), [send.to_word()]);
 }
 
@@ -208,7 +189,7 @@ fn a_send_whose_time_is_over_waits_for_the_receiver_as_well() {
     assert!(pair.a.set_timeout_of(send, Some(SECOND)));
     pair.advance(SECOND + Duration::from_millis(100));
     assert_eq!((completions(&mut pair.a), pair.closed()), (vec![], vec![]));
-    pair.advance(Duration::from_millis(330));
+    pair.advance(2 * SECOND + Duration::from_millis(100));
     assert_eq!(timed_out(&completions(&mut pair.a)), [1]);
 }
 

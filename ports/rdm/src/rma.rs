@@ -84,8 +84,6 @@ struct Read {
     leases: SmallVec<[Lease; 1]>,
     posted: usize,
     failed: bool,
-    /// It is not wanted any more, and the peer waits for its end.
-    stopped: bool,
     /// Something came in since the peer was told last.
     moved: bool,
 }
@@ -217,7 +215,6 @@ impl Rma {
             leases,
             posted: 0,
             failed: false,
-            stopped: false,
             moved: false,
         });
         if let Some(link) = self.links.get_mut(&link) {
@@ -241,9 +238,7 @@ impl Rma {
         token: u64,
     ) {
         if let Some(id) = self.find(link, token) {
-            let read = &mut self.reads[id];
-            read.stopped = true;
-            read.fail();
+            self.reads[id].fail();
             self.end_read(outlet, events, id);
         }
     }
@@ -342,9 +337,6 @@ impl Rma {
                 Ok(()) => {
                     read.moved = true;
                     let (link, token) = (read.link, read.token);
-                    if read.stopped {
-                        outlet.out.push_back((link, Reading(read.key)));
-                    }
                     events.report(Report::Reading { link, token });
                 }
                 Err(errno) => {

@@ -5,15 +5,27 @@ use mx_port_base::clock::MonotonicClock;
 use mx_port_rdm::{Device, RdmError, RdmOptions};
 use mx_proto::owner::Queue;
 use mx_proto::{
-    Completion, Config, Endpoint, EndpointId, Identity, MatchBits, MatchMask, Memory, NicId,
+    Clock, Completion, Config, Endpoint, EndpointId, Identity, MatchBits, MatchMask, Memory, NicId,
     Posted, Received, RemoteId, RequestId, Route, SendMode, SessionId, Status, Target,
 };
 use mx_sim::{CallOff, Cancelled};
+use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
 use std::slice;
 use std::time::{Duration, Instant};
 
-pub(crate) type Ends = Endpoint<DirectPort, MonotonicClock, Queue<Lent>>;
+pub(crate) type Ends = Endpoint<DirectPort, TestClock, Queue<Lent>>;
+
+/// The time, which a test may put forward.
+#[derive(Clone, Default)]
+pub(crate) struct TestClock(Rc<Cell<Duration>>);
+
+impl Clock for TestClock {
+    fn now(&self) -> mx_proto::Instant {
+        MonotonicClock.now().after(self.0.get())
+    }
+}
 
 const KEY: u32 = 0x6d78;
 /// Reaching it means that something hangs.
@@ -35,6 +47,7 @@ pub(crate) struct Nodes {
     pub(crate) done: Vec<Vec<Completion>>,
     config: Config,
     sessions: u64,
+    clock: TestClock,
 }
 
 impl Nodes {
@@ -55,6 +68,7 @@ impl Nodes {
             done: Vec::new(),
             config,
             sessions: 100,
+            clock: TestClock::default(),
         };
         for _ in 0..count {
             nodes.add()?;
@@ -101,7 +115,7 @@ impl Nodes {
             identity,
             KEY,
             port,
-            MonotonicClock,
+            self.clock.clone(),
             Queue::default(),
         ))
     }
@@ -120,6 +134,12 @@ impl Nodes {
 
     pub(crate) fn end(&mut self, node: usize) -> &mut Ends {
         self.ends[node].as_mut().expect("a node that lives")
+    }
+
+    /// Time passes without anything else.
+    pub(crate) fn skip(&self, time: Duration) {
+        let TestClock(ahead) = &self.clock;
+        ahead.set(ahead.get() + time);
     }
 
     pub(crate) fn turn(&mut self) {

@@ -15,6 +15,7 @@ use crate::direct::nodes::{Nodes, pattern};
 use libfabric_fake::{Death, Fake, Faults, Shape};
 use mx_proto::{RemoteId, RequestId, Status};
 use mx_sim::Cancelled;
+use std::time::Duration;
 
 /// The peer's behaviour from the moment of the cancel on, or a little earlier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,7 +109,10 @@ impl World {
         while later && self.nodes.end(0).ops().word(request).is_some() {
             match self.peer {
                 Peer::Moves => self.steps(1),
-                Peer::Stops | Peer::Dies => self.alone(1),
+                Peer::Stops | Peer::Dies => {
+                    self.nodes.skip(Duration::from_millis(100));
+                    self.alone(1);
+                }
             }
         }
         let held = self.fake.holds(buffer.as_ptr(), buffer.len());
