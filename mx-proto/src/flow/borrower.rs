@@ -13,8 +13,8 @@
 //! cancelled before that costs nothing, and a copy always has its credits. A Revoke gets the
 //! credits that were not needed in two epochs, and none while messages wait.
 //!
-//! A header requests credits when more are wanted than were requested since the lender's epoch
-//! began; so a lasting want is renewed once an epoch.
+//! A header requests credits when twice as many are wanted as were requested since the lender's
+//! epoch began; so a lasting want is renewed once an epoch.
 //!
 //! Totals from the lender need no check here: if it allows too much, messages are only sent
 //! earlier.
@@ -60,7 +60,7 @@ enum Answer {
 impl Borrower {
     /// The remote said, when it introduced itself or answered, what it lends us first.
     pub fn open(opening: u32) -> Self {
-        let allowed = opening.min(FREE_MAX);
+        let allowed = opening.min(WANTED_MAX);
         Self {
             allowed,
             low: [allowed; 2],
@@ -111,14 +111,12 @@ impl Borrower {
             return 0;
         }
         let missing = (waiting - self.free()).min(WANTED_MAX);
-        if missing > self.said { missing } else { 0 }
+        if missing >= 2 * self.said { missing } else { 0 }
     }
 
-    /// True if the request is worth a packet of its own if no other can be sent: it is twice the
-    /// last.
+    /// True if there is a request: it is worth a packet of its own if no other can be sent.
     pub fn asks(&self, waiting: u32) -> bool {
-        let wanted = self.wanted(waiting);
-        wanted > 0 && wanted >= 2 * self.said
+        self.wanted(waiting) > 0
     }
 
     /// True if an answer is to be asked for, as more credits may come with it.
@@ -164,7 +162,7 @@ impl Borrower {
         }
         // Totals only grow: anything else is older, or no sense.
         let free = fields.credit.wrapping_sub(self.sent);
-        let more = free > self.free() && free <= FREE_MAX;
+        let more = free > self.free() && free <= WANTED_MAX;
         if more {
             // All that was wanted has come at once: as much may be wanted again.
             if free - self.free() >= self.said {
@@ -208,12 +206,9 @@ impl Borrower {
     }
 }
 
-/// The largest request that fits a header.
+/// The largest request that fits a header. No lender allows so many at once, which distinguishes an
+/// older total from a newer one.
 pub const WANTED_MAX: u32 = (1 << 24) - 1;
-
-/// The largest number of credits that a lender can allow at once; it is never reached, which
-/// distinguishes an older total from a newer one.
-const FREE_MAX: u32 = (1 << 24) - 1;
 
 #[cfg(test)]
 impl Borrower {
@@ -293,20 +288,21 @@ mod tests {
             assert_eq!(us.free(), 0);
         }
         let sent = us.sent;
-        assert!(!us.on_credit_fields(&credit_fields(sent.wrapping_add(FREE_MAX + 1), 0, 0)));
+        assert!(!us.on_credit_fields(&credit_fields(sent.wrapping_add(WANTED_MAX + 1), 0, 0)));
         assert!(!us.on_credit_fields(&credit_fields(sent.wrapping_sub(1), 0, 0)));
-        assert!(us.on_credit_fields(&credit_fields(sent.wrapping_add(FREE_MAX), 0, 0)));
-        assert_eq!(us.free(), FREE_MAX);
-        assert_eq!(Borrower::open(u32::MAX).free(), FREE_MAX);
+        assert!(us.on_credit_fields(&credit_fields(sent.wrapping_add(WANTED_MAX), 0, 0)));
+        assert_eq!(us.free(), WANTED_MAX);
+        assert_eq!(Borrower::open(u32::MAX).free(), WANTED_MAX);
     }
 
     #[test]
-    fn what_is_missing_is_said_once_an_epoch_or_when_it_is_more() {
+    fn what_is_missing_is_said_once_an_epoch_or_when_it_is_twice_as_much() {
         let mut us = Borrower::open(10);
         assert_eq!((us.wanted(10), us.wanted(13)), (0, 3));
         us.on_said(3);
-        assert_eq!((us.wanted(13), us.wanted(14)), (0, 4));
-        us.on_said(4);
+        assert_eq!((us.wanted(15), us.wanted(16)), (0, 6));
+        assert!(!us.asks(15) && us.asks(16));
+        us.on_said(6);
         assert_eq!(us.wanted(12), 0);
         assert!(
             !us.on_credit_fields(&credit_fields(10, 1, 0)),

@@ -9,7 +9,6 @@
 
 use super::borrower::WANTED_MAX;
 use super::slots::{Lane, Slots};
-use std::fmt;
 
 /// The part of a header about credits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -120,14 +119,6 @@ impl Violation {
         }
     }
 }
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.text())
-    }
-}
-
-impl std::error::Error for Violation {}
 
 #[cfg(test)]
 mod tests {

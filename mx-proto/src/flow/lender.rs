@@ -41,19 +41,8 @@ pub struct Lender {
     slots_taken: Slots,
     slots_told: Slots,
     pub(super) place: Place,
-    marks: Marks,
-}
-
-/// Slots with messages kept here, a bit for each lane; a flag if the remote waits for due credits.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-struct Marks(u8);
-
-impl Marks {
-    const TELL: u8 = 1 << 2;
-
-    fn lane(lane: Lane) -> u8 {
-        1 << lane as u8
-    }
+    /// Slots with messages kept here, a bit for each lane.
+    kept: u8,
 }
 
 /// The list that an account is in.
@@ -89,7 +78,7 @@ impl Default for Lender {
             slots_taken: Slots::default(),
             slots_told: Slots::default(),
             place: Place::Nowhere,
-            marks: Marks::default(),
+            kept: 0,
         }
     }
 }
@@ -141,7 +130,7 @@ impl Lender {
 
     /// Messages of its in slots that wait here.
     pub fn in_slots(&self) -> u32 {
-        (self.marks.0 & !Marks::TELL).count_ones()
+        self.kept.count_ones()
     }
 
     /// A message came.
@@ -161,11 +150,11 @@ impl Lender {
     /// message.
     #[cold]
     fn arrive_in(&mut self, lane: Lane) -> Result<(), Violation> {
-        let bit = Marks::lane(lane);
-        if self.marks.0 & bit != 0 || !self.slots_told.agree(self.slots_taken, lane) {
+        let bit = 1 << lane as u8;
+        if self.kept & bit != 0 || !self.slots_told.agree(self.slots_taken, lane) {
             return Err(Violation::NoSlot);
         }
-        self.marks.0 |= bit;
+        self.kept |= bit;
         Ok(())
     }
 
@@ -178,8 +167,8 @@ impl Lender {
                 self.taken = self.taken.wrapping_add(cost);
             }
             Paid::Slot(lane) => {
-                debug_assert!(self.marks.0 & Marks::lane(lane) != 0);
-                self.marks.0 &= !Marks::lane(lane);
+                debug_assert!(self.kept & 1 << lane as u8 != 0);
+                self.kept &= !(1 << lane as u8);
                 self.slots_taken.count(lane);
             }
         }
@@ -187,7 +176,7 @@ impl Lender {
 
     /// The credits it could be told of, if one remote may have so many on their way at once.
     #[inline]
-    fn tellable(&self, at_once: u32) -> u32 {
+    pub(super) fn tellable(&self, at_once: u32) -> u32 {
         self.due().min(at_once.saturating_sub(self.unused()))
     }
 
@@ -207,22 +196,13 @@ impl Lender {
     #[inline(always)]
     pub(super) fn on_told(&mut self, total: u32, slots: Slots) {
         (self.told, self.slots_told) = (total, slots);
-        self.marks.0 &= !Marks::TELL;
-    }
-
-    /// The remote waits for what more it can be told, if there is anything.
-    pub(super) fn hurry(&mut self, at_once: u32) -> bool {
-        let more = self.tellable(at_once) > 0;
-        self.marks.0 |= if more { Marks::TELL } else { 0 };
-        more
     }
 
     /// True if the remote should be told at once, by a packet of its own: more is due than it has
-    /// unused, and that is little; or a slot is free again; or it waits for credits.
+    /// unused, and that is little; or a slot is free again.
     #[inline]
     pub(super) fn is_overdue(&self, at_once: u32) -> bool {
-        self.marks.0 & Marks::TELL != 0
-            || self.slots_told != self.slots_taken
+        self.slots_told != self.slots_taken
             || (self.due() > self.unused() && self.has_little(at_once))
     }
 

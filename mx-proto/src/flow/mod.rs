@@ -108,8 +108,6 @@ pub struct Flow {
     expected: u32,
     /// Something has happened that may move credits.
     ready: bool,
-    /// No remote is quiet and one has less than its share.
-    narrowing: bool,
     /// Credits that were asked for to fetch a message, and that there were not.
     missing: u32,
     /// Only its counts: the balance is where it belongs.
@@ -131,7 +129,6 @@ impl Flow {
             asked: 0,
             expected: 0,
             ready: false,
-            narrowing: false,
             missing: 0,
             counts: FlowStats::default(),
         }
@@ -209,8 +206,8 @@ impl Flow {
     #[inline]
     pub fn taken(&mut self, account: &mut Lender, source: Source, paid: Paid) -> bool {
         account.take(paid);
-        if self.narrowing {
-            self.narrow(account, source, paid);
+        if self.asked == 0 && self.is_any_remote_short() {
+            self.narrow_to_share(account, source, paid);
         }
         let overdue = account.is_overdue(self.at_once);
         if overdue {
@@ -259,11 +256,10 @@ impl Flow {
         waiting: u32,
     ) -> CreditFields {
         let (credit, slots) = account.same_total();
-        let fields = self.credit_fields(account, borrower, waiting);
         CreditFields {
             credit,
             slots,
-            ..fields
+            ..self.credit_fields(account, borrower, waiting)
         }
     }
 

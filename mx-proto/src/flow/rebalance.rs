@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   poll:  serve     lends to Poor, then Short, then Wanting, each in order
-//!            |  requests are left
+//!            |  nothing is left to lend, and requests are
 //!            v
 //!          ask       a Revoke to a quiet remote at the front of Above, for all above the minimum;
 //!            |       to one of Within, for everything, while a remote has none;
-//!            |       to one of Above that has more than its share and leaves most of it unused
+//!            |       to the front of Above for all above its share, if it has been idle in this epoch
+//!            |       and another one has less than its share
 //!            v
 //!          narrow    no remote to ask, and one is Poor or Short: credits received from a remote with
 //!                    more than its share are not granted again
@@ -20,7 +21,6 @@
 
 use super::credit_fields::{Paid, Violation};
 use super::lender::{Lender, Place};
-use super::lists::Lists;
 use super::settings::{ASKED_AT_ONCE, MINIMUM, QUIET};
 use super::{Accounts, Flow, Say};
 use crate::origin::Source;
@@ -43,9 +43,17 @@ impl Flow {
         self.epochs.on_active();
         self.at_once = self.epochs.at_once();
         if !account.wants() {
-            self.lists.put(all, remote, Place::Nowhere);
-            self.file(all, remote);
+            self.refresh(all, remote);
         }
+    }
+
+    /// Moves a remote to the back of the list for its state, as one that has just used its credits.
+    fn refresh(&mut self, all: &mut impl Accounts, remote: u32) {
+        if let Some((account, _)) = all.account(remote) {
+            account.used = self.epochs.number();
+        }
+        self.lists.put(all, remote, Place::Nowhere);
+        self.file(all, remote);
     }
 
     /// Ends the epoch: [`EPOCH_TIME`](super::EPOCH_TIME) has passed while a remote waited.
@@ -68,14 +76,13 @@ impl Flow {
         };
         // The remote has not been told of these.
         let due = account.due();
-        account.hurry(self.at_once);
+        let told = account.tellable(self.at_once) > 0;
         let room = most.saturating_sub(account.credit_limit());
         let wanted = credits.saturating_sub(due).next_multiple_of(GRAIN);
         self.set_wanted(account, wanted.min(room));
-        let overdue = account.is_overdue(self.at_once);
         self.file(all, remote);
         self.wake();
-        overdue
+        told
     }
 
     /// Handles a Return, the answer to a Revoke.
@@ -125,154 +132,123 @@ impl Flow {
     /// Moves credits; returns the next remote to tell. Called while it [may](Self::is_ready) return
     /// one, a few times a step.
     pub fn poll(&mut self, all: &mut impl Accounts) -> Option<(u32, Say)> {
-        if !self.ready {
+        for _ in 0..LOOKED_AT {
+            let told = if !self.ready {
+                return None;
+            } else if let Some(remote) = self.servable(all) {
+                self.serve(all, remote)
+            } else if let Some((remote, floor)) = self.find(all) {
+                self.ask(all, remote, floor)
+            } else {
+                self.ready = false;
+                None
+            };
+            if told.is_some() {
+                return told;
+            }
+        }
+        None
+    }
+
+    /// The first remote that waits, if there are credits for it or its request is to be forgotten.
+    fn servable(&self, all: &mut impl Accounts) -> Option<u32> {
+        let places = [Place::Poor, Place::Short, Place::Wanting];
+        let remote = places.iter().find_map(|place| self.lists.front(*place))?;
+        let (account, _) = all.account(remote)?;
+        let stale = account.is_idle_for(QUIET, self.epochs.number());
+        (stale || self.pool.available() > 0).then_some(remote)
+    }
+
+    /// Lends to a waiting remote.
+    fn serve(&mut self, all: &mut impl Accounts, remote: u32) -> Option<(u32, Say)> {
+        let (epoch, share) = (self.epochs.number(), self.share());
+        let others = self.lists.len(Place::Poor) + self.lists.len(Place::Short) > 1;
+        let (account, source) = all.account(remote)?;
+        let part = if account.place != Place::Wanting && others {
+            share.saturating_sub(account.credit_limit()).max(1)
+        } else {
+            self.most
+        };
+        let credits = account.wanted().min(part).min(self.pool.room(source));
+        if account.is_idle_for(QUIET, epoch) || credits == 0 {
+            // The remote is silent, or its source has its full share.
+            self.set_wanted(account, 0);
+            self.file(all, remote);
             return None;
         }
-        let next = self.serve(all).or_else(|| self.ask(all));
-        if next.is_none() {
-            // After many stale requests, servable ones may follow.
-            self.ready = self.pool.available() > 0 && self.first_waiting().is_some();
-            self.narrowing = self.is_any_remote_short() && self.asked == 0;
+        // `wanted` was bounded so that the sum is at most the largest credit limit.
+        self.lend(account, source, credits);
+        self.set_wanted(account, account.wanted() - credits);
+        // The remote waits for them, unless it has plenty.
+        let told = account.has_little(self.at_once) && account.tellable(self.at_once) > 0;
+        // It goes to the back if it wants more, and a Revoke must not ask for what was just lent.
+        self.refresh(all, remote);
+        told.then_some((remote, Say::Credit))
+    }
+
+    /// Selects a remote to ask, if too few credits are free, and what it may keep.
+    fn find(&self, all: &mut impl Accounts) -> Option<(u32, u32)> {
+        let enough = self.pool.available() + self.expected;
+        if self.asked >= ASKED_AT_ONCE || self.wanted <= enough.into() {
+            return None;
         }
-        next
-    }
-
-    /// Lends to waiting remotes, in order, until one has to be told.
-    fn serve(&mut self, all: &mut impl Accounts) -> Option<(u32, Say)> {
-        let (epoch, share) = (self.epochs.number(), self.share());
-        for _ in 0..LOOKED_AT {
-            let remote = self.first_waiting()?;
-            let others = self.lists.len(Place::Poor) + self.lists.len(Place::Short) > 1;
-            let available = self.pool.available();
-            let (account, source) = all.account(remote)?;
-            let stale = account.is_idle_for(QUIET, epoch);
-            if available == 0 && !stale {
-                return None;
-            }
-            let part = if account.place != Place::Wanting && others {
-                share.saturating_sub(account.credit_limit()).max(1)
-            } else {
-                self.most
-            };
-            let credits = account.wanted().min(part).min(self.pool.room(source));
-            if stale || credits == 0 {
-                // The remote is silent, or its source has its full share.
-                self.set_wanted(account, 0);
-                self.file(all, remote);
-                continue;
-            }
-            self.pool.lend(source, credits);
-            self.counts.granted += u64::from(credits);
-            // `wanted` was bounded so that the sum is at most the largest credit limit.
-            account.credit_limit += credits as u16;
-            // A Revoke must not ask for what was just lent.
-            account.used = epoch;
-            let left = account.wanted() - credits;
-            // The remote waits for them, unless it has plenty.
-            let told = account.has_little(self.at_once) && account.hurry(self.at_once);
-            self.set_wanted(account, left);
-            // Moves it to the back if it wants more.
-            self.lists.put(all, remote, Place::Nowhere);
-            self.file(all, remote);
-            if told {
-                return Some((remote, Say::Credit));
-            }
-        }
-        None
-    }
-
-    fn first_waiting(&self) -> Option<u32> {
-        let places = [Place::Poor, Place::Short, Place::Wanting];
-        places.iter().find_map(|place| self.lists.front(*place))
-    }
-
-    /// Asks one remote to return credits, if too few are free.
-    fn ask(&mut self, all: &mut impl Accounts) -> Option<(u32, Say)> {
-        while self.asked < ASKED_AT_ONCE
-            && self.wanted > (self.pool.available() + self.expected).into()
-        {
-            let (remote, floor) = self.find(all)?;
-            let (account, source) = all.account(remote)?;
-            // Due credits can be taken without asking: the remote has not been told of them.
-            let over = account.credit_limit().saturating_sub(floor);
-            let due = over.min(account.due());
-            // Both are at most the credit limit.
-            account.credit_limit -= due as u16;
-            account.asked = (over - due).min(account.unused()) as u16;
-            let asked = u32::from(account.asked);
-            self.pool.take_back(source, due);
-            self.counts.narrowed += u64::from(due);
-            self.counts.revoked += u64::from(asked);
-            if asked > 0 {
-                self.lists.put(all, remote, Place::Nowhere);
-                self.asked += 1;
-                self.expected += asked;
-                return Some((remote, Say::Revoke(asked)));
-            }
-            self.pass_over(all, remote);
-            if due > 0
-                && let Some(told) = self.serve(all)
-            {
-                return Some(told);
-            }
-        }
-        None
-    }
-
-    /// Moves a remote with nothing to return to the back, as if it had just used its credits.
-    fn pass_over(&mut self, all: &mut impl Accounts, remote: u32) {
-        if let Some((account, _)) = all.account(remote) {
-            account.used = self.epochs.number();
-        }
-        self.lists.put(all, remote, Place::Nowhere);
-        self.file(all, remote);
-    }
-
-    /// Selects a remote to ask, and the credits that it may keep.
-    fn find(&mut self, all: &mut impl Accounts) -> Option<(u32, u32)> {
-        let epoch = self.epochs.number();
-        let mut quiet = |lists: &Lists, place| {
-            let remote = lists.front(place)?;
+        let mut idle_for = |epochs, place| {
+            let remote = self.lists.front(place)?;
             let (account, _) = all.account(remote)?;
-            account.is_idle_for(QUIET, epoch).then_some(remote)
+            let idle = account.is_idle_for(epochs, self.epochs.number());
+            idle.then_some((remote, account.credit_limit()))
         };
-        if let Some(remote) = quiet(&self.lists, Place::Above) {
-            let poor = self.lists.len(Place::Poor) > 0;
+        let poor = self.lists.len(Place::Poor) > 0;
+        if let Some((remote, _)) = idle_for(QUIET, Place::Above) {
             return Some((remote, if poor { 0 } else { MINIMUM }));
         }
-        if self.lists.len(Place::Poor) > 0
-            && let Some(remote) = quiet(&self.lists, Place::Within)
-        {
+        if poor && let Some((remote, _)) = idle_for(QUIET, Place::Within) {
             return Some((remote, 0));
         }
-        if !self.is_any_remote_short() {
-            return None;
-        }
         let share = self.share().max(MINIMUM);
-        for _ in 0..PASS_OVER {
-            let remote = self.lists.front(Place::Above)?;
-            let (account, _) = all.account(remote)?;
-            let idle =
-                account.is_idle_for(1, epoch) && 2 * account.unused() > account.credit_limit();
-            if account.credit_limit() > share && idle {
-                return Some((remote, share));
-            }
-            self.lists.put(all, remote, Place::Above);
-        }
-        None
+        let (remote, credit_limit) = idle_for(1, Place::Above)?;
+        (credit_limit > share && self.is_any_remote_short()).then_some((remote, share))
     }
 
-    /// Reduces a credit limit above the share by the cost of the message just taken; called while no
-    /// remote is quiet and one has less than its share.
+    /// Takes from a remote what it has above `floor`: without asking what is due, as the remote has
+    /// not been told of it, and the rest by a Revoke.
+    fn ask(&mut self, all: &mut impl Accounts, remote: u32, floor: u32) -> Option<(u32, Say)> {
+        let (account, source) = all.account(remote)?;
+        let over = account.credit_limit().saturating_sub(floor);
+        self.narrow(account, source, over);
+        let over = account.credit_limit().saturating_sub(floor);
+        let asked = over.min(account.unused());
+        if asked == 0 {
+            self.refresh(all, remote);
+            return None;
+        }
+        // At most the credit limit.
+        account.asked = asked as u16;
+        self.counts.revoked += u64::from(asked);
+        self.asked += 1;
+        self.expected += asked;
+        self.lists.put(all, remote, Place::Nowhere);
+        Some((remote, Say::Revoke(asked)))
+    }
+
+    /// A message was taken, while no remote is asked and one has less than its share: a credit limit
+    /// above the share falls by what the message cost.
     #[cold]
-    pub(super) fn narrow(&mut self, account: &mut Lender, source: Source, paid: Paid) {
+    pub(super) fn narrow_to_share(&mut self, account: &mut Lender, source: Source, paid: Paid) {
         let Paid::Credits(cost) = paid else { return };
         let over = account.credit_limit().saturating_sub(self.share());
-        let less = over.min(cost).min(account.due());
+        if self.narrow(account, source, over.min(cost)) > 0 {
+            self.ready = true;
+        }
+    }
+
+    /// Takes so many of the due credits back, if there are so many; returns their number.
+    fn narrow(&mut self, account: &mut Lender, source: Source, credits: u32) -> u32 {
+        let less = credits.min(account.due());
         account.credit_limit -= less as u16;
         self.pool.take_back(source, less);
         self.counts.narrowed += u64::from(less);
-        self.ready |= less > 0;
+        less
     }
 
     /// Lends the difference to a remote with less unused than due, so that next time the update can be
@@ -288,10 +264,14 @@ impl Flow {
         let more = account.due().saturating_sub(account.unused());
         let more = more.min(self.most.saturating_sub(account.credit_limit()));
         let more = more.min(self.pool.room(source));
-        self.pool.lend(source, more);
-        self.counts.granted += u64::from(more);
-        // At most the largest credit limit.
-        account.credit_limit += more as u16;
+        self.lend(account, source, more);
+    }
+
+    /// Of so many there is room for, and the sum is at most the largest credit limit.
+    fn lend(&mut self, account: &mut Lender, source: Source, credits: u32) {
+        self.pool.lend(source, credits);
+        self.counts.granted += u64::from(credits);
+        account.credit_limit += credits as u16;
     }
 
     /// Puts the remote in the list for its state; it keeps its place if it is already there.
@@ -334,10 +314,10 @@ impl Flow {
 
     /// Requests a poll after credits came free or were requested.
     pub(super) fn wake(&mut self) {
-        self.ready |= self.wanted != 0 || self.narrowing || self.missing != 0;
+        self.ready |= self.wanted != 0 || self.missing != 0;
     }
 
-    fn is_any_remote_short(&self) -> bool {
+    pub(super) fn is_any_remote_short(&self) -> bool {
         self.lists.len(Place::Poor) + self.lists.len(Place::Short) > 0
     }
 
@@ -351,8 +331,5 @@ impl Flow {
 /// would miss one whenever its messages change a little.
 const GRAIN: u32 = 8;
 
-/// Requests examined in one step; many may be stale.
+/// Remotes looked at in one step; many requests may be stale.
 const LOOKED_AT: u32 = 64;
-
-/// Remotes skipped in one search because they have no more than their share, or use it.
-const PASS_OVER: usize = 8;

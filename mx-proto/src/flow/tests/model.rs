@@ -253,7 +253,7 @@ impl Program {
         if let Err(violation) = self.nodes[b].receive(a, what, &fields) {
             // A node with false credits may break a rule itself, and be found by the hostile one.
             let honest = !self.nodes[a].hostile && !self.nodes[b].hostile;
-            assert!(!honest, "{violation}: {what:?}");
+            assert!(!honest, "{violation:?}: {what:?}");
             self.part(a, b);
         }
         true

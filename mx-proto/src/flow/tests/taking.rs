@@ -160,7 +160,7 @@ fn a_remote_that_does_not_answer_is_asked_once_and_holds_up_no_other() {
     assert_eq!(town.flow.returned(&mut town.all, 7, 0), Ok(()));
     assert_eq!(ask(&mut town), [32]);
     // Then another epoch, and others.
-    town.miss(99, 110);
+    town.miss(99, 200);
     town.flow.end_epoch();
     assert_eq!(ask(&mut town), (33..65).collect::<Vec<_>>());
     // Much later it does answer.
@@ -275,6 +275,20 @@ fn a_remote_that_uses_few_of_many_is_asked_while_another_has_less_than_its_share
 }
 
 #[test]
+fn for_one_that_wants_more_than_its_share_no_other_is_asked() {
+    let mut town = Town::new(&scarce(), 5);
+    for (remote, credits) in [(0, 200), (1, 200), (2, 200), (3, 40), (4, 160)] {
+        town.want(remote, credits);
+    }
+    town.epochs(1);
+    town.message(4, 1);
+    // A share is 160. The first three have more, and have been idle in this epoch.
+    assert_eq!(town.want(4, 40), []);
+    assert_eq!([0, 4].map(|remote| town.credit_limit(remote)), [200, 160]);
+    assert_eq!(town.flow.stats().waiting, 1);
+}
+
+#[test]
 fn a_remote_that_has_just_been_lent_credits_is_not_asked_for_them() {
     let mut town = rich(6);
     for remote in 0..4 {
@@ -319,6 +333,20 @@ fn a_request_is_forgotten_when_its_remote_is_not_heard_of_for_two_epochs() {
     town.epochs(1);
     assert_eq!(town.run_until_idle(), []);
     assert_eq!((town.flow.stats().waiting, town.flow.wanted), (0, 0));
+    assert!(!town.flow.is_waited_for());
+}
+
+#[test]
+fn a_remote_that_is_not_heard_of_for_two_epochs_gets_none_of_what_comes_free() {
+    let mut town = rich(6);
+    for remote in [4, 5] {
+        town.miss(remote, 50);
+    }
+    town.epochs(2);
+    town.message(5, 1);
+    assert!(town.flow.close(&mut town.all, 0));
+    town.run_until_idle();
+    assert_eq!([4, 5].map(|remote| town.credit_limit(remote)), [0, 56]);
     assert!(!town.flow.is_waited_for());
 }
 

@@ -63,6 +63,10 @@ pub(crate) struct Crowd {
     /// The longest that a peer with no message under way waited, in messages taken meanwhile. (A peer
     /// with some under way waits for the host, as all do.)
     pub(crate) longest_wait: u64,
+    /// The most messages that waited here, with their data or announced.
+    pub(crate) most_waiting: usize,
+    /// The longest that a peer which had been lent nothing waited for its first credit.
+    pub(crate) first_credit: Duration,
 }
 
 struct Table(Vec<Lender>);
@@ -100,6 +104,8 @@ struct Peer {
     served: u32,
     /// Since when it has waited, with no message under way.
     since: Option<u64>,
+    /// Since when it has waited for a credit, with none lent to it.
+    without: Option<Instant>,
 }
 
 impl Crowd {
@@ -122,6 +128,8 @@ impl Crowd {
             updates: 0,
             taken: 0,
             longest_wait: 0,
+            most_waiting: 0,
+            first_credit: Duration::ZERO,
         };
         for _ in 0..count {
             crowd.connect();
@@ -142,6 +150,7 @@ impl Crowd {
             under_way: 0,
             served: 0,
             since: None,
+            without: None,
         });
         peer
     }
@@ -154,7 +163,7 @@ impl Crowd {
         state.backlog += window.saturating_sub(going);
         if window == 0 {
             state.backlog = 0;
-            state.since = None;
+            (state.since, state.without) = (None, None);
         }
         self.send(peer);
     }
@@ -314,6 +323,13 @@ impl Crowd {
         let arrives = self.now.after(LATENCY);
         let cost = self.cost;
         let state = &mut self.peers[peer as usize];
+        if state.borrower.free() > 0 {
+            if let Some(since) = state.without.take() {
+                self.first_credit = self.first_credit.max(self.now.since(since));
+            }
+        } else if state.backlog > 0 && self.accounts.0[peer as usize].credit_limit() == 0 {
+            state.without.get_or_insert(self.now);
+        }
         while state.backlog > 0 {
             let waiting = cost * u32::from(state.backlog);
             let borrower = &mut state.borrower;
@@ -360,6 +376,8 @@ impl Crowd {
                     self.announced.push_back((peer, paid));
                     self.pull();
                 }
+                let waiting = self.inbox.len() + self.announced.len();
+                self.most_waiting = self.most_waiting.max(waiting);
                 wanted
             }
             Up::Credit { wanted } => wanted,

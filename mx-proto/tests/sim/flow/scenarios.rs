@@ -10,10 +10,11 @@
 use super::crowd::{Crowd, Settling};
 use mx_proto::flow::Settings;
 use std::fmt;
+use std::time::Duration;
 
 /// The columns of a [`Row`].
 pub(crate) const HEADER: &str = "workload    peers  settled after: epochs   messages       ms  \
-     controls  granted  returned  | still moving   updates  longest wait: messages  fewest .. most served";
+     controls  granted  returned  | still moving   updates  longest wait: messages  fewest .. most served  waiting    lent  first credit us";
 
 /// The measurements of one crowd.
 pub(crate) struct Row {
@@ -29,6 +30,11 @@ pub(crate) struct Row {
     pub(crate) longest_wait: u64,
     /// Messages of an active peer that the host took in these epochs: the fewest and the most.
     pub(crate) served: (u32, u32),
+    /// The most messages that waited at the host; credits that are lent at the end.
+    pub(crate) most_waiting: usize,
+    pub(crate) lent: u32,
+    /// The longest that a peer which had been lent nothing waited for its first credit.
+    pub(crate) first_credit: Duration,
 }
 
 /// Some peers are busy for good.
@@ -118,6 +124,9 @@ impl Row {
             updates: (crowd.updates - updates, crowd.taken - taken),
             longest_wait: crowd.longest_wait,
             served: crowd.served(),
+            most_waiting: crowd.most_waiting,
+            lent: stats.lent,
+            first_credit: crowd.first_credit,
         }
     }
 }
@@ -158,8 +167,13 @@ impl fmt::Display for Row {
         let (fewest, most) = self.served;
         write!(
             f,
-            "  | {:12}  {:8}  {:22}  {fewest:6} .. {most}",
-            self.controls_after, self.updates.0, self.longest_wait
+            "  | {:12}  {:8}  {:22}  {fewest:6} .. {most:<6} {:8} {:7} {:16}",
+            self.controls_after,
+            self.updates.0,
+            self.longest_wait,
+            self.most_waiting,
+            self.lent,
+            self.first_credit.as_micros()
         )
     }
 }
