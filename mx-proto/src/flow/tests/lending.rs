@@ -249,6 +249,15 @@ fn draws_have_the_reserve_and_copies_what_could_be_lent() {
 }
 
 #[test]
+fn a_draw_that_has_to_wait_is_to_be_repeated_when_credits_come_free() {
+    let mut town = Town::new(&scarce(), 1);
+    assert!(town.flow.draw(1000) && !town.flow.draw(1));
+    assert!(!town.flow.is_ready());
+    town.flow.undraw(1);
+    assert!(town.flow.is_ready() && town.flow.draw(1));
+}
+
+#[test]
 fn what_the_gone_leave_here_is_held_until_it_is_taken() {
     let mut town = Town::new(&scarce(), 0);
     let remote = town.open(Source(9));

@@ -18,6 +18,10 @@ fn nothing_moves_while_no_remote_wants_credits() {
     for _ in 0..10_000 {
         town.message(5, 1);
     }
+    // Nor when those with more than their share use it.
+    for (remote, cost) in [(4, 1), (0, 60), (1, 60), (2, 60), (3, 60), (0, 60)] {
+        town.message(remote, cost);
+    }
     town.epochs(10);
     assert_eq!(town.run_until_idle(), []);
     let stats = town.flow.stats();
@@ -242,6 +246,39 @@ fn while_none_is_quiet_credits_above_a_share_are_not_told_again() {
     let stats = town.flow.stats();
     assert_eq!((stats.narrowed, stats.lent, stats.revoked), (400, 800, 0));
     assert_eq!((stats.waiting, stats.poor), (4, 0));
+}
+
+#[test]
+fn while_one_is_asked_no_other_is_narrowed() {
+    let mut town = rich(8);
+    town.epochs(2);
+    for remote in 1..8 {
+        town.message(remote, 1);
+    }
+    let paid = town.send(1, 50);
+    town.miss(4, 8);
+    assert_eq!(town.flow.poll(&mut town.all), Some((0, Say::Revoke(200))));
+    town.take(1, paid);
+    assert_eq!(town.credit_limit(1), 200);
+}
+
+#[test]
+fn a_credit_limit_falls_by_what_the_message_cost_though_more_is_due() {
+    let mut town = rich(8);
+    town.epochs(1);
+    for remote in 0..8 {
+        town.message(remote, 1);
+    }
+    for remote in 0..4 {
+        for cost in [60, 40, 100] {
+            town.send(remote, cost);
+        }
+    }
+    town.take(0, Paid::Credits(60));
+    town.miss(4, 200);
+    assert_eq!(town.run_until_idle(), []);
+    town.take(0, Paid::Credits(40));
+    assert_eq!((town.credit_limit(0), town.account(0).due()), (160, 60));
 }
 
 #[test]
