@@ -437,13 +437,8 @@ impl Session {
         if self.on_spurious(acked, stats) {
             return self.send.on_timeout_undone();
         }
-        if let Some(age) = acked.reordered
-            && self.reordering.on_reordered(now, age, &self.rtt)
-        {
-            let wait = self.reordering.wait(now, &self.rtt);
-            let again = self.send.wait_longer(now, wait);
-            self.judge_at = again.lost_next;
-            self.on_spurious(&again, stats);
+        if let Some(age) = acked.reordered {
+            self.reordering.on_reordered(now, age, &self.rtt);
         }
     }
 

@@ -170,6 +170,17 @@ fn remotes_without_credits_are_served_first_then_those_below_their_share() {
 }
 
 #[test]
+fn the_last_credit_is_lent() {
+    let mut town = Town::new(&scarce(), 5);
+    for (remote, credits) in [(0, 200), (1, 200), (2, 200), (3, 192)] {
+        town.want(remote, credits);
+    }
+    assert!(town.flow.copy(7));
+    assert_eq!(town.want(4, 8), [(4, Say::Credit)]);
+    assert_eq!((town.credit_limit(4), town.flow.stats().free), (1, 200));
+}
+
+#[test]
 fn a_remote_that_waits_alone_is_not_held_to_its_share() {
     let mut town = Town::new(&scarce(), 10);
     for remote in 0..10 {
@@ -235,6 +246,15 @@ fn draws_have_the_reserve_and_copies_what_could_be_lent() {
     town.flow.uncopy(125);
     town.flow.undraw(200);
     assert_eq!(town.flow.stats().free, 400);
+}
+
+#[test]
+fn a_draw_that_has_to_wait_is_to_be_repeated_when_credits_come_free() {
+    let mut town = Town::new(&scarce(), 1);
+    assert!(town.flow.draw(1000) && !town.flow.draw(1));
+    assert!(!town.flow.is_ready());
+    town.flow.undraw(1);
+    assert!(town.flow.is_ready() && town.flow.draw(1));
 }
 
 #[test]

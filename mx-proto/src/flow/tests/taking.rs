@@ -18,6 +18,10 @@ fn nothing_moves_while_no_remote_wants_credits() {
     for _ in 0..10_000 {
         town.message(5, 1);
     }
+    // Nor when those with more than their share use it.
+    for (remote, cost) in [(4, 1), (0, 60), (1, 60), (2, 60), (3, 60), (0, 60)] {
+        town.message(remote, cost);
+    }
     town.epochs(10);
     assert_eq!(town.run_until_idle(), []);
     let stats = town.flow.stats();
@@ -245,6 +249,39 @@ fn while_none_is_quiet_credits_above_a_share_are_not_told_again() {
 }
 
 #[test]
+fn while_one_is_asked_no_other_is_narrowed() {
+    let mut town = rich(8);
+    town.epochs(2);
+    for remote in 1..8 {
+        town.message(remote, 1);
+    }
+    let paid = town.send(1, 50);
+    town.miss(4, 8);
+    assert_eq!(town.flow.poll(&mut town.all), Some((0, Say::Revoke(200))));
+    town.take(1, paid);
+    assert_eq!(town.credit_limit(1), 200);
+}
+
+#[test]
+fn a_credit_limit_falls_by_what_the_message_cost_though_more_is_due() {
+    let mut town = rich(8);
+    town.epochs(1);
+    for remote in 0..8 {
+        town.message(remote, 1);
+    }
+    for remote in 0..4 {
+        for cost in [60, 40, 100] {
+            town.send(remote, cost);
+        }
+    }
+    town.take(0, Paid::Credits(60));
+    town.miss(4, 200);
+    assert_eq!(town.run_until_idle(), []);
+    town.take(0, Paid::Credits(40));
+    assert_eq!((town.credit_limit(0), town.account(0).due()), (160, 60));
+}
+
+#[test]
 fn a_remote_that_uses_few_of_many_is_asked_while_another_has_less_than_its_share() {
     let mut town = rich(5);
     town.epochs(1);
@@ -272,6 +309,20 @@ fn a_remote_that_uses_few_of_many_is_asked_while_another_has_less_than_its_share
         [0, 1, 4].map(|remote| town.credit_limit(remote)),
         [160, 160, 72]
     );
+}
+
+#[test]
+fn for_one_that_wants_more_than_its_share_no_other_is_asked() {
+    let mut town = Town::new(&scarce(), 5);
+    for (remote, credits) in [(0, 200), (1, 200), (2, 200), (3, 40), (4, 160)] {
+        town.want(remote, credits);
+    }
+    town.epochs(1);
+    town.message(4, 1);
+    // A share is 160. The first three have more, and have been idle in this epoch.
+    assert_eq!(town.want(4, 40), []);
+    assert_eq!([0, 4].map(|remote| town.credit_limit(remote)), [200, 160]);
+    assert_eq!(town.flow.stats().waiting, 1);
 }
 
 #[test]
@@ -319,6 +370,20 @@ fn a_request_is_forgotten_when_its_remote_is_not_heard_of_for_two_epochs() {
     town.epochs(1);
     assert_eq!(town.run_until_idle(), []);
     assert_eq!((town.flow.stats().waiting, town.flow.wanted), (0, 0));
+    assert!(!town.flow.is_waited_for());
+}
+
+#[test]
+fn a_remote_that_is_not_heard_of_for_two_epochs_gets_none_of_what_comes_free() {
+    let mut town = rich(6);
+    for remote in [4, 5] {
+        town.miss(remote, 50);
+    }
+    town.epochs(2);
+    town.message(5, 1);
+    assert!(town.flow.close(&mut town.all, 0));
+    town.run_until_idle();
+    assert_eq!([4, 5].map(|remote| town.credit_limit(remote)), [0, 56]);
     assert!(!town.flow.is_waited_for());
 }
 

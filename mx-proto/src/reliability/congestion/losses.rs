@@ -67,7 +67,7 @@ impl Congestion {
         self.account.lost += bytes;
         self.look_for_queue(rtt);
         let many = run >= self.run_of_a_full_queue() || self.account.lost > self.tolerated();
-        if !self.queue && (!many || self.is_chance() || self.is_too_early_to_tell()) {
+        if !self.queue && (!many || self.is_chance()) {
             return;
         }
         self.remember(false);
@@ -157,16 +157,6 @@ impl Congestion {
     /// since its losses could not be compared.
     pub(super) fn is_experiment(&self) -> bool {
         self.fall.as_ref().is_some_and(Fall::is_open)
-    }
-
-    /// Too little has been sent since the last fall to compare what is lost of it.
-    fn is_too_early_to_tell(&self) -> bool {
-        let compared = self.account.total() >= self.segment * COMPARED;
-        !compared
-            && self
-                .fall
-                .as_ref()
-                .is_some_and(|fall| fall.share > 0 && fall.is_open())
     }
 
     /// The share lost, of 1024, for a comparison; 0 if it is of too few segments, or so large that

@@ -9,7 +9,7 @@
 //!      │  │                                                       │  │                │
 //!      │  └──acknowledged──► Free ◄──acknowledged: reordered──────┘  │                │
 //!      │                      ▲                                      │                │
-//!      └──the reordering wait has grown──────────────────────────────┘                │
+//!      └──the time-out was spurious──────────────────────────────────┘                │
 //!                             └──acknowledged, sooner than it can be: reordered───────┘
 //! ```
 //!
@@ -91,7 +91,7 @@ impl SendWindow {
     /// The time-out was spurious: segments that have not been sent again since are in flight after all.
     pub(in super::super) fn on_timeout_undone(&mut self) {
         for slot in self.slots.iter_mut().take(self.fresh) {
-            self.counts.revive(slot, |_| true);
+            self.counts.revive(slot);
         }
         self.find_resend();
     }
@@ -153,26 +153,6 @@ impl SendWindow {
             self.find_resend();
         }
         lost
-    }
-
-    /// Segments declared lost because of later arrivals, and sent less than `wait` ago, may only be
-    /// reordered: returns their number, and the earliest time. Called after `wait` has grown.
-    pub(in super::super) fn wait_longer(&mut self, now: Instant, wait: Duration) -> Acked {
-        let newest = self.counts.newest_arrived;
-        let mut outcome = AckOutcome::new(now, Duration::ZERO, newest);
-        for slot in self.slots.iter_mut().take(self.highest) {
-            let sends = slot.sends;
-            let is_in_flight = |sending: Sending| {
-                sending.is_reordered(newest, sends) && now.since(sending.at) < wait
-            };
-            if let Some(sending) = self.counts.revive(slot, is_in_flight) {
-                outcome.on_spurious(sending.at, slot.bytes());
-            }
-        }
-        let mut acked = outcome.acked;
-        self.find_lost(now, wait, &mut acked);
-        self.find_resend();
-        acked
     }
 
     /// Of the first `count` segments, those under way of which `is_lost` says so are to be sent
@@ -271,22 +251,14 @@ impl Counts {
         *newest = (*newest).max(sending.transmission);
     }
 
-    /// Takes a segment that was to be sent again for in flight after all, if `is_in_flight` says so.
-    fn revive(
-        &mut self,
-        slot: &mut Slot,
-        is_in_flight: impl Fn(Sending) -> bool,
-    ) -> Option<Sending> {
-        let SegmentState::ToResend(sending) = slot.state else {
-            return None;
-        };
-        is_in_flight(sending).then(|| {
+    /// Takes a segment that was to be sent again for in flight after all.
+    fn revive(&mut self, slot: &mut Slot) {
+        if let SegmentState::ToResend(sending) = slot.state {
             slot.state = SegmentState::InFlight(sending);
             self.lost -= 1;
             self.in_flight += 1;
             self.in_flight_bytes += slot.bytes();
-            sending
-        })
+        }
     }
 }
 

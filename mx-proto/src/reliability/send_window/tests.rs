@@ -367,30 +367,6 @@ fn in_one_acknowledgement_nothing_is_reordered() {
 }
 
 #[test]
-fn a_longer_wait_takes_back_what_is_only_reordered() {
-    let mut rig = Rig::sent(10);
-    rig.detection = detecting(0);
-    let acked = rig.ack(0, &[0b1_1111_0000], 60).expect("in range");
-    assert_eq!(acked.lost_segments, 5);
-    // 0 and 1 go again; 2 is reordered by 58.
-    for number in [0, 1] {
-        assert_eq!(rig.window.next(), Some(number));
-        rig.window.on_sent(number, Data, Instant(60));
-    }
-    let acked = rig.ack(0, &[0b1_1111_0010], 60).expect("in range");
-    assert_eq!(acked.reordered, Some(Duration::from_nanos(58)));
-    assert_eq!((acked.spurious_segments, acked.lost_segments), (1, 0));
-    let again = rig
-        .window
-        .wait_longer(Instant(60), Duration::from_nanos(70));
-    assert_eq!((again.spurious_segments, again.spurious_bytes), (2, 200));
-    assert_eq!(again.spurious_sent_at, Some(Instant(3)));
-    assert_eq!(again.lost_next, Some(Instant(73)));
-    assert_eq!(rig.window.next(), None);
-    rig.check();
-}
-
-#[test]
 fn a_time_out_that_was_none_is_taken_back() {
     let mut rig = Rig::sent(10);
     rig.detection = detecting(0);
@@ -559,8 +535,7 @@ fn random_histories_keep_all_sums_right_and_deliver_everything() {
         let (at, wait) = (Instant(now), rig.detection.wait);
         let found = match draw(50) {
             0 => rig.window.declare_reordered_lost(at, wait),
-            1 => rig.window.wait_longer(at, wait * 2),
-            2 => rig.window.lose_sent_before(at),
+            1 => rig.window.lose_sent_before(at),
             _ => Acked::default(),
         };
         lost += found.lost_segments;
