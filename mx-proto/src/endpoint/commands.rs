@@ -814,7 +814,7 @@ impl<O: Owner> Core<O> {
                 .push(DeferredAction::ConnectAgain(connect, target));
         }
         for (link, _) in &remote.links {
-            self.actions.push(DeferredAction::Close(*link, Close::Now));
+            self.close_later(*link, Close::Now);
         }
     }
 
