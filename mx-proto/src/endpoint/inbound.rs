@@ -14,7 +14,7 @@ use super::early::filled;
 use super::introductions::UNASKED;
 use super::outbound::notify_status;
 use super::{Core, reader};
-use crate::early::{self, Early, Named};
+use crate::early::{self, Early, Named, Stage};
 use crate::event::{Arrival, Outcome, Verdict};
 use crate::flow::{self, Paid};
 use crate::ids::{EntryId, LinkId, MatchBits, MatchMask, RemoteId, RequestId};
@@ -313,7 +313,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         header: &Header,
         body: &B,
     ) {
-        if self.core.is_closing(link) {
+        if self.core.changing.get(&link) == Some(&NO_REMOTE) {
             // Packets after a violation or a refusal are ignored.
             self.core.stats.stale += 1;
         } else if cookie != 0 {
@@ -525,11 +525,6 @@ impl<O: Owner> Core<O> {
         bound.filter(owns).unwrap_or(NO_REMOTE)
     }
 
-    /// Whether the link is to be closed after the poll, or after its last packet.
-    fn is_closing(&self, link: LinkId) -> bool {
-        self.changing.get(&link) == Some(&NO_REMOTE)
-    }
-
     /// The peer does not speak our protocol: its link, and with it the remote, ends.
     #[cold]
     pub(super) fn violation(&mut self, link: LinkId, cookie: u64, what: &'static str) {
@@ -655,7 +650,7 @@ impl<O: Owner> Core<O> {
             let received = pulling.received;
             // The sender is told when it has been decided what becomes of it.
             let message = pulling.fetch.and_then(|it| self.early.at(it.place()));
-            let undecided = message.is_some_and(|(_, message)| message.is_undecided());
+            let undecided = message.is_some_and(|(_, it)| it.stage == Stage::Undecided);
             self.complete(id, status, received);
             if !undecided {
                 self.finish_offer(from, send_id, received, status);
