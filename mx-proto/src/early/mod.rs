@@ -49,7 +49,7 @@ pub(crate) struct Early<M> {
     /// Its sender's name for it, if it was only offered.
     pub(crate) send_id: Option<u64>,
     pub(crate) body: Body<M>,
-    stage: Stage,
+    pub(crate) stage: Stage,
 }
 
 /// The bytes of a message.
@@ -69,7 +69,7 @@ pub(crate) enum Body<M> {
 
 /// The thing that a message waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+pub(crate) enum Stage {
     /// For the rest of it.
     Streamed,
     /// For a decision, in the order of arrival.
@@ -136,24 +136,10 @@ impl<M> Early<M> {
         }
     }
 
-    pub(crate) fn is_in_turn(&self) -> bool {
-        matches!(self.stage, Stage::Turn { .. })
-    }
-
-    /// It waits for a decision, and has not been handed out for it.
-    pub(crate) fn is_undecided(&self) -> bool {
-        self.stage == Stage::Undecided
-    }
-
-    /// It is being decided.
-    pub(crate) fn is_out(&self) -> bool {
-        self.stage == Stage::Out
-    }
-
     /// It came with its data, and a receive may get it.
     pub(crate) fn is_complete(&self) -> bool {
-        let stage = matches!(self.stage, Stage::Undecided | Stage::Unexpected);
-        stage && self.send_id.is_none()
+        let waits = matches!(self.stage, Stage::Undecided | Stage::Unexpected);
+        waits && self.send_id.is_none()
     }
 }
 
@@ -351,11 +337,11 @@ impl<M> Store<M> {
             _ => 0,
         };
         if comes {
-            (self.undecided_count, self.bytes) =
-                (self.undecided_count + undecided, self.bytes + bytes);
+            self.undecided_count += undecided;
+            self.bytes += bytes;
         } else {
-            (self.undecided_count, self.bytes) =
-                (self.undecided_count - undecided, self.bytes - bytes);
+            self.undecided_count -= undecided;
+            self.bytes -= bytes;
         }
     }
 
@@ -456,6 +442,13 @@ impl<M> Store<M> {
             self.forget_name((source, name), id);
         }
         self.come(id.index(), slot)
+    }
+
+    /// Nothing has been paid for a message any more.
+    pub(crate) fn forgive(&mut self, id: EntryId) {
+        if let Some(message) = self.messages.get_mut(id) {
+            message.paid = Paid::Credits(0);
+        }
     }
 
     /// The source of a message has gone, and another remote stands for it.

@@ -25,7 +25,7 @@ use slab::Slab;
 use std::collections::HashMap;
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(super) struct Turns {
     /// Those with messages.
     pub(super) all: Slab<Turn>,
@@ -65,22 +65,6 @@ impl Turn {
             ready: 0,
             rotates: false,
             waits: false,
-        }
-    }
-}
-
-impl Default for Turns {
-    fn default() -> Self {
-        Self {
-            all: Slab::new(),
-            slots: HashMap::default(),
-            rotation: Ends::EMPTY,
-            rotating: Chains::default(),
-            line: Ends::EMPTY,
-            lined: Chains::default(),
-            numbers: 0,
-            ready: 0,
-            stats: InboxStats::default(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::pending::{New, Slot};
 use super::{Core, Endpoint};
-use crate::early::Body as Bytes;
+use crate::early;
 use crate::event::{Down, Outcome};
 use crate::flow::{self, Flow, Lane, Paid};
 use crate::ids::{EntryId, LinkId, MatchBits, MatchMask, RemoteId, RequestId, Route, Target};
@@ -397,7 +397,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let (source, bits, length) = (message.source, message.bits, message.length);
         let offer = message.offer();
         let done = match message.body {
-            Bytes::Bytes(data) => {
+            early::Body::Bytes(data) => {
                 let transferred = slot.memory().fill(0, data.len(), &data[..], 0) as u32;
                 let status = inbound_status(transferred, length);
                 let outcome = Outcome::received(status, source, bits, transferred, length);
@@ -818,7 +818,7 @@ impl<O: Owner> Core<O> {
                 .push(DeferredAction::ConnectAgain(connect, target));
         }
         for (link, _) in &remote.links {
-            self.actions.push(DeferredAction::Close(*link, Close::Now));
+            self.close_later(*link, Close::Now);
         }
     }
 

@@ -16,7 +16,7 @@
 use super::commands::inbound_status;
 use super::outbound::notify_code;
 use super::{Core, DeferredAction};
-use crate::early::{Body, Early};
+use crate::early::{Body, Early, Stage};
 use crate::event::Verdict;
 use crate::flow::cost;
 use crate::ids::{EntryId, RemoteId, RequestId};
@@ -152,7 +152,7 @@ impl<O: Owner> Core<O> {
         let (source, bits, length) = (message.source, message.bits, message.length);
         let mut offer = message.offer();
         let mut timeouts = self.timeouts;
-        if !message.is_in_turn() {
+        if message.stage == Stage::Undecided {
             // What is only to be shown is not read from remote memory.
             (offer.1, timeouts) = (None, TimeOuts::NONE);
         }

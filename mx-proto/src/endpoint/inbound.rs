@@ -14,7 +14,7 @@ use super::early::filled;
 use super::introductions::UNASKED;
 use super::outbound::notify_status;
 use super::{Core, reader};
-use crate::early::{self, Early, Named};
+use crate::early::{self, Early, Named, Stage};
 use crate::event::{Arrival, Outcome, Verdict};
 use crate::flow::{self, Paid};
 use crate::ids::{EntryId, LinkId, MatchBits, MatchMask, RemoteId, RequestId};
@@ -42,6 +42,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
 
     fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
         self.core.session_out.forget(link);
+        self.core.changing.remove(&link);
         self.core.lose_introduction(link, reason);
         self.core.challenges.forget(link);
         let cut = self.core.cut(link);
@@ -318,7 +319,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         header: &Header,
         body: &B,
     ) {
-        if self.core.is_closing(link) {
+        if self.core.changing.get(&link) == Some(&NO_REMOTE) {
             // Packets after a violation or a refusal are ignored.
             self.core.stats.stale += 1;
         } else if cookie != 0 {
@@ -525,20 +526,9 @@ impl<O: Owner> Core<O> {
 
     #[cold]
     fn remote_bound(&self, link: LinkId) -> RemoteId {
-        let bound = self.actions.iter().rev().find_map(|action| match action {
-            super::DeferredAction::Bind(to, cookie) if *to == link => {
-                Some(RemoteId::from_word(*cookie))
-            }
-            _ => None,
-        });
+        let bound = self.changing.get(&link).copied();
         let owns = |id: &RemoteId| self.remotes.of(*id).is_some_and(|of| of.owns(link));
         bound.filter(owns).unwrap_or(NO_REMOTE)
-    }
-
-    /// Whether the link is to be closed after the poll, or after its last packet.
-    fn is_closing(&self, link: LinkId) -> bool {
-        let closes = |action: &super::DeferredAction<O::Memory>| matches!(action, super::DeferredAction::Close(of, _) if *of == link);
-        self.session_out.ends(link) || self.actions.iter().any(closes)
     }
 
     /// The peer does not speak our protocol: its link, and with it the remote, ends.
@@ -548,8 +538,7 @@ impl<O: Owner> Core<O> {
         self.forget_introduction(link);
         let remote = self.remote_of(link, cookie);
         log::debug!("link {link:?}: {what}; closing it");
-        self.actions
-            .push(super::DeferredAction::Close(link, Close::Now));
+        self.close_later(link, Close::Now);
         self.fail_remote(remote, DownReason::Protocol(what));
     }
 
@@ -557,8 +546,7 @@ impl<O: Owner> Core<O> {
     #[cold]
     pub(super) fn out_of_room(&mut self, link: LinkId, from: RemoteId) {
         self.stats.out_of_memory += 1;
-        self.actions
-            .push(super::DeferredAction::Close(link, Close::Now));
+        self.close_later(link, Close::Now);
         self.fail_remote(from, DownReason::NoMemory);
     }
 
@@ -668,7 +656,7 @@ impl<O: Owner> Core<O> {
             let received = pulling.received;
             // The sender is told when it has been decided what becomes of it.
             let message = pulling.fetch.and_then(|it| self.early.at(it.place()));
-            let undecided = message.is_some_and(|(_, message)| message.is_undecided());
+            let undecided = message.is_some_and(|(_, it)| it.stage == Stage::Undecided);
             self.complete(id, status, received);
             if !undecided {
                 self.finish_offer(from, send_id, received, status);

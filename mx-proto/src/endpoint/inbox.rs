@@ -14,11 +14,12 @@ use super::{Core, Endpoint};
 use crate::early::{Body, Early};
 use crate::event::Message;
 use crate::flow::cost;
+use crate::ids::EntryId;
 use crate::owner::Owner;
 use crate::port::Port;
 use crate::stats::InboxStats;
 use crate::status::Status;
-use crate::time::{Clock, Instant};
+use crate::time::Clock;
 use std::time::Duration;
 
 impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
@@ -102,9 +103,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Begins to fetch what there is room for.
     pub(super) fn fetch(&mut self) -> bool {
         let mut busy = false;
-        while self.core.early.to_fetch().is_some() {
+        while let Some((id, drawn)) = self.core.draw() {
             let now = self.clock.now();
-            if !self.core.fetch_next(now) {
+            if !self.core.begin_fetch(id, drawn, now) {
+                self.core.flow.undraw(drawn);
+                self.core.starved = true;
+                let again = now.after(AGAIN);
+                self.core.wheel.set(now, again, Deadline::Memory);
                 break;
             }
             busy = true;
@@ -129,23 +134,11 @@ impl<O: Owner> Core<O> {
         true
     }
 
-    /// Begins to fetch the message that is first in line. False: it has to wait for credits, or for memory.
-    fn fetch_next(&mut self, now: Instant) -> bool {
-        let first = self.early.to_fetch().filter(|_| !self.starved);
-        let Some((id, message)) = first.and_then(|id| Some((id, self.early.get(id)?))) else {
-            return false;
-        };
-        let drawn = cost(message.length) - 1;
-        if !self.flow.draw(drawn) {
-            return false;
-        }
-        let begun = self.begin_fetch(id, drawn, now);
-        if !begun {
-            self.flow.undraw(drawn);
-            self.starved = true;
-            self.wheel.set(now, now.after(AGAIN), Deadline::Memory);
-        }
-        begun
+    /// The message that is to be fetched now, and the credits that have been drawn for it.
+    fn draw(&mut self) -> Option<(EntryId, u32)> {
+        let id = self.early.to_fetch().filter(|_| !self.starved)?;
+        let drawn = cost(self.early.get(id)?.length) - 1;
+        self.flow.draw(drawn).then_some((id, drawn))
     }
 
     /// Perhaps there is memory now.

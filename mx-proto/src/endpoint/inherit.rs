@@ -94,6 +94,7 @@ impl<O: Owner> Core<O> {
             liveness,
             ready,
             session_out,
+            changing,
             streamed,
             bodies: _,
             introductions,
@@ -116,6 +117,7 @@ impl<O: Owner> Core<O> {
         (*starved, *epoch_ends) = (false, false);
         *controls = 0;
         ready.clear();
+        changing.clear();
         held.clear();
         actions.clear();
     }

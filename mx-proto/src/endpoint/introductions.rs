@@ -23,7 +23,7 @@ pub(super) use challenges::{Challenges, REFUSED, UNASKED, UNVOUCHED};
 
 use super::deadlines::Deadline;
 use super::session_queue::After;
-use super::{Core, DeferredAction, Endpoint};
+use super::{Core, Endpoint};
 use crate::config::Place;
 use crate::event::Identity;
 use crate::ids::{LinkId, NicId, RemoteId, RequestId};
@@ -326,7 +326,7 @@ impl<O: Owner> Core<O> {
         if let Some(remote) = self.remotes.of_mut(id) {
             remote.links.push((link, LinkState::Met));
         }
-        self.actions.push(DeferredAction::Bind(link, id.to_word()));
+        self.bind_later(link, id);
         for (header, hello) in [(header, hello)].into_iter().chain(introduction.more) {
             self.reply_to(id, link, header.word, hello.key);
         }

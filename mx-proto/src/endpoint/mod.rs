@@ -107,6 +107,9 @@ struct Core<O: Owner> {
     /// Remotes with something to send and room to send it; each at most once.
     ready: VecDeque<RemoteId>,
     session_out: session_queue::SessionQueue,
+    /// Links whose remote the port has yet to be told: the remote, [`NO_REMOTE`] if the link is to be closed,
+    /// now or after its last packet.
+    changing: HashMap<LinkId, RemoteId, RandomState>,
     /// Messages whose bodies are coming, by the link on which they come.
     streamed: streamed::AllStreamed,
     bodies: streamed::Bodies,
@@ -123,7 +126,7 @@ struct Core<O: Owner> {
 /// Something the port is to be told as soon as it is not being polled.
 #[derive(Debug)]
 enum DeferredAction<M> {
-    Bind(LinkId, u64),
+    Bind(LinkId, RemoteId),
     Close(LinkId, Close),
     Detach {
         link: LinkId,
@@ -178,6 +181,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             wheel: Wheel::new(deadlines::TICK),
             ready: VecDeque::new(),
             session_out: session_queue::SessionQueue::default(),
+            changing: HashMap::default(),
             streamed: streamed::AllStreamed::default(),
             bodies: streamed::Bodies::default(),
             introductions: introductions::Introductions::default(),
@@ -432,7 +436,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         }
         for action in std::mem::take(&mut self.core.actions) {
             match action {
-                DeferredAction::Bind(link, cookie) => self.port.bind(link, cookie),
+                DeferredAction::Bind(link, id) => {
+                    self.core.changing.remove(&link);
+                    self.port.bind(link, id.to_word());
+                }
                 DeferredAction::Close(link, how) => self.close_link(link, how),
                 DeferredAction::Detach {
                     link,
@@ -460,6 +467,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Ends a link, and what came on it that has not been looked at: also what came behind the reason.
     fn close_link(&mut self, link: LinkId, how: Close) {
+        self.core.changing.remove(&link);
         self.core.challenges.forget(link);
         self.core.forget_introduction(link);
         let cut = self.core.cut(link);
@@ -734,6 +742,18 @@ impl<O: Owner> Core<O> {
         if queues.is_some_and(unread) {
             self.fail_remote(to, DownReason::Link(LinkDown::TimedOut));
         }
+    }
+
+    /// The link is a remote's from now on.
+    fn bind_later(&mut self, link: LinkId, id: RemoteId) {
+        self.changing.insert(link, id);
+        self.actions.push(DeferredAction::Bind(link, id));
+    }
+
+    /// The link ends, as soon as the port is not being polled.
+    fn close_later(&mut self, link: LinkId, how: Close) {
+        self.changing.insert(link, NO_REMOTE);
+        self.actions.push(DeferredAction::Close(link, how));
     }
 
     /// A remote's link has room again.

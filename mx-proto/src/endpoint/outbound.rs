@@ -9,7 +9,7 @@
 //! port reports room.
 
 use super::session_queue::After;
-use super::{Core, DeferredAction, Endpoint, read_token};
+use super::{Core, Endpoint, read_token};
 use crate::flow::{self, Borrower, Flow, Lane, Paid};
 use crate::ids::{LinkId, RemoteId, RequestId};
 use crate::memory::Memory;
@@ -135,9 +135,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     self.core.stats.packets_out += 1;
                     busy = true;
                     if after != After::Open {
-                        self.core
-                            .actions
-                            .push(DeferredAction::Close(link, Close::Flush));
+                        self.core.close_later(link, Close::Flush);
                     }
                 }
                 Err(SendError::WouldBlock) => {
@@ -423,9 +421,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             // a packet that cannot be ended ends the link.
             debug_assert!(false, "a partial packet without its request");
             queues.partial = None;
-            self.core
-                .actions
-                .push(DeferredAction::Close(link, Close::Now));
+            self.core.close_later(link, Close::Now);
             self.core.fail_remote(id, DownReason::Link(LinkDown::Reset));
             return Ok(());
         };

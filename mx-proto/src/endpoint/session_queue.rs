@@ -18,7 +18,7 @@ use std::collections::{HashMap, VecDeque};
 #[derive(Debug, Default)]
 pub(super) struct SessionQueue {
     queue: VecDeque<(LinkId, Control, After)>,
-    each: HashMap<LinkId, Unsent, RandomState>,
+    each: HashMap<LinkId, usize, RandomState>,
 }
 
 /// The link's fate after the packet.
@@ -30,14 +30,6 @@ pub(super) enum After {
     Close,
     /// It is closed, and nothing counts that comes on it before.
     End,
-}
-
-/// The packets of one link.
-#[derive(Debug, Default)]
-struct Unsent {
-    packets: usize,
-    /// One of them is the end.
-    ends: bool,
 }
 
 impl SessionQueue {
@@ -57,15 +49,11 @@ impl SessionQueue {
         } else {
             EACH_WHEN_FULL
         };
-        self.each
-            .get(&link)
-            .is_none_or(|unsent| unsent.packets < most)
+        self.each.get(&link).is_none_or(|packets| *packets < most)
     }
 
     pub(super) fn push(&mut self, link: LinkId, control: Control, after: After) {
-        let unsent = self.each.entry(link).or_default();
-        unsent.packets += 1;
-        unsent.ends |= after == After::End;
+        *self.each.entry(link).or_default() += 1;
         self.queue.push_back((link, control, after));
     }
 
@@ -96,15 +84,10 @@ impl SessionQueue {
         }
     }
 
-    /// Whether the link is closed after its waiting packets.
-    pub(super) fn ends(&self, link: LinkId) -> bool {
-        self.each.get(&link).is_some_and(|unsent| unsent.ends)
-    }
-
     fn uncount(&mut self, link: LinkId) {
-        if let Some(unsent) = self.each.get_mut(&link) {
-            unsent.packets -= 1;
-            if unsent.packets == 0 {
+        if let Some(packets) = self.each.get_mut(&link) {
+            *packets -= 1;
+            if *packets == 0 {
                 self.each.remove(&link);
             }
         }
@@ -161,14 +144,9 @@ mod tests {
         queue.push(ended, answer(), After::End);
         queue.keep_open(stays);
         queue.keep_open(ended);
-        assert_eq!(
-            [stays, goes, ended].map(|link| queue.ends(link)),
-            [false, false, true]
-        );
         let mut next = || queue.pop().map(|(link, _, after)| (link, after));
         assert_eq!(next(), Some((stays, After::Open)));
         assert_eq!(next(), Some((goes, After::Close)));
         assert_eq!(next(), Some((ended, After::End)));
-        assert!(!queue.ends(ended));
     }
 }

@@ -27,7 +27,7 @@ use super::session_queue::After;
 use super::{Core, DeferredAction};
 use crate::flow::Borrower;
 use crate::ids::{EndpointId, LinkId, NicId, RemoteId, RequestId, SessionId};
-use crate::ops::{List, State, Strand};
+use crate::ops::{List, NO_REMOTE, State, Strand};
 use crate::origin::Source;
 use crate::owner::Owner;
 use crate::port::{Close, LinkDown};
@@ -47,7 +47,7 @@ impl<O: Owner> Core<O> {
                 remote.advance(link, LinkState::Up);
                 self.introduce_all(id, link);
             }
-            _ => self.actions.push(DeferredAction::Close(link, Close::Now)),
+            _ => self.close_later(link, Close::Now),
         }
     }
 
@@ -204,7 +204,7 @@ impl<O: Owner> Core<O> {
             return self.send_reply(None, link, header.word, Status::NoResources, after);
         }
         let id = self.add_remote(hello.identity.name(), source);
-        self.actions.push(DeferredAction::Bind(link, id.to_word()));
+        self.bind_later(link, id);
         self.session_out.keep_open(link);
         if let Some(remote) = self.remotes.of_mut(id) {
             remote.links.push((link, LinkState::Met));
@@ -589,7 +589,7 @@ impl<O: Owner> Core<O> {
     pub(super) fn leave(&mut self, id: RemoteId) {
         if let Some(remote) = self.dissolve(id, Status::Unreachable, false) {
             for (link, _) in &remote.links {
-                self.actions.push(DeferredAction::Close(*link, Close::Now));
+                self.close_later(*link, Close::Now);
             }
         }
     }
@@ -644,6 +644,9 @@ impl<O: Owner> Core<O> {
             && remote.tx_link() == Some(link)
         {
             return self.push_control(id, header, body);
+        }
+        if after == After::End {
+            self.changing.insert(link, NO_REMOTE);
         }
         let control = Control::new(header, body);
         self.session_out.push(link, control, after);

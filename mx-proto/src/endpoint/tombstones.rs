@@ -15,6 +15,7 @@
 //! are a tombstone of the pool until then.
 
 use super::{Core, Endpoint};
+use crate::early::Stage;
 use crate::flow::Paid;
 use crate::ids::{EndpointId, EntryId, NicId, RemoteId};
 use crate::owner::Owner;
@@ -85,10 +86,11 @@ impl<O: Owner> Core<O> {
                 continue;
             };
             let in_slot = message.paid.slot().is_some();
-            if message.is_out() {
-                // It goes when it has been decided.
-                if in_slot && !is_tombstone {
-                    self.pay_early(it);
+            if message.stage == Stage::Out {
+                // It goes when it has been decided; its slot is free now.
+                if let (Paid::Slot(_), false) = (message.paid, is_tombstone) {
+                    self.consumed(id, message.paid);
+                    self.early.forgive(it);
                 }
                 self.early.bequeath(it, from);
                 continue;
@@ -108,42 +110,25 @@ impl<O: Owner> Core<O> {
         if !is_tombstone && !self.flow.close(&mut self.remotes, id.index()) {
             // There is no room for them.
             for it in in_slots {
-                if let Some(message) = self.early.get_mut(it) {
-                    message.paid = Paid::Credits(0);
-                }
+                self.early.forgive(it);
                 self.take_out(it);
             }
         }
     }
 
-    /// The payment of a message is free before it is taken out.
-    fn pay_early(&mut self, id: EntryId) {
-        if let Some(message) = self.early.get_mut(id) {
-            let paid = std::mem::replace(&mut message.paid, Paid::Credits(0));
-            let source = message.source;
-            self.consumed(source, paid);
-        }
-    }
-
     /// A message gets the name of its sender's tombstone.
     fn leave_to_tombstone(&mut self, message: EntryId, id: RemoteId) {
-        let Self {
-            remotes,
-            tombstones,
-            early,
-            ..
-        } = self;
-        if tombstones.made.is_none() {
-            let tombstone = remotes.of(id).map(Remote::tombstone);
-            tombstones.made = tombstone.map(|it| remotes.add_tombstone(it));
+        if self.tombstones.made.is_none() {
+            let tombstone = self.remotes.of(id).map(Remote::tombstone);
+            self.tombstones.made = tombstone.map(|it| self.remotes.add_tombstone(it));
         }
-        if let Some(made) = tombstones.made
-            && let Some(Life::Tombstone { messages, .. }) =
-                remotes.of_mut(made).map(|it| &mut it.life)
+        if let Some(made) = self.tombstones.made
+            && let Some(remote) = self.remotes.of_mut(made)
+            && let Life::Tombstone { messages, .. } = &mut remote.life
         {
             *messages += 1;
-            tombstones.count += 1;
-            early.rename(message, made);
+            self.tombstones.count += 1;
+            self.early.rename(message, made);
         }
     }
 

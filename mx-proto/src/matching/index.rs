@@ -24,7 +24,7 @@ pub struct MatchIndex<K> {
 }
 
 /// Places of a slab, found by the bits and the mask of what is there, oldest first.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(crate) struct ByBits {
     len: usize,
     by_age: Chains,
@@ -118,19 +118,6 @@ impl<K> MatchIndex<K> {
 
     fn id_of(&self, place: u32) -> Option<EntryId> {
         Some(self.values.at(place)?.0)
-    }
-}
-
-impl Default for ByBits {
-    fn default() -> Self {
-        Self {
-            len: 0,
-            by_age: Chains::default(),
-            all: Ends::EMPTY,
-            bits: Vec::new(),
-            classes: Vec::new(),
-            turn: 0,
-        }
     }
 }
 
@@ -252,6 +239,12 @@ impl Ends {
     /// The last, if there is one.
     pub(crate) fn youngest(self) -> Option<u32> {
         (self.youngest != NONE).then_some(self.youngest)
+    }
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self::EMPTY
     }
 }
 

@@ -337,3 +337,17 @@ fn withdrawing_what_never_was_costs_the_same_however_much_is_here() {
     assert_eq!(stage.node.messages() as u64, sent);
     end(&mut stage, 40);
 }
+
+/// Its sender has been told that all of it is here, and has not heard that yet.
+#[test]
+fn a_message_that_has_been_fetched_is_not_taken_back() {
+    let mut stage = begin(1 << 20, 1);
+    stage.spend(0, 1);
+    stage.offer(0, 1 << 8, 0);
+    stage.run_with(put_in);
+    assert_eq!(stage.node.messages(), 1);
+    stage.say(0, Header::new(Kind::Withdraw, 1 << 8, 0), &[]);
+    stage.run_with(put_in);
+    assert_eq!((stage.node.messages(), stage.node.stats().stale), (1, 1));
+    end(&mut stage, 1);
+}
