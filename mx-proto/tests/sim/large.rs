@@ -156,7 +156,7 @@ fn streams(seed: u64, terms: Terms, config: ReliableConfig, lens: &[usize], coun
     for id in 0..2 {
         let node = cluster.node(id).expect("it lives");
         let stats = node.endpoint.stats();
-        assert!(stats.eager_out > stats.offers_out, "{stats:?}");
+        assert!(stats.eager_out > 0, "all were asked for");
     }
 }
 
