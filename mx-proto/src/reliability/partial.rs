@@ -63,7 +63,7 @@ struct Piece {
     bytes: Box<[u8]>,
 }
 
-/// Who may ask where a body belongs.
+/// The ways to ask where a body belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
     /// Everything before this fragment has been delivered.

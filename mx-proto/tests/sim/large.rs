@@ -128,25 +128,23 @@ fn streams(seed: u64, terms: Terms, config: ReliableConfig, lens: &[usize], coun
     let mut posted = [0; 2];
     for nth in 0..count {
         let len = rng.pick(lens);
-        for id in 0..2 {
+        for (id, posted) in posted.iter_mut().enumerate() {
             let node = cluster.node(id).expect("it lives");
             let remote = node.remotes()[0];
             node.send(remote, TAG, len);
-            // Some wait for their messages, others are waited for.
-            while posted[id] <= nth && rng.chance(0.7) {
-                node.recv(Selector::exact(TAG), 512 << 10);
-                posted[id] += 1;
+            // Some wait for their messages, others are waited for; some are too small.
+            while *posted <= nth && rng.chance(0.7) {
+                node.recv(Selector::exact(TAG), rng.pick(&[40_000, 512 << 10]));
+                *posted += 1;
             }
             cluster.poke(id);
         }
-        let until = world
-            .now()
-            .after(Duration::from_micros(rng.below(500) as u64));
+        let until = world.now().after(Duration::from_micros(rng.below(500)));
         assert!(cluster.run_until(until, 1_000_000));
     }
-    for id in 0..2 {
+    for (id, posted) in posted.into_iter().enumerate() {
         let node = cluster.node(id).expect("it lives");
-        for _ in posted[id]..count {
+        for _ in posted..count {
             node.recv(Selector::exact(TAG), 512 << 10);
         }
         cluster.poke(id);
@@ -155,6 +153,11 @@ fn streams(seed: u64, terms: Terms, config: ReliableConfig, lens: &[usize], coun
     let done = cluster.run_while(30_000_000, |_| book.borrow().received() < all);
     let received = book.borrow().received();
     assert!(done, "{received} of {all} messages arrived");
+    for id in 0..2 {
+        let node = cluster.node(id).expect("it lives");
+        let stats = node.endpoint.stats();
+        assert!(stats.eager_out > 0, "all were asked for");
+    }
 }
 
 #[test]
