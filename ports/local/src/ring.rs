@@ -741,7 +741,7 @@ pub(super) fn write_body<M: Memory>(body: &Body<'_, M>, mut room: Room) {
 /// Memory that a body is written to, in one piece or in two around the end of an area.
 #[derive(Debug)]
 pub(super) struct Room {
-    /// What is left of the piece that is being filled.
+    /// The rest of the piece that is being filled.
     next: *mut u8,
     here: usize,
     /// The piece behind it.
