@@ -51,7 +51,7 @@ struct Segment {
 }
 
 impl Segment {
-    /// The rest of it, from byte `at` on, if it begins at `begin`.
+    /// Its bytes from `at` on, if it begins at `begin`.
     #[inline(always)]
     fn from(self, begin: usize, at: usize) -> Self {
         // `at` lies in `begin .. end`, so the sum stays inside the segment; or nothing is left.
@@ -82,7 +82,7 @@ impl Rest {
 
 /// The pieces of a part of a buffer, in order.
 struct Parts<'a> {
-    /// The rest, from byte `at` on, of the segment in which it lies.
+    /// The bytes from `at` on of the segment in which byte `at` lies.
     segment: Segment,
     /// The segments behind it.
     rest: slice::Iter<'a, Segment>,
