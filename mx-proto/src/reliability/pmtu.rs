@@ -27,7 +27,6 @@ mod black_hole;
 
 use crate::time::Instant;
 pub(super) use black_hole::BlackHole;
-use black_hole::Reporting;
 use std::time::Duration;
 
 /// The search of one link.
@@ -54,7 +53,9 @@ pub(super) struct Pmtu {
     timeouts: u8,
     /// The peer has been heard since the last time-out.
     heard: bool,
-    black_hole: Reporting,
+    /// A black hole to be logged, and whether one has been found: only the first is logged.
+    black_hole: Option<BlackHole>,
+    reported: bool,
 }
 
 /// The result of a search, kept by a suspended link.
@@ -120,7 +121,8 @@ impl Pmtu {
             halves: HALVES,
             timeouts: 0,
             heard: false,
-            black_hole: Reporting::default(),
+            black_hole: None,
+            reported: false,
         }
     }
 
@@ -129,31 +131,21 @@ impl Pmtu {
         let Probe::Complete { until } = self.probe else {
             return None;
         };
-        let reported = match self.black_hole {
-            Reporting::No => false,
-            Reporting::Done => true,
-            Reporting::Due(_) => return None,
-        };
-        self.proven.then_some(Found {
+        (self.proven && self.black_hole.is_none()).then_some(Found {
             good: self.good,
             until,
-            reported,
+            reported: self.reported,
         })
     }
 
     /// With what is remembered.
     pub(super) fn recalled(max: usize, found: Found) -> Self {
-        let black_hole = if found.reported {
-            Reporting::Done
-        } else {
-            Reporting::No
-        };
         Self {
             good: found.good,
             proven: true,
             probe: Probe::Complete { until: found.until },
             halves: 0,
-            black_hole,
+            reported: found.reported,
             ..Self::new(max)
         }
     }
@@ -260,13 +252,13 @@ impl Pmtu {
                 return false;
             }
             // Not even this size passes any more: the command channel takes over.
-            self.black_hole.report(None, self.good);
+            self.report(None, self.good);
             self.proven = false;
             (self.bad, self.halves) = (u32::MAX, HALVES);
             self.probe = Probe::wanted(base);
             return std::mem::replace(&mut self.good, RESORT) > RESORT;
         }
-        self.black_hole.report(Some(base), self.good);
+        self.report(Some(base), self.good);
         (self.good, self.bad, self.halves) = (base, u32::MAX, HALVES);
         self.probe = Probe::Complete {
             until: Some(now.after(AFTER_BLACK_HOLE)),
@@ -351,7 +343,7 @@ impl Pmtu {
             self.probe = Probe::wanted(RESORT);
             return;
         }
-        self.black_hole.report(None, RESORT);
+        self.report(None, RESORT);
         self.bad = u32::MAX;
         self.probe = Probe::Complete {
             until: Some(now.after(AFTER_BLACK_HOLE)),
@@ -374,7 +366,7 @@ impl Pmtu {
             self.probe = Probe::wanted(self.bad);
         } else {
             if self.why == Why::LostAgain {
-                self.black_hole.report(Some(self.good), self.bad);
+                self.report(Some(self.good), self.bad);
             }
             self.probe = Probe::Complete {
                 until: Some(now.after(AGAIN)),
@@ -390,6 +382,12 @@ impl Pmtu {
     /// The black hole to be logged, once.
     pub(super) fn take_black_hole(&mut self) -> Option<BlackHole> {
         self.black_hole.take()
+    }
+
+    fn report(&mut self, passes: Option<u32>, does_not: u32) {
+        if !std::mem::replace(&mut self.reported, true) {
+            self.black_hole = Some(BlackHole { passes, does_not });
+        }
     }
 }
 

@@ -312,6 +312,46 @@ fn a_remote_that_uses_few_of_many_is_asked_while_another_has_less_than_its_share
 }
 
 #[test]
+fn what_a_quiet_remote_was_not_told_of_is_taken_without_asking() {
+    let mut town = rich(5);
+    let paid = town.send(0, 60);
+    town.take(0, paid);
+    town.epochs(2);
+    for remote in 1..4 {
+        town.message(remote, 1);
+    }
+    town.miss(4, 100);
+    assert_eq!(town.flow.poll(&mut town.all), Some((0, Say::Revoke(140))));
+    assert_eq!((town.credit_limit(0), town.account(0).due()), (140, 0));
+    assert_eq!(town.flow.stats().narrowed, 60);
+}
+
+#[test]
+fn quiet_remotes_whose_credits_are_all_in_messages_here_are_not_looked_at_again() {
+    let mut town = rich(5);
+    for remote in 0..4 {
+        town.send(remote, 200);
+    }
+    town.epochs(2);
+    assert_eq!(town.want(4, 8), []);
+    assert!(!town.flow.is_ready());
+}
+
+#[test]
+fn a_remote_keeps_the_minimum_where_a_share_is_less() {
+    let mut town = rich(300);
+    for remote in 0..300 {
+        town.message(remote, 1);
+    }
+    town.epochs(1);
+    for remote in 1..300 {
+        town.message(remote, 1);
+    }
+    town.miss(299, 8);
+    assert_eq!(town.flow.poll(&mut town.all), Some((0, Say::Revoke(196))));
+}
+
+#[test]
 fn for_one_that_wants_more_than_its_share_no_other_is_asked() {
     let mut town = Town::new(&scarce(), 5);
     for (remote, credits) in [(0, 200), (1, 200), (2, 200), (3, 40), (4, 160)] {

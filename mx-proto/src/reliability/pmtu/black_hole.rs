@@ -6,39 +6,9 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::reliability) struct BlackHole {
     /// The largest that passes on the data channel; `None`: nothing does.
-    pub(in crate::reliability) passes: Option<usize>,
+    pub(in crate::reliability) passes: Option<u32>,
     /// One that does not.
-    pub(in crate::reliability) does_not: usize,
-}
-
-/// The state of the warning, which is logged once.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) enum Reporting {
-    #[default]
-    No,
-    Due(BlackHole),
-    Done,
-}
-
-impl Reporting {
-    /// Only the first is kept.
-    pub(super) fn report(&mut self, passes: Option<u32>, does_not: u32) {
-        if matches!(self, Self::No) {
-            *self = Self::Due(BlackHole {
-                passes: passes.map(|passes| passes as usize),
-                does_not: does_not as usize,
-            });
-        }
-    }
-
-    /// The black hole to be logged, once.
-    pub(super) fn take(&mut self) -> Option<BlackHole> {
-        let Self::Due(black_hole) = *self else {
-            return None;
-        };
-        *self = Self::Done;
-        Some(black_hole)
-    }
+    pub(in crate::reliability) does_not: u32,
 }
 
 impl fmt::Display for BlackHole {

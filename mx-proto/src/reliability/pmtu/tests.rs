@@ -134,7 +134,7 @@ fn where_large_ones_vanish_and_small_ones_pass_the_cause_is_named_with_both_size
     let mut path = Path::new(9000, 1300);
     path.run(1_000, true);
     let (good, black_hole) = (path.pmtu.size(), path.pmtu.take_black_hole().unwrap());
-    assert_eq!(black_hole.passes, Some(good));
+    assert_eq!(black_hole.passes, Some(good as u32));
     assert!(good <= 1300 && black_hole.does_not > 1300);
     let (passes, does_not) = (format!("of {good}"), format!("of {}", black_hole.does_not));
     let text = black_hole.to_string();
