@@ -213,6 +213,10 @@ datagrams() {
         check "10 MiB there and back" over rxe0 10000000 there_and_back "$a"
         stop
     }
+    check "a server at the other device" serve "$b" && {
+        check "10 MiB there and back between two devices" over rxe1 10000000 there_and_back "$b"
+        stop
+    }
     export MX_PORT=rdm MX_PROVIDER='verbs;ofi_rxm'
     unset MX_DGRAM_BACKEND
 }
