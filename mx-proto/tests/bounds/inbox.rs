@@ -351,3 +351,19 @@ fn a_message_that_has_been_fetched_is_not_taken_back() {
     assert_eq!((stage.node.messages(), stage.node.stats().stale), (1, 1));
     end(&mut stage, 1);
 }
+
+/// One that stayed in a slot would need room, and there is none.
+#[test]
+fn the_slot_of_a_message_that_is_being_decided_is_free_when_its_sender_goes() {
+    let mut stage = begin(0, 2);
+    let poor = (0..2).find(|n| stage.free(*n) == 0).unwrap();
+    say_in(&stage, poor, Lane::Unexpected);
+    stage.run_with(|_| Verdict::Defer);
+    let deferred = stage.node.next_deferred().expect("it is undecided");
+    stage.node.disconnect(deferred.arrival.source);
+    stage.node.decide(deferred, mx_proto::Decision::Continue);
+    let flow = stage.node.flow_stats();
+    assert_eq!((stage.node.undecided(), flow.tombstones), (0, 0));
+    leave(&mut stage, 1 - poor);
+    end(&mut stage, 0);
+}

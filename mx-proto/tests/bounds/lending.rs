@@ -497,3 +497,22 @@ fn a_remote_whose_messages_all_wait_goes_on_when_others_leave_room() {
     let (used, limit) = stage.node.unexpected_usage();
     assert!(used <= limit);
 }
+
+#[test]
+fn a_remote_with_few_credits_left_is_told_of_what_is_due_although_its_messages_are_kept() {
+    let mut stage = listening(1 << 20, 1);
+    let first = stage.free(0);
+    let due = first / 4;
+    for _ in 0..due {
+        stage.eager(0, 5, &[1]);
+    }
+    stage.run_with(finish);
+    for _ in 0..first - 2 * due {
+        stage.eager(0, 5, &[1]);
+    }
+    stage.run();
+    assert_eq!(stage.sent(Kind::Credit).len(), 0);
+    stage.eager(0, 5, &[1]);
+    stage.run();
+    assert_eq!(stage.sent(Kind::Credit).len(), 1);
+}

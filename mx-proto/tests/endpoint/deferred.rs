@@ -511,3 +511,20 @@ fn without_memory_an_offer_is_shown_without_its_bytes() {
     arrive(&mut pair);
     assert_nothing_left(&mut pair);
 }
+
+#[test]
+fn the_bytes_of_a_small_offer_are_asked_for_and_not_read_from_its_senders_memory() {
+    let mut pair = Pair::reading_remotely();
+    let (b, _) = connected(&mut pair);
+    let data = pair.filled(vec![1; 100]);
+    let posted = pair.a.send(b, bits(1), data, 0, SendMode::Synchronous);
+    pending(posted.unwrap());
+    arrive(&mut pair);
+    assert!(pair.b.next_deferred().is_none());
+    arrive(&mut pair);
+    let message = next(&mut pair);
+    assert_eq!(message.body(), Some(&[1; 100][..]));
+    pair.b.decide(message, Decision::Finished);
+    arrive(&mut pair);
+    assert_nothing_left(&mut pair);
+}
