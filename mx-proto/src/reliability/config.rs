@@ -49,6 +49,8 @@ pub struct ReliableConfig {
     pub datagram_max: usize,
     /// Largest body of a packet. The same at both ends: nothing larger is taken in.
     pub packet_max: usize,
+    /// Largest body of an eager message. The same at both ends.
+    pub streamed_max: usize,
     /// Largest body of a data packet. The same at both ends.
     pub data_max: usize,
     /// Bytes of a large message that the receiver requests at once.
@@ -88,6 +90,7 @@ impl Default for ReliableConfig {
             linger: Duration::from_secs(2),
             datagram_max: 65_507,
             packet_max: 32 << 10,
+            streamed_max: 512 << 10,
             data_max: 256 << 10,
             pull_block: 1 << 20,
             max_links: 1 << 20,

@@ -4,6 +4,7 @@
 
 use super::config::ReliableConfig;
 use super::packet::{Header, Kind};
+use super::parts::Midway;
 use super::reassembly::Reassembly;
 use super::service::Channel;
 use super::session::Session;
@@ -35,6 +36,8 @@ pub(super) struct Link<A> {
     pub(super) sum: Option<bool>,
     /// The needs of the packet that found no room.
     pub(super) blocked: Option<Need>,
+    /// The packet of which a part has been taken.
+    pub(super) midway: Option<Midway>,
     /// The epoch in which it last brought data.
     pub(super) active: u64,
     pub(super) timer: Option<(Instant, TimerId)>,
@@ -112,6 +115,7 @@ impl<A: Copy + Eq> Link<A> {
             trial: None,
             sum: None,
             blocked: None,
+            midway: None,
             active: 0,
             timer: None,
             dirty: false,
@@ -138,9 +142,15 @@ impl<A: Copy + Eq> Link<A> {
     /// The send window can take this.
     #[inline]
     pub(super) fn has_room(&self, need: Need, config: &ReliableConfig) -> bool {
-        let queued = self.session.send.queued_bytes() as usize;
         self.session.send.free() >= need.segments
-            && (queued == 0 || queued + need.bytes <= self.send_limit(config))
+            && (self.session.send.queued_bytes() == 0 || need.bytes <= self.room(config))
+    }
+
+    /// Bytes that the send window still takes.
+    #[inline]
+    pub(super) fn room(&self, config: &ReliableConfig) -> usize {
+        let queued = self.session.send.queued_bytes() as usize;
+        self.send_limit(config).saturating_sub(queued)
     }
 
     /// Bytes that may wait here for their acknowledgement: what can be under way, and as much again

@@ -57,6 +57,8 @@ pub(super) struct Links<A> {
     pub(super) config: ReliableConfig,
     pub(super) stats: ReliableStats,
     pub(super) limits: BodyLimits,
+    /// Bytes of a packet that are taken whole or not at all.
+    pub(super) part_max: usize,
     pub(super) send_buffer: SendBuffer,
     pub(super) cookies: Cookies,
     pub(super) table: Roster<A>,
@@ -121,12 +123,13 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
     ) -> Self {
         let limits = BodyLimits {
             kept: config.packet_max,
-            any: config.packet_max.max(config.data_max),
+            any: (config.packet_max.max(config.data_max)).max(config.streamed_max),
         };
         Self {
             config,
             stats: ReliableStats::default(),
             limits,
+            part_max: usize::MAX,
             send_buffer: SendBuffer::new(config.send_bytes_all).from(config.supply),
             cookies: Cookies::new(key, config.source_share),
             table: Roster::new(config, datagram_max),
@@ -423,6 +426,13 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             self.remove(now, id);
             return;
         }
+        if link.midway.is_some() {
+            self.touch(id);
+            if !self.push_rest(id) {
+                return;
+            }
+        }
+        let Some(link) = self.of_mut(id) else { return };
         let Some(need) = link.blocked else { return };
         if link.session.is_open() && link.has_room(need, &config) {
             link.blocked = None;

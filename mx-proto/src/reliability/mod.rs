@@ -11,7 +11,7 @@
 //!      |        `- Cookies                 ids that cannot be guessed        cookies
 //!      v
 //!   Session, one a link                    numbers, states, sending          session, transmit
-//!      |- SendWindow, SendBuffer           unacknowledged segments           send_window, send_buffer
+//!      |- SendWindow, SendBuffer           unacknowledged segments           send_window, send_buffer, parts
 //!      |- RecvWindow, Reassembly           early segments; packets           recv_window, reassembly
 //!      |- Rtt, Congestion, Pacer, Pmtu, AckPolicy       RTO, window, rate, size, ACK delay
 //!      v
@@ -37,6 +37,7 @@ mod opening;
 mod pacer;
 mod packet;
 mod partial;
+mod parts;
 mod pmtu;
 mod port;
 mod quote;

@@ -57,7 +57,7 @@ pub(super) const GREETING: usize = 1 + DATA_NAME_MAX;
 pub(super) const SACK_WORDS: usize = 17;
 
 /// Version of everything in this file.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 const MAGIC: [u8; 2] = *b"mR";
 const CHECKSUM_AT: usize = 4;
 

@@ -7,8 +7,11 @@
 //!              or in `bytes`          placed or dropped
 //!
 //!   Unknown --- front, and it has no destination: small -> Kept     large -> Dropped
-//!      `------- place() answers -----------------------> Placed -- no longer wanted --^
+//!      `------- place(), of the front begin() answers -> Placed -- no longer wanted --^
 //! ```
+//!
+//! A message that comes with its data is begun when it is the front, so that matching keeps the order. Until
+//! its end nothing behind it asks for a place: the sink takes the question for one about that message.
 //!
 //! Owns: the bytes of the fragment that have no destination yet.
 //! Not here: other fragments.
@@ -29,6 +32,8 @@ pub(super) struct Partial {
     /// Everything before this is here, and where it belongs.
     contiguous: u32,
     way: Way,
+    /// It is a message that the sink has begun.
+    begun: bool,
     /// Bytes in `pieces`.
     kept: u32,
     /// The body up to `contiguous`, if it is kept. Grows only in the front fragment.
@@ -58,6 +63,20 @@ struct Piece {
     bytes: Box<[u8]>,
 }
 
+/// The place of a fragment in the order of the link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Turn {
+    /// Everything before this fragment has been delivered.
+    Front,
+    /// Not so.
+    Early,
+    /// Nor is the message finished that has been begun.
+    Behind,
+}
+
+/// Messages up to this size are delivered whole: a place for less is not worth asking for.
+const BEGUN_MIN: usize = 16 << 10;
+
 /// The cost of a piece, without its bytes.
 pub(super) const PIECE_COST: usize = SLOT_COST * size_of::<Piece>();
 
@@ -84,6 +103,11 @@ impl Partial {
     /// Everything is here.
     pub(super) fn is_complete(&self) -> bool {
         self.got == self.len
+    }
+
+    /// It is a message that the sink has begun.
+    pub(super) fn is_begun(&self) -> bool {
+        self.begun
     }
 
     /// Everything before this is here, and in the front fragment nothing at it.
@@ -124,12 +148,11 @@ impl Partial {
 }
 
 impl Partial {
-    /// Adds a part that is sound by itself. `is_front`: everything before this fragment has been
-    /// delivered.
+    /// Adds a part that is sound by itself.
     pub(super) fn add<M: Memory, S: Sink<M>>(
         &mut self,
         chunk: &Chunk<'_>,
-        is_front: bool,
+        turn: Turn,
         who: (LinkId, u64),
         limits: BodyLimits,
         sink: &mut S,
@@ -148,8 +171,8 @@ impl Partial {
             self.contiguous = HEADER_LEN as u32;
             (at, body) = (self.contiguous, rest);
         }
-        if chunk.offset == 0 || is_front {
-            self.decide(is_front, who, limits, sink);
+        if chunk.offset == 0 || turn == Turn::Front {
+            self.decide(turn, who, limits, sink);
         }
         if body.is_empty() {
             return Ok(());
@@ -172,23 +195,24 @@ impl Partial {
     /// is final.
     pub(super) fn decide<M: Memory, S: Sink<M>>(
         &mut self,
-        is_front: bool,
+        turn: Turn,
         who: (LinkId, u64),
         limits: BodyLimits,
         sink: &mut S,
     ) {
-        if self.way != Way::Unknown || self.contiguous == 0 {
+        if self.way != Way::Unknown || self.contiguous == 0 || turn == Turn::Behind {
             return;
         }
         let body_len = self.body_len();
-        if let Some(mut place) = place(who, &self.header, body_len, sink) {
+        let (found, begun) = find(turn, who, &self.header, body_len, sink);
+        if let Some(mut place) = found {
             for piece in &self.pieces {
                 let offset = place.offset + piece.at as usize - HEADER_LEN;
                 let len = piece.bytes.len();
                 place.memory.fill(offset, len, &piece.bytes[..], 0);
             }
-            self.way = Way::Placed;
-        } else if !is_front {
+            (self.way, self.begun) = (Way::Placed, begun);
+        } else if turn != Turn::Front {
             return;
         } else if body_len <= limits.kept {
             self.way = Way::Kept;
@@ -316,7 +340,27 @@ pub(super) fn place<'a, M: Memory + 'a, S: Sink<M>>(
     len: usize,
     sink: &'a mut S,
 ) -> Option<Place<'a, M>> {
-    let place = sink.place(link, cookie, header)?;
+    fitting(sink.place(link, cookie, header)?, len)
+}
+
+/// The same for a body all before which has been delivered: a message is begun. True if it was.
+#[inline]
+pub(super) fn find<'a, M: Memory + 'a, S: Sink<M>>(
+    turn: Turn,
+    who: (LinkId, u64),
+    header: &HeaderBytes,
+    len: usize,
+    sink: &'a mut S,
+) -> (Option<Place<'a, M>>, bool) {
+    // A body that has a place without being begun does not keep those behind it from asking.
+    if turn != Turn::Front || len <= BEGUN_MIN || place(who, header, len, sink).is_some() {
+        return (place(who, header, len, sink), false);
+    }
+    let begun = sink.begin(who.0, who.1, header);
+    (begun.and_then(|place| fitting(place, len)), true)
+}
+
+fn fitting<M: Memory>(place: Place<'_, M>, len: usize) -> Option<Place<'_, M>> {
     let room = place.memory.len().checked_sub(place.offset)?;
     (len <= room).then_some(place)
 }
@@ -327,16 +371,10 @@ mod tests {
     use super::*;
 
     /// Adds these chunks of a fragment that is cut into chunks of 100 bytes.
-    fn add(
-        partial: &mut Partial,
-        packet: &[u8],
-        order: &[usize],
-        is_front: bool,
-        above: &mut Above,
-    ) {
+    fn add(partial: &mut Partial, packet: &[u8], order: &[usize], turn: Turn, above: &mut Above) {
         let all = chunks(0, packet, 100);
         for &at in order {
-            let added = partial.add(&all[at], is_front, WHO, LIMITS, above);
+            let added = partial.add(&all[at], turn, WHO, LIMITS, above);
             assert_eq!(added, Ok(()));
         }
     }
@@ -348,7 +386,7 @@ mod tests {
         partial.begin(packet.len() as u32);
         assert_eq!(partial.bytes.capacity(), 0);
         // A piece far behind costs only itself.
-        add(&mut partial, &packet, &[9, 0], true, &mut above);
+        add(&mut partial, &packet, &[9, 0], Turn::Front, &mut above);
         assert!(
             partial.bytes.capacity() <= 2 * 100,
             "{}",
@@ -362,7 +400,7 @@ mod tests {
             &mut partial,
             &packet,
             &[1, 2, 3, 4, 5, 6, 7, 8],
-            true,
+            Turn::Front,
             &mut above,
         );
         assert!(partial.is_complete() && partial.pieces.is_empty());
@@ -388,7 +426,7 @@ mod tests {
                 &mut partial,
                 &packet,
                 &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
-                true,
+                Turn::Front,
                 &mut above,
             );
             partial.deliver(WHO, &mut above);
@@ -405,11 +443,11 @@ mod tests {
         above.places.push((1, vec![0; 5005]));
         partial.begin(packet.len() as u32);
         let most: Vec<usize> = [0].into_iter().chain(2..50).collect();
-        add(&mut partial, &packet, &most, false, &mut above);
+        add(&mut partial, &packet, &most, Turn::Early, &mut above);
         assert!(partial.way == Way::Placed && !partial.is_complete());
         assert_eq!((partial.pieces.len(), partial.charge()), (1, PIECE_COST));
         assert!(partial.pieces.iter().all(|piece| piece.bytes.is_empty()));
-        add(&mut partial, &packet, &[1, 50], false, &mut above);
+        add(&mut partial, &packet, &[1, 50], Turn::Early, &mut above);
         assert!(partial.is_complete());
         assert_eq!(above.places[0].1[5..], body(1, 5000));
     }
@@ -420,7 +458,7 @@ mod tests {
         let (mut partial, mut above) = (Partial::default(), Above::default());
         above.places.push((1, vec![0; 5005]));
         partial.begin(packet.len() as u32);
-        add(&mut partial, &packet, &[0, 2, 6], false, &mut above);
+        add(&mut partial, &packet, &[0, 2, 6], Turn::Early, &mut above);
         let all = chunks(0, &packet, 100);
         for (at, cost) in [(1, 0), (3, 0), (4, PIECE_COST)] {
             assert_eq!(partial.cost_of(&all[at]), cost, "chunk {at}");
@@ -433,10 +471,10 @@ mod tests {
         let (mut partial, mut above) = (Partial::default(), Above::default());
         partial.begin(packet.len() as u32);
         let even: Vec<usize> = (0..50).step_by(2).collect();
-        add(&mut partial, &packet, &even, true, &mut above);
+        add(&mut partial, &packet, &even, Turn::Front, &mut above);
         assert_eq!(partial.pieces.len(), 24);
         let odd: Vec<usize> = (1..50).step_by(2).rev().collect();
-        add(&mut partial, &packet, &odd, true, &mut above);
+        add(&mut partial, &packet, &odd, Turn::Front, &mut above);
         let left = (partial.pieces.len(), partial.pieces.capacity());
         assert!(left.0 == 0 && left.1 <= SLOT_COST, "{left:?}");
     }
@@ -447,7 +485,7 @@ mod tests {
         let (mut partial, mut above) = (Partial::default(), Above::default());
         partial.begin(packet.len() as u32);
         above.places.push((1, vec![0; 5004]));
-        add(&mut partial, &packet, &[0, 1], true, &mut above);
+        add(&mut partial, &packet, &[0, 1], Turn::Front, &mut above);
         assert_eq!(partial.way, Way::Dropped);
         assert!(above.places[0].1.iter().all(|&byte| byte == 0));
     }

@@ -7,15 +7,13 @@
 //!   a pass      answers to strangers, then one turn for every link that may have something
 //! ```
 //!
-//! Bodies are copied into segments, so their memory is free when `send` returns: a packet is
-//! accepted whole or not at all. Nothing is sent from inside a poll's callbacks; packets queued by
-//! them are sent when the poll ends. A packet on an idle link is sent before `send` returns.
+//! Bodies are copied into segments, so the memory of what was taken is free when `send` returns. Nothing
+//! is sent from inside a poll's callbacks; packets queued by them are sent when the poll ends. A packet
+//! on an idle link is sent before `send` returns.
 
-use super::checksum::crc32c;
 use super::config::ReliableConfig;
-use super::link::Need;
 use super::links::{Links, RECEIVE_WINDOW_MIN, Reply};
-use super::packet::{DATAGRAM_HEADER, FIN, GREETING, Kind, SUMMED, greeting, name_of};
+use super::packet::{DATAGRAM_HEADER, FIN, GREETING, Kind, greeting, name_of};
 use super::send_window::Content;
 use super::service::{Capacity, Channel, DATA_NAME_MAX, DatagramError, DatagramPort, GsoBatch};
 use super::stats::ReliableStats;
@@ -70,14 +68,15 @@ impl<D: DatagramPort> Reliable<D> {
         let most = SMALLEST * usize::from(config.window) / 2 - HEADER_LEN;
         let limits = Limits {
             packet_max: config.packet_max.min(most),
-            streamed_max: 0,
+            streamed_max: config.streamed_max,
             data_max: config.data_max.min(most),
             pull_block: config.pull_block,
             remote_read: false,
         };
         let datagram_max = data.datagram_max.min(config.datagram_max);
         let buffer = datagrams.receive_buffer();
-        let links = Links::new(config, key, datagram_max, buffer, D::same_host, D::source);
+        let mut links = Links::new(config, key, datagram_max, buffer, D::same_host, D::source);
+        links.part_max = HEADER_LEN + limits.data_max.max(limits.packet_max);
         Self {
             datagrams,
             links,
@@ -191,6 +190,44 @@ impl<D: DatagramPort> Reliable<D> {
         }
     }
 
+    /// Queues a packet, or the rest of one, or a part, and sends what can be sent.
+    #[inline]
+    fn push<M: Memory>(
+        &mut self,
+        id: LinkId,
+        head: &[u8],
+        body: &Body<'_, M>,
+    ) -> Result<Sent, SendError> {
+        let now = self.datagrams.now();
+        let link = self.links.attached(id).ok_or(SendError::Down)?;
+        let (datagrams, address) = (&self.datagrams, link.address);
+        link.sum.get_or_insert_with(|| !datagrams.is_safe(address));
+        let mut sent = self.links.push(id, head, body)?;
+        self.pump(id, now);
+        // A block is sent while it is in cache, and received while the next is filled.
+        while let Sent::Part(taken) = sent
+            && let Body::Memory {
+                memory,
+                offset,
+                len,
+            } = body
+            && self.links.has_granted(id)
+        {
+            let rest = Body::Memory {
+                memory: *memory,
+                offset: offset + taken,
+                len: len - taken,
+            };
+            sent = match self.links.push(id, &[], &rest) {
+                Ok(Sent::Part(more)) => Sent::Part(taken + more),
+                Ok(sent) => sent,
+                Err(_) => break,
+            };
+            self.pump(id, now);
+        }
+        Ok(sent)
+    }
+
     /// Sends what can be sent on one link.
     #[inline]
     fn pump(&mut self, id: LinkId, now: Instant) {
@@ -214,7 +251,7 @@ impl<D: DatagramPort> Reliable<D> {
         let Some(link) = table.get_mut(id) else {
             return;
         };
-        if link.session.fin && link.session.send.free() > 0 {
+        if link.session.fin && link.midway.is_none() && link.session.send.free() > 0 {
             link.session.push_fin(send_buffer);
         }
         let (address, data_address) = (link.address, link.data);
@@ -328,85 +365,29 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         header: &HeaderBytes,
         body: Body<'_, M>,
     ) -> Result<Sent, SendError> {
-        let now = self.datagrams.now();
-        let len = HEADER_LEN + body.len();
-        let link = self.links.attached(id).ok_or(SendError::Down)?;
-        let size = link.session.pmtu.size() - DATAGRAM_HEADER;
-        let segments = len.div_ceil(size);
-        let need = Need {
-            segments,
-            bytes: len + segments * DATAGRAM_HEADER,
-        };
-        if !self.links.may_send(id, need) {
-            return Err(SendError::WouldBlock);
-        }
-        let Links {
-            table,
-            send_buffer,
-            config,
-            starved,
-            ..
-        } = &mut self.links;
-        let link = table.get_mut(id).ok_or(SendError::Down)?;
-        let Some(mut writer) = send_buffer.writer(len, size) else {
-            link.blocked = Some(need);
-            starved.push(id);
-            return Err(SendError::WouldBlock);
-        };
-        let fragment = link.session.next_fragment;
-        link.session.next_fragment = fragment.wrapping_add(1);
-        let tiny = len <= config.tiny && segments == 1;
-        let (datagrams, address) = (&self.datagrams, link.address);
-        let sum = *link.sum.get_or_insert_with(|| !datagrams.is_safe(address));
-        let window = &mut link.session.send;
-        let mut done = |send_buffer: &mut super::send_buffer::SendBuffer,
-                        segment: super::send_buffer::Segment| {
-            let (flags, crc) = if sum {
-                let payload = &send_buffer.bytes_of(segment.place)[DATAGRAM_HEADER..];
-                (SUMMED, crc32c(payload))
-            } else {
-                (0, 0)
-            };
-            window.push(Content {
-                place: segment.place,
-                fragment,
-                offset: segment.offset,
-                fragment_len: len as u32,
-                payload: segment.payload,
-                flags,
-                crc,
-                tiny,
-            });
-        };
-        writer.push(send_buffer, header, &mut done);
-        match body {
-            Body::Bytes(bytes) => writer.push(send_buffer, bytes, &mut done),
-            Body::Memory {
-                memory,
-                offset,
-                len,
-            } => memory.visit(offset, len, |piece| {
-                writer.push(send_buffer, piece, &mut done)
-            }),
-        }
-        // If the memory was shorter than promised, the packet is padded so that it ends.
-        writer.fill_up(send_buffer, &mut done);
-        self.pump(id, now);
-        Ok(Sent::Whole)
+        self.push(id, header, &body)
     }
 
     fn resume(
         &mut self,
-        _link: LinkId,
-        _memory: &M,
-        _offset: usize,
-        _len: usize,
+        id: LinkId,
+        memory: &M,
+        offset: usize,
+        len: usize,
     ) -> Result<Sent, SendError> {
-        // This port never accepts a part of a packet.
-        Err(SendError::Down)
+        let rest = Body::Memory {
+            memory,
+            offset,
+            len,
+        };
+        self.push(id, &[], &rest)
     }
 
-    fn detach(&mut self, _link: LinkId, _memory: &M, _offset: usize, _len: usize) {}
+    fn detach(&mut self, id: LinkId, memory: &M, offset: usize, len: usize) {
+        let now = self.datagrams.now();
+        self.links.keep_rest(id, memory, offset, len);
+        self.pump(id, now);
+    }
 
     fn poll<S: Sink<M>>(&mut self, _clock: &dyn Clock, budget: usize, sink: &mut S) -> bool {
         let now = self.datagrams.now();
@@ -436,7 +417,7 @@ impl<M: Memory, D: DatagramPort> Port<M> for Reliable<D> {
         let Some(link) = self.links.attached(id) else {
             return;
         };
-        if how == Close::Flush && link.session.is_open() {
+        if how == Close::Flush && link.session.is_open() && !link.is_torn() {
             link.session.close(now.after(linger));
             self.links.discard(now, id);
         } else {

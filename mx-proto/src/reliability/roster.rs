@@ -171,7 +171,8 @@ impl<A: Copy + Eq> Roster<A> {
 impl<A: Copy + Eq> SuspendedLink<A> {
     /// `None`: something is not done on that link.
     fn of(link: &Link<A>) -> Option<Self> {
-        if link.blocked.is_some() || link.dirty || link.backlogged || link.trial.is_some() {
+        let waits = link.blocked.is_some() || link.midway.is_some();
+        if waits || link.dirty || link.backlogged || link.trial.is_some() {
             return None;
         }
         Some(Self {

@@ -12,7 +12,7 @@ use crate::ids::{EndpointId, LinkId, NicId, Route, Target};
 use crate::memory::Source;
 use crate::port::{
     Body, Close, ConnectError, Destination, HEADER_LEN, HeaderBytes, LinkDown, Place, Port,
-    RemoteUse, SendError, Sink,
+    RemoteUse, SendError, Sent, Sink,
 };
 use crate::supply::{Level, Supply};
 use crate::time::{Clock, Instant};
@@ -350,6 +350,29 @@ impl Pair {
         header[4..8].copy_from_slice(&(body.len() as u32).to_le_bytes());
         let body: Body<'_, Vec<u8>> = Body::Bytes(body);
         self.ports[end].send(link, &header, body).map(|_| ())
+    }
+
+    /// The first end sends a message from `memory`, from `at` on the rest of one.
+    fn bring(
+        &mut self,
+        link: LinkId,
+        mark: u8,
+        memory: &Vec<u8>,
+        at: usize,
+    ) -> Result<Sent, SendError> {
+        let len = memory.len() - at;
+        if at > 0 {
+            return self.ports[0].resume(link, memory, at, len);
+        }
+        let mut header = [0; HEADER_LEN];
+        header[0] = mark;
+        header[4..8].copy_from_slice(&(len as u32).to_le_bytes());
+        let body = Body::Memory {
+            memory,
+            offset: 0,
+            len,
+        };
+        self.ports[0].send(link, &header, body)
     }
 
     fn sent_since(&self, from: usize) -> Vec<(usize, Channel, Kind)> {
@@ -982,6 +1005,99 @@ fn a_link_takes_what_its_segments_and_its_bytes_allow_and_says_when_it_takes_mor
         assert_eq!(pair.users[0].writable, 1, "{len}");
         pair.send(0, link, 1, &bytes(len)).unwrap();
     }
+}
+
+/// A window in which a message of [`LONG`] bytes has no room.
+fn narrow() -> ReliableConfig {
+    ReliableConfig {
+        window: 32,
+        ..ReliableConfig::default()
+    }
+}
+
+const LONG: usize = 500_000;
+
+#[test]
+fn a_message_larger_than_the_window_goes_in_parts_and_nothing_between_them() {
+    let (mut pair, link) = Pair::connected(narrow());
+    pair.send(0, link, 0, b"hello").unwrap();
+    let memory = bytes(LONG);
+    let mut at = 0;
+    let mut parts = 0;
+    loop {
+        match pair.bring(link, 1, &memory, at) {
+            Ok(Sent::Whole) => break,
+            Ok(Sent::Part(taken)) => {
+                assert!(taken > 0);
+                (at, parts) = (at + taken, parts + 1);
+                assert_eq!(pair.send(0, link, 2, b"no"), Err(SendError::WouldBlock));
+            }
+            other => assert_eq!(other, Err(SendError::WouldBlock)),
+        }
+        let told = pair.users[0].writable;
+        while pair.users[0].writable == told {
+            pair.run(Duration::from_millis(1));
+        }
+    }
+    assert!(parts > 0);
+    pair.send(0, link, 3, b"after").unwrap();
+    pair.run(Duration::from_millis(50));
+    let got = std::mem::take(&mut pair.users[1].packets);
+    let expected = [(0, b"hello".to_vec()), (1, memory), (3, b"after".to_vec())];
+    assert!(
+        got == expected,
+        "{:?}",
+        got.iter().map(|one| one.0).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn a_message_whose_memory_goes_is_sent_to_its_end_also_when_the_link_is_closed() {
+    for closed in [false, true] {
+        let (mut pair, link) = Pair::connected(narrow());
+        pair.send(0, link, 0, b"hello").unwrap();
+        let mut memory = bytes(LONG);
+        let Ok(Sent::Part(taken)) = pair.bring(link, 1, &memory, 0) else {
+            panic!("there is no room for all of it");
+        };
+        pair.ports[0].detach(link, &memory, taken, LONG - taken);
+        memory.fill(0);
+        if closed {
+            Port::<Vec<u8>>::close(&mut pair.ports[0], link, Close::Flush);
+        } else {
+            assert_eq!(pair.send(0, link, 2, b"no"), Err(SendError::WouldBlock));
+        }
+        pair.run(Duration::from_millis(100));
+        let got = std::mem::take(&mut pair.users[1].packets);
+        assert!(
+            got == [(0, b"hello".to_vec()), (1, bytes(LONG))],
+            "{closed}"
+        );
+        assert_eq!(pair.users[0].writable, usize::from(!closed), "{closed}");
+        if !closed {
+            pair.send(0, link, 3, b"after").unwrap();
+        }
+        pair.run(Duration::from_millis(50));
+        assert_eq!(pair.users[1].packets.len(), usize::from(!closed));
+        assert_eq!(
+            pair.users[1].down,
+            vec![LinkDown::Closed; usize::from(closed)]
+        );
+    }
+}
+
+#[test]
+fn a_link_that_is_closed_between_the_parts_of_a_message_is_reset() {
+    let (mut pair, link) = Pair::connected(narrow());
+    pair.send(0, link, 0, b"hello").unwrap();
+    assert!(matches!(
+        pair.bring(link, 1, &bytes(LONG), 0),
+        Ok(Sent::Part(_))
+    ));
+    Port::<Vec<u8>>::close(&mut pair.ports[0], link, Close::Flush);
+    pair.run(Duration::from_millis(50));
+    assert_eq!(pair.users[1].packets.len(), 1);
+    assert_eq!(pair.users[1].down, [LinkDown::Reset]);
 }
 
 #[test]

@@ -223,7 +223,7 @@ impl Stage {
 
 fn datagram(kind: u8, to: u64, from: u64, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; DATAGRAM_HEADER];
-    bytes[..4].copy_from_slice(&[b'm', b'R', 2, kind]);
+    bytes[..4].copy_from_slice(&[b'm', b'R', 3, kind]);
     bytes[8..16].copy_from_slice(&to.to_le_bytes());
     bytes[16..24].copy_from_slice(&from.to_le_bytes());
     bytes[46..48].copy_from_slice(&(payload.len() as u16).to_le_bytes());

@@ -78,11 +78,25 @@ fn a_small_message() {
 
 #[test]
 fn a_large_message_over_datagrams() {
+    over_datagrams(ReliableConfig::default(), 40_000);
+}
+
+#[test]
+fn a_message_over_datagrams_that_is_taken_in_parts() {
+    let config = ReliableConfig {
+        window: 32,
+        send_bytes: 40_000,
+        ..ReliableConfig::default()
+    };
+    over_datagrams(config, 100_000);
+}
+
+fn over_datagrams(config: ReliableConfig, len: usize) {
     let config = ReliableConfig {
         give_up: Duration::from_secs(2),
         connect_give_up: Duration::from_secs(1),
         keepalive: Duration::from_millis(500),
-        ..ReliableConfig::default()
+        ..config
     };
     let mut life = 0;
     interrupt_everywhere(
@@ -104,7 +118,7 @@ fn a_large_message_over_datagrams() {
                 rng: Rng::new(life),
             }
         },
-        40_000,
-        40_000,
+        len,
+        len,
     );
 }

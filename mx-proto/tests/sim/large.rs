@@ -96,3 +96,92 @@ fn messages_arrive_between_ends_whose_windows_differ() {
         }
     });
 }
+
+/// So many messages of each of these lengths, in both directions at the same time, over these faults: each lands
+/// once and unchanged, in a receive that was posted before or after it came.
+fn streams(seed: u64, terms: Terms, config: ReliableConfig, lens: &[usize], count: usize) {
+    let world = World::new(seed);
+    seeds::watch(&world);
+    world.note(0, format!("{terms:?} {config:?}"));
+    let mut network = Unreliably {
+        net: DatagramNet::new(&world, terms),
+        config,
+        faults: terms.faults,
+        rng: Rng::new(seed),
+    };
+    let book = Rc::new(RefCell::new(Book::default()));
+    let mut cluster = Cluster::new(&world);
+    for id in 0..2 {
+        let port = network.open(id);
+        let (config, habits) = (Config::default(), Habits::default());
+        let mut node = Node::new(&world, &book, (id, 2), config, habits, port);
+        node.mood = Mood::Quiet;
+        cluster.add(node);
+    }
+    for id in 0..2 {
+        cluster.node(id).expect("it lives").connect(1 - id, KEY);
+        cluster.poke(id);
+    }
+    let until = world.now().after(Duration::from_secs(1));
+    assert!(cluster.run_until(until, 1_000_000));
+    let mut rng = Rng::new(seed);
+    let mut posted = [0; 2];
+    for nth in 0..count {
+        let len = rng.pick(lens);
+        for (id, posted) in posted.iter_mut().enumerate() {
+            let node = cluster.node(id).expect("it lives");
+            let remote = node.remotes()[0];
+            node.send(remote, TAG, len);
+            // Some wait for their messages, others are waited for; some are too small.
+            while *posted <= nth && rng.chance(0.7) {
+                node.recv(Selector::exact(TAG), rng.pick(&[40_000, 512 << 10]));
+                *posted += 1;
+            }
+            cluster.poke(id);
+        }
+        let until = world.now().after(Duration::from_micros(rng.below(500)));
+        assert!(cluster.run_until(until, 1_000_000));
+    }
+    for (id, posted) in posted.into_iter().enumerate() {
+        let node = cluster.node(id).expect("it lives");
+        for _ in posted..count {
+            node.recv(Selector::exact(TAG), 512 << 10);
+        }
+        cluster.poke(id);
+    }
+    let all = 2 * count as u64;
+    let done = cluster.run_while(30_000_000, |_| book.borrow().received() < all);
+    let received = book.borrow().received();
+    assert!(done, "{received} of {all} messages arrived");
+    for id in 0..2 {
+        let node = cluster.node(id).expect("it lives");
+        let stats = node.endpoint.stats();
+        assert!(stats.eager_out > 0, "all were asked for");
+    }
+}
+
+#[test]
+fn streams_of_middle_sizes_arrive_over_loss_and_disorder() {
+    seeds::each(6, |seed| {
+        let faults = Faults {
+            loss: [0.0, 0.02, 0.2][seed as usize % 3],
+            reorder: 0.1,
+            jitter: Duration::from_micros(50),
+            duplicate: 0.02,
+            latency: Duration::from_micros(20),
+            ..Faults::default()
+        };
+        for (mtu, window) in [(65_507, 1024), (1472, 1024), (9000, 32)] {
+            let terms = Terms {
+                mtu,
+                ..Terms::with(faults)
+            };
+            let config = ReliableConfig {
+                window,
+                early_bytes: if seed % 2 == 0 { 100_000 } else { 1 << 20 },
+                ..ReliableConfig::default()
+            };
+            streams(seed, terms, config, &[64 << 10, 256 << 10, 512 << 10], 40);
+        }
+    });
+}

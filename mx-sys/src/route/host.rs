@@ -830,6 +830,10 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             (TCP, ..) => self.tcp.resume(link, memory, offset, len),
             (LOOPBACK, ..) => self.loopback.resume(link, memory, offset, len),
             (RDM, _, Some(rdm)) => rdm.resume(link, memory, offset, len),
+            (DGRAM, ..) => {
+                let dgram = self.dgram.port_mut().ok_or(SendError::Down)?;
+                dgram.resume(link, memory, offset, len)
+            }
             _ => Err(SendError::Down),
         }
     }
@@ -842,6 +846,11 @@ impl<M: Memory, R: Fabric + Port<M> + Port<Vec<u8>>> Port<M> for HostPorts<R> {
             (TCP, ..) => self.tcp.detach(link, memory, offset, len),
             (LOOPBACK, ..) => self.loopback.detach(link, memory, offset, len),
             (RDM, _, Some(rdm)) => rdm.detach(link, memory, offset, len),
+            (DGRAM, ..) => {
+                if let Some(dgram) = self.dgram.port_mut() {
+                    dgram.detach(link, memory, offset, len);
+                }
+            }
             _ => {}
         }
     }

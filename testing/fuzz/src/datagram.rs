@@ -51,7 +51,7 @@ pub fn datagram(bytes: &[u8]) {
         let given = input.bytes(len);
         bytes[..given.len()].copy_from_slice(given);
         if how & 1 != 0 && len >= HEADER {
-            bytes[..3].copy_from_slice(b"mR\x02");
+            bytes[..3].copy_from_slice(b"mR\x03");
             put(&mut bytes, 46, (len - HEADER) as u64, 2);
         }
         if how & 2 != 0 && len >= HEADER {

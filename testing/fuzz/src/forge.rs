@@ -88,7 +88,7 @@ pub(crate) fn put(bytes: &mut [u8], at: usize, value: u64, len: usize) {
 /// A header of this kind with nothing else in it, and `payload` zeros behind it.
 pub(crate) fn blank(kind: u8, to: u64, from: u64, payload: usize) -> Vec<u8> {
     let mut bytes = vec![0; HEADER + payload];
-    bytes[..4].copy_from_slice(&[b'm', b'R', 2, kind]);
+    bytes[..4].copy_from_slice(&[b'm', b'R', 3, kind]);
     put(&mut bytes, 8, to, 8);
     put(&mut bytes, 16, from, 8);
     put(&mut bytes, 46, payload as u64, 2);

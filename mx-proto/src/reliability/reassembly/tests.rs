@@ -24,6 +24,9 @@ pub(in crate::reliability) struct Above {
     pub(in crate::reliability) seen: Vec<Seen>,
     pub(in crate::reliability) places: Vec<(u8, Vec<u8>)>,
     pub(in crate::reliability) asked: usize,
+    /// Messages that are begun get a place, one at a time, whatever asks for it.
+    pub(in crate::reliability) streams: bool,
+    pub(in crate::reliability) begun: Vec<(u8, Vec<u8>)>,
 }
 
 impl Sink<Vec<u8>> for Above {
@@ -39,16 +42,36 @@ impl Sink<Vec<u8>> for Above {
         assert_eq!((link, cookie), WHO);
         self.seen.push(Seen::Packet(header[0], body.to_vec()));
     }
+    fn begin(
+        &mut self,
+        link: LinkId,
+        cookie: u64,
+        header: &HeaderBytes,
+    ) -> Option<Place<'_, Vec<u8>>> {
+        if self.streams {
+            assert!(self.begun.is_empty(), "one is in progress");
+            self.begun.push((header[0], vec![0; 5 + body_len(header)]));
+        }
+        self.place(link, cookie, header)
+    }
     fn place(&mut self, _: LinkId, _: u64, header: &HeaderBytes) -> Option<Place<'_, Vec<u8>>> {
         self.asked += 1;
-        let mut places = self.places.iter_mut();
-        let (_, memory) = places.find(|(tag, _)| *tag == header[0])?;
+        let mut places = self.places.iter_mut().chain(&mut self.begun);
+        // Of a message only its kind counts, not which one it is.
+        let (_, memory) =
+            places.find(|(tag, _)| *tag == header[0] || *tag >= 100 && header[0] >= 100)?;
         Some(Place {
             memory: Destination::Memory(memory),
             offset: 5,
         })
     }
     fn on_placed(&mut self, _: LinkId, _: u64, header: &HeaderBytes) {
+        if let Some((tag, memory)) = self.begun.pop_if(|_| header[0] >= 100) {
+            assert_eq!(
+                (tag, &memory[5..]),
+                (header[0], &body(tag, memory.len() - 5)[..])
+            );
+        }
         self.seen.push(Seen::Placed(header[0]));
     }
     fn on_writable(&mut self, _: LinkId, _: u64) {}
@@ -560,5 +583,46 @@ fn random_orders_give_the_packets_in_order_and_leave_nothing() {
         rig.reassembly.shrink();
         assert_eq!(rig.reassembly.waiting.capacity(), 0);
         assert!(rig.reassembly.spare.is_none());
+    }
+}
+
+/// All of these but one.
+fn but<'a>(chunks: &[Chunk<'a>], at: usize) -> Vec<Chunk<'a>> {
+    let mut chunks = chunks.to_vec();
+    chunks.remove(at);
+    chunks
+}
+
+#[test]
+fn a_message_is_begun_in_its_turn_and_nothing_behind_it_takes_its_place() {
+    let packets: Vec<_> = (100..104).map(|tag| packet(tag, 20_000)).collect();
+    let data = packet(1, 20_000);
+    let all: Vec<Vec<_>> = packets
+        .iter()
+        .zip([0, 1, 3, 4])
+        .map(|(one, at)| chunks(at, one, 1000))
+        .collect();
+    let data = chunks(2, &data, 1000);
+    // The first lacks its beginning, then its end, while the others come; one of them is of a pull.
+    for lacks in [0, 20] {
+        let mut rig = Rig::new(0);
+        rig.above.streams = true;
+        rig.above.places.push((1, vec![0; 20_005]));
+        rig.take_all(but(&all[0], lacks));
+        assert_eq!(rig.above.begun.len(), usize::from(lacks > 0));
+        rig.take_all(all[2].iter().copied());
+        rig.take_all(data.iter().copied());
+        rig.take_all(but(&all[1], 20));
+        rig.take_all(but(&all[3], 7).into_iter().rev());
+        assert!(rig.seen().is_empty() && rig.reassembly.kept_bytes() > 60_000);
+        rig.take_all([all[0][lacks]]);
+        assert_eq!(rig.seen(), [Seen::Placed(100)]);
+        assert_eq!(rig.above.begun[0].0, 101);
+        rig.take_all([all[1][20]]);
+        assert_eq!(rig.seen(), [101, 1, 102].map(Seen::Placed));
+        assert_eq!(rig.above.places[0].1[5..], body(1, 20_000));
+        rig.take_all([all[3][7]]);
+        assert_eq!(rig.seen(), [Seen::Placed(103)]);
+        assert_eq!(rig.reassembly.kept_bytes(), 0);
     }
 }

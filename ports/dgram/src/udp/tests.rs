@@ -186,7 +186,7 @@ fn a_socket_for_both_families_knows_an_ipv4_peer_under_its_ipv4_address() {
 /// The beginning of a datagram of the layer above in the session `from`.
 fn datagram_of(from: u64) -> Vec<u8> {
     let mut bytes = pattern(1000);
-    bytes[..4].copy_from_slice(b"mR\x02\x03");
+    bytes[..4].copy_from_slice(b"mR\x03\x03");
     bytes[16..24].copy_from_slice(&from.to_le_bytes());
     bytes
 }

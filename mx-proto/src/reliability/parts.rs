@@ -1,0 +1,302 @@
+//! Packets into the send window, which takes a large one in parts.
+//!
+//! ```text
+//!   send   --no room for all--> midway --resume, when there is room--> whole
+//!                                 `----detach: the rest is copied, and follows when there is room
+//! ```
+//!
+//! All parts are of one fragment. While a link is midway it takes no other packet.
+//!
+//! Owns: the rest of a packet whose memory has gone.
+//! Not here: the segments that have been cut.
+
+use super::checksum::crc32c;
+use super::link::{Link, Need};
+use super::links::Links;
+use super::packet::{DATAGRAM_HEADER, SUMMED};
+use super::send_buffer::{Segment, SendBuffer};
+use super::send_window::Content;
+use crate::ids::LinkId;
+use crate::memory::Memory;
+use crate::port::{Body, HEADER_LEN, SendError, Sent};
+use std::fmt;
+use std::hash::Hash;
+
+/// A packet of which a part has been taken.
+#[derive(Debug)]
+pub(super) struct Midway {
+    fragment: u32,
+    /// Bytes of it, and those that have been taken.
+    len: u32,
+    taken: u32,
+    /// Bytes that there is room for beyond those.
+    granted: u32,
+    /// Its last bytes, if their memory has gone.
+    rest: Option<Vec<u8>>,
+}
+
+impl Midway {
+    fn left(&self) -> usize {
+        (self.len - self.taken) as usize
+    }
+}
+
+/// The part of a packet that is taken now.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    bytes: usize,
+    /// Bytes of it in a segment.
+    payload: usize,
+    need: Need,
+}
+
+/// Datagrams larger than this carry equal shares of a packet: the receiver copies one while the sender fills the
+/// next.
+const LARGE: usize = 16 << 10;
+
+impl Part {
+    /// So many segments of a packet of which `left` bytes are left.
+    fn of(segments: usize, payload: usize, left: usize) -> Self {
+        let bytes = left.min(segments * payload);
+        let need = Need {
+            segments,
+            bytes: bytes + segments * DATAGRAM_HEADER,
+        };
+        let payload = if payload > LARGE {
+            bytes.div_ceil(segments.max(1)).max(HEADER_LEN)
+        } else {
+            payload
+        };
+        Self {
+            bytes,
+            payload,
+            need,
+        }
+    }
+}
+
+impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
+    /// Queues a packet, or a part of one that is longer than [`Self::part_max`].
+    #[inline]
+    pub(super) fn push<M: Memory>(
+        &mut self,
+        id: LinkId,
+        head: &[u8],
+        body: &Body<'_, M>,
+    ) -> Result<Sent, SendError> {
+        let most = self.part_max;
+        let link = self.attached(id).ok_or(SendError::Down)?;
+        let (payload, left) = (link.payload(), head.len() + body.len());
+        let part = Part::of(left.min(most).div_ceil(payload), payload, left);
+        if link.midway.is_some() && !head.is_empty() {
+            link.blocked = Some(part.need);
+            return Err(SendError::WouldBlock);
+        }
+        let granted = link.granted();
+        let part = if granted > 0 {
+            Part::of(granted.div_ceil(payload), payload, granted)
+        } else if self.may_send(id, part.need) {
+            self.extended(id, part, left)
+        } else {
+            return Err(SendError::WouldBlock);
+        };
+        let sent = self.cut(id, (head, body), part);
+        if sent == Err(SendError::WouldBlock)
+            && let Some(link) = self.table.get_mut(id)
+        {
+            link.blocked = Some(part.need);
+            self.starve(id);
+        }
+        sent
+    }
+
+    /// There is room for more of the part that was taken last.
+    #[inline]
+    pub(super) fn has_granted(&mut self, id: LinkId) -> bool {
+        self.of_mut(id).is_some_and(|link| link.granted() > 0)
+    }
+
+    /// There is room for this part; as many of them as there is room for.
+    fn extended(&mut self, id: LinkId, part: Part, left: usize) -> Part {
+        let config = self.config;
+        let link = self.table.get_mut(id).filter(|_| part.bytes < left);
+        let Some(link) = link else { return part };
+        let payload = link.payload();
+        let most = link.room(&config) / (DATAGRAM_HEADER + payload);
+        let most = most.min(link.session.send.free());
+        let segments = part.need.segments;
+        let most = (most - most % segments).max(segments);
+        Part::of(most.min(left.div_ceil(payload)), payload, left)
+    }
+
+    /// Copies the rest of a packet, whose memory is about to go.
+    pub(super) fn keep_rest<M: Memory>(&mut self, id: LinkId, memory: &M, at: usize, len: usize) {
+        let Some(midway) = self.of_mut(id).and_then(|link| link.midway.as_mut()) else {
+            return;
+        };
+        debug_assert_eq!(len, midway.left(), "the rest is the rest");
+        let mut rest = Vec::with_capacity(midway.left());
+        memory.visit(at, len, |piece| rest.extend_from_slice(piece));
+        // If the memory was shorter than promised, the packet ends all the same.
+        rest.resize(midway.left(), 0);
+        midway.rest = Some(rest);
+        self.push_rest(id);
+    }
+
+    /// Queues what there is room for of a packet whose memory has gone. True: the link is midway no more, or its
+    /// owner has the rest.
+    pub(super) fn push_rest(&mut self, id: LinkId) -> bool {
+        let (config, most) = (self.config, self.part_max);
+        let Some(link) = self.of_mut(id) else {
+            return true;
+        };
+        let payload = link.payload();
+        let Some(midway) = &mut link.midway else {
+            return true;
+        };
+        let Some(rest) = midway.rest.take() else {
+            return true;
+        };
+        midway.granted = 0;
+        let mut left = midway.left();
+        let mut part = Part::of(left.min(most).div_ceil(payload), payload, left);
+        let mut fits = link.has_room(part.need, &config);
+        while fits {
+            let body = Body::Memory {
+                memory: &rest,
+                offset: rest.len() - left,
+                len: left,
+            };
+            match self.cut(id, (&[], &body), part) {
+                Ok(Sent::Part(taken)) => left -= taken,
+                Ok(_) => return true,
+                Err(_) => self.starve(id),
+            }
+            let granted = self.of_mut(id).map_or(0, |link| link.granted());
+            part = Part::of(granted.div_ceil(payload), payload, granted);
+            fits = granted > 0;
+        }
+        if let Some(midway) = self.of_mut(id).and_then(|link| link.midway.as_mut()) {
+            midway.rest = Some(rest);
+        }
+        false
+    }
+
+    /// The link waits for room in the send buffer.
+    #[cold]
+    fn starve(&mut self, id: LinkId) {
+        if !self.starved.contains(&id) {
+            self.starved.push(id);
+        }
+    }
+
+    /// Cuts into segments the first block of this part, for which there is room; the rest of it is granted.
+    #[inline]
+    fn cut<M: Memory>(
+        &mut self,
+        id: LinkId,
+        (head, body): (&[u8], &Body<'_, M>),
+        part: Part,
+    ) -> Result<Sent, SendError> {
+        let Self {
+            table,
+            send_buffer,
+            config,
+            part_max,
+            ..
+        } = self;
+        let link = table.get_mut(id).ok_or(SendError::Down)?;
+        let (payload, left) = (link.payload(), head.len() + body.len());
+        let large = body.len() > config.packet_max || link.midway.is_some();
+        let now = if large && matches!(body, Body::Memory { .. }) {
+            let block = SendBuffer::block(part.payload).min(part.need.segments);
+            Part::of(block, part.payload, part.bytes)
+        } else {
+            part
+        };
+        let Some(mut writer) = send_buffer.writer(now.bytes, now.payload) else {
+            if let Some(midway) = &mut link.midway {
+                midway.granted = 0;
+            }
+            return Err(SendError::WouldBlock);
+        };
+        let midway = link.midway.take().unwrap_or_else(|| {
+            let fragment = link.session.next_fragment;
+            link.session.next_fragment = fragment.wrapping_add(1);
+            Midway {
+                fragment,
+                len: left as u32,
+                taken: 0,
+                granted: 0,
+                rest: None,
+            }
+        });
+        let tiny = midway.len as usize <= config.tiny.min(payload);
+        let sum = link.sum.unwrap_or(true);
+        let window = &mut link.session.send;
+        let mut done = |send_buffer: &mut SendBuffer, segment: Segment| {
+            let (flags, crc) = if sum {
+                let payload = &send_buffer.bytes_of(segment.place)[DATAGRAM_HEADER..];
+                (SUMMED, crc32c(payload))
+            } else {
+                (0, 0)
+            };
+            window.push(Content {
+                place: segment.place,
+                fragment: midway.fragment,
+                offset: midway.taken + segment.offset,
+                fragment_len: midway.len,
+                payload: segment.payload,
+                flags,
+                crc,
+                tiny,
+            });
+        };
+        writer.push(send_buffer, head, &mut done);
+        let of_body = now.bytes - head.len();
+        match body {
+            Body::Bytes(bytes) => writer.push(send_buffer, bytes, &mut done),
+            Body::Memory { memory, offset, .. } => memory.visit(*offset, of_body, |piece| {
+                writer.push(send_buffer, piece, &mut done);
+            }),
+        }
+        // If the memory was shorter than promised, the packet is padded so that it ends.
+        writer.fill_up(send_buffer, &mut done);
+        if now.bytes == left {
+            return Ok(Sent::Whole);
+        }
+        let midway = Midway {
+            taken: midway.taken + now.bytes as u32,
+            granted: (part.bytes - now.bytes) as u32,
+            ..midway
+        };
+        if midway.granted == 0 {
+            let left = midway.left();
+            let next = Part::of(left.min(*part_max).div_ceil(payload), payload, left);
+            link.blocked = Some(next.need);
+        }
+        link.midway = Some(midway);
+        Ok(Sent::Part(of_body))
+    }
+}
+
+impl<A: Copy + Eq> Link<A> {
+    /// Bytes of a packet in a segment.
+    #[inline]
+    fn payload(&self) -> usize {
+        self.session.pmtu.size() - DATAGRAM_HEADER
+    }
+
+    /// Bytes that there is room for of the packet that it is midway of.
+    #[inline]
+    fn granted(&self) -> usize {
+        let midway = self.midway.as_ref();
+        midway.map_or(0, |midway| midway.granted as usize)
+    }
+
+    /// The owner of the packet that it is midway of has the rest.
+    pub(super) fn is_torn(&self) -> bool {
+        let midway = self.midway.as_ref();
+        midway.is_some_and(|midway| midway.rest.is_none())
+    }
+}
