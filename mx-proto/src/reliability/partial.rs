@@ -63,7 +63,7 @@ struct Piece {
     bytes: Box<[u8]>,
 }
 
-/// The ways to ask where a body belongs.
+/// The place of a fragment in the order of the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
     /// Everything before this fragment has been delivered.
