@@ -330,7 +330,7 @@ fn cited_documents_are_there() {
             };
             cited += 1;
             let name = format!("{name}.md");
-            let beside = path.parent().unwrap_or(Path::new(""));
+            let beside = path.parent().unwrap_or_else(|| Path::new(""));
             let places = [beside, Path::new(""), Path::new("docs")];
             if !places
                 .iter()

@@ -20,7 +20,8 @@ use bmi_method::abi::types::{
 use bmi_method::instance::{self, Post, PostKind, Posted};
 use libc::{c_int, c_void};
 use mx_boundary::{array, in_range, optional, required, write_if};
-use mx_sys::UserMemory;
+use mx_proto::Memory;
+use mx_sys::{SegmentError, UserMemory};
 
 /// The most pieces of a list: far more than any host passes, few enough that a nonsense count is
 /// noticed before its arrays are read.
@@ -267,21 +268,29 @@ unsafe fn list(
     // SAFETY: the caller's promise.
     let sizes = unsafe { array("size_list", sizes, count) }?;
     let total = message_size(kind, "total_size", total)? as i64;
-    let mut sum = 0_i64;
-    for (index, &size) in sizes.iter().enumerate() {
-        if size < 0 {
-            return Err(Error::invalid(format!("segment {index} has size {size}")));
-        }
-        sum = sum.saturating_add(size);
-    }
-    if sum != total {
-        let what = format!("total size {total} but the list has {sum} bytes");
-        return Err(Error::invalid(what));
-    }
     let pieces = buffers.iter().zip(sizes);
     let pieces = pieces.map(|(&buffer, &size)| (buffer, size as usize));
     // SAFETY: the caller's promise.
-    Ok(unsafe { UserMemory::list(pieces) }?)
+    match unsafe { UserMemory::list(pieces) } {
+        Ok(memory) if memory.len() as i64 == total => Ok(memory),
+        made => Err(unlike(sizes, total, made.err())),
+    }
+}
+
+/// Why these sizes are not those of a list of `total` bytes; apart, so that the list is gone through once.
+#[cold]
+fn unlike(sizes: &[bmi_size_t], total: i64, error: Option<SegmentError>) -> Box<Error> {
+    let mut sum = 0_i64;
+    for (index, &size) in sizes.iter().enumerate() {
+        if size < 0 {
+            return Error::invalid(format!("segment {index} has size {size}"));
+        }
+        sum = sum.saturating_add(size);
+    }
+    match error {
+        Some(error) if sum == total => error.into(),
+        _ => Error::invalid(format!("total size {total} but the list has {sum} bytes")),
+    }
 }
 
 #[cfg(test)]

@@ -428,7 +428,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Calls an operation off. It completes as `status`, and its memory will not be touched again: before
     /// this returns, but for a send that its receiver may be reading, over a port where refusing that ends
-    /// the link ([`Limits::refusal_ends_link`]). That one completes when the receiver has stopped, or after 2 s,
+    /// the link ([`refusal_ends_link`](crate::port::Limits::refusal_ends_link)). That one completes when the receiver has stopped, or after 2 s,
     /// as `status` or as the receiver says that it has ended.
     /// The sender of a message that had been matched learns that it was not wanted. False when there
     /// is no such operation: it has completed, or never was.
