@@ -19,7 +19,7 @@
 enum {
     HEADER = 64,
     GREETING = 65, /* payload of a Hello */
-    VERSION = 2,
+    VERSION = 3,
     KIND_HELLO = 1,
     KIND_WELCOME = 2,
     KIND_PING = 5,
