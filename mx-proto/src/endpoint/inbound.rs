@@ -41,11 +41,8 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
     }
 
     fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
-        self.core.session_out.forget(link);
-        self.core.changing.remove(&link);
-        self.core.lose_introduction(link, reason);
-        self.core.challenges.forget(link);
-        let cut = self.core.cut(link);
+        self.core.log_silent(link, reason);
+        let cut = self.core.forget_link(link);
         let remote = self.core.remote_of(link, cookie);
         self.core.link_down(link, remote, reason);
         self.core.lose(cut, reason);

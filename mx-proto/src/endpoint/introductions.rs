@@ -22,7 +22,6 @@ mod challenges;
 pub(super) use challenges::{Challenges, REFUSED, UNASKED, UNVOUCHED};
 
 use super::deadlines::Deadline;
-use super::session_queue::After;
 use super::{Core, Endpoint};
 use crate::config::Place;
 use crate::event::Identity;
@@ -253,7 +252,7 @@ impl<O: Owner> Core<O> {
             return;
         }
         self.stats.refused += 1;
-        self.send_reply(None, link, header.word, Status::NoResources, After::Open);
+        self.send_reply(None, link, header.word, Status::NoResources);
     }
 
     /// Refuses those Connects of a stranger that no answer of its could make good. False: there are others.
@@ -288,10 +287,10 @@ impl<O: Owner> Core<O> {
             };
             self.log_refusal(link, &why);
             self.stats.refused += 1;
-            let after = if none { After::Close } else { After::Open };
-            self.send_reply(None, link, header.word, status, after);
+            self.send_reply(None, link, header.word, status);
         }
         if none {
+            self.unmet.set_closes(link, true);
             self.introductions.take(link);
         }
         none
@@ -522,24 +521,24 @@ impl<O: Owner> Core<O> {
         let Some(introduction) = self.introductions.take(link) else {
             return;
         };
-        let last = introduction.more.len();
-        let first = [(introduction.header, introduction.hello)];
-        for (at, (header, _)) in first.iter().chain(&introduction.more).enumerate() {
+        let more = introduction.more.iter().map(|(header, _)| header);
+        for header in [&introduction.header].into_iter().chain(more) {
             self.stats.refused += 1;
-            let after = if at == last { After::End } else { After::Open };
-            self.send_reply(None, link, header.word, status, after);
+            self.send_reply(None, link, header.word, status);
         }
+        self.unmet.set_closes(link, true);
+        // Nothing counts that comes on it until then.
+        self.changing.insert(link, NO_REMOTE);
     }
 
-    /// The link of an introduction is no more.
-    pub(super) fn lose_introduction(&mut self, link: LinkId, reason: LinkDown) {
+    /// A link is no more, perhaps because its peer has been asked for the site's secret.
+    pub(super) fn log_silent(&mut self, link: LinkId, reason: LinkDown) {
         if let LinkDown::Closed | LinkDown::Reset = reason
             && let Some(introduction) = self.introductions.waiting.get(&link)
             && let Stage::Challenged(..) = introduction.stage
         {
             self.log_refusal(link, SILENT);
         }
-        self.forget_introduction(link);
     }
 
     /// The link of an introduction is no more, or is about to be closed.

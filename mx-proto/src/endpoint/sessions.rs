@@ -23,11 +23,11 @@
 //! and by its life (session).
 
 use super::introductions::{ANOTHER_NAME, Due, OWN_HELLO, REFUSED, UNASKED, UNVOUCHED};
-use super::session_queue::After;
+use super::outbound::{UNREAD_ALL, unread_max};
 use super::{Core, DeferredAction};
 use crate::flow::Borrower;
 use crate::ids::{EndpointId, LinkId, NicId, RemoteId, RequestId, SessionId};
-use crate::ops::{List, NO_REMOTE, State, Strand};
+use crate::ops::{List, State, Strand};
 use crate::origin::Source;
 use crate::owner::Owner;
 use crate::port::{Close, LinkDown};
@@ -93,7 +93,7 @@ impl<O: Owner> Core<O> {
         let mut header = Header::new(wire::Kind::Connect, connect.to_word(), denied.to_word());
         header.credit_fields.credit = remote.opening;
         let hello = self.call(id, remote, link, key);
-        self.send_session(Some(id), link, header, &hello.emit(), After::Open);
+        self.send_session(Some(id), link, header, &hello.emit());
     }
 
     /// Our hello in the call of a remote, on that link.
@@ -177,7 +177,7 @@ impl<O: Owner> Core<O> {
             self.stats.refused += 1;
             Status::BadKey
         };
-        self.send_reply(Some(to), link, connect, status, After::Open);
+        self.send_reply(Some(to), link, connect, status);
     }
 
     /// A stranger's source is proven, and its hello has that as its name.
@@ -200,17 +200,16 @@ impl<O: Owner> Core<O> {
         }
         if !self.remotes.may_add(source) {
             self.stats.refused += 1;
-            let after = After::Close;
-            return self.send_reply(None, link, header.word, Status::NoResources, after);
+            self.send_reply(None, link, header.word, Status::NoResources);
+            return self.unmet.set_closes(link, true);
         }
         let id = self.add_remote(hello.identity.name(), source);
         self.bind_later(link, id);
-        self.session_out.keep_open(link);
         if let Some(remote) = self.remotes.of_mut(id) {
             remote.links.push((link, LinkState::Met));
         }
         self.establish(id, hello, link, header, true, None);
-        self.send_reply(Some(id), link, header.word, Status::Success, After::Open);
+        self.send_reply(Some(id), link, header.word, Status::Success);
     }
 
     /// A stranger says that it is of the life of a remote that we have. If it is, it has that, too.
@@ -241,7 +240,7 @@ impl<O: Owner> Core<O> {
             nonce: secret::known_proof(&theirs, &to.nonce),
             ..self.hello(0, name)
         };
-        self.send_session(None, link, header, &hello.emit(), After::Open);
+        self.send_session(None, link, header, &hello.emit());
     }
 
     /// The peer that we have called says that we have a remote of its life, which `is` that one there.
@@ -314,8 +313,13 @@ impl<O: Owner> Core<O> {
         called_us: bool,
         asks: Option<Candidate>,
     ) {
+        let early = self.unmet.take(link).packets;
         if let Some(remote) = self.remotes.of_mut(id) {
             remote.advance(link, LinkState::Met);
+            if !early.is_empty() {
+                self.controls += early.len();
+                self.spares.fill(&mut remote.queues).control.extend(early);
+            }
         }
         let met = Met {
             session: hello.identity.session,
@@ -600,7 +604,6 @@ impl<O: Owner> Core<O> {
         link: LinkId,
         connect: u64,
         status: Status,
-        after: After,
     ) {
         let remote = to.and_then(|id| self.remotes.of(id));
         let epoch = remote.map_or(0, |remote| remote.epoch);
@@ -614,30 +617,30 @@ impl<O: Owner> Core<O> {
         let mut header = Header::new(wire::Kind::Reply, connect, 0);
         header.aux = reply_code(status);
         header.credit_fields.credit = remote.map_or(0, |remote| remote.opening);
-        self.send_session(to, link, header, &hello.emit(), after);
+        self.send_session(to, link, header, &hello.emit());
     }
 
     /// Whether so many session packets wait on this link that its peer cannot be reading. They cost
     /// no credits, so an answer to each must not be kept without limit.
     pub(super) fn unread_sessions(&self, link: LinkId, from: Option<RemoteId>) -> bool {
         let remote = from.and_then(|id| self.remotes.of(id));
-        let queues = remote.filter(|remote| remote.tx_link() == Some(link));
+        let Some(remote) = remote.filter(|remote| remote.tx_link() == Some(link)) else {
+            return !self.unmet.has_room(link);
+        };
         // Packets for our own operations do not count.
-        let most = self.unread_max();
-        let unread = queues.and_then(Remote::queues).is_some_and(|queues| {
+        let most = unread_max(self.controls, UNREAD_ALL);
+        remote.queues().is_some_and(|queues| {
             queues.control.len() >= most && queues.count(&SESSION_PACKETS) >= most
-        });
-        unread || !self.session_out.has_room(link)
+        })
     }
 
     /// On the remote's sending link a session packet keeps its place among the others.
-    fn send_session(
+    pub(super) fn send_session(
         &mut self,
         to: Option<RemoteId>,
         link: LinkId,
         header: Header,
         body: &[u8],
-        after: After,
     ) {
         let remote = to.and_then(|id| self.remotes.of(id));
         if let (Some(id), Some(remote)) = (to, remote)
@@ -645,11 +648,7 @@ impl<O: Owner> Core<O> {
         {
             return self.push_control(id, header, body);
         }
-        if after == After::End {
-            self.changing.insert(link, NO_REMOTE);
-        }
-        let control = Control::new(header, body);
-        self.session_out.push(link, control, after);
+        self.unmet.push(link, Control::new(header, body));
     }
 }
 

@@ -16,12 +16,10 @@
 
 use super::{Due, Stage};
 use crate::endpoint::Core;
-use crate::endpoint::session_queue::After;
 use crate::event::Identity;
 use crate::ids::{LinkId, NicId, RemoteId, SessionId};
 use crate::log_limit::LogLimit;
 use crate::owner::Owner;
-use crate::queues::Control;
 use crate::remote::{LinkState, Remote};
 use crate::secret::{self, Binding, Purpose, Role, Words};
 use crate::status::{DownReason, Status};
@@ -84,7 +82,6 @@ impl<O: Owner> Core<O> {
             introductions,
             challenges,
             config,
-            session_out,
             identity,
             ..
         } = self;
@@ -108,8 +105,8 @@ impl<O: Owner> Core<O> {
         };
         let header = Header::new(wire::Kind::Challenge, 0, 0);
         // A Connect with a wrong key may have been refused before this one.
-        session_out.keep_open(link);
-        session_out.push(link, Control::new(header, &body.emit()), After::Open);
+        self.unmet.set_closes(link, false);
+        self.send_session(None, link, header, &body.emit());
     }
 
     /// A stranger answers that.
@@ -186,8 +183,7 @@ impl<O: Owner> Core<O> {
             remote.advance(link, LinkState::Proven);
         }
         let header = Header::new(wire::Kind::Prove, 0, 0);
-        self.session_out
-            .push(link, Control::new(header, &proof), After::Open);
+        self.send_session(Some(from), link, header, &proof);
     }
 
     /// May what comes on this link of a remote's be believed, as far as the site's secret goes?
