@@ -251,17 +251,14 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
 }
 
 impl<O: Owner> Core<O> {
-    /// The rest of what is coming on a link never will. The sender of such a message, which is lost.
+    /// The rest of what is coming on a link never will. The sender of such a message: it is to be lost
+    /// with it.
     pub(super) fn cut(&mut self, link: LinkId) -> Option<RemoteId> {
-        let Streamed { from, into } = self.streamed.remove(&link)?;
-        if let Into::Early(id) = into {
-            self.take_out(id);
-        }
-        Some(from)
+        Some(self.streamed.remove(&link)?.from)
     }
 
-    /// The sender of a message that has been cut believes that it has arrived: its session ends. A receive
-    /// ends with it.
+    /// The sender of a message that has been cut believes that it has arrived: its session ends. The message
+    /// and a receive end with it.
     pub(super) fn lose(&mut self, cut: Option<RemoteId>, reason: LinkDown) {
         if let Some(from) = cut {
             self.fail_remote(from, DownReason::Link(reason));
@@ -270,12 +267,9 @@ impl<O: Owner> Core<O> {
 
     /// The same of all links of a remote that is about to go.
     pub(super) fn cut_all(&mut self, id: RemoteId) {
-        if self.streamed.is_empty() {
-            return;
-        }
-        let links = self.remotes.of(id).map(|remote| remote.links.clone());
+        let links = self.remotes.of(id).map(|remote| &remote.links);
         for (link, _) in links.into_iter().flatten() {
-            _ = self.cut(link);
+            self.streamed.remove(link);
         }
     }
 }
