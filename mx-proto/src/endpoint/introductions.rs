@@ -33,7 +33,7 @@ use crate::owner::Owner;
 use crate::port::{LinkDown, Port};
 use crate::remote::{Candidate, Life, LinkState, Met, Name, Remote};
 use crate::secret::{self, Binding};
-use crate::status::{DownReason, Status};
+use crate::status::{DownReason, Status, Violation};
 use crate::time::{Clock, Instant};
 use crate::timer::TimerId;
 use crate::wire::{self, ChallengeBody, ConfirmBody, Header, Hello, VERSION};
@@ -245,7 +245,7 @@ impl<O: Owner> Core<O> {
             return due.push_back(Due::Look(link));
         };
         if introduction.hello.identity != hello.identity {
-            return self.violation(link, 0, ANOTHER_NAME);
+            return self.violation(link, 0, Violation::AnotherName);
         }
         if introduction.more.len() < MORE_MAX {
             introduction.more.push((*header, hello));
@@ -304,7 +304,7 @@ impl<O: Owner> Core<O> {
         let Introduction { header, hello, .. } = introduction;
         let call = self.call_with(&hello.nonce).filter(|_| seen.oneself);
         let Some(remote) = call.and_then(|id| self.remotes.of_mut(id)) else {
-            return self.violation(link, 0, OWN_HELLO);
+            return self.violation(link, 0, Violation::OwnHello);
         };
         let ours = remote.links.first().map(|first| first.0);
         if let Some(ours) = ours {
@@ -465,12 +465,11 @@ impl<O: Owner> Core<O> {
     /// not being polled.
     pub(super) fn on_confirm(&mut self, link: LinkId, from: RemoteId, body: &[u8]) {
         if self.unread_sessions(link, Some(from)) {
-            let what = "questions without reading the answers";
-            return self.violation(link, from.to_word(), what);
+            return self.violation(link, from.to_word(), Violation::UnreadQuestions);
         }
         match ConfirmBody::parse(body) {
             Some(asked) => self.introductions.note(Due::Confirm(from, asked)),
-            None => self.violation(link, from.to_word(), "a malformed question"),
+            None => self.violation(link, from.to_word(), Violation::Question),
         }
     }
 
@@ -574,10 +573,6 @@ impl<O: Owner> Core<O> {
 const UNNAMED: &str = "and the network does not bear that out";
 const RELAYED: &str = "called another name than ours: a relay, or a translator of our address, and with a \
                        secret of the site neither is accepted";
-
-/// Violations.
-pub(super) const OWN_HELLO: &str = "our own introduction";
-pub(super) const ANOTHER_NAME: &str = "an introduction under another name";
 
 /// The time-out of the Ping to a remote whose name or life another one claims.
 const ANSWER_TIME: Duration = Duration::from_secs(1);

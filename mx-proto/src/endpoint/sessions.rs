@@ -22,7 +22,7 @@
 //! by its address (the interface that the network has proven or that was called, and the endpoint number)
 //! and by its life (session).
 
-use super::introductions::{ANOTHER_NAME, Due, OWN_HELLO, REFUSED, UNASKED, UNVOUCHED};
+use super::introductions::{Due, REFUSED, UNASKED, UNVOUCHED};
 use super::outbound::{UNREAD_ALL, unread_max};
 use super::{Core, DeferredAction};
 use crate::flow::Borrower;
@@ -34,7 +34,7 @@ use crate::port::{Close, LinkDown};
 use crate::queues::Control;
 use crate::remote::{Candidate, Life, LinkState, Met, Name, Reach, Remote, Tx};
 use crate::secret::{self, Nonce};
-use crate::status::{DownReason, Status};
+use crate::status::{DownReason, Status, Violation};
 use crate::time::Instant;
 use crate::wire::{self, Header, Hello, VERSION};
 use smallvec::SmallVec;
@@ -131,7 +131,7 @@ impl<O: Owner> Core<O> {
             Err(what) => return self.violation(link, cookie, what),
         };
         if self.unread_sessions(link, from) {
-            return self.violation(link, cookie, "introductions without reading the answers");
+            return self.violation(link, cookie, Violation::UnreadIntroductions);
         }
         let Some(from) = from else {
             return self.come(link, header, hello);
@@ -156,7 +156,7 @@ impl<O: Owner> Core<O> {
         let known = self.remotes.of(from).and_then(Remote::met);
         let is_own = hello.identity.session == self.identity.session;
         if !is_own && !known.is_some_and(|met| met.is(hello)) {
-            return self.violation(link, from.to_word(), ANOTHER_NAME);
+            return self.violation(link, from.to_word(), Violation::AnotherName);
         }
         // An answer would have the peer use what is perhaps given up.
         if let Some(met) = self.remotes.met_mut(from)
@@ -267,7 +267,7 @@ impl<O: Owner> Core<O> {
         if let Some(remote) = self.remotes.of_mut(from) {
             remote.told += 1;
             if remote.told > TOLD_MAX {
-                return self.violation(link, from.to_word(), "one known remote after the other");
+                return self.violation(link, from.to_word(), Violation::Repeated);
             }
         }
         let about = self.call_nonce(from, link);
@@ -357,8 +357,7 @@ impl<O: Owner> Core<O> {
             Err(what) => return self.violation(link, from.to_word(), what),
         };
         if self.unread_sessions(link, Some(from)) {
-            let what = "replies without reading the answers";
-            return self.violation(link, from.to_word(), what);
+            return self.violation(link, from.to_word(), Violation::UnreadReplies);
         }
         if !self.trusts(link, from) {
             return self.refused_by(from, header, &hello);
@@ -407,7 +406,7 @@ impl<O: Owner> Core<O> {
             };
             match remote.met() {
                 Some(met) if met.is(hello) => {}
-                Some(_) => return self.violation(link, from.to_word(), OTHER_REPLY),
+                Some(_) => return self.violation(link, from.to_word(), Violation::OtherReply),
                 None => {
                     if !self.answered(link, from, header, hello, now) {
                         return;
@@ -436,7 +435,7 @@ impl<O: Owner> Core<O> {
         let theirs = hello.identity.session;
         let is_to_oneself = self.remotes.of(id).is_some_and(|of| of.links.len() > 1);
         if (theirs == self.identity.session) != is_to_oneself {
-            self.violation(link, id.to_word(), OWN_HELLO);
+            self.violation(link, id.to_word(), Violation::OwnHello);
             return false;
         }
         let known = self.remotes.of_life(theirs);
@@ -667,9 +666,6 @@ const SESSION_PACKETS: [wire::Kind; 3] = [
 
 /// In a reply: a remote of your life is here already.
 const REPLY_KNOWN: u32 = 4;
-
-/// A violation.
-const OTHER_REPLY: &str = "a reply under another name";
 
 /// The reason in a reply that refuses, in words.
 fn refusal(status: Status) -> &'static str {

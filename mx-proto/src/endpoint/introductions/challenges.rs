@@ -22,7 +22,7 @@ use crate::log_limit::LogLimit;
 use crate::owner::Owner;
 use crate::remote::{LinkState, Remote};
 use crate::secret::{self, Binding, Purpose, Role, Words};
-use crate::status::{DownReason, Status};
+use crate::status::{DownReason, Status, Violation};
 use crate::wire::{self, ChallengeBody, HELLO_LEN, Header, Hello};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
@@ -123,7 +123,7 @@ impl<O: Owner> Core<O> {
             _ => None,
         });
         let (Some(secret), Some((introduction, number, binding))) = (&config.secret, asked) else {
-            return self.violation(link, 0, "a proof without a challenge");
+            return self.violation(link, 0, Violation::Proof);
         };
         let said = ChallengeBody::said(identity, &secret::nonce(&config.key.0, number));
         let caller = caller(&introduction.hello);
@@ -140,7 +140,7 @@ impl<O: Owner> Core<O> {
     /// after the poll.
     pub(in crate::endpoint) fn on_challenge(&mut self, link: LinkId, from: RemoteId, body: &[u8]) {
         let Some(body) = ChallengeBody::parse(body) else {
-            return self.violation(link, from.to_word(), "a malformed challenge");
+            return self.violation(link, from.to_word(), Violation::Challenge);
         };
         let due = Due::Challenge(link, from, Box::new(body));
         self.introductions.note(due);
