@@ -61,5 +61,5 @@ pub use matching::{EntryId, MatchIndex};
 pub use memory::{Memory, Source};
 pub use owner::{Owner, Posting};
 pub use stats::{InboxStats, Stats};
-pub use status::{DownReason, Kind, Status};
+pub use status::{DownReason, Kind, Status, Violation};
 pub use time::{Clock, Instant};

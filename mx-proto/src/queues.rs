@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     pub(crate) partial: Option<Partial>,
-    pub(crate) control: VecDeque<Control>,
+    pub(crate) control: Controls,
     /// The remote stands in the endpoint's queue of those with something to send.
     pub(crate) ready: bool,
     /// Sends that are [queued](crate::ops::State::Queued).
@@ -74,6 +74,9 @@ pub(crate) struct Stream {
     pub(crate) at: usize,
     pub(crate) end: usize,
 }
+
+/// Packets without message data that wait for a link, oldest first.
+pub(crate) type Controls = VecDeque<Control>;
 
 /// A packet without message data, ready but for its credits.
 #[derive(Clone, Debug)]
@@ -120,16 +123,6 @@ impl Queues {
             && self.control.is_empty()
             && !self.has_messages()
             && self.streams.is_empty()
-    }
-
-    /// A packet without message data waits.
-    pub(crate) fn push(&mut self, control: Control) {
-        self.control.push_back(control);
-    }
-
-    /// The first of them has gone.
-    pub(crate) fn pop(&mut self) {
-        self.control.pop_front();
     }
 
     /// The packet of a kind of which one at a time is enough.

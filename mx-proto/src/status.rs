@@ -47,6 +47,67 @@ pub enum Kind {
     Connect,
 }
 
+/// The way in which a peer broke the protocol, which ends its link. Its texts say what each one is.
+#[expect(missing_docs, reason = "their texts")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Violation {
+    NotOurs,
+    Oversized,
+    TooEarly,
+    Length,
+    /// Match bits of such receives are given to one remote each.
+    Foreign,
+    NoCredit,
+    /// Or in a slot that is in use, or too large for one, or in two.
+    NoSlot,
+    NotAsked,
+    NotHad,
+    Offer,
+    Pull,
+    Question,
+    Challenge,
+    Proof,
+    Introduction,
+    Nic,
+    AnotherName,
+    OwnHello,
+    OtherReply,
+    Repeated,
+    UnreadIntroductions,
+    UnreadReplies,
+    UnreadQuestions,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotOurs => "no packet of this protocol",
+            Self::Oversized => "an oversized control packet",
+            Self::TooEarly => "a message before the handshake",
+            Self::Length => "a message of another length",
+            Self::Foreign => "a message that a receive from another remote accepts",
+            Self::NoCredit => "a message it had no credit for",
+            Self::NoSlot => "a message it had no slot for",
+            Self::NotAsked => "credits given back without a Revoke",
+            Self::NotHad => "more credits given back than it had",
+            Self::Offer => "a malformed offer",
+            Self::Pull => "a malformed pull",
+            Self::Question => "a malformed question",
+            Self::Challenge => "a malformed challenge",
+            Self::Proof => "a proof without a challenge",
+            Self::Introduction => "a malformed introduction",
+            Self::Nic => "an introduction with a NIC id of more than 48 bits",
+            Self::AnotherName => "an introduction under another name",
+            Self::OwnHello => "our own introduction",
+            Self::OtherReply => "a reply under another name",
+            Self::Repeated => "one known remote after the other",
+            Self::UnreadIntroductions => "introductions without reading the answers",
+            Self::UnreadReplies => "replies without reading the answers",
+            Self::UnreadQuestions => "questions without reading the answers",
+        })
+    }
+}
+
 /// The reason for the loss of a remote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DownReason {
@@ -61,7 +122,7 @@ pub enum DownReason {
     /// There is no memory for what it sends.
     NoMemory,
     /// It broke the protocol.
-    Protocol(&'static str),
+    Protocol(Violation),
 }
 
 impl DownReason {

@@ -49,6 +49,7 @@ use crate::ids::{EndpointId, NicId, SessionId};
 use crate::origin::Address;
 use crate::port::{BODY_LEN_AT, HEADER_LEN, HeaderBytes, RemoteKey};
 use crate::secret::{NONCE_LEN, Nonce, PROOF_LEN, ProofBytes};
+use crate::status::Violation;
 
 /// Version of everything in this file. Peers with another one are refused in the handshake.
 pub const VERSION: u16 = 7;
@@ -257,9 +258,8 @@ impl Hello {
     }
 
     /// Parses the body. A later version may append to it; the first 32 bytes keep their meaning, so
-    /// that a peer of another version can be told so. Missing fields count as zeros. The error is a
-    /// text.
-    pub(crate) fn parse(body: &[u8]) -> Result<Self, &'static str> {
+    /// that a peer of another version can be told so. Missing fields count as zeros.
+    pub(crate) fn parse(body: &[u8]) -> Result<Self, Violation> {
         let mut bytes = [0; HELLO_LEN];
         let len = body.len().min(HELLO_LEN);
         bytes[..len].copy_from_slice(&body[..len]);
@@ -270,12 +270,12 @@ impl Hello {
             HELLO_LEAST
         };
         if len < least || u32_at(&bytes, 0) != HELLO_MAGIC {
-            return Err("a malformed introduction");
+            return Err(Violation::Introduction);
         }
         let (nic, to) = (NicId(u64_at(&bytes, 16)), NicId(u64_at(&bytes, 32)));
         // Those of other versions are longer.
         if version == VERSION && nic.max(to) > NicId::MAX {
-            return Err("an introduction with a NIC id of more than 48 bits");
+            return Err(Violation::Nic);
         }
         let mut nonce = [0; NONCE_LEN];
         nonce.copy_from_slice(&bytes[48..64]);

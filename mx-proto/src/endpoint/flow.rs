@@ -12,15 +12,14 @@
 
 use super::deadlines::Deadline;
 use super::{Core, Endpoint};
-use crate::flow::{
-    Accounts, CREDIT, CreditFields, EPOCH_TIME, FlowStats, Lender, Paid, Say, Violation,
-};
+use crate::flow::{Accounts, CREDIT, CreditFields, EPOCH_TIME, FlowStats, Lender, Paid, Say};
 use crate::ids::{LinkId, RemoteId};
 use crate::origin::Source;
 use crate::owner::Owner;
 use crate::port::Port;
 use crate::queues::Queues;
 use crate::remote::{Name, Remotes};
+use crate::status::Violation;
 use crate::time::{Clock, Instant};
 use crate::wire::{Header, Kind};
 
@@ -245,7 +244,7 @@ impl<O: Owner> Core<O> {
             .flow
             .returned(&mut self.remotes, from.index(), header.length);
         if let Err(violation) = back {
-            self.violation(link, cookie, violation.text());
+            self.violation(link, cookie, violation);
         }
     }
 }

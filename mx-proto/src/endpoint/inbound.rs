@@ -24,7 +24,7 @@ use crate::ops::{Head, NO_REMOTE, Pulling, State, Strand};
 use crate::owner::Owner;
 use crate::port::{Close, Destination, HeaderBytes, LinkDown, Place, RemoteKey, RemoteUse, Sink};
 use crate::remote::{Life, LinkState, Remote};
-use crate::status::{DownReason, Status};
+use crate::status::{DownReason, Status, Violation};
 use crate::time::{Clock, Instant};
 use crate::wire::{self, Header, OfferBody, PullBody};
 
@@ -41,11 +41,8 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
     }
 
     fn on_down(&mut self, link: LinkId, cookie: u64, reason: LinkDown) {
-        self.core.session_out.forget(link);
-        self.core.changing.remove(&link);
-        self.core.lose_introduction(link, reason);
-        self.core.challenges.forget(link);
-        let cut = self.core.cut(link);
+        self.core.log_silent(link, reason);
+        let cut = self.core.forget_link(link);
         let remote = self.core.remote_of(link, cookie);
         self.core.link_down(link, remote, reason);
         self.core.lose(cut, reason);
@@ -63,7 +60,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         core.stats.packets_in += 1;
         let header = match Header::parse(bytes) {
             Some(header) if header.body_len as usize == body.len() => header,
-            _ => return core.violation(link, cookie, "no packet of this protocol"),
+            _ => return core.violation(link, cookie, Violation::NotOurs),
         };
         let mut from = RemoteId::from_word(cookie);
         let mut remote = match core.remotes.of_mut(from) {
@@ -113,8 +110,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
                 }
             }
         } else if matches!(header.kind, wire::Kind::Eager | wire::Kind::Offer) {
-            let what = "a message before the handshake";
-            return core.violation(link, cookie, what);
+            return core.violation(link, cookie, Violation::TooEarly);
         }
         if header.kind != wire::Kind::Eager {
             return match header.kind {
@@ -124,11 +120,11 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
         }
         let len = header.body_len;
         if header.length != len {
-            return core.violation(link, cookie, "a message of another length");
+            return core.violation(link, cookie, Violation::Length);
         }
         let paid = match Paid::of(header.aux, flow::cost(len)) {
             Ok(paid) => paid,
-            Err(violation) => return core.violation(link, cookie, violation.text()),
+            Err(violation) => return core.violation(link, cookie, violation),
         };
         match core.flow.arrived(&mut remote.lends, paid) {
             Ok(false) => {}
@@ -139,7 +135,7 @@ impl<O: Owner, C: Clock> Sink<O::Memory> for Inbound<'_, O, C> {
                     None => return,
                 }
             }
-            Err(violation) => return core.violation(link, cookie, violation.text()),
+            Err(violation) => return core.violation(link, cookie, violation),
         }
         let bits = MatchBits(header.word);
         // Nothing overtakes an undecided message.
@@ -330,8 +326,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         } else if header.kind == wire::Kind::Prove {
             self.core.on_prove(link, &body.to_vec());
         } else {
-            self.core
-                .violation(link, cookie, "a message before the handshake");
+            self.core.violation(link, cookie, Violation::TooEarly);
         }
     }
 
@@ -375,11 +370,11 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
 
     fn offer(&mut self, link: LinkId, cookie: u64, from: RemoteId, header: &Header, body: &[u8]) {
         let Some(OfferBody { send_id, key }) = OfferBody::parse(body) else {
-            return self.core.violation(link, cookie, "a malformed offer");
+            return self.core.violation(link, cookie, Violation::Offer);
         };
         let paid = match self.core.received(from, header.aux, 1) {
             Ok(received) => received,
-            Err(violation) => return self.core.violation(link, cookie, violation.text()),
+            Err(violation) => return self.core.violation(link, cookie, violation),
         };
         let bits = MatchBits(header.word);
         if self.core.early.undecided() == 0 {
@@ -441,7 +436,8 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
     #[cold]
     pub(super) fn foreign(&mut self, link: LinkId, from: RemoteId, paid: Paid) {
         self.core.consumed(from, paid);
-        self.core.violation(link, from.to_word(), FOREIGN);
+        self.core
+            .violation(link, from.to_word(), Violation::Foreign);
     }
 
     fn data<B: Source + ?Sized>(&mut self, from: RemoteId, header: &Header, body: &B) {
@@ -470,9 +466,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         body: &B,
     ) {
         if body.len() > CONTROL_BODY_MAX {
-            return self
-                .core
-                .violation(link, cookie, "an oversized control packet");
+            return self.core.violation(link, cookie, Violation::Oversized);
         }
         let mut bytes = [0; CONTROL_BODY_MAX];
         let bytes = &mut bytes[..body.len()];
@@ -485,7 +479,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             wire::Kind::Offer => self.offer(link, cookie, from, header, bytes),
             wire::Kind::Pull => match PullBody::parse(bytes) {
                 Some(pull) => self.core.on_pull(from, header, pull, self.clock),
-                None => self.core.violation(link, cookie, "a malformed pull"),
+                None => self.core.violation(link, cookie, Violation::Pull),
             },
             wire::Kind::Notify => self.core.on_notify(from, header),
             wire::Kind::Withdraw => self.core.on_withdraw(from, header, self.clock.now()),
@@ -501,8 +495,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             wire::Kind::Confirmed => self.core.on_confirmed(from, header.length == 1),
             wire::Kind::Challenge => self.core.on_challenge(link, from, bytes),
             wire::Kind::Prove => {
-                let what = "a proof without a challenge";
-                self.core.violation(link, cookie, what);
+                self.core.violation(link, cookie, Violation::Proof);
             }
             wire::Kind::Revoke => self.core.on_revoke(from, header),
             wire::Kind::Return => self.core.on_return(link, cookie, from, header),
@@ -533,7 +526,7 @@ impl<O: Owner> Core<O> {
 
     /// The peer does not speak our protocol: its link, and with it the remote, ends.
     #[cold]
-    pub(super) fn violation(&mut self, link: LinkId, cookie: u64, what: &'static str) {
+    pub(super) fn violation(&mut self, link: LinkId, cookie: u64, what: Violation) {
         self.stats.malformed += 1;
         self.forget_introduction(link);
         let remote = self.remote_of(link, cookie);
@@ -798,9 +791,6 @@ pub(super) enum Found {
     Nothing,
 }
 
-/// A violation: match bits of such receives are given to one remote each.
-pub(super) const FOREIGN: &str = "a message that a receive from another remote accepts";
-
 impl<O: Owner> Core<O> {
     /// The oldest posted receive that accepts a message. One that is for another remote's messages stays
     /// where it is.
@@ -844,7 +834,7 @@ impl<O: Owner> Core<O> {
         // The message of a gone sender may be of an old life.
         if self.remotes.living(source).is_some() {
             self.stats.malformed += 1;
-            self.fail_remote(source, DownReason::Protocol(FOREIGN));
+            self.fail_remote(source, DownReason::Protocol(Violation::Foreign));
         }
     }
 }

@@ -11,9 +11,8 @@
 //!
 //! Knows nothing of: processes.
 
-use super::{
-    Core, Endpoint, deadlines, introductions, liveness, session_queue, streamed, tombstones,
-};
+use super::unmet::Unmet;
+use super::{Core, Endpoint, deadlines, introductions, liveness, streamed, tombstones};
 use crate::config::Config;
 use crate::early::Store;
 use crate::event::Identity;
@@ -93,7 +92,7 @@ impl<O: Owner> Core<O> {
             wheel,
             liveness,
             ready,
-            session_out,
+            unmet,
             changing,
             streamed,
             bodies: _,
@@ -110,7 +109,7 @@ impl<O: Owner> Core<O> {
         *flow = Flow::new(&config.flow());
         *wheel = Wheel::new(deadlines::TICK);
         *liveness = liveness::Liveness::new(config.peer_timeout);
-        *session_out = session_queue::SessionQueue::default();
+        *unmet = Unmet::default();
         *streamed = streamed::AllStreamed::default();
         *introductions = introductions::Introductions::default();
         *challenges = introductions::Challenges::default();

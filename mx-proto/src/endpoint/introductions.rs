@@ -22,7 +22,6 @@ mod challenges;
 pub(super) use challenges::{Challenges, REFUSED, UNASKED, UNVOUCHED};
 
 use super::deadlines::Deadline;
-use super::session_queue::After;
 use super::{Core, Endpoint};
 use crate::config::Place;
 use crate::event::Identity;
@@ -34,7 +33,7 @@ use crate::owner::Owner;
 use crate::port::{LinkDown, Port};
 use crate::remote::{Candidate, Life, LinkState, Met, Name, Remote};
 use crate::secret::{self, Binding};
-use crate::status::{DownReason, Status};
+use crate::status::{DownReason, Status, Violation};
 use crate::time::{Clock, Instant};
 use crate::timer::TimerId;
 use crate::wire::{self, ChallengeBody, ConfirmBody, Header, Hello, VERSION};
@@ -246,14 +245,14 @@ impl<O: Owner> Core<O> {
             return due.push_back(Due::Look(link));
         };
         if introduction.hello.identity != hello.identity {
-            return self.violation(link, 0, ANOTHER_NAME);
+            return self.violation(link, 0, Violation::AnotherName);
         }
         if introduction.more.len() < MORE_MAX {
             introduction.more.push((*header, hello));
             return;
         }
         self.stats.refused += 1;
-        self.send_reply(None, link, header.word, Status::NoResources, After::Open);
+        self.send_reply(None, link, header.word, Status::NoResources);
     }
 
     /// Refuses those Connects of a stranger that no answer of its could make good. False: there are others.
@@ -288,10 +287,10 @@ impl<O: Owner> Core<O> {
             };
             self.log_refusal(link, &why);
             self.stats.refused += 1;
-            let after = if none { After::Close } else { After::Open };
-            self.send_reply(None, link, header.word, status, after);
+            self.send_reply(None, link, header.word, status);
         }
         if none {
+            self.unmet.set_closes(link, true);
             self.introductions.take(link);
         }
         none
@@ -305,7 +304,7 @@ impl<O: Owner> Core<O> {
         let Introduction { header, hello, .. } = introduction;
         let call = self.call_with(&hello.nonce).filter(|_| seen.oneself);
         let Some(remote) = call.and_then(|id| self.remotes.of_mut(id)) else {
-            return self.violation(link, 0, OWN_HELLO);
+            return self.violation(link, 0, Violation::OwnHello);
         };
         let ours = remote.links.first().map(|first| first.0);
         if let Some(ours) = ours {
@@ -466,12 +465,11 @@ impl<O: Owner> Core<O> {
     /// not being polled.
     pub(super) fn on_confirm(&mut self, link: LinkId, from: RemoteId, body: &[u8]) {
         if self.unread_sessions(link, Some(from)) {
-            let what = "questions without reading the answers";
-            return self.violation(link, from.to_word(), what);
+            return self.violation(link, from.to_word(), Violation::UnreadQuestions);
         }
         match ConfirmBody::parse(body) {
             Some(asked) => self.introductions.note(Due::Confirm(from, asked)),
-            None => self.violation(link, from.to_word(), "a malformed question"),
+            None => self.violation(link, from.to_word(), Violation::Question),
         }
     }
 
@@ -522,24 +520,24 @@ impl<O: Owner> Core<O> {
         let Some(introduction) = self.introductions.take(link) else {
             return;
         };
-        let last = introduction.more.len();
-        let first = [(introduction.header, introduction.hello)];
-        for (at, (header, _)) in first.iter().chain(&introduction.more).enumerate() {
+        let more = introduction.more.iter().map(|(header, _)| header);
+        for header in [&introduction.header].into_iter().chain(more) {
             self.stats.refused += 1;
-            let after = if at == last { After::End } else { After::Open };
-            self.send_reply(None, link, header.word, status, after);
+            self.send_reply(None, link, header.word, status);
         }
+        self.unmet.set_closes(link, true);
+        // Nothing counts that comes on it until then.
+        self.changing.insert(link, NO_REMOTE);
     }
 
-    /// The link of an introduction is no more.
-    pub(super) fn lose_introduction(&mut self, link: LinkId, reason: LinkDown) {
+    /// A link is no more, perhaps because its peer has been asked for the site's secret.
+    pub(super) fn log_silent(&mut self, link: LinkId, reason: LinkDown) {
         if let LinkDown::Closed | LinkDown::Reset = reason
             && let Some(introduction) = self.introductions.waiting.get(&link)
             && let Stage::Challenged(..) = introduction.stage
         {
             self.log_refusal(link, SILENT);
         }
-        self.forget_introduction(link);
     }
 
     /// The link of an introduction is no more, or is about to be closed.
@@ -575,10 +573,6 @@ impl<O: Owner> Core<O> {
 const UNNAMED: &str = "and the network does not bear that out";
 const RELAYED: &str = "called another name than ours: a relay, or a translator of our address, and with a \
                        secret of the site neither is accepted";
-
-/// Violations.
-pub(super) const OWN_HELLO: &str = "our own introduction";
-pub(super) const ANOTHER_NAME: &str = "an introduction under another name";
 
 /// The time-out of the Ping to a remote whose name or life another one claims.
 const ANSWER_TIME: Duration = Duration::from_secs(1);

@@ -29,10 +29,10 @@ mod introductions;
 mod liveness;
 mod outbound;
 mod pending;
-mod session_queue;
 mod sessions;
 mod streamed;
 mod tombstones;
+mod unmet;
 
 pub use commands::{PostError, Posted, Received, SendMode};
 pub use deadlines::Reminder;
@@ -66,6 +66,7 @@ use inbound::Inbound;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 use streamed::STREAMED;
+use unmet::Unmet;
 
 /// An open endpoint over port `P`, with clock `C` and owner `O`.
 #[derive(Debug)]
@@ -106,7 +107,8 @@ struct Core<O: Owner> {
     liveness: liveness::Liveness,
     /// Remotes with something to send and room to send it; each at most once.
     ready: VecDeque<RemoteId>,
-    session_out: session_queue::SessionQueue,
+    /// Control packets for other links than those of remotes that are met.
+    unmet: Unmet,
     /// Links whose remote the port has yet to be told: the remote, [`NO_REMOTE`] if the link is to be closed,
     /// now or after its last packet.
     changing: HashMap<LinkId, RemoteId, RandomState>,
@@ -180,7 +182,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             epoch_ends: false,
             wheel: Wheel::new(deadlines::TICK),
             ready: VecDeque::new(),
-            session_out: session_queue::SessionQueue::default(),
+            unmet: Unmet::default(),
             changing: HashMap::default(),
             streamed: streamed::AllStreamed::default(),
             bodies: streamed::Bodies::default(),
@@ -410,7 +412,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         // Usually nothing is due, so everything is checked without branches in between.
         !self.core.actions.is_empty()
             | !self.core.ready.is_empty()
-            | !self.core.session_out.is_empty()
+            | (self.core.unmet.count > 0)
             | self.core.introductions.is_due()
             | self.core.flow.is_ready()
     }
@@ -467,10 +469,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 
     /// Ends a link, and what came on it that has not been looked at: also what came behind the reason.
     fn close_link(&mut self, link: LinkId, how: Close) {
-        self.core.changing.remove(&link);
-        self.core.challenges.forget(link);
-        self.core.forget_introduction(link);
-        let cut = self.core.cut(link);
+        let cut = self.core.forget_link(link);
         self.port.close(link, how);
         self.core.lose(cut, LinkDown::Closed);
     }
@@ -724,7 +723,7 @@ impl<O: Owner> Core<O> {
     fn push_control(&mut self, to: RemoteId, header: wire::Header, body: &[u8]) {
         if let Some(remote) = self.remotes.of_mut(to) {
             let queues = self.spares.fill(&mut remote.queues);
-            queues.push(Control::new(header, body));
+            queues.control.push_back(Control::new(header, body));
             self.controls += 1;
             self.make_ready(to);
         }
@@ -754,6 +753,15 @@ impl<O: Owner> Core<O> {
     fn close_later(&mut self, link: LinkId, how: Close) {
         self.changing.insert(link, NO_REMOTE);
         self.actions.push(DeferredAction::Close(link, how));
+    }
+
+    /// A link is no more, or is about to be closed. Gives the sender of what was coming on it.
+    fn forget_link(&mut self, link: LinkId) -> Option<RemoteId> {
+        self.changing.remove(&link);
+        self.unmet.take(link);
+        self.challenges.forget(link);
+        self.forget_introduction(link);
+        self.cut(link)
     }
 
     /// A remote's link has room again.

@@ -1,19 +1,18 @@
 //! Outgoing packets.
 //!
 //! ```text
-//!   session packets -> ready remotes, one burst each, round robin
+//!   links of `unmet` -> ready remotes, one burst each, round robin
 //!                        burst: partial -> control -> (message, part of a stream)*
 //! ```
 //!
 //! A packet that the port refuses stays where it was, and its remote leaves the round until the
 //! port reports room.
 
-use super::session_queue::After;
 use super::{Core, Endpoint, read_token};
 use crate::flow::{self, Borrower, Flow, Lane, Paid};
 use crate::ids::{LinkId, RemoteId, RequestId};
 use crate::memory::Memory;
-use crate::ops::{Ops, State, Strand, Turn};
+use crate::ops::{NO_REMOTE, Ops, State, Strand, Turn};
 use crate::owner::Owner;
 use crate::port::{Body, Close, LinkDown, Port, RemoteRead, SendError, Sent};
 use crate::queues::{Partial, Queues, Stream};
@@ -94,7 +93,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
     /// Sends what can be sent, fairly: at most about two polls' worth, and two bursts for each
     /// remote, so that a busy remote does not keep the endpoint from receiving.
     pub(super) fn transmit(&mut self) -> bool {
-        let mut busy = self.transmit_sessions();
+        let mut busy = self.transmit_unmet();
         let most = 2 * self.core.config.poll_budget / self.core.config.burst.max(1) + 1;
         let mut bursts = most.min(2 * self.core.ready.len());
         while bursts > 0
@@ -122,26 +121,20 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         busy
     }
 
-    fn transmit_sessions(&mut self) -> bool {
+    fn transmit_unmet(&mut self) -> bool {
         let mut busy = false;
-        // Those whose links have no room go to the end, and the next ones are tried next time.
-        for _ in 0..self.core.session_out.len().min(SESSIONS_AT_ONCE) {
-            let Some((link, control, after)) = self.core.session_out.pop() else {
+        // Those that have no room go to the end, and the next ones are tried next time.
+        for _ in 0..self.core.unmet.count.min(UNMET_AT_ONCE) {
+            let Some(link) = self.core.unmet.next() else {
                 break;
             };
-            let (header, body) = control.parts();
-            match self.port.send(link, &header, Body::Bytes(body)) {
-                Ok(_) => {
-                    self.core.stats.packets_out += 1;
-                    busy = true;
-                    if after != After::Open {
-                        self.core.close_later(link, Close::Flush);
-                    }
-                }
-                Err(SendError::WouldBlock) => {
-                    self.core.session_out.push(link, control, after);
-                }
-                Err(SendError::Down) => {}
+            let sent = self.send_control(NO_REMOTE, link);
+            busy |= sent.is_ok();
+            if sent == Err(SendError::Down) {
+                self.core.unmet.take(link);
+            }
+            if self.core.unmet.go_on(link) {
+                self.core.close_later(link, Close::Flush);
             }
         }
         busy
@@ -198,34 +191,45 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         Burst::More
     }
 
+    /// Sends the first control packet for a remote, or for a link without one.
     fn send_control(&mut self, id: RemoteId, link: LinkId) -> Result<(), SendError> {
-        let unread_max = self.core.unread_max();
         let Core {
             remotes,
+            unmet,
             flow,
             stats,
             controls,
             ..
         } = &mut self.core;
-        let Some(remote) = remotes.of_mut(id) else {
+        let (waiting, count, account) = match remotes.of_mut(id) {
+            Some(remote) => {
+                let (Life::Met(met), Some(queues)) = (&mut remote.life, &mut remote.queues) else {
+                    return Ok(());
+                };
+                let account = (&mut remote.lends, &mut met.borrows, queues.cost);
+                (Some(&mut queues.control), controls, Some(account))
+            }
+            None => {
+                let waiting = unmet.links.get_mut(&link);
+                (waiting.map(|it| &mut it.packets), &mut unmet.count, None)
+            }
+        };
+        let Some(waiting) = waiting else {
             return Ok(());
         };
-        let (Life::Met(met), Some(queues)) = (&mut remote.life, &mut remote.queues) else {
-            return Ok(());
-        };
-        let unread = queues.control.len() > unread_max;
-        let Some(control) = queues.control.front_mut() else {
+        let unread = waiting.len() > unread_max(*count, UNREAD_ALL);
+        let Some(control) = waiting.front_mut() else {
             return Ok(());
         };
         let kind = control.header.kind;
-        let (lends, borrows) = (&mut remote.lends, &mut met.borrows);
+        let account = account.filter(|_| kind.has_credit_fields());
         let mut updated = true;
-        if kind.has_credit_fields() {
+        if let Some((lends, borrows, cost)) = &account {
             // A remote that does not read its answers gets no credits for more.
             let fields = if unread {
-                flow.same_credit_fields(lends, borrows, queues.cost)
+                flow.same_credit_fields(lends, borrows, *cost)
             } else {
-                flow.credit_fields(lends, borrows, queues.cost)
+                flow.credit_fields(lends, borrows, *cost)
             };
             control.header.credit_fields = fields;
             updated = kind != wire::Kind::Credit || Flow::says_more(lends, &fields);
@@ -235,11 +239,11 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             self.port.send(link, &header, Body::Bytes(body))?;
             stats.packets_out += 1;
         }
-        if kind.has_credit_fields() {
+        if let Some((lends, borrows, _)) = account {
             Flow::on_told(lends, borrows, &control.header.credit_fields);
         }
-        queues.pop();
-        *controls -= 1;
+        waiting.pop_front();
+        *count -= 1;
         Ok(())
     }
 
@@ -490,16 +494,6 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
 }
 
 impl<O: Owner> Core<O> {
-    /// Limit of what may wait for a remote before it gets no more credits.
-    #[inline]
-    pub(super) fn unread_max(&self) -> usize {
-        if self.controls < UNREAD_ALL {
-            UNREAD_MAX
-        } else {
-            UNREAD_WHEN_FULL
-        }
-    }
-
     /// A send has been matched: the time-out of transfers counts from now on, if it is another one.
     pub(super) fn serving(&mut self, id: RequestId, clock: &impl Clock) {
         if let Some(record) = self.ops.get_mut(id)
@@ -561,6 +555,17 @@ impl<O: Owner> Core<O> {
     }
 }
 
+/// Limit of what may wait for a remote before it gets no more credits, or on another link, when there are
+/// `all` packets for all of them, of which `many` are enough.
+#[inline]
+pub(super) fn unread_max(all: usize, many: usize) -> usize {
+    if all < many {
+        UNREAD_MAX
+    } else {
+        UNREAD_WHEN_FULL
+    }
+}
+
 /// A receive's end as the number it has in a notify packet.
 pub(super) fn notify_code(status: Status) -> u32 {
     match status {
@@ -580,10 +585,11 @@ pub(super) fn notify_status(code: u32) -> Status {
 }
 
 /// Packets without data that may wait for a remote before it is granted nothing more: far more than
-/// one that reads has there, as each of its messages may cost an answer.
+/// one that reads has there, as each of its messages may cost an answer. On
+/// another link it is far more than the connects that are ever under way there.
 const UNREAD_MAX: usize = 256;
-/// The same once there are [`UNREAD_ALL`], about a megabyte, for all remotes together.
+/// The same once there are [`UNREAD_ALL`] for all remotes together, about two megabytes.
 const UNREAD_WHEN_FULL: usize = 4;
-const UNREAD_ALL: usize = 16 * 1024;
-/// Session packets that one call tries to give out.
-const SESSIONS_AT_ONCE: usize = 256;
+pub(super) const UNREAD_ALL: usize = 16 * 1024;
+/// Packets for links without a remote that one call tries to give out.
+const UNMET_AT_ONCE: usize = 256;

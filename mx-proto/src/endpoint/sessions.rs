@@ -22,19 +22,19 @@
 //! by its address (the interface that the network has proven or that was called, and the endpoint number)
 //! and by its life (session).
 
-use super::introductions::{ANOTHER_NAME, Due, OWN_HELLO, REFUSED, UNASKED, UNVOUCHED};
-use super::session_queue::After;
+use super::introductions::{Due, REFUSED, UNASKED, UNVOUCHED};
+use super::outbound::{UNREAD_ALL, unread_max};
 use super::{Core, DeferredAction};
 use crate::flow::Borrower;
 use crate::ids::{EndpointId, LinkId, NicId, RemoteId, RequestId, SessionId};
-use crate::ops::{List, NO_REMOTE, State, Strand};
+use crate::ops::{List, State, Strand};
 use crate::origin::Source;
 use crate::owner::Owner;
 use crate::port::{Close, LinkDown};
 use crate::queues::Control;
 use crate::remote::{Candidate, Life, LinkState, Met, Name, Reach, Remote, Tx};
 use crate::secret::{self, Nonce};
-use crate::status::{DownReason, Status};
+use crate::status::{DownReason, Status, Violation};
 use crate::time::Instant;
 use crate::wire::{self, Header, Hello, VERSION};
 use smallvec::SmallVec;
@@ -93,7 +93,7 @@ impl<O: Owner> Core<O> {
         let mut header = Header::new(wire::Kind::Connect, connect.to_word(), denied.to_word());
         header.credit_fields.credit = remote.opening;
         let hello = self.call(id, remote, link, key);
-        self.send_session(Some(id), link, header, &hello.emit(), After::Open);
+        self.send_session(Some(id), link, header, &hello.emit());
     }
 
     /// Our hello in the call of a remote, on that link.
@@ -131,7 +131,7 @@ impl<O: Owner> Core<O> {
             Err(what) => return self.violation(link, cookie, what),
         };
         if self.unread_sessions(link, from) {
-            return self.violation(link, cookie, "introductions without reading the answers");
+            return self.violation(link, cookie, Violation::UnreadIntroductions);
         }
         let Some(from) = from else {
             return self.come(link, header, hello);
@@ -156,7 +156,7 @@ impl<O: Owner> Core<O> {
         let known = self.remotes.of(from).and_then(Remote::met);
         let is_own = hello.identity.session == self.identity.session;
         if !is_own && !known.is_some_and(|met| met.is(hello)) {
-            return self.violation(link, from.to_word(), ANOTHER_NAME);
+            return self.violation(link, from.to_word(), Violation::AnotherName);
         }
         // An answer would have the peer use what is perhaps given up.
         if let Some(met) = self.remotes.met_mut(from)
@@ -177,7 +177,7 @@ impl<O: Owner> Core<O> {
             self.stats.refused += 1;
             Status::BadKey
         };
-        self.send_reply(Some(to), link, connect, status, After::Open);
+        self.send_reply(Some(to), link, connect, status);
     }
 
     /// A stranger's source is proven, and its hello has that as its name.
@@ -200,17 +200,16 @@ impl<O: Owner> Core<O> {
         }
         if !self.remotes.may_add(source) {
             self.stats.refused += 1;
-            let after = After::Close;
-            return self.send_reply(None, link, header.word, Status::NoResources, after);
+            self.send_reply(None, link, header.word, Status::NoResources);
+            return self.unmet.set_closes(link, true);
         }
         let id = self.add_remote(hello.identity.name(), source);
         self.bind_later(link, id);
-        self.session_out.keep_open(link);
         if let Some(remote) = self.remotes.of_mut(id) {
             remote.links.push((link, LinkState::Met));
         }
         self.establish(id, hello, link, header, true, None);
-        self.send_reply(Some(id), link, header.word, Status::Success, After::Open);
+        self.send_reply(Some(id), link, header.word, Status::Success);
     }
 
     /// A stranger says that it is of the life of a remote that we have. If it is, it has that, too.
@@ -241,7 +240,7 @@ impl<O: Owner> Core<O> {
             nonce: secret::known_proof(&theirs, &to.nonce),
             ..self.hello(0, name)
         };
-        self.send_session(None, link, header, &hello.emit(), After::Open);
+        self.send_session(None, link, header, &hello.emit());
     }
 
     /// The peer that we have called says that we have a remote of its life, which `is` that one there.
@@ -268,7 +267,7 @@ impl<O: Owner> Core<O> {
         if let Some(remote) = self.remotes.of_mut(from) {
             remote.told += 1;
             if remote.told > TOLD_MAX {
-                return self.violation(link, from.to_word(), "one known remote after the other");
+                return self.violation(link, from.to_word(), Violation::Repeated);
             }
         }
         let about = self.call_nonce(from, link);
@@ -314,8 +313,13 @@ impl<O: Owner> Core<O> {
         called_us: bool,
         asks: Option<Candidate>,
     ) {
+        let early = self.unmet.take(link).packets;
         if let Some(remote) = self.remotes.of_mut(id) {
             remote.advance(link, LinkState::Met);
+            if !early.is_empty() {
+                self.controls += early.len();
+                self.spares.fill(&mut remote.queues).control.extend(early);
+            }
         }
         let met = Met {
             session: hello.identity.session,
@@ -353,8 +357,7 @@ impl<O: Owner> Core<O> {
             Err(what) => return self.violation(link, from.to_word(), what),
         };
         if self.unread_sessions(link, Some(from)) {
-            let what = "replies without reading the answers";
-            return self.violation(link, from.to_word(), what);
+            return self.violation(link, from.to_word(), Violation::UnreadReplies);
         }
         if !self.trusts(link, from) {
             return self.refused_by(from, header, &hello);
@@ -403,7 +406,7 @@ impl<O: Owner> Core<O> {
             };
             match remote.met() {
                 Some(met) if met.is(hello) => {}
-                Some(_) => return self.violation(link, from.to_word(), OTHER_REPLY),
+                Some(_) => return self.violation(link, from.to_word(), Violation::OtherReply),
                 None => {
                     if !self.answered(link, from, header, hello, now) {
                         return;
@@ -432,7 +435,7 @@ impl<O: Owner> Core<O> {
         let theirs = hello.identity.session;
         let is_to_oneself = self.remotes.of(id).is_some_and(|of| of.links.len() > 1);
         if (theirs == self.identity.session) != is_to_oneself {
-            self.violation(link, id.to_word(), OWN_HELLO);
+            self.violation(link, id.to_word(), Violation::OwnHello);
             return false;
         }
         let known = self.remotes.of_life(theirs);
@@ -600,7 +603,6 @@ impl<O: Owner> Core<O> {
         link: LinkId,
         connect: u64,
         status: Status,
-        after: After,
     ) {
         let remote = to.and_then(|id| self.remotes.of(id));
         let epoch = remote.map_or(0, |remote| remote.epoch);
@@ -614,30 +616,30 @@ impl<O: Owner> Core<O> {
         let mut header = Header::new(wire::Kind::Reply, connect, 0);
         header.aux = reply_code(status);
         header.credit_fields.credit = remote.map_or(0, |remote| remote.opening);
-        self.send_session(to, link, header, &hello.emit(), after);
+        self.send_session(to, link, header, &hello.emit());
     }
 
     /// Whether so many session packets wait on this link that its peer cannot be reading. They cost
     /// no credits, so an answer to each must not be kept without limit.
     pub(super) fn unread_sessions(&self, link: LinkId, from: Option<RemoteId>) -> bool {
         let remote = from.and_then(|id| self.remotes.of(id));
-        let queues = remote.filter(|remote| remote.tx_link() == Some(link));
+        let Some(remote) = remote.filter(|remote| remote.tx_link() == Some(link)) else {
+            return !self.unmet.has_room(link);
+        };
         // Packets for our own operations do not count.
-        let most = self.unread_max();
-        let unread = queues.and_then(Remote::queues).is_some_and(|queues| {
+        let most = unread_max(self.controls, UNREAD_ALL);
+        remote.queues().is_some_and(|queues| {
             queues.control.len() >= most && queues.count(&SESSION_PACKETS) >= most
-        });
-        unread || !self.session_out.has_room(link)
+        })
     }
 
     /// On the remote's sending link a session packet keeps its place among the others.
-    fn send_session(
+    pub(super) fn send_session(
         &mut self,
         to: Option<RemoteId>,
         link: LinkId,
         header: Header,
         body: &[u8],
-        after: After,
     ) {
         let remote = to.and_then(|id| self.remotes.of(id));
         if let (Some(id), Some(remote)) = (to, remote)
@@ -645,11 +647,7 @@ impl<O: Owner> Core<O> {
         {
             return self.push_control(id, header, body);
         }
-        if after == After::End {
-            self.changing.insert(link, NO_REMOTE);
-        }
-        let control = Control::new(header, body);
-        self.session_out.push(link, control, after);
+        self.unmet.push(link, Control::new(header, body));
     }
 }
 
@@ -668,9 +666,6 @@ const SESSION_PACKETS: [wire::Kind; 3] = [
 
 /// In a reply: a remote of your life is here already.
 const REPLY_KNOWN: u32 = 4;
-
-/// A violation.
-const OTHER_REPLY: &str = "a reply under another name";
 
 /// The reason in a reply that refuses, in words.
 fn refusal(status: Status) -> &'static str {

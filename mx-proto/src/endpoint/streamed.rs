@@ -15,7 +15,7 @@
 
 use super::Core;
 use super::early::filled;
-use super::inbound::{FOREIGN, Found, Inbound};
+use super::inbound::{Found, Inbound};
 use super::introductions::UNASKED;
 use crate::config::SMALL_MAX;
 use crate::early::{Body, Early};
@@ -26,7 +26,7 @@ use crate::ops::{Pulling, State};
 use crate::owner::Owner;
 use crate::port::{Destination, LinkDown, Place};
 use crate::remote::Life;
-use crate::status::{DownReason, Status};
+use crate::status::{DownReason, Status, Violation};
 use crate::time::Clock;
 use crate::wire::Header;
 use foldhash::fast::RandomState;
@@ -100,11 +100,11 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
             return None;
         }
         let into = if header.length != header.body_len {
-            Err("a message of another length")
+            Err(Violation::Length)
         } else if met {
             self.match_streamed(link, from, header)
         } else {
-            Err("a message before the handshake")
+            Err(Violation::TooEarly)
         };
         match into {
             Ok(into) => {
@@ -125,10 +125,10 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
         link: LinkId,
         from: RemoteId,
         header: &Header,
-    ) -> Result<Option<Into>, &'static str> {
+    ) -> Result<Option<Into>, Violation> {
         let (len, bits) = (header.body_len, MatchBits(header.word));
         let paid = self.core.received(from, header.aux, cost(len));
-        let paid = paid.map_err(|violation| violation.text())?;
+        let paid = paid?;
         // Nothing overtakes an undecided message.
         if self.core.early.undecided() == 0 {
             match self.core.find_receive(from, bits) {
@@ -142,7 +142,7 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                 Found::Receive(id) => self.core.posted.enter(&mut self.core.ops, id.index()),
                 Found::Foreign => {
                     self.core.consumed(from, paid);
-                    return Err(FOREIGN);
+                    return Err(Violation::Foreign);
                 }
                 Found::Nothing => {}
             }
@@ -232,7 +232,9 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
                 }
                 Found::Foreign => {
                     self.core.take_out(id);
-                    return self.core.violation(link, from.to_word(), FOREIGN);
+                    return self
+                        .core
+                        .violation(link, from.to_word(), Violation::Foreign);
                 }
                 Found::Nothing => {}
             }
@@ -251,17 +253,14 @@ impl<O: Owner, C: Clock> Inbound<'_, O, C> {
 }
 
 impl<O: Owner> Core<O> {
-    /// The rest of what is coming on a link never will. The sender of such a message, which is lost.
+    /// The rest of what is coming on a link never will. The sender of such a message: it is to be lost
+    /// with it.
     pub(super) fn cut(&mut self, link: LinkId) -> Option<RemoteId> {
-        let Streamed { from, into } = self.streamed.remove(&link)?;
-        if let Into::Early(id) = into {
-            self.take_out(id);
-        }
-        Some(from)
+        Some(self.streamed.remove(&link)?.from)
     }
 
-    /// The sender of a message that has been cut believes that it has arrived: its session ends. A receive
-    /// ends with it.
+    /// The sender of a message that has been cut believes that it has arrived: its session ends. The message
+    /// and a receive end with it.
     pub(super) fn lose(&mut self, cut: Option<RemoteId>, reason: LinkDown) {
         if let Some(from) = cut {
             self.fail_remote(from, DownReason::Link(reason));
@@ -270,12 +269,9 @@ impl<O: Owner> Core<O> {
 
     /// The same of all links of a remote that is about to go.
     pub(super) fn cut_all(&mut self, id: RemoteId) {
-        if self.streamed.is_empty() {
-            return;
-        }
-        let links = self.remotes.of(id).map(|remote| remote.links.clone());
+        let links = self.remotes.of(id).map(|remote| &remote.links);
         for (link, _) in links.into_iter().flatten() {
-            _ = self.cut(link);
+            self.streamed.remove(link);
         }
     }
 }

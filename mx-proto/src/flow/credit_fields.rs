@@ -9,6 +9,7 @@
 
 use super::borrower::WANTED_MAX;
 use super::slots::{Lane, Slots};
+use crate::status::Violation;
 
 /// The part of a header about credits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -91,31 +92,6 @@ impl Paid {
         match self {
             Self::Credits(_) => 0,
             Self::Slot(lane) => 1 << lane as u32,
-        }
-    }
-}
-
-/// A violation of flow control; it ends the link.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Violation {
-    /// A message that it had no credits for.
-    NoCredit,
-    /// A message in a slot that is in use, that is too large for one, or in two.
-    NoSlot,
-    /// It returned credits without a Revoke.
-    NotAsked,
-    /// It gave back more than it had.
-    NotHad,
-}
-
-impl Violation {
-    /// For the log.
-    pub fn text(self) -> &'static str {
-        match self {
-            Self::NoCredit => "a message it had no credit for",
-            Self::NoSlot => "a message it had no slot for",
-            Self::NotAsked => "credits given back without a Revoke",
-            Self::NotHad => "more credits given back than it had",
         }
     }
 }

@@ -15,9 +15,10 @@
 //!
 //! Cost: 32 bytes a remote. `arrive` is a subtraction, a comparison and an addition.
 
-use super::credit_fields::{Paid, Violation};
+use super::credit_fields::Paid;
 use super::lists::Lists;
 use super::slots::{Lane, Slots};
+use crate::status::Violation;
 
 /// The account of one remote. The default is one that has been lent nothing, and is not open.
 #[derive(Clone, Copy, Debug)]

@@ -57,7 +57,7 @@ mod slots;
 mod stats;
 
 pub use borrower::{Borrower, WANTED_MAX};
-pub use credit_fields::{CreditFields, Paid, Violation};
+pub use credit_fields::{CreditFields, Paid};
 pub use lender::Lender;
 pub use pool::{CREDIT, OVERHEAD, cost};
 pub use settings::{AT_ONCE, FIRST, Settings};
@@ -65,6 +65,7 @@ pub use slots::{Lane, Slots};
 pub use stats::FlowStats;
 
 use crate::origin::Source;
+use crate::status::Violation;
 use epochs::Epochs;
 use lender::Place;
 use lists::Lists;

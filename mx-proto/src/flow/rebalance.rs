@@ -19,11 +19,12 @@
 //! their share, a served remote gets at most its own; requests beyond the share get only free credits,
 //! and no remote is narrowed for them.
 
-use super::credit_fields::{Paid, Violation};
+use super::credit_fields::Paid;
 use super::lender::{Lender, Place};
 use super::settings::{ASKED_AT_ONCE, MINIMUM, QUIET};
 use super::{Accounts, Flow, Say};
 use crate::origin::Source;
+use crate::status::Violation;
 
 impl Flow {
     /// Marks the remote as active in this epoch: it has sent something.

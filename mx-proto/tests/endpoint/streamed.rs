@@ -247,6 +247,42 @@ fn a_placed_message_does_not_overtake_a_deferred_one() {
 }
 
 #[test]
+fn a_message_that_is_whole_when_another_is_undecided_does_not_overtake_it() {
+    let (mut pair, b, _) = streaming();
+    let target = pair.target(Side::B);
+    pair.b.connect(target, pair::KEY, bits(0), 9).unwrap();
+    pair.run();
+    let oneself = completions(&mut pair.b)[0].remote;
+    pair.stop_midway(true);
+    send(&mut pair, b, 1, pattern(LEN, 3));
+    pair.run();
+    // B's own message comes meanwhile, and then the receive is posted.
+    let own = pair.filled(vec![5; 100]);
+    pair.b
+        .send(oneself, bits(1), own, 8, SendMode::Standard)
+        .unwrap();
+    pair.run_with(pair::defer);
+    assert_eq!(pair.b.undecided(), 1);
+    let (buffer, received) = receive(&mut pair, 1, LEN);
+    waiting(received);
+    pair.stop_midway(false);
+    pair.run_with(pair::defer);
+    assert_eq!((pair.b.undecided(), pair.b.posted_receives()), (2, 1));
+    // The receive gets the older one, and the younger one is shown.
+    let shown = pair.b.next_deferred().expect("one is undecided");
+    assert_eq!(
+        (shown.arrival.length, &buffer.bytes()[..100]),
+        (LEN as u32, &[5; 100][..])
+    );
+    pair.b.decide(shown, mx_proto::Decision::Finished);
+    pair.b.disconnect(oneself);
+    pair.run();
+    completions(&mut pair.a);
+    completions(&mut pair.b);
+    nothing_left(&mut pair);
+}
+
+#[test]
 fn more_than_its_credit_covers_ends_the_link_before_anything_is_kept() {
     let mut pair = Pair::streaming(16);
     connected(&mut pair);

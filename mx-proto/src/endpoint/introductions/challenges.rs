@@ -16,15 +16,13 @@
 
 use super::{Due, Stage};
 use crate::endpoint::Core;
-use crate::endpoint::session_queue::After;
 use crate::event::Identity;
 use crate::ids::{LinkId, NicId, RemoteId, SessionId};
 use crate::log_limit::LogLimit;
 use crate::owner::Owner;
-use crate::queues::Control;
 use crate::remote::{LinkState, Remote};
 use crate::secret::{self, Binding, Purpose, Role, Words};
-use crate::status::{DownReason, Status};
+use crate::status::{DownReason, Status, Violation};
 use crate::wire::{self, ChallengeBody, HELLO_LEN, Header, Hello};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
@@ -84,7 +82,6 @@ impl<O: Owner> Core<O> {
             introductions,
             challenges,
             config,
-            session_out,
             identity,
             ..
         } = self;
@@ -108,8 +105,8 @@ impl<O: Owner> Core<O> {
         };
         let header = Header::new(wire::Kind::Challenge, 0, 0);
         // A Connect with a wrong key may have been refused before this one.
-        session_out.keep_open(link);
-        session_out.push(link, Control::new(header, &body.emit()), After::Open);
+        self.unmet.set_closes(link, false);
+        self.send_session(None, link, header, &body.emit());
     }
 
     /// A stranger answers that.
@@ -126,7 +123,7 @@ impl<O: Owner> Core<O> {
             _ => None,
         });
         let (Some(secret), Some((introduction, number, binding))) = (&config.secret, asked) else {
-            return self.violation(link, 0, "a proof without a challenge");
+            return self.violation(link, 0, Violation::Proof);
         };
         let said = ChallengeBody::said(identity, &secret::nonce(&config.key.0, number));
         let caller = caller(&introduction.hello);
@@ -143,7 +140,7 @@ impl<O: Owner> Core<O> {
     /// after the poll.
     pub(in crate::endpoint) fn on_challenge(&mut self, link: LinkId, from: RemoteId, body: &[u8]) {
         let Some(body) = ChallengeBody::parse(body) else {
-            return self.violation(link, from.to_word(), "a malformed challenge");
+            return self.violation(link, from.to_word(), Violation::Challenge);
         };
         let due = Due::Challenge(link, from, Box::new(body));
         self.introductions.note(due);
@@ -186,8 +183,7 @@ impl<O: Owner> Core<O> {
             remote.advance(link, LinkState::Proven);
         }
         let header = Header::new(wire::Kind::Prove, 0, 0);
-        self.session_out
-            .push(link, Control::new(header, &proof), After::Open);
+        self.send_session(Some(from), link, header, &proof);
     }
 
     /// May what comes on this link of a remote's be believed, as far as the site's secret goes?
