@@ -658,10 +658,11 @@ const TOLD_MAX: u16 = 256;
 const HELD_MAX: usize = 16;
 
 /// The packets that answer others of the peer's and cost no credits.
-const SESSION_PACKETS: [wire::Kind; 3] = [
+const SESSION_PACKETS: [wire::Kind; 4] = [
     wire::Kind::Connect,
     wire::Kind::Reply,
     wire::Kind::Confirmed,
+    wire::Kind::Prove,
 ];
 
 /// In a reply: a remote of your life is here already.

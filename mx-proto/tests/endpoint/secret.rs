@@ -361,6 +361,24 @@ fn our_own_words_passed_back_to_us_open_nothing() {
 }
 
 #[test]
+fn a_peer_that_challenges_for_ever_and_reads_no_proof_is_failed() {
+    let mut pair = pair(OURS, OURS);
+    let (called, connect) = lured(&mut pair);
+    let calls = pair.stranger();
+    pair.inject(calls, connect.0, connect.1);
+    pair.run();
+    let challenge = pair.told(calls).0.remove(0);
+    let mut answered = 0;
+    while pair.a.stats().malformed == 0 {
+        assert!(answered < 20_000, "its proofs are kept for ever");
+        pair.answer(called, challenge.0, challenge.1.clone());
+        pair.a.progress();
+        answered += 1;
+    }
+    assert!(answered > 256, "a few repeated ones are no violation");
+}
+
+#[test]
 fn a_stranger_that_says_anything_before_its_proof_is_gone() {
     let mut pair = pair(OURS, OURS);
     let [connect, ..] = recorded(&mut pair);

@@ -139,6 +139,9 @@ impl<O: Owner> Core<O> {
     /// The peer that we connected to sends a challenge. The port is asked for the link's binding
     /// after the poll.
     pub(in crate::endpoint) fn on_challenge(&mut self, link: LinkId, from: RemoteId, body: &[u8]) {
+        if self.unread_sessions(link, Some(from)) {
+            return self.violation(link, from.to_word(), Violation::UnreadQuestions);
+        }
         let Some(body) = ChallengeBody::parse(body) else {
             return self.violation(link, from.to_word(), Violation::Challenge);
         };
