@@ -188,6 +188,12 @@ impl UserMemory {
         Ok(Self { first, len, rest })
     }
 
+    /// Whether it has that many bytes.
+    #[inline]
+    pub fn adds_up_to(&self, total: i64) -> bool {
+        self.len as i64 == total
+    }
+
     /// A buffer of this library's.
     pub fn owned(buffer: MallocBuffer) -> Self {
         let (start, len) = (buffer.start.as_ptr(), buffer.len);

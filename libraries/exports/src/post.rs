@@ -20,7 +20,6 @@ use bmi_method::abi::types::{
 use bmi_method::instance::{self, Post, PostKind, Posted};
 use libc::{c_int, c_void};
 use mx_boundary::{array, in_range, optional, required, write_if};
-use mx_proto::Memory;
 use mx_sys::{SegmentError, UserMemory};
 
 /// The most pieces of a list: far more than any host passes, few enough that a nonsense count is
@@ -272,7 +271,7 @@ unsafe fn list(
     let pieces = pieces.map(|(&buffer, &size)| (buffer, size as usize));
     // SAFETY: the caller's promise.
     match unsafe { UserMemory::list(pieces) } {
-        Ok(memory) if memory.len() as i64 == total => Ok(memory),
+        Ok(memory) if memory.adds_up_to(total) => Ok(memory),
         made => Err(unlike(sizes, total, made.err())),
     }
 }

@@ -6,7 +6,9 @@ use super::*;
 use mx_proto::port::ConnectError;
 use mx_proto::reliability::{DatagramError, DatagramPort, GsoBatch, Incoming};
 use mx_proto::{EndpointId, Route, Target};
+use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 
 /// Limit for every wait.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -146,17 +148,24 @@ fn a_peer_is_found_by_host_and_number() {
 fn a_child_does_not_keep_a_number() {
     let service = open();
     let port = service.port();
-    // SAFETY: the child opens the service and ends, without anything of the parent's.
+    let (mut forked, there) = std::io::pipe().unwrap();
+    let there = there.as_raw_fd();
+    // SAFETY: the child calls what is safe after a fork, and ends.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
-        // SAFETY: no pointers; a child that is left alone ends.
-        unsafe { libc::alarm(60) };
+        // SAFETY: the byte outlives the call; a child that is left alone ends.
+        unsafe {
+            libc::write(there, [1_u8].as_ptr().cast(), 1);
+            libc::alarm(60);
+        }
         // SAFETY: as above; it waits for the signal.
         unsafe { libc::pause() };
         // SAFETY: ends the child.
         unsafe { libc::_exit(0) };
     }
+    // What is done in a child of fork is done when it says so.
+    forked.read_exact(&mut [0]).unwrap();
     drop(service);
     let again = FabricDatagrams::open(FabricOptions {
         port: port.unwrap(),
