@@ -148,7 +148,7 @@ fn a_peer_is_found_by_host_and_number() {
 fn a_child_does_not_keep_a_number() {
     let service = open();
     let port = service.port();
-    let (mut forked, there) = std::io::pipe().unwrap();
+    let (mut forked, there) = io::pipe().unwrap();
     let there = there.as_raw_fd();
     // SAFETY: the child calls what is safe after a fork, and ends.
     let child = unsafe { libc::fork() };
