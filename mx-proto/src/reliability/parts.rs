@@ -18,7 +18,7 @@ use super::send_buffer::{Segment, SendBuffer};
 use super::send_window::Content;
 use crate::ids::LinkId;
 use crate::memory::Memory;
-use crate::port::{Body, HEADER_LEN, SendError, Sent};
+use crate::port::{Body, SendError, Sent};
 use std::fmt;
 use std::hash::Hash;
 
@@ -29,8 +29,6 @@ pub(super) struct Midway {
     /// Bytes of it, and those that have been taken.
     len: u32,
     taken: u32,
-    /// Bytes that there is room for beyond those.
-    granted: u32,
     /// Its last bytes, if their memory has gone.
     rest: Option<Vec<u8>>,
 }
@@ -45,14 +43,8 @@ impl Midway {
 #[derive(Clone, Copy, Debug)]
 struct Part {
     bytes: usize,
-    /// Bytes of it in a segment.
-    payload: usize,
     need: Need,
 }
-
-/// Datagrams larger than this carry equal shares of a packet: the receiver copies one while the sender fills the
-/// next.
-const LARGE: usize = 16 << 10;
 
 impl Part {
     /// So many segments of a packet of which `left` bytes are left.
@@ -62,16 +54,7 @@ impl Part {
             segments,
             bytes: bytes + segments * DATAGRAM_HEADER,
         };
-        let payload = if payload > LARGE {
-            bytes.div_ceil(segments.max(1)).max(HEADER_LEN)
-        } else {
-            payload
-        };
-        Self {
-            bytes,
-            payload,
-            need,
-        }
+        Self { bytes, need }
     }
 }
 
@@ -92,14 +75,9 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             link.blocked = Some(part.need);
             return Err(SendError::WouldBlock);
         }
-        let granted = link.granted();
-        let part = if granted > 0 {
-            Part::of(granted.div_ceil(payload), payload, granted)
-        } else if self.may_send(id, part.need) {
-            self.extended(id, part, left)
-        } else {
+        if !self.may_send(id, part.need) {
             return Err(SendError::WouldBlock);
-        };
+        }
         let sent = self.cut(id, (head, body), part);
         if sent == Err(SendError::WouldBlock)
             && let Some(link) = self.table.get_mut(id)
@@ -108,25 +86,6 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             self.starve(id);
         }
         sent
-    }
-
-    /// There is room for more of the part that was taken last.
-    #[inline]
-    pub(super) fn has_granted(&mut self, id: LinkId) -> bool {
-        self.of_mut(id).is_some_and(|link| link.granted() > 0)
-    }
-
-    /// There is room for this part; as many of them as there is room for.
-    fn extended(&mut self, id: LinkId, part: Part, left: usize) -> Part {
-        let config = self.config;
-        let link = self.table.get_mut(id).filter(|_| part.bytes < left);
-        let Some(link) = link else { return part };
-        let payload = link.payload();
-        let most = link.room(&config) / (DATAGRAM_HEADER + payload);
-        let most = most.min(link.session.send.free());
-        let segments = part.need.segments;
-        let most = (most - most % segments).max(segments);
-        Part::of(most.min(left.div_ceil(payload)), payload, left)
     }
 
     /// Copies the rest of a packet, whose memory is about to go.
@@ -157,24 +116,19 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         let Some(rest) = midway.rest.take() else {
             return true;
         };
-        midway.granted = 0;
-        let mut left = midway.left();
-        let mut part = Part::of(left.min(most).div_ceil(payload), payload, left);
-        let mut fits = link.has_room(part.need, &config);
-        while fits {
+        let left = midway.left();
+        let part = Part::of(left.min(most).div_ceil(payload), payload, left);
+        if link.has_room(part.need, &config) {
             let body = Body::Memory {
                 memory: &rest,
                 offset: rest.len() - left,
                 len: left,
             };
             match self.cut(id, (&[], &body), part) {
-                Ok(Sent::Part(taken)) => left -= taken,
-                Ok(_) => return true,
+                Ok(Sent::Whole) => return true,
+                Ok(_) => {}
                 Err(_) => self.starve(id),
             }
-            let granted = self.of_mut(id).map_or(0, |link| link.granted());
-            part = Part::of(granted.div_ceil(payload), payload, granted);
-            fits = granted > 0;
         }
         if let Some(midway) = self.of_mut(id).and_then(|link| link.midway.as_mut()) {
             midway.rest = Some(rest);
@@ -190,13 +144,13 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
     }
 
-    /// Cuts into segments the first block of this part, for which there is room; the rest of it is granted.
+    /// Cuts into segments what there is room for, at least this part.
     #[inline]
     fn cut<M: Memory>(
         &mut self,
         id: LinkId,
         (head, body): (&[u8], &Body<'_, M>),
-        part: Part,
+        least: Part,
     ) -> Result<Sent, SendError> {
         let Self {
             table,
@@ -207,19 +161,24 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         } = self;
         let link = table.get_mut(id).ok_or(SendError::Down)?;
         let (payload, left) = (link.payload(), head.len() + body.len());
-        let large = body.len() > config.packet_max || link.midway.is_some();
-        let now = if large && matches!(body, Body::Memory { .. }) {
-            let block = SendBuffer::block(part.payload).min(part.need.segments);
-            Part::of(block, part.payload, part.bytes)
-        } else {
-            part
-        };
-        let Some(mut writer) = send_buffer.writer(now.bytes, now.payload) else {
-            if let Some(midway) = &mut link.midway {
-                midway.granted = 0;
-            }
-            return Err(SendError::WouldBlock);
-        };
+        let (mut part, mut writer) = (least, None);
+        if least.bytes < left {
+            let most = link.room(config) / (DATAGRAM_HEADER + payload);
+            let most = most.min(link.session.send.free());
+            let all = left.div_ceil(payload);
+            let segments = if most < all {
+                (most - most % least.need.segments).max(least.need.segments)
+            } else {
+                all
+            };
+            part = Part::of(segments, payload, left);
+            writer = send_buffer.writer(part.bytes, payload);
+        }
+        if writer.is_none() {
+            part = least;
+            writer = send_buffer.writer(part.bytes, payload);
+        }
+        let mut writer = writer.ok_or(SendError::WouldBlock)?;
         let midway = link.midway.take().unwrap_or_else(|| {
             let fragment = link.session.next_fragment;
             link.session.next_fragment = fragment.wrapping_add(1);
@@ -227,7 +186,6 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
                 fragment,
                 len: left as u32,
                 taken: 0,
-                granted: 0,
                 rest: None,
             }
         });
@@ -253,7 +211,7 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
             });
         };
         writer.push(send_buffer, head, &mut done);
-        let of_body = now.bytes - head.len();
+        let of_body = part.bytes - head.len();
         match body {
             Body::Bytes(bytes) => writer.push(send_buffer, bytes, &mut done),
             Body::Memory { memory, offset, .. } => memory.visit(*offset, of_body, |piece| {
@@ -262,19 +220,14 @@ impl<A: Copy + Eq + Hash + fmt::Debug> Links<A> {
         }
         // If the memory was shorter than promised, the packet is padded so that it ends.
         writer.fill_up(send_buffer, &mut done);
-        if now.bytes == left {
+        if part.bytes == left {
             return Ok(Sent::Whole);
         }
-        let midway = Midway {
-            taken: midway.taken + now.bytes as u32,
-            granted: (part.bytes - now.bytes) as u32,
-            ..midway
-        };
-        if midway.granted == 0 {
-            let left = midway.left();
-            let next = Part::of(left.min(*part_max).div_ceil(payload), payload, left);
-            link.blocked = Some(next.need);
-        }
+        let taken = midway.taken + part.bytes as u32;
+        let midway = Midway { taken, ..midway };
+        let left = midway.left();
+        let next = Part::of(left.min(*part_max).div_ceil(payload), payload, left);
+        link.blocked = Some(next.need);
         link.midway = Some(midway);
         Ok(Sent::Part(of_body))
     }
@@ -285,13 +238,6 @@ impl<A: Copy + Eq> Link<A> {
     #[inline]
     fn payload(&self) -> usize {
         self.session.pmtu.size() - DATAGRAM_HEADER
-    }
-
-    /// Bytes that there is room for of the packet that it is midway of.
-    #[inline]
-    fn granted(&self) -> usize {
-        let midway = self.midway.as_ref();
-        midway.map_or(0, |midway| midway.granted as usize)
     }
 
     /// The owner of the packet that it is midway of has the rest.

@@ -203,29 +203,8 @@ impl<D: DatagramPort> Reliable<D> {
         let link = self.links.attached(id).ok_or(SendError::Down)?;
         let (datagrams, address) = (&self.datagrams, link.address);
         link.sum.get_or_insert_with(|| !datagrams.is_safe(address));
-        let mut sent = self.links.push(id, head, body)?;
+        let sent = self.links.push(id, head, body)?;
         self.pump(id, now);
-        // A block is sent while it is in cache, and received while the next is filled.
-        while let Sent::Part(taken) = sent
-            && let Body::Memory {
-                memory,
-                offset,
-                len,
-            } = body
-            && self.links.has_granted(id)
-        {
-            let rest = Body::Memory {
-                memory: *memory,
-                offset: offset + taken,
-                len: len - taken,
-            };
-            sent = match self.links.push(id, &[], &rest) {
-                Ok(Sent::Part(more)) => Sent::Part(taken + more),
-                Ok(sent) => sent,
-                Err(_) => break,
-            };
-            self.pump(id, now);
-        }
         Ok(sent)
     }
 

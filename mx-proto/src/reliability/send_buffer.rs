@@ -122,11 +122,6 @@ impl SendBuffer {
         self.bytes
     }
 
-    /// Segments of that size in a block.
-    pub(super) fn block(payload: usize) -> usize {
-        CLASS_BYTES[CLASS_BYTES.len() - 1] / (HEADER_SPACE + payload)
-    }
-
     /// Reserves what a fragment of `len` bytes needs that is cut into segments of at most
     /// `payload` bytes. `None`: the limit is reached, or `payload` is no size for a segment.
     pub(super) fn writer(&mut self, len: usize, payload: usize) -> Option<Writer> {
@@ -136,7 +131,7 @@ impl SendBuffer {
             return None;
         }
         let total = u32::try_from(len).ok()?;
-        let a_block = Self::block(payload);
+        let a_block = largest / stride;
         let (mut first, mut last) = (NONE, NONE);
         let mut left = len;
         let mut segments = len.div_ceil(payload).max(1);
