@@ -191,7 +191,9 @@ impl LocalPort {
         any | self.offer_room(id, sink)
     }
 
-    /// Takes in what has come where only wake-ups and control messages do.
+    /// Takes in what has come where only wake-ups and control messages do. (Not inlined: its batch is not on the
+    /// stack when a packet is handled.)
+    #[inline(never)]
     fn hear_control<M: Bytes, S: Sink<M>>(&mut self, id: LinkId, sink: &mut S) -> Heard {
         let Some(socket) = self.links.get(id).and_then(|entry| entry.socket.as_ref()) else {
             return Heard::Nothing;

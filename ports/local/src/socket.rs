@@ -201,7 +201,9 @@ impl Socket {
     }
 
     /// Reads several short messages, for a link on which only wake-ups and control messages come. A
-    /// longer message is cut off and reported.
+    /// longer message is cut off and reported. (Not inlined: its arrays are not on the stack when the messages are
+    /// handled.)
+    #[inline(never)]
     pub(super) fn receive_short(&self) -> io::Result<SmallVec<[Short; BATCH]>> {
         // SAFETY: plain integers and pointers, for which all zeroes is a value.
         let mut headers: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
