@@ -55,7 +55,7 @@ pub const LATE: Duration = Duration::from_secs(1);
 /// A packet's header as it stands on the wire (see `wire`).
 pub type HeaderBytes = [u8; HEADER_LEN];
 
-/// What the network does on one link, for tools.
+/// The network's figures of one link, for tools.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkFigures {
     /// The smoothed round trip (RFC 6298), where the port measures one.

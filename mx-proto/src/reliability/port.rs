@@ -95,7 +95,7 @@ impl<D: DatagramPort> Reliable<D> {
         &self.links.stats
     }
 
-    /// What tools show of a link.
+    /// The figures of a link, for tools.
     pub fn figures(&self, link: LinkId) -> Option<LinkFigures> {
         self.links.table.figures(link)
     }

@@ -151,7 +151,7 @@ impl<A: Copy + Eq> Roster<A> {
         })
     }
 
-    /// What tools show of a link. Resumes none.
+    /// The figures of a link, for tools. Resumes none.
     pub(super) fn figures(&self, id: LinkId) -> Option<LinkFigures> {
         Some(match self.places.get(id)? {
             Place::Awake(link) => LinkFigures {

@@ -354,7 +354,7 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
         self.dgram.port()
     }
 
-    /// What tools show of a link, if it goes over a network.
+    /// The figures of a link, for tools, if it goes over a network.
     pub fn figures(&self, link: LinkId, now: Instant) -> Option<LinkFigures> {
         match link.port() {
             TCP => self.tcp.figures(link, now),

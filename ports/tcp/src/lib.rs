@@ -215,7 +215,7 @@ impl TcpPort {
         link.map_or(Origin::Unknown, |link| Origin::Address(link.peer))
     }
 
-    /// What tools show of a link.
+    /// The figures of a link, for tools.
     pub fn figures(&self, link: LinkId, now: Instant) -> Option<LinkFigures> {
         sys::figures(&self.links.get(link)?.fd, now)
     }

@@ -113,7 +113,7 @@ fn tcp_info(socket: &Socket) -> io::Result<libc::tcp_info> {
     Ok(info)
 }
 
-/// What tools show of a connection.
+/// The figures of a connection, for tools.
 pub(super) fn figures(socket: &Socket, now: Instant) -> Option<LinkFigures> {
     let info = tcp_info(socket).ok()?;
     let since = Duration::from_millis(u64::from(info.tcpi_last_data_recv));

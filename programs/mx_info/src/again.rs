@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How often.
+/// The options for looking more than once.
 #[derive(Default, clap::Args)]
 pub(crate) struct Again {
     /// Again and again, with so much time between, until no such endpoint is open

@@ -50,7 +50,7 @@ impl SuspendedSession {
         self.heard_at
     }
 
-    /// What tools show of it.
+    /// Its figures, for tools.
     pub(in crate::reliability) fn figures(&self) -> LinkFigures {
         LinkFigures {
             round_trip: self.path.srtt(),
