@@ -19,7 +19,7 @@ pub struct RemoteView {
     pub nic: NicId,
     /// Its number.
     pub endpoint: EndpointId,
-    /// How far the association has got.
+    /// The state of the association.
     pub phase: Phase,
     /// The link that messages take.
     pub link: Option<LinkId>,
@@ -33,7 +33,7 @@ pub struct RemoteView {
     pub credits: u32,
 }
 
-/// How far the association with a remote has got, and what its sends wait for.
+/// The state of the association with a remote, and the obstacle to its sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Phase {

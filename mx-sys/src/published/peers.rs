@@ -35,7 +35,7 @@ pub struct Peer {
     pub nic: NicId,
     /// Its number.
     pub endpoint: EndpointId,
-    /// How far the association has got.
+    /// The state of the association.
     pub phase: Phase,
     /// The port of its link; `None` without one.
     pub port: Option<&'static str>,
@@ -115,7 +115,7 @@ pub(super) struct Rows {
     next: u32,
 }
 
-/// What is remembered of a row.
+/// The memory of a row.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shown {
     oldest: u64,
