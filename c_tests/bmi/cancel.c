@@ -19,7 +19,7 @@
 #define MIB (1024 * 1024)
 
 /* More than any port sends unasked (MX_EAGER_MAX): a send that waits until its receive is there. */
-enum { OFFERED = MIB };
+enum { OFFERED = 2 * MIB };
 
 /* Cancels, and lets the one completion come out in bounded time. */
 static void cancel(struct op *op)

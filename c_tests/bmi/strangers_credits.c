@@ -34,7 +34,7 @@ enum {
     EPOCH_AT = 6,  /* in a hello */
     BODY_MAX = 40000,
     FIRST_CREDITS = 80,
-    CREDIT_LIMIT_MAX = 4096,
+    CREDIT_LIMIT_MAX = 8200,
     WANTED_MAX = 0xffffff,
 };
 

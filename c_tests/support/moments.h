@@ -31,7 +31,7 @@ enum {
     LARGEST = 3 * 1024 * 1024,
     CLOSING = 77, /* bytes of a closing message: no row has that size */
     FILLING_MAX = 32 * 1024,
-    FILLINGS_MAX = 6000, /* a peer may leave 4096 credits of messages here */
+    FILLINGS_MAX = 12000, /* a peer may leave 8200 credits of messages here */
     /* Tags: 16 for each round, and these. */
     TAG_FILLING = 0x7f11,
     TAG_MARKER = 0x7f12,

@@ -124,7 +124,7 @@ impl fmt::Debug for Key {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            eager_max: 512 << 10,
+            eager_max: 1 << 20,
             unexpected_bytes: 64 << 20,
             first_credits: flow::FIRST,
             fetched_max: 0,

@@ -213,9 +213,9 @@ pub fn rows<S: AsRef<Settings> + AsMut<Settings> + 'static>() -> &'static [Tunab
             },
             Tunable {
                 name: "MX_EAGER_MAX",
-                kind: Kind::Bytes(128, 512 * K),
-                about: "messages up to this size travel at once, over rdm those up to 256K (two slots where the card reads), \
-                        over dgram those up to 32K; larger ones are offered and pulled",
+                kind: Kind::Bytes(128, 1024 * K),
+                about: "messages up to this size travel at once, over tcp and dgram those up to 512K, over rdm those up to 256K \
+                        (two slots where the card reads); larger ones are offered and pulled",
                 access: Access::Number {
                     set: |s, v| s.as_mut().endpoint.eager_max = v as usize,
                     get: |s| s.as_ref().endpoint.eager_max as u64,

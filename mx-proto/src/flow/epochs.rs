@@ -94,22 +94,22 @@ mod tests {
     #[test]
     fn what_may_be_on_its_way_is_divided_among_those_that_were_active() {
         let mut epochs = Epochs::new();
-        assert_eq!(epochs.at_once(), 4096);
+        assert_eq!(epochs.at_once(), AT_ONCE);
         epochs.remotes = 200;
         for _ in 0..10 {
             epochs.on_active();
         }
-        assert_eq!((epochs.active(), epochs.at_once()), (10, 409));
+        assert_eq!((epochs.active(), epochs.at_once()), (10, AT_ONCE / 10));
         epochs.end(0);
-        assert_eq!(epochs.at_once(), 409);
-        for _ in 0..100 {
+        assert_eq!(epochs.at_once(), AT_ONCE / 10);
+        for _ in 0..200 {
             epochs.on_active();
         }
-        assert_eq!(epochs.at_once(), 80);
+        assert_eq!(epochs.at_once(), FIRST.into());
         epochs.remotes = 2;
-        assert_eq!((epochs.active(), epochs.at_once()), (2, 2048));
+        assert_eq!((epochs.active(), epochs.at_once()), (2, AT_ONCE / 2));
         epochs.end(0);
         epochs.end(0);
-        assert_eq!(epochs.at_once(), 4096);
+        assert_eq!(epochs.at_once(), AT_ONCE);
     }
 }

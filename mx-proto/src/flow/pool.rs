@@ -33,10 +33,10 @@ pub const OVERHEAD: usize = 320;
 /// Credits of a message of `len` bytes that comes with its data: one at least. One that is only
 /// announced costs one.
 #[inline]
-pub fn cost(len: u32) -> u32 {
+pub const fn cost(len: u32) -> u32 {
     const BESIDES: u64 = (OVERHEAD + CREDIT - 1) as u64;
     // At most 2^23 + 2.
-    ((u64::from(len) + BESIDES) / CREDIT as u64) as u32
+    ((len as u64 + BESIDES) / CREDIT as u64) as u32
 }
 
 /// The balance.

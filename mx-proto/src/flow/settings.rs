@@ -6,7 +6,7 @@
 //!   a credit limit   0 .. MINIMUM .. first .. most: AT_ONCE, a quarter of what may be lent
 //! ```
 //!
-//! The table in docs/scale.md was measured with these constants.
+//! The table of credits in bench/RESULTS.md was measured with these constants.
 
 use super::pool::{CREDIT, cost};
 
@@ -63,9 +63,9 @@ impl Settings {
 /// counts on more.
 pub const FIRST: u16 = 80;
 
-/// Credits that may be on their way at once, of all remotes together: 2 MiB. With many senders it
-/// is little for each. A single credit limit is not larger: more would only wait here.
-pub const AT_ONCE: u32 = 4096;
+/// Credits that may be on their way at once, of all remotes together: eight messages of 512 KiB or four of 1 MiB.
+/// With many senders it is little for each. A single credit limit is not larger: more would only wait here.
+pub const AT_ONCE: u32 = 8 * cost(512 << 10);
 
 /// The credits that a quiet remote may keep as long as every other has some (GASNet's
 /// `MIN_CREDITS`).
@@ -89,7 +89,7 @@ mod tests {
     fn the_reserve_is_an_eighth_or_the_largest_message() {
         let settings = Settings::default();
         assert_eq!((settings.total(), settings.reserve()), (131_072, 16_384));
-        assert_eq!((settings.most(), settings.first()), (4096, 80));
+        assert_eq!((settings.most(), settings.first()), (8200, 80));
         let large = Settings {
             largest: 16 << 20,
             ..settings

@@ -16,6 +16,7 @@ mod requests;
 mod secret;
 mod streamed;
 mod tombstones;
+mod view;
 mod waiting;
 
 use mx_proto::wire::{Header, Kind as Packet};

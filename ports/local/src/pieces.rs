@@ -19,8 +19,9 @@ use mx_port_base::incoming::Incoming;
 use mx_proto::port::{Body, HEADER_LEN, HeaderBytes, SendError, Sent, Sink, body_len};
 use mx_proto::{LinkId, Memory, Source};
 
-/// Bytes of the longest body that is sent without being asked for.
-pub(super) const STREAMED_MAX: usize = 512 << 10;
+/// Bytes of the longest body that is sent without being asked for: above that its sender is woken twice, for Pull
+/// and for Notify. Streams of 4 MiB messages sleep no less with 4 MiB.
+pub(super) const STREAMED_MAX: usize = 1 << 20;
 
 /// A body whose memory has gone: its last bytes, of which so many have been sent.
 #[derive(Debug)]

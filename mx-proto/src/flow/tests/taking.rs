@@ -454,8 +454,8 @@ fn with_many_active_each_has_less_on_its_way() {
         town.message(remote, 1);
     }
     town.want(1, 4096);
-    assert_eq!((town.credit_limit(1), town.free(1)), (4096, 204));
-    town.send(1, 200);
+    assert_eq!((town.credit_limit(1), town.free(1)), (4096, AT_ONCE / 20));
+    town.send(1, AT_ONCE / 20 - 4);
     town.tell(1);
-    assert_eq!(town.free(1), 204);
+    assert_eq!(town.free(1), AT_ONCE / 20);
 }
