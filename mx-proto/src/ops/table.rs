@@ -291,7 +291,7 @@ impl<O: Owner> Ops<O> {
         })
     }
 
-    /// What is being posted is an operation from now on, in the state that `state` makes of its memory.
+    /// A post becomes an operation, in the state that `state` makes of its memory.
     /// `None`: there can be no more.
     #[inline(always)]
     pub(crate) fn enter(
