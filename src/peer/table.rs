@@ -138,7 +138,6 @@ pub struct Peers {
     slots: Vec<Slot>,
     freed: VecDeque<u32>,
     limit: u32,
-    len: usize,
     by_name: HashMap<Name, PeerKey, RandomState>,
 }
 
@@ -167,19 +166,18 @@ impl Peers {
             slots: vec![Slot::default()],
             freed: VecDeque::new(),
             limit,
-            len: 0,
             by_name: HashMap::default(),
         }
     }
 
     /// The number of peers.
     pub fn len(&self) -> usize {
-        self.len
+        self.slots.len() - 1 - self.freed.len()
     }
 
     /// True when there is none.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// Ids there are.
@@ -220,7 +218,6 @@ impl Peers {
             inbound: Inbound::No,
             pending: List::EMPTY,
         }));
-        self.len += 1;
         // The first with a name has it: a second one is another process behind the same address.
         let name = (target.nic, target.endpoint);
         self.by_name.entry(name).or_insert(key);
@@ -231,7 +228,6 @@ impl Peers {
     pub fn remove(&mut self, key: PeerKey) -> Option<Box<Peer>> {
         self.get(key)?;
         let peer = self.slots[key.id as usize].peer.take()?;
-        self.len -= 1;
         self.freed.push_back(key.id);
         let name = (peer.target.nic, peer.target.endpoint);
         let others = peer.other_names.iter().copied();
