@@ -67,6 +67,7 @@ help:
 	@echo "check-dgram    the dgram port with datagrams lost, doubled, reordered and damaged"
 	@echo "check-net   bad links, cuts and crowds between network namespaces (as root); PORT=dgram"
 	@echo "check-rxe   the fabric over soft-RoCE, in a virtual machine (image: as root); check-rxe-net: check-net there"
+	@echo "check-arm64 the C programs and the file server on 64-bit Arm, cross-compiled and emulated (Debian packages: as root)"
 	@echo "torture     random programs on real processes: MINUTES=10 PORT=tcp SEED=1"
 	@echo "explore     every order of a few steps, on the simulator: DEPTH=6 ONLY=crossed"
 	@echo "fuzz        hostile inputs by libFuzzer: TARGET=session MINUTES=5 (nightly Rust, cargo-fuzz)"

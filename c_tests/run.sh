@@ -4,6 +4,7 @@
 #   run.sh DIRECTORY LIBDIR 'PORTS' PROGRAM...
 #
 # C_TESTS_UNDER   empty, asan or valgrind
+# C_TESTS_EMULATOR a command before each program and side: they are another processor's (mk/arm64.mk)
 # C_TESTS_LIMIT   seconds a program may take (default 100, more under a checker)
 # C_TESTS_JOBS    programs at a time (default: two for each processor); most of them wait for something most
 #                 of the time
@@ -31,7 +32,7 @@ if [ "$1" = --one ]; then
         export C_TESTS_STACKS="${C_TESTS_STACKS:-$stacks}"
     fi
     begin=$(date +%s%N)
-    MX_PORT=$port timeout -k 5 "$limit" "$directory/$program" >"$log" 2>&1
+    MX_PORT=$port timeout -k 5 "$limit" ${C_TESTS_EMULATOR:-} "$directory/$program" >"$log" 2>&1
     status=$?
     ms=$((($(date +%s%N) - begin) / 1000000))
     tally=$(sed -n 's/^tally \([0-9]*\) passed \([0-9]*\) failed \([0-9]*\) skipped$/\1 \2 \3/p' "$log" | tail -n 1)
@@ -95,6 +96,14 @@ valgrind)
     export C_TESTS_WRAP
     ;;
 esac
+if [ -n "${C_TESTS_EMULATOR:-}" ]; then
+    limit=900
+    export C_TESTS_SLOWER="${C_TESTS_SLOWER:-5}"
+    export C_TESTS_WRAP="$C_TESTS_EMULATOR"
+    # An emulator keeps something for each page of addresses that a program reserves, which takes it seconds at the
+    # start of each; where addresses are limited the library reserves fewer.
+    ulimit -S -v 16777216
+fi
 limit=${C_TESTS_LIMIT:-$limit}
 
 # Pairs of port and program, one a line.

@@ -14,6 +14,8 @@ C_TESTS_OUT     := $(BUILD)/c_tests
 C_TESTS_CFLAGS  := -std=c11 -O1 -g -Wall -Wextra -Werror -pedantic -Iinclude
 C_TESTS_HDRS    := $(wildcard $(C_TESTS_DIR)/support/*.h) include/bmi_mx.h include/bmi_mx_standalone.h
 C_TESTS_LIBS    := -lcmocka -ldl -lpthread
+# Compilers for Arm let programs copy a library's data only when they are not PIE.
+C_TESTS_COPIED  := $(if $(filter aarch64%,$(shell $(CC) -dumpmachine)),no-pie,pie)
 C_TESTS_LINK    := -L$(LIBDIR) -lbmi_mx -Wl,-rpath,$(abspath $(LIBDIR))
 
 # Everything but bare.c runs inside the small host of support/, which the library finds by dlsym
@@ -95,15 +97,15 @@ $(1)/gossip $(1)/set_host: $(1)/%: $(1)/%.o \
 $(1)/%_dlopen: $(1)/%.o $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) $(4) ops_dlopen.o)
 	$$(CC) $(2) -rdynamic -o $$@ $$^ $$(C_TESTS_LIBS)
 
-# As pvfs2-server: PIE, not PIC, so that the table is copied into the program.
+# As pvfs2-server: not PIC, so that the table is copied into the program.
 $(1)/table_copied.o: $(C_TESTS_DIR)/bmi/table.c $$(C_TESTS_HDRS)
 	@mkdir -p $$(@D)
-	$$(CC) $$(CFLAGS) $$(C_TESTS_CFLAGS) $(2) -fPIE -DTABLE_COPIED -c -o $$@ $$<
+	$$(CC) $$(CFLAGS) $$(C_TESTS_CFLAGS) $(2) $(if $(filter pie,$(C_TESTS_COPIED)),-fPIE,-fno-pie) -DTABLE_COPIED -c -o $$@ $$<
 
 $(1)/table_copied: $(1)/table_copied.o \
     $(addprefix $(1)/support/,$(C_TESTS_HOST:=.o) ops_linked.o) | lib
-	$$(CC) $(2) -pie -rdynamic -o $$@ $$^ $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
-	readelf -rW $$@ | grep -q 'R_X86_64_COPY.*bmi_mx_ops'
+	$$(CC) $(2) -$(C_TESTS_COPIED) -rdynamic -o $$@ $$^ $(C_TESTS_LINK:-lbmi_mx=-l$(3)) $$(C_TESTS_LIBS)
+	readelf -rW $$@ | grep -q 'R_[A-Z0-9_]*_COPY .*bmi_mx_ops'
 
 # As libpvfs2.so: PIC, so that the table stays where it is.
 $(1)/table_linked.o: $(C_TESTS_DIR)/bmi/table.c $$(C_TESTS_HDRS)

@@ -1,13 +1,14 @@
 #!/bin/bash
 # Installs what is missing to build and test, or says what to install.
-#   deps.sh RUST_MIN "commands" "debian packages" "libfabric's packages, or nothing" CARGO
+#   deps.sh RUST_MIN "commands and files" "debian packages" "libfabric's packages, or nothing" CARGO
 set -eu
 
 rust_min=$1 commands=$2 packages=$3 fabric_packages=$4 cargo=$5
 
 missing= fabric=
 for command in $commands; do
-    PATH=$PATH:/sbin:/usr/sbin command -v "$command" >/dev/null || missing+=" $command"
+    # Files that are no commands have a slash.
+    [ "$command" != "${command#*/}" ] && [ -e "$command" ] || PATH=$PATH:/sbin:/usr/sbin command -v "$command" >/dev/null || missing+=" $command"
 done
 # Headers have no command of their own.
 if command -v gcc >/dev/null; then

@@ -2,15 +2,16 @@
 # Makes a static library of one object, in which only what the shared library exports is visible.
 #
 #   static.sh ARCHIVE SHARED OUTPUT
+#   CROSS  what the names of binutils for another processor begin with
 set -eu
 archive=$1 shared=$2 output=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 object=$work/$(basename "$output" .a).o
-nm -D --defined-only "$shared" | awk '{ print $3 }' > "$work/names"
-ld -r --whole-archive "$archive" -o "$work/all.o"
+"${CROSS:-}nm" -D --defined-only "$shared" | awk '{ print $3 }' > "$work/names"
+"${CROSS:-}ld" -r --whole-archive "$archive" -o "$work/all.o"
 # What Rust keeps for another optimisation goes: linkers with another LLVM fail to read it.
-objcopy --remove-section=.llvmbc --remove-section=.llvmcmd --keep-global-symbols="$work/names" \
+"${CROSS:-}objcopy" --remove-section=.llvmbc --remove-section=.llvmcmd --keep-global-symbols="$work/names" \
     "$work/all.o" "$object"
 rm -f "$output"
-ar rcs "$output" "$object"
+"${CROSS:-}ar" rcs "$output" "$object"

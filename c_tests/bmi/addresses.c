@@ -484,7 +484,7 @@ static void silent_address(struct side *side)
 {
     struct bmi_mx_host host = {.size = sizeof host, .log = remember};
     char text[ADDRESS_SIZE];
-    int port, silent = wire_listen(&port);
+    int port = 0, silent = wire_listen(&port);
 
     (void)side;
     setenv("BMI_MX_CONNECT_TIMEOUT_MS", "300", 1);

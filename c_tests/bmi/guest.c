@@ -244,7 +244,8 @@ static void comes_and_goes(struct side *side)
         }
         library_close();
         CHECK(mapped("libbmi_mx")); /* it stays */
-        CHECK_THAT(entries("/proc/self/task"), ==, 3); /* . and .. */
+        if (getenv("C_TESTS_EMULATOR") == NULL) /* which has a thread itself */
+            CHECK_THAT(entries("/proc/self/task"), ==, 3); /* . and .. */
         if (i == 0)
             descriptors = entries("/proc/self/fd");
         CHECK_THAT(entries("/proc/self/fd"), <=, descriptors);

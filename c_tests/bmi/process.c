@@ -245,7 +245,8 @@ static void leaves_nothing(struct side *side)
     }
     CHECK_THAT(entries("/proc/self/fd"), ==, files);
     CHECK_THAT(entries("/proc/self/task"), ==, threads);
-    CHECK_THAT(threads, ==, 3); /* ".", ".." and the main thread */
+    if (getenv("C_TESTS_EMULATOR") == NULL) /* which has a thread itself */
+        CHECK_THAT(threads, ==, 3);          /* ".", ".." and the main thread */
     CHECK_THAT(mappings(), ==, 0);
     tell(side, "bye", 0);
     hear(side, "bye");

@@ -2,7 +2,7 @@
  * The ops table by the link editor: the program names the library on its link line.
  *
  * Compiled as Debian compiles an executable by default (PIE, not PIC), the reference
- * below becomes an R_X86_64_COPY relocation, as in OrangeFS's server
+ * below becomes a COPY relocation, as in OrangeFS's server
  * (docs/hosts.md, Linking).
  */
 #include "bmi.h"

@@ -17,6 +17,8 @@
 //! bytes from a [`Memory`], packets go through a [`Port`](port::Port). Two endpoints with equal inputs give
 //! equal outputs.
 
+mod machine;
+
 mod by_remote;
 mod config;
 mod early;

@@ -71,6 +71,10 @@ impl Reservation {
         if by > self.len - self.open {
             return false;
         }
+        // An emulated kernel may refuse to protect nothing.
+        if by == 0 {
+            return true;
+        }
         // SAFETY: within our own range, from a page's beginning on; not accessed yet.
         let code = unsafe {
             libc::mprotect(

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 mod documents;
 mod glossary;
 mod layering;
+mod machines;
 
 /// The top of the repository.
 fn root() -> PathBuf {
