@@ -2,7 +2,7 @@
 #
 #   c-check         all programs but the slow ones, all ports; the last line is "N passed, N failed"
 #   c-check-long    the slow ones: what they test takes seconds to happen
-#   c-check-standalone   the same programs over the stand-alone BMI's table, over local
+#   c-check-standalone   those that this table can change over the stand-alone BMI's table, over local
 #   check-asan      the same with the C side under -fsanitize=address,undefined, and leak checks
 #   check-valgrind  the same under valgrind (c_tests/valgrind.supp explains what it leaves out)
 #
@@ -134,10 +134,11 @@ endef
 $(eval $(call c_tests_rules,$(C_TESTS_OUT),,bmi_mx))
 $(eval $(call c_tests_rules,$(C_TESTS_OUT)-asan,-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined,bmi_mx))
 
-# The same sources over the table of the stand-alone BMI (support/standalone.h), and what only that has. What
-# is about the shape of the other's table is left out.
+# Sources whose outcome depends on the table or on what its host is (libraries/bmi_mx_standalone), over the
+# table of the stand-alone BMI (support/standalone.h), and what only that has. Below the table all is the same code.
 C_TESTS_ALONE   := $(C_TESTS_OUT)-standalone
-C_ALONE         ?= standalone messages_dlopen $(filter-out $(C_TESTS_LONG),$(C_TESTS_PLAIN))
+C_ALONE         ?= standalone messages_dlopen addresses args binding cancel claims counters disconnect lifecycle \
+                   testcalls stderr
 
 $(C_TESTS_ALONE)/support/ops_%.o: C_TESTS_CFLAGS += -DC_TESTS_OWN_TABLE -Dthe_ops=the_table
 $(eval $(call c_tests_rules,$(C_TESTS_ALONE),-DBMI_MX_STANDALONE,bmi_mx_standalone,standalone.o))
