@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   ring        bodies written before the flag, cells given back before the tail      ports/local/src/ring.rs
-//!   room        a producer that waits for room, its wish and the tails                the same
+//!   room        a producer that waits for room, what it asks for and the tails              the same
 //!   page        numbers that change as one, read by another process                   published/publisher.rs, find.rs
 //!   list        lines that threads leave for one that says them                       unsaid.rs
 //! ```
