@@ -77,7 +77,6 @@ help:
 	@echo "bench-syscalls       system calls of a wake-up, by strace; PORT=tcp"
 	@echo "bench-mx    libmyriexpress beside the method; PORT=tcp"
 	@echo "bench-dgram the dgram port beside UDP, TCP and udp;ofi_rxd, and under loss"
-	@echo "bench-cancel, bench-recovery   what failure costs, in time; PORT=tcp"
 	@echo "bench-busy  a receiver that works between messages, beside TCP: processor time, sleeps; PORT=local"
 	@echo "bench-scale a server of ever more clients: memory, connects, latency; check-scale: CLIENTS=10000"
 	@echo "header      writes include/bmi_mx.h from the sources"

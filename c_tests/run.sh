@@ -25,7 +25,7 @@ if [ "$1" = --one ]; then
     directory=$2 limit=$3 port=$4 program=$5
     log=$directory/logs/$program-$port$provider.log
     stacks='16 64'
-    # libfabric needs 15 KiB itself (docs/guest.md); others' may need more.
+    # libfabric needs 15 KiB itself (docs/c-api.md); others' may need more.
     [ "$port" != rdm ] || stacks='28 64'
     [ "$port" != rdm ] || [ -z "${MX_PROVIDER:-}${MX_LIBFABRIC:-}" ] || stacks='32 96'
     # The other side of wakeups counts system calls, and swapcontext makes two.
@@ -118,7 +118,7 @@ pairs() {
             fabric | strangers_fabric) [ "$port" = rdm ] || continue ;;
             # Its strangers speak tcp.
             strangers_credits) [ "$port" = tcp ] || [ "$port" = local ] || continue ;;
-            # What libfabric's own calls do is its business (docs/guest.md).
+            # What libfabric's own calls do is its business (docs/c-api.md).
             cancelled) [ "$port" != rdm ] || continue ;;
             # How a fabric fares on bad links is its provider's business.
             net_*) [ "$port" != rdm ] || continue ;;

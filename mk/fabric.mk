@@ -13,7 +13,7 @@ check-fabric: PORTS := rdm
 check-fabric: deps lib examples mx-info-names $(addprefix $(C_TESTS_OUT)/,$(C_TESTS_FABRIC))
 	CARGO='$(CARGO)' C_TESTS='$(C_TESTS_FABRIC)' mk/check_fabric.sh $(BUILD)
 
-# The stack that libfabric's own calls take (docs/guest.md), in bytes. PROVIDER= chooses one.
+# The stack that libfabric's own calls take (docs/c-api.md), in bytes. PROVIDER= chooses one.
 PROVIDER ?= tcp;ofi_rxm
 
 $(C_TESTS_OUT)/fabric_stacks: $(C_TESTS_OUT)/fabric_stacks.o $(addprefix $(C_TESTS_OUT)/support/,$(C_TESTS_NOHOST:=.o) stacks.o)

@@ -3,7 +3,7 @@
 BIN_TARGETS += $(BINDIR)/bmi_mx_perf
 BENCH_FLAGS ?=
 
-.PHONY: bench bench-instructions bench-mx bench-rdm bench-dgram bench-startup bench-cancel bench-recovery bench-busy
+.PHONY: bench bench-instructions bench-mx bench-rdm bench-dgram bench-startup bench-busy
 
 # A table, and a page with plots and tables: build/bench/index.html. BENCH_FLAGS=--json for one object a line. Without
 # libfabric, or without a provider, it says that rdm was not measured; without UCX (Debian: libucx0)
@@ -41,18 +41,6 @@ bench-dgram: lib $(BINDIR)/bmi_mx_perf
 bench-startup: lib $(BINDIR)/bmi_mx_perf
 	$(BINDIR)/bmi_mx_perf startup --library $(LIBDIR)/libbmi_mx.so \
 	    $(if $(AGAINST),--against $(AGAINST)) $(BENCH_FLAGS)
-
-# From the call of cancel to the completion, with the peer alive, stopped and dead.
-# BENCH_FLAGS="--peer dead --count 500 --seed 7".
-bench-cancel: lib $(BINDIR)/bmi_mx_perf
-	$(BINDIR)/bmi_mx_perf cancel --library $(LIBDIR)/libbmi_mx.so \
-	    $(if $(PORT),--port $(PORT)) $(BENCH_FLAGS)
-
-# Deaths, returns and silence of a server; 1000 deaths of clients, and what another one notices of
-# them. BENCH_FLAGS="--part kills --kills 100".
-bench-recovery: lib $(BINDIR)/bmi_mx_perf
-	$(BINDIR)/bmi_mx_perf recovery --library $(LIBDIR)/libbmi_mx.so \
-	    $(if $(PORT),--port $(PORT)) $(BENCH_FLAGS)
 
 # Streams whose receiver writes what has come, in both directions, beside bare TCP: wall time, and processor time and
 # sleeps of both sides, which hardly depend on what else runs. BENCH_FLAGS="--sizes 256K,1M,4M --volume 256".

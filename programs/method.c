@@ -57,6 +57,8 @@ const char *method_error(int code)
         return "operation cancelled";
     case BMI_ECONNREFUSED:
         return "connection refused: no server at that address";
+    case BMI_EACCES:
+        return "refused: the log of both sides says why";
     case BMI_EHOSTUNREACH:
         return "host unknown or unreachable";
     case BMI_ETIMEDOUT:

@@ -17,8 +17,6 @@ or one of these, which are measured on their own:
   fabric        libfabric's own ping-pong and bandwidth alone
   instructions  instructions of each call, by callgrind
   startup       initialize and finalize in fresh processes
-  cancel        from the call of cancel to the completion
-  recovery      deaths, returns and silence, and what others notice
   scale         a server of ever more clients: memory, connects, latency
   busy          a receiver that works between messages: processor time, sleeps";
 
@@ -69,8 +67,6 @@ named! {
         Fabric = "fabric",
         Instructions = "instructions",
         Startup = "startup",
-        Cancel = "cancel",
-        Recovery = "recovery",
         Scale = "scale",
         Busy = "busy",
     }
@@ -83,24 +79,6 @@ named! {
         Tcp = "tcp",
         Rdm = "rdm",
         Dgram = "dgram",
-    }
-}
-
-named! {
-    /// The state of the peer when operations with it are cancelled.
-    pub(crate) enum Peer {
-        Alive = "alive",
-        Stopped = "stopped",
-        Dead = "dead",
-    }
-}
-
-named! {
-    /// A part of recovery.
-    pub(crate) enum Part {
-        Death = "death",
-        Silence = "silence",
-        Kills = "kills",
     }
 }
 
@@ -131,14 +109,6 @@ pub(crate) enum Role {
     Counted { subject: Subject },
     /// Its peer.
     CountedPeer { subject: Subject, address: String },
-    /// The one that dies or is stopped.
-    Counterpart { address: String },
-    /// Starts and kills clients of a server.
-    Storm { server: String },
-    /// Such a client.
-    Victim { server: String },
-    /// A process that only looks like one.
-    Control { spend_us: u64 },
     /// Many clients of a server.
     Crowd { server: String },
     /// The server of such clients.
@@ -235,18 +205,6 @@ pub(crate) struct Args {
     /// Leave the processes on whatever core they run
     #[arg(long = "no-pin", action = clap::ArgAction::SetFalse, global = true)]
     pub(crate) pin: bool,
-    /// cancel: the peer is alive, stopped or dead [default: each]
-    #[arg(long, value_name = "STATE")]
-    pub(crate) peer: Option<Peer>,
-    /// cancel: how many operations are called off
-    #[arg(long, value_name = "N", default_value = "10000", value_parser = number)]
-    pub(crate) count: usize,
-    /// recovery: death, silence or kills [default: all]
-    #[arg(long, value_name = "PART")]
-    pub(crate) part: Option<Part>,
-    /// recovery: how many clients are killed
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = number)]
-    pub(crate) kills: usize,
     // With 2000 there is a limit for how long connecting takes.
     /// scale: numbers of clients
     #[arg(
@@ -257,8 +215,8 @@ pub(crate) struct Args {
         value_parser = number
     )]
     pub(crate) peers: Vec<usize>,
-    /// cancel, recovery: other random numbers
-    #[arg(long, value_name = "N", default_value = "1", global = true)]
+    /// loss: other random numbers
+    #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) seed: u64,
 }
 
@@ -423,21 +381,10 @@ mod unit {
 
     #[test]
     fn options_stand_before_or_behind_a_measurement() {
-        let (args, what) = read("--count 7 cancel --peer dead").unwrap();
-        assert_eq!(what, What::Alone(Alone::Cancel));
-        assert_eq!((args.peer, args.count), (Some(Peer::Dead), 7));
-        let (args, _) = read("recovery").unwrap();
-        assert_eq!((args.part, args.kills), (None, 1000));
-        let (args, _) = read("--peers 1,50 scale").unwrap();
-        assert_eq!(args.peers, [1, 50]);
-        for bad in [
-            "cancel --peer ill",
-            "recovery --kills 0",
-            "recovery --part birth",
-            "scale --peers 0",
-        ] {
-            assert!(read(bad).is_none(), "{bad}");
-        }
+        let (args, what) = read("--peers 1,50 scale --repeats 3").unwrap();
+        assert_eq!(what, What::Alone(Alone::Scale));
+        assert_eq!((args.peers, args.repeats), (vec![1, 50], 3));
+        assert!(read("scale --peers 0").is_none());
     }
 
     #[test]
@@ -448,7 +395,6 @@ mod unit {
         for bad in [
             "startup latency",
             "fabric all",
-            "cancel latency",
             "scale latency",
             "--listen mx://a:1 all",
         ] {
@@ -458,12 +404,9 @@ mod unit {
 
     #[test]
     fn a_role_takes_options_behind_its_name() {
-        let (args, _) = read("storm mx://a:1 --port tcp --no-pin --seed 9").unwrap();
-        assert!(matches!(args.role, Some(Role::Storm { .. })));
-        assert_eq!(
-            (args.port, args.pin, args.seed),
-            (Some(Port::Tcp), false, 9)
-        );
+        let (args, _) = read("idler mx://a:1 --port tcp --no-pin").unwrap();
+        assert!(matches!(args.role, Some(Role::Idler { .. })));
+        assert_eq!((args.port, args.pin), (Some(Port::Tcp), false));
         let (args, _) = read("--library x --no-pin crowd mx://a:1").unwrap();
         assert_eq!((args.library, args.pin), ("x".into(), false));
         assert!(read("latency").unwrap().0.pin);

@@ -13,7 +13,6 @@
 //! port libfabric's, on the same provider; beside the dgram port a UDP socket and libfabric's own
 //! reliable datagrams.
 //!
-//! Costs of failure have nothing to be compared with: `cancel` and `recovery` print limits instead.
 //! `scale` compares a server of many peers with one of one; `instructions` counts what the calls run;
 //! `busy` counts sleeps and processor time beside bare TCP's.
 
@@ -23,7 +22,6 @@ mod buffer;
 mod bursts;
 mod busy;
 mod curves;
-mod failure;
 mod figures;
 mod functions;
 mod instructions;
@@ -75,8 +73,6 @@ fn measure(args: &Args, what: &What) -> Result<(), String> {
         What::Alone(Alone::Mx) => tests::mx(args),
         What::Alone(Alone::Startup) => startup::run(args),
         What::Alone(Alone::Instructions) => instructions::run(args),
-        What::Alone(Alone::Cancel) => failure::cancel(args),
-        What::Alone(Alone::Recovery) => failure::recovery(args),
         What::Alone(Alone::Scale) => scale::run(args),
         What::Alone(Alone::Busy) => busy::run(args),
     }
@@ -98,10 +94,6 @@ fn play(args: &Args, role: &Role) -> Result<(), String> {
         }
         Role::Counted { subject } => instructions::count(args, *subject),
         Role::CountedPeer { subject, address } => instructions::answer(args, *subject, address),
-        Role::Counterpart { address } => failure::counterpart(args, address),
-        Role::Storm { server } => failure::storm(args, server),
-        Role::Victim { server } => failure::victim(args, server),
-        Role::Control { spend_us } => failure::control(*spend_us),
         Role::Crowd { server } => scale::clients(args, server),
         Role::CrowdServer { address } => scale::serve(args, address),
         Role::BusySide {

@@ -5,7 +5,7 @@
 //!   bandwidth:  worse ......| at least ....| goal ....      ratios, larger is better
 //! ```
 //!
-//! Owns: the table of the design's performance document.
+//! Owns: the limits that bench/RESULTS.md quotes.
 
 use crate::reference::{tcp, ucx, udp};
 use crate::report::Row;

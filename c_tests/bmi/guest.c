@@ -1,5 +1,5 @@
 /*
- * A host that does to its process what hosts do: docs/guest.md.
+ * A host that does to its process what hosts do: docs/c-api.md.
  *
  *     a client, a server, or both: no descriptors 0 to 2, a storm of signals, another root, exit in a handler
  *     ── and messages go there and back

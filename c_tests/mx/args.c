@@ -1,7 +1,6 @@
 /*
  * Bad arguments, function by function: the documented code, the handler told once, nothing changed.
- * Unusual ones that are answered. Every row of the tables of docs/mx.md (*Unusual arguments*) is
- * called here.
+ * Unusual ones that are answered. Every row of myriexpress(3), UNUSUAL ARGUMENTS, is called here.
  *
  * Failures to open, connect or resolve are in lifecycle.c, connect.c and names.c.
  */

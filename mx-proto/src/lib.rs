@@ -51,7 +51,8 @@ pub mod wire;
 
 pub use config::{Config, Key, Place};
 pub use endpoint::{
-    Account, Endpoint, PREVIEW_MAX, PostError, Posted, Received, Reminder, SendMode,
+    Account, Endpoint, PREVIEW_MAX, Phase, PostError, Posted, Received, Reminder, RemoteView,
+    SendMode,
 };
 pub use event::{
     Arrival, Completion, Decision, Deferred, Down, Identity, Message, Outcome, Verdict,

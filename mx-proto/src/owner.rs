@@ -83,6 +83,12 @@ pub trait Posting<O: Owner> {
 
     /// It does: the bytes, and the owner's word for it.
     fn begin(self) -> (O::Memory, O::Word);
+
+    /// The operation that it is already, with its word. Its remote was not known until now.
+    #[inline(always)]
+    fn pending(&self) -> Option<RequestId> {
+        None
+    }
 }
 
 impl<O: Owner> Posting<O> for (O::Memory, O::Word) {

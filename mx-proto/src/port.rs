@@ -55,6 +55,17 @@ pub const LATE: Duration = Duration::from_secs(1);
 /// A packet's header as it stands on the wire (see `wire`).
 pub type HeaderBytes = [u8; HEADER_LEN];
 
+/// The network's figures of one link, for tools.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LinkFigures {
+    /// The smoothed round trip (RFC 6298), where the port measures one.
+    pub round_trip: Option<Duration>,
+    /// Retransmissions, of datagrams or of the kernel's segments.
+    pub resent: u32,
+    /// The time at which anything last came.
+    pub heard_at: Option<Instant>,
+}
+
 /// The limits of one link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {

@@ -486,6 +486,11 @@ impl Remotes {
         self.table.len()
     }
 
+    /// The end of the places of [`Self::at`].
+    pub(crate) fn places_end(&self) -> u32 {
+        self.table.capacity() as u32
+    }
+
     /// A new association, which is lent so much first.
     pub(crate) fn add(&mut self, name: Name, source: Source, opening: u32) -> RemoteId {
         let epoch = self.next_epoch;

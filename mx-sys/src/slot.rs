@@ -213,6 +213,7 @@ impl<E: Engine> Slot<E> {
         if let Some(open) = &mut self.open {
             let waits = open.publisher.waits();
             open.publisher.publish(&sample(&*open.engine, waits));
+            open.publisher.publish_peers(open.engine.endpoint());
         }
     }
 

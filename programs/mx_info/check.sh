@@ -136,6 +136,15 @@ check_pair() {
     local client
     start_client "$work/killed"
     until_counted "$server"
+    check "the client is among its peers" says "^  [^ ]*:0:[0-9]*  *\(connected\|link full\) .* [mu]\?s$" \
+        "$bin/mx_info" peers -p "$server"
+    check "and in JSON" says "^{\"pid\":$server,.*\"peers\":\[{\"peer\":\".*:0:[0-9]*\",.*\"operations\":[0-9]" \
+        "$bin/mx_info" peers -p "$server" --json
+    kill -STOP "$server"
+    sleep 1.2
+    check "what waits for a process that is stopped grows old" \
+        says '"oldest":[1-9][0-9]*\.[0-9]*,' "$bin/mx_info" peers -p "$client" --busy --json
+    kill -CONT "$server"
     check "the client's packets are counted while it runs" \
         says 'per_second.*"packets_in":[1-9]' \
         "$bin/mx_info" counters -p "$server" --watch 0.3 --count 3 --json
@@ -209,6 +218,8 @@ check_looking() {
     fi
     check "counters that are 0 too" says "^  malformed *0" "$bin/mx_info" counters -p "$server" -a
     check "another board has no endpoint" ends 1 "$bin/mx_info" endpoints -b 77
+    check "nor peers" ends 1 "$bin/mx_info" peers -b 77
+    check "an endpoint without peers says so" says "0 peers" "$bin/mx_info" peers -p "$server"
     check "there is no such board" ends 1 "$bin/mx_info" -b 77
 }
 

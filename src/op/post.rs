@@ -164,7 +164,7 @@ impl<P: Port<UserMemory>, C: Clock> Method<P, C> {
         };
         let cut = peer.conversation == Conversation::Cut;
         let what = Becoming { post, key };
-        match self.endpoint.recv_what(remote, bits, MATCH, what) {
+        match self.endpoint.recv_from(remote, bits, MATCH, what) {
             Ok(Received::Pending(op)) => {
                 *id = self.id(op);
                 self.limit_posted(PostKind::Recv, op);

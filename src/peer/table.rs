@@ -135,17 +135,12 @@ unsafe impl Send for Peer {}
 #[derive(Debug)]
 pub struct Peers {
     /// Index: id. Entry 0 is never used.
-    slots: Vec<Slot>,
+    slots: Vec<Option<Box<Peer>>>,
     freed: VecDeque<u32>,
-    limit: u32,
-    len: usize,
-    by_name: HashMap<Name, PeerKey, RandomState>,
-}
-
-#[derive(Debug, Default)]
-struct Slot {
+    /// The one given last: each peer has the next.
     generation: u32,
-    peer: Option<Box<Peer>>,
+    limit: u32,
+    by_name: HashMap<Name, PeerKey, RandomState>,
 }
 
 /// Freed ids that wait before the oldest is given out again.
@@ -164,22 +159,22 @@ impl Peers {
     /// An empty table with ids from 1 to `limit`.
     pub fn new(limit: u32) -> Self {
         Self {
-            slots: vec![Slot::default()],
+            slots: vec![None],
             freed: VecDeque::new(),
+            generation: 0,
             limit,
-            len: 0,
             by_name: HashMap::default(),
         }
     }
 
     /// The number of peers.
     pub fn len(&self) -> usize {
-        self.len
+        self.slots.len() - 1 - self.freed.len()
     }
 
     /// True when there is none.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
     /// Ids there are.
@@ -194,16 +189,15 @@ impl Peers {
         let id = if reuse {
             self.freed.pop_front()?
         } else {
-            self.slots.push(Slot::default());
+            self.slots.push(None);
             fresh
         };
-        let slot = &mut self.slots[id as usize];
-        slot.generation = slot.generation % GENERATIONS + 1;
+        self.generation = self.generation % GENERATIONS + 1;
         let key = PeerKey {
             id,
-            generation: slot.generation,
+            generation: self.generation,
         };
-        slot.peer = Some(Box::new(Peer {
+        self.slots[id as usize] = Some(Box::new(Peer {
             key,
             name,
             state: State::Init,
@@ -220,7 +214,6 @@ impl Peers {
             inbound: Inbound::No,
             pending: List::EMPTY,
         }));
-        self.len += 1;
         // The first with a name has it: a second one is another process behind the same address.
         let name = (target.nic, target.endpoint);
         self.by_name.entry(name).or_insert(key);
@@ -230,8 +223,7 @@ impl Peers {
     /// Removes a peer without operations; its id may be given out again.
     pub fn remove(&mut self, key: PeerKey) -> Option<Box<Peer>> {
         self.get(key)?;
-        let peer = self.slots[key.id as usize].peer.take()?;
-        self.len -= 1;
+        let peer = self.slots[key.id as usize].take()?;
         self.freed.push_back(key.id);
         let name = (peer.target.nic, peer.target.endpoint);
         let others = peer.other_names.iter().copied();
@@ -248,20 +240,20 @@ impl Peers {
     #[inline]
     pub fn get(&self, key: PeerKey) -> Option<&Peer> {
         let slot = self.slots.get(key.id as usize)?;
-        slot.peer.as_deref().filter(|peer| peer.key == key)
+        slot.as_deref().filter(|peer| peer.key == key)
     }
 
     /// The same, to change it.
     #[inline]
     pub fn get_mut(&mut self, key: PeerKey) -> Option<&mut Peer> {
         let slot = self.slots.get_mut(key.id as usize)?;
-        slot.peer.as_deref_mut().filter(|peer| peer.key == key)
+        slot.as_deref_mut().filter(|peer| peer.key == key)
     }
 
     /// The peer that has the number `id` now.
     #[inline]
     pub fn with_id(&self, id: u32) -> Option<PeerKey> {
-        let peer = self.slots.get(id as usize)?.peer.as_deref();
+        let peer = self.slots.get(id as usize)?.as_deref();
         peer.map(|peer| peer.key)
     }
 
@@ -343,7 +335,7 @@ impl Peers {
 
     /// Every peer's key.
     pub fn keys(&self) -> Vec<PeerKey> {
-        let peers = self.slots.iter().filter_map(|slot| slot.peer.as_deref());
+        let peers = self.slots.iter().filter_map(Option::as_deref);
         peers.map(|peer| peer.key).collect()
     }
 }
@@ -351,7 +343,7 @@ impl Peers {
 impl Drop for Peers {
     /// The objects stay and have no peer any more.
     fn drop(&mut self) {
-        let peers = self.slots.iter().filter_map(|slot| slot.peer.as_deref());
+        let peers = self.slots.iter().filter_map(Option::as_deref);
         for object in peers.flat_map(|peer| &peer.objects) {
             address::set_peer(object.addr, None);
         }

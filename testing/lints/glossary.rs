@@ -1,4 +1,4 @@
-//! Words that must not occur: `docs/glossary.md` has others for what they meant.
+//! Words that must not occur: `docs/architecture.md` has others for what they meant.
 //!
 //! ```text
 //!   text of a file --> words and parts of identifiers --> in the list, and not exempt there? a finding
@@ -155,7 +155,7 @@ fn private_words_do_not_come_back() {
     }
     assert!(
         findings.is_empty(),
-        "docs/glossary.md has other words:\n{findings}"
+        "docs/architecture.md has other words:\n{findings}"
     );
 }
 

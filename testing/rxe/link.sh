@@ -5,6 +5,8 @@
 cable() {
     local end
     modprobe -a veth sch_netem
+    # A queue of 1000 packets, the default, loses some of the eight reads of 256 KiB that a link has under way.
+    sysctl -qw net.core.netdev_max_backlog=100000
     ip link add va type veth peer name vb
     ip addr add 10.9.0.1/32 dev va
     ip addr add 10.9.0.2/32 dev vb

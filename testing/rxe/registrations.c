@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SIZE = 8 * 1024 * 1024, PUMPS = 40 };
+enum { SIZE = 64 * 1024 * 1024, PUMPS = 40 };
 
 /* Registrations of this process that are as long as a message: what the port keeps for itself is not. */
 static int registrations(void)

@@ -1,6 +1,5 @@
 //! The calls of the application to an endpoint.
 
-use super::pending::{New, Slot};
 use super::{Core, Endpoint};
 use crate::early;
 use crate::event::{Down, Outcome};
@@ -96,21 +95,10 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         &mut self,
         to: RemoteId,
         bits: MatchBits,
-        what: impl Posting<O>,
+        mut what: impl Posting<O>,
         mode: SendMode,
     ) -> Result<Posted, PostError> {
-        self.send_as(to, bits, New(what), mode)
-    }
-
-    #[inline(always)]
-    pub(super) fn send_as(
-        &mut self,
-        to: RemoteId,
-        bits: MatchBits,
-        mut slot: impl Slot<O>,
-        mode: SendMode,
-    ) -> Result<Posted, PostError> {
-        let len = slot.memory().len();
+        let len = what.memory().len();
         let len = u32::try_from(len).map_err(|_| PostError::TooLarge(len))?;
         let gone = PostError::UnknownRemote;
         let mut remote = self.core.remotes.of_mut(to).ok_or(gone)?;
@@ -121,7 +109,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let (ops, flow) = (&mut self.core.ops, &self.core.flow);
         let stats = &mut self.core.stats;
         // A message kept by the port needs a record.
-        if slot.is_new() && !ops.has_room() {
+        if what.pending().is_none() && !ops.has_room() {
             return Err(PostError::TooMany);
         }
         let cost = flow::cost(len);
@@ -136,7 +124,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             (header.body_len, header.aux) = (len, paid.aux());
             header.credit_fields = flow.credit_fields(&remote.lends, &met.borrows, cost);
             let body = Body::Memory {
-                memory: slot.memory(),
+                memory: what.memory(),
                 offset: 0,
                 len: len as usize,
             };
@@ -149,7 +137,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                     if sent == Sent::Whole {
                         return Ok(Posted::Complete);
                     }
-                    return self.hold(to, bits, slot, (link, len), sent);
+                    return self.hold(to, bits, what, (link, len), sent);
                 }
                 Err(SendError::WouldBlock | SendError::Down) => met.tx = Tx::Blocked(link),
             }
@@ -157,7 +145,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if remote.is_tombstone() {
             return Err(PostError::UnknownRemote);
         }
-        self.queue(to, bits, slot, mode)
+        self.queue(to, bits, what, mode)
     }
 
     #[cold]
@@ -166,13 +154,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         &mut self,
         to: RemoteId,
         bits: MatchBits,
-        slot: impl Slot<O>,
+        what: impl Posting<O>,
         (link, len): (LinkId, u32),
         sent: Sent,
     ) -> Result<Posted, PostError> {
         let turn = Turn::Plain;
         let state = |memory| State::Draining { memory, turn };
-        let id = self.core.begin(to, bits, slot, state);
+        let id = self.core.begin(to, bits, what, state);
         let id = id.ok_or(PostError::TooMany)?;
         match sent {
             Sent::Held(token) => _ = self.core.held.insert((link, token), id),
@@ -192,13 +180,13 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         &mut self,
         to: RemoteId,
         bits: MatchBits,
-        mut slot: impl Slot<O>,
+        mut what: impl Posting<O>,
         mode: SendMode,
     ) -> Result<Posted, PostError> {
         let small_max = self.core.config.small_max();
         // The link may not be known yet, and then its limits are not.
         let most = small_max.max(self.core.remotes.reach(to).eager_max as usize);
-        let memory = slot.memory();
+        let memory = what.memory();
         // Not above the largest eager one.
         let cost = if mode != SendMode::Synchronous && memory.len() <= most {
             flow::cost(memory.len() as u32)
@@ -209,7 +197,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             && memory.len() <= small_max
             && let Some(copy) = self.core.copy(to, O::lane(bits), memory, cost)
         {
-            let copy = New((copy, O::Word::default()));
+            let copy = (copy, O::Word::default());
             self.line_up(to, bits, copy, (Turn::Copied, cost))?;
             return Ok(Posted::Complete);
         }
@@ -217,7 +205,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             SendMode::Synchronous => Turn::Synchronous,
             SendMode::Standard | SendMode::Buffered => Turn::Plain,
         };
-        let id = self.line_up(to, bits, slot, (turn, cost))?;
+        let id = self.line_up(to, bits, what, (turn, cost))?;
         Ok(Posted::Pending(id))
     }
 
@@ -225,12 +213,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         &mut self,
         to: RemoteId,
         bits: MatchBits,
-        slot: impl Slot<O>,
+        what: impl Posting<O>,
         (turn, cost): (Turn, u32),
     ) -> Result<RequestId, PostError> {
         let stand = Stand::NOWHERE;
         let state = |memory| State::Queued { memory, stand };
-        let id = self.core.begin(to, bits, slot, state);
+        let id = self.core.begin(to, bits, what, state);
         let id = id.ok_or(PostError::TooMany)?;
         self.core.stats.queued += 1;
         let Core {
@@ -276,42 +264,19 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         memory: O::Memory,
         word: O::Word,
     ) -> Result<Received, PostError> {
-        self.receive_from(NO_REMOTE, (bits, mask), New((memory, word)))
+        self.recv_from(NO_REMOTE, bits, mask, (memory, word))
     }
 
-    /// The same for messages of one remote only: the receive ends with that remote. Another remote
-    /// that sends a message that it would accept commits a violation.
-    #[inline]
+    /// The same of what becomes an operation only if it has to, for messages of one remote only: the
+    /// receive ends with that remote. Another remote that sends a message that it would accept commits a
+    /// violation.
+    #[inline(always)]
     pub fn recv_from(
         &mut self,
         from: RemoteId,
         bits: MatchBits,
         mask: MatchMask,
-        memory: O::Memory,
-        word: O::Word,
-    ) -> Result<Received, PostError> {
-        self.recv_what(from, bits, mask, (memory, word))
-    }
-
-    /// The same of what becomes an operation only if it has to.
-    #[inline(always)]
-    pub fn recv_what(
-        &mut self,
-        from: RemoteId,
-        bits: MatchBits,
-        mask: MatchMask,
         what: impl Posting<O>,
-    ) -> Result<Received, PostError> {
-        self.receive_from(from, (bits, mask), New(what))
-    }
-
-    /// `from`: [`NO_REMOTE`] for messages of any remote.
-    #[inline(always)]
-    pub(super) fn receive_from(
-        &mut self,
-        from: RemoteId,
-        (bits, mask): (MatchBits, MatchMask),
-        slot: impl Slot<O>,
     ) -> Result<Received, PostError> {
         let mut remote = self.core.remotes.of_mut(from);
         if remote.as_ref().is_none_or(|remote| remote.is_tombstone()) && from != NO_REMOTE {
@@ -320,12 +285,12 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         if mask.apply(bits) != bits {
             return Err(PostError::BadMask);
         }
-        if slot.is_new() && !self.core.ops.has_room() {
+        if what.pending().is_none() && !self.core.ops.has_room() {
             return Err(PostError::TooMany);
         }
         if self.core.early.unexpected() != 0 && self.core.early.front(bits, mask).is_some() {
             if let Some(early) = self.early_from(from, bits, mask) {
-                return self.recv_early(early, from, (bits, mask), slot);
+                return self.recv_early(early, from, (bits, mask), what);
             }
             remote = self.core.remotes.of_mut(from);
         }
@@ -338,7 +303,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
             head: Head::NONE,
         };
         let timeouts = self.core.timeouts.of_receive();
-        let id = slot.enter(ops, (bits, timeouts), state);
+        let id = ops.enter(what, (bits, timeouts), state);
         let id = id.ok_or(PostError::TooMany)?;
         posted.enter(ops, id.index());
         if let Some(remote) = remote {
@@ -390,7 +355,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         early: EntryId,
         from: RemoteId,
         (own, mask): (MatchBits, MatchMask),
-        mut slot: impl Slot<O>,
+        mut what: impl Posting<O>,
     ) -> Result<Received, PostError> {
         let gone = PostError::UnknownRemote;
         let message = self.core.take_out(early).ok_or(gone)?;
@@ -398,7 +363,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         let offer = message.offer();
         let done = match message.body {
             early::Body::Bytes(data) => {
-                let transferred = slot.memory().fill(0, data.len(), &data[..], 0) as u32;
+                let transferred = what.memory().fill(0, data.len(), &data[..], 0) as u32;
                 let status = inbound_status(transferred, length);
                 let outcome = Outcome::received(status, source, bits, transferred, length);
                 self.core.bodies.give_back(data);
@@ -409,7 +374,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
                 let state =
                     |memory| State::Pulling(Pulling::new(memory, offer, bits, length, position));
                 let timeouts = self.core.timeouts.of_receive();
-                let id = slot.enter(&mut self.core.ops, (own, timeouts), state);
+                let id = self.core.ops.enter(what, (own, timeouts), state);
                 let id = id.ok_or(PostError::TooMany)?;
                 if from != NO_REMOTE {
                     self.core.ops.record_mut(id.index()).from_one = true;
@@ -737,10 +702,10 @@ impl<O: Owner> Core<O> {
         &mut self,
         to: RemoteId,
         bits: MatchBits,
-        slot: impl Slot<O>,
+        what: impl Posting<O>,
         state: impl FnOnce(O::Memory) -> State<O::Memory>,
     ) -> Option<RequestId> {
-        let id = slot.enter(&mut self.ops, (bits, self.timeouts), state)?;
+        let id = self.ops.enter(what, (bits, self.timeouts), state)?;
         self.attach_op(id, to);
         Some(id)
     }

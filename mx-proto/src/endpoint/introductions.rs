@@ -536,6 +536,7 @@ impl<O: Owner> Core<O> {
             && let Some(introduction) = self.introductions.waiting.get(&link)
             && let Stage::Challenged(..) = introduction.stage
         {
+            self.stats.refused += 1;
             self.log_refusal(link, SILENT);
         }
     }

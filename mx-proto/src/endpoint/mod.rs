@@ -33,11 +33,13 @@ mod sessions;
 mod streamed;
 mod tombstones;
 mod unmet;
+mod view;
 
 pub use commands::{PostError, Posted, Received, SendMode};
 pub use deadlines::Reminder;
 pub use deferred::PREVIEW_MAX;
 pub use flow::Account;
+pub use view::{Phase, RemoteView};
 
 use crate::config::Config;
 use crate::early::{Named, Store};

@@ -15,81 +15,26 @@ use super::{Core, Endpoint};
 use crate::event::Outcome;
 use crate::ids::{MatchBits, MatchMask, RemoteId, RequestId};
 use crate::memory::Memory;
-use crate::ops::{NO_REMOTE, Ops, State};
+use crate::ops::{NO_REMOTE, State};
 use crate::owner::{Owner, Posting};
 use crate::port::Port;
 use crate::status::{Kind, Status};
 use crate::time::{Clock, Instant};
-use crate::timeouts::TimeOuts;
 use std::time::Duration;
-
-/// A post that may become an operation.
-pub(super) trait Slot<O: Owner> {
-    /// Whether it needs a record.
-    fn is_new(&self) -> bool;
-
-    /// Its bytes.
-    fn memory(&mut self) -> &mut O::Memory;
-
-    /// It is an operation now, in the state that `state` makes of its memory. `None`: there can be no more.
-    fn enter(
-        self,
-        ops: &mut Ops<O>,
-        what: (MatchBits, TimeOuts),
-        state: impl FnOnce(O::Memory) -> State<O::Memory>,
-    ) -> Option<RequestId>;
-}
-
-/// A new one.
-pub(super) struct New<T>(pub(super) T);
 
 /// One that was pending, and the memory that it had.
 struct Pending<M>(RequestId, M);
 
-impl<O: Owner, T: Posting<O>> Slot<O> for New<T> {
-    #[inline(always)]
-    fn is_new(&self) -> bool {
-        true
-    }
-
-    #[inline(always)]
-    fn memory(&mut self) -> &mut O::Memory {
-        self.0.memory()
-    }
-
-    #[inline(always)]
-    fn enter(
-        self,
-        ops: &mut Ops<O>,
-        (bits, timeouts): (MatchBits, TimeOuts),
-        state: impl FnOnce(O::Memory) -> State<O::Memory>,
-    ) -> Option<RequestId> {
-        // First of all, so that there is no state yet that would have to be let go of.
-        let (id, record, its) = ops.open(bits, timeouts)?;
-        let (memory, word) = self.0.begin();
-        record.begin(state(memory));
-        *its = word;
-        ops.opened(id);
-        Some(id)
-    }
-}
-
-impl<O: Owner> Slot<O> for Pending<O::Memory> {
-    fn is_new(&self) -> bool {
-        false
-    }
-
+impl<O: Owner> Posting<O> for Pending<O::Memory> {
     fn memory(&mut self) -> &mut O::Memory {
         &mut self.1
     }
 
-    fn enter(
-        self,
-        ops: &mut Ops<O>,
-        (bits, timeouts): (MatchBits, TimeOuts),
-        state: impl FnOnce(O::Memory) -> State<O::Memory>,
-    ) -> Option<RequestId> {
-        ops.activate(self.0, bits, timeouts, state(self.1));
+    fn begin(self) -> (O::Memory, O::Word) {
+        (self.1, O::Word::default())
+    }
+
+    fn pending(&self) -> Option<RequestId> {
         Some(self.0)
     }
 }
@@ -125,7 +70,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let due = self.core.stop_timer(op);
         let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
-        if let Posted::Complete = self.send_as(to, bits, Pending(op, memory), mode)? {
+        if let Posted::Complete = self.send_what(to, bits, Pending(op, memory), mode)? {
             let outcome = Outcome {
                 kind: Kind::Send,
                 status: Status::Success,
@@ -155,7 +100,7 @@ impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
         };
         let due = self.core.stop_timer(op);
         let from = from.unwrap_or(NO_REMOTE);
-        let received = self.receive_from(from, (bits, mask), Pending(op, memory))?;
+        let received = self.recv_from(from, bits, mask, Pending(op, memory))?;
         if let Received::Complete(outcome) = received {
             self.core.end_pending(op, outcome);
         }

@@ -6,7 +6,7 @@
 //!   a credit limit   0 .. MINIMUM .. first .. most: AT_ONCE, a quarter of what may be lent
 //! ```
 //!
-//! The table in docs/scale.md was measured with these constants.
+//! The table of credits in bench/RESULTS.md was measured with these constants.
 
 use super::pool::{CREDIT, cost};
 

@@ -16,7 +16,7 @@ use super::places::Places;
 use super::record::{NO_REMOTE, Record, State};
 use crate::ids::{MatchBits, RemoteId, RequestId};
 use crate::op_states::{self, Stage};
-use crate::owner::Owner;
+use crate::owner::{Owner, Posting};
 use crate::timeouts::TimeOuts;
 use crate::timer::TimerId;
 use std::fmt;
@@ -48,13 +48,6 @@ impl<O: Owner> fmt::Debug for Ops<O> {
         f.debug_map().entries(self.iter()).finish()
     }
 }
-
-/// The name of a new operation, and where its state and word go.
-type Opened<'a, O> = (
-    RequestId,
-    &'a mut Record<<O as Owner>::Memory>,
-    &'a mut <O as Owner>::Word,
-);
 
 /// For the owner, which gets the table when an operation has completed.
 impl<O: Owner> Ops<O> {
@@ -292,16 +285,41 @@ impl<O: Owner> Ops<O> {
         timeouts: TimeOuts,
         state: State<O::Memory>,
     ) -> Option<RequestId> {
-        let (id, record, its) = self.open(bits, timeouts)?;
-        record.begin(state);
-        *its = word;
-        self.opened(id);
-        Some(id)
+        self.open(bits, timeouts, |record, its| {
+            record.begin(state);
+            *its = word;
+        })
     }
 
-    /// The same, and its state and word are still to be put there, before [`Self::opened`].
+    /// A post becomes an operation, in the state that `state` makes of its memory.
+    /// `None`: there can be no more.
     #[inline(always)]
-    pub(crate) fn open(&mut self, bits: MatchBits, timeouts: TimeOuts) -> Option<Opened<'_, O>> {
+    pub(crate) fn enter(
+        &mut self,
+        what: impl Posting<O>,
+        (bits, timeouts): (MatchBits, TimeOuts),
+        state: impl FnOnce(O::Memory) -> State<O::Memory>,
+    ) -> Option<RequestId> {
+        if let Some(id) = what.pending() {
+            self.activate(id, bits, timeouts, state(what.begin().0));
+            return Some(id);
+        }
+        // Only when there is a place, so that there is no state yet that would have to be let go of.
+        self.open(bits, timeouts, |record, its| {
+            let (memory, word) = what.begin();
+            record.begin(state(memory));
+            *its = word;
+        })
+    }
+
+    /// A new operation. `fill` puts its state and word there.
+    #[inline(always)]
+    fn open(
+        &mut self,
+        bits: MatchBits,
+        timeouts: TimeOuts,
+        fill: impl FnOnce(&mut Record<O::Memory>, &mut O::Word),
+    ) -> Option<RequestId> {
         if !self.has_room() {
             return None;
         }
@@ -329,18 +347,14 @@ impl<O: Owner> Ops<O> {
         record.waiting = timeouts.waiting;
         record.touched = false;
         record.bits = bits;
-        Some((RequestId::new(place, generation), record, word))
-    }
-
-    /// It is all there.
-    #[inline(always)]
-    pub(crate) fn opened(&mut self, id: RequestId) {
-        self.places.on_use(id.index());
+        fill(record, word);
+        self.places.on_use(place);
+        Some(RequestId::new(place, generation))
     }
 
     /// A pending operation becomes what it would have become when it was posted. Its memory must have
     /// been taken out. Nothing happens to any other.
-    pub(crate) fn activate(
+    fn activate(
         &mut self,
         id: RequestId,
         bits: MatchBits,

@@ -23,8 +23,8 @@ use crate::ids::{LinkId, Target};
 use crate::memory::Memory;
 use crate::origin::{Seen, Source};
 use crate::port::{
-    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, Port, SendError, Sent, Sink,
-    WakeDescriptors,
+    Body, Close, ConnectError, HEADER_LEN, HeaderBytes, Limits, LinkFigures, Port, SendError, Sent,
+    Sink, WakeDescriptors,
 };
 use crate::secret::Binding;
 use crate::time::{Clock, Instant};
@@ -93,6 +93,11 @@ impl<D: DatagramPort> Reliable<D> {
     /// The counters.
     pub fn stats(&self) -> &ReliableStats {
         &self.links.stats
+    }
+
+    /// The figures of a link, for tools.
+    pub fn figures(&self, link: LinkId) -> Option<LinkFigures> {
+        self.links.table.figures(link)
     }
 
     /// Sessions there are: calling, open and closing ones.

@@ -20,6 +20,7 @@ use super::reassembly::Reassembly;
 use super::senders::Senders;
 use super::session::{Session, SuspendedSession};
 use crate::ids::LinkId;
+use crate::port::LinkFigures;
 use crate::secret::Binding;
 use crate::table::Table;
 use crate::time::Instant;
@@ -147,6 +148,18 @@ impl<A: Copy + Eq> Roster<A> {
         Some(match self.places.get(id)? {
             Place::Awake(link) => link.session.heard_at(),
             Place::Suspended(suspended) => suspended.session.heard_at(),
+        })
+    }
+
+    /// The figures of a link, for tools. Resumes none.
+    pub(super) fn figures(&self, id: LinkId) -> Option<LinkFigures> {
+        Some(match self.places.get(id)? {
+            Place::Awake(link) => LinkFigures {
+                round_trip: link.session.rtt.srtt(),
+                resent: link.session.resent,
+                heard_at: Some(link.session.heard_at()),
+            },
+            Place::Suspended(suspended) => suspended.session.figures(),
         })
     }
 

@@ -45,6 +45,13 @@ pub(super) struct Remembered {
     min_rtt: u64,
 }
 
+impl Remembered {
+    /// See [`Rtt::srtt`].
+    pub(super) fn srtt(self) -> Option<Duration> {
+        (self.srtt > 0).then(|| Duration::from_nanos(self.srtt))
+    }
+}
+
 /// Doublings after which any time-out is at its cap; keeps the shift in range.
 const BACK_OFF_MAX: u32 = 16;
 

@@ -107,6 +107,8 @@ pub(super) struct Session {
     pub(super) monitored: Option<Duration>,
     /// Times that the peer had forgotten its Welcome.
     again: u32,
+    /// Segments sent again.
+    pub(super) resent: u32,
 }
 
 /// The state of a session.
@@ -230,6 +232,7 @@ impl Session {
             refusals: 0,
             monitored: None,
             again: 0,
+            resent: 0,
         }
     }
 

@@ -174,6 +174,7 @@ impl Session {
             }
             if again {
                 out.stats.resent += count as u64;
+                self.resent = self.resent.saturating_add(count as u32);
                 resends = resends.saturating_sub(count);
             }
         }

@@ -596,7 +596,7 @@ fn a_peer_that_is_failed_for_a_message_leaves_none_of_its_credits_behind() {
         let exact = MatchMask::EXACT;
         let posted = stage
             .node
-            .recv_from(honest, MatchBits(5), exact, vec![0; 8], 0);
+            .recv_from(honest, MatchBits(5), exact, (vec![0; 8], 0));
         posted.unwrap();
         if offered {
             stage.offer(1, 5, 8);

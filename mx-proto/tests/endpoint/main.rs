@@ -16,6 +16,7 @@ mod requests;
 mod secret;
 mod streamed;
 mod tombstones;
+mod view;
 mod waiting;
 
 use mx_proto::wire::{Header, Kind as Packet};
@@ -822,7 +823,7 @@ fn packets_about_strange_requests_are_counted_and_dropped() {
 fn pulls_of_what_is_not_offered_or_lies_beyond_its_end_are_counted_and_dropped() {
     let mut pair = Pair::new();
     let (_, a) = connected(&mut pair);
-    let receive = pair.b.recv_from(a, bits(1), EXACT, pair.shared(8), 0);
+    let receive = pair.b.recv_from(a, bits(1), EXACT, (pair.shared(8), 0));
     let receive = waiting(receive.unwrap());
     let data = pair.filled(pattern(50_000, 1));
     let offer = pair.b.send(a, bits(2), data, 0, SendMode::Standard);

@@ -224,7 +224,7 @@ fn receives_for_one_remote_are_listed_without_what_else_there_is_with_it() {
     let mut pair = Pair::new();
     let (_, a) = connected(&mut pair);
     let own = [1, 2].map(|tag| {
-        let receive = pair.b.recv_from(a, bits(tag), EXACT, pair.shared(8), tag);
+        let receive = pair.b.recv_from(a, bits(tag), EXACT, (pair.shared(8), tag));
         waiting(receive.unwrap())
     });
     waiting(pair.b.recv(bits(3), EXACT, pair.shared(8), 3).unwrap());

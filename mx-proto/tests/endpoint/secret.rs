@@ -105,6 +105,11 @@ fn another_secret_or_none_ends_the_connect_at_once() {
             while pair.b.owner_mut().next_down().is_some() {}
             no_remotes(&mut pair);
         }
+        let counted = [&pair.a, &pair.b].map(|of| of.stats().refused);
+        assert!(
+            counted[0] >= 3 && (b.is_none() || counted[1] >= 3),
+            "{counted:?}"
+        );
     }
     // A program that connects again does not do that for ever.
     let mut pair = Pair::with_secrets(OURS, None, 8, 64);

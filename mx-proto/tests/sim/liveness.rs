@@ -173,7 +173,7 @@ impl<P: Port<Buffer>> Rig<P> {
         let memory = Buffer::new(vec![0; 10]);
         let (bits, mask) = (MatchBits(77), MatchMask::EXACT);
         let endpoint = &mut self.side(node).endpoint;
-        match endpoint.recv_from(remote, bits, mask, memory, 6) {
+        match endpoint.recv_from(remote, bits, mask, (memory, 6)) {
             Ok(Received::Pending(request)) => request,
             other => panic!("{other:?}"),
         }

@@ -138,7 +138,7 @@ impl Rig {
     fn recv(&mut self, memory: &Buffer) -> Result<Received, PostError> {
         let (from, memory) = (self.honest, memory.clone());
         let endpoint = &mut self.side(RECEIVER).endpoint;
-        endpoint.recv_from(from, BITS, MatchMask::EXACT, memory, 6)
+        endpoint.recv_from(from, BITS, MatchMask::EXACT, (memory, 6))
     }
 
     /// A receive that finds nothing.

@@ -14,8 +14,9 @@
 //! Owns: nothing.
 //! Cost: some system calls for each process, one for each of their descriptors.
 
-use super::layout::{LEN, LINK};
+use super::layout::{LEN, LEN_WITH_PEERS, LINK, PEER_WORDS};
 use super::page::{Bytes, Page, sequence};
+use super::peers::{Peer, Row};
 use mx_port_base::sealed;
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -33,6 +34,8 @@ pub struct Found {
     pub pid: u32,
     /// Its contents.
     pub page: Page,
+    /// Its peers, in no order.
+    pub peers: Vec<Peer>,
 }
 
 /// The maximum number of endpoints of one process; more are suspicious.
@@ -94,7 +97,8 @@ pub fn find_in(pid: u32) -> Vec<Found> {
         };
         let own_pids = own_pids.get_or_insert_with(|| pids_of(&process, pid));
         if own_pids.contains(&page.own_pid) {
-            found.push(Found { pid, page });
+            let peers = peers(&file, page.peers);
+            found.push(Found { pid, page, peers });
         }
     }
     found.sort_by_key(|found| found.page.endpoint.0);
@@ -114,7 +118,7 @@ fn open(path: &Path) -> io::Result<(File, (u64, u64))> {
     }
     let file = File::open(format!("/proc/self/fd/{}", handle.as_raw_fd()))?;
     let fd = OwnedFd::from(file);
-    sealed::check(&fd, LEN).map_err(|unfit| io::Error::other(unfit.to_string()))?;
+    sealed::check(&fd, LEN_WITH_PEERS).map_err(|unfit| io::Error::other(unfit.to_string()))?;
     Ok((fd.into(), (metadata.dev(), metadata.ino())))
 }
 
@@ -134,6 +138,40 @@ fn read(file: &File) -> Option<Page> {
         std::thread::yield_now();
     }
     Page::parse(&bytes, false)
+}
+
+/// The peers in the first rows. One that was being written each time is missing.
+fn peers(file: &File, rows: usize) -> Vec<Peer> {
+    const ROW: usize = PEER_WORDS * 8;
+    let mut bytes = vec![0; rows * ROW];
+    if file.read_exact_at(&mut bytes, LEN as u64).is_err() {
+        return Vec::new();
+    }
+    let parse = |bytes: &[u8]| {
+        let mut row = Row::default();
+        for (word, bytes) in row.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_ne_bytes(*bytes);
+        }
+        Peer::parse(&row)
+    };
+    let mut found = Vec::new();
+    for (place, row) in bytes.chunks_exact_mut(ROW).enumerate() {
+        for _ in 0..TRIES {
+            let before = row.to_vec();
+            // Reads by the kernel before this stay before it.
+            fence(Ordering::SeqCst);
+            if before.iter().all(|byte| *byte == 0)
+                || file.read_exact_at(row, (LEN + place * ROW) as u64).is_err()
+            {
+                break;
+            }
+            if before == row {
+                found.extend(parse(row));
+                break;
+            }
+        }
+    }
+    found
 }
 
 /// The numbers of a process in all namespaces it is in, from ours to its own.

@@ -5,7 +5,9 @@
 //!          magic    version, count  sequence   pid, board    endpoint, ports   nic   session   opened
 //!   8      library (16 bytes)      10  provider (48 bytes)
 //!   16     labels, 32 bytes each, 200 of them                           texts end at the first 0
-//!   816    values, a word each, 200 of them                             to 1016 of 1024
+//!   816    values, a word each, 200 of them                             to 1016
+//!   1016   peers' rows that may have something                          one word; to 1024
+//!   1024   peers, 9 words each, 4096 of them                            see `peers`
 //! ```
 //!
 //! All words are in the machine's own order; of two halves the first is the lower one. Ports,
@@ -15,14 +17,22 @@
 //!
 //! Not here: mapping and reading.
 
-/// Bytes of a page: two of the machine's.
+/// Bytes of what is written as a whole: two of the machine's pages.
 pub(super) const LEN: usize = 8192;
+
+/// Bytes with the peers' rows behind it, of which only those that are used take memory.
+pub(super) const LEN_WITH_PEERS: usize = (LEN + PEERS_MAX * PEER_WORDS * 8).next_multiple_of(LEN);
+
+/// Peers a page has rows for; further ones are not shown.
+pub(super) const PEERS_MAX: usize = 4096;
+
+pub(super) const PEER_WORDS: usize = 9;
 
 /// `MXENDPT` and a 0, read as a word.
 pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"MXENDPT\0");
 
 /// Changes when anything here does.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// The name of the memory file.
 pub(super) const NAME: &std::ffi::CStr = c"mx-endpoint";
@@ -46,6 +56,7 @@ pub(super) const PROVIDER_WORDS: usize = 6;
 pub(super) const LABELS_AT: usize = 16;
 pub(super) const LABEL_WORDS: usize = 4;
 pub(super) const VALUES_AT: usize = 816;
+pub(super) const PEERS_AT: usize = 1016;
 
 /// Counters a page has room for.
 pub(super) const COUNTERS_MAX: usize = 200;
@@ -59,7 +70,8 @@ const _: () = {
     assert!(LIBRARY_AT + LIBRARY_WORDS == PROVIDER_AT);
     assert!(PROVIDER_AT + PROVIDER_WORDS == LABELS_AT);
     assert!(LABELS_AT + LABEL_WORDS * COUNTERS_MAX == VALUES_AT);
-    assert!((VALUES_AT + COUNTERS_MAX) * 8 <= LEN);
+    assert!(VALUES_AT + COUNTERS_MAX == PEERS_AT);
+    assert!((PEERS_AT + 1) * 8 <= LEN);
 };
 
 /// Two halves of a word, the lower first.

@@ -52,6 +52,8 @@ pub struct Page {
     pub counters: Vec<(String, u64)>,
     /// All counters are of one moment.
     pub consistent: bool,
+    /// Rows that may have a peer.
+    pub(super) peers: usize,
 }
 
 /// The words of a page.
@@ -103,6 +105,9 @@ impl Page {
             provider: text(bytes, layout::PROVIDER_AT, layout::PROVIDER_WORDS)?,
             counters,
             consistent,
+            peers: usize::try_from(word(bytes, layout::PEERS_AT)?)
+                .unwrap_or(usize::MAX)
+                .min(layout::PEERS_MAX),
         })
     }
 }

@@ -12,10 +12,14 @@
 use super::counters::{COUNT, Sample, labels, values};
 use super::layout::{self, COUNTERS_MAX, word};
 use super::method::{METHOD_COUNT, method_labels, method_values};
+use super::peers::Rows;
+use crate::clock::MonotonicClock;
 use crate::progress::WaitStats;
+use crate::route::host::HostPorts;
+use crate::user_memory::UserMemory;
 use mx_port_base::close_on_fork::CloseOnForkFd;
 use mx_port_base::sealed::Region;
-use mx_proto::Identity;
+use mx_proto::{Clock, Endpoint, Identity, Owner};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -25,6 +29,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub struct Publisher {
     page: Option<Published>,
     waits: WaitStats,
+    rows: Rows,
 }
 
 /// Polls between two updates: an update costs about as much as one of them.
@@ -38,7 +43,7 @@ impl Publisher {
         let page = page.map_err(|error| match error.raw_os_error() {
             Some(libc::EFBIG) => log::warn!(
                 "tools will not see the endpoint: RLIMIT_FSIZE is below {} bytes",
-                layout::LEN
+                layout::LEN_WITH_PEERS
             ),
             _ => log::warn!("tools will not see the endpoint: {error}"),
         });
@@ -53,6 +58,7 @@ impl Publisher {
         Self {
             page: None,
             waits: WaitStats::default(),
+            rows: Rows::default(),
         }
     }
 
@@ -66,6 +72,19 @@ impl Publisher {
     pub fn publish(&mut self, sample: &Sample<'_>) {
         if let Some(page) = &mut self.page {
             page.update(sample);
+        }
+    }
+
+    /// Shows the next peers of this endpoint.
+    pub fn publish_peers<C: Clock, O: Owner<Memory = UserMemory>>(
+        &mut self,
+        endpoint: &Endpoint<HostPorts, C, O>,
+    ) {
+        if let Some(page) = &mut self.page {
+            self.rows
+                .write(endpoint, page.peers(), MonotonicClock.now());
+            page.word(layout::PEERS_AT)
+                .store(self.rows.len() as u64, Ordering::Relaxed);
         }
     }
 
@@ -100,7 +119,7 @@ impl Published {
         board: u32,
         method: bool,
     ) -> io::Result<Self> {
-        let (region, fd) = Region::create(layout::NAME, layout::LEN)?;
+        let (region, fd) = Region::create(layout::NAME, layout::LEN_WITH_PEERS)?;
         let mut page = Self {
             region,
             _fd: fd,
@@ -166,6 +185,14 @@ impl Published {
         for (offset, value) in words.iter().enumerate() {
             self.word(at + offset).store(*value, Ordering::Relaxed);
         }
+    }
+
+    /// The words of the peers' rows.
+    fn peers(&self) -> &[AtomicU64] {
+        let first: *const AtomicU64 = self.word(layout::LEN / 8);
+        // SAFETY: the region has them from there on (`layout::LEN_WITH_PEERS`), as long as `self` lives; every
+        // process uses them as atomics.
+        unsafe { std::slice::from_raw_parts(first, layout::PEERS_MAX * layout::PEER_WORDS) }
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {

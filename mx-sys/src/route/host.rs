@@ -52,8 +52,8 @@ use mx_port_rdm::{Device, RdmPort};
 use mx_port_tcp::TcpPort;
 use mx_proto::origin::{Address, Seen};
 use mx_proto::port::{
-    Body, Close, ConnectError, HeaderBytes, Limits, PACKET_LEAST, Port, RemoteKey, RemoteRead,
-    SendError, Sent, Sink, WakeDescriptors,
+    Body, Close, ConnectError, HeaderBytes, Limits, LinkFigures, PACKET_LEAST, Port, RemoteKey,
+    RemoteRead, SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::secret::{Binding, Secret};
 use mx_proto::{Clock, Config, Identity, Instant, Key, LinkId, Memory, NicId, Route, Target};
@@ -352,6 +352,15 @@ impl<R: Fabric + Port<Vec<u8>>> HostPorts<R> {
     /// The port over datagrams, when it is open.
     pub fn dgram(&self) -> Option<&DgramPort> {
         self.dgram.port()
+    }
+
+    /// The figures of a link, for tools, if it goes over a network.
+    pub fn figures(&self, link: LinkId, now: Instant) -> Option<LinkFigures> {
+        match link.port() {
+            TCP => self.tcp.figures(link, now),
+            DGRAM => self.dgram.port()?.figures(link),
+            _ => None,
+        }
     }
 
     /// Links of all ports at the moment that others have an end of.

@@ -185,7 +185,7 @@ fn a_killed_peer_that_is_only_waited_for(way: Way) {
         let (node, server, to) = with_server(way);
         let memory = UserMemory::owned(MallocBuffer::new(8).unwrap());
         let (bits, mask) = (MatchBits(NOWHERE), MatchMask::EXACT);
-        let receive = (node.shared.lock().endpoint).recv_from(to, bits, mask, memory, 1);
+        let receive = (node.shared.lock().endpoint).recv_from(to, bits, mask, (memory, 1));
         assert!(matches!(receive, Ok(Received::Pending(_))));
         std::thread::sleep(Duration::from_millis(*wait));
         let begin = Instant::now();

@@ -73,10 +73,9 @@ pub(crate) struct Engine<P, C> {
     /// Room for one more request.
     room: Claim,
     handling: Handling,
-    /// Sends to oneself that were posted before there was a connection to oneself.
+    /// Sends to oneself that were posted before there was a connection to oneself. While there are any, a
+    /// connect is under way for them.
     to_self: Vec<(RequestId, SendMode)>,
-    /// A connect is under way for them.
-    connecting: bool,
     /// The program has forbidden progress.
     disabled: bool,
     wakeups: u64,
@@ -92,7 +91,6 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             endpoint,
             handling: Handling::default(),
             to_self: Vec::new(),
-            connecting: false,
             disabled: false,
             wakeups: 0,
         }
@@ -331,7 +329,6 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     pub(crate) fn inherit(&mut self) {
         self.endpoint.inherit();
         self.to_self.clear();
-        self.connecting = false;
         self.endpoint.owner_mut().connected_to_self = None;
         self.flush();
         self.produce(HANDLER);

@@ -48,7 +48,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
         let remote = self.peers().get(peer).and_then(|peer| peer.remote);
         let op = match remote {
             // Sends that wait for the connection to oneself keep their order, even if the remote exists.
-            _ if peer == Peers::OWN && (remote.is_none() || self.connecting) => {
+            _ if peer == Peers::OWN && (remote.is_none() || !self.to_self.is_empty()) => {
                 self.send_to_self(word, memory, mode)
             }
             Some(remote) => self.send(word, remote, memory, mode),
@@ -106,7 +106,7 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     ) -> Option<RequestId> {
         let op = self.endpoint.post_pending(memory, false, word)?;
         self.to_self.push((op, mode));
-        if self.connecting {
+        if self.to_self.len() > 1 {
             return Some(op);
         }
         let identity = self.identity();
@@ -116,13 +116,9 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
             whose: Whose::Engine,
             ..Word::default()
         };
-        self.connecting = true;
         match self.endpoint.connect(target, key, MatchBits(0), word) {
             Ok(_) => self.flush(),
-            Err(error) => {
-                self.connecting = false;
-                self.fail_to_self(refusal(error));
-            }
+            Err(error) => self.fail_to_self(refusal(error)),
         }
         Some(op)
     }
@@ -130,7 +126,6 @@ impl<P: Port<UserMemory>, C: Clock> Engine<P, C> {
     /// The connect to oneself has ended.
     #[cold]
     pub(super) fn on_connected_to_self(&mut self, remote: RemoteId, how: mx_proto::Status) {
-        self.connecting = false;
         if how != mx_proto::Status::Success {
             return self.fail_to_self(how);
         }

@@ -341,6 +341,7 @@ impl EpParts {
         };
         // Registrations that would not be closed may be bound to it.
         self.domain.retry_stuck();
+        self.calm();
         let result = self.domain.close(handle);
         if let Some(queue) = self.queue.take() {
             // If the endpoint fails to close, so does this; it is retried after the endpoint.
@@ -348,6 +349,20 @@ impl EpParts {
             return result.and(closed);
         }
         result
+    }
+
+    /// Takes out what its queue holds: 1.17's `ofi_rxm` handles messages that it finds there, its own of a
+    /// connection just made among them, with connections that closing the endpoint has just freed.
+    fn calm(&self) {
+        let mut events = Vec::new();
+        for _ in 0..CALM_READS {
+            events.clear();
+            let queue = self.queue.as_ref().or(self.domain.queue.as_ref());
+            let read = queue.map(|queue| queue.read(&self.domain.library, &mut events, CALM_READS));
+            if !matches!(read, Some(Ok(1..))) {
+                break;
+            }
+        }
     }
 }
 
@@ -420,6 +435,9 @@ fn name(handle: &Handle<fid_ep>) -> Result<Vec<u8>, i32> {
     }
     Err(FI_ETOOSMALL)
 }
+
+/// Reads of the queue before its endpoint is closed, and events of each.
+const CALM_READS: usize = 64;
 
 /// `FI_OPT_EFA_EMULATED_READ` of later releases' `fi_ext.h`.
 const FI_OPT_EFA_EMULATED_READ: c_int = -(0xefa << 16) + 1;

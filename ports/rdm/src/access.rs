@@ -72,6 +72,8 @@ pub(super) fn ends_with_registration(
         }
     }
     if let Err(code) = first {
+        // A connection that comes up this late has messages of its own under way (`Ep::close`).
+        (0..SETTLING).for_each(|_| drop(reader.events(Instant::now())));
         let why = code.map_or_else(
             || "it does not end".to_owned(),
             |code| library.strerror(code),
@@ -195,13 +197,17 @@ impl Drop for Pages {
 /// Bytes of each.
 const LEN: usize = 4096;
 
-/// The time that a read may take, with the connection it makes.
-const TIME: Duration = Duration::from_secs(5);
+/// The time that a read may take, with the connection it makes: of which a packet may be lost, and sent again after
+/// four seconds.
+const TIME: Duration = Duration::from_secs(10);
 
 /// So long the queue is looked at without pauses.
 const BUSY: Duration = Duration::from_millis(5);
 
 const PAUSE: Duration = Duration::from_micros(200);
+
+/// Reads of the queue, with pauses, before a connection is closed that may have just been made.
+const SETTLING: usize = 100;
 
 /// First reads that may fail.
 const TRIES: usize = 5;

@@ -281,7 +281,6 @@ impl Drop for Fabric {
     fn drop(&mut self) {
         // Registrations for peers.
         self.remote.close();
-        self.calm();
         if !self.plan.mr_endpoint {
             self.main = None;
         }
@@ -291,23 +290,6 @@ impl Drop for Fabric {
         self.main = None;
     }
 }
-
-impl Fabric {
-    /// Takes out what the queue holds: 1.17's rxm answers messages it finds there over connections
-    /// that closing the endpoint has just freed.
-    fn calm(&mut self) {
-        let mut events = Vec::new();
-        for _ in 0..CALM_READS {
-            events.clear();
-            if !matches!(self.domain.read(&mut events, CALM_READS), Ok(1..)) {
-                break;
-            }
-        }
-    }
-}
-
-/// Reads of the queue before it is closed, and events of each.
-const CALM_READS: usize = 64;
 
 impl NotSent {
     fn of(code: i32) -> Self {

@@ -353,6 +353,10 @@ pub(super) struct LookLimit {
     begun: Option<Duration>,
     span: Duration,
     looks: u32,
+    /// After the first looks there is one before each.
+    pause: Duration,
+    /// All of them.
+    paused: Duration,
 }
 
 impl LookLimit {
@@ -367,7 +371,10 @@ impl LookLimit {
 
     /// For reads that will end if their peer lives, where ending them ends its connection.
     pub(super) fn between_pieces() -> Self {
-        Self::of(BETWEEN_PIECES_MAX)
+        Self {
+            pause: PAUSE,
+            ..Self::of(BETWEEN_PIECES_MAX)
+        }
     }
 
     fn of(span: Duration) -> Self {
@@ -375,6 +382,8 @@ impl LookLimit {
             begun: None,
             span,
             looks: 0,
+            pause: Duration::ZERO,
+            paused: Duration::ZERO,
         }
     }
 
@@ -391,7 +400,11 @@ impl LookLimit {
         } else {
             self.span
         };
-        let now = worked();
+        if self.looks > LOOKS_MIN && !self.pause.is_zero() {
+            std::thread::sleep(self.pause);
+            self.paused += self.pause;
+        }
+        let now = worked() + self.paused;
         now.saturating_sub(*self.begun.get_or_insert(now)) < span
     }
 }
@@ -439,6 +452,9 @@ const LAST_LOOKING_MAX: Duration = Duration::from_millis(4);
 
 /// The limit between the ends of two pieces: a peer that is silent so long may have gone.
 const BETWEEN_PIECES_MAX: Duration = Duration::from_millis(250);
+
+/// The pause between looks for a piece that does not end at once.
+const PAUSE: Duration = Duration::from_micros(200);
 
 #[cfg(test)]
 impl Remote {

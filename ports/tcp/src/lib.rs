@@ -49,8 +49,8 @@ use mx_port_base::numbers;
 use mx_port_base::origin::Origin;
 use mx_port_base::strangers::Strangers;
 use mx_proto::port::{
-    BOUND_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, Port, SendError, Sent,
-    Sink, WakeDescriptors,
+    BOUND_WITHIN, Body, Close, ConnectError, HeaderBytes, Limits, LinkDown, LinkFigures, Port,
+    SendError, Sent, Sink, WakeDescriptors,
 };
 use mx_proto::shares::Shares;
 use mx_proto::{Clock, Instant, LinkId, Memory, Target};
@@ -213,6 +213,11 @@ impl TcpPort {
     pub fn origin(&self, link: LinkId) -> Origin {
         let link = self.links.get(link);
         link.map_or(Origin::Unknown, |link| Origin::Address(link.peer))
+    }
+
+    /// The figures of a link, for tools.
+    pub fn figures(&self, link: LinkId, now: Instant) -> Option<LinkFigures> {
+        sys::figures(&self.links.get(link)?.fd, now)
     }
 
     /// Links at the moment, those under way and those lingering included.

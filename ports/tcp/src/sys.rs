@@ -12,6 +12,8 @@
 
 use mx_port_base::close_on_fork::{CloseOnFork, no_fork};
 use mx_port_base::nest::ready_now;
+use mx_proto::Instant;
+use mx_proto::port::LinkFigures;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollEvent};
@@ -84,6 +86,15 @@ pub(super) fn vitals(socket: &Socket) -> io::Result<Option<Vitals>> {
     if count(socket, libc::TIOCOUTQ)? == 0 {
         return Ok(None);
     }
+    let info = tcp_info(socket)?;
+    Ok(Some(Vitals {
+        unanswered: info.tcpi_unacked > 0 || info.tcpi_probes > 0,
+        silent: Duration::from_millis(u64::from(info.tcpi_last_ack_recv)),
+    }))
+}
+
+/// The kernel's figures of a connection.
+fn tcp_info(socket: &Socket) -> io::Result<libc::tcp_info> {
     // SAFETY: `tcp_info` is plain integers, for which all zeros is a value.
     let mut info: libc::tcp_info = unsafe { mem::zeroed() };
     // Older kernels write less of it.
@@ -99,10 +110,18 @@ pub(super) fn vitals(socket: &Socket) -> io::Result<Option<Vitals>> {
             &raw mut len,
         )
     })?;
-    Ok(Some(Vitals {
-        unanswered: info.tcpi_unacked > 0 || info.tcpi_probes > 0,
-        silent: Duration::from_millis(u64::from(info.tcpi_last_ack_recv)),
-    }))
+    Ok(info)
+}
+
+/// The figures of a connection, for tools.
+pub(super) fn figures(socket: &Socket, now: Instant) -> Option<LinkFigures> {
+    let info = tcp_info(socket).ok()?;
+    let since = Duration::from_millis(u64::from(info.tcpi_last_data_recv));
+    Some(LinkFigures {
+        round_trip: Some(Duration::from_micros(u64::from(info.tcpi_rtt))),
+        resent: info.tcpi_total_retrans,
+        heard_at: Some(now.before(since)),
+    })
 }
 
 /// Longest time between two retransmissions or questions. Kernels before 6.15 do not know the option.

@@ -6,16 +6,15 @@
 //!
 //! Owns: what has changed between two looks.
 
-use crate::endpoints::{Endpoint, NONE, Which};
+use crate::again::Again;
+use crate::endpoints::{Endpoint, Which};
 use crate::json::Json;
 use crate::prometheus;
 use crate::text::{aligned, show};
 use clap::Parser;
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::num::NonZeroU64;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const ABOUT: &str = "\
 Shows what the open endpoints of this machine have counted, without disturbing them. Only root sees
@@ -32,24 +31,14 @@ pub(crate) struct Args {
     /// Also counters that are 0
     #[arg(short, long)]
     all: bool,
-    /// Again and again, with rates, until no such endpoint is open
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    watch: Option<Duration>,
-    /// At most N times
-    #[arg(long, value_name = "N", requires = "watch")]
-    count: Option<NonZeroU64>,
+    #[command(flatten)]
+    again: Again,
     /// One JSON object a line for each endpoint
     #[arg(long)]
     json: bool,
     /// All counters as metrics, for a node exporter's text file
     #[arg(long, conflicts_with_all = ["json", "all", "watch"])]
     prometheus: bool,
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|n| (0.01..=86_400.0).contains(n));
-    let seconds = seconds.ok_or("it is no number of seconds from 0.01 to 86400")?;
-    Ok(Duration::from_secs_f64(seconds))
 }
 
 impl Args {
@@ -59,36 +48,16 @@ impl Args {
             return Ok(());
         }
         let mut watch = Watch::default();
-        let mut last: Option<Instant> = None;
-        let mut shown = 0;
-        loop {
+        let gap = if self.json { "" } else { "\n" };
+        self.again.show(gap, |passed| {
             let found = self.which.find();
-            let now = Instant::now();
-            let passed = last.map(|last| now - last);
-            if found.is_empty() {
-                break;
-            }
-            let text = if self.json {
+            let shown = if self.json {
                 watch.json(&found, passed)
             } else {
                 watch.text(&found, passed, self.all)
             };
-            // An empty line between one time and the next.
-            let gap = if shown > 0 && !self.json { "\n" } else { "" };
-            shown += 1;
-            if !show(&format!("{gap}{text}"))
-                || self.count.is_some_and(|count| shown >= count.get())
-            {
-                break;
-            }
-            let Some(pause) = self.watch else { break };
-            last = Some(now);
-            sleep(pause);
-        }
-        if shown == 0 {
-            return Err(NONE.into());
-        }
-        Ok(())
+            (!found.is_empty()).then_some(shown)
+        })
     }
 }
 
@@ -107,11 +76,7 @@ impl Watch {
     fn text(&mut self, endpoints: &[Endpoint], passed: Option<Duration>, all: bool) -> String {
         let mut out = String::new();
         for endpoint in endpoints {
-            let _ = writeln!(
-                out,
-                "endpoint {} of board {}, process {} ({}), {}",
-                endpoint.endpoint, endpoint.board, endpoint.pid, endpoint.program, endpoint.library
-            );
+            let _ = writeln!(out, "{}, {}", endpoint.title(), endpoint.library);
             let rows = endpoint
                 .counters
                 .iter()
@@ -194,6 +159,7 @@ fn key(endpoint: &Endpoint) -> Key {
 mod tests {
     use super::*;
     use mx_proto::NicId;
+    use std::num::NonZeroU64;
 
     fn endpoint(session: u64, sent: u64) -> Endpoint {
         Endpoint {
@@ -210,6 +176,7 @@ mod tests {
             age: Duration::from_secs(1),
             opened: 0,
             counters: vec![("sent".into(), sent), ("lost".into(), 0)],
+            peers: Vec::new(),
         }
     }
 
@@ -264,8 +231,8 @@ mod tests {
         } = args.which;
         assert_eq!((board, endpoint, pid), (Some(1), Some(3), Some(77)));
         assert!(args.json && args.all && !args.prometheus);
-        assert_eq!(args.watch, Some(Duration::from_millis(500)));
-        assert_eq!(args.count.map(NonZeroU64::get), Some(2));
+        assert_eq!(args.again.watch, Some(Duration::from_millis(500)));
+        assert_eq!(args.again.count.map(NonZeroU64::get), Some(2));
         assert!(read("-e 3 --prometheus").is_some());
     }
 

@@ -10,7 +10,7 @@ use crate::json::Json;
 use crate::text::{printable, show};
 use clap::Parser;
 use mx_proto::NicId;
-use mx_sys::published::{self, Found};
+use mx_sys::published::{self, Found, Peer};
 use mx_sys::{PortMap, Settings, nic};
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -66,7 +66,7 @@ impl Which {
     pub(crate) fn find(&self) -> Vec<Endpoint> {
         let matches = |wanted: Option<u32>, is| wanted.is_none_or(|wanted| wanted == is);
         let map = port_map();
-        let wanted = |Found { pid, page }: &Found| {
+        let wanted = |Found { pid, page, .. }: &Found| {
             matches(self.board, page.board)
                 && matches(self.endpoint, page.endpoint.0)
                 && matches(self.pid, *pid)
@@ -122,6 +122,8 @@ pub(crate) struct Endpoint {
     pub(crate) opened: u64,
     /// Its counters.
     pub(crate) counters: Vec<(String, u64)>,
+    /// Its peers.
+    pub(crate) peers: Vec<Peer>,
 }
 
 fn port_map() -> PortMap {
@@ -131,7 +133,7 @@ fn port_map() -> PortMap {
 
 impl Endpoint {
     fn new(found: Found, map: PortMap) -> Self {
-        let Found { pid, page } = found;
+        let Found { pid, page, peers } = found;
         let open = page.ports;
         let ports = [
             (open.local, "local"),
@@ -163,7 +165,16 @@ impl Endpoint {
                 .into_iter()
                 .map(|(label, value)| (printable(&label), value))
                 .collect(),
+            peers,
         }
+    }
+
+    /// `endpoint 3 of board 0, process 7 (server)`.
+    pub(crate) fn title(&self) -> String {
+        format!(
+            "endpoint {} of board {}, process {} ({})",
+            self.endpoint, self.board, self.pid, self.program
+        )
     }
 
     /// A counter by its label; `None` when the process does not count that.

@@ -3,6 +3,7 @@
 //! ```text
 //!   mx_info             boards, endpoints, providers, peers     machine
 //!   mx_info endpoints   one block for each endpoint             endpoints
+//!   mx_info peers       whom they talk to, and what that waits for   peers
 //!   mx_info counters    numbers, once or again and again        counters
 //!                       for a node exporter, with meanings      prometheus, meaning
 //!   mx_info fabrics     libfabric's providers, one by one       fabrics
@@ -14,12 +15,14 @@
 //! processes publish about their endpoints (`mx_sys::published`). It opens no endpoint. What other
 //! processes wrote is shown only after [`text::printable`].
 
+mod again;
 mod counters;
 mod endpoints;
 mod fabrics;
 mod json;
 mod machine;
 mod meaning;
+mod peers;
 mod prometheus;
 mod text;
 
@@ -40,6 +43,7 @@ struct CommandLine {
 #[derive(clap::Subcommand)]
 enum Part {
     Endpoints(endpoints::Args),
+    Peers(peers::Args),
     Counters(counters::Args),
     Fabrics(fabrics::Args),
 }
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
     let outcome = match args.part {
         None => args.machine.show(),
         Some(Part::Endpoints(args)) => args.show(),
+        Some(Part::Peers(args)) => args.show(),
         Some(Part::Counters(args)) => args.show(),
         Some(Part::Fabrics(args)) => args.show(),
     };
@@ -98,6 +103,7 @@ mod tests {
             "mx_info -b 1 --json",
             "mx_info endpoints -b 1 -e 3 -p 7 --json",
             "mx_info counters --prometheus",
+            "mx_info peers -e 3 --busy --watch 1 --count 2 --json",
             "mx_info fabrics --usable",
         ];
         assert!(fine.iter().all(|line| read(line).is_some()));

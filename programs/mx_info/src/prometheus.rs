@@ -118,6 +118,7 @@ mod tests {
             age: Duration::from_secs(1),
             opened: 1_790_000_000,
             counters: counters.iter().map(|(l, v)| ((*l).into(), *v)).collect(),
+            peers: Vec::new(),
         }
     }
 

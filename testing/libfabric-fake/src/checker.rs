@@ -24,6 +24,8 @@ pub struct Stats {
     pub remotes: u64,
     /// Completions that were read, failed ones included.
     pub completions: u64,
+    /// Reads of completion queues.
+    pub looks: u64,
     /// Registrations made.
     pub registrations: u64,
     /// `-FI_EAGAIN` returned by posts, for any reason.

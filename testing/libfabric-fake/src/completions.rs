@@ -54,6 +54,7 @@ pub(crate) unsafe extern "C" fn read(cq: *mut fid_cq, buf: *mut c_void, count: u
         if count > 0 && buf.is_null() {
             return state.violated(FI_EINVAL, "fi_cq_read into null".to_owned());
         }
+        state.stats.looks += 1;
         let size = state.queues[&id].entry_size();
         let mut taken = 0;
         while taken < count {

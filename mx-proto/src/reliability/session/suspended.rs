@@ -13,6 +13,7 @@ use super::super::pmtu::{Found, Pmtu};
 use super::super::rtt::{Remembered, Rtt};
 use super::super::seq::Seq;
 use super::{Caller, Session, State};
+use crate::port::LinkFigures;
 use crate::time::Instant;
 
 /// See above.
@@ -35,6 +36,7 @@ pub(in crate::reliability) struct SuspendedSession {
     advertised: u32,
     window: u32,
     slow_start: bool,
+    resent: u32,
 }
 
 impl SuspendedSession {
@@ -46,6 +48,15 @@ impl SuspendedSession {
     /// The time of the peer's last valid datagram.
     pub(in crate::reliability) fn heard_at(&self) -> Instant {
         self.heard_at
+    }
+
+    /// Its figures, for tools.
+    pub(in crate::reliability) fn figures(&self) -> LinkFigures {
+        LinkFigures {
+            round_trip: self.path.srtt(),
+            resent: self.resent,
+            heard_at: Some(self.heard_at),
+        }
     }
 }
 
@@ -91,6 +102,7 @@ impl Session {
             advertised: self.advertised,
             window: u32::try_from(self.congestion.window()).unwrap_or(u32::MAX),
             slow_start: self.congestion.is_slow_start(),
+            resent: self.resent,
         })
     }
 
@@ -127,6 +139,7 @@ impl Session {
         session.progress_at = suspended.progress_at;
         session.pinged_at = suspended.pinged_at;
         session.proof = suspended.proof;
+        session.resent = suspended.resent;
         session
     }
 

@@ -167,7 +167,7 @@ fn act(stage: &mut Stage<'_>, step: Step, sums: &mut Sums) -> Result<(), Trouble
             stage.members[node].disturbed = true;
             stage.members[to].disturbed = true;
             sums.drops += 1;
-            stage.give(node, &Order::Do(step))?;
+            stage.give_step(node, step)?;
         }
         Action::Reset { .. } => {
             // Whichever connection it is.
@@ -176,11 +176,11 @@ fn act(stage: &mut Stage<'_>, step: Step, sums: &mut Sums) -> Result<(), Trouble
                 .iter_mut()
                 .for_each(|member| member.disturbed = true);
             sums.resets += 1;
-            stage.give(node, &Order::Do(step))?;
+            stage.give_step(node, step)?;
         }
         Action::Restart | Action::Cut { .. } => {}
         Action::Post { .. } | Action::Cancel { .. } | Action::Connect { .. } => {
-            stage.give(node, &Order::Do(step))?;
+            stage.give_step(node, step)?;
         }
     }
     Ok(())

@@ -4,6 +4,7 @@
 //!   node: operations, codes, cancels ---> figures note ---> director adds them up, prints them
 //! ```
 
+use super::notes::Fate;
 use bmi_host::histogram::Histogram;
 use std::collections::BTreeMap;
 
@@ -14,8 +15,8 @@ pub(crate) struct Figures {
     pub(crate) unexpected: u64,
     /// Operations that ended, by code.
     pub(crate) codes: BTreeMap<i32, u64>,
-    /// From each cancel call to its completion in hand.
-    pub(crate) cancels: Histogram,
+    /// From each cancel call to its completion in hand, by the state of the peer ([`Fate::ALL`]).
+    pub(crate) cancels: [Histogram; 3],
 }
 
 impl Figures {
@@ -29,7 +30,9 @@ impl Figures {
         for (code, count) in &other.codes {
             *self.codes.entry(*code).or_default() += count;
         }
-        self.cancels.merge(&other.cancels);
+        for (mine, others) in self.cancels.iter_mut().zip(&other.cancels) {
+            mine.merge(others);
+        }
     }
 
     pub(crate) fn text(&self) -> String {
@@ -37,12 +40,13 @@ impl Figures {
         for (code, count) in &self.codes {
             text += &format!(" {code} {count}");
         }
-        format!("{text};{}", self.cancels)
+        let [alive, stopped, dead] = &self.cancels;
+        format!("{text};{alive};{stopped};{dead}")
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let parts: Vec<_> = text.split(';').collect();
-        let &[counts, codes, cancels] = parts.as_slice() else {
+        let &[counts, codes, alive, stopped, dead] = parts.as_slice() else {
             return None;
         };
         let (posted, unexpected) = counts.split_once(' ')?;
@@ -54,28 +58,36 @@ impl Figures {
             posted: posted.parse().ok()?,
             unexpected: unexpected.parse().ok()?,
             codes: codes.collect(),
-            cancels: cancels.parse().ok()?,
+            cancels: [
+                alive.parse().ok()?,
+                stopped.parse().ok()?,
+                dead.parse().ok()?,
+            ],
         })
     }
 
-    /// Two lines for people.
+    /// A line for people, and one for the cancels of each state of the peer.
     pub(crate) fn summary(&self) -> String {
         let codes = self.codes.iter().rev();
         let codes: Vec<_> = codes
             .map(|(code, count)| format!("{count} {}", bmi_host::codes::name(*code)))
             .collect();
-        let at = |percent| self.cancels.percentile(percent).as_micros();
-        let cancels = match self.cancels.count() {
-            0 => "no cancels".into(),
-            count => format!(
-                "{count} cancels: median {} us, 99 % {} us, max {} us",
+        let some = Fate::ALL.into_iter().zip(&self.cancels);
+        let some = some.filter(|(_, times)| times.count() > 0);
+        let lines = some.map(|(fate, times)| {
+            let at = |percent| times.percentile(percent).as_micros();
+            format!(
+                "\n  {} cancels, the peer {}: median {} us, 99 % {} us, max {} us",
+                times.count(),
+                fate.name(),
                 at(50.0),
                 at(99.0),
                 at(100.0),
-            ),
-        };
+            )
+        });
+        let cancels: String = lines.collect();
         format!(
-            "{} operations ({}), {} unexpected messages\n  {cancels}",
+            "{} operations ({}), {} unexpected messages{cancels}",
             self.posted,
             codes.join(", "),
             self.unexpected
@@ -96,11 +108,13 @@ mod unit {
         };
         one.ended(0);
         one.ended(bmi_host::codes::ECANCEL);
-        one.cancels.record(std::time::Duration::from_micros(12));
+        one.cancels[Fate::Dead as usize].record(std::time::Duration::from_micros(12));
         let mut sum = Figures::parse(&one.text()).unwrap();
         assert_eq!(sum, one);
         sum.add(&one);
-        assert_eq!((sum.posted, sum.codes[&0], sum.cancels.count()), (6, 2, 2));
-        assert!(sum.summary().contains("2 cancels: median 12 us"));
+        assert_eq!((sum.posted, sum.codes[&0]), (6, 2));
+        let cancels = "\n  2 cancels, the peer dead: median 12 us";
+        assert!(sum.summary().contains(cancels));
+        assert_eq!(sum.summary().lines().count(), 2);
     }
 }

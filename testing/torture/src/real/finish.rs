@@ -28,7 +28,8 @@ pub(crate) fn finish(stage: &mut Stage<'_>, shape: &Shape, fabric: bool) -> Resu
     }
     quiet(stage, fabric)?;
     for node in &living {
-        stage.give(*node, &Order::Withdraw)?;
+        let fates = stage.fates();
+        stage.give(*node, &Order::Withdraw(fates))?;
     }
     all(stage, &living, |stage, node| stage.members[node].withdrawn)?;
     for node in &living {

@@ -140,7 +140,8 @@ impl Node {
 
     fn obey(&mut self, order: Order) -> Result<(), String> {
         match order {
-            Order::Do(step) => {
+            Order::Do(fates, step) => {
+                self.operations.fates = fates;
                 self.step(&step)?;
                 self.say(&Note::Done)
             }
@@ -154,7 +155,8 @@ impl Node {
                 self.drain = Some(Drain::begin(&nodes, tags, len));
                 Ok(())
             }
-            Order::Withdraw => {
+            Order::Withdraw(fates) => {
+                self.operations.fates = fates;
                 self.drain = None;
                 for label in self.operations.outstanding() {
                     self.cancel(label)?;
@@ -232,7 +234,7 @@ impl Node {
     fn end(&mut self, before: &(Vec<i32>, usize), listen: Option<Address>) -> Result<(), String> {
         self.operations.be_alone()?;
         self.operations.give_all_back()?;
-        self.say(&Note::Figures(self.operations.figures.clone()))?;
+        self.say(&Note::Figures(Box::new(self.operations.figures.clone())))?;
         let begin = Instant::now();
         let rc = self.operations.method.finalize(CONTEXTS);
         if rc != 0 {

@@ -1,7 +1,7 @@
 //! Messages between director and nodes.
 //!
 //! ```text
-//!   director   do STEP | drain PEERS | report | withdraw | check LOOSE | talk PEERS | finalize
+//!   director   do FATES STEP | drain PEERS | report | withdraw FATES | check LOOSE | talk PEERS | finalize
 //!   node       ready | taken | done | loose STREAM | report ... | withdrawn | checked | talked
 //!              | figures ... | fault TEXT
 //! ```
@@ -12,11 +12,23 @@
 use super::figures::Figures;
 use bmi_mx_torture::{Step, Verb};
 
+/// The state of a node, as far as the director knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    Alive,
+    Stopped,
+    Dead,
+}
+
+/// Those of all nodes.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Fates(pub(crate) Vec<Fate>);
+
 /// To a node.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Order {
     /// A step of the program.
-    Do(Step),
+    Do(Fates, Step),
     /// Says what is outstanding and what has been done: [`Note::Report`].
     Report,
     /// Receives whatever comes from these nodes, with tags below `tags`.
@@ -26,7 +38,7 @@ pub(crate) enum Order {
         nodes: Vec<usize>,
     },
     /// Calls off everything that is outstanding: [`Note::Withdrawn`].
-    Withdraw,
+    Withdraw(Fates),
     /// Looks at the order of all that came; in these streams (sender, tag) it is loose:
     /// [`Note::Checked`].
     Check(Vec<(usize, i32)>),
@@ -52,7 +64,7 @@ pub(crate) enum Note {
     Checked,
     /// After so many attempts with the one that took most.
     Talked(u32),
-    Figures(Figures),
+    Figures(Box<Figures>),
     /// A promise is broken.
     Fault(String),
 }
@@ -80,12 +92,42 @@ pub(crate) struct Left {
     pub(crate) len: usize,
 }
 
+impl Fate {
+    pub(crate) const ALL: [Self; 3] = [Self::Alive, Self::Stopped, Self::Dead];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Alive => "alive",
+            Self::Stopped => "stopped",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+impl Fates {
+    pub(crate) fn of(&self, node: usize) -> Fate {
+        self.0.get(node).copied().unwrap_or(Fate::Alive)
+    }
+
+    fn text(&self) -> String {
+        self.0.iter().map(|fate| &fate.name()[..1]).collect()
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let fate = |letter| {
+            let mut all = Fate::ALL.into_iter();
+            all.find(|fate| fate.name().starts_with(letter))
+        };
+        text.chars().map(fate).collect::<Option<_>>().map(Self)
+    }
+}
+
 impl Order {
     pub(crate) fn text(&self) -> String {
         match self {
-            Self::Do(step) => format!("do {step}"),
+            Self::Do(fates, step) => format!("do {} {step}", fates.text()),
             Self::Report => "report".into(),
-            Self::Withdraw => "withdraw".into(),
+            Self::Withdraw(fates) => format!("withdraw {}", fates.text()),
             Self::Drain { tags, len, nodes } => {
                 let words = nodes.iter().map(|node| format!(" {node}"));
                 format!("drain {tags} {len}{}", words.collect::<String>())
@@ -105,9 +147,12 @@ impl Order {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
         Some(match first {
-            "do" => Self::Do(rest.parse().ok()?),
+            "do" => {
+                let (fates, step) = rest.split_once(' ')?;
+                Self::Do(Fates::parse(fates)?, step.parse().ok()?)
+            }
             "report" => Self::Report,
-            "withdraw" => Self::Withdraw,
+            "withdraw" => Self::Withdraw(Fates::parse(rest)?),
             "drain" => match numbers::<usize>(rest)?.as_slice() {
                 [tags, len, nodes @ ..] => Self::Drain {
                     tags: i32::try_from(*tags).ok()?,
@@ -158,7 +203,7 @@ impl Note {
             "withdrawn" => Self::Withdrawn,
             "checked" => Self::Checked,
             "talked" => Self::Talked(rest.parse().ok()?),
-            "figures" => Self::Figures(Figures::parse(rest)?),
+            "figures" => Self::Figures(Box::new(Figures::parse(rest)?)),
             "fault" => Self::Fault(rest.into()),
             _ => return None,
         })
@@ -243,11 +288,12 @@ mod unit {
 
     #[test]
     fn orders_and_notes_can_be_read_back() {
+        let fates = Fates(vec![Fate::Alive, Fate::Dead, Fate::Stopped]);
         let step = "n0 send n1 tag 2 len 100 pieces 1".parse().unwrap();
         for order in [
-            Order::Do(step),
+            Order::Do(fates.clone(), step),
             Order::Report,
-            Order::Withdraw,
+            Order::Withdraw(fates),
             Order::Check(vec![]),
             Order::Check(vec![(1, 5), (2, 1000)]),
             Order::Talk(vec![0, 2]),
@@ -280,7 +326,7 @@ mod unit {
             Note::Report(report),
             Note::Report(Report::default()),
             Note::Talked(2),
-            Note::Figures(Figures::default()),
+            Note::Figures(Box::default()),
             Note::Fault("two words".into()),
         ] {
             assert_eq!(Note::parse(&note.text()), Some(note));

@@ -12,7 +12,7 @@ use super::args::Place;
 use super::bmi::{self, CONTEXTS, News, record};
 use super::figures::Figures;
 use super::memory::{Guarded, Quarantine};
-use super::notes::{Left, Report};
+use super::notes::{Fates, Left, Report};
 use super::peers::Peers;
 use super::tester::Tester;
 use bmi_host::abi::{EXT_ALLOC, PRE_ALLOC};
@@ -29,6 +29,8 @@ pub(crate) struct Operations {
     pub(crate) method: Method,
     pub(crate) peers: Peers,
     pub(crate) figures: Figures,
+    /// The state of each node, as of the last order.
+    pub(crate) fates: Fates,
     pub(crate) rng: Rng,
     place: Place,
     book: Book,
@@ -85,6 +87,7 @@ impl Operations {
             method,
             peers: Peers::new(place),
             figures: Figures::default(),
+            fates: Fates::default(),
             rng,
             place: *place,
             book: Book::new(place.index, place.life),
@@ -412,6 +415,7 @@ impl Operations {
         };
         op.cancelled = true;
         let (id, context) = (op.id, op.context);
+        let fate = self.fates.of(op.with);
         record(&format!("{label:#x} cancelled"));
         let handed_over = self.tester.is_some() && context == CONTEXTS - 1;
         let begin = Instant::now();
@@ -427,7 +431,7 @@ impl Operations {
             if all.iter().any(|done| done.user as u64 == label) {
                 // The time of the hand-over is not the library's.
                 if !handed_over {
-                    self.figures.cancels.record(took);
+                    self.figures.cancels[fate as usize].record(took);
                 }
             } else if all.is_empty() && (!handed_over || begin.elapsed() > HAND_OVER) {
                 return Err(format!("cancel of {label:#x}: no completion at once"));

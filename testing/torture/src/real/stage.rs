@@ -10,9 +10,10 @@
 use super::args::{Args, Place};
 use super::figures::Figures;
 use super::line::{self, Heard};
-use super::notes::{Note, Order, Report};
+use super::notes::{Fate, Fates, Note, Order, Report};
 use super::process::Process;
 use super::settings;
+use bmi_mx_torture::Step;
 use std::collections::BTreeSet;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -137,6 +138,20 @@ impl<'a> Stage<'a> {
             .collect()
     }
 
+    pub(crate) fn fates(&self) -> Fates {
+        let fate = |member: &Member| match (&member.process, member.frozen) {
+            (None, _) => Fate::Dead,
+            (_, Some(_)) => Fate::Stopped,
+            _ => Fate::Alive,
+        };
+        Fates(self.members.iter().map(fate).collect())
+    }
+
+    /// Tells a node to do a step.
+    pub(crate) fn give_step(&mut self, node: usize, step: Step) -> Result<(), Trouble> {
+        self.give(node, &Order::Do(self.fates(), step))
+    }
+
     /// Tells a node something, in its turn.
     pub(crate) fn give(&mut self, node: usize, order: &Order) -> Result<(), Trouble> {
         self.hear_until(|stage| stage.members[node].owed < WINDOW)?;
@@ -158,7 +173,7 @@ impl<'a> Stage<'a> {
             member.heard = Instant::now();
         }
         match order {
-            Order::Do(_) => member.owed += 1,
+            Order::Do(..) => member.owed += 1,
             Order::Finalize => member.ending = Some(Instant::now() + TIMEOUT),
             _ => {}
         }

@@ -162,7 +162,7 @@ fn a_recall_waits_for_pieces_that_come_where_ending_them_ends_the_connection() {
     assert_eq!(transfer(&mut pair, &memory, &mut into, 1), Some(true));
     let key = pair.a.try_register(at_a, &memory, 2).unwrap();
     fake.faults(|faults| {
-        faults.hold = 0.9999;
+        faults.hold = 0.99;
         faults.revocable = true;
     });
     pair.b.read(at_b, key, &mut into, 5).unwrap();
@@ -172,6 +172,30 @@ fn a_recall_waits_for_pieces_that_come_where_ending_them_ends_the_connection() {
     assert_eq!((fake.stats().denied, pair.b.remote.counts()), (0, (0, 0)));
     let broken = Report::Broken { link: at_b };
     assert!(!pair.b.reports.contains(&broken));
+    pair.a.deregister(at_a, key);
+    finish(fake, pair);
+}
+
+#[test]
+fn a_recall_that_waits_leaves_the_processor_to_others() {
+    let (fake, mut pair) = made_up(Shape::verbs_rxm(), 4);
+    let (at_a, at_b) = (pair.at_a, pair.at_b);
+    let memory = pattern(1, &[8 << 20]);
+    let mut into = pattern(2, &[8 << 20]);
+    assert_eq!(transfer(&mut pair, &memory, &mut into, 1), Some(true));
+    let key = pair.a.try_register(at_a, &memory, 2).unwrap();
+    fake.faults(|faults| {
+        faults.hold = 1.0;
+        faults.revocable = true;
+    });
+    pair.b.read(at_b, key, &mut into, 5).unwrap();
+    let before = fake.stats().looks;
+    pair.b.recall(at_b, 5);
+    let looks = fake.stats().looks - before;
+    assert!(looks < 2000, "{looks} in a quarter of a second");
+    fake.faults(|faults| faults.hold = 0.0);
+    (0..50).for_each(|_| pair.step());
+    assert!(pair.b.reports.contains(&Report::Broken { link: at_b }));
     pair.a.deregister(at_a, key);
     finish(fake, pair);
 }

@@ -526,6 +526,18 @@ fn what_would_not_be_closed_is_tried_again_before_what_it_hangs_on() {
     assert_eq!(calls(&CLOSES), CLOSES);
 }
 
+#[test]
+fn what_has_come_is_read_before_its_endpoint_is_closed() {
+    for role in [Role::Main, OWN] {
+        let domain = open(Line::cxi());
+        let ep = domain.endpoint(role).unwrap();
+        calls(&[]);
+        script("read", &[1]);
+        assert_eq!(ep.close(), Ok(()));
+        assert_eq!(calls(&["read", "close ep"]), ["read", "read", "close ep"]);
+    }
+}
+
 const OWN: Role = Role::Own {
     port: None,
     entries: 256,

@@ -1,0 +1,101 @@
+//! Remotes as tools show them.
+//!
+//! ```text
+//!   place 0 .. view_places --> Remote --> RemoteView     copies of a few words, no list is walked
+//! ```
+
+use super::Endpoint;
+use crate::ids::{EndpointId, LinkId, NicId};
+use crate::ops::{List, Strand};
+use crate::owner::Owner;
+use crate::port::Port;
+use crate::remote::{Life, Remote, Tx};
+use crate::time::Clock;
+
+/// One remote at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RemoteView {
+    /// The interface it goes under.
+    pub nic: NicId,
+    /// Its number.
+    pub endpoint: EndpointId,
+    /// The state of the association.
+    pub phase: Phase,
+    /// The link that messages take.
+    pub link: Option<LinkId>,
+    /// Operations with it that have not completed.
+    pub operations: u32,
+    /// Of these, sends of which nothing has gone yet.
+    pub queued: u32,
+    /// Differs as soon as the operation that has been under way the longest is another one. 0: there is none.
+    pub oldest: u64,
+    /// Credits that it lends us and that are not in use.
+    pub credits: u32,
+}
+
+/// The state of the association with a remote, and the obstacle to its sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Phase {
+    /// It has not answered our call.
+    Connecting = 1,
+    /// Messages can go.
+    Connected = 2,
+    /// Its link takes nothing at present.
+    LinkFull = 3,
+    /// It lends too few credits for the first send.
+    NoCredits = 4,
+}
+
+impl Phase {
+    /// The inverse of `as u8`.
+    pub fn from_word(word: u8) -> Option<Self> {
+        let all = [
+            Self::Connecting,
+            Self::Connected,
+            Self::LinkFull,
+            Self::NoCredits,
+        ];
+        all.into_iter().find(|phase| *phase as u8 == word)
+    }
+}
+
+impl<P: Port<O::Memory>, C: Clock, O: Owner> Endpoint<P, C, O> {
+    /// The end of the places that [`Self::view_at`] has remotes at.
+    pub fn view_places(&self) -> u32 {
+        self.core.remotes.places_end()
+    }
+
+    /// The remote at that place. `None`: there is none, or only the name of one that has gone.
+    pub fn view_at(&self, place: u32) -> Option<RemoteView> {
+        let remotes = &self.core.remotes;
+        let remote = remotes.of(remotes.at(place)?)?;
+        let phase = phase(remote)?;
+        let queues = remote.queues();
+        let first = |list: &List, strand| self.core.ops.of_list(strand, list).next();
+        let oldest =
+            first(&remote.connects, Strand::Own).or_else(|| first(&remote.kin, Strand::Kin));
+        Some(RemoteView {
+            nic: remote.name.0,
+            endpoint: remote.name.1,
+            phase,
+            link: remote.tx_link().or(Some(remote.links.first()?.0)),
+            operations: (remote.connects.len() + remote.kin.len()) as u32,
+            queued: queues.map_or(0, |queues| {
+                queues.lanes.iter().map(|lane| lane.len() as u32).sum()
+            }),
+            oldest: oldest.map_or(0, |id| id.to_word()),
+            credits: remote.met().map_or(0, |met| met.borrows.free()),
+        })
+    }
+}
+
+fn phase(remote: &Remote) -> Option<Phase> {
+    Some(match &remote.life {
+        Life::Tombstone { .. } => return None,
+        Life::Connecting => Phase::Connecting,
+        Life::Met(met) if matches!(met.tx, Tx::Blocked(_)) => Phase::LinkFull,
+        Life::Met(_) if remote.is_stalled() => Phase::NoCredits,
+        Life::Met(_) => Phase::Connected,
+    })
+}

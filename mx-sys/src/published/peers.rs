@@ -1,0 +1,278 @@
+//! An endpoint's peers in its page, a row each.
+//!
+//! ```text
+//!   row  0        1    2                      3                    4                5           6         7             8
+//!        written  nic  endpoint, phase|port   operations, queued   credits, resent  round trip  heard at  oldest since  written
+//!
+//!   publish, publish, ...:  eight places at a time, those of the table in turns
+//!   link's figures:         at most every 100 ms, as the kernel is asked for them
+//! ```
+//!
+//! Times are nanoseconds of CLOCK_MONOTONIC, which is one for all processes: so ages grow in the tool also while
+//! the process is stuck. A row whose first and last word differ is being written; 0: there is no peer. What an
+//! operation has waited for is known from the first look at it on.
+//!
+//! Owns: what the writer remembers of each row.
+//! Cost: a dozen stores a row, no allocation once there are as many rows; `getsockopt` for a link over TCP.
+
+use super::layout::{self, halves, word};
+use crate::route::host::HostPorts;
+use mx_port_base::numbers::{DGRAM, LOCAL, LOOPBACK, RDM, TCP};
+use mx_proto::port::LinkFigures;
+use mx_proto::{Clock, Endpoint, EndpointId, Instant, NicId, Owner, Phase, RemoteView};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Duration;
+
+/// The words of a row.
+pub(super) type Row = [u64; layout::PEER_WORDS];
+
+/// One peer of an endpoint, as its process last wrote it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// When that was.
+    pub written: Instant,
+    /// The interface it goes under.
+    pub nic: NicId,
+    /// Its number.
+    pub endpoint: EndpointId,
+    /// The state of the association.
+    pub phase: Phase,
+    /// The port of its link; `None` without one.
+    pub port: Option<&'static str>,
+    /// Operations with it that have not completed.
+    pub operations: u32,
+    /// Of these, sends of which nothing has gone yet.
+    pub queued: u32,
+    /// Since when the oldest of them has been the oldest, if there is one.
+    pub oldest_since: Option<Instant>,
+    /// Credits that it lends and that are not in use.
+    pub credits: u32,
+    /// The network's figures.
+    pub figures: LinkFigures,
+}
+
+/// The ports by what is written of them.
+const PORTS: [(u8, &str); 5] = [
+    (LOOPBACK, "loopback"),
+    (LOCAL, "local"),
+    (TCP, "tcp"),
+    (RDM, "rdm"),
+    (DGRAM, "dgram"),
+];
+
+/// Without a link.
+const NO_PORT: u8 = u8::MAX;
+
+impl Peer {
+    /// `None`: there is no peer, the row is being written, or it is none of ours.
+    pub(super) fn parse(row: &Row) -> Option<Self> {
+        let [
+            written,
+            nic,
+            name,
+            sends,
+            link,
+            round_trip,
+            heard_at,
+            since,
+            again,
+        ] = *row;
+        if written == 0 || again != written {
+            return None;
+        }
+        let some = |nanos: u64| (nanos != 0).then_some(nanos);
+        let (endpoint, state) = halves(name);
+        let [phase, port, ..] = state.to_ne_bytes();
+        let (operations, queued) = halves(sends);
+        let (credits, resent) = halves(link);
+        Some(Self {
+            written: Instant(written),
+            nic: NicId::new(nic)?,
+            endpoint: EndpointId(endpoint),
+            phase: Phase::from_word(phase)?,
+            port: PORTS
+                .iter()
+                .find(|(number, _)| *number == port)
+                .map(|(_, name)| *name),
+            operations,
+            queued,
+            oldest_since: some(since).map(Instant),
+            credits,
+            figures: LinkFigures {
+                round_trip: some(round_trip).map(Duration::from_nanos),
+                resent,
+                heard_at: some(heard_at).map(Instant),
+            },
+        })
+    }
+}
+
+/// The writing side.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    shown: Vec<Shown>,
+    /// The place that is next.
+    next: u32,
+}
+
+/// The memory of a row.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shown {
+    oldest: u64,
+    since: u64,
+    figures: LinkFigures,
+    asked_at: Instant,
+}
+
+/// Rows that are written at a time.
+const ROWS: u32 = 8;
+
+/// Interval between two looks at a link's figures.
+const ASK_EVERY: Duration = Duration::from_millis(100);
+
+impl Rows {
+    /// Writes the next rows of this endpoint's peers. `words`: those of all rows.
+    pub(super) fn write<C: Clock, O: Owner>(
+        &mut self,
+        endpoint: &Endpoint<HostPorts, C, O>,
+        words: &[AtomicU64],
+        now: Instant,
+    ) where
+        HostPorts: mx_proto::port::Port<O::Memory>,
+    {
+        let places = endpoint.view_places().min(layout::PEERS_MAX as u32);
+        let more = (places as usize).saturating_sub(self.shown.len());
+        if more > 0 {
+            if self.shown.try_reserve(more).is_err() {
+                return;
+            }
+            self.shown.resize(places as usize, Shown::default());
+        }
+        let all = self.shown.len() as u32;
+        for _ in 0..ROWS.min(all) {
+            let place = if self.next < all { self.next } else { 0 };
+            self.next = place + 1;
+            let (Some(shown), Some(to)) = (
+                self.shown.get_mut(place as usize),
+                words.chunks_exact(layout::PEER_WORDS).nth(place as usize),
+            ) else {
+                return;
+            };
+            match endpoint.view_at(place) {
+                Some(view) => store(to, &shown.row(&view, endpoint.port(), now)),
+                None if shown.asked_at != Instant(0) => {
+                    *shown = Shown::default();
+                    store(to, &Row::default());
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// The number of rows that may have something.
+    pub(super) fn len(&self) -> usize {
+        self.shown.len()
+    }
+}
+
+impl Shown {
+    fn row(&mut self, view: &RemoteView, ports: &HostPorts, now: Instant) -> Row {
+        if now.since(self.asked_at) >= ASK_EVERY {
+            self.asked_at = now;
+            let figures = view.link.and_then(|link| ports.figures(link, now));
+            self.figures = figures.unwrap_or_default();
+        }
+        if view.oldest != self.oldest {
+            self.oldest = view.oldest;
+            self.since = if view.oldest == 0 { 0 } else { now.0 };
+        }
+        let port = view.link.map_or(NO_PORT, |link| link.port());
+        let state = u32::from_ne_bytes([view.phase as u8, port, 0, 0]);
+        let round_trip = self.figures.round_trip.unwrap_or_default();
+        [
+            now.0,
+            view.nic.0,
+            word(view.endpoint.0, state),
+            word(view.operations, view.queued),
+            word(view.credits, self.figures.resent),
+            round_trip.as_nanos() as u64,
+            self.figures.heard_at.map_or(0, |at| at.0),
+            self.since,
+            now.0,
+        ]
+    }
+}
+
+/// A reader sees the row as it was, as it is, or that it is being written.
+fn store(to: &[AtomicU64], row: &Row) {
+    let [first, rest @ ..] = to else {
+        return;
+    };
+    let [value, values @ ..] = row;
+    first.store(u64::MAX, Ordering::Relaxed);
+    // Nothing of what follows is seen with the first word of before.
+    fence(Ordering::Release);
+    for (to, value) in rest.iter().zip(values) {
+        to.store(*value, Ordering::Relaxed);
+    }
+    first.store(*value, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row() -> Row {
+        let state = u32::from_ne_bytes([Phase::NoCredits as u8, TCP, 0, 0]);
+        [
+            5_000,
+            0x4d58_c000_0201,
+            word(7, state),
+            word(3, 2),
+            word(80, 9),
+            120_000,
+            4_000,
+            1_000,
+            5_000,
+        ]
+    }
+
+    #[test]
+    fn a_row_is_read_as_it_was_written() {
+        let words: Vec<AtomicU64> = (0..layout::PEER_WORDS).map(|_| AtomicU64::new(0)).collect();
+        let read = || -> Row { std::array::from_fn(|at| words[at].load(Ordering::Relaxed)) };
+        assert_eq!(Peer::parse(&read()), None);
+        store(&words, &row());
+        let peer = Peer::parse(&read()).unwrap();
+        assert_eq!(
+            (peer.endpoint, peer.phase),
+            (EndpointId(7), Phase::NoCredits)
+        );
+        assert_eq!(
+            (peer.port, peer.operations, peer.queued),
+            (Some("tcp"), 3, 2)
+        );
+        assert_eq!((peer.credits, peer.figures.resent), (80, 9));
+        assert_eq!(peer.figures.round_trip, Some(Duration::from_micros(120)));
+        assert_eq!(peer.figures.heard_at, Some(Instant(4_000)));
+        assert_eq!(peer.oldest_since, Some(Instant(1_000)));
+        store(&words, &Row::default());
+        assert_eq!(Peer::parse(&read()), None);
+    }
+
+    #[test]
+    fn rows_that_are_being_written_or_are_none_of_ours_are_no_peers() {
+        let with = |at: usize, word: u64| {
+            let mut row = row();
+            row[at] = word;
+            Peer::parse(&row)
+        };
+        assert!(with(0, u64::MAX).is_none(), "being written");
+        assert!(with(8, 4_000).is_none(), "half of the row before");
+        assert!(with(1, u64::MAX).is_none(), "no interface");
+        assert!(with(2, word(7, 9)).is_none(), "no phase");
+        let unknown = u32::from_ne_bytes([Phase::Connected as u8, 77, 0, 0]);
+        assert_eq!(with(2, word(7, unknown)).unwrap().port, None);
+        assert_eq!(with(7, 0).unwrap().oldest_since, None);
+    }
+}

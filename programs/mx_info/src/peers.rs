@@ -1,0 +1,187 @@
+//! The peers of endpoints, and what their operations wait for.
+//!
+//! ```text
+//!   published::Peer  +  the time now  -->  table row, JSON
+//! ```
+//!
+//! Owns: the words for what a process published of its peers.
+
+use crate::again::Again;
+use crate::endpoints::{Endpoint, Which, nic_text};
+use crate::json::Json;
+use crate::text::{aligned, or_none};
+use clap::Parser;
+use mx_proto::{Clock, Instant, Phase};
+use mx_sys::clock::MonotonicClock;
+use mx_sys::nic;
+use mx_sys::published::Peer;
+use std::cmp::Reverse;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+const ABOUT: &str = "\
+Shows the peers of this machine's open endpoints: over which port, how far away, what is queued for them and
+for how long, without disturbing the processes. Those with the oldest operation come first.";
+
+#[derive(Parser)]
+#[command(about = ABOUT, after_help = "Ends with 1 when no such endpoint is open to begin with.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    which: Which,
+    /// Only peers with operations under way
+    #[arg(long)]
+    busy: bool,
+    #[command(flatten)]
+    again: Again,
+    /// One JSON object a line for each endpoint
+    #[arg(long)]
+    json: bool,
+}
+
+impl Args {
+    pub(crate) fn show(&self) -> Result<(), String> {
+        let gap = if self.json { "" } else { "\n" };
+        self.again.show(gap, |_| {
+            let found = self.which.find();
+            let now = MonotonicClock.now();
+            let shown = found.iter().map(|endpoint| {
+                let peers = self.peers(endpoint);
+                if self.json {
+                    json(endpoint, &peers, now)
+                } else {
+                    text(endpoint, &peers, now)
+                }
+            });
+            (!found.is_empty()).then(|| shown.collect())
+        })
+    }
+
+    fn peers<'a>(&self, endpoint: &'a Endpoint) -> Vec<&'a Peer> {
+        let all = endpoint.peers.iter();
+        let mut peers: Vec<_> = all
+            .filter(|peer| !self.busy || peer.operations > 0)
+            .collect();
+        // Without an operation last; then by name, so that a row stays where it is.
+        peers.sort_by_key(|peer| {
+            let waits = peer.oldest_since.map(|since| Reverse(since.0));
+            (Reverse(waits), peer.nic, peer.endpoint)
+        });
+        peers
+    }
+}
+
+const HEADING: [&str; 11] = [
+    "peer",
+    "state",
+    "port",
+    "round trip",
+    "heard",
+    "operations",
+    "queued",
+    "oldest",
+    "credits",
+    "resent",
+    "as of",
+];
+
+fn text(endpoint: &Endpoint, peers: &[&Peer], now: Instant) -> String {
+    let mut out = String::new();
+    let all = endpoint.counter("remotes").unwrap_or(0);
+    let _ = writeln!(out, "{}: {all} peers", endpoint.title());
+    let rows: Vec<Vec<String>> = peers.iter().map(|peer| row(peer, now)).collect();
+    out += &or_none(aligned(&HEADING, &rows));
+    out
+}
+
+fn row(peer: &Peer, now: Instant) -> Vec<String> {
+    let figures = &peer.figures;
+    let since = |at: Option<Instant>| at.map_or_else(|| "-".to_owned(), |at| span(now.since(at)));
+    vec![
+        name(peer),
+        state(peer.phase).to_owned(),
+        peer.port.unwrap_or("-").to_owned(),
+        figures.round_trip.map_or_else(|| "-".to_owned(), span),
+        since(figures.heard_at),
+        peer.operations.to_string(),
+        peer.queued.to_string(),
+        since(peer.oldest_since),
+        peer.credits.to_string(),
+        figures.resent.to_string(),
+        since(Some(peer.written)),
+    ]
+}
+
+fn json(endpoint: &Endpoint, peers: &[&Peer], now: Instant) -> String {
+    let seconds =
+        |span: Option<Duration>| span.map_or(Json::Null, |span| Json::Fraction(span.as_secs_f64()));
+    let since = |at: Option<Instant>| seconds(at.map(|at| now.since(at)));
+    let peers = peers.iter().map(|peer| {
+        Json::object([
+            ("peer", Json::text(name(peer))),
+            ("nic_id", Json::text(nic_text(peer.nic))),
+            ("endpoint", peer.endpoint.0.into()),
+            ("state", Json::text(state(peer.phase))),
+            ("port", peer.port.map_or(Json::Null, Json::text)),
+            ("round_trip", seconds(peer.figures.round_trip)),
+            ("heard", since(peer.figures.heard_at)),
+            ("operations", peer.operations.into()),
+            ("queued", peer.queued.into()),
+            ("oldest", since(peer.oldest_since)),
+            ("credits", peer.credits.into()),
+            ("resent", peer.figures.resent.into()),
+            ("as_of", since(Some(peer.written))),
+        ])
+    });
+    let line = Json::object([
+        ("pid", endpoint.pid.into()),
+        ("program", Json::text_or_null(&endpoint.program)),
+        ("board", endpoint.board.into()),
+        ("endpoint", endpoint.endpoint.into()),
+        ("peers", peers.collect()),
+    ]);
+    format!("{line}\n")
+}
+
+/// `node7:0:3`, or the NIC id where nothing is known of it.
+fn name(peer: &Peer) -> String {
+    let host = nic::mx_name(peer.nic).unwrap_or_else(|| nic_text(peer.nic));
+    format!("{host}:{}", peer.endpoint.0)
+}
+
+fn state(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Connecting => "connecting",
+        Phase::Connected => "connected",
+        Phase::LinkFull => "link full",
+        Phase::NoCredits => "no credits",
+    }
+}
+
+/// Three digits or so, with the unit that makes it short.
+fn span(span: Duration) -> String {
+    match span.as_micros() {
+        us @ 0..1000 => format!("{us} us"),
+        us @ 1000..1_000_000 => format!("{}.{} ms", us / 1000, us / 100 % 10),
+        us @ 1_000_000..100_000_000 => format!("{}.{} s", us / 1_000_000, us / 100_000 % 10),
+        us => format!("{} s", us / 1_000_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_have_the_unit_that_makes_them_short() {
+        for (us, text) in [
+            (0, "0 us"),
+            (999, "999 us"),
+            (1_250, "1.2 ms"),
+            (2_000_000, "2.0 s"),
+            (99_990_000, "99.9 s"),
+            (7_200_000_000, "7200 s"),
+        ] {
+            assert_eq!(span(Duration::from_micros(us)), text);
+        }
+    }
+}
