@@ -5,6 +5,7 @@
 #
 # C_TESTS_UNDER   empty, asan or valgrind
 # C_TESTS_EMULATOR a command before each program and side: they are another processor's (mk/arm64.mk)
+# C_TESTS_LEFT_OUT names of tests that are skipped
 # C_TESTS_LIMIT   seconds a program may take (default 100, more under a checker)
 # C_TESTS_JOBS    programs at a time (default: two for each processor); most of them wait for something most
 #                 of the time

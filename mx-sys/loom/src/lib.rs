@@ -11,7 +11,7 @@
 //! none of them can go on: that is what a lost wake-up is. A time-out that is waited for is over at
 //! once, after all other threads had a turn; so nothing here may rely on one.
 //!
-//! Not here: ports. What their shared memory adds is in `doorbell`.
+//! Not here: ports. What their shared memory adds is in `doorbell` and `memory`.
 
 #![cfg(test)]
 #![allow(
@@ -21,6 +21,7 @@
 
 // The sources name these crates, and mean what follows.
 extern crate self as libc;
+extern crate self as mx_reserve;
 extern crate self as mx_sys;
 
 #[path = "../../../ports/base/src/clock.rs"]
@@ -34,10 +35,21 @@ pub mod progress;
 
 mod doorbell;
 mod kernel;
+mod memory;
 
 /// No memory is kept back here.
-mod reserve {
-    pub(crate) fn prepare_thread() {}
+pub fn prepare_thread() {}
+/// The helper runs in loom's threads, never in the system's.
+mod thread {
+    use std::io;
+    use std::thread::JoinHandle;
+
+    pub(crate) fn start<T: Send + 'static>(
+        _name: &str,
+        _run: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<JoinHandle<T>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 /// No thread is cancelled.
 mod cancellation {

@@ -210,7 +210,7 @@ impl ForkMark {
             // SAFETY: mapped until `drop`, and aligned as a page is.
             Some(page) => unsafe { page.as_ref() }.load(Ordering::Acquire) == 1,
             // SAFETY: no pointers.
-            None => unsafe { libc::getpid() == self.pid.load(Ordering::Relaxed) },
+            None => unsafe { libc::getpid() == self.pid.load(Ordering::Acquire) },
         }
     }
 
